@@ -1,0 +1,291 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inmem
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// What Replay reads at once. A single larger record is a page of its own.
+const (
+	pageRecords = 1000
+	pageBytes   = 1 << 20
+)
+
+// Journal is a journal in memory. The zero value is empty and ready; it must
+// not be copied. It implements journal.Journal and journal.IDLister.
+//
+// An event holds at most 16 MiB and a write 64 MiB, payload and metadata
+// together; what is larger is rejected.
+type Journal struct {
+	mu      sync.Mutex
+	streams map[string]*stream
+	closed  bool
+}
+
+var (
+	_ journal.Journal  = (*Journal)(nil)
+	_ journal.IDLister = (*Journal)(nil)
+)
+
+// NewJournal returns an empty journal, the same as new(Journal).
+func NewJournal() *Journal { return new(Journal) }
+
+// stream is the history of one persistence ID.
+type stream struct {
+	highest uint64
+	// events are those that were not deleted, up to highest. They are never
+	// changed in place, so that a page cut from them stays valid without the
+	// lock; hidden counts the deleted ones that still stand before them in the
+	// same array.
+	events []journal.Event
+	hidden int
+}
+
+// Append implements journal.Journal. It never has an unknown outcome. The whole
+// call is one critical section, so that another call sees all or none of it.
+func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
+	if len(writes) == 0 {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fill(len(writes), fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, context.Cause(ctx)))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return fill(len(writes), fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, journal.ErrClosed))
+	}
+	var (
+		errs   []error             // one slot per write once one has failed
+		failed map[string]struct{} // the IDs of those writes
+	)
+	for i := range writes {
+		w := &writes[i]
+		var err error
+		if _, behind := failed[w.ID]; behind {
+			err = journal.ErrSkipped
+		} else if err = j.store(w); err == nil {
+			continue
+		}
+		if errs == nil {
+			errs, failed = make([]error, len(writes)), make(map[string]struct{})
+		}
+		errs[i] = err
+		failed[w.ID] = struct{}{}
+	}
+	return errs
+}
+
+// store stores one write or says why it can't. It is called with the lock held.
+func (j *Journal) store(w *journal.Write) error {
+	s := j.streams[w.ID]
+	if s == nil {
+		if err := journal.CheckID(w.ID); err != nil {
+			return &journal.RejectedError{ID: w.ID, Reason: err}
+		}
+	}
+	if err := checkEvents(w); err != nil {
+		return err
+	}
+	var highest uint64
+	if s != nil {
+		highest = s.highest
+	}
+	if w.Expect != highest {
+		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: highest}
+	}
+	if s == nil {
+		if j.streams == nil {
+			j.streams = make(map[string]*stream)
+		}
+		s = new(stream)
+		j.streams[w.ID] = s
+	}
+	s.append(w)
+	return nil
+}
+
+func (s *stream) append(w *journal.Write) {
+	n := len(s.events)
+	if n+len(w.Events) > cap(s.events) {
+		s.hidden = 0 // append moves the rest to a new array
+	}
+	s.events = append(s.events, w.Events...)
+	for i := n; i < len(s.events); i++ {
+		s.events[i].Writer = w.Writer
+	}
+	s.highest += uint64(len(w.Events))
+}
+
+// Replay implements journal.Journal. It looks at ctx once a page.
+func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+	return func(yield func(journal.Event, error) bool) {
+		if err := journal.CheckID(id); err != nil {
+			yield(journal.Event{}, fmt.Errorf("inmem: replay: %w", err))
+			return
+		}
+		for {
+			page, err := j.page(ctx, id, from, to)
+			if err != nil {
+				yield(journal.Event{}, fmt.Errorf("inmem: replay %q: %w", id, err))
+				return
+			}
+			if len(page) == 0 {
+				return
+			}
+			for i := range page {
+				if !yield(page[i], nil) {
+					return
+				}
+			}
+			from = page[len(page)-1].SequenceNr + 1
+		}
+	}
+}
+
+// page returns the next events of a replay, none at its end. What it returns is
+// part of the stored slice and must not be changed.
+func (j *Journal) page(ctx context.Context, id string, from, to uint64) ([]journal.Event, error) {
+	page, err := j.cut(ctx, id, from, to)
+	size := 0
+	for i := range page {
+		if size += len(page[i].Payload) + len(page[i].Metadata); size > pageBytes && i > 0 {
+			return page[:i], nil
+		}
+	}
+	return page, err
+}
+
+func (j *Journal) cut(ctx context.Context, id string, from, to uint64) ([]journal.Event, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return nil, journal.ErrClosed
+	}
+	s := j.streams[id]
+	if s == nil {
+		return nil, nil
+	}
+	deleted := s.highest - uint64(len(s.events))
+	from, to = max(from, deleted+1), min(to, s.highest)
+	if from > to {
+		return nil, nil
+	}
+	to = min(to, from+pageRecords-1)
+	return s.events[from-deleted-1 : to-deleted : to-deleted], nil
+}
+
+// HighestSequenceNr implements journal.Journal.
+func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	s, err := j.lock(ctx, "highest sequence number", id)
+	if err != nil {
+		return 0, err
+	}
+	defer j.mu.Unlock()
+	if s == nil {
+		return 0, nil
+	}
+	return s.highest, nil
+}
+
+// DeleteTo implements journal.Journal. The memory of deleted events is freed
+// once they are at least as many as the rest.
+func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
+	s, err := j.lock(ctx, "delete events", id)
+	if err != nil {
+		return err
+	}
+	defer j.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	deleted := s.highest - uint64(len(s.events))
+	to = min(to, s.highest)
+	if to <= deleted {
+		return nil
+	}
+	s.hidden += int(to - deleted) //nolint:gosec // at most len(s.events)
+	s.events = s.events[to-deleted:]
+	if s.hidden >= len(s.events) {
+		s.events, s.hidden = append([]journal.Event(nil), s.events...), 0
+	}
+	return nil
+}
+
+// lock returns the stream of an ID, nil if there is none, with the lock held,
+// or an error without it.
+func (j *Journal) lock(ctx context.Context, op, id string) (*stream, error) {
+	err := journal.CheckID(id)
+	if err != nil {
+		return nil, fmt.Errorf("inmem: %s: %w", op, err)
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("inmem: %s of %q: %w", op, id, context.Cause(ctx))
+	}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil, fmt.Errorf("inmem: %s of %q: %w", op, id, journal.ErrClosed)
+	}
+	return j.streams[id], nil
+}
+
+// PersistenceIDs implements journal.IDLister. It lists the IDs that are there
+// when the loop begins.
+func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		ids, err := j.idsAfter(ctx, after)
+		if err != nil {
+			yield("", fmt.Errorf("inmem: persistence IDs: %w", err))
+			return
+		}
+		slices.Sort(ids)
+		for _, id := range ids {
+			if !yield(id, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (j *Journal) idsAfter(ctx context.Context, after string) ([]string, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return nil, journal.ErrClosed
+	}
+	ids := slices.Collect(maps.Keys(j.streams))
+	return slices.DeleteFunc(ids, func(id string) bool { return id <= after }), nil
+}
+
+// Close implements journal.Journal. It drops the contents. A replay whose loop
+// still runs ends with ErrClosed at the end of its page.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed, j.streams = true, nil
+	return nil
+}
+
+func fill(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
