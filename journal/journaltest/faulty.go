@@ -1,0 +1,227 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// Faulty is a journal that passes everything on to another one, except where a
+// fault strikes. It is safe for concurrent use.
+//
+//	f := journaltest.NewFaulty(inmem.NewJournal())
+//	f.Inject(journaltest.Fault{Do: journaltest.Reject, ID: "account|42"})
+//
+// It keeps the contract of the SPI whatever is injected, as long as the inner
+// journal does and Fault.Err does not claim something else.
+type Faulty struct {
+	inner journal.Journal
+
+	mu     sync.Mutex
+	faults []*Injected
+	late   []*lateCall
+	calls  [opCount]int
+	writes int
+}
+
+var _ journal.Journal = (*Faulty)(nil)
+
+// NewFaulty returns a journal in front of inner, without faults.
+func NewFaulty(inner journal.Journal) *Faulty { return &Faulty{inner: inner} }
+
+// Inner returns the journal behind the faults.
+func (f *Faulty) Inner() journal.Journal { return f.inner }
+
+// Inject adds a fault. A call is struck by one fault at most: the first that
+// matches, in the order of injection.
+func (f *Faulty) Inject(fault Fault) *Injected {
+	i := &Injected{fault: fault, owner: f, struck: make(chan struct{}), gate: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, i)
+	return i
+}
+
+// Release releases what any fault holds; see Injected.Release.
+func (f *Faulty) Release() { f.release(nil) }
+
+// Reset removes all faults. Stalled calls go on; what is late never lands.
+func (f *Faulty) Reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range f.faults {
+		i.open()
+	}
+	f.faults, f.late = nil, nil
+}
+
+// Calls returns how many calls of a method have come in, struck or not. A
+// replay counts when its loop begins.
+func (f *Faulty) Calls(op Op) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[op]
+}
+
+// Writes returns how many writes all Append calls have held, struck or not.
+func (f *Faulty) Writes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.writes
+}
+
+// Replay implements journal.Journal.
+func (f *Faulty) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+	return func(yield func(journal.Event, error) bool) {
+		s := f.begin(Call{Op: OpReplay, ID: id, From: from, To: to})
+		events := f.inner.Replay(ctx, id, from, to)
+		if s == nil {
+			events(yield)
+			return
+		}
+		n := 0
+		for e, err := range events {
+			if n == s.fault.AfterEvents && err == nil {
+				if failed := s.fire(ctx); failed != nil {
+					yield(journal.Event{}, failed)
+					return
+				}
+			}
+			if n++; !yield(e, err) || err != nil {
+				return
+			}
+		}
+		if n <= s.fault.AfterEvents { // it ended before the fault was due
+			if failed := s.fire(ctx); failed != nil {
+				yield(journal.Event{}, failed)
+			}
+		}
+	}
+}
+
+// HighestSequenceNr implements journal.Journal.
+func (f *Faulty) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	if s := f.begin(Call{Op: OpHighest, ID: id}); s != nil {
+		if err := s.fire(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return f.inner.HighestSequenceNr(ctx, id)
+}
+
+// DeleteTo implements journal.Journal.
+func (f *Faulty) DeleteTo(ctx context.Context, id string, to uint64) error {
+	s := f.begin(Call{Op: OpDelete, ID: id, To: to})
+	if s == nil {
+		return f.inner.DeleteTo(ctx, id, to)
+	}
+	switch s.fault.Do {
+	case Store:
+		if err := f.inner.DeleteTo(ctx, id, to); err != nil {
+			return err
+		}
+	case Late:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.postpone(s.Injected, func() int {
+			_ = f.inner.DeleteTo(context.WithoutCancel(ctx), id, to) // nobody waits for the outcome
+			return 0
+		})
+	case Stall:
+		if err := s.wait(ctx); err != nil {
+			return err
+		}
+		return f.inner.DeleteTo(ctx, id, to)
+	}
+	return s.err()
+}
+
+// Close implements journal.Journal. It resets the faults and closes the inner
+// journal.
+func (f *Faulty) Close() error {
+	f.Reset()
+	return f.inner.Close()
+}
+
+// begin counts a call that is no append, lands what is due, and returns what
+// strikes the call.
+func (f *Faulty) begin(c Call) *strike {
+	f.count(c.Op, 0)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.strike(c)
+}
+
+// count counts a call and lands what is due before it.
+func (f *Faulty) count(op Op, writes int) {
+	f.mu.Lock()
+	f.calls[op]++
+	f.writes += writes
+	due := f.take(func(l *lateCall) bool {
+		if l.calls == 0 {
+			return false
+		}
+		l.calls--
+		return l.calls == 0
+	})
+	f.mu.Unlock()
+	f.land(due)
+}
+
+// strike returns the blow of the first fault that matches, nil without one. It
+// is called with the lock held.
+func (f *Faulty) strike(c Call) *strike {
+	for _, i := range f.faults {
+		if i.matches(c) {
+			i.hit()
+			return &strike{Injected: i, gate: i.gate}
+		}
+	}
+	return nil
+}
+
+// postpone notes a late call. It is called with the lock held.
+func (f *Faulty) postpone(from *Injected, land func() int) {
+	f.late = append(f.late, &lateCall{from: from, calls: from.fault.AfterCalls, land: land})
+}
+
+// release releases what one fault holds, or all that any does.
+func (f *Faulty) release(one *Injected) {
+	f.mu.Lock()
+	for _, i := range f.faults {
+		if one == nil || i == one {
+			i.open()
+		}
+	}
+	due := f.take(func(l *lateCall) bool { return one == nil || l.from == one })
+	f.mu.Unlock()
+	f.land(due)
+}
+
+// take removes the late calls that are due. It is called with the lock held.
+func (f *Faulty) take(isDue func(*lateCall) bool) (due []*lateCall) {
+	f.late = slices.DeleteFunc(f.late, func(l *lateCall) bool {
+		if !isDue(l) {
+			return false
+		}
+		due = append(due, l)
+		return true
+	})
+	return due
+}
+
+// land does what is due, in the order in which it was asked for.
+func (f *Faulty) land(due []*lateCall) {
+	for _, l := range due {
+		n := l.land()
+		f.mu.Lock()
+		l.from.landed += n
+		f.mu.Unlock()
+	}
+}
