@@ -1,0 +1,236 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// builder collects the entries of a registry and every mistake in them.
+type builder struct {
+	reg   *Registry
+	names map[string]string // name to what it stands for, for duplicates
+	errs  []error
+
+	types     []Type
+	upcasters []upcaster
+}
+
+func (b *builder) errorf(format string, args ...any) {
+	b.errs = append(b.errs, fmt.Errorf(format, args...))
+}
+
+// claim takes a name for one purpose.
+func (b *builder) claim(name, purpose string) bool {
+	if err := checkName(name); err != nil {
+		b.errorf("%w", err)
+		return false
+	}
+	if before, taken := b.names[name]; taken {
+		b.errorf("name %q stands for %s and for %s", name, before, purpose)
+		return false
+	}
+	b.names[name] = purpose
+	return true
+}
+
+func (b *builder) current(t Type) {
+	purpose := t.typ.String()
+	if !b.claim(t.name, purpose) {
+		return
+	}
+	for _, alias := range t.aliases {
+		if !b.claim(alias, purpose) {
+			return
+		}
+	}
+	for _, other := range b.types {
+		if other.typ == t.typ {
+			b.errorf("%s has two names, %q and %q: an earlier name is given with Was", t.typ, other.name, t.name)
+			return
+		}
+	}
+	b.types = append(b.types, t)
+}
+
+func (b *builder) upcaster(u upcaster) {
+	if err := checkName(u.name); err != nil {
+		b.errorf("%w", err)
+		return
+	}
+	for _, other := range b.upcasters {
+		if other.name == u.name && other.version == u.version {
+			b.errorf("%s is read by two functions", u)
+			return
+		}
+		if other.from == u.from {
+			b.errorf("%s and %s are both read into %s: each needs a Go type of its own", other, u, u.from)
+			return
+		}
+	}
+	b.upcasters = append(b.upcasters, u)
+}
+
+func (b *builder) removed(name string) {
+	if b.claim(name, "a removed type") {
+		b.reg.removed[name] = struct{}{}
+	}
+}
+
+// link checks what can only be seen with all entries known.
+func (b *builder) link() {
+	for _, u := range b.upcasters {
+		b.linkUpcaster(u)
+	}
+	for _, t := range b.types {
+		for v := 1; v < t.version; v++ {
+			if !b.reads(t.name, v) {
+				b.errorf("%q is at version %d, and nothing reads version %d: add an Upcast or a Split", t.name, t.version, v)
+			}
+		}
+	}
+}
+
+func (b *builder) linkUpcaster(u upcaster) {
+	current := 0
+	for _, t := range b.types {
+		if t.typ == u.from {
+			b.errorf("%s is read into %s, which is the current type of %q", u, u.from, t.name)
+		}
+		if t.name == u.name {
+			current = t.version
+		}
+	}
+	if _, gone := b.reg.removed[u.name]; gone {
+		b.errorf("%s has a function that reads it, but %q is removed", u, u.name)
+	}
+	if current != 0 && u.version >= current {
+		b.errorf("%s has a function that reads it, but the current version is %d", u, current)
+	}
+	if u.to == nil {
+		return
+	}
+	for _, t := range b.types {
+		if t.typ == u.to {
+			return
+		}
+	}
+	for _, next := range b.upcasters {
+		if next.from == u.to {
+			if next.name == u.name && next.version <= u.version {
+				b.errorf("%s becomes %s, which is no later version", u, next)
+			}
+			return
+		}
+	}
+	b.errorf("%s becomes %s, which neither has a name nor is read by a further function", u, u.to)
+}
+
+func (b *builder) reads(name string, version int) bool {
+	for _, u := range b.upcasters {
+		if u.name == name && u.version == version {
+			return true
+		}
+	}
+	return false
+}
+
+// build makes the registry's tables: one reader for each manifest that can
+// occur, so that a lookup is one map access.
+func build(entries []Entry, write Format, read []Format) *Registry {
+	r := &Registry{
+		entries:    entries,
+		write:      write,
+		writers:    map[reflect.Type]*writer{},
+		readers:    map[string]*reader{},
+		removed:    map[string]struct{}{},
+		upcasters:  map[reflect.Type]*upcaster{},
+		plans:      newPlans(),
+		writeName: msgpackName,
+	}
+	b := &builder{reg: r, names: map[string]string{}}
+	formats := b.formats(write, read)
+	for _, e := range entries {
+		if e == nil {
+			b.errorf("an entry is nil")
+			continue
+		}
+		e.register(b)
+	}
+	b.link()
+	for _, t := range b.types {
+		b.addCurrent(t, formats)
+	}
+	for i := range b.upcasters {
+		b.addOld(&b.upcasters[i], formats)
+	}
+	if len(b.errs) > 0 {
+		r.err = fmt.Errorf("codec: %w", errors.Join(b.errs...))
+	}
+	return r
+}
+
+// formats returns all formats that are read, by name. Msgpack is nil.
+func (b *builder) formats(write Format, read []Format) map[string]Format {
+	all := map[string]Format{msgpackName: nil, jsonName: JSON()}
+	if write != nil {
+		b.reg.writeName = write.Name()
+		read = append(read[:len(read):len(read)], write)
+	}
+	for _, f := range read {
+		if f == nil {
+			b.errorf("a format is nil")
+			continue
+		}
+		name := f.Name()
+		if err := checkName(name); err != nil {
+			b.errorf("format: %w", err)
+			continue
+		}
+		if name == msgpackName {
+			b.errorf("format %q can't be replaced", name)
+			continue
+		}
+		all[name] = f
+	}
+	return all
+}
+
+func (b *builder) addCurrent(t Type, formats map[string]Format) {
+	p, err := b.reg.plans.compile(t.typ)
+	if err != nil && b.reg.write == nil {
+		b.errorf("%q: %w", t.name, err)
+	}
+	w := &writer{manifest: manifest{t.name, t.version, b.reg.writeName}.String(), plan: p}
+	b.reg.writers[t.typ] = w
+	names := append([]string{t.name}, t.aliases...)
+	for format, f := range formats {
+		rd := newReader(t.typ, p, err, f, nil)
+		for _, name := range names {
+			b.reg.readers[manifest{name, t.version, format}.String()] = rd
+		}
+	}
+}
+
+func (b *builder) addOld(u *upcaster, formats map[string]Format) {
+	p, err := b.reg.plans.compile(u.from)
+	if err != nil && b.reg.write == nil {
+		b.errorf("%s: %w", u, err)
+	}
+	b.reg.upcasters[u.from] = u
+	names := []string{u.name}
+	for _, t := range b.types {
+		if t.name == u.name {
+			names = append(names, t.aliases...)
+		}
+	}
+	for format, f := range formats {
+		rd := newReader(u.from, p, err, f, u)
+		for _, name := range names {
+			b.reg.readers[manifest{name, u.version, format}.String()] = rd
+		}
+	}
+}

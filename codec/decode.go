@@ -1,0 +1,114 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// maxUpcasts is how many functions may work on one stored value, so that two
+// splits that produce each other end in an error.
+const maxUpcasts = 1000
+
+// reader decodes payloads with one manifest.
+type reader struct {
+	typ     reflect.Type
+	plan    *plan
+	planErr error
+	format  Format    // nil is msgpack
+	up      *upcaster // nil for a current type
+}
+
+func newReader(t reflect.Type, p *plan, err error, f Format, up *upcaster) *reader {
+	return &reader{typ: t, plan: p, planErr: err, format: f, up: up}
+}
+
+// DecodeAppend appends to dst what a stored payload stands for today: usually
+// one value, none if it was removed, or several if an upcaster splits it. On an
+// error, dst is returned as it was. The error wraps ErrUnknown if the manifest
+// is not one of this registry, else ErrMalformed or ErrLimit, or is that of an
+// upcaster. DecodeAppend neither changes the payload nor keeps it.
+func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) ([]any, error) {
+	rd := r.readers[manifest]
+	if rd == nil {
+		return dst, r.unknown(manifest)
+	}
+	v, err := r.read(rd, payload)
+	if err != nil {
+		return dst, fmt.Errorf("codec: decode %s: %w", manifest, err)
+	}
+	if rd.up == nil {
+		return append(dst, v), nil
+	}
+	out, err := r.upcast(dst, v)
+	if err != nil {
+		return dst, fmt.Errorf("codec: upcast %s: %w", manifest, err)
+	}
+	return out, nil
+}
+
+// Decode is DecodeAppend for a payload that stands for exactly one value, such
+// as a command; anything else is an error that wraps ErrUnknown.
+func (r *Registry) Decode(manifest string, payload []byte) (any, error) {
+	vs, err := r.DecodeAppend(nil, manifest, payload)
+	if err != nil {
+		return nil, err
+	}
+	if len(vs) != 1 {
+		return nil, fmt.Errorf("%w: %q stands for %d values, want one", ErrUnknown, manifest, len(vs))
+	}
+	return vs[0], nil
+}
+
+func (r *Registry) read(rd *reader, payload []byte) (any, error) {
+	if rd.format == nil {
+		if rd.planErr != nil {
+			return nil, rd.planErr
+		}
+		return r.plans.decode(rd.plan, payload)
+	}
+	p := reflect.New(rd.typ)
+	if err := rd.format.Unmarshal(payload, p.Interface()); err != nil {
+		return nil, err
+	}
+	return p.Elem().Interface(), nil
+}
+
+// upcast follows the functions until only current values are left.
+func (r *Registry) upcast(dst []any, old any) ([]any, error) {
+	todo := []any{old} // the next one is the last
+	for range maxUpcasts {
+		if len(todo) == 0 {
+			return dst, nil
+		}
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		t := reflect.TypeOf(v)
+		if r.writers[t] != nil {
+			dst = append(dst, v)
+			continue
+		}
+		u := r.upcasters[t]
+		if u == nil {
+			return nil, fmt.Errorf("%w: %T", ErrNotRegistered, v)
+		}
+		n := len(todo)
+		var err error
+		if todo, err = u.fn(todo, v); err != nil {
+			return nil, err
+		}
+		slices.Reverse(todo[n:])
+	}
+	return nil, fmt.Errorf("%w: more than %d steps", ErrLimit, maxUpcasts)
+}
+
+func (r *Registry) unknown(s string) error {
+	m, ok := parseManifest(s)
+	if !ok {
+		return fmt.Errorf("%w: %q", ErrUnknown, s)
+	}
+	return fmt.Errorf("%w: %q (name %q, version %d, format %s)", ErrUnknown, s, m.name, m.version, m.format)
+}

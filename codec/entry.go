@@ -1,0 +1,121 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Entry is one line of a registry: what Name, Upcast, Split and Removed return.
+type Entry interface {
+	register(b *builder)
+}
+
+// Type names a current Go type. Its methods return a changed copy.
+type Type struct {
+	typ     reflect.Type
+	name    string
+	version int
+	aliases []string
+}
+
+// Name registers T under a name. T is normally a struct type and is decoded to
+// a value; a pointer type is decoded to a pointer. The name is stored beside
+// every value, so it must never change: after a Go type was renamed or moved,
+// it keeps its name. It has no '@', '+', '|', blanks or control characters.
+func Name[T any](name string) Type {
+	return Type{typ: reflect.TypeFor[T](), name: name, version: 1}
+}
+
+// Version sets the version that is written, 1 or higher. Defaults to 1. Every
+// lower version needs an Upcast or a Split that reads it.
+func (t Type) Version(version int) Type {
+	t.version = version
+	return t
+}
+
+// Was adds earlier names of the type. What was stored under them is read as if
+// it were stored under the current name.
+func (t Type) Was(names ...string) Type {
+	t.aliases = append(t.aliases[:len(t.aliases):len(t.aliases)], names...)
+	return t
+}
+
+func (t Type) register(b *builder) {
+	if t.version < 1 {
+		b.errorf("%q: version %d: versions begin at 1", t.name, t.version)
+		return
+	}
+	b.current(t)
+}
+
+type upcaster struct {
+	name    string
+	version int
+	from    reflect.Type
+	to      reflect.Type // nil for a split
+	fn      func(dst []any, old any) ([]any, error)
+}
+
+// Upcast reads values that were stored under a name at an older version: they
+// are decoded to Old, and f makes of it what follows. New is a type with a
+// name, or the Old of a further Upcast or Split, which then continues.
+//
+// Each Old is a Go type of its own. It may be a struct, or a named map such as
+// "type depositedV1 map[string]any" to work on fields by name.
+func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) Entry {
+	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old](), to: reflect.TypeFor[New]()}
+	if f != nil {
+		u.fn = func(dst []any, old any) ([]any, error) {
+			v, err := f(old.(Old)) //nolint:errcheck,forcetypeassert // decoded to Old, or found by its type
+			if err != nil {
+				return dst, err
+			}
+			return append(dst, v), nil
+		}
+	}
+	return u
+}
+
+// Split is like Upcast, but makes any number of values of an old one, in order;
+// none removes it. The name needs no current type.
+func Split[Old any](name string, version int, f func(Old) ([]any, error)) Entry {
+	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old]()}
+	if f != nil {
+		u.fn = func(dst []any, old any) ([]any, error) {
+			vs, err := f(old.(Old)) //nolint:errcheck,forcetypeassert // decoded to Old, or found by its type
+			if err != nil {
+				return dst, err
+			}
+			return append(dst, vs...), nil
+		}
+	}
+	return u
+}
+
+func (u upcaster) register(b *builder) {
+	switch {
+	case u.fn == nil:
+		b.errorf("%q: the function that reads version %d is nil", u.name, u.version)
+	case u.version < 1:
+		b.errorf("%q: version %d: versions begin at 1", u.name, u.version)
+	default:
+		b.upcaster(u)
+	}
+}
+
+type removed []string
+
+// Removed says that values stored under these names, at any version, are no
+// longer of interest: they decode to nothing, and their payload is not read.
+func Removed(names ...string) Entry { return removed(names) }
+
+func (r removed) register(b *builder) {
+	for _, name := range r {
+		b.removed(name)
+	}
+}
+
+func (u upcaster) String() string { return fmt.Sprintf("%s@%d", u.name, u.version) }

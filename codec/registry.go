@@ -1,0 +1,69 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// Registry knows the names of Go types, and encodes and decodes their values.
+// It is immutable and safe for concurrent use.
+type Registry struct {
+	entries   []Entry
+	err       error
+	write     Format // nil is msgpack
+	writeName string
+	writers   map[reflect.Type]*writer
+	readers   map[string]*reader
+	removed   map[string]struct{}
+	upcasters map[reflect.Type]*upcaster
+	plans     *plans
+}
+
+// writer encodes values of one current type.
+type writer struct {
+	manifest string
+	plan     *plan
+}
+
+// Types makes a registry that writes msgpack. Mistakes in the entries are
+// collected, and returned by Err.
+func Types(entries ...Entry) *Registry { return build(entries, nil, nil) }
+
+// Using returns a copy of the registry that writes the given format. What it
+// reads is decided by the manifest of each payload: msgpack and JSON always,
+// this format, and the further ones.
+func (r *Registry) Using(write Format, alsoRead ...Format) *Registry {
+	if write == nil {
+		write = nilFormat{}
+	}
+	return build(r.entries, write, alsoRead)
+}
+
+// Err returns all mistakes in the registry, joined, or nil: names that are
+// blank, bad or taken, types with two names, types that can't be stored, gaps
+// in the versions. A registry with mistakes must not be used.
+func (r *Registry) Err() error { return r.err }
+
+// Encode returns the manifest and the encoded form of v. The payload is
+// freshly allocated, has no spare capacity, and is the same for the same value.
+// The error wraps ErrNotRegistered if v's type has no name; it wraps ErrLimit
+// if v is nested more than 100 levels deep. Whatever Encode accepts, Decode
+// accepts.
+func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
+	w := r.writers[reflect.TypeOf(v)]
+	if w == nil {
+		return "", nil, fmt.Errorf("%w: %T", ErrNotRegistered, v)
+	}
+	if r.write == nil {
+		payload, err = r.plans.encode(w.plan, v)
+	} else {
+		payload, err = r.write.Marshal(v)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("codec: encode %s: %w", w.manifest, err)
+	}
+	return w.manifest, payload, nil
+}
