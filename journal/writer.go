@@ -1,0 +1,338 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// MaxAppendBytes is the most that one Append carries: the upper bound and the
+// default of WriterConfig.MaxBatchBytes.
+const MaxAppendBytes = 64 << 20
+
+// errWriterClosed answers what a closed Writer did not send.
+var errWriterClosed = fmt.Errorf("%w: %w: writer", ErrNotSent, ErrClosed)
+
+// Owner is told what became of a request. Its methods are called on goroutines
+// of the Writer, without a lock, and must not block; they may call the Writer.
+type Owner interface {
+	// Written is called exactly once for each accepted request, in order of
+	// submission for one Stream. Nil means stored; otherwise err is the slot of
+	// Append, or says why the request was not sent. The request belongs to its
+	// owner again.
+	Written(r *Request, err error)
+	// Room is called once for each Submit that returned false, when the Writer
+	// has room again. The owner may submit now, later or not at all.
+	Room()
+}
+
+// Stream orders the writes of one persistence ID in a Writer and remembers that
+// one of them failed. The zero value is ready. It belongs to one Writer, whose
+// mutex guards it, and must not be copied.
+type Stream struct {
+	// epoch counts the calls of Reset that ended a skipping. A request of an
+	// older epoch stands behind the failure that the Reset ended.
+	epoch uint32
+	state streamState
+	// roomed is set from a Room until the next Submit.
+	roomed bool
+}
+
+type streamState uint8
+
+const (
+	flowing streamState = iota
+	// doomed: a request in the queue is known to fail.
+	doomed
+	// cut: that request has left the queue; what stands behind it is skipped.
+	cut
+	// failed: a request was answered with an error; all are skipped until Reset.
+	failed
+)
+
+// Request is one write on its way through a Writer. It belongs to the Writer
+// from a Submit that returned true until Written is called.
+type Request struct {
+	// Write is what to store. Required.
+	Write Write
+	// Stream is the stream of Write.ID. Required.
+	Stream *Stream
+	// Owner is told the outcome. Required.
+	Owner Owner
+
+	next  *Request
+	err   error // why it is not sent, later the outcome
+	size  int
+	epoch uint32
+}
+
+// WriterConfig holds the limits of a Writer.
+type WriterConfig struct {
+	// MaxQueuedWrites is how many accepted requests may wait to be sent.
+	// Defaults to 16,384.
+	MaxQueuedWrites int
+	// MaxQueuedBytes is how many bytes they may have together; one request is
+	// always accepted. Defaults to 128 MiB.
+	MaxQueuedBytes int
+	// MaxBatchWrites is how many writes one Append may hold. Defaults to 1,024.
+	MaxBatchWrites int
+	// MaxBatchBytes is how many bytes one Append may hold. A write that is
+	// larger by itself is rejected. Defaults to MaxAppendBytes and can't be
+	// more.
+	MaxBatchBytes int
+	// OnCommit is called after each Append, before its owners are told, on a
+	// goroutine of the Writer. It must not block. With a Parallel journal there
+	// may be several calls at a time. Defaults to none.
+	OnCommit func(CommitInfo)
+}
+
+func (c WriterConfig) withDefaults() WriterConfig {
+	def := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	def(&c.MaxQueuedWrites, 16_384)
+	def(&c.MaxQueuedBytes, 128<<20)
+	def(&c.MaxBatchWrites, 1_024)
+	def(&c.MaxBatchBytes, MaxAppendBytes)
+	return c
+}
+
+func (c WriterConfig) validate() error {
+	var errs []error
+	check := func(name string, value int) {
+		if value < 0 {
+			errs = append(errs, fmt.Errorf("%w: WriterConfig.%s is %d, it can't be negative", ErrInvalid, name, value))
+		}
+	}
+	check("MaxQueuedWrites", c.MaxQueuedWrites)
+	check("MaxQueuedBytes", c.MaxQueuedBytes)
+	check("MaxBatchWrites", c.MaxBatchWrites)
+	check("MaxBatchBytes", c.MaxBatchBytes)
+	if c.MaxBatchBytes > MaxAppendBytes {
+		errs = append(errs, fmt.Errorf("%w: WriterConfig.MaxBatchBytes is %d, at most %d are allowed", ErrInvalid, c.MaxBatchBytes, MaxAppendBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// Writer sends the writes of many persistence IDs to a journal in groups: what
+// arrived while the last Append was in flight goes out as one. There are no
+// timers, so a lone write goes out at once.
+//
+// The writes of one Stream are sent in order of submission, and no two calls in
+// flight hold the same persistence ID. At most as many calls are in flight as the
+// journal says it profits from (Parallel), each on a goroutine of its own.
+//
+// When a write of a Stream ends in any error, those behind it would name a wrong
+// expected number. They are answered ErrSkipped without being sent, and so is
+// all that is submitted to the Stream until Reset. Other streams do not notice,
+// unless they write to the same ID: then the journal itself may skip their writes.
+//
+// All methods are safe for concurrent use.
+type Writer struct {
+	journal  Journal
+	cfg      WriterConfig
+	calls    int // how many Appends may be in flight
+	cancel   context.CancelFunc
+	wake     sync.Cond
+	mu       sync.Mutex
+	queue    requests
+	queued   int // accepted and not sent: in the queue, or in a wait list of busy
+	bytes    int // their size
+	suspect  int // so many requests at the front of the queue may have to be skipped
+	tracking bool
+	// busy holds the IDs of the calls in flight while tracking: when more than one may
+	// be, or when the Writer gave up waiting for one.
+	busy    map[string]busyID
+	active  []*call // of the running goroutines
+	idle    int     // goroutines that wait for work
+	sending int     // goroutines that are in an Append
+	waking  bool    // an idle goroutine was signalled and has not run yet
+	parked  parkingLot
+	closed  bool // nothing new is accepted
+	aborted bool // nothing more is sent
+	stopped chan struct{}
+}
+
+// NewWriter returns a Writer over j and starts its goroutines. The caller closes
+// it before the journal.
+func NewWriter(j Journal, cfg WriterConfig) (*Writer, error) {
+	if j == nil {
+		return nil, fmt.Errorf("%w: NewWriter needs a journal", ErrInvalid)
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &Writer{journal: j, cfg: cfg.withDefaults(), calls: 1, cancel: cancel, stopped: make(chan struct{})}
+	w.wake.L = &w.mu
+	if p, ok := As[Parallel](j); ok {
+		w.calls = max(1, p.MaxAppends())
+	}
+	w.tracking = w.calls > 1
+	w.busy = make(map[string]busyID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range w.calls {
+		w.start(ctx)
+	}
+	return w, nil
+}
+
+// Submit hands a request over. It never waits for the journal. True means that
+// the request is accepted and will be answered by Written. False means that
+// there is no room: the request was not taken, and its owner's Room is called
+// when there is.
+//
+// While owners wait for room, only those that were told of it get in, so that
+// nobody overtakes them.
+//
+// A write that can't be sent as it is (too large, without events, numbered
+// wrongly) is accepted and answered with a *RejectedError. After Close every
+// request is accepted and answered with an error that matches ErrNotSent and
+// ErrClosed.
+func (w *Writer) Submit(r *Request) bool {
+	size, err := measure(&r.Write, w.cfg.MaxBatchBytes)
+	if err != nil {
+		size = 0 // it carries nothing
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := r.Stream
+	if !w.admit(r, size) {
+		return false
+	}
+	if w.closed {
+		err = errWriterClosed
+	}
+	r.size, r.epoch, r.err = size, s.epoch, err
+	w.queue.push(r)
+	w.queued++
+	w.bytes += size
+	if err != nil && s.state == flowing {
+		s.state = doomed
+	}
+	if s.state != flowing {
+		w.suspect = w.queued
+	}
+	w.wakeOne()
+	if w.closed && w.sending == len(w.active) && (w.aborted || w.sending == 0) {
+		w.start(context.Background()) // it only answers
+	}
+	return true
+}
+
+// admit reports whether there is room for r and parks its owner if not.
+func (w *Writer) admit(r *Request, size int) bool {
+	s := r.Stream
+	roomed := s.roomed
+	s.roomed = false
+	if roomed {
+		w.parked.granted = max(0, w.parked.granted-1)
+	}
+	if w.closed || w.queued == 0 {
+		return true
+	}
+	full := w.queued >= w.cfg.MaxQueuedWrites || w.bytes+size > w.cfg.MaxQueuedBytes
+	if !roomed {
+		full = full || w.parked.waiting() || w.queued+w.parked.granted >= w.cfg.MaxQueuedWrites
+	}
+	if full {
+		w.parked.add(parkedOwner{owner: r.Owner, stream: s, size: size}, roomed)
+	}
+	return !full
+}
+
+// Reset ends the skipping that began when a write of s failed: requests
+// submitted from now on are sent again. Those submitted before stay skipped. It
+// does nothing if no request of s was answered with an error.
+func (w *Writer) Reset(s *Stream) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.state == failed {
+		s.state = flowing
+		s.epoch++
+	}
+}
+
+// Close refuses new requests, sends those that were accepted, and waits for the
+// calls in flight. When ctx ends first, the calls in flight are canceled, what
+// was not sent is answered with an error that matches ErrNotSent and ErrClosed,
+// and Close returns an error that matches the cause of ctx, while a call that
+// does not heed its context may still be in flight; its requests, and those that stand behind
+// them in their streams, are answered when it returns. Another Close waits for that.
+//
+// It does not close the journal.
+func (w *Writer) Close(ctx context.Context) error {
+	w.mu.Lock()
+	w.closed = true
+	w.wake.Broadcast()
+	stopped := w.stopped
+	w.mu.Unlock()
+	select {
+	case <-stopped:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-stopped: // both at once: it is drained
+		return nil
+	default:
+	}
+	<-w.abort(ctx)
+	return fmt.Errorf("journal: close writer: %w", context.Cause(ctx))
+}
+
+// abort ends the sending. The channel is closed once what can be answered is.
+func (w *Writer) abort(ctx context.Context) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.aborted = true
+	w.cancel()
+	w.wake.Broadcast()
+	if w.sending == 0 {
+		return w.stopped // the goroutines won't be long
+	}
+	if !w.tracking {
+		w.tracking = true
+		for _, c := range w.active {
+			w.track(c)
+		}
+	}
+	return w.start(ctx)
+}
+
+// measure returns the size of a write in bytes: that of its names, payloads,
+// tags and metadata.
+func measure(write *Write, limit int) (int, error) {
+	reject := func(seqNr uint64, format string, args ...any) error {
+		return &RejectedError{ID: write.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
+	}
+	if len(write.Events) == 0 {
+		return 0, reject(0, "%w: no events", ErrInvalid)
+	}
+	size := len(write.ID) + len(write.Writer)
+	for i := range write.Events {
+		e := &write.Events[i]
+		if e.SequenceNr != write.Expect+1+uint64(i) { //nolint:gosec // an index is not negative
+			return 0, reject(e.SequenceNr, "%w: event %d of a write that expects %d must have number %d", ErrInvalid, i, write.Expect, write.Expect+1+uint64(i)) //nolint:gosec // an index is not negative
+		}
+		n := len(e.Manifest) + len(e.Payload) + len(e.Metadata)
+		for _, tag := range e.Tags {
+			n += len(tag)
+		}
+		if n > limit {
+			return 0, reject(e.SequenceNr, "%d bytes, an append holds at most %d", n, limit)
+		}
+		size += n
+	}
+	if size > limit {
+		return 0, reject(0, "%d bytes, an append holds at most %d", size, limit)
+	}
+	return size, nil
+}

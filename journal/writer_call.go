@@ -1,0 +1,315 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+// CommitInfo describes one Append of a Writer.
+type CommitInfo struct {
+	// Writes, Events and Bytes say what it held.
+	Writes, Events, Bytes int
+	// Failed is how many of the writes were not stored or have an unknown
+	// outcome.
+	Failed int
+	// Duration is how long the journal took.
+	Duration time.Duration
+}
+
+// call is what one goroutine of a Writer has in hand.
+type call struct {
+	requests requests // in order; answered and not only sent ones
+	count    int      // of requests
+	bytes    int
+	withheld int // requests that are answered without being sent
+	inAppend bool
+	writes   []Write  // reused
+	ids      []string // its entries in Writer.busy; reused
+	rooms    []Owner  // reused
+}
+
+// busyID is a persistence ID that a call in flight holds.
+type busyID struct {
+	by   *call
+	wait requests
+}
+
+// start adds a goroutine. The channel is closed when it ends. w.mu is held.
+func (w *Writer) start(ctx context.Context) <-chan struct{} {
+	if len(w.active) == 0 {
+		select {
+		case <-w.stopped: // a late request after the end
+			w.stopped = make(chan struct{})
+		default:
+		}
+	}
+	c, done := &call{}, make(chan struct{})
+	w.active = append(w.active, c)
+	go func() {
+		defer close(done)
+		w.run(ctx, c)
+	}()
+	return done
+}
+
+func (w *Writer) run(ctx context.Context, c *call) {
+	w.mu.Lock()
+	for w.next(c) {
+		w.mu.Unlock()
+		for i, owner := range c.rooms {
+			c.rooms[i] = nil
+			owner.Room()
+		}
+		c.rooms = c.rooms[:0]
+		w.send(ctx, c)
+		w.mu.Lock()
+		w.release(c)
+	}
+	w.active = slices.DeleteFunc(w.active, func(other *call) bool { return other == c })
+	if len(w.active) == 0 {
+		close(w.stopped)
+	}
+	w.mu.Unlock()
+}
+
+// next waits until there is something to do for c. It returns false when there
+// never will be. w.mu is held.
+func (w *Writer) next(c *call) bool {
+	for {
+		w.take(c)
+		if c.count == 0 && w.queued == 0 {
+			// Nothing is left to do, so those who were told of room are slow or
+			// do not want it.
+			w.parked.granted = 0
+		}
+		w.grant(c)
+		if c.count > 0 || len(c.rooms) > 0 {
+			if w.queue.first != nil {
+				w.wakeOne()
+			}
+			if c.count > c.withheld {
+				c.inAppend = true
+				w.sending++
+			}
+			return true
+		}
+		if w.closed {
+			return false // what waits behind a busy ID is left to the call that holds it
+		}
+		w.idle++
+		w.wake.Wait()
+		w.idle--
+		w.waking = false
+	}
+}
+
+func (w *Writer) wakeOne() {
+	if w.idle > 0 && !w.waking {
+		w.waking = true
+		w.wake.Signal()
+	}
+}
+
+// take moves what goes out next from the queue to c. w.mu is held.
+func (w *Writer) take(c *call) {
+	if !w.tracking && w.suspect == 0 && w.queued <= w.cfg.MaxBatchWrites && w.bytes <= w.cfg.MaxBatchBytes {
+		// The usual case does not touch the requests while others wait for the mutex.
+		c.requests, c.count, c.bytes = w.queue, w.queued, w.bytes
+		w.queue, w.queued, w.bytes = requests{}, 0, 0
+		return
+	}
+	for c.count < w.cfg.MaxBatchWrites {
+		r := w.queue.first
+		if r == nil || c.bytes > 0 && c.bytes+r.size > w.cfg.MaxBatchBytes {
+			return
+		}
+		w.queue.pop()
+		w.suspect = max(0, w.suspect-1)
+		if w.tracking && !w.claim(c, r) {
+			continue
+		}
+		w.queued--
+		w.bytes -= r.size
+		w.judge(r)
+		if r.err != nil {
+			c.withheld++
+		} else {
+			c.bytes += r.size
+		}
+		c.requests.push(r)
+		c.count++
+	}
+}
+
+// claim makes the ID of r busy for c. If another call holds it, r waits there.
+func (w *Writer) claim(c *call, r *Request) bool {
+	id := r.Write.ID
+	held, busy := w.busy[id]
+	switch {
+	case !busy:
+		w.busy[id] = busyID{by: c}
+		c.ids = append(c.ids, id)
+	case held.by != c:
+		held.wait.push(r)
+		w.busy[id] = held
+		return false
+	}
+	return true
+}
+
+// judge decides whether a request that leaves the queue is sent.
+func (w *Writer) judge(r *Request) {
+	s := r.Stream
+	switch {
+	case w.aborted || errors.Is(r.err, ErrClosed):
+		r.err = errWriterClosed
+	case r.epoch != s.epoch || s.state >= cut:
+		r.err = ErrSkipped
+	case r.err != nil:
+		s.state = cut
+	}
+}
+
+// grant chooses the owners that are told of room. w.mu is held.
+func (w *Writer) grant(c *call) {
+	bytes := w.bytes
+	for w.parked.waiting() {
+		p := w.parked.peek()
+		ahead := w.queued + w.parked.granted
+		if !w.closed && ahead > 0 && (ahead >= w.cfg.MaxQueuedWrites || bytes+p.size > w.cfg.MaxQueuedBytes) {
+			return
+		}
+		w.parked.remove()
+		w.parked.granted++
+		bytes += p.size
+		p.stream.roomed = true
+		c.rooms = append(c.rooms, p.owner)
+	}
+}
+
+// track records the IDs of a call that was sent untracked. w.mu is held.
+func (w *Writer) track(c *call) {
+	for r := c.requests.first; r != nil; r = r.next {
+		w.claim(c, r)
+	}
+}
+
+// release ends a call: what waited behind its IDs goes to the front of the
+// queue. w.mu is held.
+func (w *Writer) release(c *call) {
+	for i := len(c.ids) - 1; i >= 0; i-- {
+		w.queue.prepend(w.busy[c.ids[i]].wait)
+		delete(w.busy, c.ids[i])
+	}
+	clear(c.ids)
+	clear(c.writes)
+	c.ids, c.writes = c.ids[:0], c.writes[:0]
+	c.count, c.bytes, c.withheld = 0, 0, 0
+}
+
+// send sends and answers what c has in hand.
+func (w *Writer) send(ctx context.Context, c *call) {
+	var info CommitInfo
+	var slots []error
+	if c.inAppend {
+		events := 0
+		for r := c.requests.first; r != nil; r = r.next {
+			if r.err == nil {
+				c.writes = append(c.writes, r.Write)
+				events += len(r.Write.Events)
+			}
+		}
+		info = CommitInfo{Writes: len(c.writes), Events: events, Bytes: c.bytes}
+		slots = w.append(ctx, c.writes, &info)
+	}
+	w.mu.Lock()
+	sent := c.inAppend
+	if sent {
+		c.inAppend = false
+		w.sending--
+	}
+	if slots != nil || c.withheld > 0 {
+		w.settle(c, slots)
+	}
+	w.mu.Unlock()
+	if sent && w.cfg.OnCommit != nil {
+		w.cfg.OnCommit(info)
+	}
+	r := c.requests.first
+	c.requests = requests{}
+	for r != nil {
+		next, err := r.next, r.err
+		r.next, r.err = nil, nil
+		r.Owner.Written(r, err)
+		r = next
+	}
+}
+
+// append calls the journal and returns one slot per write, or nil if all are
+// stored.
+func (w *Writer) append(ctx context.Context, writes []Write, info *CommitInfo) []error {
+	var start time.Time
+	if w.cfg.OnCommit != nil {
+		start = time.Now()
+	}
+	slots := contained(ctx, w.journal, writes)
+	if w.cfg.OnCommit != nil {
+		info.Duration = time.Since(start)
+	}
+	if slots != nil && len(slots) != len(writes) {
+		slots = allSlots(len(writes), fmt.Errorf("%w: Append answered %d writes with %d slots", ErrContract, len(writes), len(slots)))
+	}
+	for _, err := range slots {
+		if err != nil {
+			info.Failed++
+		}
+	}
+	if info.Failed == 0 {
+		return nil
+	}
+	return slots
+}
+
+// contained turns a panic of the journal into an unknown outcome.
+func contained(ctx context.Context, j Journal, writes []Write) (slots []error) {
+	defer func() {
+		if v := recover(); v != nil {
+			slots = allSlots(len(writes), &PanicError{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	return j.Append(ctx, writes)
+}
+
+// settle gives each request its outcome and marks the streams that failed.
+// w.mu is held.
+func (w *Writer) settle(c *call, slots []error) {
+	for r := c.requests.first; r != nil; r = r.next {
+		s := r.Stream
+		live := r.epoch == s.epoch
+		behind := live && s.state == failed // something before it in this call failed
+		switch {
+		case r.err != nil: // withheld
+			if behind && !errors.Is(r.err, ErrClosed) {
+				r.err = ErrSkipped
+			}
+		case slots != nil:
+			r.err, slots = slots[0], slots[1:]
+			if r.err == nil && behind {
+				r.err = fmt.Errorf("%w: Append stored a write of %q behind one that it did not", ErrContract, r.Write.ID)
+			}
+		}
+		if r.err != nil && live {
+			s.state = failed
+		}
+	}
+	w.suspect = w.queued
+}
+
+func allSlots(n int, err error) []error { return slices.Repeat([]error{err}, n) }
