@@ -1,0 +1,195 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/internal/breaker"
+)
+
+var (
+	// ErrBreakerOpen says that a Guarded journal did not call the store because
+	// the calls before failed.
+	ErrBreakerOpen = errors.New("journal: circuit breaker open")
+	// ErrCallTimeout says that the time of a call through a Guarded journal was
+	// up before the store answered.
+	ErrCallTimeout = errors.New("journal: call timed out")
+
+	errNotSentOpen = fmt.Errorf("%w: %w", ErrNotSent, ErrBreakerOpen)
+)
+
+// BreakerState is what a Guarded journal does with calls.
+type BreakerState uint8
+
+const (
+	// BreakerClosed lets calls through.
+	BreakerClosed BreakerState = iota
+	// BreakerOpen fails them at once.
+	BreakerOpen
+	// BreakerHalfOpen has let one through, on which the next state depends.
+	BreakerHalfOpen
+)
+
+// String returns "closed", "open" or "half-open".
+func (s BreakerState) String() string { return breaker.State(s).String() }
+
+// GuardConfig holds the limits of a Guarded journal.
+type GuardConfig struct {
+	// MaxFailures is how many failures in a row open the breaker. Defaults to
+	// 10.
+	MaxFailures int
+	// CallTimeout bounds Append, HighestSequenceNr and DeleteTo. Defaults to
+	// 10 s.
+	CallTimeout time.Duration
+	// ResetTimeout is how long the breaker stays open before one call is tried.
+	// Defaults to 30 s.
+	ResetTimeout time.Duration
+	// OnBreaker is told of each change of state, in order. It must not block or
+	// call the journal. Defaults to none.
+	OnBreaker func(BreakerState)
+}
+
+// Guarded is a Journal behind a circuit breaker and a call time-out.
+type Guarded struct {
+	journal Journal
+	gate    *breaker.Gate
+	closed  atomic.Bool
+}
+
+var (
+	_ Journal = (*Guarded)(nil)
+	_ Wrapper = (*Guarded)(nil)
+)
+
+// Guard returns a Journal that passes calls on to j while it answers. The
+// context of Append, HighestSequenceNr and DeleteTo ends after the call time-out; too
+// many failures in a row open the breaker, and those calls fail with
+// ErrBreakerOpen until the reset time-out has passed and one of them has
+// succeeded. The writes of such an Append are ErrNotSent too.
+//
+// A failure is a call that took too long or in which the store did not
+// answer. A conflict, a rejection, a skipped write and damaged data are answers, and a
+// call whose caller went away says nothing. An Append with several failed
+// writes is one failure, and none if the store answered for some.
+//
+// Replay and the optional interfaces of j are not guarded; As finds the latter.
+// Guard never gives a call up: it waits for j to return, which should heed its context.
+func Guard(j Journal, cfg GuardConfig) (*Guarded, error) {
+	if j == nil {
+		return nil, fmt.Errorf("%w: Guard needs a journal", ErrInvalid)
+	}
+	gate := breaker.Config{
+		MaxFailures:  cmp.Or(cfg.MaxFailures, 10),
+		CallTimeout:  cmp.Or(cfg.CallTimeout, 10*time.Second),
+		ResetTimeout: cmp.Or(cfg.ResetTimeout, 30*time.Second),
+	}
+	if err := gate.Validate("GuardConfig"); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if cfg.OnBreaker != nil {
+		gate.OnChange = func(s breaker.State) { cfg.OnBreaker(BreakerState(s)) }
+	}
+	return &Guarded{journal: j, gate: breaker.NewGate(gate)}, nil
+}
+
+// Unwrap returns the journal behind the breaker.
+func (g *Guarded) Unwrap() Journal { return g.journal }
+
+// Append passes the writes on. While the breaker is open each slot matches
+// ErrNotSent and ErrBreakerOpen.
+func (g *Guarded) Append(ctx context.Context, writes []Write) []error {
+	if g.closed.Load() {
+		return g.journal.Append(ctx, writes)
+	}
+	var slots []error
+	err := g.gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+		slots = g.journal.Append(ctx, writes)
+		return appendOutcome(slots), nil
+	})
+	if err != nil {
+		return allSlots(len(writes), errNotSentOpen)
+	}
+	return slots
+}
+
+// Replay passes through: it takes as long as it takes.
+func (g *Guarded) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[Event, error] {
+	return g.journal.Replay(ctx, id, from, to)
+}
+
+// HighestSequenceNr fails with ErrBreakerOpen while the breaker is open, and
+// with ErrCallTimeout when its time is up.
+func (g *Guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	var highest uint64
+	err := g.do(ctx, func(ctx context.Context) (err error) {
+		highest, err = g.journal.HighestSequenceNr(ctx, id)
+		return err
+	})
+	return highest, err
+}
+
+// DeleteTo fails with ErrBreakerOpen while the breaker is open, and with
+// ErrCallTimeout when its time is up.
+func (g *Guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
+	return g.do(ctx, func(ctx context.Context) error {
+		return g.journal.DeleteTo(ctx, id, to)
+	})
+}
+
+// Close closes the journal behind the breaker.
+func (g *Guarded) Close() error {
+	g.closed.Store(true)
+	return g.journal.Close()
+}
+
+func (g *Guarded) do(ctx context.Context, call func(context.Context) error) error {
+	if g.closed.Load() {
+		return call(ctx) // it knows best what to say now
+	}
+	err := g.gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+		err := call(ctx)
+		return callOutcome(err), err
+	})
+	switch {
+	case errors.Is(err, breaker.ErrOpen):
+		return ErrBreakerOpen
+	case errors.Is(err, breaker.ErrCallTimeout):
+		return fmt.Errorf("%w: %w", ErrCallTimeout, err)
+	}
+	return err
+}
+
+// appendOutcome says whether the store answered an Append.
+func appendOutcome(slots []error) breaker.Outcome {
+	outcome := breaker.Success
+	for _, err := range slots {
+		switch {
+		case err == nil, errors.Is(err, ErrConflict):
+			return breaker.Success // only the store can know
+		case errors.Is(err, ErrRejected), errors.Is(err, ErrSkipped):
+		default:
+			outcome = callOutcome(err)
+		}
+	}
+	return outcome
+}
+
+// callOutcome says whether the store answered a call.
+func callOutcome(err error) breaker.Outcome {
+	switch {
+	case err == nil,
+		errors.Is(err, ErrCorrupt), errors.Is(err, ErrNewerVersion), errors.Is(err, ErrInvalid):
+		return breaker.Success
+	case errors.Is(err, ErrClosed):
+		return breaker.Unknown
+	}
+	return breaker.Failure
+}
