@@ -1,0 +1,217 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/syndtr/goleveldb/leveldb"
+
+	"github.com/refold-io/refold/journal"
+)
+
+const (
+	maxEventSize = 16 << 20 // payload and metadata
+	maxWriteSize = 64 << 20
+	maxNamesSize = 64 << 10 // writer, manifest and tags of an event
+	maxKeptBatch = 8 << 20  // a larger buffer is not kept for the next call
+)
+
+// Append implements journal.Journal. A call is one record of the log and one
+// sync, or several if it is larger than 64 MiB.
+func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
+	if len(writes) == 0 {
+		return nil
+	}
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	e, err := j.use(ctx)
+	if err == nil && j.db.cfg.ReadOnly {
+		j.release()
+		err = ErrReadOnly
+	}
+	if err != nil {
+		return fill(len(writes), fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err))
+	}
+	defer j.release()
+	return j.batch.run(e, writes)
+}
+
+func fill(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// batcher turns the writes of one call into a batch. It is kept from call to
+// call for the memory that it holds.
+type batcher struct {
+	engine *engine
+	writes []journal.Write
+	// errs has a slot per write once one has failed, and failed has their IDs.
+	errs   []error
+	failed map[string]struct{}
+	// down is set once a batch could not be stored.
+	down bool
+
+	batch   leveldb.Batch
+	size    int       // bytes in the batch, about
+	first   int       // the first write of the batch
+	streams []*stream // those with something in the batch
+	key     []byte
+	value   []byte
+}
+
+func (b *batcher) run(e *engine, writes []journal.Write) []error {
+	b.engine, b.writes, b.down = e, writes, false
+	for i := range writes {
+		if err := b.add(i, &writes[i]); err != nil {
+			b.fail(i, err)
+		}
+	}
+	b.commit(len(writes))
+	e.streams.trim()
+	errs := b.errs
+	b.engine, b.writes, b.errs, b.failed = nil, nil, nil, nil
+	if cap(b.value) > maxKeptBatch {
+		b.value = nil
+	}
+	return errs
+}
+
+// fail sets the outcome of a write.
+func (b *batcher) fail(i int, err error) {
+	if b.errs == nil {
+		b.errs, b.failed = make([]error, len(b.writes)), make(map[string]struct{})
+	}
+	b.errs[i] = err
+	b.failed[b.writes[i].ID] = struct{}{}
+}
+
+// add puts a write into the batch or says why it can't be stored.
+func (b *batcher) add(i int, w *journal.Write) error {
+	if _, behind := b.failed[w.ID]; behind {
+		return journal.ErrSkipped
+	}
+	size, err := checkWrite(w)
+	if err != nil {
+		return err
+	}
+	if b.size+size > maxWriteSize {
+		b.commit(i)
+	}
+	if b.down {
+		return fmt.Errorf("leveldb: append: %w: an earlier part of the call could not be stored", journal.ErrNotSent)
+	}
+	s := b.engine.streams.get(w.ID)
+	if s == nil {
+		if s, err = b.load(w.ID); err != nil {
+			return err
+		}
+	}
+	if w.Expect != s.next {
+		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: s.next}
+	}
+	if s.number == 0 {
+		s.number = b.engine.nextNumber
+		b.engine.nextNumber++
+		b.key = appendIDKey(b.key[:0], w.ID)
+		b.value = appendNumber(b.value[:0], s.number)
+		b.batch.Put(b.key, b.value)
+	}
+	if !s.touched {
+		s.touched = true
+		b.streams = append(b.streams, s)
+	}
+	for k := range w.Events {
+		b.key = appendEventKey(b.key[:0], s.number, w.Expect+1+uint64(k))
+		b.value = appendEvent(b.value[:0], w.Writer, &w.Events[k])
+		b.batch.Put(b.key, b.value)
+	}
+	s.next += uint64(len(w.Events))
+	b.size += size
+	return nil
+}
+
+func (b *batcher) load(id string) (*stream, error) {
+	if err := journal.CheckID(id); err != nil {
+		return nil, &journal.RejectedError{ID: id, Reason: err}
+	}
+	s, err := b.engine.load(id)
+	if err != nil {
+		return nil, fmt.Errorf("leveldb: append: %w: reading what is stored of %q: %w", journal.ErrNotSent, id, err)
+	}
+	return b.engine.streams.add(id, s), nil
+}
+
+// commit stores the batch, which holds writes below end.
+func (b *batcher) commit(end int) {
+	var err error
+	if b.batch.Len() > 0 {
+		err = b.engine.write(&b.batch, &b.engine.sync)
+	}
+	if err == nil {
+		b.engine.streams.stored(b.streams)
+	} else {
+		b.down = true
+		b.engine.streams.clear() // they are ahead of what is stored, perhaps
+		err = fmt.Errorf("leveldb: append: %w", err)
+		for i := b.first; i < end; i++ {
+			if b.errs == nil || b.errs[i] == nil {
+				b.fail(i, err)
+			}
+		}
+	}
+	b.first, b.size = end, 0
+	clear(b.streams)
+	b.streams = b.streams[:0]
+	if cap(b.batch.Dump()) > maxKeptBatch {
+		b.batch = leveldb.Batch{}
+	}
+	b.batch.Reset()
+}
+
+var errNoEvents = errors.New("it holds no event")
+
+// checkWrite returns the size of a write, or a *journal.RejectedError if it
+// can't be stored.
+func checkWrite(w *journal.Write) (int, error) {
+	reject := func(seqNr uint64, reason error) error {
+		return &journal.RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: reason}
+	}
+	if len(w.Events) == 0 {
+		return 0, reject(0, errNoEvents)
+	}
+	if w.Expect > journal.MaxSequenceNr-uint64(len(w.Events)) {
+		return 0, reject(0, fmt.Errorf("%w: there are no %d sequence numbers above %d", journal.ErrInvalid, len(w.Events), w.Expect))
+	}
+	total := 0
+	for i := range w.Events {
+		e := &w.Events[i]
+		want := w.Expect + 1 + uint64(i)
+		if e.SequenceNr != want {
+			return 0, reject(want, fmt.Errorf("%w: event %d of the write has sequence number %d", journal.ErrInvalid, i, e.SequenceNr))
+		}
+		size, names := len(e.Payload)+len(e.Metadata), len(w.Writer)+len(e.Manifest)
+		for _, tag := range e.Tags {
+			names += len(tag)
+		}
+		switch {
+		case size > maxEventSize:
+			return 0, reject(want, fmt.Errorf("it has %d bytes, at most %d are allowed", size, maxEventSize))
+		case names > maxNamesSize || len(e.Tags) > maxTags:
+			return 0, reject(want, fmt.Errorf("writer, manifest and %d tags have %d bytes, at most %d and %d are allowed",
+				len(e.Tags), names, maxTags, maxNamesSize))
+		}
+		total += size + names
+	}
+	if total > maxWriteSize {
+		return 0, reject(0, fmt.Errorf("it has %d bytes, at most %d are allowed", total, maxWriteSize))
+	}
+	return total, nil
+}

@@ -1,0 +1,118 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"strings"
+	"sync"
+)
+
+// stream is what is known of one persistence ID without reading the database.
+type stream struct {
+	id     string
+	number uint64 // 0 if it was never written
+	// highest is the highest sequence number, deleted that of the last deleted
+	// event.
+	highest, deleted uint64
+	used             bool
+
+	// next is highest once the batch that is being built is stored, and touched
+	// says that the batch holds something of this ID. They belong to Append.
+	next    uint64
+	touched bool
+}
+
+// cache holds the streams that were written or read last. Only Append and
+// DeleteTo add to it, one at a time, so that what it says is what is stored.
+type cache struct {
+	capacity int
+
+	mu      sync.Mutex
+	streams map[string]*stream
+	ring    []*stream // the same, in the order in which they are looked at to drop some
+	hand    int
+}
+
+func newCache(capacity int) *cache {
+	return &cache{capacity: capacity, streams: make(map[string]*stream)}
+}
+
+// get returns the stream of an ID for Append, nil if it is not here.
+func (c *cache) get(id string) *stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.streams[id]
+	if s != nil {
+		s.used = true
+	}
+	return s
+}
+
+// look returns a copy for a reader.
+func (c *cache) look(id string) (stream, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.streams[id]
+	if s == nil {
+		return stream{}, false
+	}
+	s.used = true
+	return stream{number: s.number, highest: s.highest, deleted: s.deleted}, true
+}
+
+// add keeps a stream that is not here yet. It drops none: see trim.
+func (c *cache) add(id string, s stream) *stream {
+	s.id, s.used, s.next = strings.Clone(id), true, s.highest
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[s.id] = &s
+	c.ring = append(c.ring, &s)
+	return &s
+}
+
+// stored records that the batch with these streams is stored.
+func (c *cache) stored(streams []*stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range streams {
+		s.highest, s.touched = s.next, false
+	}
+}
+
+// deleted records a deletion.
+func (c *cache) setDeleted(s *stream, to uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.deleted = to
+}
+
+// clear drops all: what is stored is not known any more.
+func (c *cache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.streams)
+	c.ring, c.hand = nil, 0
+}
+
+// trim drops streams until there are at most capacity of them: those that were
+// not used since it last passed them.
+func (c *cache) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.ring) > c.capacity {
+		if c.hand >= len(c.ring) {
+			c.hand = 0
+		}
+		s := c.ring[c.hand]
+		if s.used {
+			s.used = false
+			c.hand++
+			continue
+		}
+		delete(c.streams, s.id)
+		last := len(c.ring) - 1
+		c.ring[c.hand], c.ring[last] = c.ring[last], nil
+		c.ring = c.ring[:last]
+	}
+}

@@ -1,0 +1,207 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/syndtr/goleveldb/leveldb/storage"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// Config says how a database is opened. The zero value is the default.
+type Config struct {
+	// NoSync makes Append and Save return before their data is on disk. A
+	// process that dies loses nothing; when the machine goes down, the last
+	// appends may be lost, and what is left may be such that Open reports it as
+	// corrupt. Defaults to false: what was acknowledged survives a power cut.
+	NoSync bool
+	// ReadOnly opens the database for tools that only look at it. Nothing in
+	// the directory is changed, and several of them may have it open at a time.
+	// Defaults to false.
+	ReadOnly bool
+	// CachedIDs is how many persistence IDs the journal remembers the highest
+	// sequence number of, at about 150 bytes each; the append to another one
+	// costs two reads. Defaults to 100,000.
+	CachedIDs int
+	// MaxSnapshotSize is the largest payload of a snapshot, in bytes, that is
+	// saved or loaded. Defaults to 64 MiB; at most 1 GiB.
+	MaxSnapshotSize int
+
+	writeBuffer int           // the size of a log, for tests
+	reopenPause time.Duration // see DB.acquire, for tests
+}
+
+const (
+	defaultCachedIDs       = 100_000
+	defaultMaxSnapshotSize = 64 << 20
+	highestMaxSnapshotSize = 1 << 30
+	defaultReopenPause     = 500 * time.Millisecond
+)
+
+func (c Config) withDefaults() Config {
+	c.CachedIDs = cmp.Or(c.CachedIDs, defaultCachedIDs)
+	c.MaxSnapshotSize = cmp.Or(c.MaxSnapshotSize, defaultMaxSnapshotSize)
+	c.reopenPause = cmp.Or(c.reopenPause, defaultReopenPause)
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.CachedIDs < 0 {
+		errs = append(errs, fmt.Errorf("leveldb: Config.CachedIDs is %d, less than 0", c.CachedIDs))
+	}
+	if c.MaxSnapshotSize < 0 || c.MaxSnapshotSize > highestMaxSnapshotSize {
+		errs = append(errs, fmt.Errorf("leveldb: Config.MaxSnapshotSize is %d, not 0 to %d", c.MaxSnapshotSize, highestMaxSnapshotSize))
+	}
+	return errors.Join(errs...)
+}
+
+// DB is an open database: a journal and a snapshot store in one directory. It
+// is safe for concurrent use.
+type DB struct {
+	cfg     Config
+	files   storage.Storage
+	syncDir func() error
+	name    string // of the directory
+
+	journal   Journal
+	snapshots SnapshotStore
+
+	// mu is held shared by every operation while it uses the engine, and
+	// exclusively to replace or close it.
+	mu      sync.RWMutex
+	engine  *engine // nil if it could not be reopened, or was closed
+	closed  bool
+	failure error     // why it could not be reopened
+	retryAt time.Time // not before
+
+	handleMu sync.Mutex
+	handles  int // taken and not closed
+}
+
+// Open opens the database in a directory, which is created if it is missing.
+// It reads the logs that a crash left and checks them first.
+//
+// It fails with ErrInUse if somebody else has the directory open, with
+// journal.ErrCorrupt if stored data is damaged in a way that could lose
+// what was acknowledged, with journal.ErrNewerVersion if a newer version of
+// Refold wrote it, and with ErrForeign if something else did. It changes
+// nothing then.
+func Open(dir string, cfg Config) (*DB, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	files, err := openFiles(dir, cfg.ReadOnly)
+	if err != nil {
+		return nil, fmt.Errorf("leveldb: open %q: %w", dir, err)
+	}
+	db, err := open(dir, files, func() error { return syncDir(dir) }, cfg)
+	if err != nil {
+		return nil, errors.Join(err, files.Close())
+	}
+	return db, nil
+}
+
+// open opens the database in a storage, which belongs to the DB if there is no
+// error.
+func open(name string, files storage.Storage, syncDir func() error, cfg Config) (*DB, error) {
+	e, err := openEngine(files, syncDir, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("leveldb: open %q: %w", name, err)
+	}
+	db := &DB{cfg: cfg, files: files, syncDir: syncDir, name: name, engine: e}
+	db.journal.db, db.snapshots.db = db, db
+	return db, nil
+}
+
+// Journal returns the journal. It is the same one each time.
+//
+// Close the DB, or the journal and, if it was taken, the snapshot store: the
+// directory is released with the last of them.
+func (db *DB) Journal() *Journal {
+	db.take(&db.journal.handle)
+	return &db.journal
+}
+
+// Snapshots returns the snapshot store. It is the same one each time. See
+// Journal about closing.
+func (db *DB) Snapshots() *SnapshotStore {
+	db.take(&db.snapshots.handle)
+	return &db.snapshots
+}
+
+// Close closes the journal and the snapshot store, waits for the calls in
+// progress, and releases the directory. A second Close does nothing.
+func (db *DB) Close() error {
+	db.journal.shut()
+	db.snapshots.shut()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return nil
+	}
+	db.closed = true
+	var err error
+	if db.engine != nil {
+		err = db.engine.close()
+		db.engine = nil
+	}
+	if err = errors.Join(err, db.files.Close()); err != nil {
+		return fmt.Errorf("leveldb: close %q: %w", db.name, err)
+	}
+	return nil
+}
+
+// acquire returns the engine, opening it anew if a write has failed, and keeps
+// it until release is called. After a failure to do so it does not try again for a
+// short while: all callers would queue behind it, and reading the logs takes time.
+func (db *DB) acquire() (*engine, error) {
+	for {
+		db.mu.RLock()
+		switch {
+		case db.closed:
+			db.mu.RUnlock()
+			return nil, journal.ErrClosed
+		case db.engine != nil && db.engine.guard.err() == nil:
+			return db.engine, nil
+		}
+		db.mu.RUnlock()
+		if err := db.reopen(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (db *DB) release() { db.mu.RUnlock() }
+
+func (db *DB) reopen() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed || db.engine != nil && db.engine.guard.err() == nil {
+		return nil // somebody else was quicker
+	}
+	if db.engine != nil {
+		_ = db.engine.close() // it fails for the reason that is known already
+		db.engine, db.failure = nil, nil
+	}
+	now := time.Now()
+	if db.failure != nil && now.Before(db.retryAt) {
+		return db.failure
+	}
+	e, err := openEngine(db.files, db.syncDir, db.cfg)
+	if err != nil {
+		db.failure = fmt.Errorf("opening %q again after a failed write: %w", db.name, err)
+		db.retryAt = now.Add(db.cfg.reopenPause)
+		return db.failure
+	}
+	db.engine, db.failure = e, nil
+	return nil
+}

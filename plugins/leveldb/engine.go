@@ -1,0 +1,155 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/opt"
+	"github.com/syndtr/goleveldb/leveldb/storage"
+	"github.com/syndtr/goleveldb/leveldb/util"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// engine is one open goleveldb database. After a failed write it is of no more
+// use and another one is opened on the same files; see guard.
+type engine struct {
+	db    *leveldb.DB
+	guard *guard
+	sync  opt.WriteOptions
+	// streams and nextNumber belong to whoever holds DB.writing.
+	streams    *cache
+	nextNumber uint64
+}
+
+// openEngine checks the files and opens them.
+func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine, error) {
+	if cfg.ReadOnly {
+		base = &readOnlyFiles{Storage: base}
+	}
+	if err := check(base, cfg.ReadOnly); err != nil {
+		return nil, err
+	}
+	o := Options()
+	o.ReadOnly = cfg.ReadOnly
+	if cfg.writeBuffer != 0 {
+		o.WriteBuffer, o.CompactionTableSize = cfg.writeBuffer, cfg.writeBuffer
+	}
+	g := newGuard(base, syncDir)
+	db, err := leveldb.Open(g, o)
+	if err != nil {
+		return nil, translate(err)
+	}
+	e := &engine{db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync}, streams: newCache(cfg.CachedIDs)}
+	if e.nextNumber, err = e.firstFreeNumber(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return e, nil
+}
+
+// write stores a batch. If it fails and the error is not ErrNotSent, nobody
+// knows what is stored until the database has been opened anew.
+func (e *engine) write(b *leveldb.Batch, wo *opt.WriteOptions) error {
+	before := e.guard.attempts.Load()
+	err := e.db.Write(b, wo)
+	switch {
+	case err == nil:
+		return nil
+	case e.guard.attempts.Load() == before:
+		return fmt.Errorf("%w: %w", journal.ErrNotSent, translate(err))
+	}
+	return translate(err)
+}
+
+// get returns the value of a key, nil if there is none.
+func (e *engine) get(key []byte) ([]byte, error) {
+	value, err := e.db.Get(key, nil)
+	if errors.Is(err, leveldb.ErrNotFound) {
+		return nil, nil
+	}
+	return value, translate(err)
+}
+
+// last returns the last key of a range, nil if there is none.
+func (e *engine) last(start, limit []byte) ([]byte, error) {
+	it := e.db.NewIterator(&util.Range{Start: start, Limit: limit}, nil)
+	defer it.Release()
+	if !it.Last() {
+		return nil, translate(it.Error())
+	}
+	return append([]byte(nil), it.Key()...), nil
+}
+
+// firstFreeNumber returns the number that the next new persistence ID gets.
+// Each ID that has a number has an event, or had all of them deleted.
+func (e *engine) firstFreeNumber() (uint64, error) {
+	var highest uint64
+	for _, tag := range []byte{tagEvent, tagDeleted} {
+		key, err := e.last([]byte{tag}, []byte{tag + 1})
+		if err != nil {
+			return 0, err
+		}
+		if key == nil {
+			continue
+		}
+		number, ok := keyNumber(key)
+		if !ok {
+			return 0, &journal.CorruptError{File: "database", Offset: -1, Detail: fmt.Sprintf("malformed key %x", key)}
+		}
+		highest = max(highest, number)
+	}
+	return highest + 1, nil
+}
+
+// load reads what is stored of a persistence ID.
+func (e *engine) load(id string) (stream, error) {
+	var s stream
+	value, err := e.get(appendIDKey(nil, id))
+	if err != nil || value == nil {
+		return s, err
+	}
+	if s.number, err = decodeNumber(value); err != nil {
+		return s, corruptRecord("the number of ", id, err)
+	}
+	if value, err = e.get(appendDeletedKey(nil, s.number)); err != nil {
+		return s, err
+	}
+	if value != nil {
+		d, err := decodeDeletion(value)
+		if err != nil {
+			return s, corruptRecord("the deletions of ", id, err)
+		}
+		s.deleted = d.to
+	}
+	key, err := e.last(appendEventKey(nil, s.number, 0), behindEvents(nil, s.number, journal.MaxSequenceNr))
+	if err != nil {
+		return s, err
+	}
+	if key != nil {
+		_, s.highest, _ = eventKey(key)
+	}
+	s.highest = max(s.highest, s.deleted)
+	return s, nil
+}
+
+// look is load for a reader: from memory if it is there.
+func (e *engine) look(id string) (stream, error) {
+	if s, ok := e.streams.look(id); ok {
+		return s, nil
+	}
+	return e.load(id)
+}
+
+func (e *engine) close() error { return e.db.Close() }
+
+// corruptRecord wraps what is wrong with a record, unless it is only newer.
+func corruptRecord(what, id string, err error) error {
+	if errors.Is(err, journal.ErrNewerVersion) {
+		return fmt.Errorf("%s%q: %w", what, id, err)
+	}
+	return &journal.CorruptError{File: fmt.Sprintf("%s%q", what, id), Offset: -1, Detail: err.Error()}
+}

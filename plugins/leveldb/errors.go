@@ -1,0 +1,69 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	lerrors "github.com/syndtr/goleveldb/leveldb/errors"
+	"github.com/syndtr/goleveldb/leveldb/storage"
+
+	"github.com/refold-io/refold/journal"
+)
+
+var (
+	// ErrInUse says that another process, or another DB of this one, has the
+	// directory open.
+	ErrInUse = errors.New("leveldb: directory is in use")
+	// ErrForeign says that the directory holds a LevelDB database that Refold
+	// did not write.
+	ErrForeign = errors.New("leveldb: not a database of Refold")
+	// ErrReadOnly is returned by what would change a database that was opened
+	// with Config.ReadOnly.
+	ErrReadOnly = errors.New("leveldb: opened read-only")
+)
+
+func errNewerFormat(version uint64) error {
+	return fmt.Errorf("%w: format %d, this one knows %d", journal.ErrNewerVersion, version, formatVersion)
+}
+
+// translate turns an error of the engine into one of ours: corruption into a
+// *journal.CorruptError, everything else into ErrUnavailable.
+func translate(err error) error {
+	var (
+		corrupt *lerrors.ErrCorrupted
+		stored  *storage.ErrCorrupted
+		missing *lerrors.ErrMissingFiles
+		ours    *journal.CorruptError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ours), errors.Is(err, journal.ErrNewerVersion), errors.Is(err, ErrForeign), errors.Is(err, ErrReadOnly):
+		return err
+	case errors.Is(err, leveldb.ErrReadOnly):
+		return ErrReadOnly
+	case errors.As(err, &missing) && len(missing.Fds) > 0:
+		return &journal.CorruptError{File: missing.Fds[0].String(), Offset: -1, Detail: "the file is missing"}
+	case errors.As(err, &corrupt):
+		return corruption(corrupt.Fd, corrupt.Err)
+	case errors.As(err, &stored):
+		return corruption(stored.Fd, stored.Err)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &journal.CorruptError{File: "database", Offset: -1, Detail: err.Error()} // a table that is gone or cut short
+	}
+	return fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
+}
+
+func corruption(fd storage.FileDesc, err error) error {
+	c := &journal.CorruptError{File: "database", Offset: -1, Detail: err.Error()}
+	if !fd.Zero() {
+		c.File = fd.String()
+	}
+	return c
+}

@@ -1,0 +1,151 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// The value of an event, version 1. Lengths and counts are varints.
+//
+//	version   1 byte
+//	flags     1 byte: 1 tags follow, 2 metadata follow
+//	time      8 bytes, microseconds since 1970, big-endian
+//	writer    length, bytes
+//	manifest  length, bytes
+//	tags      count, each length, bytes
+//	metadata  length, bytes
+//	payload   the rest
+//
+// There is no checksum: each block of a log or table has its own.
+const eventVersion = 1
+
+const (
+	flagTags = 1 << iota
+	flagMetadata
+)
+
+const eventFixed = 10
+
+// maxTags bounds what a damaged count may allocate.
+const maxTags = 1 << 12
+
+var (
+	errShort     = errors.New("the record is cut short")
+	errMalformed = errors.New("the record is malformed")
+	errFlags     = errors.New("the record has unknown flags")
+	errTags      = errors.New("the record has too many tags")
+)
+
+// appendEvent appends the value of an event.
+func appendEvent(b []byte, writer string, e *journal.Event) []byte {
+	var flags byte
+	if len(e.Tags) > 0 {
+		flags |= flagTags
+	}
+	if len(e.Metadata) > 0 {
+		flags |= flagMetadata
+	}
+	b = append(b, eventVersion, flags)
+	b = binary.BigEndian.AppendUint64(b, uint64(e.Time.UnixMicro())) //nolint:gosec // two's complement
+	b = appendString(b, writer)
+	b = appendString(b, e.Manifest)
+	if flags&flagTags != 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Tags)))
+		for _, tag := range e.Tags {
+			b = appendString(b, tag)
+		}
+	}
+	if flags&flagMetadata != 0 {
+		b = binary.AppendUvarint(b, uint64(len(e.Metadata)))
+		b = append(b, e.Metadata...)
+	}
+	return append(b, e.Payload...)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// decodeEvent decodes the value of an event. The event shares b; names turns
+// the writer and the manifest, which repeat, into strings.
+func decodeEvent(b []byte, names *interner) (journal.Event, error) {
+	var e journal.Event
+	if len(b) == 0 {
+		return e, errShort
+	}
+	if b[0] > eventVersion {
+		return e, fmt.Errorf("%w: record version %d", journal.ErrNewerVersion, b[0])
+	}
+	if b[0] != eventVersion || len(b) < eventFixed {
+		return e, errShort
+	}
+	flags := b[1]
+	if flags&^(flagTags|flagMetadata) != 0 {
+		return e, errFlags
+	}
+	e.Time = time.UnixMicro(int64(binary.BigEndian.Uint64(b[2:]))).UTC() //nolint:gosec // two's complement
+	b = b[eventFixed:]
+	writer, b, ok := cutBytes(b)
+	if !ok {
+		return e, errShort
+	}
+	manifest, b, ok := cutBytes(b)
+	if !ok {
+		return e, errShort
+	}
+	e.Writer, e.Manifest = names.get(writer), names.get(manifest)
+	if flags&flagTags != 0 {
+		var err error
+		if e.Tags, b, err = cutTags(b, names); err != nil {
+			return e, err
+		}
+	}
+	if flags&flagMetadata != 0 {
+		if e.Metadata, b, ok = cutBytes(b); !ok {
+			return e, errShort
+		}
+	}
+	if len(b) > 0 {
+		e.Payload = b[:len(b):len(b)]
+	}
+	return e, nil
+}
+
+func cutTags(b []byte, names *interner) (tags []string, rest []byte, err error) {
+	n, size := binary.Uvarint(b)
+	switch {
+	case size <= 0:
+		return nil, nil, errShort
+	case n > maxTags:
+		return nil, nil, errTags
+	case n > uint64(len(b)-size): // each takes a byte at least
+		return nil, nil, errShort
+	}
+	b = b[size:]
+	tags = make([]string, n)
+	for i := range tags {
+		tag, rest, ok := cutBytes(b)
+		if !ok {
+			return nil, nil, errShort
+		}
+		tags[i], b = names.get(tag), rest
+	}
+	return tags, b, nil
+}
+
+// cutBytes cuts a length and so many bytes off b.
+func cutBytes(b []byte) (cut, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, false
+	}
+	end := size + int(n) //nolint:gosec // at most len(b)
+	return b[size:end:end], b[end:], true
+}

@@ -1,0 +1,187 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/syndtr/goleveldb/leveldb/storage"
+)
+
+// guard stands between the engine and the files for as long as one engine is
+// open, and makes up for what the engine lacks:
+//
+//   - Once a write or sync of a log or manifest has failed, nothing is changed
+//     any more, as if the power had been cut there. The engine would go on, put
+//     a second record under the same number behind the broken one, acknowledge
+//     it and skip it at the next start. A sync that failed must not be
+//     tried again either: the kernel forgets what it could not write.
+//   - A new log is synced into its directory before it is used, and the log
+//     before it is synced before that, so that a log is never ahead of an
+//     earlier one.
+//   - A table whose footer points outside the file is refused; the engine would
+//     allocate whatever stands there.
+type guard struct {
+	storage.Storage
+	syncDir func() error
+	// attempts counts the writes to logs that were let through.
+	attempts atomic.Uint64
+	failure  atomic.Pointer[error]
+	log      *guardedWriter // the newest; only the engine's writer creates logs
+}
+
+func newGuard(base storage.Storage, syncDir func() error) *guard {
+	return &guard{Storage: base, syncDir: syncDir}
+}
+
+// err returns the first failure.
+func (g *guard) err() error {
+	if p := g.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (g *guard) fail(err error) error {
+	if err != nil {
+		g.failure.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+var errStopped = errors.New("leveldb: stopped after a failed write")
+
+func (g *guard) stopped() error {
+	if err := g.err(); err != nil {
+		return fmt.Errorf("%w: %w", errStopped, err)
+	}
+	return nil
+}
+
+// Create implements storage.Storage.
+func (g *guard) Create(fd storage.FileDesc) (storage.Writer, error) {
+	if err := g.stopped(); err != nil {
+		return nil, err
+	}
+	if fd.Type == storage.TypeJournal && g.log != nil {
+		if err := g.log.finish(); err != nil {
+			return nil, err
+		}
+	}
+	w, err := g.Storage.Create(fd)
+	if err != nil {
+		return nil, err
+	}
+	gw := &guardedWriter{Writer: w, guard: g, fd: fd}
+	if fd.Type == storage.TypeJournal {
+		if err := g.syncDir(); err != nil {
+			return nil, errors.Join(g.fail(err), w.Close())
+		}
+		g.log = gw
+	}
+	return gw, nil
+}
+
+// SetMeta implements storage.Storage.
+func (g *guard) SetMeta(fd storage.FileDesc) error {
+	if err := g.stopped(); err != nil {
+		return err
+	}
+	return g.fail(g.Storage.SetMeta(fd))
+}
+
+// Remove implements storage.Storage.
+func (g *guard) Remove(fd storage.FileDesc) error {
+	if err := g.stopped(); err != nil {
+		return err
+	}
+	return g.Storage.Remove(fd)
+}
+
+// Rename implements storage.Storage.
+func (g *guard) Rename(oldfd, newfd storage.FileDesc) error {
+	if err := g.stopped(); err != nil {
+		return err
+	}
+	return g.fail(g.Storage.Rename(oldfd, newfd))
+}
+
+// Open implements storage.Storage.
+func (g *guard) Open(fd storage.FileDesc) (storage.Reader, error) {
+	r, err := g.Storage.Open(fd)
+	if err != nil || fd.Type != storage.TypeTable {
+		return r, err
+	}
+	if err := checkFooter(r); err != nil {
+		_ = r.Close()
+		return nil, &storage.ErrCorrupted{Fd: fd, Err: err}
+	}
+	return r, nil
+}
+
+// Close does nothing: the storage outlives the engine.
+func (g *guard) Close() error { return nil }
+
+// guardedWriter is one file that is being written. Only one goroutine uses it.
+type guardedWriter struct {
+	storage.Writer
+	guard *guard
+	fd    storage.FileDesc
+	dirty bool
+}
+
+// vital reports whether the file is one that the engine goes on writing after
+// an error. A table is written once and used only if nothing failed.
+func (w *guardedWriter) vital() bool { return w.fd.Type != storage.TypeTable }
+
+func (w *guardedWriter) fail(err error) error {
+	if w.vital() {
+		return w.guard.fail(err)
+	}
+	return err
+}
+
+// Write implements io.Writer.
+func (w *guardedWriter) Write(b []byte) (int, error) {
+	if err := w.guard.stopped(); err != nil {
+		return 0, err
+	}
+	if w.fd.Type == storage.TypeJournal {
+		w.guard.attempts.Add(1)
+	}
+	w.dirty = true
+	n, err := w.Writer.Write(b)
+	return n, w.fail(err)
+}
+
+// Sync implements storage.Syncer.
+func (w *guardedWriter) Sync() error {
+	if err := w.guard.stopped(); err != nil {
+		return err
+	}
+	if err := w.Writer.Sync(); err != nil {
+		return w.fail(err)
+	}
+	w.dirty = false
+	return nil
+}
+
+// finish syncs what was written without.
+func (w *guardedWriter) finish() error {
+	if !w.dirty {
+		return nil
+	}
+	return w.Sync()
+}
+
+// Close implements io.Closer.
+func (w *guardedWriter) Close() error {
+	var err error
+	if w.vital() {
+		err = w.finish()
+	}
+	return errors.Join(err, w.Writer.Close())
+}

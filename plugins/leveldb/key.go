@@ -1,0 +1,73 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"encoding/binary"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// The first byte of a key says what it holds:
+//
+//	i ID                          the number of a persistence ID
+//	e number(7) sequence number(8)  an event
+//	d number(7)                   what was deleted of that ID
+//	s length(2) ID sequence number(8)  a snapshot but for its payload
+//	p length(2) ID sequence number(8)  the payload of a snapshot
+//
+// Integers are big-endian, so that keys stand in the order of their numbers.
+const (
+	tagID       = 'i'
+	tagEvent    = 'e'
+	tagDeleted  = 'd'
+	tagSnapshot = 's'
+	tagPayload  = 'p'
+)
+
+const (
+	eventKeySize   = 16
+	deletedKeySize = 8
+	// maxNumber is the highest number of a persistence ID.
+	maxNumber = 1<<56 - 1
+)
+
+func appendIDKey(b []byte, id string) []byte { return append(append(b, tagID), id...) }
+
+func appendEventKey(b []byte, number, seqNr uint64) []byte {
+	b = binary.BigEndian.AppendUint64(b, number|tagEvent<<56)
+	return binary.BigEndian.AppendUint64(b, seqNr)
+}
+
+func appendDeletedKey(b []byte, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(b, number|tagDeleted<<56)
+}
+
+// eventKey takes the key of an event apart.
+func eventKey(key []byte) (number, seqNr uint64, ok bool) {
+	if len(key) != eventKeySize || key[0] != tagEvent {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint64(key) & maxNumber, binary.BigEndian.Uint64(key[8:]), true
+}
+
+// behindEvents is the first key behind those of an ID up to a sequence number.
+func behindEvents(b []byte, number, to uint64) []byte {
+	return appendEventKey(b, number, min(to, journal.MaxSequenceNr)+1)
+}
+
+func appendSnapshotKey(b []byte, tag byte, id string, seqNr uint64) []byte {
+	b = append(b, tag)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(id))) //nolint:gosec // at most journal.MaxIDLength
+	b = append(b, id...)
+	return binary.BigEndian.AppendUint64(b, seqNr)
+}
+
+// keyNumber returns the number in the key of an event or of a deletion.
+func keyNumber(key []byte) (uint64, bool) {
+	if len(key) != eventKeySize && len(key) != deletedKeySize {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(key) & maxNumber, true
+}

@@ -1,0 +1,271 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/util"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// maxLoadAttempts is how many matches Load tries to read, the youngest first.
+const maxLoadAttempts = 3
+
+// SnapshotStore is the snapshot store of a DB. It implements snapshot.Store.
+// Saves that come at the same time, or together with an append, share a sync.
+type SnapshotStore struct {
+	handle
+
+	db *DB
+}
+
+var _ snapshot.Store = (*SnapshotStore)(nil)
+
+// Close implements snapshot.Store. See DB.Journal.
+func (s *SnapshotStore) Close() error { return s.db.drop(&s.handle) }
+
+// Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above
+// Config.MaxSnapshotSize, and with snapshot.ErrInvalid for a sequence number or
+// a time that the format can't hold and for a manifest of more than 4,096
+// bytes.
+func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
+	err := checkSnapshot(&snap, s.db.cfg.MaxSnapshotSize)
+	if err == nil {
+		err = s.save(ctx, &snap)
+	}
+	if err != nil {
+		return fmt.Errorf("leveldb: save the snapshot of %q at %d: %w", snap.ID, snap.SequenceNr, err)
+	}
+	return nil
+}
+
+func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error {
+	e, err := s.use(ctx, snap.ID)
+	if err != nil {
+		return err
+	}
+	defer s.release()
+	if s.db.cfg.ReadOnly {
+		return ErrReadOnly
+	}
+	key := appendSnapshotKey(nil, tagSnapshot, snap.ID, snap.SequenceNr)
+	var batch leveldb.Batch
+	batch.Put(key, headOf(snap).append(nil, key))
+	batch.Put(appendSnapshotKey(nil, tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
+	return snapshotError(e.write(&batch, &e.sync))
+}
+
+// Load implements snapshot.Store. It tries the three youngest matches.
+func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
+	snap, err := s.load(ctx, id, c)
+	if err != nil {
+		return snapshot.Snapshot{}, fmt.Errorf("leveldb: load a snapshot of %q: %w", id, err)
+	}
+	return snap, nil
+}
+
+func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
+	e, err := s.use(ctx, id)
+	if err != nil {
+		return snapshot.Snapshot{}, err
+	}
+	defer s.release()
+	view, err := e.db.GetSnapshot() // or a save could come between the two records
+	if err != nil {
+		return snapshot.Snapshot{}, snapshotError(translate(err))
+	}
+	defer view.Release()
+	all, err := heads(view, id, c)
+	if err != nil {
+		return snapshot.Snapshot{}, err
+	}
+	var damaged []error
+	for i := 0; i < len(all) && len(damaged) < maxLoadAttempts; i++ {
+		f := &all[i]
+		if !f.matches(c) {
+			continue
+		}
+		payload, err := s.payload(view, f)
+		if err == nil {
+			return snapshot.Snapshot{Metadata: f.Metadata, Manifest: f.head.manifest, Payload: payload}, nil
+		}
+		if !errors.Is(err, snapshot.ErrCorrupt) {
+			return snapshot.Snapshot{}, err
+		}
+		damaged = append(damaged, err)
+	}
+	if damaged != nil {
+		return snapshot.Snapshot{}, errors.Join(damaged...)
+	}
+	return snapshot.Snapshot{}, snapshot.ErrNotFound
+}
+
+// payload returns the payload of a snapshot.
+func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {
+	if errors.Is(f.err, snapshot.ErrNewerVersion) {
+		return nil, f.err
+	}
+	if f.err == nil && uint64(f.head.length) > uint64(s.db.cfg.MaxSnapshotSize) { //nolint:gosec // not negative
+		f.err = errTooLong
+	}
+	var payload []byte
+	if f.err == nil {
+		payload, f.err = from.Get(appendSnapshotKey(nil, tagPayload, f.ID, f.SequenceNr), nil)
+		if f.err != nil && !errors.Is(f.err, leveldb.ErrNotFound) {
+			return nil, snapshotError(translate(f.err))
+		}
+	}
+	if f.err == nil {
+		f.err = f.head.checkPayload(payload)
+	}
+	if f.err != nil {
+		return nil, &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", f.ID, f.SequenceNr), Reason: f.err}
+	}
+	return payload, nil
+}
+
+// found is the first record of a snapshot, or why it can't be read.
+type found struct {
+	snapshot.Metadata
+	head snapshotHead
+	err  error
+}
+
+// matches reports whether the snapshot matches. One whose time can't be read
+// does if its number does.
+func (f *found) matches(c snapshot.Criteria) bool {
+	return f.err != nil || c.Matches(f.Metadata)
+}
+
+// heads returns the first records of the snapshots of an ID whose numbers match,
+// the highest first.
+func heads(from leveldb.Reader, id string, c snapshot.Criteria) ([]found, error) {
+	if c.MinSequenceNr > c.MaxSequenceNr {
+		return nil, nil
+	}
+	limit := append(appendSnapshotKey(nil, tagSnapshot, id, c.MaxSequenceNr), 0)
+	it := from.NewIterator(&util.Range{Start: appendSnapshotKey(nil, tagSnapshot, id, c.MinSequenceNr), Limit: limit}, nil)
+	defer it.Release()
+	var all []found
+	for ok := it.Last(); ok; ok = it.Prev() {
+		key := it.Key()
+		f := found{Metadata: snapshot.Metadata{ID: id, SequenceNr: binary.BigEndian.Uint64(key[len(key)-8:])}}
+		if f.head, f.err = decodeHead(key, it.Value()); f.err == nil {
+			f.Time = f.head.time
+		}
+		all = append(all, f)
+	}
+	return all, snapshotError(translate(it.Error()))
+}
+
+// List implements snapshot.Store. What can't be read is left out, unless
+// nothing else is there.
+func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
+	return func(yield func(snapshot.Metadata, error) bool) {
+		all, err := s.list(ctx, id, c)
+		for i := range all {
+			if f := &all[i]; f.err == nil && c.Matches(f.Metadata) && !yield(f.Metadata, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(snapshot.Metadata{}, fmt.Errorf("leveldb: list the snapshots of %q: %w", id, err))
+		}
+	}
+}
+
+func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria) ([]found, error) {
+	e, err := s.use(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.release()
+	return heads(e.db, id, c)
+}
+
+// Delete implements snapshot.Store. A damaged snapshot is deleted if its number
+// matches, whatever its time was.
+func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
+	if err := s.delete(ctx, id, c); err != nil {
+		return fmt.Errorf("leveldb: delete snapshots of %q: %w", id, err)
+	}
+	return nil
+}
+
+func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criteria) error {
+	e, err := s.use(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer s.release()
+	if s.db.cfg.ReadOnly {
+		return ErrReadOnly
+	}
+	all, err := heads(e.db, id, c)
+	if err != nil {
+		return err
+	}
+	var batch leveldb.Batch
+	for i := range all {
+		f := &all[i]
+		if errors.Is(f.err, snapshot.ErrNewerVersion) {
+			return f.err
+		}
+		if f.matches(c) {
+			batch.Delete(appendSnapshotKey(nil, tagSnapshot, id, f.SequenceNr))
+			batch.Delete(appendSnapshotKey(nil, tagPayload, id, f.SequenceNr))
+		}
+	}
+	if batch.Len() == 0 {
+		return nil
+	}
+	return snapshotError(e.write(&batch, &e.sync))
+}
+
+// use returns the engine for one call about an ID. release must be called.
+func (s *SnapshotStore) use(ctx context.Context, id string) (*engine, error) {
+	if err := checkSnapshotID(id); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if !s.enter() {
+		return nil, snapshot.ErrClosed
+	}
+	e, err := s.db.acquire()
+	if err != nil {
+		s.leave()
+	}
+	return e, snapshotError(err)
+}
+
+func (s *SnapshotStore) release() {
+	s.db.release()
+	s.leave()
+}
+
+// snapshotError gives an error of the database its counterpart in package
+// snapshot.
+func snapshotError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, journal.ErrClosed):
+		return snapshot.ErrClosed
+	case errors.Is(err, journal.ErrCorrupt):
+		return fmt.Errorf("%w: %w", snapshot.ErrCorrupt, err)
+	case errors.Is(err, journal.ErrNewerVersion):
+		return fmt.Errorf("%w: %w", snapshot.ErrNewerVersion, err)
+	}
+	return err
+}
