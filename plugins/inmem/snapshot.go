@@ -1,0 +1,129 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inmem
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/snapshot"
+)
+
+// SnapshotStore is a snapshot store in memory. The zero value is empty and
+// ready; it must not be copied. It implements snapshot.Store.
+//
+// It takes what the SPI allows and sets no limit of its own. A payload is kept
+// and given out as it came, never copied.
+type SnapshotStore struct {
+	mu     sync.Mutex
+	byID   map[string][]snapshot.Snapshot // the highest sequence number first, never changed in place
+	closed bool
+}
+
+var _ snapshot.Store = (*SnapshotStore)(nil)
+
+// NewSnapshotStore returns an empty store, the same as new(SnapshotStore).
+func NewSnapshotStore() *SnapshotStore { return new(SnapshotStore) }
+
+// Save implements snapshot.Store.
+func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return fmt.Errorf("inmem: save snapshot of %q at %d: %w", snap.ID, snap.SequenceNr, err)
+	}
+	snap.Time = snap.Time.UTC().Truncate(time.Microsecond)
+	held := s.byID[snap.ID]
+	at, found := slices.BinarySearchFunc(held, snap.SequenceNr, func(held snapshot.Snapshot, seqNr uint64) int {
+		return cmp.Compare(seqNr, held.SequenceNr)
+	})
+	rest := held[at:]
+	if found {
+		rest = held[at+1:]
+	}
+	if s.byID == nil {
+		s.byID = make(map[string][]snapshot.Snapshot)
+	}
+	s.byID[snap.ID] = slices.Concat(held[:at], []snapshot.Snapshot{snap}, rest)
+	return nil
+}
+
+// Load implements snapshot.Store.
+func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
+	held, err := s.held(ctx, id)
+	if err == nil {
+		for _, snap := range held {
+			if c.Matches(snap.Metadata) {
+				return snap, nil
+			}
+		}
+		err = snapshot.ErrNotFound
+	}
+	return snapshot.Snapshot{}, fmt.Errorf("inmem: load snapshot of %q: %w", id, err)
+}
+
+// List implements snapshot.Store. It yields what was stored when the loop began.
+func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
+	return func(yield func(snapshot.Metadata, error) bool) {
+		held, err := s.held(ctx, id)
+		for _, snap := range held {
+			if err = context.Cause(ctx); err != nil {
+				break
+			}
+			if c.Matches(snap.Metadata) && !yield(snap.Metadata, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(snapshot.Metadata{}, fmt.Errorf("inmem: list snapshots of %q: %w", id, err))
+		}
+	}
+}
+
+// Delete implements snapshot.Store. All matches go at once.
+func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return fmt.Errorf("inmem: delete snapshots of %q: %w", id, err)
+	}
+	kept := slices.DeleteFunc(slices.Clone(s.byID[id]), func(snap snapshot.Snapshot) bool {
+		return c.Matches(snap.Metadata)
+	})
+	if len(kept) == 0 {
+		delete(s.byID, id)
+	} else {
+		s.byID[id] = kept
+	}
+	return nil
+}
+
+// Close implements snapshot.Store. It drops what was stored and never fails.
+func (s *SnapshotStore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed, s.byID = true, nil
+	return nil
+}
+
+func (s *SnapshotStore) held(ctx context.Context, id string) ([]snapshot.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	return s.byID[id], nil
+}
+
+func (s *SnapshotStore) usable(ctx context.Context) error {
+	if s.closed {
+		return snapshot.ErrClosed
+	}
+	return context.Cause(ctx)
+}

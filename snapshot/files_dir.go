@@ -1,0 +1,166 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// The file FORMAT says which version of the layout the directory has. It is
+// written when all that it stands on is durable, and before any snapshot.
+const (
+	formatFile   = "FORMAT"
+	formatPrefix = "refold-snapshots "
+	layout       = 1
+)
+
+// prepare makes the directory ready for use.
+func (f *Files) prepare() error {
+	found, err := f.readFormat()
+	if errors.Is(err, fs.ErrNotExist) {
+		found, err = false, f.makeDirs()
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.removePartials(); err != nil {
+		return err
+	}
+	if err := f.probe(); err != nil {
+		return fmt.Errorf("the directory can't be written: %w", err)
+	}
+	if found {
+		return nil
+	}
+	return f.writeFormat()
+}
+
+// readFormat reports whether the file FORMAT is there and names this layout.
+func (f *Files) readFormat() (bool, error) {
+	name := filepath.Join(f.dir, formatFile)
+	r, err := f.fs.Open(name)
+	if err != nil {
+		return false, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, 64))
+	if err := errors.Join(err, r.Close()); err != nil {
+		return false, err
+	}
+	digits, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), formatPrefix)
+	version, err := strconv.ParseUint(digits, 10, 31)
+	switch {
+	case !ok, err != nil, version == 0:
+		return false, &CorruptError{File: name, Reason: fmt.Errorf("%.64q is not %q and a number", text, formatPrefix)}
+	case version > layout:
+		return false, fmt.Errorf("%w: layout %d, this one knows up to %d", ErrNewerVersion, version, layout)
+	}
+	return true, nil
+}
+
+func (f *Files) writeFormat() error {
+	write := func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "%s%d\n", formatPrefix, layout)
+		return err
+	}
+	partial, err := f.writePartial(write)
+	if err != nil {
+		return err
+	}
+	if err := f.fs.Rename(partial, filepath.Join(f.dir, formatFile)); err != nil {
+		return errors.Join(err, f.fs.Remove(partial))
+	}
+	return f.fs.SyncDir(f.dir)
+}
+
+// makeDirs creates the store's directories and makes them durable. The one
+// above is synced even if the store's own is there: whoever made it may have
+// been interrupted before that.
+func (f *Files) makeDirs() error {
+	if err := f.makeDir(f.dir); err != nil {
+		return err
+	}
+	if err := f.makeDir(filepath.Join(f.dir, partialDir)); err != nil {
+		return err
+	}
+	return f.fs.SyncDir(filepath.Dir(f.dir))
+}
+
+// makeDir creates a directory and those above it, each made durable in turn.
+func (f *Files) makeDir(dir string) error {
+	above := filepath.Dir(dir)
+	err := f.fs.Mkdir(dir)
+	if errors.Is(err, fs.ErrNotExist) && above != dir {
+		if err := f.makeDir(above); err != nil {
+			return err
+		}
+		err = f.fs.Mkdir(dir)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.fs.SyncDir(above)
+}
+
+// removePartials removes what interrupted saves left behind. One that is going
+// on in another process loses its file and begins again.
+func (f *Files) removePartials() error {
+	dir := filepath.Join(f.dir, partialDir)
+	names, err := f.fs.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, partialSuffix) {
+			continue
+		}
+		if err := f.fs.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// probe shows that files can be written.
+func (f *Files) probe() error {
+	name, err := f.writePartial(func(io.Writer) error { return nil })
+	if err != nil {
+		return err
+	}
+	if err := f.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// writePartial writes a new file among the partial ones and returns its path.
+// The content is durable, the name is not. A file that fails is removed.
+func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
+	name := f.partialPath()
+	w, err := f.fs.Create(name)
+	if err != nil {
+		return "", err
+	}
+	if err = write(w); err == nil {
+		err = w.Sync()
+	}
+	err = errors.Join(err, w.Close())
+	if err != nil {
+		f.discard(name)
+		return "", err
+	}
+	return name, nil
+}
+
+// discard removes a partial file that is of no use. If that fails the next
+// OpenFiles does it.
+func (f *Files) discard(name string) { _ = f.fs.Remove(name) }

@@ -1,0 +1,102 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+)
+
+// maxRestarts bounds how often a call begins again because another one changed
+// the files under it. Each restart means that the other one made progress.
+const maxRestarts = 100
+
+// Save writes the snapshot to a partial file and renames it when it is durable,
+// so that another one of the same number is there in one piece or the other at
+// any moment. A context that ends before the rename leaves nothing. An error
+// after it, while the rename is being made durable, leaves the snapshot, whole.
+//
+// It fails with ErrTooLarge above FilesConfig.MaxSize, with ErrInvalid for a
+// sequence number or a time that the format can't hold and for a manifest of
+// more than 4,096 bytes, and with ErrNewerVersion rather than replace the file
+// of a newer version.
+func (f *Files) Save(ctx context.Context, s Snapshot) error {
+	if err := f.enter(); err != nil {
+		return err
+	}
+	defer f.leave()
+	err := check(s, f.cfg.MaxSize)
+	if err == nil {
+		err = f.save(ctx, s)
+	}
+	if err != nil {
+		return fmt.Errorf("snapshot: save %q at %d: %w", s.ID, s.SequenceNr, err)
+	}
+	return nil
+}
+
+func (f *Files) save(ctx context.Context, s Snapshot) error {
+	target := f.path(s.ID, s.SequenceNr)
+	var lost error
+	for range maxRestarts {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if _, err := f.metadata(s.ID, s.SequenceNr); errors.Is(err, ErrNewerVersion) {
+			return err // a damaged file may be replaced, that of a newer version may not
+		}
+		partial, err := f.writePartial(func(w io.Writer) error { return encode(w, s) })
+		if err != nil {
+			return err
+		}
+		err = f.publish(ctx, s.ID, partial, target)
+		if errors.Is(err, fs.ErrNotExist) {
+			lost = err // OpenFiles of another process removed the partial file
+			continue
+		}
+		return err
+	}
+	return fmt.Errorf("its partial file was removed again and again: %w", lost)
+}
+
+// publish gives a partial file its name.
+func (f *Files) publish(ctx context.Context, id, partial, target string) error {
+	err := f.makeIDDir(id)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = f.fs.Rename(partial, target)
+	}
+	if err != nil {
+		f.discard(partial)
+		return err
+	}
+	return f.fs.SyncDir(filepath.Dir(target))
+}
+
+// makeIDDir creates the directory of an ID and makes it durable. That is known
+// to be done if it holds a snapshot: one gets its name only afterwards. Nothing
+// else tells; the directory may come from a save that is going on or was cut
+// short before it synced the one above.
+func (f *Files) makeIDDir(id string) error {
+	found, err := f.numbers(id)
+	if err != nil || len(found) > 0 {
+		return err
+	}
+	group := f.groupDir(id)
+	for _, dir := range []string{group, f.idDir(id)} {
+		if err := f.fs.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if err := f.fs.SyncDir(group); err != nil {
+		return err
+	}
+	return f.fs.SyncDir(f.dir)
+}

@@ -1,0 +1,88 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// fileSystem is what the file store asks of the operating system. Tests put a
+// disk in its place that fails, fills up or loses power at any step.
+type fileSystem interface {
+	// Mkdir creates one directory; fs.ErrExist and fs.ErrNotExist as usual.
+	Mkdir(dir string) error
+	// ReadDir returns the names in a directory, in any order.
+	ReadDir(dir string) ([]string, error)
+	// Open opens a file for reading.
+	Open(name string) (inFile, error)
+	// Create creates a file for writing; it must not be there.
+	Create(name string) (outFile, error)
+	// Rename moves a file, over another one if there is one.
+	Rename(from, to string) error
+	Remove(name string) error
+	// SyncDir makes durable what was created, renamed and removed in dir.
+	SyncDir(dir string) error
+}
+
+type inFile interface {
+	io.ReadCloser
+	Size() (int64, error)
+}
+
+type outFile interface {
+	io.WriteCloser
+	// Sync makes durable what was written.
+	Sync() error
+}
+
+// osFS is the real file system.
+type osFS struct{}
+
+func (osFS) Mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
+
+func (osFS) ReadDir(dir string) ([]string, error) {
+	d, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return nil, err
+	}
+	names, err := d.Readdirnames(-1)
+	return names, errors.Join(err, d.Close())
+}
+
+func (osFS) Open(name string) (inFile, error) {
+	f, err := os.Open(filepath.Clean(name))
+	if err != nil {
+		return nil, err
+	}
+	return sizedFile{f}, nil
+}
+
+func (osFS) Create(name string) (outFile, error) {
+	return os.OpenFile(filepath.Clean(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (osFS) Remove(name string) error { return os.Remove(name) }
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+type sizedFile struct{ *os.File }
+
+func (f sizedFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

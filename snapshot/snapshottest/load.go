@@ -1,0 +1,148 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshottest
+
+import (
+	"math"
+	"time"
+
+	"github.com/refold-io/refold/snapshot"
+)
+
+func loadCases() []Case {
+	return []Case{
+		{
+			Name: "UnknownID",
+			Rule: "an ID that was never saved has no snapshot, and that is ErrNotFound",
+			check: func(p *probe) {
+				p.expectNone(p.id, snapshot.Latest())
+				p.expectList(p.id, snapshot.Latest())
+			},
+		},
+		{
+			Name: "NothingOldEnough",
+			Rule: "a bound on the time below all snapshots matches none",
+			check: func(p *probe) {
+				p.baseline()
+				c := snapshot.Latest()
+				c.MaxTime = at(10)
+				p.expectNone(p.id, c)
+			},
+		},
+		{
+			Name: "NothingLowEnough",
+			Rule: "a bound on the sequence number below all snapshots matches none",
+			check: func(p *probe) {
+				p.baseline()
+				p.expectNone(p.id, snapshot.UpTo(7))
+			},
+		},
+		{
+			Name: "NewestOfAll",
+			Rule: "without bounds the highest sequence number is loaded, with all that was saved",
+			check: func(p *probe) {
+				p.baseline()
+				p.expectNumber(snapshot.Latest(), 15)
+			},
+		},
+		{
+			Name: "NewestByNumber",
+			Rule: "the newest snapshot is the one with the highest sequence number, in whatever order they were saved",
+			check: func(p *probe) {
+				for _, n := range []uint64{9, 100, 10, 99} {
+					p.save(numbered(p.id, n))
+				}
+				p.expectNumber(snapshot.Latest(), 100)
+				p.expectNumber(snapshot.UpTo(99), 99)
+				p.expectNumber(snapshot.UpTo(98), 10)
+			},
+		},
+		{
+			Name: "NewestUpToNumber",
+			Rule: "the upper bound on the sequence number is inclusive",
+			check: func(p *probe) {
+				p.baseline()
+				p.expectNumber(snapshot.UpTo(13), 13)
+			},
+		},
+		{
+			Name: "NewestUpToNumberAndTime",
+			Rule: "the upper bound on the time is inclusive",
+			check: func(p *probe) {
+				p.baseline()
+				c := snapshot.UpTo(13)
+				c.MaxTime = at(13)
+				p.expectNumber(c, 13)
+				c.MaxSequenceNr = snapshot.Latest().MaxSequenceNr
+				p.expectNumber(c, 13)
+			},
+		},
+	}
+}
+
+func boundsCases() []Case {
+	return []Case{
+		{
+			Name: "LowerBounds",
+			Rule: "the lower bounds are inclusive, and a match satisfies all four",
+			check: func(p *probe) {
+				p.baseline()
+				c := snapshot.UpTo(13)
+				c.MinSequenceNr = 13
+				p.expectNumber(c, 13)
+				c.MinSequenceNr = 14
+				p.expectNone(p.id, c)
+				c = snapshot.Latest()
+				c.MinTime, c.MaxTime = at(13), at(13)
+				p.expectNumber(c, 13)
+				c.MinTime = at(13).Add(time.Microsecond)
+				p.expectNone(p.id, c)
+			},
+		},
+		{
+			Name: "LiteralBounds",
+			Rule: "a bound of 0 is a bound: the zero Criteria matches nothing and deletes nothing",
+			check: func(p *probe) {
+				p.baseline()
+				p.expectNone(p.id, snapshot.Criteria{})
+				c := snapshot.Latest()
+				c.MaxTime = time.Time{}
+				p.expectNone(p.id, c)
+				p.expectNone(p.id, snapshot.UpTo(0))
+				p.expectList(p.id, snapshot.Criteria{})
+				p.delete(p.id, snapshot.Criteria{})
+				p.expectList(p.id, snapshot.Latest(), 15, 14, 13, 12, 11)
+			},
+		},
+		{
+			Name: "ExtremeNumbers",
+			Rule: "sequence numbers from 1 to the largest int64 are stored as they are, and compared as numbers",
+			check: func(p *probe) {
+				for _, n := range []uint64{1, 1 << 32, math.MaxInt64, 1 << 31} {
+					p.save(numbered(p.id, n))
+				}
+				p.expectList(p.id, snapshot.Latest(), math.MaxInt64, 1<<32, 1<<31, 1)
+				p.expectNumber(snapshot.UpTo(1), 1)
+				p.expectNumber(snapshot.At(math.MaxInt64), math.MaxInt64)
+			},
+		},
+		{
+			Name: "ExtremeTimes",
+			Rule: "times from the year 1 to the year 9999 are stored to the microsecond and come back in UTC",
+			check: func(p *probe) {
+				for i, when := range []time.Time{
+					{},
+					time.Date(1969, time.December, 31, 23, 59, 59, 999_999_000, time.UTC),
+					at(0).Add(time.Microsecond),
+					snapshot.Latest().MaxTime,
+				} {
+					s := numbered(p.id, uint64(i+1))
+					s.Time = when
+					p.save(s)
+					p.expect(snapshot.Latest(), s)
+				}
+			},
+		},
+	}
+}

@@ -1,0 +1,174 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshottest
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/refold-io/refold/snapshot"
+)
+
+func saveCases() []Case {
+	return []Case{
+		{
+			Name: "Replace",
+			Rule: "a save at a number that is taken replaces that snapshot, with its time, manifest and payload",
+			check: func(p *probe) {
+				p.baseline()
+				s := numbered(p.id, 15)
+				s.Time, s.Manifest, s.Payload = at(20), "modified", []byte("s")
+				p.save(s)
+				p.expect(snapshot.UpTo(15), s)
+				c := snapshot.Latest()
+				c.MaxTime = at(19)
+				p.expectNumber(c, 14)
+				p.delete(p.id, snapshot.At(15))
+				p.expectList(p.id, snapshot.Latest(), 14, 13, 12, 11)
+			},
+		},
+		{
+			Name: "TenThousandBytes",
+			Rule: "a payload of 10,000 bytes is stored",
+			check: func(p *probe) {
+				p.roundTrip(bytes.Repeat([]byte("0123456789"), 1000))
+			},
+		},
+		{
+			Name: "Megabytes",
+			Rule: "a payload as large as the store documents is stored",
+			check: func(p *probe) {
+				payload := make([]byte, p.cfg.MaxPayload)
+				for i := range payload {
+					payload[i] = byte(i * 7 >> 3)
+				}
+				p.roundTrip(payload)
+			},
+		},
+		{
+			Name: "Empty",
+			Rule: "a snapshot without payload and without manifest is a snapshot",
+			check: func(p *probe) {
+				p.roundTrip(nil)
+				p.roundTrip([]byte{})
+			},
+		},
+		{
+			Name: "AllBytes",
+			Rule: "a payload is stored byte by byte, whatever is in it",
+			check: func(p *probe) {
+				var payload []byte
+				for i := range 256 {
+					payload = append(payload, byte(i), 0, '\r', '\n', byte(255-i))
+				}
+				p.roundTrip(payload)
+			},
+		},
+		{
+			Name: "LoadedPayloadIsKept",
+			Rule: "a payload that was loaded does not change, whatever the store does afterwards",
+			check: func(p *probe) {
+				p.baseline()
+				first, err := p.store.Load(p.Context(), p.id, snapshot.At(11))
+				if err != nil {
+					p.Fatalf("Load: %v", err)
+				}
+				before := slices.Clone(first.Payload)
+				for n := uint64(11); n <= 15; n++ {
+					p.expectNumber(snapshot.At(n), n)
+					s := numbered(p.id, n)
+					s.Payload = bytes.Repeat([]byte("x"), len(s.Payload))
+					p.save(s)
+				}
+				p.delete(p.id, snapshot.Latest())
+				if !bytes.Equal(first.Payload, before) {
+					p.Errorf("the payload loaded first is now %q, it was %q", first.Payload, before)
+				}
+			},
+		},
+	}
+}
+
+// roundTrip saves a payload under an ID of its own at 100 and loads it.
+func (p *probe) roundTrip(payload []byte) {
+	p.Helper()
+	s := numbered(p.id, 100)
+	s.Payload = payload
+	if len(payload) == 0 {
+		s.Manifest = ""
+	}
+	p.save(s)
+	p.expect(snapshot.Latest(), s)
+}
+
+func deleteCases() []Case {
+	return []Case{
+		{
+			Name: "DeleteOne",
+			Rule: "deleting at a number deletes that snapshot and no other",
+			check: func(p *probe) {
+				p.baseline()
+				p.delete(p.id, snapshot.At(13))
+				p.expectNumber(snapshot.UpTo(13), 12)
+				p.expectList(p.id, snapshot.Latest(), 15, 14, 12, 11)
+			},
+		},
+		{
+			Name: "DeleteMatches",
+			Rule: "deleting by criteria deletes all that match",
+			check: func(p *probe) {
+				p.baseline()
+				c := snapshot.UpTo(13)
+				c.MaxTime = at(13)
+				p.delete(p.id, c)
+				p.expectNone(p.id, c)
+				c = snapshot.UpTo(14)
+				c.MaxTime = at(14)
+				p.expectNumber(c, 14)
+				p.expectList(p.id, snapshot.Latest(), 15, 14)
+			},
+		},
+		{
+			Name: "DeleteKeepsYounger",
+			Rule: "deleting up to a time keeps what is a microsecond younger, though its number matches",
+			check: func(p *probe) {
+				p.baseline()
+				c := snapshot.UpTo(14)
+				c.MaxTime = at(14).Add(-1000)
+				p.delete(p.id, c)
+				c.MaxTime = at(14)
+				p.expectNumber(c, 14)
+				p.expectList(p.id, snapshot.Latest(), 15, 14)
+			},
+		},
+		{
+			Name: "DeleteKeepsBelow",
+			Rule: "the lower bounds hold for a deletion too",
+			check: func(p *probe) {
+				p.baseline()
+				c := snapshot.Latest()
+				c.MinSequenceNr = 14
+				p.delete(p.id, c)
+				p.expectList(p.id, snapshot.Latest(), 13, 12, 11)
+				c = snapshot.Latest()
+				c.MinTime = at(12)
+				p.delete(p.id, c)
+				p.expectList(p.id, snapshot.Latest(), 11)
+			},
+		},
+		{
+			Name: "DeleteTwice",
+			Rule: "deleting what is not there succeeds, and what was deleted can be saved again",
+			check: func(p *probe) {
+				p.delete(p.id, snapshot.Latest())
+				p.baseline()
+				p.delete(p.id, snapshot.Latest())
+				p.delete(p.id, snapshot.Latest())
+				p.expectNone(p.id, snapshot.Latest())
+				p.save(numbered(p.id, 12))
+				p.expectNumber(snapshot.Latest(), 12)
+			},
+		},
+	}
+}
