@@ -178,7 +178,7 @@ func (b *batcher) commit(end int) {
 
 var errNoEvents = errors.New("it holds no event")
 
-// checkWrite returns the size of a write, or a *journal.RejectedError if it
+// checkWrite returns the size of a write, about, or a *journal.RejectedError if it
 // can't be stored.
 func checkWrite(w *journal.Write) (int, error) {
 	reject := func(seqNr uint64, reason error) error {
@@ -208,7 +208,7 @@ func checkWrite(w *journal.Write) (int, error) {
 			return 0, reject(want, fmt.Errorf("writer, manifest and %d tags have %d bytes, at most %d and %d are allowed",
 				len(e.Tags), names, maxTags, maxNamesSize))
 		}
-		total += size + names
+		total += size
 	}
 	if total > maxWriteSize {
 		return 0, reject(0, fmt.Errorf("it has %d bytes, at most %d are allowed", total, maxWriteSize))

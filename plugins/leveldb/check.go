@@ -3,6 +3,127 @@
 
 package leveldb
 
-import "github.com/syndtr/goleveldb/leveldb/storage"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
 
-func check(storage.Storage, bool) error { return nil }
+	"github.com/syndtr/goleveldb/leveldb/storage"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// check reads the manifest and the logs before the engine does, which drops
+// what it can't read without a word. It returns the logs that count, in order.
+func check(files storage.Storage, readOnly bool) ([]storage.FileDesc, error) {
+	all, err := files.List(storage.TypeAll)
+	if err != nil {
+		return nil, err
+	}
+	current, err := files.GetMeta()
+	if err != nil {
+		return nil, checkNew(files, all, readOnly, err)
+	}
+	var m manifest
+	if err := checkManifest(files, current, &m); err != nil {
+		return nil, err
+	}
+	present := make(map[storage.FileDesc]bool, len(all))
+	for _, fd := range all {
+		present[fd] = true
+	}
+	for _, number := range m.tableNumbers() {
+		fd := storage.FileDesc{Type: storage.TypeTable, Num: int64(number)} //nolint:gosec // checked by fields.file
+		if !present[fd] {
+			return nil, missing(fd)
+		}
+	}
+	fd := storage.FileDesc{Type: storage.TypeJournal, Num: int64(m.log)} //nolint:gosec // checked by fields.file
+	if m.log != 0 && !present[fd] {                                      // 0: the power was cut before there was any
+		return nil, missing(fd)
+	}
+	logs := slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
+		number := uint64(fd.Num) //nolint:gosec // not negative
+		return fd.Type != storage.TypeJournal || number < m.log && (m.previousLog == 0 || number != m.previousLog)
+	})
+	slices.SortFunc(logs, func(a, b storage.FileDesc) int { return cmp.Compare(a.Num, b.Num) })
+	return logs, checkLogs(files, logs, m.sequence)
+}
+
+func missing(fd storage.FileDesc) error {
+	return &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "the file is missing"}
+}
+
+// checkNew is check where nothing says which manifest is the current one, for
+// the given reason. That is so in an empty directory and where the power was cut
+// while the database was created; both have neither a log nor a table.
+func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reason error) error {
+	var damaged *storage.ErrCorrupted
+	if !errors.Is(reason, os.ErrNotExist) && !errors.As(reason, &damaged) {
+		return reason
+	}
+	for _, fd := range all {
+		if fd.Type == storage.TypeJournal || fd.Type == storage.TypeTable {
+			return &journal.CorruptError{File: "CURRENT", Offset: -1, Detail: reason.Error()}
+		}
+	}
+	if readOnly {
+		return fmt.Errorf("there is no database: %w", os.ErrNotExist)
+	}
+	for _, fd := range all {
+		if fd.Type == storage.TypeManifest { // the engine would take it for the rest of a damaged database
+			if err := files.Remove(fd); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkManifest(files storage.Storage, fd storage.FileDesc, m *manifest) error {
+	_, _, err := scanFile(files, fd, m)
+	if m.has[fieldComparer] {
+		// A newer version may have changed whatever looks damaged.
+		if oerr := checkOrder(m.comparer); oerr != nil {
+			return oerr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if field := m.incomplete(); field != "" {
+		return &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "it does not name the " + field}
+	}
+	return nil
+}
+
+func checkLogs(files storage.Storage, logs []storage.FileDesc, sequence uint64) error {
+	sink := &batchCheck{sequence: sequence}
+	var tornLog storage.FileDesc
+	tornAt := int64(-1)
+	for _, fd := range logs {
+		valid, torn, err := scanFile(files, fd, sink)
+		if err != nil {
+			return err
+		}
+		if valid && tornAt >= 0 {
+			return &journal.CorruptError{File: tornLog.String(), Offset: tornAt, Detail: fmt.Sprintf("damaged, and %s goes on behind it", fd)}
+		}
+		if torn >= 0 && tornAt < 0 {
+			tornLog, tornAt = fd, torn
+		}
+		*sink = batchCheck{sequence: sink.sequence}
+	}
+	return nil
+}
+
+func scanFile(files storage.Storage, fd storage.FileDesc, sink recordSink) (valid bool, torn int64, err error) {
+	r, err := files.Open(fd)
+	if err != nil {
+		return false, -1, err
+	}
+	valid, torn, err = scanLog(fd.String(), r, sink)
+	return valid, torn, errors.Join(err, r.Close())
+}

@@ -198,7 +198,7 @@ func (db *DB) reopen() error {
 	}
 	e, err := openEngine(db.files, db.syncDir, db.cfg)
 	if err != nil {
-		db.failure = fmt.Errorf("opening %q again after a failed write: %w", db.name, err)
+		db.failure = fmt.Errorf("opening %q again after a failed write: %w", db.name, unavailable(err))
 		db.retryAt = now.Add(db.cfg.reopenPause)
 		return db.failure
 	}

@@ -28,11 +28,12 @@ type engine struct {
 
 // openEngine checks the files and opens them.
 func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine, error) {
-	if cfg.ReadOnly {
-		base = &readOnlyFiles{Storage: base}
-	}
-	if err := check(base, cfg.ReadOnly); err != nil {
+	logs, err := check(base, cfg.ReadOnly)
+	if err != nil {
 		return nil, err
+	}
+	if cfg.ReadOnly && len(logs) > 1 {
+		base = &readOnlyFiles{Storage: base, logs: logs}
 	}
 	o := Options()
 	o.ReadOnly = cfg.ReadOnly

@@ -57,6 +57,14 @@ func translate(err error) error {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &journal.CorruptError{File: "database", Offset: -1, Detail: err.Error()} // a table that is gone or cut short
 	}
+	return unavailable(err)
+}
+
+// unavailable makes err match ErrUnavailable, unless it says more than that.
+func unavailable(err error) error {
+	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrNewerVersion) || errors.Is(err, journal.ErrUnavailable) {
+		return err
+	}
 	return fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
 }
 
