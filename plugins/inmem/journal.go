@@ -133,13 +133,11 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 			yield(journal.Event{}, fmt.Errorf("inmem: replay: %w", err))
 			return
 		}
-		for {
-			page, err := j.page(ctx, id, from, to)
-			if err != nil {
+		for next, more := from, true; more; {
+			var page []journal.Event
+			var err error
+			if page, more, err = j.page(ctx, id, next, to); err != nil {
 				yield(journal.Event{}, fmt.Errorf("inmem: replay %q: %w", id, err))
-				return
-			}
-			if len(page) == 0 {
 				return
 			}
 			for i := range page {
@@ -147,44 +145,46 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 					return
 				}
 			}
-			from = page[len(page)-1].SequenceNr + 1
+			if more {
+				next = page[len(page)-1].SequenceNr + 1
+			}
 		}
 	}
 }
 
-// page returns the next events of a replay, none at its end. What it returns is
-// part of the stored slice and must not be changed.
-func (j *Journal) page(ctx context.Context, id string, from, to uint64) ([]journal.Event, error) {
-	page, err := j.cut(ctx, id, from, to)
+// page returns the next events of a replay and whether more follow them. They
+// are part of the stored slice and must not be changed.
+func (j *Journal) page(ctx context.Context, id string, from, to uint64) (page []journal.Event, more bool, err error) {
+	page, more, err = j.cut(ctx, id, from, to)
 	size := 0
 	for i := range page {
 		if size += len(page[i].Payload) + len(page[i].Metadata); size > pageBytes && i > 0 {
-			return page[:i], nil
+			return page[:i], true, nil
 		}
 	}
-	return page, err
+	return page, more, err
 }
 
-func (j *Journal) cut(ctx context.Context, id string, from, to uint64) ([]journal.Event, error) {
+func (j *Journal) cut(ctx context.Context, id string, from, to uint64) (page []journal.Event, more bool, err error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return nil, journal.ErrClosed
+		return nil, false, journal.ErrClosed
 	}
 	s := j.streams[id]
 	if s == nil {
-		return nil, nil
+		return nil, false, nil
 	}
 	deleted := s.highest - uint64(len(s.events))
 	from, to = max(from, deleted+1), min(to, s.highest)
 	if from > to {
-		return nil, nil
+		return nil, false, nil
 	}
-	to = min(to, from+pageRecords-1)
-	return s.events[from-deleted-1 : to-deleted : to-deleted], nil
+	end := min(to, from+pageRecords-1)
+	return s.events[from-deleted-1 : end-deleted : end-deleted], end < to, nil
 }
 
 // HighestSequenceNr implements journal.Journal.

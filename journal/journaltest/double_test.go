@@ -1,0 +1,193 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// double is a journal in memory with everything that a journal may implement and
+// the suite can ask for. It is sound as long as no bug is planted.
+type double struct {
+	*journaltest.Faulty
+	mem *inmem.Journal
+	bug bug
+
+	mu sync.RWMutex // held for writing by a restart
+}
+
+// bug replaces what a double does. Nil fields leave it sound.
+type bug struct {
+	append   func(ctx context.Context, j journal.Journal, writes []journal.Write) []error
+	replay   func(ctx context.Context, j journal.Journal, id string, from, to uint64) iter.Seq2[journal.Event, error]
+	highest  func(ctx context.Context, j journal.Journal, id string) (uint64, error)
+	delete   func(ctx context.Context, j journal.Journal, id string, to uint64) error
+	list     func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error]
+	close    func(j journal.Journal) error
+	parallel func() int
+	// survive changes what a restart finds of a history, and how many of its
+	// first events are deleted.
+	survive func(id string, events []journal.Event, deleted int) ([]journal.Event, int)
+	// stall replaces Config.Stall.
+	stall func(d *double) (release func())
+}
+
+var (
+	_ journal.Journal  = (*double)(nil)
+	_ journal.IDLister = (*double)(nil)
+	_ journal.Parallel = (*double)(nil)
+)
+
+func newDouble(b bug) *double {
+	mem := inmem.NewJournal()
+	return &double{Faulty: journaltest.NewFaulty(mem), mem: mem, bug: b}
+}
+
+func (d *double) Append(ctx context.Context, writes []journal.Write) []error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.bug.append != nil {
+		return d.bug.append(ctx, d.Faulty, writes)
+	}
+	return d.Faulty.Append(ctx, writes)
+}
+
+func (d *double) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+	if d.bug.replay != nil {
+		return d.bug.replay(ctx, d.Faulty, id, from, to)
+	}
+	return d.Faulty.Replay(ctx, id, from, to)
+}
+
+func (d *double) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	if d.bug.highest != nil {
+		return d.bug.highest(ctx, d.Faulty, id)
+	}
+	return d.Faulty.HighestSequenceNr(ctx, id)
+}
+
+func (d *double) DeleteTo(ctx context.Context, id string, to uint64) error {
+	if d.bug.delete != nil {
+		return d.bug.delete(ctx, d.Faulty, id, to)
+	}
+	return d.Faulty.DeleteTo(ctx, id, to)
+}
+
+func (d *double) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
+	if d.bug.list != nil {
+		return d.bug.list(ctx, d.mem, after)
+	}
+	return d.mem.PersistenceIDs(ctx, after)
+}
+
+func (d *double) MaxAppends() int {
+	if d.bug.parallel != nil {
+		return d.bug.parallel()
+	}
+	return 4
+}
+
+func (d *double) Close() error {
+	if d.bug.close != nil {
+		return d.bug.close(d.Faulty)
+	}
+	return d.Faulty.Close()
+}
+
+// restart returns a double with the same contents and closes this one.
+func (d *double) restart() *double {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := newDouble(d.bug)
+	ctx := context.Background()
+	for id, err := range d.mem.PersistenceIDs(ctx, "") {
+		must(err)
+		highest, err := d.mem.HighestSequenceNr(ctx, id)
+		must(err)
+		events := make([]journal.Event, highest) // the deleted ones are blank
+		for i := range events {
+			events[i].SequenceNr = uint64(i + 1)
+		}
+		deleted := len(events)
+		for e, err := range d.mem.Replay(ctx, id, 1, journal.MaxSequenceNr) {
+			must(err)
+			deleted = min(deleted, int(e.SequenceNr)-1)
+			events[e.SequenceNr-1] = e
+		}
+		if d.bug.survive != nil {
+			events, deleted = d.bug.survive(id, events, deleted)
+		}
+		for i, e := range events {
+			must(only(next.mem.Append(ctx, []journal.Write{{ID: id, Writer: e.Writer, Expect: uint64(i), Events: []journal.Event{e}}})))
+		}
+		must(next.mem.DeleteTo(ctx, id, uint64(deleted)))
+	}
+	must(d.Faulty.Close())
+	return next
+}
+
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprint("a double fails to restart: ", err))
+	}
+}
+
+// only returns the slot of a single write.
+func only(errs []error) error {
+	if errs == nil {
+		return nil
+	}
+	return errs[0]
+}
+
+// slots returns one slot per write, also when all were stored.
+func slots(errs []error, writes []journal.Write) []error {
+	if errs == nil {
+		return make([]error, len(writes))
+	}
+	return errs
+}
+
+// all returns what a replay yields, as long as it has no error.
+func all(seq iter.Seq2[journal.Event, error]) ([]journal.Event, error) {
+	var events []journal.Event
+	for e, err := range seq {
+		if err != nil {
+			return events, err
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+// again yields events and then an error unless it is nil.
+func again(events []journal.Event, err error) iter.Seq2[journal.Event, error] {
+	return func(yield func(journal.Event, error) bool) {
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(journal.Event{}, err)
+		}
+	}
+}
+
+// clone copies writes with their events, for bugs that change them.
+func clone(writes []journal.Write) []journal.Write {
+	writes = slices.Clone(writes)
+	for i := range writes {
+		writes[i].Events = slices.Clone(writes[i].Events)
+	}
+	return writes
+}

@@ -1,0 +1,164 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// outcomeChecks look at what Append says when it is cut short, and at what is
+// true in the end.
+func outcomeChecks() []check {
+	return []check{
+		{name: "Cancelled", run: cancelled},
+		{name: "DeadlinePassed", run: deadlinePassed},
+		{name: "LateBehindFence", needs: stalls, run: func(f *fixture) { lateCommit(f, false) }},
+		{name: "LateBeforeFence", needs: stalls, run: func(f *fixture) { lateCommit(f, true) }},
+	}
+}
+
+// cancelled cancels appends at all sorts of moments.
+func cancelled(f *fixture) {
+	for n := range 100 {
+		w := write(fmt.Sprint("cancelled|", n), "w", 0, 2)
+		neighbour := write(fmt.Sprint("neighbour|", n), "w", 0, 1)
+		ctx, cancel := context.WithCancel(f.ctx)
+		var errs []error
+		f.together("a cancelled Append", 2, func(k int) {
+			if k == 0 {
+				errs = f.appendAll(ctx, w, neighbour)
+				return
+			}
+			for range n * n / 10 {
+				runtime.Gosched()
+			}
+			cancel()
+		})
+		f.wantTruth(w, errs[0])
+		f.wantTruth(neighbour, errs[1])
+		if f.Failed() {
+			return
+		}
+	}
+}
+
+func deadlinePassed(f *fixture) {
+	const id = "deadline"
+	f.store(write(id, "w", 0, 3))
+	ctx, cancel := context.WithDeadline(f.ctx, time.Unix(0, 0))
+	defer cancel()
+	late, fresh := write(id, "w", 3, 2), write("deadline 2", "w", 0, 1)
+	f.within("Append with a deadline that has passed", func() {
+		errs := f.appendAll(ctx, late, fresh)
+		f.wantTruth(late, errs[0])
+		f.wantTruth(fresh, errs[1])
+	})
+	// A journal may give the right answer all the same.
+	f.within("a call with a deadline that has passed", func() {
+		events, err := f.collect(f.j.Replay(ctx, id, 1, 3), 0)
+		if !errors.Is(err, context.DeadlineExceeded) && (err != nil || len(events) != 3) {
+			f.Errorf("Replay of 3 events yields %d and %v, want context.DeadlineExceeded", len(events), err)
+		}
+		n, err := f.j.HighestSequenceNr(ctx, "deadline 3")
+		if !errors.Is(err, context.DeadlineExceeded) && (err != nil || n != 0) {
+			f.Errorf("HighestSequenceNr is %d and %v, want context.DeadlineExceeded", n, err)
+		}
+		if err := f.j.DeleteTo(ctx, id, 2); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			f.Errorf("DeleteTo: %v, want context.DeadlineExceeded", err)
+		}
+	})
+}
+
+// lateCommit has an append of unknown outcome that lands behind its fence, or
+// before it: what the fence said stays true.
+func lateCommit(f *fixture, before bool) {
+	const id = "late"
+	first := write(id, "w", 0, 2)
+	f.store(first)
+	release := f.cfg.Stall(f.TB, f.j)
+	lost := write(id, "w", 2, 3)
+	ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
+	defer cancel()
+	f.within("a stalled Append whose context has ended", func() {
+		if err := f.appendAll(ctx, lost)[0]; err == nil || journal.NotStored(err) {
+			f.Errorf("Config.Stall: the next Append returned %v, want an unknown outcome", err)
+		}
+	})
+	released := false
+	let := func() {
+		if !released {
+			released = true
+			release()
+		}
+	}
+	if before {
+		f.within("the release of a stalled Append", let)
+	}
+	var done bool
+	f.within("the fence of a stalled Append", func() { done = f.settle(lost, let) })
+	f.within("the release of a stalled Append", let)
+
+	history := []journal.Write{first, lost}
+	if !done {
+		history[1] = fence(lost)
+	}
+	next := uint64(2 + len(history[1].Events)) //nolint:gosec // small
+	f.wantHistory(id, 0, history...)
+	if !done {
+		f.wantConflict(f.append1(lost), lost, next)
+	}
+	after := write(id, "w", next, 2)
+	f.store(after)
+	f.wantHistory(id, 0, append(history, after)...)
+}
+
+// settle finds out by a fence whether a write of unknown outcome is stored. If
+// the fence has no answer soon, it may be waiting for the write, and let lets
+// that go on. It does not end the check.
+func (f *fixture) settle(lost journal.Write, let func()) (done bool) {
+	for f.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
+		err := f.appendAll(ctx, fence(lost))[0]
+		cancel()
+		switch {
+		case err == nil:
+			return false
+		case errors.Is(err, journal.ErrConflict):
+			events := f.replay(lost.ID, lost.Expect+1, lost.Expect+1)
+			if len(events) != 1 {
+				f.Errorf("a fence conflicts, but Replay yields %d events at its number", len(events))
+				return false
+			}
+			return !events[0].IsFence() && events[0].Writer == lost.Writer
+		case journal.NotStored(err):
+			f.Errorf("a fence is neither stored nor in conflict: %v", err)
+			return false
+		}
+		let()
+	}
+	f.Errorf("the outcome of a fence stays unknown")
+	return false
+}
+
+// wantTruth checks that what Append said about the last write of an ID is so. It
+// does not end the check.
+func (f *fixture) wantTruth(w journal.Write, said error) {
+	f.Helper()
+	want := eventsOf(w)
+	switch {
+	case said == nil:
+	case journal.NotStored(said):
+		want = nil
+	case !f.settle(w, func() {}):
+		want = eventsOf(fence(w))
+	}
+	f.wantEvents(w.ID, f.replay(w.ID, w.Expect+1, maxSeq), want)
+	f.wantHighest(w.ID, w.Expect+uint64(len(want)))
+}

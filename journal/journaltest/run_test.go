@@ -1,0 +1,32 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest_test
+
+import (
+	"testing"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+// TestSound has a journal pass that can do all that the suite may ask for.
+func TestSound(t *testing.T) {
+	t.Parallel()
+	journaltest.Run(t, config(func() bug { return bug{} }))
+}
+
+// config returns what checks a double with a bug.
+func config(plant func() bug) journaltest.Config {
+	return journaltest.Config{
+		Open:   func(testing.TB) journal.Journal { return newDouble(plant()) },
+		Reopen: func(_ testing.TB, j journal.Journal) journal.Journal { return j.(*double).restart() },
+		Stall: func(_ testing.TB, j journal.Journal) func() {
+			d := j.(*double)
+			if d.bug.stall != nil {
+				return d.bug.stall(d)
+			}
+			return d.Inject(journaltest.Fault{Do: journaltest.Late}).Release
+		},
+	}
+}

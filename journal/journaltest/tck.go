@@ -1,0 +1,99 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest
+
+import (
+	"slices"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// baseline stores events 1 to 5 of an ID, the last two as one unit.
+func baseline(f *fixture, id string) []journal.Write {
+	f.Helper()
+	writes := []journal.Write{write(id, "w", 0, 1), write(id, "w", 1, 1), write(id, "w", 2, 1), write(id, "w", 3, 2)}
+	f.store(writes...)
+	return writes
+}
+
+// tckChecks are the classic checks of a journal: what a replay yields of five
+// events, with its bounds, with a caller that leaves the loop, and after
+// a deletion.
+func tckChecks() []check {
+	const (
+		id  = "tck|1"
+		all = 0
+	)
+	replays := []struct {
+		name     string
+		deleteTo uint64 // before the replay
+		from, to uint64
+		limit    int // the caller leaves the loop after so many
+		want     []uint64
+	}{
+		{"TCK01Everything", 0, 1, maxSeq, all, []uint64{1, 2, 3, 4, 5}},
+		{"TCK02LowerBound", 0, 3, maxSeq, all, []uint64{3, 4, 5}},
+		{"TCK03UpperBound", 0, 1, 3, all, []uint64{1, 2, 3}},
+		{"TCK04Count", 0, 1, maxSeq, 3, []uint64{1, 2, 3}},
+		{"TCK05BothBounds", 0, 2, 3, all, []uint64{2, 3}},
+		{"TCK06BoundsAndCount", 0, 2, 5, 2, []uint64{2, 3}},
+		{"TCK07EqualBounds", 0, 2, 2, all, []uint64{2}},
+		{"TCK08CountOne", 0, 2, 4, 1, []uint64{2}},
+		{"TCK10InvertedBounds", 0, 3, 2, all, nil},
+		{"TCK12Deleted", 3, 1, maxSeq, all, []uint64{4, 5}},
+		{"TCK14AllDeleted", maxSeq, 0, maxSeq, all, nil},
+		{"TCK15FromLastDeleted", 3, 3, maxSeq, all, []uint64{4, 5}},
+		{"TCK16ToInsideDeleted", 3, 1, 2, all, nil},
+		{"TCK17ToLastDeleted", 3, 1, 3, all, nil},
+		{"TCK18FromFirstKept", 3, 4, maxSeq, all, []uint64{4, 5}},
+		{"TCK22AcrossDeleted", 3, 1, 4, all, []uint64{4}},
+	}
+	var out []check
+	for _, r := range replays {
+		out = append(out, check{name: r.name, run: func(f *fixture) {
+			stored := eventsOf(baseline(f, id)...)
+			if r.deleteTo > 0 {
+				f.deleteTo(id, r.deleteTo)
+			}
+			got, err := f.collect(f.j.Replay(f.ctx, id, r.from, r.to), r.limit)
+			if err != nil {
+				f.Fatalf("Replay: %v", err)
+			}
+			var want []journal.Event
+			for _, nr := range r.want {
+				want = append(want, stored[nr-1])
+			}
+			f.wantEvents(id, got, want)
+			f.wantHighest(id, 5)
+		}})
+	}
+	return append(out,
+		check{name: "TCK11NeverWritten", run: func(f *fixture) {
+			baseline(f, id)
+			f.wantHistory("tck|2", 0)
+		}},
+		check{name: "TCK13DeletedAfterReplay", run: func(f *fixture) {
+			writes := baseline(f, id)
+			f.wantHistory(id, 0, writes...)
+			f.deleteTo(id, 3)
+			f.wantHistory(id, 3, writes...)
+		}},
+		check{name: "TCK20Payload", run: func(f *fixture) {
+			writes := baseline(f, id)
+			w := write(id, "w", 5, 1)
+			w.Events[0].Payload = []byte("\x00\x01\xff a payload of its own \x00")
+			f.store(w)
+			f.wantEvents(id, f.replay(id, 6, maxSeq), eventsOf(w))
+			f.wantHistory(id, 0, slices.Concat(writes, []journal.Write{w})...)
+		}},
+		check{name: "TCK21Metadata", run: func(f *fixture) {
+			baseline(f, id)
+			w := write(id, "w", 5, 1)
+			w.Events[0].Metadata = []byte("\x00metadata\xff")
+			f.store(w)
+			f.wantEvents(id, f.replay(id, 6, 6), eventsOf(w))
+			f.wantHighest(id, 6)
+		}},
+	)
+}
