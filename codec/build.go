@@ -38,6 +38,10 @@ func (b *builder) claim(name, purpose string) bool {
 }
 
 func (b *builder) current(t Type) {
+	if t.typ.Kind() == reflect.Interface {
+		b.errorf("%q: %s is an interface: the types that implement it have names of their own", t.name, t.typ)
+		return
+	}
 	purpose := t.typ.String()
 	if !b.claim(t.name, purpose) {
 		return
@@ -142,13 +146,13 @@ func (b *builder) reads(name string, version int) bool {
 // occur, so that a lookup is one map access.
 func build(entries []Entry, write Format, read []Format) *Registry {
 	r := &Registry{
-		entries:    entries,
-		write:      write,
-		writers:    map[reflect.Type]*writer{},
-		readers:    map[string]*reader{},
-		removed:    map[string]struct{}{},
-		upcasters:  map[reflect.Type]*upcaster{},
-		plans:      newPlans(),
+		entries:   entries,
+		write:     write,
+		writers:   map[reflect.Type]*writer{},
+		readers:   map[string]*reader{},
+		removed:   map[string]struct{}{},
+		upcasters: map[reflect.Type]*upcaster{},
+		plans:     &plans{},
 		writeName: msgpackName,
 	}
 	b := &builder{reg: r, names: map[string]string{}}

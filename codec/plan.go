@@ -6,24 +6,144 @@ package codec
 import (
 	"fmt"
 	"reflect"
-
-	"github.com/vmihailenco/msgpack/v5"
+	"sync"
+	"time"
 )
 
-type plans struct{}
+// plan is how the values of one Go type are written and read. The functions of
+// a plan refer to the plans of the types it is made of, which may be itself.
+type plan struct {
+	typ    reflect.Type
+	encode func(e *encoder, v reflect.Value) error
+	decode func(d *decoder, v reflect.Value) error
+	// needsAddr says that encode wants an addressable value, and copies one
+	// that is not.
+	needsAddr bool
+	// scratch holds zeroed *T, to encode and decode through.
+	scratch sync.Pool
+}
 
-type plan struct{ typ reflect.Type }
+// plans holds the plans of all types that were seen, each made once.
+type plans struct {
+	byType   sync.Map   // reflect.Type to *plan; complete and never changed
+	mu       sync.Mutex // one compiler at a time
+	encoders sync.Pool
+	decoders sync.Pool
+}
 
-func newPlans() *plans { return &plans{} }
-
-func (*plans) compile(t reflect.Type) (*plan, error) { return &plan{typ: t}, nil }
-
-func (*plans) encode(_ *plan, v any) ([]byte, error) { return msgpack.Marshal(v) }
-
-func (*plans) decode(p *plan, data []byte) (any, error) {
-	v := reflect.New(p.typ)
-	if err := msgpack.Unmarshal(data, v.Interface()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+// compile returns the plan of a type, or the reason why its values can't be
+// stored, with the path of the field that is to blame.
+func (ps *plans) compile(t reflect.Type) (*plan, error) {
+	if p, ok := ps.byType.Load(t); ok {
+		return p.(*plan), nil //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	return v.Elem().Interface(), nil
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	c := &compiler{plans: ps, made: map[reflect.Type]*plan{}}
+	p, err := c.plan(t)
+	if err != nil {
+		return nil, err
+	}
+	for typ, made := range c.made {
+		ps.byType.Store(typ, made)
+	}
+	return p, nil
+}
+
+// compiler makes the plan of one type and of all that it is made of. They are
+// published together, or not at all.
+type compiler struct {
+	plans *plans
+	made  map[reflect.Type]*plan
+}
+
+func (c *compiler) plan(t reflect.Type) (*plan, error) {
+	if p, ok := c.made[t]; ok {
+		return p, nil
+	}
+	if p, ok := c.plans.byType.Load(t); ok {
+		return p.(*plan), nil //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	p := &plan{typ: t}
+	p.scratch.New = func() any { return reflect.New(t).Interface() }
+	c.made[t] = p
+	if err := c.fill(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (c *compiler) fill(p *plan) error {
+	t := p.typ
+	if t == reflect.TypeFor[time.Time]() {
+		p.encode, p.decode = encodeTime, decodeTime
+		return nil
+	}
+	if done, err := planMarshaler(p); done || err != nil {
+		return err
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		p.encode, p.decode = encodeBool, decodeBool
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		p.encode, p.decode = encodeInt, decodeInt
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		p.encode, p.decode = encodeUint, decodeUint
+	case reflect.Float32:
+		p.encode, p.decode = encodeFloat32, decodeFloat
+	case reflect.Float64:
+		p.encode, p.decode = encodeFloat64, decodeFloat
+	case reflect.String:
+		p.encode, p.decode = encodeString, decodeString
+	case reflect.Slice:
+		return c.slice(p)
+	case reflect.Array:
+		return c.array(p)
+	case reflect.Map:
+		return c.mapping(p)
+	case reflect.Struct:
+		return c.structure(p)
+	case reflect.Pointer:
+		return c.pointer(p)
+	case reflect.Interface:
+		if t.NumMethod() > 0 {
+			return fmt.Errorf("%s is an interface with methods: what it holds can't be read back", t)
+		}
+		p.encode, p.decode = encodeInterface, decodeInterface
+	default:
+		return fmt.Errorf("a %s can't be stored", t)
+	}
+	return nil
+}
+
+func (c *compiler) pointer(p *plan) error {
+	if k := p.typ.Elem().Kind(); k == reflect.Pointer || k == reflect.Interface {
+		return fmt.Errorf("%s is a pointer to a pointer or interface, which can't be stored", p.typ)
+	}
+	elem, err := c.plan(p.typ.Elem())
+	if err != nil {
+		return err
+	}
+	size := p.typ.Elem().Size()
+	p.encode = func(e *encoder, v reflect.Value) error {
+		if v.IsNil() {
+			return e.mp.EncodeNil()
+		}
+		e.cost += costNew(size)
+		return elem.encode(e, v.Elem())
+	}
+	p.decode = func(d *decoder, v reflect.Value) error {
+		if d.nil() {
+			v.SetZero()
+			return nil
+		}
+		if err := d.alloc(costNew(size)); err != nil {
+			return err
+		}
+		if v.IsNil() {
+			v.Set(reflect.New(elem.typ))
+		}
+		return elem.decode(d, v.Elem())
+	}
+	return nil
 }

@@ -4,12 +4,14 @@
 package codec
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 )
 
 // Registry knows the names of Go types, and encodes and decodes their values.
-// It is immutable and safe for concurrent use.
+// It is immutable and
+// safe for concurrent use. A nil *Registry is an empty one.
 type Registry struct {
 	entries   []Entry
 	err       error
@@ -32,20 +34,22 @@ type writer struct {
 // collected, and returned by Err.
 func Types(entries ...Entry) *Registry { return build(entries, nil, nil) }
 
-// Using returns a copy of the registry that writes the given format. What it
-// reads is decided by the manifest of each payload: msgpack and JSON always,
-// this format, and the further ones.
+// Using returns a copy of the registry that writes the given format, msgpack if
+// it is nil. What it reads is decided by the manifest of each payload: msgpack
+// and JSON always, this format, and the further ones.
 func (r *Registry) Using(write Format, alsoRead ...Format) *Registry {
-	if write == nil {
-		write = nilFormat{}
-	}
 	return build(r.entries, write, alsoRead)
 }
 
 // Err returns all mistakes in the registry, joined, or nil: names that are
 // blank, bad or taken, types with two names, types that can't be stored, gaps
 // in the versions. A registry with mistakes must not be used.
-func (r *Registry) Err() error { return r.err }
+func (r *Registry) Err() error {
+	if r == nil {
+		return nil
+	}
+	return r.err
+}
 
 // Encode returns the manifest and the encoded form of v. The payload is
 // freshly allocated, has no spare capacity, and is the same for the same value.
@@ -53,17 +57,30 @@ func (r *Registry) Err() error { return r.err }
 // if v is nested more than 100 levels deep. Whatever Encode accepts, Decode
 // accepts.
 func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
-	w := r.writers[reflect.TypeOf(v)]
+	var w *writer
+	if r != nil {
+		w = r.writers[reflect.TypeOf(v)]
+	}
 	if w == nil {
 		return "", nil, fmt.Errorf("%w: %T", ErrNotRegistered, v)
 	}
-	if r.write == nil {
-		payload, err = r.plans.encode(w.plan, v)
-	} else {
+	switch {
+	case isNil(v):
+		err = errors.New("a nil pointer")
+	case r.write == nil:
+		payload, err = r.plans.encode(w.plan, reflect.ValueOf(v))
+	default:
 		payload, err = r.write.Marshal(v)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("codec: encode %s: %w", w.manifest, err)
 	}
 	return w.manifest, payload, nil
+}
+
+// isNil tells a nil pointer, which is a registered type's only value that stands
+// for nothing.
+func isNil(v any) bool {
+	rv := reflect.ValueOf(v)
+	return rv.Kind() == reflect.Pointer && rv.IsNil()
 }

@@ -6,24 +6,66 @@ package codec
 import (
 	"fmt"
 	"reflect"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // State encodes and decodes the state of one type of aggregate, for snapshots.
 // It is immutable and safe for concurrent use.
-type State struct{}
-
-// NewState makes the codec of an aggregate type, a pointer to a struct.
-func NewState(t reflect.Type) (*State, error) {
-	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return nil, fmt.Errorf("codec: state %v: want a pointer to a struct", t)
-	}
-	return &State{}, nil
+type State struct {
+	typ   reflect.Type // the struct
+	plan  *plan
+	plans *plans
 }
 
-// Encode returns the state of the aggregate.
-func (s *State) Encode(agg any) ([]byte, error) { return msgpack.Marshal(agg) }
+// NewState makes the codec of an aggregate, whose type is a pointer. It returns
+// the reason why such an aggregate can't be stored, with the path of the field
+// that is to blame: a field that is unexported, or whose type can't be encoded
+// (a channel, a function, an interface with methods and so on), and that is not
+// tagged refold:"-".
+func NewState(t reflect.Type) (*State, error) {
+	if t == nil || t.Kind() != reflect.Pointer {
+		return nil, fmt.Errorf("codec: state %v: want a pointer", t)
+	}
+	ps := &plans{}
+	p, err := ps.compile(t.Elem())
+	if err != nil {
+		return nil, fmt.Errorf("codec: state %v: %w", t, err)
+	}
+	return &State{typ: t.Elem(), plan: p, plans: ps}, nil
+}
 
-// Decode reads what Encode wrote into a fresh aggregate.
-func (s *State) Decode(data []byte, agg any) error { return msgpack.Unmarshal(data, agg) }
+// Encode returns the state of an aggregate of the type that NewState was given,
+// without the fields that are tagged refold:"-". The data is freshly allocated,
+// has no spare capacity, and is the same for the same state.
+func (s *State) Encode(agg any) ([]byte, error) {
+	v, err := s.elem(agg)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.plans.encode(s.plan, v)
+	if err != nil {
+		return nil, fmt.Errorf("codec: encode state %s: %w", s.typ, err)
+	}
+	return data, nil
+}
+
+// Decode reads what Encode wrote into a fresh aggregate. Fields that the data
+// does not have, and those that are tagged refold:"-", keep their values. After
+// an error the aggregate is in no defined state.
+func (s *State) Decode(data []byte, agg any) error {
+	v, err := s.elem(agg)
+	if err != nil {
+		return err
+	}
+	if err := s.plans.decodeInto(s.plan, data, v); err != nil {
+		return fmt.Errorf("codec: decode state %s: %w", s.typ, err)
+	}
+	return nil
+}
+
+func (s *State) elem(agg any) (reflect.Value, error) {
+	v := reflect.ValueOf(agg)
+	if !v.IsValid() || v.Type() != reflect.PointerTo(s.typ) || v.IsNil() {
+		return reflect.Value{}, fmt.Errorf("codec: state is a %T, want a *%s that is not nil", agg, s.typ)
+	}
+	return v.Elem(), nil
+}

@@ -32,11 +32,17 @@ func newReader(t reflect.Type, p *plan, err error, f Format, up *upcaster) *read
 // is not one of this registry, else ErrMalformed or ErrLimit, or is that of an
 // upcaster. DecodeAppend neither changes the payload nor keeps it.
 func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) ([]any, error) {
+	if r == nil {
+		return dst, fmt.Errorf("%w: %q", ErrUnknown, manifest)
+	}
 	rd := r.readers[manifest]
 	if rd == nil {
-		return dst, r.unknown(manifest)
+		return dst, r.unread(manifest)
 	}
 	v, err := r.read(rd, payload)
+	if err == nil && isNil(v) {
+		err = fmt.Errorf("%w: nil", ErrMalformed)
+	}
 	if err != nil {
 		return dst, fmt.Errorf("codec: decode %s: %w", manifest, err)
 	}
@@ -105,10 +111,15 @@ func (r *Registry) upcast(dst []any, old any) ([]any, error) {
 	return nil, fmt.Errorf("%w: more than %d steps", ErrLimit, maxUpcasts)
 }
 
-func (r *Registry) unknown(s string) error {
+// unread returns the error about a manifest without a reader, which is nil if
+// its name was removed.
+func (r *Registry) unread(s string) error {
 	m, ok := parseManifest(s)
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrUnknown, s)
+	}
+	if _, gone := r.removed[m.name]; gone {
+		return nil
 	}
 	return fmt.Errorf("%w: %q (name %q, version %d, format %s)", ErrUnknown, s, m.name, m.version, m.format)
 }

@@ -1,0 +1,185 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"bytes"
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// marshaler is the pair of methods by which a type has a form of its own.
+type marshaler uint8
+
+const (
+	noMarshaler     marshaler = iota
+	customMarshaler           // EncodeMsgpack, DecodeMsgpack
+	rawMarshaler              // MarshalMsgpack, UnmarshalMsgpack
+	binaryMarshaler           // MarshalBinary, UnmarshalBinary
+	textMarshaler             // MarshalText, UnmarshalText
+)
+
+// marshalerOf returns the pair of a type that is no pointer; half a pair is
+// none. The methods may be on the type or on the pointer to it.
+func marshalerOf(t reflect.Type) marshaler {
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
+		return noMarshaler
+	}
+	ptr := reflect.PointerTo(t)
+	has := func(encode, decode reflect.Type) bool { return ptr.Implements(encode) && ptr.Implements(decode) }
+	switch {
+	case has(reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder]()):
+		return customMarshaler
+	case has(reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler]()):
+		return rawMarshaler
+	case has(reflect.TypeFor[encoding.BinaryMarshaler](), reflect.TypeFor[encoding.BinaryUnmarshaler]()):
+		return binaryMarshaler
+	case has(reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return textMarshaler
+	}
+	return noMarshaler
+}
+
+// hasOwnForm tells types that are not written field by field.
+func hasOwnForm(t reflect.Type) bool { return marshalerOf(t) != noMarshaler }
+
+// planMarshaler makes the plan of a type that has a form of its own, and
+// reports whether it has.
+func planMarshaler(p *plan) (bool, error) {
+	m := marshalerOf(p.typ)
+	if m == noMarshaler {
+		return false, nil
+	}
+	if err := checkHidden(p.typ, m); err != nil {
+		return true, err
+	}
+	p.needsAddr = true
+	nilable := p.typ.Kind() == reflect.Map || p.typ.Kind() == reflect.Slice
+	p.encode = func(e *encoder, v reflect.Value) error {
+		if nilable && v.IsNil() {
+			return e.mp.EncodeNil()
+		}
+		return e.marshal(m, addressable(v).Addr().Interface())
+	}
+	p.decode = func(d *decoder, v reflect.Value) error {
+		if d.nil() {
+			v.SetZero()
+			return nil
+		}
+		return d.unmarshal(m, v)
+	}
+	return true, nil
+}
+
+// checkHidden refuses a struct that has its form only because it embeds a type
+// with that form: its other fields would be lost.
+func checkHidden(t reflect.Type, m marshaler) error {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var embedded reflect.Type
+	fields := 0
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if tag, err := parseTag(f); f.Type.Size() == 0 || f.Name == "_" || err == nil && tag.skip {
+			continue
+		}
+		fields++
+		elem := f.Type
+		if elem.Kind() == reflect.Pointer {
+			elem = elem.Elem()
+		}
+		if f.Anonymous && marshalerOf(elem) == m {
+			embedded = f.Type
+		}
+	}
+	if embedded != nil && fields > 1 {
+		return fmt.Errorf("the methods by which the embedded %s is stored hide the other fields of %s: give it a field name", embedded, t)
+	}
+	return nil
+}
+
+// marshal writes what a method of v makes.
+func (e *encoder) marshal(m marshaler, v any) error {
+	start := len(e.buf)
+	switch m {
+	case customMarshaler:
+		if err := v.(msgpack.CustomEncoder).EncodeMsgpack(e.mp); err != nil { //nolint:errcheck,forcetypeassert // marshalerOf
+			return err
+		}
+		e.reset()
+	case rawMarshaler:
+		data, err := v.(msgpack.Marshaler).MarshalMsgpack() //nolint:errcheck,forcetypeassert // marshalerOf
+		if err != nil {
+			return err
+		}
+		e.buf = append(e.buf, data...)
+	case binaryMarshaler:
+		data, err := v.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck,forcetypeassert // marshalerOf
+		if err != nil {
+			return err
+		}
+		if data == nil {
+			data = []byte{} // nil would be read as a zero value
+		}
+		return e.mp.EncodeBytes(data)
+	case textMarshaler:
+		data, err := v.(encoding.TextMarshaler).MarshalText() //nolint:errcheck,forcetypeassert // marshalerOf
+		if err != nil {
+			return err
+		}
+		return e.mp.EncodeString(string(data))
+	case noMarshaler:
+	}
+	end, err := skip(e.buf, start, maxDepth-e.depth)
+	if err != nil {
+		return err
+	}
+	if end != len(e.buf) {
+		return errors.New("the encoder wrote more than one value")
+	}
+	e.cost += costSlice(end-start, 1)
+	return nil
+}
+
+// unmarshal gives a method of v the data of one value, and no more.
+func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
+	to := v.Addr().Interface()
+	if m == binaryMarshaler || m == textMarshaler {
+		t := d.next()
+		if t.kind != kindString && t.kind != kindBinary {
+			return d.mismatch(t, v)
+		}
+		if m == binaryMarshaler {
+			return broken(to.(encoding.BinaryUnmarshaler).UnmarshalBinary(d.body(t))) //nolint:errcheck,forcetypeassert // marshalerOf
+		}
+		return broken(to.(encoding.TextUnmarshaler).UnmarshalText(d.body(t))) //nolint:errcheck,forcetypeassert // marshalerOf
+	}
+	data, err := d.value()
+	if err != nil {
+		return err
+	}
+	if err := d.alloc(costSlice(len(data), 1)); err != nil {
+		return err
+	}
+	if m == rawMarshaler {
+		return broken(to.(msgpack.Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck,forcetypeassert // marshalerOf
+	}
+	d.reader.Reset(data)
+	d.mp.Reset(&d.reader)
+	d.mp.SetCustomStructTag(structTag)
+	return broken(to.(msgpack.CustomDecoder).DecodeMsgpack(d.mp)) //nolint:errcheck,forcetypeassert // marshalerOf
+}
+
+// broken is the error of a method that could not read its own form.
+func broken(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrMalformed, err)
+}

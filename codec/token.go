@@ -1,0 +1,176 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// kind is what a msgpack token is, however many bytes it takes.
+type kind uint8
+
+const (
+	kindInvalid kind = iota
+	kindNil
+	kindBool
+	kindInt  // negative; bits holds an int64
+	kindUint // bits holds a uint64
+	kindFloat32
+	kindFloat64
+	kindString // size bytes follow
+	kindBinary // size bytes follow
+	kindExt    // size bytes follow; bits holds the type
+	kindArray  // size elements follow
+	kindMap    // size pairs follow
+)
+
+func (k kind) String() string {
+	return [...]string{
+		"an invalid code", "nil", "a bool", "an integer", "an integer", "a float", "a float",
+		"a string", "binary data", "an extension", "an array", "a map",
+	}[k]
+}
+
+// token is the head of one msgpack value.
+type token struct {
+	kind kind
+	size int    // bytes, elements or pairs
+	bits uint64 // the value of a scalar
+}
+
+// scan reads the token at data[pos:] and returns the position behind its head:
+// where the bytes, the elements or the next value begin. At the end of the data
+// and at an invalid code the kind is kindInvalid. It does not look further.
+func scan(data []byte, pos int) (token, int) {
+	if pos >= len(data) {
+		return token{}, pos
+	}
+	c := data[pos]
+	pos++
+	switch {
+	case c <= msgpcode.PosFixedNumHigh:
+		return token{kind: kindUint, bits: uint64(c)}, pos
+	case c <= msgpcode.FixedMapHigh:
+		return token{kind: kindMap, size: int(c & msgpcode.FixedMapMask)}, pos
+	case c <= msgpcode.FixedArrayHigh:
+		return token{kind: kindArray, size: int(c & msgpcode.FixedArrayMask)}, pos
+	case c <= msgpcode.FixedStrHigh:
+		return token{kind: kindString, size: int(c & msgpcode.FixedStrMask)}, pos
+	case c >= msgpcode.NegFixedNumLow:
+		return token{kind: kindInt, bits: uint64(int64(int8(c)))}, pos //nolint:gosec // two's complement
+	}
+	return scanWide(data, pos, c)
+}
+
+// scanWide is scan for the codes that are followed by a number.
+func scanWide(data []byte, pos int, c byte) (token, int) {
+	k, width := layout(c)
+	if len(data)-pos < width {
+		return token{}, pos
+	}
+	var u uint64
+	switch width {
+	case 1:
+		u = uint64(data[pos])
+	case 2:
+		u = uint64(binary.BigEndian.Uint16(data[pos:]))
+	case 4:
+		u = uint64(binary.BigEndian.Uint32(data[pos:]))
+	case 8:
+		u = binary.BigEndian.Uint64(data[pos:])
+	}
+	pos += width
+	switch k {
+	case kindInt:
+		shift := 64 - 8*width
+		i := int64(u<<shift) >> shift //nolint:gosec // two's complement
+		if i >= 0 {
+			k = kindUint
+		}
+		return token{kind: k, bits: uint64(i)}, pos //nolint:gosec // two's complement
+	case kindBool:
+		u = uint64(c & 1)
+	case kindString, kindBinary, kindArray, kindMap, kindExt:
+		if u > math.MaxInt32 {
+			return token{}, pos
+		}
+		t := token{kind: k, size: int(u)}
+		if k == kindExt {
+			if pos >= len(data) {
+				return token{}, pos
+			}
+			if width == 0 {
+				t.size = 1 << (c - msgpcode.FixExt1)
+			}
+			t.bits = uint64(data[pos])
+			pos++
+		}
+		return t, pos
+	default:
+	}
+	return token{kind: k, bits: u}, pos
+}
+
+// layout tells what a code above the fixed ones stands for, and the width of
+// the number behind it.
+func layout(c byte) (k kind, width int) {
+	switch c {
+	case msgpcode.Nil:
+		return kindNil, 0
+	case msgpcode.False, msgpcode.True:
+		return kindBool, 0
+	case msgpcode.Bin8:
+		return kindBinary, 1
+	case msgpcode.Bin16:
+		return kindBinary, 2
+	case msgpcode.Bin32:
+		return kindBinary, 4
+	case msgpcode.Ext8:
+		return kindExt, 1
+	case msgpcode.Ext16:
+		return kindExt, 2
+	case msgpcode.Ext32:
+		return kindExt, 4
+	case msgpcode.Float:
+		return kindFloat32, 4
+	case msgpcode.Double:
+		return kindFloat64, 8
+	case msgpcode.Uint8:
+		return kindUint, 1
+	case msgpcode.Uint16:
+		return kindUint, 2
+	case msgpcode.Uint32:
+		return kindUint, 4
+	case msgpcode.Uint64:
+		return kindUint, 8
+	case msgpcode.Int8:
+		return kindInt, 1
+	case msgpcode.Int16:
+		return kindInt, 2
+	case msgpcode.Int32:
+		return kindInt, 4
+	case msgpcode.Int64:
+		return kindInt, 8
+	case msgpcode.FixExt1, msgpcode.FixExt2, msgpcode.FixExt4, msgpcode.FixExt8, msgpcode.FixExt16:
+		return kindExt, 0
+	case msgpcode.Str8:
+		return kindString, 1
+	case msgpcode.Str16:
+		return kindString, 2
+	case msgpcode.Str32:
+		return kindString, 4
+	case msgpcode.Array16:
+		return kindArray, 2
+	case msgpcode.Array32:
+		return kindArray, 4
+	case msgpcode.Map16:
+		return kindMap, 2
+	case msgpcode.Map32:
+		return kindMap, 4
+	}
+	return kindInvalid, 0
+}
