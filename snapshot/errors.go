@@ -14,9 +14,12 @@ var (
 	ErrInvalid = errors.New("snapshot: invalid argument")
 	// ErrTooLarge says that a snapshot is larger than the store's limit.
 	ErrTooLarge = errors.New("snapshot: too large")
-	// ErrUnavailable says that a call was not made because the calls before it
-	// failed; see Guard.
-	ErrUnavailable = errors.New("snapshot: store unavailable")
+	// ErrBreakerOpen says that a Guarded store was not called because the calls
+	// before failed.
+	ErrBreakerOpen = errors.New("snapshot: circuit breaker open")
+	// ErrCallTimeout says that the time of a call through a Guarded store was up
+	// before the store answered.
+	ErrCallTimeout = errors.New("snapshot: call timed out")
 )
 
 // CorruptError names a stored snapshot that can't be read. It matches ErrCorrupt.

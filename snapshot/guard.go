@@ -1,0 +1,185 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/internal/breaker"
+)
+
+// BreakerState is what a Guarded store does with calls.
+type BreakerState uint8
+
+const (
+	// BreakerClosed lets calls through.
+	BreakerClosed BreakerState = iota
+	// BreakerOpen fails them at once.
+	BreakerOpen
+	// BreakerHalfOpen has let one through, on which the next state depends.
+	BreakerHalfOpen
+)
+
+// String returns "closed", "open" or "half-open".
+func (s BreakerState) String() string { return breaker.State(s).String() }
+
+// GuardConfig holds the limits of a Guarded store.
+type GuardConfig struct {
+	// MaxFailures is how many failures in a row open the breaker. Defaults to 5.
+	MaxFailures int
+	// CallTimeout bounds Save, Load and Delete. Defaults to 20 s.
+	CallTimeout time.Duration
+	// ResetTimeout is how long the breaker stays open before one call is tried.
+	// Defaults to 60 s.
+	ResetTimeout time.Duration
+	// OnBreaker is told of each change of state, in order. It must not block or
+	// call the store. Defaults to none.
+	OnBreaker func(BreakerState)
+}
+
+// Guarded is a Store behind a circuit breaker and a call time-out.
+type Guarded struct {
+	store Store
+	gate  *breaker.Gate
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+}
+
+var _ Store = (*Guarded)(nil)
+
+// Guard returns a Store that passes calls on to store while it answers. Save,
+// Load and Delete end after the call time-out; too many failures in a row open
+// the breaker, and then they fail with ErrBreakerOpen until the reset time-out
+// has passed and one of them has succeeded.
+//
+// A failure is a call that took too long or in which the store did not answer.
+// That nothing matches, that what matches is damaged, that a snapshot is too
+// large are answers, and a call whose caller went away says nothing.
+//
+// A call returns when its context ends or its time is up, even if the store
+// goes on with it. A Save that ended so may still be stored, whole; Close waits
+// for what goes on. List is not guarded: it takes as long as its loop.
+func Guard(store Store, cfg GuardConfig) (*Guarded, error) {
+	if store == nil {
+		return nil, fmt.Errorf("%w: Guard needs a store", ErrInvalid)
+	}
+	gate := breaker.Config{
+		MaxFailures:  cmp.Or(cfg.MaxFailures, 5),
+		CallTimeout:  cmp.Or(cfg.CallTimeout, 20*time.Second),
+		ResetTimeout: cmp.Or(cfg.ResetTimeout, time.Minute),
+	}
+	if err := gate.Validate("GuardConfig"); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if cfg.OnBreaker != nil {
+		gate.OnChange = func(s breaker.State) { cfg.OnBreaker(BreakerState(s)) }
+	}
+	return &Guarded{store: store, gate: breaker.NewGate(gate)}, nil
+}
+
+// Save implements Store.
+func (g *Guarded) Save(ctx context.Context, s Snapshot) error {
+	_, err := guarded(ctx, g, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, g.store.Save(ctx, s)
+	})
+	return err
+}
+
+// Load implements Store.
+func (g *Guarded) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
+	return guarded(ctx, g, func(ctx context.Context) (Snapshot, error) {
+		return g.store.Load(ctx, id, c)
+	})
+}
+
+// List implements Store. It passes through.
+func (g *Guarded) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
+	return g.store.List(ctx, id, c)
+}
+
+// Delete implements Store.
+func (g *Guarded) Delete(ctx context.Context, id string, c Criteria) error {
+	_, err := guarded(ctx, g, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, g.store.Delete(ctx, id, c)
+	})
+	return err
+}
+
+// Close closes the store behind the breaker and waits for the calls that it
+// goes on with.
+func (g *Guarded) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	err := g.store.Close()
+	g.calls.Wait()
+	return err
+}
+
+// begin adds a call for Close to wait for.
+func (g *Guarded) begin() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	g.calls.Add(1)
+	return nil
+}
+
+// guarded makes a call unless the breaker is open, and leaves it when its
+// context ends.
+func guarded[R any](ctx context.Context, g *Guarded, call func(context.Context) (R, error)) (R, error) {
+	var result R
+	if err := g.begin(); err != nil {
+		return result, err
+	}
+	defer g.calls.Done()
+	err := g.gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+		type answer struct {
+			result R
+			err    error
+		}
+		answers := make(chan answer, 1)
+		g.calls.Go(func() {
+			r, err := call(ctx)
+			answers <- answer{r, err}
+		})
+		select {
+		case a := <-answers:
+			result = a.result
+			return outcome(a.err), a.err
+		case <-ctx.Done():
+			return breaker.Failure, context.Cause(ctx)
+		}
+	})
+	switch {
+	case errors.Is(err, breaker.ErrOpen):
+		return result, ErrBreakerOpen
+	case errors.Is(err, breaker.ErrCallTimeout):
+		return result, fmt.Errorf("%w: %w", ErrCallTimeout, err)
+	}
+	return result, err
+}
+
+// outcome says whether the store answered a call.
+func outcome(err error) breaker.Outcome {
+	for _, answer := range []error{ErrNotFound, ErrCorrupt, ErrNewerVersion, ErrInvalid, ErrTooLarge} {
+		if errors.Is(err, answer) {
+			return breaker.Success
+		}
+	}
+	if errors.Is(err, ErrClosed) {
+		return breaker.Unknown
+	}
+	return breaker.Of(err)
+}

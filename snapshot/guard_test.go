@@ -1,0 +1,190 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/snapshot/snapshottest"
+)
+
+func guard(t snapshottest.T, store snapshot.Store, c snapshot.GuardConfig) *snapshot.Guarded {
+	t.Helper()
+	g, err := snapshot.Guard(store, c)
+	if err != nil {
+		t.Fatalf("Guard: %v", err)
+	}
+	return g
+}
+
+func TestGuardConformance(t *testing.T) {
+	t.Parallel()
+	snapshottest.Run(t, snapshottest.Config{Open: func(t snapshottest.T) snapshot.Store {
+		return guard(t, new(inmem.SnapshotStore), snapshot.GuardConfig{})
+	}})
+}
+
+func TestGuardConfigNamesEachMistake(t *testing.T) {
+	t.Parallel()
+	_, err := snapshot.Guard(new(inmem.SnapshotStore), snapshot.GuardConfig{MaxFailures: -1, CallTimeout: -1, ResetTimeout: -1})
+	if !errors.Is(err, snapshot.ErrInvalid) {
+		t.Fatalf("Guard: %v, want ErrInvalid", err)
+	}
+	for _, field := range []string{"MaxFailures", "CallTimeout", "ResetTimeout"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("the error does not name %s: %v", field, err)
+		}
+	}
+	if _, err := snapshot.Guard(nil, snapshot.GuardConfig{}); !errors.Is(err, snapshot.ErrInvalid) {
+		t.Errorf("Guard of nothing: %v, want ErrInvalid", err)
+	}
+}
+
+// scripted is a store whose loads do what a test says.
+type scripted struct {
+	inmem.SnapshotStore
+
+	calls atomic.Int64
+	load  func(ctx context.Context) error
+}
+
+func (s *scripted) Load(ctx context.Context, _ string, _ snapshot.Criteria) (snapshot.Snapshot, error) {
+	s.calls.Add(1)
+	return snapshot.Snapshot{}, s.load(ctx)
+}
+
+func fails(err error) func(context.Context) error {
+	return func(context.Context) error { return err }
+}
+
+var errDisk = errors.New("the disk is gone")
+
+func TestGuardOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &scripted{load: fails(errDisk)}
+		var states []snapshot.BreakerState
+		g := guard(t, store, snapshot.GuardConfig{OnBreaker: func(s snapshot.BreakerState) { states = append(states, s) }})
+		load := func() error {
+			_, err := g.Load(t.Context(), "a", snapshot.Latest())
+			return err
+		}
+		for range 5 {
+			if err := load(); !errors.Is(err, errDisk) {
+				t.Fatalf("Load of a closed breaker: %v, want the store's error", err)
+			}
+		}
+		for name, err := range map[string]error{
+			"Load":   load(),
+			"Save":   g.Save(t.Context(), sample()),
+			"Delete": g.Delete(t.Context(), "a", snapshot.Latest()),
+		} {
+			if !errors.Is(err, snapshot.ErrBreakerOpen) {
+				t.Errorf("%s of an open breaker: %v, want ErrBreakerOpen", name, err)
+			}
+		}
+		time.Sleep(time.Minute - time.Nanosecond)
+		if err := load(); !errors.Is(err, snapshot.ErrBreakerOpen) || store.calls.Load() != 5 {
+			t.Errorf("Load before the reset time-out: %v after %d calls, want ErrBreakerOpen after 5", err, store.calls.Load())
+		}
+		time.Sleep(time.Nanosecond)
+		if err := load(); !errors.Is(err, errDisk) {
+			t.Errorf("Load as a trial: %v, want the store's error", err)
+		}
+		if err := load(); !errors.Is(err, snapshot.ErrBreakerOpen) {
+			t.Errorf("Load after a failed trial: %v, want ErrBreakerOpen", err)
+		}
+		time.Sleep(time.Minute)
+		store.load = fails(nil)
+		for range 2 {
+			if err := load(); err != nil {
+				t.Errorf("Load of a store that is back: %v", err)
+			}
+		}
+		want := []snapshot.BreakerState{
+			snapshot.BreakerOpen, snapshot.BreakerHalfOpen, snapshot.BreakerOpen, snapshot.BreakerHalfOpen, snapshot.BreakerClosed,
+		}
+		if !slices.Equal(states, want) {
+			t.Errorf("OnBreaker saw %v, want %v", states, want)
+		}
+	})
+}
+
+func TestGuardCountsOnlyFailuresToAnswer(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{
+		nil, snapshot.ErrNotFound, snapshot.ErrNewerVersion, snapshot.ErrInvalid, snapshot.ErrTooLarge,
+		&snapshot.CorruptError{File: "f", Reason: errDisk}, fmt.Errorf("load: %w", snapshot.ErrNotFound), snapshot.ErrClosed,
+	} {
+		store := &scripted{load: fails(answer)}
+		g := guard(t, store, snapshot.GuardConfig{MaxFailures: 1})
+		for range 3 {
+			if _, err := g.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, answer) {
+				t.Errorf("Load: %v, want %v", err, answer)
+			}
+		}
+		if store.calls.Load() != 3 {
+			t.Errorf("%v opened the breaker", answer)
+		}
+	}
+}
+
+func TestGuardLeavesACallThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release, ended := make(chan struct{}), false
+		store := &scripted{load: func(ctx context.Context) error {
+			<-release
+			ended = true
+			return context.Cause(ctx)
+		}}
+		g := guard(t, store, snapshot.GuardConfig{MaxFailures: 1})
+		start := time.Now()
+		_, err := g.Load(t.Context(), "a", snapshot.Latest())
+		if took := time.Since(start); !errors.Is(err, snapshot.ErrCallTimeout) || took != 20*time.Second {
+			t.Errorf("Load of a store that hangs: %v after %v, want ErrCallTimeout after 20s", err, took)
+		}
+		if _, err := g.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrBreakerOpen) {
+			t.Errorf("Load after a call that took too long: %v, want ErrBreakerOpen", err)
+		}
+		time.AfterFunc(time.Hour, func() { close(release) })
+		if err := g.Close(); err != nil || !ended {
+			t.Errorf("Close: %v, waited for the call: %t", err, ended)
+		}
+	})
+}
+
+func TestGuardDoesNotBlameTheStoreForItsCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &scripted{load: func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		g := guard(t, store, snapshot.GuardConfig{MaxFailures: 1})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := g.Load(ctx, "a", snapshot.Latest()); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Load of an impatient caller: %v, want context.DeadlineExceeded", err)
+			}
+			cancel()
+		}
+		if store.calls.Load() != 3 {
+			t.Errorf("the breaker opened after %d calls", store.calls.Load())
+		}
+		if err := g.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
