@@ -1,0 +1,122 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/refold-io/refold/journal"
+)
+
+func discard(context.Context, []journal.Write) []error { return nil }
+
+// BenchmarkWriterLoop is the cost of a write on the goroutine of the Writer:
+// each owner submits again when it is told.
+func BenchmarkWriterLoop(b *testing.B) {
+	for _, owners := range []int{1, 1_000, 100_000} {
+		b.Run(fmt.Sprintf("owners=%d", owners), func(b *testing.B) {
+			w, err := journal.NewWriter(&fake{append: discard}, journal.WriterConfig{MaxQueuedWrites: 1 << 20})
+			if err != nil {
+				b.Fatal(err)
+			}
+			l := &loop{w: w, done: make(chan struct{})}
+			l.left.Store(int64(b.N))
+			b.ReportAllocs()
+			for i := range owners {
+				w.Submit(&journal.Request{Write: benchWrite(i), Stream: new(journal.Stream), Owner: l})
+			}
+			<-l.done
+			b.StopTimer()
+			if err := w.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+func benchWrite(i int) journal.Write {
+	return journal.Write{
+		ID: fmt.Sprint("account|", i), Writer: "4f77462f627e223c",
+		Events: []journal.Event{{SequenceNr: 1, Manifest: "deposited", Payload: make([]byte, 32)}},
+	}
+}
+
+type loop struct {
+	w    *journal.Writer
+	left atomic.Int64
+	done chan struct{}
+}
+
+func (l *loop) Written(r *journal.Request, _ error) {
+	switch left := l.left.Add(-1); {
+	case left > 0:
+		l.w.Submit(r)
+	case left == 0:
+		close(l.done)
+	}
+}
+
+func (l *loop) Room() {}
+
+// BenchmarkWriterSubmit has goroutines of their own that submit, each 512
+// requests ahead.
+func BenchmarkWriterSubmit(b *testing.B) {
+	for _, calls := range []int{1, 4} {
+		b.Run(fmt.Sprintf("calls=%d", calls), func(b *testing.B) {
+			w, err := journal.NewWriter(&parallel{max: calls, fake: fake{append: discard}}, journal.WriterConfig{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var ids atomic.Int64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				s := &submitter{}
+				s.wake.L = &s.mu
+				for range 512 {
+					s.free = append(s.free, &journal.Request{Write: benchWrite(int(ids.Add(1))), Stream: new(journal.Stream), Owner: s})
+				}
+				for pb.Next() {
+					w.Submit(s.take())
+				}
+				for range 512 {
+					s.take()
+				}
+			})
+			b.StopTimer()
+			if err := w.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+type submitter struct {
+	mu   sync.Mutex
+	wake sync.Cond
+	free []*journal.Request
+}
+
+func (s *submitter) take() *journal.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.free) == 0 {
+		s.wake.Wait()
+	}
+	r := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return r
+}
+
+func (s *submitter) Written(r *journal.Request, _ error) {
+	s.mu.Lock()
+	s.free = append(s.free, r)
+	s.mu.Unlock()
+	s.wake.Signal()
+}
+
+func (s *submitter) Room() {}

@@ -1,0 +1,180 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// closing calls Close on a goroutine of its own.
+func closing(ctx context.Context, w *journal.Writer) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- w.Close(ctx) }()
+	return done
+}
+
+func wantClosed(t *testing.T, log *ledger, entries ...string) {
+	t.Helper()
+	for _, entry := range entries {
+		if err := log.err(entry); !errors.Is(err, journal.ErrNotSent) || !errors.Is(err, journal.ErrClosed) {
+			t.Errorf("%s: %v, want ErrNotSent and ErrClosed", entry, err)
+		}
+	}
+}
+
+func TestWriterCloseDrains(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxBatchWrites: 1})
+		log := newLedger()
+		a, b := log.entity("a"), log.entity("b")
+		a.submit(t, w)
+		call := <-calls
+		a.submit(t, w)
+		done := closing(t.Context(), w)
+		synctest.Wait()
+		a.submit(t, w) // refused, in its turn
+		b.submit(t, w)
+		call.answer <- nil
+		call = <-calls
+		expect(t, "what was accepted before", call.names(), []string{"a@1"})
+		select {
+		case <-done:
+			t.Fatal("Close did not wait for the call in flight")
+		default:
+		}
+		call.answer <- nil
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		expect(t, "outcomes", log.take(), []string{"a@0", "a@1", "a@2", "b@0"})
+		wantClosed(t, log, "a@2", "b@0")
+		if err := errors.Join(log.err("a@0"), log.err("a@1")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWriterAnswersAfterClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := manualWriter(t, journal.WriterConfig{})
+		closeWriter(t, w)
+		closeWriter(t, w)
+		log := newLedger()
+		a := log.entity("a")
+		for range 3 {
+			a.submit(t, w)
+			synctest.Wait()
+		}
+		expect(t, "outcomes", log.take(), []string{"a@0", "a@1", "a@2"})
+		wantClosed(t, log, "a@0", "a@1", "a@2")
+		w.Reset(&a.stream)
+		closeWriter(t, w)
+	})
+}
+
+func TestWriterCloseTellsThoseWhoWaitForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})
+		log := newLedger()
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		log.entity("q").submit(t, w)
+		for _, id := range []string{"a", "b", "c"} {
+			e := log.entity(id)
+			r := e.refuse(t, w)
+			e.room = func() { w.Submit(r) }
+		}
+		done := closing(t.Context(), w)
+		synctest.Wait()
+		call.answer <- nil
+		(<-calls).answer <- nil
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		wantClosed(t, log, "a@0", "b@0", "c@0")
+	})
+}
+
+func TestWriterCloseGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	for name, calls := range map[string]int{"one call": 1, "parallel": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, arrivals := parallelWriter(t, calls, journal.WriterConfig{MaxQueuedWrites: 3})
+				log := newLedger()
+				a, b, c := log.entity("a"), log.entity("b"), log.entity("c")
+				a.submit(t, w)
+				stuck := <-arrivals
+				if calls == 2 {
+					log.entity("other").submit(t, w)
+					other := <-arrivals
+					defer func() { other.answer <- nil }()
+				}
+				b.submit(t, w)
+				a.submit(t, w)
+				b.submit(t, w)
+				r := c.refuse(t, w)
+				c.room = func() { w.Submit(r) }
+
+				cause := errors.New("enough")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				done := closing(ctx, w)
+				synctest.Wait()
+				expect(t, "outcomes while it drains", log.take(), nil)
+				cancel(cause)
+				if err := <-done; !errors.Is(err, cause) {
+					t.Errorf("Close: %v, want the cause", err)
+				}
+				synctest.Wait()
+				expect(t, "outcomes", log.take(), []string{"b@0", "b@1", "c@0"})
+				wantClosed(t, log, "b@0", "b@1", "c@0")
+				if stuck.ctx.Err() == nil {
+					t.Error("the call in flight was not canceled")
+				}
+
+				b.submit(t, w) // is answered although a call is stuck
+				synctest.Wait()
+				expect(t, "outcomes", log.take(), []string{"b@2"})
+				wantClosed(t, log, "b@2")
+
+				again := closing(t.Context(), w)
+				synctest.Wait()
+				select {
+				case <-again:
+					t.Error("the second Close did not wait")
+				default:
+				}
+				stuck.answer <- []error{stuck.ctx.Err()}
+				synctest.Wait()
+				expect(t, "outcomes", log.take(), []string{"a@0", "a@1"})
+				if err := log.err("a@0"); journal.NotStored(err) {
+					t.Errorf("a@0: %v, want the slot", err)
+				}
+				wantClosed(t, log, "a@1")
+			})
+		})
+	}
+}
+
+func TestWriterCloseOfADrainedWriterWithAnEndedContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := manualWriter(t, journal.WriterConfig{})
+		closeWriter(t, w)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := w.Close(ctx); err != nil {
+			t.Errorf("a second Close has nothing to wait for: %v", err)
+		}
+	})
+}

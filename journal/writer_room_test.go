@@ -1,0 +1,192 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// refuse submits the entity's next write, for which there must be no room, and
+// returns it.
+func (e *entity) refuse(t *testing.T, w *journal.Writer) *journal.Request {
+	t.Helper()
+	r := e.write("x")
+	if w.Submit(r) {
+		t.Fatalf("%s@%d was accepted", r.Write.ID, r.Write.Expect)
+	}
+	return r
+}
+
+func TestWriterTellsOfRoomInTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 2, MaxBatchWrites: 1})
+		defer closeWriter(t, w)
+		log := newLedger()
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		log.entity("q1").submit(t, w)
+		log.entity("q2").submit(t, w)
+		a, b, c := log.entity("a"), log.entity("b"), log.entity("c")
+		ra := a.refuse(t, w)
+		rb := b.refuse(t, w)
+		rc := c.refuse(t, w)
+		call.answer <- nil
+		call = <-calls // q1: one place
+		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
+		late := log.entity("late")
+		late.refuse(t, w) // nobody gets in before those who wait
+		if !w.Submit(ra) {
+			t.Error("no room for the one who was told of it")
+		}
+		call.answer <- nil
+		call = <-calls // q2
+		expect(t, "told", log.take(), []string{"q1@0", "room b"})
+		if !w.Submit(rb) {
+			t.Error("no room for the one who was told of it")
+		}
+		call.answer <- nil
+		call = <-calls // a
+		expect(t, "told", log.take(), []string{"q2@0", "room c"})
+		if !w.Submit(rc) {
+			t.Error("no room for the one who was told of it")
+		}
+		call.answer <- nil
+		call = <-calls // b
+		expect(t, "told", log.take(), []string{"a@0", "room late"})
+		call.answer <- nil
+		(<-calls).answer <- nil // c; late does not come
+	})
+}
+
+// Owners that were told of room and do not want it hold nobody up.
+func TestWriterRoomThatIsNotTakenGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: limit})
+				defer closeWriter(t, w)
+				log := newLedger()
+				log.entity("blocker").submit(t, w)
+				call := <-calls
+				for i := range limit {
+					log.entity(fmt.Sprintf("q%d", i)).submit(t, w)
+				}
+				const waiting = 20
+				var want []string
+				for i := range waiting {
+					e := log.entity(fmt.Sprintf("e%d", i))
+					e.refuse(t, w)
+					want = append(want, "room "+e.id)
+				}
+				call.answer <- nil
+				(<-calls).answer <- nil
+				synctest.Wait()
+				told := slices.DeleteFunc(log.take(), func(s string) bool { return s[:4] != "room" })
+				expect(t, "told", told, want)
+				log.entity("new").submit(t, w) // no place was lost
+				(<-calls).answer <- nil
+			})
+		})
+	}
+}
+
+// A Submit from within Room and Written is what owners do.
+func TestWriterMayBeCalledByOwners(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})
+		defer closeWriter(t, w)
+		log := newLedger()
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		log.entity("q").submit(t, w)
+		a := log.entity("a")
+		r := a.refuse(t, w)
+		a.room = func() {
+			if !w.Submit(r) {
+				t.Error("no room for the one who was told of it")
+			}
+			w.Reset(&a.stream)
+		}
+		call.answer <- nil
+		call = <-calls
+		expect(t, "writes", call.names(), []string{"q@0"})
+		call.answer <- nil
+		call = <-calls
+		expect(t, "writes", call.names(), []string{"a@0"})
+		call.answer <- nil
+	})
+}
+
+func TestWriterBoundsQueuedBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedBytes: 10, MaxBatchBytes: 50})
+		defer closeWriter(t, w)
+		log := newLedger()
+		log.entity("b").submit(t, w)
+		call := <-calls
+		big, small, other := log.entity("x"), log.entity("y"), log.entity("z")
+		if !w.Submit(big.write("a payload that is larger than the queue")) {
+			t.Fatal("one request is always accepted")
+		}
+		r1, r2 := small.refuse(t, w), other.refuse(t, w)
+		call.answer <- nil
+		call = <-calls
+		expect(t, "told", log.take(), []string{"b@0", "room y", "room z"})
+		if !w.Submit(r1) || !w.Submit(r2) {
+			t.Error("no room")
+		}
+		small.refuse(t, w)
+		call.answer <- nil
+		(<-calls).answer <- nil
+		synctest.Wait()
+	})
+}
+
+// Being told of room does not widen the queue, and those who came too late keep
+// their turn.
+func TestWriterRoomIsNoReservation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})
+		defer closeWriter(t, w)
+		log := newLedger()
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		log.entity("q").submit(t, w)
+		a, b := log.entity("a"), log.entity("b")
+		ra := a.refuse(t, w)
+		call.answer <- nil
+		call = <-calls // q
+		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
+		log.entity("thief").submit(t, w) // nobody waits, and the queue is empty
+		rb := b.refuse(t, w)
+		if w.Submit(ra) {
+			t.Error("the queue has grown beyond its limit")
+		}
+		call.answer <- nil
+		call = <-calls // thief
+		expect(t, "told", log.take(), []string{"q@0", "room a"})
+		if !w.Submit(ra) {
+			t.Error("no room")
+		}
+		call.answer <- nil
+		call = <-calls // a
+		expect(t, "told", log.take(), []string{"thief@0", "room b"})
+		if !w.Submit(rb) {
+			t.Error("no room")
+		}
+		call.answer <- nil
+		(<-calls).answer <- nil
+	})
+}

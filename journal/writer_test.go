@@ -1,0 +1,464 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// manualWriter returns a Writer over a journal whose calls the test answers.
+func manualWriter(t *testing.T, cfg journal.WriterConfig) (*journal.Writer, <-chan arrival) {
+	t.Helper()
+	appendFunc, calls := manual()
+	return newWriter(t, &fake{append: appendFunc}, cfg), calls
+}
+
+func TestWriterSendsALoneWriteAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log, start := newLedger(), time.Now()
+		log.entity("a").submit(t, w)
+		call := <-calls
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("the write waited %v", waited)
+		}
+		expect(t, "writes", call.names(), []string{"a@0"})
+		expect(t, "outcomes before the commit", log.take(), nil)
+		call.answer <- nil
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"a@0"})
+		if err := log.err("a@0"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWriterGroupsWhatArrivedDuringACommit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a, b := log.entity("a"), log.entity("b")
+		a.submit(t, w)
+		first := <-calls
+		a.submit(t, w)
+		b.submit(t, w)
+		a.submit(t, w)
+		synctest.Wait()
+		select {
+		case <-calls:
+			t.Fatal("two calls in flight")
+		default:
+		}
+		first.answer <- nil
+		second := <-calls
+		expect(t, "second batch", second.names(), []string{"a@1", "b@0", "a@2"})
+		expect(t, "outcomes of the first", log.take(), []string{"a@0"})
+		second.answer <- []error{nil, nil, nil}
+		synctest.Wait()
+		expect(t, "outcomes of the second", log.take(), []string{"a@1", "b@0", "a@2"})
+	})
+}
+
+func TestWriterSkipsBehindAFailure(t *testing.T) {
+	t.Parallel()
+	unknown := errors.New("connection reset")
+	for name, cause := range map[string]error{
+		"conflict": &journal.ConflictError{ID: "a", Expected: 0, Highest: 7},
+		"rejected": &journal.RejectedError{ID: "a", Reason: errors.New("bad")},
+		"not sent": fmt.Errorf("%w: %w", journal.ErrNotSent, journal.ErrBreakerOpen),
+		"skipped":  journal.ErrSkipped,
+		"unknown":  unknown,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, calls := manualWriter(t, journal.WriterConfig{})
+				defer closeWriter(t, w)
+				log := newLedger()
+				a, b := log.entity("a"), log.entity("b")
+				a.submit(t, w)
+				call := <-calls
+				a.submit(t, w) // queued when the first fails
+				b.submit(t, w)
+				call.answer <- []error{cause}
+				call = <-calls
+				expect(t, "writes behind the failure", call.names(), []string{"b@0"})
+				a.submit(t, w) // submitted after it failed
+				call.answer <- nil
+				synctest.Wait()
+				expect(t, "outcomes", log.take(), []string{"a@0", "a@1", "b@0", "a@2"})
+				if err := log.err("a@0"); err != cause { //nolint:errorlint // the slot as it is
+					t.Errorf("a@0: %v, want the journal's slot", err)
+				}
+				for _, behind := range []string{"a@1", "a@2"} {
+					if err := log.err(behind); !errors.Is(err, journal.ErrSkipped) {
+						t.Errorf("%s: %v, want ErrSkipped", behind, err)
+					}
+				}
+				if err := log.err("b@0"); err != nil {
+					t.Errorf("the neighbour failed: %v", err)
+				}
+
+				w.Reset(&a.stream)
+				a.seqNr = 7
+				a.submit(t, w)
+				call = <-calls
+				expect(t, "writes after Reset", call.names(), []string{"a@7"})
+				call.answer <- nil
+				synctest.Wait()
+				if err := log.err("a@7"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestWriterSkipsBehindAFailureInTheSameCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log := newLedger()
+		blocker, a, b := log.entity("blocker"), log.entity("a"), log.entity("b")
+		blocker.submit(t, w)
+		call := <-calls
+		a.submit(t, w)
+		b.submit(t, w)
+		a.submit(t, w)
+		call.answer <- nil
+		call = <-calls
+		a.submit(t, w)
+		call.answer <- []error{&journal.ConflictError{ID: "a"}, nil, journal.ErrSkipped}
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"blocker@0", "a@0", "b@0", "a@1", "a@2"})
+		for entry, want := range map[string]error{"a@0": journal.ErrConflict, "b@0": nil, "a@1": journal.ErrSkipped, "a@2": journal.ErrSkipped} {
+			if err := log.err(entry); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", entry, err, want)
+			}
+		}
+	})
+}
+
+// A Reset lets through what is submitted after it, and nothing older: those
+// writes were numbered before the failure.
+func TestWriterResetLeavesOlderRequestsSkipped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxBatchWrites: 1})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a, b := log.entity("a"), log.entity("b")
+		a.submit(t, w)
+		call := <-calls
+		b.submit(t, w)
+		a.submit(t, w) // stands in the queue during Reset
+		call.answer <- []error{errors.New("lost")}
+		call = <-calls // b
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"a@0"})
+		w.Reset(&a.stream)
+		a.seqNr = 5
+		a.submit(t, w)
+		call.answer <- nil
+		call = <-calls
+		expect(t, "writes after Reset", call.names(), []string{"a@5"})
+		call.answer <- nil
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"b@0", "a@1", "a@5"})
+		if err := log.err("a@1"); !errors.Is(err, journal.ErrSkipped) {
+			t.Errorf("a@1: %v, want ErrSkipped", err)
+		}
+		if err := log.err("a@5"); err != nil {
+			t.Errorf("a@5: %v", err)
+		}
+	})
+}
+
+func TestWriterResetWithoutAFailureDoesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a := log.entity("a")
+		a.submit(t, w)
+		call := <-calls
+		a.submit(t, w)
+		w.Reset(&a.stream)
+		call.answer <- nil
+		call = <-calls
+		w.Reset(&a.stream)
+		expect(t, "writes", call.names(), []string{"a@1"})
+		call.answer <- []error{errors.New("lost")}
+		synctest.Wait()
+		a.submit(t, w)
+		synctest.Wait()
+		if err := log.err("a@2"); !errors.Is(err, journal.ErrSkipped) {
+			t.Errorf("a@2: %v, want ErrSkipped: the failure came after the Reset", err)
+		}
+	})
+}
+
+func TestWriterContainsWhatAJournalMayNotDo(t *testing.T) {
+	t.Parallel()
+	for name, misbehave := range map[string]func(writes []journal.Write) []error{
+		"too few slots":  func([]journal.Write) []error { return []error{nil} },
+		"too many slots": func(w []journal.Write) []error { return make([]error, len(w)+1) },
+		"no slots":       func([]journal.Write) []error { return []error{} },
+		"panic":          func([]journal.Write) []error { panic("boom") },
+		"runtime panic":  func(w []journal.Write) []error { return []error{nil, nil}[len(w)+5:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				appendFunc, calls := manual()
+				bad := true
+				w := newWriter(t, &fake{append: func(ctx context.Context, writes []journal.Write) []error {
+					if len(writes) > 1 && bad {
+						return misbehave(writes)
+					}
+					return appendFunc(ctx, writes)
+				}}, journal.WriterConfig{})
+				defer closeWriter(t, w)
+				log := newLedger()
+				a, b := log.entity("a"), log.entity("b")
+				log.entity("blocker").submit(t, w)
+				call := <-calls
+				a.submit(t, w)
+				b.submit(t, w)
+				call.answer <- nil
+				synctest.Wait()
+				expect(t, "outcomes", log.take(), []string{"blocker@0", "a@0", "b@0"})
+				for _, entry := range []string{"a@0", "b@0"} {
+					err := log.err(entry)
+					if !errors.Is(err, journal.ErrContract) || journal.NotStored(err) {
+						t.Errorf("%s: %v, want ErrContract and an unknown outcome", entry, err)
+					}
+					if p, ok := errors.AsType[*journal.PanicError](err); strings.Contains(name, "panic") && (!ok || len(p.Stack) == 0) {
+						t.Errorf("%s: %v, want a PanicError with its stack", entry, err)
+					}
+				}
+				w.Reset(&a.stream)
+				a.submit(t, w)
+				call = <-calls // it goes on
+				call.answer <- nil
+			})
+		})
+	}
+}
+
+func TestWriterDoesNotTrustAWriteStoredBehindOneThatWasNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a := log.entity("a")
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		a.submit(t, w)
+		a.submit(t, w)
+		call.answer <- nil
+		call = <-calls
+		call.answer <- []error{errors.New("lost"), nil}
+		synctest.Wait()
+		if err := log.err("a@1"); !errors.Is(err, journal.ErrContract) || journal.NotStored(err) {
+			t.Errorf("a@1: %v, want ErrContract and an unknown outcome", err)
+		}
+	})
+}
+
+func TestWriterRejectsWhatCanNotBeSent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(*journal.Write)
+		seqNr uint64
+	}{
+		"a write too large":  {func(w *journal.Write) { w.Events[0].Payload = make([]byte, 95) }, 0},
+		"an event too large": {func(w *journal.Write) { w.Events[0].Tags = []string{strings.Repeat("t", 101)} }, 2},
+		"no events":          {func(w *journal.Write) { w.Events = nil }, 0},
+		"a wrong number":     {func(w *journal.Write) { w.Events[0].SequenceNr = 9 }, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, calls := manualWriter(t, journal.WriterConfig{MaxBatchBytes: 100})
+				defer closeWriter(t, w)
+				log := newLedger()
+				id := "persistence-id"
+				a, b := log.entity(id), log.entity("b")
+				a.submit(t, w)
+				call := <-calls
+				bad := a.write("x")
+				c.spoil(&bad.Write)
+				if !w.Submit(bad) {
+					t.Fatal("no room")
+				}
+				a.submit(t, w)
+				b.submit(t, w)
+				expect(t, "outcomes: the first is still in flight", log.take(), nil)
+				call.answer <- nil
+				call = <-calls
+				expect(t, "writes", call.names(), []string{"b@0"})
+				a.submit(t, w)
+				call.answer <- nil
+				synctest.Wait()
+				expect(t, "outcomes", log.take(), []string{id + "@0", id + "@1", id + "@2", "b@0", id + "@3"})
+				rejected, ok := errors.AsType[*journal.RejectedError](log.err(id + "@1"))
+				if !ok || rejected.ID != id || rejected.SequenceNr != c.seqNr {
+					t.Errorf("got %#v, want a RejectedError about event %d of %s", rejected, c.seqNr, id)
+				}
+				for _, behind := range []string{id + "@2", id + "@3"} {
+					if err := log.err(behind); !errors.Is(err, journal.ErrSkipped) {
+						t.Errorf("%s: %v, want ErrSkipped", behind, err)
+					}
+				}
+				w.Reset(&a.stream)
+				a.submit(t, w)
+				(<-calls).answer <- nil
+			})
+		})
+	}
+}
+
+// A write that is known to be rejected is skipped like any other when one
+// before it fails first.
+func TestWriterSkipsARejectedWriteBehindAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a := log.entity("a")
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		a.submit(t, w)
+		bad := a.write("x")
+		bad.Write.Events = nil
+		if !w.Submit(bad) {
+			t.Fatal("no room")
+		}
+		call.answer <- nil
+		call = <-calls
+		expect(t, "writes", call.names(), []string{"a@0"})
+		call.answer <- []error{&journal.ConflictError{}}
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"blocker@0", "a@0", "a@1"})
+		if err := log.err("a@1"); !errors.Is(err, journal.ErrSkipped) {
+			t.Errorf("a@1: %v, want ErrSkipped", err)
+		}
+	})
+}
+
+func TestWriterKeepsTheLimitsOfABatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cfg  journal.WriterConfig
+		want [][]string
+	}{
+		"writes": {journal.WriterConfig{MaxBatchWrites: 2}, [][]string{{"a@0", "a@1"}, {"a@2", "a@3"}, {"a@4"}}},
+		// A write is a byte of ID, writer, manifest each, and its payload.
+		"bytes": {journal.WriterConfig{MaxBatchBytes: 10}, [][]string{{"a@0", "a@1"}, {"a@2"}, {"a@3", "a@4"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, calls := manualWriter(t, c.cfg)
+				defer closeWriter(t, w)
+				log := newLedger()
+				a := log.entity("a")
+				log.entity("blocker").submit(t, w)
+				call := <-calls
+				for _, payload := range []string{"1", "12", "1234567", "1", "1"} {
+					if !w.Submit(a.write(payload)) {
+						t.Fatal("no room")
+					}
+				}
+				for _, want := range c.want {
+					call.answer <- nil
+					call = <-calls
+					expect(t, "batch", call.names(), want)
+				}
+				call.answer <- nil
+			})
+		})
+	}
+}
+
+func TestWriterReportsCommits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var commits []journal.CommitInfo
+		log := newLedger()
+		appendFunc, calls := manual()
+		w := newWriter(t, &fake{append: appendFunc}, journal.WriterConfig{OnCommit: func(c journal.CommitInfo) {
+			commits = append(commits, c)
+			log.note("commit", nil)
+		}})
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		a, b := log.entity("a"), log.entity("b")
+		if !w.Submit(a.write("12", "345")) {
+			t.Fatal("no room")
+		}
+		b.submit(t, w)
+		time.Sleep(time.Second)
+		call.answer <- nil
+		call = <-calls
+		time.Sleep(2 * time.Second)
+		call.answer <- []error{nil, &journal.ConflictError{}}
+		closeWriter(t, w)
+		expect(t, "order", log.take(), []string{"commit", "blocker@0", "commit", "a@0", "b@0"})
+		want := []journal.CommitInfo{
+			{Writes: 1, Events: 1, Bytes: len("blocker") + 3, Duration: time.Second},
+			{Writes: 2, Events: 3, Bytes: 2 + 2 + 5 + 4, Failed: 1, Duration: 2 * time.Second},
+		}
+		if len(commits) != 2 || commits[0] != want[0] || commits[1] != want[1] {
+			t.Errorf("got %+v, want %+v", commits, want)
+		}
+	})
+}
+
+func TestWriterConfigNamesEachMistake(t *testing.T) {
+	t.Parallel()
+	_, err := journal.NewWriter(&fake{}, journal.WriterConfig{
+		MaxQueuedWrites: -1, MaxQueuedBytes: -1, MaxBatchWrites: -1, MaxBatchBytes: journal.MaxAppendBytes + 1,
+	})
+	if !errors.Is(err, journal.ErrInvalid) {
+		t.Fatalf("got %v, want ErrInvalid", err)
+	}
+	for _, field := range []string{"MaxQueuedWrites", "MaxQueuedBytes", "MaxBatchWrites", "MaxBatchBytes"} {
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%q does not name %s", err, field)
+		}
+	}
+	if _, err := journal.NewWriter(nil, journal.WriterConfig{}); !errors.Is(err, journal.ErrInvalid) {
+		t.Errorf("without a journal: %v, want ErrInvalid", err)
+	}
+}
+
+// A million of them are resident.
+func TestStreamAndRequestAreSmall(t *testing.T) {
+	t.Parallel()
+	if size := unsafe.Sizeof(journal.Stream{}); size > 8 {
+		t.Errorf("a Stream has %d bytes", size)
+	}
+	if size := unsafe.Sizeof(journal.Request{}); size > 144 {
+		t.Errorf("a Request has %d bytes", size)
+	}
+}
