@@ -1,0 +1,133 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breaker_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/internal/breaker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script drives a Breaker that opens after 3 failures for a minute.
+type script struct {
+	t       *testing.T
+	breaker breaker.Breaker
+	now     time.Time
+}
+
+func newScript(t *testing.T) *script {
+	t.Helper()
+	return &script{t: t, breaker: breaker.New(3, time.Minute), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+func (s *script) enter() breaker.Ticket {
+	s.t.Helper()
+	ticket, ok := s.breaker.Enter(s.now)
+	if !ok {
+		s.t.Fatalf("a call was not let through in state %v", s.breaker.State())
+	}
+	return ticket
+}
+
+func (s *script) refused() {
+	s.t.Helper()
+	if _, ok := s.breaker.Enter(s.now); ok {
+		s.t.Fatalf("a call was let through, now %v", s.breaker.State())
+	}
+}
+
+func (s *script) calls(outcomes ...breaker.Outcome) {
+	s.t.Helper()
+	for _, o := range outcomes {
+		s.breaker.Leave(s.now, s.enter(), o)
+	}
+}
+
+func (s *script) want(state breaker.State) {
+	s.t.Helper()
+	if got := s.breaker.State(); got != state {
+		s.t.Fatalf("state is %v, want %v", got, state)
+	}
+}
+
+const (
+	success = breaker.Success
+	failure = breaker.Failure
+	unknown = breaker.Unknown
+)
+
+func TestOpensAfterFailuresInARow(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	s.calls(failure, failure, success, failure, unknown, failure)
+	s.want(breaker.Closed)
+	s.calls(failure)
+	s.want(breaker.Open)
+	s.refused()
+	s.now = s.now.Add(time.Minute - 1)
+	s.refused()
+}
+
+func TestOneTrialDecides(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	s.calls(failure, failure, failure)
+	s.now = s.now.Add(time.Minute)
+	trial := s.enter()
+	s.want(breaker.HalfOpen)
+	s.refused()
+	s.breaker.Leave(s.now, trial, failure)
+	s.want(breaker.Open)
+	s.refused()
+	s.now = s.now.Add(time.Minute)
+	trial = s.enter()
+	s.breaker.Leave(s.now, trial, success)
+	s.want(breaker.Closed)
+	s.calls(failure, failure) // counts from the start
+	s.want(breaker.Closed)
+}
+
+func TestATrialWithoutAnOutcomeIsRepeatedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	s.calls(failure, failure, failure)
+	s.now = s.now.Add(time.Minute)
+	s.calls(unknown)
+	s.want(breaker.Open)
+	s.calls(success)
+	s.want(breaker.Closed)
+}
+
+func TestCallsFromBeforeAChangeDoNotCount(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	late, later, last := s.enter(), s.enter(), s.enter()
+	s.calls(failure, failure, failure)
+	s.breaker.Leave(s.now, late, success)
+	s.want(breaker.Open)
+	s.now = s.now.Add(time.Minute)
+	trial := s.enter()
+	s.breaker.Leave(s.now, later, failure)
+	s.want(breaker.HalfOpen)
+	s.breaker.Leave(s.now, trial, success)
+	s.calls(failure, failure)
+	s.breaker.Leave(s.now, last, failure)
+	s.want(breaker.Closed)
+}
+
+func TestStatesHaveNames(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[breaker.State]string{
+		breaker.Closed: "closed", breaker.Open: "open", breaker.HalfOpen: "half-open", 9: "invalid",
+	} {
+		if got := state.String(); got != want {
+			t.Errorf("state %d is %q, want %q", state, got, want)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/internal/breaker"
+)
+
+var errStore = errors.New("store is away")
+
+func config() breaker.Config {
+	return breaker.Config{MaxFailures: 2, CallTimeout: time.Second, ResetTimeout: time.Minute}
+}
+
+func result(err error) func(context.Context) (breaker.Outcome, error) {
+	return func(context.Context) (breaker.Outcome, error) { return breaker.Of(err), err }
+}
+
+// hang waits for the end of its context.
+func hang(ctx context.Context) (breaker.Outcome, error) {
+	<-ctx.Done()
+	return breaker.Failure, ctx.Err()
+}
+
+func TestGateOpensAndCloses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var states []breaker.State
+		cfg := config()
+		cfg.OnChange = func(s breaker.State) { states = append(states, s) }
+		g := breaker.NewGate(cfg)
+		for range 2 {
+			if err := g.Do(t.Context(), result(errStore)); !errors.Is(err, errStore) {
+				t.Errorf("got %v, want the store's error", err)
+			}
+		}
+		called := false
+		if err := g.Do(t.Context(), func(context.Context) (breaker.Outcome, error) {
+			called = true
+			return breaker.Success, nil
+		}); !errors.Is(err, breaker.ErrOpen) || called {
+			t.Errorf("got %v, want ErrOpen without a call", err)
+		}
+		time.Sleep(time.Minute)
+		if err := g.Do(t.Context(), result(nil)); err != nil {
+			t.Error(err)
+		}
+		want := []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed}
+		if !slices.Equal(states, want) {
+			t.Errorf("states %v, want %v", states, want)
+		}
+	})
+}
+
+func TestGateCountsTimeOuts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := breaker.NewGate(config())
+		start := time.Now()
+		err := g.Do(t.Context(), hang)
+		if !errors.Is(err, breaker.ErrCallTimeout) || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v, want a time-out after a second", err, time.Since(start))
+		}
+		// One that succeeds too late is a failure of the store, but not of the call.
+		if err := g.Do(t.Context(), func(context.Context) (breaker.Outcome, error) {
+			time.Sleep(time.Second)
+			return breaker.Success, nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if err := g.Do(t.Context(), result(nil)); !errors.Is(err, breaker.ErrOpen) {
+			t.Errorf("got %v, want ErrOpen after two time-outs", err)
+		}
+	})
+}
+
+func TestGateDoesNotBlameTheStoreForItsCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := breaker.NewGate(config())
+		for range 5 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := g.Do(ctx, hang); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, breaker.ErrCallTimeout) {
+				t.Errorf("got %v, want the caller's deadline", err)
+			}
+			cancel()
+		}
+		if err := g.Do(t.Context(), result(nil)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestGateCountsPanics(t *testing.T) {
+	t.Parallel()
+	g := breaker.NewGate(config())
+	for range 2 {
+		func() {
+			defer func() {
+				if v := recover(); v != "boom" {
+					t.Errorf("recovered %v, want the panic of the call", v)
+				}
+			}()
+			_ = g.Do(t.Context(), func(context.Context) (breaker.Outcome, error) { panic("boom") })
+		}()
+	}
+	if err := g.Do(t.Context(), result(nil)); !errors.Is(err, breaker.ErrOpen) {
+		t.Errorf("got %v, want ErrOpen", err)
+	}
+}
+
+func TestConfigNamesEachMistake(t *testing.T) {
+	t.Parallel()
+	if err := config().Validate("X"); err != nil {
+		t.Error(err)
+	}
+	err := breaker.Config{MaxFailures: -1}.Validate("GuardConfig")
+	for _, field := range []string{"GuardConfig.MaxFailures", "GuardConfig.CallTimeout", "GuardConfig.ResetTimeout"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+var errAway = fmt.Errorf("%w: connection refused", journal.ErrUnavailable)
+
+func guard(t *testing.T, j journal.Journal, cfg journal.GuardConfig) *journal.Guarded {
+	t.Helper()
+	g, err := journal.Guard(j, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func someWrites(n int) []journal.Write {
+	writes := make([]journal.Write, n)
+	for i := range writes {
+		writes[i] = journal.Write{ID: fmt.Sprint("id", i), Events: []journal.Event{{SequenceNr: 1}}}
+	}
+	return writes
+}
+
+// answers is an Append with a fixed answer.
+func answers(slots ...error) func(context.Context, []journal.Write) []error {
+	return func(context.Context, []journal.Write) []error { return slots }
+}
+
+// isOpen says whether the breaker of g is open, by a call that succeeds if it
+// is not.
+func isOpen(t *testing.T, g *journal.Guarded, f *fake) bool {
+	t.Helper()
+	f.highest = func(context.Context, string) (uint64, error) { return 7, nil }
+	_, err := g.HighestSequenceNr(t.Context(), "id")
+	if err != nil && !errors.Is(err, journal.ErrBreakerOpen) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+func TestGuardDefaults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{append: func(ctx context.Context, writes []journal.Write) []error {
+			<-ctx.Done()
+			return slices.Repeat([]error{ctx.Err()}, len(writes))
+		}}
+		g := guard(t, f, journal.GuardConfig{})
+		start := time.Now()
+		for range 10 {
+			slots := g.Append(t.Context(), someWrites(2))
+			if len(slots) != 2 || !errors.Is(slots[0], context.DeadlineExceeded) || journal.NotStored(slots[0]) {
+				t.Fatalf("got %v, want the journal's slots", slots)
+			}
+		}
+		if took := time.Since(start); took != 10*10*time.Second {
+			t.Errorf("10 calls took %v, want 10 s each", took)
+		}
+		time.Sleep(30*time.Second - 1)
+		slots := g.Append(t.Context(), someWrites(2))
+		if len(slots) != 2 {
+			t.Fatalf("got %d slots, want 2", len(slots))
+		}
+		for _, err := range slots {
+			if !errors.Is(err, journal.ErrNotSent) || !errors.Is(err, journal.ErrBreakerOpen) || !journal.NotStored(err) {
+				t.Errorf("got %v, want ErrNotSent and ErrBreakerOpen", err)
+			}
+		}
+		time.Sleep(1)
+		f.append = answers()
+		if slots := g.Append(t.Context(), someWrites(2)); slots != nil {
+			t.Errorf("the trial: %v", slots)
+		}
+		if isOpen(t, g, f) {
+			t.Error("open after a trial that succeeded")
+		}
+	})
+}
+
+func TestGuardCountsAppendsTheStoreDidNotAnswer(t *testing.T) {
+	t.Parallel()
+	conflict, rejected := &journal.ConflictError{}, &journal.RejectedError{Reason: errors.New("large")}
+	for name, c := range map[string]struct {
+		slots []error
+		open  bool
+	}{
+		"lost":                    {[]error{errAway}, true},
+		"lost and skipped":        {[]error{errAway, journal.ErrSkipped}, true},
+		"lost and rejected":       {[]error{rejected, errAway}, true},
+		"not sent":                {[]error{fmt.Errorf("%w: %w", journal.ErrNotSent, errAway)}, true},
+		"some lost, some stored":  {[]error{errAway, nil}, false},
+		"some lost, one conflict": {[]error{errAway, conflict}, false},
+		"conflict":                {[]error{conflict, journal.ErrSkipped}, false},
+		"rejected":                {[]error{rejected, journal.ErrSkipped}, false},
+		"damaged":                 {[]error{&journal.CorruptError{File: "000001.log"}}, false},
+		"closed":                  {[]error{fmt.Errorf("%w: %w", journal.ErrNotSent, journal.ErrClosed)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fake{append: answers(c.slots...)}
+			g := guard(t, f, journal.GuardConfig{MaxFailures: 2})
+			for range 2 {
+				if slots := g.Append(t.Context(), someWrites(len(c.slots))); !slices.Equal(slots, c.slots) {
+					t.Fatalf("got %v, want %v", slots, c.slots)
+				}
+			}
+			if open := isOpen(t, g, f); open != c.open {
+				t.Errorf("open: %v, want %v", open, c.open)
+			}
+		})
+	}
+}
+
+func TestGuardProtectsTheOtherCalls(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	g := guard(t, f, journal.GuardConfig{MaxFailures: 2})
+	for name, c := range map[string]struct {
+		err  error
+		open bool
+	}{
+		"away":    {errAway, true},
+		"damaged": {&journal.CorruptError{File: "x"}, false},
+		"newer":   {journal.ErrNewerVersion, false},
+		"invalid": {journal.CheckID(""), false},
+		"closed":  {journal.ErrClosed, false},
+	} {
+		for call, do := range map[string]func(*journal.Guarded) error{
+			"HighestSequenceNr": func(g *journal.Guarded) error {
+				_, err := g.HighestSequenceNr(t.Context(), "id")
+				return err
+			},
+			"DeleteTo": func(g *journal.Guarded) error { return g.DeleteTo(t.Context(), "id", 3) },
+		} {
+			f.highest = func(context.Context, string) (uint64, error) { return 0, c.err }
+			f.delete = func(context.Context, string, uint64) error { return c.err }
+			g = guard(t, f, journal.GuardConfig{MaxFailures: 2})
+			for range 2 {
+				if err := do(g); !errors.Is(err, c.err) {
+					t.Errorf("%s, %s: got %v", call, name, err)
+				}
+			}
+			if open := isOpen(t, g, f); open != c.open {
+				t.Errorf("%s, %s: open: %v, want %v", call, name, open, c.open)
+			}
+			if err := do(g); c.open && !errors.Is(err, journal.ErrBreakerOpen) {
+				t.Errorf("%s, %s: got %v, want ErrBreakerOpen", call, name, err)
+			}
+		}
+	}
+}
+
+func TestGuardNamesTheTimeOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{delete: func(ctx context.Context, _ string, _ uint64) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		g := guard(t, f, journal.GuardConfig{CallTimeout: time.Second})
+		if err := g.DeleteTo(t.Context(), "id", 1); !errors.Is(err, journal.ErrCallTimeout) || !strings.Contains(err.Error(), "1s") {
+			t.Errorf("got %v, want ErrCallTimeout after 1s", err)
+		}
+	})
+}
+
+func TestGuardReportsTheBreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var states []string
+		f := &fake{append: answers(errAway)}
+		g := guard(t, f, journal.GuardConfig{MaxFailures: 1, OnBreaker: func(s journal.BreakerState) {
+			states = append(states, s.String())
+		}})
+		g.Append(t.Context(), someWrites(1))
+		time.Sleep(30 * time.Second)
+		g.Append(t.Context(), someWrites(1))
+		time.Sleep(30 * time.Second)
+		f.append = answers()
+		g.Append(t.Context(), someWrites(1))
+		expect(t, "states", states, []string{"open", "half-open", "open", "half-open", "closed"})
+	})
+}
+
+func TestGuardLetsReplayThrough(t *testing.T) {
+	t.Parallel()
+	f := &fake{append: answers(errAway), replay: func(_ context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+		return func(yield func(journal.Event, error) bool) {
+			yield(journal.Event{SequenceNr: from + to, Writer: id}, nil)
+		}
+	}}
+	g := guard(t, f, journal.GuardConfig{MaxFailures: 1})
+	g.Append(t.Context(), someWrites(1))
+	for e, err := range g.Replay(t.Context(), "id", 3, 4) {
+		if err != nil || e.SequenceNr != 7 || e.Writer != "id" {
+			t.Errorf("got %v, %v", e, err)
+		}
+	}
+}
+
+func TestGuardSaysClosedRatherThanOpen(t *testing.T) {
+	t.Parallel()
+	closed := 0
+	f := &fake{append: answers(errAway), close: func() error { closed++; return nil }}
+	g := guard(t, f, journal.GuardConfig{MaxFailures: 1})
+	g.Append(t.Context(), someWrites(1))
+	if err := g.Close(); err != nil || closed != 1 {
+		t.Errorf("Close: %v, passed on %d times", err, closed)
+	}
+	f.append = answers(journal.ErrClosed)
+	f.delete = func(context.Context, string, uint64) error { return journal.ErrClosed }
+	if slots := g.Append(t.Context(), someWrites(1)); !errors.Is(slots[0], journal.ErrClosed) {
+		t.Errorf("Append: %v, want ErrClosed", slots)
+	}
+	if err := g.DeleteTo(t.Context(), "id", 1); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("DeleteTo: %v, want ErrClosed", err)
+	}
+}
+
+func TestGuardConfigNamesEachMistake(t *testing.T) {
+	t.Parallel()
+	_, err := journal.Guard(&fake{}, journal.GuardConfig{MaxFailures: -1, CallTimeout: -1, ResetTimeout: -1})
+	if !errors.Is(err, journal.ErrInvalid) {
+		t.Fatalf("got %v, want ErrInvalid", err)
+	}
+	for _, field := range []string{"MaxFailures", "CallTimeout", "ResetTimeout"} {
+		if !strings.Contains(err.Error(), "GuardConfig."+field) {
+			t.Errorf("%q does not name %s", err, field)
+		}
+	}
+	if _, err := journal.Guard(nil, journal.GuardConfig{}); !errors.Is(err, journal.ErrInvalid) {
+		t.Errorf("without a journal: %v, want ErrInvalid", err)
+	}
+}
+
+func TestAsLooksBehindWrappers(t *testing.T) {
+	t.Parallel()
+	p := &parallel{max: 3}
+	g := guard(t, guard(t, p, journal.GuardConfig{}), journal.GuardConfig{})
+	if got, ok := journal.As[journal.Parallel](g); !ok || got.MaxAppends() != 3 {
+		t.Errorf("got %v, %v, want the journal behind two wrappers", got, ok)
+	}
+	if outer, ok := journal.As[*journal.Guarded](g); !ok || outer != g {
+		t.Error("the outermost comes first")
+	}
+	if _, ok := journal.As[journal.IDLister](g); ok {
+		t.Error("found what is not there")
+	}
+	if _, ok := journal.As[journal.IDLister](nil); ok {
+		t.Error("found something in nothing")
+	}
+}
