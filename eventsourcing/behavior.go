@@ -1,0 +1,216 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"fmt"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/journal"
+)
+
+// Decide is part of engine.Behavior: it runs the user's handler.
+func (e *entity[C, E]) Decide(op *engine.Op) {
+	c := &e.context
+	c.op = op
+	defer e.contained(op)
+	if op.Env.Signal {
+		h, ok := e.instance.state.(SignalHandler[C, E])
+		if !ok {
+			op.Control(engine.Unhandled)
+			return
+		}
+		e.carry(op, h.HandleSignal(c, op.Env.Message))
+		return
+	}
+	command, _ := op.Env.Message.(C)
+	e.carry(op, e.instance.state.HandleCommand(c, command))
+}
+
+// Call is part of engine.Behavior: it runs a callback.
+func (e *entity[C, E]) Call(op *engine.Op, fn any) {
+	f, _ := fn.(func(*Context[C, E]) Effect[C, E])
+	c := &e.context
+	c.op = op
+	defer e.contained(op)
+	e.carry(op, f(c))
+}
+
+// State is part of engine.Behavior: it encodes the state for a snapshot.
+func (e *entity[C, E]) State() *engine.State {
+	s := &engine.State{}
+	if err := e.encodeState(s); err != nil {
+		e.signal(SnapshotFailed{Metadata: e.metadata(s), Err: err})
+		return nil
+	}
+	return s
+}
+
+// contained ends a run of user code, and takes note of its panic.
+func (e *entity[C, E]) contained(op *engine.Op) {
+	e.context.op = nil
+	if v := recover(); v != nil {
+		op.Panicked(newPanicError(e.pid, v))
+	}
+}
+
+// carry puts an effect into the op: it encodes and applies the events, and
+// computes the answer.
+func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
+	if len(eff.events) > 0 && !e.persist(op, eff.events, false) {
+		return
+	}
+	for i := range eff.parts {
+		p := &eff.parts[i]
+		switch {
+		case p.call != nil:
+			op.Call(p.call, p.async)
+		case p.request != nil:
+			e.ask(op, p.request)
+		case len(p.events) > 0:
+			if !e.persist(op, p.events, p.async) {
+				return
+			}
+		}
+	}
+	switch eff.decided {
+	case replied:
+		op.Answer(Answer[C]{eff.value}.compute())
+	case refused:
+		op.Refuse(eff.err)
+	case silent:
+		op.NoReply()
+	case delayed:
+		op.ReplyLater()
+	case undecided:
+	}
+	if eff.control != 0 {
+		op.Control(engineControl(eff.control))
+	}
+}
+
+func engineControl(c control) engine.Control {
+	var out engine.Control
+	for _, x := range [...]struct {
+		from control
+		to   engine.Control
+	}{{stash, engine.Stash}, {unstashAll, engine.UnstashAll}, {stop, engine.Stop}, {unhandled, engine.Unhandled}} {
+		if c&x.from != 0 {
+			out |= x.to
+		}
+	}
+	return out
+}
+
+// ask puts a request into the op. A state is encoded right away.
+func (e *entity[C, E]) ask(op *engine.Op, request any) {
+	switch r := request.(type) {
+	case resolve:
+		if r.call != nil {
+			op.Requests = append(op.Requests, engine.Resolve{Env: &r.call.env, Value: Answer[C]{r.value}.compute(), Err: r.err})
+		}
+	case saveState:
+		s := &engine.State{Request: r}
+		if err := e.encodeState(s); err != nil {
+			op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})
+			return
+		}
+		op.Requests = append(op.Requests, s)
+	default:
+		op.Requests = append(op.Requests, r)
+	}
+}
+
+func (e *entity[C, E]) encodeState(s *engine.State) (err error) {
+	s.Manifest, s.Payload, err = e.host.model.encode(e.instance.state)
+	return err
+}
+
+// persist encodes the events of a unit, then applies them, then tags them. It is
+// false when the unit is refused; then the state is untouched.
+func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
+	if err := e.mayPersist(); err != nil {
+		op.Refuse(err)
+		return false
+	}
+	if len(events) == 1 {
+		record, err := e.encode(op, 0, events[0])
+		if err != nil {
+			op.Refuse(err)
+			return false
+		}
+		matched := e.applyOne(op.SequenceNr()+1, events[0], &record)
+		op.PersistOne(record, async, e.due(op, 1, matched))
+		return true
+	}
+	records := make([]journal.Event, len(events))
+	for i, ev := range events {
+		var err error
+		if records[i], err = e.encode(op, i, ev); err != nil {
+			op.Refuse(err)
+			return false
+		}
+	}
+	matched := false
+	for i, ev := range events {
+		if e.applyOne(op.SequenceNr()+1+uint64(i), ev, &records[i]) {
+			matched = true
+		}
+	}
+	op.Persist(records, async, e.due(op, len(events), matched))
+	return true
+}
+
+func (e *entity[C, E]) mayPersist() error {
+	switch {
+	case e.host.opts.Recovery.readOnly():
+		return ErrReadOnly
+	case e.host.rt.journal == nil:
+		return ErrNoJournal
+	}
+	return nil
+}
+
+// encode encodes the i-th event of a unit.
+func (e *entity[C, E]) encode(op *engine.Op, i int, event E) (journal.Event, error) {
+	reject := func(reason error) error {
+		return &journal.RejectedError{ID: e.pid, SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason}
+	}
+	if e.host.model.typ.Events == nil {
+		return journal.Event{}, reject(fmt.Errorf("%w: %T: Type.Events is missing", codec.ErrNotRegistered, event))
+	}
+	manifest, payload, err := e.host.model.typ.Events.Encode(event)
+	if err != nil {
+		return journal.Event{}, reject(err)
+	}
+	if most := e.host.rt.cfg.MaxEventSize; len(payload) > most {
+		return journal.Event{}, reject(fmt.Errorf("%T encodes to %d bytes, at most %d are allowed", event, len(payload), most))
+	}
+	return journal.Event{Manifest: manifest, Payload: payload}, nil
+}
+
+// applyOne applies an event and sets its tags. It reports whether the aggregate
+// wants a snapshot.
+func (e *entity[C, E]) applyOne(seqNr uint64, event E, record *journal.Event) bool {
+	e.instance.apply(event, seqNr)
+	if t, ok := e.instance.state.(Tagger[E]); ok {
+		record.Tags = t.Tags(event)
+	}
+	d, ok := e.instance.state.(SnapshotDecider[E])
+	return ok && d.SnapshotDue(event, seqNr)
+}
+
+// due encodes the state if a snapshot is due after a unit of n events.
+func (e *entity[C, E]) due(op *engine.Op, n int, matched bool) *engine.State {
+	s := op.Due(n, matched && e.host.rt.snapshots != nil)
+	if s == nil {
+		return nil
+	}
+	if err := e.encodeState(s); err != nil {
+		op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})
+		return nil
+	}
+	return s
+}

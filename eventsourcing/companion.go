@@ -1,0 +1,84 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"context"
+	"time"
+)
+
+// Address names an entity by the name of its type and its own ID.
+type Address struct {
+	Type, ID string
+}
+
+func (a Address) String() string { return a.Type + "|" + a.ID }
+
+// Companion is a part of an aggregate's state that does something once the
+// events that changed it are durable: package delivery has one that sends
+// messages. The runtime finds every field of the aggregate's struct whose
+// address implements it.
+//
+// A companion changes only in ApplyEvent and in these methods; none of them may
+// block.
+type Companion interface {
+	// Attach tells a fresh instance whose part it is: the persistence ID, and
+	// the name of the field.
+	Attach(id, field string) error
+	// Applying says that an event with this number is applied next.
+	Applying(seqNr uint64)
+	// Recovered says that the instance is recovered, before it handles anything.
+	Recovered(now time.Time) Outgoing
+	// Durable says that all events up to this number are stored.
+	Durable(seqNr uint64, now time.Time) Outgoing
+	// Tick says that the time that Next named has come.
+	Tick(now time.Time) Outgoing
+	// Next is when Tick is wanted, zero for never. It is asked after each of
+	// the other calls.
+	Next() time.Time
+}
+
+// Outgoing is what a companion wants done.
+type Outgoing struct {
+	// Sends are commands to other entities, in order.
+	Sends []Send
+	// Signals go to the companion's own aggregate, if it is a SignalHandler.
+	Signals []Signal
+}
+
+// Send is a command of a companion to another entity.
+type Send struct {
+	To      Address
+	Command any
+	// Answered, if it is not nil, gets the answer, and returns the signal to
+	// give to the companion's own aggregate; nil for none. It is called on any
+	// goroutine.
+	Answered func(value any, err error) Signal
+}
+
+// sendCall is a Send that waits for its answer.
+type sendCall struct {
+	back     func(Signal)
+	answered func(value any, err error) Signal
+}
+
+func (*sendCall) Take() bool { return true }
+func (*sendCall) Untake()    {}
+
+func (c *sendCall) reply(value any, err error) {
+	if s := c.answered(value, err); s != nil {
+		c.back(s)
+	}
+}
+
+// receiver is a host, whatever its commands are.
+type receiver interface {
+	receive(id string, command any, caller replier) error
+	// close refuses new commands and has every entity stop.
+	close()
+	// drained waits until all of them have.
+	drained(ctx context.Context) error
+	// kill ends those that have not.
+	kill()
+}

@@ -1,0 +1,225 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// recover asks for a fresh instance.
+func (m *Machine) recover(out *Effects) {
+	m.phase = recovering
+	out.Recover = true
+}
+
+// recovered takes in a fresh instance, or why there is none.
+func (m *Machine) recovered(in Input, out *Effects) {
+	if m.phase != recovering {
+		return
+	}
+	if in.Err != nil {
+		m.recoveryFailed(in.Err, out)
+		return
+	}
+	m.phase = ready
+	m.applied, m.durable = in.Recovery.SequenceNr, in.Recovery.SequenceNr
+	m.lastTime, m.writer = in.Recovery.Time, in.Recovery.Writer
+	if m.cfg.SnapshotEvery > 0 && in.Recovery.Replayed >= m.cfg.SnapshotEvery && !m.saving {
+		if s := m.b.State(); s != nil {
+			s.SequenceNr, s.Time = m.applied, m.lastTime
+			m.saving = true
+			out.Save = append(out.Save, s)
+		}
+	}
+	if !m.cfg.Signals {
+		m.first = Queue{}
+		return
+	}
+	m.stash.Prepend(&m.first)
+	m.decide(&Envelope{Message: RecoveryCompleted{}, Signal: true}, out)
+}
+
+// recoveryFailed answers all who wait with the error, and backs off.
+func (m *Machine) recoveryFailed(err error, out *Effects) {
+	var signals Queue
+	for e := m.stash.Pop(); e != nil; e = m.stash.Pop() {
+		if e.Signal {
+			signals.Push(e)
+			continue
+		}
+		m.answer(out, e, nil, err)
+	}
+	m.stash = signals
+	m.backOff(&RecoveryFailed{Err: err}, out)
+}
+
+// restart drops the instance after its writes were settled.
+func (m *Machine) restart(cause error, out *Effects) {
+	out.Cause = cause
+	switch {
+	case m.draining:
+		m.stopped(out)
+	case cause == nil:
+		m.recover(out)
+	case errors.Is(cause, journal.ErrConflict):
+		// Another incarnation is at work: come back only if there is something to do.
+		if m.stash.n == 0 && m.user.n == 0 && len(m.later) == 0 {
+			m.stopped(out)
+			return
+		}
+		m.recover(out)
+	case errors.Is(cause, journal.ErrRejected):
+		m.signal(PersistRejected{Err: cause})
+		m.recover(out)
+	default:
+		m.signal(PersistFailed{Err: cause})
+		m.backOff(cause, out)
+	}
+}
+
+// signal queues a signal for the next incarnation.
+func (m *Machine) signal(s any) {
+	if m.cfg.Signals {
+		m.first.Push(&Envelope{Message: s, Signal: true})
+	}
+}
+
+// refoldBroken drops an instance whose code panicked, or whose stash flowed
+// over, now that everything it had persisted is durable.
+func (m *Machine) refoldBroken(out *Effects) {
+	cause := m.broken
+	m.dropPending()
+	if m.now.Sub(m.panicsSince) > m.cfg.PanicWindow {
+		m.panicsSince, m.panics = m.now, 0
+	}
+	m.panics++
+	out.Cause = cause
+	var recovery *RecoveryFailed
+	switch {
+	case errors.As(cause, &recovery):
+		m.recoveryFailed(recovery.Err, out)
+	case m.draining:
+		m.stopped(out)
+	case int(m.panics) >= m.cfg.PanicLimit:
+		m.panics = 0
+		m.backOff(cause, out)
+	default:
+		m.recover(out)
+	}
+}
+
+// backOff waits before the next recovery. The first time is skipped when the
+// connection was lost: the next one may stand already.
+func (m *Machine) backOff(cause error, out *Effects) {
+	out.Cause = cause
+	if m.draining {
+		m.stopped(out)
+		return
+	}
+	first := m.failures == 0
+	m.phase = backingOff
+	m.limit = int32(min(m.stash.n+m.cfg.BackoffStash, math.MaxInt32))
+	d := m.backoff()
+	var failed *RecoveryFailed
+	if first && errors.Is(cause, journal.ErrUnavailable) && !errors.As(cause, &failed) {
+		m.recover(out)
+		return
+	}
+	out.Wake = d
+}
+
+// backoff returns how long to wait after the next failure in a row: an
+// exponential back-off with jitter, drawn from the seed and the ID.
+func (m *Machine) backoff() time.Duration {
+	d := m.cfg.MinBackoff
+	for range min(m.failures, 32) {
+		if d >= m.cfg.MaxBackoff/2 {
+			d = m.cfg.MaxBackoff
+			break
+		}
+		d *= 2
+	}
+	if m.failures < math.MaxUint16 {
+		m.failures++
+	}
+	h := m.cfg.Seed ^ uint64(m.failures)
+	for i := range len(m.id) {
+		h = (h ^ uint64(m.id[i])) * 1099511628211 // FNV-1a
+	}
+	h ^= h >> 29
+	return d + time.Duration(float64(d)*m.cfg.Jitter*float64(h%1024)/1024)
+}
+
+// idle stops an entity that has nothing to do.
+func (m *Machine) idle(out *Effects) {
+	if m.Resting() {
+		m.stopped(out)
+	}
+}
+
+// drain stops the entity once it has handled what it was given.
+func (m *Machine) drain(out *Effects) {
+	m.draining, m.stopping = true, true
+	if m.phase == absent || m.phase == backingOff {
+		m.stopped(out)
+	}
+}
+
+// stopped ends the instance. What waits inside for good is answered; what came
+// for the next incarnation starts it.
+func (m *Machine) stopped(out *Effects) {
+	m.stopping = false
+	m.phase = absent
+	out.Stopped = true
+	for _, q := range []*Queue{&m.user, &m.stash} {
+		for e := q.Pop(); e != nil; e = q.Pop() {
+			m.answer(out, e, nil, ErrStopped)
+		}
+	}
+	m.dropLater(out)
+	m.first = Queue{}
+	if m.draining {
+		for e := m.after.Pop(); e != nil; e = m.after.Pop() {
+			m.answer(out, e, nil, ErrStopped)
+		}
+		return
+	}
+	if m.after.n > 0 {
+		m.stash.Append(&m.after)
+		m.recover(out)
+	}
+}
+
+// kill ends the entity whatever it is doing.
+func (m *Machine) kill(out *Effects) {
+	m.draining = true
+	for s := m.head; s != nil; s = s.next {
+		if s.op.open > 0 {
+			s.op.open = 0
+			out.Answers = append(out.Answers, Answer{Env: s.op.Env, Err: ErrOutcomeUnknown})
+		}
+	}
+	m.dropPending()
+	m.outstanding = 0
+	m.stopped(out)
+}
+
+// dropLater answers those to whom a reply was promised, in the order in which
+// they came.
+func (m *Machine) dropLater(out *Effects) {
+	waiting := slices.SortedFunc(maps.Keys(m.later), func(a, b *Envelope) int {
+		return cmp.Compare(m.later[a], m.later[b])
+	})
+	for _, e := range waiting {
+		out.Answers = append(out.Answers, Answer{Env: e, Err: ErrStopped})
+	}
+	m.later = nil
+}

@@ -1,0 +1,156 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+// advance completes pending steps from the front, as far as the journal is.
+func (m *Machine) advance(out *Effects) {
+	var kept *Step // the last step that stays; nil at the head
+	s := m.head
+	for s != nil {
+		if !m.complete(s, kept, out) {
+			// An asynchronous unit, and what runs behind it, holds back only
+			// its own op: look past it for answers that may leave.
+			if s.kind == finishStep || !s.async || m.finishes == 0 {
+				return
+			}
+			kept, s = s, s.next
+			continue
+		}
+		if kept == nil {
+			s = m.head
+		} else {
+			s = kept.next
+		}
+	}
+}
+
+// complete takes the step behind kept off the list and carries it out, if its
+// turn has come.
+func (m *Machine) complete(s, kept *Step, out *Effects) bool {
+	switch s.kind {
+	case unitStep:
+		if !s.stored {
+			return false
+		}
+		m.unlink(s, kept)
+		if !s.async {
+			m.holding--
+		}
+		if s.state != nil {
+			out.Save = append(out.Save, s.state)
+		}
+	case callStep:
+		if kept != nil {
+			return false
+		}
+		m.unlink(s, kept)
+		if !m.dropCalls && !s.op.panicked {
+			s.op.nr = m.applied
+			m.b.Call(s.op, s.call)
+			if s.op.panicked {
+				m.broken = s.op.err
+			}
+			m.link(s.op, out)
+		}
+	case finishStep:
+		if kept != nil && s.op.barrier {
+			return false
+		}
+		m.unlink(s, kept)
+	}
+	op := s.op
+	op.touched = true
+	op.open--
+	if op.open == 0 {
+		m.finish(op, out)
+	}
+	return true
+}
+
+// unlink takes the step behind prev out of the pending list; prev is nil at the
+// head.
+func (m *Machine) unlink(s, prev *Step) {
+	if prev == nil {
+		m.head = s.next
+	} else {
+		prev.next = s.next
+	}
+	if m.tail == s {
+		m.tail = prev
+	}
+	s.next = nil
+	if s.kind == finishStep {
+		m.finishes--
+	}
+}
+
+// finish lets out what an op decided, when all of it is durable.
+func (m *Machine) finish(op *Op, out *Effects) {
+	m.ops--
+	if op.barrier {
+		m.barriers--
+	}
+	for _, r := range op.Requests {
+		switch r := r.(type) {
+		case *State:
+			out.Save = append(out.Save, r)
+		case Resolve:
+			if m.waits(r.Env) {
+				delete(m.later, r.Env)
+				out.Answers = append(out.Answers, Answer(r))
+			}
+		default:
+			out.Requests = append(out.Requests, r)
+		}
+	}
+	m.reply(op, out)
+	if op.control&UnstashAll != 0 {
+		m.stash.Prepend(&m.user)
+	}
+	if op.control&Stash != 0 {
+		m.stashByUser(op.Env, out)
+	}
+	if op.control&Stop != 0 {
+		m.stopping = true
+	}
+}
+
+func (m *Machine) reply(op *Op, out *Effects) {
+	a := Answer{Env: op.Env, Value: op.value, Err: op.err}
+	switch op.reply {
+	case answered, refused:
+	case undecided:
+		switch {
+		case op.control&Stash != 0:
+			return
+		case op.control&Unhandled != 0:
+			a.Err = ErrUnhandled
+		default:
+			a.Err = ErrNoReply
+		}
+	case none:
+		return
+	case later:
+		if op.Env.Caller != nil {
+			if m.later == nil {
+				m.later = make(map[*Envelope]uint64)
+			}
+			m.laters++
+			m.later[op.Env] = m.laters
+		}
+		return
+	}
+	out.Answers = append(out.Answers, a)
+}
+
+func (m *Machine) stashByUser(e *Envelope, out *Effects) {
+	if e.Caller != nil {
+		e.Caller.Untake()
+	}
+	if m.cfg.StashCapacity >= 0 && m.user.n >= m.cfg.StashCapacity {
+		m.overflow(e, out)
+		return
+	}
+	m.user.Push(e)
+}

@@ -1,0 +1,219 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// stored takes in that the journal holds the oldest n units.
+func (m *Machine) stored(n int, out *Effects) {
+	for ; n > 0; n-- {
+		s := m.acknowledge()
+		if s == nil {
+			return
+		}
+		if m.failed != nil {
+			continue // behind a failure only the journal itself tells what is there
+		}
+		s.stored = true
+		m.durable = s.lastNr()
+		m.failures = 0
+		out.Durable = m.durable
+	}
+	if m.failed != nil && m.outstanding == 0 {
+		m.settle(out)
+	}
+}
+
+// notStored takes in that the oldest unit was not stored, or may not be.
+func (m *Machine) notStored(err error, out *Effects) {
+	s := m.acknowledge()
+	if s == nil {
+		return
+	}
+	s.err = err
+	if m.failed == nil {
+		m.failed = s
+		m.phase = settling
+	}
+	if m.outstanding == 0 {
+		m.settle(out)
+	}
+}
+
+// acknowledge takes the oldest unit off the list of those the shell holds.
+func (m *Machine) acknowledge() *Step {
+	s := m.unitHead
+	if s == nil {
+		return nil
+	}
+	m.unitHead = s.nextUnit
+	if m.unitHead == nil {
+		m.unitTail = nil
+	}
+	s.nextUnit = nil
+	m.outstanding--
+	return s
+}
+
+// settle decides, once nothing is in flight any more, what became of the units
+// from the failed one on.
+func (m *Machine) settle(out *Effects) {
+	if journal.NotStored(m.failed.err) {
+		m.conclude(m.failed.err, out)
+		return
+	}
+	m.fence(out)
+}
+
+// fence asks for an empty record in the place of the first unit whose outcome
+// is unknown: either it is stored, and the unit never can be, or the conflict
+// shows that somebody else's record is there.
+func (m *Machine) fence(out *Effects) {
+	if m.now.After(m.lastTime) {
+		m.lastTime = m.now
+	}
+	expect := m.failed.Request.Write.Expect
+	m.phase = fencing
+	out.Fence = &journal.Write{
+		ID: m.id, Writer: m.writer, Expect: expect,
+		Events: []journal.Event{{SequenceNr: expect + 1, Time: m.lastTime}},
+	}
+}
+
+// fenced takes in what became of the fence.
+func (m *Machine) fenced(err error, out *Effects) {
+	if m.phase != fencing {
+		return
+	}
+	switch {
+	case err == nil:
+		m.conclude(m.failed.err, out)
+	case errors.Is(err, journal.ErrConflict):
+		m.phase = probing
+		out.Probe = m.failed.Request.Write.Expect + 1
+	default:
+		// The fence may itself land late. That is harmless: it is the same
+		// record in the same place, and it is asked for again.
+		m.retry(err, out)
+	}
+}
+
+// retry asks again for the fence or the probe, at once the first time when the
+// connection was lost, and else after a back-off.
+func (m *Machine) retry(err error, out *Effects) {
+	again := m.failures == 0 && errors.Is(err, journal.ErrUnavailable)
+	out.Wake = m.backoff()
+	if again {
+		out.Wake = 0
+		m.woken(out)
+	}
+}
+
+// woken goes on after a back-off.
+func (m *Machine) woken(out *Effects) {
+	switch m.phase {
+	case backingOff:
+		m.recover(out)
+	case fencing, probing:
+		m.fence(out) // a fence that stands already shows as a conflict
+	case absent, recovering, ready, settling:
+	}
+}
+
+// probed takes in whose records stand where the unit was to go.
+func (m *Machine) probed(in Input, out *Effects) {
+	if m.phase != probing {
+		return
+	}
+	if in.Err != nil {
+		m.retry(in.Err, out)
+		return
+	}
+	// Walk the units that the run of our own records covers.
+	s := m.failed
+	for s != nil && (s.kind != unitStep || s.lastNr() <= in.LastNr) {
+		if s.kind == unitStep {
+			s.stored = true
+			m.durable = s.lastNr()
+			out.Durable = m.durable
+		}
+		s = s.next
+	}
+	switch cause := m.failed.err; {
+	case s == nil || journal.NotStored(s.err):
+		// All whose outcome was unknown had landed. What was skipped behind them
+		// is merely decided again.
+		m.failed = nil
+		m.conclude(nil, out)
+	case in.Next == ForeignRecord:
+		m.failed = s
+		m.conclude(&journal.ConflictError{ID: m.id, Expected: s.Request.Write.Expect}, out)
+	case in.Next == OwnFence: // from an attempt that seemed to fail
+		m.failed = s
+		m.conclude(cause, out)
+	default:
+		m.failed = s
+		m.fence(out)
+	}
+}
+
+// conclude ends a settlement: what is stored is answered, the message whose
+// unit is not stored gets the cause, and what was decided behind it goes back to
+// the front of the stash. Then the instance is dropped.
+func (m *Machine) conclude(cause error, out *Effects) {
+	m.dropCalls = true // callbacks run at most once, and not after a failure
+	m.advance(out)
+	m.dropCalls = false
+
+	var again Queue
+	if m.failed != nil {
+		m.giveUp(m.failed.op, cause, out)
+	}
+	for s := m.head; s != nil; s = s.next {
+		if s.state != nil {
+			m.saving = false
+		}
+		op := s.op
+		switch {
+		case op.open == 0: // seen already
+			continue
+		case op.touched:
+			m.giveUp(op, cause, out)
+		default:
+			op.open = 0
+			if op.Env.Caller != nil {
+				op.Env.Caller.Untake()
+			}
+			again.Push(op.Env)
+		}
+	}
+	m.stash.Prepend(&again)
+	m.dropPending()
+	m.restart(cause, out)
+}
+
+// giveUp answers an op of which something is not stored.
+func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
+	op.open = 0
+	err := cause
+	switch {
+	case cause == nil:
+		err = fmt.Errorf("%w: %w", ErrNotStored, journal.ErrSkipped)
+	case errors.Is(cause, journal.ErrConflict), errors.Is(cause, journal.ErrRejected):
+	default:
+		err = fmt.Errorf("%w: %w", ErrNotStored, cause)
+	}
+	out.Answers = append(out.Answers, Answer{Env: op.Env, Err: err})
+}
+
+func (m *Machine) dropPending() {
+	m.head, m.tail, m.unitHead, m.unitTail, m.failed, m.broken = nil, nil, nil, nil, nil, nil
+	m.ops, m.finishes, m.barriers, m.holding = 0, 0, 0, 0
+	m.blocked = false
+}

@@ -1,0 +1,249 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/journal"
+)
+
+// entity is the shell around one machine: its mailbox, and what belongs to it in
+// memory. While it has nothing to do it is only this struct.
+//
+// A worker that takes its turn owns everything but what mu guards.
+type entity[C, E any] struct {
+	task     task
+	host     *Entities[C, E]
+	pid      string
+	machine  engine.Machine
+	instance instance[C, E]
+	stream   journal.Stream
+	context  Context[C, E]
+	lastUsed atomic.Int64 // Unix nanoseconds
+	extra    *extra       // what few entities need; nil until then
+
+	mu     sync.Mutex
+	inbox  engine.Queue
+	events []event[C, E] // what else happened, in order
+	stored int           // units stored that the machine does not know of
+	wants  wants
+	queued bool // with the workers
+	gone   bool // removed from the host
+}
+
+// event is something other than a message and a stored unit that happened.
+type event[C, E any] struct {
+	input engine.Input
+	fresh instance[C, E] // of Recovered
+
+	// Instead of an input:
+	room     bool          // the writer has room
+	tick     bool          // of the companions
+	receive  *receiveTimer // is due
+	deadline time.Time     // is due
+}
+
+type wants uint8
+
+const (
+	wantIdle wants = 1 << iota
+	wantDrain
+	wantKill
+)
+
+// extra is the part of an entity's memory that few entities need.
+type extra struct {
+	timers   map[string]*timer
+	wake     *time.Timer // ends the back-off
+	receive  *receiveTimer
+	deadline *time.Timer // of a Timed aggregate
+	state    time.Time   // what deadline is set to, or was
+	tick     *time.Timer // of the companions
+	unsent   []*engine.Step
+}
+
+func newEntity[C, E any](h *Entities[C, E], pid string) *entity[C, E] {
+	e := &entity[C, E]{host: h, pid: pid}
+	e.task.turn = e
+	e.context.entity = e
+	e.machine.Init(&h.engine, e, pid)
+	return e
+}
+
+// id is the entity's own ID.
+func (e *entity[C, E]) id() string { return cutID(e.pid, e.host.model.typ.Name) }
+
+// accept puts a message into the mailbox. It is false when the entity has left
+// the host.
+func (e *entity[C, E]) accept(env *engine.Envelope) bool {
+	e.mu.Lock()
+	if e.gone {
+		e.mu.Unlock()
+		return false
+	}
+	e.inbox.Push(env)
+	e.schedule()
+	return true
+}
+
+// schedule hands the entity to the workers and unlocks mu.
+func (e *entity[C, E]) schedule() {
+	wake := !e.queued
+	e.queued = true
+	e.mu.Unlock()
+	if wake {
+		e.host.rt.workers.push(&e.task)
+	}
+}
+
+// happen takes in an input for the machine.
+func (e *entity[C, E]) happen(ev event[C, E]) {
+	e.mu.Lock()
+	e.events = append(e.events, ev)
+	e.schedule()
+}
+
+func (e *entity[C, E]) input(in engine.Input) { e.happen(event[C, E]{input: in}) }
+
+// want asks for a change of life at the next turn, behind the messages that
+// are there.
+func (e *entity[C, E]) want(w wants) {
+	e.mu.Lock()
+	e.wants |= w
+	e.schedule()
+}
+
+// signal sends a signal of the runtime to the aggregate.
+func (e *entity[C, E]) signal(s Signal) {
+	if e.host.engine.Signals {
+		e.accept(&engine.Envelope{Message: s, Signal: true})
+	}
+}
+
+// leave marks an entity without messages as gone; the host's shard is locked.
+func (e *entity[C, E]) leave() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone || e.inbox.Len() > 0 || len(e.events) > 0 || e.stored > 0 {
+		return false
+	}
+	e.gone = true
+	return true
+}
+
+// Written is part of journal.Owner.
+func (e *entity[C, E]) Written(_ *journal.Request, err error) {
+	if err != nil {
+		e.input(engine.Input{Kind: engine.NotStored, Err: err})
+		return
+	}
+	e.mu.Lock()
+	e.stored++
+	e.schedule()
+}
+
+// Room is part of journal.Owner.
+func (e *entity[C, E]) Room() { e.happen(event[C, E]{room: true}) }
+
+// takeTurn is part of turner: it takes in everything that has happened.
+func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
+	e.mu.Lock()
+	stored, events, inbox, wants := e.stored, e.events, e.inbox, e.wants
+	e.stored, e.events, e.inbox, e.wants = 0, nil, engine.Queue{}, 0
+	e.mu.Unlock()
+
+	now := e.host.rt.now()
+	e.context.now = now
+	if stored > 0 {
+		e.step(engine.Input{Kind: engine.Stored, N: stored}, out)
+	}
+	for i := range events {
+		e.take(&events[i], out)
+	}
+	if inbox.Len() > 0 {
+		e.used(now)
+		for env := inbox.Pop(); env != nil; env = inbox.Pop() {
+			e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
+		}
+	}
+	if wants != 0 {
+		e.changeLife(wants, out)
+	}
+
+	e.mu.Lock()
+	again = e.stored > 0 || len(e.events) > 0 || e.inbox.Len() > 0 || e.wants != 0
+	e.queued = again
+	e.mu.Unlock()
+	return again
+}
+
+// take takes in one event.
+func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
+	switch {
+	case ev.room:
+		e.submitUnsent(out)
+		return
+	case ev.tick:
+		e.tick()
+		return
+	case ev.receive != nil:
+		e.receiveDue(ev.receive)
+		return
+	case !ev.deadline.IsZero():
+		e.deadlineDue(ev.deadline)
+		return
+	case ev.input.Kind == engine.Recovered && ev.input.Err == nil:
+		e.instance = ev.fresh
+	}
+	e.step(ev.input, out)
+	if ev.input.Kind == engine.Recovered && ev.input.Err == nil {
+		e.companionsRecovered()
+		e.watchDeadline()
+	}
+}
+
+func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
+	if w&wantIdle != 0 {
+		e.step(engine.Input{Kind: engine.Idle}, out)
+	}
+	if w&wantDrain != 0 {
+		e.step(engine.Input{Kind: engine.Drain}, out)
+	}
+	if w&wantKill != 0 {
+		e.step(engine.Input{Kind: engine.Kill}, out)
+	}
+}
+
+// used notes that a command came.
+func (e *entity[C, E]) used(now time.Time) {
+	e.lastUsed.Store(now.UnixNano())
+	if e.extra != nil && e.extra.receive != nil {
+		e.extra.receive.touch(now)
+	}
+}
+
+// more returns the entity's extra memory.
+func (e *entity[C, E]) more() *extra {
+	if e.extra == nil {
+		e.extra = &extra{}
+	}
+	return e.extra
+}
+
+// step has the machine take in an input, and carries out what it asks for.
+func (e *entity[C, E]) step(in engine.Input, out *engine.Effects) {
+	for {
+		out.Reset()
+		e.machine.Step(e.context.now, in, out)
+		e.perform(out)
+		if !out.More {
+			return
+		}
+		in = engine.Input{Kind: engine.Continue}
+	}
+}

@@ -1,0 +1,134 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/journal"
+)
+
+var (
+	// ErrNoReply answers a command whose effect decided about no reply.
+	ErrNoReply = engine.ErrNoReply
+	// ErrUnhandled answers a command that the aggregate does not handle.
+	ErrUnhandled = engine.ErrUnhandled
+	// ErrStashFull answers a command that came when a stash was full.
+	ErrStashFull = engine.ErrStashFull
+	// ErrStopped answers what waits in the stash of an entity that stops, and
+	// everything once the runtime is closed.
+	ErrStopped = engine.ErrStopped
+	// ErrNotStored says that a write failed, and that nothing of it is stored
+	// or ever will be.
+	ErrNotStored = engine.ErrNotStored
+	// ErrOutcomeUnknown says that the caller stopped waiting while its command
+	// was being handled: it may be done, now or later.
+	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
+	// ErrConflict says that another incarnation of the entity wrote first.
+	ErrConflict = journal.ErrConflict
+	// ErrRejected says that the journal or the codec rejected the events.
+	ErrRejected = journal.ErrRejected
+	// ErrReadOnly answers a command that persists to an entity that was
+	// recovered only up to a number or a time.
+	ErrReadOnly = errors.New("eventsourcing: read-only: the entity was not recovered to its latest event")
+	// ErrNoJournal answers a command that persists on a runtime without a
+	// journal.
+	ErrNoJournal = errors.New("eventsourcing: the runtime has no journal")
+	// ErrNoSnapshots is the reason of a snapshot that fails on a runtime without
+	// a snapshot store.
+	ErrNoSnapshots = errors.New("eventsourcing: the runtime has no snapshot store")
+	// ErrNotCovered says that a deletion would leave events deleted that no
+	// stored snapshot covers.
+	ErrNotCovered = errors.New("eventsourcing: no stored snapshot would cover the deleted events")
+	// ErrWrongReply says that an entity answered with another type than the
+	// command declares.
+	ErrWrongReply = errors.New("eventsourcing: the reply has another type than the command declares")
+	// ErrUnknownType says that no host has this type of entity.
+	ErrUnknownType = errors.New("eventsourcing: no host for the type")
+	// ErrInvalid is matched by errors about configurations and arguments.
+	ErrInvalid = errors.New("eventsourcing: invalid")
+	// ErrRecoveryTimeout says that a recovery made no progress for too long.
+	ErrRecoveryTimeout = errors.New("eventsourcing: recovery made no progress")
+)
+
+// RecoveryFailed is the cause for which an entity could not be recovered.
+type RecoveryFailed = engine.RecoveryFailed
+
+// Refusal is a business error with a stable code: an aggregate refuses a
+// command with it, and callers compare with errors.Is, on whatever node they
+// are. Two refusals are the same if their codes are.
+type Refusal struct {
+	code, message string
+}
+
+// NewRefusal returns a refusal. The code is stable over releases and is best
+// prefixed with the name of its package: "bank/insufficient_funds".
+func NewRefusal(code, message string) *Refusal { return &Refusal{code: code, message: message} }
+
+// Code returns the stable code.
+func (r *Refusal) Code() string { return r.code }
+
+func (r *Refusal) Error() string { return r.message }
+
+// Is reports whether target is a refusal with the same code.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal) //nolint:errorlint // Is is asked about one link of the chain
+	return ok && t.code == r.code
+}
+
+// PanicError says that user code panicked.
+type PanicError struct {
+	// ID is the persistence ID of the entity.
+	ID string
+	// Value is what the code panicked with.
+	Value any
+	// Stack is the stack trace of the panic.
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("eventsourcing: the aggregate %q panicked: %v", e.ID, e.Value)
+}
+
+// Code returns the stable code of an error that came from Ask: that of a
+// Refusal, a reserved one for the errors of Refold, "internal" for any other,
+// and "" for nil.
+func Code(err error) string {
+	if err == nil {
+		return ""
+	}
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r.code
+	}
+	if _, ok := errors.AsType[*PanicError](err); ok {
+		return "refold/panic"
+	}
+	for _, c := range []struct {
+		err  error
+		code string
+	}{
+		{ErrUnhandled, "refold/unhandled"},
+		{ErrNoReply, "refold/no_reply"},
+		{ErrStashFull, "refold/stash_full"},
+		{ErrStopped, "refold/stopped"},
+		{ErrConflict, "refold/conflict"},
+		{ErrRejected, "refold/rejected"},
+		{ErrNotStored, "refold/not_stored"},
+		{ErrOutcomeUnknown, "refold/outcome_unknown"},
+		{ErrReadOnly, "refold/read_only"},
+		{journal.ErrHistoryGap, "refold/history_gap"},
+		{codec.ErrNotRegistered, "refold/not_registered"},
+		{context.DeadlineExceeded, "refold/deadline_exceeded"},
+		{context.Canceled, "refold/canceled"},
+	} {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return "internal"
+}

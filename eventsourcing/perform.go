@@ -1,0 +1,194 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/journal"
+)
+
+// perform carries out effects, in the order of the fields of engine.Effects.
+// Nothing in it waits.
+func (e *entity[C, E]) perform(out *engine.Effects) {
+	for _, s := range out.Append {
+		e.submit(s)
+	}
+	if out.Fence != nil {
+		e.fence(*out.Fence)
+	}
+	if out.Probe != 0 {
+		from, writer := out.Probe, e.machine.Writer()
+		e.host.rt.stores.do(func() { e.probe(from, writer) })
+	}
+	if out.Durable != 0 {
+		e.durable(out.Durable)
+	}
+	for i := range out.Answers {
+		e.answer(&out.Answers[i])
+	}
+	for _, r := range out.Requests {
+		e.request(r)
+	}
+	for _, s := range out.Save {
+		e.host.rt.stores.do(func() { e.save(s) })
+	}
+	if out.Cause != nil {
+		e.failed(out.Cause)
+	}
+	if out.Stopped {
+		e.stopTimers()
+	}
+	if out.Recover {
+		e.recover()
+	}
+	if out.Wake > 0 {
+		e.wakeAfter(out.Wake)
+	}
+	if out.Stopped && !out.Recover {
+		e.instance = instance[C, E]{}
+		if e.host.rt.obs.Stopped != nil {
+			e.host.rt.obs.Stopped(e.pid)
+		}
+		e.host.remove(e)
+	}
+}
+
+// submit hands a unit to the writer. When the writer is full the entity is
+// parked: it decides nothing until there is room.
+func (e *entity[C, E]) submit(s *engine.Step) {
+	s.Request.Stream, s.Request.Owner = &e.stream, e
+	if e.extra != nil && len(e.extra.unsent) > 0 {
+		e.extra.unsent = append(e.extra.unsent, s)
+		return
+	}
+	if e.host.rt.writer.Submit(&s.Request) {
+		return
+	}
+	e.more().unsent = append(e.extra.unsent, s)
+	e.machine.Block(true)
+}
+
+// submitUnsent goes on handing over units when the writer has room.
+func (e *entity[C, E]) submitUnsent(out *engine.Effects) {
+	x := e.more()
+	for len(x.unsent) > 0 {
+		if !e.host.rt.writer.Submit(&x.unsent[0].Request) {
+			return
+		}
+		x.unsent = x.unsent[1:]
+	}
+	x.unsent = nil
+	e.machine.Block(false)
+	e.step(engine.Input{Kind: engine.Continue}, out)
+}
+
+// answer lets a reply out.
+func (e *entity[C, E]) answer(a *engine.Answer) {
+	rt := e.host.rt
+	if !a.Env.Signal && rt.obs.Command != nil {
+		rt.obs.Command(CommandInfo{ID: e.pid, Command: a.Env.Message, Err: a.Err})
+	}
+	if r, ok := a.Env.Caller.(replier); ok {
+		r.reply(a.Value, a.Err)
+		return
+	}
+	switch {
+	case a.Err == nil, a.Err == engine.ErrNoReply: //nolint:errorlint // the machine's own value, unwrapped
+	case a.Env.Signal && a.Err == engine.ErrUnhandled: //nolint:errorlint // see above
+		e.unhandledSignal(a.Env.Message)
+	default:
+		rt.dropped(e.pid, a.Env.Message, a.Err)
+	}
+}
+
+// unhandledSignal logs what nobody else looks at.
+func (e *entity[C, E]) unhandledSignal(s Signal) {
+	log := e.host.rt.log.With(slog.String("persistence_id", e.pid))
+	switch s := s.(type) {
+	case SnapshotFailed:
+		log.Error("snapshot failed", slog.Any("error", s.Err))
+	case SnapshotsNotDeleted:
+		log.Warn("snapshots not deleted", slog.Any("error", s.Err))
+	case EventsNotDeleted:
+		log.Warn("events not deleted", slog.Any("error", s.Err))
+	default:
+		log.Debug("signal not handled", slog.String("signal", fmt.Sprintf("%T", s)))
+	}
+}
+
+// durable passes on that events are stored.
+func (e *entity[C, E]) durable(seqNr uint64) {
+	if f := e.host.rt.obs.Durable; f != nil {
+		f(e.pid, seqNr)
+	}
+	for _, c := range e.instance.companions {
+		e.outgoing(c.Durable(seqNr, e.context.now))
+	}
+	e.tickCompanions()
+	e.watchDeadline()
+}
+
+func (e *entity[C, E]) failed(cause error) {
+	rt := e.host.rt
+	rt.log.Error("entity dropped its instance", slog.String("persistence_id", e.pid), slog.Any("error", cause))
+	if rt.obs.Failure != nil {
+		rt.obs.Failure(e.pid, cause)
+	}
+}
+
+// fenceWrite is the owner of the write that settles an unknown outcome.
+type fenceWrite[C, E any] struct {
+	entity  *entity[C, E]
+	request journal.Request
+}
+
+func (e *entity[C, E]) fence(w journal.Write) {
+	rt := e.host.rt
+	if rt.obs.Fence != nil {
+		rt.obs.Fence(e.pid, w.Expect+1)
+	}
+	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid), slog.Uint64("sequence_nr", w.Expect+1))
+	rt.writer.Reset(&e.stream)
+	f := &fenceWrite[C, E]{entity: e}
+	f.request = journal.Request{Write: w, Stream: &e.stream, Owner: f}
+	rt.writer.Submit(&f.request) // if it is full, Room follows
+}
+
+// Written is part of journal.Owner.
+func (f *fenceWrite[C, E]) Written(_ *journal.Request, err error) {
+	f.entity.input(engine.Input{Kind: engine.Fenced, Err: err})
+}
+
+// Room is part of journal.Owner.
+func (f *fenceWrite[C, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
+
+// probe looks whose records stand from a number on.
+func (e *entity[C, E]) probe(from uint64, writer string) {
+	rt := e.host.rt
+	in := engine.Input{Kind: engine.Probed, LastNr: from - 1}
+	for ev, err := range rt.journal.Replay(rt.ctx, e.pid, from, journal.MaxSequenceNr) {
+		switch {
+		case err != nil:
+			in.Err = err
+		case ev.Writer != writer:
+			in.Next = engine.ForeignRecord
+		case ev.IsFence():
+			in.Next = engine.OwnFence
+		default:
+			in.LastNr = ev.SequenceNr
+			continue
+		}
+		break
+	}
+	e.input(in)
+}
+
+// wakeAfter ends a back-off after a while.
+func (e *entity[C, E]) wakeAfter(d time.Duration) {
+	e.more().wake = time.AfterFunc(d, func() { e.input(engine.Input{Kind: engine.Woken}) })
+}

@@ -1,0 +1,185 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/refold-io/refold/eventsourcing/engine"
+)
+
+// replier is a caller as the shell knows it.
+type replier interface {
+	engine.Caller
+	// reply is called at most once.
+	reply(value any, err error)
+}
+
+// call is an Ask on its way. It is reused once it was answered.
+type call struct {
+	env   engine.Envelope
+	ctx   context.Context //nolint:containedctx // a call is its context, for as long as it lasts
+	done  chan struct{}
+	value any
+	err   error
+	state atomic.Uint32
+	kept  bool // a Token points here, so it must not be reused
+}
+
+const (
+	callWaiting uint32 = iota
+	callTaken
+	callGone
+)
+
+// calls keeps answered calls for reuse. It is a cache of memory, not state.
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }} //nolint:gochecknoglobals // see above
+
+func newCall(ctx context.Context, command any) *call {
+	c := calls.Get().(*call) //nolint:errcheck,forcetypeassert // New makes nothing else
+	c.ctx = ctx
+	c.env.Message = command
+	c.env.Caller = c
+	c.state.Store(callWaiting)
+	return c
+}
+
+func (c *call) free() {
+	if c.kept {
+		return
+	}
+	c.ctx, c.value, c.err, c.env = nil, nil, nil, engine.Envelope{}
+	calls.Put(c)
+}
+
+// Take is part of engine.Caller.
+func (c *call) Take() bool {
+	if c.ctx.Done() != nil && c.ctx.Err() != nil {
+		return false
+	}
+	return c.state.CompareAndSwap(callWaiting, callTaken)
+}
+
+// Untake is part of engine.Caller.
+func (c *call) Untake() { c.state.CompareAndSwap(callTaken, callWaiting) }
+
+func (c *call) reply(value any, err error) {
+	c.value, c.err = value, err
+	c.done <- struct{}{}
+}
+
+// wait returns the answer. After an error of the context the call must not be
+// reused.
+func (c *call) wait(ctx context.Context) (any, error) {
+	done := ctx.Done()
+	if done == nil {
+		<-c.done
+		return c.value, c.err
+	}
+	select {
+	case <-c.done:
+		return c.value, c.err
+	case <-done:
+	}
+	c.kept = true
+	if c.state.Swap(callGone) == callWaiting {
+		return nil, fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", context.Cause(ctx))
+	}
+	select {
+	case <-c.done:
+		return c.value, c.err
+	default:
+	}
+	return nil, &unknownError{ctx.Err()}
+}
+
+// unknownError says that a caller left while its command was being handled.
+type unknownError struct{ cause error }
+
+func (e *unknownError) Error() string {
+	return fmt.Sprintf("%v: %v while the command was being handled", ErrOutcomeUnknown, e.cause)
+}
+
+func (e *unknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
+
+func (e *unknownError) Unwrap() error { return e.cause }
+
+// Ref addresses an entity, on this node or on another. It is a value; it stays
+// valid while the entity starts, stops and moves.
+type Ref[C any] struct {
+	id string
+	to target[C]
+}
+
+// target is where the commands of a Ref go.
+type target[C any] interface {
+	// deliver hands over an envelope, or says why it can't.
+	deliver(id string, e *engine.Envelope) error
+	typeName() string
+}
+
+// ID is the entity's own ID.
+func (r Ref[C]) ID() string { return r.id }
+
+func (r Ref[C]) String() string {
+	if r.to == nil {
+		return "nobody"
+	}
+	return r.to.typeName() + "|" + r.id
+}
+
+// Ask sends a command and waits for the answer, until ctx ends. The entity is
+// started if it is not there.
+//
+// When ctx ends first the error matches ctx.Err(), and says whether the command
+// surely was not done or may be: then it matches ErrOutcomeUnknown. Without an
+// end of ctx, Ask waits as long as it takes. An aggregate's refusal is returned
+// as it is; see Code for the other errors.
+func Ask[C, R any](ctx context.Context, to Ref[C], command Query[C, R]) (R, error) {
+	var zero R
+	cmd, ok := any(command).(C)
+	if !ok {
+		return zero, fmt.Errorf("%w: ask: %T is no command of %v", ErrInvalid, command, to)
+	}
+	if to.to == nil {
+		return zero, fmt.Errorf("%w: ask: a zero Ref addresses nobody", ErrInvalid)
+	}
+	if err := ctx.Err(); err != nil {
+		return zero, err
+	}
+	c := newCall(ctx, cmd)
+	if err := to.to.deliver(to.id, &c.env); err != nil {
+		return zero, err
+	}
+	value, err := c.wait(ctx)
+	c.free()
+	if err != nil {
+		return zero, err
+	}
+	result, ok := value.(R)
+	if !ok && value != nil {
+		return zero, fmt.Errorf("%w: %v answered %T to %T", ErrWrongReply, to, value, command)
+	}
+	return result, nil
+}
+
+// Tell sends a command and does not wait. An error says that it was not handed
+// over; what becomes of it otherwise is not told. Only the end of the runtime
+// and a full stash keep a command that was handed over from being handled.
+func Tell[C any](ctx context.Context, to Ref[C], command C) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if to.to == nil {
+		return fmt.Errorf("%w: tell: a zero Ref addresses nobody", ErrInvalid)
+	}
+	if any(command) == nil {
+		return errors.Join(ErrInvalid, errors.New("tell: nil is no command"))
+	}
+	return to.to.deliver(to.id, &engine.Envelope{Message: command})
+}

@@ -1,0 +1,256 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing/engine"
+)
+
+// request carries out what an op asked for, now that it has taken effect.
+func (e *entity[C, E]) request(r any) {
+	switch r := r.(type) {
+	case goRequest[C]:
+		e.goAsync(r)
+	case timerRequest:
+		e.setTimer(r)
+	case receiveTimeout:
+		e.setReceiveTimeout(time.Duration(r))
+	case deleteSnapshots:
+		e.host.rt.stores.do(func() { e.dropSnapshots(r.criteria) })
+	case DeleteEvents:
+		e.requestDeletion(r)
+	case SnapshotFailed:
+		e.tell(r, r.Err)
+	}
+}
+
+// requestDeletion starts a deletion of events, or refuses it without touching
+// the journal.
+func (e *entity[C, E]) requestDeletion(r DeleteEvents) {
+	durable := e.machine.DurableNr()
+	if r.UpTo > durable {
+		err := fmt.Errorf("%w: delete events of %q up to %d: the last durable one is %d", ErrInvalid, e.pid, r.UpTo, durable)
+		e.tell(EventsNotDeleted{Request: r, Err: err}, err)
+		return
+	}
+	if r.UpTo == 0 {
+		r.UpTo = durable
+	}
+	e.host.rt.stores.do(func() { e.dropEvents(r) })
+}
+
+// goAsync runs user code on its own goroutine.
+func (e *entity[C, E]) goAsync(r goRequest[C]) {
+	rt := e.host.rt
+	rt.async.Add(1)
+	go func() {
+		defer rt.async.Done()
+		var command C
+		if err := contain(e.pid, func() { command = r.f(rt.ctx) }); err != nil {
+			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid), slog.Any("error", err))
+			return
+		}
+		if any(command) != nil {
+			e.host.tellSelf(e.id(), command)
+		}
+	}()
+}
+
+// tellSelf delivers a command that the entity sends to itself; it starts the
+// entity again if it has stopped meanwhile.
+func (h *Entities[C, E]) tellSelf(id string, command any) {
+	if err := h.deliver(id, &engine.Envelope{Message: command}); err != nil {
+		h.rt.dropped(h.model.typ.Name+"|"+id, command, err)
+	}
+}
+
+// timer is a named timer of an entity.
+type timer struct {
+	t       *time.Timer
+	stopped bool // guarded by the entity's mu
+}
+
+// setTimer starts, replaces or stops a timer.
+func (e *entity[C, E]) setTimer(r timerRequest) {
+	x := e.more()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if old := x.timers[r.name]; old != nil {
+		old.stopped = true
+		old.t.Stop()
+		delete(x.timers, r.name)
+	}
+	if r.message == nil {
+		return
+	}
+	if x.timers == nil {
+		x.timers = make(map[string]*timer)
+	}
+	t := &timer{}
+	x.timers[r.name] = t
+	t.t = time.AfterFunc(r.after, func() { e.fire(x, t, r) })
+}
+
+// fire delivers the command of a timer.
+func (e *entity[C, E]) fire(x *extra, t *timer, r timerRequest) {
+	e.mu.Lock()
+	if t.stopped || e.gone {
+		e.mu.Unlock()
+		return
+	}
+	if r.repeat {
+		t.t.Reset(r.after)
+	} else {
+		delete(x.timers, r.name)
+	}
+	e.inbox.Push(&engine.Envelope{Message: r.message})
+	e.schedule()
+}
+
+// receiveTimer watches for commands that do not come.
+type receiveTimer struct {
+	after time.Duration
+	last  time.Time
+	t     *time.Timer
+}
+
+func (r *receiveTimer) touch(now time.Time) { r.last = now }
+
+func (e *entity[C, E]) setReceiveTimeout(d time.Duration) {
+	x := e.more()
+	if x.receive != nil {
+		x.receive.t.Stop()
+		x.receive = nil
+	}
+	if d <= 0 {
+		return
+	}
+	r := &receiveTimer{after: d, last: e.context.now}
+	x.receive = r
+	r.t = time.AfterFunc(d, func() { e.happen(event[C, E]{receive: r}) })
+}
+
+// receiveDue tells the aggregate that no command came, or looks again later.
+func (e *entity[C, E]) receiveDue(r *receiveTimer) {
+	if e.extra == nil || e.extra.receive != r {
+		return
+	}
+	quiet := e.context.now.Sub(r.last)
+	if quiet < r.after {
+		r.t.Reset(r.after - quiet)
+		return
+	}
+	r.last = e.context.now
+	r.t.Reset(r.after)
+	e.signal(ReceiveTimeout{})
+}
+
+// watchDeadline sets the timer of a Timed aggregate to its deadline.
+func (e *entity[C, E]) watchDeadline() {
+	timed, ok := e.instance.state.(Timed)
+	if !ok || e.machine.Pending() {
+		return // the deadline of a state that is not durable does not count
+	}
+	at := timed.Deadline()
+	x := e.more()
+	if at.Equal(x.state) {
+		return
+	}
+	x.state = at
+	if x.deadline != nil {
+		x.deadline.Stop()
+		x.deadline = nil
+	}
+	if !at.IsZero() {
+		x.deadline = time.AfterFunc(at.Sub(e.context.now), func() { e.happen(event[C, E]{deadline: at}) })
+	}
+}
+
+// deadlineDue tells the aggregate that its state has timed out.
+func (e *entity[C, E]) deadlineDue(at time.Time) {
+	if e.extra != nil && e.extra.state.Equal(at) {
+		e.signal(StateTimeout{})
+	}
+}
+
+// companionsRecovered lets the companions of a fresh instance start.
+func (e *entity[C, E]) companionsRecovered() {
+	for _, c := range e.instance.companions {
+		e.outgoing(c.Recovered(e.context.now))
+	}
+	e.tickCompanions()
+}
+
+// outgoing carries out what a companion wants done.
+func (e *entity[C, E]) outgoing(o Outgoing) {
+	for _, s := range o.Sends {
+		e.host.rt.send(s, e.signal)
+	}
+	for _, s := range o.Signals {
+		e.signal(s)
+	}
+}
+
+// tickCompanions sets the timer for the next tick that a companion wants.
+func (e *entity[C, E]) tickCompanions() {
+	var next time.Time
+	for _, c := range e.instance.companions {
+		if at := c.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if next.IsZero() {
+		if e.extra != nil && e.extra.tick != nil {
+			e.extra.tick.Stop()
+		}
+		return
+	}
+	x := e.more()
+	d := max(0, next.Sub(e.context.now))
+	if x.tick == nil {
+		x.tick = time.AfterFunc(d, func() { e.happen(event[C, E]{tick: true}) })
+		return
+	}
+	x.tick.Reset(d)
+}
+
+// tick calls the companions whose time has come.
+func (e *entity[C, E]) tick() {
+	if e.machine.Recovering() {
+		return
+	}
+	for _, c := range e.instance.companions {
+		if at := c.Next(); !at.IsZero() && !at.After(e.context.now) {
+			e.outgoing(c.Tick(e.context.now))
+		}
+	}
+	e.tickCompanions()
+}
+
+// stopTimers ends what would wake an instance that is gone.
+func (e *entity[C, E]) stopTimers() {
+	x := e.extra
+	if x == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range x.timers {
+		t.stopped = true
+		t.t.Stop()
+	}
+	for _, t := range []*time.Timer{x.wake, x.deadline, x.tick} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	if x.receive != nil {
+		x.receive.t.Stop()
+	}
+	e.extra = nil
+}

@@ -1,0 +1,244 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"cmp"
+	"context"
+	crand "crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// Config configures a Runtime. The zero value is a runtime whose entities
+// persist nothing.
+type Config struct {
+	// Journal stores the events. The runtime does not close it. Defaults to
+	// none: then entities can't persist.
+	Journal journal.Journal
+	// Snapshots stores the snapshots. The runtime does not close it. Defaults to
+	// none.
+	Snapshots snapshot.Store
+	// Logger gets the logs. Defaults to none.
+	Logger *slog.Logger
+	// Observer is told what happens. Defaults to nothing.
+	Observer Observer
+	// MaxRecoveries is how many entities may recover at the same time. Defaults
+	// to 50.
+	MaxRecoveries int
+	// RecoveryTimeout is how long a recovery may make no progress. Defaults to
+	// 30 s.
+	RecoveryTimeout time.Duration
+	// JournalGuard is the circuit breaker around the journal.
+	JournalGuard journal.GuardConfig
+	// SnapshotGuard is the circuit breaker around the snapshot store.
+	SnapshotGuard snapshot.GuardConfig
+	// ReplayFilter says what to do with histories of several writers.
+	ReplayFilter journal.FilterConfig
+	// Writer bounds what waits for the journal.
+	Writer journal.WriterConfig
+	// MaxEventSize is the size of the largest encoded event, in bytes. Defaults
+	// to 1 MiB and can't be more than 16 MiB.
+	MaxEventSize int
+	// Workers is how many goroutines handle commands. Defaults to GOMAXPROCS.
+	Workers int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.MaxRecoveries = cmp.Or(c.MaxRecoveries, 50)
+	c.RecoveryTimeout = cmp.Or(c.RecoveryTimeout, 30*time.Second)
+	c.MaxEventSize = cmp.Or(c.MaxEventSize, 1<<20)
+	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.MaxRecoveries < 1 {
+		errs = append(errs, fmt.Errorf("%w: Config.MaxRecoveries is %d, at least 1 is needed", ErrInvalid, c.MaxRecoveries))
+	}
+	if c.RecoveryTimeout < 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.RecoveryTimeout is negative", ErrInvalid))
+	}
+	if c.MaxEventSize < 1 || c.MaxEventSize > 16<<20 {
+		errs = append(errs, fmt.Errorf("%w: Config.MaxEventSize is %d, it has to be 1 to %d", ErrInvalid, c.MaxEventSize, 16<<20))
+	}
+	if c.Workers < 1 {
+		errs = append(errs, fmt.Errorf("%w: Config.Workers is %d, at least 1 is needed", ErrInvalid, c.Workers))
+	}
+	if c.Writer.OnCommit != nil {
+		errs = append(errs, fmt.Errorf("%w: Config.Writer.OnCommit: use Observer.Commit", ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// Runtime runs entities over one journal and one snapshot store. It is safe for
+// concurrent use.
+type Runtime struct {
+	cfg       Config
+	log       *slog.Logger
+	obs       *Observer
+	journal   journal.Journal // guarded; nil without one
+	snapshots snapshot.Store  // guarded; nil without one
+	filter    *journal.Filter
+	writer    *journal.Writer
+	workers   *workers
+	recovery  pool
+	stores    pool // saves, deletions, probes
+	async     sync.WaitGroup
+	ctx       context.Context //nolint:containedctx // ends with the runtime, given to what runs in the background
+	cancel    context.CancelFunc
+	name      string // the first part of writer IDs
+	seed      uint64
+	writers   atomic.Uint64
+
+	mu     sync.RWMutex
+	hosts  map[string]receiver
+	closed bool
+}
+
+// Open starts a runtime. Close it before the journal and the snapshot store.
+func Open(cfg Config) (*Runtime, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("open a runtime: %w", err)
+	}
+	r := &Runtime{cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver)}
+	r.obs = &r.cfg.Observer
+	var random [20]byte
+	if _, err := io.ReadFull(crand.Reader, random[:]); err != nil {
+		return nil, fmt.Errorf("open a runtime: read random bytes: %w", err)
+	}
+	r.name = base64.RawURLEncoding.EncodeToString(random[:12])
+	r.seed = binary.BigEndian.Uint64(random[12:])
+	var err error
+	if r.filter, err = journal.NewFilter(cfg.ReplayFilter); err != nil {
+		return nil, fmt.Errorf("open a runtime: %w", err)
+	}
+	if cfg.Snapshots != nil {
+		guarded, err := snapshot.Guard(cfg.Snapshots, cfg.SnapshotGuard)
+		if err != nil {
+			return nil, fmt.Errorf("open a runtime: %w", err)
+		}
+		r.snapshots = guarded
+	}
+	if cfg.Journal != nil {
+		guarded, err := journal.Guard(cfg.Journal, cfg.JournalGuard)
+		if err != nil {
+			return nil, fmt.Errorf("open a runtime: %w", err)
+		}
+		r.journal = guarded
+		wc := cfg.Writer
+		wc.OnCommit = cfg.Observer.Commit
+		if r.writer, err = journal.NewWriter(guarded, wc); err != nil {
+			return nil, fmt.Errorf("open a runtime: %w", err)
+		}
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.workers = newWorkers(cfg.Workers)
+	r.recovery.limit = cfg.MaxRecoveries
+	r.stores.limit = 16
+	return r, nil
+}
+
+// Close stops the runtime: entities handle what they were given and stop, the
+// writer sends what is queued. When ctx ends first the rest is cut short, and
+// callers get ErrStopped or, where a write was in flight, ErrOutcomeUnknown;
+// then Close returns the cause. It returns when nothing runs any more. A second
+// call does nothing.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	hosts := make([]receiver, 0, len(r.hosts))
+	for _, h := range r.hosts {
+		hosts = append(hosts, h)
+	}
+	r.mu.Unlock()
+
+	var errs []error
+	for _, h := range hosts {
+		h.close()
+	}
+	for _, h := range hosts {
+		if err := h.drained(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	r.cancel()
+	if len(errs) > 0 {
+		for _, h := range hosts {
+			h.kill()
+		}
+	}
+	r.async.Wait()
+	r.recovery.wait()
+	r.stores.wait()
+	errs = append(errs, r.closeWriter(ctx))
+	r.workers.close()
+	return errors.Join(errs...)
+}
+
+func (r *Runtime) closeWriter(ctx context.Context) error {
+	if r.writer == nil {
+		return nil
+	}
+	return r.writer.Close(ctx)
+}
+
+// newWriter returns a writer ID for a new incarnation: unique over all runtimes.
+func (r *Runtime) newWriter() string {
+	return r.name + "." + strconv.FormatUint(r.writers.Add(1), 36)
+}
+
+// now is the time as events carry it.
+func (r *Runtime) now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// send carries out a Send of a companion.
+func (r *Runtime) send(s Send, back func(Signal)) {
+	var caller replier
+	if s.Answered != nil {
+		caller = &sendCall{back: back, answered: s.Answered}
+	}
+	r.mu.RLock()
+	h := r.hosts[s.To.Type]
+	r.mu.RUnlock()
+	err := fmt.Errorf("%w %q", ErrUnknownType, s.To.Type)
+	if h != nil {
+		err = h.receive(s.To.ID, s.Command, caller)
+	}
+	if err == nil {
+		return
+	}
+	r.dropped(s.To.String(), s.Command, err)
+	if caller != nil {
+		caller.reply(nil, err)
+	}
+}
+
+// dropped reports a message that reached nobody.
+func (r *Runtime) dropped(id string, message any, err error) {
+	r.log.Warn("message dropped", slog.String("persistence_id", id), slog.String("message", fmt.Sprintf("%T", message)), slog.Any("error", err))
+	if r.obs.Dropped != nil {
+		r.obs.Dropped(DroppedInfo{ID: id, Message: message, Err: err})
+	}
+}

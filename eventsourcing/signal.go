@@ -1,0 +1,69 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// Signal is what the runtime tells an aggregate: one of the types below, or one
+// of a Companion's own.
+type Signal any
+
+type (
+	// RecoveryCompleted comes first, before any command, in every instance.
+	RecoveryCompleted = engine.RecoveryCompleted
+	// PersistFailed says that a write failed and that nothing of it is stored.
+	// The instance that gets it was refolded since.
+	PersistFailed = engine.PersistFailed
+	// PersistRejected says that the journal rejected a write. The instance that
+	// gets it was refolded since.
+	PersistRejected = engine.PersistRejected
+)
+
+// ReceiveTimeout says that no command came for as long as Context.ReceiveTimeout
+// asked for.
+type ReceiveTimeout struct{}
+
+// StateTimeout says that the Deadline of a Timed aggregate has passed.
+type StateTimeout struct{}
+
+// SnapshotSaved says that a snapshot is stored.
+type SnapshotSaved struct{ Metadata snapshot.Metadata }
+
+// SnapshotFailed says that a snapshot could not be encoded or stored. The
+// entity goes on without it.
+type SnapshotFailed struct {
+	Metadata snapshot.Metadata
+	Err      error
+}
+
+// SnapshotsDeleted answers Context.DeleteSnapshots, or a deletion by retention.
+type SnapshotsDeleted struct{ Criteria snapshot.Criteria }
+
+// SnapshotsNotDeleted says that a deletion of snapshots failed.
+type SnapshotsNotDeleted struct {
+	Criteria snapshot.Criteria
+	Err      error
+}
+
+// EventsDeleted answers Context.DeleteEvents, or a deletion by retention.
+type EventsDeleted struct{ Request DeleteEvents }
+
+// EventsNotDeleted says that a deletion of events failed.
+type EventsNotDeleted struct {
+	Request DeleteEvents
+	Err     error
+}
+
+// DeleteEvents asks to delete the events up to a number, which stay counted.
+type DeleteEvents struct {
+	// UpTo is the last number to delete; 0 means all that are durable now. One
+	// beyond the last durable number fails.
+	UpTo uint64
+	// Abandon allows a deletion that no stored snapshot covers: the state can't
+	// be refolded afterwards, other than by what the next snapshot says.
+	Abandon bool
+}

@@ -1,0 +1,162 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
+)
+
+func (e *entity[C, E]) metadata(s *engine.State) snapshot.Metadata {
+	return snapshot.Metadata{ID: e.pid, SequenceNr: s.SequenceNr, Time: s.Time}
+}
+
+// save stores a snapshot whose state is durable in the journal, and then deletes
+// what retention does not keep.
+func (e *entity[C, E]) save(s *engine.State) {
+	rt := e.host.rt
+	md := e.metadata(s)
+	began := time.Now()
+	err := ErrNoSnapshots
+	if rt.snapshots != nil {
+		err = rt.snapshots.Save(rt.ctx, snapshot.Snapshot{Metadata: md, Manifest: s.Manifest, Payload: s.Payload})
+	}
+	if rt.obs.Snapshot != nil {
+		rt.obs.Snapshot(SnapshotInfo{ID: e.pid, SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err})
+	}
+	if err != nil {
+		err = fmt.Errorf("save the snapshot of %q at %d: %w", e.pid, s.SequenceNr, err)
+		e.tell(SnapshotFailed{Metadata: md, Err: err}, err)
+	} else {
+		e.tell(SnapshotSaved{Metadata: md}, nil)
+		if s.Retain > 0 {
+			e.retain(s.Retain)
+		}
+	}
+	if s.Request == nil {
+		e.input(engine.Input{Kind: engine.Saved})
+	}
+}
+
+// retain deletes what lies at or before a number: the snapshots, or the events
+// and then the snapshots before it.
+func (e *entity[C, E]) retain(upTo uint64) {
+	if !e.host.model.typ.Snapshots.deleteEvents {
+		e.dropSnapshots(snapshot.UpTo(upTo))
+		return
+	}
+	if e.dropEvents(DeleteEvents{UpTo: upTo}) {
+		e.dropSnapshots(snapshot.UpTo(upTo - 1))
+	}
+}
+
+// tell gives a signal to the aggregate, or the log what nobody would see.
+func (e *entity[C, E]) tell(s Signal, err error) {
+	if e.host.engine.Signals {
+		e.signal(s)
+		return
+	}
+	if err != nil {
+		e.host.rt.log.Warn("background work of an entity failed", slog.String("persistence_id", e.pid), slog.Any("error", err))
+	}
+}
+
+// dropSnapshots deletes snapshots and tells the aggregate.
+func (e *entity[C, E]) dropSnapshots(c snapshot.Criteria) {
+	if err := e.host.rt.deleteSnapshots(e.host.rt.ctx, e.pid, c); err != nil {
+		e.tell(SnapshotsNotDeleted{Criteria: c, Err: err}, err)
+		return
+	}
+	e.tell(SnapshotsDeleted{Criteria: c}, nil)
+}
+
+// dropEvents deletes events and tells the aggregate.
+func (e *entity[C, E]) dropEvents(r DeleteEvents) bool {
+	if err := e.host.rt.deleteEvents(e.host.rt.ctx, e.pid, r); err != nil {
+		e.tell(EventsNotDeleted{Request: r, Err: err}, err)
+		return false
+	}
+	e.tell(EventsDeleted{Request: r}, nil)
+	return true
+}
+
+// deleteSnapshots deletes snapshots unless deleted events would stay without one
+// that covers them.
+func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Criteria) error {
+	if r.snapshots == nil {
+		return ErrNoSnapshots
+	}
+	deleted, err := r.deletedTo(ctx, pid)
+	if err != nil {
+		return fmt.Errorf("delete snapshots of %q: %w", pid, err)
+	}
+	covered := deleted == 0
+	if !covered {
+		for md, err := range r.snapshots.List(ctx, pid, snapshot.Latest()) {
+			if err != nil {
+				return fmt.Errorf("delete snapshots of %q: %w", pid, err)
+			}
+			if md.SequenceNr >= deleted && !c.Matches(md) {
+				covered = true
+				break
+			}
+		}
+	}
+	if !covered {
+		return fmt.Errorf("delete snapshots of %q: events up to %d are deleted: %w", pid, deleted, ErrNotCovered)
+	}
+	if err := r.snapshots.Delete(ctx, pid, c); err != nil {
+		return fmt.Errorf("delete snapshots of %q: %w", pid, err)
+	}
+	return nil
+}
+
+// deletedTo returns the number up to which events are deleted.
+func (r *Runtime) deletedTo(ctx context.Context, pid string) (uint64, error) {
+	if r.journal == nil {
+		return 0, nil
+	}
+	for ev, err := range r.journal.Replay(ctx, pid, 1, journal.MaxSequenceNr) {
+		if err != nil {
+			return 0, err
+		}
+		return ev.SequenceNr - 1, nil
+	}
+	return r.journal.HighestSequenceNr(ctx, pid)
+}
+
+// deleteEvents deletes events that a stored snapshot covers. UpTo is set.
+func (r *Runtime) deleteEvents(ctx context.Context, pid string, d DeleteEvents) error {
+	if r.journal == nil {
+		return ErrNoJournal
+	}
+	if !d.Abandon {
+		if err := r.covered(ctx, pid, d.UpTo); err != nil {
+			return fmt.Errorf("delete events of %q up to %d: %w", pid, d.UpTo, err)
+		}
+	}
+	if err := r.journal.DeleteTo(ctx, pid, d.UpTo); err != nil {
+		return fmt.Errorf("delete events of %q up to %d: %w", pid, d.UpTo, err)
+	}
+	return nil
+}
+
+// covered returns nil if a snapshot at or above the number is stored.
+func (r *Runtime) covered(ctx context.Context, pid string, upTo uint64) error {
+	if r.snapshots == nil {
+		return ErrNotCovered
+	}
+	c := snapshot.Latest()
+	c.MinSequenceNr = upTo
+	for _, err := range r.snapshots.List(ctx, pid, c) {
+		return err
+	}
+	return ErrNotCovered
+}

@@ -1,0 +1,230 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/refold-io/refold/codec"
+)
+
+// Type describes a kind of entity: what its state is made of and how it is
+// stored. It is a value; dependencies of the aggregate come in through New.
+type Type[C, E any] struct {
+	// Name is the first part of the persistence IDs: "account" gives
+	// "account|42". It has no "|" and must never change. Required.
+	Name string
+	// New returns the empty state of the entity with this ID, a pointer to a
+	// struct. It is called at each start and recovery. Required.
+	New func(id string) Aggregate[C, E]
+	// Events are the events with their stored names. Required if the aggregate
+	// persists any.
+	Events *codec.Registry
+	// Commands are the commands with their names on the wire. Needed when
+	// commands cross nodes.
+	Commands *codec.Registry
+	// Snapshots says when the state is saved. Defaults to never; an aggregate
+	// may still save it by itself.
+	Snapshots SnapshotPolicy
+	// DisablePipelining handles the next command only when all events before
+	// are durable. It changes nothing but speed.
+	DisablePipelining bool
+}
+
+// SnapshotPolicy says when snapshots are saved, and what is deleted after.
+type SnapshotPolicy struct {
+	every, keep  int
+	deleteEvents bool
+	optional     bool
+	set          bool
+}
+
+// SnapshotEvery saves a snapshot with each event whose number is a multiple of
+// n, which is at least 1; of a unit of several events one snapshot, at its end.
+// All snapshots are kept unless Keep says otherwise.
+func SnapshotEvery(n int) SnapshotPolicy { return SnapshotPolicy{every: n, set: true} }
+
+// Keep deletes, after a successful save, the snapshots that are older than the
+// newest n distances. n is at least 1.
+func (p SnapshotPolicy) Keep(n int) SnapshotPolicy {
+	p.keep, p.set = n, true
+	if n < 1 {
+		p.keep = -1
+	}
+	return p
+}
+
+// DeleteEvents also deletes the events that the oldest kept snapshot covers. It
+// needs Keep.
+func (p SnapshotPolicy) DeleteEvents() SnapshotPolicy {
+	p.deleteEvents, p.set = true, true
+	return p
+}
+
+// Optional has a recovery replay all events when the snapshot store fails. It
+// excludes DeleteEvents.
+func (p SnapshotPolicy) Optional() SnapshotPolicy {
+	p.optional, p.set = true, true
+	return p
+}
+
+func (p SnapshotPolicy) validate() error {
+	var errs []error
+	if p.set && !p.optional && p.every < 1 || p.every < 0 {
+		errs = append(errs, fmt.Errorf("%w: Type.Snapshots: SnapshotEvery(%d) needs at least 1", ErrInvalid, p.every))
+	}
+	if p.keep < 0 {
+		errs = append(errs, fmt.Errorf("%w: Type.Snapshots: Keep needs at least 1", ErrInvalid))
+	}
+	if p.deleteEvents && p.keep == 0 {
+		errs = append(errs, fmt.Errorf("%w: Type.Snapshots: DeleteEvents needs Keep", ErrInvalid))
+	}
+	if p.deleteEvents && p.optional {
+		errs = append(errs, fmt.Errorf("%w: Type.Snapshots: DeleteEvents excludes Optional", ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// model is a Type made ready: what its registries and its aggregate's struct
+// hold, looked up once.
+type model[C, E any] struct {
+	typ        Type[C, E]
+	state      *codec.State // nil when the aggregate encodes itself, or has no snapshots
+	stateErr   error        // why there are none
+	selfCoded  bool
+	companions []companionField
+}
+
+type companionField struct {
+	index []int
+	name  string
+}
+
+// newModel checks a Type and looks up what it is made of.
+func newModel[C, E any](typ Type[C, E]) (*model[C, E], error) {
+	var errs []error
+	if strings.TrimSpace(typ.Name) == "" || strings.ContainsAny(typ.Name, "|\x00") {
+		errs = append(errs, fmt.Errorf("%w: Type.Name %q is blank or holds a \"|\" or a NUL", ErrInvalid, typ.Name))
+	}
+	if typ.Events != nil {
+		if err := typ.Events.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("%w: Type.Events: %w", ErrInvalid, err))
+		}
+	}
+	if typ.Commands != nil {
+		if err := typ.Commands.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("%w: Type.Commands: %w", ErrInvalid, err))
+		}
+	}
+	errs = append(errs, typ.Snapshots.validate())
+	if typ.New == nil {
+		errs = append(errs, fmt.Errorf("%w: Type.New is missing", ErrInvalid))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("type %q: %w", typ.Name, err)
+	}
+	m := &model[C, E]{typ: typ}
+	if err := m.inspect(); err != nil {
+		return nil, fmt.Errorf("type %q: %w", typ.Name, err)
+	}
+	return m, nil
+}
+
+// inspect looks at an instance of the aggregate.
+func (m *model[C, E]) inspect() error {
+	var agg Aggregate[C, E]
+	if err := contain(m.typ.Name, func() { agg = m.typ.New("") }); err != nil {
+		return fmt.Errorf("%w: Type.New: %w", ErrInvalid, err)
+	}
+	t := reflect.TypeOf(agg)
+	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("%w: Type.New returned a %v, it has to be a pointer to a struct", ErrInvalid, t)
+	}
+	for _, f := range reflect.VisibleFields(t.Elem()) {
+		if len(f.Index) == 1 && f.IsExported() && reflect.PointerTo(f.Type).Implements(reflect.TypeFor[Companion]()) {
+			m.companions = append(m.companions, companionField{index: f.Index, name: f.Name})
+		}
+	}
+	if _, m.selfCoded = agg.(Snapshotter); m.selfCoded {
+		return nil
+	}
+	m.state, m.stateErr = codec.NewState(t)
+	if _, decides := agg.(SnapshotDecider[E]); m.stateErr != nil && (m.typ.Snapshots.every > 0 || decides) {
+		return fmt.Errorf("%w: the aggregate can't be snapshotted: %w", ErrInvalid, m.stateErr)
+	}
+	return nil
+}
+
+// instance is an aggregate with its companions.
+type instance[C, E any] struct {
+	state      Aggregate[C, E]
+	companions []Companion
+}
+
+// newInstance returns the empty state of an entity.
+func (m *model[C, E]) newInstance(id, pid string) (instance[C, E], error) {
+	in := instance[C, E]{state: m.typ.New(id)}
+	if len(m.companions) == 0 {
+		return in, nil
+	}
+	v := reflect.ValueOf(in.state).Elem()
+	in.companions = make([]Companion, len(m.companions))
+	for i, f := range m.companions {
+		c, _ := v.FieldByIndex(f.index).Addr().Interface().(Companion)
+		if err := c.Attach(pid, f.name); err != nil {
+			return in, fmt.Errorf("attach %s: %w", f.name, err)
+		}
+		in.companions[i] = c
+	}
+	return in, nil
+}
+
+// apply applies one event. It may panic.
+func (in *instance[C, E]) apply(event E, seqNr uint64) {
+	for _, c := range in.companions {
+		c.Applying(seqNr)
+	}
+	in.state.ApplyEvent(event)
+}
+
+// stateManifest is the manifest of snapshots that Refold encodes; those that the
+// aggregate encodes itself have another.
+const (
+	stateManifest = "state"
+	selfManifest  = "self"
+)
+
+// encode encodes the state for a snapshot.
+func (m *model[C, E]) encode(state Aggregate[C, E]) (manifest string, payload []byte, err error) {
+	if s, ok := state.(Snapshotter); ok {
+		payload, err = s.MarshalSnapshot()
+		return selfManifest, payload, err
+	}
+	if m.stateErr != nil {
+		return "", nil, m.stateErr
+	}
+	payload, err = m.state.Encode(state)
+	return stateManifest, payload, err
+}
+
+// decode decodes a snapshot into a fresh state.
+func (m *model[C, E]) decode(manifest string, payload []byte, state Aggregate[C, E]) error {
+	s, self := state.(Snapshotter)
+	switch {
+	case manifest == selfManifest && self:
+		return s.UnmarshalSnapshot(payload)
+	case manifest == stateManifest && m.state != nil:
+		return m.state.Decode(payload, state)
+	case manifest == stateManifest && self:
+		st, err := codec.NewState(reflect.TypeOf(state))
+		if err != nil {
+			return err
+		}
+		return st.Decode(payload, state)
+	}
+	return fmt.Errorf("%w: snapshot manifest %q", codec.ErrUnknown, manifest)
+}
