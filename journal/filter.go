@@ -89,7 +89,7 @@ const (
 )
 
 func (e *ViolationError) Error() string {
-	what := "invalid"
+	what := "is invalid next to"
 	switch e.Detail {
 	case ViolationBackwards:
 		what = "comes after number"
