@@ -68,7 +68,7 @@ type batcher struct {
 }
 
 func (b *batcher) run(e *engine, writes []journal.Write) []error {
-	b.engine, b.writes, b.down = e, writes, false
+	b.engine, b.writes, b.first, b.down = e, writes, 0, false
 	for i := range writes {
 		if err := b.add(i, &writes[i]); err != nil {
 			b.fail(i, err)

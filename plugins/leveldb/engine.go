@@ -43,7 +43,7 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	g := newGuard(base, syncDir)
 	db, err := leveldb.Open(g, o)
 	if err != nil {
-		return nil, translate(err)
+		return nil, g.explain(err)
 	}
 	e := &engine{db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync}, streams: newCache(cfg.CachedIDs)}
 	if e.nextNumber, err = e.firstFreeNumber(); err != nil {
@@ -61,9 +61,9 @@ func (e *engine) write(b *leveldb.Batch, wo *opt.WriteOptions) error {
 	case err == nil:
 		return nil
 	case e.guard.attempts.Load() == before:
-		return fmt.Errorf("%w: %w", journal.ErrNotSent, translate(err))
+		return fmt.Errorf("%w: %w", journal.ErrNotSent, e.guard.explain(err))
 	}
-	return translate(err)
+	return e.guard.explain(err)
 }
 
 // get returns the value of a key, nil if there is none.

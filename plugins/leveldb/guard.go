@@ -6,6 +6,7 @@ package leveldb
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/syndtr/goleveldb/leveldb/storage"
@@ -21,7 +22,7 @@ import (
 //     tried again either: the kernel forgets what it could not write.
 //   - A new log is synced into its directory before it is used, and the log
 //     before it is synced before that, so that a log is never ahead of an
-//     earlier one.
+//     earlier one. A new table is synced into it before a manifest names it.
 //   - A table whose footer points outside the file is refused; the engine would
 //     allocate whatever stands there.
 type guard struct {
@@ -30,6 +31,7 @@ type guard struct {
 	// attempts counts the writes to logs that were let through.
 	attempts atomic.Uint64
 	failure  atomic.Pointer[error]
+	latest   atomic.Pointer[error] // of all errors of the storage, also those that do no harm
 	log      *guardedWriter // the newest; only the engine's writer creates logs
 }
 
@@ -45,9 +47,18 @@ func (g *guard) err() error {
 	return nil
 }
 
+// fail records a failure after which nothing is changed any more.
 func (g *guard) fail(err error) error {
 	if err != nil {
 		g.failure.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// note records a failure that the engine can live with.
+func (g *guard) note(err error) error {
+	if err != nil {
+		g.latest.Store(&err)
 	}
 	return err
 }
@@ -59,6 +70,19 @@ func (g *guard) stopped() error {
 		return fmt.Errorf("%w: %w", errStopped, err)
 	}
 	return nil
+}
+
+// explain translates an error of the engine, which often holds the one that is
+// the reason as text only.
+func (g *guard) explain(err error) error {
+	cause := g.err()
+	if p := g.latest.Load(); cause == nil && p != nil && strings.Contains(err.Error(), (*p).Error()) {
+		cause = *p
+	}
+	if cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return translate(err)
 }
 
 // Create implements storage.Storage.
@@ -73,7 +97,7 @@ func (g *guard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	}
 	w, err := g.Storage.Create(fd)
 	if err != nil {
-		return nil, err
+		return nil, g.note(err)
 	}
 	gw := &guardedWriter{Writer: w, guard: g, fd: fd}
 	if fd.Type == storage.TypeJournal {
@@ -141,7 +165,7 @@ func (w *guardedWriter) fail(err error) error {
 	if w.vital() {
 		return w.guard.fail(err)
 	}
-	return err
+	return w.guard.note(err)
 }
 
 // Write implements io.Writer.
@@ -166,6 +190,9 @@ func (w *guardedWriter) Sync() error {
 		return w.fail(err)
 	}
 	w.dirty = false
+	if w.fd.Type == storage.TypeTable {
+		return w.fail(w.guard.syncDir())
+	}
 	return nil
 }
 

@@ -85,6 +85,7 @@ const idPage = 1000
 // first time while the loop runs may be listed or not.
 func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
+		after := after // each loop over the sequence begins anew
 		for {
 			ids, err := j.readIDs(ctx, after)
 			if err != nil {

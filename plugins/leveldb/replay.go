@@ -28,6 +28,7 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 			p = new(page)
 		}
 		defer j.pages.Put(p)
+		from := from // each loop over the sequence is a replay of its own
 		for more := true; more; {
 			var err error
 			if more, err = j.readPage(ctx, p, id, from, to); err != nil {

@@ -1,0 +1,313 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/syndtr/goleveldb/leveldb/storage"
+)
+
+var (
+	errPower = errors.New("the power is off")
+	errFault = errors.New("input/output error")
+)
+
+// disk is a storage in memory that knows what would survive a power cut: bytes
+// that were synced, and entries of the directory that were.
+type disk struct {
+	mu      sync.Mutex
+	files   map[storage.FileDesc]*diskFile
+	durable map[storage.FileDesc]*diskFile // what the directory on disk holds
+	meta    storage.FileDesc
+	locked  bool
+
+	ops  int // changes so far
+	at   int // the change that goes wrong, 0 none
+	mode faultMode
+	rnd  *rand.Rand
+	off  bool
+	full bool // no space is left
+}
+
+type faultMode int
+
+const (
+	faultNone  faultMode = iota
+	faultCut             // the power is cut there, and what was not synced is lost
+	faultTear            // the same, but some of what was not synced is kept
+	faultError           // that change fails, perhaps half done, and those after it don't
+)
+
+type diskFile struct {
+	data   []byte
+	synced int // bytes that are on disk
+	// forgotten is set when a sync failed: the bytes it was about are taken for
+	// written by later ones and never get to the disk.
+	forgotten bool
+}
+
+func newDisk(mode faultMode, at int, seed uint64) *disk {
+	return &disk{
+		files: make(map[storage.FileDesc]*diskFile), durable: make(map[storage.FileDesc]*diskFile),
+		mode: mode, at: at, rnd: rand.New(rand.NewPCG(seed, uint64(at))),
+	}
+}
+
+// change counts a change and says how it goes wrong. It is called with the lock
+// held.
+func (d *disk) change() error {
+	if d.off {
+		return errPower
+	}
+	d.ops++
+	if d.full {
+		return errNoSpace
+	}
+	if d.at == 0 || d.ops != d.at {
+		return nil
+	}
+	if d.mode == faultError {
+		return errFault
+	}
+	d.off = true
+	return errPower
+}
+
+var errNoSpace = &os.PathError{Op: "write", Path: "disk", Err: errors.New("no space left on device")}
+
+// afterCut returns the disk as it is when the power is back, without faults.
+func (d *disk) afterCut() *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.off = true
+	after := newDisk(faultNone, 0, 1)
+	after.meta = d.meta
+	keep := d.mode == faultTear
+	all := make(map[storage.FileDesc]*diskFile)
+	for fd, f := range d.durable {
+		if d.files[fd] == f || !keep || d.rnd.IntN(2) == 0 { // a removal that was not synced
+			all[fd] = f
+		}
+	}
+	for fd, f := range d.files {
+		if d.durable[fd] != f && keep && d.rnd.IntN(2) == 0 { // a creation that was not synced
+			all[fd] = f
+		}
+	}
+	fds := make([]storage.FileDesc, 0, len(all))
+	for fd := range all {
+		fds = append(fds, fd)
+	}
+	slices.SortFunc(fds, func(a, b storage.FileDesc) int { return int(a.Type-b.Type)<<20 + int(a.Num-b.Num) })
+	for _, fd := range fds {
+		f := all[fd]
+		data := slices.Clone(f.data[:f.synced])
+		if keep {
+			data = append(data, d.tear(f.data[f.synced:], len(data))...)
+		}
+		copied := &diskFile{data: data, synced: len(data)}
+		after.files[fd], after.durable[fd] = copied, copied
+	}
+	return after
+}
+
+// tear returns what is left of bytes that were not synced: a beginning of them,
+// then perhaps zeros, or all of them with some sectors lost.
+func (d *disk) tear(b []byte, offset int) []byte {
+	b = bytes.Clone(b)
+	switch d.rnd.IntN(4) {
+	case 0:
+		return b[:d.rnd.IntN(len(b)+1)]
+	case 1:
+		clear(b[d.rnd.IntN(len(b)+1):])
+		return b
+	case 2:
+		for from := 0; from < len(b); {
+			to := min((from+offset)/512*512+512-offset, len(b))
+			if d.rnd.IntN(3) == 0 {
+				clear(b[from:to])
+			}
+			from = to
+		}
+		return b
+	}
+	return b
+}
+
+func (d *disk) syncDir() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.change(); err != nil {
+		return err
+	}
+	d.syncEntries()
+	return nil
+}
+
+func (d *disk) syncEntries() {
+	clear(d.durable)
+	for fd, f := range d.files {
+		d.durable[fd] = f
+	}
+}
+
+type diskLock struct{ d *disk }
+
+func (l diskLock) Unlock() {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	l.d.locked = false
+}
+
+func (d *disk) Lock() (storage.Locker, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.locked {
+		return nil, storage.ErrLocked
+	}
+	d.locked = true
+	return diskLock{d}, nil
+}
+
+func (d *disk) Log(string) {}
+
+func (d *disk) SetMeta(fd storage.FileDesc) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.change(); err != nil {
+		if d.mode != faultCut && d.rnd.IntN(2) == 0 {
+			d.meta = fd // renamed, but not known to be synced
+		}
+		return err
+	}
+	d.meta = fd
+	d.syncEntries()
+	return nil
+}
+
+func (d *disk) GetMeta() (storage.FileDesc, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		return storage.FileDesc{}, errPower
+	}
+	if _, ok := d.files[d.meta]; !ok {
+		return storage.FileDesc{}, os.ErrNotExist
+	}
+	return d.meta, nil
+}
+
+func (d *disk) List(types storage.FileType) ([]storage.FileDesc, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		return nil, errPower
+	}
+	var fds []storage.FileDesc
+	for fd := range d.files {
+		if fd.Type&types != 0 {
+			fds = append(fds, fd)
+		}
+	}
+	return fds, nil
+}
+
+type diskReader struct{ *bytes.Reader }
+
+func (diskReader) Close() error { return nil }
+
+func (d *disk) Open(fd storage.FileDesc) (storage.Reader, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.off {
+		return nil, errPower
+	}
+	f, ok := d.files[fd]
+	if !ok {
+		return nil, os.ErrNotExist
+	}
+	return diskReader{bytes.NewReader(f.data[:len(f.data):len(f.data)])}, nil
+}
+
+func (d *disk) Create(fd storage.FileDesc) (storage.Writer, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.change(); err != nil {
+		return nil, err
+	}
+	f := new(diskFile)
+	d.files[fd] = f
+	return &diskWriter{d, f, fd.Type == storage.TypeManifest}, nil
+}
+
+func (d *disk) Remove(fd storage.FileDesc) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.change(); err != nil && !errors.Is(err, errNoSpace) {
+		return err
+	}
+	if _, ok := d.files[fd]; !ok {
+		return os.ErrNotExist
+	}
+	delete(d.files, fd)
+	return nil
+}
+
+func (d *disk) Rename(from, to storage.FileDesc) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.change(); err != nil {
+		return err
+	}
+	d.files[to] = d.files[from]
+	delete(d.files, from)
+	return nil
+}
+
+func (d *disk) Close() error { return nil }
+
+type diskWriter struct {
+	d        *disk
+	f        *diskFile
+	manifest bool
+}
+
+func (w *diskWriter) Write(b []byte) (int, error) {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	if err := w.d.change(); err != nil {
+		n := 0
+		if w.d.mode != faultCut {
+			n = w.d.rnd.IntN(len(b) + 1)
+		}
+		w.f.data = append(w.f.data, b[:n]...)
+		return n, err
+	}
+	w.f.data = append(w.f.data, b...)
+	return len(b), nil
+}
+
+func (w *diskWriter) Sync() error {
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	if err := w.d.change(); err != nil {
+		w.f.forgotten = true
+		return err
+	}
+	if !w.f.forgotten {
+		w.f.synced = len(w.f.data)
+	}
+	if w.manifest {
+		w.d.syncEntries()
+	}
+	return nil
+}
+
+func (w *diskWriter) Close() error { return nil }

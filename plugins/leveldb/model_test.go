@@ -1,0 +1,235 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// model is what a database must hold after a workload whose calls were answered,
+// or failed with an unknown outcome.
+type model struct {
+	streams   map[string]*history
+	snapshots map[string]map[uint64]fact
+}
+
+type history struct {
+	highest, deleted           uint64 // acknowledged
+	maybeHighest, maybeDeleted uint64 // at most, if what is unknown was done
+}
+
+// fact is what is known about a snapshot.
+type fact int
+
+const (
+	unknown fact = iota
+	stored
+	gone
+)
+
+func newModel() *model {
+	return &model{streams: make(map[string]*history), snapshots: make(map[string]map[uint64]fact)}
+}
+
+func (m *model) history(id string) *history {
+	h := m.streams[id]
+	if h == nil {
+		h = new(history)
+		m.streams[id] = h
+	}
+	return h
+}
+
+func (m *model) setSnapshot(id string, nr uint64, f fact) {
+	if m.snapshots[id] == nil {
+		m.snapshots[id] = make(map[uint64]fact)
+	}
+	m.snapshots[id][nr] = f
+}
+
+// payload is what event nr of an ID holds: the numbers make the size, some span
+// several blocks of a log.
+func payload(id string, nr uint64) []byte {
+	rnd := rand.New(rand.NewPCG(nr, uint64(len(id))))
+	n := 20 + rnd.IntN(200)
+	if nr%13 == 5 {
+		n = 40 << 10
+	}
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(1 + rnd.IntN(255))
+	}
+	return append(b, fmt.Sprintf("%s-%d", id, nr)...)
+}
+
+func eventWrite(id string, expect uint64, n int) journal.Write {
+	w := journal.Write{ID: id, Writer: "writer", Expect: expect}
+	for i := range n {
+		nr := expect + 1 + uint64(i)
+		w.Events = append(w.Events, journal.Event{SequenceNr: nr, Time: time.UnixMicro(int64(nr)).UTC(), Manifest: "m", Payload: payload(id, nr)})
+	}
+	return w
+}
+
+// step does the next thing of a workload and records its outcome. It returns the
+// error of a call whose outcome is unknown.
+func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error {
+	id := fmt.Sprintf("id-%d", rnd.IntN(6))
+	h := m.history(id)
+	switch k := rnd.IntN(10); {
+	case k < 7:
+		return m.append(ctx, db, rnd)
+	case k == 7:
+		to := uint64(rnd.IntN(int(h.highest) + 2))
+		h.maybeDeleted = max(h.deleted, min(to, h.highest))
+		err := db.Journal().DeleteTo(ctx, id, to)
+		if err == nil {
+			h.deleted = h.maybeDeleted
+		}
+		return err
+	case k == 8:
+		nr := 1 + uint64(rnd.IntN(5))
+		if m.snapshots[id][nr] != stored { // the same contents each time
+			m.setSnapshot(id, nr, unknown)
+		}
+		err := db.Snapshots().Save(ctx, snapshotOf(id, nr))
+		if err == nil {
+			m.setSnapshot(id, nr, stored)
+		}
+		return err
+	default:
+		nr := 1 + uint64(rnd.IntN(5))
+		set := func(f fact) {
+			for n, was := range m.snapshots[id] {
+				if n <= nr && was != gone {
+					m.setSnapshot(id, n, f)
+				}
+			}
+		}
+		set(unknown)
+		err := db.Snapshots().Delete(ctx, id, snapshot.UpTo(nr))
+		if err == nil {
+			set(gone)
+		}
+		return err
+	}
+}
+
+func snapshotOf(id string, nr uint64) snapshot.Snapshot {
+	return snapshot.Snapshot{Metadata: snapshot.Metadata{ID: id, SequenceNr: nr, Time: time.UnixMicro(int64(nr)).UTC()}, Manifest: "s", Payload: payload(id, nr)}
+}
+
+func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error {
+	var writes []journal.Write
+	next := make(map[string]uint64)
+	for range 1 + rnd.IntN(3) {
+		id := fmt.Sprintf("id-%d", rnd.IntN(6))
+		if _, ok := next[id]; !ok {
+			next[id] = m.history(id).highest
+		}
+		n := 1 + rnd.IntN(3)
+		writes = append(writes, eventWrite(id, next[id], n))
+		next[id] += uint64(n)
+	}
+	errs := db.Journal().Append(ctx, writes)
+	var unknownOutcome error
+	down := false
+	for i, w := range writes {
+		h := m.history(w.ID)
+		to := w.Expect + uint64(len(w.Events))
+		switch {
+		case errs == nil || errs[i] == nil:
+			h.highest, h.maybeHighest = to, to
+		case !journal.NotStored(errs[i]):
+			h.maybeHighest = to
+			unknownOutcome = errs[i]
+		case errors.Is(errs[i], journal.ErrNotSent):
+			down = true
+		case !down || !errors.Is(errs[i], journal.ErrSkipped):
+			return fmt.Errorf("write %d of %q: %w", i, w.ID, errs[i]) // a conflict is wrong
+		}
+	}
+	return unknownOutcome
+}
+
+// check compares a database with the model, and records what turned out to be
+// true where that was unknown.
+func (m *model) check(t testing.TB, db *leveldb.DB) {
+	t.Helper()
+	j := db.Journal()
+	for _, id := range slices.Sorted(maps.Keys(m.streams)) {
+		h := m.streams[id]
+		highest, err := j.HighestSequenceNr(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if highest != h.highest && highest != h.maybeHighest {
+			t.Errorf("%s: the highest number is %d, not %d or perhaps %d", id, highest, h.highest, h.maybeHighest)
+		}
+		first, last := uint64(0), uint64(0)
+		for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == 0 {
+				first, last = e.SequenceNr, e.SequenceNr-1
+			}
+			if last++; e.SequenceNr != last || !bytes.Equal(e.Payload, payload(id, e.SequenceNr)) {
+				t.Errorf("%s: event %d where %d was due, with %d bytes", id, e.SequenceNr, last, len(e.Payload))
+			}
+		}
+		deleted := highest
+		if first != 0 {
+			deleted = first - 1
+		}
+		if deleted != h.deleted && deleted != h.maybeDeleted || first != 0 && last != highest {
+			t.Errorf("%s: events %d to %d are there, up to %d or perhaps %d were deleted, the highest is %d", id, first, last, h.deleted, h.maybeDeleted, highest)
+		}
+		h.highest, h.maybeHighest, h.deleted, h.maybeDeleted = highest, highest, deleted, deleted
+	}
+	for id, err := range j.PersistenceIDs(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := m.streams[id]; h == nil || h.highest == 0 {
+			t.Errorf("%q is listed", id)
+		}
+	}
+	m.checkSnapshots(t, db)
+}
+
+func (m *model) checkSnapshots(t testing.TB, db *leveldb.DB) {
+	t.Helper()
+	for id, all := range m.snapshots {
+		for nr, f := range all {
+			got, err := db.Snapshots().Load(t.Context(), id, snapshot.At(nr))
+			switch {
+			case err == nil:
+				if want := snapshotOf(id, nr); f == gone || !bytes.Equal(got.Payload, want.Payload) || got.Metadata != want.Metadata {
+					t.Errorf("%s: snapshot %d, which is in state %d, is %+v with %d bytes", id, nr, f, got.Metadata, len(got.Payload))
+				}
+				m.setSnapshot(id, nr, stored)
+			case errors.Is(err, snapshot.ErrNotFound):
+				if f == stored {
+					t.Errorf("%s: snapshot %d is missing", id, nr)
+				}
+				m.setSnapshot(id, nr, gone)
+			default:
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// small makes a workload of a few calls flush and compact.
+func small() leveldb.Config {
+	return leveldb.Config{}.WithLogSize(8 << 10).WithReopenPause(time.Nanosecond)
+}
+
+const workloadSteps = 50
+
+// run drives a workload until the power goes or it is over.
+func run(t *testing.T, d *disk, m *model, seed uint64) {
+	t.Helper()
+	db, err := leveldb.OpenStorage(d, d.syncDir, small())
+	if err != nil {
+		if !errors.Is(err, errPower) {
+			t.Fatal(err)
+		}
+		return
+	}
+	defer db.Close() //nolint:errcheck // the power is off
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	for range workloadSteps {
+		if err := m.step(t.Context(), db, rnd); err != nil {
+			if !errors.Is(err, errPower) {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+}
+
+// changes returns how many changes the workload makes.
+func changes(t *testing.T, seed uint64) int {
+	t.Helper()
+	d := newDisk(faultNone, 0, seed)
+	run(t, d, newModel(), seed)
+	return d.ops
+}
+
+// TestPowerCut cuts the power at each change of the files.
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []faultMode{faultCut, faultTear} {
+		for seed := range uint64(2) {
+			t.Run(fmt.Sprintf("mode %d seed %d", mode, seed), func(t *testing.T) {
+				t.Parallel()
+				for at := range changes(t, seed) {
+					powerCut(t, mode, at+1, seed)
+					if t.Failed() {
+						t.Fatalf("at change %d", at+1)
+					}
+				}
+			})
+		}
+	}
+}
+
+func powerCut(t *testing.T, mode faultMode, at int, seed uint64) {
+	t.Helper()
+	d, m := newDisk(mode, at, seed), newModel()
+	run(t, d, m, seed)
+	d = d.afterCut()
+	for range 2 {
+		db, err := leveldb.OpenStorage(d, d.syncDir, small())
+		if err != nil {
+			t.Errorf("change %d: %v", at, err)
+			return
+		}
+		m.check(t, db)
+		for id, h := range m.streams {
+			mustAppend(t, db.Journal(), eventWrite(id, h.highest, 1))
+			h.highest++
+			h.maybeHighest++
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFailedChange makes each change of the files fail once, half done. The
+// journal goes on by itself, and what it said holds after a power cut too.
+func TestFailedChange(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			for at := range changes(t, seed) {
+				failedChange(t, at+1, seed)
+				if t.Failed() {
+					t.Fatalf("at change %d", at+1)
+				}
+			}
+		})
+	}
+}
+
+func failedChange(t *testing.T, at int, seed uint64) {
+	t.Helper()
+	d, m := newDisk(faultError, at, seed), newModel()
+	db, err := leveldb.OpenStorage(d, d.syncDir, small())
+	if err != nil {
+		if db, err = leveldb.OpenStorage(d, d.syncDir, small()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	for range workloadSteps {
+		if err := m.step(t.Context(), db, rnd); err != nil {
+			if !errors.Is(err, errFault) || !errors.Is(err, journal.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			m.check(t, db)
+		}
+	}
+	m.check(t, db)
+	if err := db.Close(); err != nil && !errors.Is(err, errFault) {
+		t.Error(err)
+	}
+	d = d.afterCut()
+	if db, err = leveldb.OpenStorage(d, d.syncDir, small()); err != nil {
+		t.Fatal(err)
+	}
+	m.check(t, db)
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
