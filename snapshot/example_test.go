@@ -30,7 +30,7 @@ func ExampleOpenFiles() {
 
 	ctx := context.Background()
 	for _, seqNr := range []uint64{100, 200, 300} {
-		err := store.Save(ctx, snapshot.Snapshot{
+		err = store.Save(ctx, snapshot.Snapshot{
 			Metadata: snapshot.Metadata{ID: "account|42", SequenceNr: seqNr, Time: time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)},
 			Manifest: "account/v1",
 			Payload:  fmt.Appendf(nil, "state at %d", seqNr),

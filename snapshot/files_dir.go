@@ -50,7 +50,7 @@ func (f *Files) readFormat() (bool, error) {
 		return false, err
 	}
 	text, err := io.ReadAll(io.LimitReader(r, 64))
-	if err := errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, r.Close()); err != nil {
 		return false, err
 	}
 	digits, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), formatPrefix)
@@ -79,9 +79,7 @@ func (f *Files) writeFormat() error {
 	return f.fs.SyncDir(f.dir)
 }
 
-// makeDirs creates the store's directories and makes them durable. The one
-// above is synced even if the store's own is there: whoever made it may have
-// been interrupted before that.
+// makeDirs creates the store's directories and makes them durable.
 func (f *Files) makeDirs() error {
 	if err := f.makeDir(f.dir); err != nil {
 		return err
@@ -89,7 +87,14 @@ func (f *Files) makeDirs() error {
 	if err := f.makeDir(filepath.Join(f.dir, partialDir)); err != nil {
 		return err
 	}
-	return f.fs.SyncDir(filepath.Dir(f.dir))
+	// Whoever made those that were there may have been killed before they were
+	// durable. If they were made by hand it may not be ours to sync them.
+	for dir := filepath.Dir(f.dir); ; dir = filepath.Dir(dir) {
+		_ = f.fs.SyncDir(dir)
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
 }
 
 // makeDir creates a directory and those above it, each made durable in turn.
@@ -97,10 +102,9 @@ func (f *Files) makeDir(dir string) error {
 	above := filepath.Dir(dir)
 	err := f.fs.Mkdir(dir)
 	if errors.Is(err, fs.ErrNotExist) && above != dir {
-		if err := f.makeDir(above); err != nil {
-			return err
+		if err = f.makeDir(above); err == nil {
+			err = f.fs.Mkdir(dir)
 		}
-		err = f.fs.Mkdir(dir)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return nil

@@ -79,7 +79,7 @@ func encode(w io.Writer, s Snapshot) error {
 	b = append(b, formatVersion, ^byte(formatVersion))
 	b = binary.LittleEndian.AppendUint32(b, uint32(length)) //nolint:gosec // at most maxHeaderSize
 	b = binary.LittleEndian.AppendUint64(b, s.SequenceNr)
-	b = binary.LittleEndian.AppendUint64(b, uint64(s.Time.UnixMicro())) //nolint:gosec // two's complement
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.Time.UnixMicro()))
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(s.Payload)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(s.ID))) //nolint:gosec // at most maxIDLength
 	b = append(b, s.ID...)

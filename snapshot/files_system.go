@@ -42,8 +42,10 @@ type outFile interface {
 // osFS is the real file system.
 type osFS struct{}
 
+// Mkdir makes a directory that only its user can reach.
 func (osFS) Mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
+// ReadDir reads all names at once.
 func (osFS) ReadDir(dir string) ([]string, error) {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {
@@ -53,6 +55,7 @@ func (osFS) ReadDir(dir string) ([]string, error) {
 	return names, errors.Join(err, d.Close())
 }
 
+// Open opens a regular file.
 func (osFS) Open(name string) (inFile, error) {
 	f, err := os.Open(filepath.Clean(name))
 	if err != nil {
@@ -61,14 +64,18 @@ func (osFS) Open(name string) (inFile, error) {
 	return sizedFile{f}, nil
 }
 
+// Create creates a file that only its user can reach.
 func (osFS) Create(name string) (outFile, error) {
 	return os.OpenFile(filepath.Clean(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
+// Rename is atomic where the operating system is.
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
+// Remove removes a file.
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
+// SyncDir opens the directory to sync it, as POSIX wants it.
 func (osFS) SyncDir(dir string) error {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {
@@ -79,6 +86,7 @@ func (osFS) SyncDir(dir string) error {
 
 type sizedFile struct{ *os.File }
 
+// Size is the size when it is called.
 func (f sizedFile) Size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -26,11 +26,11 @@ func sample() snapshot.Snapshot {
 	}
 }
 
-func encoded(t testing.TB, s snapshot.Snapshot) []byte {
-	t.Helper()
+func encoded(tb testing.TB, s snapshot.Snapshot) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	if err := snapshot.Encode(&b, s); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }

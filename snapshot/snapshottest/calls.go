@@ -142,7 +142,7 @@ func (p *probe) replaceMeanwhile() {
 	}, func() error {
 		got, err := p.store.Load(p.Context(), p.id, snapshot.Latest())
 		if err != nil {
-			return fmt.Errorf("Load while the snapshot is replaced: %w", err)
+			return fmt.Errorf("load while the snapshot is replaced: %w", err)
 		}
 		return checkUniform(got)
 	})
@@ -160,10 +160,10 @@ func (p *probe) deleteMeanwhile() {
 	}, func() error {
 		got, err := p.store.Load(p.Context(), p.id, snapshot.Latest())
 		if err != nil {
-			return fmt.Errorf("Load while older snapshots are deleted: %w", err)
+			return fmt.Errorf("load while older snapshots are deleted: %w", err)
 		}
 		if got.SequenceNr < last {
-			return fmt.Errorf("Load gave %d after %d", got.SequenceNr, last)
+			return fmt.Errorf("load gave %d after %d", got.SequenceNr, last)
 		}
 		last = got.SequenceNr
 		return checkUniform(got)

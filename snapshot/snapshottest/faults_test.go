@@ -125,7 +125,7 @@ func noneIsZero(d *double) {
 func numbersAsText(d *double) {
 	d.load = func(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
 		newest := uint64(0)
-		for m := range d.inner.List(ctx, id, c) {
+		for m := range d.inner.List(ctx, id, c) { //nolint:errcheck // of no interest here
 			if strconv.FormatUint(m.SequenceNr, 10) > strconv.FormatUint(newest, 10) {
 				newest = m.SequenceNr
 			}
@@ -193,7 +193,7 @@ func (d *double) listed(change func(all []snapshot.Metadata) []snapshot.Metadata
 	d.list = func(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 		return func(yield func(snapshot.Metadata, error) bool) {
 			var all []snapshot.Metadata
-			for m := range d.inner.List(ctx, id, c) {
+			for m := range d.inner.List(ctx, id, c) { //nolint:errcheck // of no interest here
 				all = append(all, m)
 			}
 			for _, m := range change(all) {

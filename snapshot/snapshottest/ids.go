@@ -28,7 +28,7 @@ func idCases() []Case {
 				}
 				p.expectNone(p.id, snapshot.Latest())
 				for i, id := range ids[1:] {
-					p.expect(snapshot.Latest(), numbered(id, uint64(11+i))) //nolint:gosec // small
+					p.expect(snapshot.Latest(), numbered(id, uint64(11+i)))
 				}
 			},
 		},
@@ -38,10 +38,10 @@ func idCases() []Case {
 			check: func(p *probe) {
 				ids := p.oddIDs()
 				for i, id := range ids {
-					p.save(numbered(id, uint64(i+1))) //nolint:gosec // small
+					p.save(numbered(id, uint64(i+1)))
 				}
 				for i, id := range ids {
-					n := uint64(i + 1) //nolint:gosec // small
+					n := uint64(i + 1)
 					p.expect(snapshot.Latest(), numbered(id, n))
 					p.expectList(id, snapshot.Latest(), n)
 					p.delete(id, snapshot.Latest())

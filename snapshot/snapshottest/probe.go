@@ -31,7 +31,7 @@ func at(n int) time.Time {
 // numbered returns the snapshot that a case uses at a sequence number.
 func numbered(id string, seqNr uint64) snapshot.Snapshot {
 	return snapshot.Snapshot{
-		Metadata: snapshot.Metadata{ID: id, SequenceNr: seqNr, Time: at(int(seqNr % 1_000_000))}, //nolint:gosec // small
+		Metadata: snapshot.Metadata{ID: id, SequenceNr: seqNr, Time: at(int(seqNr % 1_000_000))},
 		Manifest: fmt.Sprintf("state-%d", seqNr),
 		Payload:  fmt.Appendf(nil, "s-%d of %s", seqNr, id),
 	}

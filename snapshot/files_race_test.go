@@ -1,0 +1,183 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/refold-io/refold/snapshot"
+)
+
+// onDisk opens a store on a disk in memory with the snapshots 1 to n of "a".
+func onDisk(t *testing.T, n uint64) (*snapshot.Files, *disk) {
+	t.Helper()
+	d := newDisk()
+	store, err := snapshot.OpenFilesOn(d, "/data", snapshot.FilesConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, store, n)
+	return store, d
+}
+
+// before runs f once, right before an operation whose name begins so.
+func (d *disk) before(prefix string, f func()) {
+	d.fail = func(_ int, what string) error {
+		if strings.HasPrefix(what, prefix) {
+			d.fail = nil
+			f()
+		}
+		return nil
+	}
+}
+
+func TestFilesLoadSearchesAgainWhenAFileWentAway(t *testing.T) {
+	t.Parallel()
+	store, d := onDisk(t, 3)
+	d.before("open "+store.Path(at("a", 3)), func() {
+		if err := store.Delete(t.Context(), "a", snapshot.At(3)); err != nil {
+			t.Error(err)
+		}
+		if err := store.Save(t.Context(), snapshot.Snapshot{Metadata: at("a", 4)}); err != nil {
+			t.Error(err)
+		}
+	})
+	if s, err := store.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 4 {
+		t.Errorf("Load = %d, %v, want the one that came meanwhile", s.SequenceNr, err)
+	}
+	d.before("open", func() {
+		if err := store.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := store.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("Load = %v, want ErrNotFound when all went meanwhile", err)
+	}
+}
+
+func TestFilesListPassesOverWhatWentAway(t *testing.T) {
+	t.Parallel()
+	store, d := onDisk(t, 3)
+	d.before("open "+store.Path(at("a", 2)), func() {
+		if err := store.Delete(t.Context(), "a", snapshot.At(2)); err != nil {
+			t.Error(err)
+		}
+	})
+	var listed []uint64
+	for m, err := range store.List(t.Context(), "a", snapshot.Latest()) {
+		if err != nil {
+			t.Errorf("List: %v", err)
+		}
+		listed = append(listed, m.SequenceNr)
+	}
+	if len(listed) != 2 || listed[0] != 3 || listed[1] != 1 {
+		t.Errorf("List = %v, want 3 and 1", listed)
+	}
+}
+
+func TestFilesDeleteMeetsAnotherDelete(t *testing.T) {
+	t.Parallel()
+	store, d := onDisk(t, 3)
+	d.before("remove", func() {
+		if err := store.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := store.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+		t.Errorf("Delete of what another one deleted: %v", err)
+	}
+}
+
+// Opening the directory from another process removes the partial files of this
+// one.
+func TestFilesSaveBeginsAgainWhenItsPartialFileWentAway(t *testing.T) {
+	t.Parallel()
+	store, d := onDisk(t, 1)
+	d.before("rename", func() {
+		if _, err := snapshot.OpenFilesOn(d, "/data", snapshot.FilesConfig{}); err != nil {
+			t.Error(err)
+		}
+	})
+	fill(t, store, 2)
+	if s, err := store.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 2 {
+		t.Errorf("Load = %d, %v, want 2", s.SequenceNr, err)
+	}
+}
+
+// A process without file descriptors left must not take that for damage, and go
+// on from an older state.
+func TestFilesThatCannotBeOpenedAreNotDamaged(t *testing.T) {
+	t.Parallel()
+	store, d := onDisk(t, 2)
+	for _, op := range []string{"open " + store.Path(at("a", 2)), "readdir"} {
+		d.fail = func(_ int, what string) error {
+			if strings.HasPrefix(what, op) {
+				return syscall.EMFILE
+			}
+			return nil
+		}
+		_, err := store.Load(t.Context(), "a", snapshot.Latest())
+		if !errors.Is(err, syscall.EMFILE) || errors.Is(err, snapshot.ErrCorrupt) || errors.Is(err, snapshot.ErrNotFound) {
+			t.Errorf("Load when %q fails: %v, want that error", op, err)
+		}
+	}
+}
+
+// A disk that can't read a sector is damage.
+func TestFilesThatCannotBeReadAreDamaged(t *testing.T) {
+	t.Parallel()
+	store, d := onDisk(t, 2)
+	reads := 0
+	d.fail = func(_ int, what string) error {
+		if what == "read" {
+			if reads++; reads == 3 { // the payload of the newest
+				return syscall.EIO
+			}
+		}
+		return nil
+	}
+	if s, err := store.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 1 {
+		t.Errorf("Load = %d, %v, want the older one", s.SequenceNr, err)
+	}
+}
+
+func TestFilesGiveUpOnADirectoryThatNeverSettles(t *testing.T) {
+	t.Parallel()
+	store, d := onDisk(t, 1)
+	d.fail = func(_ int, what string) error {
+		if strings.HasPrefix(what, "open") || strings.HasPrefix(what, "rename") {
+			return fs.ErrNotExist
+		}
+		return nil
+	}
+	if _, err := store.Load(t.Context(), "a", snapshot.Latest()); err == nil || errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("Load = %v, want an error that is not ErrNotFound", err)
+	}
+	if err := store.Save(t.Context(), snapshot.Snapshot{Metadata: at("a", 2)}); err == nil {
+		t.Error("Save succeeded")
+	}
+}
+
+func TestFilesSaveWhoseContextEndsMeanwhileLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"create", "write", "sync", "mkdir", "syncdir"} {
+		store, d := onDisk(t, 0)
+		before := d.files()
+		ctx, cancel := context.WithCancel(t.Context())
+		d.before(op, cancel)
+		err := store.Save(ctx, snapshot.Snapshot{Metadata: at("a", 1), Payload: []byte("state")})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Save whose context ends during %s: %v, want context.Canceled", op, err)
+		}
+		if after := d.files(); !slices.Equal(after, before) {
+			t.Errorf("Save whose context ends during %s leaves %q, before there were %q", op, after, before)
+		}
+	}
+}
