@@ -6,7 +6,6 @@ package journaltest
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -225,23 +224,28 @@ func appendRetainsNoSlices(f *fixture) {
 	f.wantHistory("overwritten", 0)
 }
 
-// appendSharedPayload uses one payload, and one event slice, for many writes.
+// appendSharedPayload uses one payload, and one slice of events, for many writes:
+// nobody changes them.
 func appendSharedPayload(f *fixture) {
-	shared := write("shared", "w", 0, 3)
-	for i := range shared.Events {
-		shared.Events[i].Payload = []byte("the same for all")
-		shared.Events[i].Tags = []string{"shared"}
-		shared.Events[i].Metadata = shared.Events[i].Payload
-	}
-	var writes []journal.Write
-	for k := range 20 {
-		w := shared
+	shared := func(k int) journal.Write {
+		w := write("shared", fmt.Sprint("w", k), 0, 3)
 		w.ID = fmt.Sprint("shared|", k)
-		w.Writer = fmt.Sprint("w", k)
+		for i := range w.Events {
+			w.Events[i].Payload = []byte("the same for all")
+			w.Events[i].Tags = []string{"shared"}
+			w.Events[i].Metadata = w.Events[i].Payload[4:8]
+		}
+		return w
+	}
+	writes := []journal.Write{shared(0)}
+	for k := range 20 {
+		w := shared(k + 1)
+		w.Events = writes[0].Events
 		writes = append(writes, w)
 	}
 	f.store(writes...)
-	for _, w := range slices.Backward(writes) {
-		f.wantHistory(w.ID, 0, w)
+	for k, w := range writes {
+		f.wantHistory(w.ID, 0, shared(k))
 	}
+	f.wantEvents("given", writes[0].Events, shared(0).Events)
 }

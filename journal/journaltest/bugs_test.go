@@ -1,0 +1,66 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+// planted is a bug and the checks that are there to find it.
+type planted struct {
+	name  string
+	finds []string
+	hangs bool // the bug shows by something that does not return
+	plant func() bug
+}
+
+func bugs() []planted {
+	return slices.Concat(replayBugs(), appendBugs(), fieldBugs(), writerBugs(), callBugs(), deleteBugs(), listBugs(), lifeBugs())
+}
+
+// TestBugs has each check fail on the bug that it is there for.
+func TestBugs(t *testing.T) {
+	t.Parallel()
+	for _, b := range bugs() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(b.plant)
+			if b.hangs {
+				cfg.Timeout = 300 * time.Millisecond
+			}
+			for _, name := range b.finds {
+				failures := record(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
+				if len(failures) == 0 {
+					t.Errorf("%s does not find the bug", name)
+					continue
+				}
+				t.Logf("%s: %s", name, failures[0])
+			}
+		})
+	}
+}
+
+// TestEveryCheckFindsABug has no check that could be left out.
+func TestEveryCheckFindsABug(t *testing.T) {
+	t.Parallel()
+	found := make(map[string]bool)
+	for _, b := range bugs() {
+		for _, name := range b.finds {
+			found[name] = true
+		}
+	}
+	for _, name := range journaltest.Names() {
+		if !found[name] {
+			t.Errorf("no bug is planted for %s", name)
+		}
+		delete(found, name)
+	}
+	for name := range found {
+		t.Errorf("a bug is planted for %s, which does not exist", name)
+	}
+}
