@@ -104,6 +104,7 @@ func TestGuardCountsAppendsTheStoreDidNotAnswer(t *testing.T) {
 		"lost and rejected":       {[]error{rejected, errAway}, true},
 		"not sent":                {[]error{fmt.Errorf("%w: %w", journal.ErrNotSent, errAway)}, true},
 		"some lost, some stored":  {[]error{errAway, nil}, false},
+		"some stored, some lost":  {[]error{nil, errAway}, false},
 		"some lost, one conflict": {[]error{errAway, conflict}, false},
 		"conflict":                {[]error{conflict, journal.ErrSkipped}, false},
 		"rejected":                {[]error{rejected, journal.ErrSkipped}, false},

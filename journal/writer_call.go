@@ -127,7 +127,7 @@ func (w *Writer) take(c *call) {
 	}
 	for c.count < w.cfg.MaxBatchWrites {
 		r := w.queue.first
-		if r == nil || c.bytes > 0 && c.bytes+r.size > w.cfg.MaxBatchBytes {
+		if r == nil || c.bytes+r.size > w.cfg.MaxBatchBytes {
 			return
 		}
 		w.queue.pop()
@@ -204,9 +204,9 @@ func (w *Writer) track(c *call) {
 // release ends a call: what waited behind its IDs goes to the front of the
 // queue. w.mu is held.
 func (w *Writer) release(c *call) {
-	for i := len(c.ids) - 1; i >= 0; i-- {
-		w.queue.prepend(w.busy[c.ids[i]].wait)
-		delete(w.busy, c.ids[i])
+	for _, id := range c.ids {
+		w.queue.prepend(w.busy[id].wait)
+		delete(w.busy, id)
 	}
 	clear(c.ids)
 	clear(c.writes)

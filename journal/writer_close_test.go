@@ -31,7 +31,7 @@ func wantClosed(t *testing.T, log *ledger, entries ...string) {
 func TestWriterCloseDrains(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, calls := manualWriter(t, journal.WriterConfig{MaxBatchWrites: 1})
+		w, calls := manualWriter(t, journal.WriterConfig{MaxBatchWrites: 1, MaxQueuedWrites: 1})
 		log := newLedger()
 		a, b := log.entity("a"), log.entity("b")
 		a.submit(t, w)
@@ -135,7 +135,6 @@ func TestWriterCloseGivesUpWithItsContext(t *testing.T) {
 				if err := <-done; !errors.Is(err, cause) {
 					t.Errorf("Close: %v, want the cause", err)
 				}
-				synctest.Wait()
 				expect(t, "outcomes", log.take(), []string{"b@0", "b@1", "c@0"})
 				wantClosed(t, log, "b@0", "b@1", "c@0")
 				if stuck.ctx.Err() == nil {
@@ -164,6 +163,30 @@ func TestWriterCloseGivesUpWithItsContext(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The queue stays full of what waits behind the call that is stuck.
+func TestWriterCloseTellsThoseWhoWaitBehindAStuckCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})
+		log := newLedger()
+		a, b := log.entity("a"), log.entity("b")
+		a.submit(t, w)
+		stuck := <-calls
+		a.submit(t, w)
+		r := b.refuse(t, w)
+		b.room = func() { w.Submit(r) }
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Close: %v, want the end of its context", err)
+		}
+		expect(t, "outcomes", log.take(), []string{"b@0"})
+		stuck.answer <- nil
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"a@0", "a@1"})
+	})
 }
 
 func TestWriterCloseOfADrainedWriterWithAnEndedContext(t *testing.T) {

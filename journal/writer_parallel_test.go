@@ -112,7 +112,41 @@ func TestParallelWriterSkipsWhatWaitedBehindAFailure(t *testing.T) {
 	})
 }
 
-// A journal that is not Parallel is found behind a wrapper too.
+// What is left over by a full batch goes to a goroutine that waits.
+func TestParallelWriterSharesOutWhatWasReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := parallelWriter(t, 2, journal.WriterConfig{MaxBatchWrites: 2})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a, b := log.entity("a"), log.entity("b")
+		log.entity("blocker1").submit(t, w)
+		blocker1 := <-calls
+		log.entity("blocker2").submit(t, w)
+		blocker2 := <-calls
+		a.submit(t, w)
+		b.submit(t, w)
+		blocker1.answer <- nil
+		both := <-calls
+		blocker2.answer <- nil
+		synctest.Wait()
+		a.submit(t, w)
+		b.submit(t, w)
+		b.submit(t, w)
+		idle(t, calls)
+		both.answer <- nil
+		first, second := <-calls, <-calls
+		if len(first.writes) < len(second.writes) {
+			first, second = second, first
+		}
+		expect(t, "one call", first.names(), []string{"b@1", "b@2"})
+		expect(t, "the other", second.names(), []string{"a@1"})
+		first.answer <- nil
+		second.answer <- nil
+	})
+}
+
+// A Parallel journal is found behind a wrapper too.
 func TestWriterAsksBehindWrappers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

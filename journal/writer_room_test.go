@@ -45,6 +45,7 @@ func TestWriterTellsOfRoomInTurn(t *testing.T) {
 		if !w.Submit(ra) {
 			t.Error("no room for the one who was told of it")
 		}
+		a.refuse(t, w) // its turn is over
 		call.answer <- nil
 		call = <-calls // q2
 		expect(t, "told", log.take(), []string{"q1@0", "room b"})
@@ -61,7 +62,9 @@ func TestWriterTellsOfRoomInTurn(t *testing.T) {
 		call = <-calls // b
 		expect(t, "told", log.take(), []string{"a@0", "room late"})
 		call.answer <- nil
-		(<-calls).answer <- nil // c; late does not come
+		call = <-calls // c; late does not come
+		expect(t, "told", log.take(), []string{"b@0", "room a"})
+		call.answer <- nil
 	})
 }
 
@@ -150,6 +153,79 @@ func TestWriterBoundsQueuedBytes(t *testing.T) {
 		call.answer <- nil
 		(<-calls).answer <- nil
 		synctest.Wait()
+	})
+}
+
+func TestWriterTellsOfAsManyBytesAsThereAre(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedBytes: 10})
+		defer closeWriter(t, w)
+		log := newLedger()
+		log.entity("b").submit(t, w)
+		call := <-calls
+		log.entity("q").submit(t, w)
+		big := log.entity("x")
+		if w.Submit(big.write("1234567890")) {
+			t.Fatal("the queue has grown beyond its limit")
+		}
+		for _, id := range []string{"1", "2", "3"} {
+			log.entity(id).refuse(t, w) // there is room for a small one, but not before the large one
+		}
+		call.answer <- nil
+		call = <-calls // q
+		expect(t, "told", log.take(), []string{"b@0", "room x"})
+		call.answer <- nil
+		synctest.Wait() // x does not come
+		expect(t, "told", log.take(), []string{"q@0", "room 1", "room 2", "room 3"})
+	})
+}
+
+func TestWriterCountsBytesBothWays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedBytes: 10, MaxBatchWrites: 1})
+		defer closeWriter(t, w)
+		a := newLedger().entity("a")
+		a.submit(t, w)
+		call := <-calls
+		for range 10 {
+			a.submit(t, w)
+			a.submit(t, w)
+			for range 2 {
+				call.answer <- nil
+				call = <-calls
+			}
+		}
+		call.answer <- nil
+	})
+}
+
+func TestWriterKeepsThePlaceOfWhoWasTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 2, MaxBatchWrites: 1})
+		defer closeWriter(t, w)
+		log := newLedger()
+		log.entity("blocker").submit(t, w)
+		call := <-calls
+		q := log.entity("q")
+		q.submit(t, w)
+		q.submit(t, w)
+		a := log.entity("a")
+		r := a.refuse(t, w)
+		call.answer <- nil
+		call = <-calls
+		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
+		log.entity("late").refuse(t, w)
+		if !w.Submit(r) {
+			t.Error("no room for the one who was told of it")
+		}
+		for range 2 {
+			call.answer <- nil
+			call = <-calls
+		}
+		call.answer <- nil
 	})
 }
 

@@ -189,6 +189,75 @@ func TestWriterResetLeavesOlderRequestsSkipped(t *testing.T) {
 	})
 }
 
+// What goes to a failed stream may stand anywhere in the queue.
+func TestWriterSkipsInTheMiddleOfTheQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{MaxBatchWrites: 2})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a, b := log.entity("a"), log.entity("b")
+		a.submit(t, w)
+		(<-calls).answer <- []error{errors.New("lost")}
+		synctest.Wait()
+		b.submit(t, w)
+		call := <-calls
+		b.submit(t, w)
+		b.submit(t, w)
+		a.submit(t, w)
+		b.submit(t, w)
+		for _, want := range [][]string{{"b@1", "b@2"}, {"b@3"}} {
+			call.answer <- nil
+			call = <-calls
+			expect(t, "batch", call.names(), want)
+		}
+		call.answer <- nil
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"a@0", "b@0", "b@1", "b@2", "a@1", "b@3"})
+	})
+}
+
+// A Reset that comes before the failure does not end what the failure begins.
+func TestWriterResetDoesNotForgiveInAdvance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, calls := manualWriter(t, journal.WriterConfig{})
+		defer closeWriter(t, w)
+		log := newLedger()
+		a := log.entity("a")
+		a.submit(t, w)
+		call := <-calls
+		bad := a.write("x")
+		bad.Write.Events = nil
+		w.Submit(bad)
+		w.Reset(&a.stream)
+		a.submit(t, w)
+		call.answer <- nil
+		synctest.Wait()
+		expect(t, "outcomes", log.take(), []string{"a@0", "a@1", "a@2"})
+		if err := log.err("a@2"); !errors.Is(err, journal.ErrSkipped) {
+			t.Errorf("a@2: %v, want ErrSkipped", err)
+		}
+	})
+}
+
+// Payloads of a commit that is over are not kept alive.
+func TestWriterForgetsWhatItSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var kept []journal.Write
+		w := newWriter(t, &fake{append: func(_ context.Context, writes []journal.Write) []error {
+			kept = writes
+			return nil
+		}}, journal.WriterConfig{})
+		newLedger().entity("a").submit(t, w)
+		closeWriter(t, w)
+		if kept[0].Events != nil {
+			t.Error("the slice of writes still holds the events")
+		}
+	})
+}
+
 func TestWriterResetWithoutAFailureDoesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
