@@ -19,6 +19,13 @@ const maxDepth = 100
 // stack, which ends the process. Everything in this package that decodes calls
 // it first.
 func Check(data []byte) error {
+	if err := check(data); err != nil {
+		return fmt.Errorf("codec: %w", err)
+	}
+	return nil
+}
+
+func check(data []byte) error {
 	end, err := skip(data, 0, maxDepth)
 	if err != nil {
 		return err

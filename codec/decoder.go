@@ -11,7 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// decoder reads one value from data that Check has found well-formed, so that
+// decoder reads one value from data that check has found well-formed, so that
 // it need not look at lengths and depths again. What it has read keeps no
 // reference to data.
 type decoder struct {
@@ -83,15 +83,10 @@ func (ps *plans) decode(p *plan, data []byte) (any, error) {
 	return out, nil
 }
 
-// decodeInto reads a value of the plan's type into v. A panic of a method of v
-// becomes an error.
-func (ps *plans) decodeInto(p *plan, data []byte, v reflect.Value) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: panic: %v", ErrMalformed, r)
-		}
-	}()
-	if err := Check(data); err != nil {
+// decodeInto reads a value of the plan's type into v.
+func (ps *plans) decodeInto(p *plan, data []byte, v reflect.Value) error {
+	err := check(data)
+	if err != nil {
 		return err
 	}
 	d, ok := ps.decoders.Get().(*decoder)

@@ -4,7 +4,6 @@
 package codec
 
 import (
-	"fmt"
 	"reflect"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -66,14 +65,8 @@ func (ps *plans) encoder() *encoder {
 	return e
 }
 
-// encode returns v, whose type is that of the plan, in a new slice. A panic of
-// a method of v becomes an error.
+// encode returns v, whose type is that of the plan, in a new slice.
 func (ps *plans) encode(p *plan, v reflect.Value) (data []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			data, err = nil, fmt.Errorf("panic: %v", r)
-		}
-	}()
 	e := ps.encoder()
 	e.cost = costNew(p.typ.Size())
 	if p.needsAddr && !v.CanAddr() {

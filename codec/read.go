@@ -29,9 +29,15 @@ func newReader(t reflect.Type, p *plan, err error, f Format, up *upcaster) *read
 // DecodeAppend appends to dst what a stored payload stands for today: usually
 // one value, none if it was removed, or several if an upcaster splits it. On an
 // error, dst is returned as it was. The error wraps ErrUnknown if the manifest
-// is not one of this registry, else ErrMalformed or ErrLimit, or is that of an
-// upcaster. DecodeAppend neither changes the payload nor keeps it.
-func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) ([]any, error) {
+// is not one of this registry, else ErrMalformed or ErrLimit, or it is that of
+// an upcaster or of a type's own method. DecodeAppend neither changes the
+// payload nor keeps it.
+func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) (out []any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = dst, fmt.Errorf("codec: decode %s: %w", manifest, &PanicError{p})
+		}
+	}()
 	if r == nil {
 		return dst, fmt.Errorf("%w: %q", ErrUnknown, manifest)
 	}
@@ -49,7 +55,8 @@ func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) ([]a
 	if rd.up == nil {
 		return append(dst, v), nil
 	}
-	out, err := r.upcast(dst, v)
+	steps := maxUpcasts
+	out, err = r.upcast(dst, v, &steps)
 	if err != nil {
 		return dst, fmt.Errorf("codec: upcast %s: %w", manifest, err)
 	}
@@ -83,32 +90,37 @@ func (r *Registry) read(rd *reader, payload []byte) (any, error) {
 	return p.Elem().Interface(), nil
 }
 
-// upcast follows the functions until only current values are left.
-func (r *Registry) upcast(dst []any, old any) ([]any, error) {
-	todo := []any{old} // the next one is the last
-	for range maxUpcasts {
-		if len(todo) == 0 {
-			return dst, nil
-		}
-		v := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+// upcast appends what v has become, following the functions until only current
+// values are left. It counts down the steps that are left.
+func (r *Registry) upcast(dst []any, v any, steps *int) ([]any, error) {
+	for {
 		t := reflect.TypeOf(v)
 		if r.writers[t] != nil {
-			dst = append(dst, v)
-			continue
+			return append(dst, v), nil
 		}
 		u := r.upcasters[t]
 		if u == nil {
 			return nil, fmt.Errorf("%w: %T", ErrNotRegistered, v)
 		}
-		n := len(todo)
-		var err error
-		if todo, err = u.fn(todo, v); err != nil {
+		if *steps--; *steps < 0 {
+			return nil, fmt.Errorf("%w: more than %d steps", ErrLimit, maxUpcasts)
+		}
+		n := len(dst)
+		out, err := u.fn(dst, v)
+		if err != nil {
 			return nil, err
 		}
-		slices.Reverse(todo[n:])
+		if dst = out[:n]; len(out) == n+1 {
+			v = out[n]
+			continue
+		}
+		for _, part := range slices.Clone(out[n:]) {
+			if dst, err = r.upcast(dst, part, steps); err != nil {
+				return nil, err
+			}
+		}
+		return dst, nil
 	}
-	return nil, fmt.Errorf("%w: more than %d steps", ErrLimit, maxUpcasts)
 }
 
 // unread returns the error about a manifest without a reader, which is nil if

@@ -57,6 +57,11 @@ func (r *Registry) Err() error {
 // if v is nested more than 100 levels deep. Whatever Encode accepts, Decode
 // accepts.
 func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			manifest, payload, err = "", nil, fmt.Errorf("codec: encode %T: %w", v, &PanicError{p})
+		}
+	}()
 	var w *writer
 	if r != nil {
 		w = r.writers[reflect.TypeOf(v)]

@@ -80,7 +80,11 @@ func decodeFloat(d *decoder, v reflect.Value) error {
 	t := d.next()
 	switch t.kind {
 	case kindFloat64:
-		v.SetFloat(math.Float64frombits(t.bits))
+		f := math.Float64frombits(t.bits)
+		if v.OverflowFloat(f) {
+			return overflow(strconv.FormatFloat(f, 'g', -1, 64), v)
+		}
+		v.SetFloat(f)
 	case kindFloat32:
 		v.SetFloat(float64(math.Float32frombits(uint32(t.bits)))) //nolint:gosec // it has 32 bits
 	case kindUint:

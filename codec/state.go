@@ -36,12 +36,13 @@ func NewState(t reflect.Type) (*State, error) {
 // Encode returns the state of an aggregate of the type that NewState was given,
 // without the fields that are tagged refold:"-". The data is freshly allocated,
 // has no spare capacity, and is the same for the same state.
-func (s *State) Encode(agg any) ([]byte, error) {
+func (s *State) Encode(agg any) (data []byte, err error) {
+	defer s.recovered(&err)
 	v, err := s.elem(agg)
 	if err != nil {
 		return nil, err
 	}
-	data, err := s.plans.encode(s.plan, v)
+	data, err = s.plans.encode(s.plan, v)
 	if err != nil {
 		return nil, fmt.Errorf("codec: encode state %s: %w", s.typ, err)
 	}
@@ -51,7 +52,8 @@ func (s *State) Encode(agg any) ([]byte, error) {
 // Decode reads what Encode wrote into a fresh aggregate. Fields that the data
 // does not have, and those that are tagged refold:"-", keep their values. After
 // an error the aggregate is in no defined state.
-func (s *State) Decode(data []byte, agg any) error {
+func (s *State) Decode(data []byte, agg any) (err error) {
+	defer s.recovered(&err)
 	v, err := s.elem(agg)
 	if err != nil {
 		return err
@@ -68,4 +70,11 @@ func (s *State) elem(agg any) (reflect.Value, error) {
 		return reflect.Value{}, fmt.Errorf("codec: state is a %T, want a *%s that is not nil", agg, s.typ)
 	}
 	return v.Elem(), nil
+}
+
+// recovered is deferred, and makes an error of a panic.
+func (s *State) recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("codec: state %s: %w", s.typ, &PanicError{p})
+	}
 }
