@@ -163,7 +163,7 @@ func newWriter(t *testing.T, j journal.Journal, cfg journal.WriterConfig) *journ
 
 func closeWriter(t *testing.T, w *journal.Writer) {
 	t.Helper()
-	if err := w.Close(context.Background()); err != nil { //nolint:usetesting // also used in a cleanup
+	if err := w.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 }

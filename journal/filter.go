@@ -77,14 +77,14 @@ type ViolationError struct {
 type ViolationKind uint8
 
 const (
-	// ViolationBackwards: its number is lower than that of a record before it, by the
-	// same writer.
+	// ViolationBackwards says that the record's number is lower than that of a
+	// record before it, by the same writer.
 	ViolationBackwards ViolationKind = iota + 1
-	// ViolationOldWriter: another writer has taken over since its writer's last
-	// record.
+	// ViolationOldWriter says that another writer has taken over since the last
+	// record of this one.
 	ViolationOldWriter
-	// ViolationOverwritten: a new writer, which comes behind it, wrote from the same number
-	// or a lower one.
+	// ViolationOverwritten says that a new writer, which comes behind it, wrote
+	// from the same number or a lower one.
 	ViolationOverwritten
 )
 

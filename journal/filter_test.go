@@ -215,10 +215,10 @@ func TestFilterStopsWithItsLoop(t *testing.T) {
 		for stop := 1; stop <= 6; stop++ {
 			f := newFilter(t, journal.FilterConfig{Mode: mode, WindowSize: 3})
 			seen := 0
-			for e := range f.Apply("id", history("A1 A2 A3 A4 A5 A6")) {
+			for e, err := range f.Apply("id", history("A1 A2 A3 A4 A5 A6")) {
 				seen++
-				if e.SequenceNr != uint64(seen) { //nolint:gosec // it counts up from 1
-					t.Fatalf("%v: got %d, want %d", mode, e.SequenceNr, seen)
+				if err != nil || e.SequenceNr != uint64(seen) {
+					t.Fatalf("%v: got %d and %v, want %d", mode, e.SequenceNr, err, seen)
 				}
 				if seen == stop {
 					break
@@ -242,8 +242,8 @@ func TestFilterFailDoesNotDelay(t *testing.T) {
 		}
 	}
 	seen := 0
-	for range f.Apply("id", records) {
-		if seen++; seen != read {
+	for _, err := range f.Apply("id", records) {
+		if seen++; seen != read || err != nil {
 			t.Fatalf("record %d was yielded when %d were read", seen, read)
 		}
 	}
@@ -308,7 +308,10 @@ func BenchmarkFilter(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				for range f.Apply("id", records) { //nolint:revive // the cost of getting there
+				for _, err := range f.Apply("id", records) {
+					if err != nil {
+						b.Fatal(err)
+					}
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(events)), "ns/event")

@@ -319,8 +319,8 @@ func measure(write *Write, limit int) (int, error) {
 	size := len(write.ID) + len(write.Writer)
 	for i := range write.Events {
 		e := &write.Events[i]
-		if e.SequenceNr != write.Expect+1+uint64(i) { //nolint:gosec // an index is not negative
-			return 0, reject(e.SequenceNr, "%w: event %d of a write that expects %d must have number %d", ErrInvalid, i, write.Expect, write.Expect+1+uint64(i)) //nolint:gosec // an index is not negative
+		if e.SequenceNr != write.Expect+1+uint64(i) {
+			return 0, reject(e.SequenceNr, "%w: event %d of a write that expects %d must have number %d", ErrInvalid, i, write.Expect, write.Expect+1+uint64(i))
 		}
 		n := len(e.Manifest) + len(e.Payload) + len(e.Metadata)
 		for _, tag := range e.Tags {

@@ -45,8 +45,8 @@ func TestWriterCloseDrains(t *testing.T) {
 		call = <-calls
 		expect(t, "what was accepted before", call.names(), []string{"a@1"})
 		select {
-		case <-done:
-			t.Fatal("Close did not wait for the call in flight")
+		case err := <-done:
+			t.Fatalf("Close did not wait for the call in flight: %v", err)
 		default:
 		}
 		call.answer <- nil
@@ -149,8 +149,8 @@ func TestWriterCloseGivesUpWithItsContext(t *testing.T) {
 				again := closing(t.Context(), w)
 				synctest.Wait()
 				select {
-				case <-again:
-					t.Error("the second Close did not wait")
+				case err := <-again:
+					t.Errorf("the second Close did not wait: %v", err)
 				default:
 				}
 				stuck.answer <- []error{stuck.ctx.Err()}

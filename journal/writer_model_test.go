@@ -44,7 +44,7 @@ func runModel(t *testing.T, seed uint64) {
 	for i := range clients {
 		clients[i] = &client{
 			m: m, w: w, name: fmt.Sprint("c", i), id: fmt.Sprint("id", i*2/3), // every other ID has two owners
-			rng:   rand.New(rand.NewPCG(seed, uint64(i)+2)), //nolint:gosec // an index is not negative
+			rng:   rand.New(rand.NewPCG(seed, uint64(i)+2)),
 			inbox: make(chan outcome, 1000), done: make(chan struct{}),
 		}
 		go clients[i].run(150)

@@ -34,12 +34,12 @@ func (s State) String() string {
 type Outcome uint8
 
 const (
-	// Success: the store answered.
+	// Success says that the store answered.
 	Success Outcome = iota
-	// Failure: it did not, or not in time.
+	// Failure says that it did not, or not in time.
 	Failure
-	// Unknown: the call ended for another reason, such as a caller that went
-	// away. It does not count.
+	// Unknown says that the call ended for another reason, such as a caller
+	// that went away. It does not count.
 	Unknown
 )
 
