@@ -221,7 +221,9 @@ func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
 
 // used notes that a command came.
 func (e *entity[C, E]) used(now time.Time) {
-	e.lastUsed.Store(now.UnixNano())
+	if e.host.opts.PassivateAfter > 0 {
+		e.lastUsed.Store(now.UnixNano())
+	}
 	if e.extra != nil && e.extra.receive != nil {
 		e.extra.receive.touch(now)
 	}

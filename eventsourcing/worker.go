@@ -35,18 +35,20 @@ type workers struct {
 	idle       int
 	running    []*worker // all goroutines
 	want       int       // how many there are to be while none is slow
+	waking     bool      // an idle one was signalled and has not run yet
 	watching   bool
 	closed     bool
 	done       sync.WaitGroup
-	sinceStart time.Time
 }
 
 type worker struct {
-	began atomic.Int64 // of the present turn since sinceStart, 0 while there is none
+	turn atomic.Uint64 // odd during a turn, and another one each time
+	seen uint64        // by the last watch
+	slow bool          // it was in the same turn as at the watch before
 }
 
 func newWorkers(n int) *workers {
-	w := &workers{want: n, sinceStart: time.Now()}
+	w := &workers{want: n}
 	w.cond.L = &w.mu
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,15 +76,25 @@ func (w *workers) push(t *task) {
 		w.tail.next = t
 	}
 	w.tail = t
-	wake := w.idle > 0
-	if !wake && !w.watching && !w.closed {
+	if !w.watching && w.idle == 0 && !w.closed {
 		w.watching = true
 		time.AfterFunc(slowTurn, w.watch)
 	}
+	wake := w.wakeOne()
 	w.mu.Unlock()
 	if wake {
 		w.cond.Signal()
 	}
+}
+
+// wakeOne reports whether an idle worker is to be signalled; the mutex is held.
+// One at a time: the woken one wakes the next if there is more to do.
+func (w *workers) wakeOne() bool {
+	if w.idle == 0 || w.waking || w.head == nil {
+		return false
+	}
+	w.waking = true
+	return true
 }
 
 func (w *workers) run(one *worker) {
@@ -94,8 +106,9 @@ func (w *workers) run(one *worker) {
 			w.idle++
 			w.cond.Wait()
 			w.idle--
+			w.waking = false
 		}
-		if w.head == nil || len(w.running) > w.want && w.retire(one) {
+		if w.head == nil || len(w.running)-w.slow() > w.want {
 			w.leave(one)
 			w.mu.Unlock()
 			return
@@ -105,10 +118,14 @@ func (w *workers) run(one *worker) {
 		if w.head == nil {
 			w.tail = nil
 		}
+		wake := w.wakeOne()
 		w.mu.Unlock()
-		one.began.Store(int64(time.Since(w.sinceStart)) + 1)
+		if wake {
+			w.cond.Signal()
+		}
+		one.turn.Add(1)
 		again := t.turn.takeTurn(out)
-		one.began.Store(0)
+		one.turn.Add(1)
 		if again {
 			w.push(t)
 		}
@@ -116,16 +133,14 @@ func (w *workers) run(one *worker) {
 	}
 }
 
-// retire reports whether a worker is one too many: none of the others is slow
-// any more.
-func (w *workers) retire(*worker) bool { return len(w.running)-w.slow() > w.want }
-
 // slow counts the workers whose turn takes too long; the mutex is held.
 func (w *workers) slow() int {
-	limit := int64(time.Since(w.sinceStart) - slowTurn)
+	if len(w.running) == w.want && !w.watching {
+		return 0
+	}
 	n := 0
 	for _, one := range w.running {
-		if began := one.began.Load(); began != 0 && began < limit {
+		if one.slow && one.turn.Load() == one.seen {
 			n++
 		}
 	}
@@ -150,6 +165,11 @@ func (w *workers) watch() {
 	if w.closed || w.head == nil {
 		w.watching = false
 		return
+	}
+	for _, one := range w.running {
+		turn := one.turn.Load()
+		one.slow = turn%2 == 1 && turn == one.seen
+		one.seen = turn
 	}
 	for n := w.slow() - (len(w.running) - w.want); n > 0; n-- {
 		w.start()

@@ -127,6 +127,31 @@ type Effects struct {
 	Stopped bool
 	// Cause is the error for which the instance is dropped, if it is one.
 	Cause error
+
+	free []*Op // finished ones, to be used again
+}
+
+// maxFree bounds the finished ops that are kept for reuse.
+const maxFree = 1024
+
+// newOp returns an empty op, a used one if there is one: an op is large, and
+// every message needs one.
+func (f *Effects) newOp() *Op {
+	n := len(f.free)
+	if n == 0 {
+		return &Op{}
+	}
+	op := f.free[n-1]
+	f.free = f.free[:n-1]
+	return op
+}
+
+// recycle takes back an op to which nothing refers any more.
+func (f *Effects) recycle(op *Op) {
+	if len(f.free) < maxFree {
+		*op = Op{}
+		f.free = append(f.free, op)
+	}
 }
 
 // Answer is a reply that may leave.
@@ -144,6 +169,6 @@ func (f *Effects) Reset() {
 	clear(f.Save)
 	*f = Effects{
 		Append: f.Append[:0], Answers: f.Answers[:0], Requests: f.Requests[:0],
-		Save: f.Save[:0],
+		Save: f.Save[:0], free: f.free,
 	}
 }

@@ -228,7 +228,8 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 	if e.Caller != nil && !e.Caller.Take() {
 		return // the caller gave up before anything was done
 	}
-	op := &Op{Env: e, machine: m, nr: m.applied}
+	op := out.newOp()
+	op.Env, op.machine, op.nr = e, m, m.applied
 	m.b.Decide(op)
 	if op.open == 0 {
 		op.add(op.step())

@@ -64,6 +64,7 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 	op.open--
 	if op.open == 0 {
 		m.finish(op, out)
+		out.recycle(op)
 	}
 	return true
 }
