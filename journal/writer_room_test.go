@@ -189,13 +189,16 @@ func TestWriterCountsBytesBothWays(t *testing.T) {
 		a := newLedger().entity("a")
 		a.submit(t, w)
 		call := <-calls
+		a.submit(t, w)
+		a.submit(t, w)
 		for range 10 {
+			call.answer <- nil
+			call = <-calls
 			a.submit(t, w)
-			a.submit(t, w)
-			for range 2 {
-				call.answer <- nil
-				call = <-calls
-			}
+		}
+		for range 2 {
+			call.answer <- nil
+			call = <-calls
 		}
 		call.answer <- nil
 	})
