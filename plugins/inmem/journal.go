@@ -39,17 +39,6 @@ var (
 // NewJournal returns an empty journal, the same as new(Journal).
 func NewJournal() *Journal { return new(Journal) }
 
-// stream is the history of one persistence ID.
-type stream struct {
-	highest uint64
-	// events are those that were not deleted, up to highest. They are never
-	// changed in place, so that a page cut from them stays valid without the
-	// lock; hidden counts the deleted ones that still stand before them in the
-	// same array.
-	events []journal.Event
-	hidden int
-}
-
 // Append implements journal.Journal. It never has an unknown outcome. The whole
 // call is one critical section, so that another call sees all or none of it.
 func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
@@ -114,18 +103,6 @@ func (j *Journal) store(w *journal.Write) error {
 	return nil
 }
 
-func (s *stream) append(w *journal.Write) {
-	n := len(s.events)
-	if n+len(w.Events) > cap(s.events) {
-		s.hidden = 0 // append moves the rest to a new array
-	}
-	s.events = append(s.events, w.Events...)
-	for i := n; i < len(s.events); i++ {
-		s.events[i].Writer = w.Writer
-	}
-	s.highest += uint64(len(w.Events))
-}
-
 // Replay implements journal.Journal. It looks at ctx once a page.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
@@ -133,58 +110,37 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 			yield(journal.Event{}, fmt.Errorf("inmem: replay: %w", err))
 			return
 		}
-		for next, more := from, true; more; {
-			var page []journal.Event
+		for p := (page{first: from, more: true}); p.more; {
 			var err error
-			if page, more, err = j.page(ctx, id, next, to); err != nil {
+			if p, err = j.page(ctx, id, p.first+uint64(len(p.records)), to); err != nil {
 				yield(journal.Event{}, fmt.Errorf("inmem: replay %q: %w", id, err))
 				return
 			}
-			for i := range page {
-				if !yield(page[i], nil) {
+			for i := range p.records {
+				if !yield(p.records[i].event(p.first+uint64(i)), nil) { //nolint:gosec // an index
 					return
 				}
 			}
-			if more {
-				next = page[len(page)-1].SequenceNr + 1
-			}
 		}
 	}
 }
 
-// page returns the next events of a replay and whether more follow them. They
-// are part of the stored slice and must not be changed.
-func (j *Journal) page(ctx context.Context, id string, from, to uint64) (page []journal.Event, more bool, err error) {
-	page, more, err = j.cut(ctx, id, from, to)
-	size := 0
-	for i := range page {
-		if size += len(page[i].Payload) + len(page[i].Metadata); size > pageBytes && i > 0 {
-			return page[:i], true, nil
-		}
-	}
-	return page, more, err
-}
-
-func (j *Journal) cut(ctx context.Context, id string, from, to uint64) (page []journal.Event, more bool, err error) {
+func (j *Journal) page(ctx context.Context, id string, from, to uint64) (page, error) {
 	if ctx.Err() != nil {
-		return nil, false, context.Cause(ctx)
+		return page{}, context.Cause(ctx)
 	}
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed {
-		return nil, false, journal.ErrClosed
+	s, closed := j.streams[id], j.closed
+	var p page
+	if s != nil {
+		p = s.cut(from, to)
 	}
-	s := j.streams[id]
-	if s == nil {
-		return nil, false, nil
+	j.mu.Unlock()
+	if closed {
+		return page{}, journal.ErrClosed
 	}
-	deleted := s.highest - uint64(len(s.events))
-	from, to = max(from, deleted+1), min(to, s.highest)
-	if from > to {
-		return nil, false, nil
-	}
-	end := min(to, from+pageRecords-1)
-	return s.events[from-deleted-1 : end-deleted : end-deleted], end < to, nil
+	p.trim()
+	return p, nil
 }
 
 // HighestSequenceNr implements journal.Journal.
@@ -201,7 +157,7 @@ func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 }
 
 // DeleteTo implements journal.Journal. The memory of deleted events is freed
-// once they are at least as many as the rest.
+// once they are as many as the others.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	s, err := j.lock(ctx, "delete events", id)
 	if err != nil {
@@ -211,16 +167,7 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	if s == nil {
 		return nil
 	}
-	deleted := s.highest - uint64(len(s.events))
-	to = min(to, s.highest)
-	if to <= deleted {
-		return nil
-	}
-	s.hidden += int(to - deleted) //nolint:gosec // at most len(s.events)
-	s.events = s.events[to-deleted:]
-	if s.hidden >= len(s.events) {
-		s.events, s.hidden = append([]journal.Event(nil), s.events...), 0
-	}
+	s.deleteTo(to)
 	return nil
 }
 
