@@ -1,0 +1,124 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/journal"
+)
+
+// ViewOptions configure a View. The zero value holds the defaults.
+type ViewOptions struct {
+	// After is the number of the last event that the view has seen already; it
+	// goes on behind it. Defaults to 0, the beginning.
+	After uint64
+	// Interval is how often Run looks for new events. Defaults to 5 s.
+	Interval time.Duration
+}
+
+// Viewed is one event that a View shows.
+type Viewed[E any] struct {
+	Event      E
+	SequenceNr uint64
+	Time       time.Time
+}
+
+// View follows the events of one entity without writing and without starting
+// it. It is safe for concurrent use.
+type View[E any] struct {
+	rt     *Runtime
+	events *codec.Registry
+	pid    string
+	opts   ViewOptions
+	apply  func(Viewed[E]) error
+
+	mu   sync.Mutex // held during an update
+	last uint64
+}
+
+// NewView returns a view on the entity of a type with this ID. Apply is called
+// for each event, in order and on one goroutine at a time; the view stops at an
+// event for which it fails, and tries that one again in the next update.
+func NewView[C, E any](rt *Runtime, typ Type[C, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
+	pid := journal.JoinID(typ.Name, id)
+	if err := checkIDs(id, pid); err != nil {
+		return nil, fmt.Errorf("view: %w", err)
+	}
+	switch {
+	case rt.journal == nil:
+		return nil, fmt.Errorf("view of %q: %w", pid, ErrNoJournal)
+	case typ.Events == nil:
+		return nil, fmt.Errorf("%w: view of %q: Type.Events is missing", ErrInvalid, pid)
+	case typ.Events.Err() != nil:
+		return nil, fmt.Errorf("%w: view of %q: %w", ErrInvalid, pid, typ.Events.Err())
+	case apply == nil:
+		return nil, fmt.Errorf("%w: view of %q: apply is missing", ErrInvalid, pid)
+	case opts.Interval < 0:
+		return nil, fmt.Errorf("%w: view of %q: ViewOptions.Interval is negative", ErrInvalid, pid)
+	case opts.Interval == 0:
+		opts.Interval = 5 * time.Second
+	}
+	return &View[E]{rt: rt, events: typ.Events, pid: pid, opts: opts, apply: apply, last: opts.After}, nil
+}
+
+// SequenceNr is the number of the last event that was applied.
+func (v *View[E]) SequenceNr() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.last
+}
+
+// Update applies the events that are stored and not applied yet.
+func (v *View[E]) Update(ctx context.Context) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var decoded []any
+	for ev, err := range v.rt.journal.Replay(ctx, v.pid, v.last+1, journal.MaxSequenceNr) {
+		if err != nil {
+			return fmt.Errorf("view of %q: %w", v.pid, err)
+		}
+		if ev.SequenceNr != v.last+1 {
+			return fmt.Errorf("view of %q: %w", v.pid, &journal.GapError{ID: v.pid, Want: v.last + 1, Got: ev.SequenceNr})
+		}
+		decoded = decoded[:0]
+		if !ev.IsFence() {
+			if decoded, err = v.events.DecodeAppend(decoded, ev.Manifest, ev.Payload); err != nil {
+				return fmt.Errorf("view of %q: event %d: %w", v.pid, ev.SequenceNr, err)
+			}
+		}
+		for _, d := range decoded {
+			event, ok := d.(E)
+			if !ok {
+				return fmt.Errorf("view of %q: event %d: %w: %T is no event of this type", v.pid, ev.SequenceNr, codec.ErrUnknown, d)
+			}
+			if err := v.apply(Viewed[E]{Event: event, SequenceNr: ev.SequenceNr, Time: ev.Time}); err != nil {
+				return fmt.Errorf("view of %q: apply event %d: %w", v.pid, ev.SequenceNr, err)
+			}
+		}
+		v.last = ev.SequenceNr
+	}
+	return nil
+}
+
+// Run updates again and again until ctx ends or an update fails, and returns the
+// cause.
+func (v *View[E]) Run(ctx context.Context) error {
+	tick := time.NewTicker(v.opts.Interval)
+	defer tick.Stop()
+	for {
+		if err := v.Update(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
