@@ -26,28 +26,28 @@
 //
 // # Guarantees
 //
-//   - Each persistence ID has the records 1, 2, 3 and so on. A write names the number that it
-//     expects to be the highest, so of two writers one gets ErrConflict, and
-//     neither leaves a gap.
+//   - Each persistence ID has the records 1, 2, 3 and so on. A write names the
+//     number that it expects to be the highest, so of two writers one gets
+//     ErrConflict, and neither leaves a gap.
 //   - A write is stored as a whole or not at all, and it is durable when Append
 //     says that it is stored.
 //   - The outcome of a write is stored, not stored, or unknown; NotStored tells
 //     the latter two apart. Nothing in this package retries a write: who holds
 //     the state must find out first.
-//   - A Writer answers each request once, in order for each Stream, and sends nothing
-//     that stands behind a failure.
+//   - A Writer answers each request once, in order for each Stream, and sends
+//     nothing that stands behind a failure.
 //
 // # Caveats
 //
-//   - Arguments: CheckID says what a persistence ID is. Neither a Writer nor a journal checks
-//     it again for each write.
+//   - CheckID says what a persistence ID is. A Writer does not check it again for
+//     each write.
 //   - Payloads, tags and metadata are never copied; they must not change once
 //     they were handed over or yielded.
 //   - A call whose time is up has an unknown outcome, and Guarded still waits
-//     for it to return: a plugin must heed the context, or what waits behind the call
-//     waits with it.
-//   - Wrappers hide the optional interfaces of what they wrap. Ask with As, not with a type
-//     assertion.
+//     for it to return: a plugin must heed the context, or what waits behind the
+//     call waits with it.
+//   - Wrappers hide the optional interfaces of what they wrap. Ask with As, not
+//     with a type assertion.
 //
 // A new plugin is finished when it passes the checks of package journaltest.
 package journal

@@ -17,8 +17,8 @@ type FilterMode uint8
 const (
 	// FilterFail ends the replay with a *ViolationError.
 	FilterFail FilterMode = iota
-	// FilterRepairByDiscardOld drops the record, or those of the older writer that a
-	// newer writer wrote over.
+	// FilterRepairByDiscardOld drops the record, or those of an older writer that
+	// a newer one wrote over.
 	FilterRepairByDiscardOld
 	// FilterWarn reports it and yields everything unchanged.
 	FilterWarn
@@ -51,8 +51,8 @@ type FilterConfig struct {
 	WindowSize int
 	// MaxOldWriters is how many earlier writers are remembered. Defaults to 10.
 	MaxOldWriters int
-	// OnViolation is told of each violation, in every mode that looks for them,
-	// before the replay goes on. Defaults to none.
+	// OnViolation is told of each violation, in every mode but FilterOff, before
+	// the replay goes on. Defaults to none.
 	OnViolation func(*ViolationError)
 }
 
@@ -106,8 +106,8 @@ func (e *ViolationError) Error() string {
 func (e *ViolationError) Is(target error) bool { return target == ErrViolation }
 
 // Filter finds the traces of two writers of one ID in what a journal replays.
-// Conditional appends make them impossible; it protects an entity from a history that
-// was imported from a journal without them. It is immutable and safe for
+// Conditional appends make them impossible; it protects an entity from a history
+// that was imported from a journal without them. It is immutable and safe for
 // concurrent use.
 type Filter struct{ cfg FilterConfig }
 
@@ -135,9 +135,9 @@ func NewFilter(cfg FilterConfig) (*Filter, error) {
 // Apply returns the records of id that pass the filter. An error of records is
 // passed on behind what came before it.
 //
-// In mode FilterFail each record is yielded as it comes, and the *ViolationError ends the
-// replay. FilterRepairByDiscardOld and FilterWarn hold the last WindowSize
-// records back; what has left the window can't be dropped any more.
+// In mode FilterFail each record is yielded as it comes, and a *ViolationError
+// ends the replay. FilterRepairByDiscardOld and FilterWarn hold the last
+// WindowSize records back; what has left the window can't be dropped any more.
 func (f *Filter) Apply(id string, records iter.Seq2[Event, error]) iter.Seq2[Event, error] {
 	switch f.cfg.Mode {
 	case FilterFail:

@@ -70,18 +70,19 @@ var (
 )
 
 // Guard returns a Journal that passes calls on to j while it answers. The
-// context of Append, HighestSequenceNr and DeleteTo ends after the call time-out; too
-// many failures in a row open the breaker, and those calls fail with
-// ErrBreakerOpen until the reset time-out has passed and one of them has
-// succeeded. The writes of such an Append are ErrNotSent too.
+// context of Append, HighestSequenceNr and DeleteTo ends after the call
+// time-out. Too many failures in a row open the breaker: then those calls fail
+// with ErrBreakerOpen until the reset time-out has passed and one of them has
+// succeeded. The writes of such an Append match ErrNotSent too.
 //
-// A failure is a call that took too long or in which the store did not
-// answer. A conflict, a rejection, a skipped write and damaged data are answers, and a
-// call whose caller went away says nothing. An Append with several failed
-// writes is one failure, and none if the store answered for some.
+// A failure is a call that took too long, or in which the store did not answer.
+// Conflicts, rejections, skipped writes and damaged data are answers, and a call
+// whose caller went away says nothing. An Append with several failed writes is
+// one failure, and none if the store answered for some.
 //
 // Replay and the optional interfaces of j are not guarded; As finds the latter.
-// Guard never gives a call up: it waits for j to return, which should heed its context.
+// Guard never gives a call up: it waits for j to return, which must heed its
+// context.
 func Guard(j Journal, cfg GuardConfig) (*Guarded, error) {
 	if j == nil {
 		return nil, fmt.Errorf("%w: Guard needs a journal", ErrInvalid)

@@ -15,8 +15,8 @@ type history struct {
 	old     []string // the writers before it, the oldest first
 }
 
-// observe takes note of a record. It reports whether a new writer took over from another, and
-// what is wrong with the record itself.
+// observe takes note of a record. It reports whether a new writer took over from
+// another, and what is wrong with the record itself.
 func (h *history) observe(e *Event) (changed bool, v *ViolationError) {
 	switch {
 	case !h.started:

@@ -18,7 +18,8 @@ const MaxAppendBytes = 64 << 20
 var errWriterClosed = fmt.Errorf("%w: %w: writer", ErrNotSent, ErrClosed)
 
 // Owner is told what became of a request. Its methods are called on goroutines
-// of the Writer, without a lock, and must not block; they may call the Writer.
+// of the Writer, without a lock, and must not block. They may call Submit and
+// Reset, but not Close, which would wait for itself.
 type Owner interface {
 	// Written is called exactly once for each accepted request, in order of
 	// submission for one Stream. Nil means stored; otherwise err is the slot of
@@ -125,38 +126,43 @@ func (c WriterConfig) validate() error {
 // timers, so a lone write goes out at once.
 //
 // The writes of one Stream are sent in order of submission, and no two calls in
-// flight hold the same persistence ID. At most as many calls are in flight as the
-// journal says it profits from (Parallel), each on a goroutine of its own.
+// flight hold the same persistence ID. There are at most as many calls in flight
+// as the journal says it profits from (Parallel), each on a goroutine of its own.
 //
 // When a write of a Stream ends in any error, those behind it would name a wrong
 // expected number. They are answered ErrSkipped without being sent, and so is
 // all that is submitted to the Stream until Reset. Other streams do not notice,
-// unless they write to the same ID: then the journal itself may skip their writes.
+// unless they write to the same ID: then the journal itself may skip what stands
+// behind the failure in the same call.
 //
 // All methods are safe for concurrent use.
 type Writer struct {
-	journal  Journal
-	cfg      WriterConfig
-	calls    int // how many Appends may be in flight
-	cancel   context.CancelFunc
-	wake     sync.Cond
-	mu       sync.Mutex
-	queue    requests
-	queued   int // accepted and not sent: in the queue, or in a wait list of busy
-	bytes    int // their size
-	suspect  int // so many requests at the front of the queue may have to be skipped
+	journal Journal
+	cfg     WriterConfig
+	cancel  context.CancelFunc // of the contexts of all calls
+
+	mu     sync.Mutex
+	queue  requests
+	queued int // accepted and not sent: in the queue, or in a wait list of busy
+	bytes  int // their size
+	// suspect is how many requests at the front of the queue must be looked at
+	// before they are sent, because a stream has failed.
+	suspect int
+	// tracking says that busy holds the IDs of the calls in flight: when there
+	// may be several, or when Close no longer waits for one.
 	tracking bool
-	// busy holds the IDs of the calls in flight while tracking: when more than one may
-	// be, or when the Writer gave up waiting for one.
-	busy    map[string]busyID
-	active  []*call // of the running goroutines
-	idle    int     // goroutines that wait for work
-	sending int     // goroutines that are in an Append
-	waking  bool    // an idle goroutine was signalled and has not run yet
-	parked  parkingLot
-	closed  bool // nothing new is accepted
-	aborted bool // nothing more is sent
-	stopped chan struct{}
+	busy     map[string]busyID
+	parked   parkingLot
+
+	wake    sync.Cond // for idle goroutines
+	idle    int
+	waking  bool    // one was signalled and has not run yet
+	active  []*call // one of each goroutine
+	sending int     // how many of them are in an Append
+
+	closed  bool          // what is submitted is not sent
+	aborted bool          // what is queued isn't either
+	stopped chan struct{} // closed when no goroutine is left
 }
 
 // NewWriter returns a Writer over j and starts its goroutines. The caller closes
@@ -169,16 +175,18 @@ func NewWriter(j Journal, cfg WriterConfig) (*Writer, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &Writer{journal: j, cfg: cfg.withDefaults(), calls: 1, cancel: cancel, stopped: make(chan struct{})}
-	w.wake.L = &w.mu
+	calls := 1
 	if p, ok := As[Parallel](j); ok {
-		w.calls = max(1, p.MaxAppends())
+		calls = max(1, p.MaxAppends())
 	}
-	w.tracking = w.calls > 1
-	w.busy = make(map[string]busyID)
+	w := &Writer{
+		journal: j, cfg: cfg.withDefaults(), cancel: cancel,
+		tracking: calls > 1, busy: make(map[string]busyID), stopped: make(chan struct{}),
+	}
+	w.wake.L = &w.mu
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for range w.calls {
+	for range calls {
 		w.start(ctx)
 	}
 	return w, nil
@@ -263,9 +271,9 @@ func (w *Writer) Reset(s *Stream) {
 // Close refuses new requests, sends those that were accepted, and waits for the
 // calls in flight. When ctx ends first, the calls in flight are canceled, what
 // was not sent is answered with an error that matches ErrNotSent and ErrClosed,
-// and Close returns an error that matches the cause of ctx, while a call that
-// does not heed its context may still be in flight; its requests, and those that stand behind
-// them in their streams, are answered when it returns. Another Close waits for that.
+// and Close returns an error that matches the cause of ctx. A call that does not
+// heed its context may then still be in flight; its requests, and those that
+// stand behind them, are answered when it returns. Another Close waits for that.
 //
 // It does not close the journal.
 func (w *Writer) Close(ctx context.Context) error {

@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package breaker holds the circuit breaker that protects a store which does not
-// answer, and its callers from waiting for it.
+// Package breaker holds the circuit breaker that protects a store that does not
+// answer from more calls, and its callers from waiting for it.
 //
 //	         failure × MaxFailures                reset time-out
 //	closed ────────────────────────▶ open ────────────────────────▶ half-open
@@ -23,6 +23,6 @@
 //		// The store was not called.
 //	}
 //
-// It stands on no floor: package journal and package snapshot both use it, and neither
-// may import the other.
+// It stands on no floor: package journal and package snapshot both use it, and
+// neither may import the other.
 package breaker

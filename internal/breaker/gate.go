@@ -27,8 +27,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before it tries a call.
 	ResetTimeout time.Duration
-	// OnChange is told of each change of state, in order, with the mutex of the Gate held: it
-	// must not block or use the Gate. Nil for none.
+	// OnChange is told of each change of state, in order, with the mutex of the
+	// Gate held: it must not block or use the Gate. Nil for none.
 	OnChange func(State)
 }
 
