@@ -179,7 +179,7 @@ func build(entries []Entry, write Format, read []Format) *Registry {
 
 // formats returns all formats that are read, by name. Msgpack is nil.
 func (b *builder) formats(write Format, read []Format) map[string]Format {
-	all := map[string]Format{msgpackName: nil, jsonName: JSON()}
+	all, given := map[string]Format{msgpackName: nil, jsonName: JSON()}, map[string]bool{}
 	if write != nil {
 		b.reg.writeName = write.Name()
 		read = append(read[:len(read):len(read)], write)
@@ -198,6 +198,10 @@ func (b *builder) formats(write Format, read []Format) map[string]Format {
 			b.errorf("format %q can't be replaced", name)
 			continue
 		}
+		if given[name] {
+			b.errorf("two formats have the name %q", name)
+		}
+		given[name] = true
 		all[name] = f
 	}
 	return all

@@ -71,7 +71,7 @@ func (c *compiler) fields(t reflect.Type) ([]field, error) {
 	for _, f := range fs {
 		for _, name := range []string{f.name, f.alias} {
 			if name != "" && taken[name] {
-				return nil, at(f.name, errors.New("two fields have this name"))
+				return nil, fmt.Errorf("two fields have the name %q", name)
 			}
 			taken[name] = true
 		}

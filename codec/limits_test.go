@@ -1,0 +1,258 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package codec_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/refold-io/refold/codec"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	repeat := func(s string, n int) string { return strings.Repeat(s, n) }
+	for name, c := range map[string]struct {
+		data string
+		want error
+	}{
+		"empty":                    {"", codec.ErrMalformed},
+		"nil":                      {"\xc0", nil},
+		"never used":               {"\xc1", codec.ErrMalformed},
+		"trailing":                 {"\xc0\xc0", codec.ErrMalformed},
+		"string":                   {"\xa3abc", nil},
+		"short string":             {"\xa3ab", codec.ErrMalformed},
+		"string of gigabytes":      {"\xdb\xff\xff\xff\xff", codec.ErrMalformed},
+		"binary of gigabytes":      {"\xc6\x7f\xff\xff\xff", codec.ErrMalformed},
+		"array of gigabytes":       {"\xdd\xff\xff\xff\xff", codec.ErrMalformed},
+		"map of gigabytes":         {"\xdf\xff\xff\xff\xff", codec.ErrMalformed},
+		"extension of gigabytes":   {"\xc9\xff\xff\xff\xff\x01", codec.ErrMalformed},
+		"map without a value":      {"\x81\xa0", codec.ErrMalformed},
+		"map with more than fits":  {"\x82\x01\x01\x01", codec.ErrMalformed},
+		"cut head":                 {"\xcd\x01", codec.ErrMalformed},
+		"cut length":               {"\xda\x01", codec.ErrMalformed},
+		"cut extension":            {"\xd4", codec.ErrMalformed},
+		"extension":                {"\xd6\xff\x00\x00\x00\x00", nil},
+		"short extension":          {"\xd6\xff\x00\x00\x00", codec.ErrMalformed},
+		"long extension":           {"\xc7\x03\x05abc", nil},
+		"100 arrays":               {repeat("\x91", 99) + "\x90", nil},
+		"101 arrays":               {repeat("\x91", 100) + "\x90", codec.ErrLimit},
+		"100 maps":                 {repeat("\x81\x01", 99) + "\x80", nil},
+		"101 maps":                 {repeat("\x81\x01", 100) + "\x80", codec.ErrLimit},
+		"maps as keys":             {repeat("\x81", 1000), codec.ErrLimit},
+		"deep after wide":          {"\x93\x90\x90" + repeat("\x91", 98) + "\x90", nil},
+		"too deep after wide":      {"\x93\x90\x90" + repeat("\x91", 99) + "\x90", codec.ErrLimit},
+		"a million arrays":         {repeat("\x91", 1_000_000), codec.ErrLimit},
+		"every other kind of head": {"\x9d\xc2\xc3\xca\x00\x00\x00\x00\xcb\x00\x00\x00\x00\x00\x00\x00\x00\xcc\x00\xcd\x00\x00\xce\x00\x00\x00\x00\xcf\x00\x00\x00\x00\x00\x00\x00\x00\xd0\x00\xd1\x00\x00\xd2\x00\x00\x00\x00\xd3\x00\x00\x00\x00\x00\x00\x00\x00\xff", nil},
+	} {
+		if err := codec.Check([]byte(c.data)); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+func TestCheckDoesNotAllocate(t *testing.T) {
+	data := []byte(strings.Repeat("\x92\xa3abc", 90) + "\x80")
+	if err := codec.Check(append(data, bytes.Repeat([]byte{1}, 89)...)); err == nil {
+		t.Fatal("the test's data is well-formed")
+	}
+	good := []byte("\x82\xa1a\x93\x01\x02\xc0\xa1b\xc4\x01x")
+	if n := testing.AllocsPerRun(100, func() {
+		if codec.Check(good) != nil {
+			t.Error("malformed")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestEncodingHoldsTheDepth(t *testing.T) {
+	t.Parallel()
+	type node struct{ Next *node }
+	list := func(n int) node {
+		var first node
+		for range n - 1 {
+			next := first
+			first = node{&next}
+		}
+		return first
+	}
+	r := registry[node](t)
+	for format, r := range map[string]*codec.Registry{"msgpack": r, "json": r.Using(codec.JSON())} {
+		manifest, payload, err := r.Encode(list(100))
+		if err != nil {
+			t.Errorf("%s: 100 levels: %v", format, err)
+		}
+		if got, err := r.Decode(manifest, payload); err != nil || !reflect.DeepEqual(got, list(100)) {
+			t.Errorf("%s: 100 levels: %v", format, err)
+		}
+		if _, _, err := r.Encode(list(101)); !errors.Is(err, codec.ErrLimit) {
+			t.Errorf("%s: 101 levels: %v", format, err)
+		}
+		var circle node
+		circle.Next = &circle
+		if _, _, err := r.Encode(circle); err == nil {
+			t.Errorf("%s: a circle was encoded", format)
+		}
+	}
+	// The value of a type's own encoder counts where it stands.
+	deep := boxes{Any: deepForm(98)}
+	manifest, payload, err := registry[boxes](t).Encode(deep)
+	if err != nil || codec.Check(payload) != nil {
+		t.Errorf("%s: %v", manifest, err)
+	}
+	if _, _, err = registry[boxes](t).Encode(boxes{Any: deepForm(100)}); !errors.Is(err, codec.ErrLimit) {
+		t.Error(err)
+	}
+}
+
+// deepForm is written as so many arrays.
+type deepForm int
+
+func (d deepForm) EncodeMsgpack(enc *msgpack.Encoder) error {
+	for range d {
+		if err := enc.EncodeArrayLen(1); err != nil {
+			return err
+		}
+	}
+	return enc.EncodeNil()
+}
+
+func (d *deepForm) DecodeMsgpack(dec *msgpack.Decoder) error { return dec.Skip() }
+
+type (
+	big64  [8]uint64
+	sparse struct {
+		A, B, C, D, E, F, G, H, I, J string `msgpack:",omitempty"`
+	}
+	amplifier struct {
+		Structs  []sparse
+		Pointers []*sparse
+		Arrays   [][]big64
+		Map      map[string]sparse
+		Big      map[big64]big64 `json:"-"`
+		Sets     []map[int8]struct{}
+		Any      any
+		Any2     []any
+		Strings  []string
+		Lists    [][]string
+		Bytes    [][]byte
+		Fixed    *[1 << 16]uint64
+		Tree     *tree
+		Pair     []pairForm
+	}
+)
+
+// A megabyte that asks for much more is refused before it is allocated.
+func TestAmplificationIsRefused(t *testing.T) {
+	t.Parallel()
+	const n = 1 << 20
+	list := "\xdd\x00\x10\x00\x00"
+	r := registry[amplifier](t)
+	for path, value := range map[string]string{
+		"Structs":  list + strings.Repeat("\xc0", n),
+		"Pointers": list + strings.Repeat("\x80", n),
+		"Arrays":   list + strings.Repeat("\x91\xc0", n),
+		"Map":      "\xdf\x00\x08\x00\x00" + strings.Repeat("\xa0\x80", n/2),
+		"Any":      list + strings.Repeat("\x81\xa0\xc0", n),
+		"Any2":     list + strings.Repeat("\x81\xa0\xc0", n),
+	} {
+		payload := append([]byte{0x81, 0xa0 | byte(len(path))}, path+value...)
+		if err := codec.Check(payload); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Decode("t", payload)
+		if !errors.Is(err, codec.ErrLimit) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if got != nil {
+			t.Errorf("%s: a value was returned", path)
+		}
+	}
+	if _, err := r.Decode("t", []byte("\x81\xa5Fixed\xc0")); err != nil {
+		t.Error(err)
+	}
+	// No promise is made by Encode that Decode does not keep.
+	if _, _, err := r.Encode(amplifier{Structs: make([]sparse, n)}); !errors.Is(err, codec.ErrLimit) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAmplificationOfJSONIsRefused(t *testing.T) {
+	t.Parallel()
+	type target struct {
+		Structs  []struct{ A, B, C, D, E, F, G, H, I, J string }
+		Pointers []*[20]int
+		Map      map[string][50]int
+		Any      any
+		Item     []struct{ Seven [7]int } `json:"item,omitempty"`
+		Name     string
+	}
+	r := registry[target](t).Using(codec.JSON())
+	list := func(s string) string { return "[" + strings.Repeat(s+",", 300_000) + s + "]" }
+	for name, doc := range map[string]string{
+		"nulls":         `{"Structs":` + list("null") + `}`,
+		"numbers":       `{"Structs":` + list("0") + `}`,
+		"other case":    `{"strUCTS":` + list("0") + `}`,
+		"folded":        `{"ſtructs":` + list("0") + `}`,
+		"escaped":       `{"\u0053tructs":` + list("0") + `}`,
+		"tagged":        `{"item":` + list("{}") + `}`,
+		"pointers":      `{"Pointers":` + list("[]") + `}`,
+		"again":         `{"Structs":[],"Structs":` + list("{}") + `}`,
+		"map":           `{"Map":{` + strings.Repeat(`"a":null,`, 300_000) + `"b":null}}`,
+		"map in any":    `{"Any":` + list(`{"":0}`) + `}`,
+		"arrays in any": `{"Any":` + list(list("")[:2]) + `}`,
+	} {
+		if !json.Valid([]byte(doc)) && name != "arrays in any" {
+			t.Fatalf("%s: the test's document is bad", name)
+		}
+		if _, err := r.Decode("t+json", []byte(doc)); err == nil || name != "arrays in any" && !errors.Is(err, codec.ErrLimit) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, doc := range map[string]string{
+		"unknown": `{"Else":` + list("null") + `}`,
+		"plain":   `{"Name":"` + strings.Repeat("x", 1<<20) + `"}`,
+	} {
+		if _, err := r.Decode("t+json", []byte(doc)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is ordinary is not refused.
+func TestOrdinaryValuesAreAccepted(t *testing.T) {
+	t.Parallel()
+	const n = 50_000
+	v := amplifier{
+		Strings: make([]string, n), Bytes: make([][]byte, n), Lists: make([][]string, n), Pointers: make([]*sparse, n),
+		Map: map[string]sparse{}, Any: []any{}, Fixed: new([1 << 16]uint64),
+	}
+	for i := range n {
+		v.Map[fmt.Sprint("key", i)] = sparse{A: "a name", B: "a street", C: "a city"}
+		v.Structs = append(v.Structs, sparse{A: "a name", B: "a street", C: "a city"})
+		v.Any = append(v.Any.([]any), map[string]any{"id": i, "name": "someone", "tags": []string{"a", "b"}}) //nolint:errcheck,forcetypeassert // set above
+	}
+	r := registry[amplifier](t)
+	for _, r := range []*codec.Registry{r, r.Using(codec.JSON())} {
+		manifest, payload, err := r.Encode(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Decode(manifest, payload); err != nil {
+			t.Error(err)
+		}
+	}
+	if unsafe.Sizeof(sparse{}) != 160 {
+		t.Error("the sizes that this file was written for have changed")
+	}
+}
