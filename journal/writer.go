@@ -5,121 +5,12 @@ package journal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 )
 
-// MaxAppendBytes is the most that one Append carries: the upper bound and the
-// default of WriterConfig.MaxBatchBytes.
-const MaxAppendBytes = 64 << 20
-
 // errWriterClosed answers what a closed Writer did not send.
 var errWriterClosed = fmt.Errorf("%w: %w: writer", ErrNotSent, ErrClosed)
-
-// Owner is told what became of a request. Its methods are called on goroutines
-// of the Writer, without a lock, and must not block. They may call Submit and
-// Reset, but not Close, which would wait for itself.
-type Owner interface {
-	// Written is called exactly once for each accepted request, in order of
-	// submission for one Stream. Nil means stored; otherwise err is the slot of
-	// Append, or says why the request was not sent. The request belongs to its
-	// owner again.
-	Written(r *Request, err error)
-	// Room is called once for each Submit that returned false, when the Writer
-	// has room again. The owner may submit now, later or not at all.
-	Room()
-}
-
-// Stream orders the writes of one persistence ID in a Writer and remembers that
-// one of them failed. The zero value is ready. It belongs to one Writer, whose
-// mutex guards it, and must not be copied.
-type Stream struct {
-	// epoch counts the calls of Reset that ended a skipping. A request of an
-	// older epoch stands behind the failure that the Reset ended.
-	epoch uint32
-	state streamState
-	// roomed is set from a Room until the next Submit.
-	roomed bool
-}
-
-type streamState uint8
-
-const (
-	flowing streamState = iota
-	// doomed: a request in the queue is known to fail.
-	doomed
-	// cut: that request has left the queue; what stands behind it is skipped.
-	cut
-	// failed: a request was answered with an error; all are skipped until Reset.
-	failed
-)
-
-// Request is one write on its way through a Writer. It belongs to the Writer
-// from a Submit that returned true until Written is called.
-type Request struct {
-	// Write is what to store. Required.
-	Write Write
-	// Stream is the stream of Write.ID. Required.
-	Stream *Stream
-	// Owner is told the outcome. Required.
-	Owner Owner
-
-	next  *Request
-	err   error // why it is not sent, later the outcome
-	size  int
-	epoch uint32
-}
-
-// WriterConfig holds the limits of a Writer.
-type WriterConfig struct {
-	// MaxQueuedWrites is how many accepted requests may wait to be sent.
-	// Defaults to 16,384.
-	MaxQueuedWrites int
-	// MaxQueuedBytes is how many bytes they may have together; one request is
-	// always accepted. Defaults to 128 MiB.
-	MaxQueuedBytes int
-	// MaxBatchWrites is how many writes one Append may hold. Defaults to 1,024.
-	MaxBatchWrites int
-	// MaxBatchBytes is how many bytes one Append may hold. A write that is
-	// larger by itself is rejected. Defaults to MaxAppendBytes and can't be
-	// more.
-	MaxBatchBytes int
-	// OnCommit is called after each Append, before its owners are told, on a
-	// goroutine of the Writer. It must not block. With a Parallel journal there
-	// may be several calls at a time. Defaults to none.
-	OnCommit func(CommitInfo)
-}
-
-func (c WriterConfig) withDefaults() WriterConfig {
-	def := func(field *int, value int) {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	def(&c.MaxQueuedWrites, 16_384)
-	def(&c.MaxQueuedBytes, 128<<20)
-	def(&c.MaxBatchWrites, 1_024)
-	def(&c.MaxBatchBytes, MaxAppendBytes)
-	return c
-}
-
-func (c WriterConfig) validate() error {
-	var errs []error
-	check := func(name string, value int) {
-		if value < 0 {
-			errs = append(errs, fmt.Errorf("%w: WriterConfig.%s is %d, it can't be negative", ErrInvalid, name, value))
-		}
-	}
-	check("MaxQueuedWrites", c.MaxQueuedWrites)
-	check("MaxQueuedBytes", c.MaxQueuedBytes)
-	check("MaxBatchWrites", c.MaxBatchWrites)
-	check("MaxBatchBytes", c.MaxBatchBytes)
-	if c.MaxBatchBytes > MaxAppendBytes {
-		errs = append(errs, fmt.Errorf("%w: WriterConfig.MaxBatchBytes is %d, at most %d are allowed", ErrInvalid, c.MaxBatchBytes, MaxAppendBytes))
-	}
-	return errors.Join(errs...)
-}
 
 // Writer sends the writes of many persistence IDs to a journal in groups: what
 // arrived while the last Append was in flight goes out as one. There are no
@@ -313,34 +204,4 @@ func (w *Writer) abort(ctx context.Context) <-chan struct{} {
 		}
 	}
 	return w.start(ctx)
-}
-
-// measure returns the size of a write in bytes: that of its names, payloads,
-// tags and metadata.
-func measure(write *Write, limit int) (int, error) {
-	reject := func(seqNr uint64, format string, args ...any) error {
-		return &RejectedError{ID: write.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
-	}
-	if len(write.Events) == 0 {
-		return 0, reject(0, "%w: no events", ErrInvalid)
-	}
-	size := len(write.ID) + len(write.Writer)
-	for i := range write.Events {
-		e := &write.Events[i]
-		if e.SequenceNr != write.Expect+1+uint64(i) {
-			return 0, reject(e.SequenceNr, "%w: event %d of a write that expects %d must have number %d", ErrInvalid, i, write.Expect, write.Expect+1+uint64(i))
-		}
-		n := len(e.Manifest) + len(e.Payload) + len(e.Metadata)
-		for _, tag := range e.Tags {
-			n += len(tag)
-		}
-		if n > limit {
-			return 0, reject(e.SequenceNr, "%d bytes, an append holds at most %d", n, limit)
-		}
-		size += n
-	}
-	if size > limit {
-		return 0, reject(0, "%d bytes, an append holds at most %d", size, limit)
-	}
-	return size, nil
 }

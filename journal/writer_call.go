@@ -12,17 +12,6 @@ import (
 	"time"
 )
 
-// CommitInfo describes one Append of a Writer.
-type CommitInfo struct {
-	// Writes, Events and Bytes say what it held.
-	Writes, Events, Bytes int
-	// Failed is how many of the writes were not stored or have an unknown
-	// outcome.
-	Failed int
-	// Duration is how long the journal took.
-	Duration time.Duration
-}
-
 // call is what one goroutine of a Writer has in hand.
 type call struct {
 	requests requests // in order; answered and not only sent ones
