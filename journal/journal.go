@@ -16,7 +16,8 @@ const MaxSequenceNr uint64 = 1<<63 - 1
 // Journal is an event log: one gapless sequence of records for each persistence
 // ID. It is the SPI that a plugin implements and that journaltest checks.
 //
-// All methods are safe for concurrent use and fail with ErrClosed after Close.
+// All methods are safe for concurrent use and fail with ErrClosed after Close;
+// the slots of an Append match ErrNotSent as well then.
 // A journal knows nothing about Go types: it stores the manifest and the
 // payload of an event as they are.
 type Journal interface {

@@ -216,7 +216,16 @@ func fieldBugs() []planted {
 		{
 			name:  "times in a zone",
 			finds: []string{"RoundTripTime"},
-			plant: beforeEach(func(e *journal.Event) { e.Time = e.Time.In(time.FixedZone("Taipei", 8*3600)) }),
+			plant: func() bug {
+				zone := time.FixedZone("Taipei", 8*3600)
+				return bug{replay: func(ctx context.Context, j journal.Journal, id string, from, to uint64) events {
+					got, err := all(j.Replay(ctx, id, from, to))
+					for i := range got {
+						got[i].Time = got[i].Time.In(zone)
+					}
+					return again(got, err)
+				}}
+			},
 		},
 		{
 			name:  "times since 1970 only",

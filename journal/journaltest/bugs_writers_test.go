@@ -203,7 +203,8 @@ func callBugs() []planted {
 			name:  "stores units event by event",
 			finds: []string{"UnitsUnderReads"},
 			plant: func() bug {
-				var reads atomic.Int64
+				var reads, patience atomic.Int64
+				patience.Store(1_000_000)
 				return bug{
 					append: func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
 						w := writes[0]
@@ -212,7 +213,7 @@ func callBugs() []planted {
 							if errs := j.Append(ctx, []journal.Write{part}); errs != nil {
 								return errs
 							}
-							for n, k := reads.Load(), 0; reads.Load() < n+10 && k < 100_000; k++ {
+							for n := reads.Load(); reads.Load() < n+10 && patience.Add(-1) > 0; {
 								runtime.Gosched()
 							}
 						}

@@ -60,7 +60,7 @@ func closedRefuses(f *fixture) {
 		if err := f.j.DeleteTo(f.ctx, id, 1); !errors.Is(err, journal.ErrClosed) {
 			f.Errorf("DeleteTo: %v, want ErrClosed", err)
 		}
-		if _, ok := f.j.(journal.IDLister); ok {
+		if _, ok := journal.As[journal.IDLister](f.j); ok {
 			if ids, err := f.collectIDs(f.ctx, ""); !errors.Is(err, journal.ErrClosed) || len(ids) > 0 {
 				f.Errorf("PersistenceIDs yields %q and %v, want ErrClosed", ids, err)
 			}

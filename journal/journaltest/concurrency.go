@@ -80,7 +80,7 @@ func unitsUnderReads(f *fixture) {
 // parallelAppends has as many calls in flight as the journal wants, each with IDs
 // of its own, as a writer does.
 func parallelAppends(f *fixture) {
-	p, ok := f.j.(journal.Parallel)
+	p, ok := journal.As[journal.Parallel](f.j)
 	if !ok {
 		f.Fatalf("%T does not implement journal.Parallel any more", f.j)
 	}

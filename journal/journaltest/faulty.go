@@ -19,7 +19,8 @@ import (
 //	f.Inject(journaltest.Fault{Do: journaltest.Reject, ID: "account|42"})
 //
 // It keeps the contract of the SPI whatever is injected, as long as the inner
-// journal does and Fault.Err does not claim something else.
+// journal does and Fault.Err does not claim something else. Optional interfaces
+// of the inner journal are found by journal.As and have no faults.
 type Faulty struct {
 	inner journal.Journal
 
@@ -30,13 +31,16 @@ type Faulty struct {
 	writes int
 }
 
-var _ journal.Journal = (*Faulty)(nil)
+var (
+	_ journal.Journal = (*Faulty)(nil)
+	_ journal.Wrapper = (*Faulty)(nil)
+)
 
 // NewFaulty returns a journal in front of inner, without faults.
 func NewFaulty(inner journal.Journal) *Faulty { return &Faulty{inner: inner} }
 
-// Inner returns the journal behind the faults.
-func (f *Faulty) Inner() journal.Journal { return f.inner }
+// Unwrap returns the journal behind the faults.
+func (f *Faulty) Unwrap() journal.Journal { return f.inner }
 
 // Inject adds a fault. A call is struck by one fault at most: the first that
 // matches, in the order of injection.

@@ -34,7 +34,7 @@ func (f *fixture) list(after string) []string {
 
 func (f *fixture) collectIDs(ctx context.Context, after string) (ids []string, failed error) {
 	f.Helper()
-	l, ok := f.j.(journal.IDLister)
+	l, ok := journal.As[journal.IDLister](f.j)
 	if !ok {
 		f.Fatalf("%T does not implement journal.IDLister any more", f.j)
 	}
@@ -113,7 +113,7 @@ func listManyIDs(f *fixture) {
 // callsInList uses the journal in the body of the loop, and leaves it.
 func callsInList(f *fixture) {
 	ids := f.storeIDs([]string{"a", "b", "c"})
-	l, ok := f.j.(journal.IDLister)
+	l, ok := journal.As[journal.IDLister](f.j)
 	if !ok {
 		f.Fatalf("%T does not implement journal.IDLister any more", f.j)
 	}

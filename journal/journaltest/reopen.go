@@ -57,7 +57,7 @@ func reopenKeepsDeletions(f *fixture) {
 		f.wantHistory(whole.ID, 5, whole)
 		f.wantHistory("never written", 0)
 	}
-	if _, ok := f.j.(journal.IDLister); ok {
+	if _, ok := journal.As[journal.IDLister](f.j); ok {
 		f.wantIDs("", []string{"all", "some"})
 	}
 }

@@ -56,7 +56,7 @@ func (c Config) withDefaults() Config {
 }
 
 // Run checks that a journal keeps the contract of journal.Journal, and of
-// journal.IDLister if it implements that. Each check is a parallel subtest on a
+// journal.IDLister if journal.As finds that. Each check is a parallel subtest on a
 // journal of its own. What is not checked because the Config or the
 // journal does not claim it is logged.
 func Run(t *testing.T, cfg Config) {
@@ -95,8 +95,8 @@ const (
 )
 
 func claims(cfg Config, j journal.Journal) map[power]bool {
-	_, isLister := j.(journal.IDLister)
-	_, isParallel := j.(journal.Parallel)
+	_, isLister := journal.As[journal.IDLister](j)
+	_, isParallel := journal.As[journal.Parallel](j)
 	return map[power]bool{
 		base:     true,
 		reopens:  cfg.Reopen != nil,

@@ -1,0 +1,352 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+var errOther = errors.New("the network is gone")
+
+// write returns a write of n events behind expect.
+func write(id string, expect uint64, n int) journal.Write {
+	w := journal.Write{ID: id, Writer: "w", Expect: expect}
+	for i := range n {
+		w.Events = append(w.Events, journal.Event{SequenceNr: expect + 1 + uint64(i), Manifest: "m"})
+	}
+	return w
+}
+
+// wantHighest checks what is stored in truth.
+func wantHighest(t *testing.T, f *journaltest.Faulty, want map[string]uint64) {
+	t.Helper()
+	for id, n := range want {
+		got, err := f.Unwrap().HighestSequenceNr(t.Context(), id)
+		if err != nil || got != n {
+			t.Errorf("%q is at %d and %v, want %d", id, got, err, n)
+		}
+	}
+}
+
+func kind(err error) string {
+	for _, k := range []struct {
+		name string
+		is   error
+	}{
+		{"conflict", journal.ErrConflict}, {"rejected", journal.ErrRejected}, {"skipped", journal.ErrSkipped}, {"not sent", journal.ErrNotSent},
+	} {
+		if errors.Is(err, k.is) {
+			return k.name
+		}
+	}
+	if err == nil {
+		return "stored"
+	}
+	return "unknown"
+}
+
+// TestFaultsOfAppend has one call with five writes: two of a, two of b, one of c.
+func TestFaultsOfAppend(t *testing.T) {
+	t.Parallel()
+	onB := func(c journaltest.Call) bool { return c.Write.ID == "b" && c.Write.Expect == 0 }
+	for _, c := range []struct {
+		name     string
+		fault    journaltest.Fault
+		says     string
+		a, b, c  uint64 // the highest numbers when Append returns
+		released uint64 // that of b after Release
+	}{
+		{"lose", journaltest.Fault{ID: "b"}, "stored stored unknown unknown stored", 2, 0, 1, 0},
+		{"store", journaltest.Fault{ID: "b", Do: journaltest.Store}, "stored stored unknown unknown stored", 2, 2, 1, 2},
+		{"late", journaltest.Fault{ID: "b", Do: journaltest.Late}, "stored stored unknown unknown stored", 2, 0, 1, 2},
+		{"reject", journaltest.Fault{ID: "b", Do: journaltest.Reject}, "stored stored rejected skipped stored", 2, 0, 1, 0},
+		{"conflict", journaltest.Fault{ID: "b", Do: journaltest.Conflict}, "stored stored conflict skipped stored", 2, 0, 1, 0},
+		{"not sent", journaltest.Fault{ID: "b", Do: journaltest.NotSent}, "stored stored not sent skipped stored", 2, 0, 1, 0},
+		{"by predicate", journaltest.Fault{When: onB}, "stored stored unknown unknown stored", 2, 0, 1, 0},
+		{"the first that matches", journaltest.Fault{Do: journaltest.Reject}, "rejected skipped stored stored stored", 0, 2, 1, 2},
+		{"behind a stored one", journaltest.Fault{Do: journaltest.Reject, Skip: 1}, "stored rejected stored stored stored", 1, 2, 1, 2},
+		{"skip and repeat", journaltest.Fault{Do: journaltest.Reject, Skip: 2, Times: 2}, "stored stored rejected skipped rejected", 2, 0, 0, 0},
+		{"all", journaltest.Fault{Times: -1}, "unknown unknown unknown unknown unknown", 0, 0, 0, 0},
+		{"whole call lost", journaltest.Fault{ID: "b", WholeCall: true}, "unknown unknown unknown unknown unknown", 0, 0, 0, 0},
+		{"whole call stored", journaltest.Fault{ID: "b", WholeCall: true, Do: journaltest.Store}, "unknown unknown unknown unknown unknown", 2, 2, 1, 2},
+		{"whole call rejected", journaltest.Fault{WholeCall: true, Do: journaltest.Reject}, "rejected skipped rejected skipped rejected", 0, 0, 0, 0},
+		{"another method", journaltest.Fault{Op: journaltest.OpReplay}, "stored stored stored stored stored", 2, 2, 1, 2},
+		{"another ID", journaltest.Fault{ID: "d"}, "stored stored stored stored stored", 2, 2, 1, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := journaltest.NewFaulty(inmem.NewJournal())
+			c.fault.Err = errOther
+			f.Inject(c.fault)
+			writes := []journal.Write{write("a", 0, 1), write("a", 1, 1), write("b", 0, 1), write("b", 1, 1), write("c", 0, 1)}
+			var says []string
+			for _, err := range slots(f.Append(t.Context(), writes), writes) {
+				says = append(says, kind(err))
+				if kind(err) != "stored" && kind(err) != "skipped" && kind(err) != "conflict" && !errors.Is(err, errOther) {
+					t.Errorf("%v does not match the error of the fault", err)
+				}
+			}
+			if got := strings.Join(says, " "); got != c.says {
+				t.Errorf("Append says %s, want %s", got, c.says)
+			}
+			wantHighest(t, f, map[string]uint64{"a": c.a, "b": c.b, "c": c.c})
+			clear(writes)
+			f.Release()
+			wantHighest(t, f, map[string]uint64{"a": c.a, "b": c.released, "c": c.c})
+		})
+	}
+}
+
+func TestFaultDefaultsAndCounts(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	i := f.Inject(journaltest.Fault{})
+	select {
+	case <-i.Struck():
+		t.Error("struck before any call")
+	default:
+	}
+	if err := only(f.Append(t.Context(), []journal.Write{write("a", 0, 2)})); !errors.Is(err, journaltest.ErrInjected) || journal.NotStored(err) {
+		t.Errorf("Append: %v, want an unknown outcome that matches ErrInjected", err)
+	}
+	<-i.Struck()
+	if errs := f.Append(t.Context(), []journal.Write{write("a", 0, 2), write("b", 0, 1)}); errs != nil {
+		t.Errorf("a fault strikes once: %v", errs)
+	}
+	if i.Hits() != 1 || f.Calls(journaltest.OpAppend) != 2 || f.Writes() != 3 {
+		t.Errorf("%d hits, %d calls, %d writes, want 1, 2 and 3", i.Hits(), f.Calls(journaltest.OpAppend), f.Writes())
+	}
+	for range f.Replay(t.Context(), "a", 1, 9) {
+		continue
+	}
+	_ = f.Replay(t.Context(), "a", 1, 9) // nobody ranges over it
+	_, _ = f.HighestSequenceNr(t.Context(), "a")
+	_ = f.DeleteTo(t.Context(), "a", 1)
+	for _, op := range []journaltest.Op{journaltest.OpReplay, journaltest.OpHighest, journaltest.OpDelete} {
+		if n := f.Calls(op); n != 1 {
+			t.Errorf("%d calls of method %d, want 1", n, op)
+		}
+	}
+}
+
+// TestLateConflicts has something else written before the late write lands.
+func TestLateConflicts(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	late := f.Inject(journaltest.Fault{Do: journaltest.Late, Times: 2})
+	for _, id := range []string{"a", "b"} {
+		if err := only(f.Append(t.Context(), []journal.Write{write(id, 0, 2)})); kind(err) != "unknown" {
+			t.Errorf("Append: %v", err)
+		}
+	}
+	if errs := f.Append(t.Context(), []journal.Write{write("a", 0, 1)}); errs != nil {
+		t.Errorf("the fence: %v", errs)
+	}
+	late.Release()
+	wantHighest(t, f, map[string]uint64{"a": 1, "b": 2})
+	late.Release() // there is nothing left
+	if n := late.Landed(); n != 1 {
+		t.Errorf("%d late writes have landed, want 1", n)
+	}
+}
+
+// TestLateAfterCalls lands by itself, before the second later call.
+func TestLateAfterCalls(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	f.Inject(journaltest.Fault{Do: journaltest.Late, AfterCalls: 2})
+	f.Append(t.Context(), []journal.Write{write("a", 0, 2)})
+	for _, want := range []uint64{0, 2} {
+		if n, err := f.HighestSequenceNr(t.Context(), "a"); err != nil || n != want {
+			t.Errorf("HighestSequenceNr is %d and %v, want %d", n, err, want)
+		}
+	}
+}
+
+// TestLateOutlivesItsContext lands although the caller has gone away.
+func TestLateOutlivesItsContext(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	f.Inject(journaltest.Fault{Do: journaltest.Late})
+	f.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: journaltest.Late})
+	ctx, cancel := context.WithCancel(t.Context())
+	f.Append(ctx, []journal.Write{write("a", 0, 2)})
+	if err := f.DeleteTo(ctx, "a", 1); !errors.Is(err, journaltest.ErrInjected) {
+		t.Errorf("DeleteTo: %v", err)
+	}
+	cancel()
+	f.Release() // in the order in which they came
+	wantHighest(t, f, map[string]uint64{"a": 2})
+	if got, err := all(f.Replay(t.Context(), "a", 1, 9)); err != nil || len(got) != 1 {
+		t.Errorf("Replay yields %d events and %v, want 1", len(got), err)
+	}
+}
+
+func TestStall(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	if errs := f.Append(t.Context(), []journal.Write{write("old", 0, 3)}); errs != nil {
+		t.Fatal(errs)
+	}
+	for op, call := range map[journaltest.Op]func() error{
+		journaltest.OpAppend: func() error { return only(f.Append(t.Context(), []journal.Write{write("new", 0, 1)})) },
+		journaltest.OpReplay: func() error {
+			got, err := all(f.Replay(t.Context(), "old", 1, 9))
+			if err == nil && len(got) != 3 {
+				err = fmt.Errorf("the replay yields %d events, want 3", len(got))
+			}
+			return err
+		},
+		journaltest.OpHighest: func() error { _, err := f.HighestSequenceNr(t.Context(), "old"); return err },
+		journaltest.OpDelete:  func() error { return f.DeleteTo(t.Context(), "another", 1) },
+	} {
+		stall := f.Inject(journaltest.Fault{Op: op, Do: journaltest.Stall, AfterEvents: 1})
+		done := make(chan error)
+		go func() { done <- call() }()
+		<-stall.Struck()
+		select {
+		case <-done:
+			t.Errorf("method %d does not stall", op)
+		default:
+		}
+		stall.Release()
+		if err := <-done; err != nil {
+			t.Errorf("method %d: %v", op, err)
+		}
+	}
+	wantHighest(t, f, map[string]uint64{"new": 1})
+}
+
+// TestStallEndsWithItsContext gives up without doing anything.
+func TestStallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	gone := errors.New("gone")
+	for op := range journaltest.OpDelete + 1 {
+		stall := f.Inject(journaltest.Fault{Op: op, Do: journaltest.Stall})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			<-stall.Struck()
+			cancel(gone)
+		}()
+		var err error
+		switch op {
+		case journaltest.OpAppend:
+			errs := f.Append(ctx, []journal.Write{write("a", 0, 1), write("b", 0, 1)})
+			if err = errs[0]; !errors.Is(errs[1], gone) || kind(err) != "unknown" {
+				t.Errorf("Append returned %v", errs)
+			}
+		case journaltest.OpReplay:
+			_, err = all(f.Replay(ctx, "a", 1, 9))
+		case journaltest.OpHighest:
+			_, err = f.HighestSequenceNr(ctx, "a")
+		default:
+			err = f.DeleteTo(ctx, "a", 1)
+		}
+		if !errors.Is(err, gone) {
+			t.Errorf("method %d: %v, want the cause of its context", op, err)
+		}
+	}
+	f.Release()
+	wantHighest(t, f, map[string]uint64{"a": 0, "b": 0})
+}
+
+func TestFaultsOfReading(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	f.Append(ctx, []journal.Write{write("a", 0, 5)})
+	for after, want := range []int{0, 1, 2, 3, 4, 5, 5} {
+		f.Inject(journaltest.Fault{Op: journaltest.OpReplay, ID: "a", AfterEvents: after, Err: errOther})
+		if got, err := all(f.Replay(ctx, "a", 1, 9)); !errors.Is(err, errOther) || len(got) != want {
+			t.Errorf("Replay yields %d events and %v, want %d and the fault", len(got), err, want)
+		}
+	}
+	if got, err := all(f.Replay(ctx, "a", 1, 9)); err != nil || len(got) != 5 {
+		t.Errorf("Replay yields %d events and %v, want 5", len(got), err)
+	}
+	bounds := f.Inject(journaltest.Fault{
+		Op: journaltest.OpReplay, When: func(c journaltest.Call) bool { return c.From == 2 && c.To == 3 },
+	})
+	for _, from := range []uint64{1, 2} {
+		for range f.Replay(ctx, "a", from, 3) {
+			break
+		}
+	}
+	if bounds.Hits() != 1 {
+		t.Errorf("%d replays were struck, want 1", bounds.Hits())
+	}
+
+	for _, do := range []journaltest.Effect{journaltest.Lose, journaltest.Store, journaltest.Late, journaltest.Reject} {
+		f.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: do})
+		if n, err := f.HighestSequenceNr(ctx, "a"); !errors.Is(err, journaltest.ErrInjected) || n != 0 {
+			t.Errorf("HighestSequenceNr is %d and %v", n, err)
+		}
+	}
+	for do, left := range map[journaltest.Effect]int{journaltest.Lose: 5, journaltest.Store: 3, journaltest.Reject: 5} {
+		f := journaltest.NewFaulty(inmem.NewJournal())
+		f.Append(ctx, []journal.Write{write("a", 0, 5)})
+		f.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: do})
+		if err := f.DeleteTo(ctx, "a", 2); !errors.Is(err, journaltest.ErrInjected) {
+			t.Errorf("DeleteTo: %v", err)
+		}
+		if got, err := all(f.Replay(ctx, "a", 1, 9)); err != nil || len(got) != left {
+			t.Errorf("after effect %d of a deletion Replay yields %d events and %v, want %d", do, len(got), err, left)
+		}
+	}
+}
+
+func TestReset(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	f.Inject(journaltest.Fault{Do: journaltest.Late})
+	stall := f.Inject(journaltest.Fault{Do: journaltest.Stall, ID: "b"})
+	always := f.Inject(journaltest.Fault{Times: -1})
+	f.Append(t.Context(), []journal.Write{write("a", 0, 1)})
+	done := make(chan []error)
+	go func() { done <- f.Append(t.Context(), []journal.Write{write("b", 0, 1)}) }()
+	<-stall.Struck()
+	f.Reset()
+	if errs := <-done; errs != nil {
+		t.Errorf("a stalled Append after Reset: %v", errs)
+	}
+	f.Release()
+	if errs := f.Append(t.Context(), []journal.Write{write("c", 0, 1)}); errs != nil {
+		t.Errorf("Append after Reset: %v", errs)
+	}
+	always.Release() // of no use any more, and no harm
+	wantHighest(t, f, map[string]uint64{"a": 0, "b": 1, "c": 1})
+}
+
+// TestOrderOfFaults has the first matching fault strike, and then the next.
+func TestOrderOfFaults(t *testing.T) {
+	t.Parallel()
+	f := journaltest.NewFaulty(inmem.NewJournal())
+	f.Inject(journaltest.Fault{Do: journaltest.Reject, Times: 2})
+	f.Inject(journaltest.Fault{Do: journaltest.Conflict})
+	var says []string
+	for range 4 {
+		says = append(says, kind(only(f.Append(t.Context(), []journal.Write{write("a", 0, 1)}))))
+	}
+	if want := []string{"rejected", "rejected", "conflict", "stored"}; !slices.Equal(says, want) {
+		t.Errorf("Append says %q, want %q", says, want)
+	}
+}
+
+func TestOptionalInterfacesOfTheInnerJournal(t *testing.T) {
+	t.Parallel()
+	j := inmem.NewJournal()
+	if l, ok := journal.As[journal.IDLister](journaltest.NewFaulty(j)); !ok || l != j {
+		t.Errorf("As finds %v, want the inner journal", l)
+	}
+}
