@@ -28,11 +28,7 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	}
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	e, err := j.use(ctx)
-	if err == nil && j.db.cfg.ReadOnly {
-		j.release()
-		err = ErrReadOnly
-	}
+	e, err := j.use(ctx, true)
 	if err != nil {
 		return fill(len(writes), fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err))
 	}
@@ -153,7 +149,7 @@ func (b *batcher) load(id string) (*stream, error) {
 func (b *batcher) commit(end int) {
 	var err error
 	if b.batch.Len() > 0 {
-		err = b.engine.write(&b.batch, &b.engine.sync)
+		err = b.engine.write(&b.batch)
 	}
 	if err == nil {
 		b.engine.streams.stored(b.streams)

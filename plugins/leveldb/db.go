@@ -161,20 +161,22 @@ func (db *DB) Close() error {
 }
 
 // acquire returns the engine, opening it anew if a write has failed, and keeps
-// it until release is called. After a failure to do so it does not try again for a
-// short while: all callers would queue behind it, and reading the logs takes time.
-func (db *DB) acquire() (*engine, error) {
+// it until release is called.
+func (db *DB) acquire(writing bool) (*engine, error) {
+	if writing && db.cfg.ReadOnly {
+		return nil, ErrReadOnly
+	}
 	for {
 		db.mu.RLock()
 		switch {
 		case db.closed:
 			db.mu.RUnlock()
 			return nil, journal.ErrClosed
-		case db.engine != nil && db.engine.guard.err() == nil:
+		case db.engine != nil && db.engine.usable(writing):
 			return db.engine, nil
 		}
 		db.mu.RUnlock()
-		if err := db.reopen(); err != nil {
+		if err := db.reopen(writing); err != nil {
 			return nil, err
 		}
 	}
@@ -182,26 +184,39 @@ func (db *DB) acquire() (*engine, error) {
 
 func (db *DB) release() { db.mu.RUnlock() }
 
-func (db *DB) reopen() error {
+// reopen opens the engine anew. After a failure to do so it does not try again
+// for a short while: all callers would queue behind it, and reading the logs
+// takes time.
+func (db *DB) reopen(writing bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.closed || db.engine != nil && db.engine.guard.err() == nil {
+	if db.closed || db.engine != nil && db.engine.usable(writing) {
 		return nil // somebody else was quicker
-	}
-	if db.engine != nil {
-		_ = db.engine.close() // it fails for the reason that is known already
-		db.engine, db.failure = nil, nil
 	}
 	now := time.Now()
 	if db.failure != nil && now.Before(db.retryAt) {
 		return db.failure
 	}
-	e, err := openEngine(db.files, db.syncDir, db.cfg)
-	if err != nil {
+	if err := db.replaceEngine(); err != nil {
 		db.failure = fmt.Errorf("opening %q again after a failed write: %w", db.name, unavailable(err))
 		db.retryAt = now.Add(db.cfg.reopenPause)
 		return db.failure
 	}
-	db.engine, db.failure = e, nil
+	db.failure = nil
 	return nil
+}
+
+func (db *DB) replaceEngine() error {
+	if db.engine != nil {
+		// The old one may still be good for reading; it is given up only if
+		// there is hope.
+		if err := probe(db.files); err != nil {
+			return err
+		}
+		_ = db.engine.close() // it fails for the reason that is known already
+		db.engine = nil
+	}
+	e, err := openEngine(db.files, db.syncDir, db.cfg)
+	db.engine = e
+	return err
 }

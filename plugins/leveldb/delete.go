@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/syndtr/goleveldb/leveldb"
-	"github.com/syndtr/goleveldb/leveldb/opt"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -44,14 +43,11 @@ func (j *Journal) deleteTo(ctx context.Context, id string, to uint64) error {
 func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bool, err error) {
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	e, err := j.use(ctx)
+	e, err := j.use(ctx, true)
 	if err != nil {
 		return false, err
 	}
 	defer j.release()
-	if j.db.cfg.ReadOnly {
-		return false, ErrReadOnly
-	}
 	s := e.streams.get(id)
 	if s == nil {
 		loaded, err := e.load(id)
@@ -87,7 +83,7 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 	batch.Put(key, d.append(nil))
 	// Every page is synced: the first one makes the deletion durable, and the
 	// others are few.
-	if err := e.write(&batch, &opt.WriteOptions{Sync: e.sync.Sync}); err != nil {
+	if err := e.write(&batch); err != nil {
 		e.streams.clear()
 		return false, err
 	}

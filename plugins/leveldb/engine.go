@@ -6,6 +6,7 @@ package leveldb
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/opt"
@@ -21,6 +22,8 @@ type engine struct {
 	db    *leveldb.DB
 	guard *guard
 	sync  opt.WriteOptions
+	// unsure is set once the outcome of a write is unknown.
+	unsure atomic.Bool
 	// streams and nextNumber belong to whoever holds DB.writing.
 	streams    *cache
 	nextNumber uint64
@@ -38,7 +41,7 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	o := Options()
 	o.ReadOnly = cfg.ReadOnly
 	if cfg.writeBuffer != 0 {
-		o.WriteBuffer, o.CompactionTableSize = cfg.writeBuffer, cfg.writeBuffer
+		o.WriteBuffer, o.CompactionTableSize, o.DisableCompactionBackoff = cfg.writeBuffer, cfg.writeBuffer, true
 	}
 	g := newGuard(base, syncDir)
 	db, err := leveldb.Open(g, o)
@@ -52,17 +55,25 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	return e, nil
 }
 
+// usable reports whether the engine may be used for reading or for writing.
+// After a failed write it holds what was acknowledged, and may be read as long as
+// there is nothing that it doesn't know about.
+func (e *engine) usable(writing bool) bool {
+	return e.guard.err() == nil || !writing && !e.unsure.Load()
+}
+
 // write stores a batch. If it fails and the error is not ErrNotSent, nobody
 // knows what is stored until the database has been opened anew.
-func (e *engine) write(b *leveldb.Batch, wo *opt.WriteOptions) error {
-	before := e.guard.attempts.Load()
-	err := e.db.Write(b, wo)
+func (e *engine) write(b *leveldb.Batch) error {
+	began := e.guard.mark()
+	err := e.db.Write(b, &e.sync)
 	switch {
 	case err == nil:
 		return nil
-	case e.guard.attempts.Load() == before:
+	case e.guard.certain(began, e.sync.Sync):
 		return fmt.Errorf("%w: %w", journal.ErrNotSent, e.guard.explain(err))
 	}
+	e.unsure.Store(true)
 	return e.guard.explain(err)
 }
 

@@ -4,8 +4,10 @@
 package leveldb
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -60,4 +62,46 @@ func syncDir(dir string) error {
 		err = nil // a file system that can't sync a directory
 	}
 	return errors.Join(err, f.Close())
+}
+
+// probe returns an error unless there is space on the disk for what the engine
+// writes when it opens the database after a crash: the contents of its logs.
+func probe(files storage.Storage) (err error) {
+	size, err := logSize(files)
+	if err != nil {
+		return err
+	}
+	fd := storage.FileDesc{Type: storage.TypeTemp}
+	w, err := files.Create(fd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close(), files.Remove(fd)) }()
+	block := bytes.Repeat([]byte{1}, 256<<10) // a file system may not store zeros
+	for size += 1 << 20; size > 0; size -= int64(len(block)) {
+		if _, err := w.Write(block); err != nil {
+			return err
+		}
+	}
+	return w.Sync()
+}
+
+func logSize(files storage.Storage) (int64, error) {
+	logs, err := files.List(storage.TypeJournal)
+	if err != nil {
+		return 0, err
+	}
+	total := int64(0)
+	for _, fd := range logs {
+		r, err := files.Open(fd)
+		if err != nil {
+			return 0, err
+		}
+		size, err := r.Seek(0, io.SeekEnd)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return 0, err
+		}
+		total += size
+	}
+	return total, nil
 }

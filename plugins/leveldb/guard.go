@@ -28,11 +28,14 @@ import (
 type guard struct {
 	storage.Storage
 	syncDir func() error
-	// attempts counts the writes to logs that were let through.
-	attempts atomic.Uint64
+	// attempts counts the writes to logs that were let through, and syncs those
+	// syncs of logs that succeeded.
+	attempts, syncs atomic.Uint64
+	// cutShort is set when a write to a log failed before its end.
+	cutShort atomic.Bool
 	failure  atomic.Pointer[error]
 	latest   atomic.Pointer[error] // of all errors of the storage, also those that do no harm
-	log      *guardedWriter // the newest; only the engine's writer creates logs
+	log      *guardedWriter        // the newest; only the engine's writer creates logs
 }
 
 func newGuard(base storage.Storage, syncDir func() error) *guard {
@@ -61,6 +64,19 @@ func (g *guard) note(err error) error {
 		g.latest.Store(&err)
 	}
 	return err
+}
+
+// mark is a point in time.
+type mark struct{ attempts, syncs uint64 }
+
+func (g *guard) mark() mark { return mark{g.attempts.Load(), g.syncs.Load()} }
+
+// certain reports whether a write to the database that began at m, and failed,
+// is surely not stored: nothing was written to a log since; or what was
+// written, and nothing else was synced since, ends in the middle of a record,
+// and nothing will ever be written behind that.
+func (g *guard) certain(m mark, synced bool) bool {
+	return g.attempts.Load() == m.attempts || synced && g.cutShort.Load() && g.syncs.Load() == m.syncs
 }
 
 var errStopped = errors.New("leveldb: stopped after a failed write")
@@ -117,12 +133,14 @@ func (g *guard) SetMeta(fd storage.FileDesc) error {
 	return g.fail(g.Storage.SetMeta(fd))
 }
 
-// Remove implements storage.Storage.
+// Remove implements storage.Storage. It never fails: what should be gone is
+// ignored when the database is opened the next time, and removed then, while the
+// engine panics or loses count when it is told.
 func (g *guard) Remove(fd storage.FileDesc) error {
-	if err := g.stopped(); err != nil {
-		return err
+	if g.stopped() == nil {
+		_ = g.note(g.Storage.Remove(fd))
 	}
-	return g.Storage.Remove(fd)
+	return nil
 }
 
 // Rename implements storage.Storage.
@@ -173,11 +191,16 @@ func (w *guardedWriter) Write(b []byte) (int, error) {
 	if err := w.guard.stopped(); err != nil {
 		return 0, err
 	}
-	if w.fd.Type == storage.TypeJournal {
-		w.guard.attempts.Add(1)
-	}
 	w.dirty = true
+	if w.fd.Type != storage.TypeJournal {
+		n, err := w.Writer.Write(b)
+		return n, w.fail(err)
+	}
+	w.guard.attempts.Add(1)
 	n, err := w.Writer.Write(b)
+	if err != nil && n < len(b) {
+		w.guard.cutShort.Store(true)
+	}
 	return n, w.fail(err)
 }
 
@@ -190,8 +213,11 @@ func (w *guardedWriter) Sync() error {
 		return w.fail(err)
 	}
 	w.dirty = false
-	if w.fd.Type == storage.TypeTable {
+	switch w.fd.Type {
+	case storage.TypeTable:
 		return w.fail(w.guard.syncDir())
+	case storage.TypeJournal:
+		w.guard.syncs.Add(1)
 	}
 	return nil
 }
@@ -204,11 +230,14 @@ func (w *guardedWriter) finish() error {
 	return w.Sync()
 }
 
-// Close implements io.Closer.
+// Close implements io.Closer. An error of the file itself is of no interest once
+// its contents are synced, or if it is a table that is about to be dropped;
+// the engine would go on writing to it.
 func (w *guardedWriter) Close() error {
 	var err error
 	if w.vital() {
 		err = w.finish()
 	}
-	return errors.Join(err, w.Writer.Close())
+	_ = w.guard.note(w.Writer.Close())
+	return err
 }

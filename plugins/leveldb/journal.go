@@ -50,7 +50,7 @@ func (j *Journal) look(ctx context.Context, id string) (stream, error) {
 	if err := journal.CheckID(id); err != nil {
 		return stream{}, err
 	}
-	e, err := j.use(ctx)
+	e, err := j.use(ctx, false)
 	if err != nil {
 		return stream{}, err
 	}
@@ -59,14 +59,14 @@ func (j *Journal) look(ctx context.Context, id string) (stream, error) {
 }
 
 // use returns the engine for one call, or one page. release must be called.
-func (j *Journal) use(ctx context.Context) (*engine, error) {
+func (j *Journal) use(ctx context.Context, writing bool) (*engine, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if !j.enter() {
 		return nil, journal.ErrClosed
 	}
-	e, err := j.db.acquire()
+	e, err := j.db.acquire(writing)
 	if err != nil {
 		j.leave()
 	}
@@ -106,7 +106,7 @@ func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[st
 }
 
 func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
-	e, err := j.use(ctx)
+	e, err := j.use(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package leveldb
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,7 +41,7 @@ type order struct{}
 
 var _ comparer.Comparer = order{}
 
-func (order) Compare(a, b []byte) int { return comparer.DefaultComparer.Compare(a, b) }
+func (order) Compare(a, b []byte) int { return bytes.Compare(a, b) }
 
 func (order) Separator(dst, a, b []byte) []byte {
 	return comparer.DefaultComparer.Separator(dst, a, b)

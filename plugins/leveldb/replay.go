@@ -71,7 +71,7 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 	if err := journal.CheckID(id); err != nil {
 		return false, err
 	}
-	e, err := j.use(ctx)
+	e, err := j.use(ctx, false)
 	if err != nil {
 		return false, err
 	}

@@ -49,19 +49,16 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error 
 }
 
 func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error {
-	e, err := s.use(ctx, snap.ID)
+	e, err := s.use(ctx, snap.ID, true)
 	if err != nil {
 		return err
 	}
 	defer s.release()
-	if s.db.cfg.ReadOnly {
-		return ErrReadOnly
-	}
 	key := appendSnapshotKey(nil, tagSnapshot, snap.ID, snap.SequenceNr)
 	var batch leveldb.Batch
 	batch.Put(key, headOf(snap).append(nil, key))
 	batch.Put(appendSnapshotKey(nil, tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
-	return snapshotError(e.write(&batch, &e.sync))
+	return snapshotError(e.write(&batch))
 }
 
 // Load implements snapshot.Store. It tries the three youngest matches.
@@ -74,7 +71,7 @@ func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria
 }
 
 func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
-	e, err := s.use(ctx, id)
+	e, err := s.use(ctx, id, false)
 	if err != nil {
 		return snapshot.Snapshot{}, err
 	}
@@ -184,7 +181,7 @@ func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria
 }
 
 func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria) ([]found, error) {
-	e, err := s.use(ctx, id)
+	e, err := s.use(ctx, id, false)
 	if err != nil {
 		return nil, err
 	}
@@ -202,14 +199,11 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 }
 
 func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criteria) error {
-	e, err := s.use(ctx, id)
+	e, err := s.use(ctx, id, true)
 	if err != nil {
 		return err
 	}
 	defer s.release()
-	if s.db.cfg.ReadOnly {
-		return ErrReadOnly
-	}
 	all, err := heads(e.db, id, c)
 	if err != nil {
 		return err
@@ -228,11 +222,11 @@ func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criter
 	if batch.Len() == 0 {
 		return nil
 	}
-	return snapshotError(e.write(&batch, &e.sync))
+	return snapshotError(e.write(&batch))
 }
 
 // use returns the engine for one call about an ID. release must be called.
-func (s *SnapshotStore) use(ctx context.Context, id string) (*engine, error) {
+func (s *SnapshotStore) use(ctx context.Context, id string, writing bool) (*engine, error) {
 	if err := checkSnapshotID(id); err != nil {
 		return nil, err
 	}
@@ -242,7 +236,7 @@ func (s *SnapshotStore) use(ctx context.Context, id string) (*engine, error) {
 	if !s.enter() {
 		return nil, snapshot.ErrClosed
 	}
-	e, err := s.db.acquire()
+	e, err := s.db.acquire(writing)
 	if err != nil {
 		s.leave()
 	}

@@ -1,0 +1,178 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	engine "github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/opt"
+	"github.com/syndtr/goleveldb/leveldb/util"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+const (
+	benchIDs     = 1000
+	benchPayload = 200
+	benchReplay  = 100_000
+)
+
+func benchData(n int) []byte {
+	rnd := rand.NewChaCha8([32]byte{1})
+	b := make([]byte, n)
+	_, _ = rnd.Read(b)
+	return b
+}
+
+// BenchmarkAppend stores one event for each of 1,000 persistence IDs per call,
+// beside the engine with a batch of the same size and the same options.
+func BenchmarkAppend(b *testing.B) {
+	data := benchData(benchPayload)
+	b.Run("engine", func(b *testing.B) {
+		db, err := engine.OpenFile(b.TempDir(), leveldb.Options())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close() //nolint:errcheck // only measured
+		var batch engine.Batch
+		var key [16]byte
+		nr := uint64(0)
+		b.SetBytes(benchIDs * benchPayload)
+		b.ReportAllocs()
+		for b.Loop() {
+			nr++
+			batch.Reset()
+			for id := range uint64(benchIDs) {
+				binary.BigEndian.PutUint64(key[:], id)
+				binary.BigEndian.PutUint64(key[8:], nr)
+				batch.Put(key[:], data)
+			}
+			if err := db.Write(&batch, &opt.WriteOptions{Sync: true}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.N)*benchIDs/b.Elapsed().Seconds(), "events/s")
+	})
+	b.Run("journal", func(b *testing.B) {
+		db, err := leveldb.Open(b.TempDir(), leveldb.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close() //nolint:errcheck // only measured
+		j := db.Journal()
+		writes := make([]journal.Write, benchIDs)
+		for i := range writes {
+			writes[i] = journal.Write{ID: fmt.Sprintf("account|%d", i), Writer: "0192f0c1a2b3", Events: []journal.Event{{
+				Time: time.UnixMicro(1).UTC(), Manifest: "deposited", Payload: data,
+			}}}
+		}
+		b.SetBytes(benchIDs * benchPayload)
+		b.ReportAllocs()
+		for b.Loop() {
+			for i := range writes {
+				writes[i].Events[0].SequenceNr++
+			}
+			if errs := j.Append(b.Context(), writes); errs != nil {
+				b.Fatal(errs[0])
+			}
+			for i := range writes {
+				writes[i].Expect++
+			}
+		}
+		b.ReportMetric(float64(b.N)*benchIDs/b.Elapsed().Seconds(), "events/s")
+	})
+}
+
+type benchEvent struct {
+	Amount int64
+	Note   string
+	Data   []byte
+}
+
+// BenchmarkReplay replays 100,000 events and decodes them, beside an iterator of
+// the engine over the same payloads that decodes them too.
+func BenchmarkReplay(b *testing.B) {
+	data, err := msgpack.Marshal(benchEvent{Amount: 5, Note: "rent", Data: benchData(160)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("engine", func(b *testing.B) {
+		db, err := engine.OpenFile(b.TempDir(), leveldb.Options())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close() //nolint:errcheck // only measured
+		var batch engine.Batch
+		var key [16]byte
+		for nr := range uint64(benchReplay) {
+			binary.BigEndian.PutUint64(key[8:], nr)
+			batch.Put(key[:], data)
+			if batch.Len() == 1000 {
+				if err := db.Write(&batch, nil); err != nil {
+					b.Fatal(err)
+				}
+				batch.Reset()
+			}
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			n := 0
+			it := db.NewIterator(&util.Range{}, nil)
+			for it.Next() {
+				var e benchEvent
+				if err := msgpack.Unmarshal(it.Value(), &e); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			it.Release()
+			if n != benchReplay {
+				b.Fatal(n)
+			}
+		}
+		b.ReportMetric(float64(b.N)*benchReplay/b.Elapsed().Seconds(), "events/s")
+	})
+	b.Run("journal", func(b *testing.B) {
+		db, err := leveldb.Open(b.TempDir(), leveldb.Config{NoSync: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close() //nolint:errcheck // only measured
+		j := db.Journal()
+		for n := uint64(0); n < benchReplay; n += 1000 {
+			w := journal.Write{ID: "account|1", Writer: "0192f0c1a2b3", Expect: n}
+			for i := range uint64(1000) {
+				w.Events = append(w.Events, journal.Event{SequenceNr: n + 1 + i, Time: time.UnixMicro(1).UTC(), Manifest: "deposited", Payload: data})
+			}
+			if errs := j.Append(b.Context(), []journal.Write{w}); errs != nil {
+				b.Fatal(errs[0])
+			}
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			n := 0
+			for rec, err := range j.Replay(b.Context(), "account|1", 1, journal.MaxSequenceNr) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				var e benchEvent
+				if err := msgpack.Unmarshal(rec.Payload, &e); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			if n != benchReplay {
+				b.Fatal(n)
+			}
+		}
+		b.ReportMetric(float64(b.N)*benchReplay/b.Elapsed().Seconds(), "events/s")
+	})
+}
