@@ -100,6 +100,7 @@ func FuzzDecodeFile(f *testing.F) {
 	empty.Manifest, empty.Payload = "", nil
 	f.Add(encoded(f, empty))
 	f.Add([]byte("RFLDSNAP\x01\xfe\xff\xff\xff\xff"))
+	f.Add([]byte("RFLDSNAP\x01\xfe\x00\x00\x00\x04"))
 	f.Add([]byte("RFLDSNAP\x01\xfe\x1a\x00\x00\x00"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {

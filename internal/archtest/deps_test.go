@@ -1,0 +1,117 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// inherited are the third parties that a program which imports only
+// eventsourcing gets into its binary.
+var inherited = []string{
+	"github.com/vmihailenco/msgpack/v5",
+	"github.com/vmihailenco/tagparser/v2",
+}
+
+// testOnly are modules for tests, which no package but a suite may import.
+var testOnly = []string{
+	"github.com/Shopify/toxiproxy",
+	"github.com/anishathalye/porcupine",
+	"github.com/cockroachdb/datadriven",
+	"go.uber.org/goleak",
+	"pgregory.net/rapid",
+	"testing",
+}
+
+// homes are the modules that only some packages may import, with all that is
+// below them. Tests may import what they like.
+var homes = map[string][]string{
+	"github.com/alecthomas/kong":     {"cmd", "examples"},
+	"github.com/jackc/pgx":           {"plugins/postgres", "internal/test", "examples", "cmd"},
+	"github.com/nats-io/nats-server": {"plugins/nats/embedded", "internal/test", "examples", "cmd"},
+	"github.com/nats-io/nats.go":     {"plugins/nats", "internal/test", "examples", "cmd"},
+	"github.com/syndtr/goleveldb":    {"plugins/leveldb"},
+	"github.com/vbauerster/mpb":      {"cmd", "examples"},
+	"github.com/vmihailenco/msgpack": {"codec"},
+	"go.opentelemetry.io/otel":       {"plugins/otel", "cmd", "examples"},
+}
+
+func TestWhatAUserInherits(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./eventsourcing")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		third := !own(path) && !slices.ContainsFunc(inherited, func(module string) bool { return within(path, module) })
+		if third || within(below(path), "plugins") {
+			t.Errorf("eventsourcing depends on %s", path)
+		}
+	}
+}
+
+func TestModulesForTestsStayInTests(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if isSuite(p.path()) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if slices.ContainsFunc(testOnly, func(module string) bool { return within(imported, module) }) {
+				t.Errorf("%s imports %s, which is for tests", p.path(), imported)
+			}
+		}
+	}
+}
+
+func TestThirdPartiesStayAtHome(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			for module, dirs := range homes {
+				if strings.HasPrefix(imported, module) && !slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(p.path(), dir) }) {
+					t.Errorf("%s imports %s, which only %v may", p.path(), imported, dirs)
+				}
+			}
+		}
+	}
+}
+
+// Each module that go.mod requires by itself is explained.
+func TestDependenciesAreExplained(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "dependencies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range packages(t) {
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if first := top(imported); !own(imported) && strings.Contains(first, ".") && !explained(string(page), imported) {
+				t.Errorf("%s imports %s, which docs/dependencies.md does not mention", p.path(), imported)
+			}
+		}
+	}
+}
+
+// explained reports whether a page names an import path or a parent of it in
+// code style.
+func explained(page, path string) bool {
+	for {
+		if strings.Contains(page, "`"+path+"`") {
+			return true
+		}
+		i := strings.LastIndexByte(path, '/')
+		if i < 0 {
+			return false
+		}
+		path = path[:i]
+	}
+}

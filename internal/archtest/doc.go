@@ -1,0 +1,18 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package archtest holds the rules about this repository's own source that no
+// linter knows, as tests:
+//
+//   - floors: a package imports only what stands below it, and nothing but
+//     examples, commands and tests imports a plugin;
+//   - pure cores: a protocol core has no clock, goroutine, channel, lock, log,
+//     context or package state;
+//   - dependencies: what a user's program inherits is short, and what only tests
+//     need stays out of it;
+//   - sources: licence headers, a doc.go in each package, files that can be read
+//     in one go, and tests that neither sleep nor skip.
+//
+// The tables that a new package may have to be added to are at the top of
+// floors_test.go, pure_test.go and deps_test.go.
+package archtest

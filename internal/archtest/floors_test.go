@@ -1,0 +1,127 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// floors maps a package, by its longest matching prefix, to the floor it stands
+// on. A package imports only floors below its own, and what shares its root.
+// Packages under internal/ stand on no floor.
+var floors = map[string]int{
+	"codec": 0, "identity": 0,
+	"journal": 1, "snapshot": 1, "transport": 1, "lease": 1, "ddata/durable": 1,
+	"eventsourcing": 2, "cluster": 2,
+	"delivery": 3, "projection": 3, "ddata": 3,
+	"sharding": 4,
+}
+
+// spis are what a plugin may know of this module, with all that is below them.
+var spis = []string{
+	"codec", "identity", "journal", "snapshot", "transport", "lease", "ddata/durable", "projection", "internal",
+}
+
+// observed is what a plugin that implements an Observer may know besides.
+var observed = map[string][]string{
+	"plugins/otel": {"eventsourcing", "cluster", "delivery", "ddata", "sharding"},
+}
+
+func TestFloors(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		from, ok := floorOf(p.path())
+		if !ok {
+			continue
+		}
+		for _, imported := range p.Imports {
+			to, ok := floorOf(below(imported))
+			switch {
+			case !own(imported) || !ok:
+			case to > from:
+				t.Errorf("%s (floor %d) imports %s (floor %d), which stands above it", p.path(), from, below(imported), to)
+			case to == from && top(p.path()) != top(below(imported)):
+				t.Errorf("%s imports %s: both stand on floor %d", p.path(), below(imported), to)
+			}
+		}
+	}
+}
+
+func TestNothingImportsAPlugin(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		path := p.path()
+		if within(path, "examples") || within(path, "cmd") || within(path, "internal/sim") || isSuite(path) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			to := below(imported)
+			if !own(imported) || within(path, pluginOf(to)) && within(to, pluginOf(to)) && within(to, "plugins") {
+				continue
+			}
+			if within(to, "plugins") || within(to, "examples") || within(to, "cmd") {
+				t.Errorf("%s imports %s: only examples, commands and tests may", path, to)
+			}
+		}
+	}
+}
+
+func TestPluginsKnowTheirSPIOnly(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		path := p.path()
+		if !within(path, "plugins") {
+			continue
+		}
+		allowed := slices.Concat(spis, []string{pluginOf(path)}, observed[pluginOf(path)])
+		for _, imported := range p.Imports {
+			to := below(imported)
+			if own(imported) && !slices.ContainsFunc(allowed, func(dir string) bool { return within(to, dir) }) {
+				t.Errorf("%s imports %s: a plugin knows the SPIs it implements and nothing else", path, to)
+			}
+		}
+	}
+}
+
+// Every package that users can import stands somewhere, so that a new one can't
+// be forgotten.
+func TestEveryPackageStandsOnAFloor(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		path := p.path()
+		if slices.Contains([]string{".", "internal", "plugins", "examples", "cmd"}, top(path)) {
+			continue
+		}
+		if _, ok := floorOf(path); !ok {
+			t.Errorf("%s stands on no floor: add it to the table", path)
+		}
+	}
+}
+
+func floorOf(path string) (int, bool) {
+	for p := path; ; {
+		if floor, ok := floors[p]; ok {
+			return floor, true
+		}
+		i := strings.LastIndexByte(p, '/')
+		if i < 0 {
+			return 0, false
+		}
+		p = p[:i]
+	}
+}
+
+// top returns the first element of a path.
+func top(path string) string {
+	first, _, _ := strings.Cut(path, "/")
+	return first
+}
+
+// pluginOf returns the first two elements of a path.
+func pluginOf(path string) string {
+	parts := strings.SplitN(path, "/", 3)
+	return strings.Join(parts[:min(len(parts), 2)], "/")
+}

@@ -1,0 +1,205 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest_test
+
+import (
+	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cores are all the protocol cores of the design: packages, or single files
+// where the shell lives in the same package.
+var cores = []string{
+	"cluster/membership",
+	"cluster/singleton",
+	"ddata/crdt",
+	"ddata/replication",
+	"delivery/window",
+	"eventsourcing/engine",
+	"internal/breaker/breaker.go",
+	"internal/node",
+	"sharding/allocation",
+	"sharding/coordinator",
+	"sharding/passivation",
+	"sharding/region",
+	"sharding/shard",
+}
+
+// pure are those of the cores that are there.
+var pure = []string{
+	"eventsourcing/engine",
+	"internal/breaker/breaker.go",
+}
+
+// ambient are the packages that a core has no business with. What is below them
+// is forbidden too.
+var ambient = []string{
+	"bufio", "context", "crypto/rand", "database", "log", "math/rand", "net", "os", "runtime", "sync", "syscall", "testing",
+}
+
+// clock are the functions of package time that read or wait for the clock.
+var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+func TestPureCoresAreListed(t *testing.T) {
+	t.Parallel()
+	for _, core := range cores {
+		_, err := os.Stat(filepath.Join(root, core))
+		if exists := err == nil && hasGoFiles(t, core); exists != slices.Contains(pure, core) {
+			t.Errorf("%s: exists: %t, listed as pure: %t", core, exists, !exists)
+		}
+	}
+	for _, core := range pure {
+		if !slices.Contains(cores, core) {
+			t.Errorf("%s is listed as pure and is no core of the design", core)
+		}
+	}
+}
+
+func TestCoresArePure(t *testing.T) {
+	t.Parallel()
+	for _, core := range pure {
+		for _, path := range goFiles(t, core) {
+			checkPure(t, path)
+		}
+	}
+}
+
+// The check finds what it is there to find.
+func TestPureCheckFindsEachOffence(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]string{
+		"goroutine":     "func f() { go f() }",
+		"select":        "func f() { select {} }",
+		"channel":       "func f(c chan int) {}",
+		"send":          "func f(c C) { c <- 1 }",
+		"receive":       "func f(c C) { <-c }",
+		"variable":      "var cache = 1",
+		"init":          "func init() {}",
+		"context":       `import "context"; var _ context.Context`,
+		"atomic":        `import "sync/atomic"; type T struct { n atomic.Int64 }`,
+		"global random": `import "math/rand"; type T struct { r rand.Rand }`,
+		"random":        `import "math/rand/v2"; func f() int { return rand.IntN(3) }`,
+		"clock":         `import "time"; func f() time.Time { return time.Now() }`,
+		"renamed clock": `import clock "time"; func f() clock.Time { return clock.Now() }`,
+		"print":         `import "fmt"; func f() { fmt.Println() }`,
+		"built-in":      "func f() { println() }",
+	} {
+		path := filepath.Join(t.TempDir(), "core.go")
+		if err := os.WriteFile(path, []byte("package core; "+source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if len(offences(t, path)) == 0 {
+			t.Errorf("%s: nothing was found in %q", name, source)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "core.go")
+	source := `package core; import ("errors"; "math/rand/v2"; "time"); var ErrX = errors.New("x"); var _ = ErrX; func f(r *rand.Rand, now time.Time) int { return r.IntN(3) }`
+	if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := offences(t, path); len(found) > 0 {
+		t.Errorf("found in a pure file: %v", found)
+	}
+}
+
+func checkPure(t *testing.T, path string) {
+	t.Helper()
+	for _, offence := range offences(t, path) {
+		t.Errorf("%s in a pure core", offence)
+	}
+}
+
+func offences(t *testing.T, path string) []string {
+	t.Helper()
+	fset, f := parse(t, path)
+	var found []string
+	report := func(at token.Pos, what string) { found = append(found, fset.Position(at).String()+": "+what) }
+	for _, spec := range f.Imports {
+		imported := strings.Trim(spec.Path.Value, `"`)
+		if imported != "math/rand/v2" && slices.ContainsFunc(ambient, func(dir string) bool { return within(imported, dir) }) {
+			report(spec.Pos(), "import of "+imported)
+		}
+	}
+	for _, decl := range f.Decls {
+		for _, name := range variables(decl) {
+			report(name.Pos(), "package-level variable "+name.Name)
+		}
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+			report(f.Pos(), "func init")
+		}
+	}
+	times, random, prints := importName(f, "time"), importName(f, "math/rand/v2"), importName(f, "fmt")
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt, *ast.SelectStmt, *ast.ChanType, *ast.SendStmt:
+			report(n.Pos(), "goroutine or channel")
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW {
+				report(n.Pos(), "receive from a channel")
+			}
+		case *ast.CallExpr:
+			switch fun := n.Fun.(type) {
+			case *ast.Ident:
+				if fun.Name == "print" || fun.Name == "println" {
+					report(n.Pos(), fun.Name)
+				}
+			case *ast.SelectorExpr:
+				called := fun.Sel.Name
+				if selects(fun, times, called) && slices.Contains(clock, called) {
+					report(n.Pos(), "time."+called)
+				}
+				if selects(fun, random, called) && !strings.HasPrefix(called, "New") {
+					report(n.Pos(), "rand."+called)
+				}
+				if selects(fun, prints, called) && strings.HasPrefix(called, "Print") {
+					report(n.Pos(), "fmt."+called)
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// variables returns the package-level variables of a declaration, but for
+// errors and assertions.
+func variables(decl ast.Decl) []*ast.Ident {
+	g, ok := decl.(*ast.GenDecl)
+	if !ok || g.Tok != token.VAR {
+		return nil
+	}
+	var found []*ast.Ident
+	for _, spec := range g.Specs {
+		for _, name := range spec.(*ast.ValueSpec).Names { //nolint:errcheck // what else is in a var
+			if name.Name != "_" && !strings.HasPrefix(name.Name, "Err") && !strings.HasPrefix(name.Name, "err") {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+func hasGoFiles(t *testing.T, core string) bool {
+	t.Helper()
+	return len(goFiles(t, core)) > 0
+}
+
+// goFiles returns the files of a core, without tests.
+func goFiles(t *testing.T, core string) []string {
+	t.Helper()
+	path := filepath.Join(root, core)
+	if strings.HasSuffix(path, ".go") {
+		return []string{path}
+	}
+	all, err := filepath.Glob(filepath.Join(path, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+}

@@ -1,0 +1,124 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest_test
+
+import (
+	"bytes"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	header = "// Copyright 2026 The Refold Authors\n// SPDX-License-Identifier: Apache-2.0\n\n"
+
+	maxLines = 600
+)
+
+// eachFile calls f with the path of each Go file of the module.
+func eachFile(t *testing.T, f func(p *pkg, path string, test bool)) {
+	t.Helper()
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			f(p, filepath.Join(p.Dir, name), false)
+		}
+		for _, name := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			f(p, filepath.Join(p.Dir, name), true)
+		}
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestEveryFileBeginsWithTheLicence(t *testing.T) {
+	t.Parallel()
+	eachFile(t, func(_ *pkg, path string, _ bool) {
+		data := read(t, path)
+		if generated := bytes.HasPrefix(data, []byte("// Code generated")); !generated && !bytes.HasPrefix(data, []byte(header)) {
+			t.Errorf("%s does not begin with the two lines of the licence and an empty one", path)
+		}
+	})
+}
+
+func TestFilesCanBeReadInOneGo(t *testing.T) {
+	t.Parallel()
+	eachFile(t, func(_ *pkg, path string, test bool) {
+		if lines := bytes.Count(read(t, path), []byte("\n")); lines > maxLines && !test {
+			t.Errorf("%s has %d lines: split what is over %d", path, lines, maxLines)
+		}
+	})
+}
+
+// A package says what it is for in doc.go; a command may do so in main.go.
+func TestEveryPackageHasADoc(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		name := "doc.go"
+		if p.Name == "main" && !slices.Contains(p.GoFiles, name) {
+			name = "main.go"
+		}
+		if len(p.GoFiles) == 0 {
+			continue // tests only
+		}
+		if !slices.Contains(p.GoFiles, name) {
+			t.Errorf("%s has no %s", p.path(), name)
+			continue
+		}
+		if _, f := parse(t, filepath.Join(p.Dir, name)); f.Doc == nil || len(f.Doc.Text()) < 40 {
+			t.Errorf("%s: %s has no comment that says what the package is for", p.path(), name)
+		}
+	}
+}
+
+// A test waits for the thing itself. In a bubble of testing/synctest the clock
+// is not the wall's, and sleeping there is how to move it.
+func TestTestsNeitherSleepNorSkip(t *testing.T) {
+	t.Parallel()
+	eachFile(t, func(p *pkg, path string, test bool) {
+		if !test && !isSuite(p.path()) {
+			return
+		}
+		fset, f := parse(t, path)
+		times, bubble := importName(f, "time"), importName(f, "testing/synctest") != ""
+		ast.Inspect(f, func(n ast.Node) bool {
+			if selects(n, times, "Sleep") && !bubble {
+				t.Errorf("%s: time.Sleep outside of a synctest bubble", fset.Position(n.Pos()))
+			}
+			if call, ok := n.(*ast.CallExpr); ok {
+				for _, skip := range []string{"Skip", "Skipf", "SkipNow"} {
+					if selects(call.Fun, "t", skip) || selects(call.Fun, "b", skip) || selects(call.Fun, "tb", skip) || selects(call.Fun, "f", skip) {
+						t.Errorf("%s: %s: a test that can't run must fail and say why", fset.Position(n.Pos()), skip)
+					}
+				}
+			}
+			return true
+		})
+	})
+}
+
+// What is left for later is written down where it can be found, not in the code.
+func TestNothingIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X:", "HA" + "CK"}
+	eachFile(t, func(_ *pkg, path string, _ bool) {
+		for i, line := range strings.Split(string(read(t, path)), "\n") {
+			_, comment, _ := strings.Cut(line, "//")
+			for _, mark := range marks {
+				if strings.Contains(comment, mark) {
+					t.Errorf("%s:%d: %s", path, i+1, mark)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,129 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mutants
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Outcome is what became of a mutant.
+type Outcome string
+
+// The outcomes.
+const (
+	// Caught: a test failed, as it should.
+	Caught Outcome = "caught"
+	// Missed: all tests passed.
+	Missed Outcome = "MISSED"
+	// Broken: the mutant doesn't fit or compile, or its test doesn't pass
+	// without it.
+	Broken Outcome = "BROKEN"
+)
+
+// Result is the outcome of one mutant.
+type Result struct {
+	Mutant  Mutant
+	Outcome Outcome
+	// Detail is what go test said, if it was not Caught.
+	Detail string
+	Took   time.Duration
+}
+
+// Runner runs mutants of the module in the directory Root.
+type Runner struct {
+	// Root is the absolute path of the module's directory. Required.
+	Root string
+	// Timeout is how long a test may take. Defaults to 2 minutes.
+	Timeout time.Duration
+}
+
+// Healthy runs a mutant's test without the fault. The error says why it does
+// not pass.
+func (r Runner) Healthy(ctx context.Context, test []string) error {
+	out, err := r.goTest(ctx, test)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the test does not pass without the fault: %w\n%s", err, out)
+	case bytes.Contains(out, []byte("no tests to run")):
+		return errors.New("-run names no test")
+	}
+	return nil
+}
+
+// Run plants the fault and runs the test. The test must be Healthy.
+func (r Runner) Run(ctx context.Context, m Mutant) Result {
+	start := time.Now()
+	result := Result{Mutant: m, Outcome: Caught}
+	out, err := r.runWith(ctx, m)
+	failure, isFailure := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		result.Outcome, result.Detail = Missed, string(out)
+	case !isFailure || failure.ExitCode() != 1 || noTestRan(out):
+		result.Outcome, result.Detail = Broken, fmt.Sprintf("%v\n%s", err, out)
+	}
+	result.Took = time.Since(start)
+	return result
+}
+
+// noTestRan reports whether go test failed before it came to a test.
+func noTestRan(out []byte) bool {
+	for _, sign := range []string{"[build failed]", "[setup failed]"} {
+		if bytes.Contains(out, []byte(sign)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r Runner) runWith(ctx context.Context, m Mutant) (out []byte, err error) {
+	original := filepath.Join(r.Root, filepath.FromSlash(m.File))
+	source, err := os.ReadFile(filepath.Clean(original))
+	if err != nil {
+		return nil, err
+	}
+	changed, err := m.Apply(string(source))
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	replacement, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	plan, err := json.Marshal(map[string]map[string]string{"Replace": {original: replacement}})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.WriteFile(replacement, []byte(changed), 0o600), os.WriteFile(overlay, plan, 0o600)); err != nil {
+		return nil, err
+	}
+	return r.goTest(ctx, slices.Concat([]string{"-overlay", overlay, "-failfast"}, m.Test))
+}
+
+func (r Runner) goTest(ctx context.Context, args []string) ([]byte, error) {
+	timeout := r.Timeout
+	if timeout == 0 {
+		timeout = 2 * time.Minute
+	}
+	args = slices.Concat([]string{"test", "-timeout", timeout.String()}, args)
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the mutants are ours
+	cmd.Dir = r.Root
+	out, err := cmd.CombinedOutput()
+	if len(out) > 4000 {
+		out = append([]byte("…"), out[len(out)-4000:]...)
+	}
+	return []byte(strings.ToValidUTF8(string(out), "")), err
+}
