@@ -1,0 +1,93 @@
+# Copyright 2026 The Refold Authors
+# SPDX-License-Identifier: Apache-2.0
+
+# Variables that a caller may set, with their defaults.
+ACCOUNTS  ?= 1000
+COMMANDS  ?= 100000
+SEED      ?= 1
+JOURNAL   ?= leveldb:bank-data
+PKG       ?= ./...
+BENCH     ?= .
+BENCHTIME ?= 1s
+FUZZTIME  ?= 30s
+SOAKTIME  ?= 30m
+MUTANTS   ?=
+
+# Go where its own instructions put it, if it is not in the path.
+export PATH := $(PATH):/usr/local/go/bin
+# An account without a home directory of its own still needs a place for caches.
+ifeq ($(shell test -d "$$HOME" && test -w "$$HOME" && echo yes),)
+export HOME := $(shell echo "$${TMPDIR:-/tmp}/refold-home-$$(id -u)" && mkdir -p "$${TMPDIR:-/tmp}/refold-home-$$(id -u)")
+endif
+# No version stamps: git refuses to answer in a checkout that belongs to somebody else.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+
+LINT := go tool -modfile=tools/go.mod golangci-lint
+FILE := tmp/bank-$(ACCOUNTS)x$(COMMANDS)-$(SEED).csv
+
+.PHONY: help
+help: ## list the targets
+	@echo 'make TARGET [VARIABLE=value]'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: bank
+bank: need-go ## run the bank: 100,000 commands on 1,000 accounts, then the audit (ACCOUNTS, COMMANDS, SEED, JOURNAL)
+	@mkdir -p bin tmp
+	@go build -o bin/bank ./examples/bank
+	@test -s $(FILE) || { bin/bank generate --accounts $(ACCOUNTS) --commands $(COMMANDS) --seed $(SEED) > $(FILE).part && mv $(FILE).part $(FILE); }
+	bin/bank apply $(FILE) --journal $(JOURNAL)
+	bin/bank audit --journal $(JOURNAL)
+	@printf '%s\n' '' 'The books are right. Try next:' \
+		'  make bank                                        again: it continues and repeats nothing' \
+		'  bin/bank shell --journal $(JOURNAL)       deposit, withdraw, transfer by hand' \
+		'  bin/bank statement A000001 --journal $(JOURNAL)   the history of one account' \
+		'  bin/bank serve --journal $(JOURNAL)       the same over HTTP' \
+		'  rm -r bank-data                                  begin anew'
+
+.PHONY: test
+test: need-go need-cc ## run all tests with the race detector, in random order (PKG)
+	go test -race -shuffle=on -timeout=15m $(PKG)
+
+.PHONY: check
+check: need-go ## check formatting, vet, lint, go.mod and the rules about the source
+	@echo '== format'
+	@$(LINT) fmt --diff
+	@echo '== vet, and everything compiles'
+	@go vet ./...
+	@go build -o /dev/null ./...
+	@echo '== lint'
+	@$(LINT) run
+	@echo '== go.mod'
+	@go mod tidy -diff
+	@echo '== rules about the source'
+	@go test ./internal/archtest ./internal/mutants
+
+.PHONY: fmt
+fmt: need-go ## format the source
+	$(LINT) fmt
+
+.PHONY: bench
+bench: need-go ## run the benchmarks (PKG, BENCH, BENCHTIME)
+	go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) $(PKG)
+
+.PHONY: fuzz
+fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
+	@.ci/fuzz '$(FUZZTIME)' $(PKG)
+
+.PHONY: soak
+soak: need-go need-cc ## repeat the tests in ever other orders until one fails or the time is up (PKG, SOAKTIME=30m)
+	@.ci/soak '$(SOAKTIME)' $(PKG)
+
+.PHONY: mutants
+mutants: need-go ## plant each known fault and require a test to notice (MUTANTS=name prefix)
+	@go run ./internal/mutants/run $(MUTANTS)
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf bin tmp bank-data
+
+.PHONY: need-go need-cc
+need-go:
+	@.ci/need go
+need-cc:
+	@.ci/need cc
