@@ -49,16 +49,23 @@ test: need-go need-cc ## run all tests with the race detector, in random order (
 	go test -race -shuffle=on -timeout=15m $(PKG)
 
 .PHONY: check
-check: need-go ## check formatting, vet, lint, go.mod and the rules about the source
-	@echo '== format'
+check: format vet lint tidy rules ## check formatting, vet, lint, go.mod and the rules about the source (make -k check: all of them)
+
+.PHONY: format vet lint tidy rules
+format: need-go
+	@echo '== format (make fmt mends it)'
 	@$(LINT) fmt --diff
+vet: need-go
 	@echo '== vet, and everything compiles'
 	@go vet ./...
 	@go build -o /dev/null ./...
+lint: need-go
 	@echo '== lint'
 	@$(LINT) run
+tidy: need-go
 	@echo '== go.mod'
 	@go mod tidy -diff
+rules: need-go
 	@echo '== rules about the source'
 	@go test ./internal/archtest ./internal/mutants
 
