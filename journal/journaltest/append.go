@@ -12,17 +12,17 @@ import (
 
 func appendChecks() []check {
 	return []check{
-		{name: "AppendNothing", run: appendNothing},
-		{name: "AppendWithoutEvents", run: appendWithoutEvents},
-		{name: "AppendNumbering", run: appendNumbering},
-		{name: "AppendConflict", run: appendConflict},
-		{name: "AppendIsolation", run: appendIsolation},
-		{name: "AppendSkipped", run: appendSkipped},
-		{name: "AppendSeveralOfOneID", run: appendSeveralOfOneID},
-		{name: "AppendManyIDs", run: appendManyIDs},
-		{name: "AppendUnitIsAtomic", run: appendUnitIsAtomic},
-		{name: "AppendRetainsNoSlices", run: appendRetainsNoSlices},
-		{name: "AppendSharedPayload", run: appendSharedPayload},
+		{name: "AppendNothing", rule: "no writes are no error", run: appendNothing},
+		{name: "AppendWithoutEvents", rule: "a write without events is rejected", run: appendWithoutEvents},
+		{name: "AppendNumbering", rule: "events are numbered from Expect+1 without a gap and up to MaxSequenceNr, else the write is rejected", run: appendNumbering},
+		{name: "AppendConflict", rule: "a write that expects another highest number is a *ConflictError and not stored", run: appendConflict},
+		{name: "AppendIsolation", rule: "a conflict or a rejection of one write leaves the others as they would have been", run: appendIsolation},
+		{name: "AppendSkipped", rule: "behind a failed write the later ones of its ID are ErrSkipped, though they would fit", run: appendSkipped},
+		{name: "AppendSeveralOfOneID", rule: "several writes of one ID in a call are stored in order", run: appendSeveralOfOneID},
+		{name: "AppendManyIDs", rule: "a call may have many writes of many IDs", run: appendManyIDs},
+		{name: "AppendUnitIsAtomic", rule: "a write is stored as a whole or not at all", run: appendUnitIsAtomic},
+		{name: "AppendRetainsNoSlices", rule: "the slices of writes and of events belong to the caller again when Append returns", run: appendRetainsNoSlices},
+		{name: "AppendSharedPayload", rule: "payloads, tags and metadata may be shared, and nobody changes them", run: appendSharedPayload},
 	}
 }
 
@@ -166,7 +166,7 @@ func appendManyIDs(f *fixture) {
 		for k := range ids {
 			id := fmt.Sprintf("many|%d", (k*7+r)%ids)
 			for n := range 2 {
-				w := write(id, fmt.Sprint("w", r), uint64(3*r+n), n+1) //nolint:gosec // small
+				w := write(id, fmt.Sprint("w", r), uint64(3*r+n), n+1)
 				batch = append(batch, w)
 				all[id] = append(all[id], w)
 			}
@@ -206,7 +206,7 @@ func appendRetainsNoSlices(f *fixture) {
 	events := make([]journal.Event, 4)
 	for n := uint64(0); n < 200; n += 4 {
 		for i := range writes {
-			w := write(id, "w", n+2*uint64(i), 2) //nolint:gosec // small
+			w := write(id, "w", n+2*uint64(i), 2)
 			stored = append(stored, w)
 			writes[i] = w
 			writes[i].Events = events[2*i : 2*i+2]

@@ -64,17 +64,14 @@ func deleteBugs() []planted {
 			name:  "a deletion reaches into the future",
 			finds: []string{"DeleteClamped", "DeleteNeverWritten"},
 			plant: func() bug {
-				var bounds sync.Map
+				var b bounds
 				return bug{
 					delete: func(ctx context.Context, j journal.Journal, id string, to uint64) error {
-						bounds.Store(id, to)
+						b.set(id, to)
 						return j.DeleteTo(ctx, id, to)
 					},
 					replay: func(ctx context.Context, j journal.Journal, id string, from, to uint64) events {
-						if bound, ok := bounds.Load(id); ok {
-							from = max(from, bound.(uint64)+1)
-						}
-						return j.Replay(ctx, id, from, to)
+						return j.Replay(ctx, id, max(from, b.get(id)+1), to)
 					},
 				}
 			},
@@ -83,18 +80,15 @@ func deleteBugs() []planted {
 			name:  "a deletion makes numbers",
 			finds: []string{"DeleteNeverWritten", "DeleteClamped"},
 			plant: func() bug {
-				var bounds sync.Map
+				var b bounds
 				return bug{
 					delete: func(ctx context.Context, j journal.Journal, id string, to uint64) error {
-						bounds.Store(id, to)
+						b.set(id, to)
 						return j.DeleteTo(ctx, id, to)
 					},
 					highest: func(ctx context.Context, j journal.Journal, id string) (uint64, error) {
 						n, err := j.HighestSequenceNr(ctx, id)
-						if bound, ok := bounds.Load(id); ok {
-							n = max(n, bound.(uint64))
-						}
-						return n, err
+						return max(n, b.get(id)), err
 					},
 				}
 			},
@@ -103,8 +97,8 @@ func deleteBugs() []planted {
 			name:  "deletes a batch at most",
 			finds: []string{"DeleteManyEvents"},
 			plant: plain(func(ctx context.Context, j journal.Journal, id string, to uint64) error {
-				for e := range j.Replay(ctx, id, 1, to) {
-					return j.DeleteTo(ctx, id, min(to, e.SequenceNr+999))
+				for e, err := range j.Replay(ctx, id, 1, to) {
+					return errors.Join(err, j.DeleteTo(ctx, id, min(to, e.SequenceNr+999)))
 				}
 				return nil
 			}),
@@ -120,6 +114,27 @@ func deleteBugs() []planted {
 			},
 		},
 	}
+}
+
+// bounds remembers the highest deletion of each ID.
+type bounds struct {
+	mu sync.Mutex
+	of map[string]uint64
+}
+
+func (b *bounds) set(id string, to uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of == nil {
+		b.of = make(map[string]uint64)
+	}
+	b.of[id] = max(b.of[id], to)
+}
+
+func (b *bounds) get(id string) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of[id]
 }
 
 func listBugs() []planted {

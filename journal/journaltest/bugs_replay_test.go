@@ -149,7 +149,8 @@ func replayBugs() []planted {
 					ch := make(chan journal.Event)
 					go func() {
 						defer close(ch)
-						for e := range j.Replay(ctx, id, from, to) {
+						got, _ := all(j.Replay(ctx, id, from, to))
+						for _, e := range got {
 							select {
 							case ch <- e:
 							case <-ctx.Done():

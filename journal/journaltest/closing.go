@@ -11,10 +11,10 @@ import (
 
 func closeChecks() []check {
 	return []check{
-		{name: "CloseTwice", run: closeTwice},
-		{name: "ClosedRefuses", run: closedRefuses},
-		{name: "CloseInReplay", run: closeInReplay},
-		{name: "CloseWhileBusy", run: closeWhileBusy},
+		{name: "CloseTwice", rule: "a second Close does nothing", run: closeTwice},
+		{name: "ClosedRefuses", rule: "after Close every method fails with ErrClosed, and the slots of Append match ErrNotSent too", run: closedRefuses},
+		{name: "CloseInReplay", rule: "Close does not wait for the body of a loop", run: closeInReplay},
+		{name: "CloseWhileBusy", rule: "a call beside Close works or fails with ErrClosed", run: closeWhileBusy},
 	}
 }
 
@@ -22,16 +22,10 @@ func closeTwice(f *fixture) {
 	f.store(write("closed", "w", 0, 1))
 	f.within("Close", func() {
 		for range 3 {
-			if err := f.j.Close(); err != nil {
-				f.Errorf("Close: %v", err)
-			}
+			f.close()
 		}
 	})
-	f.together("a further Close", 4, func(int) {
-		if err := f.j.Close(); err != nil {
-			f.Errorf("Close: %v", err)
-		}
-	})
+	f.together("a further Close", 4, func(int) { f.close() })
 }
 
 // closedRefuses calls every method of a closed journal.
@@ -39,9 +33,7 @@ func closedRefuses(f *fixture) {
 	const id = "closed"
 	f.store(write(id, "w", 0, 3))
 	before := f.j.Replay(f.ctx, id, 1, maxSeq)
-	if err := f.j.Close(); err != nil {
-		f.Errorf("Close: %v", err)
-	}
+	f.close()
 	f.within("a call of a closed journal", func() {
 		for i, err := range f.appendAll(f.ctx, write(id, "w", 3, 1), write("other", "w", 0, 1)) {
 			if !errors.Is(err, journal.ErrClosed) || !errors.Is(err, journal.ErrNotSent) {
@@ -78,9 +70,7 @@ func closeInReplay(f *fixture) {
 		events, err := f.collect(func(yield func(journal.Event, error) bool) {
 			for e, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
 				if n++; n == 10 {
-					if err := f.j.Close(); err != nil {
-						f.Errorf("Close: %v", err)
-					}
+					f.close()
 				}
 				if !yield(e, err) {
 					return
@@ -103,9 +93,7 @@ func closeWhileBusy(f *fixture) {
 			for range callers {
 				<-ready
 			}
-			if err := f.j.Close(); err != nil {
-				f.Errorf("Close: %v", err)
-			}
+			f.close()
 			return
 		}
 		id := brief([]uint64{uint64(k + 1)}) //nolint:gosec // small
@@ -114,12 +102,12 @@ func closeWhileBusy(f *fixture) {
 				ready <- struct{}{}
 			}
 			var err error
-			switch {
-			case k == 0:
+			switch k {
+			case 0:
 				_, err = f.collect(f.j.Replay(f.ctx, "2", 1, 20), 0)
-			case k == 1:
+			case 1:
 				err = f.append1(write(id, "w", n, 1))
-			case k == 2:
+			case 2:
 				_, err = f.j.HighestSequenceNr(f.ctx, id)
 			default:
 				err = f.j.DeleteTo(f.ctx, id, n)

@@ -12,10 +12,10 @@ import (
 
 func concurrencyChecks() []check {
 	return []check{
-		{name: "VisibleOnReturn", run: visibleOnReturn},
-		{name: "UnitsUnderReads", run: unitsUnderReads},
-		{name: "Linearizable", run: linearizable},
-		{name: "ParallelAppends", needs: parallel, run: parallelAppends},
+		{name: "VisibleOnReturn", rule: "what Append has stored is visible to the next Replay and HighestSequenceNr", run: visibleOnReturn},
+		{name: "UnitsUnderReads", rule: "a reader never sees a part of a write", run: unitsUnderReads},
+		{name: "Linearizable", rule: "concurrent Append, Replay and HighestSequenceNr have an order that explains them", run: linearizable},
+		{name: "ParallelAppends", rule: "MaxAppends calls in flight, with different IDs, do not disturb each other", needs: parallel, run: parallelAppends},
 	}
 }
 

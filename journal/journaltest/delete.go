@@ -11,12 +11,12 @@ import (
 
 func deleteChecks() []check {
 	return []check{
-		{name: "DeleteIdempotent", run: deleteIdempotent},
-		{name: "DeleteClamped", run: deleteClamped},
-		{name: "DeleteKeepsHighest", run: deleteKeepsHighest},
-		{name: "DeleteNeverWritten", run: deleteNeverWritten},
-		{name: "DeleteManyEvents", run: deleteManyEvents},
-		{name: "DeleteWhileAppending", run: deleteWhileAppending},
+		{name: "DeleteIdempotent", rule: "a deletion may be repeated, also with lower numbers", run: deleteIdempotent},
+		{name: "DeleteClamped", rule: "a deletion beyond the highest number does not reach what is appended later", run: deleteClamped},
+		{name: "DeleteKeepsHighest", rule: "deleted numbers are not used again", run: deleteKeepsHighest},
+		{name: "DeleteNeverWritten", rule: "a deletion of an ID never written does nothing", run: deleteNeverWritten},
+		{name: "DeleteManyEvents", rule: "a deletion has no limit", run: deleteManyEvents},
+		{name: "DeleteWhileAppending", rule: "a deletion beside appends deletes what it says and nothing else", run: deleteWhileAppending},
 	}
 }
 

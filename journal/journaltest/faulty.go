@@ -142,6 +142,7 @@ func (f *Faulty) DeleteTo(ctx context.Context, id string, to uint64) error {
 			return err
 		}
 		return f.inner.DeleteTo(ctx, id, to)
+	case Lose, Reject, Conflict, NotSent:
 	}
 	return s.err()
 }

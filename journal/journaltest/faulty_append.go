@@ -104,19 +104,16 @@ func (f *Faulty) pass(ctx context.Context, writes []journal.Write, struck []*str
 // outcome returns the slot of a struck write. inner is what the inner journal
 // said if it was asked, behind whether an earlier write of the ID has failed.
 func (s *strike) outcome(w *journal.Write, inner error, behind bool) error {
-	switch s.fault.Do {
-	case Lose, Store, Late:
+	switch do := s.fault.Do; {
+	case do == Lose, do == Store, do == Late:
 		return s.err()
-	case Stall:
+	case do == Stall:
 		return inner
-	}
-	if behind {
+	case behind:
 		return journal.ErrSkipped
-	}
-	switch s.fault.Do {
-	case Reject:
+	case do == Reject:
 		return &journal.RejectedError{ID: w.ID, Reason: s.err()}
-	case Conflict:
+	case do == Conflict:
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect}
 	default:
 		return fmt.Errorf("%w: %w", journal.ErrNotSent, s.err())

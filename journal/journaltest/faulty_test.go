@@ -126,8 +126,8 @@ func TestFaultDefaultsAndCounts(t *testing.T) {
 	if i.Hits() != 1 || f.Calls(journaltest.OpAppend) != 2 || f.Writes() != 3 {
 		t.Errorf("%d hits, %d calls, %d writes, want 1, 2 and 3", i.Hits(), f.Calls(journaltest.OpAppend), f.Writes())
 	}
-	for range f.Replay(t.Context(), "a", 1, 9) {
-		continue
+	if _, err := all(f.Replay(t.Context(), "a", 1, 9)); err != nil {
+		t.Error(err)
 	}
 	_ = f.Replay(t.Context(), "a", 1, 9) // nobody ranges over it
 	_, _ = f.HighestSequenceNr(t.Context(), "a")
@@ -215,8 +215,8 @@ func TestStall(t *testing.T) {
 		go func() { done <- call() }()
 		<-stall.Struck()
 		select {
-		case <-done:
-			t.Errorf("method %d does not stall", op)
+		case err := <-done:
+			t.Errorf("method %d does not stall: %v", op, err)
 		default:
 		}
 		stall.Release()
@@ -279,9 +279,7 @@ func TestFaultsOfReading(t *testing.T) {
 		Op: journaltest.OpReplay, When: func(c journaltest.Call) bool { return c.From == 2 && c.To == 3 },
 	})
 	for _, from := range []uint64{1, 2} {
-		for range f.Replay(ctx, "a", from, 3) {
-			break
-		}
+		_, _ = all(f.Replay(ctx, "a", from, 3))
 	}
 	if bounds.Hits() != 1 {
 		t.Errorf("%d replays were struck, want 1", bounds.Hits())

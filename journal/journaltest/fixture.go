@@ -6,12 +6,10 @@ package journaltest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -37,11 +35,16 @@ func newFixture(tb testing.TB, cfg Config) *fixture {
 		if f.hung {
 			return // Close would wait for the call that hangs
 		}
-		if err := f.j.Close(); err != nil {
-			tb.Errorf("Close: %v", err)
-		}
+		f.close()
 	})
 	return f
+}
+
+func (f *fixture) close() {
+	f.Helper()
+	if err := f.j.Close(); err != nil {
+		f.Errorf("Close: %v", err)
+	}
 }
 
 // within fails the check if something does not return. What it runs is on
@@ -99,9 +102,10 @@ func (f *fixture) append1(w journal.Write) error {
 // store appends and ends the check unless all is stored.
 func (f *fixture) store(writes ...journal.Write) {
 	f.Helper()
-	for i, err := range f.appendAll(f.ctx, writes...) {
-		if err != nil {
-			f.Fatalf("Append, write %d of %d, to %.40q expecting %d: %v", i+1, len(writes), writes[i].ID, writes[i].Expect, err)
+	errs := f.appendAll(f.ctx, writes...)
+	for i, w := range writes {
+		if errs[i] != nil {
+			f.Fatalf("Append, write %d of %d, to %.40q expecting %d: %v", i+1, len(writes), w.ID, w.Expect, errs[i])
 		}
 	}
 }
@@ -153,101 +157,4 @@ func (f *fixture) deleteTo(id string, to uint64) {
 	if err := f.j.DeleteTo(f.ctx, id, to); err != nil {
 		f.Errorf("DeleteTo(%.40q, %d): %v", id, to, err)
 	}
-}
-
-// wantHistory checks all that is stored for an ID: the events of the writes in
-// this order, but for the first deleted ones, and the highest number.
-func (f *fixture) wantHistory(id string, deleted int, writes ...journal.Write) {
-	f.Helper()
-	want := eventsOf(writes...)
-	f.wantEvents(id, f.replay(id, 0, maxSeq), want[deleted:])
-	f.wantHighest(id, uint64(len(want)))
-}
-
-func (f *fixture) wantHighest(id string, want uint64) {
-	f.Helper()
-	if got := f.highest(id); got != want {
-		f.Errorf("HighestSequenceNr(%.40q) = %d, want %d", id, got, want)
-	}
-}
-
-func (f *fixture) wantEvents(id string, got, want []journal.Event) {
-	f.Helper()
-	if !slices.Equal(numbers(got), numbers(want)) {
-		f.Errorf("Replay of %.40q yields %s, want %s", id, brief(numbers(got)), brief(numbers(want)))
-		return
-	}
-	for i := range want {
-		if d := diff(&got[i], &want[i]); d != "" {
-			f.Errorf("event %d of %.40q: %s", want[i].SequenceNr, id, d)
-			return
-		}
-	}
-}
-
-// wantConflict checks the slot of a write that came too late or too early.
-func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
-	f.Helper()
-	conflict, ok := errors.AsType[*journal.ConflictError](err)
-	switch {
-	case !ok || !errors.Is(err, journal.ErrConflict):
-		f.Errorf("Append to %q expecting %d returned %v, want a *ConflictError", w.ID, w.Expect, err)
-	case conflict.ID != w.ID || conflict.Expected != w.Expect || conflict.Highest != 0 && conflict.Highest != highest:
-		f.Errorf("conflict says %+v, want {%s %d %d}, or 0 for the last", *conflict, w.ID, w.Expect, highest)
-	}
-}
-
-// wantRejected checks the slot of a write that can't be stored.
-func (f *fixture) wantRejected(err error, w journal.Write) {
-	f.Helper()
-	rejected, ok := errors.AsType[*journal.RejectedError](err)
-	switch {
-	case !ok || !errors.Is(err, journal.ErrRejected):
-		f.Errorf("Append to %.40q returned %v, want a *RejectedError", w.ID, err)
-	case rejected.ID != w.ID || rejected.Reason == nil:
-		f.Errorf("rejection says ID %.40q and reason %v, want %.40q and some reason", rejected.ID, rejected.Reason, w.ID)
-	}
-}
-
-// write returns a write of n events behind expect, each with a payload that
-// tells where it belongs.
-func write(id, writer string, expect uint64, n int) journal.Write {
-	w := journal.Write{ID: id, Writer: writer, Expect: expect, Events: make([]journal.Event, n)}
-	for i := range w.Events {
-		seqNr := expect + 1 + uint64(i)
-		w.Events[i] = journal.Event{
-			SequenceNr: seqNr,
-			Time:       at(seqNr),
-			Manifest:   "journaltest/event",
-			Payload:    fmt.Appendf(nil, "%.40s/%d by %s", id, seqNr, writer),
-		}
-	}
-	return w
-}
-
-// fence returns the write that settles whether lost can still land.
-func fence(lost journal.Write) journal.Write {
-	seqNr := lost.Expect + 1
-	return journal.Write{
-		ID: lost.ID, Writer: lost.Writer, Expect: lost.Expect,
-		Events: []journal.Event{{SequenceNr: seqNr, Time: at(seqNr)}},
-	}
-}
-
-// at returns a time for the event of a number.
-func at(seqNr uint64) time.Time {
-	day := time.Date(2026, time.March, 1, 12, 30, 0, 123_456_000, time.UTC)
-	return day.Add(time.Duration(seqNr%1_000_000) * time.Microsecond) //nolint:gosec // small
-}
-
-// eventsOf returns the events of some writes as a replay yields them.
-func eventsOf(writes ...journal.Write) []journal.Event {
-	var events []journal.Event
-	for _, w := range writes {
-		for _, e := range w.Events {
-			e.Writer = w.Writer
-			events = append(events, e)
-		}
-	}
-	return events
 }

@@ -13,8 +13,8 @@ import (
 
 func idChecks() []check {
 	return []check{
-		{name: "IDsAreApart", run: idsAreApart},
-		{name: "InvalidIDs", run: invalidIDs},
+		{name: "IDsAreApart", rule: "IDs are told apart byte by byte, up to 512 bytes", run: idsAreApart},
+		{name: "InvalidIDs", rule: "an ID that CheckID refuses is refused by every method", run: invalidIDs},
 	}
 }
 

@@ -61,7 +61,7 @@ func linearizable(f *fixture) {
 			switch n := random.IntN(4); {
 			case n < 2:
 				op.op, op.expect, op.events = OpAppend, known[k], 1+random.IntN(2)
-				op.writer = string(rune(0x4e00 + client*steps + step)) // one of its own
+				op.writer = string(rune(0x4e00 + client*steps + step)) //nolint:gosec // small; one of its own
 			case n < 3:
 				op.op = OpReplay
 			default:
@@ -82,6 +82,7 @@ func linearizable(f *fixture) {
 	const limit = 20 * time.Second
 	result, info := porcupine.CheckOperationsVerbose(model(), recorded, limit)
 	switch result {
+	case porcupine.Ok:
 	case porcupine.Illegal:
 		f.Errorf("no order of the calls explains their answers\n%s", unexplained(byID(recorded), info))
 	case porcupine.Unknown:
@@ -150,7 +151,8 @@ func byID(all []porcupine.Operation) [][]porcupine.Operation {
 // next returns the states in which an operation may leave a history if it got
 // that answer: none if the answer is wrong.
 func next(h history, op operation, got answer) []any {
-	right, after := true, h
+	var right bool
+	after := h
 	switch op.op {
 	case OpAppend:
 		fits := op.expect == h.highest()

@@ -14,11 +14,11 @@ import (
 
 func listerChecks() []check {
 	return []check{
-		{name: "ListOrder", needs: lists, run: listOrder},
-		{name: "ListAfter", needs: lists, run: listAfter},
-		{name: "ListOnlyWritten", needs: lists, run: listOnlyWritten},
-		{name: "ListManyIDs", needs: lists, run: listManyIDs},
-		{name: "CallsInList", needs: lists, run: callsInList},
+		{name: "ListOrder", rule: "IDs are listed in bytewise order", needs: lists, run: listOrder},
+		{name: "ListAfter", rule: "a list begins behind the given ID, which need not exist", needs: lists, run: listAfter},
+		{name: "ListOnlyWritten", rule: "an ID is listed if it has or had a record", needs: lists, run: listOnlyWritten},
+		{name: "ListManyIDs", rule: "a list has no limit", needs: lists, run: listManyIDs},
+		{name: "CallsInList", rule: "the body of a list may call the journal, or leave", needs: lists, run: callsInList},
 	}
 }
 
@@ -129,7 +129,10 @@ func callsInList(f *fixture) {
 			f.deleteTo(id, 1)
 		}
 		for range 1000 {
-			for range l.PersistenceIDs(f.ctx, "") {
+			for _, err := range l.PersistenceIDs(f.ctx, "") {
+				if err != nil {
+					f.Errorf("PersistenceIDs: %v", err)
+				}
 				break
 			}
 		}

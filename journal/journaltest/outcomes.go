@@ -17,10 +17,10 @@ import (
 // true in the end.
 func outcomeChecks() []check {
 	return []check{
-		{name: "Cancelled", run: cancelled},
-		{name: "DeadlinePassed", run: deadlinePassed},
-		{name: "LateBehindFence", needs: stalls, run: func(f *fixture) { lateCommit(f, false) }},
-		{name: "LateBeforeFence", needs: stalls, run: func(f *fixture) { lateCommit(f, true) }},
+		{name: "Cancelled", rule: "what Append says of a cancelled write is true, and if it says nothing, a fence finds out", run: cancelled},
+		{name: "DeadlinePassed", rule: "a deadline that has passed is an error or does not matter", run: deadlinePassed},
+		{name: "LateBehindFence", rule: "a write that lands behind its fence is not stored", needs: stalls, run: func(f *fixture) { lateCommit(f, false) }},
+		{name: "LateBeforeFence", rule: "a write that landed before its fence is in conflict with it", needs: stalls, run: func(f *fixture) { lateCommit(f, true) }},
 	}
 }
 
@@ -57,8 +57,8 @@ func deadlinePassed(f *fixture) {
 	late, fresh := write(id, "w", 3, 2), write("deadline 2", "w", 0, 1)
 	f.within("Append with a deadline that has passed", func() {
 		errs := f.appendAll(ctx, late, fresh)
-		f.wantTruth(late, errs[0])
-		f.wantTruth(fresh, errs[1])
+		f.wantTruth(late, errs[0])  //nolint:contextcheck // the one of the check has not ended
+		f.wantTruth(fresh, errs[1]) //nolint:contextcheck // likewise
 	})
 	// A journal may give the right answer all the same.
 	f.within("a call with a deadline that has passed", func() {
@@ -109,7 +109,7 @@ func lateCommit(f *fixture, before bool) {
 	if !done {
 		history[1] = fence(lost)
 	}
-	next := uint64(2 + len(history[1].Events)) //nolint:gosec // small
+	next := uint64(2 + len(history[1].Events))
 	f.wantHistory(id, 0, history...)
 	if !done {
 		f.wantConflict(f.append1(lost), lost, next)

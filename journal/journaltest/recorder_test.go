@@ -17,7 +17,7 @@ import (
 type recorder struct {
 	testing.TB
 
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // as in testing.T
 	mu       sync.Mutex
 	failures []string
 	cleanups []func()

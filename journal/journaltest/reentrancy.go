@@ -11,10 +11,10 @@ import (
 // hold nothing.
 func reentrancyChecks() []check {
 	return []check{
-		{name: "AppendInReplay", run: appendInReplay},
-		{name: "ReplayInReplay", run: replayInReplay},
-		{name: "OthersInReplay", run: othersInReplay},
-		{name: "PrefixWhileAppending", run: prefixWhileAppending},
+		{name: "AppendInReplay", rule: "the body of a replay may append to the same ID", run: appendInReplay},
+		{name: "ReplayInReplay", rule: "the body of a replay may replay, to any depth", run: replayInReplay},
+		{name: "OthersInReplay", rule: "the body of a replay may ask for the highest number, and delete", run: othersInReplay},
+		{name: "PrefixWhileAppending", rule: "what was there when a replay began is yielded without a gap, whatever is appended meanwhile", run: prefixWhileAppending},
 	}
 }
 

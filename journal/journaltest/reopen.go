@@ -12,10 +12,10 @@ import (
 
 func reopenChecks() []check {
 	return []check{
-		{name: "ReopenKeepsEvents", needs: reopens, run: reopenKeepsEvents},
-		{name: "ReopenKeepsDeletions", needs: reopens, run: reopenKeepsDeletions},
-		{name: "ReopenKeepsNumbers", needs: reopens, run: reopenKeepsNumbers},
-		{name: "ReopenWhileAppending", needs: reopens, run: reopenWhileAppending},
+		{name: "ReopenKeepsEvents", rule: "what Append has stored is there when the journal is opened again, with all that belongs to it", needs: reopens, run: reopenKeepsEvents},
+		{name: "ReopenKeepsDeletions", rule: "deletions and the numbers behind them are there when the journal is opened again", needs: reopens, run: reopenKeepsDeletions},
+		{name: "ReopenKeepsNumbers", rule: "who was behind before a restart is in conflict after it", needs: reopens, run: reopenKeepsNumbers},
+		{name: "ReopenWhileAppending", rule: "what Append said before a restart is true after it, and of the rest each write is there as a whole or not at all", needs: reopens, run: reopenWhileAppending},
 	}
 }
 
@@ -34,7 +34,7 @@ func reopenKeepsEvents(f *fixture) {
 		for k := range all {
 			w := write(fmt.Sprint("kept|", k), fmt.Sprint("w", round), 3*round, 3)
 			w.Events[0].Tags, w.Events[1].Metadata = []string{"a", "b"}, []byte{0, 1, 2}
-			w.Events[2].Payload = pattern(k*2000, byte(k)) //nolint:gosec // small
+			w.Events[2].Payload = pattern(k*2000, byte(k))
 			batch, all[k] = append(batch, w), append(all[k], w)
 		}
 		f.store(batch...)

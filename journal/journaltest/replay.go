@@ -20,13 +20,13 @@ const (
 
 func replayChecks() []check {
 	return []check{
-		{name: "ReplayLiteralBounds", run: replayLiteralBounds},
-		{name: "ReplayTwice", run: replayTwice},
-		{name: "ReplayPages", run: replayPages},
-		{name: "ReplayLargePages", run: replayLargePages},
-		{name: "ReplayReadAhead", run: replayReadAhead},
-		{name: "ReplayCancelled", run: replayCancelled},
-		{name: "ReplayAbandoned", run: replayAbandoned},
+		{name: "ReplayLiteralBounds", rule: "bounds are literal: from 0 is the same as 1, to 0 is nothing, and an empty range yields nothing", run: replayLiteralBounds},
+		{name: "ReplayTwice", rule: "a replay that is ranged over again begins anew", run: replayTwice},
+		{name: "ReplayPages", rule: "a history of several pages is complete and in order, wherever the bounds are", run: replayPages},
+		{name: "ReplayLargePages", rule: "events that fill a page each are all yielded", run: replayLargePages},
+		{name: "ReplayReadAhead", rule: "at most a page is read ahead: 1,000 records or 1 MiB", run: replayReadAhead},
+		{name: "ReplayCancelled", rule: "a replay whose context ends yields all or an error, once and last, but never just ends", run: replayCancelled},
+		{name: "ReplayAbandoned", rule: "a loop that is left leaks nothing and blocks nobody", run: replayAbandoned},
 	}
 }
 
@@ -76,8 +76,10 @@ func replayTwice(f *fixture) {
 func replayPages(f *fixture) {
 	const id, total = "pages", 2*pageRecords + 503
 	var writes []journal.Write
-	for n := uint64(0); n < total; n += uint64(len(writes[len(writes)-1].Events)) {
-		writes = append(writes, write(id, "w", n, int(min(1+n%7*40, total-n)))) //nolint:gosec // small
+	for n := 0; n < total; {
+		size := min(1+n%7*40, total-n)
+		writes = append(writes, write(id, "w", uint64(n), size))
+		n += size
 	}
 	f.store(writes...)
 	f.wantHistory(id, 0, writes...)
@@ -102,7 +104,7 @@ func replayLargePages(f *fixture) {
 	var writes []journal.Write
 	for n := range uint64(12) {
 		w := write(id, "w", 2*n, 2)
-		w.Events[0].Payload = pattern(size>>(n%4), byte(n)) //nolint:gosec // small
+		w.Events[0].Payload = pattern(size>>(n%4), byte(n))
 		writes = append(writes, w)
 		f.store(w)
 	}
@@ -135,7 +137,7 @@ func replayReadAhead(f *fixture) {
 	allowed := pageBytes/size + 1 // a page may end with the event that fills it
 	large := write("large", "w", 0, 3*allowed)
 	for i := range large.Events {
-		large.Events[i].Payload = pattern(size, byte(i)) //nolint:gosec // small
+		large.Events[i].Payload = pattern(size, byte(i))
 		f.store(journal.Write{ID: large.ID, Expect: uint64(i), Events: large.Events[i : i+1]})
 	}
 	if n := follow(large.ID); n > allowed {

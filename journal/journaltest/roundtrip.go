@@ -61,7 +61,7 @@ func roundTripChecks() []check {
 			func(e *journal.Event) { e.Time = time.Date(9999, time.December, 31, 23, 59, 59, 999_999_000, time.UTC) },
 		}},
 	} {
-		out = append(out, check{name: c.name, run: func(f *fixture) {
+		out = append(out, check{name: c.name, rule: "every value of a field comes back, but nil and empty are the same", run: func(f *fixture) {
 			w := write("round trip", "w", 0, len(c.set))
 			for i, set := range c.set {
 				set(&w.Events[i])
@@ -70,7 +70,7 @@ func roundTripChecks() []check {
 			f.wantHistory(w.ID, 0, w)
 		}})
 	}
-	return append(out, check{name: "RoundTripWriter", run: roundTripWriter})
+	return append(out, check{name: "RoundTripWriter", rule: "a record has the writer of its Write", run: roundTripWriter})
 }
 
 // roundTripWriter has writers of many kinds. Append takes the writer from the
@@ -79,7 +79,7 @@ func roundTripWriter(f *fixture) {
 	const id = "writers"
 	var writes []journal.Write
 	for i, writer := range []string{"node-1:2552/1234567890", "", "作者 '\"\\", strings.Repeat("w", 200), "node-1:2552/1234567891"} {
-		w := write(id, writer, uint64(2*i), 2) //nolint:gosec // small
+		w := write(id, writer, uint64(2*i), 2)
 		w.Events[1].Writer = "somebody else"
 		writes = append(writes, w)
 	}
@@ -90,7 +90,7 @@ func roundTripWriter(f *fixture) {
 func everyByte() []byte {
 	out := make([]byte, 256)
 	for i := range out {
-		out[i] = byte(i) //nolint:gosec // that is the point
+		out[i] = byte(i)
 	}
 	return out
 }

@@ -77,6 +77,7 @@ func Run(t *testing.T, cfg Config) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			t.Logf("rule: %s", c.rule)
 			c.run(newFixture(t, cfg))
 		})
 	}
@@ -110,6 +111,7 @@ func claims(cfg Config, j journal.Journal) map[power]bool {
 // check is one property of a journal.
 type check struct {
 	name  string
+	rule  string // what holds, for whoever sees it fail
 	needs power
 	run   func(f *fixture)
 }

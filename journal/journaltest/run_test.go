@@ -20,13 +20,22 @@ func TestSound(t *testing.T) {
 func config(plant func() bug) journaltest.Config {
 	return journaltest.Config{
 		Open:   func(testing.TB) journal.Journal { return newDouble(plant()) },
-		Reopen: func(_ testing.TB, j journal.Journal) journal.Journal { return j.(*double).restart() },
-		Stall: func(_ testing.TB, j journal.Journal) func() {
-			d := j.(*double)
+		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal { return asDouble(tb, j).restart() },
+		Stall: func(tb testing.TB, j journal.Journal) func() {
+			d := asDouble(tb, j)
 			if d.bug.stall != nil {
 				return d.bug.stall(d)
 			}
 			return d.Inject(journaltest.Fault{Do: journaltest.Late}).Release
 		},
 	}
+}
+
+func asDouble(tb testing.TB, j journal.Journal) *double {
+	tb.Helper()
+	d, ok := j.(*double)
+	if !ok {
+		tb.Fatalf("the suite hands back %T, want what Open returned", j)
+	}
+	return d
 }

@@ -11,9 +11,9 @@ import (
 
 func sizeChecks() []check {
 	return []check{
-		{name: "SizeLargestPayload", run: sizeLargestPayload},
-		{name: "SizeOversizedPayload", run: sizeOversizedPayload},
-		{name: "SizeOversizedWrite", needs: sizes, run: sizeOversizedWrite},
+		{name: "SizeLargestPayload", rule: "a payload of Config.MaxPayload bytes is stored", run: sizeLargestPayload},
+		{name: "SizeOversizedPayload", rule: "a larger payload is rejected, and its neighbours are stored", run: sizeOversizedPayload},
+		{name: "SizeOversizedWrite", rule: "a write of more than Config.MaxWrite bytes is rejected, and its neighbours are stored", needs: sizes, run: sizeOversizedWrite},
 	}
 }
 

@@ -4,15 +4,18 @@
 package journaltest
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/refold-io/refold/journal"
 )
 
-// baseline stores events 1 to 5 of an ID, the last two as one unit.
-func baseline(f *fixture, id string) []journal.Write {
+const tckID = "tck|1"
+
+// baseline stores events 1 to 5 of tckID, the last two as one unit.
+func baseline(f *fixture) []journal.Write {
 	f.Helper()
-	writes := []journal.Write{write(id, "w", 0, 1), write(id, "w", 1, 1), write(id, "w", 2, 1), write(id, "w", 3, 2)}
+	writes := []journal.Write{write(tckID, "w", 0, 1), write(tckID, "w", 1, 1), write(tckID, "w", 2, 1), write(tckID, "w", 3, 2)}
 	f.store(writes...)
 	return writes
 }
@@ -21,10 +24,7 @@ func baseline(f *fixture, id string) []journal.Write {
 // events, with its bounds, with a caller that leaves the loop, and after
 // a deletion.
 func tckChecks() []check {
-	const (
-		id  = "tck|1"
-		all = 0
-	)
+	const all = 0
 	replays := []struct {
 		name     string
 		deleteTo uint64 // before the replay
@@ -51,12 +51,14 @@ func tckChecks() []check {
 	}
 	var out []check
 	for _, r := range replays {
-		out = append(out, check{name: r.name, run: func(f *fixture) {
-			stored := eventsOf(baseline(f, id)...)
+		rule := fmt.Sprintf("of 5 events, after a deletion up to %d, a replay from %d to %d that is left after %d (0: never) yields %s",
+			r.deleteTo, r.from, r.to, r.limit, brief(r.want))
+		out = append(out, check{name: r.name, rule: rule, run: func(f *fixture) {
+			stored := eventsOf(baseline(f)...)
 			if r.deleteTo > 0 {
-				f.deleteTo(id, r.deleteTo)
+				f.deleteTo(tckID, r.deleteTo)
 			}
-			got, err := f.collect(f.j.Replay(f.ctx, id, r.from, r.to), r.limit)
+			got, err := f.collect(f.j.Replay(f.ctx, tckID, r.from, r.to), r.limit)
 			if err != nil {
 				f.Fatalf("Replay: %v", err)
 			}
@@ -64,36 +66,36 @@ func tckChecks() []check {
 			for _, nr := range r.want {
 				want = append(want, stored[nr-1])
 			}
-			f.wantEvents(id, got, want)
-			f.wantHighest(id, 5)
+			f.wantEvents(tckID, got, want)
+			f.wantHighest(tckID, 5)
 		}})
 	}
 	return append(out,
-		check{name: "TCK11NeverWritten", run: func(f *fixture) {
-			baseline(f, id)
+		check{name: "TCK11NeverWritten", rule: "an ID never written has no events and highest number 0", run: func(f *fixture) {
+			baseline(f)
 			f.wantHistory("tck|2", 0)
 		}},
-		check{name: "TCK13DeletedAfterReplay", run: func(f *fixture) {
-			writes := baseline(f, id)
-			f.wantHistory(id, 0, writes...)
-			f.deleteTo(id, 3)
-			f.wantHistory(id, 3, writes...)
+		check{name: "TCK13DeletedAfterReplay", rule: "a deletion shows after a replay too", run: func(f *fixture) {
+			writes := baseline(f)
+			f.wantHistory(tckID, 0, writes...)
+			f.deleteTo(tckID, 3)
+			f.wantHistory(tckID, 3, writes...)
 		}},
-		check{name: "TCK20Payload", run: func(f *fixture) {
-			writes := baseline(f, id)
-			w := write(id, "w", 5, 1)
+		check{name: "TCK20Payload", rule: "a payload comes back as it was", run: func(f *fixture) {
+			writes := baseline(f)
+			w := write(tckID, "w", 5, 1)
 			w.Events[0].Payload = []byte("\x00\x01\xff a payload of its own \x00")
 			f.store(w)
-			f.wantEvents(id, f.replay(id, 6, maxSeq), eventsOf(w))
-			f.wantHistory(id, 0, slices.Concat(writes, []journal.Write{w})...)
+			f.wantEvents(tckID, f.replay(tckID, 6, maxSeq), eventsOf(w))
+			f.wantHistory(tckID, 0, slices.Concat(writes, []journal.Write{w})...)
 		}},
-		check{name: "TCK21Metadata", run: func(f *fixture) {
-			baseline(f, id)
-			w := write(id, "w", 5, 1)
+		check{name: "TCK21Metadata", rule: "metadata comes back as it was", run: func(f *fixture) {
+			baseline(f)
+			w := write(tckID, "w", 5, 1)
 			w.Events[0].Metadata = []byte("\x00metadata\xff")
 			f.store(w)
-			f.wantEvents(id, f.replay(id, 6, 6), eventsOf(w))
-			f.wantHighest(id, 6)
+			f.wantEvents(tckID, f.replay(tckID, 6, 6), eventsOf(w))
+			f.wantHighest(tckID, 6)
 		}},
 	)
 }

@@ -14,11 +14,11 @@ import (
 // writerChecks have several incarnations write to one ID.
 func writerChecks() []check {
 	return []check{
-		{name: "TwoIncarnations", run: twoIncarnations},
-		{name: "OneWinner", run: oneWinner},
-		{name: "CrossedCalls", run: crossedCalls},
-		{name: "FenceIsStored", run: fenceIsStored},
-		{name: "FenceBlocks", run: fenceBlocks},
+		{name: "TwoIncarnations", rule: "who has not seen the other's events can't append", run: twoIncarnations},
+		{name: "OneWinner", rule: "of several appends at one number exactly one is stored, the others are in conflict", run: oneWinner},
+		{name: "CrossedCalls", rule: "calls with the same IDs in another order end, and each ID has one winner", run: crossedCalls},
+		{name: "FenceIsStored", rule: "an empty record takes a number and is yielded", run: fenceIsStored},
+		{name: "FenceBlocks", rule: "behind a fence nothing that expected its number is stored", run: fenceBlocks},
 	}
 }
 

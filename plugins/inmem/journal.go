@@ -117,7 +117,7 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 				return
 			}
 			for i := range p.records {
-				if !yield(p.records[i].event(p.first+uint64(i)), nil) { //nolint:gosec // an index
+				if !yield(p.records[i].event(p.first+uint64(i)), nil) {
 					return
 				}
 			}
