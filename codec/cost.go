@@ -58,8 +58,12 @@ func costMap(n int, key, elem uintptr) int {
 	if n > 8 {
 		slots = 4 * n
 	}
-	return cost + costSlice(slots, key+elem+1)
+	return cost + costSlice(slots, slotSize(key, elem)+1)
 }
+
+// slotSize returns what an entry takes in a group, where it is aligned, and
+// where an element of no size takes room nevertheless.
+func slotSize(key, elem uintptr) uintptr { return (key + max(elem, 1) + 7) &^ 7 }
 
 func errBudget(size int) error {
 	return fmt.Errorf("%w: %d bytes of data would take more than %d in memory", ErrLimit, size, costLimit(size))

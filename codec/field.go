@@ -81,13 +81,22 @@ func (c *compiler) fields(t reflect.Type) ([]field, error) {
 
 func (c *compiler) collect(t reflect.Type) ([]field, error) {
 	var fs []field
+	var wrong mistakes
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		found, err := c.field(sf)
 		if err != nil {
-			return nil, at(sf.Name, err)
+			err = at(sf.Name, err)
+			if all, many := errors.AsType[mistakes](err); many {
+				wrong = append(wrong, all...)
+			} else {
+				wrong = append(wrong, err)
+			}
 		}
 		fs = append(fs, found...)
+	}
+	if wrong != nil {
+		return nil, wrong
 	}
 	return fs, nil
 }

@@ -76,29 +76,29 @@ func planMarshaler(p *plan) (bool, error) {
 	return true, nil
 }
 
-// checkHidden refuses a struct that has its form only because it embeds a type
-// with that form: its other fields would be lost.
+// checkHidden refuses a struct that seems to have its form only because it
+// embeds a type with that form: its other fields would be lost.
 func checkHidden(t reflect.Type, m marshaler) error {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
 	var embedded reflect.Type
-	fields := 0
+	others := 0
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if tag, err := parseTag(f); f.Type.Size() == 0 || f.Name == "_" || err == nil && tag.skip {
-			continue
-		}
-		fields++
 		elem := f.Type
 		if elem.Kind() == reflect.Pointer {
 			elem = elem.Elem()
 		}
 		if f.Anonymous && marshalerOf(elem) == m {
 			embedded = f.Type
+			continue
+		}
+		if tag, err := parseTag(f); f.Type.Size() > 0 && f.Name != "_" && (err != nil || !tag.skip) {
+			others++
 		}
 	}
-	if embedded != nil && fields > 1 {
+	if embedded != nil && others > 0 {
 		return fmt.Errorf("the methods by which the embedded %s is stored hide the other fields of %s: give it a field name", embedded, t)
 	}
 	return nil

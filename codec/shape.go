@@ -67,7 +67,7 @@ func slicesOf(size uintptr, elem *shape) *elements {
 
 // mapsOf accounts for a map that grows as it is read.
 func mapsOf(key, value uintptr, elem *shape) *elements {
-	return &elements{first: costMap(1, key, value), each: int(8*(key+value+1) + 32), shape: elem} //nolint:gosec // as above
+	return &elements{first: costMap(1, key, value), each: int(8*(slotSize(key, value)+1) + 32), shape: elem} //nolint:gosec // as above
 }
 
 // addFields adds the fields of a struct and of those that it embeds, level by

@@ -126,7 +126,17 @@ func TestStateThatCannotBeStored(t *testing.T) {
 		*pairForm
 		Note string
 	}
+	type quiet struct {
+		*pairForm `refold:"-"`
+		Note      string
+	}
 	for want, v := range map[string]any{
+		"hide the other fields of codec_test.quiet": &quiet{},
+		"B: a func() can't be stored\nC.secret: the field": &struct {
+			A int
+			B func()
+			C inner2
+		}{},
 		"secret: the field is unexported":        &struct{ secret int }{},
 		"A.secret: the field is unexported":      &struct{ A inner2 }{},
 		"inner2.secret: the field is unexported": &struct{ inner2 }{},
