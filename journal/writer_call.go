@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -96,6 +97,11 @@ func (w *Writer) next(c *call) bool {
 		w.wake.Wait()
 		w.idle--
 		w.waking = false
+		// Let those who run now bring what they have: a group costs as much as
+		// a single write. Where nobody else runs this takes no time.
+		w.mu.Unlock()
+		runtime.Gosched()
+		w.mu.Lock()
 	}
 }
 
