@@ -191,35 +191,36 @@ func (in *instance[C, E]) apply(event E, seqNr uint64) {
 	in.state.ApplyEvent(event)
 }
 
-// stateManifest is the manifest of snapshots that Refold encodes; those that the
-// aggregate encodes itself have another.
+// StateManifest is the manifest of the snapshots that Refold encodes: msgpack, a
+// map from field names to values. Those that an aggregate encodes itself, as a
+// Snapshotter, have SelfManifest.
 const (
-	stateManifest = "state"
-	selfManifest  = "self"
+	StateManifest = "state"
+	SelfManifest  = "self"
 )
 
 // encode encodes the state for a snapshot.
 func (m *model[C, E]) encode(state Aggregate[C, E]) (manifest string, payload []byte, err error) {
 	if s, ok := state.(Snapshotter); ok {
 		payload, err = s.MarshalSnapshot()
-		return selfManifest, payload, err
+		return SelfManifest, payload, err
 	}
 	if m.stateErr != nil {
 		return "", nil, m.stateErr
 	}
 	payload, err = m.state.Encode(state)
-	return stateManifest, payload, err
+	return StateManifest, payload, err
 }
 
 // decode decodes a snapshot into a fresh state.
 func (m *model[C, E]) decode(manifest string, payload []byte, state Aggregate[C, E]) error {
 	s, self := state.(Snapshotter)
 	switch {
-	case manifest == selfManifest && self:
+	case manifest == SelfManifest && self:
 		return s.UnmarshalSnapshot(payload)
-	case manifest == stateManifest && m.state != nil:
+	case manifest == StateManifest && m.state != nil:
 		return m.state.Decode(payload, state)
-	case manifest == stateManifest && self:
+	case manifest == StateManifest && self:
 		st, err := codec.NewState(reflect.TypeOf(state))
 		if err != nil {
 			return err
