@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"testing"
 
 	"github.com/syndtr/goleveldb/leveldb/storage"
 )
@@ -116,6 +117,42 @@ func (d *disk) afterCut() *disk {
 		after.files[fd], after.durable[fd] = copied, copied
 	}
 	return after
+}
+
+// clone returns a copy without faults.
+func (d *disk) clone() *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := newDisk(faultNone, 0, 1)
+	c.meta = d.meta
+	for fd, f := range d.files {
+		copied := &diskFile{data: slices.Clone(f.data), synced: len(f.data)}
+		c.files[fd], c.durable[fd] = copied, copied
+	}
+	return c
+}
+
+// only returns the one file of a type.
+func (d *disk) only(t testing.TB, kind storage.FileType) (storage.FileDesc, []byte) {
+	t.Helper()
+	var found []storage.FileDesc
+	for fd := range d.files {
+		if fd.Type == kind {
+			found = append(found, fd)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%v are there", found)
+	}
+	return found[0], d.files[found[0]].data
+}
+
+// with returns a copy with other contents of a file.
+func (d *disk) with(fd storage.FileDesc, data []byte) *disk {
+	c := d.clone()
+	f := &diskFile{data: data, synced: len(data)}
+	c.files[fd], c.durable[fd] = f, f
+	return c
 }
 
 // tear returns what is left of bytes that were not synced: a beginning of them,

@@ -1,0 +1,340 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	log "github.com/syndtr/goleveldb/leveldb/journal"
+	"github.com/syndtr/goleveldb/leveldb/storage"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// image is a disk whose log holds appends of one event each to one ID, and where
+// each of them ends.
+type image struct {
+	*disk
+	log  storage.FileDesc
+	data []byte
+	ends []int
+}
+
+const imageID = "id"
+
+// damageConfig makes a log large enough for an image, and no larger: the engine
+// allocates as much.
+func damageConfig() leveldb.Config { return leveldb.Config{}.WithLogSize(256 << 10) }
+
+func newImage(t *testing.T, sizes ...int) image {
+	t.Helper()
+	d := newDisk(faultNone, 0, 1)
+	db, err := leveldb.OpenStorage(d, d.syncDir, damageConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := image{}
+	for i, size := range sizes {
+		nr := uint64(i) + 1
+		w := journal.Write{ID: imageID, Writer: "w", Expect: nr - 1, Events: []journal.Event{{
+			SequenceNr: nr, Time: time.UnixMicro(0).UTC(), Manifest: "m", Payload: imagePayload(nr, size),
+		}}}
+		mustAppend(t, db.Journal(), w)
+		_, data := d.only(t, storage.TypeJournal)
+		im.ends = append(im.ends, len(data))
+	}
+	im.disk = d.clone()
+	im.log, im.data = im.only(t, storage.TypeJournal)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return im
+}
+
+func imagePayload(nr uint64, size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(1 + (i*7+int(nr))%251)
+	}
+	return b
+}
+
+// record returns the index of the append that the byte at an offset belongs to.
+func (im image) record(offset int) int {
+	return slices.IndexFunc(im.ends, func(end int) bool { return offset < end })
+}
+
+// contents opens a disk and returns how many of the appends are there, all of
+// them whole, or why it can't be opened or read.
+func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, err error) {
+	t.Helper()
+	db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for e, err := range db.Journal().Replay(t.Context(), imageID, 1, journal.MaxSequenceNr) {
+		if err != nil {
+			return 0, err
+		}
+		if n++; e.SequenceNr != uint64(n) || !bytes.Equal(e.Payload, imagePayload(e.SequenceNr, sizes[n-1])) {
+			t.Fatalf("event %d is %+v", n, e)
+		}
+	}
+	highest, err := db.Journal().HighestSequenceNr(t.Context(), imageID)
+	if err == nil && highest != uint64(n) {
+		t.Fatalf("%d events, and the highest number is %d", n, highest)
+	}
+	return n, err
+}
+
+func TestDamagedByteOfLog(t *testing.T) {
+	t.Parallel()
+	sizes := []int{10, 200, 1, 30, 120, 64}
+	im := newImage(t, sizes...)
+	last := len(sizes) - 1
+	for at := range im.data {
+		for _, mask := range []byte{0x01, 0x80, 0xff} {
+			damaged := slices.Clone(im.data)
+			damaged[at] ^= mask
+			n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())
+			if im.record(at) == last { // nothing follows: it may be torn
+				if err != nil || n != last {
+					t.Errorf("byte %d of the last record: %d events, %v", at, n, err)
+				}
+				continue
+			}
+			corrupt, ok := errors.AsType[*journal.CorruptError](err)
+			if !ok || !errors.Is(err, journal.ErrCorrupt) {
+				t.Errorf("byte %d of record %d: %d events, %v", at, im.record(at), n, err)
+				continue
+			}
+			if begin := im.ends[im.record(at)] - im.length(im.record(at)); corrupt.File != im.log.String() || corrupt.Offset != int64(begin) {
+				t.Errorf("byte %d is damaged, in the record at %d: %v", at, begin, err)
+			}
+		}
+	}
+}
+
+func (im image) length(record int) int {
+	if record == 0 {
+		return im.ends[0]
+	}
+	return im.ends[record] - im.ends[record-1]
+}
+
+func TestTruncatedLog(t *testing.T) {
+	t.Parallel()
+	sizes := []int{10, 200, 1, 30}
+	im := newImage(t, sizes...)
+	for size := range im.data {
+		whole := 0
+		for whole < len(im.ends) && im.ends[whole] <= size {
+			whole++
+		}
+		for _, zeros := range []int{0, 1, 6, 7, 100, 70_000} {
+			torn := append(slices.Clone(im.data[:size]), make([]byte, zeros)...)
+			if n, err := contents(t, im.with(im.log, torn), sizes, damageConfig()); err != nil || n != whole {
+				t.Errorf("%d bytes and %d zeros are left: %d events, not %d: %v", size, zeros, n, whole, err)
+			}
+		}
+	}
+}
+
+// TestDamagedBlock damages a log of several blocks, here and there.
+func TestDamagedBlock(t *testing.T) {
+	t.Parallel()
+	sizes := []int{100, 20_000, 40_000, 10, 12_000, 100_000}
+	im := newImage(t, sizes...)
+	last := len(sizes) - 1
+	begin := im.ends[last-1]
+	final := im.ends[last] / 32768 * 32768 // where the last chunk begins
+	for at := 0; at < len(im.data); at += 331 {
+		damaged := slices.Clone(im.data)
+		damaged[at] ^= 0x10
+		n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())
+		switch {
+		case at >= final:
+			if err != nil || n != last {
+				t.Errorf("byte %d of the last chunk: %d events, %v", at, n, err)
+			}
+		case !errors.Is(err, journal.ErrCorrupt):
+			t.Errorf("byte %d: %d events, %v", at, n, err)
+		}
+	}
+	for at := 0; at < len(im.data); at += 512 {
+		lost := slices.Clone(im.data)
+		clear(lost[at:min(at+512, len(lost))])
+		n, err := contents(t, im.with(im.log, lost), sizes, damageConfig())
+		switch {
+		case at >= begin: // the power may have been cut while the record was written
+			if err != nil || n != last {
+				t.Errorf("the sector at %d of the last record is lost: %d events, %v", at, n, err)
+			}
+		case !errors.Is(err, journal.ErrCorrupt) && (at+512 <= begin || err != nil || n != last-1):
+			t.Errorf("the sector at %d is lost: %d events, %v", at, n, err)
+		}
+	}
+}
+
+// split returns the disk with two logs instead of one; the second one begins
+// with the given record.
+func (im image) split(t *testing.T, record int) (d *disk, second storage.FileDesc) {
+	t.Helper()
+	r := log.NewReader(bytes.NewReader(im.data), nil, true, true)
+	var first, rest bytes.Buffer
+	writers := []*log.Writer{log.NewWriter(&first), log.NewWriter(&rest)}
+	for i := range im.ends {
+		rec, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := writers[0]
+		if i >= record {
+			w = writers[1]
+		}
+		to, err := w.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if _, err := b.ReadFrom(rec); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.Write(b.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range writers {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second = storage.FileDesc{Type: storage.TypeJournal, Num: im.log.Num + 7}
+	return im.with(im.log, first.Bytes()).with(second, rest.Bytes()), second
+}
+
+func TestTwoLogs(t *testing.T) {
+	t.Parallel()
+	sizes := []int{10, 20, 30, 40}
+	im := newImage(t, sizes...)
+	d, second := im.split(t, 2)
+	for _, readOnly := range []bool{false, true} {
+		cfg := damageConfig()
+		cfg.ReadOnly = readOnly
+		if n, err := contents(t, d.clone(), sizes, cfg); err != nil || n != 4 {
+			t.Errorf("read-only %v: %d events, %v", readOnly, n, err)
+		}
+		first := d.files[im.log].data
+		torn := d.with(im.log, first[:len(first)-1])
+		if _, err := contents(t, torn, sizes, cfg); !errors.Is(err, journal.ErrCorrupt) {
+			t.Errorf("read-only %v: the end of the first log is damaged: %v", readOnly, err)
+		}
+		if n, err := contents(t, torn.with(second, nil), sizes, cfg); err != nil || n != 1 {
+			t.Errorf("read-only %v: the end of the first log is torn, and the second is empty: %d events, %v", readOnly, n, err)
+		}
+		missing := d.clone()
+		delete(missing.files, im.log)
+		if _, err := contents(t, missing, sizes, cfg); !errors.Is(err, journal.ErrCorrupt) {
+			t.Errorf("read-only %v: the first log is missing: %v", readOnly, err)
+		}
+	}
+}
+
+// flushed returns a disk where the appends are in a table, and the manifest has
+// several records.
+func flushed(t *testing.T, sizes []int) *disk {
+	t.Helper()
+	d := newImage(t, sizes...).disk
+	for range 3 {
+		db, err := leveldb.OpenStorage(d, d.syncDir, damageConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+func TestDamagedManifestAndTable(t *testing.T) {
+	t.Parallel()
+	sizes := []int{10, 200, 1, 30, 120, 64}
+	d := flushed(t, sizes)
+	for _, kind := range []storage.FileType{storage.TypeManifest, storage.TypeTable} {
+		fd, data := d.only(t, kind)
+		corrupt := 0
+		for at := range data {
+			for _, mask := range []byte{0x01, 0x80, 0xff} {
+				damaged := slices.Clone(data)
+				damaged[at] ^= mask
+				n, err := contents(t, d.with(fd, damaged), sizes, damageConfig())
+				switch {
+				case errors.Is(err, journal.ErrCorrupt):
+					corrupt++
+				case err != nil || n != len(sizes):
+					t.Errorf("byte %d of %v: %d events, %v", at, fd, n, err)
+				}
+			}
+		}
+		for size := range data {
+			n, err := contents(t, d.with(fd, data[:size:size]), sizes, damageConfig())
+			if !errors.Is(err, journal.ErrCorrupt) && (err != nil || n != len(sizes)) {
+				t.Errorf("%v is cut to %d bytes: %d events, %v", fd, size, n, err)
+			}
+		}
+		if corrupt < len(data) {
+			t.Errorf("%v: found %d of %d damages", fd, corrupt, 3*len(data))
+		}
+		missing := d.clone()
+		delete(missing.files, fd)
+		if _, err := contents(t, missing, sizes, damageConfig()); !errors.Is(err, journal.ErrCorrupt) {
+			t.Errorf("%v is missing: %v", fd, err)
+		}
+	}
+}
+
+func TestDamagedCurrent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	mustAppend(t, db.Journal(), write("a", 0, 3))
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "CURRENT")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range data {
+		damaged := slices.Clone(data)
+		damaged[at] ^= 1
+		copied := t.TempDir()
+		if err := os.CopyFS(copied+"/db", os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(copied, "db", "CURRENT"), damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := leveldb.Open(copied+"/db", leveldb.Config{})
+		if err == nil {
+			if got := numbers(t, db.Journal(), "a", 1, 9); len(got) != 3 {
+				t.Errorf("byte %d: %v", at, got)
+			}
+			err = db.Close()
+		}
+		if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+			t.Errorf("byte %d: %v", at, err)
+		}
+	}
+}
