@@ -166,6 +166,15 @@ func appendBugs() []planted {
 			}),
 		},
 		{
+			name:  "a tag of a later event of a unit goes to the first",
+			finds: []string{"RandomCalls"},
+			plant: before(func(w *journal.Write) {
+				if len(w.Events) == 4 && w.Expect > 20 {
+					w.Events[0].Tags, w.Events[3].Tags = w.Events[3].Tags, w.Events[0].Tags
+				}
+			}),
+		},
+		{
 			name:  "takes no large payloads",
 			finds: []string{"SizeLargestPayload"},
 			plant: plain(func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {

@@ -21,6 +21,7 @@
 //	Append...       one slot for each write, conflicts, units, several writes of an ID
 //	Size..., RoundTrip..., IDs...   what is stored comes back, what can't be is refused
 //	TwoIncarnations, OneWinner, ... several writers of one ID: one wins
+//	RandomCalls                     random calls against a model
 //	VisibleOnReturn, Linearizable   concurrent calls
 //	Fence..., Late..., Cancelled    unknown outcomes become known, and stay what they are
 //	Delete..., List..., Close..., Reopen...

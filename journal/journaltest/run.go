@@ -119,6 +119,6 @@ type check struct {
 func checks() []check {
 	return slices.Concat(
 		tckChecks(), replayChecks(), reentrancyChecks(), appendChecks(), sizeChecks(), roundTripChecks(), idChecks(),
-		writerChecks(), concurrencyChecks(), outcomeChecks(), deleteChecks(), listerChecks(), closeChecks(), reopenChecks(),
+		writerChecks(), randomChecks(), concurrencyChecks(), outcomeChecks(), deleteChecks(), listerChecks(), closeChecks(), reopenChecks(),
 	)
 }
