@@ -69,7 +69,7 @@ func (p *player) append(seed uint64) {
 		m := p.model[id]
 		w := write(id, fmt.Sprint("w", p.random.IntN(3)), uint64(len(m.events)), 1+p.random.IntN(4))
 		for i := range w.Events {
-			w.Events[i].Payload = pattern(p.random.IntN(300), byte(len(writes)))
+			w.Events[i].Payload = pattern(p.random.IntN(300), byte(len(writes))) //nolint:gosec // small
 			if p.random.IntN(3) == 0 {
 				w.Events[i].Tags = []string{"t", fmt.Sprint(p.random.IntN(5))}
 			}
