@@ -7,8 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 )
@@ -33,22 +32,18 @@ type Mutant struct {
 type Edit struct{ Old, New string }
 
 // Load reads all mutants below a directory, in the order of their names.
-func Load(dir string) ([]Mutant, error) {
+func Load(dir fs.FS) ([]Mutant, error) {
 	var all []Mutant
 	var errs []error
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != extension {
+	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != extension {
 			return err
 		}
-		text, err := os.ReadFile(filepath.Clean(path))
+		text, err := fs.ReadFile(dir, name)
 		if err != nil {
 			return err
 		}
-		name, err := filepath.Rel(dir, strings.TrimSuffix(path, extension))
-		if err != nil {
-			return err
-		}
-		m, err := Parse(filepath.ToSlash(name), string(text))
+		m, err := Parse(strings.TrimSuffix(name, extension), string(text))
 		errs = append(errs, err)
 		all = append(all, m)
 		return nil

@@ -16,7 +16,7 @@ import (
 // Whoever changes a line that a mutant changes has to mend the mutant.
 func TestEveryMutantFitsTheSource(t *testing.T) {
 	t.Parallel()
-	all, err := mutants.Load(".")
+	all, err := mutants.Load(os.DirFS("."))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, prefixes []string, parallel int, timeout time.Dura
 	if err != nil {
 		return false, err
 	}
-	all, err := mutants.Load(filepath.Join(root, "internal", "mutants"))
+	all, err := mutants.Load(os.DirFS(filepath.Join(root, "internal", "mutants")))
 	if err != nil {
 		return false, err
 	}
