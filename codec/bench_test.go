@@ -113,7 +113,7 @@ func benchmarkDecode[T any](b *testing.B, v T) {
 		b.ReportAllocs()
 		dst := make([]any, 0, 1)
 		for b.Loop() {
-			if _, err := r.DecodeAppend(dst, manifest, payload); err != nil {
+			if _, err = r.DecodeAppend(dst, manifest, payload); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -121,7 +121,7 @@ func benchmarkDecode[T any](b *testing.B, v T) {
 	b.Run("check only", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := codec.Check(payload); err != nil {
+			if err = codec.Check(payload); err != nil {
 				b.Fatal(err)
 			}
 		}

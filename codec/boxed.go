@@ -26,7 +26,7 @@ func encodeInterface(e *encoder, v reflect.Value) error {
 	}
 	start, cost := len(e.buf), e.cost
 	e.boxed = true
-	if err := p.encode(e, v); err != nil {
+	if err = p.encode(e, v); err != nil {
 		return err
 	}
 	e.boxed = false
@@ -98,7 +98,7 @@ func costBoxed(t token) int {
 	case kindInt, kindUint, kindFloat32, kindFloat64:
 		return 8
 	case kindString:
-		return 16 + costNew(uintptr(t.size)) //nolint:gosec // a length
+		return 16 + costNew(uintptr(t.size))
 	case kindBinary:
 		return costSlice(t.size, 1)
 	case kindExt:
@@ -180,7 +180,7 @@ func (d *decoder) boxedMap(n int) (any, error) {
 	first, _ := scan(d.data, d.pos)
 	if n == 0 || first.kind == kindString {
 		out := make(map[string]any, n)
-		err := d.boxedEntries(n, first, func(k, v any) { out[k.(string)] = v }) //nolint:errcheck,forcetypeassert // checked
+		err := d.boxedEntries(n, first, func(k, v any) { out[k.(string)] = v }) //nolint:errcheck // checked
 		return out, err
 	}
 	out := make(map[any]any, n)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // builder collects the entries of a registry and every mistake in them.
@@ -182,7 +183,7 @@ func (b *builder) formats(write Format, read []Format) map[string]Format {
 	all, given := map[string]Format{msgpackName: nil, jsonName: JSON()}, map[string]bool{}
 	if write != nil {
 		b.reg.writeName = write.Name()
-		read = append(read[:len(read):len(read)], write)
+		read = append(slices.Clip(read), write)
 	}
 	for _, f := range read {
 		if f == nil {

@@ -3,7 +3,10 @@
 
 package codec
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // maxDepth is how many arrays and maps may be nested. Both the check before
 // decoding and the encoder hold it.
@@ -26,6 +29,9 @@ func Check(data []byte) error {
 }
 
 func check(data []byte) error {
+	if len(data) > math.MaxInt32 {
+		return fmt.Errorf("%w: %d bytes", ErrLimit, len(data))
+	}
 	end, err := skip(data, 0, maxDepth)
 	if err != nil {
 		return err
@@ -47,7 +53,7 @@ func skip(data []byte, pos, limit int) (int, error) {
 				return pos, nil
 			}
 			depth--
-			left = int(stack[depth])
+			left = int(stack[depth]) //nolint:gosec // depth is at least 0 here
 		}
 		left--
 		t, next := scan(data, pos)
@@ -74,7 +80,7 @@ func skip(data []byte, pos, limit int) (int, error) {
 			if depth == limit {
 				return 0, errDepth()
 			}
-			stack[depth] = uint32(left) //nolint:gosec // at most 2*MaxInt32
+			stack[depth] = uint32(left) //nolint:gosec // at most len(data)
 			depth++
 			left = n
 		default:

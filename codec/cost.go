@@ -29,12 +29,12 @@ func costNew(size uintptr) int {
 	if size > math.MaxInt/4 {
 		return math.MaxInt / 4
 	}
-	return int(size + size/4 + 16) //nolint:gosec // bounded above
+	return int(size + size/4 + 16)
 }
 
 // costSlice returns what it costs to make a slice. An empty one is not nil.
 func costSlice(n int, elem uintptr) int {
-	hi, size := bits.Mul(uint(n), uint(elem)) //nolint:gosec // n is not negative
+	hi, size := bits.Mul(uint(n), uint(elem))
 	if hi > 0 {
 		return math.MaxInt / 4
 	}

@@ -6,6 +6,7 @@ package codec
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Entry is one line of a registry: what Name, Upcast, Split and Removed return.
@@ -39,7 +40,7 @@ func (t Type) Version(version int) Type {
 // Was adds earlier names of the type. What was stored under them is read as if
 // it were stored under the current name.
 func (t Type) Was(names ...string) Type {
-	t.aliases = append(t.aliases[:len(t.aliases):len(t.aliases)], names...)
+	t.aliases = append(slices.Clip(t.aliases), names...)
 	return t
 }
 
@@ -69,7 +70,7 @@ func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) En
 	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old](), to: reflect.TypeFor[New]()}
 	if f != nil {
 		u.fn = func(dst []any, old any) ([]any, error) {
-			v, err := f(old.(Old)) //nolint:errcheck,forcetypeassert // decoded to Old, or found by its type
+			v, err := f(old.(Old)) //nolint:errcheck // decoded to Old, or found by its type
 			if err != nil {
 				return dst, err
 			}
@@ -85,7 +86,7 @@ func Split[Old any](name string, version int, f func(Old) ([]any, error)) Entry 
 	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old]()}
 	if f != nil {
 		u.fn = func(dst []any, old any) ([]any, error) {
-			vs, err := f(old.(Old)) //nolint:errcheck,forcetypeassert // decoded to Old, or found by its type
+			vs, err := f(old.(Old)) //nolint:errcheck // decoded to Old, or found by its type
 			if err != nil {
 				return dst, err
 			}

@@ -82,8 +82,7 @@ func (c *compiler) fields(t reflect.Type) ([]field, error) {
 func (c *compiler) collect(t reflect.Type) ([]field, error) {
 	var fs []field
 	var wrong mistakes
-	for i := range t.NumField() {
-		sf := t.Field(i)
+	for sf := range t.Fields() {
 		found, err := c.field(sf)
 		if err != nil {
 			err = at(sf.Name, err)
@@ -110,7 +109,8 @@ func (c *compiler) field(sf reflect.StructField) ([]field, error) {
 		return nil, nil // nothing is lost with these
 	}
 	if sf.Anonymous && sf.Type.Kind() == reflect.Struct && tag.name == "" && !tag.noInline && !hasOwnForm(sf.Type) {
-		inner, err := c.collect(sf.Type)
+		var inner []field
+		inner, err = c.collect(sf.Type)
 		for i := range inner {
 			inner[i].index = append([]int{sf.Index[0]}, inner[i].index...)
 		}

@@ -19,7 +19,7 @@ import (
 // 1 MiB. Other goroutines count too, so that a bad result is measured again.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
-	limit := uint64(64*input + 1<<20) //nolint:gosec // both are small
+	limit := uint64(64*input + 1<<20)
 	var least uint64
 	for range 3 {
 		var before, after runtime.MemStats
@@ -38,7 +38,12 @@ func limited(t *testing.T, input int, f func()) {
 func seeds() [][]byte {
 	list := "\xdd\x00\x00\x40\x00"
 	all := [][]byte{
-		{}, {0xc0}, {0xc1}, {0x80}, {0x90}, []byte("\xdb\xff\xff\xff\xff"), []byte("\xdd\xff\xff\xff\xff"), []byte("\xdf\xff\xff\xff\xff"),
+		{},
+		{0xc0},
+		{0xc1},
+		{0x80},
+		{0x90},
+		[]byte("\xdb\xff\xff\xff\xff"), []byte("\xdd\xff\xff\xff\xff"), []byte("\xdf\xff\xff\xff\xff"),
 		bytes.Repeat([]byte{0x91}, 200), bytes.Repeat([]byte{0x81, 0x01}, 101), []byte("\xd6\xff\xdf\xff\xff\xff\xff"),
 		[]byte("\x81\xa3Any\xd6\xff\xdf\xff\xff\xff"), []byte("\x81\xa3Any\x81\x91\x01\x02"),
 	}

@@ -20,8 +20,10 @@ type jsonFormat struct {
 // numbers in an interface as float64. It holds the same limits as msgpack.
 func JSON() Format { return &jsonFormat{} }
 
+// Name implements Format.
 func (*jsonFormat) Name() string { return jsonName }
 
+// Marshal implements Format.
 func (f *jsonFormat) Marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -35,6 +37,7 @@ func (f *jsonFormat) Marshal(v any) ([]byte, error) {
 	return exact, nil
 }
 
+// Unmarshal implements Format.
 func (f *jsonFormat) Unmarshal(data []byte, v any) error {
 	if err := f.check(reflect.TypeOf(v).Elem(), data); err != nil {
 		return err
@@ -52,5 +55,5 @@ func (f *jsonFormat) check(t reflect.Type, data []byte) error {
 		known, _ = f.shapes.LoadOrStore(t, shapeOf(t, map[reflect.Type]*shape{}))
 	}
 	c := jsonCheck{data: data, budget: costLimit(len(data)) - costNew(t.Size())}
-	return c.value(known.(*shape), 0) //nolint:errcheck,forcetypeassert // nothing else is stored
+	return c.value(known.(*shape), 0) //nolint:errcheck // nothing else is stored
 }

@@ -148,17 +148,17 @@ type (
 	}
 )
 
-// A megabyte that asks for much more is refused before it is allocated.
+// Data that asks for much more than its size is refused before that is allocated.
 func TestAmplificationIsRefused(t *testing.T) {
 	t.Parallel()
-	const n = 1 << 20
-	list := "\xdd\x00\x10\x00\x00"
+	const n = 1 << 16
+	list := "\xdd\x00\x01\x00\x00"
 	r := registry[amplifier](t)
 	for path, value := range map[string]string{
 		"Structs":  list + strings.Repeat("\xc0", n),
 		"Pointers": list + strings.Repeat("\x80", n),
 		"Arrays":   list + strings.Repeat("\x91\xc0", n),
-		"Map":      "\xdf\x00\x08\x00\x00" + strings.Repeat("\xa0\x80", n/2),
+		"Map":      "\xdf\x00\x00\x80\x00" + strings.Repeat("\xa0\x80", n/2),
 		"Any":      list + strings.Repeat("\x81\xa0\xc0", n),
 		"Any2":     list + strings.Repeat("\x81\xa0\xc0", n),
 	} {
@@ -194,7 +194,7 @@ func TestAmplificationOfJSONIsRefused(t *testing.T) {
 		Name     string
 	}
 	r := registry[target](t).Using(codec.JSON())
-	list := func(s string) string { return "[" + strings.Repeat(s+",", 300_000) + s + "]" }
+	list := func(s string) string { return "[" + strings.Repeat(s+",", 20_000) + s + "]" }
 	for name, doc := range map[string]string{
 		"nulls":         `{"Structs":` + list("null") + `}`,
 		"numbers":       `{"Structs":` + list("0") + `}`,
@@ -204,7 +204,7 @@ func TestAmplificationOfJSONIsRefused(t *testing.T) {
 		"tagged":        `{"item":` + list("{}") + `}`,
 		"pointers":      `{"Pointers":` + list("[]") + `}`,
 		"again":         `{"Structs":[],"Structs":` + list("{}") + `}`,
-		"map":           `{"Map":{` + strings.Repeat(`"a":null,`, 300_000) + `"b":null}}`,
+		"map":           `{"Map":{` + strings.Repeat(`"a":null,`, 20_000) + `"b":null}}`,
 		"map in any":    `{"Any":` + list(`{"":0}`) + `}`,
 		"arrays in any": `{"Any":` + list(list("")[:2]) + `}`,
 	} {
@@ -229,23 +229,23 @@ func TestAmplificationOfJSONIsRefused(t *testing.T) {
 // allocated.
 func TestAcceptedDataStaysWithinTheLimit(t *testing.T) { //nolint:paralleltest // counts allocations
 	r := registry[amplifier](t)
-	for n := 1; n < 60_000; n += 1 + n/3 {
+	for n := 1; n < 60_000; n += 1 + n/2 {
 		for field, elem := range map[string]string{
 			"Structs": "\xc0", "Pointers": "\x80", "Arrays": "\x91\xc0", "Sets": "\x81\x01\xc0", "Any": "\x81\xa0\xc0", "Any2": "\x91\x01", "Lists": "\x91\xa0", "Bytes": "\xc4\x01a",
 		} {
 			payload := append([]byte{0x81, 0xa0 | byte(len(field))}, field...)
 			payload = binary.BigEndian.AppendUint16(append(payload, 0xdc), uint16(n))
 			payload = append(payload, strings.Repeat(elem, n)...)
-			limited(t, len(payload), func() { _, _ = r.Decode("t", payload) }) //nolint:errcheck // either way
+			limited(t, len(payload), func() { _, _ = r.Decode("t", payload) })
 		}
 		payload := binary.BigEndian.AppendUint16([]byte("\x81\xa3Map\xde"), uint16(n))
 		for i := range n {
 			payload = append(binary.BigEndian.AppendUint16(append(payload, 0xa2), uint16(i)), 0xc0)
 		}
-		limited(t, len(payload), func() { _, _ = r.Decode("t", payload) }) //nolint:errcheck // either way
+		limited(t, len(payload), func() { _, _ = r.Decode("t", payload) })
 		for field, elem := range map[string]string{"Structs": "{}", "Pointers": "{}", "Any": `{"":0}`, "Any2": "[1]", "Lists": `["a"]`, "Sets": `{"1":{}}`} {
 			doc := fmt.Appendf(nil, `{%q:[%s]}`, field, strings.Repeat(elem+",", n-1)+elem)
-			limited(t, len(doc), func() { _, _ = r.Decode("t+json", doc) }) //nolint:errcheck // either way
+			limited(t, len(doc), func() { _, _ = r.Decode("t+json", doc) })
 		}
 	}
 }
@@ -253,7 +253,7 @@ func TestAcceptedDataStaysWithinTheLimit(t *testing.T) { //nolint:paralleltest /
 // What is ordinary is not refused.
 func TestOrdinaryValuesAreAccepted(t *testing.T) {
 	t.Parallel()
-	const n = 20_000
+	const n = 5_000
 	v := amplifier{
 		Strings: make([]string, n), Bytes: make([][]byte, n), Lists: make([][]string, n), Pointers: make([]*sparse, n),
 		Map: map[string]sparse{}, Any: []any{}, Fixed: new([1 << 16]uint64),
@@ -261,7 +261,7 @@ func TestOrdinaryValuesAreAccepted(t *testing.T) {
 	for i := range n {
 		v.Map[fmt.Sprint("key", i)] = sparse{A: "a name", B: "a street", C: "a city"}
 		v.Structs = append(v.Structs, sparse{A: "a name", B: "a street", C: "a city"})
-		v.Any = append(v.Any.([]any), map[string]any{"id": i, "name": "someone", "tags": []string{"a", "b"}}) //nolint:errcheck,forcetypeassert // set above
+		v.Any = append(v.Any.([]any), map[string]any{"id": i, "name": "someone", "tags": []string{"a", "b"}}) //nolint:errcheck // set above
 	}
 	r := registry[amplifier](t)
 	for _, r := range []*codec.Registry{r, r.Using(codec.JSON())} {

@@ -84,8 +84,7 @@ func checkHidden(t reflect.Type, m marshaler) error {
 	}
 	var embedded reflect.Type
 	others := 0
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		elem := f.Type
 		if elem.Kind() == reflect.Pointer {
 			elem = elem.Elem()
@@ -109,18 +108,18 @@ func (e *encoder) marshal(m marshaler, v any) error {
 	start := len(e.buf)
 	switch m {
 	case customMarshaler:
-		if err := v.(msgpack.CustomEncoder).EncodeMsgpack(e.mp); err != nil { //nolint:errcheck,forcetypeassert // marshalerOf
+		if err := v.(msgpack.CustomEncoder).EncodeMsgpack(e.mp); err != nil { //nolint:errcheck // marshalerOf
 			return err
 		}
 		e.reset()
 	case rawMarshaler:
-		data, err := v.(msgpack.Marshaler).MarshalMsgpack() //nolint:errcheck,forcetypeassert // marshalerOf
+		data, err := v.(msgpack.Marshaler).MarshalMsgpack() //nolint:errcheck // marshalerOf
 		if err != nil {
 			return err
 		}
 		e.buf = append(e.buf, data...)
 	case binaryMarshaler:
-		data, err := v.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck,forcetypeassert // marshalerOf
+		data, err := v.(encoding.BinaryMarshaler).MarshalBinary() //nolint:errcheck // marshalerOf
 		if err != nil {
 			return err
 		}
@@ -129,7 +128,7 @@ func (e *encoder) marshal(m marshaler, v any) error {
 		}
 		return e.mp.EncodeBytes(data)
 	case textMarshaler:
-		data, err := v.(encoding.TextMarshaler).MarshalText() //nolint:errcheck,forcetypeassert // marshalerOf
+		data, err := v.(encoding.TextMarshaler).MarshalText() //nolint:errcheck // marshalerOf
 		if err != nil {
 			return err
 		}
@@ -156,9 +155,9 @@ func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
 			return d.mismatch(t, v)
 		}
 		if m == binaryMarshaler {
-			return broken(to.(encoding.BinaryUnmarshaler).UnmarshalBinary(d.body(t))) //nolint:errcheck,forcetypeassert // marshalerOf
+			return broken(to.(encoding.BinaryUnmarshaler).UnmarshalBinary(d.body(t))) //nolint:errcheck // marshalerOf
 		}
-		return broken(to.(encoding.TextUnmarshaler).UnmarshalText(d.body(t))) //nolint:errcheck,forcetypeassert // marshalerOf
+		return broken(to.(encoding.TextUnmarshaler).UnmarshalText(d.body(t))) //nolint:errcheck // marshalerOf
 	}
 	data, err := d.value()
 	if err != nil {
@@ -168,12 +167,12 @@ func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
 		return err
 	}
 	if m == rawMarshaler {
-		return broken(to.(msgpack.Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck,forcetypeassert // marshalerOf
+		return broken(to.(msgpack.Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck // marshalerOf
 	}
 	d.reader.Reset(data)
 	d.mp.Reset(&d.reader)
 	d.mp.SetCustomStructTag(structTag)
-	return broken(to.(msgpack.CustomDecoder).DecodeMsgpack(d.mp)) //nolint:errcheck,forcetypeassert // marshalerOf
+	return broken(to.(msgpack.CustomDecoder).DecodeMsgpack(d.mp)) //nolint:errcheck // marshalerOf
 }
 
 // broken is the error of a method that could not read its own form.

@@ -35,7 +35,7 @@ type plans struct {
 // stored, with the path of the field that is to blame.
 func (ps *plans) compile(t reflect.Type) (*plan, error) {
 	if p, ok := ps.byType.Load(t); ok {
-		return p.(*plan), nil //nolint:errcheck,forcetypeassert // nothing else is stored
+		return p.(*plan), nil //nolint:errcheck // nothing else is stored
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *compiler) plan(t reflect.Type) (*plan, error) {
 		return p, nil
 	}
 	if p, ok := c.plans.byType.Load(t); ok {
-		return p.(*plan), nil //nolint:errcheck,forcetypeassert // nothing else is stored
+		return p.(*plan), nil //nolint:errcheck // nothing else is stored
 	}
 	p := &plan{typ: t}
 	p.scratch.New = func() any { return reflect.New(t).Interface() }

@@ -79,11 +79,11 @@ type (
 )
 
 // registry of one type.
-func registry[T any](t testing.TB) *codec.Registry {
-	t.Helper()
+func registry[T any](tb testing.TB) *codec.Registry {
+	tb.Helper()
 	r := codec.Types(codec.Name[T]("t"))
 	if err := r.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }
@@ -342,7 +342,8 @@ func TestTimes(t *testing.T) {
 		A any
 	}
 	for _, tm := range []time.Time{
-		{}, time.Unix(0, 0), time.Unix(1, 2), time.Unix(-1, 999999999), time.Unix(1<<34-1, 999999999), time.Unix(1<<34, 0),
+		{},
+		time.Unix(0, 0), time.Unix(1, 2), time.Unix(-1, 999999999), time.Unix(1<<34-1, 999999999), time.Unix(1<<34, 0),
 		time.Date(2088, 7, 1, 0, 0, 0, 937_000_000, time.UTC), time.Now().In(time.FixedZone("x", 3600)),
 	} {
 		got := roundTrip(t, registry[times](t), times{tm, &tm, map[string]time.Time{"a": tm}, tm})
@@ -458,7 +459,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Decode(manifest, payload); !errors.Is(err, errNowhere) {
+	if _, err = r.Decode(manifest, payload); !errors.Is(err, errNowhere) {
 		t.Error(err)
 	}
 	st, err := codec.NewState(reflect.TypeFor[*carrier]())
@@ -495,8 +496,27 @@ func TestMismatches(t *testing.T) {
 		path  string
 		value any
 	}{
-		{"I8", 128}, {"I8", -129}, {"I8", uint64(math.MaxUint64)}, {"I8", "1"}, {"I8", 1.5}, {"U", -1}, {"U8", 256}, {"U", "1"}, {"F32", "1"}, {"F32", 1e300}, {"S", 1}, {"B", 1},
-		{"L", "x"}, {"L", map[string]int{}}, {"M", []int{}}, {"A", []int{1, 2, 3}}, {"A", 1}, {"D", []byte{1, 2, 3}}, {"D", []int{1, 2}}, {"T", 5}, {"T", "2020-01-01"},
+		{"I8", 128},
+		{"I8", -129},
+		{"I8", uint64(math.MaxUint64)},
+		{"I8", "1"},
+		{"I8", 1.5},
+		{"U", -1},
+		{"U8", 256},
+		{"U", "1"},
+		{"F32", "1"},
+		{"F32", 1e300},
+		{"S", 1},
+		{"B", 1},
+		{"L", "x"},
+		{"L", map[string]int{}},
+		{"M", []int{}},
+		{"A", []int{1, 2, 3}},
+		{"A", 1},
+		{"D", []byte{1, 2, 3}},
+		{"D", []int{1, 2}},
+		{"T", 5},
+		{"T", "2020-01-01"},
 	} {
 		payload, err := msgpack.Marshal(map[string]any{c.path: c.value})
 		if err != nil {
@@ -530,9 +550,9 @@ func TestMismatches(t *testing.T) {
 		t.Errorf("nil became %#v, %v", got, err)
 	}
 	nils := []byte("\x8d")
-	for i := range reflect.TypeFor[target]().NumField() {
-		nils = append(nils, 0xa0|byte(len(reflect.TypeFor[target]().Field(i).Name)))
-		nils = append(append(nils, reflect.TypeFor[target]().Field(i).Name...), 0xc0)
+	for f := range reflect.TypeFor[target]().Fields() {
+		nils = append(nils, 0xa0|byte(len(f.Name)))
+		nils = append(append(nils, f.Name...), 0xc0)
 	}
 	if got, err := r.Decode("t", nils); err != nil || !reflect.DeepEqual(got, target{}) {
 		t.Errorf("nils became %#v, %v", got, err)

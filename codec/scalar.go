@@ -20,15 +20,15 @@ func encodeFloat32(e *encoder, v reflect.Value) error { return e.mp.EncodeFloat3
 func encodeFloat64(e *encoder, v reflect.Value) error { return e.mp.EncodeFloat64(v.Float()) }
 
 func encodeString(e *encoder, v reflect.Value) error {
-	e.cost += costNew(uintptr(v.Len())) //nolint:gosec // a length
+	e.cost += costNew(uintptr(v.Len()))
 	return e.mp.EncodeString(v.String())
 }
 
 func encodeTime(e *encoder, v reflect.Value) error {
 	if v.CanAddr() { // spares the copy
-		return e.mp.EncodeTime(*v.Addr().Interface().(*time.Time)) //nolint:errcheck,forcetypeassert // it is one
+		return e.mp.EncodeTime(*v.Addr().Interface().(*time.Time)) //nolint:errcheck // it is one
 	}
-	return e.mp.EncodeTime(v.Interface().(time.Time)) //nolint:errcheck,forcetypeassert // it is one
+	return e.mp.EncodeTime(v.Interface().(time.Time)) //nolint:errcheck // it is one
 }
 
 func decodeBool(d *decoder, v reflect.Value) error {
@@ -113,7 +113,7 @@ func decodeString(d *decoder, v reflect.Value) error {
 	default:
 		return d.mismatch(t, v)
 	}
-	if err := d.alloc(costNew(uintptr(t.size))); err != nil { //nolint:gosec // a length
+	if err := d.alloc(costNew(uintptr(t.size))); err != nil {
 		return err
 	}
 	v.SetString(string(d.body(t)))
@@ -129,7 +129,7 @@ func decodeTime(d *decoder, v reflect.Value) error {
 			return d.mismatch(t, v)
 		}
 	}
-	*v.Addr().Interface().(*time.Time) = tm //nolint:errcheck,forcetypeassert // it is one
+	*v.Addr().Interface().(*time.Time) = tm //nolint:errcheck // it is one
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (d *decoder) time(t token) (time.Time, bool) {
 		sec = int64(binary.BigEndian.Uint32(b))
 	case 8:
 		u := binary.BigEndian.Uint64(b)
-		sec, nsec = int64(u&(1<<34-1)), int64(u>>34) //nolint:gosec // both are small
+		sec, nsec = int64(u&(1<<34-1)), int64(u>>34)
 	case 12:
 		nsec = int64(binary.BigEndian.Uint32(b))
 		sec = int64(binary.BigEndian.Uint64(b[4:])) //nolint:gosec // two's complement

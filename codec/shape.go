@@ -62,12 +62,12 @@ func shapeOf(t reflect.Type, made map[reflect.Type]*shape) *shape {
 // slicesOf accounts for a slice that grows as it is read: in the end by a
 // quarter of its length at a time, so that it takes five times its size.
 func slicesOf(size uintptr, elem *shape) *elements {
-	return &elements{first: 32 + costNew(4*size), each: int(7 * size), shape: elem} //nolint:gosec // sizes are small
+	return &elements{first: 32 + costNew(4*size), each: int(7 * size), shape: elem}
 }
 
 // mapsOf accounts for a map that grows as it is read.
 func mapsOf(key, value uintptr, elem *shape) *elements {
-	return &elements{first: costMap(1, key, value), each: int(8*(slotSize(key, value)+1) + 32), shape: elem} //nolint:gosec // as above
+	return &elements{first: costMap(1, key, value), each: int(8*(slotSize(key, value)+1) + 32), shape: elem}
 }
 
 // addFields adds the fields of a struct and of those that it embeds, level by
@@ -77,8 +77,8 @@ func (s *shape) addFields(t reflect.Type, made map[reflect.Type]*shape) {
 	for level := []reflect.Type{t}; len(level) > 0; {
 		var embedded []reflect.Type
 		for _, t := range level {
-			for i := range t.NumField() {
-				if e := s.addField(t.Field(i), made); e != nil && !seen[e] {
+			for f := range t.Fields() {
+				if e := s.addField(f, made); e != nil && !seen[e] {
 					seen[e] = true
 					embedded = append(embedded, e)
 				}

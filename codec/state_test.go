@@ -58,7 +58,7 @@ func TestState(t *testing.T) {
 	}
 	fresh := func() *account {
 		return &account{
-			rates: fixedRates(2), Log: io.Discard, cache: map[int]int{1: 1},
+			marker: marker{}, rates: fixedRates(2), Log: io.Discard, cache: map[int]int{1: 1},
 			Limits: map[color]int{"red": 1, "new": 2}, History: make([]entry, 1, 8), Meta: meta{rates: fixedRates(3)}, Linked: &meta{rates: fixedRates(4)},
 		}
 	}
@@ -111,7 +111,7 @@ func TestState(t *testing.T) {
 
 func TestStateThatCannotBeStored(t *testing.T) {
 	t.Parallel()
-	type inner2 struct{ secret int }
+	type inner2 struct{ secret int } //nolint:unused // the mistake
 	type list []struct{ F func() }
 	type loop struct {
 		Next *loop

@@ -95,7 +95,7 @@ func scanWide(data []byte, pos int, c byte) (token, int) {
 	case kindBool:
 		u = uint64(c & 1)
 	case kindString, kindBinary, kindArray, kindMap, kindExt:
-		if u > math.MaxInt32 {
+		if u > math.MaxInt { // on 32 bits
 			return token{}, pos
 		}
 		t := token{kind: k, size: int(u)}
