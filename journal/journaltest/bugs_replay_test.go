@@ -144,6 +144,7 @@ func replayBugs() []planted {
 		{
 			name:  "leaks a goroutine when abandoned",
 			finds: []string{"ReplayAbandoned"},
+			alone: true,
 			plant: plain(func(ctx context.Context, j journal.Journal, id string, from, to uint64) events {
 				return func(yield func(journal.Event, error) bool) {
 					ch := make(chan journal.Event)
