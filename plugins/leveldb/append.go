@@ -33,7 +33,7 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 		return fill(len(writes), fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err))
 	}
 	defer j.release()
-	return j.batch.run(e, writes)
+	return j.batch.run(e, j.db.name, writes)
 }
 
 func fill(n int, err error) []error {
@@ -48,6 +48,7 @@ func fill(n int, err error) []error {
 // call for the memory that it holds.
 type batcher struct {
 	engine *engine
+	name   string // of the directory
 	writes []journal.Write
 	// errs has a slot per write once one has failed, and failed has their IDs.
 	errs   []error
@@ -63,8 +64,8 @@ type batcher struct {
 	value   []byte
 }
 
-func (b *batcher) run(e *engine, writes []journal.Write) []error {
-	b.engine, b.writes, b.first, b.down = e, writes, 0, false
+func (b *batcher) run(e *engine, name string, writes []journal.Write) []error {
+	b.engine, b.name, b.writes, b.first, b.down = e, name, writes, 0, false
 	for i := range writes {
 		if err := b.add(i, &writes[i]); err != nil {
 			b.fail(i, err)
@@ -114,8 +115,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: s.next}
 	}
 	if s.number == 0 {
-		s.number = b.engine.nextNumber
-		b.engine.nextNumber++
+		s.number = b.engine.nextNumber.Add(1) - 1
 		b.key = appendIDKey(b.key[:0], w.ID)
 		b.value = appendNumber(b.value[:0], s.number)
 		b.batch.Put(b.key, b.value)
@@ -156,7 +156,7 @@ func (b *batcher) commit(end int) {
 	} else {
 		b.down = true
 		b.engine.streams.clear() // they are ahead of what is stored, perhaps
-		err = fmt.Errorf("leveldb: append: %w", err)
+		err = fmt.Errorf("leveldb: append in %q: %w", b.name, err)
 		for i := b.first; i < end; i++ {
 			if b.errs == nil || b.errs[i] == nil {
 				b.fail(i, err)

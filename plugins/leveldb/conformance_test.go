@@ -87,5 +87,39 @@ func TestSnapshotConformance(t *testing.T) {
 			db := known.open(t, known.of(t, s.(snapshotsOf).SnapshotStore), leveldb.Config{})
 			return snapshotsOf{db.Snapshots(), db}
 		},
+		Damage: func(t snapshottest.T, s snapshot.Store, m snapshot.Metadata) {
+			if err := s.(snapshotsOf).Damage(m, m.SequenceNr%2 == 0); err != nil {
+				t.Fatalf("damage: %v", err)
+			}
+		},
+		MaxPayload: 16 << 20,
+	})
+}
+
+// TestCrashConformance runs the suite of journals where each reopening is a
+// power cut, on logs that are small enough to be flushed now and then.
+func TestCrashConformance(t *testing.T) {
+	t.Parallel()
+	var disks sync.Map
+	openDisk := func(tb testing.TB, d *disk) journal.Journal {
+		db, err := leveldb.OpenStorage(d, d.syncDir, leveldb.Config{CachedIDs: 3}.WithLogSize(64<<10))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		disks.Store(db.Journal(), d)
+		tb.Cleanup(func() { _ = db.Close() })
+		return journalOf{db.Journal(), db}
+	}
+	journaltest.Run(t, journaltest.Config{
+		Open: func(tb testing.TB) journal.Journal { return openDisk(tb, newDisk(faultNone, 0, 1)) },
+		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal {
+			d, _ := disks.Load(j.(journalOf).Journal)
+			return openDisk(tb, d.(*disk).afterCut())
+		},
+		Stall: func(tb testing.TB, j journal.Journal) func() {
+			d, _ := disks.Load(j.(journalOf).Journal)
+			d.(*disk).failNextSync()
+			return func() {}
+		},
 	})
 }

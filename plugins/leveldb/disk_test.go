@@ -29,12 +29,13 @@ type disk struct {
 	meta    storage.FileDesc
 	locked  bool
 
-	ops  int // changes so far
-	at   int // the change that goes wrong, 0 none
-	mode faultMode
-	rnd  *rand.Rand
-	off  bool
-	full bool // no space is left
+	ops      int // changes so far
+	at       int // the change that goes wrong, 0 none
+	mode     faultMode
+	rnd      *rand.Rand
+	off      bool
+	full     bool // no space is left
+	loseNext bool // the next sync fails, and what it was about is gone
 }
 
 type faultMode int
@@ -331,9 +332,21 @@ func (w *diskWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// failNextSync makes the next sync fail and lose what it was about.
+func (d *disk) failNextSync() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.loseNext = true
+}
+
 func (w *diskWriter) Sync() error {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
+	if w.d.loseNext {
+		w.d.loseNext = false
+		w.f.data = w.f.data[:w.f.synced:w.f.synced]
+		return errFault
+	}
 	if err := w.d.change(); err != nil {
 		w.f.forgotten = true
 		return err

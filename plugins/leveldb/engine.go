@@ -23,10 +23,10 @@ type engine struct {
 	guard *guard
 	sync  opt.WriteOptions
 	// unsure is set once the outcome of a write is unknown.
-	unsure atomic.Bool
-	// streams and nextNumber belong to whoever holds DB.writing.
-	streams    *cache
-	nextNumber uint64
+	unsure  atomic.Bool
+	streams *cache
+	// nextNumber is the number of the next new persistence ID. Append takes it.
+	nextNumber atomic.Uint64
 }
 
 // openEngine checks the files and opens them.
@@ -49,9 +49,11 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 		return nil, g.explain(err)
 	}
 	e := &engine{db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync}, streams: newCache(cfg.CachedIDs)}
-	if e.nextNumber, err = e.firstFreeNumber(); err != nil {
+	next, err := e.firstFreeNumber()
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	e.nextNumber.Store(next)
 	return e, nil
 }
 

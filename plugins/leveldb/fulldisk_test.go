@@ -1,0 +1,172 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+func (d *disk) setFull(full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = full
+}
+
+// TestFullDisk fills the disk at different points of a log. What is refused is
+// surely not stored, what is stored can be read all the time, and writing goes on
+// when there is space again.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for filled := range 40 {
+		d := newDisk(faultTear, 0, uint64(filled))
+		db, err := leveldb.OpenStorage(d, d.syncDir, small())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := db.Journal()
+		next := uint64(0)
+		for range 3 {
+			for range filled { // at least so much is stored when the disk is full
+				mustAppend(t, j, eventWrite("a", next, 1))
+				next++
+			}
+			d.setFull(true)
+			for range 5 { // a few more may fit into what is there already
+				errs := j.Append(t.Context(), []journal.Write{eventWrite("a", next, 1), eventWrite("a", next+1, 1)})
+				if errs == nil {
+					t.Fatal("stored on a full disk")
+				}
+				if !journal.NotStored(errs[0]) || !errors.Is(errs[0], journal.ErrUnavailable) || !errors.Is(errs[0], errNoSpace) ||
+					!strings.Contains(errs[0].Error(), `"storage"`) || !journal.NotStored(errs[1]) {
+					t.Fatalf("%d events: %v", next, errs)
+				}
+				if err := db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, errNoSpace) {
+					t.Fatalf("save: %v", err)
+				}
+				if got := len(numbersOf(t, j, "a")); got != int(next) {
+					t.Fatalf("%d events can be read, not %d", got, next)
+				}
+			}
+			d.setFull(false)
+		}
+		mustAppend(t, j, eventWrite("a", next, 1))
+		if err := db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = d.afterCut()
+		if db, err = leveldb.OpenStorage(d, d.syncDir, small()); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(numbersOf(t, db.Journal(), "a")); got != int(next)+1 {
+			t.Errorf("%d events, not %d", got, next+1)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func numbersOf(t *testing.T, j journal.Journal, id string) []uint64 {
+	t.Helper()
+	var nrs []uint64
+	for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		nrs = append(nrs, e.SequenceNr)
+	}
+	return nrs
+}
+
+// TestUnknownOutcome loses a record in a sync that fails: nobody may be told
+// anything about it before the database was opened anew, and that is not tried
+// again at once after it failed.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	d := newDisk(faultNone, 0, 1)
+	db, err := leveldb.OpenStorage(d, d.syncDir, small().WithReopenPause(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := db.Journal()
+	mustAppend(t, j, eventWrite("a", 0, 1))
+	d.failNextSync()
+	errs := j.Append(t.Context(), []journal.Write{eventWrite("a", 1, 1), eventWrite("b", 0, 1)})
+	for i := range 2 {
+		if len(errs) != 2 || journal.NotStored(errs[i]) || !errors.Is(errs[i], errFault) || !errors.Is(errs[i], journal.ErrUnavailable) {
+			t.Fatalf("append: %v", errs)
+		}
+	}
+	d.setFull(true)
+	for range 2 {
+		if _, err := j.HighestSequenceNr(t.Context(), "a"); !errors.Is(err, journal.ErrUnavailable) || !errors.Is(err, errNoSpace) {
+			t.Errorf("highest: %v", err)
+		}
+		if _, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, errNoSpace) {
+			t.Errorf("load: %v", err)
+		}
+		d.setFull(false) // and still the same the second time
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoSync is told when NoSync may lose something, and when not.
+func TestNoSync(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	cfg.NoSync = true
+	d := newDisk(faultCut, 0, 1)
+	db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(100) {
+		mustAppend(t, db.Journal(), eventWrite("a", n, 1))
+	}
+	lost := d.clone() // as it is for the process that starts next
+	for _, f := range d.files {
+		if f.synced == len(f.data) {
+			continue
+		}
+		cut := d.afterCut()
+		after, err := leveldb.OpenStorage(cut, cut.syncDir, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(numbersOf(t, after.Journal(), "a")); got == 0 || got >= 100 {
+			t.Errorf("%d events after a power cut", got)
+		}
+		if err := after.Close(); err != nil {
+			t.Error(err)
+		}
+		d.off = false
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	for what, d := range map[string]*disk{"the process died": lost, "it was closed, and the power was cut": d.afterCut()} {
+		db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(numbersOf(t, db.Journal(), "a")); got != 100 {
+			t.Errorf("%s: %d events", what, got)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

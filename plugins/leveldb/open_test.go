@@ -1,0 +1,263 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	engine "github.com/syndtr/goleveldb/leveldb"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// wantOpenError checks that a directory can't be opened for the given reason,
+// and that the error names it.
+func wantOpenError(t *testing.T, dir string, cfg leveldb.Config, want error) {
+	t.Helper()
+	db, err := leveldb.Open(dir, cfg)
+	if err == nil {
+		_ = db.Close()
+	}
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), filepath.Base(dir)) {
+		t.Errorf("open %q: %v, want %v", dir, err, want)
+	}
+}
+
+// tree returns the contents of the files of a database, but not its log of
+// messages.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path == "LOG" || path == "LOCK" {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		files[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+const holdDir = "REFOLD_TEST_HOLD_DIR"
+
+// hold holds a directory open for TestInUse, in a process of its own.
+func hold(dir string) {
+	db, err := leveldb.Open(dir, leveldb.Config{})
+	if err != nil {
+		_, _ = os.Stdout.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+	_, _ = os.Stdout.WriteString("open\n")
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until the other end is closed
+	_ = db.Close()
+	os.Exit(0)
+}
+
+func TestInUse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
+	wantOpenError(t, dir, leveldb.Config{ReadOnly: true}, leveldb.ErrInUse)
+	mustAppend(t, db.Journal(), write("a", 0, 1))
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	other := exec.Command(os.Args[0])
+	other.Env = append(os.Environ(), holdDir+"="+dir)
+	in, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 5)
+	if _, err := out.Read(line); err != nil || string(line) != "open\n" {
+		t.Fatalf("the other process says %q, %v", line, err)
+	}
+	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
+	if err := errors.Join(in.Close(), other.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, dir, leveldb.Config{})
+	if got := numbers(t, db.Journal(), "a", 1, 9); len(got) != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestDirectoryErrors(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var pathError *os.PathError
+	for _, dir := range []string{file, filepath.Join(file, "below")} {
+		if db, err := leveldb.Open(dir, leveldb.Config{}); !errors.As(err, &pathError) || !strings.Contains(err.Error(), file) {
+			t.Errorf("open %q: %v, %v", dir, db, err)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	wantOpenError(t, missing, leveldb.Config{ReadOnly: true}, os.ErrNotExist)
+	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("reading created a directory: %v", err)
+	}
+	wantOpenError(t, t.TempDir(), leveldb.Config{ReadOnly: true}, os.ErrNotExist)
+	mustOpen(t, filepath.Join(t.TempDir(), "several", "levels", "deep"), leveldb.Config{})
+}
+
+func TestConfigErrors(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "dir")
+	_, err := leveldb.Open(dir, leveldb.Config{CachedIDs: -1, MaxSnapshotSize: 2 << 30})
+	if err == nil || !strings.Contains(err.Error(), "CachedIDs") || !strings.Contains(err.Error(), "MaxSnapshotSize") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory was created: %v", err)
+	}
+}
+
+func TestForeignDatabase(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db, err := engine.OpenFile(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Put([]byte("key"), []byte("value"), nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrForeign)
+	wantOpenError(t, dir, leveldb.Config{ReadOnly: true}, leveldb.ErrForeign)
+	if after := tree(t, dir); !maps.Equal(before, after) {
+		t.Errorf("it was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+	}
+}
+
+func TestNewerVersion(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]error{
+		"refold.leveldb/2":  journal.ErrNewerVersion,
+		"refold.leveldb/99": journal.ErrNewerVersion,
+		"refold.leveldb/0":  leveldb.ErrForeign,
+		"refold.leveldb/":   leveldb.ErrForeign,
+		"refold.leveldb":    leveldb.ErrForeign,
+	} {
+		dir := t.TempDir()
+		if err := leveldb.SetOrder(dir, name); err != nil {
+			t.Fatal(err)
+		}
+		before := tree(t, dir)
+		wantOpenError(t, dir, leveldb.Config{}, want)
+		if after := tree(t, dir); !maps.Equal(before, after) {
+			t.Errorf("%s was changed", name)
+		}
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	mustAppend(t, db.Journal(), write("a", 0, 3))
+	if err := db.Snapshots().Save(t.Context(), snapshotOf("a", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dir)
+	one, two := mustOpen(t, dir, leveldb.Config{ReadOnly: true}), mustOpen(t, dir, leveldb.Config{ReadOnly: true})
+	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
+	for _, db := range []*leveldb.DB{one, two} {
+		j := db.Journal()
+		if got := numbers(t, j, "a", 1, 9); len(got) != 3 {
+			t.Errorf("%v", got)
+		}
+		if _, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil {
+			t.Error(err)
+		}
+		errs := j.Append(t.Context(), []journal.Write{write("a", 3, 1), write("b", 0, 1)})
+		if len(errs) != 2 || !errors.Is(errs[0], leveldb.ErrReadOnly) || !journal.NotStored(errs[1]) {
+			t.Errorf("append: %v", errs)
+		}
+		for what, err := range map[string]error{
+			"delete":          j.DeleteTo(t.Context(), "a", 1),
+			"save":            db.Snapshots().Save(t.Context(), snapshotOf("a", 3)),
+			"delete snapshot": db.Snapshots().Delete(t.Context(), "a", snapshot.Latest()),
+			"compact":         db.Compact(t.Context()),
+		} {
+			if !errors.Is(err, leveldb.ErrReadOnly) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if after := tree(t, dir); !maps.Equal(before, after) {
+		t.Error("reading changed the files")
+	}
+}
+
+func TestClose(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	j, s := db.Journal(), db.Snapshots()
+	if j != db.Journal() || s != db.Snapshots() {
+		t.Error("another handle each time")
+	}
+	mustAppend(t, j, write("a", 0, 1))
+	for range 2 {
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if errs := j.Append(t.Context(), []journal.Write{write("a", 1, 1)}); len(errs) != 1 || !errors.Is(errs[0], journal.ErrClosed) || !journal.NotStored(errs[0]) {
+		t.Errorf("append: %v", errs)
+	}
+	if err := s.Save(t.Context(), snapshotOf("a", 1)); err != nil {
+		t.Errorf("the store was closed with the journal: %v", err)
+	}
+	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, snapshot.ErrClosed) {
+		t.Errorf("save: %v", err)
+	}
+	again := mustOpen(t, dir, leveldb.Config{}) // the last handle released the directory
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := again.Journal().HighestSequenceNr(t.Context(), "a"); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("highest: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
