@@ -1,0 +1,183 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Result is one figure with its goal.
+type Result struct {
+	Group   string  `json:"group"`
+	Name    string  `json:"name"`
+	Journal string  `json:"journal"`
+	Value   float64 `json:"value"`
+	Unit    string  `json:"unit"`
+	// Limit is the raw figure of the same run, 0 if there is none.
+	Limit float64 `json:"limit"`
+	Ratio float64 `json:"ratio"`
+	Goal  float64 `json:"goal"`
+	// Better is "higher" or "lower": which side of the goal is good.
+	Better string `json:"better"`
+	// Met is nil when the figure does not count on this machine.
+	Met      *bool  `json:"met"`
+	Settings string `json:"settings"`
+	// Detail is for people: percentiles and the like.
+	Detail string `json:"detail,omitempty"`
+}
+
+// judge fills in Met.
+func (r Result) judge() Result {
+	met := r.Ratio >= r.Goal
+	if r.Better == lower {
+		met = r.Ratio <= r.Goal
+	}
+	r.Met = &met
+	return r
+}
+
+const (
+	higher = "higher"
+	lower  = "lower"
+)
+
+// Settings are what a run may be told.
+type Settings struct {
+	// Journal is "inmem:", "leveldb:" or "leveldb:DIR"; "" is every journal of
+	// a row.
+	Journal string
+	// Rounds is how often each side is measured, at least 1.
+	Rounds int
+	// Length is how long one measurement of a throughput takes.
+	Length time.Duration
+	// Scale divides the sizes of data sets, for tests.
+	Scale int
+	// Progress is told what is being measured.
+	Progress func(what string)
+}
+
+// Row is one benchmark.
+type Row struct {
+	Group, Name string
+	// Journals are the schemes it runs on.
+	Journals []string
+	run      func(ctx context.Context, b *run) ([]Result, error)
+}
+
+// Rows returns all benchmarks in the order in which they run.
+func Rows() []Row {
+	const group = "persistence"
+	return []Row{
+		{group, "persist", []string{"leveldb", "inmem"}, persist},
+		{group, "hot", []string{"leveldb"}, hot},
+		{group, "latency", []string{"leveldb"}, latency},
+		{group, "recover", []string{"leveldb"}, recoverEvents},
+		{group, "snapshot-recover", []string{"leveldb"}, recoverSnapshot},
+		{group, "resident", []string{"inmem"}, resident},
+		{group, "wake", []string{"inmem"}, wake},
+	}
+}
+
+// Select returns the rows that a name stands for: a row's own, a group's or
+// "all".
+func Select(name string) ([]Row, error) {
+	var rows []Row
+	var names []string
+	for _, r := range Rows() {
+		if name == "all" || name == r.Group || name == r.Name {
+			rows = append(rows, r)
+		}
+		names = append(names, r.Name)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, %q", name, names)
+	}
+	return rows, nil
+}
+
+// Run runs a row on the journals that the settings allow, and hands each result
+// to emit.
+func (r Row) Run(ctx context.Context, s Settings, emit func(Result)) error {
+	scheme, dir, err := parseJournal(s.Journal)
+	if err != nil {
+		return err
+	}
+	if scheme != "" && !slices.Contains(r.Journals, scheme) {
+		return nil // the row has no figure on this journal
+	}
+	for _, j := range r.Journals {
+		if scheme != "" && scheme != j {
+			continue
+		}
+		b := &run{settings: s, scheme: j, dir: dir, row: r}
+		results, err := r.run(ctx, b)
+		if err != nil {
+			return fmt.Errorf("bench %s on %s: %w", r.Name, j, err)
+		}
+		for _, res := range results {
+			res.Group, res.Name, res.Journal = r.Group, r.Name, j
+			emit(res)
+		}
+	}
+	return nil
+}
+
+// run is one row being measured on one journal.
+type run struct {
+	settings Settings
+	scheme   string
+	dir      string
+	row      Row
+}
+
+func (b *run) progress(format string, args ...any) {
+	if b.settings.Progress != nil {
+		b.settings.Progress(fmt.Sprintf("%s (%s): ", b.row.Name, b.scheme) + fmt.Sprintf(format, args...))
+	}
+}
+
+// scaled is n divided by the scale, at least 1.
+func (b *run) scaled(n int) int { return max(1, n/max(1, b.settings.Scale)) }
+
+// alternate measures two sides in turns.
+func (b *run) alternate(limit, value func() (float64, error)) (limits, values []float64, err error) {
+	for i := range max(1, b.settings.Rounds) {
+		b.progress("round %d of %d", i+1, b.settings.Rounds)
+		l, err := limit()
+		if err != nil {
+			return nil, nil, err
+		}
+		v, err := value()
+		if err != nil {
+			return nil, nil, err
+		}
+		limits, values = append(limits, l), append(values, v)
+	}
+	return limits, values, nil
+}
+
+// median returns the middle value.
+func median(xs []float64) float64 {
+	s := slices.Sorted(slices.Values(xs))
+	n := len(s)
+	if n == 0 {
+		return 0
+	}
+	if n%2 == 1 {
+		return s[n/2]
+	}
+	return (s[n/2-1] + s[n/2]) / 2
+}
+
+// percentile returns the value below which a share of the durations lies.
+func percentile(ds []time.Duration, q float64) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(ds))
+	return s[int(q*float64(len(s)-1))]
+}

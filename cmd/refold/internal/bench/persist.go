@@ -1,0 +1,192 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+const (
+	persistEntities = 1000
+	persistCallers  = 1000
+)
+
+// persist measures asks that persist one event each.
+func persist(ctx context.Context, b *run) ([]Result, error) {
+	p := newNotes()
+	var samples []time.Duration
+	limits, values, err := b.alternate(
+		func() (float64, error) { return b.persistLimit(p) },
+		func() (float64, error) {
+			c, err := b.adding(ctx, p, persistEntities, persistCallers)
+			samples = append(samples, c.samples...)
+			return c.rate(), err
+		})
+	if err != nil {
+		return nil, err
+	}
+	p50, p99 := percentile(samples, 0.5), percentile(samples, 0.99)
+	limit, value := median(limits), median(values)
+	goal := 0.45
+	if b.scheme == "inmem" {
+		goal = 0.35
+	}
+	settings := fmt.Sprintf("%d entities, %d callers, 200-byte events, median of %d", persistEntities, persistCallers, len(values))
+	rate := Result{
+		Value: value, Unit: "asks/s", Limit: limit, Ratio: value / limit, Goal: goal, Better: higher,
+		Settings: settings, Detail: fmt.Sprintf("p50 %v, p99 %v", p50.Round(time.Microsecond), p99.Round(time.Microsecond)),
+	}.judge()
+	if b.scheme == "inmem" {
+		return []Result{rate}, nil
+	}
+	tail := Result{
+		Value: ms(p99), Unit: "ms p99", Limit: ms(p50), Ratio: ms(p99) / ms(p50), Goal: 15, Better: lower,
+		Settings: settings, Detail: "limit is the p50 of the same asks",
+	}.judge()
+	return []Result{rate, tail}, nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// persistLimit measures what persist is held against.
+func (b *run) persistLimit(p notes) (float64, error) {
+	if b.scheme == "inmem" {
+		return b.rawChannels(persistEntities, persistCallers, p)
+	}
+	return b.rawBatches(p, 1000)
+}
+
+// adding has callers add to entities for a while, and verifies.
+func (b *run) adding(ctx context.Context, p notes, entities, callers int) (c crowd, err error) {
+	s, err := b.open()
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	rt, h, err := host(s, counters(0, eventsourcing.SnapshotPolicy{}))
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
+	targets := refs(h, entities)
+	for _, to := range targets { // start them all
+		if _, err := eventsourcing.Ask(ctx, to, read{}); err != nil {
+			return c, err
+		}
+	}
+	if c, err = addAll(targets, callers, b.settings.Length, p); err != nil {
+		return c, err
+	}
+	return c, verify(ctx, s, targets, int64(c.ops))
+}
+
+// slowDisk is the latency of a synced write from which on a disk counts as one
+// that waits: below it nothing can be told about group commit.
+const slowDisk = 60 * time.Microsecond
+
+// hot measures one entity under many callers.
+func hot(ctx context.Context, b *run) ([]Result, error) {
+	p := newNotes()
+	var synced []time.Duration
+	const callers = 256
+	limits, values, err := b.alternate(
+		func() (float64, error) {
+			samples, rate, err := b.rawSingles(p)
+			synced = append(synced, samples...)
+			return rate, err
+		},
+		func() (float64, error) {
+			c, err := b.adding(ctx, p, 1, callers)
+			return c.rate(), err
+		})
+	if err != nil {
+		return nil, err
+	}
+	limit, value := median(limits), median(values)
+	r := Result{
+		Value: value, Unit: "asks/s", Limit: limit, Ratio: value / limit, Goal: 12, Better: higher,
+		Settings: fmt.Sprintf("1 entity, %d callers, pipelining, fsync, median of %d", callers, len(values)),
+		Detail:   fmt.Sprintf("a raw synced write takes %v", percentile(synced, 0.5).Round(time.Microsecond)),
+	}
+	return []Result{b.diskBound(r, synced)}, nil
+}
+
+// diskBound judges a result if the disk is one that waits.
+func (b *run) diskBound(r Result, synced []time.Duration) Result {
+	if percentile(synced, 0.5) < slowDisk {
+		return r
+	}
+	return r.judge()
+}
+
+// latency measures one caller of one entity.
+func latency(ctx context.Context, b *run) ([]Result, error) {
+	p := newNotes()
+	var synced, asked []time.Duration
+	_, values, err := b.alternate(
+		func() (float64, error) {
+			samples, rate, err := b.rawSingles(p)
+			synced = append(synced, samples...)
+			return rate, err
+		},
+		func() (float64, error) {
+			samples, err := b.asking(ctx, p)
+			asked = append(asked, samples...)
+			return float64(len(samples)), err
+		})
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, x := range []struct {
+		name     string
+		quantile float64
+		goal     float64
+	}{{"µs p50", 0.5, 1.3}, {"µs p99", 0.99, 2.0}} {
+		limit, value := percentile(synced, x.quantile), percentile(asked, x.quantile)
+		results = append(results, b.diskBound(Result{
+			Value: 1000 * ms(value), Unit: x.name, Limit: 1000 * ms(limit), Ratio: float64(value) / float64(limit), Goal: x.goal, Better: lower,
+			Settings: fmt.Sprintf("1 caller, 1 entity, fsync, %d rounds", len(values)),
+		}, synced))
+	}
+	return results, nil
+}
+
+// asking measures every ask of a lone caller.
+func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err error) {
+	s, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	rt, h, err := host(s, counters(0, eventsourcing.SnapshotPolicy{}))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
+	to := h.Ref("0")
+	if _, err := eventsourcing.Ask(ctx, to, read{}); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	var n int64
+	for time.Since(start) < b.settings.Length {
+		n++
+		began := time.Now()
+		sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: p.bytes(int(n), noteSize)})
+		if err != nil {
+			return nil, err
+		}
+		samples = append(samples, time.Since(began))
+		if sum != n {
+			return nil, fmt.Errorf("wrong reply %d, want %d", sum, n)
+		}
+	}
+	return samples, verify(ctx, s, []eventsourcing.Ref[command]{to}, n)
+}

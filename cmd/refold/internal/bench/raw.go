@@ -1,0 +1,124 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/opt"
+
+	refoldleveldb "github.com/refold-io/refold/plugins/leveldb"
+)
+
+// rawDB runs f on an empty LevelDB with the options of the plugin.
+func (b *run) rawDB(f func(*leveldb.DB) error) error {
+	dir, err := b.folder()
+	if err != nil {
+		return err
+	}
+	db, err := leveldb.OpenFile(dir, refoldleveldb.Options())
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	err = f(db)
+	return errors.Join(err, db.Close(), os.RemoveAll(dir))
+}
+
+// rawEntry is a 16-byte key and a 200-byte value.
+func rawEntry(p notes, rng *rand.Rand, n int) (key [16]byte, value []byte) {
+	binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
+	binary.BigEndian.PutUint64(key[8:], uint64(n))
+	return key, p.bytes(n, 200)
+}
+
+// rawBatches writes synced batches of entries and returns entries a second.
+func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
+	err = b.rawDB(func(db *leveldb.DB) error {
+		rng := rand.New(rand.NewPCG(1, 2))
+		batch := new(leveldb.Batch)
+		n := 0
+		start := time.Now()
+		for time.Since(start) < b.settings.Length {
+			batch.Reset()
+			for range size {
+				n++
+				key, value := rawEntry(p, rng, n)
+				batch.Put(key[:], value)
+			}
+			if err := db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
+				return err
+			}
+		}
+		rate = float64(n) / time.Since(start).Seconds()
+		return nil
+	})
+	return rate, err
+}
+
+// rawSingles writes single synced entries from one goroutine.
+func (b *run) rawSingles(p notes) (samples []time.Duration, rate float64, err error) {
+	err = b.rawDB(func(db *leveldb.DB) error {
+		rng := rand.New(rand.NewPCG(1, 2))
+		start := time.Now()
+		for n := 0; time.Since(start) < b.settings.Length; n++ {
+			key, value := rawEntry(p, rng, n)
+			began := time.Now()
+			if err := db.Put(key[:], value, &opt.WriteOptions{Sync: true}); err != nil {
+				return err
+			}
+			samples = append(samples, time.Since(began))
+		}
+		rate = float64(len(samples)) / time.Since(start).Seconds()
+		return nil
+	})
+	return samples, rate, err
+}
+
+// rawChannels is request and reply over channels: one goroutine for each entity,
+// the same callers, nothing encoded or stored.
+func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
+	type request struct {
+		command add
+		reply   chan int64
+	}
+	inboxes := make([]chan request, entities)
+	done := make(chan struct{}, entities)
+	for i := range inboxes {
+		inboxes[i] = make(chan request)
+		go func() {
+			defer func() { done <- struct{}{} }()
+			var sum int64
+			for r := range inboxes[i] {
+				sum += r.command.N
+				r.reply <- sum
+			}
+		}()
+	}
+	rngs := make([]*rand.Rand, callers)
+	replies := make([]chan int64, callers)
+	for i := range rngs {
+		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42))
+		replies[i] = make(chan int64, 1)
+	}
+	c, err := together(callers, b.settings.Length, func(caller, n int) error {
+		inboxes[rngs[caller].IntN(entities)] <- request{add{N: 1, Note: p.bytes(caller*31+n, noteSize)}, replies[caller]}
+		if sum := <-replies[caller]; sum < 1 {
+			return fmt.Errorf("wrong reply %d", sum)
+		}
+		return nil
+	})
+	for _, inbox := range inboxes {
+		close(inbox)
+	}
+	for range inboxes {
+		<-done
+	}
+	return c.rate(), err
+}

@@ -1,0 +1,72 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// parseJournal splits the address of a journal.
+func parseJournal(address string) (scheme, dir string, err error) {
+	if address == "" {
+		return "", "", nil
+	}
+	scheme, dir, found := strings.Cut(address, ":")
+	switch {
+	case !found, scheme != "inmem" && scheme != "leveldb", scheme == "inmem" && dir != "":
+		return "", "", fmt.Errorf("bench: --journal %q: it has to be inmem:, leveldb: or leveldb:DIR", address)
+	}
+	return scheme, dir, nil
+}
+
+// store is a journal and a snapshot store of their own.
+type store struct {
+	journal   journal.Journal
+	snapshots snapshot.Store
+	dir       string
+	close     func() error
+}
+
+// open opens an empty store; LevelDB's is a new folder in the one that was
+// named, removed when the store is closed.
+func (b *run) open() (*store, error) {
+	if b.scheme == "inmem" {
+		j, s := inmem.NewJournal(), &inmem.SnapshotStore{}
+		return &store{journal: j, snapshots: s, close: func() error { return errors.Join(j.Close(), s.Close()) }}, nil
+	}
+	dir, err := b.folder()
+	if err != nil {
+		return nil, err
+	}
+	db, err := leveldb.Open(dir, leveldb.Config{})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &store{
+		journal: db.Journal(), snapshots: db.Snapshots(), dir: dir,
+		close: func() error { return errors.Join(db.Close(), os.RemoveAll(dir)) },
+	}, nil
+}
+
+// folder makes an empty folder.
+func (b *run) folder() (string, error) {
+	if b.dir != "" {
+		if err := os.MkdirAll(b.dir, 0o750); err != nil {
+			return "", fmt.Errorf("bench: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp(b.dir, "refold-bench-")
+	if err != nil {
+		return "", fmt.Errorf("bench: %w", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,18 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+)
+
+func main() { os.Exit(program().Main()) }
+
+func program() operator.Program {
+	return operator.Program{Commands: []operator.Command{
+		{Name: "bench", Help: "Measure Refold against the limits of the machine.", Grammar: &benchCommand{}},
+	}}
+}

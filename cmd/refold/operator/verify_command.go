@@ -1,0 +1,104 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// verifyCommand is "refold verify".
+type verifyCommand struct {
+	journalFlag
+	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`
+	JSON bool   `name:"json" help:"Print one JSON object a line."`
+}
+
+// Run verifies the journal.
+func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
+	return c.with(ctx, env, func(src *Source) error {
+		if err := known(ctx, src, c.ID); err != nil {
+			return err
+		}
+		bar := env.bar(ctx, src, c.ID == "")
+		report, err := Verify(ctx, src.Journal, VerifyOptions{
+			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Progress: bar.set,
+		})
+		bar.stop()
+		if err := c.print(env, &report); err != nil {
+			return err
+		}
+		if err == nil && report.Found() > 0 {
+			return ErrProblems
+		}
+		return err
+	})
+}
+
+func (c *verifyCommand) print(env *Env, r *Report) error {
+	if c.JSON {
+		return c.printJSON(env, r)
+	}
+	for _, p := range r.Problems {
+		if _, err := fmt.Fprintln(env.Stdout, printable(p.String())); err != nil {
+			return err
+		}
+	}
+	more := ""
+	if r.Omitted > 0 {
+		more = fmt.Sprintf(" (%d not shown)", r.Omitted)
+	}
+	unchecked := ""
+	if r.Unchecked > 0 {
+		unchecked = fmt.Sprintf("; %d payloads are in a format that only the program knows that wrote them", r.Unchecked)
+	}
+	_, err := fmt.Fprintf(env.Stdout, "%s, %s (%s), %s: %s%s%s\n",
+		count(r.IDs, "persistence ID"), count(r.Records, "record"), count(r.Fences, "fence"), count(r.Snapshots, "snapshot"),
+		count(r.Found(), "problem"), more, unchecked)
+	return err
+}
+
+func (c *verifyCommand) printJSON(env *Env, r *Report) error {
+	out := json.NewEncoder(env.Stdout)
+	for _, p := range r.Problems {
+		if err := out.Encode(struct {
+			ID         string `json:"id"`
+			SequenceNr uint64 `json:"sequence_nr,omitempty"`
+			Problem    string `json:"problem"`
+		}{p.ID, p.SequenceNr, p.Err.Error()}); err != nil {
+			return err
+		}
+	}
+	return out.Encode(struct {
+		IDs       uint64 `json:"ids"`
+		Records   uint64 `json:"records"`
+		Fences    uint64 `json:"fences"`
+		Snapshots uint64 `json:"snapshots"`
+		Unchecked uint64 `json:"unchecked"`
+		Problems  uint64 `json:"problems"`
+	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found()})
+}
+
+// known returns an error if an ID is named that the source does not hold.
+func known(ctx context.Context, src *Source, id string) error {
+	if id == "" {
+		return nil
+	}
+	highest, err := src.Journal.HighestSequenceNr(ctx, id)
+	if err != nil || highest > 0 {
+		return err
+	}
+	return fmt.Errorf("there is no persistence ID %q; the events command lists them, such as %s", id, journal.JoinID("account", "42"))
+}
+
+// count writes a number with a noun.
+func count(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
