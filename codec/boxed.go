@@ -200,7 +200,7 @@ func (d *decoder) boxedEntries(n int, first token, put func(k, v any)) error {
 		}
 		v, err := d.boxed()
 		if err != nil {
-			return at(fmt.Sprintf("[%.40v]", k), err)
+			return atKey(k, err)
 		}
 		put(k, v)
 	}

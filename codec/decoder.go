@@ -67,7 +67,7 @@ func (d *decoder) alloc(cost int) error {
 }
 
 func (d *decoder) mismatch(t token, v reflect.Value) error {
-	return fmt.Errorf("%w: %s, want a %s", ErrMalformed, t.kind, v.Type())
+	return fmt.Errorf("%w: %s, want %s", ErrMalformed, t.kind, v.Type())
 }
 
 // decode reads a value of the plan's type.

@@ -135,7 +135,8 @@ type (
 		Pointers []*sparse
 		Arrays   [][]big64
 		Map      map[string]sparse
-		Big      map[big64]big64 `json:"-"`
+		Big      map[big64]big64           `json:"-"`
+		Large    map[[20]string][20]string `json:"-"`
 		Sets     []map[int8]struct{}
 		Any      any
 		Any2     []any
@@ -263,6 +264,8 @@ func TestOrdinaryValuesAreAccepted(t *testing.T) {
 		v.Structs = append(v.Structs, sparse{A: "a name", B: "a street", C: "a city"})
 		v.Any = append(v.Any.([]any), map[string]any{"id": i, "name": "someone", "tags": []string{"a", "b"}}) //nolint:errcheck // set above
 	}
+	v.Big = map[big64]big64{{1}: {2}, {3}: {4}}
+	v.Large = map[[20]string][20]string{{"a"}: {"b"}, {"c"}: {"d"}}
 	r := registry[amplifier](t)
 	for _, r := range []*codec.Registry{r, r.Using(codec.JSON())} {
 		manifest, payload, err := r.Encode(v)

@@ -73,7 +73,7 @@ func (m mapPlan) encodeEntries(e *encoder, v reflect.Value) error {
 		}
 		s.keyEnd = len(e.buf)
 		if err := m.elem.encode(e, elem); err != nil {
-			return atKey(key, err)
+			return atKey(key.Interface(), err)
 		}
 		s.end = len(e.buf)
 		e.spans = append(e.spans, s)
@@ -112,12 +112,13 @@ func (e *encoder) sortEntries(first int) error {
 	return nil
 }
 
-// atKey puts the key of a map before the path of err.
-func atKey(key reflect.Value, err error) error {
-	if key.Kind() == reflect.String {
-		return at(fmt.Sprintf("[%.40q]", key.String()), err)
+// atKey puts the key of a map, or the beginning of a long one, before the path
+// of err.
+func atKey(key any, err error) error {
+	if s, ok := key.(string); ok {
+		return at(fmt.Sprintf("[%.40q]", s), err)
 	}
-	return at(fmt.Sprintf("[%.40v]", key), err)
+	return at(fmt.Sprintf("[%.40s]", fmt.Sprint(key)), err)
 }
 
 func (m mapPlan) decode(d *decoder, v reflect.Value) error {
@@ -155,7 +156,7 @@ func (m mapPlan) decodeEntries(d *decoder, out reflect.Value, n int) error {
 			return at("[key]", fmt.Errorf("%w: it can't be compared", ErrMalformed))
 		}
 		if err := m.elem.decode(d, elem); err != nil {
-			return atKey(key, err)
+			return atKey(key.Interface(), err)
 		}
 		out.SetMapIndex(key, elem)
 	}

@@ -23,8 +23,6 @@ type mistakes []error
 
 func (m mistakes) Error() string { return errors.Join(m...).Error() }
 
-func (m mistakes) Unwrap() []error { return m }
-
 // at puts a field or an index, such as "Name" or "[3]", before the path of err.
 func at(step string, err error) error {
 	if all, ok := errors.AsType[mistakes](err); ok {

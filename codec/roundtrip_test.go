@@ -530,7 +530,7 @@ func TestMismatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = r.Decode("t", payload); err == nil || !strings.Contains(err.Error(), "codec: decode t: Inner[1].ID: malformed data: an integer, want a string") {
+	if _, err = r.Decode("t", payload); err == nil || !strings.Contains(err.Error(), "codec: decode t: Inner[1].ID: malformed data: an integer, want string") {
 		t.Errorf("%v", err)
 	}
 	for _, payload := range []string{
