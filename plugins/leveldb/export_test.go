@@ -4,12 +4,17 @@
 package leveldb
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/comparer"
 	"github.com/syndtr/goleveldb/leveldb/storage"
 
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -82,3 +87,77 @@ func (j *Journal) CachedIDs() int {
 	}
 	return len(c.ring)
 }
+
+// DecodeEvent decodes the value of an event.
+func DecodeEvent(b []byte) (journal.Event, error) { return decodeEvent(b, new(interner)) }
+
+// EncodeEvent encodes it again.
+func EncodeEvent(e *journal.Event) []byte { return appendEvent(nil, e.Writer, e) }
+
+// DecodeSnapshot decodes the first record of a snapshot, with the checksum put
+// right, and encodes it again.
+func DecodeSnapshot(key, b []byte) (again []byte, err error) {
+	if n := len(b) - snapshotChecksum; n > 0 {
+		b = binary.BigEndian.AppendUint32(slices.Clone(b[:n]), checksum(checksum(0, key), b[:n]))
+	}
+	h, err := decodeHead(key, b)
+	if err != nil {
+		return nil, err
+	}
+	return h.append(nil, key), nil
+}
+
+// DecodeSmall decodes the value of an ID and that of a deletion.
+func DecodeSmall(b []byte) (number uint64, deleted [2]uint64, err error) {
+	number, err1 := decodeNumber(b)
+	d, err2 := decodeDeletion(b)
+	return number, [2]uint64{d.to, d.done}, errors.Join(err1, err2)
+}
+
+// LogRecords returns the whole records of a log, if it passes the check.
+func LogRecords(b []byte) ([][]byte, error) {
+	var c collector
+	_, _, err := scanLog("log", bytes.NewReader(b), &c)
+	return c.records, err
+}
+
+type collector struct {
+	record  []byte
+	records [][]byte
+}
+
+func (c *collector) part(b []byte) error {
+	c.record = append(c.record, b...)
+	return nil
+}
+
+func (c *collector) end() error {
+	c.records = append(c.records, c.record)
+	c.record = nil
+	return nil
+}
+
+// CheckBatch checks a record of a log that comes in parts of a size, and one of
+// a manifest.
+func CheckBatch(b []byte, size int) (batch, manifestErr error) {
+	c, m := new(batchCheck), new(manifest)
+	for part := range slices.Chunk(b, size) {
+		if batch == nil {
+			batch = c.part(part)
+		}
+		if err := m.part(part); err != nil {
+			return batch, err
+		}
+	}
+	if batch == nil {
+		batch = c.end()
+	}
+	return batch, m.end()
+}
+
+// CheckFooter checks the footer of a table.
+func CheckFooter(b []byte) error { return checkFooter(footerReader{bytes.NewReader(b)}) }
+
+type footerReader struct{ *bytes.Reader }
+
+func (footerReader) Close() error { return nil }

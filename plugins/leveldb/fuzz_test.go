@@ -1,0 +1,198 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+
+	engine "github.com/syndtr/goleveldb/leveldb"
+	log "github.com/syndtr/goleveldb/leveldb/journal"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// bounded fails the test if f allocates much more than its input is long.
+func bounded(t *testing.T, input int, f func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(64*input+1<<20); got > limit {
+		t.Errorf("%d bytes of input allocate %d", input, got)
+	}
+}
+
+func FuzzDecodeEvent(f *testing.F) {
+	for _, w := range goldenEvents() {
+		for i := range w.Events {
+			f.Add(leveldb.EncodeEvent(&w.Events[i]))
+		}
+	}
+	f.Add([]byte{1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0x1f})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		kept := bytes.Clone(b)
+		var e journal.Event
+		var err error
+		bounded(t, len(b), func() { e, err = leveldb.DecodeEvent(b) })
+		if !bytes.Equal(b, kept) {
+			t.Error("the input was changed")
+		}
+		if err != nil {
+			return
+		}
+		again, err := leveldb.DecodeEvent(leveldb.EncodeEvent(&e))
+		if len(e.Tags) == 0 {
+			e.Tags = nil
+		}
+		if len(e.Metadata) == 0 {
+			e.Metadata = nil
+		}
+		if err != nil || !reflect.DeepEqual(again, e) {
+			t.Errorf("%+v becomes %+v, %v", e, again, err)
+		}
+	})
+}
+
+func FuzzDecodeSnapshot(f *testing.F) {
+	f.Add([]byte("key"), append(make([]byte, 30), 1))
+	f.Add([]byte("key"), []byte{1, 0xfe, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 1, 2, 3, 4, 'm', 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, key, b []byte) {
+		bounded(t, len(b)+len(key), func() {
+			again, err := leveldb.DecodeSnapshot(key, b)
+			if err == nil && !bytes.Equal(again[:len(again)-4], b[:len(b)-4]) {
+				t.Errorf("%x becomes %x", b, again)
+			}
+		})
+	})
+}
+
+func FuzzDecodeSmall(f *testing.F) {
+	f.Add([]byte{1, 5})
+	f.Add([]byte{1, 5, 4})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		bounded(t, len(b), func() {
+			number, deleted, err := leveldb.DecodeSmall(b)
+			if number > 1<<56 || deleted[1] > deleted[0] || err == nil {
+				t.Errorf("%x is %d and %v, %v", b, number, deleted, err) // it can't be both
+			}
+		})
+	})
+}
+
+// engineRecords returns the records of a log as the engine reads it.
+func engineRecords(t *testing.T, b []byte) [][]byte {
+	t.Helper()
+	r := log.NewReader(bytes.NewReader(b), nil, false, true)
+	var records [][]byte
+	for {
+		record, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return records
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(record)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, data)
+	}
+}
+
+// FuzzLog takes a log that passes the check for one that the engine reads to
+// its end: the two find the same records.
+func FuzzLog(f *testing.F) {
+	var b bytes.Buffer
+	w := log.NewWriter(&b)
+	for _, n := range []int{0, 1, 100, 5000, 40_000, 33_000, 3} {
+		record, err := w.Next()
+		if err == nil {
+			_, err = record.Write(imagePayload(uint64(n), n))
+		}
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes(), uint32(0), byte(0), uint16(0))
+	f.Add(b.Bytes(), uint32(7), byte(1), uint16(9))
+	f.Add(b.Bytes(), uint32(70_000), byte(255), uint16(0))
+	f.Add(b.Bytes()[:200], uint32(6), byte(3), uint16(600))
+	f.Fuzz(func(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
+		b = slices.Clone(b)
+		if n := int(at); n < len(b) {
+			b[n] ^= mask
+			clear(b[n+1 : min(n+1+int(zeros), len(b))])
+		}
+		var got [][]byte
+		var err error
+		bounded(t, len(b), func() { got, err = leveldb.LogRecords(b) })
+		if err != nil {
+			if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset < 0 || corrupt.Offset > int64(len(b)) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if want := engineRecords(t, b); !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("%d records, the engine reads %d", len(got), len(want))
+		}
+	})
+}
+
+// FuzzBatch holds the check of a batch against the engine, and looks for panics
+// in that of a record of a manifest.
+func FuzzBatch(f *testing.F) {
+	var batch engine.Batch
+	batch.Put([]byte("key"), []byte("value"))
+	batch.Delete([]byte("other"))
+	batch.Put(nil, nil)
+	f.Add(batch.Dump(), uint32(3), uint8(1))
+	f.Add([]byte{2, 1, 3, 0, 4, 9, 1, 19}, uint32(0), uint8(200))
+	f.Fuzz(func(t *testing.T, b []byte, count uint32, size uint8) {
+		record := binary.LittleEndian.AppendUint64(nil, 1)
+		record = binary.LittleEndian.AppendUint32(record, count)
+		record = append(record, b...)
+		var err error
+		bounded(t, len(b), func() { err, _ = leveldb.CheckBatch(record, int(size)+1) })
+		var again engine.Batch
+		lerr := again.Load(b)
+		if err == nil && (lerr != nil || again.Len() != int(count)) {
+			t.Errorf("%x passes as a batch of %d: %v", b, count, lerr)
+		}
+		if err != nil && lerr == nil && again.Len() == int(count) && bytes.Equal(dump(&again), b) {
+			t.Errorf("%x does not pass: %v", b, err)
+		}
+	})
+}
+
+// dump encodes a batch again, in the one way in which the engine writes it.
+func dump(b *engine.Batch) []byte {
+	var again engine.Batch
+	if err := b.Replay(&again); err != nil {
+		return nil
+	}
+	return again.Dump()
+}
+
+func FuzzFooter(f *testing.F) {
+	f.Add(append(make([]byte, 200), "\x57\xfb\x80\x8b\x24\x75\x47\xdb"...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		bounded(t, len(b), func() { _ = leveldb.CheckFooter(b) })
+	})
+}

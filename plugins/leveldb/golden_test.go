@@ -1,0 +1,144 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/util"
+
+	"github.com/refold-io/refold/journal"
+	plugin "github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// goldenEvents and goldenSnapshot are what testdata/v1/records.golden holds, besides the
+// deletion of the first event of "b".
+func goldenEvents() []journal.Write {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	return []journal.Write{
+		{ID: "account|42", Writer: "node-1", Events: []journal.Event{
+			{SequenceNr: 1, Time: at, Writer: "node-1", Manifest: "opened", Payload: []byte{1, 2, 3}},
+			{
+				SequenceNr: 2, Time: at.Add(time.Second), Writer: "node-1", Manifest: "deposited", Payload: []byte("ten"),
+				Tags: []string{"red", "blau"}, Metadata: []byte{0xff},
+			},
+			{SequenceNr: 3, Time: at.Add(time.Second), Writer: "node-1"}, // a fence
+		}},
+		{ID: "b", Writer: "", Events: []journal.Event{
+			{SequenceNr: 1, Time: time.Time{}, Manifest: "x", Payload: []byte("gone")},
+			{SequenceNr: 2, Time: time.Time{}, Manifest: "x", Payload: []byte("there")},
+		}},
+	}
+}
+
+func goldenSnapshot() snapshot.Snapshot {
+	return snapshot.Snapshot{
+		Metadata: snapshot.Metadata{ID: "account|42", SequenceNr: 2, Time: time.Date(2026, 1, 2, 3, 4, 6, 6000, time.UTC)},
+		Manifest: "account", Payload: []byte("balance"),
+	}
+}
+
+// goldenFile has a line for each record: key and value in hexadecimal. It is
+// never changed; a new version of the format adds a file.
+const goldenFile = "testdata/v1/records.golden"
+
+func readGolden(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(goldenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestReadsGolden(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	raw, err := leveldb.OpenFile(dir, plugin.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(strings.NewReader(readGolden(t)))
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), " ")
+		k, kerr := hex.DecodeString(key)
+		v, verr := hex.DecodeString(value)
+		if err := errors.Join(kerr, verr, raw.Put(k, v, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := raw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := mustOpen(t, dir, plugin.Config{})
+	for _, w := range goldenEvents() {
+		var got []journal.Event
+		for e, err := range db.Journal().Replay(t.Context(), w.ID, 1, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e)
+		}
+		want := w.Events
+		if w.ID == "b" {
+			want = want[1:]
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n%+v, want\n%+v", w.ID, got, want)
+		}
+	}
+	if got, err := db.Snapshots().Load(t.Context(), "account|42", snapshot.Latest()); err != nil || !reflect.DeepEqual(got, goldenSnapshot()) {
+		t.Errorf("snapshot: %+v, %v", got, err)
+	}
+	mustAppend(t, db.Journal(), write("new", 0, 1), write("b", 2, 1)) // with a number that is free
+	if got := numbers(t, db.Journal(), "new", 0, 9); len(got) != 1 {
+		t.Errorf("new: %v", got)
+	}
+}
+
+func TestWritesGolden(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, plugin.Config{})
+	mustAppend(t, db.Journal(), goldenEvents()...)
+	if err := db.Journal().DeleteTo(t.Context(), "b", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Snapshots().Save(t.Context(), goldenSnapshot()); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := leveldb.OpenFile(dir, plugin.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	it := raw.NewIterator(&util.Range{}, nil)
+	for it.Next() {
+		got.WriteString(hex.EncodeToString(it.Key()) + " " + hex.EncodeToString(it.Value()) + "\n")
+	}
+	it.Release()
+	if err := errors.Join(it.Error(), raw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if want := readGolden(t); got.String() != want {
+		name := filepath.Join(t.ArtifactDir(), "records.golden")
+		if err := os.WriteFile(name, []byte(got.String()), 0o600); err != nil {
+			t.Error(err)
+		}
+		t.Errorf("what is written differs from %s:\n%s", goldenFile, got.String())
+	}
+}
