@@ -22,7 +22,9 @@ func (e *entity[C, E]) Decide(op *engine.Op) {
 			op.Control(engine.Unhandled)
 			return
 		}
-		e.carry(op, h.HandleSignal(c, op.Env.Message))
+		if e.instance.admits(op.Env.Message) {
+			e.carry(op, h.HandleSignal(c, op.Env.Message))
+		}
 		return
 	}
 	command, _ := op.Env.Message.(C)

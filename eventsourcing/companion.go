@@ -24,19 +24,27 @@ func (a Address) String() string { return a.Type + "|" + a.ID }
 // block.
 type Companion interface {
 	// Attach tells a fresh instance whose part it is: the persistence ID, and
-	// the name of the field.
+	// the name of the field. It is also called once when the type is hosted, so
+	// that its error shows there.
 	Attach(id, field string) error
 	// Applying says that an event with this number is applied next.
 	Applying(seqNr uint64)
 	// Recovered says that the instance is recovered, before it handles anything.
+	// It is not called for a state of the past, which is only read.
 	Recovered(now time.Time) Outgoing
 	// Durable says that all events up to this number are stored.
 	Durable(seqNr uint64, now time.Time) Outgoing
 	// Tick says that the time that Next named has come.
 	Tick(now time.Time) Outgoing
 	// Next is when Tick is wanted, zero for never. It is asked after each of
-	// the other calls.
+	// the other calls. An entity that is only idle is kept while a tick is
+	// wanted.
 	Next() time.Time
+	// Admit reports whether a signal is still of interest. It is asked about
+	// every signal, just before the aggregate would handle it, and the aggregate
+	// sees none that a companion of its turns down. It may be asked again about
+	// the same one.
+	Admit(signal Signal) bool
 }
 
 // Outgoing is what a companion wants done.

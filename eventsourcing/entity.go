@@ -199,16 +199,18 @@ func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
 		return
 	case ev.input.Kind == engine.Recovered && ev.input.Err == nil:
 		e.instance = ev.fresh
+		if e.machine.Recovering() { // and was not stopped meanwhile
+			e.companionsRecovered()
+		}
 	}
 	e.step(ev.input, out)
 	if ev.input.Kind == engine.Recovered && ev.input.Err == nil {
-		e.companionsRecovered()
 		e.watchDeadline()
 	}
 }
 
 func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
-	if w&wantIdle != 0 {
+	if w&wantIdle != 0 && !e.instance.busy() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 	}
 	if w&wantDrain != 0 {

@@ -178,8 +178,12 @@ func (e *entity[C, E]) deadlineDue(at time.Time) {
 	}
 }
 
-// companionsRecovered lets the companions of a fresh instance start.
+// companionsRecovered lets the companions of a fresh instance start. Those of a
+// past state never do.
 func (e *entity[C, E]) companionsRecovered() {
+	if e.host.opts.Recovery.readOnly() {
+		return
+	}
 	for _, c := range e.instance.companions {
 		e.outgoing(c.Recovered(e.context.now))
 	}

@@ -149,6 +149,9 @@ func (m *model[C, E]) inspect() error {
 			m.companions = append(m.companions, companionField{index: f.Index, name: f.Name})
 		}
 	}
+	if _, err := m.attach(agg, m.typ.Name+"|"); err != nil { // a mistake shows here, not in each recovery
+		return err
+	}
 	if _, m.selfCoded = agg.(Snapshotter); m.selfCoded {
 		return nil
 	}
@@ -167,20 +170,26 @@ type instance[C, E any] struct {
 
 // newInstance returns the empty state of an entity.
 func (m *model[C, E]) newInstance(id, pid string) (instance[C, E], error) {
-	in := instance[C, E]{state: m.typ.New(id)}
+	state := m.typ.New(id)
+	companions, err := m.attach(state, pid)
+	return instance[C, E]{state: state, companions: companions}, err
+}
+
+// attach finds the companions in a fresh state, and tells them whose they are.
+func (m *model[C, E]) attach(state Aggregate[C, E], pid string) ([]Companion, error) {
 	if len(m.companions) == 0 {
-		return in, nil
+		return nil, nil
 	}
-	v := reflect.ValueOf(in.state).Elem()
-	in.companions = make([]Companion, len(m.companions))
+	v := reflect.ValueOf(state).Elem()
+	companions := make([]Companion, len(m.companions))
 	for i, f := range m.companions {
 		c, _ := v.FieldByIndex(f.index).Addr().Interface().(Companion)
 		if err := c.Attach(pid, f.name); err != nil {
-			return in, fmt.Errorf("attach %s: %w", f.name, err)
+			return nil, fmt.Errorf("attach %s: %w", f.name, err)
 		}
-		in.companions[i] = c
+		companions[i] = c
 	}
-	return in, nil
+	return companions, nil
 }
 
 // apply applies one event. It may panic.
@@ -189,6 +198,26 @@ func (in *instance[C, E]) apply(event E, seqNr uint64) {
 		c.Applying(seqNr)
 	}
 	in.state.ApplyEvent(event)
+}
+
+// admits reports whether all companions let a signal through.
+func (in *instance[C, E]) admits(s Signal) bool {
+	for _, c := range in.companions {
+		if !c.Admit(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// busy reports whether a companion waits for a tick.
+func (in *instance[C, E]) busy() bool {
+	for _, c := range in.companions {
+		if !c.Next().IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // StateManifest is the manifest of the snapshots that Refold encodes: msgpack, a

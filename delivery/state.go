@@ -1,0 +1,140 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/delivery/window"
+)
+
+// stateVersion is the version of the two forms below. The first one, 0, is not
+// written.
+const stateVersion = 0
+
+// outboxState is what an Outbox stores in snapshots.
+type outboxState[M Message] struct {
+	Version uint64                    `msgpack:"v,omitempty"`
+	Last    uint64                    `msgpack:"l,omitempty"`
+	Open    []window.Entry[parcel[M]] `msgpack:"o,omitempty"`
+}
+
+// inboxState is what an Inbox stores in snapshots.
+type inboxState struct {
+	Version uint64                                `msgpack:"v,omitempty"`
+	Senders map[string]*window.Incoming[*verdict] `msgpack:"s,omitempty"`
+}
+
+// codecs keeps the codecs of states by their types. They are made of what the
+// types say and of nothing else.
+var codecs sync.Map //nolint:gochecknoglobals // see above
+
+func stateCodec[S any]() (*codec.State, error) {
+	t := reflect.TypeFor[*S]()
+	if c, ok := codecs.Load(t); ok {
+		return c.(*codec.State), nil //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	c, err := codec.NewState(t)
+	if err == nil {
+		codecs.Store(t, c)
+	}
+	return c, err
+}
+
+// write writes a state as one value.
+func write[S any](enc *msgpack.Encoder, state *S) error {
+	c, err := stateCodec[S]()
+	if err != nil {
+		return err
+	}
+	data, err := c.Encode(state)
+	if err != nil {
+		return err
+	}
+	return enc.Encode(msgpack.RawMessage(data))
+}
+
+// read reads what write wrote.
+func read[S any](dec *msgpack.Decoder, state *S) error {
+	c, err := stateCodec[S]()
+	if err != nil {
+		return err
+	}
+	data, err := dec.DecodeRaw()
+	if err != nil {
+		return err
+	}
+	return c.Decode(data, state)
+}
+
+func checkVersion(v uint64) error {
+	if v > stateVersion {
+		return fmt.Errorf("version %d is newer than this program, which knows %d", v, stateVersion)
+	}
+	return nil
+}
+
+// EncodeMsgpack is part of msgpack.CustomEncoder: it writes the state.
+func (o *Outbox[M]) EncodeMsgpack(enc *msgpack.Encoder) error {
+	var s outboxState[M]
+	if o.window != nil {
+		s.Last, s.Open = o.window.State()
+	}
+	if err := write(enc, &s); err != nil {
+		return fmt.Errorf("delivery: encode an outbox: %w", err)
+	}
+	return nil
+}
+
+// DecodeMsgpack is part of msgpack.CustomDecoder: it replaces the state. All
+// deliveries are due, as if they had never been sent.
+func (o *Outbox[M]) DecodeMsgpack(dec *msgpack.Decoder) error {
+	var s outboxState[M]
+	err := read(dec, &s)
+	if err == nil {
+		err = checkVersion(s.Version)
+	}
+	if err == nil {
+		o.window, err = window.Restore(o.settings.withDefaults().window(), s.Last, s.Open)
+	}
+	if err != nil {
+		return fmt.Errorf("delivery: decode an outbox: %w", err)
+	}
+	return nil
+}
+
+// EncodeMsgpack is part of msgpack.CustomEncoder: it writes the state.
+func (b *Inbox) EncodeMsgpack(enc *msgpack.Encoder) error {
+	if err := write(enc, &inboxState{Senders: b.senders}); err != nil {
+		return fmt.Errorf("delivery: encode an inbox: %w", err)
+	}
+	return nil
+}
+
+// DecodeMsgpack is part of msgpack.CustomDecoder: it replaces the state.
+func (b *Inbox) DecodeMsgpack(dec *msgpack.Decoder) error {
+	var s inboxState
+	err := read(dec, &s)
+	if err == nil {
+		err = checkVersion(s.Version)
+	}
+	for sender, in := range s.Senders {
+		if err == nil && (in == nil || sender == "") {
+			err = fmt.Errorf("sender %q: nothing is stored", sender)
+		}
+		if err == nil {
+			err = in.Check()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delivery: decode an inbox: %w", err)
+	}
+	b.senders = s.Senders
+	return nil
+}
