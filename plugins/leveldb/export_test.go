@@ -161,3 +161,24 @@ func CheckFooter(b []byte) error { return checkFooter(footerReader{bytes.NewRead
 type footerReader struct{ *bytes.Reader }
 
 func (footerReader) Close() error { return nil }
+
+// MakeNewer gives an event and a snapshot with the same number the version after
+// the latest one.
+func (db *DB) MakeNewer(id string, nr uint64) error {
+	e := db.engine
+	s, err := e.load(id)
+	if err != nil {
+		return err
+	}
+	key := appendEventKey(nil, s.number, nr)
+	event, err := e.get(key)
+	if err != nil {
+		return err
+	}
+	event[0] = eventVersion + 1
+	err = e.db.Put(key, event, nil)
+	key = appendSnapshotKey(nil, tagSnapshot, id, nr)
+	head, gerr := e.get(key)
+	head[0], head[1] = snapshotVersion+1, ^byte(snapshotVersion+1)
+	return errors.Join(err, gerr, e.db.Put(key, head, nil))
+}

@@ -55,6 +55,13 @@ func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error
 	}
 	defer s.release()
 	key := appendSnapshotKey(nil, tagSnapshot, snap.ID, snap.SequenceNr)
+	old, err := e.get(key)
+	if err != nil {
+		return snapshotError(err)
+	}
+	if _, err := decodeHead(key, old); errors.Is(err, snapshot.ErrNewerVersion) {
+		return err // and not to be replaced; anything else may be
+	}
 	var batch leveldb.Batch
 	batch.Put(key, headOf(snap).append(nil, key))
 	batch.Put(appendSnapshotKey(nil, tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
@@ -108,24 +115,21 @@ func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria
 
 // payload returns the payload of a snapshot.
 func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {
-	if errors.Is(f.err, snapshot.ErrNewerVersion) {
+	if f.err != nil {
 		return nil, f.err
 	}
-	if f.err == nil && uint64(f.head.length) > uint64(s.db.cfg.MaxSnapshotSize) { //nolint:gosec // not negative
-		f.err = errTooLong
+	if uint64(f.head.length) > uint64(s.db.cfg.MaxSnapshotSize) { //nolint:gosec // not negative
+		return nil, f.corrupt(errTooLong)
 	}
-	var payload []byte
-	if f.err == nil {
-		payload, f.err = from.Get(appendSnapshotKey(nil, tagPayload, f.ID, f.SequenceNr), nil)
-		if f.err != nil && !errors.Is(f.err, leveldb.ErrNotFound) {
-			return nil, snapshotError(translate(f.err))
-		}
+	payload, err := from.Get(appendSnapshotKey(nil, tagPayload, f.ID, f.SequenceNr), nil)
+	if err != nil && !errors.Is(err, leveldb.ErrNotFound) {
+		return nil, snapshotError(translate(err))
 	}
-	if f.err == nil {
-		f.err = f.head.checkPayload(payload)
+	if err == nil {
+		err = f.head.checkPayload(payload)
 	}
-	if f.err != nil {
-		return nil, &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", f.ID, f.SequenceNr), Reason: f.err}
+	if err != nil {
+		return nil, f.corrupt(err)
 	}
 	return payload, nil
 }
@@ -135,6 +139,10 @@ type found struct {
 	snapshot.Metadata
 	head snapshotHead
 	err  error
+}
+
+func (f *found) corrupt(reason error) error {
+	return &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", f.ID, f.SequenceNr), Reason: reason}
 }
 
 // matches reports whether the snapshot matches. One whose time can't be read
@@ -156,21 +164,26 @@ func heads(from leveldb.Reader, id string, c snapshot.Criteria) ([]found, error)
 	for ok := it.Last(); ok; ok = it.Prev() {
 		key := it.Key()
 		f := found{Metadata: snapshot.Metadata{ID: id, SequenceNr: binary.BigEndian.Uint64(key[len(key)-8:])}}
-		if f.head, f.err = decodeHead(key, it.Value()); f.err == nil {
+		var err error
+		if f.head, err = decodeHead(key, it.Value()); err == nil {
 			f.Time = f.head.time
+		} else if f.err = err; !errors.Is(err, snapshot.ErrNewerVersion) {
+			f.err = f.corrupt(err)
 		}
 		all = append(all, f)
 	}
 	return all, snapshotError(translate(it.Error()))
 }
 
-// List implements snapshot.Store. What can't be read is left out, unless
-// nothing else is there.
+// List implements snapshot.Store. What can't be read is passed over and named by
+// the error at the end.
 func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 	return func(yield func(snapshot.Metadata, error) bool) {
 		all, err := s.list(ctx, id, c)
 		for i := range all {
-			if f := &all[i]; f.err == nil && c.Matches(f.Metadata) && !yield(f.Metadata, nil) {
+			f := &all[i]
+			err = errors.Join(err, f.err)
+			if f.err == nil && c.Matches(f.Metadata) && !yield(f.Metadata, nil) {
 				return
 			}
 		}

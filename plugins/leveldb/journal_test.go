@@ -1,0 +1,335 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+func mustOpen(t *testing.T, dir string, cfg leveldb.Config) *leveldb.DB {
+	t.Helper()
+	db, err := leveldb.Open(dir, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// write returns a write of n events behind expect.
+func write(id string, expect uint64, n int) journal.Write {
+	w := journal.Write{ID: id, Writer: "w1", Expect: expect}
+	for i := range n {
+		nr := expect + 1 + uint64(i)
+		w.Events = append(w.Events, journal.Event{
+			SequenceNr: nr, Time: time.UnixMicro(int64(nr)).UTC(), Manifest: "deposited", Payload: fmt.Appendf(nil, "%s-%d", id, nr),
+		})
+	}
+	return w
+}
+
+func mustAppend(t *testing.T, j journal.Journal, writes ...journal.Write) {
+	t.Helper()
+	if errs := j.Append(t.Context(), writes); errs != nil {
+		t.Fatal(errors.Join(errs...))
+	}
+}
+
+// numbers replays an ID and checks the payloads.
+func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) []uint64 {
+	t.Helper()
+	var nrs []uint64
+	for e, err := range j.Replay(t.Context(), id, from, to) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("%s-%d", id, e.SequenceNr); string(e.Payload) != want {
+			t.Fatalf("payload %q, want %q", e.Payload, want)
+		}
+		nrs = append(nrs, e.SequenceNr)
+	}
+	return nrs
+}
+
+func TestSurvivesReopening(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	j := db.Journal()
+	mustAppend(t, j, write("a", 0, 3), write("b", 0, 1), write("a", 3, 2))
+	if err := j.DeleteTo(t.Context(), "a", 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.DeleteTo(t.Context(), "b", 9); err != nil {
+		t.Fatal(err)
+	}
+	snap := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 4, Time: time.UnixMicro(4).UTC()}, Manifest: "m", Payload: []byte("state")}
+	if err := db.Snapshots().Save(t.Context(), snap); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, dir, leveldb.Config{})
+	j = db.Journal()
+	if got := numbers(t, j, "a", 0, journal.MaxSequenceNr); len(got) != 1 || got[0] != 5 {
+		t.Errorf("a holds %v", got)
+	}
+	for id, want := range map[string]uint64{"a": 5, "b": 1, "c": 0} {
+		if got, err := j.HighestSequenceNr(t.Context(), id); got != want || err != nil {
+			t.Errorf("highest of %s is %d, %v", id, got, err)
+		}
+	}
+	if got, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil || string(got.Payload) != "state" || got.Metadata != snap.Metadata {
+		t.Errorf("snapshot: %+v, %v", got, err)
+	}
+	mustAppend(t, j, write("c", 0, 1), write("b", 1, 1))
+	if got := numbers(t, j, "b", 1, 99); len(got) != 1 || got[0] != 2 {
+		t.Errorf("b holds %v", got)
+	}
+}
+
+// TestForgetsIDs keeps far fewer IDs in memory than are in use.
+func TestForgetsIDs(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{CachedIDs: 3, NoSync: true})
+	j := db.Journal()
+	const ids = 10
+	for round := range uint64(5) {
+		for i := range ids {
+			id := fmt.Sprintf("id-%d", (i*7+int(round))%ids)
+			if errs := j.Append(t.Context(), []journal.Write{write(id, round+1, 1)}); len(errs) != 1 || !errors.Is(errs[0], journal.ErrConflict) {
+				t.Fatalf("conflict in round %d: %v", round, errs)
+			}
+			mustAppend(t, j, write(id, round, 1))
+			if n := j.CachedIDs(); n < 1 || n > 3 {
+				t.Fatalf("%d IDs are in memory", n)
+			}
+		}
+	}
+	var all []journal.Write
+	for i := range ids {
+		all = append(all, write(fmt.Sprintf("id-%d", i), 5, 1))
+	}
+	for i := range ids { // one call with more IDs than are kept, twice each
+		all = append(all, write(fmt.Sprintf("id-%d", i), 6, 1))
+	}
+	mustAppend(t, j, all...)
+	if n := j.CachedIDs(); n != 3 {
+		t.Errorf("%d IDs are in memory", n)
+	}
+	for i := range ids {
+		if got := numbers(t, j, fmt.Sprintf("id-%d", i), 1, 99); len(got) != 7 || got[6] != 7 {
+			t.Errorf("id-%d: %v", i, got)
+		}
+	}
+}
+
+func TestCompactFreesSpace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	j := db.Journal()
+	const events = 10_000 // more than are deleted at once
+	w := write("a", 0, events)
+	for i := range w.Events {
+		w.Events[i].Payload = append(w.Events[i].Payload[:0:0], benchData(100)...)
+	}
+	mustAppend(t, j, w, write("b", 0, 3))
+	if err := db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := tableBytes(t, dir)
+	if err := j.DeleteTo(t.Context(), "a", events-1); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errFault)
+	if err := db.Compact(ctx); !errors.Is(err, errFault) {
+		t.Errorf("compacting with a context that has ended: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, dir, leveldb.Config{}) // which removes what is in use no more
+	j = db.Journal()
+	if after := tableBytes(t, dir); before < 100_000 || after > before/20 {
+		t.Errorf("%d bytes before the deletion, %d after it", before, after)
+	}
+	if got := numbers(t, j, "b", 1, 9); len(got) != 3 {
+		t.Errorf("b holds %v", got)
+	}
+	if n, err := j.HighestSequenceNr(t.Context(), "a"); n != events || err != nil {
+		t.Errorf("the highest number of a is %d, %v", n, err)
+	}
+}
+
+// tableBytes returns the size of the tables that are in use.
+func tableBytes(t *testing.T, dir string) (total int64) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.ldb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	return total
+}
+
+// TestNewerRecords finds records that a newer version wrote.
+func TestNewerRecords(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{})
+	j, s := db.Journal(), db.Snapshots()
+	mustAppend(t, j, write("a", 0, 3), write("b", 0, 1))
+	for nr := range uint64(2) {
+		if err := s.Save(t.Context(), snapshotOf("a", nr+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.MakeNewer("a", 2); err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	var last error
+	for e, err := range j.Replay(t.Context(), "a", 1, 9) {
+		if last = err; err == nil {
+			got = append(got, e.SequenceNr)
+		}
+	}
+	if len(got) != 1 || !errors.Is(last, journal.ErrNewerVersion) {
+		t.Errorf("replay: %v, %v", got, last)
+	}
+	if got := numbers(t, j, "b", 1, 9); len(got) != 1 {
+		t.Errorf("b: %v", got)
+	}
+	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNewerVersion) {
+		t.Errorf("load: %v", err)
+	}
+	if err := s.Delete(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNewerVersion) {
+		t.Errorf("delete: %v", err)
+	}
+	if err := s.Save(t.Context(), snapshotOf("a", 2)); !errors.Is(err, snapshot.ErrNewerVersion) {
+		t.Errorf("save: %v", err)
+	}
+	if got, err := s.Load(t.Context(), "a", snapshot.UpTo(1)); err != nil || got.SequenceNr != 1 {
+		t.Errorf("load the older one: %+v, %v", got, err)
+	}
+}
+
+// TestConcurrentSaves mixes saves with appends, which share records of the log.
+func TestConcurrentSaves(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{})
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			id := fmt.Sprintf("id-%d", i)
+			for n := range uint64(20) {
+				if errs := db.Journal().Append(t.Context(), []journal.Write{write(id, n, 1)}); errs != nil {
+					t.Error(errs[0])
+				}
+				if err := db.Snapshots().Save(t.Context(), snapshotOf(id, n+1)); err != nil {
+					t.Error(err)
+				}
+				if got, err := db.Snapshots().Load(t.Context(), id, snapshot.Latest()); err != nil || got.SequenceNr != n+1 {
+					t.Errorf("%d, %v", got.SequenceNr, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestSnapshotLimits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{MaxSnapshotSize: 1000})
+	snap := snapshotOf("a", 1)
+	snap.Payload = make([]byte, 1001)
+	if err := db.Snapshots().Save(t.Context(), snap); !errors.Is(err, snapshot.ErrTooLarge) {
+		t.Errorf("save: %v", err)
+	}
+	snap.Payload = snap.Payload[:1000]
+	if err := db.Snapshots().Save(t.Context(), snap); err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, dir, leveldb.Config{MaxSnapshotSize: 999})
+	if _, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrCorrupt) {
+		t.Errorf("load: %v", err)
+	}
+	for _, bad := range []snapshot.Snapshot{
+		{Metadata: snapshot.Metadata{ID: "a"}},
+		{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1 << 63}},
+		{Metadata: snapshot.Metadata{SequenceNr: 1}},
+		{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1}, Manifest: string(make([]byte, 4097))},
+		{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1, Time: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+	} {
+		if err := db.Snapshots().Save(t.Context(), bad); !errors.Is(err, snapshot.ErrInvalid) {
+			t.Errorf("save %+v: %v", bad.Metadata, err)
+		}
+	}
+}
+
+// TestLoadAttempts damages one snapshot after the other, the youngest first.
+func TestLoadAttempts(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{})
+	s := db.Snapshots()
+	for nr := range uint64(5) {
+		if err := s.Save(t.Context(), snapshotOf("a", nr+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for damaged := range uint64(3) {
+		got, err := s.Load(t.Context(), "a", snapshot.Latest())
+		if err != nil || got.SequenceNr != 5-damaged {
+			t.Errorf("%d are damaged: %+v, %v", damaged, got.Metadata, err)
+		}
+		if err := s.Damage(snapshotOf("a", 5-damaged).Metadata, damaged == 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrCorrupt) || errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("three are damaged: %v", err)
+	}
+	if got, err := s.Load(t.Context(), "a", snapshot.UpTo(4)); err != nil || got.SequenceNr != 2 {
+		t.Errorf("up to 4: %+v, %v", got.Metadata, err)
+	}
+	if err := s.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {
+		t.Errorf("after deleting all: %v", err)
+	}
+}
