@@ -67,14 +67,11 @@ func skip(data []byte, pos, limit int) (int, error) {
 			}
 			next += t.size
 		case kindArray, kindMap:
-			n := t.size
+			each := 1
 			if t.kind == kindMap {
-				if n > rest/2 {
-					return 0, tooLong(t, pos, rest)
-				}
-				n *= 2
+				each = 2
 			}
-			if n > rest {
+			if t.size > rest/each {
 				return 0, tooLong(t, pos, rest)
 			}
 			if depth == limit {
@@ -82,7 +79,7 @@ func skip(data []byte, pos, limit int) (int, error) {
 			}
 			stack[depth] = uint32(left) //nolint:gosec // at most len(data)
 			depth++
-			left = n
+			left = t.size * each
 		default:
 		}
 		pos = next

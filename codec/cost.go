@@ -29,36 +29,41 @@ func costNew(size uintptr) int {
 	if size > math.MaxInt/4 {
 		return math.MaxInt / 4
 	}
-	return int(size + size/4 + 16)
+	return int(size + size/4 + 8)
 }
 
 // costSlice returns what it costs to make a slice. An empty one is not nil.
 func costSlice(n int, elem uintptr) int {
+	return 32 + costArray(n, elem)
+}
+
+// costArray returns what it costs to allocate n elements together.
+func costArray(n int, elem uintptr) int {
 	hi, size := bits.Mul(uint(n), uint(elem))
 	if hi > 0 {
 		return math.MaxInt / 4
 	}
-	return 32 + costNew(uintptr(size))
+	return costNew(uintptr(size))
 }
 
 // costMap returns what it costs to make and fill a map. Go keeps entries in
 // groups of eight, with more groups than needed and, once a table was too full,
 // up to twice as many; large keys and elements are kept outside.
 func costMap(n int, key, elem uintptr) int {
-	cost := 64 + costNew(key) + costNew(elem) // the map, and what entries are read into
+	cost := 48 + costNew(key) + costNew(elem) // the map, and what entries are read into
 	if key > 128 {
-		cost += costSlice(n, key+key/4+16)
+		cost += costArray(n, key+key/4+8)
 		key = 8
 	}
 	if elem > 128 {
-		cost += costSlice(n, elem+elem/4+16)
+		cost += costArray(n, elem+elem/4+8)
 		elem = 8
 	}
 	slots := 8
 	if n > 8 {
 		slots = 4 * n
 	}
-	return cost + costSlice(slots, slotSize(key, elem)+1)
+	return cost + costArray(slots, slotSize(key, elem)+1)
 }
 
 // slotSize returns what an entry takes in a group, where it is aligned, and

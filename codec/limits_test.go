@@ -280,3 +280,39 @@ func TestOrdinaryValuesAreAccepted(t *testing.T) {
 		t.Error("the sizes that this file was written for have changed")
 	}
 }
+
+// Encode refuses what Decode refuses, and nothing else: both count the same.
+func TestEncodeAndDecodeAgreeOnTheLimit(t *testing.T) {
+	t.Parallel()
+	agree(t, "\x80", sparse{})
+	agree(t, "\x80", &sparse{})
+	agree(t, "\xdc\x00\x14"+strings.Repeat("\xc0", 20), [20]*[]int{})
+	agree(t, "\x81\xa1a\x01", map[string]int8{"a": 1})
+	agree[any](t, "\x81\xa1a\x01", map[string]int8{"a": 1})
+	agree[any](t, "\x81\x01\x90", map[int][]string{1: {}})
+	agree(t, "\x92\x01\x02", pairForm{1, 2})
+	agree[any](t, "\x92\x01\x02", pairForm{1, 2})
+	agree(t, "\xa1a", "a")
+	agree(t, "\xc4\x00", []byte{})
+}
+
+// agree encodes and decodes longer and longer lists of the same element.
+func agree[T any](t *testing.T, element string, value T) {
+	t.Helper()
+	r := registry[[]T](t)
+	for n := 16; n < 1<<16; n += 1 + n/7 {
+		payload := binary.BigEndian.AppendUint16([]byte{0xdc}, uint16(n))
+		payload = append(payload, strings.Repeat(element, n)...)
+		list := make([]T, n)
+		for i := range list {
+			list[i] = value
+		}
+		_, encoded, err := r.Encode(list)
+		if err == nil && string(encoded) != string(payload) {
+			t.Fatalf("%T is encoded as %x, want %x", list, encoded[:10], payload[:10])
+		}
+		if _, refused := r.Decode("t", payload); !errors.Is(refused, codec.ErrLimit) != (err == nil) {
+			t.Errorf("%d elements of %T: Encode says %v, Decode says %v", n, list, err, refused)
+		}
+	}
+}

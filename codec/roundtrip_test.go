@@ -577,3 +577,45 @@ func TestPayloadIsNotKept(t *testing.T) {
 		t.Errorf("%#v changed with the payload", got)
 	}
 }
+
+// rude leaves the encoder in another state than it found it in.
+type rude struct{ N int }
+
+func (r rude) EncodeMsgpack(enc *msgpack.Encoder) error {
+	enc.UseCompactInts(false)
+	enc.SetOmitEmpty(true)
+	return enc.EncodeInt(int64(r.N))
+}
+
+func (r *rude) DecodeMsgpack(dec *msgpack.Decoder) error {
+	n, err := dec.DecodeInt()
+	r.N = n
+	dec.UseLooseInterfaceDecoding(true)
+	return err
+}
+
+func TestEncodersAreReset(t *testing.T) {
+	t.Parallel()
+	type pair struct {
+		A rude
+		B int64
+		C pairForm
+	}
+	r := registry[pair](t)
+	want := "\x83\xa1A\x05\xa1B\x06\xa1C\x92\x01\x02"
+	for range 3 {
+		if _, payload, err := r.Encode(pair{rude{5}, 6, pairForm{1, 2}}); err != nil || string(payload) != want {
+			t.Errorf("%q, %v, want %q", payload, err, want)
+		}
+	}
+}
+
+func TestKeysAreRead(t *testing.T) {
+	t.Parallel()
+	type key struct{ A, B int }
+	type target struct{ M map[key]int }
+	got, err := registry[target](t).Decode("t", []byte("\x81\xa1M\x82\x82\xa1A\x01\xa1B\x02\x07\x81\xa1A\x03\x08"))
+	if want := (target{map[key]int{{1, 2}: 7, {3, 0}: 8}}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+}
