@@ -33,6 +33,7 @@ var cores = []string{
 
 // pure are those of the cores that are there.
 var pure = []string{
+	"delivery/window",
 	"eventsourcing/engine",
 	"internal/breaker/breaker.go",
 }
