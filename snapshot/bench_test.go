@@ -80,7 +80,7 @@ func rawSave(dir string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close(), os.Rename(partial, filepath.Join(dir, "file"))); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close(), os.Rename(partial, filepath.Join(dir, "file"))); err != nil {
 		return err
 	}
 	d, err := os.Open(dir)

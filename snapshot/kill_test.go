@@ -105,7 +105,7 @@ func killSaver(t *testing.T, dir string, saves int) uint64 {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		last = lines.Text()
 		if seen++; seen == saves {
-			if err := cmd.Process.Kill(); err != nil {
+			if err = cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 		}
