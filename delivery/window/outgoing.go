@@ -106,7 +106,7 @@ func (o *Outgoing[T]) Confirm(event, nr uint64) bool {
 	}
 	o.open--
 	if o.open == 0 {
-		o.tick, o.resume = time.Time{}, 0
+		o.tick = time.Time{}
 	}
 	if !o.recovered { // what is replayed is durable
 		o.settle(e)
@@ -306,7 +306,7 @@ func (o *Outgoing[T]) find(nr uint64) *Entry[T] {
 
 // settle makes a hole of an entry.
 func (o *Outgoing[T]) settle(e *Entry[T]) {
-	*e = Entry[T]{Nr: e.Nr, event: e.event, fate: settled}
+	*e = Entry[T]{Nr: e.Nr, fate: settled}
 	o.holes++
 }
 
