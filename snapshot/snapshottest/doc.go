@@ -1,7 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshottest checks snapshot stores.
+// Package snapshottest checks snapshot stores, and has one that fails on demand
+// for the tests of those who use one: [Faulty].
 //
 // A store that passes keeps the contract of [snapshot.Store]. The suite is what
 // the stores of Refold itself are held to, and it is public so that any other
