@@ -109,6 +109,9 @@ func (l *Linked) checkState(id, manifest string, payload []byte) error {
 	_, entityID := journal.SplitID(id)
 	return contained(func() error {
 		state := l.empty(entityID)
+		if err := attach(state, id); err != nil {
+			return err
+		}
 		s, self := state.(eventsourcing.Snapshotter)
 		switch {
 		case manifest == eventsourcing.SelfManifest && self:
@@ -122,6 +125,27 @@ func (l *Linked) checkState(id, manifest string, payload []byte) error {
 		}
 		return fmt.Errorf("%w: snapshot manifest %q", codec.ErrUnknown, manifest)
 	})
+}
+
+// attach tells the companions of a fresh state whose part they are.
+func attach(state any, id string) error {
+	v := reflect.ValueOf(state)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("Type.New returned a %T, it has to be a pointer to a struct", state)
+	}
+	v = v.Elem()
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() {
+			continue
+		}
+		if c, ok := v.Field(i).Addr().Interface().(eventsourcing.Companion); ok {
+			if err := c.Attach(id, f.Name); err != nil {
+				return fmt.Errorf("attach %s: %w", f.Name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // encodeState encodes a state as a snapshot does.

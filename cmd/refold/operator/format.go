@@ -42,6 +42,8 @@ func formatOfState(manifest string, payload []byte) format {
 		return msgpackFormat
 	case json.Valid(payload):
 		return jsonFormat
+	case len(payload) > 0 && kindOf(payload[0]) == aMap && codec.Check(payload) == nil:
+		return msgpackFormat
 	}
 	return unknownFormat
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -121,7 +122,10 @@ func (p Program) withDefaults() Program {
 
 // commands are the subcommands that every program has.
 type commands struct {
+	Events    eventsCommand    `cmd:"" help:"List persistence IDs, or the events of one."`
+	Snapshots snapshotsCommand `cmd:"" help:"List snapshots, or print one."`
 	Verify    verifyCommand    `cmd:"" help:"Check that nothing is missing or damaged."`
+	Rebuild   rebuildCommand   `cmd:"" help:"Refold an entity from its events and compare."`
 }
 
 const description = `Look into the journals of Refold.
@@ -173,7 +177,9 @@ func (e *Env) exit(err error) int {
 	case errors.Is(err, ErrProblems):
 		return ExitProblems
 	}
-	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, printable(err.Error()))
+	for line := range strings.Lines(err.Error()) {
+		e.note("%s", strings.TrimSuffix(line, "\n"))
+	}
 	if damaged(err) {
 		return ExitProblems
 	}

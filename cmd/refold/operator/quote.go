@@ -4,35 +4,113 @@
 package operator
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// printable escapes what a terminal would act on instead of showing it: control
-// characters, changes of direction, bytes that are no text.
+// next returns the first character of s, its length in bytes, and whether a
+// terminal shows it. It does not show control characters, changes of direction,
+// and bytes that are no text, but may act on them.
+func next(s string) (r rune, n int, shown bool) {
+	r, n = utf8.DecodeRuneInString(s)
+	return r, n, unicode.IsPrint(r) && (r != utf8.RuneError || n > 1)
+}
+
+// printable returns one line of text with everything escaped that a terminal
+// does not show.
 func printable(s string) string {
-	clean := true
-	for _, r := range s {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
 	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		if n == 1 && r == utf8.RuneError || !unicode.IsPrint(r) {
-			quoted := strconv.Quote(s[:n])
-			b.WriteString(quoted[1 : len(quoted)-1])
+	for rest := s; len(rest) > 0; {
+		_, n, shown := next(rest)
+		if shown {
+			b.WriteString(rest[:n])
 		} else {
-			b.WriteString(s[:n])
+			quoted := strconv.QuoteToASCII(rest[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		rest = rest[n:]
+	}
+	return b.String()
+}
+
+// appendQuoted appends text as a JSON string that is printable. It stops when
+// dst is longer than limit.
+func appendQuoted(dst []byte, s string, limit int) []byte {
+	dst = append(dst, '"')
+	for len(s) > 0 && len(dst) <= limit {
+		r, n, shown := next(s)
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case shown:
+			dst = append(dst, s[:n]...)
+		default:
+			dst = appendEscaped(dst, r)
 		}
 		s = s[n:]
 	}
-	return b.String()
+	return append(dst, '"')
+}
+
+// appendEscaped appends a character as JSON escapes it.
+func appendEscaped(dst []byte, r rune) []byte {
+	switch r {
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\t':
+		return append(dst, '\\', 't')
+	case '\r':
+		return append(dst, '\\', 'r')
+	}
+	const hex = "0123456789abcdef"
+	units := []rune{r}
+	if a, b := utf16.EncodeRune(r); a != utf8.RuneError {
+		units = []rune{a, b}
+	}
+	for _, u := range units {
+		dst = append(dst, '\\', 'u', hex[u>>12&15], hex[u>>8&15], hex[u>>4&15], hex[u&15])
+	}
+	return dst
+}
+
+// marshal returns a value as compact JSON that is printable.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return appendPrintable(nil, bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
+}
+
+// writeJSON writes a value as one line.
+func writeJSON(out io.Writer, v any) error {
+	line, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(line, '\n'))
+	return err
+}
+
+// appendPrintable appends compact JSON, with everything in its strings escaped
+// that a terminal does not show.
+func appendPrintable(dst, compact []byte) []byte {
+	for s := string(compact); len(s) > 0; {
+		r, n, shown := next(s)
+		if shown {
+			dst = append(dst, s[:n]...)
+		} else {
+			dst = appendEscaped(dst, r)
+		}
+		s = s[n:]
+	}
+	return dst
 }

@@ -5,10 +5,7 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-
-	"github.com/refold-io/refold/journal"
 )
 
 // verifyCommand is "refold verify".
@@ -21,8 +18,10 @@ type verifyCommand struct {
 // Run verifies the journal.
 func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 	return c.with(ctx, env, func(src *Source) error {
-		if err := known(ctx, src, c.ID); err != nil {
-			return err
+		if c.ID != "" {
+			if _, err := known(ctx, src, c.ID); err != nil {
+				return err
+			}
 		}
 		bar := env.bar(ctx, src, c.ID == "")
 		report, err := Verify(ctx, src.Journal, VerifyOptions{
@@ -63,9 +62,8 @@ func (c *verifyCommand) print(env *Env, r *Report) error {
 }
 
 func (c *verifyCommand) printJSON(env *Env, r *Report) error {
-	out := json.NewEncoder(env.Stdout)
 	for _, p := range r.Problems {
-		if err := out.Encode(struct {
+		if err := writeJSON(env.Stdout, struct {
 			ID         string `json:"id"`
 			SequenceNr uint64 `json:"sequence_nr,omitempty"`
 			Problem    string `json:"problem"`
@@ -73,7 +71,7 @@ func (c *verifyCommand) printJSON(env *Env, r *Report) error {
 			return err
 		}
 	}
-	return out.Encode(struct {
+	return writeJSON(env.Stdout, struct {
 		IDs       uint64 `json:"ids"`
 		Records   uint64 `json:"records"`
 		Fences    uint64 `json:"fences"`
@@ -81,24 +79,4 @@ func (c *verifyCommand) printJSON(env *Env, r *Report) error {
 		Unchecked uint64 `json:"unchecked"`
 		Problems  uint64 `json:"problems"`
 	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found()})
-}
-
-// known returns an error if an ID is named that the source does not hold.
-func known(ctx context.Context, src *Source, id string) error {
-	if id == "" {
-		return nil
-	}
-	highest, err := src.Journal.HighestSequenceNr(ctx, id)
-	if err != nil || highest > 0 {
-		return err
-	}
-	return fmt.Errorf("there is no persistence ID %q; the events command lists them, such as %s", id, journal.JoinID("account", "42"))
-}
-
-// count writes a number with a noun.
-func count(n uint64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -109,5 +109,3 @@ func (v *verifier) event(h *history, e *journal.Event) error {
 	}
 	return format.check(e.Payload)
 }
-
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }

@@ -1,0 +1,152 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// difference is a field that two states do not have in common. A value that is
+// missing is nil.
+type difference struct {
+	Field   string          `json:"field"`
+	Present json.RawMessage `json:"present,omitempty"`
+	Rebuilt json.RawMessage `json:"rebuilt,omitempty"`
+}
+
+// maxDifferences is how many differences are listed.
+const maxDifferences = 100
+
+// differences are those of two states.
+type differences struct {
+	list    []difference
+	omitted int   // how many more there are
+	why     error // there are none to show
+}
+
+var errSameText = errors.New("they are encoded differently")
+
+// compare lists the fields in which two encoded states differ.
+func compare(present, other *folded) (d differences) {
+	a, err := tree(present)
+	if err != nil {
+		return differences{why: err}
+	}
+	b, err := tree(other)
+	if err != nil {
+		return differences{why: err}
+	}
+	d.walk("", a, b)
+	d.why = errSameText
+	return d
+}
+
+// tree decodes a state into maps, slices and scalars.
+func tree(f *folded) (any, error) {
+	text, err := formatOfState(f.manifest, f.payload).render(f.payload, stateLength)
+	if err != nil {
+		return nil, err
+	}
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.UseNumber()
+	var v any
+	err = in.Decode(&v)
+	return v, err
+}
+
+// missing stands for a value that one side does not have.
+type missing struct{}
+
+// walk adds what differs at and below a field.
+func (d *differences) walk(field string, a, b any) {
+	switch a := a.(type) {
+	case map[string]any:
+		if b, ok := b.(map[string]any); ok {
+			d.maps(field, a, b)
+			return
+		}
+	case []any:
+		if b, ok := b.([]any); ok {
+			for i := range max(len(a), len(b)) {
+				d.walk(field+"["+strconv.Itoa(i)+"]", at(a, i), at(b, i))
+			}
+			return
+		}
+	default:
+		if _, nested := b.(map[string]any); nested {
+			break
+		}
+		if _, nested := b.([]any); !nested && a == b {
+			return
+		}
+	}
+	if len(d.list) == maxDifferences {
+		d.omitted++
+		return
+	}
+	if field == "" {
+		field = "(all)"
+	}
+	d.list = append(d.list, difference{Field: field, Present: encoded(a), Rebuilt: encoded(b)})
+}
+
+func (d *differences) maps(field string, a, b map[string]any) {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		d.walk(below(field, key), of(a, key), of(b, key))
+	}
+}
+
+// below names a field of a field.
+func below(field, key string) string {
+	if !plain(key) {
+		return field + "[" + string(appendQuoted(nil, key, lineLength)) + "]"
+	}
+	if field == "" {
+		return key
+	}
+	return field + "." + key
+}
+
+// plain tells keys that need no quotes.
+func plain(key string) bool {
+	for _, r := range key {
+		if r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') {
+			return false
+		}
+	}
+	return key != ""
+}
+
+func at(s []any, i int) any {
+	if i < len(s) {
+		return s[i]
+	}
+	return missing{}
+}
+
+func of(m map[string]any, key string) any {
+	if v, ok := m[key]; ok {
+		return v
+	}
+	return missing{}
+}
+
+// encoded returns a value as printable JSON, nil if it is missing.
+func encoded(v any) json.RawMessage {
+	if v == (missing{}) {
+		return nil
+	}
+	text, err := marshal(v)
+	if err != nil {
+		return nil // it came from JSON, so there is no error
+	}
+	return text
+}

@@ -1,0 +1,167 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// eventsCommand is "refold events".
+type eventsCommand struct {
+	listFlags
+	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to a list of them."`
+	From uint64 `help:"The first number." placeholder:"NR"`
+	To   uint64 `help:"The last number." placeholder:"NR"`
+	All  bool   `help:"Show fences too."`
+}
+
+// Validate checks the flags.
+func (c *eventsCommand) Validate() error {
+	switch {
+	case c.ID == "" && (c.From > 0 || c.To > 0 || c.All):
+		return errors.New("--from, --to and --all are for the events of a persistence ID: name one")
+	case c.To > 0 && c.To < c.From:
+		return fmt.Errorf("--to %d is before --from %d", c.To, c.From)
+	}
+	return c.check(c.ID)
+}
+
+// Run lists persistence IDs or events.
+func (c *eventsCommand) Run(ctx context.Context, env *Env) error {
+	return c.with(ctx, env, func(src *Source) error {
+		if c.ID == "" {
+			return c.ids(ctx, env, src)
+		}
+		if _, err := known(ctx, src, c.ID); err != nil {
+			return err
+		}
+		return c.events(ctx, env, src)
+	})
+}
+
+// ids lists the persistence IDs.
+func (c *eventsCommand) ids(ctx context.Context, env *Env, src *Source) error {
+	out := env.lines(c.JSON, "ID", "HIGHEST", "RECORDS")
+	last, n := "", 0
+	err := c.eachID(ctx, src, func(id string) (bool, error) {
+		if n == c.limit() {
+			env.note("there are more: --after %q", last)
+			return false, nil
+		}
+		last = id
+		n++
+		highest, records, err := size(ctx, src, id)
+		if err != nil {
+			return false, err
+		}
+		return true, out.add(
+			func() any { return idLine{id, highest, records} },
+			func() []string { return []string{id, decimal(highest), decimal(records)} },
+		)
+	})
+	return errors.Join(out.end(), err)
+}
+
+// idLine is a persistence ID as a line of JSON.
+type idLine struct {
+	ID      string `json:"id"`
+	Highest uint64 `json:"highest"`
+	Records uint64 `json:"records"`
+}
+
+// size returns the highest number of an ID, and how many records it has left.
+func size(ctx context.Context, src *Source, id string) (highest, records uint64, err error) {
+	if highest, err = src.Journal.HighestSequenceNr(ctx, id); err != nil {
+		return 0, 0, fmt.Errorf("highest number of %q: %w", id, err)
+	}
+	for e, err := range src.Journal.Replay(ctx, id, 1, highest) {
+		if err != nil {
+			return 0, 0, fmt.Errorf("first record of %q: %w", id, err)
+		}
+		return highest, highest - e.SequenceNr + 1, nil
+	}
+	return highest, 0, nil
+}
+
+// events prints the events of one persistence ID.
+func (c *eventsCommand) events(ctx context.Context, env *Env, src *Source) error {
+	to := c.To
+	if to == 0 {
+		to = journal.MaxSequenceNr
+	}
+	out := env.lines(c.JSON, "NR", "TIME", "MANIFEST", "TAGS", "WRITER", "PAYLOAD")
+	note, err := c.print(out, src.Journal.Replay(ctx, c.ID, c.From, to))
+	if err := errors.Join(out.end(), err); err != nil {
+		return fmt.Errorf("events of %q: %w", c.ID, err)
+	}
+	if note != "" {
+		env.note("%s", note)
+	}
+	return nil
+}
+
+// print prints events, and returns what people should know about the others.
+func (c *eventsCommand) print(out *lines, events func(yield func(journal.Event, error) bool)) (note string, err error) {
+	shown, fences := 0, 0
+	for e, err := range events {
+		switch {
+		case err != nil:
+			return "", err
+		case e.IsFence() && !c.All:
+			fences++
+			continue
+		case shown == c.limit():
+			return fmt.Sprintf("there are more: --from %d", e.SequenceNr), nil
+		}
+		shown++
+		if err := out.add(func() any { return lineOf(&e) }, func() []string { return rowOf(&e) }); err != nil {
+			return "", err
+		}
+	}
+	if fences > 0 {
+		note = count(fences, "fence") + " not shown: --all"
+	}
+	return note, nil
+}
+
+// eventLine is an event as a line of JSON.
+type eventLine struct {
+	SequenceNr uint64   `json:"sequence_nr"`
+	Time       string   `json:"time"`
+	Writer     string   `json:"writer"`
+	Fence      bool     `json:"fence,omitempty"`
+	Manifest   string   `json:"manifest"`
+	Tags       []string `json:"tags,omitempty"`
+	Metadata   []byte   `json:"metadata,omitempty"`
+	rendered
+}
+
+func lineOf(e *journal.Event) eventLine {
+	line := eventLine{
+		SequenceNr: e.SequenceNr, Time: stamp(e.Time), Writer: e.Writer, Fence: e.IsFence(),
+		Manifest: e.Manifest, Tags: e.Tags, Metadata: e.Metadata,
+	}
+	if !e.IsFence() {
+		line.rendered = renderLine(formatOf(e.Manifest), e.Payload)
+	}
+	return line
+}
+
+func rowOf(e *journal.Event) []string {
+	manifest, payload := e.Manifest, ""
+	if e.IsFence() {
+		manifest = "(fence)"
+	} else {
+		payload = renderCell(formatOf(e.Manifest), e.Payload)
+	}
+	return []string{decimal(e.SequenceNr), stamp(e.Time), manifest, strings.Join(e.Tags, ","), e.Writer, payload}
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }

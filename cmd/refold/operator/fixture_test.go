@@ -1,0 +1,121 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// at is the time of the n-th event.
+func at(n uint64) time.Time { return noon.Add(time.Duration(n) * time.Second) } //nolint:gosec // small
+
+// pack encodes a value as msgpack.
+func pack(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := msgpack.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// fixture fills a LevelDB journal.
+type fixture struct {
+	t   testing.TB
+	dir string
+	db  *leveldb.DB
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := leveldb.Open(dir, leveldb.Config{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, dir: dir, db: db}
+	t.Cleanup(f.close)
+	return f
+}
+
+// close ends the writing, so that the journal can be looked into.
+func (f *fixture) close() {
+	f.t.Helper()
+	if err := f.db.Close(); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// record appends one record to an ID.
+func (f *fixture) record(id string, e journal.Event) {
+	f.t.Helper()
+	highest, err := f.db.Journal().HighestSequenceNr(f.t.Context(), id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	e.SequenceNr, e.Time = highest+1, at(highest+1)
+	if slots := f.db.Journal().Append(f.t.Context(), []journal.Write{{ID: id, Writer: "w1", Expect: highest, Events: []journal.Event{e}}}); slots != nil {
+		f.t.Fatal(slots[0])
+	}
+}
+
+// event appends one event of an account.
+func (f *fixture) event(id string, v any, tags ...string) {
+	f.t.Helper()
+	manifest, payload, err := events().Encode(v)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.record(id, journal.Event{Manifest: manifest, Payload: payload, Tags: tags})
+}
+
+// state saves a snapshot.
+func (f *fixture) state(id string, seqNr uint64, payload []byte) {
+	f.t.Helper()
+	s := snapshot.Snapshot{Manifest: eventsourcing.StateManifest, Payload: payload}
+	s.Metadata = snapshot.Metadata{ID: id, SequenceNr: seqNr, Time: at(seqNr)}
+	if err := f.db.Snapshots().Save(f.t.Context(), s); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// bank is a journal in which all is well.
+func bank(t testing.TB) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.event("account|1", opened{Owner: "Ada"}, "customer")
+	f.event("account|1", deposited{Amount: 100, Currency: "USD"}, "usd", "large")
+	f.record("account|1", journal.Event{Manifest: "deposited", Payload: pack(t, map[string]any{"Amount": 20})})
+	f.state("account|1", 3, pack(t, map[string]any{"Owner": "Ada", "Balance": map[string]any{"USD": 120}, "Last": []int{100, 20}}))
+	f.record("account|1", journal.Event{}) // a fence
+	f.event("account|1", withdrawn{Amount: 50})
+	f.event("account|1", deposited{Amount: 3200, Currency: "TWD"})
+
+	f.event("account|2", opened{Owner: "Bob\x1b[2J\u202e\xff\"q\""})
+
+	f.event("account|3", opened{Owner: "Eve"})
+	f.event("account|3", deposited{Amount: 7, Currency: "USD"})
+	f.event("account|3", deposited{Amount: 8, Currency: "USD"})
+	f.state("account|3", 2, pack(t, map[string]any{"Owner": "Eve", "Balance": map[string]any{"USD": 7}, "Last": []int{7}}))
+	if err := f.db.Journal().DeleteTo(t.Context(), "account|3", 2); err != nil {
+		t.Fatal(err)
+	}
+
+	f.record("ledger|main", journal.Event{Manifest: "noted+json", Payload: []byte("{ \"text\": \"caf\u00e9 \u009b1m <b>\", \"n\": [1, 2.50] }")})
+	f.record("ledger|main", journal.Event{Manifest: "posted@3+proto", Payload: []byte{8, 1}})
+	f.record("ledger|main", journal.Event{Manifest: "mixed", Metadata: []byte("trace"), Payload: pack(t, []any{
+		nil, true, -3, uint64(1 << 63), 1.0, float32(2.5), "x", []byte{0, 1, 255}, noon, map[int]string{7: "seven"},
+	})})
+	return f
+}

@@ -1,0 +1,172 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// rebuildCommand is "refold rebuild".
+type rebuildCommand struct {
+	journalFlag
+	ID      string   `arg:"" help:"The persistence ID, such as account|42."`
+	UpTo    uint64   `help:"What if: the state after this event." placeholder:"NR"`
+	Without []uint64 `help:"What if: the state without this event. May be repeated." placeholder:"NR"`
+	JSON    bool     `name:"json" help:"Print one JSON object."`
+}
+
+// Help is the long help of the command.
+func (c *rebuildCommand) Help() string {
+	return `Refolds the state of an entity from its first event, without snapshots, and compares it with the present
+state, which comes from the newest snapshot. They have to be equal: if not, the exit status is 1, and the
+snapshot is wrong or the code that applies the events has changed since.
+
+With --up-to or --without it shows what would be otherwise. Nothing is changed.
+
+The entity's type has to be part of this program.`
+}
+
+// Validate checks the arguments.
+func (c *rebuildCommand) Validate() error {
+	if slices.Contains(c.Without, 0) {
+		return errors.New("--without 0: events are numbered from 1")
+	}
+	return nil
+}
+
+// Run rebuilds the entity.
+func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
+	linked, err := env.linked(c.ID)
+	if err != nil {
+		return err
+	}
+	return c.with(ctx, env, func(src *Source) error {
+		highest, err := known(ctx, src, c.ID)
+		if err != nil {
+			return err
+		}
+		if err := c.exist(ctx, src, highest); err != nil {
+			return err
+		}
+		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: src.Journal, Snapshots: src.Snapshots})
+		if err != nil {
+			return err
+		}
+		r, err := c.rebuild(ctx, src, rt, linked)
+		if err := errors.Join(err, rt.Close(context.WithoutCancel(ctx))); err != nil {
+			return err
+		}
+		if err := c.print(env, r); err != nil {
+			return err
+		}
+		if r.wrong() {
+			return ErrProblems
+		}
+		return nil
+	})
+}
+
+// linked returns the type of a persistence ID.
+func (e *Env) linked(id string) (*Linked, error) {
+	name, _ := journal.SplitID(id)
+	for i := range e.entities {
+		if l := &e.entities[i]; l.name == name {
+			return l, l.check()
+		}
+	}
+	if name == "" {
+		return nil, fmt.Errorf("persistence ID %q names no type of entity: it has to be TYPE|ID", id)
+	}
+	return nil, fmt.Errorf(`the type %q is not part of this program, and only its Go code can refold it.
+Build a program that has it, with these three lines in its package main:
+
+    func main() {
+        operator.Main(operator.Entity(%s()))
+    }
+
+operator is github.com/refold-io/refold/cmd/refold/operator, and the function
+returns the eventsourcing.Type that your program hosts.`, name, exported(name)+"Type")
+}
+
+// whatIf tells whether another state than the present one is wanted.
+func (c *rebuildCommand) whatIf() bool { return c.UpTo > 0 || len(c.Without) > 0 }
+
+// exist returns an error unless the events that are named exist.
+func (c *rebuildCommand) exist(ctx context.Context, src *Source, highest uint64) error {
+	if c.UpTo > highest {
+		return fmt.Errorf("--up-to %d: the highest number of %q is %d", c.UpTo, c.ID, highest)
+	}
+	for _, nr := range c.Without {
+		if c.UpTo > 0 && nr > c.UpTo {
+			return fmt.Errorf("--without %d is behind --up-to %d", nr, c.UpTo)
+		}
+		found := false
+		for e, err := range src.Journal.Replay(ctx, c.ID, nr, nr) {
+			if err != nil {
+				return fmt.Errorf("event %d of %q: %w", nr, c.ID, err)
+			}
+			if found = true; e.IsFence() {
+				return fmt.Errorf("--without %d: it is a fence, which means nothing anyway", nr)
+			}
+		}
+		if !found {
+			return fmt.Errorf("--without %d: there is no such event of %q", nr, c.ID)
+		}
+	}
+	return nil
+}
+
+// rebuild folds both states and compares them.
+func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsourcing.Runtime, l *Linked) (*rebuilt, error) {
+	_, entityID := journal.SplitID(c.ID)
+	present, err := l.fold(ctx, rt, entityID, wanted{})
+	if err != nil {
+		return nil, fmt.Errorf("the present state: %w", err)
+	}
+	w := wanted{upTo: present.seqNr, withoutSnapshots: true}
+	if c.whatIf() {
+		w = wanted{upTo: c.UpTo, without: c.Without}
+	}
+	other, err := l.fold(ctx, rt, entityID, w)
+	if gap, ok := errors.AsType[*journal.GapError](err); ok && gap.Want == 1 && (w.withoutSnapshots || len(w.without) > 0) {
+		return nil, fmt.Errorf("%q can't be refolded from its first event, which is deleted; verify checks what is left", c.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the rebuilt state: %w", err)
+	}
+	r := &rebuilt{id: c.ID, whatIf: c.whatIf(), present: present, other: other}
+	if r.unused, err = unused(ctx, src, c.ID, &present); err != nil {
+		return nil, err
+	}
+	if r.equal = present.manifest == other.manifest && bytes.Equal(present.payload, other.payload); !r.equal {
+		r.differences = compare(&present, &other)
+	}
+	return r, nil
+}
+
+// unused returns the number of a newer snapshot than the one that a fold has
+// used: it could not be read. It is 0 if there is none.
+func unused(ctx context.Context, src *Source, id string, f *folded) (uint64, error) {
+	if src.Snapshots == nil {
+		return 0, nil
+	}
+	for md, err := range src.Snapshots.List(ctx, id, snapshot.UpTo(f.seqNr)) {
+		if err != nil {
+			return 0, fmt.Errorf("snapshots of %q: %w", id, err)
+		}
+		if md.SequenceNr > f.snapshotNr {
+			return md.SequenceNr, nil
+		}
+		break
+	}
+	return 0, nil
+}

@@ -1,0 +1,63 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+)
+
+// TestScripts runs the commands in testdata. Each begins with the journal that
+// it is about, and says what is linked in.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	journals := map[string]func(testing.TB) *fixture{"bank": bank}
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		t.Parallel()
+		var f *fixture
+		var entities []operator.Linked
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			switch d.Cmd {
+			case "journal":
+				if f != nil {
+					d.Fatalf(t, "there is a journal already")
+				}
+				f = journals[d.CmdArgs[0].Key](t)
+				f.close()
+				return ""
+			case "link":
+				entities = append(entities, operator.Entity(accountType()))
+				return ""
+			case "run":
+				return run(t, f.dir, strings.Fields(d.Input), entities)
+			}
+			d.Fatalf(t, "no such command %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+// run runs one command and returns all that it shows.
+func run(t *testing.T, dir string, args []string, entities []operator.Linked) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	p := operator.Program{Journal: "leveldb:" + dir, Entities: entities, Stdout: &out, Stderr: &errs}
+	status := p.Run(t.Context(), args)
+	var b strings.Builder
+	b.WriteString(out.String())
+	for line := range strings.Lines(errs.String()) {
+		b.WriteString("! " + line)
+	}
+	if status != operator.ExitOK {
+		fmt.Fprintf(&b, "exit %d\n", status)
+	}
+	return strings.ReplaceAll(b.String(), dir, "DIR")
+}

@@ -1,0 +1,112 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/refold-io/refold/snapshot"
+)
+
+// snapshotsCommand is "refold snapshots".
+type snapshotsCommand struct {
+	listFlags
+	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`
+	Show uint64 `help:"Print the state in the snapshot with this number, as JSON." placeholder:"NR"`
+}
+
+// Validate checks the flags.
+func (c *snapshotsCommand) Validate() error {
+	if c.ID == "" && c.Show > 0 {
+		return errors.New("--show is for the snapshots of a persistence ID: name one")
+	}
+	return c.check(c.ID)
+}
+
+var errNoSnapshots = errors.New("the journal comes without a snapshot store")
+
+// Run lists the snapshots, or prints one.
+func (c *snapshotsCommand) Run(ctx context.Context, env *Env) error {
+	return c.with(ctx, env, func(src *Source) error {
+		switch {
+		case src.Snapshots == nil:
+			return errNoSnapshots
+		case c.Show > 0:
+			return c.show(ctx, env, src)
+		}
+		return c.list(ctx, env, src)
+	})
+}
+
+// list lists the snapshots of one persistence ID or of all.
+func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) error {
+	out := env.lines(c.JSON, "ID", "NR", "TIME")
+	n := 0
+	one := func(id string) (bool, error) {
+		for md, err := range src.Snapshots.List(ctx, id, snapshot.Latest()) {
+			if err != nil {
+				return false, fmt.Errorf("snapshots of %q: %w", id, err)
+			}
+			if n == c.limit() {
+				env.note("there are more, from %q at %d on", id, md.SequenceNr)
+				return false, nil
+			}
+			n++
+			if err := out.add(
+				func() any { return snapshotLine{id, md.SequenceNr, stamp(md.Time)} },
+				func() []string { return []string{id, decimal(md.SequenceNr), stamp(md.Time)} },
+			); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	var err error
+	if c.ID == "" {
+		err = c.eachID(ctx, src, one)
+	} else if _, err = known(ctx, src, c.ID); err == nil {
+		_, err = one(c.ID)
+	}
+	return errors.Join(out.end(), err)
+}
+
+// snapshotLine is a snapshot as a line of JSON.
+type snapshotLine struct {
+	ID         string `json:"id"`
+	SequenceNr uint64 `json:"sequence_nr"`
+	Time       string `json:"time"`
+}
+
+// stateLength is how many bytes of a state are printed or compared.
+const stateLength = 64 << 20
+
+// show prints the state in a snapshot.
+func (c *snapshotsCommand) show(ctx context.Context, env *Env, src *Source) error {
+	s, err := src.Snapshots.Load(ctx, c.ID, snapshot.At(c.Show))
+	if err != nil {
+		return fmt.Errorf("snapshot %d of %q: %w", c.Show, c.ID, err)
+	}
+	text, err := formatOfState(s.Manifest, s.Payload).render(s.Payload, stateLength)
+	if err != nil {
+		return fmt.Errorf("snapshot %d of %q has %s: %w", c.Show, c.ID, count(len(s.Payload), "byte"), err)
+	}
+	return printState(env, text, c.JSON)
+}
+
+// printState prints compact JSON as it is, or indented for people.
+func printState(env *Env, text []byte, compact bool) error {
+	var b bytes.Buffer
+	if compact {
+		b.Write(text)
+	} else if err := json.Indent(&b, text, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err := env.Stdout.Write(b.Bytes())
+	return err
+}
