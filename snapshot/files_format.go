@@ -31,14 +31,13 @@ const (
 	magic         = "RFLDSNAP"
 	formatVersion = 1
 
-	prefixSize     = len(magic) + 2 + 4
-	fixedHeader    = 8 + 8 + 8 + 2
-	checksumSize   = 4
-	maxIDLength    = 512
-	maxManifest    = 4096
-	maxHeaderSize  = fixedHeader + maxIDLength + maxManifest
-	maxOverhead    = prefixSize + maxHeaderSize + 2*checksumSize
-	latestUnixTime = 253402300800 // the year 10000
+	prefixSize    = len(magic) + 2 + 4
+	fixedHeader   = 8 + 8 + 8 + 2
+	checksumSize  = 4
+	maxIDLength   = 512
+	maxManifest   = 4096
+	maxHeaderSize = fixedHeader + maxIDLength + maxManifest
+	maxOverhead   = prefixSize + maxHeaderSize + 2*checksumSize
 )
 
 var (
@@ -54,7 +53,7 @@ func check(s Snapshot, maxSize int64) error {
 	switch {
 	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:
 		return fmt.Errorf("%w: sequence number %d is not between 1 and %d", ErrInvalid, s.SequenceNr, int64(math.MaxInt64))
-	case s.Time.Year() < 1 || s.Time.Unix() >= latestUnixTime:
+	case s.Time.Before(time.Time{}) || s.Time.After(endOfTime()):
 		return fmt.Errorf("%w: time %v is not between the years 1 and 9999", ErrInvalid, s.Time)
 	case len(s.Manifest) > maxManifest:
 		return fmt.Errorf("%w: manifest has %d bytes, at most %d are allowed", ErrInvalid, len(s.Manifest), maxManifest)

@@ -86,6 +86,21 @@ func TestPluginsKnowTheirSPIOnly(t *testing.T) {
 	}
 }
 
+// What a newcomer copies from an example must compile elsewhere.
+func TestExamplesUseWhatIsPublic(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if !within(p.path(), "examples") {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if own(imported) && within(below(imported), "internal") {
+				t.Errorf("%s imports %s, which its readers can't", p.path(), below(imported))
+			}
+		}
+	}
+}
+
 // Every package that users can import stands somewhere, so that a new one can't
 // be forgotten.
 func TestEveryPackageStandsOnAFloor(t *testing.T) {
