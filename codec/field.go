@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -112,7 +113,7 @@ func (c *compiler) field(sf reflect.StructField) ([]field, error) {
 		var inner []field
 		inner, err = c.collect(sf.Type)
 		for i := range inner {
-			inner[i].index = append([]int{sf.Index[0]}, inner[i].index...)
+			inner[i].index = slices.Concat(sf.Index, inner[i].index)
 		}
 		return inner, err
 	}

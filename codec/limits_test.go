@@ -184,6 +184,16 @@ func TestAmplificationIsRefused(t *testing.T) {
 	}
 }
 
+type (
+	Deep   struct{ Inside []sparse }
+	deeper struct{ deepest }
+	// deepest has an Inside too, which that of Deep hides.
+	deepest struct {
+		Below  []sparse
+		Inside []int
+	}
+)
+
 func TestAmplificationOfJSONIsRefused(t *testing.T) {
 	t.Parallel()
 	type target struct {
@@ -193,10 +203,14 @@ func TestAmplificationOfJSONIsRefused(t *testing.T) {
 		Any      any
 		Item     []struct{ Seven [7]int } `json:"item,omitempty"`
 		Name     string
+		Deep
+		*deeper
 	}
-	r := registry[target](t).Using(codec.JSON())
+	r := codec.Types(codec.Name[target]("t")).Using(codec.JSON())
 	list := func(s string) string { return "[" + strings.Repeat(s+",", 20_000) + s + "]" }
 	for name, doc := range map[string]string{
+		"embedded":      `{"inside":` + list("{}") + `}`,
+		"embedded deep": `{"Below":` + list("{}") + `}`,
 		"nulls":         `{"Structs":` + list("null") + `}`,
 		"numbers":       `{"Structs":` + list("0") + `}`,
 		"other case":    `{"strUCTS":` + list("0") + `}`,

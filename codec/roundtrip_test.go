@@ -583,7 +583,7 @@ type rude struct{ N int }
 
 func (r rude) EncodeMsgpack(enc *msgpack.Encoder) error {
 	enc.UseCompactInts(false)
-	enc.SetOmitEmpty(true)
+	enc.UseInternedStrings(true)
 	return enc.EncodeInt(int64(r.N))
 }
 
@@ -600,11 +600,12 @@ func TestEncodersAreReset(t *testing.T) {
 		A rude
 		B int64
 		C pairForm
+		D [3]string
 	}
 	r := registry[pair](t)
-	want := "\x83\xa1A\x05\xa1B\x06\xa1C\x92\x01\x02"
+	want := "\x84\xa1A\x05\xa1B\x06\xa1C\x92\x01\x02\xa1D\x93\xa3abc\xa3abc\xa3abc"
 	for range 3 {
-		if _, payload, err := r.Encode(pair{rude{5}, 6, pairForm{1, 2}}); err != nil || string(payload) != want {
+		if _, payload, err := r.Encode(pair{rude{5}, 6, pairForm{1, 2}, [3]string{"abc", "abc", "abc"}}); err != nil || string(payload) != want {
 			t.Errorf("%q, %v, want %q", payload, err, want)
 		}
 	}

@@ -6,6 +6,7 @@ package codec_test
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -209,6 +210,11 @@ func TestStateThatCanBeStored(t *testing.T) {
 			Base `msgpack:",noinline"`
 			ID   string
 		}{Base{"1", "2"}, "3"},
+		&struct { // both have the same methods, so that neither is promoted
+			netip.Addr
+			netip.Prefix
+			noCompare [0]func()
+		}{Addr: netip.MustParseAddr("::1"), Prefix: netip.MustParsePrefix("10.0.0.0/8")},
 		new(counted), &map[string]int{"a": 1}, new(pairForm),
 	} {
 		st, err := codec.NewState(reflect.TypeOf(v))
