@@ -1,0 +1,367 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/batch"
+	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/examples/bank/requests"
+)
+
+// applyCmd executes a file of commands.
+//
+// Each account belongs to one worker, which handles its lines one after the
+// other, in the order of the file. The ID of a request is the hash of the file
+// and the number of the line, so that the file can be applied again after a
+// crash: what was done is not done twice.
+type applyCmd struct {
+	File    string `arg:"" type:"existingfile" help:"CSV file: ${header}"`
+	Workers int    `default:"512" help:"How many accounts are worked on at the same time."`
+	Settle  bool   `help:"Wait for each transfer to end before the account's next line."`
+	Log     string `placeholder:"FILE" help:"Append what happens to FILE, as lines of JSON."`
+	Rejects string `placeholder:"FILE" help:"Write lines that are bad or refused to FILE. Defaults to the name of the input and .rejects.csv."`
+}
+
+// Run executes the command.
+func (c *applyCmd) Run(app *app) (err error) {
+	if c.Workers < 1 {
+		return usageError{fmt.Errorf("--workers %d: at least 1 is needed", c.Workers)}
+	}
+	file, err := os.Open(c.File)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	hash, total, err := survey(file)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", c.File, err)
+	}
+	events, err := openLog(c.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, events.Close()) }()
+	rejects := &rejects{path: c.Rejects}
+	if rejects.path == "" {
+		rejects.path = c.File + ".rejects.csv"
+	}
+	defer func() { err = errors.Join(err, rejects.Close()) }()
+
+	b, done, err := app.open(events)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	ctx, cancel := context.WithCancelCause(app.ctx)
+	defer cancel(nil)
+	a := &applier{
+		bank: b, hash: hash, settle: c.Settle, log: events, rejects: rejects, logger: app.logger,
+		progress: newProgress(app.stderr, total), fail: cancel,
+	}
+	start := time.Now()
+	a.run(ctx, batch.Read(file), c.Workers)
+	a.progress.stop()
+	a.tally.elapsed = time.Since(start)
+	a.tally.rejects = rejects.name()
+	a.tally.print(app.stdout)
+	switch cause := context.Cause(ctx); {
+	case app.ctx.Err() != nil:
+		return interruptedError{fmt.Errorf("interrupted; run it again to do the rest")}
+	case cause != nil:
+		return fmt.Errorf("%w; run it again to do the rest", cause)
+	case a.tally.bad > 0:
+		return badLinesError{fmt.Errorf("%d bad lines, see %s", a.tally.bad, a.tally.rejects)}
+	}
+	return nil
+}
+
+// survey returns the hash of the file and how many lines it has, and rewinds it.
+func survey(file io.ReadSeeker) (hash string, lines int, err error) {
+	counter := &lineCounter{}
+	if hash, err = requests.Hash(io.TeeReader(file, counter)); err != nil {
+		return "", 0, err
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return hash, counter.lines, err
+}
+
+type lineCounter struct{ lines int }
+
+func (c *lineCounter) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b == '\n' {
+			c.lines++
+		}
+	}
+	return len(p), nil
+}
+
+// applier executes the lines of one file.
+type applier struct {
+	bank     *bank
+	hash     string
+	settle   bool
+	log      *eventLog
+	rejects  *rejects
+	logger   *slog.Logger
+	progress progress
+	fail     context.CancelCauseFunc
+
+	mu    sync.Mutex
+	tally tally
+}
+
+// task is a line for a worker.
+type task struct {
+	line   batch.Line
+	opens  chan struct{}   // closed when the line, which opens an account, is done
+	opened <-chan struct{} // what a transfer waits for: its destination
+}
+
+// run deals out the lines, and returns when all are done or ctx has ended.
+func (a *applier) run(ctx context.Context, lines func(func(batch.Line, error) bool), workers int) {
+	var wg sync.WaitGroup
+	queues := make([]chan task, workers)
+	for i := range queues {
+		queues[i] = make(chan task, 16)
+		wg.Go(func() { a.work(ctx, queues[i]) })
+	}
+	defer wg.Wait()
+	defer func() {
+		for _, q := range queues {
+			close(q)
+		}
+	}()
+	seed := maphash.MakeSeed()
+	opening := make(map[string]chan struct{}) // the last line that opens an account
+	for line, err := range lines {
+		bad, isBad := errors.AsType[*batch.LineError](err)
+		switch {
+		case isBad:
+			a.bad(bad)
+			continue
+		case err != nil:
+			a.fail(err)
+			return
+		}
+		t := task{line: line}
+		switch line.Command {
+		case batch.Open:
+			t.opens = make(chan struct{})
+			opening[line.Account] = t.opens
+		case batch.Transfer:
+			t.opened = opening[line.To]
+		}
+		select {
+		case queues[maphash.String(seed, line.Account)%uint64(workers)] <- t:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// work handles the lines of some accounts, and then waits for their transfers to
+// end.
+func (a *applier) work(ctx context.Context, queue <-chan task) {
+	var sources []string
+	known := make(map[string]bool)
+	for t := range queue {
+		if ctx.Err() != nil {
+			continue // empty the queue
+		}
+		if t.line.Command == batch.Transfer && !known[t.line.Account] {
+			known[t.line.Account] = true
+			sources = append(sources, t.line.Account)
+		}
+		if err := a.handle(ctx, t); err != nil {
+			a.fail(err)
+		}
+	}
+	for _, id := range sources {
+		pending, err := a.waitSettled(ctx, id, settlePatience)
+		if err != nil {
+			return
+		}
+		a.count(func(t *tally) { t.inFlight += pending })
+	}
+}
+
+// handle executes one line. The error is one that stops everything.
+func (a *applier) handle(ctx context.Context, t task) error {
+	if t.opens != nil {
+		defer close(t.opens)
+	}
+	if t.opened != nil {
+		// Lines that open the destination come first. No two lines wait for each
+		// other: one waits for an earlier one only.
+		select {
+		case <-t.opened:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	repeated, err := a.execute(ctx, t.line)
+	refusal, refused := errors.AsType[*eventsourcing.Refusal](err)
+	record := logRecord{Event: "line", Account: t.line.Account, Line: t.line.Number}
+	switch {
+	case err == nil && repeated:
+		record.Outcome = "repeated"
+		a.count(func(t *tally) { t.before++ })
+	case err == nil:
+		record.Outcome = "done"
+		a.count(func(t *tally) { t.done++ })
+	case errors.Is(err, requests.ErrPassed):
+		record.Outcome = "passed"
+		a.count(func(t *tally) { t.before++ })
+	case refused:
+		record.Outcome, record.Code = "refused", refusal.Code()
+		a.count(func(t *tally) { t.refuse(refusal.Code()) })
+		a.rejects.write(t.line.Number, refusal.Code(), err)
+	case errors.Is(err, eventsourcing.ErrInvalid):
+		a.bad(&batch.LineError{Line: t.line.Number, Field: "account", Err: err})
+		return nil
+	case ctx.Err() != nil:
+		return nil
+	default:
+		return fmt.Errorf("line %d: %w", t.line.Number, err)
+	}
+	a.log.write(record)
+	a.progress.add()
+	if a.settle && t.line.Command == batch.Transfer {
+		_, err := a.waitSettled(ctx, t.line.Account, 0)
+		return err
+	}
+	return nil
+}
+
+// bad takes note of a line that can't be read. Where only its amount or its
+// currency is to blame it counts as refused.
+func (a *applier) bad(err *batch.LineError) {
+	record := logRecord{Event: "line", Line: err.Line, Outcome: "bad"}
+	code := "bad_line"
+	if refusal := refusalOf(err); refusal != nil {
+		code = refusal.Code()
+		record.Outcome, record.Code = "refused", code
+		a.count(func(t *tally) { t.refuse(code) })
+	} else {
+		a.count(func(t *tally) { t.bad++ })
+	}
+	a.rejects.write(err.Line, code, err)
+	a.log.write(record)
+	a.progress.add()
+}
+
+// refusalOf returns the refusal that an amount would have met at an account if
+// it could be expressed at all, nil if there is none.
+func refusalOf(err error) *eventsourcing.Refusal {
+	switch {
+	case errors.Is(err, money.ErrTooFine):
+		return ErrTooFine
+	case errors.Is(err, money.ErrOverflow):
+		return ErrOverflow
+	case errors.Is(err, money.ErrCurrency):
+		return ErrCurrency
+	}
+	return nil
+}
+
+// execute has the bank execute a line. Faults that may pass are tried again.
+func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err error) {
+	pause := firstPause
+	for {
+		repeated, err = a.bank.execute(context.WithoutCancel(ctx), l, requests.FileLine(a.hash, l.Number))
+		_, refused := errors.AsType[*eventsourcing.Refusal](err)
+		if err == nil || refused || errors.Is(err, eventsourcing.ErrInvalid) || pause > lastPause {
+			return repeated, err
+		}
+		a.logger.WarnContext(ctx, "line not done, trying again", slog.Uint64("line", l.Number), slog.Any("error", err))
+		if !sleep(ctx, pause) {
+			return false, err
+		}
+		pause *= 2
+	}
+}
+
+// execute carries out a line as a request with an ID, and reports whether it had
+// been done before.
+func (b *bank) execute(ctx context.Context, l batch.Line, request string) (repeated bool, err error) {
+	to := b.account(l.Account)
+	var receipt Receipt
+	switch l.Command {
+	case batch.Open:
+		_, err = eventsourcing.Ask(ctx, to, Open{Request: request, Currency: l.Currency, Owner: l.To})
+	case batch.Deposit:
+		receipt, err = eventsourcing.Ask(ctx, to, Deposit{Request: request, Amount: l.Amount})
+	case batch.Withdraw:
+		receipt, err = eventsourcing.Ask(ctx, to, Withdraw{Request: request, Amount: l.Amount})
+	case batch.Transfer:
+		receipt, err = eventsourcing.Ask(ctx, to, Transfer{Request: request, Amount: l.Amount, To: l.To})
+	case batch.Close:
+		receipt, err = eventsourcing.Ask(ctx, to, Close{Request: request})
+	}
+	return receipt.Repeated, err
+}
+
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 15 * time.Second
+	// settlePatience is how long apply waits at its end for an account whose
+	// transfers make no progress.
+	settlePatience = 15 * time.Second
+)
+
+// waitSettled waits until an account has no transfers pending, and returns how
+// many there are when it gives up: after so long without progress, if patience
+// is not 0.
+func (a *applier) waitSettled(ctx context.Context, id string, patience time.Duration) (int, error) {
+	pause, pending, since := time.Millisecond, -1, time.Now()
+	for {
+		view, err := eventsourcing.Ask(ctx, a.bank.account(id), Lookup{})
+		switch {
+		case errors.Is(err, ErrNotOpen):
+			return 0, nil
+		case err != nil:
+			return 0, err
+		case len(view.Pending) == 0:
+			return 0, nil
+		case len(view.Pending) != pending:
+			pause, pending, since = time.Millisecond, len(view.Pending), time.Now()
+		case patience > 0 && time.Since(since) > patience:
+			return pending, nil
+		}
+		if !sleep(ctx, pause) {
+			return pending, nil
+		}
+		pause = min(2*pause, 50*time.Millisecond)
+	}
+}
+
+// sleep waits, and reports whether ctx lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (a *applier) count(f func(*tally)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f(&a.tally)
+}

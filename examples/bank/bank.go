@@ -1,0 +1,72 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/examples/bank/rates"
+	"github.com/refold-io/refold/journal"
+)
+
+// builtInRates is the table that is in force unless a file is named.
+//
+//go:embed rates.json
+var builtInRates []byte
+
+// bank is a runtime that hosts accounts.
+type bank struct {
+	runtime  *eventsourcing.Runtime
+	accounts *eventsourcing.Entities[Command, Event]
+	typ      eventsourcing.Type[Command, Event]
+	journal  journal.Journal
+}
+
+// openBank starts a bank on a store.
+func openBank(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots, Logger: log, Observer: observer})
+	if err != nil {
+		return nil, fmt.Errorf("open the bank: %w", err)
+	}
+	b := &bank{runtime: rt, typ: AccountType(r), journal: s.journal}
+	if b.accounts, err = eventsourcing.Host(rt, b.typ, eventsourcing.HostOptions{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the bank: %w", err), rt.Close(context.Background()))
+	}
+	return b, nil
+}
+
+// closePatience is how long a bank that closes waits for what is in hand.
+const closePatience = 10 * time.Second
+
+// close ends the bank; what was acknowledged is stored.
+func (b *bank) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	return b.runtime.Close(ctx)
+}
+
+// account addresses an account.
+func (b *bank) account(id string) eventsourcing.Ref[Command] { return b.accounts.Ref(id) }
+
+// lookup shows an account as it is, was, or would have been, from the journal
+// alone and without starting it.
+func (b *bank) lookup(ctx context.Context, id string, in money.Currency, opts eventsourcing.FoldOptions[Event]) (View, eventsourcing.Folded[Command, Event], error) {
+	folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, opts)
+	if err != nil {
+		return View{}, folded, err
+	}
+	account, ok := folded.State.(*Account)
+	if !ok {
+		return View{}, folded, fmt.Errorf("account %q: its state is a %T", id, folded.State)
+	}
+	view, err := account.View(in, time.Now())
+	return view, folded, err
+}

@@ -1,0 +1,154 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/refold-io/refold/examples/bank/money"
+)
+
+// Header is the first line of a file, and names the fields.
+const Header = "id,command,account,amount,currency,to"
+
+const fields = 6
+
+// The commands that a line may hold.
+const (
+	Open     = "open"
+	Deposit  = "deposit"
+	Withdraw = "withdraw"
+	Transfer = "transfer"
+	Close    = "close"
+)
+
+// Line is a command.
+type Line struct {
+	// Number is the line's number in its file, counted from 1.
+	Number uint64
+	// ID is what the file calls the line. It has no meaning here.
+	ID string
+	// Command is one of the constants.
+	Command string
+	// Account is the ID of the account.
+	Account string
+	// Amount is that of a deposit, a withdrawal or a transfer.
+	Amount money.Amount
+	// Currency is that of the amount, or of the account to open.
+	Currency money.Currency
+	// To is the destination of a transfer, or the owner of the account to open.
+	To string
+}
+
+// LineError says what is wrong with a line.
+type LineError struct {
+	// Line is the number, Text the line as it stands in the file, cut off when
+	// it is long.
+	Line uint64
+	Text string
+	// Field is the field that is to blame, "" for the line as a whole.
+	Field string
+	Err   error
+}
+
+func (e *LineError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("line %d: %v", e.Line, e.Err)
+	}
+	return fmt.Sprintf("line %d: %s: %v", e.Line, e.Field, e.Err)
+}
+
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Parse reads one line. The error is a *LineError; what it wraps about an amount
+// or a currency is an error of package money.
+func Parse(number uint64, text string) (Line, error) {
+	l := Line{Number: number}
+	field, err := l.parse(text)
+	if err != nil {
+		return Line{}, &LineError{Line: number, Text: shorten(text), Field: field, Err: err}
+	}
+	return l, nil
+}
+
+func (l *Line) parse(text string) (field string, err error) {
+	f, err := split(text)
+	if err != nil {
+		return "", err
+	}
+	l.ID, l.Command, l.Account, l.To = f[0], f[1], f[2], f[5]
+	amount, currency := f[3], f[4]
+	if strings.TrimSpace(l.Account) == "" {
+		return "account", errors.New("it is missing")
+	}
+	needsAmount, needsCurrency, needsTo := true, true, false
+	switch l.Command {
+	case Open:
+		needsAmount, needsTo = false, l.To != ""
+	case Deposit, Withdraw:
+	case Transfer:
+		needsTo = true
+	case Close:
+		needsAmount, needsCurrency = false, false
+	default:
+		return "command", fmt.Errorf("%.20q is none of open, deposit, withdraw, transfer, close", l.Command)
+	}
+	for _, c := range []struct {
+		name, value string
+		needed      bool
+	}{{"amount", amount, needsAmount}, {"currency", currency, needsCurrency}, {"to", l.To, needsTo}} {
+		switch {
+		case c.needed && c.value == "":
+			return c.name, fmt.Errorf("it is missing, %s needs it", l.Command)
+		case !c.needed && c.value != "":
+			return c.name, fmt.Errorf("%.20q: %s takes none", c.value, l.Command)
+		}
+	}
+	if needsCurrency {
+		if l.Currency, err = money.ParseCurrency(currency); err != nil {
+			return "currency", err
+		}
+	}
+	if needsAmount {
+		if l.Amount, err = money.Parse(amount, l.Currency); err != nil {
+			return "amount", err
+		}
+	}
+	return "", nil
+}
+
+// split returns the fields of a line.
+func split(text string) ([]string, error) {
+	if !utf8.ValidString(text) {
+		return nil, errors.New("it is not valid UTF-8")
+	}
+	f := strings.Split(text, ",")
+	if strings.Contains(text, `"`) {
+		r := csv.NewReader(strings.NewReader(text))
+		r.FieldsPerRecord = -1
+		var err error
+		if f, err = r.Read(); err != nil {
+			if parse, ok := errors.AsType[*csv.ParseError](err); ok {
+				err = parse.Err
+			}
+			return nil, err
+		}
+	}
+	if len(f) != fields {
+		return nil, fmt.Errorf("it has %d fields, not %d: %s", len(f), fields, Header)
+	}
+	return f, nil
+}
+
+func shorten(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -1,0 +1,143 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+)
+
+// eventLog appends what happens to a file, one line of JSON each, in one write
+// each and without a buffer: a kill of the process loses none. A nil eventLog
+// drops everything.
+type eventLog struct {
+	mu   sync.Mutex
+	file *os.File
+	err  error // the first one
+}
+
+// logRecord is a line of the log.
+type logRecord struct {
+	Time    time.Time `json:"time"`
+	Event   string    `json:"event"`
+	Account string    `json:"account"`
+	Line    uint64    `json:"line,omitempty"`    // of the file, for "line"
+	Outcome string    `json:"outcome,omitempty"` // of a line, or of a transfer that is settled
+	Code    string    `json:"code,omitempty"`    // why a line was refused
+	Number  uint64    `json:"number,omitempty"`  // of the event, or the last that was recovered
+	Error   string    `json:"error,omitempty"`   // why a recovery failed
+}
+
+func openLog(path string) (*eventLog, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // see eventLog
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	return &eventLog{file: file}, nil
+}
+
+func (l *eventLog) write(r logRecord) {
+	if l == nil {
+		return
+	}
+	r.Time = time.Now().UTC()
+	data, err := json.Marshal(r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		_, err = l.file.Write(append(data, '\n'))
+	}
+	if l.err == nil && err != nil {
+		l.err = fmt.Errorf("write the log: %w", err)
+	}
+}
+
+// Close closes the log, and returns the first error that there was.
+func (l *eventLog) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.err, l.file.Close())
+}
+
+// observer logs recoveries.
+func (l *eventLog) observer() eventsourcing.Observer {
+	if l == nil {
+		return eventsourcing.Observer{}
+	}
+	return eventsourcing.Observer{
+		RecoveryStarted: func(id string) {
+			l.write(logRecord{Event: "recovery_started", Account: accountOf(id)})
+		},
+		Recovery: func(i eventsourcing.RecoveryInfo) {
+			r := logRecord{Event: "recovery_ended", Account: accountOf(i.ID), Number: i.SequenceNr}
+			if i.Err != nil {
+				r.Error = i.Err.Error()
+			}
+			l.write(r)
+		},
+	}
+}
+
+// watch returns a journal that logs the transfers that pass through it, once they
+// are stored.
+func (l *eventLog) watch(j journal.Journal) journal.Journal {
+	if l == nil {
+		return j
+	}
+	return &watchedJournal{Journal: j, log: l}
+}
+
+func accountOf(persistenceID string) string {
+	_, id := journal.SplitID(persistenceID)
+	return id
+}
+
+type watchedJournal struct {
+	journal.Journal
+	log *eventLog
+}
+
+// Unwrap is part of journal.Wrapper.
+func (w *watchedJournal) Unwrap() journal.Journal { return w.Journal }
+
+// Append is part of journal.Journal.
+func (w *watchedJournal) Append(ctx context.Context, writes []journal.Write) []error {
+	errs := w.Journal.Append(ctx, writes)
+	for i := range writes {
+		if errs != nil && errs[i] != nil {
+			continue
+		}
+		for _, e := range writes[i].Events {
+			r := logRecord{Account: accountOf(writes[i].ID), Number: e.SequenceNr}
+			switch e.Manifest {
+			case "transfer_started":
+				r.Event = "transfer_debited"
+			case "credited":
+				r.Event = "transfer_credited"
+			case "transfer_completed":
+				r.Event, r.Outcome = "transfer_settled", "completed"
+			case "transfer_refunded":
+				r.Event, r.Outcome = "transfer_settled", "refunded"
+			default:
+				continue
+			}
+			w.log.write(r)
+		}
+	}
+	return errs
+}

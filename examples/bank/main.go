@@ -1,0 +1,183 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/batch"
+	"github.com/refold-io/refold/examples/bank/rates"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1   // something went wrong, or the audit found a difference
+	exitUsage       = 2   // wrong flags or arguments
+	exitBadLines    = 3   // apply did all but the lines that it could not read
+	exitInterrupted = 130 // apply was stopped; run again, it does the rest
+)
+
+type (
+	usageError       struct{ error }
+	badLinesError    struct{ error }
+	interruptedError struct{ error }
+)
+
+func (e usageError) Unwrap() error       { return e.error }
+func (e badLinesError) Unwrap() error    { return e.error }
+func (e interruptedError) Unwrap() error { return e.error }
+
+// commandLine is what the program understands.
+type commandLine struct {
+	Journal    string        `default:"leveldb:./bank-data" help:"Where the events are: leveldb:DIR or inmem:"`
+	Rates      string        `placeholder:"FILE" help:"JSON file of exchange rates, which may change while the bank runs. Defaults to built-in ones."`
+	MaxRateAge time.Duration `placeholder:"DURATION" help:"Refuse conversions whose rate is older. Defaults to no limit."`
+	Verbose    bool          `short:"v" help:"Log to standard error."`
+
+	Apply    applyCmd    `cmd:"" help:"Execute a file of commands."`
+	Audit    auditCmd    `cmd:"" help:"Prove the books from the journal alone."`
+	Generate generateCmd `cmd:"" help:"Write a file of commands as customers might give them."`
+}
+
+// app is what all commands share.
+type app struct {
+	ctx            context.Context //nolint:containedctx // ends with the program
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	logger         *slog.Logger
+	flags          *commandLine
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the program: it returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var flags commandLine
+	exited := -1
+	parser, err := kong.New(&flags,
+		kong.Name("bank"),
+		kong.Description("A bank that proves its books: the example of Refold.\n\nExit codes: 0 done; 1 failed, or the audit found a difference; 2 wrong usage; 3 done but for bad lines; 130 interrupted."),
+		kong.Vars{"header": batch.Header},
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "bank:", err) //nolint:errcheck // nowhere to report it
+		return exitFailed
+	}
+	command, err := parser.Parse(args)
+	if exited >= 0 { // help was asked for
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bank:", err) //nolint:errcheck // nowhere to report it
+		return exitUsage
+	}
+	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, flags: &flags, logger: slog.New(slog.DiscardHandler)}
+	if flags.Verbose {
+		a.logger = slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	if err := command.Run(a); err != nil {
+		fmt.Fprintln(stderr, "bank:", err) //nolint:errcheck // nowhere to report it
+		return exitCode(err)
+	}
+	return exitOK
+}
+
+func exitCode(err error) int {
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[interruptedError](err); ok {
+		return exitInterrupted
+	}
+	if _, ok := errors.AsType[badLinesError](err); ok {
+		return exitBadLines
+	}
+	return exitFailed
+}
+
+// open starts the bank for a command that changes something. The function that
+// it returns ends it.
+func (a *app) open(events *eventLog) (*bank, func() error, error) {
+	r, stopRates, err := a.rates()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := openStore(a.flags.Journal, false)
+	if err != nil {
+		stopRates()
+		return nil, nil, err
+	}
+	s.journal = events.watch(s.journal)
+	b, err := openBank(s, r, a.logger, events.observer())
+	if err != nil {
+		stopRates()
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return b, func() error {
+		err := errors.Join(b.close(), s.Close())
+		stopRates()
+		return err
+	}, nil
+}
+
+// openReadOnly opens the bank for a command that only looks.
+func (a *app) openReadOnly() (*bank, func() error, error) {
+	r, stopRates, err := a.rates()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stopRates() // nothing is converted for longer
+	s, err := openStore(a.flags.Journal, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := openBank(s, r, a.logger, eventsourcing.Observer{})
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return b, func() error { return errors.Join(b.close(), s.Close()) }, nil
+}
+
+// rates returns the rates in force, and a function that stops watching them.
+func (a *app) rates() (rates.Rates, func(), error) {
+	if a.flags.Rates == "" {
+		table, err := rates.Parse(builtInRates)
+		if err != nil {
+			return nil, nil, err
+		}
+		return table.WithMaxAge(a.flags.MaxRateAge), func() {}, nil
+	}
+	file, err := rates.Open(a.flags.Rates, rates.Config{MaxAge: a.flags.MaxRateAge, Logger: a.logger})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		file.Run(ctx)
+	}()
+	return file, func() { cancel(); <-done }, nil
+}

@@ -1,0 +1,146 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package money
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+var (
+	// ErrSyntax is wrapped by the error about text that is no amount.
+	ErrSyntax = errors.New("not an amount")
+	// ErrTooFine is wrapped by the error about an amount with more digits behind
+	// the point than the minor unit has.
+	ErrTooFine = errors.New("amount finer than the minor unit")
+	// ErrOverflow is wrapped by the error about an amount that does not fit.
+	ErrOverflow = errors.New("amount too large")
+	// ErrMixed is wrapped by the error about a sum of two currencies.
+	ErrMixed = errors.New("amounts of different currencies")
+)
+
+// Amount is an amount of money in one currency: a number of minor units, which
+// may be negative. The zero value is nothing of no currency. Amounts are equal if
+// they are ==.
+type Amount struct {
+	minor    int64
+	currency Currency
+}
+
+// New returns an amount of minor units.
+func New(minor int64, c Currency) Amount { return Amount{minor: minor, currency: c} }
+
+// Zero returns nothing of a currency.
+func Zero(c Currency) Amount { return Amount{currency: c} }
+
+// maxText is the length of the longest text that is looked at.
+const maxText = 40
+
+// Parse reads an amount such as "12", "12.5" or "-0.07": digits with at most one
+// point and at least one digit on each side of it; no blanks, separators or
+// exponents. The error matches ErrSyntax, ErrTooFine or ErrOverflow.
+func Parse(text string, c Currency) (Amount, error) {
+	unsigned := strings.TrimPrefix(text, "-")
+	sign := text[:len(text)-len(unsigned)]
+	whole, fraction, point := strings.Cut(unsigned, ".")
+	if len(text) > maxText || !digits(whole) || point && !digits(fraction) {
+		return Amount{}, fmt.Errorf("%w: %.40q", ErrSyntax, text)
+	}
+	if strings.Trim(fraction[min(Digits, len(fraction)):], "0") != "" {
+		return Amount{}, fmt.Errorf("%w: %s has more than %d digits behind the point", ErrTooFine, text, Digits)
+	}
+	fraction = (fraction + "00")[:Digits]
+	minor, err := strconv.ParseInt(sign+whole+fraction, 10, 64)
+	if err != nil {
+		return Amount{}, fmt.Errorf("%w: %s", ErrOverflow, text)
+	}
+	return New(minor, c), nil
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// Minor is the number of minor units.
+func (a Amount) Minor() int64 { return a.minor }
+
+// Currency is the currency of the amount.
+func (a Amount) Currency() Currency { return a.currency }
+
+// Positive reports whether the amount is more than nothing.
+func (a Amount) Positive() bool { return a.minor > 0 }
+
+// IsZero reports whether the amount is nothing, of whatever currency.
+func (a Amount) IsZero() bool { return a.minor == 0 }
+
+// Less reports whether a is less than b, which has the same currency.
+func (a Amount) Less(b Amount) bool { return a.minor < b.minor }
+
+// Add returns the sum. The error matches ErrMixed or ErrOverflow.
+func (a Amount) Add(b Amount) (Amount, error) {
+	sum := a.minor + b.minor
+	switch {
+	case a.currency != b.currency:
+		return Amount{}, fmt.Errorf("%w: %v and %v", ErrMixed, a, b)
+	case (sum > a.minor) != (b.minor > 0):
+		return Amount{}, fmt.Errorf("%w: %v and %v", ErrOverflow, a, b)
+	}
+	return New(sum, a.currency), nil
+}
+
+// Sub returns the difference. The error matches ErrMixed or ErrOverflow.
+func (a Amount) Sub(b Amount) (Amount, error) {
+	if b.minor == math.MinInt64 {
+		return Amount{}, fmt.Errorf("%w: %v less %v", ErrOverflow, a, b)
+	}
+	return a.Add(New(-b.minor, b.currency))
+}
+
+// Decimal is the number alone, such as "12.50".
+func (a Amount) Decimal() string {
+	text, sign := strconv.FormatInt(a.minor, 10), ""
+	if a.minor < 0 {
+		text, sign = text[1:], "-"
+	}
+	if len(text) <= Digits {
+		text = strings.Repeat("0", Digits+1-len(text)) + text
+	}
+	return sign + text[:len(text)-Digits] + "." + text[len(text)-Digits:]
+}
+
+// String is the number and the currency, such as "12.50 USD".
+func (a Amount) String() string {
+	if a.currency == "" {
+		return a.Decimal()
+	}
+	return a.Decimal() + " " + string(a.currency)
+}
+
+// MarshalText returns what String does, and nothing for the zero value.
+func (a Amount) MarshalText() ([]byte, error) {
+	if a == (Amount{}) {
+		return nil, nil
+	}
+	return []byte(a.String()), nil
+}
+
+// UnmarshalText reads what MarshalText wrote. A currency that is not known any
+// more is read as it is.
+func (a *Amount) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*a = Amount{}
+		return nil
+	}
+	number, currency, _ := strings.Cut(string(text), " ")
+	if len(currency) > 8 {
+		return fmt.Errorf("%w: %.40q", ErrSyntax, text)
+	}
+	read, err := Parse(number, Currency(currency))
+	if err != nil {
+		return err
+	}
+	*a = read
+	return nil
+}

@@ -1,0 +1,72 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package money
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cockroachdb/apd/v3"
+)
+
+// Rounding is how a conversion rounds to the minor unit.
+const Rounding = "half-even"
+
+// ErrRate is wrapped by the error about a rate that is no positive decimal.
+var ErrRate = errors.New("not a rate")
+
+// Rate is what one unit of a currency is worth in another: a positive decimal
+// such as "32.15", kept as it was written.
+type Rate string
+
+// ParseRate returns the rate that text says: at most 18 digits, with at most one
+// point and no exponent, and more than 0.
+func ParseRate(text string) (Rate, error) {
+	if _, err := Rate(text).decimal(); err != nil {
+		return "", err
+	}
+	return Rate(text), nil
+}
+
+// decimal returns the rate as a number.
+func (r Rate) decimal() (*apd.Decimal, error) {
+	whole, fraction, point := strings.Cut(string(r), ".")
+	if len(whole)+len(fraction) > 18 || !digits(whole) || point && !digits(fraction) {
+		return nil, fmt.Errorf("%w: %.40q", ErrRate, string(r))
+	}
+	d, _, err := apd.NewFromString(string(r))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %.40q: %w", ErrRate, string(r), err)
+	}
+	if d.Sign() <= 0 {
+		return nil, fmt.Errorf("%w: %s is not positive", ErrRate, string(r))
+	}
+	return d, nil
+}
+
+// Convert returns what an amount is worth in another currency, rounded half to
+// even to its minor unit. The error matches ErrRate or ErrOverflow.
+func (r Rate) Convert(a Amount, to Currency) (Amount, error) {
+	rate, err := r.decimal()
+	if err != nil {
+		return Amount{}, err
+	}
+	// The product has at most 19 + 18 digits, so that only Quantize rounds.
+	exact := apd.BaseContext.WithPrecision(19 + 18)
+	exact.Rounding = apd.RoundHalfEven
+	value := apd.New(a.minor, -Digits)
+	if _, err := exact.Mul(value, value, rate); err != nil {
+		return Amount{}, fmt.Errorf("%w: %v at %s: %w", ErrOverflow, a, r, err)
+	}
+	if _, err := exact.Quantize(value, value, -Digits); err != nil {
+		return Amount{}, fmt.Errorf("%w: %v at %s: %w", ErrOverflow, a, r, err)
+	}
+	value.Exponent = 0 // minor units
+	minor, err := value.Int64()
+	if err != nil {
+		return Amount{}, fmt.Errorf("%w: %v at %s", ErrOverflow, a, r)
+	}
+	return New(minor, to), nil
+}

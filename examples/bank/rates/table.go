@@ -1,0 +1,130 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rates
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/examples/bank/money"
+)
+
+var (
+	// ErrMissing is wrapped by the error about a pair without a rate.
+	ErrMissing = errors.New("no rate")
+	// ErrStale is wrapped by the error about a rate that is too old.
+	ErrStale = errors.New("rate too old")
+	// ErrFormat is wrapped by the error about text that is no table of rates.
+	ErrFormat = errors.New("not a table of rates")
+)
+
+// Quote is a rate, and where it comes from.
+type Quote struct {
+	Rate   money.Rate
+	Source string
+	AsOf   time.Time
+}
+
+// Table is what currencies are worth. It is immutable; the zero value has no
+// rates.
+type Table struct {
+	source string
+	maxAge time.Duration
+	quotes map[pair]entry
+}
+
+type pair struct{ from, to money.Currency }
+
+func (p pair) String() string { return string(p.from) + "/" + string(p.to) }
+
+type entry struct {
+	rate string // checked when it is used: a bad one spoils its pair only
+	asOf time.Time
+}
+
+// document is the JSON form of a table.
+type document struct {
+	Source string `json:"source"`
+	Rates  []struct {
+		Pair string    `json:"pair"`
+		Rate string    `json:"rate"`
+		AsOf time.Time `json:"as_of"`
+	} `json:"rates"`
+}
+
+// Parse reads a table from JSON; see the package for its form. The error matches
+// ErrFormat. A rate that is not positive is an error only when it is asked for.
+func Parse(data []byte) (*Table, error) {
+	var doc document
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: more than one value", ErrFormat)
+	}
+	t := &Table{source: doc.Source, quotes: make(map[pair]entry, len(doc.Rates))}
+	for i, r := range doc.Rates {
+		p, err := parsePair(r.Pair)
+		if err != nil {
+			return nil, fmt.Errorf("%w: rates[%d].pair: %w", ErrFormat, i, err)
+		}
+		if _, ok := t.quotes[p]; ok {
+			return nil, fmt.Errorf("%w: rates[%d].pair: %v stands there twice", ErrFormat, i, p)
+		}
+		t.quotes[p] = entry{rate: r.Rate, asOf: r.AsOf.UTC()}
+	}
+	return t, nil
+}
+
+func parsePair(text string) (pair, error) {
+	from, to, ok := strings.Cut(text, "/")
+	if !ok {
+		return pair{}, fmt.Errorf("%.20q is not of the form USD/TWD", text)
+	}
+	var p pair
+	var err error
+	if p.from, err = money.ParseCurrency(from); err != nil {
+		return pair{}, err
+	}
+	if p.to, err = money.ParseCurrency(to); err != nil {
+		return pair{}, err
+	}
+	if p.from == p.to {
+		return pair{}, fmt.Errorf("%v is one currency twice", p)
+	}
+	return p, nil
+}
+
+// WithMaxAge returns a copy whose rates are good for so long after their as-of
+// time; 0 means for ever.
+func (t *Table) WithMaxAge(d time.Duration) *Table {
+	limited := *t
+	limited.maxAge = d
+	return &limited
+}
+
+// Quote returns the rate for a conversion at a time. The error matches
+// ErrMissing, ErrStale or money.ErrRate. It does not block.
+func (t *Table) Quote(from, to money.Currency, at time.Time) (Quote, error) {
+	p := pair{from, to}
+	e, ok := t.quotes[p]
+	if !ok {
+		return Quote{}, fmt.Errorf("%w for %v", ErrMissing, p)
+	}
+	if age := at.Sub(e.asOf); t.maxAge > 0 && age > t.maxAge {
+		return Quote{}, fmt.Errorf("%w: %v is of %s, at most %v are allowed", ErrStale, p, e.asOf.Format(time.RFC3339), t.maxAge)
+	}
+	rate, err := money.ParseRate(e.rate)
+	if err != nil {
+		return Quote{}, fmt.Errorf("%v: %w", p, err)
+	}
+	return Quote{Rate: rate, Source: t.source, AsOf: e.asOf}, nil
+}

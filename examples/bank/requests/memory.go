@@ -1,0 +1,108 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package requests
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// Remembered is how many requests are remembered, besides the lines of files.
+const Remembered = 1000
+
+// MaxLength is the length of the longest request ID, in bytes.
+const MaxLength = 200
+
+var (
+	// ErrReused refuses a request whose ID was used for another one.
+	ErrReused = eventsourcing.NewRefusal("bank/request_reused", "the request ID was used for another request")
+	// ErrPassed refuses a line of a file when a later line of it was done.
+	ErrPassed = eventsourcing.NewRefusal("bank/line_passed", "a later line of the file was done, so this one was handled before")
+	// ErrTooLong refuses a request whose ID is too long.
+	ErrTooLong = eventsourcing.NewRefusal("bank/request_too_long", "the request ID is too long")
+)
+
+// Memory remembers requests and their answers. It is part of an aggregate's
+// state. The zero value is empty and ready.
+type Memory[A any] struct {
+	// Recent are the last requests, the oldest first.
+	Recent []Done[A]
+	// Files are the highest lines of files, by the files' hashes.
+	Files map[string]Line[A]
+}
+
+// Done is a request that was done.
+type Done[A any] struct {
+	ID      string
+	Content uint64 // the fingerprint of what was asked
+	Answer  A
+}
+
+// Line is the highest line of a file that was done.
+type Line[A any] struct {
+	Number  uint64
+	Content uint64
+	Answer  A
+}
+
+// Check looks whether a request was done: then it is answered again with the
+// answer that it got. Without an ID, a request is always new. The error is
+// ErrReused, ErrPassed or ErrTooLong.
+func (m *Memory[A]) Check(id, content string) (answer A, done bool, err error) {
+	if id == "" {
+		return answer, false, nil
+	}
+	if len(id) > MaxLength {
+		return answer, false, ErrTooLong
+	}
+	print := fingerprint(content)
+	if file, line, ok := ParseFileLine(id); ok {
+		last, known := m.Files[file]
+		switch {
+		case !known || line > last.Number:
+			return answer, false, nil
+		case line < last.Number:
+			return answer, false, ErrPassed
+		case print != last.Content:
+			return answer, false, ErrReused
+		}
+		return last.Answer, true, nil
+	}
+	for i := range m.Recent {
+		if d := &m.Recent[i]; d.ID == id {
+			if d.Content != print {
+				return answer, false, ErrReused
+			}
+			return d.Answer, true, nil
+		}
+	}
+	return answer, false, nil
+}
+
+// Record takes note of a request that is done, with what Check was asked for.
+func (m *Memory[A]) Record(id, content string, answer A) {
+	if id == "" {
+		return
+	}
+	print := fingerprint(content)
+	if file, line, ok := ParseFileLine(id); ok {
+		if m.Files == nil {
+			m.Files = make(map[string]Line[A])
+		}
+		m.Files[file] = Line[A]{Number: line, Content: print, Answer: answer}
+		return
+	}
+	if len(m.Recent) == Remembered {
+		m.Recent = append(m.Recent[:0], m.Recent[1:]...)
+	}
+	m.Recent = append(m.Recent, Done[A]{ID: id, Content: print, Answer: answer})
+}
+
+// fingerprint tells contents apart in 8 bytes.
+func fingerprint(content string) uint64 {
+	sum := sha256.Sum256([]byte(content))
+	return binary.BigEndian.Uint64(sum[:])
+}

@@ -1,0 +1,55 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// store is where a bank keeps its events and snapshots.
+type store struct {
+	journal   journal.Journal
+	snapshots snapshot.Store
+	closers   []io.Closer
+}
+
+// openStore opens what --journal names. For reading only, it has to be there.
+func openStore(name string, readOnly bool) (*store, error) {
+	kind, at, _ := strings.Cut(name, ":")
+	switch {
+	case kind == "leveldb" && at != "":
+		if readOnly {
+			if _, err := os.Stat(at); errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("there is no bank in %s", at)
+			}
+		}
+		db, err := leveldb.Open(at, leveldb.Config{ReadOnly: readOnly})
+		if err != nil {
+			return nil, fmt.Errorf("open the journal %s: %w", name, err)
+		}
+		return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
+	case kind == "inmem" && at == "":
+		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
+		return &store{journal: j, snapshots: s, closers: []io.Closer{j, s}}, nil
+	}
+	return nil, fmt.Errorf("journal %q: want leveldb:DIR or inmem:", name)
+}
+
+func (s *store) Close() error {
+	var errs []error
+	for _, c := range s.closers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

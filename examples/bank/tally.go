@@ -1,0 +1,68 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// tally counts what became of the lines of a file.
+type tally struct {
+	done, before, bad, inFlight int
+	refused                     map[string]int // by code
+	elapsed                     time.Duration
+	rejects                     string
+}
+
+func (t *tally) refuse(code string) {
+	if t.refused == nil {
+		t.refused = make(map[string]int)
+	}
+	t.refused[code]++
+}
+
+// print writes the table with which apply ends.
+func (t *tally) print(w io.Writer) {
+	refused := 0
+	for _, n := range t.refused {
+		refused += n
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, n int) { fmt.Fprintf(tw, "%s\t%s\t\n", name, thousands(int64(n))) } //nolint:errcheck // a terminal
+	row("done", t.done)
+	if t.before > 0 {
+		row("done before", t.before)
+	}
+	row("refused", refused)
+	for _, code := range slices.Sorted(maps.Keys(t.refused)) {
+		row(code, t.refused[code])
+	}
+	row("bad lines", t.bad)
+	row("transfers in flight", t.inFlight)
+	lines := t.done + t.before + refused + t.bad
+	perSecond := 0
+	if t.elapsed > 0 {
+		perSecond = int(float64(lines) / t.elapsed.Seconds())
+	}
+	row("commands a second", perSecond)
+	tw.Flush() //nolint:errcheck // a terminal
+	if t.rejects != "" {
+		fmt.Fprintf(w, "lines that were refused or bad: %s\n", t.rejects) //nolint:errcheck // a terminal
+	}
+}
+
+// thousands writes a number with commas.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
