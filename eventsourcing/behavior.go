@@ -111,7 +111,7 @@ func (e *entity[C, E]) ask(op *engine.Op, request any) {
 	switch r := request.(type) {
 	case resolve:
 		if r.call != nil {
-			op.Requests = append(op.Requests, engine.Resolve{Env: &r.call.env, Value: Answer[C]{r.value}.compute(), Err: r.err})
+			op.Resolve(&r.call.env, Answer[C]{r.value}.compute(), r.err)
 		}
 	case saveState:
 		s := &engine.State{Request: r}
@@ -119,7 +119,7 @@ func (e *entity[C, E]) ask(op *engine.Op, request any) {
 			op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})
 			return
 		}
-		op.Requests = append(op.Requests, s)
+		op.Save(s)
 	default:
 		op.Requests = append(op.Requests, r)
 	}

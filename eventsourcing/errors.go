@@ -26,6 +26,9 @@ var (
 	// ErrNotStored says that a write failed, and that nothing of it is stored
 	// or ever will be.
 	ErrNotStored = engine.ErrNotStored
+	// ErrPartlyStored says that a command persisted several units, and that one
+	// of them failed when one before it was stored.
+	ErrPartlyStored = engine.ErrPartlyStored
 	// ErrOutcomeUnknown says that the caller stopped waiting while its command
 	// was being handled: it may be done, now or later.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
@@ -112,6 +115,7 @@ func Code(err error) string {
 		err  error
 		code string
 	}{
+		{ErrPartlyStored, "refold/partly_stored"},
 		{ErrUnhandled, "refold/unhandled"},
 		{ErrNoReply, "refold/no_reply"},
 		{ErrStashFull, "refold/stash_full"},

@@ -21,6 +21,9 @@ var (
 	// ErrNotStored says that a write failed and that it is settled that nothing
 	// of it is stored, or ever will be.
 	ErrNotStored = errors.New("eventsourcing: nothing was stored")
+	// ErrPartlyStored says that a command persisted several units, and that one
+	// of them failed when one before it was stored.
+	ErrPartlyStored = errors.New("eventsourcing: a part of the command was stored")
 	// ErrOutcomeUnknown says that the entity could not find out whether a write
 	// is stored before the caller or the runtime gave up.
 	ErrOutcomeUnknown = errors.New("eventsourcing: outcome unknown")

@@ -65,7 +65,7 @@ func (m *Machine) recoveryFailed(err error, out *Effects) {
 func (m *Machine) restart(cause error, out *Effects) {
 	out.Cause = cause
 	switch {
-	case m.draining:
+	case m.draining && m.stash.n == 0:
 		m.stopped(out)
 	case cause == nil:
 		m.recover(out)
@@ -106,7 +106,7 @@ func (m *Machine) refoldBroken(out *Effects) {
 	switch {
 	case errors.As(cause, &recovery):
 		m.recoveryFailed(recovery.Err, out)
-	case m.draining:
+	case m.draining && m.stash.n == 0:
 		m.stopped(out)
 	case int(m.panics) >= m.cfg.PanicLimit:
 		m.panics = 0
@@ -176,8 +176,9 @@ func (m *Machine) drain(out *Effects) {
 // stopped ends the instance. What waits inside for good is answered; what came
 // for the next incarnation starts it.
 func (m *Machine) stopped(out *Effects) {
-	m.stopping = false
+	m.stopping = m.draining
 	m.phase = absent
+	m.writer = ""
 	out.Stopped = true
 	for _, q := range []*Queue{&m.user, &m.stash} {
 		for e := q.Pop(); e != nil; e = q.Pop() {
@@ -186,21 +187,23 @@ func (m *Machine) stopped(out *Effects) {
 	}
 	m.dropLater(out)
 	m.first = Queue{}
-	if m.draining {
-		for e := m.after.Pop(); e != nil; e = m.after.Pop() {
+	for e := m.after.Pop(); e != nil; e = m.after.Pop() {
+		switch {
+		case e.Signal: // it was meant for this instance
+		case m.killed:
 			m.answer(out, e, nil, ErrStopped)
+		default:
+			m.stash.Push(e)
 		}
-		return
 	}
-	if m.after.n > 0 {
-		m.stash.Append(&m.after)
+	if m.stash.n > 0 {
 		m.recover(out)
 	}
 }
 
 // kill ends the entity whatever it is doing.
 func (m *Machine) kill(out *Effects) {
-	m.draining = true
+	m.draining, m.killed = true, true
 	for s := m.head; s != nil; s = s.next {
 		if s.op.open > 0 {
 			s.op.open = 0

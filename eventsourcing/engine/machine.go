@@ -95,6 +95,7 @@ type Machine struct {
 	saving      bool
 	stopping    bool
 	draining    bool
+	killed      bool
 	dropCalls   bool
 	panicsSince time.Time
 }
@@ -172,8 +173,10 @@ func (m *Machine) deliver(e *Envelope, out *Effects) {
 	switch {
 	case m.draining && !e.Signal:
 		m.answer(out, e, nil, ErrStopped)
+	case m.phase == absent && e.Signal:
+		// It was meant for an instance that is gone, and starts no other.
 	case m.stopping:
-		m.after.Push(e)
+		m.deliverAfter(e, out)
 	case m.stash.n == 0 && m.canDecide():
 		m.decide(e, out)
 	case e.Signal || m.room():
@@ -184,6 +187,15 @@ func (m *Machine) deliver(e *Envelope, out *Effects) {
 	default:
 		m.overflow(e, out)
 	}
+}
+
+// deliverAfter keeps a message that came when the stop was decided.
+func (m *Machine) deliverAfter(e *Envelope, out *Effects) {
+	if e.Signal || m.cfg.StashCapacity < 0 || m.after.n < m.cfg.StashCapacity {
+		m.after.Push(e)
+		return
+	}
+	m.overflow(e, out)
 }
 
 // room reports whether the stash takes one more command.
@@ -251,7 +263,8 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 // numbers its units.
 func (m *Machine) link(op *Op, out *Effects) {
 	first, last := op.chain, op.last
-	op.chain, op.last = nil, nil
+	op.chain, op.last, op.saves = nil, nil, false
+	before, beforeTime := m.applied, m.lastTime
 	for s := first; s != nil; s = s.next {
 		switch s.kind {
 		case unitStep:
@@ -270,8 +283,11 @@ func (m *Machine) link(op *Op, out *Effects) {
 		m.tail = last
 	}
 	for _, r := range op.Requests {
-		if s, ok := r.(*State); ok && s.SequenceNr == 0 {
-			s.SequenceNr, s.Time = m.applied, m.lastTime
+		if s, ok := r.(*State); ok && s.Time.IsZero() {
+			s.Time = m.lastTime
+			if s.SequenceNr == before {
+				s.Time = beforeTime
+			}
 		}
 	}
 }
@@ -300,6 +316,7 @@ func (m *Machine) number(s *Step, out *Effects) {
 	m.outstanding++
 	if !s.async {
 		m.holding++
+		s.op.holding++
 	}
 	out.Append = append(out.Append, s)
 }

@@ -23,6 +23,12 @@ type Op struct {
 	control  Control
 	panicked bool
 	touched  bool   // a part of it took effect, so it can't be decided again
+	stored   bool   // a unit of it is stored
+	told     bool   // a reply was decided
+	ended    bool   // all of it took effect, and what it leads to waits for others
+	pinned   bool   // it saves a snapshot, so that all it saw has to be durable
+	holding  int32  // its units that hold back answers and are not durable
+	saves    bool   // a unit of what was decided just now carries a State
 	barrier  bool   // nothing is decided behind it
 	open     int    // steps that are not done
 	nr       uint64 // the number of the last event so far
@@ -90,8 +96,7 @@ func (s *Step) lastNr() uint64 {
 	return s.Request.Write.Expect + uint64(len(s.Request.Write.Events))
 }
 
-// State is an encoded state, to be saved as a snapshot once it is durable. As
-// one of an Op's Requests it is the state after the op's own events.
+// State is an encoded state, to be saved as a snapshot once it is durable.
 type State struct {
 	// Manifest and Payload are what the Behavior encoded.
 	Manifest string
@@ -115,11 +120,15 @@ func (o *Op) SequenceNr() uint64 { return o.nr }
 // events if a snapshot is due with it, or nil. Matched says that the aggregate
 // itself wants a snapshot.
 func (o *Op) Due(n int, matched bool) *State {
+	if o.saves {
+		return nil
+	}
 	return o.machine.due(o.nr+1, o.nr+uint64(n), matched)
 }
 
 func (o *Op) add(s *Step) {
 	s.op = o
+	o.saves = o.saves || s.state != nil
 	if o.last == nil {
 		o.chain = s
 	} else {
@@ -169,11 +178,19 @@ func (o *Op) Call(fn any, async bool) {
 	o.add(s)
 }
 
+// Save asks to save a state: that of now, after the events that the op has
+// persisted so far. It goes out when the op has taken effect.
+func (o *Op) Save(s *State) {
+	s.SequenceNr = o.nr
+	o.pinned = true
+	o.Requests = append(o.Requests, s)
+}
+
 // Answer decides the reply. The last decision counts.
-func (o *Op) Answer(value any) { o.reply, o.value, o.err = answered, value, nil }
+func (o *Op) Answer(value any) { o.reply, o.value, o.err, o.told = answered, value, nil, true }
 
 // Refuse decides that the reply is an error.
-func (o *Op) Refuse(err error) { o.reply, o.value, o.err = refused, nil, err }
+func (o *Op) Refuse(err error) { o.reply, o.value, o.err, o.told = refused, nil, err, true }
 
 // NoReply decides that there is no reply.
 func (o *Op) NoReply() { o.reply, o.value, o.err = none, nil, nil }
@@ -197,10 +214,11 @@ func (o *Op) Panicked(err error) {
 	o.control = 0
 }
 
-// Resolve is a request that answers an earlier message whose op chose
-// ReplyLater.
-type Resolve struct {
-	Env   *Envelope
-	Value any
-	Err   error
+// Resolve answers an earlier message whose op chose ReplyLater.
+func (o *Op) Resolve(env *Envelope, value any, err error) {
+	o.Requests = append(o.Requests, resolve{Env: env, Value: value, Err: err})
+	o.told = true
 }
+
+// resolve is the request that Resolve leaves.
+type resolve Answer

@@ -34,27 +34,20 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 			return false
 		}
 		m.unlink(s, kept)
-		if !s.async {
-			m.holding--
-		}
 		if s.state != nil {
 			out.Save = append(out.Save, s.state)
 		}
+		s.op.stored = true
 	case callStep:
-		if kept != nil {
+		if kept != nil || !m.mayCall(s) {
 			return false
 		}
 		m.unlink(s, kept)
 		if !m.dropCalls && !s.op.panicked {
-			s.op.nr = m.applied
-			m.b.Call(s.op, s.call)
-			if s.op.panicked {
-				m.broken = s.op.err
-			}
-			m.link(s.op, out)
+			m.call(s.op, s.call, out)
 		}
 	case finishStep:
-		if kept != nil && s.op.barrier {
+		if kept != nil && (s.op.barrier || s.op.pinned) {
 			return false
 		}
 		m.unlink(s, kept)
@@ -67,6 +60,38 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 		out.recycle(op)
 	}
 	return true
+}
+
+// mayCall reports whether the callback at the head of the list may run, or be
+// dropped.
+func (m *Machine) mayCall(s *Step) bool {
+	if m.dropCalls {
+		// A message of which nothing took effect yet is rather decided again.
+		return s.op.touched || s.async
+	}
+	// An asynchronous callback ahead of it may have persisted something, which
+	// stands behind it in the list: it must not see that before it is durable.
+	return s.async || m.holding == s.op.holding
+}
+
+// call runs a callback of an op, whose turn has come.
+func (m *Machine) call(op *Op, fn any, out *Effects) {
+	barrier := op.barrier
+	op.nr, op.told = m.applied, false
+	m.b.Call(op, fn)
+	if op.panicked {
+		m.broken = op.err
+	}
+	if op.barrier && !barrier {
+		m.barriers++ // an asynchronous callback asked for something that is not
+	}
+	if op.open == 1 && (op.told && m.holding > 0 || op.pinned && m.applied != m.durable) {
+		// Messages were decided meanwhile, and the callback saw what they
+		// persist: its answer waits for that.
+		op.ended = true
+		op.add(op.step())
+	}
+	m.link(op, out)
 }
 
 // unlink takes the step behind prev out of the pending list; prev is nil at the
@@ -96,7 +121,7 @@ func (m *Machine) finish(op *Op, out *Effects) {
 		switch r := r.(type) {
 		case *State:
 			out.Save = append(out.Save, r)
-		case Resolve:
+		case resolve:
 			if m.waits(r.Env) {
 				delete(m.later, r.Env)
 				out.Answers = append(out.Answers, Answer(r))
@@ -118,17 +143,16 @@ func (m *Machine) finish(op *Op, out *Effects) {
 }
 
 func (m *Machine) reply(op *Op, out *Effects) {
+	if op.control&Stash != 0 {
+		return // it will be handled again, whatever was decided
+	}
 	a := Answer{Env: op.Env, Value: op.value, Err: op.err}
 	switch op.reply {
 	case answered, refused:
 	case undecided:
-		switch {
-		case op.control&Stash != 0:
-			return
-		case op.control&Unhandled != 0:
+		a.Err = ErrNoReply
+		if op.control&Unhandled != 0 {
 			a.Err = ErrUnhandled
-		default:
-			a.Err = ErrNoReply
 		}
 	case none:
 		return

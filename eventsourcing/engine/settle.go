@@ -21,6 +21,10 @@ func (m *Machine) stored(n int, out *Effects) {
 			continue // behind a failure only the journal itself tells what is there
 		}
 		s.stored = true
+		if !s.async {
+			m.holding--
+			s.op.holding--
+		}
 		m.durable = s.lastNr()
 		m.failures = 0
 		out.Durable = m.durable
@@ -119,6 +123,10 @@ func (m *Machine) retry(err error, out *Effects) {
 func (m *Machine) woken(out *Effects) {
 	switch m.phase {
 	case backingOff:
+		if m.writer == "" && m.stash.n == 0 {
+			m.stopped(out) // it never started, and nobody waits for it any more
+			return
+		}
 		m.recover(out)
 	case fencing, probing:
 		m.fence(out) // a fence that stands already shows as a conflict
@@ -157,6 +165,9 @@ func (m *Machine) probed(in Input, out *Effects) {
 	case in.Next == OwnFence: // from an attempt that seemed to fail
 		m.failed = s
 		m.conclude(cause, out)
+	case s == m.failed:
+		// The journal contradicts itself: a conflict, and nothing is there.
+		m.retry(cause, out)
 	default:
 		m.failed = s
 		m.fence(out)
@@ -184,7 +195,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 		case op.open == 0: // seen already
 			continue
 		case op.touched:
-			m.giveUp(op, cause, out)
+			m.giveUp(op, journal.ErrSkipped, out)
 		default:
 			op.open = 0
 			if op.Env.Caller != nil {
@@ -203,8 +214,10 @@ func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
 	op.open = 0
 	err := cause
 	switch {
-	case cause == nil:
-		err = fmt.Errorf("%w: %w", ErrNotStored, journal.ErrSkipped)
+	case op.ended:
+		err = ErrNoReply
+	case op.stored:
+		err = fmt.Errorf("%w: %w", ErrPartlyStored, cause)
 	case errors.Is(cause, journal.ErrConflict), errors.Is(cause, journal.ErrRejected):
 	default:
 		err = fmt.Errorf("%w: %w", ErrNotStored, cause)

@@ -1,0 +1,50 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// record is what a disk holds.
+type record struct {
+	name   string // of the event, "" for a fence
+	writer string
+}
+
+// disk is the journal of one entity as it should be.
+type disk []record
+
+var (
+	errLost        = errors.New("lost")
+	errUnavailable = fmt.Errorf("lost: %w", journal.ErrUnavailable)
+)
+
+// append stores a write if it expects what is there.
+func (d *disk) append(w journal.Write) error {
+	if int(w.Expect) != len(*d) {
+		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: uint64(len(*d))}
+	}
+	for i, e := range w.Events {
+		if e.SequenceNr != w.Expect+1+uint64(i) {
+			return fmt.Errorf("%w: numbered %d behind %d", journal.ErrInvalid, e.SequenceNr, w.Expect+uint64(i))
+		}
+		*d = append(*d, record{name: string(e.Payload), writer: w.Writer})
+	}
+	return nil
+}
+
+// events are the names of what an aggregate sees.
+func (d disk) events() []string {
+	var names []string
+	for _, r := range d {
+		if r.name != "" {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
