@@ -115,7 +115,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: s.next}
 	}
 	if s.number == 0 {
-		s.number = b.engine.nextNumber.Add(1) - 1
+		b.engine.streams.setNumber(s, b.engine.nextNumber.Add(1)-1)
 		b.key = appendIDKey(b.key[:0], w.ID)
 		b.value = appendNumber(b.value[:0], s.number)
 		b.batch.Put(b.key, b.value)

@@ -80,7 +80,14 @@ func (c *cache) stored(streams []*stream) {
 	}
 }
 
-// deleted records a deletion.
+// setNumber gives a number to a stream that is written for the first time.
+func (c *cache) setNumber(s *stream, number uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.number = number
+}
+
+// setDeleted records a deletion.
 func (c *cache) setDeleted(s *stream, to uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -133,14 +133,14 @@ func (im image) length(record int) int {
 
 func TestTruncatedLog(t *testing.T) {
 	t.Parallel()
-	sizes := []int{10, 200, 1, 30}
+	sizes := []int{10, 90, 1, 30}
 	im := newImage(t, sizes...)
 	for size := range im.data {
 		whole := 0
 		for whole < len(im.ends) && im.ends[whole] <= size {
 			whole++
 		}
-		for _, zeros := range []int{0, 1, 6, 7, 100, 70_000} {
+		for _, zeros := range []int{0, 1, 7, 40_000} {
 			torn := append(slices.Clone(im.data[:size]), make([]byte, zeros)...)
 			if n, err := contents(t, im.with(im.log, torn), sizes, damageConfig()); err != nil || n != whole {
 				t.Errorf("%d bytes and %d zeros are left: %d events, not %d: %v", size, zeros, n, whole, err)
@@ -157,7 +157,7 @@ func TestDamagedBlock(t *testing.T) {
 	last := len(sizes) - 1
 	begin := im.ends[last-1]
 	final := im.ends[last] / 32768 * 32768 // where the last chunk begins
-	for at := 0; at < len(im.data); at += 331 {
+	for at := 0; at < len(im.data); at += 1009 {
 		damaged := slices.Clone(im.data)
 		damaged[at] ^= 0x10
 		n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())

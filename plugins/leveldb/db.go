@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/syndtr/goleveldb/leveldb/opt"
 	"github.com/syndtr/goleveldb/leveldb/storage"
 
 	"github.com/refold-io/refold/journal"
@@ -34,8 +35,8 @@ type Config struct {
 	// saved or loaded. Defaults to 64 MiB; at most 1 GiB.
 	MaxSnapshotSize int
 
-	writeBuffer int           // the size of a log, for tests
-	reopenPause time.Duration // see DB.acquire, for tests
+	tune        func(*opt.Options) // for tests
+	reopenPause time.Duration      // see DB.reopen, for tests
 }
 
 const (

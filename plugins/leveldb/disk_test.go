@@ -89,6 +89,17 @@ func (d *disk) afterCut() *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.off = true
+	return d.survivors()
+}
+
+// ifCut returns what afterCut would, and the power stays on.
+func (d *disk) ifCut() *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.survivors()
+}
+
+func (d *disk) survivors() *disk {
 	after := newDisk(faultNone, 0, 1)
 	after.meta = d.meta
 	keep := d.mode == faultTear

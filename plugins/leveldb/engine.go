@@ -40,8 +40,8 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	}
 	o := Options()
 	o.ReadOnly = cfg.ReadOnly
-	if cfg.writeBuffer != 0 {
-		o.WriteBuffer, o.CompactionTableSize, o.DisableCompactionBackoff = cfg.writeBuffer, cfg.writeBuffer, true
+	if cfg.tune != nil {
+		cfg.tune(o)
 	}
 	g := newGuard(base, syncDir)
 	db, err := leveldb.Open(g, o)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/comparer"
+	"github.com/syndtr/goleveldb/leveldb/opt"
 	"github.com/syndtr/goleveldb/leveldb/storage"
 
 	"github.com/refold-io/refold/journal"
@@ -29,7 +30,13 @@ func OpenStorage(files storage.Storage, syncDir func() error, cfg Config) (*DB, 
 
 // WithLogSize returns a Config with logs and tables of that size.
 func (c Config) WithLogSize(n int) Config {
-	c.writeBuffer = n
+	c.tune = func(o *opt.Options) { o.WriteBuffer, o.CompactionTableSize = n, n }
+	return c
+}
+
+// WithTuning returns a Config with other options of the engine.
+func (c Config) WithTuning(f func(*opt.Options)) Config {
+	c.tune = f
 	return c
 }
 

@@ -5,6 +5,7 @@ package leveldb_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func (d *disk) setFull(full bool) {
 // when there is space again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	for filled := range 40 {
+	for filled := range 24 {
 		d := newDisk(faultTear, 0, uint64(filled))
 		db, err := leveldb.OpenStorage(d, d.syncDir, small())
 		if err != nil {
@@ -35,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 		next := uint64(0)
 		for range 3 {
 			for range filled { // at least so much is stored when the disk is full
-				mustAppend(t, j, eventWrite("a", next, 1))
+				appendAgain(t, j, eventWrite("a", next, 1))
 				next++
 			}
 			d.setFull(true)
@@ -57,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			d.setFull(false)
 		}
-		mustAppend(t, j, eventWrite("a", next, 1))
+		appendAgain(t, j, eventWrite("a", next, 1))
 		if err := db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -74,6 +75,22 @@ func TestFullDisk(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// appendAgain appends until the journal is available: the engine repeats by
+// itself what it could not do in the background, sooner or later.
+func appendAgain(t *testing.T, j journal.Journal, w journal.Write) {
+	t.Helper()
+	for {
+		errs := j.Append(t.Context(), []journal.Write{w})
+		if errs == nil {
+			return
+		}
+		if !journal.NotStored(errs[0]) || !errors.Is(errs[0], journal.ErrUnavailable) {
+			t.Fatal(errs[0])
+		}
+		runtime.Gosched()
 	}
 }
 
@@ -137,22 +154,16 @@ func TestNoSync(t *testing.T) {
 		mustAppend(t, db.Journal(), eventWrite("a", n, 1))
 	}
 	lost := d.clone() // as it is for the process that starts next
-	for _, f := range d.files {
-		if f.synced == len(f.data) {
-			continue
-		}
-		cut := d.afterCut()
-		after, err := leveldb.OpenStorage(cut, cut.syncDir, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := len(numbersOf(t, after.Journal(), "a")); got == 0 || got >= 100 {
-			t.Errorf("%d events after a power cut", got)
-		}
-		if err := after.Close(); err != nil {
-			t.Error(err)
-		}
-		d.off = false
+	cut := d.ifCut()
+	after, err := leveldb.OpenStorage(cut, cut.syncDir, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(numbersOf(t, after.Journal(), "a")); got == 0 || got >= 100 {
+		t.Errorf("%d events after a power cut", got)
+	}
+	if err := after.Close(); err != nil {
+		t.Error(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
