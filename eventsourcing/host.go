@@ -71,7 +71,8 @@ type HostOptions struct {
 	// BackoffJitter draws a pause out by up to this share of it. Defaults to
 	// 0.2; negative means none.
 	BackoffJitter float64
-	// PassivateAfter stops an entity that handled no command for this long.
+	// PassivateAfter stops an entity that handled no command for this long and
+	// has nothing to do, such as a delivery that is not confirmed.
 	// Defaults to never.
 	PassivateAfter time.Duration
 }
@@ -185,6 +186,8 @@ func (h *Entities[C, E]) Ref(id string) Ref[C] { return Ref[C]{id: id, to: h} }
 func (h *Entities[C, E]) Resident() int { return int(h.count.Load()) }
 
 func (h *Entities[C, E]) typeName() string { return h.model.typ.Name }
+
+func (h *Entities[C, E]) calls() *callPool { return &h.rt.calls }
 
 func (h *Entities[C, E]) shard(id string) *hostShard[C, E] {
 	return &h.shards[maphash.String(h.seed, id)%hostShards]

@@ -37,11 +37,15 @@ const (
 	callGone
 )
 
-// calls keeps answered calls for reuse. It is a cache of memory, not state.
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }} //nolint:gochecknoglobals // see above
+// callPool keeps answered calls for reuse. Each runtime has its own: a channel
+// that was made in a testing/synctest bubble can't be used outside of it.
+type callPool struct{ pool sync.Pool }
 
-func newCall(ctx context.Context, command any) *call {
-	c := calls.Get().(*call) //nolint:errcheck,forcetypeassert // New makes nothing else
+func (p *callPool) get(ctx context.Context, command any) *call {
+	c, ok := p.pool.Get().(*call)
+	if !ok {
+		c = &call{done: make(chan struct{}, 1)}
+	}
 	c.ctx = ctx
 	c.env.Message = command
 	c.env.Caller = c
@@ -49,12 +53,12 @@ func newCall(ctx context.Context, command any) *call {
 	return c
 }
 
-func (c *call) free() {
+func (p *callPool) put(c *call) {
 	if c.kept {
 		return
 	}
 	c.ctx, c.value, c.err, c.env = nil, nil, nil, engine.Envelope{}
-	calls.Put(c)
+	p.pool.Put(c)
 }
 
 // Take is part of engine.Caller.
@@ -121,6 +125,7 @@ type target[C any] interface {
 	// deliver hands over an envelope, or says why it can't.
 	deliver(id string, e *engine.Envelope) error
 	typeName() string
+	calls() *callPool
 }
 
 // ID is the entity's own ID.
@@ -152,12 +157,12 @@ func Ask[C, R any](ctx context.Context, to Ref[C], command Query[C, R]) (R, erro
 	if err := ctx.Err(); err != nil {
 		return zero, err
 	}
-	c := newCall(ctx, cmd)
+	c := to.to.calls().get(ctx, cmd)
 	if err := to.to.deliver(to.id, &c.env); err != nil {
 		return zero, err
 	}
 	value, err := c.wait(ctx)
-	c.free()
+	to.to.calls().put(c)
 	if err != nil {
 		return zero, err
 	}

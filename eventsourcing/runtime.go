@@ -102,6 +102,7 @@ type Runtime struct {
 	recovery  pool
 	stores    pool // saves, deletions, probes
 	async     sync.WaitGroup
+	calls     callPool
 	ctx       context.Context //nolint:containedctx // ends with the runtime, given to what runs in the background
 	cancel    context.CancelFunc
 	name      string // the first part of writer IDs
