@@ -82,8 +82,18 @@ func (o *Outbox[M]) Room(n int) error {
 	return nil
 }
 
-// Pending reports whether the delivery with this number is unconfirmed.
-func (o *Outbox[M]) Pending(nr uint64) bool { return o.window != nil && o.window.Unconfirmed(nr) }
+// Pending returns the delivery with this number, and false if it is not
+// unconfirmed.
+func (o *Outbox[M]) Pending(nr uint64) (Delivery[M], bool) {
+	if o.window == nil {
+		return Delivery[M]{}, false
+	}
+	s, ok := o.window.Find(nr)
+	if !ok {
+		return Delivery[M]{}, false
+	}
+	return delivery(&s), true
+}
 
 // All yields the unconfirmed deliveries in the order of their numbers. The
 // outbox must not be changed meanwhile.
@@ -160,7 +170,11 @@ func (o *Outbox[M]) Next() time.Time {
 // confirmed is of no interest.
 func (o *Outbox[M]) Admit(signal eventsourcing.Signal) bool {
 	a, ok := signal.(Answered[M])
-	return !ok || a.Message.header().Sender != o.sender() || o.Pending(a.Nr)
+	if !ok || a.Message.header().Sender != o.sender() {
+		return true
+	}
+	_, pending := o.Pending(a.Nr)
+	return pending
 }
 
 // send makes commands of transmissions.

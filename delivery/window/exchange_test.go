@@ -138,7 +138,7 @@ func (x *exchange) restartReceiver() {
 
 // answered is what the sender does with an answer.
 func (x *exchange) answered(r reply) {
-	if x.out.Unconfirmed(r.nr) {
+	if _, open := x.out.Find(r.nr); open {
 		x.change(change{nr: r.nr, accepted: r.accepted})
 	}
 }

@@ -4,6 +4,7 @@
 package window_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -97,13 +98,14 @@ func (l *ledger) burst(now time.Time) window.Effects[string] {
 		}
 	}
 	if from := slices.IndexFunc(due, func(e *entry) bool { return e.nr >= l.resume }); from > 0 {
-		due = due[from:]
+		due = slices.Concat(due[from:], due[:from])
 	}
 	l.resume = 0
 	if len(due) > l.cfg.Burst {
 		l.resume = due[l.cfg.Burst].nr
 		due = due[:l.cfg.Burst]
 	}
+	slices.SortFunc(due, func(a, b *entry) int { return cmp.Compare(a.nr, b.nr) })
 	for _, e := range due {
 		l.send(e, now, &out)
 	}

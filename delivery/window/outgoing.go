@@ -176,10 +176,14 @@ func (o *Outgoing[T]) Open() int { return o.open }
 // Last returns the number that was given last, 0 for none.
 func (o *Outgoing[T]) Last() uint64 { return o.last }
 
-// Unconfirmed reports whether the delivery with this number is unconfirmed.
-func (o *Outgoing[T]) Unconfirmed(nr uint64) bool {
+// Find returns the delivery with this number if it is unconfirmed. Attempt is the
+// number of transmissions so far.
+func (o *Outgoing[T]) Find(nr uint64) (Sending[T], bool) {
 	e := o.find(nr)
-	return e != nil && e.fate == open
+	if e == nil || e.fate != open {
+		return Sending[T]{}, false
+	}
+	return e.sending(), true
 }
 
 // Floor is the number below which every delivery is confirmed for good: by
@@ -234,31 +238,37 @@ func Restore[T any](cfg Config, last uint64, entries []Entry[T]) (*Outgoing[T], 
 	return &Outgoing[T]{cfg: cfg, last: last, entries: entries, open: len(entries)}, nil
 }
 
-// burst sends what is due, from where the last burst ended.
+// burst sends what is due, beginning where the last burst ended and, with what is
+// left of it, at the front.
 func (o *Outgoing[T]) burst(now time.Time) Effects[T] {
 	out := Effects[T]{Floor: o.Floor()}
 	from := o.resume
 	o.resume = 0
-	o.sendDue(from, now, &out)
-	if from > 0 && len(out.Sends) == 0 {
-		o.sendDue(0, now, &out)
+	if !o.sendDue(from, o.mark+1, now, &out) || from == 0 {
+		return out
 	}
+	sends, warn := len(out.Sends), len(out.Warn)
+	o.sendDue(0, from, now, &out)
+	out.Sends = slices.Concat(out.Sends[sends:], out.Sends[:sends])
+	out.Warn = slices.Concat(out.Warn[warn:], out.Warn[:warn])
 	return out
 }
 
-// sendDue sends what is due from a number on, up to a burst.
-func (o *Outgoing[T]) sendDue(from uint64, now time.Time, out *Effects[T]) {
-	for i := o.index(from); i < len(o.entries) && o.entries[i].Nr <= o.mark; i++ {
+// sendDue sends what is due from a number on and before another one. It is false
+// if that is more than fits into a burst.
+func (o *Outgoing[T]) sendDue(from, before uint64, now time.Time, out *Effects[T]) bool {
+	for i := o.index(from); i < len(o.entries) && o.entries[i].Nr < before; i++ {
 		e := &o.entries[i]
 		if e.fate != open || !e.due(now, o.cfg.Interval) {
 			continue
 		}
 		if len(out.Sends) == o.cfg.Burst {
 			o.resume = e.Nr
-			return
+			return false
 		}
 		o.send(e, now, out)
 	}
+	return true
 }
 
 func (o *Outgoing[T]) send(e *Entry[T], now time.Time, out *Effects[T]) {

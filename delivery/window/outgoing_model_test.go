@@ -98,9 +98,10 @@ func (o *owner) check(t *rapid.T) {
 		t.Fatalf("All yields %+v, want %+v", got, want)
 	}
 	for nr := range uint64(len(o.ledger.entries)) + 2 {
-		want := slices.ContainsFunc(open, func(e *entry) bool { return e.nr == nr })
-		if o.window.Unconfirmed(nr) != want {
-			t.Fatalf("Unconfirmed(%d) is %v", nr, !want)
+		i := slices.IndexFunc(want, func(s window.Sending[string]) bool { return s.Nr == nr })
+		got, ok := o.window.Find(nr)
+		if ok != (i >= 0) || ok && got != want[i] {
+			t.Fatalf("Find(%d) returns %+v, %v", nr, got, ok)
 		}
 	}
 }
