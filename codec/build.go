@@ -108,6 +108,9 @@ func (b *builder) linkUpcaster(u upcaster) {
 		if t.name == u.name {
 			current = t.version
 		}
+		if slices.Contains(t.aliases, u.name) {
+			b.errorf("%s has a function that reads it under an earlier name: the current one is %q", u, t.name)
+		}
 	}
 	if _, gone := b.reg.removed[u.name]; gone {
 		b.errorf("%s has a function that reads it, but %q is removed", u, u.name)

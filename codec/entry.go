@@ -25,7 +25,8 @@ type Type struct {
 // Name registers T under a name. T is normally a struct type and is decoded to
 // a value; a pointer type is decoded to a pointer. The name is stored beside
 // every value, so it must never change: after a Go type was renamed or moved,
-// it keeps its name. It has no '@', '+', '|', blanks or control characters.
+// it keeps its name. It has 1 to 255 bytes, and no '@', '+', '|', blanks or
+// control characters.
 func Name[T any](name string) Type {
 	return Type{typ: reflect.TypeFor[T](), name: name, version: 1}
 }

@@ -10,8 +10,7 @@ import (
 )
 
 // Registry knows the names of Go types, and encodes and decodes their values.
-// It is immutable and
-// safe for concurrent use. A nil *Registry is an empty one.
+// It is immutable and safe for concurrent use. A nil *Registry is an empty one.
 type Registry struct {
 	entries   []Entry
 	err       error

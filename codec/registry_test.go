@@ -108,6 +108,7 @@ func TestMistakes(t *testing.T) {
 		"read twice":         {[]codec.Entry{codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil }), codec.Split("a", 1, func(v2) ([]any, error) { return nil, nil })}, "two functions"},
 		"one type two names": {[]codec.Entry{codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil }), codec.Split("b", 1, func(v1) ([]any, error) { return nil, nil })}, "of its own"},
 		"current as old":     {[]codec.Entry{codec.Name[opened]("a").Version(2), codec.Upcast("a", 1, identity)}, "current type"},
+		"read by its alias":  {[]codec.Entry{codec.Name[opened]("a").Was("b"), codec.Split("b", 1, func(v1) ([]any, error) { return nil, nil })}, "earlier name"},
 		"removed and read":   {[]codec.Entry{codec.Removed("a"), codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil })}, "removed"},
 		"dead end":           {[]codec.Entry{codec.Upcast("a", 1, func(v1) (v2, error) { return v2{}, nil })}, "neither"},
 		"backwards":          {[]codec.Entry{codec.Upcast("a", 2, func(v1) (v2, error) { return v2{}, nil }), codec.Upcast("a", 1, func(v2) (v1, error) { return v1{}, nil })}, "no later version"},
