@@ -27,6 +27,7 @@ type Outbox[M Message] struct {
 	id, field string
 	settings  Settings
 	event     uint64 // the one that is being applied
+	metadata  []byte // its
 	window    *window.Outgoing[parcel[M]]
 }
 
@@ -35,6 +36,8 @@ type parcel[M Message] struct {
 	Type    string `msgpack:"t"`
 	ID      string `msgpack:"d"`
 	Message M      `msgpack:"m"`
+	// Metadata is that of the event which delivers it.
+	Metadata []byte `msgpack:"x,omitempty"`
 }
 
 func (p *parcel[M]) to() eventsourcing.Address {
@@ -56,7 +59,7 @@ func (o *Outbox[M]) Configure(s Settings) { o.settings = s }
 // Deliver takes messages beyond Settings.MaxUnconfirmed too: an event that is
 // persisted can't be refused. See Room.
 func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
-	return o.outgoing().Add(o.event, parcel[M]{Type: to.Type, ID: to.ID, Message: stamped(message, Header{})})
+	return o.outgoing().Add(o.event, parcel[M]{Type: to.Type, ID: to.ID, Message: stamped(message, Header{}), Metadata: o.metadata})
 }
 
 // Confirm ends a delivery, carried out or not. It is called in ApplyEvent. It is
@@ -141,7 +144,7 @@ func (o *Outbox[M]) Attach(id, field string) error {
 }
 
 // Applying is part of eventsourcing.Companion.
-func (o *Outbox[M]) Applying(seqNr uint64) { o.event = seqNr }
+func (o *Outbox[M]) Applying(seqNr uint64, metadata []byte) { o.event, o.metadata = seqNr, metadata }
 
 // Recovered is part of eventsourcing.Companion.
 func (o *Outbox[M]) Recovered(now time.Time) eventsourcing.Outgoing {
@@ -201,7 +204,7 @@ func (o *Outbox[M]) send(e window.Effects[parcel[M]]) eventsourcing.Outgoing {
 
 func transmission[M Message](s *window.Sending[parcel[M]], h Header) eventsourcing.Send {
 	message, to, attempt := stamped(s.Item.Message, h), s.Item.to(), s.Attempt
-	return eventsourcing.Send{To: to, Command: message, Answered: func(value any, err error) eventsourcing.Signal {
+	return eventsourcing.Send{To: to, Command: message, Attempt: attempt, Metadata: s.Item.Metadata, Answered: func(value any, err error) eventsourcing.Signal {
 		if err != nil {
 			if _, refused := errors.AsType[*eventsourcing.Refusal](err); !refused {
 				return nil // nothing was decided: it is sent again

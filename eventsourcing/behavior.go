@@ -16,6 +16,9 @@ func (e *entity[C, E]) Decide(op *engine.Op) {
 	c := &e.context
 	c.op = op
 	defer e.contained(op)
+	if e.host.rt.watched {
+		observing(op.Env).decide()
+	}
 	if op.Env.Signal {
 		h, ok := e.instance.state.(SignalHandler[C, E])
 		if !ok {
@@ -83,13 +86,29 @@ func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
 	case refused:
 		op.Refuse(eff.err)
 	case silent:
-		op.NoReply()
+		e.noReply(op)
 	case delayed:
-		op.ReplyLater()
+		if _, waits := op.Env.Caller.(replier); waits {
+			op.ReplyLater()
+		} else {
+			e.noReply(op)
+		}
 	case undecided:
 	}
 	if eff.control != 0 {
 		op.Control(engineControl(eff.control))
+		if f := e.host.rt.obs.Stashed; f != nil && eff.control&stash != 0 && !op.Env.Signal {
+			f(StashInfo{ID: e.pid, Command: op.Env.Message, Aside: true})
+		}
+	}
+}
+
+// noReply decides that there is no answer. The observer is told when the op has
+// taken effect.
+func (e *entity[C, E]) noReply(op *engine.Op) {
+	op.NoReply()
+	if o := observing(op.Env); o != nil {
+		op.Requests = append(op.Requests, handled{o})
 	}
 }
 
@@ -143,17 +162,21 @@ func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
 			op.Refuse(err)
 			return false
 		}
+		record.Metadata = e.inject(op)
 		matched := e.applyOne(op.SequenceNr()+1, events[0], &record)
 		op.PersistOne(record, async, e.due(op, 1, matched))
+		e.persisted(op, 1)
 		return true
 	}
 	records := make([]journal.Event, len(events))
+	metadata := e.inject(op)
 	for i, ev := range events {
 		var err error
 		if records[i], err = e.encode(op, i, ev); err != nil {
 			op.Refuse(err)
 			return false
 		}
+		records[i].Metadata = metadata
 	}
 	matched := false
 	for i, ev := range events {
@@ -162,7 +185,28 @@ func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
 		}
 	}
 	op.Persist(records, async, e.due(op, len(events), matched))
+	e.persisted(op, len(events))
 	return true
+}
+
+// persisted counts events for the observer.
+func (e *entity[C, E]) persisted(op *engine.Op, n int) {
+	if e.host.rt.watched {
+		observing(op.Env).persist(n, op.SequenceNr())
+	}
+}
+
+// inject returns the metadata that goes with the events of an op.
+func (e *entity[C, E]) inject(op *engine.Op) []byte {
+	f := e.host.rt.obs.Inject
+	if f == nil {
+		return nil
+	}
+	s, ok := op.Env.Caller.(sender)
+	if !ok {
+		return nil
+	}
+	return f(s.from().ctx)
 }
 
 func (e *entity[C, E]) mayPersist() error {
@@ -196,7 +240,7 @@ func (e *entity[C, E]) encode(op *engine.Op, i int, event E) (journal.Event, err
 // applyOne applies an event and sets its tags. It reports whether the aggregate
 // wants a snapshot.
 func (e *entity[C, E]) applyOne(seqNr uint64, event E, record *journal.Event) bool {
-	e.instance.apply(event, seqNr)
+	e.instance.apply(event, seqNr, record.Metadata)
 	if t, ok := e.instance.state.(Tagger[E]); ok {
 		record.Tags = t.Tags(event)
 	}

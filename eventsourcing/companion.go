@@ -6,6 +6,8 @@ package eventsourcing
 import (
 	"context"
 	"time"
+
+	"github.com/refold-io/refold/eventsourcing/engine"
 )
 
 // Address names an entity by the name of its type and its own ID.
@@ -27,8 +29,9 @@ type Companion interface {
 	// the name of the field. It is also called once when the type is hosted, so
 	// that its error shows there.
 	Attach(id, field string) error
-	// Applying says that an event with this number is applied next.
-	Applying(seqNr uint64)
+	// Applying says that an event with this number is applied next. The metadata
+	// is what is stored with it, nil for none; it is immutable.
+	Applying(seqNr uint64, metadata []byte)
 	// Recovered says that the instance is recovered, before it handles anything.
 	// It is not called for a state of the past, which is only read.
 	Recovered(now time.Time) Outgoing
@@ -59,6 +62,11 @@ type Outgoing struct {
 type Send struct {
 	To      Address
 	Command any
+	// Attempt counts the transmissions of the command, from 1.
+	Attempt int
+	// Metadata is that of the event which asked for it: it says what context
+	// the command has. See Observer.
+	Metadata []byte
 	// Answered, if it is not nil, gets the answer, and returns the signal to
 	// give to the companion's own aggregate; nil for none. It is called on any
 	// goroutine.
@@ -67,7 +75,8 @@ type Send struct {
 
 // sendCall is a Send that waits for its answer.
 type sendCall struct {
-	back     func(Signal)
+	origin
+	back     func(context.Context, Signal)
 	answered func(value any, err error) Signal
 }
 
@@ -76,13 +85,15 @@ func (*sendCall) Untake()    {}
 
 func (c *sendCall) reply(value any, err error) {
 	if s := c.answered(value, err); s != nil {
-		c.back(s)
+		c.back(c.ctx, s)
 	}
 }
 
 // receiver is a host, whatever its commands are.
 type receiver interface {
-	receive(id string, command any, caller replier) error
+	receive(id string, env *engine.Envelope) error
+	// Resident returns how many entities are in memory.
+	Resident() int
 	// close refuses new commands and has every entity stop.
 	close()
 	// drained waits until all of them have.

@@ -46,12 +46,16 @@ func (c *Context[C, E]) Now() time.Time { return c.now }
 // Self addresses the entity itself.
 func (c *Context[C, E]) Self() Ref[C] { return Ref[C]{id: c.ID(), to: c.entity.host} }
 
-// Context is the context of the caller, for its values and its deadline; of a
-// command that nobody waits for, a signal or a callback it is the runtime's.
+// Context is the context of the caller, for its values and its deadline. That
+// of a command which nobody waits for has the values that it was sent with and
+// ends with the runtime; a signal has that of what led to it.
 func (c *Context[C, E]) Context() context.Context {
 	if c.op != nil {
-		if call, ok := c.op.Env.Caller.(*call); ok {
-			return call.ctx
+		switch s := c.op.Env.Caller.(type) {
+		case *call:
+			return s.ctx
+		case sender:
+			return s.from().background(c.entity.host.rt.ctx)
 		}
 	}
 	return c.entity.host.rt.ctx
@@ -152,8 +156,17 @@ func (c *Context[C, E]) Token() Token[C] {
 type Token[C any] struct{ call *call }
 
 // Go runs f on a goroutine of its own and sends the command that it returns to
-// the entity. Its context ends when the runtime is closed.
-func (c *Context[C, E]) Go(f func(context.Context) C) { c.ask(goRequest[C]{f}) }
+// the entity. Its context has the values of the present command's and ends when
+// the runtime is closed.
+func (c *Context[C, E]) Go(f func(context.Context) C) {
+	r := goRequest[C]{f: f}
+	if c.op != nil {
+		if s, ok := c.op.Env.Caller.(sender); ok {
+			r.ctx, r.root = s.from().background(c.entity.host.rt.ctx), s.from().root()
+		}
+	}
+	c.ask(r)
+}
 
 // StartTimer sends a command to the entity after a while. It replaces a timer
 // with the same name. Timers end when the entity stops.
@@ -188,9 +201,13 @@ func (c *Context[C, E]) ask(request any) {
 type (
 	saveState        struct{}
 	deleteSnapshots  struct{ criteria snapshot.Criteria }
-	goRequest[C any] struct{ f func(context.Context) C }
-	receiveTimeout   time.Duration
-	timerRequest     struct {
+	handled          struct{ command *observed }
+	goRequest[C any] struct {
+		f         func(context.Context) C
+		ctx, root context.Context // nil when the command has none
+	}
+	receiveTimeout time.Duration
+	timerRequest   struct {
 		name    string
 		after   time.Duration
 		repeat  bool

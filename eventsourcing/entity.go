@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,9 +120,14 @@ func (e *entity[C, E]) want(w wants) {
 }
 
 // signal sends a signal of the runtime to the aggregate.
-func (e *entity[C, E]) signal(s Signal) {
+func (e *entity[C, E]) signal(s Signal) { e.signalFrom(context.Background(), s) }
+
+// signalFrom sends a signal with the context of what led to it.
+func (e *entity[C, E]) signalFrom(ctx context.Context, s Signal) {
 	if e.host.engine.Signals {
-		e.accept(&engine.Envelope{Message: s, Signal: true})
+		env := envelope(ctx, s)
+		env.Signal = true
+		e.accept(env)
 	}
 }
 
@@ -168,7 +174,7 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	if inbox.Len() > 0 {
 		e.used(now)
 		for env := inbox.Pop(); env != nil; env = inbox.Pop() {
-			e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
+			e.deliver(env, out)
 		}
 	}
 	if wants != 0 {
@@ -180,6 +186,20 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.queued = again
 	e.mu.Unlock()
 	return again
+}
+
+// deliver has the machine take in a message.
+func (e *entity[C, E]) deliver(env *engine.Envelope, out *engine.Effects) {
+	stashed := e.host.rt.obs.Stashed
+	if stashed == nil || env.Signal {
+		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
+		return
+	}
+	info := StashInfo{ID: e.pid, Command: env.Message} // the envelope may be gone then
+	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
+	if e.machine.Last() == env {
+		stashed(info)
+	}
 }
 
 // take takes in one event.

@@ -195,6 +195,17 @@ func (h *Entities[C, E]) shard(id string) *hostShard[C, E] {
 
 // deliver is part of target.
 func (h *Entities[C, E]) deliver(id string, env *engine.Envelope) error {
+	err := h.place(id, env)
+	if err != nil && h.rt.watched {
+		h.rt.begin(h.model.typ.Name+"|"+id, env)
+		observing(env).end(err)
+	}
+	return err
+}
+
+// place puts a message into the mailbox of its entity, which it makes if it is
+// not there.
+func (h *Entities[C, E]) place(id string, env *engine.Envelope) error {
 	s := h.shard(id)
 	for {
 		s.mu.Lock()
@@ -214,6 +225,9 @@ func (h *Entities[C, E]) deliver(id string, env *engine.Envelope) error {
 			h.count.Add(1)
 		}
 		s.mu.Unlock()
+		if h.rt.watched {
+			h.rt.begin(e.pid, env)
+		}
 		if e.accept(env) {
 			return nil
 		}
@@ -232,13 +246,9 @@ func checkIDs(id, pid string) error {
 }
 
 // receive is part of receiver.
-func (h *Entities[C, E]) receive(id string, command any, caller replier) error {
-	if _, ok := command.(C); !ok {
-		return fmt.Errorf("%w: %T is no command of type %q", ErrInvalid, command, h.model.typ.Name)
-	}
-	env := &engine.Envelope{Message: command}
-	if caller != nil {
-		env.Caller = caller
+func (h *Entities[C, E]) receive(id string, env *engine.Envelope) error {
+	if _, ok := env.Message.(C); !ok {
+		return fmt.Errorf("%w: %T is no command of type %q", ErrInvalid, env.Message, h.model.typ.Name)
 	}
 	return h.deliver(id, env)
 }

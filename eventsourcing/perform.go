@@ -90,10 +90,15 @@ func (e *entity[C, E]) submitUnsent(out *engine.Effects) {
 // answer lets a reply out.
 func (e *entity[C, E]) answer(a *engine.Answer) {
 	rt := e.host.rt
-	if !a.Env.Signal && rt.obs.Command != nil {
-		rt.obs.Command(CommandInfo{ID: e.pid, Command: a.Env.Message, Err: a.Err})
+	r, waits := a.Env.Caller.(replier)
+	if rt.watched {
+		err := a.Err
+		if !waits && err == engine.ErrNoReply { //nolint:errorlint // the machine's own value, unwrapped
+			err = nil
+		}
+		observing(a.Env).end(err)
 	}
-	if r, ok := a.Env.Caller.(replier); ok {
+	if waits {
 		r.reply(a.Value, a.Err)
 		return
 	}

@@ -164,7 +164,7 @@ func (f *refolding[C, E]) replay(ctx context.Context, to uint64) error {
 		if decoded, err = f.model.typ.Events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
 			return fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
 		}
-		if err := f.applyAll(decoded, ev.SequenceNr); err != nil {
+		if err := f.applyAll(decoded, ev.SequenceNr, ev.Metadata); err != nil {
 			return err
 		}
 	}
@@ -179,18 +179,18 @@ func (f *refolding[C, E]) events(ctx context.Context, to uint64) iter.Seq2[journ
 }
 
 // applyAll applies what one stored event has become.
-func (f *refolding[C, E]) applyAll(decoded []any, seqNr uint64) error {
+func (f *refolding[C, E]) applyAll(decoded []any, seqNr uint64, metadata []byte) error {
 	for _, v := range decoded {
 		event, ok := v.(E)
 		if !ok {
 			return fmt.Errorf("replay event %d of %q: %w: %T is no event of this type", seqNr, f.pid, codec.ErrUnknown, v)
 		}
 		if f.replace == nil {
-			f.into.apply(event, seqNr)
+			f.into.apply(event, seqNr, metadata)
 			continue
 		}
 		for _, r := range f.replace(seqNr, event) {
-			f.into.apply(r, seqNr)
+			f.into.apply(r, seqNr, metadata)
 		}
 	}
 	return nil
@@ -201,12 +201,17 @@ func (e *entity[C, E]) recover() {
 	if w := e.host.rt.writer; w != nil {
 		w.Reset(&e.stream)
 	}
-	asked := time.Now()
-	e.host.rt.recovery.do(func() { e.refold(asked) })
+	asked, cause := time.Now(), context.Background()
+	if first := e.machine.First(); first != nil {
+		if s, ok := first.Caller.(sender); ok {
+			cause = s.from().ctx
+		}
+	}
+	e.host.rt.recovery.do(func() { e.refold(cause, asked) })
 }
 
 // refold recovers the entity and tells it.
-func (e *entity[C, E]) refold(asked time.Time) {
+func (e *entity[C, E]) refold(cause context.Context, asked time.Time) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {
 		rt.obs.RecoveryStarted(e.pid)
@@ -220,13 +225,13 @@ func (e *entity[C, E]) refold(asked time.Time) {
 	}
 	err := f.run(ctx)
 	stop()
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrRecoveryTimeout) {
-		err = cause
+	if stuck := context.Cause(ctx); err != nil && errors.Is(stuck, ErrRecoveryTimeout) {
+		err = stuck
 	}
 	cancel(nil)
 	if rt.obs.Recovery != nil {
 		rt.obs.Recovery(RecoveryInfo{
-			ID: e.pid, SequenceNr: f.seqNr, SnapshotNr: f.snapshot, Events: f.replayed,
+			ID: e.pid, Context: cause, SequenceNr: f.seqNr, SnapshotNr: f.snapshot, Events: f.replayed,
 			Duration: time.Since(asked), Err: err,
 		})
 	}

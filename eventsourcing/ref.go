@@ -13,17 +13,17 @@ import (
 	"github.com/refold-io/refold/eventsourcing/engine"
 )
 
-// replier is a caller as the shell knows it.
+// replier is a sender that waits for the answer.
 type replier interface {
-	engine.Caller
+	sender
 	// reply is called at most once.
 	reply(value any, err error)
 }
 
 // call is an Ask on its way. It is reused once it was answered.
 type call struct {
-	env   engine.Envelope
-	ctx   context.Context //nolint:containedctx // a call is its context, for as long as it lasts
+	env engine.Envelope
+	origin
 	done  chan struct{}
 	value any
 	err   error
@@ -57,7 +57,7 @@ func (p *callPool) put(c *call) {
 	if c.kept {
 		return
 	}
-	c.ctx, c.value, c.err, c.env = nil, nil, nil, engine.Envelope{}
+	c.origin, c.value, c.err, c.env = origin{}, nil, nil, engine.Envelope{}
 	p.pool.Put(c)
 }
 
@@ -92,7 +92,9 @@ func (c *call) wait(ctx context.Context) (any, error) {
 	}
 	c.kept = true
 	if c.state.Swap(callGone) == callWaiting {
-		return nil, fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", context.Cause(ctx))
+		err := fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", context.Cause(ctx))
+		c.observed.end(err)
+		return nil, err
 	}
 	select {
 	case <-c.done:
@@ -175,7 +177,8 @@ func Ask[C, R any](ctx context.Context, to Ref[C], command Query[C, R]) (R, erro
 
 // Tell sends a command and does not wait. An error says that it was not handed
 // over; what becomes of it otherwise is not told. Only the end of the runtime
-// and a full stash keep a command that was handed over from being handled.
+// and a full stash keep a command that was handed over from being handled. The
+// values of ctx go with the command; when ctx ends later, nothing follows.
 func Tell[C any](ctx context.Context, to Ref[C], command C) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -186,5 +189,5 @@ func Tell[C any](ctx context.Context, to Ref[C], command C) error {
 	if any(command) == nil {
 		return errors.Join(ErrInvalid, errors.New("tell: nil is no command"))
 	}
-	return to.to.deliver(to.id, &engine.Envelope{Message: command})
+	return to.to.deliver(to.id, envelope(ctx, command))
 }

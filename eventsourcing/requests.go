@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -14,6 +15,8 @@ import (
 // request carries out what an op asked for, now that it has taken effect.
 func (e *entity[C, E]) request(r any) {
 	switch r := r.(type) {
+	case handled:
+		r.command.end(nil)
 	case goRequest[C]:
 		e.goAsync(r)
 	case timerRequest:
@@ -47,25 +50,29 @@ func (e *entity[C, E]) requestDeletion(r DeleteEvents) {
 // goAsync runs user code on its own goroutine.
 func (e *entity[C, E]) goAsync(r goRequest[C]) {
 	rt := e.host.rt
+	ctx, root := rt.ctx, context.Background()
+	if r.ctx != nil {
+		ctx, root = r.ctx, r.root
+	}
 	rt.async.Add(1)
 	go func() {
 		defer rt.async.Done()
 		var command C
-		if err := contain(e.pid, func() { command = r.f(rt.ctx) }); err != nil {
+		if err := contain(e.pid, func() { command = r.f(ctx) }); err != nil {
 			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid), slog.Any("error", err))
 			return
 		}
 		if any(command) != nil {
-			e.host.tellSelf(e.id(), command)
+			e.host.tellSelf(e.id(), envelope(root, command))
 		}
 	}()
 }
 
 // tellSelf delivers a command that the entity sends to itself; it starts the
 // entity again if it has stopped meanwhile.
-func (h *Entities[C, E]) tellSelf(id string, command any) {
-	if err := h.deliver(id, &engine.Envelope{Message: command}); err != nil {
-		h.rt.dropped(h.model.typ.Name+"|"+id, command, err)
+func (h *Entities[C, E]) tellSelf(id string, env *engine.Envelope) {
+	if err := h.deliver(id, env); err != nil {
+		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)
 	}
 }
 
@@ -108,8 +115,14 @@ func (e *entity[C, E]) fire(x *extra, t *timer, r timerRequest) {
 	} else {
 		delete(x.timers, r.name)
 	}
-	e.inbox.Push(&engine.Envelope{Message: r.message})
-	e.schedule()
+	e.mu.Unlock()
+	env := &engine.Envelope{Message: r.message}
+	if e.host.rt.watched {
+		e.host.rt.begin(e.pid, env)
+	}
+	if !e.accept(env) { // it left meanwhile
+		observing(env).end(ErrStopped)
+	}
 }
 
 // receiveTimer watches for commands that do not come.
@@ -193,7 +206,7 @@ func (e *entity[C, E]) companionsRecovered() {
 // outgoing carries out what a companion wants done.
 func (e *entity[C, E]) outgoing(o Outgoing) {
 	for _, s := range o.Sends {
-		e.host.rt.send(s, e.signal)
+		e.host.rt.send(s, e.signalFrom)
 	}
 	for _, s := range o.Signals {
 		e.signal(s)

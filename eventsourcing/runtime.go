@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/refold-io/refold/eventsourcing/engine"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -94,6 +95,7 @@ type Runtime struct {
 	cfg       Config
 	log       *slog.Logger
 	obs       *Observer
+	watched   bool            // commands are observed
 	journal   journal.Journal // guarded; nil without one
 	snapshots snapshot.Store  // guarded; nil without one
 	filter    *journal.Filter
@@ -122,6 +124,7 @@ func Open(cfg Config) (*Runtime, error) {
 	}
 	r := &Runtime{cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver)}
 	r.obs = &r.cfg.Observer
+	r.watched = r.obs.Begin != nil || r.obs.Command != nil
 	var random [20]byte
 	if _, err := io.ReadFull(crand.Reader, random[:]); err != nil {
 		return nil, fmt.Errorf("open a runtime: read random bytes: %w", err)
@@ -215,25 +218,42 @@ func (r *Runtime) newWriter() string {
 func (r *Runtime) now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // send carries out a Send of a companion.
-func (r *Runtime) send(s Send, back func(Signal)) {
-	var caller replier
+func (r *Runtime) send(s Send, back func(context.Context, Signal)) {
+	from := origin{ctx: context.Background(), attempt: s.Attempt}
+	if s.Metadata != nil && r.obs.Extract != nil {
+		from.ctx = r.obs.Extract(from.ctx, s.Metadata)
+	}
+	env := &engine.Envelope{Message: s.Command}
 	if s.Answered != nil {
-		caller = &sendCall{back: back, answered: s.Answered}
+		env.Caller = &sendCall{origin: from, back: back, answered: s.Answered}
+	} else {
+		env.Caller = &told{origin: from}
 	}
 	r.mu.RLock()
 	h := r.hosts[s.To.Type]
 	r.mu.RUnlock()
 	err := fmt.Errorf("%w %q", ErrUnknownType, s.To.Type)
 	if h != nil {
-		err = h.receive(s.To.ID, s.Command, caller)
+		err = h.receive(s.To.ID, env)
 	}
 	if err == nil {
 		return
 	}
 	r.dropped(s.To.String(), s.Command, err)
-	if caller != nil {
-		caller.reply(nil, err)
+	if c, ok := env.Caller.(replier); ok {
+		c.reply(nil, err)
 	}
+}
+
+// Resident returns how many entities of each type are in memory.
+func (r *Runtime) Resident() map[string]int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	resident := make(map[string]int, len(r.hosts))
+	for name, h := range r.hosts {
+		resident[name] = h.Resident()
+	}
+	return resident
 }
 
 // dropped reports a message that reached nobody.

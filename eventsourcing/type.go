@@ -193,9 +193,9 @@ func (m *model[C, E]) attach(state Aggregate[C, E], pid string) ([]Companion, er
 }
 
 // apply applies one event. It may panic.
-func (in *instance[C, E]) apply(event E, seqNr uint64) {
+func (in *instance[C, E]) apply(event E, seqNr uint64, metadata []byte) {
 	for _, c := range in.companions {
-		c.Applying(seqNr)
+		c.Applying(seqNr, metadata)
 	}
 	in.state.ApplyEvent(event)
 }
