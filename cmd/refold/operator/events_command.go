@@ -155,11 +155,9 @@ func lineOf(e *journal.Event) eventLine {
 }
 
 func rowOf(e *journal.Event) []string {
-	manifest, payload := e.Manifest, ""
-	if e.IsFence() {
-		manifest = "(fence)"
-	} else {
-		payload = renderCell(formatOf(e.Manifest), e.Payload)
+	manifest, payload := "(fence)", "–"
+	if !e.IsFence() {
+		manifest, payload = e.Manifest, renderCell(formatOf(e.Manifest), e.Payload)
 	}
 	return []string{decimal(e.SequenceNr), stamp(e.Time), manifest, strings.Join(e.Tags, ","), e.Writer, payload}
 }

@@ -80,10 +80,15 @@ func (f *fixture) event(id string, v any, tags ...string) {
 	f.record(id, journal.Event{Manifest: manifest, Payload: payload, Tags: tags})
 }
 
-// state saves a snapshot.
+// state saves a snapshot of an account.
 func (f *fixture) state(id string, seqNr uint64, payload []byte) {
 	f.t.Helper()
-	s := snapshot.Snapshot{Manifest: eventsourcing.StateManifest, Payload: payload}
+	f.snapshot(id, seqNr, eventsourcing.StateManifest, payload)
+}
+
+func (f *fixture) snapshot(id string, seqNr uint64, manifest string, payload []byte) {
+	f.t.Helper()
+	s := snapshot.Snapshot{Manifest: manifest, Payload: payload}
 	s.Metadata = snapshot.Metadata{ID: id, SequenceNr: seqNr, Time: at(seqNr)}
 	if err := f.db.Snapshots().Save(f.t.Context(), s); err != nil {
 		f.t.Fatal(err)
@@ -117,5 +122,34 @@ func bank(t testing.TB) *fixture {
 	f.record("ledger|main", journal.Event{Manifest: "mixed", Metadata: []byte("trace"), Payload: pack(t, []any{
 		nil, true, -3, uint64(1 << 63), 1.0, float32(2.5), "x", []byte{0, 1, 255}, noon, map[int]string{7: "seven"},
 	})})
+	return f
+}
+
+// doubtful is a journal in which something is wrong with each entity.
+func doubtful(t testing.TB) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.event("account|wrong", opened{Owner: "Ada"})
+	f.event("account|wrong", deposited{Amount: 100, Currency: "USD"})
+	f.state("account|wrong", 2, pack(t, map[string]any{
+		"Owner": "Ida", "Balance": map[string]any{"USD": 100, "T W\u202eD": 1}, "Last": []int{},
+	}))
+	f.event("account|wrong", withdrawn{Amount: 1})
+
+	f.event("account|unread", opened{Owner: "Ada"})
+	f.event("account|unread", deposited{Amount: 100, Currency: "USD"})
+	f.state("account|unread", 1, pack(t, map[string]any{"Owner": "Ada", "Balance": map[string]any{}}))
+	f.state("account|unread", 2, pack(t, map[string]any{"Owner": 7}))
+
+	f.record("account|text", journal.Event{Manifest: "opened", Payload: []byte("not\tmsgpack")})
+	f.state("account|text", 1, []byte("{}"))
+
+	f.event("account|above", opened{Owner: "Ada"})
+	f.state("account|above", 2, pack(t, map[string]any{"Owner": "Ada"}))
+
+	f.event("vault|json", deposited{Amount: 1})
+	f.snapshot("vault|json", 1, eventsourcing.SelfManifest, []byte(`{ "sum": 2 }`))
+	f.event("vault|raw", deposited{Amount: 1})
+	f.snapshot("vault|raw", 1, eventsourcing.SelfManifest, []byte{2})
 	return f
 }

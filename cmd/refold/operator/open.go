@@ -37,10 +37,8 @@ func Open(_ context.Context, address string) (*Source, error) {
 	if scheme != "leveldb" || dir == "" {
 		return nil, fmt.Errorf("journal %q: there is leveldb:DIR", address)
 	}
-	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("journal %q: it is not a directory", address)
-	} else if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("journal %q: there is no such directory; --journal leveldb:DIR names another", address)
+	if err := checkDir(dir); err != nil {
+		return nil, fmt.Errorf("journal %q: %w", address, err)
 	}
 	db, err := leveldb.Open(dir, leveldb.Config{ReadOnly: true})
 	if err != nil {
@@ -49,9 +47,33 @@ func Open(_ context.Context, address string) (*Source, error) {
 	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Close: db.Close}, nil
 }
 
+// checkDir returns an error if a directory holds no database for sure: to open
+// it would leave a lock there, or tell less clearly what is wrong.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return errors.New("there is no such directory; --journal leveldb:DIR names another")
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return errors.New("it is not a directory")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "CURRENT") {
+			return nil
+		}
+	}
+	return errors.New("there is no LevelDB journal in this directory")
+}
+
 // journalFlag is the flag that all commands share which look into a journal.
 type journalFlag struct {
-	Journal string `help:"The journal to look into, leveldb:DIR." default:"${journal}" placeholder:"ADDRESS"`
+	Journal string `help:"The journal to look into, leveldb:DIR. Defaults to ${journal}." default:"${journal}" placeholder:"ADDRESS"`
 }
 
 // with opens the journal for a function.

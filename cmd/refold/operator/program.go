@@ -10,10 +10,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
 // The exit statuses of a Program.
@@ -136,8 +138,12 @@ Exit status: 0 if all is well; 1 if problems were found, or a goal is not met; 2
 // returns the exit status. A context that ends ends the command.
 func (p Program) Run(ctx context.Context, args []string) int {
 	p = p.withDefaults()
+	return p.run(ctx, args, isTerminal(p.Stderr))
+}
+
+func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	env := &Env{
-		Name: p.Name, Stdout: p.Stdout, Stderr: p.Stderr, Terminal: isTerminal(p.Stderr),
+		Name: p.Name, Stdout: p.Stdout, Stderr: p.Stderr, Terminal: terminal,
 		entities: p.Entities, open: p.Open,
 	}
 	helped, out := false, p.Stdout
@@ -151,6 +157,9 @@ func (p Program) Run(ctx context.Context, args []string) int {
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(env),
 	}
 	for _, c := range p.Commands {
+		if t := reflect.TypeOf(c.Grammar); t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+			return env.exit(fmt.Errorf("command %q: Grammar is a %T, it has to be a pointer to a struct", c.Name, c.Grammar))
+		}
 		options = append(options, kong.DynamicCommand(c.Name, c.Help, "", c.Grammar))
 	}
 	parser, err := kong.New(&commands{}, options...)
@@ -177,8 +186,10 @@ func (e *Env) exit(err error) int {
 	case errors.Is(err, ErrProblems):
 		return ExitProblems
 	}
-	for line := range strings.Lines(err.Error()) {
-		e.note("%s", strings.TrimSuffix(line, "\n"))
+	first, rest, _ := strings.Cut(err.Error(), "\n")
+	e.note("%s", first)
+	for line := range strings.Lines(rest) {
+		_, _ = fmt.Fprintln(e.Stderr, printable(strings.TrimSuffix(line, "\n")))
 	}
 	if damaged(err) {
 		return ExitProblems
@@ -189,9 +200,5 @@ func (e *Env) exit(err error) int {
 // isTerminal tells whether people look at what is written.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && cwriter.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor is small
 }

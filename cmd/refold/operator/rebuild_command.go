@@ -100,6 +100,14 @@ returns the eventsourcing.Type that your program hosts.`, name, exported(name)+"
 // whatIf tells whether another state than the present one is wanted.
 func (c *rebuildCommand) whatIf() bool { return c.UpTo > 0 || len(c.Without) > 0 }
 
+// name is what the state is called that is not the present one.
+func (c *rebuildCommand) name() string {
+	if c.whatIf() {
+		return "what if"
+	}
+	return "rebuilt"
+}
+
 // exist returns an error unless the events that are named exist.
 func (c *rebuildCommand) exist(ctx context.Context, src *Source, highest uint64) error {
 	if c.UpTo > highest {
@@ -130,7 +138,7 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsour
 	_, entityID := journal.SplitID(c.ID)
 	present, err := l.fold(ctx, rt, entityID, wanted{})
 	if err != nil {
-		return nil, fmt.Errorf("the present state: %w", err)
+		return nil, fmt.Errorf("present: %w", err)
 	}
 	w := wanted{upTo: present.seqNr, withoutSnapshots: true}
 	if c.whatIf() {
@@ -141,9 +149,9 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsour
 		return nil, fmt.Errorf("%q can't be refolded from its first event, which is deleted; verify checks what is left", c.ID)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the rebuilt state: %w", err)
+		return nil, fmt.Errorf("%s: %w", c.name(), err)
 	}
-	r := &rebuilt{id: c.ID, whatIf: c.whatIf(), present: present, other: other}
+	r := &rebuilt{id: c.ID, whatIf: c.whatIf(), name: c.name(), present: present, other: other}
 	if r.unused, err = unused(ctx, src, c.ID, &present); err != nil {
 		return nil, err
 	}

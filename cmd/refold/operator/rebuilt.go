@@ -15,6 +15,7 @@ import (
 type rebuilt struct {
 	id             string
 	whatIf         bool
+	name           string // of the other state
 	present, other folded
 	equal          bool
 	unused         uint64 // a snapshot that could not be read, 0 for none
@@ -24,7 +25,7 @@ type rebuilt struct {
 // wrong tells whether there is something to worry about.
 func (r *rebuilt) wrong() bool { return !r.whatIf && !r.equal || r.unused > 0 }
 
-// fold is a folded state as JSON.
+// foldLine is a folded state as JSON.
 type foldLine struct {
 	SequenceNr uint64 `json:"sequence_nr"`
 	Time       string `json:"time"`
@@ -63,21 +64,17 @@ func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
 
 // print prints the comparison for people.
 func (r *rebuilt) print(env *Env) error {
-	other := "rebuilt"
-	if r.whatIf {
-		other = "what if"
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", printable(r.id))
 	fmt.Fprintf(&b, "present: %v\n", &r.present)
-	fmt.Fprintf(&b, "%s: %v\n", other, &r.other)
+	fmt.Fprintf(&b, "%s: %v\n", r.name, &r.other)
 	if r.unused > 0 {
 		fmt.Fprintf(&b, "The snapshot at %d can't be read or decoded and was not used; verify says why.\n", r.unused)
 	}
 	if r.equal {
 		b.WriteString("The states are equal:\n")
 	} else {
-		r.differences.print(&b, other)
+		r.differences.print(&b, r.name)
 	}
 	if _, err := fmt.Fprint(env.Stdout, b.String()); err != nil || !r.equal {
 		return err

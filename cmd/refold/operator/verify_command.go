@@ -47,17 +47,15 @@ func (c *verifyCommand) print(env *Env, r *Report) error {
 			return err
 		}
 	}
-	more := ""
+	line := fmt.Sprintf("%s, %s (%s), %s: %s", count(r.IDs, "persistence ID"), count(r.Records, "record"),
+		count(r.Fences, "fence"), count(r.Snapshots, "snapshot"), count(r.Found(), "problem"))
 	if r.Omitted > 0 {
-		more = fmt.Sprintf(" (%d not shown)", r.Omitted)
+		line += fmt.Sprintf(" (%d not shown)", r.Omitted)
 	}
-	unchecked := ""
 	if r.Unchecked > 0 {
-		unchecked = fmt.Sprintf("; %d payloads are in a format that only the program knows that wrote them", r.Unchecked)
+		line += fmt.Sprintf("; %s not checked, in a format that only the program knows that wrote it", count(r.Unchecked, "payload"))
 	}
-	_, err := fmt.Fprintf(env.Stdout, "%s, %s (%s), %s: %s%s%s\n",
-		count(r.IDs, "persistence ID"), count(r.Records, "record"), count(r.Fences, "fence"), count(r.Snapshots, "snapshot"),
-		count(r.Found(), "problem"), more, unchecked)
+	_, err := fmt.Fprintln(env.Stdout, line)
 	return err
 }
 

@@ -1,0 +1,26 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import "context"
+
+// RunOnTerminal is Run of a program whose Stderr is taken for a terminal.
+func RunOnTerminal(ctx context.Context, p Program, args []string) int {
+	return p.withDefaults().run(ctx, args, true)
+}
+
+// Render renders msgpack as JSON of at most limit bytes.
+func Render(payload []byte, limit int) ([]byte, error) { return msgpackFormat.render(payload, limit) }
+
+// RenderJSON renders JSON as JSON of at most limit bytes.
+func RenderJSON(payload []byte, limit int) ([]byte, error) { return jsonFormat.render(payload, limit) }
+
+// Cell renders msgpack for a table.
+func Cell(payload []byte) string { return renderCell(msgpackFormat, payload) }
+
+// Printable escapes text.
+func Printable(s string) string { return printable(s) }
+
+// ErrTooLong is what Render fails with at its limit.
+var ErrTooLong = errTooLong

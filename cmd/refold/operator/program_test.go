@@ -1,0 +1,250 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// outcome is what a run of a program showed.
+type outcome struct {
+	status      int
+	stdout, err string
+}
+
+// start runs a program that is given as far as a test cares.
+func start(t *testing.T, p operator.Program, args ...string) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	p.Stdout, p.Stderr = &out, &errs
+	status := p.Run(t.Context(), args)
+	return outcome{status, out.String(), errs.String()}
+}
+
+// want checks the exit status and what stands on standard error.
+func (o outcome) want(t *testing.T, status int, err string) {
+	t.Helper()
+	if o.status != status || !strings.Contains(o.err, err) || err == "" && o.err != "" {
+		t.Errorf("exit status %d, standard error %q; want %d, %q", o.status, o.err, status, err)
+	}
+}
+
+func TestAMissingDirectoryIsNotCreated(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "none")
+	for _, args := range [][]string{{"events"}, {"snapshots"}, {"verify"}, {"rebuild", "account|1"}} {
+		p := operator.Program{Entities: []operator.Linked{operator.Entity(accountType())}}
+		start(t, p, append(args, "--journal", "leveldb:"+dir)...).want(t, operator.ExitFailed, "there is no such directory")
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("%v made the directory: %v", args, err)
+		}
+	}
+}
+
+func TestADirectoryWithoutAJournal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := start(t, operator.Program{Journal: "leveldb:" + dir}, "verify")
+	o.want(t, operator.ExitFailed, "there is no LevelDB journal")
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("the directory now holds %v, %v", left, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, operator.Program{Journal: "leveldb:" + file}, "verify").want(t, operator.ExitFailed, "not a directory")
+}
+
+func TestAJournalInUse(t *testing.T) {
+	t.Parallel()
+	f := bank(t) // open for writing
+	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitFailed, leveldb.ErrInUse.Error())
+}
+
+// The files must be as they were before somebody looked at them.
+func TestNothingIsChanged(t *testing.T) {
+	t.Parallel()
+	f := bank(t)
+	f.close()
+	files := func() map[string]string {
+		all := map[string]string{}
+		entries, err := os.ReadDir(f.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			b, err := os.ReadFile(filepath.Join(f.dir, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[e.Name()] = string(b)
+		}
+		return all
+	}
+	before := files()
+	p := operator.Program{Journal: "leveldb:" + f.dir, Entities: []operator.Linked{operator.Entity(accountType())}}
+	for _, args := range [][]string{{"events"}, {"events", "account|1"}, {"snapshots"}, {"verify"}, {"rebuild", "account|1"}} {
+		if o := start(t, p, args...); o.status != operator.ExitOK {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+	if after := files(); fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Error("the files have changed")
+	}
+}
+
+// Damage that is found on opening is a problem that was found.
+func TestADamagedDirectory(t *testing.T) {
+	t.Parallel()
+	f := bank(t)
+	f.close()
+	logs, err := filepath.Glob(filepath.Join(f.dir, "*.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatal(logs, err)
+	}
+	b, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 0xff
+	if err := os.WriteFile(logs[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitProblems, "corrupt")
+}
+
+func TestAJournalThatCannotList(t *testing.T) {
+	t.Parallel()
+	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
+		return &operator.Source{Journal: struct{ journal.Journal }{}, Close: func() error { return nil }}, nil
+	}}
+	for _, command := range []string{"events", "verify"} {
+		start(t, p, command).want(t, operator.ExitFailed, "can't list its persistence IDs")
+	}
+	start(t, p, "snapshots").want(t, operator.ExitFailed, "without a snapshot store")
+}
+
+func TestTheSourceIsClosed(t *testing.T) {
+	t.Parallel()
+	closed := 0
+	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
+		return &operator.Source{
+			Journal: &fakeJournal{records: map[string][]journal.Event{"a|1": good(1)}},
+			Close:   func() error { closed++; return errDisk },
+		}, nil
+	}}
+	start(t, p, "events").want(t, operator.ExitFailed, errDisk.Error())
+	if closed != 1 {
+		t.Errorf("closed %d times", closed)
+	}
+}
+
+// hello is a command from outside.
+type hello struct {
+	Whom string `arg:""`
+	Loud bool
+}
+
+func (h *hello) Run(ctx context.Context, env *operator.Env) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case h.Whom == "nobody":
+		return errDisk
+	case h.Loud:
+		_, _ = fmt.Fprintln(env.Stdout, "HELLO", h.Whom, "from", env.Name, env.Terminal)
+		return fmt.Errorf("too loud: %w", operator.ErrProblems)
+	}
+	_, err := fmt.Fprintln(env.Stdout, "hello", h.Whom)
+	return err
+}
+
+func TestCommandsFromOutside(t *testing.T) {
+	t.Parallel()
+	p := operator.Program{Name: "bank refold", Commands: []operator.Command{{Name: "hello", Help: "Greet.", Grammar: &hello{}}}}
+	o := start(t, p, "hello", "you")
+	o.want(t, operator.ExitOK, "")
+	if o.stdout != "hello you\n" {
+		t.Errorf("printed %q", o.stdout)
+	}
+	p.Commands[0].Grammar = &hello{}
+	o = start(t, p, "hello", "you", "--loud")
+	o.want(t, operator.ExitProblems, "")
+	if o.stdout != "HELLO you from bank refold false\n" {
+		t.Errorf("printed %q", o.stdout)
+	}
+	p.Commands[0].Grammar = &hello{}
+	start(t, p, "hello", "nobody").want(t, operator.ExitFailed, "bank refold: disk on fire\n")
+	p.Commands[0].Grammar = "no struct"
+	start(t, p, "hello", "you").want(t, operator.ExitFailed, "it has to be a pointer to a struct")
+	p.Commands[0].Grammar = &struct {
+		Bad string `default:"{"`
+		Two string `name:"bad"`
+	}{}
+	start(t, p, "hello", "you").want(t, operator.ExitFailed, "the command line is broken")
+}
+
+func TestErrorsArePrintable(t *testing.T) {
+	t.Parallel()
+	f := bank(t)
+	f.close()
+	o := start(t, operator.Program{Journal: "leveldb:" + f.dir}, "events", "\x1b[2J\u202e")
+	o.want(t, operator.ExitFailed, "there is no persistence ID")
+	if strings.ContainsAny(o.err, "\x1b\u202e") {
+		t.Errorf("standard error %q", o.err)
+	}
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	f := bank(t)
+	f.close()
+	var out, errs bytes.Buffer
+	p := operator.Program{Journal: "leveldb:" + f.dir, Stdout: &out, Stderr: &errs}
+	if status := operator.RunOnTerminal(t.Context(), p, []string{"verify"}); status != operator.ExitOK {
+		t.Errorf("exit status %d: %s", status, errs.String())
+	}
+	if !strings.HasPrefix(out.String(), "4 persistence IDs") {
+		t.Errorf("printed %q", out.String())
+	}
+}
+
+func TestAListLongerThanABlock(t *testing.T) {
+	t.Parallel()
+	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
+		return &operator.Source{
+			Journal: &fakeJournal{records: map[string][]journal.Event{"a|1": good(2500)}},
+			Close:   func() error { return nil },
+		}, nil
+	}}
+	for limit, want := range map[string]int{"0": 2501, "1200": 1201} {
+		o := start(t, p, "events", "a|1", "--limit", limit)
+		if n := strings.Count(o.stdout, "\n"); n != want {
+			t.Errorf("--limit %s prints %d lines, want %d", limit, n, want)
+		}
+	}
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	if status := operator.Run(t.Context(), []string{"--help"}, &out, &errs); status != operator.ExitOK || errs.Len() > 0 {
+		t.Errorf("exit status %d, %s", status, errs.String())
+	}
+	if !strings.Contains(out.String(), "Exit status: 0") {
+		t.Errorf("the help does not tell about the exit status: %s", out.String())
+	}
+}

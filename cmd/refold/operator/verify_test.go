@@ -1,0 +1,325 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// good is n well-formed events of no type in particular.
+func good(n uint64) []journal.Event {
+	events := make([]journal.Event, n)
+	for i := range events {
+		nr := uint64(i) + 1
+		events[i] = journal.Event{SequenceNr: nr, Time: at(nr), Writer: "w", Manifest: "noted", Payload: []byte{0x80}}
+	}
+	return events
+}
+
+// with changes a copy of a history.
+func with(events []journal.Event, change func(e []journal.Event) []journal.Event) []journal.Event {
+	return change(slices.Clone(events))
+}
+
+// saved is a snapshot of "a|1".
+func saved(nr uint64, manifest string, payload []byte) snapshot.Snapshot {
+	return snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "a|1", SequenceNr: nr, Time: at(nr)}, Manifest: manifest, Payload: payload}
+}
+
+var errDisk = errors.New("disk on fire")
+
+func TestVerifyFindsPlantedProblems(t *testing.T) {
+	t.Parallel()
+	state := []byte{0x80}
+	for name, c := range map[string]struct {
+		records   []journal.Event
+		highest   uint64 // 0 for that of the last record
+		after     uint64
+		err       error
+		snapshots *fakeSnapshots
+		linked    bool
+		want      []string // what the problems begin with
+	}{
+		"nothing wrong": {records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(3, "state", state)}}},
+		"gap": {
+			records: with(good(9), func(e []journal.Event) []journal.Event { return slices.Delete(e, 3, 5) }),
+			want:    []string{`"a|1": journal: gap in the history of "a|1": event 4 is missing, found 6`},
+		},
+		"end missing": {
+			records: good(3), highest: 5,
+			want: []string{`"a|1": journal: gap in the history of "a|1": event 4 is missing, and so is all behind it`},
+		},
+		"above the highest": {
+			records: good(3), highest: 2,
+			want: []string{`"a|1" at 3: the record is above the highest number, which is 2`},
+		},
+		"appended meanwhile":         {records: good(3), highest: 2, after: 3},
+		"appended behind the replay": {records: good(3), highest: 3, after: 5},
+		"highest went back": {
+			records: good(3), highest: 3, after: 2,
+			want: []string{`"a|1": the highest number went back from 3 to 2`},
+		},
+		"number twice": {
+			records: with(good(3), func(e []journal.Event) []journal.Event { return slices.Insert(e, 2, e[1]) }),
+			want:    []string{`"a|1" at 2: the record comes behind record 2`},
+		},
+		"number 0": {
+			records: with(good(2), func(e []journal.Event) []journal.Event {
+				return slices.Insert(e, 0, journal.Event{Manifest: "noted", Payload: state})
+			}),
+			want: []string{`"a|1": a record has the number 0`},
+		},
+		"time went back": {
+			records: with(good(3), func(e []journal.Event) []journal.Event { e[2].Time = e[2].Time.Add(-2 * time.Second); return e }),
+			want:    []string{`"a|1" at 3: the time went back from 2026-01-02T12:00:02.000000Z to 2026-01-02T12:00:01.000000Z`},
+		},
+		"same time": {records: with(good(3), func(e []journal.Event) []journal.Event { e[2].Time = e[1].Time; return e })},
+		"payload cut short": {
+			records: with(good(3), func(e []journal.Event) []journal.Event { e[1].Payload = []byte{0x81, 0xa1}; return e }),
+			want:    []string{`"a|1" at 2: codec: malformed data`},
+		},
+		"empty payload": {
+			records: with(good(3), func(e []journal.Event) []journal.Event { e[1].Payload = nil; return e }),
+			want:    []string{`"a|1" at 2: codec: malformed data`},
+		},
+		"bad JSON": {
+			records: with(good(3), func(e []journal.Event) []journal.Event {
+				e[1].Manifest, e[1].Payload = "x@2+json", []byte("{")
+				return e
+			}),
+			want: []string{`"a|1" at 2: the payload is not valid JSON`},
+		},
+		"good JSON": {
+			records: with(good(3), func(e []journal.Event) []journal.Event {
+				e[1].Manifest, e[1].Payload = "x@2+json", []byte("{}")
+				return e
+			}),
+		},
+		"manifest missing": {
+			records: with(good(3), func(e []journal.Event) []journal.Event { e[1].Manifest = ""; return e }),
+			want:    []string{`"a|1" at 2: the record has no manifest, but a payload of 1 bytes`},
+		},
+		"record damaged": {
+			records: good(2), highest: 5, err: &journal.CorruptError{File: "000007.ldb", Offset: 12, Detail: "checksum"},
+			want: []string{`"a|1" at 2: the records behind it can't be read: journal: corrupt: 000007.ldb at offset 12: checksum`},
+		},
+		"unknown event of a linked type": {
+			records: good(1), linked: true,
+			want: []string{`"a|1" at 1: codec: unknown manifest: "noted"`},
+		},
+		"vetoed by the upcaster of a linked type": {
+			records: []journal.Event{{SequenceNr: 1, Manifest: "deposited", Payload: pack(t, map[string]int{"Amount": -1})}}, linked: true,
+			want: []string{`"a|1" at 1: codec: upcast deposited: no such deposit`},
+		},
+		"removed event of a linked type": {records: []journal.Event{{SequenceNr: 1, Manifest: "gone", Payload: nil}}, linked: true},
+		"deleted, no store": {
+			records: good(5)[2:],
+			want:    []string{`"a|1": deleted prefix: the events up to 2 are deleted, and there is no snapshot store to look into`},
+		},
+		"deleted and covered": {
+			records: good(5)[2:], snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(2, "state", state)}},
+		},
+		"deleted, not covered": {
+			records: good(5)[2:], snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, "state", state)}},
+			want: []string{`"a|1": deleted prefix: the events up to 2 are deleted, and no good snapshot covers them`},
+		},
+		"all deleted and covered": {
+			highest: 5, snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(5, "state", state)}},
+		},
+		"all deleted, not covered": {
+			highest: 5, snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, "state", state)}},
+			want: []string{`"a|1": deleted prefix: the events up to 5 are deleted, and no good snapshot covers them`},
+		},
+		"covered by a damaged snapshot only": {
+			records: good(5)[2:],
+			snapshots: &fakeSnapshots{
+				stored:  []snapshot.Snapshot{saved(2, "state", state)},
+				loadErr: map[uint64]error{2: &snapshot.CorruptError{File: "2.snap", Reason: errDisk}},
+			},
+			want: []string{
+				`"a|1" at 2: the snapshot can't be read: snapshot: corrupt: 2.snap: disk on fire`,
+				`"a|1": deleted prefix: the events up to 2 are deleted, and no good snapshot covers them`,
+			},
+		},
+		"snapshot above the highest": {
+			records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, "state", state), saved(3, "state", state)}},
+			want: []string{`"a|1" at 4: the snapshot is above the highest number, which is 3`},
+		},
+		"snapshot cut short": {
+			records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(3, "state", []byte{0x81})}},
+			want: []string{`"a|1" at 3: the snapshot can't be decoded: codec: malformed data`},
+		},
+		"snapshot of a linked type": {
+			records: []journal.Event{{SequenceNr: 1, Manifest: "gone"}}, linked: true,
+			snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, "state", pack(t, map[string]any{"Owner": 7}))}},
+			want:      []string{`"a|1" at 1: the snapshot can't be decoded: codec: decode state operator_test.account: Owner: malformed data`},
+		},
+		"snapshot that a linked type did not write": {
+			records: []journal.Event{{SequenceNr: 1, Manifest: "gone"}}, linked: true,
+			snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, "self", state)}},
+			want:      []string{`"a|1" at 1: the snapshot can't be decoded: codec: unknown manifest: snapshot manifest "self"`},
+		},
+		"snapshots can't be listed": {
+			records: good(3), snapshots: &fakeSnapshots{listErr: errDisk},
+			want: []string{`"a|1": the snapshots can't be listed: disk on fire`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := &fakeJournal{records: map[string][]journal.Event{"a|1": c.records}}
+			if c.highest > 0 {
+				j.highest = map[string]uint64{"a|1": c.highest}
+			}
+			if c.after > 0 {
+				j.after = map[string]uint64{"a|1": c.after}
+			}
+			if c.err != nil {
+				j.errs = map[string]error{"a|1": c.err}
+			}
+			opts := operator.VerifyOptions{}
+			if c.snapshots != nil {
+				opts.Snapshots = c.snapshots
+			}
+			if c.linked {
+				typ := accountType()
+				typ.Name = "a"
+				opts.Entities = []operator.Linked{operator.Entity(typ)}
+			}
+			report, err := operator.Verify(t.Context(), j, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range report.Problems {
+				got = append(got, p.String())
+			}
+			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+			if report.IDs != 1 || report.Records != uint64(len(c.records)) {
+				t.Errorf("looked at %d IDs and %d records, want 1 and %d", report.IDs, report.Records, len(c.records))
+			}
+		})
+	}
+}
+
+func TestVerifyGoesOnBehindAProblem(t *testing.T) {
+	t.Parallel()
+	j := &fakeJournal{
+		records: map[string][]journal.Event{"a|1": good(2), "b|1": good(3)[1:], "c|1": good(1)},
+		errs:    map[string]error{"a|1": &journal.CorruptError{File: "x", Offset: -1, Detail: "bad"}},
+	}
+	var seen []uint64
+	report, err := operator.Verify(t.Context(), j, operator.VerifyOptions{
+		MaxProblems: 1, Progress: func(ids uint64) { seen = append(seen, ids) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.IDs != 3 || report.Records != 5 || len(report.Problems) != 1 || report.Omitted != 1 || report.Found() != 2 {
+		t.Errorf("report %+v", report)
+	}
+	if !errors.Is(report.Problems[0], journal.ErrCorrupt) {
+		t.Errorf("problem %v does not say that data is corrupt", report.Problems[0])
+	}
+	if !slices.Equal(seen, []uint64{1, 2, 3}) {
+		t.Errorf("progress %v", seen)
+	}
+}
+
+func TestVerifyCountsFencesAndWhatIsUnchecked(t *testing.T) {
+	t.Parallel()
+	records := good(4)
+	records[1] = journal.Event{SequenceNr: 2, Time: at(2)}
+	records[2].Manifest, records[2].Payload = "noted+proto", []byte{0xc1}
+	report, err := operator.Verify(t.Context(), &fakeJournal{records: map[string][]journal.Event{"a|1": records}}, operator.VerifyOptions{
+		Snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, eventsourcing.SelfManifest, []byte{0xc1})}},
+	})
+	if err != nil || report.Found() != 0 {
+		t.Fatalf("report %+v, %v", report, err)
+	}
+	if report.Records != 4 || report.Fences != 1 || report.Snapshots != 1 || report.Unchecked != 2 {
+		t.Errorf("report %+v", report)
+	}
+}
+
+// What says nothing about the data is an error and no problem.
+func TestVerifyCanFail(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		journal journal.Journal
+		opts    operator.VerifyOptions
+		want    error
+	}{
+		"store is away": {
+			journal: &fakeJournal{records: map[string][]journal.Event{"a|1": good(1)}, errs: map[string]error{"a|1": journal.ErrUnavailable}},
+			want:    journal.ErrUnavailable,
+		},
+		"IDs can't be listed": {journal: &fakeJournal{listErr: errDisk}, want: errDisk},
+		"no lister":           {journal: struct{ journal.Journal }{}, want: operator.ErrNoLister},
+		"snapshot store closed": {
+			journal: &fakeJournal{records: map[string][]journal.Event{"a|1": good(1)}},
+			opts:    operator.VerifyOptions{Snapshots: &fakeSnapshots{listErr: snapshot.ErrClosed}},
+			want:    snapshot.ErrClosed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := operator.Verify(t.Context(), c.journal, c.opts); !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestVerifyEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	j := inmem.NewJournal()
+	if slots := j.Append(t.Context(), []journal.Write{{ID: "a|1", Writer: "w", Events: good(1)}}); slots != nil {
+		t.Fatal(slots)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := operator.Verify(ctx, j, operator.VerifyOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+func TestVerifyRefusesBrokenTypes(t *testing.T) {
+	t.Parallel()
+	broken := accountType()
+	broken.Events = codec.Types(codec.Name[opened]("a"), codec.Name[opened]("b"))
+	nameless := accountType()
+	nameless.Name = ""
+	stateless := accountType()
+	stateless.New = nil
+	for _, l := range []operator.Linked{{}, operator.Entity(broken), operator.Entity(nameless), operator.Entity(stateless)} {
+		if _, err := operator.Verify(t.Context(), inmem.NewJournal(), operator.VerifyOptions{Entities: []operator.Linked{l}}); err == nil {
+			t.Errorf("%+v is accepted", l)
+		}
+	}
+}
+
+func TestProblemText(t *testing.T) {
+	t.Parallel()
+	p := operator.Problem{ID: "a|1", Err: errDisk}
+	if got, want := p.Error(), `"a|1": disk on fire`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if !errors.Is(p, errDisk) {
+		t.Error("the problem does not wrap its error")
+	}
+}
