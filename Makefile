@@ -23,6 +23,7 @@ endif
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
 LINT := go tool -modfile=tools/go.mod golangci-lint
+AT   := $(if $(filter-out leveldb:bank-data,$(JOURNAL)), --journal $(JOURNAL))
 FILE := tmp/bank-$(ACCOUNTS)x$(COMMANDS)-$(SEED).csv
 
 .PHONY: help
@@ -37,12 +38,15 @@ bank: need-go ## run the bank: 100,000 commands on 1,000 accounts, then the audi
 	@test -s $(FILE) || { bin/bank generate --accounts $(ACCOUNTS) --commands $(COMMANDS) --seed $(SEED) > $(FILE).part && mv $(FILE).part $(FILE); }
 	bin/bank apply $(FILE) --journal $(JOURNAL)
 	bin/bank audit --journal $(JOURNAL)
-	@printf '%s\n' '' 'The books are right. Try next:' \
-		'  make bank                                        again: it continues and repeats nothing' \
-		'  bin/bank shell --journal $(JOURNAL)       deposit, withdraw, transfer by hand' \
-		'  bin/bank statement A000001 --journal $(JOURNAL)   the history of one account' \
-		'  bin/bank serve --journal $(JOURNAL)       the same over HTTP' \
-		'  rm -r bank-data                                  begin anew'
+	@printf '\nThe books are right. Try next:\n'
+	@printf '  %-54s %s\n' \
+		'make bank' 'what is done stays done, what was refused is tried anew' \
+		'bin/bank statement a00001$(AT)' 'the history of an account' \
+		'bin/bank lookup a00001 --at-seq 5$(AT)' 'what it was after five events' \
+		"go run ./cmd/refold events 'account|a00001'$(AT)" 'those events' \
+		'go run ./cmd/refold verify$(AT)' 'nothing is missing or damaged' \
+		'make bank SEED=2' 'a hundred thousand commands more' \
+		'make clean' 'begin anew'
 
 .PHONY: test
 test: need-go need-cc ## run all tests with the race detector, in random order (PKG)
