@@ -125,6 +125,8 @@ type View struct {
 	LastChange time.Time
 	// Value is the balance in the currency that was asked for.
 	Value rates.Exchange
+	// Repeated says that an Open was done before.
+	Repeated bool
 }
 
 // Pending is a transfer that has not ended.
@@ -300,14 +302,20 @@ func (a *Account) HandleCommand(ctx *Ctx, command Command) Effect {
 
 // open opens the account, once.
 func (a *Account) open(ctx *Ctx, c Open) Effect {
-	view := View{Owner: c.Owner, Currency: c.Currency, Balance: money.Zero(c.Currency), InFlight: money.Zero(c.Currency)}
+	nothing := money.Zero(c.Currency)
+	view := View{Owner: c.Owner, Currency: c.Currency, Balance: nothing, InFlight: nothing}
+	_, done, err := a.Requests.Check(c.Request, askedOpen(c.Currency, c.Owner))
+	same := c.Owner == a.Owner && c.Currency == a.Balance.Currency()
 	switch {
+	case err != nil:
+		return ctx.Refuse(err)
+	case done, a.Opened && !a.Closed && same:
+		view.Repeated = true
+		return ctx.Reply(c.With(view))
 	case a.Closed:
 		return ctx.Refuse(ErrClosed)
-	case a.Opened && (c.Owner != a.Owner || c.Currency != a.Balance.Currency()):
-		return ctx.Refuse(ErrOtherTerms)
 	case a.Opened:
-		return ctx.Reply(c.With(view)) // the first answer again
+		return ctx.Refuse(ErrOtherTerms)
 	case !c.Currency.Known():
 		return ctx.Refuse(ErrCurrency)
 	}
@@ -346,6 +354,10 @@ func (a *Account) receipt(event Event) Receipt {
 // asked is what a request is compared with when it comes again.
 func asked(what string, amount money.Amount, to string) string {
 	return what + " " + amount.String() + " " + to
+}
+
+func askedOpen(currency money.Currency, owner string) string {
+	return asked("open "+string(currency), money.Amount{}, owner)
 }
 
 // exchange converts an amount to the account's currency, at the rate of now.
@@ -469,6 +481,7 @@ func (a *Account) ApplyEvent(event Event) {
 	case Opened:
 		a.Opened, a.Owner, a.Changed = true, e.Owner, e.At
 		a.Balance, a.InFlight = money.Zero(e.Currency), money.Zero(e.Currency)
+		a.Requests.Record(e.Request, askedOpen(e.Currency, e.Owner), a.receipt(e))
 	case Deposited:
 		a.Balance, a.Changed = sure(a.Balance.Add(e.Amount)), e.At
 		a.Requests.Record(e.Request, asked("deposit", e.Original, ""), a.receipt(e))

@@ -301,7 +301,9 @@ func (b *bank) execute(ctx context.Context, l batch.Line, request string) (repea
 	var receipt Receipt
 	switch l.Command {
 	case batch.Open:
-		_, err = eventsourcing.Ask(ctx, to, Open{Request: request, Currency: l.Currency, Owner: l.To})
+		var view View
+		view, err = eventsourcing.Ask(ctx, to, Open{Request: request, Currency: l.Currency, Owner: l.To})
+		return view.Repeated, err
 	case batch.Deposit:
 		receipt, err = eventsourcing.Ask(ctx, to, Deposit{Request: request, Amount: l.Amount})
 	case batch.Withdraw:

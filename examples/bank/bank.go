@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/examples/bank/money"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/journal"
 )
@@ -55,18 +54,3 @@ func (b *bank) close() error {
 
 // account addresses an account.
 func (b *bank) account(id string) eventsourcing.Ref[Command] { return b.accounts.Ref(id) }
-
-// lookup shows an account as it is, was, or would have been, from the journal
-// alone and without starting it.
-func (b *bank) lookup(ctx context.Context, id string, in money.Currency, opts eventsourcing.FoldOptions[Event]) (View, eventsourcing.Folded[Command, Event], error) {
-	folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, opts)
-	if err != nil {
-		return View{}, folded, err
-	}
-	account, ok := folded.State.(*Account)
-	if !ok {
-		return View{}, folded, fmt.Errorf("account %q: its state is a %T", id, folded.State)
-	}
-	view, err := account.View(in, time.Now())
-	return view, folded, err
-}

@@ -47,9 +47,11 @@ type commandLine struct {
 	MaxRateAge time.Duration `placeholder:"DURATION" help:"Refuse conversions whose rate is older. Defaults to no limit."`
 	Verbose    bool          `short:"v" help:"Log to standard error."`
 
-	Apply    applyCmd    `cmd:"" help:"Execute a file of commands."`
-	Audit    auditCmd    `cmd:"" help:"Prove the books from the journal alone."`
-	Generate generateCmd `cmd:"" help:"Write a file of commands as customers might give them."`
+	Apply     applyCmd     `cmd:"" help:"Execute a file of commands."`
+	Audit     auditCmd     `cmd:"" help:"Prove the books from the journal alone."`
+	Lookup    lookupCmd    `cmd:"" help:"Show an account as it is, was, or would be had an event not happened."`
+	Statement statementCmd `cmd:"" help:"Show the history of an account."`
+	Generate  generateCmd  `cmd:"" help:"Write a file of commands as customers might give them."`
 }
 
 // app is what all commands share.

@@ -115,7 +115,11 @@ func (g *generator) customer() *customer {
 	if g.rand.IntN(2) == 0 {
 		n = (n + 4) / 5
 	}
-	return &g.accounts[g.rand.IntN(n)]
+	c := &g.accounts[g.rand.IntN(n)]
+	if c.closed && g.rand.IntN(20) > 0 {
+		return g.customer()
+	}
+	return c
 }
 
 func (g *generator) deposit(c *customer) {

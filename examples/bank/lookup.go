@@ -1,0 +1,148 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/examples/bank/rates"
+)
+
+// lookupCmd shows an account. It only reads.
+type lookupCmd struct {
+	Account string         `arg:"" help:"ID of the account."`
+	AtSeq   uint64         `placeholder:"N" help:"As it was after its event N."`
+	AtTime  moment         `placeholder:"TIME" help:"As it was at a time, such as 2026-07-01T12:00:00Z; a date is the end of that day, in UTC."`
+	Without []uint64       `placeholder:"N" help:"As it would be had its event N not happened."`
+	In      money.Currency `placeholder:"CURRENCY" help:"Show the balance in this currency, too."`
+}
+
+// Run executes the command.
+func (c *lookupCmd) Run(app *app) (err error) {
+	b, done, err := app.openReadOnly()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	seen, err := b.lookup(app.ctx, c.Account, pastOf(c.AtSeq, c.AtTime.Time, c.Without), c.In)
+	if err != nil {
+		return fmt.Errorf("account %s: %w", c.Account, err)
+	}
+	seen.print(app.stdout, c.Account)
+	return nil
+}
+
+// pastOf says which state is meant: that after an event, at a time, or without
+// some events. Zero values say nothing.
+func pastOf(atSeq uint64, atTime time.Time, without []uint64) eventsourcing.FoldOptions[Event] {
+	opts := eventsourcing.FoldOptions[Event]{UpTo: atSeq, AsOf: atTime}
+	if len(without) > 0 {
+		opts.Replace = leaveOut(without)
+	}
+	return opts
+}
+
+// leaveOut leaves out events. Of a transfer that did not begin, the rest is left
+// out too: it stays as one of nothing, so that the others keep their numbers.
+// Without its beginning nothing of an account is left.
+func leaveOut(numbers []uint64) func(uint64, Event) []Event {
+	transfers := make(map[uint64]bool)
+	neverOpened := false
+	return func(number uint64, event Event) []Event {
+		out := slices.Contains(numbers, number)
+		switch e := event.(type) {
+		case Opened:
+			neverOpened = out
+		case TransferStarted:
+			if out {
+				transfers[e.Transfer] = true
+				e.Amount = money.Zero(e.Amount.Currency())
+				event, out = e, false
+			}
+		case TransferCompleted:
+			if transfers[e.Transfer] {
+				e.Amount = money.Zero(e.Amount.Currency())
+				event, out = e, false
+			}
+		case TransferRefunded:
+			if transfers[e.Transfer] {
+				e.Amount = money.Zero(e.Amount.Currency())
+				event, out = e, false
+			}
+		}
+		if out || neverOpened {
+			return nil
+		}
+		return []Event{event}
+	}
+}
+
+// glimpse is what a look-up in the journal shows.
+type glimpse struct {
+	view   View
+	number uint64 // of the last event that counts
+}
+
+// lookup refolds an account from the journal, without starting it.
+func (b *bank) lookup(ctx context.Context, id string, past eventsourcing.FoldOptions[Event], in money.Currency) (glimpse, error) {
+	folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, past)
+	if err != nil {
+		return glimpse{}, err
+	}
+	account, ok := folded.State.(*Account)
+	if !ok {
+		return glimpse{}, fmt.Errorf("the state is a %T", folded.State)
+	}
+	view, err := account.View(in, time.Now())
+	return glimpse{view, folded.SequenceNr}, err
+}
+
+func (g glimpse) print(w io.Writer, id string) {
+	v := g.view
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...) //nolint:errcheck // a terminal
+	}
+	row("account", "%s", id)
+	row("owner", "%s", v.Owner)
+	row("status", "%s", status(v))
+	row("balance", "%v", v.Balance)
+	if v.Value.Amount != (money.Amount{}) {
+		row("value", "%v%s", v.Value.Amount, rateOf(v.Value))
+	}
+	if len(v.Pending) > 0 {
+		row("in flight", "%v", v.InFlight)
+	}
+	for _, p := range v.Pending {
+		row("", "transfer %d, %v to %s", p.Transfer, p.Amount, p.To)
+	}
+	row("last change", "%s", v.LastChange.Format(time.RFC3339Nano))
+	if g.number > 0 {
+		row("event", "%d", g.number)
+	}
+	tw.Flush() //nolint:errcheck // a terminal
+}
+
+func status(v View) string {
+	if v.Closed {
+		return "closed"
+	}
+	return "open"
+}
+
+// rateOf describes the rate of a conversion, if there was one.
+func rateOf(x rates.Exchange) string {
+	if x.Rate == "" {
+		return ""
+	}
+	return fmt.Sprintf(" at %s (%s, %s)", x.Rate, x.Source, x.AsOf.Format(time.RFC3339))
+}

@@ -1,0 +1,132 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/money"
+)
+
+// statementCmd shows the history of an account. It only reads.
+type statementCmd struct {
+	Account string    `arg:"" help:"ID of the account."`
+	From    beginning `placeholder:"TIME" help:"From this time on, or from this day on."`
+	To      moment    `placeholder:"TIME" help:"Up to this time, or to the end of this day."`
+}
+
+// Run executes the command.
+func (c *statementCmd) Run(app *app) (err error) {
+	b, done, err := app.openReadOnly()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	return b.printStatement(app.ctx, app.stdout, c.Account, c.From.Time, c.To.Time)
+}
+
+// statementLine is an event as the owner of an account sees it.
+type statementLine struct {
+	Number  uint64       `json:"number"`
+	Time    time.Time    `json:"time"`
+	Event   string       `json:"event"`
+	Change  money.Amount `json:"-"`
+	Balance money.Amount `json:"-"`
+	Details string       `json:"details,omitempty"`
+}
+
+// statement calls line for each event of an account between two times, the
+// oldest first; a zero time is no bound. An error of line ends it.
+func (b *bank) statement(ctx context.Context, id string, from, to time.Time, line func(statementLine) error) error {
+	opened := false
+	var balance money.Amount
+	view, err := eventsourcing.NewView(b.runtime, b.typ, id, eventsourcing.ViewOptions{}, func(v eventsourcing.Viewed[Event]) error {
+		l := describe(v.Event)
+		l.Number, l.Time = v.SequenceNr, v.Time
+		if e, ok := v.Event.(Opened); ok {
+			opened, balance = true, money.Zero(e.Currency)
+		}
+		if !opened {
+			return nil // a transfer was turned away
+		}
+		if l.Change == (money.Amount{}) {
+			l.Change = money.Zero(balance.Currency())
+		}
+		var err error
+		if balance, err = balance.Add(l.Change); err != nil {
+			return err
+		}
+		if l.Balance = balance; v.Time.Before(from) || !to.IsZero() && v.Time.After(to) {
+			return nil
+		}
+		return line(l)
+	})
+	if err != nil {
+		return err
+	}
+	if err := view.Update(ctx); err != nil {
+		return err
+	}
+	if !opened {
+		return ErrNotOpen
+	}
+	return nil
+}
+
+// describe says what an event changed, and what else there is to know.
+func describe(event Event) statementLine {
+	switch e := event.(type) {
+	case Opened:
+		return statementLine{Event: "opened", Details: "for " + e.Owner}
+	case Deposited:
+		return statementLine{Event: "deposited", Change: e.Amount, Details: inOriginal(e.Original, e.Amount, rateOf(e.Exchange))}
+	case Withdrawn:
+		return statementLine{Event: "withdrawn", Change: negative(e.Amount), Details: inOriginal(e.Original, e.Amount, rateOf(e.Exchange))}
+	case TransferStarted:
+		return statementLine{Event: "transfer started", Change: negative(e.Amount), Details: fmt.Sprintf("transfer %d to %s", e.Transfer, e.To)}
+	case TransferCompleted:
+		return statementLine{Event: "transfer completed", Details: fmt.Sprintf("transfer %d", e.Transfer)}
+	case TransferRefunded:
+		return statementLine{Event: "transfer refunded", Change: e.Amount, Details: fmt.Sprintf("transfer %d: %s", e.Transfer, e.Reason)}
+	case Credited:
+		details := inOriginal(e.Original, e.Amount, rateOf(e.Exchange))
+		if details != "" {
+			details = ", " + details
+		}
+		return statementLine{Event: "credited", Change: e.Amount, Details: fmt.Sprintf("transfer %d from %s%s", e.Nr, e.From, details)}
+	case CreditRefused:
+		return statementLine{Event: "credit refused", Details: fmt.Sprintf("transfer %d from %s, %v: %s", e.Nr, e.From, e.Amount, e.Reason)}
+	case Closed:
+		return statementLine{Event: "closed"}
+	}
+	return statementLine{Event: fmt.Sprintf("%T", event)}
+}
+
+func inOriginal(original, amount money.Amount, rate string) string {
+	if original == amount {
+		return ""
+	}
+	return original.String() + rate
+}
+
+func negative(a money.Amount) money.Amount { return money.New(-a.Minor(), a.Currency()) }
+
+func (b *bank) printStatement(ctx context.Context, w io.Writer, id string, from, to time.Time) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(tw, "event\ttime\twhat\tchange\tbalance\tdetails\n") //nolint:errcheck // a terminal
+	err := b.statement(ctx, id, from, to, func(l statementLine) error {
+		_, err := fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%v\t%s\n", l.Number, l.Time.Format(time.RFC3339), l.Event, l.Change.Decimal(), l.Balance, l.Details)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("account %s: %w", id, err)
+	}
+	return tw.Flush()
+}
