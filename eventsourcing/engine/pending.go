@@ -9,9 +9,7 @@ func (m *Machine) advance(out *Effects) {
 	s := m.head
 	for s != nil {
 		if !m.complete(s, kept, out) {
-			// An asynchronous unit, and what runs behind it, holds back only
-			// its own op: look past it for answers that may leave.
-			if s.kind == finishStep || !s.async || m.finishes == 0 {
+			if !m.seePast(s) {
 				return
 			}
 			kept, s = s, s.next
@@ -23,6 +21,16 @@ func (m *Machine) advance(out *Effects) {
 			s = kept.next
 		}
 	}
+}
+
+// seePast reports whether steps behind one that stays may complete.
+func (m *Machine) seePast(s *Step) bool {
+	if m.dropCalls && s.kind == callStep {
+		return true // it will be decided again, what is stored behind it must not
+	}
+	// An asynchronous unit, and what runs behind it, holds back only its own op:
+	// look past it for answers that may leave.
+	return s.kind != finishStep && s.async && m.finishes > 0
 }
 
 // complete takes the step behind kept off the list and carries it out, if its
@@ -37,9 +45,8 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 		if s.state != nil {
 			out.Save = append(out.Save, s.state)
 		}
-		s.op.stored = true
 	case callStep:
-		if kept != nil || !m.mayCall(s) {
+		if !m.mayCall(s, kept == nil) {
 			return false
 		}
 		m.unlink(s, kept)
@@ -62,16 +69,15 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 	return true
 }
 
-// mayCall reports whether the callback at the head of the list may run, or be
-// dropped.
-func (m *Machine) mayCall(s *Step) bool {
+// mayCall reports whether a callback may run, or be dropped.
+func (m *Machine) mayCall(s *Step, first bool) bool {
 	if m.dropCalls {
 		// A message of which nothing took effect yet is rather decided again.
-		return s.op.touched || s.async
+		return s.op.touched || s.op.stored || s.async && first
 	}
 	// An asynchronous callback ahead of it may have persisted something, which
 	// stands behind it in the list: it must not see that before it is durable.
-	return s.async || m.holding == s.op.holding
+	return first && (s.async || m.holding == s.op.holding)
 }
 
 // call runs a callback of an op, whose turn has come.

@@ -20,7 +20,7 @@ func (m *Machine) stored(n int, out *Effects) {
 		if m.failed != nil {
 			continue // behind a failure only the journal itself tells what is there
 		}
-		s.stored = true
+		s.stored, s.op.stored = true, true
 		if !s.async {
 			m.holding--
 			s.op.holding--
@@ -147,7 +147,7 @@ func (m *Machine) probed(in Input, out *Effects) {
 	s := m.failed
 	for s != nil && (s.kind != unitStep || s.lastNr() <= in.LastNr) {
 		if s.kind == unitStep {
-			s.stored = true
+			s.stored, s.op.stored = true, true
 			m.durable = s.lastNr()
 			out.Durable = m.durable
 		}
@@ -194,7 +194,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 		switch {
 		case op.open == 0: // seen already
 			continue
-		case op.touched:
+		case op.touched, op.stored:
 			m.giveUp(op, journal.ErrSkipped, out)
 		default:
 			op.open = 0

@@ -38,6 +38,7 @@ var everyday = []string{
 	"save persist(@a) save persist(@b) reply",
 	"persist(@a*) reply",
 	"persist(?)", "persist(@a) persist(?)",
+	"then(@1){request(@1)} persist(@a) reply",
 	"panic", "persist(!)", "persist(@a) panic", "persist(@a) then(@1){panic}",
 }
 
@@ -51,13 +52,13 @@ var stashing = []string{
 // is a matter of timing where a write ahead of them has an unknown outcome.
 var deferring = []string{
 	"thenasync(@1){request(@1)} reply", "thenasync(@1){request(@1)} thenasync(@2){request(@2)} noreply",
-	"persist(@a) thenasync(@1){request(@1)}",
+	"persist(@a) thenasync(@1){request(@1)}", "then(@1){persist(@a)} persist(@b) then(@2){persist(@c) reply}",
 }
 
 // nesting are commands whose callbacks queue behind later commands.
 var nesting = []string{
 	"persist(@a) thenasync(@1){request(@1) then(@2){reply}}", "persist(@a) thenasync(@1){reply}",
-	"thenasync(@1){reply}", "thenasync(@1){save}", "thenasync(@1){persist(@a) save persist(@b) reply}", "save reply",
+	"thenasync(@1){persist(@a,@b) persist(@c)}", "thenasync(@1){reply}", "thenasync(@1){save}", "thenasync(@1){persist(@a) save persist(@b) reply}", "save reply",
 	"thenasync(@1){persist(@a) reply}", "thenasync(@1){stop}", "thenasync(@1){thenasync(@2){unstash}}",
 }
 
