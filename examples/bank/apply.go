@@ -281,10 +281,10 @@ func refusalOf(err error) *eventsourcing.Refusal {
 func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err error) {
 	pause := firstPause
 	for {
-		repeated, err = a.bank.execute(context.WithoutCancel(ctx), l, requests.FileLine(a.hash, l.Number))
+		receipt, err := a.bank.execute(context.WithoutCancel(ctx), l, requests.FileLine(a.hash, l.Number))
 		_, refused := errors.AsType[*eventsourcing.Refusal](err)
 		if err == nil || refused || errors.Is(err, eventsourcing.ErrInvalid) || pause > lastPause {
-			return repeated, err
+			return receipt.Repeated, err
 		}
 		a.logger.WarnContext(ctx, "line not done, trying again", slog.Uint64("line", l.Number), slog.Any("error", err))
 		if !sleep(ctx, pause) {
@@ -292,28 +292,6 @@ func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err
 		}
 		pause *= 2
 	}
-}
-
-// execute carries out a line as a request with an ID, and reports whether it had
-// been done before.
-func (b *bank) execute(ctx context.Context, l batch.Line, request string) (repeated bool, err error) {
-	to := b.account(l.Account)
-	var receipt Receipt
-	switch l.Command {
-	case batch.Open:
-		var view View
-		view, err = eventsourcing.Ask(ctx, to, Open{Request: request, Currency: l.Currency, Owner: l.To})
-		return view.Repeated, err
-	case batch.Deposit:
-		receipt, err = eventsourcing.Ask(ctx, to, Deposit{Request: request, Amount: l.Amount})
-	case batch.Withdraw:
-		receipt, err = eventsourcing.Ask(ctx, to, Withdraw{Request: request, Amount: l.Amount})
-	case batch.Transfer:
-		receipt, err = eventsourcing.Ask(ctx, to, Transfer{Request: request, Amount: l.Amount, To: l.To})
-	case batch.Close:
-		receipt, err = eventsourcing.Ask(ctx, to, Close{Request: request})
-	}
-	return receipt.Repeated, err
 }
 
 const (

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/journal"
 )
@@ -54,3 +55,22 @@ func (b *bank) close() error {
 
 // account addresses an account.
 func (b *bank) account(id string) eventsourcing.Ref[Command] { return b.accounts.Ref(id) }
+
+// execute carries out a line, as a request with an ID if there is one.
+func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Receipt, error) {
+	to := b.account(l.Account)
+	switch l.Command {
+	case batch.Open:
+		view, err := eventsourcing.Ask(ctx, to, Open{Request: request, Currency: l.Currency, Owner: l.To})
+		return Receipt{Balance: view.Balance, Repeated: view.Repeated}, err
+	case batch.Deposit:
+		return eventsourcing.Ask(ctx, to, Deposit{Request: request, Amount: l.Amount})
+	case batch.Withdraw:
+		return eventsourcing.Ask(ctx, to, Withdraw{Request: request, Amount: l.Amount})
+	case batch.Transfer:
+		return eventsourcing.Ask(ctx, to, Transfer{Request: request, Amount: l.Amount, To: l.To})
+	case batch.Close:
+		return eventsourcing.Ask(ctx, to, Close{Request: request})
+	}
+	return Receipt{}, fmt.Errorf("%w: command %q", eventsourcing.ErrInvalid, l.Command)
+}

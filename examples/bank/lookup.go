@@ -116,7 +116,7 @@ func (g glimpse) print(w io.Writer, id string) {
 	row("owner", "%s", v.Owner)
 	row("status", "%s", status(v))
 	row("balance", "%v", v.Balance)
-	if v.Value.Amount != (money.Amount{}) {
+	if v.Value.Rate != "" {
 		row("value", "%v%s", v.Value.Amount, rateOf(v.Value))
 	}
 	if len(v.Pending) > 0 {

@@ -47,6 +47,8 @@ type commandLine struct {
 	MaxRateAge time.Duration `placeholder:"DURATION" help:"Refuse conversions whose rate is older. Defaults to no limit."`
 	Verbose    bool          `short:"v" help:"Log to standard error."`
 
+	Serve     serveCmd     `cmd:"" help:"Answer HTTP requests."`
+	Shell     shellCmd     `cmd:"" help:"Execute what is typed."`
 	Apply     applyCmd     `cmd:"" help:"Execute a file of commands."`
 	Audit     auditCmd     `cmd:"" help:"Prove the books from the journal alone."`
 	Lookup    lookupCmd    `cmd:"" help:"Show an account as it is, was, or would be had an event not happened."`

@@ -1,0 +1,237 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/money"
+)
+
+// openAPI describes the calls.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+const (
+	// maxBody is the size of the largest request, in bytes.
+	maxBody = 16 << 10
+	// askPatience is how long a request waits for an account.
+	askPatience = 10 * time.Second
+)
+
+// api answers HTTP requests.
+type api struct {
+	bank *bank
+	log  *slog.Logger
+}
+
+func newAPI(b *bank, log *slog.Logger) http.Handler {
+	a := &api{bank: b, log: log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", a.home)
+	mux.HandleFunc("GET /openapi.json", a.describe)
+	mux.HandleFunc("POST /accounts", handle(a, a.open))
+	mux.HandleFunc("POST /accounts/{id}/deposits", handle(a, a.deposit))
+	mux.HandleFunc("POST /accounts/{id}/withdrawals", handle(a, a.withdraw))
+	mux.HandleFunc("POST /accounts/{id}/transfers", handle(a, a.transfer))
+	mux.HandleFunc("POST /accounts/{id}/close", handle(a, a.close))
+	mux.HandleFunc("GET /accounts/{id}", a.lookup)
+	mux.HandleFunc("GET /accounts/{id}/statement", a.statement)
+	return http.NewCrossOriginProtection().Handler(mux)
+}
+
+func (a *api) home(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	greet(w, "http://"+r.Host)
+}
+
+func (a *api) describe(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(openAPI) //nolint:errcheck // the caller has gone
+}
+
+// The bodies of requests.
+type (
+	openRequest struct {
+		ID        string `json:"id"`
+		Currency  string `json:"currency"`
+		Owner     string `json:"owner"`
+		RequestID string `json:"request_id"`
+	}
+	amountRequest struct {
+		Amount    string `json:"amount"`
+		Currency  string `json:"currency"`
+		RequestID string `json:"request_id"`
+	}
+	transferRequest struct {
+		To        string `json:"to"`
+		Amount    string `json:"amount"`
+		Currency  string `json:"currency"`
+		RequestID string `json:"request_id"`
+	}
+	closeRequest struct {
+		RequestID string `json:"request_id"`
+	}
+)
+
+func (a *api) open(r *http.Request, body openRequest) (any, error) {
+	currency, err := money.ParseCurrency(body.Currency)
+	if err != nil {
+		return nil, badField("currency", err)
+	}
+	if body.ID == "" {
+		return nil, badField("id", errors.New("it is missing"))
+	}
+	view, err := eventsourcing.Ask(r.Context(), a.bank.account(body.ID), Open{Request: body.RequestID, Currency: currency, Owner: body.Owner})
+	return accountJSON(body.ID, view, 0), err
+}
+
+func (a *api) deposit(r *http.Request, body amountRequest) (any, error) {
+	amount, err := parseAmount(body.Amount, body.Currency)
+	if err != nil {
+		return nil, err
+	}
+	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Deposit{Request: body.RequestID, Amount: amount}))
+}
+
+func (a *api) withdraw(r *http.Request, body amountRequest) (any, error) {
+	amount, err := parseAmount(body.Amount, body.Currency)
+	if err != nil {
+		return nil, err
+	}
+	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Withdraw{Request: body.RequestID, Amount: amount}))
+}
+
+func (a *api) transfer(r *http.Request, body transferRequest) (any, error) {
+	amount, err := parseAmount(body.Amount, body.Currency)
+	if err != nil {
+		return nil, err
+	}
+	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Transfer{Request: body.RequestID, Amount: amount, To: body.To}))
+}
+
+func (a *api) close(r *http.Request, body closeRequest) (any, error) {
+	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Close{Request: body.RequestID}))
+}
+
+func parseAmount(amount, currency string) (money.Amount, error) {
+	c, err := money.ParseCurrency(currency)
+	if err != nil {
+		return money.Amount{}, badField("currency", err)
+	}
+	parsed, err := money.Parse(amount, c)
+	if err != nil {
+		return money.Amount{}, badField("amount", err)
+	}
+	return parsed, nil
+}
+
+func (a *api) lookup(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), askPatience)
+	defer cancel()
+	answer, err := a.lookupOf(ctx, r)
+	a.answer(w, r, answer, err)
+}
+
+// lookupOf asks the account itself, or the journal when it is about the past.
+func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	id, in := r.PathValue("id"), money.Currency(q.Get("in"))
+	if !q.Has("at_seq") && !q.Has("at_time") && !q.Has("without") {
+		view, err := eventsourcing.Ask(ctx, a.bank.account(id), Lookup{In: in})
+		return accountJSON(id, view, 0), err
+	}
+	var atSeq uint64
+	var atTime moment
+	var without []uint64
+	var err error
+	if s := q.Get("at_seq"); s != "" {
+		if atSeq, err = strconv.ParseUint(s, 10, 63); err != nil || atSeq == 0 {
+			return nil, badField("at_seq", fmt.Errorf("%.40q is no number of an event", s))
+		}
+	}
+	if s := q.Get("at_time"); s != "" {
+		if err := atTime.UnmarshalText([]byte(s)); err != nil {
+			return nil, badField("at_time", err)
+		}
+	}
+	for _, s := range q["without"] {
+		n, err := strconv.ParseUint(s, 10, 63)
+		if err != nil {
+			return nil, badField("without", fmt.Errorf("%.40q is no number of an event", s))
+		}
+		without = append(without, n)
+	}
+	seen, err := a.bank.lookup(ctx, id, pastOf(atSeq, atTime.Time, without), in)
+	return accountJSON(id, seen.view, seen.number), err
+}
+
+func (a *api) statement(w http.ResponseWriter, r *http.Request) {
+	var from beginning
+	var to moment
+	for name, field := range map[string]interface{ UnmarshalText([]byte) error }{"from": &from, "to": &to} {
+		if s := r.URL.Query().Get(name); s != "" {
+			if err := field.UnmarshalText([]byte(s)); err != nil {
+				a.answer(w, r, nil, badField(name, err))
+				return
+			}
+		}
+	}
+	lines := []lineJSON{}
+	err := a.bank.statement(r.Context(), r.PathValue("id"), from.Time, to.Time, func(l statementLine) error {
+		lines = append(lines, lineJSON{l.Number, l.Time, l.Event, l.Change.Decimal(), l.Balance.Decimal(), string(l.Balance.Currency()), l.Details})
+		return nil
+	})
+	a.answer(w, r, map[string]any{"account": r.PathValue("id"), "lines": lines}, err)
+}
+
+// handle reads the JSON body of a request.
+func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := decode[T](w, r)
+		if err != nil {
+			a.answer(w, r, nil, err)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), askPatience)
+		defer cancel()
+		answer, err := f(r.WithContext(ctx), body)
+		a.answer(w, r, answer, err)
+	}
+}
+
+func decode[T any](w http.ResponseWriter, r *http.Request) (body T, err error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return body, &requestError{http.StatusUnsupportedMediaType, "bank/media_type", errors.New("the Content-Type has to be application/json")}
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return body, &requestError{http.StatusRequestEntityTooLarge, "bank/too_large", fmt.Errorf("the body is larger than %d bytes", maxBody)}
+	}
+	if err != nil {
+		return body, badRequest(err)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&body); err != nil {
+		return body, badRequest(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return body, badRequest(errors.New("more than one JSON value"))
+	}
+	return body, nil
+}

@@ -1,0 +1,77 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// serveCmd answers HTTP.
+type serveCmd struct {
+	Addr string `default:"127.0.0.1:8080" help:"Where to listen, HOST:PORT."`
+}
+
+// drainPatience is how long a server that stops waits for the requests in hand.
+const drainPatience = 10 * time.Second
+
+// Run executes the command.
+func (c *serveCmd) Run(app *app) (err error) {
+	listener, err := (&net.ListenConfig{}).Listen(app.ctx, "tcp", c.Addr)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	defer listener.Close() //nolint:errcheck // the server closes it first
+	b, done, err := app.open(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	greet(app.stdout, "http://"+listener.Addr().String())
+	if err := serve(app.ctx, listener, newAPI(b, app.logger)); err != nil {
+		return err
+	}
+	fmt.Fprintln(app.stdout, "stopped") //nolint:errcheck // a terminal
+	return nil
+}
+
+// serve answers requests until ctx ends, and then finishes those in hand.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
+		defer cancel()
+		stopped <- errors.Join(server.Shutdown(drain), server.Close())
+	})
+	err := server.Serve(listener)
+	if stop() { // it did not end because of ctx
+		return fmt.Errorf("serve: %w", err)
+	}
+	return <-stopped
+}
+
+// greet prints where the bank is and what can be asked of it.
+func greet(w io.Writer, url string) {
+	fmt.Fprintf(w, `The bank is open at %[1]s
+
+  curl -X POST %[1]s/accounts -H 'Content-Type: application/json' -d '{"id": "alice", "currency": "TWD", "owner": "Alice Chen"}'
+  curl -X POST %[1]s/accounts/alice/deposits -H 'Content-Type: application/json' -d '{"amount": "100.00", "currency": "USD", "request_id": "r1"}'
+  curl %[1]s/accounts/alice
+
+All calls: %[1]s/openapi.json
+`, url) //nolint:errcheck // a terminal
+}

@@ -1,0 +1,175 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/batch"
+	"github.com/refold-io/refold/examples/bank/money"
+)
+
+// shellCmd is a prompt.
+type shellCmd struct{}
+
+const shellHelp = `open ACCOUNT CURRENCY [OWNER]
+deposit ACCOUNT AMOUNT CURRENCY
+withdraw ACCOUNT AMOUNT CURRENCY
+transfer ACCOUNT TO AMOUNT CURRENCY
+look up ACCOUNT [in CURRENCY]
+statement ACCOUNT
+close ACCOUNT
+help
+quit
+`
+
+// Run executes the command.
+func (c *shellCmd) Run(app *app) (err error) {
+	b, done, err := app.open(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	s := &shell{bank: b, out: app.stdout}
+	if in, ok := app.stdin.(*os.File); ok && cwriter.IsTerminal(int(in.Fd())) {
+		s.prompt = "bank> "
+		fmt.Fprintln(app.stdout, `"help" shows what there is.`) //nolint:errcheck // a terminal
+	}
+	return s.run(app.ctx, app.stdin)
+}
+
+// shell executes lines that a user types.
+type shell struct {
+	bank   *bank
+	out    io.Writer
+	prompt string
+}
+
+// run reads lines until there are no more, one is quit, or ctx ends. What goes
+// wrong with a line is printed, and the next one follows.
+func (s *shell) run(ctx context.Context, in io.Reader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lines, errs := readLines(ctx, in)
+	for {
+		fmt.Fprint(s.out, s.prompt) //nolint:errcheck // a terminal
+		select {
+		case <-ctx.Done():
+			return nil
+		case line, ok := <-lines:
+			words := strings.Fields(line)
+			switch {
+			case !ok:
+				return <-errs
+			case len(words) == 0:
+				continue
+			case words[0] == "quit" || words[0] == "exit":
+				return nil
+			}
+			if err := s.execute(ctx, words); err != nil {
+				fmt.Fprintln(s.out, "error:", err) //nolint:errcheck // a terminal
+			}
+		}
+	}
+}
+
+// readLines reads in the background, since a terminal can't be interrupted.
+func readLines(ctx context.Context, in io.Reader) (<-chan string, <-chan error) {
+	lines, errs := make(chan string), make(chan error, 1)
+	go func() {
+		defer close(lines)
+		scanner := bufio.NewScanner(in)
+		for scanner.Scan() {
+			select {
+			case lines <- scanner.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+		errs <- scanner.Err()
+	}()
+	return lines, errs
+}
+
+var errUsage = errors.New(`that is not how it goes, see "help"`)
+
+func (s *shell) execute(ctx context.Context, words []string) error {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	if len(words) > 1 && words[0] == "look" && words[1] == "up" {
+		words = slices.Concat([]string{"lookup"}, words[2:])
+	}
+	command, args := words[0], words[1:]
+	switch {
+	case command == "help":
+		_, err := io.WriteString(s.out, shellHelp)
+		return err
+	case command == "lookup" && len(args) == 1:
+		return s.lookup(ctx, args[0], "")
+	case command == "lookup" && len(args) == 3 && args[1] == "in":
+		return s.lookup(ctx, args[0], money.Currency(args[2]))
+	case command == "statement" && len(args) == 1:
+		return s.bank.printStatement(ctx, s.out, args[0], time.Time{}, time.Time{})
+	}
+	line, err := parseWords(command, args)
+	if err != nil {
+		return err
+	}
+	receipt, err := s.bank.execute(ctx, line, "")
+	if err != nil {
+		return err
+	}
+	if receipt.Transfer != 0 {
+		fmt.Fprintf(s.out, "transfer %d, ", receipt.Transfer) //nolint:errcheck // a terminal
+	}
+	fmt.Fprintf(s.out, "balance %v\n", receipt.Balance) //nolint:errcheck // a terminal
+	return nil
+}
+
+// parseWords makes a line of a batch of what was typed.
+func parseWords(command string, args []string) (batch.Line, error) {
+	line := batch.Line{Command: command}
+	var amount, currency string
+	switch n := len(args); {
+	case command == batch.Open && n >= 2:
+		line.Account, currency, line.To = args[0], args[1], strings.Join(args[2:], " ")
+	case (command == batch.Deposit || command == batch.Withdraw) && n == 3:
+		line.Account, amount, currency = args[0], args[1], args[2]
+	case command == batch.Transfer && n == 4:
+		line.Account, line.To, amount, currency = args[0], args[1], args[2], args[3]
+	case command == batch.Close && n == 1:
+		line.Account = args[0]
+		return line, nil
+	default:
+		return line, errUsage
+	}
+	var err error
+	if line.Currency, err = money.ParseCurrency(currency); err != nil {
+		return line, err
+	}
+	if command != batch.Open {
+		line.Amount, err = money.Parse(amount, line.Currency)
+	}
+	return line, err
+}
+
+func (s *shell) lookup(ctx context.Context, id string, in money.Currency) error {
+	view, err := eventsourcing.Ask(ctx, s.bank.account(id), Lookup{In: in})
+	if err != nil {
+		return err
+	}
+	glimpse{view: view}.print(s.out, id)
+	return nil
+}
