@@ -301,7 +301,6 @@ func TestEncodeAndDecodeAgreeOnTheLimit(t *testing.T) {
 	t.Parallel()
 	agree(t, "\x80", sparse{})
 	agree(t, "\x80", &sparse{})
-	agree(t, "\xdc\x00\x14"+strings.Repeat("\xc0", 20), [20]*[]int{})
 	agree(t, "\x81\xa1a\x01", map[string]int8{"a": 1})
 	agree[any](t, "\x81\xa1a\x01", map[string]int8{"a": 1})
 	agree[any](t, "\x81\x01\x90", map[int][]string{1: {}})
@@ -315,7 +314,7 @@ func TestEncodeAndDecodeAgreeOnTheLimit(t *testing.T) {
 // looks what Encode says of it and of the next one.
 func agree[T any](t *testing.T, element string, value T) {
 	t.Helper()
-	const most = 1 << 15
+	const most = 1 << 14
 	r := registry[[]T](t)
 	payload := func(n int) []byte {
 		return append(binary.BigEndian.AppendUint16([]byte{0xdc}, uint16(n)), strings.Repeat(element, n)...)
