@@ -1,0 +1,359 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/refold-io/refold/examples/bank/requests"
+	"github.com/refold-io/refold/journal"
+)
+
+// soaking reports whether the tests run at their full counts: make soak.
+func soaking() bool { return os.Getenv("REFOLD_SOAK") != "" }
+
+// A bank that is killed again and again while it executes a file ends where an
+// undisturbed one does, and everything it acknowledged before a kill is in its
+// journal after.
+func TestKilledBankLosesNothing(t *testing.T) {
+	t.Parallel()
+	k := killing{accounts: 60, commands: 2_500, kills: 3, inRecovery: 1, inTransfer: 1, seed: 7}
+	if soaking() {
+		k = killing{accounts: 1000, commands: 100_000, kills: 20, inRecovery: 4, inTransfer: 4, seed: 7}
+	}
+	k.run(t)
+}
+
+// The same for one account with all the lines.
+func TestKilledBankWithOneAccount(t *testing.T) {
+	t.Parallel()
+	k := killing{accounts: 1, commands: 1_000, kills: 2, seed: 11}
+	if soaking() {
+		k = killing{accounts: 1, commands: 20_000, kills: 6, seed: 11}
+	}
+	k.run(t)
+}
+
+// With one worker that waits for each transfer, even the events are the same, in
+// the same order.
+func TestKilledBankWritesTheSameEvents(t *testing.T) {
+	t.Parallel()
+	k := killing{accounts: 20, commands: 400, kills: 2, seed: 13, flags: []string{"--workers", "1", "--settle"}}
+	if soaking() {
+		k = killing{accounts: 100, commands: 5_000, kills: 8, seed: 13, flags: k.flags}
+	}
+	k.sameEvents = true
+	k.run(t)
+}
+
+// killing is a bank program that is killed at moments drawn from a seed.
+type killing struct {
+	accounts, commands int
+	// kills is how many there are, inRecovery and inTransfer how many of them,
+	// at least, hit an account in recovery and a transfer between debit and
+	// credit.
+	kills, inRecovery, inTransfer int
+	seed                          uint64
+	flags                         []string
+	sameEvents                    bool
+
+	program, dir, file, hash string
+	acknowledged             map[uint64]string // the outcome of each line
+}
+
+func (k *killing) run(t *testing.T) {
+	t.Helper()
+	k.dir = t.TempDir()
+	k.program = filepath.Join(k.dir, "bank")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", k.program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	k.file = filepath.Join(k.dir, "commands.csv")
+	k.must(t, "generate", "--confluent", "--accounts", strconv.Itoa(k.accounts), "--commands", strconv.Itoa(k.commands),
+		"--seed", strconv.FormatUint(k.seed, 10), "-o", k.file)
+	k.hash = hashOf(t, k.file)
+
+	calm, killed := "leveldb:"+filepath.Join(k.dir, "calm"), "leveldb:"+filepath.Join(k.dir, "killed")
+	k.must(t, append([]string{"apply", k.file, "--journal", calm, "--rejects", filepath.Join(k.dir, "calm.csv")}, k.flags...)...)
+	want := k.read(t, calm)
+
+	k.acknowledged = make(map[uint64]string)
+	k.killAll(t, killed)
+	if _, finished := k.apply(t, killed, func(int, logRecord) bool { return false }); !finished {
+		t.Fatal("the last run did not finish")
+	}
+	k.must(t, "audit", "--journal", killed)
+	got := k.read(t, killed)
+
+	if len(k.acknowledged) != k.commands {
+		t.Errorf("%d lines were acknowledged, the file has %d", len(k.acknowledged), k.commands)
+	}
+	for request, n := range got.requests {
+		if n != 1 {
+			t.Errorf("request %s was done %d times", request, n)
+		}
+	}
+	if !maps.Equal(got.requests, want.requests) {
+		t.Errorf("%d lines were done, %d undisturbed", len(got.requests), len(want.requests))
+	}
+	if !maps.Equal(got.balances, want.balances) {
+		t.Errorf("the balances differ from those of an undisturbed run")
+	}
+	if k.sameEvents {
+		for id := range want.events {
+			if !slices.Equal(got.events[id], want.events[id]) {
+				t.Errorf("the events of %s are %v, want %v", id, got.events[id], want.events[id])
+			}
+		}
+	}
+}
+
+// killAll kills runs of the bank at drawn moments. The kills in a recovery come
+// right after others: that is when accounts recover.
+func (k *killing) killAll(t *testing.T, address string) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(k.seed, 0))
+	moments := make([]int, k.kills-k.inRecovery)
+	for i := range moments {
+		moments[i] = k.commands*2/100 + rng.IntN(k.commands*96/100)
+	}
+	slices.Sort(moments)
+	inRecovery, inTransfer := 0, 0
+	for i, moment := range moments {
+		hit, finished := k.apply(t, address, func(acknowledged int, r logRecord) bool {
+			// A kill has to catch a transfer in flight if it still may.
+			return acknowledged >= moment && (r.Event == "transfer_debited" || i >= k.inTransfer)
+		})
+		if finished {
+			t.Fatalf("kill %d, wanted after %d of %d lines, came too late", i+1, moment, k.commands)
+		}
+		if hit.inTransfer {
+			inTransfer++
+		}
+		k.check(t, address)
+		for tries := 0; inRecovery < k.inRecovery && inRecovery*len(moments) <= i*k.inRecovery && tries < 50; tries++ {
+			after := 1 + rng.IntN(min(20, k.accounts))
+			begun := 0
+			hit, finished := k.apply(t, address, func(_ int, r logRecord) bool {
+				if r.Event == "recovery_started" {
+					begun++
+				}
+				return begun >= after
+			})
+			if finished {
+				t.Fatal("a kill in a recovery came too late")
+			}
+			k.check(t, address)
+			if hit.inRecovery {
+				inRecovery++
+				break
+			}
+		}
+	}
+	if inRecovery < k.inRecovery || inTransfer < k.inTransfer {
+		t.Errorf("%d kills hit a recovery, %d a transfer; wanted %d and %d", inRecovery, inTransfer, k.inRecovery, k.inTransfer)
+	}
+	t.Logf("%d kills by the acknowledged line, and %d in recoveries; %d between debit and credit", len(moments), inRecovery, inTransfer)
+}
+
+// hit is what a kill has hit.
+type hit struct{ inRecovery, inTransfer bool }
+
+// apply runs the bank and kills it at the record of its log for which at is
+// true. It reports what was going on then, or that the program finished.
+//
+// The log is a pipe that holds little, so the program can't run ahead of the
+// test.
+func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, r logRecord) bool) (h hit, finished bool) {
+	t.Helper()
+	pipe := filepath.Join(k.dir, "log")
+	if err := errors.Join(os.RemoveAll(pipe), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"apply", k.file, "--journal", address, "--log", pipe, "--rejects", filepath.Join(k.dir, "rejects.csv")}, k.flags...)
+	cmd := exec.Command(k.program, args...)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	// Opened for both, so that nobody waits here for the other side.
+	both, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const setPipeSize = 1031 // F_SETPIPE_SZ
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, both.Fd(), setPipeSize, 4096); errno != 0 {
+		t.Fatalf("shrink the pipe: %v", errno)
+	}
+	log, err := os.OpenFile(pipe, os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		both.Close() // now the pipe has no writer, and reading it ends
+		ended <- err
+	}()
+	recovering, flying := make(map[string]int), 0
+	killed := false
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		var r logRecord
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			t.Fatalf("the log: %v: %s", err, lines.Bytes())
+		}
+		switch r.Event {
+		case "line":
+			if r.Outcome != "repeated" && r.Outcome != "passed" || k.acknowledged[r.Line] == "" {
+				k.acknowledged[r.Line] = r.Outcome
+			}
+		case "recovery_started":
+			recovering[r.Account]++
+		case "recovery_ended":
+			if recovering[r.Account]--; recovering[r.Account] == 0 {
+				delete(recovering, r.Account)
+			}
+		case "transfer_debited":
+			flying++
+		case "transfer_credited":
+			flying--
+		}
+		if !killed && at(len(k.acknowledged), r) {
+			killed = true
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	err = <-ended
+	if !killed {
+		if err != nil {
+			t.Fatalf("apply: %v\n%s", err, output.String())
+		}
+		return hit{}, true
+	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the kill hit a program that had ended: %v\n%s", err, output.String())
+	}
+	return hit{inRecovery: len(recovering) > 0, inTransfer: flying > 0}, false
+}
+
+// check requires that each line that was acknowledged as done is in the journal,
+// once.
+func (k *killing) check(t *testing.T, address string) {
+	t.Helper()
+	found := k.read(t, address)
+	for line, outcome := range k.acknowledged {
+		if n := found.requests[requests.FileLine(k.hash, line)]; outcome == "done" && n != 1 {
+			t.Fatalf("line %d was acknowledged before the kill, and is in the journal %d times after it", line, n)
+		}
+	}
+}
+
+// ledger is what a journal holds.
+type ledger struct {
+	requests map[string]int      // how often each was done
+	balances map[string]string   // of each account
+	events   map[string][]string // of each account, without what differs between runs
+}
+
+// read reads a journal without the help of the bank's own state.
+func (k *killing) read(t *testing.T, address string) ledger {
+	t.Helper()
+	s, err := openStore(address, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := ledger{requests: make(map[string]int), balances: make(map[string]string), events: make(map[string][]string)}
+	lister, _ := journal.As[journal.IDLister](s.journal)
+	typ := AccountType(nil)
+	for id, err := range lister.PersistenceIDs(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		account := &Account{}
+		for e, err := range s.journal.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.IsFence() {
+				continue
+			}
+			event, err := typ.Events.Decode(e.Manifest, e.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			account.ApplyEvent(event.(Event))
+			b.note(id, e.Manifest, event)
+		}
+		b.balances[id] = account.Balance.String()
+	}
+	return b
+}
+
+// note takes down an event.
+func (b *ledger) note(id, name string, event any) {
+	data, err := json.Marshal(event)
+	if err != nil {
+		panic(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		panic(err)
+	}
+	if r, ok := fields["Request"].(string); ok && r != "" {
+		b.requests[r]++
+	}
+	for _, differs := range []string{"At", "Nr", "Floor", "AsOf"} {
+		delete(fields, differs)
+	}
+	b.events[id] = append(b.events[id], fmt.Sprint(name, fields))
+}
+
+// must runs the program in this process and requires that it succeeds.
+func (k *killing) must(t *testing.T, args ...string) {
+	t.Helper()
+	var out bytes.Buffer
+	if code := run(context.WithoutCancel(t.Context()), args, strings.NewReader(""), &out, &out); code != exitOK {
+		t.Fatalf("bank %v: exit code %d\n%s", args, code, out.String())
+	}
+}
+
+func hashOf(t *testing.T, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	hash, err := requests.Hash(io.Reader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
