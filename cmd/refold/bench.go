@@ -5,7 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
@@ -22,60 +24,95 @@ type benchCommand struct {
 	Scale   int           `default:"1" help:"Divide the sizes of the data sets. Then the goals mean nothing."`
 }
 
+// shortest is a time in which something happens for sure.
+const shortest = 10 * time.Millisecond
+
+// Help is the long help of the command.
+func (c *benchCommand) Help() string {
+	return `Each figure is measured in turns with its raw limit, on this machine: what the disk, LevelDB or channels can do
+without Refold. Their ratio is held against a goal. The exit status is 1 if one is not met. A figure that does not
+count here, because the disk is too fast to tell, has no verdict ("met" is null).
+
+Data is written to new directories, which are removed at the end.`
+}
+
 // Validate checks the flags.
 func (c *benchCommand) Validate() error {
 	switch {
 	case c.Rounds < 1:
 		return fmt.Errorf("--rounds is %d, at least 1 is needed", c.Rounds)
-	case c.Length <= 0:
-		return fmt.Errorf("--length is %v, it has to be more than 0", c.Length)
+	case c.Length < shortest:
+		return fmt.Errorf("--length is %v, at least %v is needed", c.Length, shortest)
 	case c.Scale < 1:
 		return fmt.Errorf("--scale is %d, at least 1 is needed", c.Scale)
 	}
 	return nil
 }
 
+// row is a bench.Row.
+type row interface {
+	Run(ctx context.Context, s bench.Settings, emit func(bench.Result)) error
+}
+
 // Run measures.
 func (c *benchCommand) Run(ctx context.Context, env *operator.Env) error {
-	rows, err := bench.Select(c.Name)
+	selected, err := bench.Select(c.Name)
 	if err != nil {
 		return err
 	}
+	rows := make([]row, len(selected))
+	for i, r := range selected {
+		rows[i] = r
+	}
+	return c.measure(ctx, env, rows)
+}
+
+// measure runs the rows, and prints each result as soon as it is there.
+func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []row) error {
+	p := printer{json: c.JSON, out: env.Stdout}
 	line := status{env: env}
-	settings := bench.Settings{
-		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Scale: c.Scale, Progress: line.show,
-	}
-	if !c.JSON {
-		if err := bench.WriteHeader(env.Stdout); err != nil {
-			return err
-		}
-	}
-	missed := false
-	for _, row := range rows {
-		var failed error
-		err := row.Run(ctx, settings, func(r bench.Result) {
+	settings := bench.Settings{Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Scale: c.Scale, Progress: line.show}
+	for _, r := range rows {
+		err := r.Run(ctx, settings, func(r bench.Result) {
 			line.clear()
-			missed = missed || r.Met != nil && !*r.Met
-			write := bench.WriteRow
-			if c.JSON {
-				write = bench.WriteJSON
-			}
-			if failed == nil {
-				failed = write(env.Stdout, r)
-			}
+			p.print(r)
 		})
 		line.clear()
-		if err == nil {
-			err = failed
-		}
-		if err != nil {
+		if err := errors.Join(err, p.err); err != nil {
 			return err
 		}
 	}
-	if missed {
+	switch {
+	case p.results == 0:
+		return fmt.Errorf("%s has no figures on --journal %s", c.Name, c.Journal)
+	case p.missed:
 		return operator.ErrProblems
 	}
 	return nil
+}
+
+// printer prints results.
+type printer struct {
+	json    bool
+	out     io.Writer
+	results int
+	missed  bool // some goal is not met
+	err     error
+}
+
+func (p *printer) print(r bench.Result) {
+	if p.err != nil {
+		return
+	}
+	p.missed = p.missed || r.Met != nil && !*r.Met
+	if p.results++; p.json {
+		p.err = bench.WriteJSON(p.out, r)
+		return
+	}
+	if p.results == 1 {
+		p.err = bench.WriteHeader(p.out)
+	}
+	p.err = errors.Join(p.err, bench.WriteRow(p.out, r))
 }
 
 // status is a line on the terminal that is written over.

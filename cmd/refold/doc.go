@@ -1,5 +1,21 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command refold looks into journals, and measures Refold.
+// Command refold looks into journals, and measures Refold:
+//
+//	refold events                      the persistence IDs of leveldb:./bank-data
+//	refold events 'account|42'         its events
+//	refold snapshots 'account|42'      its snapshots
+//	refold verify                      is anything missing or damaged?
+//	refold rebuild 'account|42'        is its state what its events say?
+//	refold bench persist --json        a figure beside its limit and its goal
+//
+// --journal leveldb:DIR names another journal. It is opened for reading, and no
+// other process may have it open for writing.
+//
+// The exit status is 0 if all is well, 1 if problems were found or a goal is not
+// met, and 2 if it could not be done.
+//
+// What needs the Go types of entities, such as rebuild, needs a program that has
+// them: see package operator.
 package main

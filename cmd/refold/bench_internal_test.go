@@ -1,0 +1,128 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cmd/refold/internal/bench"
+	"github.com/refold-io/refold/cmd/refold/operator"
+)
+
+// fixed is a row whose results are known.
+type fixed struct {
+	results []bench.Result
+	err     error
+}
+
+func (f fixed) Run(_ context.Context, s bench.Settings, emit func(bench.Result)) error {
+	s.Progress("measuring")
+	for _, r := range f.results {
+		emit(r)
+	}
+	return f.err
+}
+
+func result(met *bool) bench.Result {
+	return bench.Result{Group: "g", Name: "n", Journal: "inmem", Value: 2, Unit: "asks/s", Limit: 4, Ratio: 0.5, Goal: 0.6, Better: "higher", Met: met, Settings: "s"}
+}
+
+// The exit status tells whether each goal is met; what does not count is no
+// failure.
+func TestGoals(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		rows []row
+		want error
+	}{
+		"met":            {[]row{fixed{results: []bench.Result{result(&yes)}}}, nil},
+		"does not count": {[]row{fixed{results: []bench.Result{result(nil)}}, fixed{results: []bench.Result{result(&yes)}}}, nil},
+		"not met":        {[]row{fixed{results: []bench.Result{result(&no), result(&yes)}}, fixed{results: []bench.Result{result(nil)}}}, operator.ErrProblems},
+		"failed":         {[]row{fixed{results: []bench.Result{result(&no)}, err: broken}}, broken},
+	} {
+		for _, asJSON := range []bool{false, true} {
+			var out bytes.Buffer
+			err := (&benchCommand{JSON: asJSON}).measure(t.Context(), &operator.Env{Stdout: &out}, c.rows)
+			if !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+			if out.Len() == 0 {
+				t.Errorf("%s: nothing is printed", name)
+			}
+		}
+	}
+	if err := (&benchCommand{}).measure(t.Context(), &operator.Env{}, []row{fixed{}}); err == nil || errors.Is(err, operator.ErrProblems) {
+		t.Errorf("without figures: %v", err)
+	}
+}
+
+// A table has one head, JSON none, and the status line leaves nothing behind.
+func TestBenchOutput(t *testing.T) {
+	t.Parallel()
+	rows := []row{fixed{results: []bench.Result{result(nil)}}, fixed{results: []bench.Result{result(nil)}}}
+	for _, terminal := range []bool{false, true} {
+		for _, asJSON := range []bool{false, true} {
+			var out, errs bytes.Buffer
+			env := &operator.Env{Stdout: &out, Stderr: &errs, Terminal: terminal}
+			if err := (&benchCommand{JSON: asJSON}).measure(t.Context(), env, rows); err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]int{false: 3, true: 2}[asJSON]; strings.Count(out.String(), "\n") != want {
+				t.Errorf("JSON %v: %q", asJSON, out.String())
+			}
+			if terminal != strings.Contains(errs.String(), "measuring") || terminal && !strings.HasSuffix(errs.String(), "\r\x1b[K") {
+				t.Errorf("terminal %v: %q", terminal, errs.String())
+			}
+		}
+	}
+}
+
+func TestBenchArguments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []benchCommand{
+		{Rounds: 0, Length: time.Second, Scale: 1},
+		{Rounds: 1, Length: time.Millisecond, Scale: 1},
+		{Rounds: 1, Length: time.Second, Scale: 0},
+	} {
+		if err := c.Validate(); err == nil {
+			t.Errorf("%+v is accepted", c)
+		}
+	}
+	for args, want := range map[string]string{
+		"bench none":                            `no benchmark "none"`,
+		"bench wake --journal file:x":           "it has to be inmem:, leveldb: or leveldb:DIR",
+		"bench wake --journal leveldb:":         "no figures on --journal leveldb:",
+		"bench persist --rounds 0":              "--rounds is 0",
+		"verify --journal leveldb:/nonexistent": "there is no such directory",
+	} {
+		var out, errs bytes.Buffer
+		p := program()
+		p.Stdout, p.Stderr = &out, &errs
+		if status := p.Run(t.Context(), strings.Fields(args)); status != operator.ExitFailed || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit status %d, %q", args, status, errs.String())
+		}
+	}
+}
+
+// The real thing, in small.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	p := program()
+	p.Stdout, p.Stderr = &out, &errs
+	status := p.Run(t.Context(), strings.Fields("bench persist --journal leveldb:"+t.TempDir()+" --rounds 1 --length 20ms --scale 1000 --json"))
+	if status == operator.ExitFailed || errs.Len() > 0 {
+		t.Errorf("exit status %d, %s", status, errs.String())
+	}
+	if !strings.HasPrefix(out.String(), `{"group":"persistence","name":"persist","journal":"leveldb",`) {
+		t.Errorf("printed %s", out.String())
+	}
+}

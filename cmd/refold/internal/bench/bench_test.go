@@ -1,0 +1,158 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cmd/refold/internal/bench"
+)
+
+// small are settings under which each row takes a moment.
+func small(journal string) bench.Settings {
+	return bench.Settings{Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000}
+}
+
+// Every row runs on every journal that it names, verifies itself, leaves no
+// files behind, and has results that say all that they have to.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, row := range bench.Rows() {
+		for _, scheme := range row.Journals {
+			address := scheme + ":"
+			if scheme == "leveldb" {
+				address += dir
+			}
+			var results []bench.Result
+			err := row.Run(t.Context(), small(address), func(r bench.Result) { results = append(results, r) })
+			if err != nil || len(results) == 0 {
+				t.Errorf("%s on %s: %d results, %v", row.Name, scheme, len(results), err)
+			}
+			for _, r := range results {
+				checkResult(t, row, scheme, r)
+			}
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
+	t.Helper()
+	if r.Group != row.Group || r.Name != row.Name || r.Journal != scheme {
+		t.Errorf("%s on %s calls itself %s %s on %s", row.Name, scheme, r.Group, r.Name, r.Journal)
+	}
+	if r.Unit == "" || r.Settings == "" || r.Goal <= 0 || r.Better != "higher" && r.Better != "lower" {
+		t.Errorf("%s on %s: incomplete: %+v", row.Name, scheme, r)
+	}
+	if r.Met != nil && *r.Met != (r.Better == "higher" && r.Ratio >= r.Goal || r.Better == "lower" && r.Ratio <= r.Goal) {
+		t.Errorf("%s on %s: misjudged: %+v", row.Name, scheme, r)
+	}
+	var out bytes.Buffer
+	if err := bench.WriteJSON(&out, r); err != nil {
+		t.Errorf("%s on %s: %v", row.Name, scheme, err)
+	}
+	want := []string{"group", "name", "journal", "value", "unit", "limit", "ratio", "goal", "better", "met", "settings"}
+	if got := keys(t, out.Bytes()); !slices.Equal(got[:min(len(got), len(want))], want) {
+		t.Errorf("%s on %s: fields %v", row.Name, scheme, got)
+	}
+}
+
+// keys returns the names in an object, in order.
+func keys(t *testing.T, object []byte) []string {
+	t.Helper()
+	if bytes.Count(object, []byte{'\n'}) != 1 {
+		t.Errorf("not one line: %s", object)
+	}
+	in := json.NewDecoder(bytes.NewReader(object))
+	var names []string
+	for i := 0; ; i++ {
+		token, err := in.Token()
+		if err != nil {
+			return names
+		}
+		if name, ok := token.(string); ok && i%2 == 1 { // all values are scalars
+			names = append(names, name)
+		}
+	}
+}
+
+// A run that is interrupted ends with an error, and leaves no files behind.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	for _, row := range bench.Rows() {
+		if !slices.Contains(row.Journals, "leveldb") {
+			continue
+		}
+		if err := row.Run(ctx, small("leveldb:"+dir), func(bench.Result) {}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", row.Name, err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 7, "hot": 1} {
+		rows, err := bench.Select(name)
+		if err != nil || len(rows) != want {
+			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)
+		}
+	}
+	if _, err := bench.Select("cold"); err == nil || !strings.Contains(err.Error(), "snapshot-recover") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+func TestJournalAddress(t *testing.T) {
+	t.Parallel()
+	row := bench.Rows()[0]
+	for _, address := range []string{"leveldb", "inmem:x", "postgres:", "x"} {
+		if err := row.Run(t.Context(), small(address), func(bench.Result) {}); err == nil {
+			t.Errorf("%q is accepted", address)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	var out strings.Builder
+	if err := bench.WriteHeader(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []bench.Result{
+		{Name: "persist", Journal: "leveldb", Value: 123456.7, Unit: "asks/s", Limit: 200000, Ratio: 0.617, Goal: 0.45, Better: "higher", Met: &yes, Settings: "1 entity", Detail: "p50 1ms"},
+		{Name: "resident", Journal: "inmem", Value: 12.345, Unit: "bytes/entity", Ratio: 12.345, Goal: 10, Better: "lower", Met: &no, Settings: "idle"},
+		{Name: "hot", Journal: "leveldb", Value: 5, Unit: "asks/s", Limit: 1, Ratio: 5, Goal: 12, Better: "higher", Settings: "fast disk"},
+	} {
+		if err := bench.WriteRow(&out, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `
+name              journal         value unit                 limit    ratio  goal      met  settings
+persist           leveldb        123457 asks/s              200000     0.62  ≥ 0.45    yes  1 entity; p50 1ms
+resident          inmem            12.3 bytes/entity                         ≤ 10      no   idle
+hot               leveldb             5 asks/s                   1     5.00  ≥ 12      –    fast disk
+`
+	if got := "\n" + out.String(); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
