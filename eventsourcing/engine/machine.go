@@ -84,7 +84,7 @@ type Machine struct {
 
 	ops         int32 // in the pending list
 	finishes    int32 // steps that only wait for those ahead
-	barriers    int32
+	barriers    int32 // callbacks and ops behind which nothing is decided
 	holding     int32 // units that hold back answers
 	outstanding int32 // units that the shell holds
 	limit       int32 // of the stash while backing off
@@ -247,9 +247,6 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 		op.add(op.step())
 	}
 	m.ops++
-	if op.barrier {
-		m.barriers++
-	}
 	if op.panicked {
 		m.broken = op.err
 		if _, ok := e.Message.(RecoveryCompleted); ok {
@@ -265,6 +262,10 @@ func (m *Machine) link(op *Op, out *Effects) {
 	first, last := op.chain, op.last
 	op.chain, op.last, op.saves = nil, nil, false
 	before, beforeTime := m.applied, m.lastTime
+	if op.barrier && !op.counted {
+		op.counted = true
+		m.barriers++
+	}
 	for s := first; s != nil; s = s.next {
 		switch s.kind {
 		case unitStep:
@@ -272,6 +273,9 @@ func (m *Machine) link(op *Op, out *Effects) {
 		case finishStep:
 			m.finishes++
 		case callStep:
+			if !s.async {
+				m.barriers++
+			}
 		}
 	}
 	if first != nil {

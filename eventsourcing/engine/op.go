@@ -24,12 +24,13 @@ type Op struct {
 	panicked bool
 	touched  bool   // a part of it took effect, so it can't be decided again
 	stored   bool   // a unit of it is stored
+	counted  bool   // it is one of the machine's barriers
 	told     bool   // a reply was decided
 	ended    bool   // all of it took effect, and what it leads to waits for others
 	pinned   bool   // it saves a snapshot, so that all it saw has to be durable
 	holding  int32  // its units that hold back answers and are not durable
 	saves    bool   // a unit of what was decided just now carries a State
-	barrier  bool   // nothing is decided behind it
+	barrier  bool   // nothing is decided until all of it took effect
 	open     int    // steps that are not done
 	nr       uint64 // the number of the last event so far
 	machine  *Machine
@@ -172,9 +173,6 @@ func (o *Op) PersistOne(event journal.Event, async bool, state *State) {
 func (o *Op) Call(fn any, async bool) {
 	s := o.step()
 	s.kind, s.async, s.call = callStep, async, fn
-	if !async {
-		o.barrier = true
-	}
 	o.add(s)
 }
 

@@ -50,6 +50,9 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 			return false
 		}
 		m.unlink(s, kept)
+		if !s.async {
+			m.barriers--
+		}
 		if !m.dropCalls && !s.op.panicked {
 			m.call(s.op, s.call, out)
 		}
@@ -82,14 +85,10 @@ func (m *Machine) mayCall(s *Step, first bool) bool {
 
 // call runs a callback of an op, whose turn has come.
 func (m *Machine) call(op *Op, fn any, out *Effects) {
-	barrier := op.barrier
 	op.nr, op.told = m.applied, false
 	m.b.Call(op, fn)
 	if op.panicked {
 		m.broken = op.err
-	}
-	if op.barrier && !barrier {
-		m.barriers++ // an asynchronous callback asked for something that is not
 	}
 	if op.open == 1 && (op.told && m.holding > 0 || op.pinned && m.applied != m.durable) {
 		// Messages were decided meanwhile, and the callback saw what they
@@ -120,7 +119,7 @@ func (m *Machine) unlink(s, prev *Step) {
 // finish lets out what an op decided, when all of it is durable.
 func (m *Machine) finish(op *Op, out *Effects) {
 	m.ops--
-	if op.barrier {
+	if op.counted {
 		m.barriers--
 	}
 	for _, r := range op.Requests {

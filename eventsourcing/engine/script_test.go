@@ -230,7 +230,8 @@ func (s *script) recovered(d *datadriven.TestData) {
 	var replayed uint64
 	d.MaybeScanArgs(s.t, "replayed", &replayed)
 	if !s.recovery {
-		d.Fatalf(s.t, "nobody asked for a recovery")
+		s.printf("nobody asked for a recovery")
+		return
 	}
 	s.recovery = false
 	if d.HasArg("fails") {
