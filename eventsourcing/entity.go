@@ -35,6 +35,8 @@ type entity[C, E any] struct {
 	wants  wants
 	queued bool // with the workers
 	gone   bool // removed from the host
+
+	absent bool // has no instance; not guarded by mu
 }
 
 // event is something other than a message and a stored unit that happened.
@@ -149,8 +151,43 @@ func (e *entity[C, E]) Written(_ *journal.Request, err error) {
 		return
 	}
 	e.mu.Lock()
-	e.stored++
-	e.schedule()
+	if e.queued {
+		e.stored++
+		e.mu.Unlock()
+		return
+	}
+	e.queued = true
+	e.mu.Unlock()
+	e.finishTurn(!e.answerStored())
+}
+
+// answerStored lets out, on the writer's goroutine, answers that only waited for
+// a unit to be stored: most do, and a turn of a worker would cost as much as all
+// the rest. It is false when there is more to it, and then nothing was done. The
+// caller owns the entity as in a turn.
+func (e *entity[C, E]) answerStored() bool {
+	if !e.machine.Plain() || len(e.instance.companions) > 0 || e.host.model.timed {
+		return false
+	}
+	out := e.host.rt.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // New makes nothing else
+	e.step(engine.Input{Kind: engine.Stored, N: 1}, out)
+	e.host.rt.effects.Put(out)
+	return true
+}
+
+// finishTurn gives up the entity, or hands it to the workers if something has
+// happened meanwhile or a unit that was stored is not yet taken in.
+func (e *entity[C, E]) finishTurn(stored bool) {
+	e.mu.Lock()
+	if stored {
+		e.stored++
+	}
+	e.queued = false
+	if e.stored > 0 || len(e.events) > 0 || e.inbox.Len() > 0 || e.wants != 0 {
+		e.schedule()
+		return
+	}
+	e.mu.Unlock()
 }
 
 // Room is part of journal.Owner.
@@ -179,6 +216,9 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	}
 	if wants != 0 {
 		e.changeLife(wants, out)
+	}
+	if e.absent { // now that nothing of this turn can start it again
+		e.host.remove(e)
 	}
 
 	e.mu.Lock()

@@ -44,17 +44,18 @@ func (e *entity[C, E]) perform(out *engine.Effects) {
 		e.stopTimers()
 	}
 	if out.Recover {
+		e.absent = false
 		e.recover()
 	}
 	if out.Wake > 0 {
 		e.wakeAfter(out.Wake)
 	}
 	if out.Stopped && !out.Recover {
+		e.absent = true
 		e.instance = instance[C, E]{}
 		if e.host.rt.obs.Stopped != nil {
 			e.host.rt.obs.Stopped(e.pid)
 		}
-		e.host.remove(e)
 	}
 }
 
