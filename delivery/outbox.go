@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/refold-io/refold/delivery/window"
@@ -29,6 +30,7 @@ type Outbox[M Message] struct {
 	event     uint64 // the one that is being applied
 	metadata  []byte // its
 	window    *window.Outgoing[parcel[M]]
+	failures  map[uint64]error // the last answers that decided nothing
 }
 
 // parcel is a message and where it goes.
@@ -64,7 +66,10 @@ func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
 
 // Confirm ends a delivery, carried out or not. It is called in ApplyEvent. It is
 // true the first time, and false for a number that is not to be confirmed.
-func (o *Outbox[M]) Confirm(nr uint64) bool { return o.outgoing().Confirm(o.event, nr) }
+func (o *Outbox[M]) Confirm(nr uint64) bool {
+	delete(o.failures, nr)
+	return o.outgoing().Confirm(o.event, nr)
+}
 
 // Unconfirmed returns how many deliveries are not confirmed.
 func (o *Outbox[M]) Unconfirmed() int {
@@ -95,7 +100,7 @@ func (o *Outbox[M]) Pending(nr uint64) (Delivery[M], bool) {
 	if !ok {
 		return Delivery[M]{}, false
 	}
-	return delivery(&s), true
+	return o.delivery(&s), true
 }
 
 // All yields the unconfirmed deliveries in the order of their numbers. The
@@ -106,15 +111,15 @@ func (o *Outbox[M]) All() iter.Seq[Delivery[M]] {
 			return
 		}
 		for s := range o.window.All() {
-			if !yield(delivery(&s)) {
+			if !yield(o.delivery(&s)) {
 				return
 			}
 		}
 	}
 }
 
-func delivery[M Message](s *window.Sending[parcel[M]]) Delivery[M] {
-	return Delivery[M]{Nr: s.Nr, To: s.Item.to(), Message: s.Item.Message, Attempts: s.Attempt}
+func (o *Outbox[M]) delivery(s *window.Sending[parcel[M]]) Delivery[M] {
+	return Delivery[M]{Nr: s.Nr, To: s.Item.to(), Message: s.Item.Message, Attempts: s.Attempt, Err: o.failures[s.Nr]}
 }
 
 // outgoing returns the window, which most aggregates never need.
@@ -170,14 +175,31 @@ func (o *Outbox[M]) Next() time.Time {
 }
 
 // Admit is part of eventsourcing.Companion: an answer to a delivery that is
-// confirmed is of no interest.
+// confirmed is of no interest, and one that decided nothing only to the outbox.
 func (o *Outbox[M]) Admit(signal eventsourcing.Signal) bool {
-	a, ok := signal.(Answered[M])
-	if !ok || a.Message.header().Sender != o.sender() {
-		return true
+	switch s := signal.(type) {
+	case Answered[M]:
+		if s.Message.header().Sender == o.sender() {
+			_, pending := o.Pending(s.Nr)
+			return pending
+		}
+	case failure:
+		if s.sender == o.sender() {
+			o.failed(s)
+			return false
+		}
 	}
-	_, pending := o.Pending(a.Nr)
-	return pending
+	return true
+}
+
+func (o *Outbox[M]) failed(f failure) {
+	if _, pending := o.Pending(f.nr); !pending {
+		return
+	}
+	if o.failures == nil {
+		o.failures = make(map[uint64]error)
+	}
+	o.failures[f.nr] = f.err
 }
 
 // send makes commands of transmissions.
@@ -195,7 +217,7 @@ func (o *Outbox[M]) send(e window.Effects[parcel[M]]) eventsourcing.Outgoing {
 	if len(e.Warn) > 0 {
 		w := Unconfirmed[M]{Deliveries: make([]Delivery[M], len(e.Warn))}
 		for i := range e.Warn {
-			w.Deliveries[i] = delivery(&e.Warn[i])
+			w.Deliveries[i] = o.delivery(&e.Warn[i])
 		}
 		out.Signals = []eventsourcing.Signal{w}
 	}
@@ -204,13 +226,21 @@ func (o *Outbox[M]) send(e window.Effects[parcel[M]]) eventsourcing.Outgoing {
 
 func transmission[M Message](s *window.Sending[parcel[M]], h Header) eventsourcing.Send {
 	message, to, attempt := stamped(s.Item.Message, h), s.Item.to(), s.Attempt
-	return eventsourcing.Send{To: to, Command: message, Attempt: attempt, Metadata: s.Item.Metadata, Answered: func(value any, err error) eventsourcing.Signal {
-		if err != nil {
-			if _, refused := errors.AsType[*eventsourcing.Refusal](err); !refused {
-				return nil // nothing was decided: it is sent again
-			}
-			value = nil
+	answered := func(value any, err error) eventsourcing.Signal {
+		switch {
+		case err == nil:
+			return Answered[M]{Nr: h.Nr, To: to, Message: message, Attempt: attempt, Value: value}
+		case refused(err):
+			return Answered[M]{Nr: h.Nr, To: to, Message: message, Attempt: attempt, Err: err}
 		}
-		return Answered[M]{Nr: h.Nr, To: to, Message: message, Attempt: attempt, Value: value, Err: err}
-	}}
+		return failure{sender: h.Sender, nr: h.Nr, err: err}
+	}
+	return eventsourcing.Send{To: to, Command: message, Attempt: attempt, Metadata: s.Item.Metadata, Answered: answered}
+}
+
+// refused reports whether an error is the destination's decision. All others say
+// nothing about the delivery, which may even be carried out: it is sent again.
+func refused(err error) bool {
+	r, ok := errors.AsType[*eventsourcing.Refusal](err)
+	return ok && r.Code() != "internal" && !strings.HasPrefix(r.Code(), "refold/")
 }

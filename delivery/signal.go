@@ -45,4 +45,15 @@ type Delivery[M Message] struct {
 	Message M
 	// Attempts is how often it was sent since the sender started.
 	Attempts int
+	// Err is why the last answer that decided nothing came to nothing: the
+	// destination does not know the command, its journal fails, and so on. It is
+	// nil if there was none, and only known to an aggregate that handles signals.
+	Err error
+}
+
+// failure is the signal, to the outbox alone, that an answer decided nothing.
+type failure struct {
+	sender string
+	nr     uint64
+	err    error
 }
