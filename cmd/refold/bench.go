@@ -78,7 +78,7 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 			p.print(r)
 		})
 		line.clear()
-		if err := errors.Join(err, p.err); err != nil {
+		if err = errors.Join(err, p.err); err != nil {
 			return err
 		}
 	}

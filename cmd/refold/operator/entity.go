@@ -139,7 +139,7 @@ func attach(state any, id string) error {
 		if !f.IsExported() {
 			continue
 		}
-		if c, ok := v.Field(i).Addr().Interface().(eventsourcing.Companion); ok {
+		if c, ok := reflect.TypeAssert[eventsourcing.Companion](v.Field(i).Addr()); ok {
 			if err := c.Attach(id, f.Name); err != nil {
 				return fmt.Errorf("attach %s: %w", f.Name, err)
 			}
@@ -149,8 +149,8 @@ func attach(state any, id string) error {
 }
 
 // encodeState encodes a state as a snapshot does.
-func encodeState(state any) (manifest string, payload []byte, err error) {
-	err = contained(func() error {
+func encodeState(state any) (manifest string, payload []byte, failed error) {
+	failed = contained(func() (err error) {
 		if s, ok := state.(eventsourcing.Snapshotter); ok {
 			manifest = eventsourcing.SelfManifest
 			payload, err = s.MarshalSnapshot()
@@ -164,7 +164,7 @@ func encodeState(state any) (manifest string, payload []byte, err error) {
 		payload, err = c.Encode(state)
 		return err
 	})
-	return manifest, payload, err
+	return manifest, payload, failed
 }
 
 // contained makes an error of a panic in the user's code.

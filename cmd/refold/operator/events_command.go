@@ -98,7 +98,7 @@ func (c *eventsCommand) events(ctx context.Context, env *Env, src *Source) error
 	}
 	out := env.lines(c.JSON, "NR", "TIME", "MANIFEST", "TAGS", "WRITER", "PAYLOAD")
 	note, err := c.print(out, src.Journal.Replay(ctx, c.ID, c.From, to))
-	if err := errors.Join(out.end(), err); err != nil {
+	if err = errors.Join(out.end(), err); err != nil {
 		return fmt.Errorf("events of %q: %w", c.ID, err)
 	}
 	if note != "" {

@@ -17,7 +17,7 @@ import (
 // A journal with an event that is not what it says.
 func ExampleVerify() {
 	j := inmem.NewJournal()
-	journalOfOne(j)
+	journalOfOne(context.Background(), j)
 	report, err := operator.Verify(context.Background(), j, operator.VerifyOptions{})
 	if err != nil {
 		fmt.Println(err)
@@ -37,9 +37,9 @@ func ExampleProgram() {
 	p := operator.Program{
 		Name:     "bank refold",
 		Entities: []operator.Linked{operator.Entity(accountType())},
-		Open: func(context.Context, string) (*operator.Source, error) {
+		Open: func(ctx context.Context, _ string) (*operator.Source, error) {
 			j := inmem.NewJournal()
-			journalOfOne(j)
+			journalOfOne(ctx, j)
 			return &operator.Source{Journal: j, Close: j.Close}, nil
 		},
 		Stderr: os.Stdout,
@@ -76,7 +76,7 @@ func ExampleEntity() {
 }
 
 // journalOfOne appends one event, which is not what it says.
-func journalOfOne(j journal.Journal) {
+func journalOfOne(ctx context.Context, j journal.Journal) {
 	e := journal.Event{SequenceNr: 1, Time: noon, Manifest: "opened", Payload: []byte("hello")}
-	_ = j.Append(context.Background(), []journal.Write{{ID: "account|1", Writer: "w", Events: []journal.Event{e}}})
+	_ = j.Append(ctx, []journal.Write{{ID: "account|1", Writer: "w", Events: []journal.Event{e}}})
 }

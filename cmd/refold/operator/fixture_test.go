@@ -4,6 +4,7 @@
 package operator_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -18,16 +19,18 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // at is the time of the n-th event.
-func at(n uint64) time.Time { return noon.Add(time.Duration(n) * time.Second) } //nolint:gosec // small
+func at(n uint64) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 
-// pack encodes a value as msgpack.
-func pack(t testing.TB, v any) []byte {
-	t.Helper()
-	b, err := msgpack.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
+// pack encodes a value as msgpack, the same each time.
+func pack(tb testing.TB, v any) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	enc := msgpack.NewEncoder(&b)
+	enc.SetSortMapKeys(true)
+	if err := enc.Encode(v); err != nil {
+		tb.Fatal(err)
 	}
-	return b
+	return b.Bytes()
 }
 
 // fixture fills a LevelDB journal.
@@ -37,15 +40,15 @@ type fixture struct {
 	db  *leveldb.DB
 }
 
-func newFixture(t testing.TB) *fixture {
-	t.Helper()
-	dir := t.TempDir()
+func newFixture(tb testing.TB) *fixture {
+	tb.Helper()
+	dir := tb.TempDir()
 	db, err := leveldb.Open(dir, leveldb.Config{NoSync: true})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	f := &fixture{t: t, dir: dir, db: db}
-	t.Cleanup(f.close)
+	f := &fixture{t: tb, dir: dir, db: db}
+	tb.Cleanup(f.close)
 	return f
 }
 
@@ -96,13 +99,13 @@ func (f *fixture) snapshot(id string, seqNr uint64, manifest string, payload []b
 }
 
 // bank is a journal in which all is well.
-func bank(t testing.TB) *fixture {
-	t.Helper()
-	f := newFixture(t)
+func bank(tb testing.TB) *fixture {
+	tb.Helper()
+	f := newFixture(tb)
 	f.event("account|1", opened{Owner: "Ada"}, "customer")
 	f.event("account|1", deposited{Amount: 100, Currency: "USD"}, "usd", "large")
-	f.record("account|1", journal.Event{Manifest: "deposited", Payload: pack(t, map[string]any{"Amount": 20})})
-	f.state("account|1", 3, pack(t, map[string]any{"Owner": "Ada", "Balance": map[string]any{"USD": 120}, "Last": []int{100, 20}}))
+	f.record("account|1", journal.Event{Manifest: "deposited", Payload: pack(tb, map[string]any{"Amount": 20})})
+	f.state("account|1", 3, pack(tb, map[string]any{"Owner": "Ada", "Balance": map[string]any{"USD": 120}, "Last": []int{100, 20}}))
 	f.record("account|1", journal.Event{}) // a fence
 	f.event("account|1", withdrawn{Amount: 50})
 	f.event("account|1", deposited{Amount: 3200, Currency: "TWD"})
@@ -112,40 +115,40 @@ func bank(t testing.TB) *fixture {
 	f.event("account|3", opened{Owner: "Eve"})
 	f.event("account|3", deposited{Amount: 7, Currency: "USD"})
 	f.event("account|3", deposited{Amount: 8, Currency: "USD"})
-	f.state("account|3", 2, pack(t, map[string]any{"Owner": "Eve", "Balance": map[string]any{"USD": 7}, "Last": []int{7}}))
-	if err := f.db.Journal().DeleteTo(t.Context(), "account|3", 2); err != nil {
-		t.Fatal(err)
+	f.state("account|3", 2, pack(tb, map[string]any{"Owner": "Eve", "Balance": map[string]any{"USD": 7}, "Last": []int{7}}))
+	if err := f.db.Journal().DeleteTo(tb.Context(), "account|3", 2); err != nil {
+		tb.Fatal(err)
 	}
 
 	f.record("ledger|main", journal.Event{Manifest: "noted+json", Payload: []byte("{ \"text\": \"caf\u00e9 \u009b1m <b>\", \"n\": [1, 2.50] }")})
 	f.record("ledger|main", journal.Event{Manifest: "posted@3+proto", Payload: []byte{8, 1}})
-	f.record("ledger|main", journal.Event{Manifest: "mixed", Metadata: []byte("trace"), Payload: pack(t, []any{
+	f.record("ledger|main", journal.Event{Manifest: "mixed", Metadata: []byte("trace"), Payload: pack(tb, []any{
 		nil, true, -3, uint64(1 << 63), 1.0, float32(2.5), "x", []byte{0, 1, 255}, noon, map[int]string{7: "seven"},
 	})})
 	return f
 }
 
 // doubtful is a journal in which something is wrong with each entity.
-func doubtful(t testing.TB) *fixture {
-	t.Helper()
-	f := newFixture(t)
+func doubtful(tb testing.TB) *fixture {
+	tb.Helper()
+	f := newFixture(tb)
 	f.event("account|wrong", opened{Owner: "Ada"})
 	f.event("account|wrong", deposited{Amount: 100, Currency: "USD"})
-	f.state("account|wrong", 2, pack(t, map[string]any{
+	f.state("account|wrong", 2, pack(tb, map[string]any{
 		"Owner": "Ida", "Balance": map[string]any{"USD": 100, "T W\u202eD": 1}, "Last": []int{},
 	}))
 	f.event("account|wrong", withdrawn{Amount: 1})
 
 	f.event("account|unread", opened{Owner: "Ada"})
 	f.event("account|unread", deposited{Amount: 100, Currency: "USD"})
-	f.state("account|unread", 1, pack(t, map[string]any{"Owner": "Ada", "Balance": map[string]any{}}))
-	f.state("account|unread", 2, pack(t, map[string]any{"Owner": 7}))
+	f.state("account|unread", 1, pack(tb, map[string]any{"Owner": "Ada", "Balance": map[string]any{}}))
+	f.state("account|unread", 2, pack(tb, map[string]any{"Owner": 7}))
 
 	f.record("account|text", journal.Event{Manifest: "opened", Payload: []byte("not\tmsgpack")})
 	f.state("account|text", 1, []byte("{}"))
 
 	f.event("account|above", opened{Owner: "Ada"})
-	f.state("account|above", 2, pack(t, map[string]any{"Owner": "Ada"}))
+	f.state("account|above", 2, pack(tb, map[string]any{"Owner": "Ada"}))
 
 	f.event("vault|json", deposited{Amount: 1})
 	f.snapshot("vault|json", 1, eventsourcing.SelfManifest, []byte(`{ "sum": 2 }`))

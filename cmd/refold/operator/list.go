@@ -64,8 +64,8 @@ func known(ctx context.Context, src *Source, id string) (highest uint64, err err
 		return highest, err
 	}
 	if src.Snapshots != nil {
-		for range src.Snapshots.List(ctx, id, snapshot.Latest()) {
-			return 0, nil
+		for _, err := range src.Snapshots.List(ctx, id, snapshot.Latest()) {
+			return 0, err
 		}
 	}
 	return 0, fmt.Errorf("there is no persistence ID %q; the events command lists those that there are", id)

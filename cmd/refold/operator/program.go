@@ -151,7 +151,8 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 		args, out = []string{"--help"}, p.Stderr
 	}
 	options := []kong.Option{
-		kong.Name(p.Name), kong.Description(description), kong.Vars{"journal": p.Journal},
+		kong.Name(p.Name), kong.Description(description),
+		kong.Vars{"journal": p.Journal},
 		kong.Writers(out, p.Stderr), kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(env),
@@ -200,5 +201,5 @@ func (e *Env) exit(err error) int {
 // isTerminal tells whether people look at what is written.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && cwriter.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor is small
+	return ok && cwriter.IsTerminal(int(f.Fd()))
 }

@@ -50,28 +50,17 @@ func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
 		return err
 	}
 	return c.with(ctx, env, func(src *Source) error {
-		highest, err := known(ctx, src, c.ID)
-		if err != nil {
+		if err := c.exist(ctx, src); err != nil {
 			return err
 		}
-		if err := c.exist(ctx, src, highest); err != nil {
-			return err
+		r, err := c.rebuild(ctx, src, linked)
+		if err == nil {
+			err = c.print(env, r)
 		}
-		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: src.Journal, Snapshots: src.Snapshots})
-		if err != nil {
-			return err
+		if err == nil && r.wrong() {
+			err = ErrProblems
 		}
-		r, err := c.rebuild(ctx, src, rt, linked)
-		if err := errors.Join(err, rt.Close(context.WithoutCancel(ctx))); err != nil {
-			return err
-		}
-		if err := c.print(env, r); err != nil {
-			return err
-		}
-		if r.wrong() {
-			return ErrProblems
-		}
-		return nil
+		return err
 	})
 }
 
@@ -86,15 +75,22 @@ func (e *Env) linked(id string) (*Linked, error) {
 	if name == "" {
 		return nil, fmt.Errorf("persistence ID %q names no type of entity: it has to be TYPE|ID", id)
 	}
-	return nil, fmt.Errorf(`the type %q is not part of this program, and only its Go code can refold it.
+	return nil, &notLinkedError{name}
+}
+
+// notLinkedError says that a type is not linked in, and how it could be.
+type notLinkedError struct{ name string }
+
+func (e *notLinkedError) Error() string {
+	return fmt.Sprintf(`the type %q is not part of this program, and only its Go code can refold it.
 Build a program that has it, with these three lines in its package main:
 
     func main() {
-        operator.Main(operator.Entity(%s()))
+        operator.Main(operator.Entity(%sType()))
     }
 
 operator is github.com/refold-io/refold/cmd/refold/operator, and the function
-returns the eventsourcing.Type that your program hosts.`, name, exported(name)+"Type")
+returns the eventsourcing.Type that your program hosts.`, e.name, exported(e.name))
 }
 
 // whatIf tells whether another state than the present one is wanted.
@@ -108,8 +104,13 @@ func (c *rebuildCommand) name() string {
 	return "rebuilt"
 }
 
-// exist returns an error unless the events that are named exist.
-func (c *rebuildCommand) exist(ctx context.Context, src *Source, highest uint64) error {
+// exist returns an error unless the persistence ID and the events that are named
+// exist.
+func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
+	highest, err := known(ctx, src, c.ID)
+	if err != nil {
+		return err
+	}
 	if c.UpTo > highest {
 		return fmt.Errorf("--up-to %d: the highest number of %q is %d", c.UpTo, c.ID, highest)
 	}
@@ -134,7 +135,12 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source, highest uint64)
 }
 
 // rebuild folds both states and compares them.
-func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsourcing.Runtime, l *Linked) (*rebuilt, error) {
+func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r *rebuilt, err error) {
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: src.Journal, Snapshots: src.Snapshots}) //nolint:contextcheck // it ends with Close
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
 	_, entityID := journal.SplitID(c.ID)
 	present, err := l.fold(ctx, rt, entityID, wanted{})
 	if err != nil {
@@ -151,7 +157,7 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, rt *eventsour
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name(), err)
 	}
-	r := &rebuilt{id: c.ID, whatIf: c.whatIf(), name: c.name(), present: present, other: other}
+	r = &rebuilt{id: c.ID, whatIf: c.whatIf(), name: c.name(), present: present, other: other}
 	if r.unused, err = unused(ctx, src, c.ID, &present); err != nil {
 		return nil, err
 	}

@@ -95,9 +95,9 @@ func (d *differences) print(b *strings.Builder, other string) {
 	}
 	b.WriteString("The states differ:\n")
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "FIELD\tPRESENT\t%s\n", strings.ToUpper(other))
+	_, _ = fmt.Fprintf(t, "FIELD\tPRESENT\t%s\n", strings.ToUpper(other))
 	for _, x := range d.list {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", printable(x.Field), side(x.Present), side(x.Rebuilt))
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", printable(x.Field), side(x.Present), side(x.Rebuilt))
 	}
 	_ = t.Flush() // to a strings.Builder
 	if d.omitted > 0 {

@@ -113,7 +113,7 @@ func timeOf(typ int8, data []byte) (at time.Time, ok bool) {
 		return time.Unix(int64(binary.BigEndian.Uint32(data)), 0).UTC(), true
 	case 8:
 		u := binary.BigEndian.Uint64(data)
-		return time.Unix(int64(u&(1<<34-1)), int64(u>>34)).UTC(), true //nolint:gosec // both are small
+		return time.Unix(int64(u&(1<<34-1)), int64(u>>34)).UTC(), true
 	case 12:
 		seconds := int64(binary.BigEndian.Uint64(data[4:])) //nolint:gosec // two's complement
 		return time.Unix(seconds, int64(binary.BigEndian.Uint32(data))).UTC(), true

@@ -22,6 +22,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	journals := map[string]func(testing.TB) *fixture{"bank": bank, "doubtful": doubtful}
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+		t.Helper()
 		t.Parallel()
 		dir := "./bank-data" // which is not there
 		var entities []operator.Linked

@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -28,11 +29,8 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Progress: bar.set,
 		})
 		bar.stop()
-		if err := c.print(env, &report); err != nil {
-			return err
-		}
-		if err == nil && report.Found() > 0 {
-			return ErrProblems
+		if err = errors.Join(err, c.print(env, &report)); err == nil && report.Found() > 0 {
+			err = ErrProblems
 		}
 		return err
 	})

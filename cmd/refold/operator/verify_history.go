@@ -34,7 +34,7 @@ func (v *verifier) history(ctx context.Context, id string) (history, error) {
 	h.highest = before
 	for e, err := range v.journal.Replay(ctx, id, 1, journal.MaxSequenceNr) {
 		if err != nil {
-			if err := v.unread(ctx, &h, fmt.Errorf("the records behind it can't be read: %w", err)); err != nil {
+			if err = v.unread(ctx, &h, fmt.Errorf("the records behind it can't be read: %w", err)); err != nil {
 				return h, err
 			}
 			break

@@ -69,18 +69,18 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (c cro
 		return c, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(s, counters(0, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}))
 	if err != nil {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
 	targets := refs(h, entities)
 	for _, to := range targets { // start them all
-		if _, err := eventsourcing.Ask(ctx, to, read{}); err != nil {
+		if _, err = eventsourcing.Ask(ctx, to, read{}); err != nil {
 			return c, err
 		}
 	}
-	if c, err = addAll(targets, callers, b.settings.Length, p); err != nil {
+	if c, err = addAll(ctx, targets, callers, b.settings.Length, p); err != nil {
 		return c, err
 	}
 	return c, verify(ctx, s, targets, int64(c.ops))
@@ -165,7 +165,7 @@ func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(s, counters(0, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}))
 	if err != nil {
 		return nil, err
 	}

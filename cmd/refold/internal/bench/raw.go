@@ -34,14 +34,14 @@ func (b *run) rawDB(f func(*leveldb.DB) error) error {
 // rawEntry is a 16-byte key and a 200-byte value.
 func rawEntry(p notes, rng *rand.Rand, n int) (key [16]byte, value []byte) {
 	binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
-	binary.BigEndian.PutUint64(key[8:], uint64(n))
+	binary.BigEndian.PutUint64(key[8:], uint64(n)) //nolint:gosec // a count
 	return key, p.bytes(n, 200)
 }
 
 // rawBatches writes synced batches of entries and returns entries a second.
 func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
 	err = b.rawDB(func(db *leveldb.DB) error {
-		rng := rand.New(rand.NewPCG(1, 2))
+		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		batch := new(leveldb.Batch)
 		n := 0
 		start := time.Now()
@@ -52,7 +52,7 @@ func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
 				key, value := rawEntry(p, rng, n)
 				batch.Put(key[:], value)
 			}
-			if err := db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
+			if err = db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
 				return err
 			}
 		}
@@ -65,12 +65,12 @@ func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
 // rawSingles writes single synced entries from one goroutine.
 func (b *run) rawSingles(p notes) (samples []time.Duration, rate float64, err error) {
 	err = b.rawDB(func(db *leveldb.DB) error {
-		rng := rand.New(rand.NewPCG(1, 2))
+		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		start := time.Now()
 		for n := 0; time.Since(start) < b.settings.Length; n++ {
 			key, value := rawEntry(p, rng, n)
 			began := time.Now()
-			if err := db.Put(key[:], value, &opt.WriteOptions{Sync: true}); err != nil {
+			if err = db.Put(key[:], value, &opt.WriteOptions{Sync: true}); err != nil {
 				return err
 			}
 			samples = append(samples, time.Since(began))
@@ -104,7 +104,7 @@ func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 	rngs := make([]*rand.Rand, callers)
 	replies := make([]chan int64, callers)
 	for i := range rngs {
-		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42))
+		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42)) //nolint:gosec // no secret
 		replies[i] = make(chan int64, 1)
 	}
 	c, err := together(callers, b.settings.Length, func(caller, n int) error {

@@ -45,7 +45,7 @@ func fill(ctx context.Context, j journal.Journal, pid string, n int, p notes) (t
 
 // firstReply opens a runtime and times the first reply of a counter.
 func firstReply(ctx context.Context, s *store, typ eventsourcing.Type[command, event], id string, want int64) (time.Duration, error) {
-	rt, h, err := host(s, typ)
+	rt, h, err := host(ctx, s, typ)
 	if err != nil {
 		return 0, err
 	}
@@ -68,19 +68,19 @@ func recoverEvents(ctx context.Context, b *run) (results []Result, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	b.progress("writing %d events", n)
-	if _, err := fill(ctx, s.journal, "counter|0", n, p); err != nil {
+	if _, err = fill(ctx, s.journal, "counter|0", n, p); err != nil {
 		return nil, err
 	}
 	var limits, values []float64
 	err = b.rawDB(func(db *leveldb.DB) error {
-		if err := rawFill(db, n, p); err != nil {
+		if err = rawFill(db, n, p); err != nil {
 			return err
 		}
 		limits, values, err = b.alternate(
 			func() (float64, error) { return rawScan(db, n) },
 			func() (float64, error) {
-				took, err := firstReply(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}), "0", int64(n))
-				return float64(n) / took.Seconds(), err
+				took, failed := firstReply(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}), "0", int64(n))
+				return float64(n) / took.Seconds(), failed
 			})
 		return err
 	})
@@ -148,25 +148,25 @@ func recoverSnapshot(ctx context.Context, b *run) (results []Result, err error) 
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	b.progress("writing %d events with a snapshot each 1,000", n+tail)
-	if _, err := fill(ctx, s.journal, "counter|tail", tail, p); err != nil {
+	if _, err = fill(ctx, s.journal, "counter|tail", tail, p); err != nil {
 		return nil, err
 	}
 	at, err := fill(ctx, s.journal, "counter|long", n+tail, p)
 	if err != nil {
 		return nil, err
 	}
-	if err := saveSnapshots(ctx, s, n, at); err != nil {
+	if err = saveSnapshots(ctx, s, n, at); err != nil {
 		return nil, err
 	}
 	typ := counters(0, eventsourcing.SnapshotEvery(1_000_000_000))
 	limits, values, err := b.alternate(
 		func() (float64, error) {
-			took, err := firstReply(ctx, s, typ, "tail", tail)
-			return ms(took), err
+			took, failed := firstReply(ctx, s, typ, "tail", tail)
+			return ms(took), failed
 		},
 		func() (float64, error) {
-			took, err := firstReply(ctx, s, typ, "long", int64(n+tail))
-			return ms(took), err
+			took, failed := firstReply(ctx, s, typ, "long", int64(n+tail))
+			return ms(took), failed
 		})
 	if err != nil {
 		return nil, err

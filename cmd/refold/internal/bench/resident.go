@@ -58,7 +58,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(s, counters(residentPad, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(residentPad, eventsourcing.SnapshotPolicy{}))
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +70,11 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 	for i := range states {
 		states[i] = &counter{Pad: make([]byte, residentPad)}
 	}
-	alone := heap() - before - uint64(n)*8
+	alone := heap() - before - uint64(n)*8 //nolint:gosec // a count
 	runtime.KeepAlive(states)
-	states = nil
 	before = heap()
 	b.progress("starting %d entities", n)
-	if err := wakeAll(ctx, h, n); err != nil {
+	if err = wakeAll(ctx, h, n); err != nil {
 		return nil, err
 	}
 	used := heap() - before
@@ -103,34 +102,34 @@ func wake(ctx context.Context, b *run) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(s, counters(residentPad, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(residentPad, eventsourcing.SnapshotPolicy{}))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
 	b.progress("starting %d entities", n)
-	if err := wakeAll(ctx, h, n); err != nil {
+	if err = wakeAll(ctx, h, n); err != nil {
 		return nil, err
 	}
 	targets := refs(h, n)
 	rngs := make([]*rand.Rand, persistCallers)
 	for i := range rngs {
-		rngs[i] = rand.New(rand.NewPCG(uint64(i), 7))
+		rngs[i] = rand.New(rand.NewPCG(uint64(i), 7)) //nolint:gosec // no secret
 	}
 	limits, values, err := b.alternate(
 		func() (float64, error) {
-			c, err := b.adding(ctx, p, persistEntities, persistCallers)
-			return c.rate(), err
+			c, failed := b.adding(ctx, p, persistEntities, persistCallers)
+			return c.rate(), failed
 		},
 		func() (float64, error) {
-			c, err := together(persistCallers, b.settings.Length, func(caller, _ int) error {
-				sum, err := eventsourcing.Ask(ctx, targets[rngs[caller].IntN(n)], read{})
-				if err == nil && sum != 0 {
-					err = fmt.Errorf("wrong reply %d", sum)
+			c, failed := together(persistCallers, b.settings.Length, func(caller, _ int) error {
+				sum, failed := eventsourcing.Ask(ctx, targets[rngs[caller].IntN(n)], read{})
+				if failed == nil && sum != 0 {
+					failed = fmt.Errorf("wrong reply %d", sum)
 				}
-				return err
+				return failed
 			})
-			return c.rate(), err
+			return c.rate(), failed
 		})
 	if err != nil {
 		return nil, err

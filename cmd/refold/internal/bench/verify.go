@@ -30,9 +30,9 @@ func verify(ctx context.Context, s *store, targets []eventsourcing.Ref[command],
 		return fmt.Errorf("verify: %w", err)
 	}
 	if len(report.Problems) > 0 {
-		return fmt.Errorf("verify: %d problems, the first: %v", len(report.Problems), report.Problems[0])
+		return fmt.Errorf("verify: %d problems, the first: %w", len(report.Problems), report.Problems[0])
 	}
-	if report.Records != uint64(want) {
+	if report.Records != uint64(want) { //nolint:gosec // a count
 		return fmt.Errorf("verify: the journal holds %d records, but %d were added", report.Records, want)
 	}
 	return nil

@@ -46,6 +46,7 @@ type (
 
 func (added) isEvent() {}
 
+// HandleCommand is part of eventsourcing.Aggregate.
 func (c *counter) HandleCommand(ctx *eventsourcing.Context[command, event], cmd command) eventsourcing.Effect[command, event] {
 	switch m := cmd.(type) {
 	case add:
@@ -56,6 +57,7 @@ func (c *counter) HandleCommand(ctx *eventsourcing.Context[command, event], cmd 
 	return ctx.Unhandled()
 }
 
+// ApplyEvent is part of eventsourcing.Aggregate.
 func (c *counter) ApplyEvent(ev event) {
 	if e, ok := ev.(added); ok {
 		c.Sum += e.N
@@ -100,14 +102,14 @@ func (p notes) bytes(i, n int) []byte {
 }
 
 // host opens a runtime over a store and hosts counters on it.
-func host(s *store, typ eventsourcing.Type[command, event]) (*eventsourcing.Runtime, *eventsourcing.Entities[command, event], error) {
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots})
+func host(ctx context.Context, s *store, typ eventsourcing.Type[command, event]) (*eventsourcing.Runtime, *eventsourcing.Entities[command, event], error) {
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots}) //nolint:contextcheck // the runtime ends with Close
 	if err != nil {
 		return nil, nil, err
 	}
 	h, err := eventsourcing.Host(rt, typ, eventsourcing.HostOptions{})
 	if err != nil {
-		return nil, nil, errors.Join(err, rt.Close(context.Background()))
+		return nil, nil, errors.Join(err, rt.Close(ctx))
 	}
 	return rt, h, nil
 }
@@ -130,7 +132,6 @@ type crowd struct {
 	ops     int
 	elapsed time.Duration
 	samples []time.Duration
-	sums    []int64 // added by each caller
 }
 
 func (c crowd) rate() float64 { return float64(c.ops) / c.elapsed.Seconds() }
@@ -180,12 +181,11 @@ func together(callers int, length time.Duration, f func(caller, n int) error) (c
 
 // addAll has many callers add 1 to random entities and checks every reply as far
 // as one caller can tell: a counter only grows.
-func addAll(targets []eventsourcing.Ref[command], callers int, length time.Duration, p notes) (crowd, error) {
+func addAll(ctx context.Context, targets []eventsourcing.Ref[command], callers int, length time.Duration, p notes) (crowd, error) {
 	rngs := make([]*rand.Rand, callers)
 	for i := range rngs {
-		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42))
+		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42)) //nolint:gosec // no secret
 	}
-	ctx := context.Background()
 	return together(callers, length, func(caller, n int) error {
 		to := targets[rngs[caller].IntN(len(targets))]
 		sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: p.bytes(caller*31+n, noteSize)})
