@@ -1,0 +1,52 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// switchOff is a command whose handler needs no memory.
+var switchOff = do{f: func(ctx *lampCtx, c do) lampEffect { return ctx.Reply(c.With(0)) }} //nolint:gochecknoglobals // it is a constant
+
+// BenchmarkObserver shows what an observer costs by itself: the empty one
+// nothing.
+func BenchmarkObserver(b *testing.B) {
+	for _, bench := range []struct {
+		name     string
+		observer eventsourcing.Observer
+	}{
+		{"none", eventsourcing.Observer{}},
+		{"command", eventsourcing.Observer{Command: func(eventsourcing.CommandInfo) {}}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			l := openLamps(b, eventsourcing.Config{Observer: bench.observer}, nil)
+			ref, ctx := l.Ref("1"), context.Background()
+			l.ask(b, ctx, "1", switchOff)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := eventsourcing.Ask(ctx, ref, switchOff); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestAnEmptyObserverAllocatesNothing(t *testing.T) {
+	l := openLamps(t, eventsourcing.Config{}, nil)
+	ref, ctx := l.Ref("1"), context.Background()
+	var command eventsourcing.Query[lampCommand, int] = switchOff
+	l.ask(t, ctx, "1", switchOff)
+	if n := testing.AllocsPerRun(1000, func() {
+		if _, err := eventsourcing.Ask(ctx, ref, command); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("an Ask allocates %v times", n)
+	}
+}

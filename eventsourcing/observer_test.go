@@ -1,0 +1,400 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+func TestWhatIsObservedOfACommand(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
+	before := time.Now()
+	l.ask(t, marked("ask"), "1", persisting(3))
+	i := r.only(t)
+	if i.ID != "lamp|1" || i.Err != nil || i.Attempt != 0 {
+		t.Errorf("got %+v", i)
+	}
+	if _, ok := i.Command.(do); !ok {
+		t.Errorf("the command is %T", i.Command)
+	}
+	if i.Events != 3 || i.SequenceNr != 3 {
+		t.Errorf("%d events up to %d, want 3 up to 3", i.Events, i.SequenceNr)
+	}
+	if i.Began.Before(before) || i.Began.After(time.Now()) || i.Duration <= 0 {
+		t.Errorf("began %v, %v after %v, and took %v", i.Began, i.Began.Sub(before), before, i.Duration)
+	}
+	if got := nameIn(i.Context); got != "ask+" {
+		t.Errorf("the context is that of %q", got)
+	}
+	if b := r.begun[0]; b.Duration != 0 || nameIn(b.Context) != "ask" || !b.Began.Equal(i.Began) {
+		t.Errorf("Begin got %+v", b)
+	}
+}
+
+func TestEventsOfAllUnitsAndCallbacksCount(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
+	l.ask(t, marked("ask"), "1", do{f: func(ctx *lampCtx, c do) lampEffect {
+		return ctx.Persist(switched{}).And(ctx.Persist(switched{}, switched{})).Then(func(ctx *lampCtx) lampEffect {
+			return ctx.Persist(switched{})
+		}).Reply(c.With(0))
+	}})
+	if i := r.only(t); i.Events != 4 || i.SequenceNr != 4 {
+		t.Errorf("%d events up to %d, want 4 up to 4", i.Events, i.SequenceNr)
+	}
+}
+
+func TestACommandThatIsDecidedAgainIsObservedOnce(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	faulty := journaltest.NewFaulty(inmem.NewJournal())
+	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: r.observer()}, nil)
+	l.ask(t, marked("first"), "1", persisting(1))
+	fault := faulty.Inject(journaltest.Fault{Do: journaltest.Stall})
+	l.tell(t, marked("struck"), "1", persisting(1))
+	<-fault.Struck()
+	faulty.Inject(journaltest.Fault{Do: journaltest.Reject})
+	l.tell(t, marked("rejected"), "1", persisting(1))
+	l.tell(t, marked("again"), "1", persisting(2))
+	fault.Release()
+	r.wait(4)
+	for _, i := range r.all() {
+		want, nr := 1, uint64(0)
+		switch name := nameIn(i.Context); name {
+		case "first+":
+			nr = 1
+		case "struck+":
+			nr = 2
+		case "rejected+":
+			nr = 3 // which is not stored
+			if !errors.Is(i.Err, eventsourcing.ErrRejected) {
+				t.Errorf("%s: %v", name, i.Err)
+			}
+		case "again+":
+			want, nr = 2, 4
+		}
+		if i.Events != want || i.SequenceNr != nr {
+			t.Errorf("%s: %d events up to %d, want %d up to %d", nameIn(i.Context), i.Events, i.SequenceNr, want, nr)
+		}
+	}
+}
+
+// Whatever becomes of a command, one Command follows its Begin.
+func TestEveryCommandEnds(t *testing.T) {
+	t.Parallel()
+	refusal := eventsourcing.NewRefusal("test/no", "no")
+	for name, test := range map[string]struct {
+		f     func(*lampCtx, do) lampEffect
+		tells int // commands that come of it by themselves
+		told  string
+	}{
+		"reply":     {f: func(ctx *lampCtx, c do) lampEffect { return ctx.Reply(c.With(1)) }},
+		"nothing":   {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.None() }},
+		"no reply":  {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.Persist(switched{}).NoReply() }},
+		"later":     {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.None().ReplyLater() }},
+		"refuse":    {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.Refuse(refusal) }, told: "test/no"},
+		"unhandled": {told: "refold/unhandled"},
+		"panic":     {f: func(*lampCtx, do) lampEffect { panic("test") }, told: "refold/panic"},
+		"stash":     {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.Stash() }, told: "refold/stopped"},
+		"twice": {f: func(ctx *lampCtx, c do) lampEffect {
+			return ctx.Persist(switched{}).NoReply().Then(func(ctx *lampCtx) lampEffect { return ctx.Reply(c.With(1)) })
+		}},
+		"go": {tells: 1, f: func(ctx *lampCtx, _ do) lampEffect {
+			ctx.Go(func(context.Context) lampCommand { return persisting(1) })
+			return ctx.None()
+		}},
+		"timer": {tells: 1, f: func(ctx *lampCtx, _ do) lampEffect {
+			ctx.StartTimer("t", time.Microsecond, persisting(1))
+			return ctx.None()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegister()
+			l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
+			l.tell(t, marked("tell"), "1", do{f: test.f})
+			if name != "stash" {
+				r.wait(1 + test.tells)
+			}
+			l.close(t)
+			all := r.all()
+			if len(all) != len(r.begun) || len(all) != 1+test.tells {
+				t.Fatalf("%d commands began, %d ended, want %d", len(r.begun), len(all), 1+test.tells)
+			}
+			if got := eventsourcing.Code(all[0].Err); got != test.told {
+				t.Errorf("got %q, want %q", got, test.told)
+			}
+		})
+	}
+}
+
+func TestACommandThatIsNotTakenEnds(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
+	if _, err := eventsourcing.Ask(marked("bad"), l.Ref("\xff"), persisting(1)); !errors.Is(err, eventsourcing.ErrInvalid) {
+		t.Fatalf("got %v", err)
+	}
+	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrInvalid) || nameIn(i.Context) != "bad+" {
+		t.Errorf("got %+v", i)
+	}
+}
+
+func TestAnAskerThatLeavesEnds(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	faulty := journaltest.NewFaulty(inmem.NewJournal())
+	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: r.observer()}, nil)
+	fault := faulty.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall}) // the recovery hangs
+	ctx, cancel := context.WithCancel(marked("ask"))
+	done := make(chan error)
+	go func() {
+		_, err := eventsourcing.Ask(ctx, l.Ref("1"), persisting(1))
+		done <- err
+	}()
+	<-fault.Struck()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, eventsourcing.ErrOutcomeUnknown) {
+		t.Fatalf("got %v", err)
+	}
+	if i := r.only(t); eventsourcing.Code(i.Err) != "refold/canceled" || i.Events != 0 {
+		t.Errorf("got %+v", i)
+	}
+	fault.Release()
+	l.ask(t, marked("next"), "1", persisting(1))
+	if n := len(r.all()); n != 2 {
+		t.Errorf("%d commands ended, want 2", n)
+	}
+}
+
+func TestTheContextOfACommand(t *testing.T) {
+	t.Parallel()
+	l := openLamps(t, eventsourcing.Config{}, nil)
+	got := make(chan context.Context, 1)
+	look := do{f: func(ctx *lampCtx, c do) lampEffect {
+		got <- ctx.Context()
+		return ctx.Reply(c.With(0))
+	}}
+	ctx, cancel := context.WithCancel(marked("name"))
+	l.ask(t, ctx, "1", look)
+	if c := <-got; c != ctx {
+		t.Errorf("Ask: the handler got %v", c)
+	}
+	l.tell(t, ctx, "1", look)
+	told := <-got
+	cancel()
+	if nameIn(told) != "name" || told.Err() != nil || context.Cause(told) != nil {
+		t.Errorf("Tell: the handler got %v: %v", told, context.Cause(told))
+	}
+	derived, stop := context.WithCancel(told)
+	defer stop()
+	l.close(t)
+	<-told.Done()
+	<-derived.Done()
+	if !errors.Is(context.Cause(told), context.Canceled) {
+		t.Errorf("it ended with %v", context.Cause(told))
+	}
+}
+
+func TestGoKnowsTheValuesOfTheCommand(t *testing.T) {
+	t.Parallel()
+	for _, watched := range []bool{false, true} {
+		t.Run(fmt.Sprint(watched), func(t *testing.T) {
+			t.Parallel()
+			cfg, during, after := eventsourcing.Config{}, "name", "name"
+			if watched {
+				cfg.Observer = newRegister().observer()
+				during, after = "name+", "name+" // beside the command, not below it
+			}
+			l := openLamps(t, cfg, nil)
+			got := make(chan string, 2)
+			l.tell(t, marked("name"), "1", do{f: func(ctx *lampCtx, _ do) lampEffect {
+				ctx.Go(func(ctx context.Context) lampCommand {
+					got <- nameIn(ctx)
+					return do{f: func(ctx *lampCtx, _ do) lampEffect {
+						got <- nameIn(ctx.Context())
+						return ctx.None()
+					}}
+				})
+				return ctx.None()
+			}})
+			if a, b := <-got, <-got; a != during || b != after {
+				t.Errorf("got %q and %q, want %q and %q", a, b, during, after)
+			}
+		})
+	}
+}
+
+// A command may lead to the next one for ever, and its context must not grow.
+func TestContextsDoNotGrow(t *testing.T) {
+	t.Parallel()
+	const rounds = 50
+	for name, next := range map[string]func(*lampCtx, eventsourcing.Ref[lampCommand], do){
+		"tell": func(ctx *lampCtx, to eventsourcing.Ref[lampCommand], c do) {
+			if err := eventsourcing.Tell(ctx.Context(), to, lampCommand(c)); err != nil {
+				t.Error(err)
+			}
+		},
+		"go": func(ctx *lampCtx, _ eventsourcing.Ref[lampCommand], c do) {
+			ctx.Go(func(context.Context) lampCommand { return c })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := openLamps(t, eventsourcing.Config{}, nil)
+			sizes := make(chan int, rounds+1)
+			var f func(*lampCtx, do) lampEffect
+			n := 0
+			f = func(ctx *lampCtx, c do) lampEffect {
+				sizes <- len(fmt.Sprint(ctx.Context()))
+				if n++; n <= rounds {
+					next(ctx, l.Ref("1"), c)
+				}
+				return ctx.None()
+			}
+			l.tell(t, marked("name"), "1", do{f: f})
+			<-sizes
+			second := <-sizes
+			for range rounds - 1 {
+				if size := <-sizes; size != second {
+					t.Fatalf("a context of size %d became one of %d", second, size)
+				}
+			}
+		})
+	}
+}
+
+func TestMetadataReachesTheJournalAndTheDestination(t *testing.T) {
+	t.Parallel()
+	signalled := make(chan string, 10)
+	wires := map[string]wire{"1": {to: "2", signal: func(ctx *lampCtx) lampEffect {
+		signalled <- nameIn(ctx.Context())
+		return ctx.None()
+	}}}
+	j := inmem.NewJournal()
+	r := newRegister()
+	l := openLamps(t, eventsourcing.Config{Journal: j, Observer: r.observer()}, wires)
+	l.ask(t, marked("a"), "1", persisting(2))
+	l.tell(t, context.Background(), "1", persisting(1))
+	r.wait(5) // two commands and three sends
+	l.close(t)
+	if got, want := metadata(t, j, "lamp|1"), []string{"a+", "a+", "+"}; !slices.Equal(got, want) {
+		t.Errorf("the events have %q, want %q", got, want)
+	}
+	if got, want := metadata(t, j, "lamp|2"), []string{"a++", "a++", "++"}; !slices.Equal(got, want) {
+		t.Errorf("the events of the destination have %q, want %q", got, want)
+	}
+	if got := <-signalled; got != "a++" {
+		t.Errorf("the signal has the context of %q", got)
+	}
+	attempts := 0
+	for _, i := range r.all() {
+		attempts += i.Attempt
+	}
+	if attempts != 1+2+3 {
+		t.Errorf("the attempts add up to %d", attempts)
+	}
+
+	// The next incarnation sends the same again.
+	r = newRegister()
+	l = openLamps(t, eventsourcing.Config{Journal: j, Observer: r.observer()}, wires)
+	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampEffect { return ctx.None() }})
+	r.wait(4)
+	l.close(t)
+	if got, want := metadata(t, j, "lamp|2"), []string{"a++", "a++", "++", "a++", "a++", "++"}; !slices.Equal(got, want) {
+		t.Errorf("after a restart the destination has %q, want %q", got, want)
+	}
+}
+
+func metadata(t *testing.T, j journal.Journal, id string) (all []string) {
+	t.Helper()
+	for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(e.Metadata))
+	}
+	return all
+}
+
+func TestARecoveryKnowsWhoWaitsForIt(t *testing.T) {
+	t.Parallel()
+	got := make(chan eventsourcing.RecoveryInfo, 1)
+	o := eventsourcing.Observer{Recovery: func(i eventsourcing.RecoveryInfo) { got <- i }}
+	l := openLamps(t, eventsourcing.Config{Observer: o}, nil)
+	l.ask(t, marked("asker"), "1", persisting(1))
+	if i := <-got; nameIn(i.Context) != "asker" {
+		t.Errorf("an Ask: got the context of %q", nameIn(i.Context))
+	}
+	l.tell(t, context.Background(), "2", persisting(1))
+	if i := <-got; i.Context == nil || nameIn(i.Context) != "" {
+		t.Errorf("a Tell from the background: got %v", i.Context)
+	}
+}
+
+func TestCommandsThatWait(t *testing.T) {
+	t.Parallel()
+	stashed := make(chan eventsourcing.StashInfo, 10)
+	faulty := journaltest.NewFaulty(inmem.NewJournal())
+	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: eventsourcing.Observer{
+		Stashed: func(i eventsourcing.StashInfo) { stashed <- i },
+	}}, nil)
+	want := func(aside bool) {
+		t.Helper()
+		if i := <-stashed; i.ID != "lamp|1" || i.Aside != aside || i.Command == nil {
+			t.Errorf("got %+v", i)
+		}
+	}
+	l.ask(t, context.Background(), "1", persisting(1)) // waited for the recovery
+	want(false)
+	l.ask(t, context.Background(), "1", persisting(1)) // did not
+	put := false
+	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampEffect {
+		if !put {
+			put = true
+			return ctx.Stash()
+		}
+		return ctx.None()
+	}})
+	want(true)
+	fault := faulty.Inject(journaltest.Fault{Do: journaltest.Stall})
+	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampEffect {
+		return ctx.UnstashAll().And(ctx.Persist(switched{}))
+	}})
+	<-fault.Struck()
+	l.tell(t, context.Background(), "1", persisting(1)) // the one before is a barrier
+	want(false)
+	fault.Release()
+	l.close(t)
+	if n := len(stashed); n != 0 {
+		t.Errorf("%d more waited", n)
+	}
+}
+
+func TestResident(t *testing.T) {
+	t.Parallel()
+	l := openLamps(t, eventsourcing.Config{}, nil)
+	l.ask(t, t.Context(), "1", persisting(1))
+	l.ask(t, t.Context(), "2", persisting(1))
+	if got := l.rt.Resident(); len(got) != 1 || got["lamp"] != 2 {
+		t.Errorf("got %v", got)
+	}
+	l.close(t)
+	if got := l.rt.Resident(); got["lamp"] != 0 {
+		t.Errorf("after Close got %v", got)
+	}
+}

@@ -1,0 +1,228 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// A lamp does what its commands say; they are functions.
+type (
+	lampCommand interface {
+		eventsourcing.Target[lampCommand]
+	}
+	lampCtx    = eventsourcing.Context[lampCommand, switched]
+	lampEffect = eventsourcing.Effect[lampCommand, switched]
+
+	do struct {
+		eventsourcing.For[lampCommand, int]
+		f func(*lampCtx, do) lampEffect
+	}
+	switched struct{ N int }
+
+	lamp struct {
+		Switched int
+		Wire     wire // a companion
+	}
+)
+
+func (l *lamp) HandleCommand(ctx *lampCtx, cmd lampCommand) lampEffect {
+	if c, ok := cmd.(do); ok && c.f != nil {
+		return c.f(ctx, c)
+	}
+	return ctx.Unhandled()
+}
+
+func (l *lamp) HandleSignal(ctx *lampCtx, signal eventsourcing.Signal) lampEffect {
+	if s, ok := signal.(wired); ok {
+		return s.f(ctx)
+	}
+	return ctx.None()
+}
+
+func (l *lamp) ApplyEvent(switched) { l.Switched++ }
+
+// wire is a companion that sends one command for each event.
+type wire struct {
+	to     string // the lamp at the other end
+	signal func(*lampCtx) lampEffect
+
+	metadata [][]byte // of the events, as they were applied
+	sent     int
+}
+
+// wired is the signal of a wire.
+type wired struct{ f func(*lampCtx) lampEffect }
+
+func (w *wire) Attach(string, string) error { return nil }
+
+func (w *wire) Applying(_ uint64, metadata []byte) { w.metadata = append(w.metadata, metadata) }
+
+func (w *wire) Recovered(time.Time) eventsourcing.Outgoing { return w.send() }
+
+func (w *wire) Durable(uint64, time.Time) eventsourcing.Outgoing { return w.send() }
+
+func (w *wire) Tick(time.Time) eventsourcing.Outgoing { return eventsourcing.Outgoing{} }
+
+func (w *wire) Next() time.Time { return time.Time{} }
+
+func (w *wire) Admit(eventsourcing.Signal) bool { return true }
+
+func (w *wire) send() (out eventsourcing.Outgoing) {
+	for ; w.to != "" && w.sent < len(w.metadata); w.sent++ {
+		out.Sends = append(out.Sends, eventsourcing.Send{
+			To: eventsourcing.Address{Type: "lamp", ID: w.to}, Command: persisting(1),
+			Attempt: w.sent + 1, Metadata: w.metadata[w.sent],
+			Answered: func(any, error) eventsourcing.Signal { return wired{w.signal} },
+		})
+	}
+	return out
+}
+
+// persisting is a command that persists n events as one unit.
+func persisting(n int) do {
+	return do{f: func(ctx *lampCtx, c do) lampEffect {
+		return ctx.Persist(make([]switched, n)...).Reply(c.Answer(func() int { return n }))
+	}}
+}
+
+// lamps is a runtime with lamps.
+type lamps struct {
+	*eventsourcing.Entities[lampCommand, switched]
+	rt *eventsourcing.Runtime
+}
+
+func lampType(wires map[string]wire) eventsourcing.Type[lampCommand, switched] {
+	return eventsourcing.Type[lampCommand, switched]{
+		Name:   "lamp",
+		New:    func(id string) eventsourcing.Aggregate[lampCommand, switched] { return &lamp{Wire: wires[id]} },
+		Events: codec.Types(codec.Name[switched]("switched")),
+	}
+}
+
+func openLamps(t testing.TB, cfg eventsourcing.Config, wires map[string]wire) *lamps {
+	t.Helper()
+	if cfg.Journal == nil {
+		cfg.Journal = inmem.NewJournal()
+	}
+	rt, err := eventsourcing.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lamps{rt: rt}
+	if l.Entities, err = eventsourcing.Host(rt, lampType(wires), eventsourcing.HostOptions{MinBackoff: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.close(t) })
+	return l
+}
+
+func (l *lamps) close(t testing.TB) {
+	t.Helper()
+	if err := l.rt.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// ask asks a lamp and wants success.
+func (l *lamps) ask(t testing.TB, ctx context.Context, id string, c do) { //nolint:revive // t first
+	t.Helper()
+	if _, err := eventsourcing.Ask(ctx, l.Ref(id), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *lamps) tell(t testing.TB, ctx context.Context, id string, c do) { //nolint:revive // t first
+	t.Helper()
+	if err := eventsourcing.Tell(ctx, l.Ref(id), lampCommand(c)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// register is an observer that keeps what it is told about commands.
+type register struct {
+	mu       sync.Mutex
+	begun    []eventsourcing.CommandInfo
+	commands []eventsourcing.CommandInfo
+	failed   error
+	came     chan struct{} // gets something for each command
+}
+
+func newRegister() *register { return &register{came: make(chan struct{}, 1000)} }
+
+type mark string
+
+func marked(name string) context.Context {
+	return context.WithValue(context.Background(), mark("name"), name)
+}
+
+func nameIn(ctx context.Context) string {
+	name, _ := ctx.Value(mark("name")).(string)
+	return name
+}
+
+// observer has a Begin that adds "+" to the name in the context, and metadata
+// that is the name.
+func (r *register) observer() eventsourcing.Observer {
+	return eventsourcing.Observer{
+		Begin: func(i eventsourcing.CommandInfo) context.Context {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.begun = append(r.begun, i)
+			return context.WithValue(i.Context, mark("name"), nameIn(i.Context)+"+")
+		},
+		Command: func(i eventsourcing.CommandInfo) {
+			r.mu.Lock()
+			r.commands = append(r.commands, i)
+			r.mu.Unlock()
+			r.came <- struct{}{}
+		},
+		Failure: func(_ string, err error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.failed = errors.Join(r.failed, err)
+		},
+		Inject: func(ctx context.Context) []byte {
+			if name := nameIn(ctx); name != "" {
+				return []byte(name)
+			}
+			return nil
+		},
+		Extract: func(ctx context.Context, metadata []byte) context.Context {
+			return context.WithValue(ctx, mark("name"), string(metadata))
+		},
+	}
+}
+
+// wait waits for n commands.
+func (r *register) wait(n int) {
+	for range n {
+		<-r.came
+	}
+}
+
+// all returns the commands so far.
+func (r *register) all() []eventsourcing.CommandInfo {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]eventsourcing.CommandInfo(nil), r.commands...)
+}
+
+// only returns the one command so far.
+func (r *register) only(t *testing.T) eventsourcing.CommandInfo {
+	t.Helper()
+	all := r.all()
+	if len(all) != 1 {
+		t.Fatalf("%d commands, want 1", len(all))
+	}
+	return all[0]
+}
