@@ -101,6 +101,8 @@ type Runtime struct {
 	filter    *journal.Filter
 	writer    *journal.Writer
 	workers   *workers
+	effects   sync.Pool // of *engine.Effects
+	ops       sync.Pool // of *engine.Op
 	recovery  pool
 	stores    pool // saves, deletions, probes
 	async     sync.WaitGroup
@@ -124,6 +126,7 @@ func Open(cfg Config) (*Runtime, error) {
 	}
 	r := &Runtime{cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver)}
 	r.obs = &r.cfg.Observer
+	r.effects.New = func() any { return &engine.Effects{Ops: &r.ops} }
 	r.watched = r.obs.Begin != nil || r.obs.Command != nil
 	var random [20]byte
 	if _, err := io.ReadFull(crand.Reader, random[:]); err != nil {
@@ -155,7 +158,7 @@ func Open(cfg Config) (*Runtime, error) {
 		}
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.workers = newWorkers(cfg.Workers)
+	r.workers = newWorkers(cfg.Workers, &r.effects)
 	r.recovery.limit = cfg.MaxRecoveries
 	r.stores.limit = 16
 	return r, nil

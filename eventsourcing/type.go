@@ -96,6 +96,7 @@ type model[C, E any] struct {
 	state      *codec.State // nil when the aggregate encodes itself, or has no snapshots
 	stateErr   error        // why there are none
 	selfCoded  bool
+	timed      bool // the aggregate has deadlines
 	companions []companionField
 }
 
@@ -152,6 +153,7 @@ func (m *model[C, E]) inspect() error {
 	if _, err := m.attach(agg, m.typ.Name+"|"); err != nil { // a mistake shows here, not in each recovery
 		return err
 	}
+	_, m.timed = agg.(Timed)
 	if _, m.selfCoded = agg.(Snapshotter); m.selfCoded {
 		return nil
 	}

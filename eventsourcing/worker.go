@@ -29,6 +29,7 @@ type turner interface {
 // journal or for another entity; for one that takes long all the same, because
 // a handler does, a substitute is started.
 type workers struct {
+	effects    *sync.Pool
 	mu         sync.Mutex
 	cond       sync.Cond
 	head, tail *task
@@ -47,8 +48,8 @@ type worker struct {
 	slow bool          // it was in the same turn as at the watch before
 }
 
-func newWorkers(n int) *workers {
-	w := &workers{want: n}
+func newWorkers(n int, effects *sync.Pool) *workers {
+	w := &workers{want: n, effects: effects}
 	w.cond.L = &w.mu
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +100,8 @@ func (w *workers) wakeOne() bool {
 
 func (w *workers) run(one *worker) {
 	defer w.done.Done()
-	out := &engine.Effects{}
+	out := w.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // it holds nothing else
+	defer w.effects.Put(out)
 	w.mu.Lock()
 	for {
 		for w.head == nil && !w.closed && len(w.running) <= w.want {

@@ -128,29 +128,32 @@ type Effects struct {
 	// Cause is the error for which the instance is dropped, if it is one.
 	Cause error
 
-	free []*Op // finished ones, to be used again
+	// Ops keeps finished ops for reuse, on whatever goroutine they finish; nil
+	// keeps none. It is set once by the shell: a *sync.Pool without New.
+	Ops OpPool
 }
 
-// maxFree bounds the finished ops that are kept for reuse.
-const maxFree = 1024
+// OpPool keeps ops: they are large, and every message needs one.
+type OpPool interface {
+	Get() any
+	Put(op any)
+}
 
-// newOp returns an empty op, a used one if there is one: an op is large, and
-// every message needs one.
+// newOp returns an empty op.
 func (f *Effects) newOp() *Op {
-	n := len(f.free)
-	if n == 0 {
-		return &Op{}
+	if f.Ops != nil {
+		if op, ok := f.Ops.Get().(*Op); ok {
+			return op
+		}
 	}
-	op := f.free[n-1]
-	f.free = f.free[:n-1]
-	return op
+	return &Op{}
 }
 
 // recycle takes back an op to which nothing refers any more.
 func (f *Effects) recycle(op *Op) {
-	if len(f.free) < maxFree {
+	if f.Ops != nil {
 		*op = Op{}
-		f.free = append(f.free, op)
+		f.Ops.Put(op)
 	}
 }
 
@@ -169,6 +172,6 @@ func (f *Effects) Reset() {
 	clear(f.Save)
 	*f = Effects{
 		Append: f.Append[:0], Answers: f.Answers[:0], Requests: f.Requests[:0],
-		Save: f.Save[:0], free: f.free,
+		Save: f.Save[:0], Ops: f.Ops,
 	}
 }

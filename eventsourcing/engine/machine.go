@@ -84,6 +84,7 @@ type Machine struct {
 
 	ops         int32 // in the pending list
 	finishes    int32 // steps that only wait for those ahead
+	calls       int32 // callbacks
 	barriers    int32 // callbacks and ops behind which nothing is decided
 	holding     int32 // units that hold back answers
 	outstanding int32 // units that the shell holds
@@ -149,6 +150,12 @@ func (m *Machine) Resting() bool {
 
 // SequenceNr is the number of the last event that was applied.
 func (m *Machine) SequenceNr() uint64 { return m.applied }
+
+// Plain reports whether all that a Stored can lead to is answers that leave: no
+// callback waits, nothing is to be decided, nothing ends.
+func (m *Machine) Plain() bool {
+	return m.phase == ready && m.broken == nil && m.calls == 0 && m.barriers == 0 && m.stash.n == 0 && !m.stopping
+}
 
 // DurableNr is the number of the last event that is known to be stored.
 func (m *Machine) DurableNr() uint64 { return m.durable }
@@ -273,6 +280,7 @@ func (m *Machine) link(op *Op, out *Effects) {
 		case finishStep:
 			m.finishes++
 		case callStep:
+			m.calls++
 			if !s.async {
 				m.barriers++
 			}

@@ -111,8 +111,12 @@ func (m *Machine) unlink(s, prev *Step) {
 		m.tail = prev
 	}
 	s.next = nil
-	if s.kind == finishStep {
+	switch s.kind {
+	case finishStep:
 		m.finishes--
+	case callStep:
+		m.calls--
+	case unitStep:
 	}
 }
 

@@ -227,6 +227,6 @@ func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
 
 func (m *Machine) dropPending() {
 	m.head, m.tail, m.unitHead, m.unitTail, m.failed, m.broken = nil, nil, nil, nil, nil, nil
-	m.ops, m.finishes, m.barriers, m.holding = 0, 0, 0, 0
+	m.ops, m.finishes, m.calls, m.barriers, m.holding = 0, 0, 0, 0, 0
 	m.blocked = false
 }
