@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -126,7 +125,7 @@ func (m *Machine) backOff(cause error, out *Effects) {
 	}
 	first := m.failures == 0
 	m.phase = backingOff
-	m.limit = int32(min(m.stash.n+m.cfg.BackoffStash, math.MaxInt32))
+	m.limit = m.stash.n + m.cfg.BackoffStash
 	d := m.backoff()
 	var failed *RecoveryFailed
 	if first && errors.Is(cause, journal.ErrUnavailable) && !errors.As(cause, &failed) {
@@ -135,6 +134,9 @@ func (m *Machine) backOff(cause error, out *Effects) {
 	}
 	out.Wake = d
 }
+
+// maxFailures is where the count of failures in a row stops.
+const maxFailures = 1<<16 - 1
 
 // backoff returns how long to wait after the next failure in a row: an
 // exponential back-off with jitter, drawn from the seed and the ID.
@@ -147,7 +149,7 @@ func (m *Machine) backoff() time.Duration {
 		}
 		d *= 2
 	}
-	if m.failures < math.MaxUint16 {
+	if m.failures < maxFailures {
 		m.failures++
 	}
 	h := m.cfg.Seed ^ uint64(m.failures)

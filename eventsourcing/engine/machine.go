@@ -88,7 +88,7 @@ type Machine struct {
 	barriers    int32 // callbacks and ops behind which nothing is decided
 	holding     int32 // units that hold back answers
 	outstanding int32 // units that the shell holds
-	limit       int32 // of the stash while backing off
+	limit       int   // of the stash while backing off
 	failures    uint16
 	panics      uint16
 	phase       phase
@@ -208,7 +208,7 @@ func (m *Machine) deliverAfter(e *Envelope, out *Effects) {
 // room reports whether the stash takes one more command.
 func (m *Machine) room() bool {
 	if m.phase == backingOff {
-		return m.stash.n < int(m.limit)
+		return m.stash.n < m.limit
 	}
 	return m.cfg.StashCapacity < 0 || m.stash.n < m.cfg.StashCapacity
 }

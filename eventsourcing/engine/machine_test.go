@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -153,5 +154,44 @@ func TestStaleInputs(t *testing.T) {
 		if len(out.Append)+len(out.Answers) > 0 || out.Fence != nil || out.Probe != 0 || out.Recover || out.Wake != 0 || out.Stopped || m.SequenceNr() != 0 {
 			t.Errorf("%v leads to %+v", in.Kind, out)
 		}
+	}
+}
+
+// TestNobodyOvertakes: what waits is decided a few at a time, so that a long
+// stash does not keep a worker. A message that comes meanwhile queues behind it.
+func TestNobodyOvertakes(t *testing.T) {
+	t.Parallel()
+	const waiting = 1000
+	now := time.Unix(1, 0)
+	cfg := config()
+	cfg.StashCapacity = -1
+	var decided []string
+	agg := &aggregate{trace: func(format string, args ...any) { decided = append(decided, fmt.Sprintf(format, args...)) }}
+	var m engine.Machine
+	var out engine.Effects
+	m.Init(&cfg, agg, t.Name())
+	var want []string
+	send := func() {
+		c := newCaller(message{name: fmt.Sprint(len(want))})
+		want = append(want, "decide "+c.name)
+		m.Step(now, engine.Input{Kind: engine.Deliver, Env: &c.env}, &out)
+	}
+	for range waiting {
+		send()
+	}
+	m.Step(now, engine.Input{Kind: engine.Recovered}, &out)
+	if !out.More {
+		t.Fatalf("%d messages were decided in one step", len(decided))
+	}
+	for out.More {
+		out.Reset()
+		if len(want) < waiting+20 {
+			send()
+			out.Reset()
+		}
+		m.Step(now, engine.Input{Kind: engine.Continue}, &out)
+	}
+	if !slices.Equal(decided, want) {
+		t.Errorf("%d messages were decided, out of order or not all of %d", len(decided), len(want))
 	}
 }

@@ -124,7 +124,7 @@ func (o *Op) Due(n int, matched bool) *State {
 	if o.saves {
 		return nil
 	}
-	return o.machine.due(o.nr+1, o.nr+uint64(n), matched)
+	return o.machine.due(o.nr+1, o.nr+uint64(n), matched) //nolint:gosec // a length
 }
 
 func (o *Op) add(s *Step) {
