@@ -222,7 +222,7 @@ func (e *entity[C, E]) mayPersist() error {
 // encode encodes the i-th event of a unit.
 func (e *entity[C, E]) encode(op *engine.Op, i int, event E) (journal.Event, error) {
 	reject := func(reason error) error {
-		return &journal.RejectedError{ID: e.pid, SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason}
+		return &journal.RejectedError{ID: e.pid, SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason} //nolint:gosec // an index
 	}
 	if e.host.model.typ.Events == nil {
 		return journal.Event{}, reject(fmt.Errorf("%w: %T: Type.Events is missing", codec.ErrNotRegistered, event))

@@ -80,8 +80,11 @@ type sendCall struct {
 	answered func(value any, err error) Signal
 }
 
+// Take is part of engine.Caller.
 func (*sendCall) Take() bool { return true }
-func (*sendCall) Untake()    {}
+
+// Untake is part of engine.Caller.
+func (*sendCall) Untake() {}
 
 func (c *sendCall) reply(value any, err error) {
 	if s := c.answered(value, err); s != nil {

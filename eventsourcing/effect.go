@@ -3,6 +3,8 @@
 
 package eventsourcing
 
+import "slices"
+
 // Effect is what handling a command leads to. It is a value that a Context
 // makes and that its methods complete; nothing happens before HandleCommand has
 // returned it.
@@ -115,16 +117,16 @@ func (e Effect[C, E]) And(next Effect[C, E]) Effect[C, E] {
 // with adds a part to a copy: effects are values, and two that grew from one
 // must not share it.
 func (e Effect[C, E]) with(p part[C, E]) Effect[C, E] {
-	e.parts = append(e.parts[:len(e.parts):len(e.parts)], p)
+	e.parts = append(slices.Clip(e.parts), p)
 	return e
 }
 
 // lastAsync reports whether the last unit is asynchronous: then what follows it
 // is no barrier either.
 func (e Effect[C, E]) lastAsync() bool {
-	for i := len(e.parts) - 1; i >= 0; i-- {
-		if e.parts[i].request == nil {
-			return e.parts[i].async
+	for _, p := range slices.Backward(e.parts) {
+		if p.request == nil {
+			return p.async
 		}
 	}
 	return false

@@ -196,7 +196,7 @@ func (e *entity[C, E]) Room() { e.happen(event[C, E]{room: true}) }
 // takeTurn is part of turner: it takes in everything that has happened.
 func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
-	stored, events, inbox, wants := e.stored, e.events, e.inbox, e.wants
+	stored, events, inbox, wanted := e.stored, e.events, e.inbox, e.wants
 	e.stored, e.events, e.inbox, e.wants = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
 
@@ -214,8 +214,8 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 			e.deliver(env, out)
 		}
 	}
-	if wants != 0 {
-		e.changeLife(wants, out)
+	if wanted != 0 {
+		e.changeLife(wanted, out)
 	}
 	if e.absent { // now that nothing of this turn can start it again
 		e.host.remove(e)

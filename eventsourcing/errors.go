@@ -80,7 +80,7 @@ func (r *Refusal) Error() string { return r.message }
 
 // Is reports whether target is a refusal with the same code.
 func (r *Refusal) Is(target error) bool {
-	t, ok := target.(*Refusal) //nolint:errorlint // Is is asked about one link of the chain
+	t, ok := target.(*Refusal)
 	return ok && t.code == r.code
 }
 

@@ -160,8 +160,8 @@ func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C,
 		Seed:          rt.seed,
 	}
 	if rt.snapshots != nil && !opts.Recovery.readOnly() {
-		h.engine.SnapshotEvery = uint64(typ.Snapshots.every)
-		h.engine.KeepSnapshots = uint64(typ.Snapshots.keep)
+		h.engine.SnapshotEvery = uint64(typ.Snapshots.every) //nolint:gosec // not negative, see validate
+		h.engine.KeepSnapshots = uint64(typ.Snapshots.keep)  //nolint:gosec // see above
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

@@ -51,13 +51,11 @@ func (f *refolding[C, E]) run(ctx context.Context) error {
 	f.progress.Add(1)
 	f.recovered = highest
 	if f.opts.Disabled {
-		if err := f.start(); err != nil {
-			return err
-		}
+		err = f.start()
 		f.seqNr = highest
-		return nil
+		return err
 	}
-	if err := f.load(ctx); err != nil {
+	if err = f.load(ctx); err != nil {
 		return err
 	}
 	if f.seqNr > highest {
@@ -98,23 +96,21 @@ func (f *refolding[C, E]) load(ctx context.Context) error {
 		case errors.Is(err, snapshot.ErrNotFound):
 			return f.start()
 		case errors.Is(err, snapshot.ErrCorrupt) || err != nil && f.optional:
-			f.rt.log.Warn("snapshot unreadable, replaying more", slog.String("persistence_id", f.pid), slog.Any("error", err))
+			f.rt.log.WarnContext(ctx, "snapshot unreadable, replaying more", slog.String("persistence_id", f.pid), slog.Any("error", err))
 			return f.start()
 		case err != nil:
 			return fmt.Errorf("load the snapshot of %q: %w", f.pid, err)
 		}
-		if err := f.start(); err != nil {
+		if err = f.start(); err != nil {
 			return err
 		}
 		var inner error
-		if err = contain(f.pid, func() { inner = f.model.decode(s.Manifest, s.Payload, f.into.state) }); err == nil {
-			err = inner
-		}
+		err = errors.Join(contain(f.pid, func() { inner = f.model.decode(s.Manifest, s.Payload, f.into.state) }), inner)
 		if err == nil {
 			f.seqNr, f.snapshot, f.time = s.SequenceNr, s.SequenceNr, s.Time
 			return nil
 		}
-		f.rt.log.Warn("snapshot does not decode, trying an older one", slog.String("persistence_id", f.pid),
+		f.rt.log.WarnContext(ctx, "snapshot does not decode, trying an older one", slog.String("persistence_id", f.pid),
 			slog.Uint64("sequence_nr", s.SequenceNr), slog.Any("error", err))
 		if s.SequenceNr == 0 {
 			break
@@ -164,7 +160,7 @@ func (f *refolding[C, E]) replay(ctx context.Context, to uint64) error {
 		if decoded, err = f.model.typ.Events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
 			return fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
 		}
-		if err := f.applyAll(decoded, ev.SequenceNr, ev.Metadata); err != nil {
+		if err = f.applyAll(decoded, ev.SequenceNr, ev.Metadata); err != nil {
 			return err
 		}
 	}
@@ -217,13 +213,13 @@ func (e *entity[C, E]) refold(cause context.Context, asked time.Time) {
 		rt.obs.RecoveryStarted(e.pid)
 	}
 	var progress atomic.Uint64
-	ctx, cancel := context.WithCancelCause(rt.ctx)
+	ctx, cancel := context.WithCancelCause(rt.ctx) //nolint:contextcheck // a recovery belongs to the runtime, not to who asked first
 	stop := watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)
 	f := refolding[C, E]{
 		model: e.host.model, rt: rt, pid: e.pid, opts: e.host.opts.Recovery,
 		optional: e.host.model.typ.Snapshots.optional, progress: &progress,
 	}
-	err := f.run(ctx)
+	err := f.run(ctx) //nolint:contextcheck // see above
 	stop()
 	if stuck := context.Cause(ctx); err != nil && errors.Is(stuck, ErrRecoveryTimeout) {
 		err = stuck

@@ -111,6 +111,7 @@ func (e *unknownError) Error() string {
 	return fmt.Sprintf("%v: %v while the command was being handled", ErrOutcomeUnknown, e.cause)
 }
 
+// Is reports whether target is ErrOutcomeUnknown.
 func (e *unknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
 
 func (e *unknownError) Unwrap() error { return e.cause }

@@ -54,9 +54,7 @@ func (e *entity[C, E]) goAsync(r goRequest[C]) {
 	if r.ctx != nil {
 		ctx, root = r.ctx, r.root
 	}
-	rt.async.Add(1)
-	go func() {
-		defer rt.async.Done()
+	rt.async.Go(func() {
 		var command C
 		if err := contain(e.pid, func() { command = r.f(ctx) }); err != nil {
 			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid), slog.Any("error", err))
@@ -65,7 +63,7 @@ func (e *entity[C, E]) goAsync(r goRequest[C]) {
 		if any(command) != nil {
 			e.host.tellSelf(e.id(), envelope(root, command))
 		}
-	}()
+	})
 }
 
 // tellSelf delivers a command that the entity sends to itself; it starts the

@@ -185,7 +185,7 @@ func (m *model[C, E]) attach(state Aggregate[C, E], pid string) ([]Companion, er
 	v := reflect.ValueOf(state).Elem()
 	companions := make([]Companion, len(m.companions))
 	for i, f := range m.companions {
-		c, _ := v.FieldByIndex(f.index).Addr().Interface().(Companion)
+		c, _ := reflect.TypeAssert[Companion](v.FieldByIndex(f.index).Addr())
 		if err := c.Attach(pid, f.name); err != nil {
 			return nil, fmt.Errorf("attach %s: %w", f.name, err)
 		}
