@@ -213,13 +213,13 @@ func (e *entity[C, E]) refold(cause context.Context, asked time.Time) {
 		rt.obs.RecoveryStarted(e.pid)
 	}
 	var progress atomic.Uint64
-	ctx, cancel := context.WithCancelCause(rt.ctx) //nolint:contextcheck // a recovery belongs to the runtime, not to who asked first
+	ctx, cancel := context.WithCancelCause(rt.ctx)
 	stop := watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)
 	f := refolding[C, E]{
 		model: e.host.model, rt: rt, pid: e.pid, opts: e.host.opts.Recovery,
 		optional: e.host.model.typ.Snapshots.optional, progress: &progress,
 	}
-	err := f.run(ctx) //nolint:contextcheck // see above
+	err := f.run(ctx) //nolint:contextcheck // a recovery belongs to the runtime, not to who asked first
 	stop()
 	if stuck := context.Cause(ctx); err != nil && errors.Is(stuck, ErrRecoveryTimeout) {
 		err = stuck
