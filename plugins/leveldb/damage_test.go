@@ -5,6 +5,7 @@ package leveldb_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -224,7 +225,7 @@ func (im image) split(t *testing.T, record int) (d *disk, second storage.FileDes
 
 func TestTwoLogs(t *testing.T) {
 	t.Parallel()
-	sizes := []int{10, 20, 30, 40}
+	sizes := []int{10, 20, 30_000, 40_000}
 	im := newImage(t, sizes...)
 	d, second := im.split(t, 2)
 	for _, readOnly := range []bool{false, true} {
@@ -295,10 +296,60 @@ func TestDamagedManifestAndTable(t *testing.T) {
 		if corrupt < len(data) {
 			t.Errorf("%v: found %d of %d damages", fd, corrupt, 3*len(data))
 		}
-		missing := d.clone()
-		delete(missing.files, fd)
-		if _, err := contents(t, missing, sizes, damageConfig()); !errors.Is(err, journal.ErrCorrupt) {
-			t.Errorf("%v is missing: %v", fd, err)
+		for _, readOnly := range []bool{false, true} {
+			missing := d.clone()
+			delete(missing.files, fd)
+			cfg := damageConfig()
+			cfg.ReadOnly = readOnly
+			_, err := leveldb.OpenStorage(missing, missing.syncDir, cfg)
+			if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || kind == storage.TypeTable && corrupt.File != fd.String() {
+				t.Errorf("%v is missing, read-only %v: %v", fd, readOnly, err)
+			}
+		}
+	}
+}
+
+// TestHugeFooter writes nonsense where no checksum is.
+func TestHugeFooter(t *testing.T) {
+	t.Parallel()
+	sizes := []int{10, 200}
+	d := flushed(t, sizes)
+	fd, data := d.only(t, storage.TypeTable)
+	footer := len(data) - 48
+	for _, huge := range []uint64{uint64(len(data)), 1 << 20, 1 << 40, 1<<63 - 10, 1<<63 + 10, 1<<64 - 1, 1<<64 - 5} {
+		for _, handles := range [][]uint64{{huge, 0, huge, 0}, {0, huge, 0, huge}, {huge, huge, huge, huge}, {0, 10, 0, huge}} {
+			damaged := slices.Clone(data)
+			clear(damaged[footer : len(data)-8])
+			var b []byte
+			for _, n := range handles {
+				b = binary.AppendUvarint(b, n)
+			}
+			copy(damaged[footer:], b)
+			if n, err := contents(t, d.with(fd, damaged), sizes, damageConfig()); !errors.Is(err, journal.ErrCorrupt) {
+				t.Errorf("%x: %d events, %v", handles, n, err)
+			}
+		}
+	}
+}
+
+// TestSplicedLog puts parts of a log together that are whole by themselves.
+func TestSplicedLog(t *testing.T) {
+	t.Parallel()
+	sizes := []int{100, 40_000, 50, 60}
+	im := newImage(t, sizes...)
+	const block = 32 << 10
+	second := im.data[block:]
+	rest := 7 + int(binary.LittleEndian.Uint16(second[4:])) // the end of the large record
+	for what, data := range map[string][]byte{
+		"a record without an end":       slices.Concat(im.data[:block], second[rest:]),
+		"a record without a beginning":  second,
+		"a record twice":                slices.Concat(im.data, im.data[im.ends[2]:]),
+		"records in another order":      slices.Concat(im.data[:im.ends[1]], im.data[im.ends[2]:], im.data[im.ends[1]:im.ends[2]]),
+		"the first record, and the end": slices.Concat(im.data[:im.ends[0]], im.data[:im.ends[0]]),
+	} {
+		n, err := contents(t, im.with(im.log, data), sizes, damageConfig())
+		if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset < 0 {
+			t.Errorf("%s: %d events, %v", what, n, err)
 		}
 	}
 }

@@ -41,10 +41,11 @@ type disk struct {
 type faultMode int
 
 const (
-	faultNone  faultMode = iota
-	faultCut             // the power is cut there, and what was not synced is lost
-	faultTear            // the same, but some of what was not synced is kept
-	faultError           // that change fails, perhaps half done, and those after it don't
+	faultNone   faultMode = iota
+	faultCut              // the power is cut there, and what was not synced is lost
+	faultTear             // the same, but some of what was not synced is kept
+	faultPrefix           // the same, but of each file a beginning of that is kept
+	faultError            // that change fails, perhaps half done, and those after it don't
 )
 
 type diskFile struct {
@@ -102,7 +103,7 @@ func (d *disk) ifCut() *disk {
 func (d *disk) survivors() *disk {
 	after := newDisk(faultNone, 0, 1)
 	after.meta = d.meta
-	keep := d.mode == faultTear
+	keep := d.mode == faultTear || d.mode == faultPrefix
 	all := make(map[storage.FileDesc]*diskFile)
 	for fd, f := range d.durable {
 		if d.files[fd] == f || !keep || d.rnd.IntN(2) == 0 { // a removal that was not synced
@@ -171,7 +172,11 @@ func (d *disk) with(fd storage.FileDesc, data []byte) *disk {
 // then perhaps zeros, or all of them with some sectors lost.
 func (d *disk) tear(b []byte, offset int) []byte {
 	b = bytes.Clone(b)
-	switch d.rnd.IntN(4) {
+	kind := d.rnd.IntN(4)
+	if d.mode == faultPrefix && kind != 3 {
+		kind = 0
+	}
+	switch kind {
 	case 0:
 		return b[:d.rnd.IntN(len(b)+1)]
 	case 1:

@@ -14,6 +14,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/comparer"
 	"github.com/syndtr/goleveldb/leveldb/opt"
 	"github.com/syndtr/goleveldb/leveldb/storage"
+	"github.com/syndtr/goleveldb/leveldb/util"
 
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -188,4 +189,20 @@ func (db *DB) MakeNewer(id string, nr uint64) error {
 	head, gerr := e.get(key)
 	head[0], head[1] = snapshotVersion+1, ^byte(snapshotVersion+1)
 	return errors.Join(err, gerr, e.db.Put(key, head, nil))
+}
+
+// RawEvents returns how many records of events of an ID there are, also those
+// that count as deleted.
+func (db *DB) RawEvents(id string) (n int, err error) {
+	e := db.engine
+	s, err := e.load(id)
+	if err != nil {
+		return 0, err
+	}
+	it := e.db.NewIterator(&util.Range{Start: appendEventKey(nil, s.number, 0), Limit: appendEventKey(nil, s.number+1, 0)}, nil)
+	defer it.Release()
+	for it.Next() {
+		n++
+	}
+	return n, it.Error()
 }

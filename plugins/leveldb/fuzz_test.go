@@ -163,6 +163,7 @@ func FuzzBatch(f *testing.F) {
 	batch.Delete([]byte("other"))
 	batch.Put(nil, nil)
 	f.Add(batch.Dump(), uint32(3), uint8(1))
+	f.Add(batch.Dump(), uint32(2), uint8(5))
 	f.Add([]byte{2, 1, 3, 0, 4, 9, 1, 19}, uint32(0), uint8(200))
 	f.Fuzz(func(t *testing.T, b []byte, count uint32, size uint8) {
 		record := binary.LittleEndian.AppendUint64(nil, 1)

@@ -100,8 +100,14 @@ func TestSurvivesReopening(t *testing.T) {
 		t.Errorf("snapshot: %+v, %v", got, err)
 	}
 	mustAppend(t, j, write("c", 0, 1), write("b", 1, 1))
-	if got := numbers(t, j, "b", 1, 99); len(got) != 1 || got[0] != 2 {
-		t.Errorf("b holds %v", got)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = mustOpen(t, dir, leveldb.Config{}).Journal()
+	for id, want := range map[string]uint64{"a": 5, "b": 2, "c": 1} {
+		if got := numbers(t, j, id, 1, 99); len(got) != 1 || got[0] != want {
+			t.Errorf("%s holds %v", id, got)
+		}
 	}
 }
 
@@ -138,6 +144,52 @@ func TestForgetsIDs(t *testing.T) {
 		if got := numbers(t, j, fmt.Sprintf("id-%d", i), 1, 99); len(got) != 7 || got[6] != 7 {
 			t.Errorf("id-%d: %v", i, got)
 		}
+	}
+}
+
+// countdown is a context that ends when it has been looked at so many times.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestDeletionCutShort ends a deletion between two of its batches.
+func TestDeletionCutShort(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	const events = 10_000
+	mustAppend(t, db.Journal(), write("a", 0, events))
+	for pages := 2; pages >= 1; pages-- {
+		err := db.Journal().DeleteTo(&countdown{t.Context(), 1}, "a", events-1)
+		if err == nil {
+			t.Fatal("the deletion was not cut short")
+		}
+		for range 2 {
+			if got := numbers(t, db.Journal(), "a", 0, events); len(got) != 1 || got[0] != events {
+				t.Errorf("%d events are left, from %d", len(got), got[0])
+			}
+			if n, err := db.RawEvents("a"); err != nil || n <= 4096*(pages-1) {
+				t.Errorf("%d records are left, %v", n, err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db = mustOpen(t, dir, leveldb.Config{})
+		}
+	}
+	if err := db.Journal().DeleteTo(t.Context(), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := db.RawEvents("a"); n != 1 || err != nil {
+		t.Errorf("%d records are left, %v", n, err)
 	}
 }
 

@@ -105,6 +105,38 @@ func powerCut(t *testing.T, mode faultMode, at int, seed uint64) {
 	}
 }
 
+// TestPowerCutWithoutSync loses appends in the end of the history only.
+func TestPowerCutWithoutSync(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	cfg.NoSync = true
+	for seed := range uint64(60) {
+		d := newDisk(faultPrefix, 0, seed)
+		db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.at = 50 + int(seed)*3
+		next := uint64(0)
+		for db.Journal().Append(t.Context(), []journal.Write{eventWrite("a", next, 1)}) == nil {
+			next++
+		}
+		_ = db.Close()
+		d = d.afterCut()
+		if db, err = leveldb.OpenStorage(d, d.syncDir, cfg); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for i, nr := range numbersOf(t, db.Journal(), "a") {
+			if nr != uint64(i)+1 || nr > next+1 {
+				t.Fatalf("seed %d: event %d is number %d of %d", seed, nr, i, next)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestFailedChange makes each change of the files fail once, half done. The
 // journal goes on by itself, and what it said holds after a power cut too.
 func TestFailedChange(t *testing.T) {
