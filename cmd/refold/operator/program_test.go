@@ -152,6 +152,25 @@ func TestTheSourceIsClosed(t *testing.T) {
 	}
 }
 
+// What was looked at before an error is reported, but not as if it were all.
+func TestVerifyThatDoesNotGetThrough(t *testing.T) {
+	t.Parallel()
+	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
+		return &operator.Source{
+			Journal: &fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, listErr: errDisk},
+			Close:   func() error { return nil },
+		}, nil
+	}}
+	o := start(t, p, "verify")
+	o.want(t, operator.ExitFailed, errDisk.Error())
+	if want := "not complete: 1 persistence ID, 2 records (0 fences), 0 snapshots: 0 problems\n"; o.stdout != want {
+		t.Errorf("printed %q, want %q", o.stdout, want)
+	}
+	if o = start(t, p, "verify", "--json"); !strings.Contains(o.stdout, `"complete":false`) {
+		t.Errorf("printed %q", o.stdout)
+	}
+}
+
 // hello is a command from outside.
 type hello struct {
 	Whom string `arg:""`

@@ -29,16 +29,16 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Progress: bar.set,
 		})
 		bar.stop()
-		if err = errors.Join(err, c.print(env, &report)); err == nil && report.Found() > 0 {
+		if err = errors.Join(err, c.print(env, &report, err == nil)); err == nil && report.Found() > 0 {
 			err = ErrProblems
 		}
 		return err
 	})
 }
 
-func (c *verifyCommand) print(env *Env, r *Report) error {
+func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 	if c.JSON {
-		return c.printJSON(env, r)
+		return c.printJSON(env, r, complete)
 	}
 	for _, p := range r.Problems {
 		if _, err := fmt.Fprintln(env.Stdout, printable(p.String())); err != nil {
@@ -47,6 +47,9 @@ func (c *verifyCommand) print(env *Env, r *Report) error {
 	}
 	line := fmt.Sprintf("%s, %s (%s), %s: %s", count(r.IDs, "persistence ID"), count(r.Records, "record"),
 		count(r.Fences, "fence"), count(r.Snapshots, "snapshot"), count(r.Found(), "problem"))
+	if !complete {
+		line = "not complete: " + line
+	}
 	if r.Omitted > 0 {
 		line += fmt.Sprintf(" (%d not shown)", r.Omitted)
 	}
@@ -57,7 +60,7 @@ func (c *verifyCommand) print(env *Env, r *Report) error {
 	return err
 }
 
-func (c *verifyCommand) printJSON(env *Env, r *Report) error {
+func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 	for _, p := range r.Problems {
 		if err := writeJSON(env.Stdout, struct {
 			ID         string `json:"id"`
@@ -74,5 +77,6 @@ func (c *verifyCommand) printJSON(env *Env, r *Report) error {
 		Snapshots uint64 `json:"snapshots"`
 		Unchecked uint64 `json:"unchecked"`
 		Problems  uint64 `json:"problems"`
-	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found()})
+		Complete  bool   `json:"complete"`
+	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found(), complete})
 }

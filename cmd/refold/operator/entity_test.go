@@ -1,0 +1,80 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// attached is a companion that is told whose part it is.
+type attached struct {
+	eventsourcing.Companion // the methods that are not called
+
+	told func(id, field string) error
+}
+
+// Attach is part of eventsourcing.Companion.
+func (a *attached) Attach(id, field string) error { return a.told(id, field) }
+
+// accompanied is an account with a companion.
+type accompanied struct {
+	account
+
+	Mail attached `refold:"-"`
+}
+
+func TestSnapshotsAreDecodedWithTheirCompanions(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]error{"good": nil, "bad": errDisk} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got string
+			typ := eventsourcing.Type[command, event]{Name: "a", Events: events()}
+			typ.New = func(string) eventsourcing.Aggregate[command, event] {
+				return &accompanied{Mail: attached{told: func(id, field string) error {
+					got = id + "#" + field
+					return failure
+				}}}
+			}
+			report, err := operator.Verify(t.Context(), &fakeJournal{records: map[string][]journal.Event{"a|1": {{SequenceNr: 1}}}}, operator.VerifyOptions{
+				Snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, eventsourcing.StateManifest, []byte{0x80})}},
+				Entities:  []operator.Linked{operator.Entity(typ)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != "a|1#Mail" {
+				t.Errorf("attached to %q", got)
+			}
+			if failed := report.Found() == 1 && strings.Contains(report.Problems[0].String(), "attach Mail: disk on fire"); failed != (failure != nil) {
+				t.Errorf("report %+v", report)
+			}
+		})
+	}
+}
+
+// An aggregate whose code panics is a problem of that entity, and not the end.
+func TestVerifySurvivesTheEntity(t *testing.T) {
+	t.Parallel()
+	typ := accountType()
+	typ.Name = "a"
+	typ.New = func(string) eventsourcing.Aggregate[command, event] { panic("not today") }
+	nothing := typ
+	nothing.New = func(string) eventsourcing.Aggregate[command, event] { return nil }
+	for want, typ := range map[string]eventsourcing.Type[command, event]{"not today": typ, "pointer to a struct": nothing} {
+		report, err := operator.Verify(t.Context(), &fakeJournal{records: map[string][]journal.Event{"a|1": {{SequenceNr: 1}}}}, operator.VerifyOptions{
+			Snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, eventsourcing.StateManifest, []byte{0x80})}},
+			Entities:  []operator.Linked{operator.Entity(typ)},
+		})
+		if err != nil || report.Found() != 1 || !strings.Contains(report.Problems[0].String(), want) {
+			t.Errorf("report %+v, %v", report, err)
+		}
+	}
+}
