@@ -38,6 +38,7 @@ type simulation struct {
 	async  bool // some units are asynchronous
 	onlyBy bool // two machines at once: reads may be stale
 
+	ops      opPool
 	answers  map[string]string
 	ran      []string // labels of the callbacks that ran
 	asked    []string // requests
@@ -46,6 +47,22 @@ type simulation struct {
 	trace    strings.Builder
 	failures []string
 	hits     map[string]int
+}
+
+// opPool hands out the op that was put back last: one that is used after its end
+// shows at once.
+type opPool []any
+
+func (p *opPool) Put(op any) { *p = append(*p, op) }
+
+func (p *opPool) Get() any {
+	n := len(*p)
+	if n == 0 {
+		return nil
+	}
+	op := (*p)[n-1]
+	*p = (*p)[:n-1]
+	return op
 }
 
 // lateWrites are writes of one call that may land.
@@ -106,6 +123,7 @@ func (s *simulation) chance(percent int) bool { return s.rng.IntN(100) < percent
 
 func (s *simulation) start() *node {
 	n := &node{sim: s, name: len(s.nodes)}
+	n.out.Ops = &s.ops
 	n.agg = aggregate{calls: s.calls, signals: s.signals, trace: func(format string, args ...any) {
 		s.printf(fmt.Sprint(n.name, ": ", format), args...)
 		if label, ok := strings.CutPrefix(fmt.Sprintf(format, args...), "call "); ok {
