@@ -1,0 +1,333 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/examples/bank/rates"
+	"github.com/refold-io/refold/examples/bank/requests"
+)
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	terms := Open{Currency: money.USD, Owner: "Alice"}
+	first := do(t, b, "alice", terms)
+	if first.Owner != "Alice" || first.Balance != money.Zero(money.USD) || first.Repeated {
+		t.Errorf("got %+v", first)
+	}
+	if again := do(t, b, "alice", terms); !again.Repeated || again.Balance != first.Balance {
+		t.Errorf("again: %+v", again)
+	}
+	refused(t, b, "alice", ErrOtherTerms, Open{Currency: money.TWD, Owner: "Alice"})
+	refused(t, b, "alice", ErrOtherTerms, Open{Currency: money.USD, Owner: "Mallory"})
+	refused(t, b, "bob", ErrCurrency, Open{Currency: "EUR"})
+	refused(t, b, "bob", ErrCurrency, Open{})
+	if got := names(t, b, "alice"); got != "Opened" {
+		t.Error(got)
+	}
+}
+
+func TestDepositAndWithdraw(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	open(t, b, "alice TWD")
+	for _, c := range []struct {
+		command eventsourcing.Query[Command, Receipt]
+		want    string
+	}{
+		{Deposit{Amount: twd("100")}, "100.00"},
+		{Deposit{Amount: usd("10")}, "421.50"},   // 321.50
+		{Deposit{Amount: usd("0.01")}, "421.82"}, // 0.3215 is 0.32
+		{Withdraw{Amount: twd("21.82")}, "400.00"},
+		{Withdraw{Amount: usd("1")}, "367.85"}, // 32.15
+		{Withdraw{Amount: twd("367.85")}, "0.00"},
+	} {
+		if got := do(t, b, "alice", c.command); got != (Receipt{Balance: twd(c.want)}) {
+			t.Errorf("%+v: %+v, want %s", c.command, got, c.want)
+		}
+	}
+	audited(t, b)
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, oneWay)
+	open(t, b, "alice TWD", "bob USD", "carol TWD", "gone USD")
+	do(t, b, "alice", Deposit{Amount: twd("100")})
+	do(t, b, "bob", Deposit{Amount: usd("1")})
+	do(t, b, "gone", Close{})
+	before := names(t, b, "alice")
+	most := money.New(math.MaxInt64, money.TWD)
+	for _, c := range []struct {
+		id      string
+		command eventsourcing.Query[Command, Receipt]
+		want    error
+	}{
+		{"nobody", Deposit{Amount: usd("1")}, ErrNotOpen},
+		{"nobody", Withdraw{Amount: usd("1")}, ErrNotOpen},
+		{"nobody", Transfer{Amount: usd("1"), To: "alice"}, ErrNotOpen},
+		{"nobody", Close{}, ErrNotOpen},
+		{"gone", Deposit{Amount: usd("1")}, ErrClosed},
+		{"gone", Withdraw{Amount: usd("1")}, ErrClosed},
+		{"gone", Transfer{Amount: usd("1"), To: "alice"}, ErrClosed},
+		{"gone", Close{}, ErrClosed},
+		{"alice", Deposit{Amount: twd("0")}, ErrNotPositive},
+		{"alice", Deposit{Amount: twd("-1")}, ErrNotPositive},
+		{"alice", Withdraw{Amount: usd("-1")}, ErrNotPositive},
+		{"alice", Transfer{Amount: twd("-1"), To: "bob"}, ErrNotPositive},
+		{"alice", Deposit{}, ErrCurrency},
+		{"alice", Deposit{Amount: money.New(100, "EUR")}, ErrCurrency},
+		{"alice", Withdraw{Amount: twd("100.01")}, ErrInsufficient},
+		{"alice", Withdraw{Amount: usd("4")}, ErrInsufficient},
+		{"alice", Transfer{Amount: twd("100.01"), To: "bob"}, ErrInsufficient},
+		{"alice", Transfer{Amount: twd("1"), To: "alice"}, ErrToItself},
+		{"alice", Transfer{Amount: twd("1"), To: ""}, ErrDestination},
+		{"alice", Transfer{Amount: twd("1"), To: "  "}, ErrDestination},
+		{"alice", Transfer{Amount: twd("1"), To: strings.Repeat("x", 505)}, ErrDestination},
+		{"alice", Deposit{Amount: most}, ErrOverflow},
+		{"alice", Deposit{Amount: money.New(math.MaxInt64, money.USD)}, ErrOverflow},
+		{"alice", Close{}, ErrNotEmpty},
+		{"bob", Deposit{Amount: twd("100")}, ErrNoRate},
+		{"bob", Withdraw{Amount: twd("1")}, ErrNoRate},
+		{"alice", Deposit{Request: strings.Repeat("x", 201), Amount: twd("1")}, requests.ErrTooLong},
+	} {
+		refused(t, b, c.id, c.want, c.command)
+	}
+	refused(t, b, "nobody", ErrNotOpen, Lookup{})
+	refused(t, b, "bob", ErrCurrency, Lookup{In: "EUR"})
+	refused(t, b, "alice", ErrNoRate, Lookup{In: money.USD})
+	refused(t, b, "gone", ErrClosed, Open{Currency: money.USD, Owner: "owner of gone"})
+	if after := names(t, b, "alice"); after != before {
+		t.Errorf("refusals left events: %s", after)
+	}
+	if got := names(t, b, "nobody"); got != "" {
+		t.Errorf("refusals left events: %s", got)
+	}
+	audited(t, b)
+}
+
+func TestRefusalsOfRates(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, `{"rates": [{"pair": "USD/TWD", "rate": "0.0001"}, {"pair": "TWD/USD", "rate": "-1"}]}`)
+	open(t, b, "alice TWD", "bob USD")
+	refused(t, b, "alice", ErrTooSmall, Deposit{Amount: usd("1")})
+	refused(t, b, "bob", ErrNoRate, Deposit{Amount: twd("1")})
+	s := newStore(t, "inmem:")
+	stale, err := openBank(s, parseRates(t, testRates).WithMaxAge(time.Minute), nil, eventsourcing.Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(t, stale, "alice TWD")
+	refused(t, stale, "alice", ErrStaleRate, Deposit{Amount: usd("1")})
+	do(t, stale, "alice", Deposit{Amount: twd("1")})
+	stopBank(t, stale)
+}
+
+// The event holds all that is needed to replay without a rate, and to check.
+func TestAConversionIsRecorded(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, "inmem:")
+	b := startBank(t, s, testRates)
+	open(t, b, "alice TWD")
+	do(t, b, "alice", Deposit{Amount: usd("100"), Request: "r1"})
+	events := history(t, b, "alice")
+	got, _ := events[1].event.(Deposited)
+	want := rates.Exchange{
+		Original: usd("100"), Amount: twd("3215"), Rate: "32.15", Rounding: "half-even",
+		Source: "test", AsOf: time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC),
+	}
+	if got.Exchange != want || got.Request != "r1" || got.At.IsZero() {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	stopBank(t, b)
+
+	b = startBank(t, s, `{}`) // without any rates
+	balance(t, b, "alice", twd("3215"))
+	stopBank(t, b)
+}
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	open(t, b, "alice USD")
+	do(t, b, "alice", Deposit{Amount: usd("100")})
+	view := do(t, b, "alice", Lookup{In: money.TWD})
+	if view.Balance != usd("100") || view.Value.Amount != twd("3215") || view.Value.Rate != "32.15" || view.Closed || view.Owner != "owner of alice" {
+		t.Errorf("got %+v", view)
+	}
+	last, _ := history(t, b, "alice")[1].event.(Deposited)
+	if !view.LastChange.Equal(last.At) {
+		t.Errorf("last change %v, want %v", view.LastChange, last.At)
+	}
+	if names(t, b, "alice") != "Opened Deposited" {
+		t.Error("a look-up left an event")
+	}
+}
+
+func TestClose(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	open(t, b, "alice USD")
+	do(t, b, "alice", Deposit{Amount: usd("1")})
+	do(t, b, "alice", Withdraw{Amount: usd("1")})
+	first := do(t, b, "alice", Close{Request: "bye"})
+	if first != (Receipt{Balance: usd("0")}) {
+		t.Errorf("got %+v", first)
+	}
+	if again := do(t, b, "alice", Close{Request: "bye"}); !again.Repeated {
+		t.Errorf("again: %+v", again)
+	}
+	if view := do(t, b, "alice", Lookup{}); !view.Closed {
+		t.Errorf("got %+v", view)
+	}
+	audited(t, b)
+}
+
+// A retry has no second effect and gets the first answer, also after a restart,
+// and after many others.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, "inmem:")
+	b := startBank(t, s, testRates)
+	open(t, b, "alice USD", "bob USD")
+	first := do(t, b, "alice", Deposit{Request: "d", Amount: usd("100")})
+	do(t, b, "alice", Withdraw{Request: "w", Amount: usd("1")})
+	sent := do(t, b, "alice", Transfer{Request: "t", Amount: usd("5"), To: "bob"})
+	if sent.Transfer != 1 || sent.Balance != usd("94") {
+		t.Errorf("got %+v", sent)
+	}
+	settled(t, b, "alice")
+	for i := range 150 { // beyond a snapshot
+		do(t, b, "alice", Deposit{Request: fmt.Sprint("r", i), Amount: usd("1")})
+	}
+	check := func() {
+		t.Helper()
+		for _, c := range []struct {
+			command eventsourcing.Query[Command, Receipt]
+			want    Receipt
+		}{
+			{Deposit{Request: "d", Amount: usd("100")}, Receipt{Balance: first.Balance, Repeated: true}},
+			{Withdraw{Request: "w", Amount: usd("1")}, Receipt{Balance: usd("99"), Repeated: true}},
+			{Transfer{Request: "t", Amount: usd("5"), To: "bob"}, Receipt{Balance: usd("94"), Transfer: 1, Repeated: true}},
+		} {
+			if got := do(t, b, "alice", c.command); got != c.want {
+				t.Errorf("%+v: %+v, want %+v", c.command, got, c.want)
+			}
+		}
+		refused(t, b, "alice", requests.ErrReused, Deposit{Request: "d", Amount: usd("100.01")})
+		refused(t, b, "alice", requests.ErrReused, Deposit{Request: "d", Amount: twd("100")})
+		refused(t, b, "alice", requests.ErrReused, Withdraw{Request: "d", Amount: usd("100")})
+		refused(t, b, "alice", requests.ErrReused, Transfer{Request: "t", Amount: usd("5"), To: "carol"})
+		refused(t, b, "alice", requests.ErrReused, Close{Request: "t"})
+		balance(t, b, "alice", usd("244"))
+	}
+	check()
+	stopBank(t, b)
+	b = startBank(t, s, testRates)
+	check()
+	audited(t, b)
+	stopBank(t, b)
+}
+
+// A refusal is not remembered: the same request may succeed later, with other
+// content too.
+func TestARefusedRequestIsDecidedAnew(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	open(t, b, "alice USD")
+	refused(t, b, "alice", ErrInsufficient, Withdraw{Request: "w", Amount: usd("5")})
+	do(t, b, "alice", Deposit{Amount: usd("5")})
+	if got := do(t, b, "alice", Withdraw{Request: "w", Amount: usd("3")}); got.Repeated {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAnOpenIsARequestToo(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	do(t, b, "alice", Open{Request: "o", Currency: money.USD})
+	refused(t, b, "alice", requests.ErrReused, Open{Request: "o", Currency: money.TWD})
+	refused(t, b, "alice", requests.ErrReused, Deposit{Request: "o", Amount: usd("1")})
+	do(t, b, "alice", Close{})
+	if again := do(t, b, "alice", Open{Request: "o", Currency: money.USD}); !again.Repeated {
+		t.Errorf("got %+v", again)
+	}
+}
+
+// The balance leaves room for every transfer to come back.
+func TestWhatIsInFlightCanAlwaysComeBack(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, oneWay)
+	open(t, b, "alice TWD", "bob USD")
+	most := money.New(math.MaxInt64, money.TWD)
+	do(t, b, "alice", Deposit{Amount: most})
+	do(t, b, "alice", Transfer{Amount: twd("10"), To: "bob"}) // waits for a rate
+	refused(t, b, "alice", ErrOverflow, Deposit{Amount: twd("0.01")})
+	do(t, b, "alice", Withdraw{Amount: twd("0.01")})
+	do(t, b, "alice", Deposit{Amount: twd("0.01")})
+	audited(t, b)
+}
+
+// The state is the same, whether it was refolded from a snapshot or from the
+// first event.
+func TestASnapshotHoldsTheWholeState(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, oneWay)
+	open(t, b, "alice TWD", "bob USD", "carol TWD")
+	do(t, b, "alice", Deposit{Amount: twd("1000")})
+	for i := range 90 {
+		to := []string{"bob", "carol", "nobody"}[i%3] // waits, arrives, comes back
+		do(t, b, "alice", Transfer{Request: id(i), Amount: twd("1"), To: to})
+	}
+	await(t, b, "alice", "30 transfers that wait", func(v View) bool { return len(v.Pending) == 30 })
+	encoded := func(opts eventsourcing.FoldOptions[Event], snapshots bool) string {
+		folded, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, "alice", opts)
+		if err != nil || (folded.SnapshotNr > 0) != snapshots {
+			t.Fatalf("snapshot %d, %v", folded.SnapshotNr, err)
+		}
+		state, err := codec.NewState(reflect.TypeFor[*Account]())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := state.Encode(folded.State)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	with, without := encoded(eventsourcing.FoldOptions[Event]{}, true), encoded(eventsourcing.FoldOptions[Event]{WithoutSnapshots: true}, false)
+	if with != without {
+		t.Errorf("with snapshots\n%q\nwithout\n%q", with, without)
+	}
+	audited(t, b)
+}
+
+func TestADamagedHistoryGivesNoState(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	open(t, b, "alice TWD")
+	do(t, b, "alice", Deposit{Amount: twd("5")})
+	_, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, "alice", eventsourcing.FoldOptions[Event]{
+		Replace: func(nr uint64, event Event) []Event {
+			if nr == 2 {
+				return []Event{Deposited{Exchange: rates.Exchange{Amount: usd("5")}}}
+			}
+			return []Event{event}
+		},
+	})
+	if panicked, ok := errors.AsType[*eventsourcing.PanicError](err); !ok || panicked.ID != "account|alice" {
+		t.Errorf("got %v", err)
+	}
+}

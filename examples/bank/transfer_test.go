@@ -1,0 +1,237 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/delivery"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/examples/bank/rates"
+)
+
+func TestTransfer(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	open(t, b, "alice USD", "bob TWD")
+	do(t, b, "alice", Deposit{Amount: usd("100")})
+	got := do(t, b, "alice", Transfer{Amount: twd("1000"), To: "bob"}) // 31.00 USD at the source
+	if got != (Receipt{Balance: usd("69"), Transfer: 1}) {
+		t.Errorf("got %+v", got)
+	}
+	settled(t, b, "alice")
+	balance(t, b, "alice", usd("69"))
+	balance(t, b, "bob", twd("996.65")) // 31.00 USD at the destination's rate
+	if got := names(t, b, "alice"); got != "Opened Deposited TransferStarted TransferCompleted" {
+		t.Error(got)
+	}
+	credited, _ := history(t, b, "bob")[1].event.(Credited)
+	if credited.Original != usd("31") || credited.Amount != twd("996.65") || credited.Rate != "32.15" || credited.From != "alice" {
+		t.Errorf("got %+v", credited)
+	}
+	report := audited(t, b)
+	if report.completed != 1 || report.inFlight != 0 {
+		t.Errorf("got %+v", report)
+	}
+}
+
+func TestATransferThatIsTurnedAwayComesBack(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, `{"source": "test", "rates": [{"pair": "USD/TWD", "rate": "0.0001"}]}`)
+	open(t, b, "alice USD", "gone USD", "full USD", "poor TWD")
+	do(t, b, "gone", Close{})
+	do(t, b, "full", Deposit{Amount: money.New(1<<63-1, money.USD)})
+	do(t, b, "alice", Deposit{Amount: usd("100")})
+	for to, reason := range map[string]string{
+		"nobody": "bank/not_open", "gone": "bank/closed", "full": "bank/overflow", "poor": "bank/too_small",
+	} {
+		sent := do(t, b, "alice", Transfer{Amount: usd("10"), To: to})
+		if sent.Balance != usd("90") {
+			t.Errorf("%s: debited %v", to, sent.Balance)
+		}
+		if view := settled(t, b, "alice"); view.Balance != usd("100") || !view.InFlight.IsZero() {
+			t.Errorf("%s: %+v", to, view)
+		}
+		events := history(t, b, "alice")
+		if last, _ := events[len(events)-1].event.(TransferRefunded); last.Reason != reason || last.Transfer != sent.Transfer || last.Amount != usd("10") {
+			t.Errorf("%s: %+v", to, last)
+		}
+	}
+	if report := audited(t, b); report.refunded != 4 {
+		t.Errorf("got %+v", report)
+	}
+}
+
+// credit is a delivery, as the outbox of an account sends it.
+func credit(from string, nr, floor uint64, amount money.Amount) Credit {
+	return Credit{Header: delivery.Header{Sender: "account|" + from + "#Transfers", Nr: nr, Floor: floor}, From: from, Amount: amount}
+}
+
+func TestACreditCountsOnce(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, "inmem:")
+	b := startBank(t, s, testRates)
+	open(t, b, "bob USD")
+	for range 3 {
+		do(t, b, "bob", credit("alice", 2, 1, usd("5")))
+	}
+	do(t, b, "bob", credit("alice", 1, 1, usd("5")))
+	do(t, b, "bob", credit("zoe", 1, 1, usd("5")))
+	balance(t, b, "bob", usd("15"))
+	stopBank(t, b)
+	b = startBank(t, s, testRates)
+	do(t, b, "bob", credit("alice", 2, 1, usd("5")))
+	do(t, b, "bob", credit("alice", 3, 4, usd("5"))) // nobody waits for it any more
+	balance(t, b, "bob", usd("20"))
+	do(t, b, "bob", credit("alice", 1, 1, usd("5")))
+	balance(t, b, "bob", usd("20"))
+	stopBank(t, b)
+}
+
+// A copy of a credit that was refused may come when the account has been opened:
+// its source has the money back by then.
+func TestARefusedCreditStaysRefused(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, "inmem:")
+	b := startBank(t, s, testRates)
+	refused(t, b, "bob", ErrNotOpen, credit("alice", 1, 1, usd("5")))
+	open(t, b, "bob USD")
+	refused(t, b, "bob", ErrNotOpen, credit("alice", 1, 1, usd("5")))
+	do(t, b, "bob", credit("alice", 2, 1, usd("5")))
+	balance(t, b, "bob", usd("5"))
+	stopBank(t, b)
+	b = startBank(t, s, testRates)
+	refused(t, b, "bob", ErrNotOpen, credit("alice", 1, 1, usd("5")))
+	balance(t, b, "bob", usd("5"))
+	if got := names(t, b, "bob"); got != "CreditRefused Opened Credited" {
+		t.Error(got)
+	}
+	stopBank(t, b)
+}
+
+func TestATransferWaitsForARate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var table changing
+		table.set(parseRates(t, oneWay))
+		s := newStore(t, "inmem:")
+		b, err := openBank(s, &table, nil, eventsourcing.Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open(t, b, "alice TWD", "bob USD")
+		do(t, b, "alice", Deposit{Amount: twd("100")})
+		do(t, b, "alice", Transfer{Amount: twd("100"), To: "bob"})
+		refused(t, b, "alice", ErrPending, Close{})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		view := do(t, b, "alice", Lookup{})
+		if len(view.Pending) != 1 || view.Pending[0] != (Pending{1, "bob", twd("100")}) || view.InFlight != twd("100") || !view.Balance.IsZero() {
+			t.Errorf("got %+v", view)
+		}
+		if got := names(t, b, "bob"); got != "Opened" {
+			t.Errorf("bob: %s", got)
+		}
+		if report := audited(t, b); report.inFlight != 1 {
+			t.Errorf("got %+v", report)
+		}
+		table.set(parseRates(t, testRates))
+		time.Sleep(10 * time.Second) // it is sent again
+		synctest.Wait()
+		balance(t, b, "bob", usd("3.10"))
+		if view := do(t, b, "alice", Lookup{}); len(view.Pending) != 0 {
+			t.Errorf("got %+v", view)
+		}
+		do(t, b, "alice", Close{})
+		audited(t, b)
+		stopBank(t, b)
+	})
+}
+
+// A transfer that was debited before a crash arrives after it, also when the
+// destination has not answered yet.
+func TestATransferSurvivesACrash(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, "inmem:")
+	b := startBank(t, s, oneWay)
+	open(t, b, "alice TWD", "bob USD")
+	do(t, b, "alice", Deposit{Amount: twd("100")})
+	for range 3 {
+		do(t, b, "alice", Transfer{Amount: twd("10"), To: "bob"})
+	}
+	stopBank(t, b)
+
+	b = startBank(t, s, testRates)
+	settled(t, b, "alice") // which starts it
+	balance(t, b, "alice", twd("70"))
+	balance(t, b, "bob", usd("0.93"))
+	if n := countEvents[Credited](t, b, "bob"); n != 3 {
+		t.Errorf("%d credits", n)
+	}
+	audited(t, b)
+	stopBank(t, b)
+}
+
+// Everybody sends to everybody: nothing is made or lost.
+func TestManyTransfersAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, `{"source": "test", "rates": [{"pair": "USD/TWD", "rate": "32"}, {"pair": "TWD/USD", "rate": "0.03125"}]}`)
+	const accounts, rounds = 10, 20
+	for i := range accounts {
+		open(t, b, id(i)+" "+string(money.Currencies()[i%2]))
+		do(t, b, id(i), Deposit{Amount: usd("1000")})
+	}
+	errs := make(chan error)
+	for i := range accounts {
+		go func() {
+			var all error
+			for round := range rounds {
+				_, err := eventsourcing.Ask(t.Context(), b.account(id(i)), Transfer{Amount: usd("1"), To: id((i + 1 + round%(accounts-1)) % accounts), Request: fmt.Sprint(round)})
+				all = errors.Join(all, err)
+			}
+			errs <- all
+		}()
+	}
+	for range accounts {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	sum := money.Zero(money.USD)
+	for i := range accounts {
+		settled(t, b, id(i))
+	}
+	for i := range accounts {
+		view := do(t, b, id(i), Lookup{In: money.USD})
+		value := view.Balance
+		if view.Currency == money.TWD {
+			value = view.Value.Amount
+		}
+		var err error
+		if sum, err = sum.Add(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sum != usd("10000") {
+		t.Errorf("there were 10000.00 USD, there are %v", sum)
+	}
+	if report := audited(t, b); report.completed != accounts*rounds {
+		t.Errorf("got %+v", report)
+	}
+}
+
+// changing is a table of rates that a test replaces.
+type changing struct{ table atomic.Pointer[rates.Table] }
+
+func (c *changing) set(t *rates.Table) { c.table.Store(t) }
+
+func (c *changing) Quote(from, to money.Currency, at time.Time) (rates.Quote, error) {
+	return c.table.Load().Quote(from, to, at)
+}
