@@ -113,6 +113,9 @@ func (a *auditor) book(b *books, event any, ref eventRef) {
 	switch e := event.(type) {
 	case Opened:
 		b.opened, b.currency = true, e.Currency
+		if !e.Currency.Known() {
+			a.violate("life", fmt.Sprintf("account %s was opened in %q", b.id, e.Currency), ref)
+		}
 		a.request(b, e.Request, ref)
 	case Deposited:
 		a.request(b, e.Request, ref)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/money"
 	"github.com/refold-io/refold/examples/bank/rates"
@@ -208,3 +209,12 @@ func audited(t *testing.T, b *bank) *auditReport {
 }
 
 func id(n int) string { return fmt.Sprintf("a%d", n) }
+
+// stateOf returns what a snapshot of an account holds.
+func stateOf(a *Account) ([]byte, error) {
+	state, err := codec.NewState(reflect.TypeFor[*Account]())
+	if err != nil {
+		return nil, err
+	}
+	return state.Encode(a)
+}
