@@ -6,6 +6,7 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/refold-io/refold/codec"
@@ -93,7 +94,7 @@ type Account struct {
 type probe struct {
 	settings delivery.Settings
 	signal   func(id string, s eventsourcing.Signal)
-	deaf     bool // answers are not acted on
+	deaf     atomic.Bool // answers are not acted on
 }
 
 func (a *Account) HandleCommand(ctx *Ctx, cmd Command) Effect {
@@ -143,7 +144,7 @@ func (a *Account) HandleSignal(ctx *Ctx, signal eventsourcing.Signal) Effect {
 	switch s := signal.(type) {
 	case delivery.Answered[Credit]:
 		switch {
-		case a.probe.deaf:
+		case a.probe.deaf.Load():
 		case s.Err != nil:
 			return ctx.Persist(TransferRefunded{Nr: s.Nr, Amount: s.Message.Amount, Reason: eventsourcing.Code(s.Err)})
 		default:

@@ -1,0 +1,88 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/delivery"
+)
+
+// FuzzState decodes anything as the state of an outbox and an inbox: it comes to
+// an error or to a state that can be used and is stored as it is, within bounds
+// of memory.
+func FuzzState(f *testing.F) {
+	good := encode(f, sample())
+	f.Add(good)
+	for i := range good {
+		f.Add(append(slices.Clone(good[:i]), 0xdd, 0xff, 0xff, 0xff, 0xff))
+	}
+	var big ends
+	for range 300 {
+		big.Out.Deliver(bob, Credit{Amount: 1})
+	}
+	for i := range uint64(300) {
+		big.In.Record(from("s", 2*i+1, 1))
+		big.In.Record(from(string(rune('A'+i)), 1, 1))
+	}
+	f.Add(encode(f, &big))
+	f.Add(unhex("82a34f757482a16cce7fffffffa16f90a2496e81a17381a0c0")) // a last number without deliveries, a sender without a name
+	c := endsCodec(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e ends
+		var err error
+		allocated(t, len(data), func() { err = c.Decode(data, &e) })
+		if err != nil {
+			return
+		}
+		stored, err := c.Encode(&e)
+		if err != nil {
+			t.Fatalf("what was read can't be stored: %v", err)
+		}
+		var again ends
+		if err := c.Decode(stored, &again); err != nil {
+			t.Fatalf("what was stored can't be read: %v", err)
+		}
+		if s, err := c.Encode(&again); err != nil || !bytes.Equal(s, stored) {
+			t.Fatalf("%x is stored as %x: %v", stored, s, err)
+		}
+		e.Out.Recovered(time.Unix(0, 0))
+		before := uint64(0)
+		for d := range e.Out.All() {
+			if d.Nr <= before {
+				t.Fatalf("delivery %d follows %d", d.Nr, before)
+			}
+			before = d.Nr
+			e.In.Record(delivery.Header{Sender: "s", Nr: d.Nr, Floor: 1})
+		}
+	})
+}
+
+func unhex(s string) []byte {
+	data, _ := hex.DecodeString(s)
+	return data
+}
+
+// allocated fails the test if f allocates more than 64 times its input and 1 MiB.
+// Others allocate too, so it is tried again.
+func allocated(t *testing.T, input int, f func()) {
+	t.Helper()
+	limit := uint64(64*input + 1<<20)
+	least := uint64(0)
+	for range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		if least = after.TotalAlloc - before.TotalAlloc; least <= limit {
+			return
+		}
+	}
+	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
+}

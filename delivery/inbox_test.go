@@ -1,0 +1,68 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/refold-io/refold/delivery"
+)
+
+func from(sender string, nr, floor uint64) delivery.Header {
+	return delivery.Header{Sender: sender, Nr: nr, Floor: floor}
+}
+
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	var b delivery.Inbox
+	if b.Seen(from("a", 1, 1)) || b.Refusal(from("a", 1, 1)) != nil || b.Senders() != 0 {
+		t.Error("an empty inbox knows something")
+	}
+	b.Record(from("a", 3, 2))
+	b.RecordRefusal(from("a", 4, 2), errLocked)
+	for nr, want := range map[uint64]bool{1: true, 2: false, 3: true, 4: true, 5: false} {
+		if got := b.Seen(from("a", nr, 2)); got != want {
+			t.Errorf("Seen(%d) is %v", nr, got)
+		}
+	}
+	if b.Seen(from("b", 3, 2)) {
+		t.Error("senders are mixed up")
+	}
+	if err := b.Refusal(from("a", 4, 2)); !errors.Is(err, errLocked) || err.Error() != errLocked.Error() {
+		t.Errorf("the refusal of 4 is %v", err)
+	}
+	if err := b.Refusal(from("a", 3, 2)); err != nil {
+		t.Errorf("3 was refused: %v", err)
+	}
+	b.Record(from("a", 4, 2))
+	if b.Refusal(from("a", 4, 2)) == nil {
+		t.Error("a later record replaces the first one")
+	}
+	b.Record(from("a", 9, 9))
+	if err := b.Refusal(from("a", 4, 2)); err != nil || !b.Seen(from("a", 4, 2)) {
+		t.Errorf("below the floor: the refusal is %v", err)
+	}
+	b.Forget("a")
+	if b.Seen(from("a", 9, 9)) || b.Senders() != 0 {
+		t.Error("a forgotten sender is remembered")
+	}
+}
+
+// A command that was sent by hand has no number, and is always new.
+func TestInboxByHand(t *testing.T) {
+	t.Parallel()
+	var b delivery.Inbox
+	for _, h := range []delivery.Header{{}, {Nr: 1}, {Sender: "a"}, {Floor: 7}} {
+		b.Record(h)
+		b.RecordRefusal(h, errLocked)
+		if b.Seen(h) || b.Refusal(h) != nil || b.Senders() != 0 {
+			t.Errorf("%+v was seen", h)
+		}
+	}
+	b.Record(from("a", 5, 5))
+	if b.Seen(delivery.Header{Sender: "a"}) {
+		t.Error("number 0 lies below the floor")
+	}
+}

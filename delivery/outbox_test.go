@@ -1,0 +1,283 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/delivery"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+var bob = eventsourcing.Address{Type: "account", ID: "bob"}
+
+// attached returns an outbox as the runtime prepares it.
+func attached(t *testing.T, s delivery.Settings) *delivery.Outbox[Credit] {
+	t.Helper()
+	o := &delivery.Outbox[Credit]{}
+	o.Configure(s)
+	if err := o.Attach("account|alice", "Transfers"); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestNumbersAndHeaders(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	o := attached(t, delivery.Settings{})
+	o.Recovered(now)
+	for i := range uint64(3) {
+		o.Applying(i+1, nil)
+		by := Credit{Amount: int(i) + 10, Header: delivery.Header{Sender: "somebody", Nr: 99}}
+		if nr := o.Deliver(bob, by); nr != i+1 {
+			t.Errorf("delivery %d has number %d", i+1, nr)
+		}
+	}
+	o.Durable(1, now)
+	o.Applying(4, nil)
+	if !o.Confirm(1) || o.Confirm(1) || o.Confirm(4) || o.Confirm(0) {
+		t.Error("Confirm is true for something else than the first confirmation of what was delivered")
+	}
+	if n := o.Unconfirmed(); n != 2 {
+		t.Errorf("%d are unconfirmed, want 2", n)
+	}
+	var got []string
+	for _, s := range o.Durable(4, now).Sends {
+		c := s.Command.(Credit)
+		got = append(got, fmt.Sprintf("%v %+v %d", s.To, c.Header, c.Amount))
+	}
+	want := []string{
+		"account|bob {Sender:account|alice#Transfers Nr:2 Floor:2} 11",
+		"account|bob {Sender:account|alice#Transfers Nr:3 Floor:2} 12",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+	d, ok := o.Pending(3)
+	if _, gone := o.Pending(1); !ok || gone || d.Nr != 3 || d.To != bob || d.Message.Amount != 12 || d.Attempts != 1 || d.Message.Header != (delivery.Header{}) {
+		t.Errorf("Pending(3) is %+v, %v", d, ok)
+	}
+}
+
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	o := attached(t, delivery.Settings{MaxUnconfirmed: 3})
+	for n, fits := range map[int]bool{0: true, 3: true, 4: false} {
+		if err := o.Room(n); (err == nil) != fits || err != nil && !errors.Is(err, delivery.ErrFull) {
+			t.Errorf("Room(%d) of 3 is %v", n, err)
+		}
+	}
+	for range 4 { // an event can't be refused
+		o.Deliver(bob, Credit{})
+	}
+	if n := o.Unconfirmed(); n != 4 {
+		t.Errorf("%d deliveries are kept, want 4", n)
+	}
+	if err := o.Room(1); !errors.Is(err, delivery.ErrFull) || !strings.Contains(err.Error(), "account|alice#Transfers holds 4 of 3") {
+		t.Errorf("Room(1) beyond the maximum is %v", err)
+	}
+	o.Confirm(1)
+	o.Confirm(2)
+	if err := o.Room(1); err != nil {
+		t.Errorf("Room(1) with 2 of 3 is %v", err)
+	}
+	if _, refused := errors.AsType[*eventsourcing.Refusal](delivery.ErrFull); refused {
+		t.Error("ErrFull is a refusal, so a sender would take it for a decision")
+	}
+	var zero delivery.Outbox[Credit]
+	if err := zero.Room(100_000); err != nil {
+		t.Errorf("the default maximum is less than 100,000: %v", err)
+	}
+	if err := zero.Room(100_001); err == nil {
+		t.Error("the default maximum is more than 100,000")
+	}
+}
+
+// Only what the destination decided is an answer.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	o := attached(t, delivery.Settings{})
+	o.Recovered(now)
+	o.Applying(1, nil)
+	nr := o.Deliver(bob, Credit{Amount: 5})
+	first := o.Durable(1, now).Sends[0]
+	second := o.Tick(o.Next().Add(time.Hour)).Sends[0]
+
+	s, ok := second.Answered(42, nil).(delivery.Answered[Credit])
+	if !ok || s.Nr != nr || s.To != bob || s.Message.Amount != 5 || s.Message.Nr != nr || s.Attempt != 2 || s.Value != 42 || s.Err != nil {
+		t.Errorf("the answer gives %+v", s)
+	}
+	refusal := fmt.Errorf("no: %w", errLocked)
+	r, ok := first.Answered(1, refusal).(delivery.Answered[Credit])
+	if !ok || !errors.Is(r.Err, errLocked) || r.Value != nil || r.Attempt != 1 {
+		t.Errorf("the refusal gives %+v", r)
+	}
+	if !o.Admit(s) || !o.Admit(r) {
+		t.Error("an answer to what is unconfirmed is turned down")
+	}
+	if !o.Admit(eventsourcing.RecoveryCompleted{}) {
+		t.Error("a signal of the runtime is turned down")
+	}
+	other := s
+	other.Message.Sender = "account|alice#Others"
+	o.Applying(2, nil)
+	o.Confirm(nr)
+	if o.Admit(s) || o.Admit(r) {
+		t.Error("an answer to what is confirmed is let through")
+	}
+	if !o.Admit(other) {
+		t.Error("an answer to another outbox is turned down")
+	}
+}
+
+func TestWhatIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	for _, err := range []error{
+		eventsourcing.ErrStopped, eventsourcing.ErrNotStored, eventsourcing.ErrOutcomeUnknown,
+		eventsourcing.ErrStashFull, eventsourcing.ErrUnknownType, eventsourcing.ErrConflict,
+		eventsourcing.ErrRejected, eventsourcing.ErrUnhandled, eventsourcing.ErrNoReply,
+		eventsourcing.ErrReadOnly, &eventsourcing.PanicError{}, context.DeadlineExceeded, context.Canceled,
+		errors.New("anything"), delivery.ErrFull,
+		// As they may look when they come from another node.
+		eventsourcing.NewRefusal("internal", "anything"), eventsourcing.NewRefusal("refold/not_stored", "not stored"),
+	} {
+		o := attached(t, delivery.Settings{WarnAfter: 1})
+		o.Recovered(now)
+		o.Applying(1, nil)
+		o.Deliver(bob, Credit{})
+		o.Deliver(bob, Credit{})
+		s := o.Durable(1, now).Sends[0].Answered(nil, err)
+		if _, ok := s.(delivery.Answered[Credit]); ok || o.Admit(s) {
+			t.Errorf("%v is taken for an answer", err)
+		}
+		if d, _ := o.Pending(1); !errors.Is(d.Err, err) {
+			t.Errorf("the reason why delivery 1 waits is %v, want %v", d.Err, err)
+		}
+		warned := o.Tick(now.Add(time.Minute)).Signals[0].(delivery.Unconfirmed[Credit])
+		if len(warned.Deliveries) != 2 || !errors.Is(warned.Deliveries[0].Err, err) || warned.Deliveries[1].Err != nil {
+			t.Errorf("the warning is %+v, want delivery 1 with %v and 2 without a reason", warned, err)
+		}
+		o.Confirm(1)
+		if o.Admit(s) {
+			t.Errorf("%v is let through when the delivery is confirmed", err)
+		}
+	}
+}
+
+// pointers is an aggregate whose messages can't be delivered.
+type pointers struct {
+	sink
+	Out delivery.Outbox[*Credit]
+}
+
+type unstorable struct {
+	eventsourcing.For[Command, int]
+	delivery.Header
+	F func()
+}
+
+type functions struct {
+	sink
+	Out delivery.Outbox[unstorable]
+}
+
+// Mistakes show when the type is hosted.
+func TestMistakesShowAtHost(t *testing.T) {
+	t.Parallel()
+	for want, state := range map[string]func() eventsourcing.Aggregate[Command, Event]{
+		"embeds delivery.Header by value": func() eventsourcing.Aggregate[Command, Event] { return &pointers{} },
+		"can't be stored":                 func() eventsourcing.Aggregate[Command, Event] { return &functions{} },
+		"Settings.Interval is 1ns": func() eventsourcing.Aggregate[Command, Event] {
+			a := &Account{}
+			a.Transfers.Configure(delivery.Settings{Interval: 1, Burst: -1, WarnAfter: -1, MaxUnconfirmed: -1})
+			return a
+		},
+	} {
+		rt, err := eventsourcing.Open(eventsourcing.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = eventsourcing.Host(rt, eventsourcing.Type[Command, Event]{
+			Name: "x", New: func(string) eventsourcing.Aggregate[Command, Event] { return state() },
+		}, eventsourcing.HostOptions{})
+		if !errors.Is(err, eventsourcing.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("hosting gives %v, want %q", err, want)
+		}
+		if strings.HasPrefix(want, "Settings") {
+			for _, field := range []string{"Transfers", "Settings.Burst is -1", "Settings.WarnAfter is -1", "Settings.MaxUnconfirmed is -1"} {
+				if !strings.Contains(err.Error(), field) {
+					t.Errorf("%v does not say %q", err, field)
+				}
+			}
+		}
+		if err := rt.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A refusal that is an event stands, also for a transmission that was on its way
+// when the destination changed its mind.
+func TestRefusalStands(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, accountType(&probe{}), eventsourcing.HostOptions{})
+		defer b.close(t)
+		ask(t, b, "bob", Lock{Locked: true})
+		h := delivery.Header{Sender: "account|alice#Transfers", Nr: 1, Floor: 1}
+		for range 2 {
+			if _, err := eventsourcing.Ask(t.Context(), b.Ref("bob"), Credit{Header: h, Amount: 5}); !errors.Is(err, errLocked) {
+				t.Errorf("the locked account answers %v", err)
+			}
+			ask(t, b, "bob", Lock{Locked: false})
+		}
+		if got := ask(t, b, "bob", Credit{Header: delivery.Header{Sender: h.Sender, Nr: 2, Floor: 2}, Amount: 7}); got != 7 {
+			t.Errorf("the balance is %d, want 7", got)
+		}
+	})
+}
+
+// An answer that takes longer than an interval reaches the aggregate once.
+func TestLateAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var answers atomic.Int64
+		p := &probe{signal: func(_ string, s eventsourcing.Signal) {
+			if _, ok := s.(delivery.Answered[Credit]); ok {
+				answers.Add(1)
+			}
+		}}
+		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, accountType(p), eventsourcing.HostOptions{})
+		defer b.close(t)
+		ask(t, b, "alice", Deposit{Amount: 100})
+		p.deaf.Store(true)
+		nr := ask(t, b, "alice", Transfer{To: "bob", Amount: 30})
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		if got := ask(t, b, "alice", Lookup{}); nr != 1 || answers.Load() != 3 || got.Unconfirmed != 1 || got.InFlight != 30 {
+			t.Errorf("delivery %d, %d answers, %+v: not confirmed, so three transmissions are to be answered", nr, answers.Load(), got)
+		}
+		p.deaf.Store(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := ask(t, b, "alice", Lookup{}); answers.Load() != 4 || got.Unconfirmed != 0 || got.Balance != 70 || got.InFlight != 0 {
+			t.Errorf("%d answers, %+v: want one more, and nothing in flight", answers.Load(), got)
+		}
+		if got := ask(t, b, "bob", Lookup{}); got.Balance != 30 || got.Senders != 1 {
+			t.Errorf("bob has %+v, want 30 once", got)
+		}
+	})
+}

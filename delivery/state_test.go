@@ -1,0 +1,204 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/delivery"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// ends is a state with both ends of deliveries.
+type ends struct {
+	Out delivery.Outbox[Credit]
+	In  delivery.Inbox
+}
+
+func endsCodec(tb testing.TB) *codec.State {
+	tb.Helper()
+	c, err := codec.NewState(reflect.TypeFor[*ends]())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// sample returns a state with something of everything.
+func sample() *ends {
+	var e ends
+	for i := range 4 {
+		e.Out.Deliver(eventsourcing.Address{Type: "account", ID: "bob"}, Credit{Amount: 10 * i})
+	}
+	e.Out.Confirm(1)
+	e.Out.Confirm(3)
+	e.In.Record(from("account|zoe#Transfers", 7, 5))
+	e.In.RecordRefusal(from("account|zoe#Transfers", 6, 5), errLocked)
+	e.In.Record(from("account|amy#Transfers", 1, 1))
+	return &e
+}
+
+func encode(tb testing.TB, e *ends) []byte {
+	tb.Helper()
+	data, err := endsCodec(tb).Encode(e)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+func decode(tb testing.TB, data []byte) *ends {
+	tb.Helper()
+	var e ends
+	if err := endsCodec(tb).Decode(data, &e); err != nil {
+		tb.Fatal(err)
+	}
+	return &e
+}
+
+// golden is the sample in the form of version 0. Snapshots that exist look like
+// this, so it never changes.
+const golden = "82a34f757482a16c04a16f9282a16e02a16983a174a76163636f756e74a164a3626f62a16d81a6416d6f756e740a82a16e04" +
+	"a16983a174a76163636f756e74a164a3626f62a16d81a6416d6f756e741ea2496e81a17382b56163636f756e747c616d7923" +
+	"5472616e736665727382a16601a1729181a16e01b56163636f756e747c7a6f65235472616e736665727382a16605a1729282" +
+	"a16e06a16f82a163ab746573742f6c6f636b6564a16db5746865206163636f756e74206973206c6f636b656481a16e07"
+
+func TestStoredForm(t *testing.T) {
+	t.Parallel()
+	data := encode(t, sample())
+	if got := hex.EncodeToString(data); got != golden {
+		t.Errorf("the sample is stored as\n%s, want\n%s", got, golden)
+	}
+	want, err := hex.DecodeString(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := decode(t, want)
+	if again := encode(t, e); !bytes.Equal(again, data) {
+		t.Errorf("stored again it is %x, want %x", again, data)
+	}
+	all := slices.Collect(e.Out.All())
+	if len(all) != 2 || all[0].Nr != 2 || all[1].Nr != 4 || all[1].To.ID != "bob" || all[1].To.Type != "account" || all[1].Message.Amount != 30 {
+		t.Errorf("the outbox holds %+v", all)
+	}
+	if nr := e.Out.Deliver(eventsourcing.Address{}, Credit{}); nr != 5 {
+		t.Errorf("the next number is %d, want 5", nr)
+	}
+	zoe := "account|zoe#Transfers"
+	if !e.In.Seen(from(zoe, 4, 0)) || e.In.Seen(from(zoe, 5, 0)) || !e.In.Seen(from(zoe, 7, 0)) || !errors.Is(e.In.Refusal(from(zoe, 6, 0)), errLocked) || e.In.Senders() != 2 {
+		t.Errorf("the inbox holds %+v", e.In)
+	}
+}
+
+func TestEmptyStateIsSmall(t *testing.T) {
+	t.Parallel()
+	data := encode(t, &ends{})
+	if want := 2 * len("xIn."); len(data) > want+2 {
+		t.Errorf("an empty outbox and inbox take %d bytes: %x", len(data), data)
+	}
+	e := decode(t, data)
+	if e.Out.Unconfirmed() != 0 || e.In.Senders() != 0 {
+		t.Errorf("they come back as %+v", e)
+	}
+	if nr := e.Out.Deliver(eventsourcing.Address{}, Credit{}); nr != 1 {
+		t.Errorf("the first number is %d", nr)
+	}
+}
+
+// What was restored is due at once, as if it had never been sent, and keeps its
+// settings.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	data := encode(t, sample())
+	e := &ends{}
+	e.Out.Configure(delivery.Settings{Interval: time.Minute, Burst: 1})
+	if err := e.Out.Attach("account|al", "Out"); err != nil {
+		t.Fatal(err)
+	}
+	if err := endsCodec(t).Decode(data, e); err != nil {
+		t.Fatal(err)
+	}
+	sends := e.Out.Recovered(now).Sends
+	if len(sends) != 1 || sends[0].Command.(Credit).Nr != 2 || sends[0].Attempt != 1 || sends[0].Command.(Credit).Sender != "account|al#Out" {
+		t.Errorf("a recovery sends %+v", sends)
+	}
+	if next := e.Out.Next(); !next.Equal(now.Add(30 * time.Second)) {
+		t.Errorf("the next tick is at %v", next)
+	}
+	if sends = e.Out.Tick(now.Add(30 * time.Second)).Sends; len(sends) != 1 || sends[0].Command.(Credit).Nr != 4 {
+		t.Errorf("the tick sends %+v", sends)
+	}
+}
+
+func TestBrokenStates(t *testing.T) {
+	t.Parallel()
+	good := encode(t, sample())
+	for name, change := range map[string][2]string{
+		"newer outbox":            {"a16c04", "a17604"}, // its first field is the version
+		"number over the last":    {"a16e04", "a16e05"},
+		"number twice":            {"a16e04", "a16e02"},
+		"receipt below the floor": {"a16e06", "a16e04"},
+		"receipts not in order":   {"a16e06", "a16e07"},
+	} {
+		changed := strings.Replace(hex.EncodeToString(good), change[0], change[1], 1)
+		data, err := hex.DecodeString(changed)
+		if err != nil || bytes.Equal(data, good) {
+			t.Fatalf("%s: %v, changed nothing in %x", name, err, good)
+		}
+		var e ends
+		if err := endsCodec(t).Decode(data, &e); !errors.Is(err, codec.ErrMalformed) || !strings.Contains(err.Error(), "delivery: decode an") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Snapshots hold outboxes and inboxes, and what follows them is replayed on top.
+func TestSnapshotsThroughTheRuntime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := eventsourcing.Config{Journal: inmem.NewJournal(), Snapshots: inmem.NewSnapshotStore()}
+		p := &probe{}
+		p.deaf.Store(true)
+		b := openBank(t, cfg, accountType(p), eventsourcing.HostOptions{}) // a snapshot each 5 events
+		ask(t, b, "alice", Deposit{Amount: 100})
+		for range 6 {
+			ask(t, b, "alice", Transfer{To: "bob", Amount: 10})
+		}
+		b.close(t)
+
+		var recovered eventsourcing.RecoveryInfo
+		cfg.Observer.Recovery = func(i eventsourcing.RecoveryInfo) {
+			if i.ID == "account|alice" {
+				recovered = i
+			}
+		}
+		b = openBank(t, cfg, accountType(&probe{}), eventsourcing.HostOptions{})
+		defer b.close(t)
+		ask(t, b, "alice", Lookup{})
+		time.Sleep(time.Minute)
+		if recovered.SnapshotNr != 5 || recovered.Events != 2 {
+			t.Errorf("alice was recovered from %+v, want the snapshot at 5 and two events", recovered)
+		}
+		if got := ask(t, b, "alice", Lookup{}); got.Balance != 40 || got.InFlight != 0 || got.Unconfirmed != 0 {
+			t.Errorf("alice has %+v", got)
+		}
+		if got := ask(t, b, "bob", Lookup{}); got.Balance != 60 {
+			t.Errorf("bob has %+v, want 60", got)
+		}
+		if nr := ask(t, b, "alice", Transfer{To: "bob", Amount: 10}); nr != 7 {
+			t.Errorf("the next delivery has number %d, want 7", nr)
+		}
+	})
+}
