@@ -10,7 +10,7 @@ PKG       ?= ./...
 BENCH     ?= .
 BENCHTIME ?= 1s
 FUZZTIME  ?= 30s
-SOAKTIME  ?= 30m
+SOAK      ?= .
 MUTANTS   ?=
 
 # Go where its own instructions put it, if it is not in the path.
@@ -86,8 +86,8 @@ fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 	@.ci/fuzz '$(FUZZTIME)' $(PKG)
 
 .PHONY: soak
-soak: need-go need-cc ## repeat the tests in ever other orders until one fails or the time is up (PKG, SOAKTIME=30m)
-	@.ci/soak '$(SOAKTIME)' $(PKG)
+soak: need-go need-cc ## run all tests at their full counts: kills, histories, late commits; about an hour (PKG, SOAK=test names)
+	REFOLD_SOAK=1 go test -race -shuffle=on -count=1 -timeout=3h -run '$(SOAK)' $(PKG)
 
 .PHONY: mutants
 mutants: need-go ## plant each known fault and require a test to notice (MUTANTS=name prefix)
