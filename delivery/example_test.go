@@ -14,7 +14,9 @@ import (
 )
 
 type (
-	WalletCommand interface{ eventsourcing.Target[WalletCommand] }
+	WalletCommand interface {
+		eventsourcing.Target[WalletCommand]
+	}
 	WalletEvent   interface{ isWalletEvent() }
 	WalletContext = eventsourcing.Context[WalletCommand, WalletEvent]
 	WalletEffect  = eventsourcing.Effect[WalletCommand, WalletEvent]

@@ -32,6 +32,16 @@ func attached(t *testing.T, s delivery.Settings) *delivery.Outbox[Credit] {
 	return o
 }
 
+// as returns a value as the type that it has to have.
+func as[T any](t *testing.T, v any) T {
+	t.Helper()
+	x, ok := v.(T)
+	if !ok {
+		t.Fatalf("%+v is a %T, want a %T", v, v, x)
+	}
+	return x
+}
+
 func TestNumbersAndHeaders(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -54,7 +64,7 @@ func TestNumbersAndHeaders(t *testing.T) {
 	}
 	var got []string
 	for _, s := range o.Durable(4, now).Sends {
-		c := s.Command.(Credit)
+		c := as[Credit](t, s.Command)
 		got = append(got, fmt.Sprintf("%v %+v %d", s.To, c.Header, c.Amount))
 	}
 	want := []string{
@@ -166,7 +176,7 @@ func TestWhatIsNoAnswer(t *testing.T) {
 		if d, _ := o.Pending(1); !errors.Is(d.Err, err) {
 			t.Errorf("the reason why delivery 1 waits is %v, want %v", d.Err, err)
 		}
-		warned := o.Tick(now.Add(time.Minute)).Signals[0].(delivery.Unconfirmed[Credit])
+		warned := as[delivery.Unconfirmed[Credit]](t, o.Tick(now.Add(time.Minute)).Signals[0])
 		if len(warned.Deliveries) != 2 || !errors.Is(warned.Deliveries[0].Err, err) || warned.Deliveries[1].Err != nil {
 			t.Errorf("the warning is %+v, want delivery 1 with %v and 2 without a reason", warned, err)
 		}

@@ -131,13 +131,13 @@ func TestRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	sends := e.Out.Recovered(now).Sends
-	if len(sends) != 1 || sends[0].Command.(Credit).Nr != 2 || sends[0].Attempt != 1 || sends[0].Command.(Credit).Sender != "account|al#Out" {
+	if len(sends) != 1 || sends[0].Attempt != 1 || as[Credit](t, sends[0].Command).Header != from("account|al#Out", 2, 2) {
 		t.Errorf("a recovery sends %+v", sends)
 	}
 	if next := e.Out.Next(); !next.Equal(now.Add(30 * time.Second)) {
 		t.Errorf("the next tick is at %v", next)
 	}
-	if sends = e.Out.Tick(now.Add(30 * time.Second)).Sends; len(sends) != 1 || sends[0].Command.(Credit).Nr != 4 {
+	if sends = e.Out.Tick(now.Add(30 * time.Second)).Sends; len(sends) != 1 || as[Credit](t, sends[0].Command).Header != from("account|al#Out", 4, 2) {
 		t.Errorf("the tick sends %+v", sends)
 	}
 }

@@ -68,8 +68,8 @@ func runTransfers(t *testing.T, seed uint64) (refunds int64) {
 		b = open()
 		var clients sync.WaitGroup
 		for c := range uint64(8) {
-			rng := rand.New(rand.NewPCG(seed, 100+10*phase+c))
-			clients.Go(func() { runClient(b, rng) })
+			client := rand.New(rand.NewPCG(seed, 100+10*phase+c))
+			clients.Go(func() { runClient(b, client) })
 		}
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Second)
 		if rng.IntN(2) == 0 {
@@ -203,7 +203,7 @@ func auditTransfers(t *testing.T, b *bank) (refunds int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state := folded.State.(*Account)
+		state := as[*Account](t, folded.State)
 		total += state.Balance
 		if got := ask(t, b, name(i), Lookup{}); got.Balance != state.Balance || got.InFlight != 0 || state.InFlight != 0 {
 			t.Errorf("%s answers %+v, its events say balance %d, in flight %d", name(i), got, state.Balance, state.InFlight)
