@@ -204,11 +204,29 @@ type functions struct {
 	Out delivery.Outbox[unstorable]
 }
 
+type hidden struct {
+	sink
+	out delivery.Outbox[Credit] //nolint:unused // the mistake
+}
+
+type pointed struct {
+	sink
+	Out *delivery.Outbox[Credit]
+}
+
+type nested struct {
+	sink
+	Parts struct{ Out [2]delivery.Outbox[Credit] }
+}
+
 // Mistakes show when the type is hosted.
 func TestMistakesShowAtHost(t *testing.T) {
 	t.Parallel()
 	for want, state := range map[string]func() eventsourcing.Aggregate[Command, Event]{
 		"embeds delivery.Header by value": func() eventsourcing.Aggregate[Command, Event] { return &pointers{} },
+		"the field out of":                func() eventsourcing.Aggregate[Command, Event] { return &hidden{} },
+		"the field Out of":                func() eventsourcing.Aggregate[Command, Event] { return &pointed{} },
+		"the field Parts of":              func() eventsourcing.Aggregate[Command, Event] { return &nested{} },
 		"can't be stored":                 func() eventsourcing.Aggregate[Command, Event] { return &functions{} },
 		"Settings.Interval is 1ns": func() eventsourcing.Aggregate[Command, Event] {
 			a := &Account{}

@@ -19,7 +19,7 @@ func (a Address) String() string { return a.Type + "|" + a.ID }
 
 // Companion is a part of an aggregate's state that does something once the
 // events that changed it are durable: package delivery has one that sends
-// messages. The runtime finds every field of the aggregate's struct whose
+// messages. The runtime finds every exported field of the aggregate's struct whose
 // address implements it.
 //
 // A companion changes only in ApplyEvent and in these methods; none of them may

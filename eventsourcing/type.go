@@ -145,10 +145,8 @@ func (m *model[C, E]) inspect() error {
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("%w: Type.New returned a %v, it has to be a pointer to a struct", ErrInvalid, t)
 	}
-	for _, f := range reflect.VisibleFields(t.Elem()) {
-		if len(f.Index) == 1 && f.IsExported() && reflect.PointerTo(f.Type).Implements(reflect.TypeFor[Companion]()) {
-			m.companions = append(m.companions, companionField{index: f.Index, name: f.Name})
-		}
+	if err := m.findCompanions(t.Elem()); err != nil {
+		return err
 	}
 	if _, err := m.attach(agg, m.typ.Name+"|"); err != nil { // a mistake shows here, not in each recovery
 		return err
@@ -162,6 +160,45 @@ func (m *model[C, E]) inspect() error {
 		return fmt.Errorf("%w: the aggregate can't be snapshotted: %w", ErrInvalid, m.stateErr)
 	}
 	return nil
+}
+
+// findCompanions finds the fields that are companions. One in a place where it
+// would not be found is a mistake: it would just do nothing.
+func (m *model[C, E]) findCompanions(t reflect.Type) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch {
+		case f.IsExported() && isCompanion(f.Type):
+			m.companions = append(m.companions, companionField{index: f.Index, name: f.Name})
+		case holdsCompanion(f.Type):
+			return fmt.Errorf("%w: the field %s of %v is or holds a companion such as a delivery.Outbox, "+
+				"which has to be an exported field of the aggregate's struct itself, and no pointer", ErrInvalid, f.Name, t)
+		}
+	}
+	return nil
+}
+
+func isCompanion(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[Companion]())
+}
+
+// holdsCompanion reports whether a companion, or a pointer to one, is part of a
+// value of this type.
+func holdsCompanion(t reflect.Type) bool {
+	switch {
+	case isCompanion(t), t.Kind() == reflect.Pointer && isCompanion(t.Elem()):
+		return true
+	case t.Kind() == reflect.Array:
+		return holdsCompanion(t.Elem())
+	case t.Kind() != reflect.Struct:
+		return false
+	}
+	for i := range t.NumField() {
+		if holdsCompanion(t.Field(i).Type) {
+			return true
+		}
+	}
+	return false
 }
 
 // instance is an aggregate with its companions.
