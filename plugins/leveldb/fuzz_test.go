@@ -133,6 +133,7 @@ func FuzzLog(f *testing.F) {
 	f.Add(b.Bytes(), uint32(0), byte(0), uint16(0))
 	f.Add(b.Bytes(), uint32(7), byte(1), uint16(9))
 	f.Add(b.Bytes(), uint32(70_000), byte(255), uint16(0))
+	f.Add(slices.Concat(b.Bytes()[:32<<10], b.Bytes()[:200]), uint32(0), byte(0), uint16(0)) // a record without its end
 	f.Add(b.Bytes()[:200], uint32(6), byte(3), uint16(600))
 	f.Fuzz(func(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
 		b = slices.Clone(b)

@@ -6,7 +6,6 @@ package leveldb
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/syndtr/goleveldb/leveldb/storage"
@@ -21,8 +20,9 @@ import (
 //     it and skip it at the next start. A sync that failed must not be
 //     tried again either: the kernel forgets what it could not write.
 //   - A new log is synced into its directory before it is used, and the log
-//     before it is synced before that, so that a log is never ahead of an
-//     earlier one. A new table is synced into it before a manifest names it.
+//     before it is synced when it is closed, so that a log is never ahead of an
+//     earlier one. A new table is synced into the directory before a manifest
+//     names it.
 //   - A table whose footer points outside the file is refused; the engine would
 //     allocate whatever stands there.
 type guard struct {
@@ -34,8 +34,6 @@ type guard struct {
 	// cutShort is set when a write to a log failed before its end.
 	cutShort atomic.Bool
 	failure  atomic.Pointer[error]
-	latest   atomic.Pointer[error] // of all errors of the storage, also those that do no harm
-	log      *guardedWriter        // the newest; only the engine's writer creates logs
 }
 
 func newGuard(base storage.Storage, syncDir func() error) *guard {
@@ -58,12 +56,13 @@ func (g *guard) fail(err error) error {
 	return err
 }
 
-// note records a failure that the engine can live with.
-func (g *guard) note(err error) error {
-	if err != nil {
-		g.latest.Store(&err)
+// explain translates an error of the engine, which may hold the one that is the
+// reason as text only.
+func (g *guard) explain(err error) error {
+	if cause := g.err(); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
 	}
-	return err
+	return translate(err)
 }
 
 // mark is a point in time.
@@ -88,41 +87,21 @@ func (g *guard) stopped() error {
 	return nil
 }
 
-// explain translates an error of the engine, which often holds the one that is
-// the reason as text only.
-func (g *guard) explain(err error) error {
-	cause := g.err()
-	if p := g.latest.Load(); cause == nil && p != nil && strings.Contains(err.Error(), (*p).Error()) {
-		cause = *p
-	}
-	if cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
-	}
-	return translate(err)
-}
-
 // Create implements storage.Storage.
 func (g *guard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	if err := g.stopped(); err != nil {
 		return nil, err
 	}
-	if fd.Type == storage.TypeJournal && g.log != nil {
-		if err := g.log.finish(); err != nil {
-			return nil, err
-		}
-	}
 	w, err := g.Storage.Create(fd)
 	if err != nil {
-		return nil, g.note(err)
+		return nil, err
 	}
-	gw := &guardedWriter{Writer: w, guard: g, fd: fd}
 	if fd.Type == storage.TypeJournal {
 		if err := g.syncDir(); err != nil {
 			return nil, errors.Join(g.fail(err), w.Close())
 		}
-		g.log = gw
 	}
-	return gw, nil
+	return &guardedWriter{Writer: w, guard: g, fd: fd}, nil
 }
 
 // SetMeta implements storage.Storage.
@@ -138,7 +117,7 @@ func (g *guard) SetMeta(fd storage.FileDesc) error {
 // engine panics or loses count when it is told.
 func (g *guard) Remove(fd storage.FileDesc) error {
 	if g.stopped() == nil {
-		_ = g.note(g.Storage.Remove(fd))
+		_ = g.Storage.Remove(fd)
 	}
 	return nil
 }
@@ -183,7 +162,7 @@ func (w *guardedWriter) fail(err error) error {
 	if w.vital() {
 		return w.guard.fail(err)
 	}
-	return w.guard.note(err)
+	return err
 }
 
 // Write implements io.Writer.
@@ -222,22 +201,14 @@ func (w *guardedWriter) Sync() error {
 	return nil
 }
 
-// finish syncs what was written without.
-func (w *guardedWriter) finish() error {
-	if !w.dirty {
-		return nil
-	}
-	return w.Sync()
-}
-
 // Close implements io.Closer. An error of the file itself is of no interest once
 // its contents are synced, or if it is a table that is about to be dropped;
 // the engine would go on writing to it.
 func (w *guardedWriter) Close() error {
 	var err error
-	if w.vital() {
-		err = w.finish()
+	if w.vital() && w.dirty {
+		err = w.Sync()
 	}
-	_ = w.guard.note(w.Writer.Close())
+	_ = w.Writer.Close()
 	return err
 }

@@ -155,7 +155,7 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 		case !journal.NotStored(errs[i]):
 			h.maybeHighest = to
 			unknownOutcome = errs[i]
-		case errors.Is(errs[i], journal.ErrNotSent):
+		case errors.Is(errs[i], journal.ErrNotSent) && (errors.Is(errs[i], errPower) || errors.Is(errs[i], errFault)):
 			down = true
 		case !down || !errors.Is(errs[i], journal.ErrSkipped):
 			return fmt.Errorf("write %d of %q: %w", i, w.ID, errs[i]) // a conflict is wrong
