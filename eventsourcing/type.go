@@ -165,8 +165,7 @@ func (m *model[C, E]) inspect() error {
 // findCompanions finds the fields that are companions. One in a place where it
 // would not be found is a mistake: it would just do nothing.
 func (m *model[C, E]) findCompanions(t reflect.Type) error {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		switch {
 		case f.IsExported() && isCompanion(f.Type):
 			m.companions = append(m.companions, companionField{index: f.Index, name: f.Name})
@@ -193,8 +192,8 @@ func holdsCompanion(t reflect.Type) bool {
 	case t.Kind() != reflect.Struct:
 		return false
 	}
-	for i := range t.NumField() {
-		if holdsCompanion(t.Field(i).Type) {
+	for f := range t.Fields() {
+		if holdsCompanion(f.Type) {
 			return true
 		}
 	}
