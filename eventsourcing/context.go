@@ -204,7 +204,7 @@ type (
 	handled          struct{ command *observed }
 	goRequest[C any] struct {
 		f         func(context.Context) C
-		ctx, root context.Context // nil when the command has none
+		ctx, root context.Context //nolint:containedctx // nil when the command has none
 	}
 	receiveTimeout time.Duration
 	timerRequest   struct {

@@ -11,7 +11,7 @@ import (
 )
 
 // switchOff is a command whose handler needs no memory.
-var switchOff = do{f: func(ctx *lampCtx, c do) lampEffect { return ctx.Reply(c.With(0)) }} //nolint:gochecknoglobals // it is a constant
+var switchOff = do{f: func(ctx *lampCtx, c do) lampEffect { return ctx.Reply(c.With(0)) }}
 
 // BenchmarkObserver shows what an observer costs by itself: the empty one
 // nothing.
@@ -37,6 +37,7 @@ func BenchmarkObserver(b *testing.B) {
 	}
 }
 
+//nolint:paralleltest // it counts the allocations of the whole process
 func TestAnEmptyObserverAllocatesNothing(t *testing.T) {
 	l := openLamps(t, eventsourcing.Config{}, nil)
 	ref, ctx := l.Ref("1"), context.Background()

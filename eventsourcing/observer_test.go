@@ -222,13 +222,14 @@ func TestGoKnowsTheValuesOfTheCommand(t *testing.T) {
 			}
 			l := openLamps(t, cfg, nil)
 			got := make(chan string, 2)
+			look := do{f: func(ctx *lampCtx, _ do) lampEffect {
+				got <- nameIn(ctx.Context())
+				return ctx.None()
+			}}
 			l.tell(t, marked("name"), "1", do{f: func(ctx *lampCtx, _ do) lampEffect {
 				ctx.Go(func(ctx context.Context) lampCommand {
 					got <- nameIn(ctx)
-					return do{f: func(ctx *lampCtx, _ do) lampEffect {
-						got <- nameIn(ctx.Context())
-						return ctx.None()
-					}}
+					return look
 				})
 				return ctx.None()
 			}})

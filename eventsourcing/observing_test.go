@@ -109,42 +109,42 @@ func lampType(wires map[string]wire) eventsourcing.Type[lampCommand, switched] {
 	}
 }
 
-func openLamps(t testing.TB, cfg eventsourcing.Config, wires map[string]wire) *lamps {
-	t.Helper()
+func openLamps(tb testing.TB, cfg eventsourcing.Config, wires map[string]wire) *lamps {
+	tb.Helper()
 	if cfg.Journal == nil {
 		cfg.Journal = inmem.NewJournal()
 	}
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	l := &lamps{rt: rt}
 	if l.Entities, err = eventsourcing.Host(rt, lampType(wires), eventsourcing.HostOptions{MinBackoff: time.Millisecond}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { l.close(t) })
+	tb.Cleanup(func() { l.close(tb) })
 	return l
 }
 
-func (l *lamps) close(t testing.TB) {
-	t.Helper()
+func (l *lamps) close(tb testing.TB) {
+	tb.Helper()
 	if err := l.rt.Close(context.Background()); err != nil {
-		t.Error(err)
+		tb.Error(err)
 	}
 }
 
 // ask asks a lamp and wants success.
-func (l *lamps) ask(t testing.TB, ctx context.Context, id string, c do) { //nolint:revive // t first
-	t.Helper()
+func (l *lamps) ask(tb testing.TB, ctx context.Context, id string, c do) { //nolint:revive // tb first
+	tb.Helper()
 	if _, err := eventsourcing.Ask(ctx, l.Ref(id), c); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func (l *lamps) tell(t testing.TB, ctx context.Context, id string, c do) { //nolint:revive // t first
-	t.Helper()
+func (l *lamps) tell(tb testing.TB, ctx context.Context, id string, c do) { //nolint:revive // tb first
+	tb.Helper()
 	if err := eventsourcing.Tell(ctx, l.Ref(id), lampCommand(c)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

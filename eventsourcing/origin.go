@@ -55,6 +55,7 @@ type valued struct {
 	values context.Context //nolint:containedctx // see above
 }
 
+// Value is part of context.Context.
 func (v valued) Value(key any) any {
 	if found := v.values.Value(key); found != nil {
 		return found
@@ -68,8 +69,11 @@ type told struct {
 	origin
 }
 
+// Take is part of engine.Caller.
 func (*told) Take() bool { return true }
-func (*told) Untake()    {}
+
+// Untake is part of engine.Caller.
+func (*told) Untake() {}
 
 // envelope returns the envelope of a command that nobody waits for.
 func envelope(ctx context.Context, command any) *engine.Envelope {

@@ -197,17 +197,17 @@ func (e *entity[C, E]) recover() {
 	if w := e.host.rt.writer; w != nil {
 		w.Reset(&e.stream)
 	}
-	asked, cause := time.Now(), context.Background()
+	asked, info := time.Now(), RecoveryInfo{ID: e.pid, Context: context.Background()}
 	if first := e.machine.First(); first != nil {
 		if s, ok := first.Caller.(sender); ok {
-			cause = s.from().ctx
+			info.Context = s.from().ctx
 		}
 	}
-	e.host.rt.recovery.do(func() { e.refold(cause, asked) })
+	e.host.rt.recovery.do(func() { e.refold(asked, info) })
 }
 
 // refold recovers the entity and tells it.
-func (e *entity[C, E]) refold(cause context.Context, asked time.Time) {
+func (e *entity[C, E]) refold(asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {
 		rt.obs.RecoveryStarted(e.pid)
@@ -219,17 +219,16 @@ func (e *entity[C, E]) refold(cause context.Context, asked time.Time) {
 		model: e.host.model, rt: rt, pid: e.pid, opts: e.host.opts.Recovery,
 		optional: e.host.model.typ.Snapshots.optional, progress: &progress,
 	}
-	err := f.run(ctx) //nolint:contextcheck // a recovery belongs to the runtime, not to who asked first
+	err := f.run(ctx)
 	stop()
-	if stuck := context.Cause(ctx); err != nil && errors.Is(stuck, ErrRecoveryTimeout) {
-		err = stuck
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrRecoveryTimeout) {
+		err = cause
 	}
 	cancel(nil)
 	if rt.obs.Recovery != nil {
-		rt.obs.Recovery(RecoveryInfo{
-			ID: e.pid, Context: cause, SequenceNr: f.seqNr, SnapshotNr: f.snapshot, Events: f.replayed,
-			Duration: time.Since(asked), Err: err,
-		})
+		info.SequenceNr, info.SnapshotNr, info.Events = f.seqNr, f.snapshot, f.replayed
+		info.Duration, info.Err = time.Since(asked), err
+		rt.obs.Recovery(info)
 	}
 	if err != nil {
 		e.input(engine.Input{Kind: engine.Recovered, Err: err})

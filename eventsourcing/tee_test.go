@@ -5,7 +5,6 @@ package eventsourcing_test
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -23,7 +22,7 @@ func recorder(name string, note func(string)) eventsourcing.Observer {
 			note(name + "." + field.Name)
 			switch field.Name {
 			case "Begin":
-				i, _ := args[0].Interface().(eventsourcing.CommandInfo)
+				i, _ := reflect.TypeAssert[eventsourcing.CommandInfo](args[0])
 				return []reflect.Value{reflect.ValueOf(&i.Context).Elem()}
 			case "Inject":
 				return []reflect.Value{reflect.ValueOf([]byte(name))}
@@ -74,8 +73,8 @@ func TestTee(t *testing.T) {
 
 // zeroes returns arguments for a function.
 func zeroes(f reflect.Type) (args []reflect.Value) {
-	for i := range f.NumIn() {
-		switch arg := f.In(i); arg {
+	for arg := range f.Ins() {
+		switch arg {
 		case reflect.TypeFor[context.Context]():
 			args = append(args, reflect.ValueOf(context.Background()))
 		case reflect.TypeFor[eventsourcing.CommandInfo]():
@@ -104,7 +103,7 @@ func TestTeeKeepsInjectAndExtractTogether(t *testing.T) {
 	a, b := recorder("a", note), recorder("b", note)
 	a.Extract = nil
 	o := eventsourcing.Tee(a, b)
-	if o.Extract != nil || fmt.Sprintf("%s", o.Inject(t.Context())) != "a" {
+	if o.Extract != nil || string(o.Inject(t.Context())) != "a" {
 		t.Error("they come from two observers")
 	}
 }
