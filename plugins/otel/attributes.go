@@ -1,0 +1,138 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otel
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+const (
+	entityTypeKey    = attribute.Key("refold.entity.type")
+	commandTypeKey   = attribute.Key("refold.command.type")
+	outcomeKey       = attribute.Key("refold.outcome")
+	stashReasonKey   = attribute.Key("refold.stash.reason")
+	errorTypeKey     = attribute.Key("error.type")
+	persistenceIDKey = attribute.Key("refold.persistence_id")
+	sequenceNrKey    = attribute.Key("refold.sequence_nr")
+	eventsKey        = attribute.Key("refold.events")
+	attemptKey       = attribute.Key("refold.delivery.attempt")
+	snapshotNrKey    = attribute.Key("refold.snapshot_nr")
+	snapshotSizeKey  = attribute.Key("refold.snapshot.size")
+)
+
+const (
+	outcomeOK      = "ok"
+	outcomeRefused = "refused"
+	outcomeFailed  = "failed"
+)
+
+// maxAttributes is how many combinations with different codes are told apart.
+const maxAttributes = 1000
+
+// otherCode stands for the codes beyond.
+const otherCode = "_OTHER"
+
+// key is a combination of attributes; what is empty is left out.
+type key struct {
+	entity                string
+	command               reflect.Type
+	outcome, code, reason string
+}
+
+// result returns the key with what an operation ended in.
+func (k key) result(err error) key {
+	k.code = eventsourcing.Code(err)
+	switch _, refused := errors.AsType[*eventsourcing.Refusal](err); {
+	case err == nil:
+		k.outcome = outcomeOK
+	case refused:
+		k.outcome = outcomeRefused
+	default:
+		k.outcome = outcomeFailed
+	}
+	return k
+}
+
+// series is a combination made ready.
+type series struct {
+	record []metric.RecordOption
+	add    []metric.AddOption
+	// Of the span of a command: its name, and its options when the command is
+	// no delivery, and when it is one.
+	name           string
+	start, deliver []trace.SpanStartOption
+}
+
+// attributes keeps the combinations that were used. Reading takes no lock and
+// no memory.
+type attributes struct {
+	mu    sync.Mutex // held while known is replaced
+	known atomic.Pointer[map[key]*series]
+}
+
+func (a *attributes) get(k key) *series {
+	if known := a.known.Load(); known != nil {
+		if s := (*known)[k]; s != nil {
+			return s
+		}
+	}
+	return a.add(k)
+}
+
+func (a *attributes) add(k key) *series {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known := make(map[key]*series)
+	if old := a.known.Load(); old != nil {
+		known = *old
+	}
+	if k.code != "" && len(known) >= maxAttributes {
+		k.code = otherCode
+	}
+	if s := known[k]; s != nil {
+		return s
+	}
+	known = maps.Clone(known)
+	k.entity = strings.Clone(k.entity) // it is a part of a persistence ID
+	s := newSeries(k)
+	known[k] = s
+	a.known.Store(&known)
+	return s
+}
+
+func newSeries(k key) *series {
+	s := &series{}
+	all := []attribute.KeyValue{entityTypeKey.String(k.entity)}
+	if k.command != nil {
+		s.name = strings.TrimLeft(k.command.String(), "*")
+		all = append(all, commandTypeKey.String(s.name))
+		s.start = []trace.SpanStartOption{trace.WithAttributes(all...)}
+		s.deliver = []trace.SpanStartOption{s.start[0], trace.WithSpanKind(trace.SpanKindConsumer)}
+	}
+	for _, kv := range []attribute.KeyValue{outcomeKey.String(k.outcome), stashReasonKey.String(k.reason), errorTypeKey.String(k.code)} {
+		if kv.Value.AsString() != "" {
+			all = append(all, kv)
+		}
+	}
+	set := metric.WithAttributeSet(attribute.NewSet(all...))
+	s.record, s.add = []metric.RecordOption{set}, []metric.AddOption{set}
+	return s
+}
+
+// entityType returns the name of the type in a persistence ID.
+func entityType(persistenceID string) string {
+	name, _, _ := strings.Cut(persistenceID, "|")
+	return name
+}

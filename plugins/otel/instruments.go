@@ -1,0 +1,106 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otel
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// instruments are all metrics; doc.go has them as a table.
+type instruments struct {
+	commandDuration  metric.Float64Histogram
+	commandStashed   metric.Int64Counter
+	commitDuration   metric.Float64Histogram
+	commitWrites     metric.Int64Histogram
+	commitEvents     metric.Int64Histogram
+	commitSize       metric.Int64Histogram
+	commitFailed     metric.Int64Counter
+	recoveryDuration metric.Float64Histogram
+	recoveryEvents   metric.Int64Histogram
+	recoveryActive   metric.Int64UpDownCounter
+	snapshotDuration metric.Float64Histogram
+	snapshotSize     metric.Int64Histogram
+	resident         metric.Int64ObservableUpDownCounter
+	stopped          metric.Int64Counter
+	failures         metric.Int64Counter
+	fences           metric.Int64Counter
+	dropped          metric.Int64Counter
+
+	registration metric.Registration
+}
+
+func (i *instruments) make(meter metric.Meter, resident metric.Callback) error {
+	m := maker{meter: meter}
+	i.commandDuration = m.seconds("refold.command.duration", "From handing a command over to its answer.")
+	i.commandStashed = m.counter("refold.command.stashed", "{command}", "Commands that had to wait inside their entity.")
+	i.commitDuration = m.seconds("refold.commit.duration", "How long the journal took for a group of writes.")
+	i.commitWrites = m.counts("refold.commit.writes", "{write}", "Writes in a group.")
+	i.commitEvents = m.counts("refold.commit.events", "{event}", "Events in a group of writes.")
+	i.commitSize = m.bytes("refold.commit.size", "Size of a group of writes.")
+	i.commitFailed = m.counter("refold.commit.failed_writes", "{write}", "Writes that were not stored or have an unknown outcome.")
+	i.recoveryDuration = m.seconds("refold.recovery.duration", "Duration of a recovery, the wait for its turn included.")
+	i.recoveryEvents = m.counts("refold.recovery.events", "{event}", "Events that a recovery replayed.")
+	i.recoveryActive = m.upDown("refold.recovery.active", "{recovery}", "Recoveries in progress.")
+	i.snapshotDuration = m.seconds("refold.snapshot.duration", "Duration of saving a snapshot.")
+	i.snapshotSize = m.bytes("refold.snapshot.size", "Size of a snapshot.")
+	i.stopped = m.counter("refold.entity.stopped", "{entity}", "Entities that left memory.")
+	i.failures = m.counter("refold.entity.failures", "{failure}", "Instances of entities that were dropped because of an error.")
+	i.fences = m.counter("refold.entity.fences", "{fence}", "Writes with an unknown outcome that were settled.")
+	i.dropped = m.counter("refold.message.dropped", "{message}", "Messages that reached nobody.")
+	i.resident = m.observed("refold.entity.resident", "{entity}", "Entities in memory.")
+	if m.err != nil {
+		return m.err
+	}
+	var err error
+	i.registration, err = meter.RegisterCallback(resident, i.resident)
+	return err
+}
+
+// maker makes instruments and joins what goes wrong.
+type maker struct {
+	meter metric.Meter
+	err   error
+}
+
+func (m *maker) seconds(name, description string) metric.Float64Histogram {
+	h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
+			0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30))
+	m.err = errors.Join(m.err, err)
+	return h
+}
+
+func (m *maker) counts(name, unit, description string) metric.Int64Histogram {
+	h, err := m.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 100_000, 1_000_000))
+	m.err = errors.Join(m.err, err)
+	return h
+}
+
+func (m *maker) bytes(name, description string) metric.Int64Histogram {
+	h, err := m.meter.Int64Histogram(name, metric.WithUnit("By"), metric.WithDescription(description),
+		metric.WithExplicitBucketBoundaries(64, 256, 1<<10, 4<<10, 16<<10, 64<<10, 256<<10, 1<<20, 4<<20, 16<<20, 64<<20))
+	m.err = errors.Join(m.err, err)
+	return h
+}
+
+func (m *maker) counter(name, unit, description string) metric.Int64Counter {
+	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return c
+}
+
+func (m *maker) upDown(name, unit, description string) metric.Int64UpDownCounter {
+	c, err := m.meter.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return c
+}
+
+func (m *maker) observed(name, unit, description string) metric.Int64ObservableUpDownCounter {
+	c, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.err = errors.Join(m.err, err)
+	return c
+}

@@ -1,0 +1,87 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// Telemetry reports on any number of runtimes. It is safe for concurrent use.
+type Telemetry struct {
+	instruments instruments
+	tracer      trace.Tracer
+	metadata    metadata
+	attributes  attributes
+
+	mu      sync.Mutex
+	watched []*eventsourcing.Runtime
+}
+
+// Observer returns what goes into eventsourcing.Config; see eventsourcing.Tee
+// for more than one.
+func (t *Telemetry) Observer() eventsourcing.Observer {
+	return eventsourcing.Observer{
+		Begin:           t.begin,
+		Command:         t.command,
+		Stashed:         t.stashed,
+		Commit:          t.commit,
+		RecoveryStarted: t.recoveryStarted,
+		Recovery:        t.recovery,
+		Snapshot:        t.snapshot,
+		Failure:         t.failure,
+		Fence:           t.fence,
+		Dropped:         t.dropped,
+		Stopped:         t.stopped,
+		Inject:          t.metadata.inject,
+		Extract:         t.metadata.extract,
+	}
+}
+
+// Watch reports how many entities of a runtime are in memory, until stop is
+// called.
+func (t *Telemetry) Watch(rt *eventsourcing.Runtime) (stop func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watched = append(t.watched, rt)
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if i := slices.Index(t.watched, rt); i >= 0 {
+			t.watched = slices.Delete(t.watched, i, i+1)
+		}
+	})
+}
+
+// Close ends the reports about watched runtimes. The providers belong to the
+// caller: flush and shut them down after the runtimes.
+func (t *Telemetry) Close() error {
+	if err := t.instruments.registration.Unregister(); err != nil {
+		return fmt.Errorf("otel: close: %w", err)
+	}
+	return nil
+}
+
+// observeResident is called for each collection.
+func (t *Telemetry) observeResident(_ context.Context, o metric.Observer) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := make(map[string]int)
+	for _, rt := range t.watched {
+		for name, n := range rt.Resident() {
+			sum[name] += n
+		}
+	}
+	for name, n := range sum {
+		o.ObserveInt64(t.instruments.resident, int64(n), metric.WithAttributes(entityTypeKey.String(name)))
+	}
+	return nil
+}

@@ -1,0 +1,349 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/otel"
+)
+
+// tracer keeps spans in memory.
+type tracer struct {
+	exporter *tracetest.InMemoryExporter
+	provider *sdk.TracerProvider
+	ended    chan string // the names of spans
+}
+
+func newTracer(tb testing.TB, options ...sdk.TracerProviderOption) *tracer {
+	tb.Helper()
+	r := &tracer{exporter: tracetest.NewInMemoryExporter(), ended: make(chan string, 1000)}
+	r.provider = sdk.NewTracerProvider(append(options, sdk.WithSyncer(r.exporter), sdk.WithSpanProcessor(r))...)
+	tb.Cleanup(func() {
+		if err := r.provider.Shutdown(context.Background()); err != nil {
+			tb.Error(err)
+		}
+	})
+	return r
+}
+
+// tracer is a span processor, behind the exporter.
+func (r *tracer) OnStart(context.Context, sdk.ReadWriteSpan) {}
+func (r *tracer) OnEnd(s sdk.ReadOnlySpan)                   { r.ended <- s.Name() }
+func (r *tracer) Shutdown(context.Context) error             { return nil }
+func (r *tracer) ForceFlush(context.Context) error           { return nil }
+
+// wait waits until a span with this name has ended.
+func (r *tracer) wait(name string) {
+	for n := range r.ended {
+		if n == name {
+			return
+		}
+	}
+}
+
+// tree draws the spans of a trace, with some of their attributes.
+func (r *tracer) tree(id trace.TraceID, show ...attribute.Key) string {
+	children := make(map[trace.SpanID][]string) // of lines, below their parents
+	spans := make(map[string]trace.SpanID)
+	for i, s := range r.exporter.GetSpans() {
+		if s.SpanContext.TraceID() != id {
+			continue
+		}
+		line := s.Name
+		for _, kv := range s.Attributes {
+			if slices.Contains(show, kv.Key) {
+				line += " " + kv.Value.String()
+			}
+		}
+		if s.Status.Code == codes.Error {
+			line += " failed: " + s.Status.Description
+		}
+		line += fmt.Sprintf("\x00%d", i)
+		spans[line] = s.SpanContext.SpanID()
+		children[s.Parent.SpanID()] = append(children[s.Parent.SpanID()], line)
+	}
+	var out strings.Builder
+	var draw func(parent trace.SpanID, indent string)
+	draw = func(parent trace.SpanID, indent string) {
+		slices.Sort(children[parent])
+		for _, line := range children[parent] {
+			text, _, _ := strings.Cut(line, "\x00")
+			out.WriteString(indent + text + "\n")
+			draw(spans[line], indent+"  ")
+		}
+	}
+	draw(trace.SpanID{}, "")
+	return out.String()
+}
+
+// span returns the only span with a name.
+func (r *tracer) span(t *testing.T, name string) tracetest.SpanStub {
+	t.Helper()
+	var found []tracetest.SpanStub
+	for _, s := range r.exporter.GetSpans() {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d spans %q", len(found), name)
+	}
+	return found[0]
+}
+
+func attributesOf(s tracetest.SpanStub) map[string]string {
+	all := make(map[string]string)
+	for _, kv := range s.Attributes {
+		all[string(kv.Key)] = kv.Value.String()
+	}
+	return all
+}
+
+func wantAttributes(t *testing.T, s tracetest.SpanStub, want map[string]string) {
+	t.Helper()
+	if got := attributesOf(s); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s has\n%v, want\n%v", s.Name, got, want)
+	}
+}
+
+// One trace from the asker over the delivery to the destination, and on to what
+// is delivered again by another process.
+func TestOneTrace(t *testing.T) {
+	t.Parallel()
+	r := newTracer(t)
+	j, snapshots := inmem.NewJournal(), inmem.NewSnapshotStore()
+	durable := make(chan string, 100)
+	open := func(deaf bool) *bank {
+		o := eventsourcing.Tee(newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer(), eventsourcing.Observer{
+			Durable: func(id string, seqNr uint64) { durable <- fmt.Sprint(id, " ", seqNr) },
+		})
+		return openBank(t, eventsourcing.Config{Journal: j, Snapshots: snapshots, Observer: o}, deaf)
+	}
+	b := open(true) // the transfer is not confirmed
+	ask(t, t.Context(), b, "1", Deposit{Amount: 10})
+	ctx, request := r.provider.Tracer("test").Start(t.Context(), "request")
+	ask(t, ctx, b, "1", Transfer{To: "2", Amount: 7})
+	request.End()
+	r.wait("otel_test.Credit")
+	b.close(t)
+
+	id := request.SpanContext().TraceID()
+	const first = `request
+  otel_test.Transfer account|1 2
+    otel_test.Credit account|2 1 1
+      recover account account|2 0
+`
+	show := []attribute.Key{"refold.persistence_id", "refold.sequence_nr", "refold.delivery.attempt"}
+	if got := r.tree(id, show...); got != first {
+		t.Fatalf("got\n%s\nwant\n%s", got, first)
+	}
+	for _, account := range []string{"account|1", "account|2"} {
+		if n := traced(t, j, account, id); n != 1 {
+			t.Errorf("%d events of %s belong to the trace, want 1", n, account)
+		}
+	}
+
+	// The transfer comes from the snapshot, and is delivered again.
+	b = open(false)
+	ask(t, t.Context(), b, "1", Deposit{Amount: 1})
+	for d := range durable {
+		if d == "account|1 4" { // the confirmation
+			break
+		}
+	}
+	b.close(t)
+	const second = `request
+  otel_test.Transfer account|1 2
+    otel_test.Credit account|2 1
+      recover account account|2 1
+    otel_test.Credit account|2 1 1
+      recover account account|2 0
+`
+	if got := r.tree(id, show...); got != second {
+		t.Errorf("after the restart got\n%s\nwant\n%s", got, second)
+	}
+	if n := traced(t, j, "account|1", id); n != 2 {
+		t.Errorf("%d events of the sender belong to the trace, want the transfer and its confirmation", n)
+	}
+	for _, s := range r.exporter.GetSpans() {
+		want := trace.SpanKindInternal
+		if s.Name == "otel_test.Credit" {
+			want = trace.SpanKindConsumer
+		}
+		if s.SpanKind != want {
+			t.Errorf("%s is of kind %v", s.Name, s.SpanKind)
+		}
+	}
+}
+
+// traced counts the events that belong to a trace.
+func traced(t *testing.T, j journal.Journal, id string, want trace.TraceID) (n int) {
+	t.Helper()
+	extract := newTelemetry(t, otel.Config{}).Observer().Extract
+	for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trace.SpanContextFromContext(extract(t.Context(), e.Metadata)).TraceID() == want {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSpansOfCommands(t *testing.T) {
+	t.Parallel()
+	r := newTracer(t)
+	o := newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer()
+	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: o}, false)
+	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
+	wantAttributes(t, r.span(t, "otel_test.Deposit"), map[string]string{
+		"refold.entity.type": "account", "refold.command.type": "otel_test.Deposit", "refold.persistence_id": "account|1",
+		"refold.events": "1", "refold.sequence_nr": "1", "refold.outcome": "ok",
+	})
+
+	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Transfer{Amount: 7}); err == nil {
+		t.Fatal("no refusal")
+	}
+	refused := r.span(t, "otel_test.Transfer")
+	wantAttributes(t, refused, map[string]string{
+		"refold.entity.type": "account", "refold.command.type": "otel_test.Transfer", "refold.persistence_id": "account|1",
+		"refold.outcome": "refused", "error.type": "bank/poor",
+	})
+	if refused.Status.Code != codes.Unset || len(refused.Events) > 0 {
+		t.Errorf("a refusal is an error of the span: %+v", refused.Status)
+	}
+
+	r.exporter.Reset()
+	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Deposit{Amount: -1}); err == nil {
+		t.Fatal("no error")
+	}
+	failed := r.span(t, "otel_test.Deposit")
+	if a := attributesOf(failed); a["refold.outcome"] != "failed" || a["error.type"] != "refold/panic" {
+		t.Errorf("got %v", a)
+	}
+	if failed.Status.Code != codes.Error || failed.Status.Description != "refold/panic" || len(failed.Events) > 0 {
+		t.Errorf("got the status %+v", failed.Status)
+	}
+}
+
+func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
+	t.Parallel()
+	r := newTracer(t)
+	o := newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer()
+	ctx, asker := r.provider.Tracer("test").Start(t.Context(), "asker")
+	o.Recovery(eventsourcing.RecoveryInfo{ID: "account|1", Context: ctx, SequenceNr: 9, SnapshotNr: 6, Events: 3, Duration: time.Minute})
+	s := r.span(t, "recover account")
+	wantAttributes(t, s, map[string]string{
+		"refold.entity.type": "account", "refold.persistence_id": "account|1", "refold.outcome": "ok",
+		"refold.sequence_nr": "9", "refold.snapshot_nr": "6", "refold.events": "3",
+	})
+	if s.Parent.SpanID() != asker.SpanContext().SpanID() || s.EndTime.Sub(s.StartTime) < time.Minute {
+		t.Errorf("it is below %v and took %v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime))
+	}
+
+	o.Snapshot(eventsourcing.SnapshotInfo{ID: "account|1", SequenceNr: 9, Bytes: 77, Duration: time.Minute, Err: errors.New("disk /home/jane is full")})
+	s = r.span(t, "save snapshot account")
+	wantAttributes(t, s, map[string]string{
+		"refold.entity.type": "account", "refold.persistence_id": "account|1", "refold.outcome": "failed", "error.type": "internal",
+		"refold.sequence_nr": "9", "refold.snapshot.size": "77",
+	})
+	if s.Parent.IsValid() || s.EndTime.Sub(s.StartTime) < time.Minute || s.Status.Description != "internal" {
+		t.Errorf("it is below %v, took %v and ended in %+v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime), s.Status)
+	}
+}
+
+// The span of a command is ended whatever spans others put into its context.
+func TestTheSpanOfTheCommandIsEnded(t *testing.T) {
+	t.Parallel()
+	r := newTracer(t)
+	other := eventsourcing.Observer{Begin: func(i eventsourcing.CommandInfo) context.Context {
+		ctx, _ := r.provider.Tracer("other").Start(i.Context, "other")
+		return ctx
+	}}
+	telemetry := newTelemetry(t, otel.Config{TracerProvider: r.provider})
+	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: eventsourcing.Tee(telemetry.Observer(), other)}, false)
+	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
+	if s := r.span(t, "otel_test.Deposit"); s.Parent.IsValid() {
+		t.Errorf("it is below %v", s.Parent)
+	}
+}
+
+// What the sampler leaves out is not recorded, and neither is what follows.
+func TestSamplingHoldsForTheWholeTrace(t *testing.T) {
+	t.Parallel()
+	r := newTracer(t, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
+	j := inmem.NewJournal()
+	o := newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer()
+	b := openBank(t, eventsourcing.Config{Journal: j, Observer: o}, false)
+	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
+	if n := len(r.exporter.GetSpans()); n != 0 {
+		t.Errorf("%d spans were recorded", n)
+	}
+	for e, err := range j.Replay(t.Context(), "account|1", 1, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if span := trace.SpanContextFromContext(o.Extract(t.Context(), e.Metadata)); !span.IsValid() || span.IsSampled() {
+			t.Errorf("the event says %v", span)
+		}
+	}
+}
+
+func TestWithoutTracesEventsCarryNothing(t *testing.T) {
+	t.Parallel()
+	j := inmem.NewJournal()
+	o := newTelemetry(t, otel.Config{TracerProvider: noop.NewTracerProvider()}).Observer()
+	b := openBank(t, eventsourcing.Config{Journal: j, Observer: o}, false)
+	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
+	for e, err := range j.Replay(t.Context(), "account|1", 1, 1) {
+		if err != nil || e.Metadata != nil {
+			t.Errorf("got %v, %v", e.Metadata, err)
+		}
+	}
+}
+
+// Nothing of a command, an event or an error but its type or code gets out.
+func TestNoDataGetsOut(t *testing.T) {
+	t.Parallel()
+	r, m := newTracer(t), newMeter(t)
+	o := newTelemetry(t, otel.Config{TracerProvider: r.provider, MeterProvider: m.provider}).Observer()
+	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: o}, false)
+	const amount = 987654
+	ask(t, t.Context(), b, "1", Deposit{Amount: amount})
+	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Transfer{To: "2", Amount: 10 * amount}); !errors.Is(err, errPoor) {
+		t.Fatal(err)
+	}
+	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Deposit{Amount: -amount}); err == nil {
+		t.Fatal("no error")
+	}
+	b.close(t)
+	everything(o)
+	all := strings.Join(m.collect(t), "\n")
+	for _, s := range r.exporter.GetSpans() {
+		all += fmt.Sprintf("\n%s %+v %+v %+v", s.Name, s.Attributes, s.Events, s.Status)
+	}
+	for _, secret := range []string{"Jane", "987654", "secret.example", "no amount"} {
+		if strings.Contains(all, secret) {
+			t.Errorf("%q got out", secret)
+		}
+	}
+}
