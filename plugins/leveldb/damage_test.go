@@ -340,16 +340,22 @@ func TestSplicedLog(t *testing.T) {
 	const block = 32 << 10
 	second := im.data[block:]
 	rest := 7 + int(binary.LittleEndian.Uint16(second[4:])) // the end of the large record
-	for what, data := range map[string][]byte{
-		"a record without an end":       slices.Concat(im.data[:block], second[rest:]),
-		"a record without a beginning":  second,
-		"a record twice":                slices.Concat(im.data, im.data[im.ends[2]:]),
-		"records in another order":      slices.Concat(im.data[:im.ends[1]], im.data[im.ends[2]:], im.data[im.ends[1]:im.ends[2]]),
-		"the first record, and the end": slices.Concat(im.data[:im.ends[0]], im.data[:im.ends[0]]),
+	first, two, third, all := im.data[:im.ends[0]], im.data[:im.ends[1]], im.data[im.ends[1]:im.ends[2]], im.data
+	fourth := im.data[im.ends[2]:]
+	for _, c := range []struct {
+		what string
+		data []byte
+		at   int
+	}{
+		{"a record without an end", slices.Concat(im.data[:block], second[rest:]), im.ends[0]},
+		{"a record without a beginning", second, 0},
+		{"a record twice", slices.Concat(all, fourth), len(all)},
+		{"records in another order", slices.Concat(two, fourth, third), im.ends[1] + len(fourth)},
+		{"the first record twice", slices.Concat(first, first), im.ends[0]},
 	} {
-		n, err := contents(t, im.with(im.log, data), sizes, damageConfig())
-		if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset < 0 {
-			t.Errorf("%s: %d events, %v", what, n, err)
+		n, err := contents(t, im.with(im.log, c.data), sizes, damageConfig())
+		if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset != int64(c.at) {
+			t.Errorf("%s, at %d: %d events, %v", c.what, c.at, n, err)
 		}
 	}
 }

@@ -10,4 +10,56 @@
 //	}
 //	defer db.Close()
 //	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: db.Journal(), Snapshots: db.Snapshots()})
+//
+// One process at a time has a directory open; the next one gets [ErrInUse]. Any
+// number of tools may look at it meanwhile nobody writes, with Config.ReadOnly.
+//
+// # Guarantees
+//
+// What Append, DeleteTo, Save and Delete have acknowledged is on disk and
+// survives a power cut, unless Config.NoSync says otherwise. A call of Append is
+// one record of the log and one sync, however many writes it holds; each write
+// is there as a whole or not at all.
+//
+// Stored data that is damaged is reported as [journal.ErrCorrupt] and never
+// skipped. Open checks the manifest and the logs, and tables are checked block by
+// block as they are read:
+//
+//	CURRENT ──▶ MANIFEST-000004 ──▶ 000005.ldb 000009.ldb ...   checked when read
+//	                   │
+//	                   └──────────▶ 000011.log ┌────┬────┬────┬────┬──┐
+//	                                           │ ok │ ok │ ✗  │ ok │  │  corrupt: Open fails
+//	                                           ├────┼────┼────┼────┼──┤
+//	                                           │ ok │ ok │ ok │ ok │✗ │  torn by a power cut: the
+//	                                           └────┴────┴────┴────┴──┘  rest was never acknowledged
+//
+// The format of keys and values is versioned, in the manifest and in each
+// value. A directory that a newer version wrote is not touched.
+//
+// # Failures
+//
+// After a write to a log has failed, nothing is written behind it. The journal
+// opens its database anew, without a restart of the process: at the next call
+// that writes, or at the next call of any kind if the outcome of a write is
+// unknown. So when the disk is full, appends are answered with an error that
+// names the directory and says that they are not stored (journal.ErrNotSent),
+// reading goes on, and writing does as soon as there is space again. An
+// outcome is unknown only if a sync has failed.
+//
+// While the database can't be opened again, calls fail with
+// journal.ErrUnavailable; it is tried about twice a second at most.
+//
+// # Caveats
+//
+// Deleting events and snapshots frees disk space only when the engine compacts
+// the tables that held them, little by little; see DB.Compact.
+//
+// With Config.NoSync a power cut may leave a log with a hole in it, which Open
+// reports as corrupt.
+//
+// The payloads that a page of Replay yields (1,000 events or 1 MiB) share
+// memory.
+//
+// LevelDB holds a log of 16 MiB in memory, up to two while it flushes one, and
+// caches 32 MiB of tables.
 package leveldb

@@ -14,6 +14,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(holdDir); dir != "" {
 		hold(dir)
 	}
+	if dir := os.Getenv(crashDir); dir != "" {
+		crash(dir)
+	}
 	// The engine drains a pool of its own for up to a second after it was closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

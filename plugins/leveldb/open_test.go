@@ -4,13 +4,17 @@
 package leveldb_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +70,77 @@ func hold(dir string) {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until the other end is closed
 	_ = db.Close()
 	os.Exit(0)
+}
+
+const crashDir = "REFOLD_TEST_CRASH_DIR"
+
+// crash appends events to a directory, and says after each that it is stored,
+// until it is killed. It is a process of its own of TestKilled.
+func crash(dir string) {
+	db, err := leveldb.Open(dir, leveldb.Config{})
+	if err != nil {
+		_, _ = os.Stdout.WriteString(err.Error() + "\n")
+		os.Exit(1)
+	}
+	highest, err := db.Journal().HighestSequenceNr(context.Background(), "a")
+	for n := highest; err == nil; n++ {
+		if errs := db.Journal().Append(context.Background(), []journal.Write{eventWrite("a", n, 1)}); errs != nil {
+			err = errs[0]
+			break
+		}
+		_, _ = fmt.Fprintln(os.Stdout, n+1)
+	}
+	_, _ = os.Stdout.WriteString(err.Error() + "\n")
+	os.Exit(1)
+}
+
+// TestKilled kills a process that writes, several times.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	last := 0
+	for round := range 5 {
+		other := exec.Command(os.Args[0])
+		other.Env = append(os.Environ(), crashDir+"="+dir)
+		out, err := other.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for range 20 + 13*round {
+			if !lines.Scan() {
+				break
+			}
+			n, err := strconv.Atoi(lines.Text())
+			if err != nil || n != last+1 {
+				t.Fatalf("behind %d: %q", last, lines.Text())
+			}
+			last = n
+		}
+		if err := other.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() { // what it said before it died
+			n, err := strconv.Atoi(lines.Text())
+			if err != nil || n != last+1 {
+				t.Fatalf("behind %d: %q", last, lines.Text())
+			}
+			last = n
+		}
+		_ = other.Wait() // it was killed
+		db := mustOpen(t, dir, leveldb.Config{})
+		got := numbersOf(t, db.Journal(), "a")
+		if len(got) != last && len(got) != last+1 {
+			t.Errorf("%d events, %d were acknowledged", len(got), last)
+		}
+		last = len(got)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestInUse(t *testing.T) {
