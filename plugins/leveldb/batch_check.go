@@ -67,7 +67,7 @@ func (c *batchCheck) part(b []byte) error {
 			c.entries++
 			c.state, c.length, c.shift = inKeyLength, 0, 0
 		case inKeyLength, inValueLength:
-			if bits.Len8(b[0]&0x7f) > 32-int(c.shift) { //nolint:gosec // at most 35
+			if bits.Len8(b[0]&0x7f) > 32-int(c.shift) {
 				return bad("a length that is out of range")
 			}
 			c.length |= uint64(b[0]&0x7f) << c.shift

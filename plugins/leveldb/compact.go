@@ -32,7 +32,7 @@ func (db *DB) compact(ctx context.Context) error {
 	step := next/compactSteps + 1
 	for number := uint64(0); number < next; number += step {
 		r := util.Range{Start: appendEventKey(nil, number, 0), Limit: appendEventKey(nil, number+step, 0)}
-		if _, err := db.compactRange(ctx, r); err != nil {
+		if _, err = db.compactRange(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@
 package leveldb_test
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/refold-io/refold/journal"
@@ -14,85 +13,45 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-// dirs remembers where a journal or store lives.
-type dirs struct{ m sync.Map }
-
-func (d *dirs) open(tb fataler, dir string, cfg leveldb.Config) *leveldb.DB {
-	db, err := leveldb.Open(dir, cfg)
-	if err != nil {
-		tb.Fatalf("open: %v", err)
-	}
-	d.m.Store(db.Journal(), dir)
-	d.m.Store(db.Snapshots(), dir)
-	return db
-}
-
-func (d *dirs) of(tb fataler, handle any) string {
-	dir, ok := d.m.Load(handle)
-	if !ok {
-		tb.Fatalf("unknown handle %v", handle)
-	}
-	return dir.(string)
-}
-
-type fataler interface {
-	Fatalf(format string, args ...any)
-}
-
-// journalOf is a journal whose Close closes the database.
-type journalOf struct {
+// lasting is a journal with what remains of it when it is closed.
+type lasting struct {
 	*leveldb.Journal
-	db *leveldb.DB
+	dir  string
+	disk *disk
 }
 
-func (j journalOf) Close() error { return j.db.Close() }
-
-type snapshotsOf struct {
-	*leveldb.SnapshotStore
-	db *leveldb.DB
+func asLasting(tb testing.TB, j journal.Journal) lasting {
+	tb.Helper()
+	l, ok := j.(lasting)
+	if !ok {
+		tb.Fatalf("a %T", j)
+	}
+	return l
 }
 
-func (s snapshotsOf) Close() error { return s.db.Close() }
+func inDir(tb testing.TB, dir string) journal.Journal {
+	tb.Helper()
+	db, err := leveldb.Open(dir, leveldb.Config{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lasting{Journal: db.Journal(), dir: dir}
+}
 
 func TestJournalConformance(t *testing.T) {
 	t.Parallel()
-	var known dirs
 	journaltest.Run(t, journaltest.Config{
 		Open: func(tb testing.TB) journal.Journal {
-			db := known.open(tb, tb.TempDir(), leveldb.Config{})
-			return journalOf{db.Journal(), db}
+			tb.Helper()
+			return inDir(tb, tb.TempDir())
 		},
 		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal {
+			tb.Helper()
 			if err := j.Close(); err != nil {
 				tb.Fatal(err)
 			}
-			db := known.open(tb, known.of(tb, j.(journalOf).Journal), leveldb.Config{})
-			return journalOf{db.Journal(), db}
+			return inDir(tb, asLasting(tb, j).dir)
 		},
-	})
-}
-
-func TestSnapshotConformance(t *testing.T) {
-	t.Parallel()
-	var known dirs
-	snapshottest.Run(t, snapshottest.Config{
-		Open: func(t snapshottest.T) snapshot.Store {
-			db := known.open(t, t.TempDir(), leveldb.Config{})
-			return snapshotsOf{db.Snapshots(), db}
-		},
-		Reopen: func(t snapshottest.T, s snapshot.Store) snapshot.Store {
-			if err := s.Close(); err != nil {
-				t.Fatalf("close: %v", err)
-			}
-			db := known.open(t, known.of(t, s.(snapshotsOf).SnapshotStore), leveldb.Config{})
-			return snapshotsOf{db.Snapshots(), db}
-		},
-		Damage: func(t snapshottest.T, s snapshot.Store, m snapshot.Metadata) {
-			if err := s.(snapshotsOf).Damage(m, m.SequenceNr%2 == 0); err != nil {
-				t.Fatalf("damage: %v", err)
-			}
-		},
-		MaxPayload: 16 << 20,
 	})
 }
 
@@ -100,26 +59,69 @@ func TestSnapshotConformance(t *testing.T) {
 // power cut, on logs that are small enough to be flushed now and then.
 func TestCrashConformance(t *testing.T) {
 	t.Parallel()
-	var disks sync.Map
 	openDisk := func(tb testing.TB, d *disk) journal.Journal {
+		tb.Helper()
 		db, err := leveldb.OpenStorage(d, d.syncDir, leveldb.Config{CachedIDs: 3}.WithLogSize(64<<10))
 		if err != nil {
 			tb.Fatal(err)
 		}
-		disks.Store(db.Journal(), d)
 		tb.Cleanup(func() { _ = db.Close() })
-		return journalOf{db.Journal(), db}
+		return lasting{Journal: db.Journal(), disk: d}
 	}
 	journaltest.Run(t, journaltest.Config{
-		Open: func(tb testing.TB) journal.Journal { return openDisk(tb, newDisk(faultNone, 0, 1)) },
+		Open: func(tb testing.TB) journal.Journal {
+			tb.Helper()
+			return openDisk(tb, newDisk(faultNone, 0, 1))
+		},
 		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal {
-			d, _ := disks.Load(j.(journalOf).Journal)
-			return openDisk(tb, d.(*disk).afterCut())
+			tb.Helper()
+			return openDisk(tb, asLasting(tb, j).disk.afterCut())
 		},
 		Stall: func(tb testing.TB, j journal.Journal) func() {
-			d, _ := disks.Load(j.(journalOf).Journal)
-			d.(*disk).failNextSync()
+			tb.Helper()
+			asLasting(tb, j).disk.failNextSync()
 			return func() {}
 		},
+	})
+}
+
+type lastingStore struct {
+	*leveldb.SnapshotStore
+	dir string
+}
+
+func storeInDir(t snapshottest.T, dir string) snapshot.Store {
+	t.Helper()
+	db, err := leveldb.Open(dir, leveldb.Config{})
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	return lastingStore{db.Snapshots(), dir}
+}
+
+func TestSnapshotConformance(t *testing.T) {
+	t.Parallel()
+	asLasting := func(t snapshottest.T, s snapshot.Store) lastingStore {
+		t.Helper()
+		l, ok := s.(lastingStore)
+		if !ok {
+			t.Fatalf("a %T", s)
+		}
+		return l
+	}
+	snapshottest.Run(t, snapshottest.Config{
+		Open: func(t snapshottest.T) snapshot.Store { return storeInDir(t, t.TempDir()) },
+		Reopen: func(t snapshottest.T, s snapshot.Store) snapshot.Store {
+			if err := s.Close(); err != nil {
+				t.Fatalf("close: %v", err)
+			}
+			return storeInDir(t, asLasting(t, s).dir)
+		},
+		Damage: func(t snapshottest.T, s snapshot.Store, m snapshot.Metadata) {
+			if err := asLasting(t, s).Damage(m, m.SequenceNr%2 == 0); err != nil {
+				t.Fatalf("damage: %v", err)
+			}
+		},
+		MaxPayload: 16 << 20,
 	})
 }

@@ -50,9 +50,9 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 	defer j.release()
 	s := e.streams.get(id)
 	if s == nil {
-		loaded, err := e.load(id)
-		if err != nil {
-			return false, err
+		loaded, lerr := e.load(id)
+		if lerr != nil {
+			return false, lerr
 		}
 		s = e.streams.add(id, loaded)
 		defer e.streams.trim()

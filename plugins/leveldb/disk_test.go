@@ -6,6 +6,7 @@ package leveldb_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -146,8 +147,8 @@ func (d *disk) clone() *disk {
 }
 
 // only returns the one file of a type.
-func (d *disk) only(t testing.TB, kind storage.FileType) (storage.FileDesc, []byte) {
-	t.Helper()
+func (d *disk) only(tb testing.TB, kind storage.FileType) (storage.FileDesc, []byte) {
+	tb.Helper()
 	var found []storage.FileDesc
 	for fd := range d.files {
 		if fd.Type == kind {
@@ -155,7 +156,7 @@ func (d *disk) only(t testing.TB, kind storage.FileType) (storage.FileDesc, []by
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("%v are there", found)
+		tb.Fatalf("%v are there", found)
 	}
 	return found[0], d.files[found[0]].data
 }
@@ -207,9 +208,7 @@ func (d *disk) syncDir() error {
 
 func (d *disk) syncEntries() {
 	clear(d.durable)
-	for fd, f := range d.files {
-		d.durable[fd] = f
-	}
+	maps.Copy(d.durable, d.files)
 }
 
 type diskLock struct{ d *disk }
@@ -287,7 +286,7 @@ func (d *disk) Open(fd storage.FileDesc) (storage.Reader, error) {
 	if !ok {
 		return nil, os.ErrNotExist
 	}
-	return diskReader{bytes.NewReader(f.data[:len(f.data):len(f.data)])}, nil
+	return diskReader{bytes.NewReader(slices.Clip(f.data))}, nil
 }
 
 func (d *disk) Create(fd storage.FileDesc) (storage.Writer, error) {

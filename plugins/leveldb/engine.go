@@ -133,9 +133,9 @@ func (e *engine) load(id string) (stream, error) {
 		return s, err
 	}
 	if value != nil {
-		d, err := decodeDeletion(value)
-		if err != nil {
-			return s, corruptRecord("the deletions of ", id, err)
+		d, derr := decodeDeletion(value)
+		if derr != nil {
+			return s, corruptRecord("the deletions of ", id, derr)
 		}
 		s.deleted = d.to
 	}
@@ -144,7 +144,7 @@ func (e *engine) load(id string) (stream, error) {
 		return s, err
 	}
 	if key != nil {
-		_, s.highest, _ = eventKey(key)
+		s.highest, _ = eventNumber(key)
 	}
 	s.highest = max(s.highest, s.deleted)
 	return s, nil

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/refold-io/refold/journal"
@@ -53,7 +54,7 @@ func appendEvent(b []byte, writer string, e *journal.Event) []byte {
 		flags |= flagMetadata
 	}
 	b = append(b, eventVersion, flags)
-	b = binary.BigEndian.AppendUint64(b, uint64(e.Time.UnixMicro())) //nolint:gosec // two's complement
+	b = binary.BigEndian.AppendUint64(b, uint64(e.Time.UnixMicro()))
 	b = appendString(b, writer)
 	b = appendString(b, e.Manifest)
 	if flags&flagTags != 0 {
@@ -113,7 +114,7 @@ func decodeEvent(b []byte, names *interner) (journal.Event, error) {
 		}
 	}
 	if len(b) > 0 {
-		e.Payload = b[:len(b):len(b)]
+		e.Payload = slices.Clip(b)
 	}
 	return e, nil
 }
@@ -125,7 +126,7 @@ func cutTags(b []byte, names *interner) (tags []string, rest []byte, err error) 
 		return nil, nil, errShort
 	case n > maxTags:
 		return nil, nil, errTags
-	case n > uint64(len(b)-size): // each takes a byte at least
+	case n > uint64(len(b)-size): //nolint:gosec // not negative; each takes a byte at least
 		return nil, nil, errShort
 	}
 	b = b[size:]
@@ -143,7 +144,7 @@ func cutTags(b []byte, names *interner) (tags []string, rest []byte, err error) 
 // cutBytes cuts a length and so many bytes off b.
 func cutBytes(b []byte) (cut, rest []byte, ok bool) {
 	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
+	if size <= 0 || n > uint64(len(b)-size) { //nolint:gosec // not negative
 		return nil, nil, false
 	}
 	end := size + int(n) //nolint:gosec // at most len(b)

@@ -73,7 +73,7 @@ func (s *SnapshotStore) Damage(m snapshot.Metadata, payload bool) error {
 	if payload {
 		tag = tagPayload
 	}
-	key := appendSnapshotKey(nil, tag, m.ID, m.SequenceNr)
+	key := snapshotKey(tag, m.ID, m.SequenceNr)
 	value, err := s.db.engine.get(key)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (db *DB) MakeNewer(id string, nr uint64) error {
 	}
 	event[0] = eventVersion + 1
 	err = e.db.Put(key, event, nil)
-	key = appendSnapshotKey(nil, tagSnapshot, id, nr)
+	key = snapshotKey(tagSnapshot, id, nr)
 	head, gerr := e.get(key)
 	head[0], head[1] = snapshotVersion+1, ^byte(snapshotVersion+1)
 	return errors.Join(err, gerr, e.db.Put(key, head, nil))

@@ -45,7 +45,7 @@ func checkFooter(r storage.Reader) error {
 			return errFooter
 		}
 		length, m := binary.Uvarint(handles[n:])
-		end := uint64(size - footerSize) //nolint:gosec // not negative
+		end := uint64(size - footerSize)
 		if m <= 0 || offset > end || length > end-offset || blockTrailerSize > end-offset-length {
 			return errFooter
 		}

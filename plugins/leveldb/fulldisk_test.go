@@ -49,27 +49,27 @@ func TestFullDisk(t *testing.T) {
 					!strings.Contains(errs[0].Error(), `"storage"`) || !journal.NotStored(errs[1]) {
 					t.Fatalf("%d events: %v", next, errs)
 				}
-				if err := db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, errNoSpace) {
+				if err = db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, errNoSpace) {
 					t.Fatalf("save: %v", err)
 				}
-				if got := len(numbersOf(t, j, "a")); got != int(next) {
+				if got := len(numbersOf(t, j)); got != int(next) {
 					t.Fatalf("%d events can be read, not %d", got, next)
 				}
 			}
 			d.setFull(false)
 		}
 		appendAgain(t, j, eventWrite("a", next, 1))
-		if err := db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); err != nil {
+		if err = db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Close(); err != nil {
+		if err = db.Close(); err != nil {
 			t.Fatal(err)
 		}
 		d = d.afterCut()
 		if db, err = leveldb.OpenStorage(d, d.syncDir, small()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(numbersOf(t, db.Journal(), "a")); got != int(next)+1 {
+		if got := len(numbersOf(t, db.Journal())); got != int(next)+1 {
 			t.Errorf("%d events, not %d", got, next+1)
 		}
 		if err := db.Close(); err != nil {
@@ -94,10 +94,11 @@ func appendAgain(t *testing.T, j journal.Journal, w journal.Write) {
 	}
 }
 
-func numbersOf(t *testing.T, j journal.Journal, id string) []uint64 {
+// numbersOf replays "a".
+func numbersOf(t *testing.T, j journal.Journal) []uint64 {
 	t.Helper()
 	var nrs []uint64
-	for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+	for e, err := range j.Replay(t.Context(), "a", 1, journal.MaxSequenceNr) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestNoSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(numbersOf(t, after.Journal(), "a")); got == 0 || got >= 100 {
+	if got := len(numbersOf(t, after.Journal())); got == 0 || got >= 100 {
 		t.Errorf("%d events after a power cut", got)
 	}
 	if err := after.Close(); err != nil {
@@ -173,7 +174,7 @@ func TestNoSync(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(numbersOf(t, db.Journal(), "a")); got != 100 {
+		if got := len(numbersOf(t, db.Journal())); got != 100 {
 			t.Errorf("%s: %d events", what, got)
 		}
 		if err := db.Close(); err != nil {

@@ -192,11 +192,11 @@ func (w *guardedWriter) Sync() error {
 		return w.fail(err)
 	}
 	w.dirty = false
-	switch w.fd.Type {
-	case storage.TypeTable:
-		return w.fail(w.guard.syncDir())
-	case storage.TypeJournal:
+	if w.fd.Type == storage.TypeJournal {
 		w.guard.syncs.Add(1)
+	}
+	if w.fd.Type == storage.TypeTable {
+		return w.fail(w.guard.syncDir())
 	}
 	return nil
 }

@@ -149,8 +149,8 @@ func TestForgetsIDs(t *testing.T) {
 
 // countdown is a context that ends when it has been looked at so many times.
 type countdown struct {
-	context.Context
-	left int
+	context.Context //nolint:containedctx // it is a context
+	left            int
 }
 
 func (c *countdown) Err() error {

@@ -44,12 +44,12 @@ func appendDeletedKey(b []byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, number|tagDeleted<<56)
 }
 
-// eventKey takes the key of an event apart.
-func eventKey(key []byte) (number, seqNr uint64, ok bool) {
+// eventNumber returns the sequence number in the key of an event.
+func eventNumber(key []byte) (seqNr uint64, ok bool) {
 	if len(key) != eventKeySize || key[0] != tagEvent {
-		return 0, 0, false
+		return 0, false
 	}
-	return binary.BigEndian.Uint64(key) & maxNumber, binary.BigEndian.Uint64(key[8:]), true
+	return binary.BigEndian.Uint64(key[8:]), true
 }
 
 // behindEvents is the first key behind those of an ID up to a sequence number.
@@ -57,7 +57,8 @@ func behindEvents(b []byte, number, to uint64) []byte {
 	return appendEventKey(b, number, min(to, journal.MaxSequenceNr)+1)
 }
 
-func appendSnapshotKey(b []byte, tag byte, id string, seqNr uint64) []byte {
+func snapshotKey(tag byte, id string, seqNr uint64) []byte {
+	b := make([]byte, 0, 1+2+len(id)+8+1) // heads appends a byte
 	b = append(b, tag)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(id))) //nolint:gosec // at most journal.MaxIDLength
 	b = append(b, id...)

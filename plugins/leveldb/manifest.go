@@ -82,8 +82,10 @@ func (m *manifest) apply(tag uint64, f *fields) {
 	case fieldAddTable:
 		level, table := f.level(), f.file()
 		f.file()
-		if len(f.bytes()) < 8 || len(f.bytes()) < 8 { // a sequence and a type at least
-			f.bad = true
+		for range 2 {
+			if len(f.bytes()) < 8 { // a sequence and a type at least
+				f.bad = true
+			}
 		}
 		if m.tables == nil {
 			m.tables = make(map[uint64]int)

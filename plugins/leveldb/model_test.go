@@ -166,28 +166,28 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 
 // check compares a database with the model, and records what turned out to be
 // true where that was unknown.
-func (m *model) check(t testing.TB, db *leveldb.DB) {
-	t.Helper()
+func (m *model) check(tb testing.TB, db *leveldb.DB) {
+	tb.Helper()
 	j := db.Journal()
 	for _, id := range slices.Sorted(maps.Keys(m.streams)) {
 		h := m.streams[id]
-		highest, err := j.HighestSequenceNr(t.Context(), id)
+		highest, err := j.HighestSequenceNr(tb.Context(), id)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if highest != h.highest && highest != h.maybeHighest {
-			t.Errorf("%s: the highest number is %d, not %d or perhaps %d", id, highest, h.highest, h.maybeHighest)
+			tb.Errorf("%s: the highest number is %d, not %d or perhaps %d", id, highest, h.highest, h.maybeHighest)
 		}
 		first, last := uint64(0), uint64(0)
-		for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+		for e, err := range j.Replay(tb.Context(), id, 1, journal.MaxSequenceNr) {
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			if first == 0 {
 				first, last = e.SequenceNr, e.SequenceNr-1
 			}
 			if last++; e.SequenceNr != last || !bytes.Equal(e.Payload, payload(id, e.SequenceNr)) {
-				t.Errorf("%s: event %d where %d was due, with %d bytes", id, e.SequenceNr, last, len(e.Payload))
+				tb.Errorf("%s: event %d where %d was due, with %d bytes", id, e.SequenceNr, last, len(e.Payload))
 			}
 		}
 		deleted := highest
@@ -195,39 +195,39 @@ func (m *model) check(t testing.TB, db *leveldb.DB) {
 			deleted = first - 1
 		}
 		if deleted != h.deleted && deleted != h.maybeDeleted || first != 0 && last != highest {
-			t.Errorf("%s: events %d to %d are there, up to %d or perhaps %d were deleted, the highest is %d", id, first, last, h.deleted, h.maybeDeleted, highest)
+			tb.Errorf("%s: events %d to %d are there, up to %d or perhaps %d were deleted, the highest is %d", id, first, last, h.deleted, h.maybeDeleted, highest)
 		}
 		h.highest, h.maybeHighest, h.deleted, h.maybeDeleted = highest, highest, deleted, deleted
 	}
-	for id, err := range j.PersistenceIDs(t.Context(), "") {
+	for id, err := range j.PersistenceIDs(tb.Context(), "") {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if h := m.streams[id]; h == nil || h.highest == 0 {
-			t.Errorf("%q is listed", id)
+			tb.Errorf("%q is listed", id)
 		}
 	}
-	m.checkSnapshots(t, db)
+	m.checkSnapshots(tb, db)
 }
 
-func (m *model) checkSnapshots(t testing.TB, db *leveldb.DB) {
-	t.Helper()
+func (m *model) checkSnapshots(tb testing.TB, db *leveldb.DB) {
+	tb.Helper()
 	for id, all := range m.snapshots {
 		for nr, f := range all {
-			got, err := db.Snapshots().Load(t.Context(), id, snapshot.At(nr))
+			got, err := db.Snapshots().Load(tb.Context(), id, snapshot.At(nr))
 			switch {
 			case err == nil:
 				if want := snapshotOf(id, nr); f == gone || !bytes.Equal(got.Payload, want.Payload) || got.Metadata != want.Metadata {
-					t.Errorf("%s: snapshot %d, which is in state %d, is %+v with %d bytes", id, nr, f, got.Metadata, len(got.Payload))
+					tb.Errorf("%s: snapshot %d, which is in state %d, is %+v with %d bytes", id, nr, f, got.Metadata, len(got.Payload))
 				}
 				m.setSnapshot(id, nr, stored)
 			case errors.Is(err, snapshot.ErrNotFound):
 				if f == stored {
-					t.Errorf("%s: snapshot %d is missing", id, nr)
+					tb.Errorf("%s: snapshot %d is missing", id, nr)
 				}
 				m.setSnapshot(id, nr, gone)
 			default:
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}
 	}

@@ -132,7 +132,7 @@ func TestKilled(t *testing.T) {
 		}
 		_ = other.Wait() // it was killed
 		db := mustOpen(t, dir, leveldb.Config{})
-		got := numbersOf(t, db.Journal(), "a")
+		got := numbersOf(t, db.Journal())
 		if len(got) != last && len(got) != last+1 {
 			t.Errorf("%d events, %d were acknowledged", len(got), last)
 		}

@@ -41,14 +41,18 @@ type order struct{}
 
 var _ comparer.Comparer = order{}
 
+// Compare implements comparer.Comparer.
 func (order) Compare(a, b []byte) int { return bytes.Compare(a, b) }
 
+// Separator implements comparer.Comparer.
 func (order) Separator(dst, a, b []byte) []byte {
 	return comparer.DefaultComparer.Separator(dst, a, b)
 }
 
+// Successor implements comparer.Comparer.
 func (order) Successor(dst, b []byte) []byte { return comparer.DefaultComparer.Successor(dst, b) }
 
+// Name implements comparer.Comparer.
 func (order) Name() string { return orderPrefix + strconv.Itoa(formatVersion) }
 
 // checkOrder returns an error unless this version wrote a database whose keys

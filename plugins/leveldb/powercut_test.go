@@ -126,7 +126,7 @@ func TestPowerCutWithoutSync(t *testing.T) {
 		if db, err = leveldb.OpenStorage(d, d.syncDir, cfg); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		for i, nr := range numbersOf(t, db.Journal(), "a") {
+		for i, nr := range numbersOf(t, db.Journal()) {
 			if nr != uint64(i)+1 || nr > next+1 {
 				t.Fatalf("seed %d: event %d is number %d of %d", seed, nr, i, next)
 			}
@@ -165,7 +165,7 @@ func failedChange(t *testing.T, at int, seed uint64) {
 	}
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range workloadSteps {
-		if err := m.step(t.Context(), db, rnd); err != nil {
+		if err = m.step(t.Context(), db, rnd); err != nil {
 			if !errors.Is(err, errFault) || !errors.Is(err, journal.ErrUnavailable) {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func failedChange(t *testing.T, at int, seed uint64) {
 		}
 	}
 	m.check(t, db)
-	if err := db.Close(); err != nil && !errors.Is(err, errFault) {
+	if err = db.Close(); err != nil && !errors.Is(err, errFault) {
 		t.Error(err)
 	}
 	d = d.afterCut()

@@ -68,7 +68,7 @@ type record struct {
 func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uint64) (more bool, err error) {
 	clear(p.records)
 	p.records = p.records[:0]
-	if err := journal.CheckID(id); err != nil {
+	if err = journal.CheckID(id); err != nil {
 		return false, err
 	}
 	e, err := j.use(ctx, false)
@@ -90,7 +90,7 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 	}, nil)
 	defer it.Release()
 	for size := 0; it.Next(); {
-		_, seqNr, ok := eventKey(it.Key())
+		seqNr, ok := eventNumber(it.Key())
 		if !ok {
 			return false, &journal.CorruptError{File: "database", Offset: -1, Detail: fmt.Sprintf("malformed key %x", it.Key())}
 		}

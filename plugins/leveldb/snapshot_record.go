@@ -60,7 +60,7 @@ func headOf(s *snapshot.Snapshot) snapshotHead {
 func (h snapshotHead) append(b, key []byte) []byte {
 	start := len(b)
 	b = append(b, snapshotVersion, ^byte(snapshotVersion))
-	b = binary.BigEndian.AppendUint64(b, uint64(h.time.UnixMicro())) //nolint:gosec // two's complement
+	b = binary.BigEndian.AppendUint64(b, uint64(h.time.UnixMicro()))
 	b = binary.BigEndian.AppendUint32(b, h.length)
 	b = binary.BigEndian.AppendUint32(b, h.sum)
 	b = append(b, h.manifest...)

@@ -54,7 +54,7 @@ func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error
 		return err
 	}
 	defer s.release()
-	key := appendSnapshotKey(nil, tagSnapshot, snap.ID, snap.SequenceNr)
+	key := snapshotKey(tagSnapshot, snap.ID, snap.SequenceNr)
 	old, err := e.get(key)
 	if err != nil {
 		return snapshotError(err)
@@ -64,7 +64,7 @@ func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error
 	}
 	var batch leveldb.Batch
 	batch.Put(key, headOf(snap).append(nil, key))
-	batch.Put(appendSnapshotKey(nil, tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
+	batch.Put(snapshotKey(tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
 	return snapshotError(e.write(&batch))
 }
 
@@ -121,7 +121,7 @@ func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {
 	if uint64(f.head.length) > uint64(s.db.cfg.MaxSnapshotSize) { //nolint:gosec // not negative
 		return nil, f.corrupt(errTooLong)
 	}
-	payload, err := from.Get(appendSnapshotKey(nil, tagPayload, f.ID, f.SequenceNr), nil)
+	payload, err := from.Get(snapshotKey(tagPayload, f.ID, f.SequenceNr), nil)
 	if err != nil && !errors.Is(err, leveldb.ErrNotFound) {
 		return nil, snapshotError(translate(err))
 	}
@@ -157,8 +157,8 @@ func heads(from leveldb.Reader, id string, c snapshot.Criteria) ([]found, error)
 	if c.MinSequenceNr > c.MaxSequenceNr {
 		return nil, nil
 	}
-	limit := append(appendSnapshotKey(nil, tagSnapshot, id, c.MaxSequenceNr), 0)
-	it := from.NewIterator(&util.Range{Start: appendSnapshotKey(nil, tagSnapshot, id, c.MinSequenceNr), Limit: limit}, nil)
+	limit := append(snapshotKey(tagSnapshot, id, c.MaxSequenceNr), 0)
+	it := from.NewIterator(&util.Range{Start: snapshotKey(tagSnapshot, id, c.MinSequenceNr), Limit: limit}, nil)
 	defer it.Release()
 	var all []found
 	for ok := it.Last(); ok; ok = it.Prev() {
@@ -228,8 +228,8 @@ func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criter
 			return f.err
 		}
 		if f.matches(c) {
-			batch.Delete(appendSnapshotKey(nil, tagSnapshot, id, f.SequenceNr))
-			batch.Delete(appendSnapshotKey(nil, tagPayload, id, f.SequenceNr))
+			batch.Delete(snapshotKey(tagSnapshot, id, f.SequenceNr))
+			batch.Delete(snapshotKey(tagPayload, id, f.SequenceNr))
 		}
 	}
 	if batch.Len() == 0 {
