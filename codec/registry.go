@@ -6,7 +6,10 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"reflect"
+	"slices"
 )
 
 // Registry knows the names of Go types, and encodes and decodes their values.
@@ -48,6 +51,25 @@ func (r *Registry) Err() error {
 		return nil
 	}
 	return r.err
+}
+
+// GoTypes yields the current Go types by their names, in the order of the names.
+func (r *Registry) GoTypes() iter.Seq2[string, reflect.Type] {
+	return func(yield func(string, reflect.Type) bool) {
+		if r == nil {
+			return
+		}
+		byName := make(map[string]reflect.Type, len(r.writers))
+		for t, w := range r.writers {
+			byName[w.manifest] = t
+		}
+		for _, manifest := range slices.Sorted(maps.Keys(byName)) {
+			m, _ := parseManifest(manifest)
+			if !yield(m.name, byName[manifest]) {
+				return
+			}
+		}
+	}
 }
 
 // Encode returns the manifest and the encoded form of v. The payload is

@@ -53,6 +53,7 @@ type Timed interface {
 	// Deadline is when the present state times out, or zero for never. It is
 	// folded from events and so survives every recovery. When the time has come
 	// the aggregate gets a StateTimeout signal, once for each deadline and
-	// instance; at once if the deadline passed while the entity was not there.
+	// instance; at once if the deadline passed while the entity was not there. An
+	// entity that is not in memory is not woken by its deadline.
 	Deadline() time.Time
 }

@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/refold-io/refold/codec"
@@ -25,8 +26,8 @@ func (e *entity[C, E]) Decide(op *engine.Op) {
 			op.Control(engine.Unhandled)
 			return
 		}
-		if e.instance.admits(op.Env.Message) {
-			e.carry(op, h.HandleSignal(c, op.Env.Message))
+		if s := signalOf(op.Env.Message); e.admits(s) {
+			e.carry(op, h.HandleSignal(c, s))
 		}
 		return
 	}
@@ -46,7 +47,8 @@ func (e *entity[C, E]) Call(op *engine.Op, fn any) {
 // State is part of engine.Behavior: it encodes the state for a snapshot.
 func (e *entity[C, E]) State() *engine.State {
 	s := &engine.State{}
-	if err := e.encodeState(s); err != nil {
+	var inner error
+	if err := errors.Join(contain(e.pid, func() { inner = e.encodeState(s) }), inner); err != nil {
 		e.signal(SnapshotFailed{Metadata: e.metadata(s), Err: err})
 		return nil
 	}
@@ -64,21 +66,16 @@ func (e *entity[C, E]) contained(op *engine.Op) {
 // carry puts an effect into the op: it encodes and applies the events, and
 // computes the answer.
 func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
-	if len(eff.events) > 0 && !e.persist(op, eff.events, false) {
+	if err := eff.check(); err != nil {
+		op.Refuse(err)
 		return
 	}
-	for i := range eff.parts {
-		p := &eff.parts[i]
-		switch {
-		case p.call != nil:
-			op.Call(p.call, p.async)
-		case p.request != nil:
-			e.ask(op, p.request)
-		case len(p.events) > 0:
-			if !e.persist(op, p.events, p.async) {
-				return
-			}
+	if len(eff.parts) > 0 {
+		if !e.carryParts(op, &eff) {
+			return
 		}
+	} else if len(eff.events) > 0 && !e.persist(op, eff.events, false) {
+		return
 	}
 	switch eff.decided {
 	case replied:
@@ -101,6 +98,38 @@ func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
 			f(StashInfo{ID: e.pid, Command: op.Env.Message, Aside: true})
 		}
 	}
+}
+
+// carryParts carries the parts of an effect that has more than one. All events
+// are encoded before any is applied, so that what can't be is refused as a whole.
+func (e *entity[C, E]) carryParts(op *engine.Op, eff *Effect[C, E]) bool {
+	records := make([][]journal.Event, len(eff.parts)+1)
+	ahead := 0
+	for i := range records {
+		events := eff.events
+		if i > 0 {
+			events = eff.parts[i-1].events
+		}
+		var err error
+		if records[i], err = e.encodeAll(op, ahead, events); err != nil {
+			op.Refuse(err)
+			return false
+		}
+		ahead += len(events)
+	}
+	e.persistEncoded(op, eff.events, records[0], false)
+	for i := range eff.parts {
+		p := &eff.parts[i]
+		switch {
+		case p.call != nil:
+			op.Call(p.call, p.async)
+		case p.request != nil:
+			e.ask(op, p.request)
+		default:
+			e.persistEncoded(op, p.events, records[i+1], p.async)
+		}
+	}
+	return true
 }
 
 // noReply decides that there is no answer. The observer is told when the op has
@@ -152,31 +181,57 @@ func (e *entity[C, E]) encodeState(s *engine.State) (err error) {
 // persist encodes the events of a unit, then applies them, then tags them. It is
 // false when the unit is refused; then the state is untouched.
 func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
-	if err := e.mayPersist(); err != nil {
-		op.Refuse(err)
-		return false
-	}
-	if len(events) == 1 {
-		record, err := e.encode(op, 0, events[0])
+	if len(events) > 1 {
+		records, err := e.encodeAll(op, 0, events)
 		if err != nil {
 			op.Refuse(err)
 			return false
 		}
-		record.Metadata = e.inject(op)
-		matched := e.applyOne(op.SequenceNr()+1, events[0], &record)
-		op.PersistOne(record, async, e.due(op, 1, matched))
-		e.persisted(op, 1)
+		e.persistEncoded(op, events, records, async)
 		return true
+	}
+	err := e.mayPersist()
+	if err != nil {
+		op.Refuse(err)
+		return false
+	}
+	record, err := e.encode(op, 0, events[0])
+	if err != nil {
+		op.Refuse(err)
+		return false
+	}
+	record.Metadata = e.inject(op)
+	matched := e.applyOne(op.SequenceNr()+1, events[0], &record)
+	op.PersistOne(record, async, e.due(op, 1, matched))
+	e.persisted(op, 1)
+	return true
+}
+
+// encodeAll encodes the events of a unit with so many events of the same command
+// ahead of it.
+func (e *entity[C, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journal.Event, error) {
+	if len(events) == 0 {
+		return nil, nil
+	}
+	if err := e.mayPersist(); err != nil {
+		return nil, err
 	}
 	records := make([]journal.Event, len(events))
 	metadata := e.inject(op)
 	for i, ev := range events {
 		var err error
-		if records[i], err = e.encode(op, i, ev); err != nil {
-			op.Refuse(err)
-			return false
+		if records[i], err = e.encode(op, ahead+i, ev); err != nil {
+			return nil, err
 		}
 		records[i].Metadata = metadata
+	}
+	return records, nil
+}
+
+// persistEncoded applies the events of a unit, and tags them.
+func (e *entity[C, E]) persistEncoded(op *engine.Op, events []E, records []journal.Event, async bool) {
+	if len(events) == 0 {
+		return
 	}
 	matched := false
 	for i, ev := range events {
@@ -186,7 +241,6 @@ func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
 	}
 	op.Persist(records, async, e.due(op, len(events), matched))
 	e.persisted(op, len(events))
-	return true
 }
 
 // persisted counts events for the observer.

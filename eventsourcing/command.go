@@ -29,8 +29,9 @@ type For[C, R any] struct{}
 func (For[C, R]) target(C) {}
 func (For[C, R]) result(R) {}
 
-// With is the answer with a value that is known now. The value must not share
-// memory with the state.
+// With is the answer with a value that is known now: before the events of the same
+// effect are applied. For a value that depends on them use Answer. The value must
+// not share memory with the state.
 func (For[C, R]) With(value R) Answer[C] { return Answer[C]{value: value} }
 
 // Answer is the answer with what f returns. It is called once, right after the

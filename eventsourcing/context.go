@@ -71,7 +71,8 @@ func (c *Context[C, E]) None() Effect[C, E] { return Effect[C, E]{} }
 
 // Persist stores events as one unit, all or none. They are applied at once; what
 // they lead to is visible outside when they are durable. Without events it does
-// nothing.
+// nothing. The slice and the events belong to the effect. An asker gets ErrNoReply
+// unless a reply follows.
 func (c *Context[C, E]) Persist(events ...E) Effect[C, E] { return Effect[C, E]{events: events} }
 
 // PersistAsync is Persist for events that do not hold back others: answers to
@@ -102,7 +103,8 @@ func (c *Context[C, E]) Refuse(err error) Effect[C, E] { return Effect[C, E]{}.R
 // ErrUnhandled.
 func (c *Context[C, E]) Unhandled() Effect[C, E] { return Effect[C, E]{control: unhandled} }
 
-// Stash puts the command aside until UnstashAll. The asker waits.
+// Stash puts the command aside until UnstashAll. The asker waits. Nothing else may
+// be in the effect.
 func (c *Context[C, E]) Stash() Effect[C, E] { return Effect[C, E]{control: stash} }
 
 // UnstashAll handles the commands that are put aside now before all others, in
@@ -168,8 +170,9 @@ func (c *Context[C, E]) Go(f func(context.Context) C) {
 	c.ask(r)
 }
 
-// StartTimer sends a command to the entity after a while. It replaces a timer
-// with the same name. Timers end when the entity stops.
+// StartTimer sends a command to the entity after a while, at once if it is not
+// positive. It replaces a timer with the same name. Timers survive a refold after
+// a failed write, and end when the entity stops.
 func (c *Context[C, E]) StartTimer(name string, after time.Duration, command C) {
 	c.ask(timerRequest{name: name, after: after, message: command})
 }

@@ -3,11 +3,15 @@
 
 package eventsourcing
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Effect is what handling a command leads to. It is a value that a Context
 // makes and that its methods complete; nothing happens before HandleCommand has
-// returned it.
+// returned it, and one that is not returned does nothing. The zero value is the
+// effect of Context.None.
 //
 // Parts are carried out in the order in which they were added: units of events
 // are stored, callbacks run when everything ahead of them is durable.
@@ -54,14 +58,16 @@ func (e Effect[C, E]) Reply(a Answer[C]) Effect[C, E] {
 	return e
 }
 
-// Refuse answers the command with an error, a Refusal as a rule.
+// Refuse answers the command with an error, which must not be nil. Only a
+// *Refusal, or an error that wraps one, keeps its identity for a caller on another
+// node or for an outbox; anything else has code "internal" there.
 func (e Effect[C, E]) Refuse(err error) Effect[C, E] {
 	e.value, e.err, e.decided = nil, err, refused
 	return e
 }
 
-// NoReply says that the command is not answered: an asker waits until its
-// context ends.
+// NoReply says that the command is never answered: an asker waits until its
+// context ends. (An effect that says nothing about a reply answers ErrNoReply.)
 func (e Effect[C, E]) NoReply() Effect[C, E] {
 	e.value, e.err, e.decided = nil, nil, silent
 	return e
@@ -112,6 +118,22 @@ func (e Effect[C, E]) And(next Effect[C, E]) Effect[C, E] {
 	}
 	e.control |= next.control
 	return e
+}
+
+// check returns what is wrong with an effect that can't be carried out.
+func (e Effect[C, E]) check() error {
+	if e.decided == refused && isNilError(e.err) {
+		return fmt.Errorf("%w: Refuse needs an error", ErrInvalid)
+	}
+	if e.control&stash != 0 && (len(e.events) > 0 || len(e.parts) > 0) {
+		return fmt.Errorf("%w: a command that is stashed is handled again, so its effect can hold nothing else", ErrInvalid)
+	}
+	return nil
+}
+
+func isNilError(err error) bool {
+	r, ok := err.(*Refusal) //nolint:errorlint // the value itself
+	return err == nil || ok && r == nil
 }
 
 // with adds a part to a copy: effects are values, and two that grew from one

@@ -270,7 +270,7 @@ func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
 }
 
 func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
-	if w&wantIdle != 0 && !e.instance.busy() {
+	if w&wantIdle != 0 && !e.awaits() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 	}
 	if w&wantDrain != 0 {

@@ -14,15 +14,20 @@ import (
 )
 
 var (
-	// ErrNoReply answers a command whose effect decided about no reply.
+	// ErrNoReply answers a command whose effect names no reply: not Reply,
+	// Refuse, NoReply, ReplyLater or Stash. The command was done: its events are
+	// stored.
 	ErrNoReply = engine.ErrNoReply
 	// ErrUnhandled answers a command that the aggregate does not handle.
 	ErrUnhandled = engine.ErrUnhandled
 	// ErrStashFull answers a command that came when a stash was full.
 	ErrStashFull = engine.ErrStashFull
 	// ErrStopped answers what waits in the stash of an entity that stops, and
-	// everything once the runtime is closed.
+	// what waits for an answer after ReplyLater, whose events are stored. Once
+	// the runtime is closed it answers everything.
 	ErrStopped = engine.ErrStopped
+	// ErrClosed says that the runtime is closed. It matches ErrStopped.
+	ErrClosed = fmt.Errorf("eventsourcing: runtime closed: %w", engine.ErrStopped)
 	// ErrNotStored says that a write failed, and that nothing of it is stored
 	// or ever will be.
 	ErrNotStored = engine.ErrNotStored
@@ -59,7 +64,8 @@ var (
 	ErrRecoveryTimeout = errors.New("eventsourcing: recovery made no progress")
 )
 
-// RecoveryFailed is the cause for which an entity could not be recovered.
+// RecoveryFailed is the cause that Observer.Failure gets when an entity could
+// not be recovered; its field Err is the reason.
 type RecoveryFailed = engine.RecoveryFailed
 
 // Refusal is a business error with a stable code: an aggregate refuses a
@@ -70,7 +76,8 @@ type Refusal struct {
 }
 
 // NewRefusal returns a refusal. The code is stable over releases and is best
-// prefixed with the name of its package: "bank/insufficient_funds".
+// prefixed with the name of its package: "bank/insufficient_funds". It must not be
+// empty or "internal", or begin with "refold/".
 func NewRefusal(code, message string) *Refusal { return &Refusal{code: code, message: message} }
 
 // Code returns the stable code.
@@ -125,6 +132,11 @@ func Code(err error) string {
 		{ErrNotStored, "refold/not_stored"},
 		{ErrOutcomeUnknown, "refold/outcome_unknown"},
 		{ErrReadOnly, "refold/read_only"},
+		{ErrNoJournal, "refold/no_journal"},
+		{ErrWrongReply, "refold/wrong_reply"},
+		{ErrUnknownType, "refold/unknown_type"},
+		{ErrRecoveryTimeout, "refold/recovery_timeout"},
+		{ErrInvalid, "refold/invalid"},
 		{journal.ErrHistoryGap, "refold/history_gap"},
 		{codec.ErrNotRegistered, "refold/not_registered"},
 		{context.DeadlineExceeded, "refold/deadline_exceeded"},

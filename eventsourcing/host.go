@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ type Recovery struct {
 
 func (r Recovery) readOnly() bool { return r.UpTo > 0 || !r.AsOf.IsZero() }
 
-// HostOptions configure a Host. The zero value holds the defaults.
+// HostOptions configure the Entities that Host returns. The zero value holds the defaults.
 type HostOptions struct {
 	// Recovery says how far entities are refolded when they start.
 	Recovery Recovery
@@ -139,6 +140,9 @@ func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C,
 	if typ.Events != nil && rt.journal == nil {
 		return nil, fmt.Errorf("host type %q: %w", typ.Name, ErrNoJournal)
 	}
+	if p := typ.Snapshots; p.set && rt.snapshots == nil {
+		rt.log.Warn("the type asks for snapshots, but the runtime has no store for them", slog.String("type", typ.Name))
+	}
 	h := &Entities[C, E]{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
 	for i := range h.shards {
 		h.shards[i].entities = make(map[string]*entity[C, E])
@@ -167,7 +171,7 @@ func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C,
 	defer rt.mu.Unlock()
 	switch {
 	case rt.closed:
-		return nil, fmt.Errorf("host type %q: %w", typ.Name, ErrStopped)
+		return nil, fmt.Errorf("host type %q: %w", typ.Name, ErrClosed)
 	case rt.hosts[typ.Name] != nil:
 		return nil, fmt.Errorf("%w: host type %q: it has a host already", ErrInvalid, typ.Name)
 	}
@@ -211,7 +215,7 @@ func (h *Entities[C, E]) place(id string, env *engine.Envelope) error {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
-			return fmt.Errorf("%s|%s: %w", h.model.typ.Name, id, ErrStopped)
+			return fmt.Errorf("%s|%s: %w", h.model.typ.Name, id, ErrClosed)
 		}
 		e := s.entities[id]
 		if e == nil {

@@ -100,6 +100,9 @@ func (e *entity[C, E]) answer(a *engine.Answer) {
 		observing(a.Env).end(err)
 	}
 	if waits {
+		if a.Err == engine.ErrUnhandled || a.Err == engine.ErrNoReply { //nolint:errorlint // the machine's own values, unwrapped
+			a.Err = fmt.Errorf("%w: %s, %T", a.Err, e.pid, a.Env.Message)
+		}
 		r.reply(a.Value, a.Err)
 		return
 	}

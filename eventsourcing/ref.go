@@ -180,7 +180,7 @@ func Ask[C, R any](ctx context.Context, to Ref[C], command Query[C, R]) (R, erro
 // over; what becomes of it otherwise is not told. Only the end of the runtime
 // and a full stash keep a command that was handed over from being handled. The
 // values of ctx go with the command; when ctx ends later, nothing follows.
-func Tell[C any](ctx context.Context, to Ref[C], command C) error {
+func Tell[C any](ctx context.Context, to Ref[C], command Target[C]) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -167,7 +167,13 @@ func (e *entity[C, E]) watchDeadline() {
 	if !ok || e.machine.Pending() {
 		return // the deadline of a state that is not durable does not count
 	}
-	at := timed.Deadline()
+	var at time.Time
+	if err := contain(e.pid, func() { at = timed.Deadline() }); err != nil {
+		e.host.rt.log.Error("the deadline panicked, there is none", slog.String("persistence_id", e.pid), slog.Any("error", err))
+	}
+	if at.IsZero() && e.extra == nil {
+		return
+	}
 	x := e.more()
 	if at.Equal(x.state) {
 		return
@@ -185,7 +191,7 @@ func (e *entity[C, E]) watchDeadline() {
 // deadlineDue tells the aggregate that its state has timed out.
 func (e *entity[C, E]) deadlineDue(at time.Time) {
 	if e.extra != nil && e.extra.state.Equal(at) {
-		e.signal(StateTimeout{})
+		e.signal(StateTimeout{Deadline: at})
 	}
 }
 
@@ -268,4 +274,23 @@ func (e *entity[C, E]) stopTimers() {
 		x.receive.t.Stop()
 	}
 	e.extra = nil
+}
+
+// admits reports whether a signal still means something to the aggregate.
+func (e *entity[C, E]) admits(s Signal) bool {
+	if t, ok := s.(StateTimeout); ok {
+		timed, ok := e.instance.state.(Timed)
+		return ok && timed.Deadline().Equal(t.Deadline)
+	}
+	return e.instance.admits(s)
+}
+
+// awaits reports whether something will wake the entity that would be lost if it
+// left memory.
+func (e *entity[C, E]) awaits() bool {
+	if e.instance.busy() {
+		return true
+	}
+	x := e.extra
+	return x != nil && (len(x.timers) > 0 || x.receive != nil || !x.state.IsZero())
 }

@@ -116,6 +116,7 @@ type Runtime struct {
 	mu     sync.RWMutex
 	hosts  map[string]receiver
 	closed bool
+	ended  chan struct{} // closed at the end of Close
 }
 
 // Open starts a runtime. Close it before the journal and the snapshot store.
@@ -124,7 +125,7 @@ func Open(cfg Config) (*Runtime, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
-	r := &Runtime{cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver)}
+	r := &Runtime{cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver), ended: make(chan struct{})}
 	r.obs = &r.cfg.Observer
 	r.effects.New = func() any { return &engine.Effects{Ops: &r.ops} }
 	r.watched = r.obs.Begin != nil || r.obs.Command != nil
@@ -167,15 +168,21 @@ func Open(cfg Config) (*Runtime, error) {
 // Close stops the runtime: entities handle what they were given and stop, the
 // writer sends what is queued. When ctx ends first the rest is cut short, and
 // callers get ErrStopped or, where a write was in flight, ErrOutcomeUnknown;
-// then Close returns the cause. It returns when nothing runs any more. A second
-// call does nothing.
+// then Close returns the cause. It returns when nothing runs any more. A further
+// call waits for the first one, or until its own ctx ends, and returns nil.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return nil
+		select {
+		case <-r.ended:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	r.closed = true
+	defer close(r.ended)
 	hosts := make([]receiver, 0, len(r.hosts))
 	for _, h := range r.hosts {
 		hosts = append(hosts, h)

@@ -4,6 +4,8 @@
 package eventsourcing
 
 import (
+	"time"
+
 	"github.com/refold-io/refold/eventsourcing/engine"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -12,23 +14,37 @@ import (
 // of a Companion's own.
 type Signal any
 
-type (
-	// RecoveryCompleted comes first, before any command, in every instance.
-	RecoveryCompleted = engine.RecoveryCompleted
-	// PersistFailed says that a write failed and that nothing of it is stored.
-	// The instance that gets it was refolded since.
-	PersistFailed = engine.PersistFailed
-	// PersistRejected says that the journal rejected a write. The instance that
-	// gets it was refolded since.
-	PersistRejected = engine.PersistRejected
-)
+// RecoveryCompleted comes first, before any command, in every instance.
+type RecoveryCompleted struct{}
+
+// PersistFailed says that a write failed and that nothing of it is stored. The
+// instance that gets it was refolded since.
+type PersistFailed struct{ Err error }
+
+// PersistRejected says that the journal rejected a write. The instance that gets
+// it was refolded since.
+type PersistRejected struct{ Err error }
+
+// signalOf translates the signals of the engine.
+func signalOf(message any) Signal {
+	switch s := message.(type) {
+	case engine.RecoveryCompleted:
+		return RecoveryCompleted(s)
+	case engine.PersistFailed:
+		return PersistFailed(s)
+	case engine.PersistRejected:
+		return PersistRejected(s)
+	}
+	return message
+}
 
 // ReceiveTimeout says that no command came for as long as Context.ReceiveTimeout
 // asked for.
 type ReceiveTimeout struct{}
 
-// StateTimeout says that the Deadline of a Timed aggregate has passed.
-type StateTimeout struct{}
+// StateTimeout says that the Deadline of a Timed aggregate has passed, and still
+// is its deadline.
+type StateTimeout struct{ Deadline time.Time }
 
 // SnapshotSaved says that a snapshot is stored.
 type SnapshotSaved struct{ Metadata snapshot.Metadata }

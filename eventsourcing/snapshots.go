@@ -93,6 +93,9 @@ func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Cr
 	if r.snapshots == nil {
 		return ErrNoSnapshots
 	}
+	if c == (snapshot.Criteria{}) {
+		return fmt.Errorf("%w: delete snapshots of %q: the zero Criteria matches none; start from snapshot.Latest", ErrInvalid, pid)
+	}
 	deleted, err := r.deletedTo(ctx, pid)
 	if err != nil {
 		return fmt.Errorf("delete snapshots of %q: %w", pid, err)

@@ -48,8 +48,8 @@ type SnapshotPolicy struct {
 // All snapshots are kept unless Keep says otherwise.
 func SnapshotEvery(n int) SnapshotPolicy { return SnapshotPolicy{every: n, set: true} }
 
-// Keep deletes, after a successful save, the snapshots that are older than the
-// newest n distances. n is at least 1.
+// Keep deletes, after a successful save, the snapshots that lie n distances or
+// more behind it, a distance being what SnapshotEvery says. n is at least 1.
 func (p SnapshotPolicy) Keep(n int) SnapshotPolicy {
 	p.keep, p.set = n, true
 	if n < 1 {
@@ -121,7 +121,7 @@ func newModel[C, E any](typ Type[C, E]) (*model[C, E], error) {
 			errs = append(errs, fmt.Errorf("%w: Type.Commands: %w", ErrInvalid, err))
 		}
 	}
-	errs = append(errs, typ.Snapshots.validate())
+	errs = append(errs, implement[E]("Events", typ.Events), implement[C]("Commands", typ.Commands), typ.Snapshots.validate())
 	if typ.New == nil {
 		errs = append(errs, fmt.Errorf("%w: Type.New is missing", ErrInvalid))
 	}
@@ -133,6 +133,18 @@ func newModel[C, E any](typ Type[C, E]) (*model[C, E], error) {
 		return nil, fmt.Errorf("type %q: %w", typ.Name, err)
 	}
 	return m, nil
+}
+
+// implement returns an error for each type of a registry that is none of T.
+func implement[T any](field string, r *codec.Registry) error {
+	var errs []error
+	want := reflect.TypeFor[T]()
+	for name, t := range r.GoTypes() {
+		if !t.AssignableTo(want) {
+			errs = append(errs, fmt.Errorf("%w: Type.%s: %v, named %q, is no %v", ErrInvalid, field, t, name, want))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // inspect looks at an instance of the aggregate.
@@ -152,6 +164,10 @@ func (m *model[C, E]) inspect() error {
 		return err
 	}
 	_, m.timed = agg.(Timed)
+	if _, handles := agg.(SignalHandler[C, E]); !handles && (m.timed || len(m.companions) > 0) {
+		return fmt.Errorf("%w: %v is Timed or has a companion such as a delivery.Outbox, so it has to be a SignalHandler: "+
+			"a method HandleSignal(*Context, Signal) Effect", ErrInvalid, t)
+	}
 	if _, m.selfCoded = agg.(Snapshotter); m.selfCoded {
 		return nil
 	}

@@ -26,7 +26,8 @@ var (
 type Metadata struct {
 	// ID is the persistence ID.
 	ID string
-	// SequenceNr is the number of the last event that the snapshot covers.
+	// SequenceNr is the number of the last event that the snapshot covers, at
+	// least 1.
 	SequenceNr uint64
 	// Time is the timestamp of that event, in UTC and whole microseconds.
 	Time time.Time
