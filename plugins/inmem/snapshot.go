@@ -38,6 +38,9 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error 
 	if err := s.usable(ctx); err != nil {
 		return fmt.Errorf("inmem: save snapshot of %q at %d: %w", snap.ID, snap.SequenceNr, err)
 	}
+	if snap.SequenceNr == 0 {
+		return fmt.Errorf("inmem: save snapshot of %q: %w: it covers no event", snap.ID, snapshot.ErrInvalid)
+	}
 	snap.Time = snap.Time.UTC().Truncate(time.Microsecond)
 	held := s.byID[snap.ID]
 	at, found := slices.BinarySearchFunc(held, snap.SequenceNr, func(held snapshot.Snapshot, seqNr uint64) int {
