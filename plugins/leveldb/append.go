@@ -114,14 +114,15 @@ func (b *batcher) add(i int, w *journal.Write) error {
 	if w.Expect != s.next {
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: s.next}
 	}
-	if s.number == 0 {
-		b.engine.streams.setNumber(s, b.engine.nextNumber.Add(1)-1)
-		b.key = appendIDKey(b.key[:0], w.ID)
-		b.value = appendNumber(b.value[:0], s.number)
-		b.batch.Put(b.key, b.value)
-	}
 	if !s.touched {
-		s.touched = true
+		number := s.number
+		if number == 0 {
+			number = b.engine.nextNumber.Add(1) - 1
+			b.key = appendIDKey(b.key[:0], w.ID)
+			b.value = appendNumber(b.value[:0], number)
+			b.batch.Put(b.key, b.value)
+		}
+		b.engine.streams.touch(s, number)
 		b.streams = append(b.streams, s)
 	}
 	for k := range w.Events {

@@ -16,11 +16,12 @@ type stream struct {
 	// event.
 	highest, deleted uint64
 	used             bool
-
-	// next is highest once the batch that is being built is stored, and touched
-	// says that the batch holds something of this ID. They belong to Append.
-	next    uint64
+	// touched says that something of this ID is being stored.
 	touched bool
+
+	// next is highest once the batch that is being built is stored. It belongs to
+	// Append.
+	next uint64
 }
 
 // cache holds the streams that were written or read last. Only Append and
@@ -49,12 +50,13 @@ func (c *cache) get(id string) *stream {
 	return s
 }
 
-// look returns a copy for a reader.
+// look returns what is known of an ID for a reader. That is nothing while an
+// append to it is under way: only the database knows when it becomes visible.
 func (c *cache) look(id string) (stream, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.streams[id]
-	if s == nil {
+	if s == nil || s.touched {
 		return stream{}, false
 	}
 	s.used = true
@@ -80,11 +82,11 @@ func (c *cache) stored(streams []*stream) {
 	}
 }
 
-// setNumber gives a number to a stream that is written for the first time.
-func (c *cache) setNumber(s *stream, number uint64) {
+// touch says that an append to a stream is under way.
+func (c *cache) touch(s *stream, number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.number = number
+	s.number, s.touched = number, true
 }
 
 // setDeleted records a deletion.

@@ -15,9 +15,9 @@ import (
 // deletePage is how many events are deleted in one batch.
 const deletePage = 4096
 
-// DeleteTo implements journal.Journal. The events are gone for every reader in
-// one step; their records follow in batches. A deletion that was cut short
-// there is finished by the next one of that ID. Disk space is freed when the
+// DeleteTo implements journal.Journal. The first batch makes the deletion
+// durable as a whole; the records of many events follow in further ones. A
+// deletion that was cut short there is finished by the next one of that ID. Disk space is freed when the
 // engine next compacts that range, or by DB.Compact.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	if err := j.deleteTo(ctx, id, to); err != nil {

@@ -35,6 +35,11 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	if err != nil {
 		return nil, err
 	}
+	if !cfg.ReadOnly {
+		if err = removeProbe(base); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.ReadOnly && len(logs) > 1 {
 		base = &readOnlyFiles{Storage: base, logs: logs}
 	}
@@ -119,8 +124,9 @@ func (e *engine) firstFreeNumber() (uint64, error) {
 	return highest + 1, nil
 }
 
-// load reads what is stored of a persistence ID.
-func (e *engine) load(id string) (stream, error) {
+// find reads what is stored of a persistence ID, but not the highest sequence
+// number.
+func (e *engine) find(id string) (stream, error) {
 	var s stream
 	value, err := e.get(appendIDKey(nil, id))
 	if err != nil || value == nil {
@@ -139,6 +145,15 @@ func (e *engine) load(id string) (stream, error) {
 		}
 		s.deleted = d.to
 	}
+	return s, nil
+}
+
+// load reads what is stored of a persistence ID.
+func (e *engine) load(id string) (stream, error) {
+	s, err := e.find(id)
+	if err != nil || s.number == 0 {
+		return s, err
+	}
 	key, err := e.last(appendEventKey(nil, s.number, 0), behindEvents(nil, s.number, journal.MaxSequenceNr))
 	if err != nil {
 		return s, err
@@ -148,14 +163,6 @@ func (e *engine) load(id string) (stream, error) {
 	}
 	s.highest = max(s.highest, s.deleted)
 	return s, nil
-}
-
-// look is load for a reader: from memory if it is there.
-func (e *engine) look(id string) (stream, error) {
-	if s, ok := e.streams.look(id); ok {
-		return s, nil
-	}
-	return e.load(id)
 }
 
 func (e *engine) close() error { return e.db.Close() }

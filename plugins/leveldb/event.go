@@ -101,7 +101,7 @@ func decodeEvent(b []byte, names *interner) (journal.Event, error) {
 	if !ok {
 		return e, errShort
 	}
-	e.Writer, e.Manifest = names.get(writer), names.get(manifest)
+	e.Writer, e.Manifest = names.again(&names.writer, writer), names.again(&names.manifest, manifest)
 	if flags&flagTags != 0 {
 		var err error
 		if e.Tags, b, err = cutTags(b, names); err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/syndtr/goleveldb/leveldb/storage"
@@ -53,6 +54,9 @@ func makeDir(dir string) error {
 }
 
 func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // it has no such thing
+	}
 	f, err := os.Open(dir) //nolint:gosec // the directory that the caller chose
 	if err != nil {
 		return err
@@ -71,12 +75,11 @@ func probe(files storage.Storage) (err error) {
 	if err != nil {
 		return err
 	}
-	fd := storage.FileDesc{Type: storage.TypeTemp}
-	w, err := files.Create(fd)
+	w, err := files.Create(probeFile())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close(), files.Remove(fd)) }()
+	defer func() { err = errors.Join(err, w.Close(), files.Remove(probeFile())) }()
 	block := bytes.Repeat([]byte{1}, 256<<10) // a file system may not store zeros
 	for size += 1 << 20; size > 0; size -= int64(len(block)) {
 		if _, err := w.Write(block); err != nil {
@@ -84,6 +87,17 @@ func probe(files storage.Storage) (err error) {
 		}
 	}
 	return w.Sync()
+}
+
+func probeFile() storage.FileDesc { return storage.FileDesc{Type: storage.TypeTemp} }
+
+// removeProbe removes what a probe left that was cut short.
+func removeProbe(files storage.Storage) error {
+	err := files.Remove(probeFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func logSize(files storage.Storage) (int64, error) {

@@ -8,7 +8,20 @@ const maxNames = 256
 
 // interner gives equal bytes the same string, as long as there are few
 // different ones. It is not safe for concurrent use.
-type interner struct{ names map[string]string }
+type interner struct {
+	names map[string]string
+	// writer and manifest are those of the last event, which are most often
+	// those of the next.
+	writer, manifest string
+}
+
+// again is get for what was in *last the last time.
+func (in *interner) again(last *string, b []byte) string {
+	if string(b) != *last { // does not allocate
+		*last = in.get(b)
+	}
+	return *last
+}
 
 func (in *interner) get(b []byte) string {
 	if len(b) == 0 {

@@ -39,23 +39,27 @@ func (j *Journal) Close() error { return j.db.drop(&j.handle) }
 
 // HighestSequenceNr implements journal.Journal.
 func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
-	s, err := j.look(ctx, id)
+	highest, err := j.highest(ctx, id)
 	if err != nil {
 		return 0, fmt.Errorf("leveldb: highest sequence number of %q: %w", id, err)
 	}
-	return s.highest, nil
+	return highest, nil
 }
 
-func (j *Journal) look(ctx context.Context, id string) (stream, error) {
+func (j *Journal) highest(ctx context.Context, id string) (uint64, error) {
 	if err := journal.CheckID(id); err != nil {
-		return stream{}, err
+		return 0, err
 	}
 	e, err := j.use(ctx, false)
 	if err != nil {
-		return stream{}, err
+		return 0, err
 	}
 	defer j.release()
-	return e.look(id)
+	s, ok := e.streams.look(id)
+	if !ok {
+		s, err = e.load(id)
+	}
+	return s.highest, err
 }
 
 // use returns the engine for one call, or one page. release must be called.

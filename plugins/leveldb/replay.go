@@ -76,12 +76,14 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 		return false, err
 	}
 	defer j.release()
-	s, err := e.look(id)
+	s, ok := e.streams.look(id)
+	if !ok {
+		s, err = e.find(id)
+	}
 	if err != nil || s.number == 0 {
 		return false, err
 	}
-	from, to = max(from, s.deleted+1), min(to, s.highest)
-	if from > to {
+	if from = max(from, s.deleted+1); from > to {
 		return false, nil
 	}
 	it := e.db.NewIterator(&util.Range{
