@@ -177,7 +177,10 @@ func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C,
 	}
 	rt.hosts[typ.Name] = h
 	if opts.PassivateAfter > 0 {
+		first := &h.shards[0]
+		first.mu.Lock() // the first sweep may come at once
 		h.sweep = time.AfterFunc(h.sweepInterval(), h.passivateIdle)
+		first.mu.Unlock()
 	}
 	return h, nil
 }
