@@ -41,8 +41,8 @@ func (c *auditCmd) Run(app *app) (err error) {
 
 // audit goes through every event of every account.
 func (b *bank) audit(ctx context.Context) (*auditReport, error) {
-	return audit(ctx, b.journal, b.typ.Events, func(ctx context.Context, id string) (answered, error) {
-		folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{})
+	return audit(ctx, b.journal, b.typ.Events, func(ctx context.Context, id string, upTo uint64) (answered, error) {
+		folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{UpTo: upTo})
 		if err != nil {
 			return answered{}, err
 		}
@@ -65,6 +65,9 @@ type answered struct {
 	view     View
 	snapshot uint64
 }
+
+// answerer asks an account what it is after the event with a number.
+type answerer func(ctx context.Context, id string, upTo uint64) (answered, error)
 
 // violation is a rule that the journal breaks, and the events that show it.
 type violation struct {
@@ -93,7 +96,7 @@ type auditReport struct {
 type auditor struct {
 	journal   journal.Journal
 	registry  *codec.Registry
-	answer    func(context.Context, string) (answered, error)
+	answer    answerer
 	report    auditReport
 	transfers map[transferID]*transferBooks
 	lines     map[string]eventRef // the requests that are lines of files
@@ -101,7 +104,7 @@ type auditor struct {
 
 // audit checks the books of all accounts in a journal. The error is one that
 // kept it from looking.
-func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, answer func(context.Context, string) (answered, error)) (*auditReport, error) {
+func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, answer answerer) (*auditReport, error) {
 	lister, ok := journal.As[journal.IDLister](j)
 	if !ok {
 		return nil, errors.New("audit: the journal can't list what it holds")

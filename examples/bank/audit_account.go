@@ -35,8 +35,12 @@ type fileLine struct {
 func (a *auditor) account(ctx context.Context, id string) error {
 	b := &books{id: id, requests: make(map[string]eventRef), lines: make(map[string]fileLine)}
 	pid := journal.JoinID(AccountTypeName, id)
+	highest, err := a.journal.HighestSequenceNr(ctx, pid)
+	if err != nil {
+		return err
+	}
 	next := uint64(1)
-	for record, err := range a.journal.Replay(ctx, pid, 1, journal.MaxSequenceNr) {
+	for record, err := range a.journal.Replay(ctx, pid, 1, highest) {
 		if err != nil {
 			return err
 		}
@@ -56,19 +60,15 @@ func (a *auditor) account(ctx context.Context, id string) error {
 		}
 		a.book(b, event, ref)
 	}
-	highest, err := a.journal.HighestSequenceNr(ctx, pid)
-	if err != nil {
-		return err
-	}
 	if highest+1 != next {
 		a.violate("sequence", fmt.Sprintf("account %s: the last event is %d, the journal counts %d", id, next-1, highest), b.last)
 	}
-	return a.compare(ctx, b)
+	return a.compare(ctx, b, highest)
 }
 
-// compare checks that the account answers what its events say.
-func (a *auditor) compare(ctx context.Context, b *books) error {
-	said, err := a.answer(ctx, b.id)
+// compare checks that the account answers what its events up to a number say.
+func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
+	said, err := a.answer(ctx, b.id, upTo)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

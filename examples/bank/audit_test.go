@@ -320,8 +320,8 @@ func (j torn) HighestSequenceNr(ctx context.Context, id string) (uint64, error) 
 }
 
 // answers asks the accounts of a bank, and falsifies what one of them says.
-func answers(b *bank, id string, falsify func(*answered)) func(context.Context, string) (answered, error) {
-	return func(ctx context.Context, asked string) (answered, error) {
+func answers(b *bank, id string, falsify func(*answered)) answerer {
+	return func(ctx context.Context, asked string, _ uint64) (answered, error) {
 		folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, asked, eventsourcing.FoldOptions[Event]{})
 		if err != nil {
 			return answered{}, err

@@ -103,6 +103,7 @@ func (b *bank) lookup(ctx context.Context, id string, past eventsourcing.FoldOpt
 		return glimpse{}, fmt.Errorf("the state is a %T", folded.State)
 	}
 	view, err := account.View(in, time.Now())
+	view.Pending = slices.DeleteFunc(view.Pending, func(p Pending) bool { return p.Amount.IsZero() }) // see leaveOut
 	return glimpse{view, folded.SequenceNr}, err
 }
 

@@ -27,26 +27,26 @@ func newProgress(w io.Writer, total int) progress {
 	if file, ok := w.(*os.File); ok && cwriter.IsTerminal(int(file.Fd())) {
 		return newBar(w, total)
 	}
-	return newLines(w, total)
+	return newPlainProgress(w, total)
 }
 
-type bar struct {
+type barProgress struct {
 	all *mpb.Progress
 	bar *mpb.Bar
 }
 
-func newBar(w io.Writer, total int) *bar {
+func newBar(w io.Writer, total int) *barProgress {
 	p := mpb.New(mpb.WithOutput(w))
-	return &bar{all: p, bar: p.AddBar(int64(total),
+	return &barProgress{all: p, bar: p.AddBar(int64(total),
 		mpb.BarRemoveOnComplete(),
 		mpb.PrependDecorators(decor.CountersNoUnit("%d of %d lines ")),
 		mpb.AppendDecorators(decor.Percentage(), decor.Name("  "), decor.AverageSpeed(0, "%.0f/s")),
 	)}
 }
 
-func (b *bar) add() { b.bar.Increment() }
+func (b *barProgress) add() { b.bar.Increment() }
 
-func (b *bar) stop() {
+func (b *barProgress) stop() {
 	b.bar.Abort(true)
 	b.all.Wait()
 }
@@ -54,15 +54,15 @@ func (b *bar) stop() {
 // lineInterval is how often a line is written where there is no terminal.
 const lineInterval = 5 * time.Second
 
-type lines struct {
+type plainProgress struct {
 	total int
 	count atomic.Int64
 	quit  chan struct{}
 	done  sync.WaitGroup
 }
 
-func newLines(w io.Writer, total int) *lines {
-	l := &lines{total: total, quit: make(chan struct{})}
+func newPlainProgress(w io.Writer, total int) *plainProgress {
+	l := &plainProgress{total: total, quit: make(chan struct{})}
 	l.done.Go(func() {
 		tick := time.NewTicker(lineInterval)
 		defer tick.Stop()
@@ -78,9 +78,9 @@ func newLines(w io.Writer, total int) *lines {
 	return l
 }
 
-func (l *lines) add() { l.count.Add(1) }
+func (l *plainProgress) add() { l.count.Add(1) }
 
-func (l *lines) stop() {
+func (l *plainProgress) stop() {
 	close(l.quit)
 	l.done.Wait()
 }

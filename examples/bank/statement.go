@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/examples/bank/rates"
 )
 
 // statementCmd shows the history of an account. It only reads.
@@ -86,21 +88,17 @@ func describe(event Event) statementLine {
 	case Opened:
 		return statementLine{Event: "opened", Details: "for " + e.Owner}
 	case Deposited:
-		return statementLine{Event: "deposited", Change: e.Amount, Details: inOriginal(e.Original, e.Amount, rateOf(e.Exchange))}
+		return statementLine{Event: "deposited", Change: e.Amount, Details: strings.TrimPrefix(original(e.Exchange), ", ")}
 	case Withdrawn:
-		return statementLine{Event: "withdrawn", Change: negative(e.Amount), Details: inOriginal(e.Original, e.Amount, rateOf(e.Exchange))}
+		return statementLine{Event: "withdrawn", Change: negative(e.Amount), Details: strings.TrimPrefix(original(e.Exchange), ", ")}
 	case TransferStarted:
-		return statementLine{Event: "transfer started", Change: negative(e.Amount), Details: fmt.Sprintf("transfer %d to %s", e.Transfer, e.To)}
+		return statementLine{Event: "transfer started", Change: negative(e.Amount), Details: fmt.Sprintf("transfer %d to %s", e.Transfer, e.To) + original(e.Exchange)}
 	case TransferCompleted:
 		return statementLine{Event: "transfer completed", Details: fmt.Sprintf("transfer %d", e.Transfer)}
 	case TransferRefunded:
 		return statementLine{Event: "transfer refunded", Change: e.Amount, Details: fmt.Sprintf("transfer %d: %s", e.Transfer, e.Reason)}
 	case Credited:
-		details := inOriginal(e.Original, e.Amount, rateOf(e.Exchange))
-		if details != "" {
-			details = ", " + details
-		}
-		return statementLine{Event: "credited", Change: e.Amount, Details: fmt.Sprintf("transfer %d from %s%s", e.Nr, e.From, details)}
+		return statementLine{Event: "credited", Change: e.Amount, Details: fmt.Sprintf("transfer %d from %s", e.Nr, e.From) + original(e.Exchange)}
 	case CreditRefused:
 		return statementLine{Event: "credit refused", Details: fmt.Sprintf("transfer %d from %s, %v: %s", e.Nr, e.From, e.Amount, e.Reason)}
 	case Closed:
@@ -109,11 +107,12 @@ func describe(event Event) statementLine {
 	return statementLine{Event: fmt.Sprintf("%T", event)}
 }
 
-func inOriginal(original, amount money.Amount, rate string) string {
-	if original == amount {
+// original tells the amount before it was converted, if it was.
+func original(x rates.Exchange) string {
+	if x.Rate == "" {
 		return ""
 	}
-	return original.String() + rate
+	return ", " + x.Original.String() + rateOf(x)
 }
 
 func negative(a money.Amount) money.Amount { return money.New(-a.Minor(), a.Currency()) }

@@ -1,0 +1,399 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/batch"
+	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/journal"
+)
+
+// result is what a run of the program left.
+type result struct {
+	code        int
+	out, errout string
+}
+
+// call runs the program.
+func call(ctx context.Context, stdin string, args ...string) result {
+	var out, errout bytes.Buffer
+	code := run(ctx, args, strings.NewReader(stdin), &out, &errout)
+	return result{code, out.String(), errout.String()}
+}
+
+// must runs the program, which has to end with a code.
+func must(t *testing.T, code int, args ...string) result {
+	t.Helper()
+	r := call(t.Context(), "", args...)
+	if r.code != code {
+		t.Fatalf("bank %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), r.code, code, r.out, r.errout)
+	}
+	return r
+}
+
+// generated writes a file of commands.
+func generated(t *testing.T, plan batch.Plan) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := batch.Generate(&b, plan); err != nil {
+		t.Fatal(err)
+	}
+	return written(t, b.String())
+}
+
+func written(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "commands.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// counts reads the table with which apply ends.
+func counts(out string) map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(out) {
+		if words := strings.Fields(line); len(words) > 1 {
+			all[strings.Join(words[:len(words)-1], " ")] = words[len(words)-1]
+		}
+	}
+	return all
+}
+
+func TestApplyAndAudit(t *testing.T) {
+	t.Parallel()
+	for _, commands := range []int{500, 5000} {
+		file := generated(t, batch.Plan{Accounts: 100, Commands: commands, Seed: 1, Confluent: commands == 500})
+		db := "leveldb:" + filepath.Join(t.TempDir(), "data")
+		first := counts(must(t, exitOK, "apply", file, "--journal", db).out)
+		if first["bad lines"] != "0" || first["transfers in flight"] != "0" || first["done"] == "" {
+			t.Errorf("got %v", first)
+		}
+		if r := must(t, exitOK, "audit", "--journal", db); !strings.HasSuffix(r.out, "\nOK\n") {
+			t.Error(r.out)
+		}
+		before := must(t, exitOK, "audit", "--journal", db).out
+		again := counts(must(t, exitOK, "apply", file, "--journal", db).out)
+		if again["done"] != "0" {
+			t.Errorf("the second time: %v", again)
+		}
+		if after := must(t, exitOK, "audit", "--journal", db).out; after != before {
+			t.Errorf("before\n%safter\n%s", before, after)
+		}
+	}
+}
+
+// stopper ends a run when so many lines are done.
+type stopper struct {
+	after  int64
+	cancel context.CancelFunc
+	count  atomic.Int64
+}
+
+func (s *stopper) stop() {}
+
+func (s *stopper) add() {
+	if s.count.Add(1) == s.after {
+		s.cancel()
+	}
+}
+
+// applyPart applies a file to a bank, until so many lines are done.
+func applyPart(t *testing.T, b *bank, file string, after int64) *tally {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	hash, _, err := survey(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rejects := &rejects{path: file + ".rejects.csv"}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	a := &applier{
+		bank: b, hash: hash, rejects: rejects, logger: slog.New(slog.DiscardHandler), fail: cancel,
+		progress: &stopper{after: after, cancel: func() { cancel(nil) }},
+	}
+	a.run(ctx, batch.Read(f), 32)
+	if err := rejects.Close(); err != nil {
+		t.Error(err)
+	}
+	return &a.tally
+}
+
+// A run that is interrupted again and again does each line once, and ends where
+// one does that is not.
+func TestApplyGoesOnWhereItWasStopped(t *testing.T) {
+	t.Parallel()
+	file := generated(t, batch.Plan{Accounts: 30, Commands: 1500, Seed: 5, Confluent: true})
+	calm := newBank(t, testRates)
+	applyPart(t, calm, file, -1)
+
+	dir := "leveldb:" + filepath.Join(t.TempDir(), "data")
+	done := 0
+	for _, after := range []int64{1, 100, 377, 750, 1400, -1} {
+		s := newStore(t, dir)
+		b := startBank(t, s, testRates)
+		done += applyPart(t, b, file, after).done
+		if after < 0 {
+			if want := applied(t, calm); done != want || applied(t, b) != want {
+				t.Errorf("%d lines were done in %d events, want %d", done, applied(t, b), want)
+			}
+			for id, want := range balances(t, calm) {
+				balance(t, b, id, want)
+			}
+		}
+		stopBank(t, b)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		must(t, exitOK, "audit", "--journal", dir)
+	}
+}
+
+// accounts are the IDs of all accounts.
+func accounts(t *testing.T, b *bank) (ids []string) {
+	t.Helper()
+	lister, _ := journal.As[journal.IDLister](b.journal)
+	for pid, err := range lister.PersistenceIDs(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, id := journal.SplitID(pid)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func balances(t *testing.T, b *bank) map[string]money.Amount {
+	t.Helper()
+	all := make(map[string]money.Amount)
+	for _, id := range accounts(t, b) {
+		if view, err := eventsourcing.Ask(t.Context(), b.account(id), Lookup{}); err == nil {
+			all[id] = view.Balance
+		}
+	}
+	return all
+}
+
+// applied counts the events that lines of a file led to.
+func applied(t *testing.T, b *bank) (n int) {
+	t.Helper()
+	for _, id := range accounts(t, b) {
+		for _, e := range history(t, b, id) {
+			var request string
+			switch e := e.event.(type) {
+			case Opened:
+				request = e.Request
+			case Deposited:
+				request = e.Request
+			case Withdrawn:
+				request = e.Request
+			case TransferStarted:
+				request = e.Request
+			case Closed:
+				request = e.Request
+			}
+			if request != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// With one worker that waits for each transfer, all is in one order.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	file := generated(t, batch.Plan{Accounts: 12, Commands: 200, Seed: 9})
+	var first string
+	for range 2 {
+		dir := "leveldb:" + filepath.Join(t.TempDir(), "data")
+		must(t, exitOK, "apply", file, "--journal", dir, "--workers", "1", "--settle")
+		s := newStore(t, dir)
+		b := startBank(t, s, testRates)
+		var all strings.Builder
+		for _, id := range accounts(t, b) {
+			fmt.Fprintln(&all, id, names(t, b, id))
+		}
+		stopBank(t, b)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = all.String()
+		} else if first != all.String() {
+			t.Errorf("first\n%s\nthen\n%s", first, all.String())
+		}
+	}
+}
+
+const mixed = `id,command,account,amount,currency,to
+1,open,alice,,USD,Alice
+2,deposit,alice,10,USD,
+3,deposit,alice,a lot,USD,
+4,deposit,alice,1.005,USD,
+5,deposit,alice,1,EUR,
+6,withdraw,alice,100,USD,
+
+8,steal,alice,1,USD,
+9,withdraw,alice,1,USD,
+10,deposit,alice,99999999999999999999,USD,
+11,deposit,` + "\xff" + `,1,USD,
+`
+
+func TestBadLinesAreReported(t *testing.T) {
+	t.Parallel()
+	file := written(t, mixed)
+	r := must(t, exitBadLines, "apply", file, "--journal", "inmem:")
+	got := counts(r.out)
+	delete(got, "commands a second")
+	want := map[string]string{
+		"done": "3", "refused": "4", "bank/too_fine": "1", "bank/unknown_currency": "1", "bank/overflow": "1", "bank/insufficient_funds": "1",
+		"bad lines": "3", "transfers in flight": "0", "lines that were refused or bad:": file + ".rejects.csv",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if want := fmt.Sprintf("bank: 3 bad lines, see %s.rejects.csv\n", file); r.errout != want {
+		t.Errorf("got %s", r.errout)
+	}
+	data, err := os.ReadFile(file + ".rejects.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rejected := slices.Sorted(strings.Lines(string(data)))
+	wantRejects := []string{
+		"11,bank/overflow,line 11: amount: amount too large: 99999999999999999999\n",
+		"12,bad_line,line 12: it is not valid UTF-8\n",
+		`4,bad_line,"line 4: amount: not an amount: ""a lot"""` + "\n",
+		"5,bank/too_fine,line 5: amount: amount finer than the minor unit: 1.005 has more than 2 digits behind the point\n",
+		`6,bank/unknown_currency,"line 6: currency: unknown currency ""EUR"": want USD or TWD"` + "\n",
+		"7,bank/insufficient_funds,the balance is too small\n",
+		`9,bad_line,"line 9: command: ""steal"" is none of open, deposit, withdraw, transfer, close"` + "\n",
+		"line,code,reason\n",
+	}
+	if !slices.Equal(rejected, wantRejects) {
+		t.Errorf("got\n%s", strings.Join(rejected, ""))
+	}
+}
+
+func TestAnAccountIDThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	file := written(t, "1,open,"+strings.Repeat("x", 600)+",,USD,\n2,open,alice,,USD,\n")
+	got := counts(must(t, exitBadLines, "apply", file, "--journal", "inmem:").out)
+	if got["done"] != "1" || got["bad lines"] != "1" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestTheLog(t *testing.T) {
+	t.Parallel()
+	file := generated(t, batch.Plan{Accounts: 20, Commands: 500, Seed: 2})
+	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
+	log := filepath.Join(t.TempDir(), "log")
+	got := counts(must(t, exitOK, "apply", file, "--journal", db, "--log", log).out)
+	data, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(map[uint64]string)
+	outcomes, events := make(map[string]int), make(map[string]int)
+	for line := range strings.Lines(string(data)) {
+		var r logRecord
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		events[r.Event]++
+		if r.Event == "line" {
+			lines[r.Line] = r.Outcome
+			outcomes[r.Outcome]++
+		}
+		if r.Time.IsZero() || r.Account == "" {
+			t.Errorf("line %s", line)
+		}
+	}
+	if len(lines) != 500 || events["line"] != 500 {
+		t.Errorf("%d records of %d lines", events["line"], len(lines))
+	}
+	if fmt.Sprint(outcomes["done"]) != got["done"] || fmt.Sprint(outcomes["refused"]) != got["refused"] {
+		t.Errorf("%v, %v", outcomes, got)
+	}
+	if events["recovery_started"] == 0 || events["recovery_started"] != events["recovery_ended"] {
+		t.Errorf("%v", events)
+	}
+	if n := events["transfer_debited"]; n == 0 || events["transfer_settled"] != n || events["transfer_credited"] == 0 || events["transfer_credited"] > n {
+		t.Errorf("%v", events)
+	}
+
+	// The log of the next run is added.
+	must(t, exitOK, "apply", file, "--journal", db, "--log", log)
+	more, err := os.ReadFile(log)
+	if err != nil || !bytes.HasPrefix(more, data) || len(more) == len(data) {
+		t.Errorf("%d bytes after %d, %v", len(more), len(data), err)
+	}
+}
+
+func TestAnInterruptedRunSaysSo(t *testing.T) {
+	t.Parallel()
+	file := generated(t, batch.Plan{Accounts: 5, Commands: 100, Seed: 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := call(ctx, "", "apply", file, "--journal", "inmem:")
+	if r.code != exitInterrupted || !strings.Contains(r.errout, "run it again") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTally(t *testing.T) {
+	t.Parallel()
+	tl := tally{done: 97_139, before: 1200, bad: 3, elapsed: 7_500 * time.Millisecond, rejects: "commands.csv.rejects.csv"}
+	for range 1034 {
+		tl.refuse("bank/insufficient_funds")
+	}
+	tl.refuse("bank/closed")
+	var b strings.Builder
+	tl.print(&b)
+	const want = `                     done  97,139
+              done before   1,200
+                  refused   1,035
+              bank/closed       1
+  bank/insufficient_funds   1,034
+                bad lines       3
+      transfers in flight       0
+        commands a second  13,250
+lines that were refused or bad: commands.csv.rejects.csv
+`
+	if b.String() != want {
+		t.Errorf("got\n%s", b.String())
+	}
+}
+
+func TestThousands(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999", 1234567: "1,234,567", -123456: "-123,456"} {
+		if got := thousands(n); got != want {
+			t.Errorf("%d is %s", n, got)
+		}
+	}
+}

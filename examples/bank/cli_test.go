@@ -1,0 +1,179 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/journal"
+)
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", exitUsage, "expected one of"},
+		{"dance", exitUsage, "unexpected argument dance"},
+		{"audit --dance", exitUsage, "unknown flag --dance"},
+		{"apply " + missing, exitUsage, "missing"},
+		{"lookup alice --at-time noon", exitUsage, `"noon" is neither a time`},
+		{"lookup alice --at-seq -1", exitUsage, "at-seq"},
+		{"generate --accounts 5 --commands 4", exitUsage, "--commands at least as many"},
+		{"generate --accounts 5", exitUsage, "--commands"},
+		{"audit --journal mongo:", exitFailed, `journal "mongo:": want leveldb:DIR or inmem:`},
+		{"audit --journal leveldb:", exitFailed, `journal "leveldb:"`},
+		{"audit --journal leveldb:" + missing, exitFailed, "there is no bank in " + missing},
+		{"lookup alice --journal inmem:", exitFailed, "account alice: the account is not open"},
+		{"statement alice --journal inmem:", exitFailed, "account alice: the account is not open"},
+		{"lookup alice --journal inmem: --rates " + missing, exitFailed, "rates: stat"},
+		{"apply cli_test.go --journal inmem: --workers 0", exitUsage, "--workers 0"},
+		{"--help", exitOK, ""},
+		{"apply --help", exitOK, ""},
+	} {
+		r := call(t.Context(), "", strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.errout, c.want) {
+			t.Errorf("bank %s: %+v", c.args, r)
+		}
+	}
+	if r := call(t.Context(), "", "--help"); !strings.Contains(r.out, "Exit codes: 0 done") {
+		t.Error(r.out)
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("a journal that was only looked for was made")
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	t.Parallel()
+	first := must(t, exitOK, "generate", "--accounts", "5", "--commands", "20", "--seed", "3").out
+	path := filepath.Join(t.TempDir(), "out.csv")
+	must(t, exitOK, "generate", "--accounts", "5", "--commands", "20", "--seed", "3", "-o", path)
+	if data, err := os.ReadFile(path); err != nil || string(data) != first || strings.Count(first, "\n") != 21 {
+		t.Errorf("%v\n%s\n%s", err, data, first)
+	}
+	must(t, exitFailed, "generate", "--accounts", "5", "--commands", "20", "-o", t.TempDir())
+}
+
+func TestAJournalThatIsInUse(t *testing.T) {
+	t.Parallel()
+	name := "leveldb:" + filepath.Join(t.TempDir(), "data")
+	s := newStore(t, name)
+	r := must(t, exitFailed, "audit", "--journal", name)
+	if !strings.Contains(r.errout, "in use") {
+		t.Error(r.errout)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, exitOK, "audit", "--journal", name)
+}
+
+func TestTheAuditFails(t *testing.T) {
+	t.Parallel()
+	name := "leveldb:" + filepath.Join(t.TempDir(), "data")
+	must(t, exitOK, "apply", written(t, "1,open,alice,,USD,\n"), "--journal", name)
+	s := newStore(t, name)
+	b := startBank(t, s, testRates)
+	manifest, payload, err := b.typ.Events.Encode(Deposited{cause(""), plain(usd("-5"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := s.journal.Append(t.Context(), []journal.Write{{ID: "account|alice", Writer: "x", Expect: 1, Events: []journal.Event{
+		{SequenceNr: 2, Time: noon, Manifest: manifest, Payload: payload},
+	}}}); errs != nil {
+		t.Fatal(errs)
+	}
+	stopBank(t, b)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := must(t, exitFailed, "audit", "--journal", name)
+	if !strings.Contains(r.out, "VIOLATION balance") || !strings.Contains(r.errout, "the audit found 2 violations") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRatesFromAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "rates.json")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(testRates, "32.15", "40")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const script = "open alice TWD\ndeposit alice 1 USD\n"
+	if r := call(t.Context(), script, "shell", "--journal", "inmem:", "--rates", path); r.out != "balance 0.00 TWD\nbalance 40.00 TWD\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := call(t.Context(), script, "shell", "--journal", "inmem:", "--rates", path, "--max-rate-age", "1s"); !strings.Contains(r.out, "rate too old") {
+		t.Errorf("%+v", r)
+	}
+	if r := call(t.Context(), script, "shell", "--journal", "inmem:"); r.out != "balance 0.00 TWD\nbalance 32.15 TWD\n" {
+		t.Errorf("the rates that are built in: %+v", r)
+	}
+}
+
+func TestFilesThatCantBeWritten(t *testing.T) {
+	t.Parallel()
+	file := written(t, "1,deposit,alice,1,USD,\n")
+	r := must(t, exitFailed, "apply", file, "--journal", "inmem:", "--rejects", t.TempDir())
+	if !strings.Contains(r.errout, "write the rejects") {
+		t.Error(r.errout)
+	}
+	r = must(t, exitFailed, "apply", file, "--journal", "inmem:", "--log", t.TempDir())
+	if !strings.Contains(r.errout, "open the log") {
+		t.Error(r.errout)
+	}
+	l, err := openLog(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.write(logRecord{})
+	if err := l.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// full is a journal that stores nothing any more.
+type full struct{ journal.Journal }
+
+var errFull = errors.New("disk full")
+
+func (f full) Append(_ context.Context, writes []journal.Write) []error {
+	errs := make([]error, len(writes))
+	for i := range errs {
+		errs[i] = &journal.RejectedError{ID: writes[i].ID, SequenceNr: writes[i].Expect + 1, Reason: errFull}
+	}
+	return errs
+}
+
+func TestVerbose(t *testing.T) {
+	t.Parallel()
+	var logged strings.Builder
+	s := newStore(t, "inmem:")
+	s.journal = full{s.journal}
+	b, err := openBank(s, parseRates(t, testRates), slog.New(slog.NewTextHandler(&logged, nil)), (*eventLog)(nil).observer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, b)
+	if status, answer := c.send(t, "POST", "/accounts", `{"id": "alice", "currency": "USD"}`); status != 500 || !strings.Contains(answer, `"code":"refold/rejected"`) {
+		t.Errorf("%d %s", status, answer)
+	}
+	stopBank(t, b)
+	if !strings.Contains(logged.String(), "disk full") {
+		t.Error(logged.String())
+	}
+}

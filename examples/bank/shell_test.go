@@ -1,0 +1,114 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+func TestShell(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	var out strings.Builder
+	s := &shell{bank: b, out: &out}
+	const script = `
+open alice USD Alice Chen
+open bob TWD
+deposit alice 100 USD
+withdraw alice 321.50 TWD
+look up alice in TWD
+transfer alice nowhere
+transfer alice alice 1 USD
+deposit alice ten USD
+deposit alice 10 EUR
+deposit carol 10 USD
+look up carol
+close alice
+dance
+help
+quit
+deposit alice 1000 USD
+`
+	if err := s.run(t.Context(), strings.NewReader(script)); err != nil {
+		t.Fatal(err)
+	}
+	want := `balance 0.00 USD
+balance 0.00 TWD
+balance 100.00 USD
+balance 90.03 USD
+account      alice
+owner        Alice Chen
+status       open
+balance      90.03 USD
+value        2894.46 TWD at 32.15 (test, 2026-07-01T00:00:00Z)
+last change  TIME
+error: that is not how it goes, see "help"
+error: a transfer goes to another account
+error: not an amount: "ten"
+error: unknown currency "EUR": want USD or TWD
+error: the account is not open
+error: the account is not open
+error: the balance is not zero
+error: that is not how it goes, see "help"
+` + shellHelp
+	got := regexp.MustCompile(`last change  .*`).ReplaceAllString(out.String(), "last change  TIME")
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+	balance(t, b, "alice", usd("90.03"))
+}
+
+func TestShellAsAProgram(t *testing.T) {
+	t.Parallel()
+	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
+	r := call(t.Context(), "open alice USD\ndeposit alice 5 USD\n", "shell", "--journal", db)
+	if r.code != exitOK || r.out != "balance 0.00 USD\nbalance 5.00 USD\n" {
+		t.Errorf("%+v", r)
+	}
+	r = call(t.Context(), "open bob USD\ntransfer alice bob 5 USD\nstatement alice\nlookup alice\n", "shell", "--journal", db)
+	if r.code != exitOK || !strings.Contains(r.out, "transfer 1, balance 0.00 USD\n") || !strings.Contains(r.out, "transfer 1 to bob\n") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestShellEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	never, hold := io.Pipe()
+	defer hold.Close()
+	s := &shell{bank: newBank(t, testRates), out: io.Discard}
+	if err := s.run(ctx, never); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestShellStopsAtALineThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	s := &shell{bank: newBank(t, testRates), out: io.Discard}
+	if err := s.run(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestExecuteKnowsItsCommands(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, testRates)
+	line, err := parseWords("close", []string{"alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line.Command = "dance"
+	if _, err := b.execute(t.Context(), line, ""); !errors.Is(err, eventsourcing.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
