@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +15,16 @@ import (
 
 var (
 	seedFlag  = flag.Int64("sim.seed", -1, "run this seed only and print its trace")
-	seedsFlag = flag.Uint64("sim.seeds", 4000, "how many seeds each simulation runs")
+	seedsFlag = flag.Uint64("sim.seeds", seeds(), "how many seeds each simulation runs")
 )
+
+// seeds is many more when REFOLD_SOAK is set, as make soak does.
+func seeds() uint64 {
+	if os.Getenv("REFOLD_SOAK") != "" {
+		return 100_000
+	}
+	return 2_000
+}
 
 // everyday are the commands whose answers do not depend on timing. In them "@"
 // becomes the name of the command, "#" that of any.

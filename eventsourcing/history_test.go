@@ -1,0 +1,340 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// A history is what several clients asked of one ledger, and what they were told.
+type history struct {
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand // of the test's own goroutine
+	typ     eventsourcing.Type[ledgerCommand, entry]
+	journal *slowJournal
+	faulty  *journaltest.Faulty
+	store   *inmem.SnapshotStore
+	readers bool // some operations only read; not where two runtimes write
+	patient bool // callers wait as long as it takes
+	clock   atomic.Int64
+
+	mu        sync.Mutex
+	now       []*eventsourcing.Entities[ledgerCommand, entry] // where clients send to
+	recorded  []porcupine.Operation
+	unknown   int
+	surelyNot int
+}
+
+// asked is an operation of a history: a post, or a look if Count is 0.
+type asked struct {
+	op, count int
+	odd       bool
+}
+
+// told is what came back. Hash and Len are 0 unless known.
+type told struct {
+	known, refused bool
+	seen           seen
+}
+
+// newHistory prepares a journal, within a synctest bubble.
+func newHistory(t *testing.T, seed uint64) *history {
+	t.Helper()
+	h := &history{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), typ: ledgerType(), readers: true}
+	h.faulty = journaltest.NewFaulty(inmem.NewJournal())
+	h.journal = &slowJournal{Journal: h.faulty, rng: rand.New(rand.NewPCG(seed, 2))}
+	h.store = inmem.NewSnapshotStore()
+	h.typ.DisablePipelining = seed%2 == 1
+	return h
+}
+
+// slowJournal takes a moment for each append, or as long as it is told to.
+type slowJournal struct {
+	journal.Journal
+	mu    sync.Mutex
+	rng   *rand.Rand
+	stall int           // how many appends to stall
+	gate  chan struct{} // what they wait for
+	first chan struct{} // closed when one waits
+}
+
+// hold stalls the next appends until the function it returns is called: they
+// are committed then, whatever became of their callers meanwhile. The channel is
+// closed when the first one waits.
+func (j *slowJournal) hold(appends int) (waits <-chan struct{}, release func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	gate := make(chan struct{})
+	j.stall, j.gate, j.first = appends, gate, make(chan struct{})
+	return j.first, sync.OnceFunc(func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.stall = 0
+		close(gate)
+	})
+}
+
+func (j *slowJournal) Append(ctx context.Context, writes []journal.Write) []error {
+	j.mu.Lock()
+	pause := time.Duration(j.rng.IntN(1000)) * time.Microsecond
+	var gate chan struct{}
+	if j.stall > 0 {
+		j.stall--
+		if gate = j.gate; j.first != nil {
+			close(j.first)
+			j.first = nil
+		}
+	}
+	j.mu.Unlock()
+	if gate != nil {
+		<-gate
+		errs := j.Journal.Append(context.WithoutCancel(ctx), writes)
+		if ctx.Err() == nil {
+			return errs
+		}
+		return slices.Repeat([]error{context.Cause(ctx)}, len(writes))
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return j.Journal.Append(ctx, writes)
+}
+
+// open starts a runtime. What clients send goes there from now on.
+func (h *history) open() *eventsourcing.Runtime {
+	h.t.Helper()
+	cfg := eventsourcing.Config{Journal: h.journal, Snapshots: h.store, Workers: 2}
+	cfg.JournalGuard.MaxFailures = 1000 // while the breaker is open nothing happens
+	rt, err := eventsourcing.Open(cfg)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	opts := eventsourcing.HostOptions{MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}
+	if h.seed%5 == 0 {
+		opts.PassivateAfter = 2 * time.Millisecond
+	}
+	entities, err := eventsourcing.Host(rt, h.typ, opts)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = append(h.now, entities)
+	return rt
+}
+
+// retire takes away the oldest runtime from the clients.
+func (h *history) retire() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.now[1:]
+}
+
+// ref addresses the ledger in one of the runtimes.
+func (h *history) ref(client int) eventsourcing.Ref[ledgerCommand] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now[client%len(h.now)].Ref("1")
+}
+
+// client asks until the given number of operations has an answer or an unknown
+// outcome.
+func (h *history) client(number, operations int) {
+	rng := rand.New(rand.NewPCG(h.seed, uint64(100+number))) //nolint:gosec // small
+	for n, attempt := 0, 1; n < operations; attempt++ {
+		in := asked{op: number*1_000_000 + attempt, count: 1 + rng.IntN(3)/2, odd: h.readers && rng.IntN(5) == 0}
+		if h.readers && rng.IntN(3) == 0 {
+			in = asked{}
+		}
+		ctx, cancel := context.Background(), context.CancelFunc(func() {})
+		if !h.patient && rng.IntN(6) == 0 {
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
+		}
+		call := h.clock.Add(1)
+		out, err := h.ask(ctx, number, in, rng.IntN(8) == 0)
+		cancel()
+		h.record(number, in, out, err, call)
+		if certainty(err) != surelyNot {
+			n++
+		} else { // it leaves no trace, so it does not count
+			time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
+		}
+	}
+}
+
+func (h *history) ask(ctx context.Context, client int, in asked, then bool) (seen, error) {
+	if in.count == 0 {
+		return eventsourcing.Ask(ctx, h.ref(client), look{})
+	}
+	return eventsourcing.Ask(ctx, h.ref(client), post{Op: in.op, Count: in.count, Odd: in.odd, Then: then})
+}
+
+func (h *history) record(client int, in asked, out seen, err error, call int64) {
+	end := h.clock.Add(1)
+	o := told{known: err == nil, seen: out, refused: errors.Is(err, errEven)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch certainty(err) {
+	case surelyNot:
+		h.surelyNot++
+		if in.count == 0 {
+			return
+		}
+		in.count = -in.count // it must not be there
+	case maybeDone:
+		h.unknown++
+		if in.count == 0 {
+			return // a read without an answer says nothing
+		}
+		end = math.MaxInt64
+	case surelyDone:
+	}
+	h.recorded = append(h.recorded, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: o, Return: end})
+}
+
+// log is what the journal holds in the end: the operation of each entry.
+func (h *history) log() []int {
+	h.t.Helper()
+	registry := codec.Types(codec.Name[entry]("entry"))
+	var log []int
+	for e, err := range h.faulty.Unwrap().Replay(context.Background(), "ledger|1", 1, journal.MaxSequenceNr) {
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if e.IsFence() {
+			continue
+		}
+		decoded, err := registry.DecodeAppend(nil, e.Manifest, e.Payload)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		log = append(log, decoded[0].(entry).Op) //nolint:errcheck,forcetypeassert // there is no other event
+	}
+	return log
+}
+
+// judge looks for an order of all operations in which each answer is right,
+// and which is that of the journal.
+func (h *history) judge() {
+	h.t.Helper()
+	log := h.log()
+	stored := make(map[int]int)
+	states := []seen{{}}
+	for i, op := range log {
+		stored[op]++
+		states = append(states, states[i].with(op))
+	}
+	var operations []porcupine.Operation
+	for _, o := range h.recorded {
+		in, out := o.Input.(asked), o.Output.(told) //nolint:errcheck,forcetypeassert // always these
+		n := stored[in.op]
+		delete(stored, in.op)
+		switch {
+		case in.count < 0:
+			if n > 0 {
+				h.t.Errorf("operation %d was answered as not done, and is stored", in.op)
+			}
+			continue
+		case in.count > 0 && n != 0 && n != in.count:
+			h.t.Errorf("operation %d of %d entries is stored as %d", in.op, in.count, n)
+		case in.count > 0 && n == 0 && !out.known && !out.refused:
+			if o.Return != math.MaxInt64 {
+				h.t.Errorf("operation %d was answered as done, and is not stored", in.op)
+			}
+			continue // it never happened
+		}
+		operations = append(operations, o)
+	}
+	for op := range stored {
+		h.t.Errorf("operation %d is stored, and nobody asked for it", op)
+	}
+	const limit = time.Minute
+	switch result, _ := porcupine.CheckOperationsVerbose(ledgerModel(log, states), operations, limit); result {
+	case porcupine.Illegal:
+		h.t.Errorf("no order explains the answers to %d operations\n%s", len(operations), h.story(log, states))
+	case porcupine.Unknown:
+		h.t.Errorf("it takes too long to find an order of %d operations", len(operations))
+	}
+}
+
+// ledgerModel is a ledger whose entries are known in advance. Its state is how
+// many of them there are.
+func ledgerModel(log []int, states []seen) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return 0 },
+		Step: func(state, input, output any) (bool, any) {
+			n := state.(int)                        //nolint:errcheck,forcetypeassert // always one
+			in, out := input.(asked), output.(told) //nolint:errcheck,forcetypeassert // always these
+			fits := func(n int) bool { return !out.known || out.seen == states[n] }
+			switch {
+			case out.refused:
+				return n%2 == 0, n
+			case in.count == 0:
+				return fits(n), n
+			}
+			after := n + in.count
+			ok := after <= len(log) && (!in.odd || n%2 == 1) && fits(after) &&
+				!slices.ContainsFunc(log[n:after], func(op int) bool { return op != in.op })
+			return ok, after
+		},
+	}
+}
+
+// story tells what was asked, in order, and at which number of entries it was
+// answered; and what is stored.
+func (h *history) story(log []int, states []seen) string {
+	var b strings.Builder
+	slices.SortFunc(h.recorded, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	for _, o := range h.recorded {
+		in, out := o.Input.(asked), o.Output.(told) //nolint:errcheck,forcetypeassert // always these
+		fmt.Fprintf(&b, "%4d-%-4d client %d: %+v: ", o.Call, min(o.Return, 9999), o.ClientId, in)
+		switch {
+		case out.refused:
+			b.WriteString("refused\n")
+		case out.known:
+			fmt.Fprintf(&b, "saw %d, a state that was %t\n", out.seen.Len, out.seen.Len < len(states) && states[out.seen.Len] == out.seen)
+		default:
+			b.WriteString("unknown, or not done if the count is negative\n")
+		}
+	}
+	fmt.Fprintf(&b, "stored: %v", log)
+	return b.String()
+}
+
+// close ends what is left and what was held back.
+func (h *history) close(rts ...*eventsourcing.Runtime) {
+	h.t.Helper()
+	h.faulty.Reset()
+	for _, rt := range rts {
+		if err := rt.Close(context.Background()); err != nil {
+			h.t.Errorf("close: %v", err)
+		}
+	}
+}
+
+func (h *history) String() string {
+	return fmt.Sprintf("seed %d: %d operations, %d unknown, %d surely not done", h.seed, len(h.recorded), h.unknown, h.surelyNot)
+}

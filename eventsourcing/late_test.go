@@ -1,0 +1,126 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+var lateFlag = flag.Uint64("refold.late", times(100, 1000), "how many runs TestLateCommits makes")
+
+// TestLateCommits: an append that seemed to fail, or that hangs, and that is
+// committed at any time later, never contradicts an answer: not before its entity
+// has recovered, not after, and not when another runtime works on the same
+// journal by then.
+func TestLateCommits(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	total := 0
+	t.Cleanup(func() {
+		if total == 0 {
+			t.Error("no append was committed late")
+		}
+		t.Logf("%d appends were committed late", total)
+	})
+	for seed := range *lateFlag {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newHistory(t, seed)
+				landed := h.late()
+				h.judge()
+				mu.Lock()
+				defer mu.Unlock()
+				total += landed
+			})
+		})
+	}
+}
+
+// late has clients ask while commits come late, and returns how many did.
+func (h *history) late() int {
+	h.t.Helper()
+	h.readers = h.rng.IntN(2) == 0
+	h.patient = h.rng.IntN(2) == 0
+	rts := []*eventsourcing.Runtime{h.open()}
+	var clients, releases sync.WaitGroup
+	for c := range 4 {
+		clients.Go(func() { h.client(c, 12) })
+	}
+	done := make(chan struct{})
+	go func() {
+		clients.Wait()
+		close(done)
+	}()
+	var faults []*journaltest.Injected
+	var open []func()
+	for i := 0; ; i++ {
+		pause := time.NewTimer(time.Duration(h.rng.IntN(3000)) * time.Microsecond)
+		if i == 40 {
+			pause.Stop() // enough
+			<-done
+		}
+		select {
+		case <-done:
+			pause.Stop()
+			for _, release := range open {
+				release()
+			}
+			releases.Wait()
+			landed := len(open)
+			for _, f := range faults {
+				landed += f.Landed()
+			}
+			h.close(rts...)
+			return landed
+		case <-pause.C:
+		}
+		switch {
+		case h.rng.IntN(3) == 0:
+			f := journaltest.Fault{Do: journaltest.Late, WholeCall: h.rng.IntN(2) == 0, Times: 1 + h.rng.IntN(3)}
+			if h.rng.IntN(2) == 0 {
+				f.Err = journal.ErrUnavailable
+			}
+			injected := h.faulty.Inject(f)
+			faults = append(faults, injected)
+			delay := time.Duration(h.rng.IntN(40)) * time.Millisecond
+			releases.Go(func() {
+				<-time.After(delay)
+				injected.Release()
+			})
+		case h.rng.IntN(6) == 0:
+			_, release := h.journal.hold(1 + h.rng.IntN(2))
+			open = append(open, release)
+			delay := time.Duration(h.rng.IntN(15_000)) * time.Millisecond // the guard gives up after 10 s
+			releases.Go(func() {
+				<-time.After(delay)
+				release()
+			})
+		case !h.readers && len(rts) < 3 && h.rng.IntN(4) == 0:
+			rts = append(rts, h.open()) // another one, beside the first
+		case h.rng.IntN(8) == 0:
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.rng.IntN(4000))*time.Microsecond)
+			closing := rts[0]
+			if h.readers { // two at a time would not see what the other one writes
+				_ = closing.Close(ctx)
+			} else {
+				releases.Go(func() { _ = closing.Close(ctx) })
+			}
+			rts = append(rts[1:], h.open())
+			h.retire()
+			<-ctx.Done()
+			cancel()
+		}
+	}
+}

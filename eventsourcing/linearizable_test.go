@@ -1,0 +1,112 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+var historiesFlag = flag.Uint64("refold.histories", times(21, 210), "how many histories TestLinearizable checks")
+
+// TestLinearizable: seen from outside, an entity handles one command after the
+// other, each between its call and its answer, whatever fails underneath. Two
+// thirds of the histories have faults, half of those also restarts of the
+// runtime; every other one runs without pipelining. Outcomes that are unknown
+// stay open.
+func TestLinearizable(t *testing.T) {
+	t.Parallel()
+	for seed := range *historiesFlag {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newHistory(t, seed)
+				h.run(seed/2%3 > 0, seed/2%3 > 1)
+				h.judge()
+				t.Log(h)
+			})
+		})
+	}
+}
+
+// run has 8 clients ask 65 times each.
+func (h *history) run(faults, restarts bool) {
+	h.t.Helper()
+	const clients, operations = 8, 65
+	var wg sync.WaitGroup
+	rt := h.open()
+	done := make(chan struct{})
+	for c := range clients {
+		wg.Go(func() { h.client(c, operations) })
+	}
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	for i := 0; ; i++ {
+		pause := time.NewTimer(time.Duration(1+h.rng.IntN(8)) * time.Millisecond)
+		select {
+		case <-done:
+			pause.Stop()
+			h.close(rt)
+			return
+		case <-pause.C:
+		}
+		if faults && i < 200 {
+			h.fault()
+		}
+		if restarts && h.rng.IntN(6) == 0 {
+			rt = h.restart(rt)
+		}
+		if i > 200 {
+			h.faulty.Reset()
+		}
+	}
+}
+
+// fault injects one.
+func (h *history) fault() {
+	errs := []error{nil, nil, fmt.Errorf("reset by peer: %w", journal.ErrUnavailable)}
+	f := journaltest.Fault{Err: errs[h.rng.IntN(len(errs))], WholeCall: h.rng.IntN(2) == 0, Times: 1 + h.rng.IntN(2)}
+	switch h.rng.IntN(12) {
+	case 0, 1:
+		f.Do = journaltest.Lose
+	case 2, 3:
+		f.Do = journaltest.Store
+	case 4, 5, 6:
+		f.Do, f.AfterCalls = journaltest.Late, 1+h.rng.IntN(6)
+	case 7:
+		f.Do = journaltest.Reject
+	case 8:
+		f.Do = journaltest.NotSent
+	case 9:
+		f.Op = journaltest.OpReplay
+		f.AfterEvents = h.rng.IntN(3)
+	case 10:
+		f.Op = journaltest.OpHighest
+	case 11:
+		f.Do = journaltest.Conflict
+	}
+	h.faulty.Inject(f)
+}
+
+// restart replaces the runtime, in an orderly way or not.
+func (h *history) restart(rt *eventsourcing.Runtime) *eventsourcing.Runtime {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.rng.IntN(3))*time.Millisecond)
+	defer cancel()
+	_ = rt.Close(ctx) // its deadline may well pass
+	next := h.open()
+	h.retire()
+	return next
+}
