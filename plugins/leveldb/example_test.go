@@ -55,6 +55,42 @@ func Example() {
 	// journal: conflict: "account|42": expected sequence number 1, found 2
 }
 
+// What was stored is there when the database is opened again.
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "bank")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+
+	ctx := context.Background()
+	for _, manifest := range []string{"opened", "deposited"} {
+		db, err := leveldb.Open(dir, leveldb.Config{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		j := db.Journal()
+		last, err := j.HighestSequenceNr(ctx, "account|42")
+		if err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println("last:", last)
+		if errs := j.Append(ctx, []journal.Write{{ID: "account|42", Writer: "node-1", Expect: last, Events: []journal.Event{
+			{SequenceNr: last + 1, Manifest: manifest},
+		}}}); errs != nil {
+			fmt.Println(errs)
+		}
+		if err := db.Close(); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// last: 0
+	// last: 1
+}
+
 func ExampleOpen_inUse() {
 	dir, err := os.MkdirTemp("", "bank")
 	if err != nil {

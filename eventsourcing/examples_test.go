@@ -1,0 +1,121 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// hosted opens a runtime with a journal in memory that hosts one type. A real
+// program returns these errors; see the package example.
+func hosted[C, E any](typ eventsourcing.Type[C, E]) (*eventsourcing.Runtime, *eventsourcing.Entities[C, E]) {
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal()})
+	if err != nil {
+		panic(err)
+	}
+	entities, err := eventsourcing.Host(rt, typ, eventsourcing.HostOptions{})
+	if err != nil {
+		panic(err)
+	}
+	return rt, entities
+}
+
+func accountType() eventsourcing.Type[Command, Event] {
+	return eventsourcing.Type[Command, Event]{
+		Name:   "account",
+		New:    func(string) eventsourcing.Aggregate[Command, Event] { return &Account{} },
+		Events: codec.Types(codec.Name[Deposited]("deposited")),
+	}
+}
+
+// Tell does not wait. Commands from one goroutine to one entity keep their order,
+// so the Ask behind them sees what they did.
+func ExampleTell() {
+	ctx := context.Background()
+	rt, accounts := hosted(accountType())
+	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
+
+	account := accounts.Ref("42")
+	for range 3 {
+		if err := eventsourcing.Tell(ctx, account, Deposit{Amount: 10}); err != nil {
+			fmt.Println("not handed over:", err)
+			return
+		}
+	}
+	balance, err := eventsourcing.Ask(ctx, account, Deposit{Amount: 1})
+	fmt.Println(balance, err)
+	// Output: 31 <nil>
+}
+
+// Fold answers what a state was, and what it would be had things gone another
+// way. It neither starts the entity nor writes.
+func ExampleFold() {
+	ctx := context.Background()
+	rt, accounts := hosted(accountType())
+	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
+
+	for _, amount := range []int{10, 200, 30} {
+		if _, err := eventsourcing.Ask(ctx, accounts.Ref("42"), Deposit{Amount: amount}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	show := func(what string, opts eventsourcing.FoldOptions[Event]) {
+		folded, err := eventsourcing.Fold(ctx, rt, accountType(), "42", opts)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		account, ok := folded.State.(*Account) // what New returns
+		fmt.Println(what, account.Balance, ok)
+	}
+	show("now:", eventsourcing.FoldOptions[Event]{})
+	show("after two events:", eventsourcing.FoldOptions[Event]{UpTo: 2})
+	show("had the second been 20:", eventsourcing.FoldOptions[Event]{
+		Replace: func(seqNr uint64, event Event) []Event {
+			if seqNr == 2 {
+				return []Event{Deposited{Amount: 20}}
+			}
+			return []Event{event}
+		},
+	})
+	// Output:
+	// now: 240 true
+	// after two events: 210 true
+	// had the second been 20: 60 true
+}
+
+// A view sees each event of an entity once. Run does what Update does again and
+// again.
+func ExampleNewView() {
+	ctx := context.Background()
+	rt, accounts := hosted(accountType())
+	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
+
+	largest := 0
+	view, err := eventsourcing.NewView(rt, accountType(), "42", eventsourcing.ViewOptions{}, func(v eventsourcing.Viewed[Event]) error {
+		if e, ok := v.Event.(Deposited); ok {
+			largest = max(largest, e.Amount)
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, amount := range []int{10, 30, 20} {
+		if _, err = eventsourcing.Ask(ctx, accounts.Ref("42"), Deposit{Amount: amount}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	err = view.Update(ctx)
+	fmt.Println("largest deposit:", largest, "seen:", view.SequenceNr(), err)
+	// Output: largest deposit: 30 seen: 3 <nil>
+}
