@@ -50,7 +50,9 @@ bank: need-go ## run the bank: 100,000 commands on 1,000 accounts, then the audi
 
 .PHONY: test
 test: need-go need-cc ## run all tests with the race detector, in random order (PKG)
-	go test -race -shuffle=on -timeout=15m $(PKG)
+	go test -race -shuffle=on -timeout=20m $(PKG)
+	@echo '== without the race detector: faults that the embedded engine meets with a race of its own'
+	go test -shuffle=on -timeout=10m ./plugins/leveldb
 
 .PHONY: check
 check: format vet lint tidy rules ## check formatting, vet, lint, go.mod and the rules about the source (make -k check: all of them)
@@ -87,6 +89,7 @@ fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 
 .PHONY: soak
 soak: need-go need-cc ## run all tests at their full counts: kills, histories, late commits; about an hour (PKG, SOAK=test names)
+	go test -race -count=1 -timeout=1h ./eventsourcing -refold.histories=200 -refold.late=1000
 	REFOLD_SOAK=1 go test -race -shuffle=on -count=1 -timeout=3h -run '$(SOAK)' $(PKG)
 
 .PHONY: mutants
