@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -180,23 +181,53 @@ func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
 	return accountJSON(id, seen.view, seen.number), err
 }
 
+// page is how many lines of a statement an answer has.
+const page = 1000
+
+var errPageFull = errors.New("the page is full")
+
 func (a *api) statement(w http.ResponseWriter, r *http.Request) {
+	answer, err := a.statementOf(r)
+	a.answer(w, r, answer, err)
+}
+
+func (a *api) statementOf(r *http.Request) (any, error) {
 	var from beginning
 	var to moment
-	for name, field := range map[string]interface{ UnmarshalText([]byte) error }{"from": &from, "to": &to} {
-		if s := r.URL.Query().Get(name); s != "" {
-			if err := field.UnmarshalText([]byte(s)); err != nil {
-				a.answer(w, r, nil, badField(name, err))
-				return
+	var after uint64
+	q := r.URL.Query()
+	for _, field := range []struct {
+		name string
+		into encoding.TextUnmarshaler
+	}{{"from", &from}, {"to", &to}} {
+		if s := q.Get(field.name); s != "" {
+			if err := field.into.UnmarshalText([]byte(s)); err != nil {
+				return nil, badField(field.name, err)
 			}
 		}
 	}
-	lines := []lineJSON{}
-	err := a.bank.statement(r.Context(), r.PathValue("id"), from.Time, to.Time, func(l statementLine) error {
-		lines = append(lines, lineJSON{l.Number, l.Time, l.Event, l.Change.Decimal(), l.Balance.Decimal(), string(l.Balance.Currency()), l.Details})
+	if s := q.Get("after"); s != "" {
+		var err error
+		if after, err = strconv.ParseUint(s, 10, 63); err != nil {
+			return nil, badField("after", fmt.Errorf("%.40q is no number of an event", s))
+		}
+	}
+	body := statementBody{Account: r.PathValue("id"), Lines: []lineBody{}}
+	err := a.bank.statement(r.Context(), body.Account, from.Time, to.Time, func(l statementLine) error {
+		switch {
+		case l.Number <= after:
+			return nil
+		case len(body.Lines) == page:
+			body.Next = body.Lines[page-1].Number
+			return errPageFull
+		}
+		body.Lines = append(body.Lines, lineBody{l.Number, l.Time, l.Event, l.Change.Decimal(), l.Balance.Decimal(), string(l.Balance.Currency()), l.Details})
 		return nil
 	})
-	a.answer(w, r, map[string]any{"account": r.PathValue("id"), "lines": lines}, err)
+	if errors.Is(err, errPageFull) {
+		err = nil
+	}
+	return body, err
 }
 
 // handle reads the JSON body of a request.

@@ -48,7 +48,12 @@ type (
 		Currency string `json:"currency"`
 		Transfer uint64 `json:"transfer,omitempty"`
 	}
-	lineJSON struct {
+	statementBody struct {
+		Account string     `json:"account"`
+		Lines   []lineBody `json:"lines"`
+		Next    uint64     `json:"next,omitempty"`
+	}
+	lineBody struct {
 		Number   uint64    `json:"number"`
 		Time     time.Time `json:"time"`
 		Event    string    `json:"event"`

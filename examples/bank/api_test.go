@@ -131,6 +131,7 @@ func TestAPI(t *testing.T) {
 		{"GET", "/accounts/alice/statement", "", 200, `"event":"deposited","change":"100.00","balance":"100.00","currency":"USD"`},
 		{"GET", "/accounts/alice/statement?to=2001-01-01", "", 200, `"lines":[]`},
 		{"GET", "/accounts/alice/statement?from=noon", "", 400, "from"},
+		{"GET", "/accounts/alice/statement?after=x", "", 400, "after"},
 		{"GET", "/accounts/unknown/statement", "", 404, `"code":"bank/not_open"`},
 
 		{"POST", "/accounts/bob/deposits", ``, 415, `"code":"bank/media_type"`},
@@ -148,6 +149,35 @@ func TestAPI(t *testing.T) {
 	settled(t, b, "alice")
 	c.send(t, "GET", "/accounts/bob?in=USD", "")
 	audited(t, b)
+}
+
+func TestStatementsComeInPages(t *testing.T) {
+	t.Parallel()
+	f := forgery{"alice": {Opened{cause(""), money.USD, "Alice"}}}
+	for range 2 * page {
+		f["alice"] = append(f["alice"], Deposited{cause(""), plain(usd("1"))})
+	}
+	c := newClient(t, f.write(t))
+	var after, pages uint64
+	for n := uint64(1); ; pages++ {
+		status, answer := c.send(t, "GET", fmt.Sprintf("/accounts/alice/statement?after=%d", after), "")
+		var body statementBody
+		if err := json.Unmarshal([]byte(answer), &body); err != nil || status != 200 {
+			t.Fatal(status, err)
+		}
+		for _, l := range body.Lines {
+			if want := fmt.Sprintf("%d.00", n-1); l.Number != n || l.Balance != want {
+				t.Fatalf("line %d: %+v", n, l)
+			}
+			n++
+		}
+		if after = body.Next; after == 0 {
+			if n != 2*page+2 || pages != 2 {
+				t.Errorf("%d lines on %d pages", n-1, pages+1)
+			}
+			return
+		}
+	}
 }
 
 func TestAPIWithStrangeIDs(t *testing.T) {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ import (
 // crash: what was done is not done twice.
 type applyCmd struct {
 	File    string `arg:"" type:"existingfile" help:"CSV file: ${header}"`
-	Workers int    `default:"512" help:"How many accounts are worked on at the same time."`
+	Workers int    `default:"1024" help:"How many accounts are worked on at the same time."`
 	Settle  bool   `help:"Wait for each transfer to end before the account's next line."`
 	Log     string `placeholder:"FILE" help:"Append what happens to FILE, as lines of JSON."`
 	Rejects string `placeholder:"FILE" help:"Write lines that are bad or refused to FILE. Defaults to the name of the input and .rejects.csv."`
@@ -87,25 +88,45 @@ func (c *applyCmd) Run(app *app) (err error) {
 	return nil
 }
 
-// survey returns the hash of the file and how many lines it has, and rewinds it.
-func survey(file io.ReadSeeker) (hash string, lines int, err error) {
+// survey returns the hash of the file and how many commands it has, and rewinds
+// it.
+func survey(file io.ReadSeeker) (hash string, commands int, err error) {
 	counter := &lineCounter{}
 	if hash, err = requests.Hash(io.TeeReader(file, counter)); err != nil {
 		return "", 0, err
 	}
 	_, err = file.Seek(0, io.SeekStart)
-	return hash, counter.lines, err
+	return hash, counter.commands(), err
 }
 
-type lineCounter struct{ lines int }
+// lineCounter counts the lines of what is written to it.
+type lineCounter struct {
+	begins []byte
+	ends   byte
+	breaks int
+}
 
 func (c *lineCounter) Write(p []byte) (int, error) {
-	for _, b := range p {
-		if b == '\n' {
-			c.lines++
-		}
+	if room := len(batch.Header) - len(c.begins); room > 0 {
+		c.begins = append(c.begins, p[:min(room, len(p))]...)
+	}
+	c.breaks += bytes.Count(p, []byte{'\n'})
+	if len(p) > 0 {
+		c.ends = p[len(p)-1]
 	}
 	return len(p), nil
+}
+
+// commands is how many lines there are besides the header.
+func (c *lineCounter) commands() int {
+	n := c.breaks
+	if len(c.begins) > 0 && c.ends != '\n' {
+		n++
+	}
+	if string(c.begins) == batch.Header {
+		n--
+	}
+	return n
 }
 
 // applier executes the lines of one file.

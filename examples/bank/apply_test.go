@@ -397,3 +397,14 @@ func TestThousands(t *testing.T) {
 		}
 	}
 }
+
+func TestSurvey(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]int{
+		"": 0, "x": 1, "x\n": 1, "x\ny": 2, batch.Header: 0, batch.Header + "\n": 0, batch.Header + "\nx\ny": 2,
+	} {
+		if _, n, err := survey(strings.NewReader(file)); n != want || err != nil {
+			t.Errorf("%q has %d commands, %v", file, n, err)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -139,7 +140,18 @@ func (a *app) open(events *eventLog) (*bank, func() error, error) {
 		stopRates()
 		return nil, nil, errors.Join(err, s.Close())
 	}
+	ctx, cancel := context.WithCancel(a.ctx)
+	var background sync.WaitGroup
+	background.Go(func() {
+		started, err := b.wake(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.logger.WarnContext(ctx, "accounts with pending transfers not started", slog.Any("error", err))
+		}
+		a.logger.InfoContext(ctx, "accounts with pending transfers started", slog.Int("accounts", started))
+	})
 	return b, func() error {
+		cancel()
+		background.Wait()
 		err := errors.Join(b.close(), s.Close())
 		stopRates()
 		return err

@@ -36,12 +36,11 @@ func (c *statementCmd) Run(app *app) (err error) {
 
 // statementLine is an event as the owner of an account sees it.
 type statementLine struct {
-	Number  uint64       `json:"number"`
-	Time    time.Time    `json:"time"`
-	Event   string       `json:"event"`
-	Change  money.Amount `json:"-"`
-	Balance money.Amount `json:"-"`
-	Details string       `json:"details,omitempty"`
+	Number          uint64
+	Time            time.Time
+	Event           string
+	Change, Balance money.Amount
+	Details         string
 }
 
 // statement calls line for each event of an account between two times, the

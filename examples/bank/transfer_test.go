@@ -235,3 +235,27 @@ func (c *changing) set(t *rates.Table) { c.table.Store(t) }
 func (c *changing) Quote(from, to money.Currency, at time.Time) (rates.Quote, error) {
 	return c.table.Load().Quote(from, to, at)
 }
+
+// After a crash the sources of what is in flight are started, and no others.
+func TestWake(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, "inmem:")
+	b := startBank(t, s, oneWay)
+	open(t, b, "alice TWD", "bob USD", "carol TWD")
+	do(t, b, "alice", Deposit{Amount: twd("100")})
+	do(t, b, "alice", Transfer{Amount: twd("10"), To: "bob"})
+	do(t, b, "carol", Deposit{Amount: twd("100")})
+	do(t, b, "carol", Transfer{Amount: twd("10"), To: "alice"})
+	settled(t, b, "carol")
+	stopBank(t, b)
+
+	b = startBank(t, s, testRates)
+	if n, err := b.wake(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d were started, %v", n, err)
+	}
+	await(t, b, "bob", "the transfer", func(v View) bool { return v.Balance == usd("0.31") })
+	if n := b.accounts.Resident(); n != 2 {
+		t.Errorf("%d accounts are there", n)
+	}
+	stopBank(t, b)
+}
