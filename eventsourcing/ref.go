@@ -92,7 +92,7 @@ func (c *call) wait(ctx context.Context) (any, error) {
 	}
 	c.kept = true
 	if c.state.Swap(callGone) == callWaiting {
-		err := fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", context.Cause(ctx))
+		err := fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", ended(ctx))
 		c.observed.end(err)
 		return nil, err
 	}
@@ -101,7 +101,17 @@ func (c *call) wait(ctx context.Context) (any, error) {
 		return c.value, c.err
 	default:
 	}
-	return nil, &unknownError{ctx.Err()}
+	return nil, &unknownError{ended(ctx)}
+}
+
+// ended returns the error of a context that has ended, with its cause if that is
+// another one.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // unknownError says that a caller left while its command was being handled.
