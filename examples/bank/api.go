@@ -62,7 +62,7 @@ func (a *api) home(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) describe(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(openAPI) //nolint:errcheck // the caller has gone
+	_, _ = w.Write(openAPI) // or the caller has gone
 }
 
 // The bodies of requests.
@@ -166,13 +166,13 @@ func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
 		}
 	}
 	if s := q.Get("at_time"); s != "" {
-		if err := atTime.UnmarshalText([]byte(s)); err != nil {
+		if err = atTime.UnmarshalText([]byte(s)); err != nil {
 			return nil, badField("at_time", err)
 		}
 	}
 	for _, s := range q["without"] {
-		n, err := strconv.ParseUint(s, 10, 63)
-		if err != nil {
+		var n uint64
+		if n, err = strconv.ParseUint(s, 10, 63); err != nil {
 			return nil, badField("without", fmt.Errorf("%.40q is no number of an event", s))
 		}
 		without = append(without, n)
@@ -246,10 +246,12 @@ func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFu
 }
 
 func decode[T any](w http.ResponseWriter, r *http.Request) (body T, err error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" {
 		return body, &requestError{http.StatusUnsupportedMediaType, "bank/media_type", errors.New("the Content-Type has to be application/json")}
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var data []byte
+	data, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return body, &requestError{http.StatusRequestEntityTooLarge, "bank/too_large", fmt.Errorf("the body is larger than %d bytes", maxBody)}
 	}

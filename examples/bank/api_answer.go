@@ -132,7 +132,7 @@ func (a *api) answer(w http.ResponseWriter, r *http.Request, body any, err error
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body) //nolint:errcheck,errchkjson // the caller has gone
+	_ = json.NewEncoder(w).Encode(body) // or the caller has gone
 }
 
 // statusOf maps errors of accounts and of Refold. After 504 the command may have

@@ -29,13 +29,13 @@ type client struct {
 	spec    *spec
 }
 
-func newClient(t testing.TB, b *bank) *client {
+func newClient(t *testing.T, b *bank) *client {
 	t.Helper()
 	return &client{newAPI(b, slog.New(slog.DiscardHandler)), readSpec(t, openAPI)}
 }
 
 // send returns the status and the body of an answer.
-func (c *client) send(t testing.TB, method, path, body string, header ...string) (int, string) {
+func (c *client) send(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	if body != "" {
@@ -51,7 +51,7 @@ func (c *client) send(t testing.TB, method, path, body string, header ...string)
 	return w.Code, answer
 }
 
-func (c *client) check(t testing.TB, r *http.Request, w *httptest.ResponseRecorder) {
+func (c *client) check(t *testing.T, r *http.Request, w *httptest.ResponseRecorder) {
 	t.Helper()
 	op, ok := c.spec.operation(r.Method, r.URL.EscapedPath())
 	if !ok {
@@ -265,7 +265,7 @@ func TestServeDrains(t *testing.T) {
 		served <- serve(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			close(begun)
 			<-finish
-			io.WriteString(w, "done")
+			_, _ = io.WriteString(w, "done")
 		}))
 	}()
 	answered := make(chan string, 1)
@@ -309,7 +309,7 @@ func get(ctx context.Context, url string) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return err.Error()
@@ -353,7 +353,7 @@ func TestServeNeedsItsAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	r := call(t.Context(), "", "serve", "--journal", "inmem:", "--addr", listener.Addr().String())
 	if r.code != exitFailed || !strings.Contains(r.errout, "address already in use") {
 		t.Errorf("%+v", r)

@@ -186,7 +186,7 @@ func (a *applier) run(ctx context.Context, lines func(func(batch.Line, error) bo
 			t.opened = opening[line.To]
 		}
 		select {
-		case queues[maphash.String(seed, line.Account)%uint64(workers)] <- t:
+		case queues[maphash.String(seed, line.Account)%uint64(len(queues))] <- t:
 		case <-ctx.Done():
 			return
 		}

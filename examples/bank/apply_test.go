@@ -122,7 +122,7 @@ func applyPart(t *testing.T, b *bank, file string, after int64) *tally {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	hash, _, err := survey(f)
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestTheLog(t *testing.T) {
 	outcomes, events := make(map[string]int), make(map[string]int)
 	for line := range strings.Lines(string(data)) {
 		var r logRecord
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
+		if err = json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
 		events[r.Event]++

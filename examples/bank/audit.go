@@ -166,28 +166,27 @@ func (a *auditor) show(ctx context.Context, ref eventRef) string {
 // print writes the totals, and OK or the violations.
 func (r *auditReport) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(tw, "currency\tdeposits\twithdrawals\taccounts\tin flight\texchange desk\tdifference\t\n") //nolint:errcheck // a terminal
+	printf(tw, "currency\tdeposits\twithdrawals\taccounts\tin flight\texchange desk\tdifference\t\n")
 	for _, c := range money.Currencies() {
 		t := r.totals[c]
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c, //nolint:errcheck // a terminal
+		printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c,
 			decimal(&t.deposits), decimal(&t.withdrawals), decimal(&t.accounts), decimal(&t.inFlight), decimal(&t.desk), decimal(t.difference()))
 	}
-	tw.Flush()                                                                //nolint:errcheck // a terminal
-	p := func(format string, args ...any) { fmt.Fprintf(w, format, args...) } //nolint:errcheck // a terminal
-	p("%s accounts, %s events; transfers: %s in flight, %s arrived and not yet confirmed, %s completed, %s refunded\n",
+	_ = tw.Flush()
+	printf(w, "%s accounts, %s events; transfers: %s in flight, %s arrived and not yet confirmed, %s completed, %s refunded\n",
 		count(r.accounts), count(r.events), count(r.inFlight), count(r.unconfirmed), count(r.completed), count(r.refunded))
 	if len(r.violations) == 0 {
-		p("OK\n")
+		printf(w, "OK\n")
 		return
 	}
 	for i, v := range r.violations {
 		if i == maxShown {
-			p("and %d more\n", len(r.violations)-maxShown)
+			printf(w, "and %d more\n", len(r.violations)-maxShown)
 			return
 		}
-		p("VIOLATION %s: %s\n", v.rule, v.text)
+		printf(w, "VIOLATION %s: %s\n", v.rule, v.text)
 		for _, e := range v.shown {
-			p("    %s\n", e)
+			printf(w, "    %s\n", e)
 		}
 	}
 }

@@ -86,13 +86,7 @@ func TestTheAccountCanBeCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(path string) string {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
-	}
+	read := func(path string) string { return readFile(t, path) }
 	code := read("account.go")
 	for from, to := range map[string]string{
 		`\bpackage main\b`: "package wallet", `\bAccount\b`: "Wallet", `\bAccountType\b`: "WalletType", `\bAccountTypeName\b`: "WalletTypeName",
@@ -117,10 +111,10 @@ func TestTheAccountCanBeCopied(t *testing.T) {
 		"go.mod": module, "go.sum": read(filepath.Join(root, "go.sum")), "main.go": walletProgram, "wallet/wallet.go": code,
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		if err = os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err = os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,6 +125,15 @@ func TestTheAccountCanBeCopied(t *testing.T) {
 	if want := "3.00 USD and 2.00 USD\n3.00 USD and 2.00 USD\n"; err != nil || string(out) != want {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // What account.go imports is what a user can import.

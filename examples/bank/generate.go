@@ -5,7 +5,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"os"
 
 	"github.com/refold-io/refold/examples/bank/batch"
@@ -25,7 +24,7 @@ func (c *generateCmd) Run(app *app) (err error) {
 	if c.Accounts < 1 || c.Commands < c.Accounts {
 		return usageError{errors.New("--accounts has to be at least 1, and --commands at least as many")}
 	}
-	var out io.Writer = app.stdout
+	out := app.stdout
 	if c.Output != "" {
 		file, err := os.Create(c.Output)
 		if err != nil {

@@ -111,7 +111,7 @@ func (g glimpse) print(w io.Writer, id string) {
 	v := g.view
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...) //nolint:errcheck // a terminal
+		printf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...)
 	}
 	row("account", "%s", id)
 	row("owner", "%s", v.Owner)
@@ -130,7 +130,7 @@ func (g glimpse) print(w io.Writer, id string) {
 	if g.number > 0 {
 		row("event", "%d", g.number)
 	}
-	tw.Flush() //nolint:errcheck // a terminal
+	_ = tw.Flush()
 }
 
 func status(v View) string {

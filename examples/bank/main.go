@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -87,7 +86,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
-		fmt.Fprintln(stderr, "bank:", err) //nolint:errcheck // nowhere to report it
+		printf(stderr, "bank: %v\n", err)
 		return exitFailed
 	}
 	command, err := parser.Parse(args)
@@ -95,7 +94,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "bank:", err) //nolint:errcheck // nowhere to report it
+		printf(stderr, "bank: %v\n", err)
 		return exitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, flags: &flags, logger: slog.New(slog.DiscardHandler)}
@@ -103,7 +102,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		a.logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
 	if err := command.Run(a); err != nil {
-		fmt.Fprintln(stderr, "bank:", err) //nolint:errcheck // nowhere to report it
+		printf(stderr, "bank: %v\n", err)
 		return exitCode(err)
 	}
 	return exitOK

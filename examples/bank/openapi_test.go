@@ -44,7 +44,7 @@ type schema struct {
 	Pattern    string             `json:"pattern"`
 }
 
-func readSpec(t testing.TB, data []byte) *spec {
+func readSpec(t *testing.T, data []byte) *spec {
 	t.Helper()
 	var s spec
 	if err := json.Unmarshal(data, &s); err != nil {

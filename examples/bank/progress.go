@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -69,7 +68,7 @@ func newPlainProgress(w io.Writer, total int) *plainProgress {
 		for {
 			select {
 			case <-tick.C:
-				fmt.Fprintf(w, "%s of %s lines\n", thousands(l.count.Load()), thousands(int64(total))) //nolint:errcheck // a hint
+				printf(w, "%s of %s lines\n", thousands(l.count.Load()), thousands(int64(total)))
 			case <-l.quit:
 				return
 			}

@@ -37,7 +37,7 @@ func (c *serveCmd) Run(app *app) (err error) {
 	if err := serve(app.ctx, listener, newAPI(b, app.logger)); err != nil {
 		return err
 	}
-	fmt.Fprintln(app.stdout, "stopped") //nolint:errcheck // a terminal
+	printf(app.stdout, "stopped\n")
 	return nil
 }
 
@@ -66,12 +66,12 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 
 // greet prints where the bank is and what can be asked of it.
 func greet(w io.Writer, url string) {
-	fmt.Fprintf(w, `The bank is open at %[1]s
+	printf(w, `The bank is open at %[1]s
 
   curl -X POST %[1]s/accounts -H 'Content-Type: application/json' -d '{"id": "alice", "currency": "TWD", "owner": "Alice Chen"}'
   curl -X POST %[1]s/accounts/alice/deposits -H 'Content-Type: application/json' -d '{"amount": "100.00", "currency": "USD", "request_id": "r1"}'
   curl %[1]s/accounts/alice
 
 All calls: %[1]s/openapi.json
-`, url) //nolint:errcheck // a terminal
+`, url)
 }

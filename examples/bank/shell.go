@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -45,7 +44,7 @@ func (c *shellCmd) Run(app *app) (err error) {
 	s := &shell{bank: b, out: app.stdout}
 	if in, ok := app.stdin.(*os.File); ok && cwriter.IsTerminal(int(in.Fd())) {
 		s.prompt = "bank> "
-		fmt.Fprintln(app.stdout, `"help" shows what there is.`) //nolint:errcheck // a terminal
+		printf(app.stdout, "\"help\" shows what there is.\n")
 	}
 	return s.run(app.ctx, app.stdin)
 }
@@ -64,7 +63,7 @@ func (s *shell) run(ctx context.Context, in io.Reader) error {
 	defer cancel()
 	lines, errs := readLines(ctx, in)
 	for {
-		fmt.Fprint(s.out, s.prompt) //nolint:errcheck // a terminal
+		printf(s.out, "%s", s.prompt)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -79,7 +78,7 @@ func (s *shell) run(ctx context.Context, in io.Reader) error {
 				return nil
 			}
 			if err := s.execute(ctx, words); err != nil {
-				fmt.Fprintln(s.out, "error:", err) //nolint:errcheck // a terminal
+				printf(s.out, "error: %v\n", err)
 			}
 		}
 	}
@@ -132,9 +131,9 @@ func (s *shell) execute(ctx context.Context, words []string) error {
 		return err
 	}
 	if receipt.Transfer != 0 {
-		fmt.Fprintf(s.out, "transfer %d, ", receipt.Transfer) //nolint:errcheck // a terminal
+		printf(s.out, "transfer %d, ", receipt.Transfer)
 	}
-	fmt.Fprintf(s.out, "balance %v\n", receipt.Balance) //nolint:errcheck // a terminal
+	printf(s.out, "balance %v\n", receipt.Balance)
 	return nil
 }
 
@@ -142,14 +141,14 @@ func (s *shell) execute(ctx context.Context, words []string) error {
 func parseWords(command string, args []string) (batch.Line, error) {
 	line := batch.Line{Command: command}
 	var amount, currency string
-	switch n := len(args); {
-	case command == batch.Open && n >= 2:
-		line.Account, currency, line.To = args[0], args[1], strings.Join(args[2:], " ")
-	case (command == batch.Deposit || command == batch.Withdraw) && n == 3:
-		line.Account, amount, currency = args[0], args[1], args[2]
-	case command == batch.Transfer && n == 4:
+	switch {
+	case command == batch.Open && len(args) >= 2:
+		line.Account, currency, line.To = args[0], args[1], strings.Join(args[2:], " ") //nolint:gosec // there are two
+	case (command == batch.Deposit || command == batch.Withdraw) && len(args) == 3:
+		line.Account, amount, currency = args[0], args[1], args[2] //nolint:gosec // there are three
+	case command == batch.Transfer && len(args) == 4:
 		line.Account, line.To, amount, currency = args[0], args[1], args[2], args[3]
-	case command == batch.Close && n == 1:
+	case command == batch.Close && len(args) == 1:
 		line.Account = args[0]
 		return line, nil
 	default:

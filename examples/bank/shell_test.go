@@ -85,7 +85,7 @@ func TestShellEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	never, hold := io.Pipe()
-	defer hold.Close()
+	defer func() { _ = hold.Close() }()
 	s := &shell{bank: newBank(t, testRates), out: io.Discard}
 	if err := s.run(ctx, never); err != nil {
 		t.Error(err)

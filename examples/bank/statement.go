@@ -118,7 +118,7 @@ func negative(a money.Amount) money.Amount { return money.New(-a.Minor(), a.Curr
 
 func (b *bank) printStatement(ctx context.Context, w io.Writer, id string, from, to time.Time) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(tw, "event\ttime\twhat\tchange\tbalance\tdetails\n") //nolint:errcheck // a terminal
+	printf(tw, "event\ttime\twhat\tchange\tbalance\tdetails\n")
 	err := b.statement(ctx, id, from, to, func(l statementLine) error {
 		_, err := fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%v\t%s\n", l.Number, l.Time.Format(time.RFC3339), l.Event, l.Change.Decimal(), l.Balance, l.Details)
 		return err

@@ -43,7 +43,7 @@ func openStore(name string, readOnly bool) (*store, error) {
 		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 		return &store{journal: j, snapshots: s, closers: []io.Closer{j, s}}, nil
 	}
-	return nil, fmt.Errorf("journal %q: want leveldb:DIR or inmem:", name)
+	return nil, fmt.Errorf("journal %q: want leveldb:DIR or inmem: (in memory)", name)
 }
 
 func (s *store) Close() error {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -35,7 +34,7 @@ func (t *tally) print(w io.Writer) {
 		refused += n
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(name string, n int) { fmt.Fprintf(tw, "%s\t%s\t\n", name, thousands(int64(n))) } //nolint:errcheck // a terminal
+	row := func(name string, n int) { printf(tw, "%s\t%s\t\n", name, thousands(int64(n))) }
 	row("done", t.done)
 	if t.before > 0 {
 		row("done before", t.before)
@@ -52,9 +51,9 @@ func (t *tally) print(w io.Writer) {
 		perSecond = int(float64(lines) / t.elapsed.Seconds())
 	}
 	row("commands a second", perSecond)
-	tw.Flush() //nolint:errcheck // a terminal
+	_ = tw.Flush()
 	if t.rejects != "" {
-		fmt.Fprintf(w, "lines that were refused or bad: %s\n", t.rejects) //nolint:errcheck // a terminal
+		printf(w, "lines that were refused or bad: %s\n", t.rejects)
 	}
 }
 

@@ -135,7 +135,10 @@ func TestReadStopsAtAnErrorOfTheFile(t *testing.T) {
 func TestReadCanBeLeft(t *testing.T) {
 	t.Parallel()
 	n := 0
-	for range batch.Read(strings.NewReader("1,close,a,,,\nbad\n1,close,a,,,\n")) {
+	for _, err := range batch.Read(strings.NewReader("1,close,a,,,\nbad\n1,close,a,,,\n")) {
+		if (err != nil) != (n == 1) {
+			t.Error(err)
+		}
 		if n++; n == 2 {
 			break
 		}

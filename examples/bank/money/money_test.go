@@ -219,7 +219,9 @@ func TestStoredForm(t *testing.T) {
 	t.Parallel()
 	reg := codec.Types(codec.Name[holder]("holder"))
 	for _, h := range []holder{
-		{}, {money.New(1250, money.USD), money.Zero(money.TWD)}, {money.New(-7, money.TWD), money.New(math.MinInt64, money.USD)},
+		{},
+		{money.New(1250, money.USD), money.Zero(money.TWD)},
+		{money.New(-7, money.TWD), money.New(math.MinInt64, money.USD)},
 		{A: money.New(5, "")},
 	} {
 		manifest, data, err := reg.Encode(h)

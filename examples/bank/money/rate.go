@@ -57,10 +57,10 @@ func (r Rate) Convert(a Amount, to Currency) (Amount, error) {
 	exact := apd.BaseContext.WithPrecision(19 + 18)
 	exact.Rounding = apd.RoundHalfEven
 	value := apd.New(a.minor, -Digits)
-	if _, err := exact.Mul(value, value, rate); err != nil {
+	if _, err = exact.Mul(value, value, rate); err != nil {
 		return Amount{}, fmt.Errorf("%w: %v at %s: %w", ErrOverflow, a, r, err)
 	}
-	if _, err := exact.Quantize(value, value, -Digits); err != nil {
+	if _, err = exact.Quantize(value, value, -Digits); err != nil {
 		return Amount{}, fmt.Errorf("%w: %v at %s: %w", ErrOverflow, a, r, err)
 	}
 	value.Exponent = 0 // minor units
