@@ -143,11 +143,11 @@ func parseWords(command string, args []string) (batch.Line, error) {
 	var amount, currency string
 	switch {
 	case command == batch.Open && len(args) >= 2:
-		line.Account, currency, line.To = args[0], args[1], strings.Join(args[2:], " ") //nolint:gosec // there are two
+		line.Account, currency, line.To = args[0], args[1], strings.Join(args[2:], " ")
 	case (command == batch.Deposit || command == batch.Withdraw) && len(args) == 3:
 		line.Account, amount, currency = args[0], args[1], args[2] //nolint:gosec // there are three
 	case command == batch.Transfer && len(args) == 4:
-		line.Account, line.To, amount, currency = args[0], args[1], args[2], args[3]
+		line.Account, line.To, amount, currency = args[0], args[1], args[2], args[3] //nolint:gosec // there are four
 	case command == batch.Close && len(args) == 1:
 		line.Account = args[0]
 		return line, nil
