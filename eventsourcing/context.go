@@ -149,7 +149,7 @@ func (c *Context[C, E]) Token() Token[C] {
 	if !ok {
 		return Token[C]{}
 	}
-	call.kept = true
+	call.kept.Store(true)
 	return Token[C]{call: call}
 }
 

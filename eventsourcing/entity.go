@@ -81,6 +81,17 @@ func newEntity[C, E any](h *Entities[C, E], pid string) *entity[C, E] {
 // id is the entity's own ID.
 func (e *entity[C, E]) id() string { return cutID(e.pid, e.host.model.typ.Name) }
 
+// full reports whether the mailbox holds as much as a stash may.
+func (e *entity[C, E]) full() bool {
+	most := e.host.opts.StashCapacity
+	if most < 0 {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.gone && e.inbox.Len() >= most
+}
+
 // accept puts a message into the mailbox. It is false when the entity has left
 // the host.
 func (e *entity[C, E]) accept(env *engine.Envelope) bool {
@@ -193,7 +204,10 @@ func (e *entity[C, E]) finishTurn(stored bool) {
 // Room is part of journal.Owner.
 func (e *entity[C, E]) Room() { e.happen(event[C, E]{room: true}) }
 
-// takeTurn is part of turner: it takes in everything that has happened.
+// messagesPerTurn bounds a turn, so that no entity keeps a worker.
+const messagesPerTurn = 256
+
+// takeTurn is part of turner: it takes in what has happened.
 func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
 	stored, events, inbox, wanted := e.stored, e.events, e.inbox, e.wants
@@ -210,9 +224,19 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	}
 	if inbox.Len() > 0 {
 		e.used(now)
-		for env := inbox.Pop(); env != nil; env = inbox.Pop() {
+		for range messagesPerTurn {
+			env := inbox.Pop()
+			if env == nil {
+				break
+			}
 			e.deliver(env, out)
 		}
+	}
+	if wanted&wantDrain != 0 && inbox.Len() > 0 {
+		wanted &^= wantDrain // behind what was accepted before
+		e.mu.Lock()
+		e.wants |= wantDrain
+		e.mu.Unlock()
 	}
 	if wanted != 0 {
 		e.changeLife(wanted, out)
@@ -222,6 +246,7 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	}
 
 	e.mu.Lock()
+	e.inbox.Prepend(&inbox)
 	again = e.stored > 0 || len(e.events) > 0 || e.inbox.Len() > 0 || e.wants != 0
 	e.queued = again
 	e.mu.Unlock()
@@ -299,15 +324,25 @@ func (e *entity[C, E]) more() *extra {
 	return e.extra
 }
 
-// step has the machine take in an input, and carries out what it asks for.
+// step has the machine take in an input, and carries out what it asks for. What
+// is left to do waits for the next turn.
 func (e *entity[C, E]) step(in engine.Input, out *engine.Effects) {
-	for {
-		out.Reset()
-		e.machine.Step(e.context.now, in, out)
-		e.perform(out)
-		if !out.More {
+	out.Reset()
+	e.machine.Step(e.context.now, in, out)
+	e.perform(out)
+	if out.More {
+		e.goOn()
+	}
+}
+
+// goOn has the machine continue in the next turn.
+func (e *entity[C, E]) goOn() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.events {
+		if e.events[i].input.Kind == engine.Continue {
 			return
 		}
-		in = engine.Input{Kind: engine.Continue}
 	}
+	e.events = append(e.events, event[C, E]{input: engine.Input{Kind: engine.Continue}})
 }

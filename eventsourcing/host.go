@@ -202,7 +202,7 @@ func (h *Entities[C, E]) shard(id string) *hostShard[C, E] {
 
 // deliver is part of target.
 func (h *Entities[C, E]) deliver(id string, env *engine.Envelope) error {
-	err := h.place(id, env)
+	err := h.place(id, env, false)
 	if err != nil && h.rt.watched {
 		h.rt.begin(h.model.typ.Name+"|"+id, env)
 		observing(env).end(err)
@@ -211,8 +211,8 @@ func (h *Entities[C, E]) deliver(id string, env *engine.Envelope) error {
 }
 
 // place puts a message into the mailbox of its entity, which it makes if it is
-// not there.
-func (h *Entities[C, E]) place(id string, env *engine.Envelope) error {
+// not there. A mailbox that is full turns away all but the entity's own messages.
+func (h *Entities[C, E]) place(id string, env *engine.Envelope, own bool) error {
 	s := h.shard(id)
 	for {
 		s.mu.Lock()
@@ -232,6 +232,9 @@ func (h *Entities[C, E]) place(id string, env *engine.Envelope) error {
 			h.count.Add(1)
 		}
 		s.mu.Unlock()
+		if !own && e.full() {
+			return h.turnAway(e.pid, env)
+		}
 		if h.rt.watched {
 			h.rt.begin(e.pid, env)
 		}
@@ -239,6 +242,15 @@ func (h *Entities[C, E]) place(id string, env *engine.Envelope) error {
 			return nil
 		}
 	}
+}
+
+// turnAway answers a message that found the mailbox full.
+func (h *Entities[C, E]) turnAway(pid string, env *engine.Envelope) error {
+	if r, waits := env.Caller.(replier); waits && h.opts.Overflow == OverflowReply && r.Take() {
+		r.reply(h.opts.OverflowValue, nil)
+		return nil
+	}
+	return fmt.Errorf("%s: %w", pid, ErrStashFull)
 }
 
 // checkIDs checks an entity's own ID and the persistence ID made of it.

@@ -4,8 +4,10 @@
 package eventsourcing
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing/engine"
@@ -23,7 +25,7 @@ func (e *entity[C, E]) perform(out *engine.Effects) {
 	}
 	if out.Probe != 0 {
 		from, writer := out.Probe, e.machine.Writer()
-		e.host.rt.stores.do(func() { e.probe(from, writer) })
+		e.host.rt.probes.do(func() { e.probe(from, writer) })
 	}
 	if out.Durable != 0 {
 		e.durable(out.Durable)
@@ -179,8 +181,12 @@ func (f *fenceWrite[C, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
 // probe looks whose records stand from a number on.
 func (e *entity[C, E]) probe(from uint64, writer string) {
 	rt := e.host.rt
+	var progress atomic.Uint64
+	ctx, cancel := context.WithCancelCause(rt.ctx)
+	defer cancel(nil)
+	defer watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)()
 	in := engine.Input{Kind: engine.Probed, LastNr: from - 1}
-	for ev, err := range rt.journal.Replay(rt.ctx, e.pid, from, journal.MaxSequenceNr) {
+	for ev, err := range rt.journal.Replay(ctx, e.pid, from, journal.MaxSequenceNr) {
 		switch {
 		case err != nil:
 			in.Err = err
@@ -190,6 +196,7 @@ func (e *entity[C, E]) probe(from uint64, writer string) {
 			in.Next = engine.OwnFence
 		default:
 			in.LastNr = ev.SequenceNr
+			progress.Add(1)
 			continue
 		}
 		break

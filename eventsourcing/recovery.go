@@ -24,39 +24,56 @@ const maxSnapshotAttempts = 3
 
 // refolding folds one entity from its snapshot and its events.
 type refolding[C, E any] struct {
-	model     *model[C, E]
-	rt        *Runtime
-	pid       string
-	opts      Recovery
-	optional  bool // a snapshot store that fails is like one that is empty
-	replace   func(seqNr uint64, event E) []E
-	progress  *atomic.Uint64
-	into      instance[C, E]
-	seqNr     uint64
-	snapshot  uint64
-	replayed  uint64
-	time      time.Time
-	recovered uint64 // what the journal holds at most
+	model    *model[C, E]
+	rt       *Runtime
+	pid      string
+	opts     Recovery
+	optional bool // a snapshot store that fails is like one that is empty
+	replace  func(seqNr uint64, event E) []E
+	progress *atomic.Uint64
+	into     instance[C, E]
+	seqNr    uint64
+	snapshot uint64
+	replayed uint64
+	time     time.Time
 }
 
 // run folds. On success into, seqNr and time say what came out.
+//
+// A gap is looked at twice: while one instance is folded another may save a
+// snapshot and delete the events that it covers.
 func (f *refolding[C, E]) run(ctx context.Context) error {
+	first := *f
+	err := f.once(ctx)
+	if errors.Is(err, journal.ErrHistoryGap) {
+		*f = first
+		err = f.once(ctx)
+	}
+	return err
+}
+
+func (f *refolding[C, E]) once(ctx context.Context) error {
 	if f.rt.journal == nil {
 		return f.start()
 	}
+	var err error
+	if f.opts.Disabled {
+		err = f.start()
+	} else {
+		err = f.load(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	// Behind the snapshot, so that what it covers is there.
 	highest, err := f.rt.journal.HighestSequenceNr(ctx, f.pid)
 	if err != nil {
 		return fmt.Errorf("read the highest sequence number of %q: %w", f.pid, err)
 	}
 	f.progress.Add(1)
-	f.recovered = highest
 	if f.opts.Disabled {
-		err = f.start()
 		f.seqNr = highest
-		return err
-	}
-	if err = f.load(ctx); err != nil {
-		return err
+		return nil
 	}
 	if f.seqNr > highest {
 		return fmt.Errorf("the snapshot of %q is at %d, above the journal: %w", f.pid, f.seqNr,

@@ -28,7 +28,7 @@ type call struct {
 	value any
 	err   error
 	state atomic.Uint32
-	kept  bool // a Token points here, so it must not be reused
+	kept  atomic.Bool // a Token points here, so it must not be reused
 }
 
 const (
@@ -54,7 +54,7 @@ func (p *callPool) get(ctx context.Context, command any) *call {
 }
 
 func (p *callPool) put(c *call) {
-	if c.kept {
+	if c.kept.Load() {
 		return
 	}
 	c.origin, c.value, c.err, c.env = origin{}, nil, nil, engine.Envelope{}
@@ -90,7 +90,7 @@ func (c *call) wait(ctx context.Context) (any, error) {
 		return c.value, c.err
 	case <-done:
 	}
-	c.kept = true
+	c.kept.Store(true)
 	if c.state.Swap(callGone) == callWaiting {
 		err := fmt.Errorf("eventsourcing: the command was not handled in time, nothing was done: %w", ended(ctx))
 		c.observed.end(err)

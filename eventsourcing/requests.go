@@ -69,7 +69,7 @@ func (e *entity[C, E]) goAsync(r goRequest[C]) {
 // tellSelf delivers a command that the entity sends to itself; it starts the
 // entity again if it has stopped meanwhile.
 func (h *Entities[C, E]) tellSelf(id string, env *engine.Envelope) {
-	if err := h.deliver(id, env); err != nil {
+	if err := h.place(id, env, true); err != nil {
 		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)
 	}
 }
@@ -292,5 +292,11 @@ func (e *entity[C, E]) awaits() bool {
 		return true
 	}
 	x := e.extra
-	return x != nil && (len(x.timers) > 0 || x.receive != nil || !x.state.IsZero())
+	if x == nil {
+		return false
+	}
+	e.mu.Lock()
+	timers := len(x.timers)
+	e.mu.Unlock()
+	return timers > 0 || x.receive != nil || !x.state.IsZero()
 }

@@ -104,7 +104,8 @@ type Runtime struct {
 	effects   sync.Pool // of *engine.Effects
 	ops       sync.Pool // of *engine.Op
 	recovery  pool
-	stores    pool // saves, deletions, probes
+	stores    pool // saves, deletions
+	probes    pool // what settles unknown outcomes must not wait for those
 	async     sync.WaitGroup
 	calls     callPool
 	ctx       context.Context //nolint:containedctx // ends with the runtime, given to what runs in the background
@@ -162,6 +163,7 @@ func Open(cfg Config) (*Runtime, error) {
 	r.workers = newWorkers(cfg.Workers, &r.effects)
 	r.recovery.limit = cfg.MaxRecoveries
 	r.stores.limit = 16
+	r.probes.limit = 16
 	return r, nil
 }
 
@@ -207,6 +209,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	r.async.Wait()
 	r.recovery.wait()
 	r.stores.wait()
+	r.probes.wait()
 	errs = append(errs, r.closeWriter(ctx))
 	r.workers.close()
 	return errors.Join(errs...)

@@ -100,6 +100,12 @@ func (w *workers) wakeOne() bool {
 
 func (w *workers) run(one *worker) {
 	defer w.done.Done()
+	var t *task // in hand
+	defer func() {
+		if t != nil { // user code ended the goroutine: runtime.Goexit
+			w.replace(one, t)
+		}
+	}()
 	out := w.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // it holds nothing else
 	defer w.effects.Put(out)
 	w.mu.Lock()
@@ -115,7 +121,7 @@ func (w *workers) run(one *worker) {
 			w.mu.Unlock()
 			return
 		}
-		t := w.head
+		t = w.head
 		w.head = t.next
 		if w.head == nil {
 			w.tail = nil
@@ -131,8 +137,19 @@ func (w *workers) run(one *worker) {
 		if again {
 			w.push(t)
 		}
+		t = nil
 		w.mu.Lock()
 	}
+}
+
+// replace starts another worker in the place of one that was ended in the middle
+// of a turn, and has the turn go on.
+func (w *workers) replace(one *worker, t *task) {
+	w.mu.Lock()
+	w.leave(one)
+	w.start()
+	w.mu.Unlock()
+	w.push(t)
 }
 
 // slow counts the workers whose turn takes too long; the mutex is held.
