@@ -31,7 +31,11 @@ func (e *entity[C, E]) Decide(op *engine.Op) {
 		}
 		return
 	}
-	command, _ := op.Env.Message.(C)
+	command, ok := op.Env.Message.(C)
+	if !ok {
+		e.inspect(op)
+		return
+	}
 	e.carry(op, e.instance.state.HandleCommand(c, command))
 }
 
