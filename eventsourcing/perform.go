@@ -5,6 +5,7 @@ package eventsourcing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -146,7 +147,11 @@ func (e *entity[C, E]) durable(seqNr uint64) {
 
 func (e *entity[C, E]) failed(cause error) {
 	rt := e.host.rt
-	rt.log.Error("entity dropped its instance", slog.String("persistence_id", e.pid), slog.Any("error", cause))
+	attrs := []any{slog.String("persistence_id", e.pid), slog.Any("error", cause)}
+	if p, ok := errors.AsType[*PanicError](cause); ok {
+		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+	}
+	rt.log.Error("entity dropped its instance", attrs...)
 	if rt.obs.Failure != nil {
 		rt.obs.Failure(e.pid, cause)
 	}
