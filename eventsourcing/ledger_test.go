@@ -70,7 +70,7 @@ func (l *ledger) ApplyEvent(e entry) { l.Seen = l.Seen.with(e.Op) }
 // with is the state after one more entry.
 func (s seen) with(op int) seen {
 	h := s.Hash
-	for x := uint64(op) + 1; x > 0; x >>= 8 { //nolint:gosec // not negative
+	for x := uint64(op) + 1; x > 0; x >>= 8 {
 		h = (h ^ x&0xff) * 1099511628211
 	}
 	return seen{s.Len + 1, h ^ 0x9e3779b97f4a7c15}

@@ -22,6 +22,7 @@ import (
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
 		t.Parallel()
 		var s *script
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

@@ -121,7 +121,7 @@ func (s *simulation) errorf(format string, args ...any) {
 
 func (s *simulation) chance(percent int) bool { return s.rng.IntN(100) < percent }
 
-func (s *simulation) start() *node {
+func (s *simulation) start() {
 	n := &node{sim: s, name: len(s.nodes)}
 	n.out.Ops = &s.ops
 	n.agg = aggregate{calls: s.calls, signals: s.signals, trace: func(format string, args ...any) {
@@ -132,7 +132,6 @@ func (s *simulation) start() *node {
 	}}
 	n.machine.Init(&s.cfg, &n.agg, "sim|1")
 	s.nodes = append(s.nodes, n)
-	return n
 }
 
 // run does random things until there is nothing left to do.

@@ -228,7 +228,7 @@ func (s *simulation) judge() {
 				s.errorf("%s is stored and was answered %q: %s", m.name, answer, format(m.acts))
 			}
 		case !s.async:
-			for _, e := range strings.Fields(answer) {
+			for e := range strings.FieldsSeq(answer) {
 				if !seen[e] {
 					s.errorf("%s was answered %q, and %s is not stored", m.name, answer, e)
 				}

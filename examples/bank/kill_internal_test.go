@@ -204,22 +204,22 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
-	if err := cmd.Start(); err != nil {
+	defer func() { _ = log.Close() }()
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := cmd.Wait()
-		both.Close() // now the pipe has no writer, and reading it ends
-		ended <- err
+		waited := cmd.Wait()
+		_ = both.Close() // now the pipe has no writer, and reading it ends
+		ended <- waited
 	}()
 	recovering, flying := make(map[string]int), 0
 	killed := false
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		var r logRecord
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		if err = json.Unmarshal(lines.Bytes(), &r); err != nil {
 			t.Fatalf("the log: %v: %s", err, lines.Bytes())
 		}
 		switch r.Event {
@@ -240,12 +240,12 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 		}
 		if !killed && at(len(k.acknowledged), r) {
 			killed = true
-			if err := cmd.Process.Kill(); err != nil {
+			if err = cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err = lines.Err(); err != nil {
 		t.Fatal(err)
 	}
 	err = <-ended
@@ -256,7 +256,10 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 		return hit{}, true
 	}
 	exit, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+	if !ok {
+		t.Fatalf("the killed program: %v\n%s", err, output.String())
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
 		t.Fatalf("the kill hit a program that had ended: %v\n%s", err, output.String())
 	}
 	return hit{inRecovery: len(recovering) > 0, inTransfer: flying > 0}, false
@@ -288,7 +291,7 @@ func (k *killing) read(t *testing.T, address string) ledger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	b := ledger{requests: make(map[string]int), balances: make(map[string]string), events: make(map[string][]string)}
 	lister, _ := journal.As[journal.IDLister](s.journal)
 	typ := AccountType(nil)
@@ -308,7 +311,8 @@ func (k *killing) read(t *testing.T, address string) ledger {
 			if err != nil {
 				t.Fatal(err)
 			}
-			account.ApplyEvent(event.(Event))
+			happened, _ := event.(Event)
+			account.ApplyEvent(happened)
 			b.note(id, e.Manifest, event)
 		}
 		b.balances[id] = account.Balance.String()
@@ -350,7 +354,7 @@ func hashOf(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	hash, err := requests.Hash(io.Reader(file))
 	if err != nil {
 		t.Fatal(err)

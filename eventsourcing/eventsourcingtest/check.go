@@ -1,0 +1,182 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcingtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"reflect"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// stateCodec encodes states, to compare them.
+type stateCodec[C, E any] struct {
+	fresh func() eventsourcing.Aggregate[C, E]
+	state *codec.State // nil if it can't, or if the aggregate does it itself
+}
+
+func newStateCodec[C, E any](typ eventsourcing.Type[C, E], id string) stateCodec[C, E] {
+	c := stateCodec[C, E]{fresh: func() eventsourcing.Aggregate[C, E] { return typ.New(id) }}
+	if typ.New != nil {
+		c.state, _ = codec.NewState(reflect.TypeOf(c.fresh())) // without one, values are compared
+	}
+	return c
+}
+
+var errNoEncoding = errors.New("the state has no encoding")
+
+func (c stateCodec[C, E]) encode(state eventsourcing.Aggregate[C, E]) ([]byte, error) {
+	if s, ok := state.(eventsourcing.Snapshotter); ok {
+		return s.MarshalSnapshot()
+	}
+	if c.state == nil {
+		return nil, errNoEncoding
+	}
+	return c.state.Encode(state)
+}
+
+func (c stateCodec[C, E]) decode(data []byte) (eventsourcing.Aggregate[C, E], error) {
+	state := c.fresh()
+	if s, ok := state.(eventsourcing.Snapshotter); ok {
+		return state, s.UnmarshalSnapshot(data)
+	}
+	return state, c.state.Decode(data, state)
+}
+
+// image is a state that can be compared: its encoding, or itself.
+type image[C, E any] struct {
+	encoded []byte
+	state   eventsourcing.Aggregate[C, E] // if it has no encoding
+}
+
+func (k *Kit[C, E]) image(state eventsourcing.Aggregate[C, E]) image[C, E] {
+	k.t.Helper()
+	encoded, err := k.codec.encode(state)
+	switch {
+	case errors.Is(err, errNoEncoding):
+		return image[C, E]{state: state}
+	case err != nil:
+		k.t.Errorf("the state can't be encoded: %v", err)
+	}
+	return image[C, E]{encoded: encoded}
+}
+
+// live is the state of the running entity.
+func (k *Kit[C, E]) live() (seen image[C, E]) {
+	k.t.Helper()
+	k.look(func(state eventsourcing.Aggregate[C, E]) { seen = k.image(state) })
+	return seen
+}
+
+func (k *Kit[C, E]) look(f func(eventsourcing.Aggregate[C, E])) {
+	k.t.Helper()
+	err := k.entities.Inspect(context.Background(), k.cfg.ID, func(state eventsourcing.Aggregate[C, E], _ uint64) { f(state) })
+	if err != nil {
+		k.t.Fatalf("look at the state: %v", err)
+	}
+}
+
+// same requires that two states are the same.
+func (k *Kit[C, E]) same(what string, a image[C, E], other string, b image[C, E]) {
+	k.t.Helper()
+	if bytes.Equal(a.encoded, b.encoded) && reflect.DeepEqual(a.state, b.state) {
+		return
+	}
+	k.t.Errorf("%s\n\t%s\n%s\n\t%s", what, k.show(a), other, k.show(b))
+}
+
+// settle waits until what a command led to is durable, and checks the state.
+func (k *Kit[C, E]) settle(command, answer any) {
+	k.t.Helper()
+	if k.cfg.Host.Recovery != (eventsourcing.Recovery{}) {
+		return // the state is not what is stored
+	}
+	var seen image[C, E]
+	var shared []string
+	k.look(func(state eventsourcing.Aggregate[C, E]) {
+		shared = nil
+		if seen = k.image(state); k.cfg.AllowSharedMemory {
+			return
+		}
+		for _, v := range []struct {
+			name  string
+			value any
+		}{{"the answer", answer}, {"the command", command}} {
+			if path := sharing(v.value, state); path != "" {
+				shared = append(shared, v.name+" shares memory with the state: "+path)
+			}
+		}
+	})
+	for _, s := range shared {
+		k.t.Errorf("%T: %s; copy it, or one changes with the other", command, s)
+	}
+	k.same("after "+name(command)+" the state is", seen,
+		"but the stored events fold to (does HandleCommand change the state, or ApplyEvent depend on something else, or an event lose something when it is encoded?)",
+		k.image(k.folded()))
+	k.checkSnapshot(seen)
+}
+
+func name(v any) string { return reflect.TypeOf(v).String() }
+
+// checkSnapshot requires that a state survives its encoding.
+func (k *Kit[C, E]) checkSnapshot(seen image[C, E]) {
+	k.t.Helper()
+	if seen.encoded == nil {
+		return
+	}
+	state, err := k.codec.decode(seen.encoded)
+	if err != nil {
+		k.t.Errorf("the state can't be decoded from a snapshot: %v", err)
+		return
+	}
+	k.same("a state that was decoded from a snapshot is", k.image(state), "want", seen)
+}
+
+// checkEvent requires that an event survives its encoding. One that is an
+// upcast, or several, is not compared.
+func (k *Kit[C, E]) checkEvent(event E, manifest string, payload []byte) {
+	k.t.Helper()
+	k.checkRoundTrip("event", k.typ.Events, event, manifest, payload)
+}
+
+// checkCommand requires that a command with a name survives its encoding.
+func (k *Kit[C, E]) checkCommand(command any) {
+	k.t.Helper()
+	if k.typ.Commands == nil {
+		return
+	}
+	manifest, payload, err := k.typ.Commands.Encode(command)
+	if err != nil {
+		k.t.Errorf("command %T can't be encoded: %v", command, err)
+		return
+	}
+	k.checkRoundTrip("command", k.typ.Commands, command, manifest, payload)
+}
+
+func (k *Kit[C, E]) checkRoundTrip(what string, registry *codec.Registry, value any, manifest string, payload []byte) {
+	k.t.Helper()
+	decoded, err := registry.DecodeAppend(nil, manifest, payload)
+	switch {
+	case err != nil:
+		k.t.Errorf("%s %T can't be decoded: %v", what, value, err)
+	case len(decoded) == 1 && reflect.TypeOf(decoded[0]) == reflect.TypeOf(value) && !equal(decoded[0], value):
+		k.t.Errorf("%s %T%+v is decoded as %+v", what, value, value, decoded[0])
+	}
+}
+
+// show prints a state.
+func (k *Kit[C, E]) show(i image[C, E]) string {
+	state := i.state
+	if i.encoded != nil {
+		decoded, err := k.codec.decode(i.encoded)
+		if err != nil {
+			return err.Error()
+		}
+		state = decoded
+	}
+	return sprint(state)
+}

@@ -1,0 +1,227 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcingtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/snapshot/snapshottest"
+)
+
+// Config configures a Kit. The zero value holds the defaults.
+type Config struct {
+	// ID is the entity's own ID. Defaults to "1".
+	ID string
+	// Host are the options of its host. The pauses after a failure default to
+	// 1 ms.
+	Host eventsourcing.HostOptions
+	// Runtime configures the runtime, but for its journal and snapshot store.
+	Runtime eventsourcing.Config
+	// AllowSharedMemory switches off the search for memory that answers or
+	// commands share with the state, for types that share what never changes.
+	AllowSharedMemory bool
+}
+
+// Kit runs one entity for a test. Its methods fail the test when something is
+// wrong, and must be called from the test's goroutine.
+type Kit[C, E any] struct {
+	t         testing.TB
+	typ       eventsourcing.Type[C, E]
+	cfg       Config
+	pid       string
+	codec     stateCodec[C, E]
+	memory    *inmem.Journal
+	journal   *journaltest.Faulty
+	snapshots *snapshottest.Faulty
+	runtime   *eventsourcing.Runtime
+	entities  *eventsourcing.Entities[C, E]
+}
+
+// New returns a kit for an entity of a type. It is closed when the test ends.
+func New[C, E any](t testing.TB, typ eventsourcing.Type[C, E]) *Kit[C, E] {
+	t.Helper()
+	return NewWithConfig(t, typ, Config{})
+}
+
+// NewWithConfig is New with a Config.
+func NewWithConfig[C, E any](t testing.TB, typ eventsourcing.Type[C, E], cfg Config) *Kit[C, E] {
+	t.Helper()
+	cfg.ID = cmp.Or(cfg.ID, "1")
+	cfg.Host.MinBackoff = cmp.Or(cfg.Host.MinBackoff, time.Millisecond)
+	cfg.Host.MaxBackoff = cmp.Or(cfg.Host.MaxBackoff, cfg.Host.MinBackoff)
+	k := &Kit[C, E]{t: t, typ: typ, cfg: cfg, pid: journal.JoinID(typ.Name, cfg.ID)}
+	k.codec = newStateCodec(typ, cfg.ID)
+	k.store()
+	k.open()
+	t.Cleanup(k.close)
+	return k
+}
+
+// store makes an empty journal and snapshot store.
+func (k *Kit[C, E]) store() {
+	k.memory = inmem.NewJournal()
+	k.journal = journaltest.NewFaulty(k.memory)
+	k.snapshots = snapshottest.NewFaulty(inmem.NewSnapshotStore())
+}
+
+func (k *Kit[C, E]) open() {
+	k.t.Helper()
+	cfg := k.cfg.Runtime
+	cfg.Journal, cfg.Snapshots = k.journal, k.snapshots
+	var err error
+	if k.runtime, err = eventsourcing.Open(cfg); err != nil {
+		k.t.Fatalf("%v", err)
+	}
+	if k.entities, err = eventsourcing.Host(k.runtime, k.typ, k.cfg.Host); err != nil {
+		k.t.Fatalf("%v", err)
+	}
+}
+
+// close stops the runtime. What the journal stalls goes on.
+func (k *Kit[C, E]) close() {
+	if k.runtime == nil {
+		return
+	}
+	k.journal.Release()
+	if err := k.runtime.Close(context.Background()); err != nil {
+		k.t.Errorf("close the runtime: %v", err)
+	}
+	k.runtime = nil
+}
+
+// Given stores events, as if the entity had persisted them one by one, and
+// restarts it. Each of them has to survive its encoding.
+func (k *Kit[C, E]) Given(events ...E) {
+	k.t.Helper()
+	k.close()
+	ctx := context.Background()
+	highest, err := k.memory.HighestSequenceNr(ctx, k.pid)
+	if err != nil {
+		k.t.Fatalf("%v", err)
+	}
+	for i, event := range events {
+		manifest, payload, err := k.typ.Events.Encode(event)
+		if err != nil {
+			k.t.Fatalf("event %T: %v", event, err)
+		}
+		k.checkEvent(event, manifest, payload)
+		w := journal.Write{ID: k.pid, Writer: "eventsourcingtest", Expect: highest + uint64(i)} //nolint:gosec // an index
+		w.Events = []journal.Event{{
+			SequenceNr: w.Expect + 1, Time: time.Now().UTC().Truncate(time.Microsecond), Manifest: manifest, Payload: payload,
+		}}
+		if errs := k.memory.Append(ctx, []journal.Write{w}); errs != nil {
+			k.t.Fatalf("store %T: %v", event, errs[0])
+		}
+	}
+	k.open()
+}
+
+// Restart stops the entity with its runtime and starts another one on the same
+// stores, as after a crash: what was not stored is gone. The state has to be the
+// same.
+func (k *Kit[C, E]) Restart() {
+	k.t.Helper()
+	before := k.live()
+	k.close()
+	k.open()
+	k.same("after a restart the state is", k.live(), "before it was", before)
+}
+
+// Clear deletes everything that is stored and starts anew. Faults are gone too.
+func (k *Kit[C, E]) Clear() {
+	k.t.Helper()
+	k.close()
+	k.store()
+	k.open()
+}
+
+// Journal is the journal, which fails on demand:
+//
+//	k.Journal().Inject(journaltest.Fault{Err: err})                   // the next write fails
+//	k.Journal().Inject(journaltest.Fault{Do: journaltest.Reject})     // it is rejected
+//	k.Journal().Inject(journaltest.Fault{Op: journaltest.OpReplay})   // the next recovery fails
+func (k *Kit[C, E]) Journal() *journaltest.Faulty { return k.journal }
+
+// Snapshots is the snapshot store, which fails on demand.
+func (k *Kit[C, E]) Snapshots() *snapshottest.Faulty { return k.snapshots }
+
+// Ref addresses the entity.
+func (k *Kit[C, E]) Ref() eventsourcing.Ref[C] { return k.entities.Ref(k.cfg.ID) }
+
+// Runtime is the runtime until the next Restart, Given or Clear.
+func (k *Kit[C, E]) Runtime() *eventsourcing.Runtime { return k.runtime }
+
+// Events returns all events that are stored.
+func (k *Kit[C, E]) Events() []E {
+	k.t.Helper()
+	return k.eventsFrom(1)
+}
+
+func (k *Kit[C, E]) eventsFrom(from uint64) []E {
+	k.t.Helper()
+	var events []E
+	for record, err := range k.memory.Replay(context.Background(), k.pid, from, journal.MaxSequenceNr) {
+		if err != nil {
+			k.t.Fatalf("replay: %v", err)
+		}
+		if record.IsFence() {
+			continue
+		}
+		decoded, err := k.typ.Events.DecodeAppend(nil, record.Manifest, record.Payload)
+		if err != nil {
+			k.t.Fatalf("decode event %d: %v", record.SequenceNr, err)
+		}
+		for _, d := range decoded {
+			event, ok := d.(E)
+			if !ok {
+				k.t.Fatalf("event %d decodes to %T, which is no event of the type", record.SequenceNr, d)
+			}
+			events = append(events, event)
+		}
+	}
+	return events
+}
+
+// State returns the state of the entity, refolded from what is stored: the
+// caller's alone.
+//
+//	balance := eventsourcingtest.State[*Account](k).Balance
+func State[A, C, E any](k *Kit[C, E]) A {
+	k.t.Helper()
+	state, ok := any(k.folded()).(A)
+	if !ok {
+		k.t.Fatalf("the state is a %T", k.folded())
+	}
+	return state
+}
+
+// folded is the state that the stored events fold to, without snapshots where
+// all events are there.
+func (k *Kit[C, E]) folded() eventsourcing.Aggregate[C, E] {
+	k.t.Helper()
+	opts := eventsourcing.FoldOptions[E]{WithoutSnapshots: k.complete()}
+	f, err := eventsourcing.Fold(context.Background(), k.runtime, k.typ, k.cfg.ID, opts)
+	if err != nil {
+		k.t.Fatalf("%v", err)
+	}
+	return f.State
+}
+
+// complete reports whether no event was deleted.
+func (k *Kit[C, E]) complete() bool {
+	for record, err := range k.memory.Replay(context.Background(), k.pid, 1, 1) {
+		return err == nil && record.SequenceNr == 1
+	}
+	return true
+}
+
+func (k *Kit[C, E]) String() string { return fmt.Sprintf("%s of a test", k.pid) }

@@ -1,0 +1,150 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcingtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// Outcome is what a command has led to.
+type Outcome[E, R any] struct {
+	t       testing.TB
+	command any
+
+	// Events are the events that were stored since the command was sent.
+	Events []E
+	// Value and Err are what Ask returned.
+	Value R
+	Err   error
+}
+
+// When sends a command and waits for its answer. It checks what the package
+// documentation says.
+func When[C, E, R any](k *Kit[C, E], command eventsourcing.Query[C, R]) *Outcome[E, R] {
+	k.t.Helper()
+	return WhenContext(context.Background(), k, command)
+}
+
+// WhenContext is When with the context of the caller.
+func WhenContext[C, E, R any](ctx context.Context, k *Kit[C, E], command eventsourcing.Query[C, R]) *Outcome[E, R] {
+	k.t.Helper()
+	k.checkCommand(command)
+	from := k.next()
+	o := &Outcome[E, R]{t: k.t, command: command}
+	o.Value, o.Err = eventsourcing.Ask(ctx, k.Ref(), command)
+	k.settle(command, o.Value)
+	o.Events = k.eventsFrom(from)
+	return o
+}
+
+// Tell sends a command that nobody waits for, and waits until it was handled.
+// Commands that it leads to in turn may come later.
+func Tell[C, E any](k *Kit[C, E], command eventsourcing.Target[C]) *Outcome[E, struct{}] {
+	k.t.Helper()
+	k.checkCommand(command)
+	from := k.next()
+	o := &Outcome[E, struct{}]{t: k.t, command: command}
+	if o.Err = eventsourcing.Tell(context.Background(), k.Ref(), command); o.Err == nil {
+		k.settle(command, nil)
+	}
+	o.Events = k.eventsFrom(from)
+	return o
+}
+
+// next is the number of the next record.
+func (k *Kit[C, E]) next() uint64 {
+	k.t.Helper()
+	highest, err := k.memory.HighestSequenceNr(context.Background(), k.pid)
+	if err != nil {
+		k.t.Fatalf("%v", err)
+	}
+	return highest + 1
+}
+
+// Stores requires that exactly these events were stored, in this order; none if
+// there are no arguments.
+func (o *Outcome[E, R]) Stores(want ...E) *Outcome[E, R] {
+	o.t.Helper()
+	same := len(o.Events) == len(want)
+	for i := 0; same && i < len(want); i++ {
+		same = equal(o.Events[i], want[i])
+	}
+	if !same {
+		o.t.Errorf("%s stores\n%swant\n%s", o, list(o.Events), list(want))
+	}
+	return o
+}
+
+// StoresNothing requires that no event was stored.
+func (o *Outcome[E, R]) StoresNothing() *Outcome[E, R] {
+	o.t.Helper()
+	return o.Stores()
+}
+
+// Answers requires that the command was answered with a value.
+func (o *Outcome[E, R]) Answers(want R) *Outcome[E, R] {
+	o.t.Helper()
+	switch {
+	case o.Err != nil:
+		o.t.Errorf("%s fails: %v\nwant the answer %+v", o, o.Err, want)
+	case !equal(o.Value, want):
+		o.t.Errorf("%s is answered %+v, want %+v", o, o.Value, want)
+	}
+	return o
+}
+
+// Succeeds requires that the command was answered without an error.
+func (o *Outcome[E, R]) Succeeds() *Outcome[E, R] {
+	o.t.Helper()
+	if o.Err != nil {
+		o.t.Errorf("%s fails: %v", o, o.Err)
+	}
+	return o
+}
+
+// Fails requires that the command was answered with an error that matches the
+// target, such as a Refusal, and that it stored nothing.
+func (o *Outcome[E, R]) Fails(target error) *Outcome[E, R] {
+	o.t.Helper()
+	switch {
+	case o.Err == nil:
+		o.t.Errorf("%s is answered %+v, want the error %q", o, o.Value, target)
+	case !errors.Is(o.Err, target):
+		o.t.Errorf("%s fails: %v\nwant the error %q", o, o.Err, target)
+	}
+	return o.Stores()
+}
+
+func (o *Outcome[E, R]) String() string { return fmt.Sprintf("%T%+v", o.command, o.command) }
+
+func list[E any](events []E) string {
+	if len(events) == 0 {
+		return "\tnothing\n"
+	}
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "\t%T%+v\n", e, e)
+	}
+	return b.String()
+}
+
+// equal compares two values: by the method Equal of their type, if it has one,
+// or by reflect.DeepEqual.
+func equal(a, b any) bool {
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	if va.IsValid() && vb.IsValid() && va.Type() == vb.Type() {
+		m := va.MethodByName("Equal")
+		if m.IsValid() && m.Type().NumIn() == 1 && m.Type().In(0) == va.Type() && m.Type().NumOut() == 1 && m.Type().Out(0).Kind() == reflect.Bool {
+			return m.Call([]reflect.Value{vb})[0].Bool()
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
