@@ -123,12 +123,24 @@ type stored struct {
 	event Event
 }
 
-// history returns the events of an account.
-func history(t *testing.T, b *bank, id string) (events []stored) {
+// records returns what the journal holds of an account.
+func records(t *testing.T, b *bank, id string) (all []journal.Event) {
 	t.Helper()
 	for record, err := range b.journal.Replay(t.Context(), journal.JoinID(AccountTypeName, id), 1, journal.MaxSequenceNr) {
 		if err != nil {
 			t.Fatal(err)
+		}
+		all = append(all, record)
+	}
+	return all
+}
+
+// history returns the events of an account.
+func history(t *testing.T, b *bank, id string) (events []stored) {
+	t.Helper()
+	for _, record := range records(t, b, id) {
+		if record.IsFence() {
+			continue
 		}
 		event, err := b.typ.Events.Decode(record.Manifest, record.Payload)
 		if err != nil {

@@ -1,0 +1,64 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"github.com/refold-io/refold/examples/bank/batch"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+// The journal loses writes, stores some of those that it says it lost, stores
+// others late, and refuses some. Every line is done once nevertheless, and the
+// bank ends where one with a good journal does.
+func TestABadJournal(t *testing.T) {
+	t.Parallel()
+	fences := 0
+	for seed := range uint64(8) {
+		file := generated(t, batch.Plan{Accounts: 8, Commands: 300, Seed: seed, Confluent: true})
+		calm := newBank(t, testRates)
+		lines, events, money := applyPart(t, calm, file, -1).done, applied(t, calm), balances(t, calm)
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1)) // the journal locks around it
+			s := newStore(t, "inmem:")
+			faulty := journaltest.NewFaulty(s.journal)
+			s.journal = faulty
+			for _, f := range []journaltest.Fault{
+				{Do: journaltest.Lose}, {Do: journaltest.Store}, {Do: journaltest.Late, AfterCalls: 3}, {Do: journaltest.Reject},
+				{Do: journaltest.Lose, WholeCall: true}, {Do: journaltest.Store, WholeCall: true},
+			} {
+				f.Times = -1
+				f.When = func(journaltest.Call) bool { return random.IntN(150) == 0 }
+				faulty.Inject(f)
+			}
+			b := startBank(t, s, testRates)
+			got := applyPart(t, b, file, -1)
+			faulty.Reset()
+			if got.done+got.before != lines || got.inFlight != 0 {
+				t.Errorf("seed %d: %+v, want %d done", seed, got, lines)
+			}
+			if n := applied(t, b); n != events {
+				t.Errorf("seed %d: %d lines left events, want %d", seed, n, events)
+			}
+			for id, want := range money {
+				balance(t, b, id, want)
+			}
+			audited(t, b)
+			for _, id := range accounts(t, b) {
+				for _, e := range records(t, b, id) {
+					if e.IsFence() {
+						fences++
+					}
+				}
+			}
+			stopBank(t, b)
+		})
+	}
+	if fences == 0 {
+		t.Error("no outcome was unknown")
+	}
+}
