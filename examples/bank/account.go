@@ -143,11 +143,13 @@ type (
 		At      time.Time
 		Request string `msgpack:",omitempty"`
 	}
+	// Opened begins an account.
 	Opened struct {
 		Cause
 		Currency money.Currency
 		Owner    string
 	}
+	// Deposited and Withdrawn are what was paid in and out at the counter.
 	Deposited struct {
 		Cause
 		rates.Exchange
@@ -156,12 +158,15 @@ type (
 		Cause
 		rates.Exchange
 	}
+	// TransferStarted debits the source. Transfer is the number of the delivery.
 	TransferStarted struct {
 		Cause
 		rates.Exchange
 		Transfer uint64
 		To       string
 	}
+	// TransferCompleted says that the destination has taken the transfer in, and
+	// TransferRefunded that it was turned away.
 	TransferCompleted struct {
 		At       time.Time
 		Transfer uint64
@@ -190,6 +195,7 @@ type (
 		Amount money.Amount
 		Reason string
 	}
+	// Closed ends an account.
 	Closed struct{ Cause }
 )
 

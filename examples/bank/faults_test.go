@@ -28,8 +28,12 @@ func TestABadJournal(t *testing.T) {
 			faulty := journaltest.NewFaulty(s.journal)
 			s.journal = faulty
 			for _, f := range []journaltest.Fault{
-				{Do: journaltest.Lose}, {Do: journaltest.Store}, {Do: journaltest.Late, AfterCalls: 3}, {Do: journaltest.Reject},
-				{Do: journaltest.Lose, WholeCall: true}, {Do: journaltest.Store, WholeCall: true},
+				{Do: journaltest.Lose},
+				{Do: journaltest.Store},
+				{Do: journaltest.Late, AfterCalls: 3},
+				{Do: journaltest.Reject},
+				{Do: journaltest.Lose, WholeCall: true},
+				{Do: journaltest.Store, WholeCall: true},
 			} {
 				f.Times = -1
 				f.When = func(journaltest.Call) bool { return random.IntN(150) == 0 }
