@@ -1,0 +1,61 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcingtest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/refold-io/refold/eventsourcing/eventsourcingtest"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+// In a test this would be its *testing.T.
+type printer struct {
+	testing.TB
+	cleanup func()
+}
+
+func (p *printer) Helper()                           {}
+func (p *printer) Cleanup(f func())                  { p.cleanup = f }
+func (p *printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (p *printer) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// Given what happened before, when a command comes, then this is stored and
+// answered.
+func Example() {
+	t := &printer{}
+	cart := eventsourcingtest.New(t, cartType(mistakes{}))
+	cart.Given(Added{[]string{"apple"}})
+	eventsourcingtest.When(cart, Add{Articles: []string{"pear", "fig"}}).
+		Stores(Added{[]string{"pear", "fig"}}).
+		Answers(3)
+	eventsourcingtest.When(cart, Checkout{}).
+		Stores(CheckedOut{Total: 3})
+	eventsourcingtest.When(cart, Checkout{}).
+		Fails(ErrEmpty)
+	cart.Restart()
+	fmt.Println(eventsourcingtest.State[*Cart](cart).Paid)
+
+	eventsourcingtest.When(cart, Add{Articles: []string{"plum"}}).Answers(2) // it is 1
+	t.cleanup()
+	// Output:
+	// [3]
+	// eventsourcingtest_test.Add{For:{} Articles:[plum]} is answered 1, want 2
+}
+
+// What happens when the journal fails.
+func ExampleKit_Journal() {
+	t := &printer{}
+	cart := eventsourcingtest.New(t, cartType(mistakes{}))
+	defer func() { t.cleanup() }()
+
+	cart.Journal().Inject(journaltest.Fault{Do: journaltest.Reject})
+	o := eventsourcingtest.When(cart, Add{Articles: []string{"pear"}}).StoresNothing()
+	fmt.Println(o.Err)
+
+	eventsourcingtest.When(cart, Add{Articles: []string{"pear"}}).Answers(1)
+	// Output:
+	// journal: write to "cart|1" rejected: journaltest: injected fault
+}

@@ -1,0 +1,380 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcingtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/eventsourcing/eventsourcingtest"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+// recorder is a testing.TB that notes failures instead of failing.
+type recorder struct {
+	testing.TB
+	failures []string
+	cleanup  func()
+}
+
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanup = f }
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// record returns the failures of a test, which ends at the first fatal one.
+func record(t *testing.T, test func(t testing.TB)) []string {
+	t.Helper()
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		test(r)
+	}()
+	<-done
+	if r.cleanup != nil {
+		r.cleanup()
+	}
+	return r.failures
+}
+
+// TestMistakes: each mistake of an aggregate fails the test that sends the
+// command.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mistakes mistakes
+		when     func(k *eventsourcingtest.Kit[Command, Event])
+		want     string
+	}{
+		"state changed in HandleCommand": {
+			mistakes{changesState: true},
+			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}) },
+			"the stored events fold to",
+		},
+		"answer is a slice of the state": {
+			mistakes{sharesSlice: true},
+			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}) },
+			"the answer shares memory with the state: []string is state.Articles",
+		},
+		"answer holds a map of the state": {
+			mistakes{sharesMap: true},
+			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, Checkout{}) },
+			"Receipt.Articles is state.Seen",
+		},
+		"the state keeps a slice of a command": {
+			mistakes{keepsCommand: true},
+			func(k *eventsourcingtest.Kit[Command, Event]) {
+				k.Clear()
+				eventsourcingtest.When(k, Add{Articles: []string{"fig"}})
+			},
+			"the command shares memory with the state",
+		},
+		"an unexpected answer": {
+			mistakes{},
+			func(k *eventsourcingtest.Kit[Command, Event]) {
+				eventsourcingtest.When(k, Add{Articles: []string{"fig"}}).Answers(7)
+			},
+			"is answered 2, want 7",
+		},
+		"unexpected events": {
+			mistakes{},
+			func(k *eventsourcingtest.Kit[Command, Event]) {
+				eventsourcingtest.When(k, Add{Articles: []string{"fig"}}).Stores(Added{[]string{"pear"}})
+			},
+			"stores\n\teventsourcingtest_test.Added{Articles:[fig]}\nwant\n\teventsourcingtest_test.Added{Articles:[pear]}",
+		},
+		"events where none are wanted": {
+			mistakes{},
+			func(k *eventsourcingtest.Kit[Command, Event]) {
+				eventsourcingtest.When(k, Add{Articles: []string{"fig"}}).StoresNothing()
+			},
+			"want\n\tnothing",
+		},
+		"success where an error is wanted": {
+			mistakes{},
+			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}).Fails(ErrEmpty) },
+			`want the error "the cart is empty"`,
+		},
+		"another error": {
+			mistakes{},
+			func(k *eventsourcingtest.Kit[Command, Event]) {
+				k.Clear()
+				eventsourcingtest.When(k, Checkout{}).Fails(eventsourcing.ErrUnhandled)
+			},
+			"fails: the cart is empty\nwant the error",
+		},
+		"an error where an answer is wanted": {
+			mistakes{},
+			func(k *eventsourcingtest.Kit[Command, Event]) {
+				k.Clear()
+				eventsourcingtest.When(k, Checkout{}).Answers(Receipt{})
+			},
+			"fails: the cart is empty\nwant the answer",
+		},
+		"an error where success is wanted": {
+			mistakes{},
+			func(k *eventsourcingtest.Kit[Command, Event]) {
+				k.Clear()
+				eventsourcingtest.When(k, Checkout{}).Succeeds()
+			},
+			"fails: the cart is empty",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failures := record(t, func(t testing.TB) {
+				k := eventsourcingtest.New(t, cartType(c.mistakes))
+				k.Given(Added{[]string{"apple"}})
+				c.when(k)
+			})
+			if len(failures) == 0 || !strings.Contains(strings.Join(failures, "\n"), c.want) {
+				t.Errorf("the failures are %q, want %q", failures, c.want)
+			}
+		})
+	}
+}
+
+// Sharing what is not exported is fine: nobody can change it.
+func TestWhatIsNotExportedMayBeShared(t *testing.T) {
+	t.Parallel()
+	k := eventsourcingtest.New(t, cartType(mistakes{}))
+	k.Given(Added{[]string{"apple"}}, CheckedOut{1}, Added{[]string{"fig"}})
+	eventsourcingtest.When(k, Checkout{}).Succeeds()
+}
+
+func TestAllowSharedMemory(t *testing.T) {
+	t.Parallel()
+	k := eventsourcingtest.NewWithConfig(t, cartType(mistakes{sharesSlice: true}), eventsourcingtest.Config{AllowSharedMemory: true})
+	k.Given(Added{[]string{"apple"}})
+	eventsourcingtest.When(k, List{}).Answers([]string{"apple"})
+}
+
+// lossy has an event and a command that lose something when they are encoded.
+type (
+	lossyCommand interface {
+		eventsourcing.Target[lossyCommand]
+	}
+	lossySet struct {
+		eventsourcing.For[lossyCommand, int]
+		N half
+	}
+	lossyEvent struct{ N half }
+	lossy      struct{ N int }
+
+	// half forgets the lowest bit of a number.
+	half int
+)
+
+func (h half) MarshalText() ([]byte, error) { return fmt.Append(nil, int(h)/2), nil }
+
+func (h *half) UnmarshalText(text []byte) error {
+	var n int
+	_, err := fmt.Sscan(string(text), &n)
+	*h = half(2 * n)
+	return err
+}
+
+func (l *lossy) HandleCommand(ctx *eventsourcing.Context[lossyCommand, lossyEvent], cmd lossyCommand) eventsourcing.Effect[lossyCommand, lossyEvent] {
+	c, ok := cmd.(lossySet)
+	if !ok {
+		return ctx.Unhandled()
+	}
+	return ctx.Persist(lossyEvent{c.N}).Reply(c.Answer(func() int { return l.N }))
+}
+
+func (l *lossy) ApplyEvent(e lossyEvent) { l.N = int(e.N) }
+
+func TestLossyEncodings(t *testing.T) {
+	t.Parallel()
+	typ := eventsourcing.Type[lossyCommand, lossyEvent]{
+		Name:     "lossy",
+		New:      func(string) eventsourcing.Aggregate[lossyCommand, lossyEvent] { return &lossy{} },
+		Events:   codec.Types(codec.Name[lossyEvent]("set")).Using(codec.JSON()),
+		Commands: codec.Types(codec.Name[lossySet]("set")).Using(codec.JSON()),
+	}
+	for name, c := range map[string]struct {
+		when func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent])
+		want string
+	}{
+		"event that is given":      {func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent]) { k.Given(lossyEvent{3}) }, "event eventsourcingtest_test.lossyEvent{N:3} is decoded as"},
+		"command and event":        {func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "command eventsourcingtest_test.lossySet"},
+		"event that was persisted": {func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "the stored events fold to"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failures := record(t, func(t testing.TB) { c.when(eventsourcingtest.New(t, typ)) })
+			if !strings.Contains(strings.Join(failures, "\n"), c.want) {
+				t.Errorf("the failures are %q, want %q", failures, c.want)
+			}
+		})
+	}
+	// Nothing is lost of what has no lowest bit.
+	k := eventsourcingtest.New(t, typ)
+	k.Given(lossyEvent{2})
+	eventsourcingtest.When(k, lossySet{N: 4}).Answers(4)
+}
+
+func TestKit(t *testing.T) {
+	t.Parallel()
+	k := eventsourcingtest.NewWithConfig(t, cartType(mistakes{}), eventsourcingtest.Config{ID: "mine"})
+	if got := k.Ref().String(); got != "cart|mine" {
+		t.Errorf("the kit addresses %s", got)
+	}
+	k.Given(Added{[]string{"apple"}})
+	k.Given(Added{[]string{"fig"}})
+	eventsourcingtest.When(k, List{}).StoresNothing().Succeeds().Answers([]string{"apple", "fig"})
+	eventsourcingtest.Tell(k, Add{Articles: []string{"pear"}}).Stores(Added{[]string{"pear"}})
+	k.Restart()
+	if got := eventsourcingtest.State[*Cart](k).Articles; len(got) != 3 {
+		t.Errorf("after a restart the articles are %q", got)
+	}
+	if got := k.Events(); len(got) != 3 {
+		t.Errorf("the events are %v", got)
+	}
+	k.Clear()
+	eventsourcingtest.When(k, Checkout{}).Fails(ErrEmpty)
+	if got := k.Events(); len(got) != 0 {
+		t.Errorf("after a clear the events are %v", got)
+	}
+}
+
+// TestFailures: a journal that fails, is found out about, and goes on.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	k := eventsourcingtest.New(t, cartType(mistakes{}))
+	errDisk := errors.New("disk full")
+
+	k.Journal().Inject(journaltest.Fault{Err: errDisk})
+	o := eventsourcingtest.When(k, Add{Articles: []string{"a"}}).Fails(eventsourcing.ErrNotStored)
+	if !errors.Is(o.Err, errDisk) {
+		t.Errorf("the error is %v", o.Err)
+	}
+	k.Journal().Inject(journaltest.Fault{Do: journaltest.Store, Err: errDisk})
+	eventsourcingtest.When(k, Add{Articles: []string{"b"}}).Stores(Added{[]string{"b"}}).Answers(1)
+
+	k.Restart()
+	k.Journal().Inject(journaltest.Fault{Op: journaltest.OpHighest, Err: errDisk})
+	k.Clear() // faults are gone, too
+	eventsourcingtest.When(k, Add{Articles: []string{"c"}}).Answers(1)
+
+	k.Journal().Inject(journaltest.Fault{Do: journaltest.Stall, Times: -1})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if o := eventsourcingtest.WhenContext(ctx, k, List{}); !errors.Is(o.Err, context.Canceled) {
+		t.Errorf("the error is %v", o.Err)
+	}
+}
+
+// counter has a state that others can't see, and may encode it itself.
+type (
+	counterCommand interface {
+		eventsourcing.Target[counterCommand]
+	}
+	count struct {
+		eventsourcing.For[counterCommand, int]
+		Cheat bool
+	}
+	counted struct{}
+
+	counter struct{ n int }
+	// snapshotted is a counter that encodes its state, more or less.
+	snapshotted struct {
+		counter
+		forgets, fails bool
+	}
+)
+
+func (a *counter) HandleCommand(ctx *eventsourcing.Context[counterCommand, counted], cmd counterCommand) eventsourcing.Effect[counterCommand, counted] {
+	c, ok := cmd.(count)
+	if !ok {
+		return ctx.Unhandled()
+	}
+	if c.Cheat {
+		a.n++
+	}
+	return ctx.Persist(counted{}).Reply(c.Answer(func() int { return a.n }))
+}
+
+func (a *counter) ApplyEvent(counted) { a.n++ }
+
+func (s *snapshotted) MarshalSnapshot() ([]byte, error) {
+	if s.fails {
+		return nil, errors.New("no snapshot today")
+	}
+	return fmt.Append(nil, s.n), nil
+}
+
+func (s *snapshotted) UnmarshalSnapshot(data []byte) error {
+	if s.forgets {
+		return nil
+	}
+	_, err := fmt.Sscan(string(data), &s.n)
+	return err
+}
+
+func counterType(fresh func() eventsourcing.Aggregate[counterCommand, counted]) eventsourcing.Type[counterCommand, counted] {
+	return eventsourcing.Type[counterCommand, counted]{
+		Name: "counter", New: func(string) eventsourcing.Aggregate[counterCommand, counted] { return fresh() },
+		Events: codec.Types(codec.Name[counted]("counted")),
+	}
+}
+
+// TestStatesWithoutEncoding: a state that can't be encoded is compared as it is.
+func TestStatesWithoutEncoding(t *testing.T) {
+	t.Parallel()
+	typ := counterType(func() eventsourcing.Aggregate[counterCommand, counted] { return &counter{} })
+	k := eventsourcingtest.New(t, typ)
+	eventsourcingtest.When(k, count{}).Answers(1)
+	k.Restart()
+	eventsourcingtest.When(k, count{}).Answers(2)
+	failures := record(t, func(t testing.TB) { eventsourcingtest.When(eventsourcingtest.New(t, typ), count{Cheat: true}) })
+	if !strings.Contains(strings.Join(failures, "\n"), "the stored events fold to") {
+		t.Errorf("the failures are %q", failures)
+	}
+}
+
+// TestSnapshots: an aggregate that encodes its state itself has to do it well,
+// and the kit works where only a snapshot knows the beginning.
+func TestSnapshots(t *testing.T) {
+	t.Parallel()
+	for want, bad := range map[string]snapshotted{
+		"decoded from a snapshot is": {forgets: true},
+		"no snapshot today":          {fails: true},
+	} {
+		failures := record(t, func(t testing.TB) {
+			k := eventsourcingtest.New(t, counterType(func() eventsourcing.Aggregate[counterCommand, counted] {
+				return &snapshotted{forgets: bad.forgets, fails: bad.fails}
+			}))
+			eventsourcingtest.When(k, count{})
+		})
+		if !strings.Contains(strings.Join(failures, "\n"), want) {
+			t.Errorf("the failures are %q, want %q", failures, want)
+		}
+	}
+	typ := counterType(func() eventsourcing.Aggregate[counterCommand, counted] { return &snapshotted{} })
+	typ.Snapshots = eventsourcing.SnapshotEvery(2).Keep(1).DeleteEvents()
+	k := eventsourcingtest.New(t, typ)
+	for i := range 10 {
+		eventsourcingtest.When(k, count{}).Answers(i + 1)
+	}
+	k.Restart()
+	eventsourcingtest.When(k, count{}).Answers(11)
+	if n := len(k.Events()); n == 11 {
+		t.Error("no event was deleted")
+	}
+}
