@@ -23,6 +23,7 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/otel"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // tracer keeps spans in memory.
@@ -128,8 +129,20 @@ func wantAttributes(t *testing.T, s tracetest.SpanStub, want map[string]string) 
 // is delivered again by another process.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
+	t.Run("from events", func(t *testing.T) {
+		t.Parallel()
+		testOneTrace(t, nil)
+	})
+	t.Run("from a snapshot", func(t *testing.T) {
+		t.Parallel()
+		testOneTrace(t, inmem.NewSnapshotStore())
+	})
+}
+
+func testOneTrace(t *testing.T, snapshots snapshot.Store) {
+	t.Helper()
 	r := newTracer(t)
-	j, snapshots := inmem.NewJournal(), inmem.NewSnapshotStore()
+	j := inmem.NewJournal()
 	durable := make(chan string, 100)
 	open := func(deaf bool) *bank {
 		o := eventsourcing.Tee(newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer(), eventsourcing.Observer{
@@ -161,7 +174,7 @@ func TestOneTrace(t *testing.T) {
 		}
 	}
 
-	// The transfer comes from the snapshot, and is delivered again.
+	// The transfer is delivered again.
 	b = open(false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 1})
 	for d := range durable {
