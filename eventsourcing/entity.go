@@ -262,7 +262,7 @@ func (e *entity[C, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 	}
 	info := StashInfo{ID: e.pid, Command: env.Message} // the envelope may be gone then
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
-	if e.machine.Last() == env {
+	if _, ok := info.Command.(hidden); !ok && e.machine.Last() == env {
 		stashed(info)
 	}
 }

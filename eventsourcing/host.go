@@ -247,6 +247,10 @@ func (h *Entities[C, E]) place(id string, env *engine.Envelope, own bool) error 
 // turnAway answers a message that found the mailbox full.
 func (h *Entities[C, E]) turnAway(pid string, env *engine.Envelope) error {
 	if r, waits := env.Caller.(replier); waits && h.opts.Overflow == OverflowReply && r.Take() {
+		if h.rt.watched {
+			h.rt.begin(pid, env)
+			observing(env).end(nil)
+		}
 		r.reply(h.opts.OverflowValue, nil)
 		return nil
 	}

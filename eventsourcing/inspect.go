@@ -14,6 +14,8 @@ type inspection[C, E any] struct {
 	f func(state Aggregate[C, E], seqNr uint64)
 }
 
+func (inspection[C, E]) hidden() {}
+
 // Inspect runs f on the live state of an entity, between two commands, and
 // returns when all that f saw is durable. It is started if it is not there. It
 // is for tests and for tools that look into a running system; to read a state

@@ -18,8 +18,14 @@ type observed struct {
 	ended bool
 }
 
+// hidden is implemented by messages that are no commands to the observer.
+type hidden interface{ hidden() }
+
 // begin tells the observer that a command is handed over to an entity.
 func (r *Runtime) begin(pid string, env *engine.Envelope) {
+	if _, ok := env.Message.(hidden); ok {
+		return
+	}
 	if env.Caller == nil {
 		env.Caller = &told{origin: origin{ctx: context.Background()}}
 	}

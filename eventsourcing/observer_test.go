@@ -181,6 +181,60 @@ func TestAnAskerThatLeavesEnds(t *testing.T) {
 	}
 }
 
+func TestWhatFindsTheMailboxFullEnds(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal(), Observer: r.observer()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := eventsourcing.Host(rt, lampType(nil), eventsourcing.HostOptions{
+		StashCapacity: 1, Overflow: eventsourcing.OverflowReply, OverflowValue: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy, free := make(chan struct{}), make(chan struct{})
+	hold := do{f: func(ctx *lampCtx, _ do) lampEffect {
+		close(busy)
+		<-free
+		return ctx.None()
+	}}
+	if err := eventsourcing.Tell(t.Context(), l.Ref("1"), hold); err != nil {
+		t.Fatal(err)
+	}
+	<-busy
+	if err := eventsourcing.Tell(t.Context(), l.Ref("1"), persisting(1)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := eventsourcing.Ask(t.Context(), l.Ref("1"), persisting(1)); n != -1 || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+	if i := r.only(t); i.Err != nil || i.Events != 0 {
+		t.Errorf("got %+v", i)
+	}
+	close(free)
+	r.wait(3)
+	if err := rt.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInspectIsNoCommand(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	o := r.observer()
+	o.Stashed = func(i eventsourcing.StashInfo) { t.Errorf("%T waits", i.Command) }
+	l := openLamps(t, eventsourcing.Config{Observer: o}, nil)
+	if err := l.Inspect(t.Context(), "1", func(eventsourcing.Aggregate[lampCommand, switched], uint64) {}); err != nil {
+		t.Fatal(err)
+	}
+	l.close(t)
+	if len(r.begun) > 0 || len(r.all()) > 0 {
+		t.Errorf("got %+v", r.begun)
+	}
+}
+
 func TestTheContextOfACommand(t *testing.T) {
 	t.Parallel()
 	l := openLamps(t, eventsourcing.Config{}, nil)
@@ -383,6 +437,32 @@ func TestCommandsThatWait(t *testing.T) {
 	l.close(t)
 	if n := len(stashed); n != 0 {
 		t.Errorf("%d more waited", n)
+	}
+}
+
+func TestACommandThatFindsTheStashFullDoesNotWait(t *testing.T) {
+	t.Parallel()
+	stashed := make(chan struct{}, 2*lampStash)
+	r := newRegister()
+	o := r.observer()
+	o.Stashed = func(eventsourcing.StashInfo) { stashed <- struct{}{} }
+	faulty := journaltest.NewFaulty(inmem.NewJournal())
+	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: o}, nil)
+	fault := faulty.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
+	for range lampStash + 1 {
+		if err := eventsourcing.Tell(t.Context(), l.Ref("1"), persisting(1)); err != nil && !errors.Is(err, eventsourcing.ErrStashFull) {
+			t.Error(err)
+		}
+	}
+	<-fault.Struck()
+	r.wait(1)
+	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrStashFull) {
+		t.Errorf("got %v", i.Err)
+	}
+	fault.Release()
+	l.close(t)
+	if n := len(stashed); n != lampStash {
+		t.Errorf("%d waited, want %d", n, lampStash)
 	}
 }
 

@@ -109,6 +109,9 @@ func lampType(wires map[string]wire) eventsourcing.Type[lampCommand, switched] {
 	}
 }
 
+// lampStash is how many commands may wait in a lamp.
+const lampStash = 8
+
 func openLamps(tb testing.TB, cfg eventsourcing.Config, wires map[string]wire) *lamps {
 	tb.Helper()
 	if cfg.Journal == nil {
@@ -119,7 +122,7 @@ func openLamps(tb testing.TB, cfg eventsourcing.Config, wires map[string]wire) *
 		tb.Fatal(err)
 	}
 	l := &lamps{rt: rt}
-	if l.Entities, err = eventsourcing.Host(rt, lampType(wires), eventsourcing.HostOptions{MinBackoff: time.Millisecond}); err != nil {
+	if l.Entities, err = eventsourcing.Host(rt, lampType(wires), eventsourcing.HostOptions{StashCapacity: lampStash, MinBackoff: time.Millisecond}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { l.close(tb) })
