@@ -40,7 +40,7 @@ bank: need-go ## run the bank: 100,000 commands on 1,000 accounts, then the audi
 	bin/bank audit --journal $(JOURNAL)
 	@printf '\nThe books are right. Try next:\n'
 	@printf '  %-54s %s\n' \
-		'make bank' 'what is done stays done, what was refused is tried anew' \
+		'make bank' 'nothing is done twice' \
 		'bin/bank statement a00001$(AT)' 'the history of an account' \
 		'bin/bank lookup a00001 --at-seq 5$(AT)' 'what it was after five events' \
 		"go run ./cmd/refold events 'account|a00001'$(AT)" 'those events' \

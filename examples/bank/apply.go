@@ -37,8 +37,8 @@ type applyCmd struct {
 
 // Run executes the command.
 func (c *applyCmd) Run(app *app) (err error) {
-	if c.Workers < 1 {
-		return usageError{fmt.Errorf("--workers %d: at least 1 is needed", c.Workers)}
+	if c.Workers < 1 || c.Workers > maxWorkers {
+		return usageError{fmt.Errorf("--workers %d: it has to be 1 to %d", c.Workers, maxWorkers)}
 	}
 	file, err := os.Open(c.File)
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *applyCmd) Run(app *app) (err error) {
 	ctx, cancel := context.WithCancelCause(app.ctx)
 	defer cancel(nil)
 	a := &applier{
-		bank: b, hash: hash, settle: c.Settle, log: events, rejects: rejects, logger: app.logger,
+		bank: b, hash: hash, settle: c.Settle, log: events, rejects: rejects, logger: app.logger, stderr: app.stderr,
 		progress: newProgress(app.stderr, total), fail: cancel,
 	}
 	start := time.Now()
@@ -87,6 +87,9 @@ func (c *applyCmd) Run(app *app) (err error) {
 	}
 	return nil
 }
+
+// maxWorkers bounds what --workers asks for: each is a goroutine with a queue.
+const maxWorkers = 65_536
 
 // survey returns the hash of the file and how many commands it has, and rewinds
 // it.
@@ -138,10 +141,13 @@ type applier struct {
 	rejects  *rejects
 	logger   *slog.Logger
 	progress progress
+	stderr   io.Writer
 	fail     context.CancelCauseFunc
+	asking   context.Context //nolint:containedctx // of the lines in hand: it outlives the run a little
 
-	mu    sync.Mutex
-	tally tally
+	mu         sync.Mutex
+	tally      tally
+	complained time.Time
 }
 
 // task is a line for a worker.
@@ -153,6 +159,9 @@ type task struct {
 
 // run deals out the lines, and returns when all are done or ctx has ended.
 func (a *applier) run(ctx context.Context, lines func(func(batch.Line, error) bool), workers int) {
+	var stop func()
+	a.asking, stop = outlive(ctx, stopPatience)
+	defer stop()
 	var wg sync.WaitGroup
 	queues := make([]chan task, workers)
 	for i := range queues {
@@ -245,7 +254,8 @@ func (a *applier) handle(ctx context.Context, t task) error {
 		a.count(func(t *tally) { t.done++ })
 	case errors.Is(err, requests.ErrPassed):
 		record.Outcome = "passed"
-		a.count(func(t *tally) { t.before++ })
+		a.count(func(t *tally) { t.passed++ })
+		a.rejects.write(t.line.Number, "passed", err)
 	case refused:
 		record.Outcome, record.Code = "refused", refusal.Code()
 		a.count(func(t *tally) { t.refuse(refusal.Code()) })
@@ -302,12 +312,13 @@ func refusalOf(err error) *eventsourcing.Refusal {
 func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err error) {
 	pause := firstPause
 	for {
-		receipt, err := a.bank.execute(context.WithoutCancel(ctx), l, requests.FileLine(a.hash, l.Number))
+		receipt, err := a.bank.execute(a.asking, l, requests.FileLine(a.hash, l.Number))
 		_, refused := errors.AsType[*eventsourcing.Refusal](err)
 		if err == nil || refused || errors.Is(err, eventsourcing.ErrInvalid) || pause > lastPause {
 			return receipt.Repeated, err
 		}
 		a.logger.WarnContext(ctx, "line not done, trying again", slog.Uint64("line", l.Number), slog.Any("error", err))
+		a.complain(l.Number, err)
 		if !sleep(ctx, pause) {
 			return false, err
 		}
@@ -315,9 +326,37 @@ func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err
 	}
 }
 
+// complain tells the operator now and then why there is no progress.
+func (a *applier) complain(line uint64, err error) {
+	a.mu.Lock()
+	due := a.stderr != nil && time.Since(a.complained) > complaintInterval
+	if due {
+		a.complained = time.Now()
+	}
+	a.mu.Unlock()
+	if due {
+		printf(a.stderr, "line %d is not done, trying again: %v\n", line, err)
+	}
+}
+
+// outlive returns a context that ends a while after ctx does, so that what is in
+// hand can end by itself.
+func outlive(ctx context.Context, patience time.Duration) (later context.Context, stop func()) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unwatch := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(patience, cancel)
+		context.AfterFunc(later, func() { timer.Stop() })
+	})
+	return later, func() { unwatch(); cancel() }
+}
+
 const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = 15 * time.Second
+	// stopPatience is how long an interrupted apply waits for the lines in hand.
+	stopPatience = 5 * time.Second
+	// complaintInterval is the least time between two complaints.
+	complaintInterval = 5 * time.Second
+	firstPause        = 50 * time.Millisecond
+	lastPause         = 15 * time.Second
 	// settlePatience is how long apply waits at its end for an account whose
 	// transfers make no progress.
 	settlePatience = 15 * time.Second

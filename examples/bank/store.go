@@ -39,6 +39,8 @@ func openStore(name string, readOnly bool) (*store, error) {
 			return nil, fmt.Errorf("open the journal %s: %w", name, err)
 		}
 		return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
+	case kind == "inmem" && at == "" && readOnly:
+		return nil, errors.New("journal inmem: holds nothing from one command to the next; name one on disk, such as leveldb:bank-data")
 	case kind == "inmem" && at == "":
 		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 		return &store{journal: j, snapshots: s, closers: []io.Closer{j, s}}, nil

@@ -15,6 +15,7 @@ import (
 // tally counts what became of the lines of a file.
 type tally struct {
 	done, before, bad, inFlight int
+	passed                      int            // not done in an earlier run, and too late now
 	refused                     map[string]int // by code
 	elapsed                     time.Duration
 	rejects                     string
@@ -39,13 +40,16 @@ func (t *tally) print(w io.Writer) {
 	if t.before > 0 {
 		row("done before", t.before)
 	}
+	if t.passed > 0 {
+		row("refused before", t.passed)
+	}
 	row("refused", refused)
 	for _, code := range slices.Sorted(maps.Keys(t.refused)) {
 		row(code, t.refused[code])
 	}
 	row("bad lines", t.bad)
 	row("transfers in flight", t.inFlight)
-	lines := t.done + t.before + refused + t.bad
+	lines := t.done + t.before + t.passed + refused + t.bad
 	perSecond := 0
 	if t.elapsed > 0 {
 		perSecond = int(float64(lines) / t.elapsed.Seconds())
