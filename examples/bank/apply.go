@@ -312,7 +312,7 @@ func refusalOf(err error) *eventsourcing.Refusal {
 func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err error) {
 	pause := firstPause
 	for {
-		receipt, err := a.bank.execute(a.asking, l, requests.FileLine(a.hash, l.Number))
+		receipt, err := a.bank.execute(a.asking, l, requests.FileLine(a.hash, l.Number)) //nolint:contextcheck // it outlives ctx a little
 		_, refused := errors.AsType[*eventsourcing.Refusal](err)
 		if err == nil || refused || errors.Is(err, eventsourcing.ErrInvalid) || pause > lastPause {
 			return receipt.Repeated, err
