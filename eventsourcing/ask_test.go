@@ -1,0 +1,285 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+var errNoLine = eventsourcing.NewRefusal("actor/no_line", "there is no such line")
+
+// other is a command that no actor handles.
+type other struct {
+	eventsourcing.For[actorCommand, int]
+}
+
+// mixed is a command that is answered with another type than it declares.
+type mixed struct {
+	eventsourcing.For[actorCommand, int]
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		for name, c := range map[string]struct {
+			f    func(ctx *actorCtx, a *actor, c act) actorEffect
+			want error
+			code string
+		}{
+			"no decision":           {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.None() }, eventsourcing.ErrNoReply, "refold/no_reply"},
+			"no decision, persists": {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"x"}) }, eventsourcing.ErrNoReply, "refold/no_reply"},
+			"unhandled":             {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Unhandled() }, eventsourcing.ErrUnhandled, "refold/unhandled"},
+			"refusal":               {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Refuse(errNoLine) }, errNoLine, "actor/no_line"},
+			"refusal, wrapped": {
+				func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+					return ctx.Refuse(fmt.Errorf("line 7: %w", errNoLine))
+				},
+				eventsourcing.NewRefusal("actor/no_line", "another text"), "actor/no_line",
+			},
+			"another error": {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Refuse(io.ErrUnexpectedEOF) }, io.ErrUnexpectedEOF, "internal"},
+			"the last decision counts": {
+				func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Reply(c.With("a")).Refuse(errNoLine) },
+				errNoLine, "actor/no_line",
+			},
+			"joined effects": {
+				func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Refuse(io.EOF).And(ctx.Refuse(errNoLine)) },
+				errNoLine, "actor/no_line",
+			},
+		} {
+			_, err := s.ask(c.f)
+			if !errors.Is(err, c.want) || eventsourcing.Code(err) != c.code {
+				t.Errorf("%s: the error is %v with code %q, want %v with %q", name, err, eventsourcing.Code(err), c.want, c.code)
+			}
+		}
+		if _, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), other{}); !errors.Is(err, eventsourcing.ErrUnhandled) {
+			t.Errorf("the error is %v", err)
+		}
+		text, err := s.ask(say("hello"))
+		expect(t, text, err, "x hello")
+		text, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Refuse(io.EOF).Reply(c.With("yes")) })
+		expect(t, text, err, "yes")
+		if eventsourcing.Code(nil) != "" {
+			t.Error("no error has a code")
+		}
+		if errNoLine.Code() != "actor/no_line" || errNoLine.Error() != "there is no such line" {
+			t.Errorf("the refusal is %q: %v", errNoLine.Code(), errNoLine)
+		}
+	})
+}
+
+// wrongReplier answers with the answer of another command.
+type wrongReplier struct{}
+
+func (*wrongReplier) HandleCommand(ctx *actorCtx, cmd actorCommand) actorEffect {
+	if _, ok := cmd.(mixed); ok {
+		return ctx.Reply(act{}.With("text"))
+	}
+	return ctx.Reply(mixed{}.With(7))
+}
+
+func (*wrongReplier) ApplyEvent(actorEvent) {}
+
+func TestWrongReply(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &wrongReplier{} }
+		s.open()
+		defer s.close()
+		if _, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), mixed{}); !errors.Is(err, eventsourcing.ErrWrongReply) {
+			t.Errorf("the error is %v", err)
+		}
+		n, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), other{})
+		if n != 7 || err != nil {
+			t.Errorf("the answer is %d, %v", n, err)
+		}
+	})
+}
+
+// TestBadArguments: what can't be delivered fails at once.
+func TestBadArguments(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		for _, id := range []string{"", " \t", "a\x00b", "\xff", strings.Repeat("x", journal.MaxIDLength-len("actor|")+1)} {
+			if _, err := s.askOf(t.Context(), id, recall); !errors.Is(err, eventsourcing.ErrInvalid) {
+				t.Errorf("ID %.20q: the error is %v", id, err)
+			}
+			if err := eventsourcing.Tell(t.Context(), s.actors.Ref(id), act{f: recall}); !errors.Is(err, eventsourcing.ErrInvalid) {
+				t.Errorf("ID %.20q: the error of Tell is %v", id, err)
+			}
+		}
+		if n := s.actors.Resident(); n != 0 {
+			t.Errorf("%d entities are in memory", n)
+		}
+		if n := s.journal.Calls(journaltest.OpHighest); n != 0 {
+			t.Errorf("the journal was asked %d times", n)
+		}
+		for _, id := range []string{"1", "a|b", "日本", strings.Repeat("x", journal.MaxIDLength-len("actor|"))} {
+			got, err := s.askOf(t.Context(), id, func(ctx *actorCtx, _ *actor, c act) actorEffect {
+				return ctx.Reply(c.With(ctx.ID() + " " + ctx.PersistenceID()))
+			})
+			expect(t, got, err, id+" actor|"+id)
+		}
+		var nobody eventsourcing.Ref[actorCommand]
+		_, err := eventsourcing.Ask(t.Context(), nobody, act{f: recall})
+		expectError(t, err, eventsourcing.ErrInvalid)
+		expectError(t, eventsourcing.Tell(t.Context(), nobody, act{f: recall}), eventsourcing.ErrInvalid)
+		expectError(t, eventsourcing.Tell[actorCommand](t.Context(), s.actors.Ref("1"), nil), eventsourcing.ErrInvalid)
+		if nobody.String() != "nobody" || s.actors.Ref("7").String() != "actor|7" || s.actors.Ref("7").ID() != "7" {
+			t.Errorf("references print as %v and %v", nobody, s.actors.Ref("7"))
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = eventsourcing.Ask(ended, s.actors.Ref("new"), act{f: recall})
+		expectError(t, err, context.Canceled)
+		expectError(t, eventsourcing.Tell(ended, s.actors.Ref("new"), act{f: recall}), context.Canceled)
+	})
+}
+
+// TestContextEndsBeforeHandled: the command is skipped, and its caller knows that
+// nothing was done.
+func TestContextEndsBeforeHandled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		recovery := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.askOf(ctx, "1", say("late"))
+		expectError(t, err, context.DeadlineExceeded)
+		if errors.Is(err, eventsourcing.ErrOutcomeUnknown) {
+			t.Errorf("the error is %v, although nothing was done", err)
+		}
+		recovery.Release()
+		expect(t, s.mustAsk(recall), nil, "")
+		s.expectStored()
+
+		// The cause of the end shows as well.
+		recovery = s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, ID: "actor|2", Do: journaltest.Stall})
+		why := errors.New("the user went away")
+		caused, cancelCause := context.WithCancelCause(t.Context())
+		wait := later(func() (string, error) { return s.askOf(caused, "2", say("late")) })
+		synctest.Wait()
+		cancelCause(why)
+		_, err = wait()
+		expectError(t, err, why, context.Canceled)
+		recovery.Release()
+	})
+}
+
+// TestContextEndsWhileHandled: nobody knows yet what becomes of it.
+func TestContextEndsWhileHandled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.mustAsk(recall)
+		write := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s.askOf(ctx, "1", say("slow"))
+		expectError(t, err, context.DeadlineExceeded, eventsourcing.ErrOutcomeUnknown)
+		if eventsourcing.Code(err) != "refold/outcome_unknown" {
+			t.Errorf("its code is %q", eventsourcing.Code(err))
+		}
+		write.Release()
+		expect(t, s.mustAsk(recall), nil, "slow")
+		s.expectStored("slow")
+	})
+}
+
+// TestUnknownOutcomeWaits: while the journal can't be reached callers wait; who
+// waits long enough gets the truth.
+func TestUnknownOutcomeWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.mustAsk(recall)
+		lost := s.journal.Inject(journaltest.Fault{Do: journaltest.Store, Err: fmt.Errorf("cut: %w", journal.ErrUnavailable)})
+		s.journal.Inject(journaltest.Fault{Times: 3}) // the fences
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		patient := later(func() (string, error) { return s.ask(say("done")) })
+		<-lost.Struck()
+		reader := later(func() (string, error) { return s.askOf(impatient, "1", recall) })
+		_, err := reader()
+		expectError(t, err, context.DeadlineExceeded)
+		text, err := patient()
+		expect(t, text, err, "done")
+		expect(t, s.mustAsk(recall), nil, "done")
+		s.expectStored("done")
+	})
+}
+
+// TestTell: nobody waits, order is kept, and what fails is reported.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		for i := range 50 {
+			s.tell(say(fmt.Sprint(i)))
+		}
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Refuse(errNoLine) })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.None() })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Unhandled() })
+		s.mustAsk(recall)
+		s.close()
+		for i, text := range s.stored() {
+			if text != fmt.Sprint(i) {
+				t.Fatalf("line %d is %q", i, text)
+			}
+		}
+		if len(s.dropped) != 2 || !errors.Is(s.dropped[0].Err, errNoLine) || !errors.Is(s.dropped[1].Err, eventsourcing.ErrUnhandled) {
+			t.Errorf("reported as dropped: %v", s.dropped)
+		}
+		expectError(t, eventsourcing.Tell(t.Context(), s.actors.Ref("1"), act{f: recall}), eventsourcing.ErrStopped)
+		_, err := s.ask(recall)
+		expectError(t, err, eventsourcing.ErrStopped)
+	})
+}
+
+// TestCodes: every error of Refold has a code that does not change.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	for code, err := range map[string]error{
+		"refold/unhandled":         eventsourcing.ErrUnhandled,
+		"refold/no_reply":          eventsourcing.ErrNoReply,
+		"refold/stash_full":        eventsourcing.ErrStashFull,
+		"refold/stopped":           eventsourcing.ErrStopped,
+		"refold/conflict":          &journal.ConflictError{},
+		"refold/rejected":          &journal.RejectedError{Reason: io.EOF},
+		"refold/not_stored":        fmt.Errorf("%w: %w", eventsourcing.ErrNotStored, io.EOF),
+		"refold/partly_stored":     fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, journal.ErrRejected),
+		"refold/outcome_unknown":   fmt.Errorf("%w: %w", eventsourcing.ErrOutcomeUnknown, context.DeadlineExceeded),
+		"refold/read_only":         eventsourcing.ErrReadOnly,
+		"refold/history_gap":       &journal.GapError{},
+		"refold/not_registered":    codec.ErrNotRegistered,
+		"refold/panic":             &eventsourcing.PanicError{},
+		"refold/deadline_exceeded": context.DeadlineExceeded,
+		"refold/canceled":          context.Canceled,
+		"internal":                 io.EOF,
+	} {
+		if got := eventsourcing.Code(fmt.Errorf("while asking: %w", err)); got != code {
+			t.Errorf("the code of %v is %q, want %q", err, got, code)
+		}
+	}
+}

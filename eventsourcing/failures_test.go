@@ -1,0 +1,295 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+// TestPipelinedAnswers: three writes in flight are answered with three different
+// states, in order.
+func TestPipelinedAnswers(t *testing.T) {
+	t.Parallel()
+	for _, sequential := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			s.typ.DisablePipelining = sequential
+			s.open()
+			defer s.close()
+			s.mustAsk(recall)
+			first := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+			var waits []func() (string, error)
+			for _, f := range []func(*actorCtx, *actor, act) actorEffect{say("1"), say("2"), recall, say("3")} {
+				waits = append(waits, later(func() (string, error) { return s.ask(f) }))
+				synctest.Wait()
+			}
+			if n := s.journal.Writes(); n != 1 {
+				t.Errorf("%d writes are in flight, want 1", n)
+			}
+			first.Release()
+			for i, want := range []string{"1", "1 2", "1 2", "1 2 3"} {
+				got, err := waits[i]()
+				expect(t, got, err, want)
+			}
+			if appends := s.journal.Calls(journaltest.OpAppend); !sequential && appends != 2 || sequential && appends != 3 {
+				t.Errorf("sequential %t: %d appends", sequential, appends)
+			}
+		})
+	}
+}
+
+// TestFailedWrites: the command whose write failed gets the error, the others are
+// handled as if it had not been there.
+func TestFailedWrites(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no space")
+	for name, c := range map[string]struct {
+		fault  journaltest.Fault
+		want   []error
+		not    error
+		signal string
+		wait   time.Duration
+	}{
+		"rejected":      {journaltest.Fault{Do: journaltest.Reject, Err: cause}, []error{eventsourcing.ErrRejected, cause}, eventsourcing.ErrNotStored, "PersistRejected", 0},
+		"conflict":      {journaltest.Fault{Do: journaltest.Conflict}, []error{eventsourcing.ErrConflict}, eventsourcing.ErrNotStored, "", 0},
+		"not sent":      {journaltest.Fault{Do: journaltest.NotSent, Err: cause}, []error{eventsourcing.ErrNotStored, cause}, nil, "PersistFailed", 3 * time.Second},
+		"lost":          {journaltest.Fault{Err: cause}, []error{eventsourcing.ErrNotStored, cause}, nil, "PersistFailed", 3 * time.Second},
+		"lost, no wait": {journaltest.Fault{Err: fmt.Errorf("%w: %w", journal.ErrUnavailable, cause)}, []error{eventsourcing.ErrNotStored, cause}, nil, "PersistFailed", 0},
+		"late":          {journaltest.Fault{Do: journaltest.Late, Err: cause}, []error{eventsourcing.ErrNotStored, cause}, nil, "PersistFailed", 3 * time.Second},
+		"whole call":    {journaltest.Fault{WholeCall: true, Err: cause}, []error{eventsourcing.ErrNotStored, cause}, nil, "PersistFailed", 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t).listening()
+				s.opts.BackoffJitter = -1
+				s.open()
+				defer s.close()
+				s.mustAsk(say("before"))
+				s.take()
+				began := time.Now()
+				gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall, ID: "actor|other"})
+				go func() { _, _ = s.askOf(context.Background(), "other", say("x")) }() // the next commands travel together
+				<-gate.Struck()
+				s.journal.Inject(c.fault)
+				bad := later(func() (string, error) { return s.ask(say("bad")) })
+				synctest.Wait()
+				good := later(func() (string, error) { return s.ask(say("good")) })
+				synctest.Wait()
+				read := later(func() (string, error) { return s.ask(recall) })
+				synctest.Wait()
+				gate.Release()
+				_, err := bad()
+				expectError(t, err, c.want...)
+				if c.not != nil && errors.Is(err, c.not) {
+					t.Errorf("the error %v matches %v", err, c.not)
+				}
+				text, err := good()
+				expect(t, text, err, "before good")
+				text, err = read()
+				expect(t, text, err, "before good")
+				if d := time.Since(began); d != c.wait {
+					t.Errorf("it took %v, want %v", d, c.wait)
+				}
+				if got := strings.Join(s.signals(), ","); got != c.signal {
+					t.Errorf("the signals are %q, want %q", got, c.signal)
+				}
+				s.journal.Release()
+				want := []string{"before", "good"}
+				if strings.HasPrefix(name, "lost") || name == "late" || name == "whole call" {
+					want = []string{"before", "-", "good"}
+				}
+				s.expectStored(want...)
+			})
+		})
+	}
+}
+
+// TestPartlyStored: units that were joined are not atomic together, and the
+// caller learns it.
+func TestPartlyStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.mustAsk(recall)
+		s.journal.Inject(journaltest.Fault{Do: journaltest.Reject, When: func(c journaltest.Call) bool { return c.Write.Expect == 1 }})
+		_, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
+			return ctx.Persist(line{"one"}).And(ctx.Persist(line{"two"})).Reply(c.Answer(a.text))
+		})
+		expectError(t, err, eventsourcing.ErrPartlyStored, eventsourcing.ErrRejected)
+		expect(t, s.mustAsk(recall), nil, "one")
+	})
+}
+
+// TestEventsThatCanNotBeStored: rejected before the journal is asked, and the
+// state is untouched.
+func TestEventsThatCanNotBeStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.cfg.MaxEventSize = 100
+		s.open()
+		defer s.close()
+		s.mustAsk(say("fine"))
+		writes := s.journal.Writes()
+		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"x"}, unlisted{}) })
+		expectError(t, err, eventsourcing.ErrRejected, codec.ErrNotRegistered)
+		_, err = s.ask(say("x", strings.Repeat("long", 50)))
+		expectError(t, err, eventsourcing.ErrRejected)
+		if rejected, ok := errors.AsType[*journal.RejectedError](err); !ok || rejected.SequenceNr != 3 || !strings.Contains(err.Error(), "100") {
+			t.Errorf("the error is %v", err)
+		}
+		expect(t, s.mustAsk(recall), nil, "fine")
+		if s.journal.Writes() != writes {
+			t.Error("the journal was asked")
+		}
+		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Persist().Reply(c.With("nothing")) })
+		expect(t, text, err, "nothing")
+
+		s.typ.Name, s.typ.Events = "mute", nil
+		mute, err := eventsourcing.Host(s.rt, s.typ, s.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = eventsourcing.Ask(t.Context(), mute.Ref("1"), act{f: say("x")})
+		expectError(t, err, eventsourcing.ErrRejected, codec.ErrNotRegistered)
+	})
+}
+
+// TestNoJournal: entities of a runtime without a journal persist nothing.
+func TestNoJournal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening()
+		s.cfg.Journal, s.cfg.Snapshots = nil, nil
+		s.typ.Events = nil
+		s.open()
+		defer s.close()
+		expect(t, s.mustAsk(recall), nil, "")
+		_, err := s.ask(say("x"))
+		expectError(t, err, eventsourcing.ErrNoJournal)
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.SaveSnapshot().Reply(c.With("")) })
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.DeleteEvents(eventsourcing.DeleteEvents{}).Reply(c.With(""))
+		})
+		synctest.Wait()
+		for _, h := range s.take() {
+			switch h := h.(type) {
+			case eventsourcing.SnapshotFailed:
+				expectError(t, h.Err, eventsourcing.ErrNoSnapshots)
+			case eventsourcing.EventsNotDeleted:
+				expectError(t, h.Err, eventsourcing.ErrNoJournal)
+			case eventsourcing.RecoveryCompleted:
+			default:
+				t.Errorf("heard %T", h)
+			}
+		}
+		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{})
+		expectError(t, err, eventsourcing.ErrNoJournal)
+		s.typ.Name, s.typ.Events = "another", codec.Types(codec.Name[line]("line"))
+		_, err = eventsourcing.Host(s.rt, s.typ, s.opts)
+		expectError(t, err, eventsourcing.ErrNoJournal)
+	})
+}
+
+// TestFullWriter: an entity that finds the writer full is parked, and goes on.
+func TestFullWriter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.cfg.Writer = journal.WriterConfig{MaxQueuedWrites: 2, MaxBatchWrites: 2}
+		s.open()
+		defer s.close()
+		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		var waits []func() (string, error)
+		const entities, each = 5, 20
+		for i := range entities {
+			for n := range each {
+				waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), fmt.Sprint(i), say(fmt.Sprint(n))) }))
+				synctest.Wait()
+			}
+		}
+		gate.Release()
+		for i, wait := range waits {
+			text, err := wait()
+			if n := i%each + 1; err != nil || len(strings.Fields(text)) != n {
+				t.Fatalf("answer %d is %q, %v, want %d lines", i, text, err, n)
+			}
+		}
+	})
+}
+
+// TestFullWriterFails: a failure while units wait for room loses none.
+func TestFullWriterFails(t *testing.T) {
+	t.Parallel()
+	for _, do := range []journaltest.Effect{journaltest.Reject, journaltest.Lose, journaltest.Store} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			s.cfg.Writer = journal.WriterConfig{MaxQueuedWrites: 1, MaxBatchWrites: 1}
+			s.open()
+			defer s.close()
+			s.mustAsk(recall)
+			gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+			s.journal.Inject(journaltest.Fault{Do: do})
+			var waits []func() (string, error)
+			for n := range 10 {
+				waits = append(waits, later(func() (string, error) { return s.ask(say(fmt.Sprint(n))) }))
+				synctest.Wait()
+			}
+			gate.Release()
+			for i, wait := range waits {
+				_, err := wait()
+				if wrong := i == 1 && do != journaltest.Store; (err != nil) != wrong {
+					t.Errorf("answer %d: %v", i, err)
+				}
+			}
+			want := strings.Fields("0 1 2 3 4 5 6 7 8 9")
+			switch do {
+			case journaltest.Reject:
+				want = strings.Fields("0 2 3 4 5 6 7 8 9")
+			case journaltest.Lose:
+				want = strings.Fields("0 - 2 3 4 5 6 7 8 9")
+			default:
+			}
+			s.expectStored(want...)
+		})
+	}
+}
+
+// TestTwoRuntimes: of two incarnations that write only one can win at a time, and
+// each command is told the truth.
+func TestTwoRuntimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newScene(t), newScene(t)
+		b.journal = a.journal
+		b.cfg.Journal = a.journal
+		a.open()
+		defer a.close()
+		b.open()
+		defer b.close()
+		a.mustAsk(say("a1"))
+		b.mustAsk(say("b1"))
+		_, err := a.ask(say("a2"))
+		expectError(t, err, eventsourcing.ErrConflict)
+		synctest.Wait()
+		if n := a.actors.Resident(); n != 0 {
+			t.Errorf("%d instances stay in memory after a conflict, with nothing to do", n)
+		}
+		expect(t, a.mustAsk(say("a3")), nil, "a1 b1 a3")
+		a.expectStored("a1", "b1", "a3")
+	})
+}

@@ -1,0 +1,338 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/snapshot/snapshottest"
+)
+
+// An actor does what its commands say: they are functions. Its state is the list
+// of its lines.
+type (
+	actorCommand interface {
+		eventsourcing.Target[actorCommand]
+	}
+	actorCtx    = eventsourcing.Context[actorCommand, actorEvent]
+	actorEffect = eventsourcing.Effect[actorCommand, actorEvent]
+	actorEvent  interface{ isActorEvent() }
+
+	// act is answered with a text.
+	act struct {
+		eventsourcing.For[actorCommand, string]
+		f func(ctx *actorCtx, a *actor, c act) actorEffect
+	}
+	line     struct{ Text string }
+	unlisted struct{} // an event without a name
+
+	actor struct {
+		Lines []string
+		scene *scene `refold:"-"`
+	}
+)
+
+func (line) isActorEvent()     {}
+func (unlisted) isActorEvent() {}
+
+func (a *actor) HandleCommand(ctx *actorCtx, cmd actorCommand) actorEffect {
+	c, ok := cmd.(act)
+	if !ok {
+		return ctx.Unhandled()
+	}
+	return c.f(ctx, a, c)
+}
+
+func (a *actor) ApplyEvent(event actorEvent) {
+	if e, ok := event.(line); ok {
+		if e.Text == "poison" {
+			panic("poison")
+		}
+		a.Lines = append(a.Lines, e.Text)
+	}
+}
+
+func (a *actor) text() string { return strings.Join(a.Lines, " ") }
+
+// listener is an actor that hears signals.
+type listener struct{ actor }
+
+func (l *listener) HandleSignal(ctx *actorCtx, signal eventsourcing.Signal) actorEffect {
+	return l.scene.hear(ctx, &l.actor, signal)
+}
+
+// scene is a runtime with one type of actor, over stores that fail on demand.
+type scene struct {
+	t         testing.TB
+	cfg       eventsourcing.Config
+	opts      eventsourcing.HostOptions
+	typ       eventsourcing.Type[actorCommand, actorEvent]
+	journal   *journaltest.Faulty
+	snapshots *snapshottest.Faulty
+	rt        *eventsourcing.Runtime
+	actors    *eventsourcing.Entities[actorCommand, actorEvent]
+
+	mu       sync.Mutex
+	heard    []eventsourcing.Signal
+	onSignal func(ctx *actorCtx, a *actor, signal eventsourcing.Signal) actorEffect
+	notes    []string
+	dropped  []eventsourcing.DroppedInfo
+}
+
+// newScene prepares a scene; open starts it.
+func newScene(t testing.TB) *scene {
+	t.Helper()
+	s := &scene{
+		t: t, journal: journaltest.NewFaulty(inmem.NewJournal()),
+		snapshots: snapshottest.NewFaulty(inmem.NewSnapshotStore()),
+	}
+	s.cfg = eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots}
+	s.cfg.Observer.Dropped = func(info eventsourcing.DroppedInfo) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.dropped = append(s.dropped, info)
+	}
+	s.typ = eventsourcing.Type[actorCommand, actorEvent]{
+		Name:   "actor",
+		New:    func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &actor{scene: s} },
+		Events: codec.Types(codec.Name[line]("line")),
+	}
+	return s
+}
+
+// listening has the actors hear signals.
+func (s *scene) listening() *scene {
+	s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &listener{actor{scene: s}} }
+	return s
+}
+
+// open starts a runtime, which the test closes at its end.
+func (s *scene) open() *scene {
+	s.t.Helper()
+	var err error
+	if s.rt, err = eventsourcing.Open(s.cfg); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.actors, err = eventsourcing.Host(s.rt, s.typ, s.opts); err != nil {
+		s.t.Fatal(err)
+	}
+	return s
+}
+
+// close ends the runtime, in its own time.
+func (s *scene) close() {
+	s.t.Helper()
+	if err := s.rt.Close(context.Background()); err != nil {
+		s.t.Errorf("close: %v", err)
+	}
+}
+
+// reopen replaces the runtime.
+func (s *scene) reopen() {
+	s.t.Helper()
+	s.close()
+	s.open()
+}
+
+func (s *scene) hear(ctx *actorCtx, a *actor, signal eventsourcing.Signal) actorEffect {
+	s.mu.Lock()
+	s.heard = append(s.heard, signal)
+	f := s.onSignal
+	s.mu.Unlock()
+	if f != nil {
+		return f(ctx, a, signal)
+	}
+	return ctx.None()
+}
+
+// on says what to do about signals.
+func (s *scene) on(f func(ctx *actorCtx, a *actor, signal eventsourcing.Signal) actorEffect) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onSignal = f
+}
+
+// signals returns the types of what was heard since the last time, but for
+// RecoveryCompleted.
+func (s *scene) signals() (names []string) {
+	for _, h := range s.take() {
+		if _, recovered := h.(eventsourcing.RecoveryCompleted); !recovered {
+			_, name, _ := strings.Cut(fmt.Sprintf("%T", h), ".")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// take returns the signals that were heard since the last time.
+func (s *scene) take() []eventsourcing.Signal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	heard := s.heard
+	s.heard = nil
+	return heard
+}
+
+// note notes something, in order.
+func (s *scene) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+func (s *scene) expectNotes(want ...string) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.notes, want) {
+		s.t.Errorf("what happened is\n\t%q, want\n\t%q", s.notes, want)
+	}
+	s.notes = nil
+}
+
+// ask asks the actor "1".
+func (s *scene) ask(f func(ctx *actorCtx, a *actor, c act) actorEffect) (string, error) {
+	return s.askOf(context.Background(), "1", f)
+}
+
+func (s *scene) askOf(ctx context.Context, id string, f func(ctx *actorCtx, a *actor, c act) actorEffect) (string, error) {
+	return eventsourcing.Ask(ctx, s.actors.Ref(id), act{f: f})
+}
+
+// mustAsk asks the actor "1" and returns the answer.
+func (s *scene) mustAsk(f func(ctx *actorCtx, a *actor, c act) actorEffect) string {
+	s.t.Helper()
+	text, err := s.ask(f)
+	if err != nil {
+		s.t.Fatalf("ask: %v", err)
+	}
+	return text
+}
+
+// tell tells the actor "1".
+func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorEffect) {
+	s.t.Helper()
+	if err := eventsourcing.Tell(context.Background(), s.actors.Ref("1"), act{f: f}); err != nil {
+		s.t.Fatalf("tell: %v", err)
+	}
+}
+
+// say persists lines in one unit and is answered with all lines.
+func say(texts ...string) func(ctx *actorCtx, a *actor, c act) actorEffect {
+	return func(ctx *actorCtx, a *actor, c act) actorEffect {
+		return ctx.Persist(lines(texts...)...).Reply(c.Answer(a.text))
+	}
+}
+
+func lines(texts ...string) []actorEvent {
+	events := make([]actorEvent, len(texts))
+	for i, text := range texts {
+		events[i] = line{text}
+	}
+	return events
+}
+
+// recall is answered with all lines.
+func recall(ctx *actorCtx, a *actor, c act) actorEffect { return ctx.Reply(c.With(a.text())) }
+
+// stored is what the journal holds for the actor "1": the texts, "-" for a fence.
+func (s *scene) stored() (texts []string) {
+	s.t.Helper()
+	for e, err := range s.journal.Unwrap().Replay(context.Background(), "actor|1", 1, journal.MaxSequenceNr) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if e.IsFence() {
+			texts = append(texts, "-")
+			continue
+		}
+		decoded, err := s.typ.Events.DecodeAppend(nil, e.Manifest, e.Payload)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		texts = append(texts, decoded[0].(line).Text) //nolint:errcheck,forcetypeassert // there is no other
+	}
+	return texts
+}
+
+func (s *scene) expectStored(want ...string) {
+	s.t.Helper()
+	if got := s.stored(); !slices.Equal(got, want) {
+		s.t.Errorf("the journal holds %q, want %q", got, want)
+	}
+}
+
+// saved lists the numbers of the snapshots of the actor "1", the newest first.
+func (s *scene) saved() (numbers []uint64) {
+	s.t.Helper()
+	for md, err := range s.snapshots.List(context.Background(), "actor|1", snapshot.Latest()) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		numbers = append(numbers, md.SequenceNr)
+	}
+	return numbers
+}
+
+func (s *scene) expectSaved(want ...uint64) {
+	s.t.Helper()
+	if got := s.saved(); !slices.Equal(got, want) {
+		s.t.Errorf("there are snapshots at %d, want %d", got, want)
+	}
+}
+
+// later runs f on a goroutine; the function that comes back waits for it.
+func later[T any](f func() (T, error)) func() (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	return func() (T, error) {
+		r := <-done
+		return r.value, r.err
+	}
+}
+
+// expect compares an answer.
+func expect(t testing.TB, got string, err error, want string) {
+	t.Helper()
+	if err != nil || got != want {
+		t.Errorf("the answer is %q, %v, want %q", got, err, want)
+	}
+}
+
+// expectError requires an error that matches all of these.
+func expectError(t testing.TB, err error, wants ...error) {
+	t.Helper()
+	for _, want := range wants {
+		if !errors.Is(err, want) {
+			t.Errorf("the error is %v, want one that matches %v", err, want)
+		}
+	}
+}
+
+// pass lets time pass and waits until all that it brings about has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
