@@ -1,0 +1,430 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/snapshot/snapshottest"
+)
+
+// chronicle is a scene with lines one second apart: 1 to n, and a snapshot after
+// each of the given numbers. It returns the time of each line.
+func chronicle(t *testing.T, n int, snapshots ...int) (*scene, []time.Time) {
+	t.Helper()
+	s := newScene(t).open()
+	times := []time.Time{{}}
+	for i := 1; i <= n; i++ {
+		time.Sleep(time.Second)
+		times = append(times, time.Now().UTC())
+		f := say(fmt.Sprint(i))
+		for _, at := range snapshots {
+			if at == i {
+				f = func(ctx *actorCtx, a *actor, c act) actorEffect {
+					return ctx.Persist(line{fmt.Sprint(i)}).And(ctx.SaveSnapshot()).Reply(c.Answer(a.text))
+				}
+			}
+		}
+		s.mustAsk(f)
+		synctest.Wait()
+	}
+	s.close()
+	return s, times
+}
+
+// TestRecoveryOptions: how far entities are refolded, and from what.
+func TestRecoveryOptions(t *testing.T) {
+	t.Parallel()
+	latest := snapshot.Latest()
+	upTo3 := latest
+	upTo3.MaxSequenceNr = 3
+	for name, c := range map[string]struct {
+		recovery func(times []time.Time) eventsourcing.Recovery
+		want     string
+		readOnly bool
+		replayed uint64
+		snapshot uint64
+	}{
+		"all":                 {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{} }, "1 2 3 4 5 6", false, 2, 4},
+		"without snapshots":   {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{DisableSnapshots: true} }, "1 2 3 4 5 6", false, 6, 0},
+		"older snapshots":     {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{Snapshots: upTo3} }, "1 2 3 4 5 6", false, 4, 2},
+		"disabled":            {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{Disabled: true} }, "", false, 0, 0},
+		"up to 3":             {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{UpTo: 3} }, "1 2 3", true, 1, 2},
+		"up to 4":             {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{UpTo: 4} }, "1 2 3 4", true, 0, 4},
+		"up to 1":             {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{UpTo: 1} }, "1", true, 1, 0},
+		"beyond the end":      {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{UpTo: 99} }, "1 2 3 4 5 6", true, 2, 4},
+		"as of the third":     {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[3]} }, "1 2 3", true, 1, 2},
+		"just before it":      {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[3].Add(-1)} }, "1 2", true, 0, 2},
+		"before all":          {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[1].Add(-1)} }, "", true, 0, 0},
+		"both bounds":         {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[5], UpTo: 3} }, "1 2 3", true, 1, 2},
+		"both, the other way": {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[3], UpTo: 5} }, "1 2 3", true, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, times := chronicle(t, 6, 2, 4)
+				s.opts.Recovery = c.recovery(times)
+				var recovered []eventsourcing.RecoveryInfo
+				s.cfg.Observer.Recovery = func(info eventsourcing.RecoveryInfo) { recovered = append(recovered, info) }
+				s.open()
+				defer s.close()
+				expect(t, s.mustAsk(recall), nil, c.want)
+				text, err := s.ask(say("more"))
+				if c.readOnly {
+					expectError(t, err, eventsourcing.ErrReadOnly)
+				} else {
+					expect(t, text, err, strings.TrimSpace(c.want+" more"))
+					if got := s.stored(); len(got) != 7 || got[6] != "more" {
+						t.Errorf("the journal holds %q", got)
+					}
+				}
+				expect(t, s.mustAsk(recall), nil, text[:max(len(text), 0)]+map[bool]string{true: c.want}[c.readOnly])
+				if r := recovered[0]; r.Events != c.replayed || r.SnapshotNr != c.snapshot {
+					t.Errorf("%d events were replayed on the snapshot at %d, want %d and %d", r.Events, r.SnapshotNr, c.replayed, c.snapshot)
+				}
+			})
+		})
+	}
+}
+
+// TestBadSnapshots: what can't be read makes the replay longer, if the events are
+// there.
+func TestBadSnapshots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, times := chronicle(t, 6, 2)
+		save := func(nr uint64, manifest string, payload string) {
+			t.Helper()
+			err := s.snapshots.Save(t.Context(), snapshot.Snapshot{
+				Metadata: snapshot.Metadata{ID: "actor|1", SequenceNr: nr, Time: times[nr]}, Manifest: manifest, Payload: []byte(payload),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var recovered eventsourcing.RecoveryInfo
+		s.cfg.Observer.Recovery = func(info eventsourcing.RecoveryInfo) { recovered = info }
+		expectRecovery := func(snapshot, events uint64) {
+			t.Helper()
+			s.open()
+			expect(t, s.mustAsk(recall), nil, "1 2 3 4 5 6")
+			s.close()
+			if recovered.SnapshotNr != snapshot || recovered.Events != events {
+				t.Errorf("recovered from %d with %d events, want %d and %d", recovered.SnapshotNr, recovered.Events, snapshot, events)
+			}
+		}
+		expectRecovery(2, 4)
+		save(5, "state", "\xc1 this is no state")
+		expectRecovery(2, 4)
+		save(4, "written by somebody else", "")
+		expectRecovery(2, 4)
+		save(3, "state", "")
+		expectRecovery(0, 6) // three are tried
+		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: fmt.Errorf("a bad disk: %w", snapshot.ErrCorrupt)})
+		expectRecovery(0, 6)
+
+		// A store that fails is no store that is empty, unless the type says so.
+		gone := errors.New("the store is gone")
+		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: gone})
+		s.open()
+		_, err := s.ask(recall)
+		expectError(t, err, gone)
+		s.close()
+		s.typ.Snapshots = eventsourcing.SnapshotPolicy{}.Optional()
+		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: gone})
+		expectRecovery(0, 6)
+	})
+}
+
+// TestHistoryGaps: a history of which a part is missing is an error, never a
+// partial state.
+func TestHistoryGaps(t *testing.T) {
+	t.Parallel()
+	t.Run("deleted, and no snapshot", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := chronicle(t, 6)
+			if err := s.journal.DeleteTo(t.Context(), "actor|1", 3); err != nil {
+				t.Fatal(err)
+			}
+			s.open()
+			defer s.close()
+			_, err := s.ask(recall)
+			gap, ok := errors.AsType[*journal.GapError](err)
+			if !ok || gap.ID != "actor|1" || gap.Want != 1 || gap.Got != 4 {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	})
+	t.Run("all deleted", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := chronicle(t, 3)
+			if err := s.journal.DeleteTo(t.Context(), "actor|1", 3); err != nil {
+				t.Fatal(err)
+			}
+			s.open()
+			defer s.close()
+			_, err := s.ask(recall)
+			expectError(t, err, journal.ErrHistoryGap)
+		})
+	})
+	t.Run("a snapshot covers what was deleted", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s, times := chronicle(t, 6, 4)
+			if err := s.journal.DeleteTo(t.Context(), "actor|1", 4); err != nil {
+				t.Fatal(err)
+			}
+			s.open()
+			expect(t, s.mustAsk(say("7")), nil, "1 2 3 4 5 6 7")
+			s.close()
+			for _, r := range []eventsourcing.Recovery{{UpTo: 3}, {AsOf: times[3]}, {DisableSnapshots: true}} {
+				s.opts.Recovery = r
+				s.open()
+				_, err := s.ask(recall)
+				expectError(t, err, journal.ErrHistoryGap)
+				s.close()
+			}
+		})
+	})
+	t.Run("a snapshot above the journal", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s, times := chronicle(t, 3, 3)
+			err := s.snapshots.Save(t.Context(), snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "actor|1", SequenceNr: 4, Time: times[3]}, Manifest: "state"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			good, err := s.snapshots.Load(t.Context(), "actor|1", snapshot.At(3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			good.SequenceNr = 4
+			if err := s.snapshots.Save(t.Context(), good); err != nil {
+				t.Fatal(err)
+			}
+			s.open()
+			defer s.close()
+			_, err = s.ask(recall)
+			expectError(t, err, journal.ErrHistoryGap)
+		})
+	})
+	t.Run("a record in the middle", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := chronicle(t, 5)
+			s.cfg.Journal = &holes{Journal: s.journal, missing: 3}
+			s.open()
+			defer s.close()
+			_, err := s.ask(recall)
+			gap, ok := errors.AsType[*journal.GapError](err)
+			if !ok || gap.Want != 3 || gap.Got != 4 {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	})
+	t.Run("the last record", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := chronicle(t, 5)
+			s.cfg.Journal = &holes{Journal: s.journal, missing: 5}
+			s.open()
+			defer s.close()
+			_, err := s.ask(recall)
+			gap, ok := errors.AsType[*journal.GapError](err)
+			if !ok || gap.Want != 5 || gap.Got != 0 {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	})
+}
+
+// TestEventsThatCanNotBeRead: a recovery that can't read an event fails, and says
+// which.
+func TestEventsThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := chronicle(t, 3)
+		s.typ.Events = codec.Types()
+		s.open()
+		_, err := s.ask(recall)
+		if err == nil || !strings.Contains(err.Error(), `event 1 of "actor|1"`) {
+			t.Errorf("the error is %v", err)
+		}
+		s.close()
+		s.typ.Events = nil
+		s.open()
+		_, err = s.ask(recall)
+		expectError(t, err, codec.ErrUnknown)
+		s.close()
+	})
+}
+
+// TestRecoveryFails: all who wait get the error, and it is tried again later.
+func TestRecoveryFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.opts.BackoffJitter = -1
+		s.open()
+		defer s.close()
+		down := errors.New("down")
+		s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Err: down, Times: 2})
+		began := time.Now()
+		_, err := s.ask(recall)
+		expectError(t, err, down)
+		_, err = s.ask(recall) // waits for the second attempt
+		expectError(t, err, down)
+		expect(t, s.mustAsk(say("up")), nil, "up")
+		if d := time.Since(began); d != 9*time.Second {
+			t.Errorf("it took %v, want the pauses of 3 s and 6 s", d)
+		}
+	})
+}
+
+// TestUnneededRecoveries: an entity that could not start, and that nobody asks
+// for any more, is not tried again for ever.
+func TestUnneededRecoveries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Times: -1})
+		_, err := s.ask(recall)
+		expectError(t, err, journaltest.ErrInjected)
+		pass(time.Hour)
+		if n := s.journal.Calls(journaltest.OpHighest); n != 1 || s.actors.Resident() != 0 {
+			t.Errorf("after an hour it was tried %d times, and %d entities are in memory", n, s.actors.Resident())
+		}
+	})
+}
+
+// TestRecoveryTimeout: a recovery that makes no progress is given up; one that
+// does may take as long as it likes.
+func TestRecoveryTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := chronicle(t, 5)
+		s.cfg.RecoveryTimeout = 10 * time.Second
+		s.open()
+		defer s.close()
+		stuck := s.journal.Inject(journaltest.Fault{Op: journaltest.OpReplay, AfterEvents: 2, Do: journaltest.Stall})
+		began := time.Now()
+		_, err := s.ask(recall)
+		expectError(t, err, eventsourcing.ErrRecoveryTimeout)
+		if d := time.Since(began); d < 10*time.Second || d > 20*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		stuck.Release()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := chronicle(t, 5)
+		s.cfg.RecoveryTimeout = 10 * time.Second
+		s.cfg.Journal = &holes{Journal: s.journal, pause: 8 * time.Second}
+		s.open()
+		defer s.close()
+		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5")
+	})
+}
+
+// TestRecoveryLimit: only so many entities recover at the same time; the others
+// wait for their turn, in order.
+func TestRecoveryLimit(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			s.cfg.MaxRecoveries = limit
+			var order []string
+			var running, most atomic.Int64
+			s.cfg.Observer.RecoveryStarted = func(id string) { s.note("%s", id); most.Store(max(most.Load(), running.Add(1))) }
+			s.cfg.Observer.Recovery = func(eventsourcing.RecoveryInfo) { running.Add(-1) }
+			s.open()
+			defer s.close()
+			gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall, Times: -1})
+			var waits []func() (string, error)
+			for i := range 80 {
+				id := fmt.Sprint(i)
+				order = append(order, "actor|"+id)
+				waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), id, recall) }))
+				synctest.Wait()
+			}
+			want := int64(50)
+			if limit > 0 {
+				want = int64(limit)
+			}
+			if got := running.Load(); got != want {
+				t.Errorf("%d recoveries are running, want %d", got, want)
+			}
+			for running.Load() > 0 {
+				gate.Release()
+				synctest.Wait()
+			}
+			for _, wait := range waits {
+				if _, err := wait(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if most.Load() != want {
+				t.Errorf("up to %d recoveries were running, want %d", most.Load(), want)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			// Those that start together may start in any order.
+			for i := int(want); i < len(order); i++ {
+				if pos := indexOf(s.notes, order[i]); pos < i-int(want) || pos > i+int(want) {
+					t.Errorf("%s was started as number %d", order[i], pos)
+				}
+			}
+		})
+	}
+}
+
+func indexOf(all []string, s string) int {
+	for i, x := range all {
+		if x == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestCommandsWaitForRecovery: they are handled in the order in which they came.
+func TestCommandsWaitForRecovery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening().open()
+		defer s.close()
+		gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
+		s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+			s.note("%T", signal)
+			return ctx.None()
+		})
+		for i := range 200 {
+			s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { s.note("%d", i); return ctx.None().NoReply() })
+		}
+		synctest.Wait()
+		s.expectNotes()
+		gate.Release()
+		s.mustAsk(recall)
+		want := []string{"eventsourcing.RecoveryCompleted"}
+		for i := range 200 {
+			want = append(want, fmt.Sprint(i))
+		}
+		s.expectNotes(want...)
+	})
+}
