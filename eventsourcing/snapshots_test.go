@@ -1,0 +1,332 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/snapshot/snapshottest"
+)
+
+// TestRetention: which snapshots, and which events, are left.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		policy eventsourcing.SnapshotPolicy
+		units  []int // events of each command
+		want   []uint64
+		events int
+	}{
+		"all":                 {eventsourcing.SnapshotEvery(3), []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6, 3}, 9},
+		"two":                 {eventsourcing.SnapshotEvery(3).Keep(2), []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6}, 9},
+		"two and events":      {eventsourcing.SnapshotEvery(3).Keep(2).DeleteEvents(), []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6, 3}, 6},
+		"units":               {eventsourcing.SnapshotEvery(3).Keep(1), []int{2, 2, 2, 2, 2}, []uint64{10}, 10},
+		"a unit of many":      {eventsourcing.SnapshotEvery(3).Keep(2), []int{10}, []uint64{10}, 10},
+		"each":                {eventsourcing.SnapshotEvery(1).Keep(1), []int{1, 1, 1}, []uint64{3}, 3},
+		"each and events":     {eventsourcing.SnapshotEvery(1).Keep(1).DeleteEvents(), []int{1, 1, 1}, []uint64{3, 2}, 1},
+		"not yet":             {eventsourcing.SnapshotEvery(10).Keep(1), []int{4, 5}, nil, 9},
+		"never":               {eventsourcing.SnapshotPolicy{}, []int{4, 5}, nil, 9},
+		"a unit over a limit": {eventsourcing.SnapshotEvery(5), []int{4, 3, 3, 3}, []uint64{10, 7}, 13},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				s.typ.Snapshots = c.policy
+				s.open()
+				n := 0
+				var all []string
+				for _, unit := range c.units {
+					var texts []string
+					for range unit {
+						n++
+						texts = append(texts, fmt.Sprint(n))
+					}
+					all = append(all, texts...)
+					expect(t, s.mustAsk(say(texts...)), nil, strings.Join(all, " "))
+					synctest.Wait() // one save at a time
+				}
+				s.expectSaved(c.want...)
+				if got := s.stored(); !slices.Equal(got, all[len(all)-c.events:]) {
+					t.Errorf("the journal holds %q, want the last %d", got, c.events)
+				}
+				s.reopen()
+				expect(t, s.mustAsk(recall), nil, strings.Join(all, " "))
+				s.close()
+			})
+		})
+	}
+}
+
+// TestSnapshotPolicies: mistakes show when the type is hosted.
+func TestSnapshotPolicies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		for want, policy := range map[string]eventsourcing.SnapshotPolicy{
+			"SnapshotEvery(0)":              eventsourcing.SnapshotEvery(0),
+			"SnapshotEvery(-1)":             eventsourcing.SnapshotEvery(-1),
+			"Keep needs at least 1":         eventsourcing.SnapshotEvery(5).Keep(0),
+			"DeleteEvents needs Keep":       eventsourcing.SnapshotEvery(5).DeleteEvents(),
+			"DeleteEvents excludes Optiona": eventsourcing.SnapshotEvery(5).Keep(1).DeleteEvents().Optional(),
+		} {
+			s.typ.Name, s.typ.Snapshots = want[:3], policy
+			_, err := eventsourcing.Host(s.rt, s.typ, s.opts)
+			expectError(t, err, eventsourcing.ErrInvalid)
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("the error is %v, want one that says %q", err, want)
+			}
+		}
+	})
+}
+
+// TestSaveFails: the entity goes on without the snapshot, hears of it, and nothing
+// is deleted.
+func TestSaveFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening()
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(1).Keep(1).DeleteEvents()
+		s.open()
+		defer s.close()
+		s.mustAsk(say("1"))
+		synctest.Wait()
+		full := errors.New("disk full")
+		s.snapshots.Inject(snapshottest.Fault{Err: full})
+		s.take()
+		s.mustAsk(say("2"))
+		synctest.Wait()
+		heard := s.take()
+		failed, ok := heard[0].(eventsourcing.SnapshotFailed)
+		if !ok || len(heard) != 1 || !errors.Is(failed.Err, full) || failed.Metadata.SequenceNr != 2 || failed.Metadata.ID != "actor|1" {
+			t.Errorf("heard %+v", heard)
+		}
+		s.expectSaved(1)
+		s.expectStored("1", "2")
+		s.mustAsk(say("3"))
+		synctest.Wait()
+		if got := strings.Join(s.signals(), " "); got != "SnapshotSaved EventsDeleted SnapshotsDeleted" {
+			t.Errorf("heard %s", got)
+		}
+		s.expectSaved(3)
+		s.expectStored("3")
+	})
+}
+
+// TestCommandsDoNotWaitForSnapshots, and a hit while one is being saved is
+// skipped.
+func TestCommandsDoNotWaitForSnapshots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+		s.open()
+		defer s.close()
+		slow := s.snapshots.Inject(snapshottest.Fault{Do: snapshottest.Stall})
+		for _, text := range []string{"1", "2", "3"} {
+			s.mustAsk(say(text))
+		}
+		synctest.Wait()
+		slow.Release()
+		synctest.Wait()
+		s.expectSaved(1)
+		s.mustAsk(say("4"))
+		synctest.Wait()
+		s.expectSaved(4, 1)
+	})
+}
+
+// TestSnapshotAfterLongReplay: one is taken when as many events were replayed as
+// lie between two.
+func TestSnapshotAfterLongReplay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := chronicle(t, 5)
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(6)
+		s.open()
+		s.mustAsk(recall)
+		synctest.Wait()
+		s.expectSaved()
+		s.close()
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(5).Keep(1)
+		s.open()
+		defer s.close()
+		s.mustAsk(recall)
+		synctest.Wait()
+		s.expectSaved(5)
+	})
+}
+
+// request asks for something besides, with a reply.
+func request(f func(ctx *actorCtx) actorEffect) func(ctx *actorCtx, a *actor, c act) actorEffect {
+	return func(ctx *actorCtx, a *actor, c act) actorEffect { return f(ctx).Reply(c.Answer(a.text)) }
+}
+
+// TestExplicitSnapshots: an aggregate saves and deletes snapshots by itself.
+func TestExplicitSnapshots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening().open()
+		save := func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }
+		for i := 1; i <= 4; i++ {
+			s.mustAsk(say(fmt.Sprint(i)))
+			s.mustAsk(request(save))
+			synctest.Wait()
+		}
+		if got := strings.Join(s.signals(), " "); got != "SnapshotSaved SnapshotSaved SnapshotSaved SnapshotSaved" {
+			t.Errorf("heard %s", got)
+		}
+		s.expectSaved(4, 3, 2, 1)
+		// The state is that of where it is asked for.
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect {
+			return ctx.Persist(line{"5"}).And(ctx.SaveSnapshot()).And(ctx.Persist(line{"6"}))
+		}))
+		synctest.Wait()
+		s.expectSaved(5, 4, 3, 2, 1)
+		saved, err := s.snapshots.Load(t.Context(), "actor|1", snapshot.Latest())
+		if err != nil || strings.Contains(string(saved.Payload), "6") {
+			t.Errorf("the snapshot at 5 is %q, %v", saved.Payload, err)
+		}
+		s.take()
+		for _, c := range []snapshot.Criteria{snapshot.At(3), snapshot.UpTo(2)} {
+			s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(c) }))
+			synctest.Wait()
+			if heard := s.take(); len(heard) != 1 || heard[0] != eventsourcing.Signal(eventsourcing.SnapshotsDeleted{Criteria: c}) {
+				t.Errorf("heard %+v", heard)
+			}
+		}
+		s.expectSaved(5, 4)
+		broken := errors.New("broken")
+		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpDelete, Err: broken})
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		synctest.Wait()
+		if failed, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(failed.Err, broken) || failed.Criteria != snapshot.Latest() {
+			t.Errorf("heard %+v", failed)
+		}
+		s.reopen()
+		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5 6")
+		s.close()
+	})
+}
+
+// TestDeletingEvents: only what is durable and covered, unless it is abandoned.
+func TestDeletingEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening().open()
+		drop := func(r eventsourcing.DeleteEvents) eventsourcing.Signal {
+			s.take()
+			s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteEvents(r) }))
+			synctest.Wait()
+			heard := s.take()
+			if len(heard) != 1 {
+				t.Fatalf("heard %+v", heard)
+			}
+			return heard[0]
+		}
+		failed := func(r eventsourcing.DeleteEvents, want error) {
+			t.Helper()
+			calls := s.journal.Calls(journaltest.OpDelete)
+			h, ok := drop(r).(eventsourcing.EventsNotDeleted)
+			if !ok || !errors.Is(h.Err, want) || h.Request != r {
+				t.Errorf("heard %+v, want %v", h, want)
+			}
+			if s.journal.Calls(journaltest.OpDelete) != calls && want != journaltest.ErrInjected { //nolint:errorlint // it is the very one
+				t.Error("the journal was asked to delete")
+			}
+		}
+		for i := 1; i <= 6; i++ {
+			s.mustAsk(say(fmt.Sprint(i)))
+		}
+		failed(eventsourcing.DeleteEvents{UpTo: 3}, eventsourcing.ErrNotCovered)
+		failed(eventsourcing.DeleteEvents{UpTo: 7}, eventsourcing.ErrInvalid)
+		failed(eventsourcing.DeleteEvents{UpTo: 7, Abandon: true}, eventsourcing.ErrInvalid)
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }))
+		synctest.Wait()
+		s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete})
+		failed(eventsourcing.DeleteEvents{UpTo: 3}, journaltest.ErrInjected)
+		if h := drop(eventsourcing.DeleteEvents{UpTo: 3}); h != eventsourcing.Signal(eventsourcing.EventsDeleted{Request: eventsourcing.DeleteEvents{UpTo: 3}}) {
+			t.Errorf("heard %+v", h)
+		}
+		s.expectStored("4", "5", "6")
+
+		// The last snapshot that covers them stays.
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		synctest.Wait()
+		if h, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
+			t.Errorf("heard %+v", h)
+		}
+		s.expectSaved(6)
+
+		// All that is durable.
+		if h, ok := drop(eventsourcing.DeleteEvents{}).(eventsourcing.EventsDeleted); !ok || h.Request.UpTo != 6 {
+			t.Errorf("heard %+v", h)
+		}
+		s.expectStored()
+		expect(t, s.mustAsk(say("7")), nil, "1 2 3 4 5 6 7")
+		s.reopen()
+		expect(t, s.mustAsk(say("8")), nil, "1 2 3 4 5 6 7 8")
+		if h, ok := drop(eventsourcing.DeleteEvents{Abandon: true}).(eventsourcing.EventsDeleted); !ok {
+			t.Errorf("heard %+v", h)
+		}
+		s.close()
+	})
+}
+
+// decider wants a snapshot after each line "save".
+type decider struct{ actor }
+
+func (d *decider) SnapshotDue(event actorEvent, seqNr uint64) bool {
+	e, ok := event.(line)
+	d.scene.note("%d", seqNr)
+	return ok && e.Text == "save"
+}
+
+func TestSnapshotDecider(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &decider{actor{scene: s}} }
+		s.open()
+		defer s.close()
+		s.mustAsk(say("1"))
+		s.mustAsk(say("2", "save", "4"))
+		synctest.Wait()
+		s.expectSaved(4)
+		s.expectNotes("1", "2", "3", "4")
+		s.mustAsk(say("5"))
+		s.mustAsk(say("save"))
+		synctest.Wait()
+		s.expectSaved(6, 4)
+	})
+}
+
+// TestSnapshotTime: a snapshot has the time of its last event, so that a state of
+// the past finds the same one whenever it was saved.
+func TestSnapshotTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, times := chronicle(t, 2)
+		s.open()
+		defer s.close()
+		time.Sleep(time.Hour)
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }))
+		synctest.Wait()
+		saved, err := s.snapshots.Load(context.Background(), "actor|1", snapshot.Latest())
+		if err != nil || saved.SequenceNr != 2 || !saved.Time.Equal(times[2]) {
+			t.Errorf("the snapshot is %+v, %v, want the time %v", saved.Metadata, err, times[2])
+		}
+	})
+}
