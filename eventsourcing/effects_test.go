@@ -1,0 +1,370 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal/journaltest"
+)
+
+// TestThen: callbacks run once, in order, when everything ahead of them is
+// durable, and may lead to more.
+func TestThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.mustAsk(recall)
+		durable := func(name string) func(ctx *actorCtx) actorEffect {
+			return func(ctx *actorCtx) actorEffect {
+				s.note("%s %d %d", name, len(s.stored()), ctx.SequenceNr())
+				return ctx.None()
+			}
+		}
+		text, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
+			s.note("handle")
+			return ctx.Persist(line{"1"}, line{"2"}).
+				Then(durable("then")).
+				Then(func(ctx *actorCtx) actorEffect {
+					return ctx.Persist(line{"3"}).Then(durable("nested")).Then(func(ctx *actorCtx) actorEffect {
+						return ctx.Reply(c.With(a.text()))
+					})
+				})
+		})
+		expect(t, text, err, "1 2 3")
+		s.expectNotes("handle", "then 2 2", "nested 3 3")
+		// A callback without a reply.
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"4"}).Then(durable("then")) })
+		expectError(t, err, eventsourcing.ErrNoReply)
+		// One that refuses, although the events are stored.
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			return ctx.Persist(line{"5"}).Then(func(ctx *actorCtx) actorEffect { return ctx.Refuse(errNoLine) })
+		})
+		expectError(t, err, errNoLine)
+		s.expectStored("1", "2", "3", "4", "5")
+	})
+}
+
+// TestThenIsABarrier: no command is handled between a write and its callback, and
+// the callback does not run when the write fails.
+func TestThenIsABarrier(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.mustAsk(recall)
+		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		first := later(func() (string, error) {
+			return s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
+				return ctx.Persist(line{"1"}).Then(func(ctx *actorCtx) actorEffect {
+					s.note("then")
+					return ctx.Reply(c.With(a.text()))
+				})
+			})
+		})
+		synctest.Wait()
+		second := later(func() (string, error) {
+			return s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect { s.note("next"); return recall(ctx, a, c) })
+		})
+		synctest.Wait()
+		s.expectNotes()
+		gate.Release()
+		text, err := first()
+		expect(t, text, err, "1")
+		text, err = second()
+		expect(t, text, err, "1")
+		s.expectNotes("then", "next")
+
+		s.journal.Inject(journaltest.Fault{Do: journaltest.Reject})
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.Persist(line{"2"}).Then(func(ctx *actorCtx) actorEffect {
+				s.note("never")
+				return ctx.Reply(c.With(""))
+			}).And(ctx.Defer(func(ctx *actorCtx) actorEffect { s.note("never"); return ctx.None() }))
+		})
+		expectError(t, err, eventsourcing.ErrRejected)
+
+		// Found stored: done, answered, and the callback does not run.
+		s.journal.Inject(journaltest.Fault{Do: journaltest.Store})
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.Persist(line{"3"}).Reply(c.With("found")).Then(func(ctx *actorCtx) actorEffect { s.note("never"); return ctx.None() })
+		})
+		if err != nil {
+			t.Errorf("a write that was found stored is answered %v", err)
+		}
+		s.expectNotes()
+		expect(t, s.mustAsk(recall), nil, "1 3")
+	})
+}
+
+// TestDefer: behind everything ahead of it; with nothing ahead, at once.
+func TestDefer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		note := func(text string) func(ctx *actorCtx) actorEffect {
+			return func(ctx *actorCtx) actorEffect { s.note("%s", text); return ctx.None() }
+		}
+		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.Defer(note("d1")).And(ctx.Persist(line{"p"}).Then(note("p"))).And(ctx.Defer(note("d2"))).And(ctx.Defer(note("d3"))).Reply(c.With("ok"))
+		})
+		expect(t, text, err, "ok")
+		s.expectNotes("d1", "p", "d2", "d3")
+
+		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		s.tell(say("slow"))
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.DeferAsync(note("deferred")) })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { s.note("next"); return ctx.None() })
+		synctest.Wait()
+		s.expectNotes("next")
+		gate.Release()
+		synctest.Wait()
+		s.expectNotes("deferred")
+	})
+}
+
+// TestPersistAsync: others do not wait for it; its own command does.
+func TestPersistAsync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		s.mustAsk(recall)
+		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		own := later(func() (string, error) {
+			return s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
+				return ctx.PersistAsync(line{"1"}).Then(func(ctx *actorCtx) actorEffect { s.note("then"); return ctx.None() }).Reply(c.Answer(a.text))
+			})
+		})
+		synctest.Wait()
+		expect(t, s.mustAsk(recall), nil, "1")
+		s.expectNotes()
+		behind := later(func() (string, error) { return s.ask(say("2")) })
+		synctest.Wait()
+		gate.Release()
+		text, err := own()
+		expect(t, text, err, "1")
+		text, err = behind()
+		expect(t, text, err, "1 2")
+		s.expectNotes("then")
+		s.expectStored("1", "2")
+	})
+}
+
+// TestEffectsAreValues: what grows from one effect does not change another.
+func TestEffectsAreValues(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		text, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
+			base := ctx.Persist(line{"1"}).And(ctx.Persist(line{"2"})).And(ctx.Persist(line{"3"}))
+			_ = base.And(ctx.Persist(line{"wrong"})).Refuse(errNoLine)
+			return base.And(ctx.Persist(line{"4"})).Reply(c.Answer(a.text))
+		})
+		expect(t, text, err, "1 2 3 4")
+	})
+}
+
+// TestReplyLater: a token answers once, and only while the entity lives.
+func TestReplyLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		var tokens []eventsourcing.Token[actorCommand]
+		promise := func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			tokens = append(tokens, ctx.Token())
+			return ctx.Persist(line{"asked"}).ReplyLater()
+		}
+		resolve := func(i int, text string) func(ctx *actorCtx, a *actor, c act) actorEffect {
+			return func(ctx *actorCtx, a *actor, c act) actorEffect {
+				return ctx.Persist(line{text}).Resolve(tokens[i], c.With(text)).Reply(c.Answer(a.text))
+			}
+		}
+		first := later(func() (string, error) { return s.ask(promise) })
+		synctest.Wait()
+		second := later(func() (string, error) { return s.ask(promise) })
+		synctest.Wait()
+		expect(t, s.mustAsk(resolve(0, "one")), nil, "asked asked one")
+		text, err := first()
+		expect(t, text, err, "one")
+		s.mustAsk(resolve(0, "again")) // nobody waits
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.None().ResolveError(tokens[1], errNoLine).Reply(c.With(""))
+		})
+		_, err = second()
+		expectError(t, err, errNoLine)
+
+		// What resolves does so only when it is durable.
+		third := later(func() (string, error) { return s.ask(promise) })
+		synctest.Wait()
+		s.journal.Inject(journaltest.Fault{Do: journaltest.Reject})
+		_, err = s.ask(resolve(2, "rejected"))
+		expectError(t, err, eventsourcing.ErrRejected)
+		s.mustAsk(resolve(2, "stored"))
+		text, err = third()
+		expect(t, text, err, "stored")
+
+		// The token of a tell is for nobody, and so is the zero one.
+		s.tell(promise)
+		s.mustAsk(resolve(3, "x"))
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.None().Resolve(eventsourcing.Token[actorCommand]{}, c.With("")).Reply(c.With(""))
+		})
+
+		// A caller that left, and an entity that stops.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = s.askOf(ctx, "1", promise)
+		cancel()
+		expectError(t, err, context.DeadlineExceeded, eventsourcing.ErrOutcomeUnknown)
+		s.mustAsk(resolve(4, "too late"))
+		last := later(func() (string, error) { return s.ask(promise) })
+		synctest.Wait()
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Stop() }))
+		_, err = last()
+		expectError(t, err, eventsourcing.ErrStopped)
+	})
+}
+
+// TestStash: what is put aside comes back in order, before what came later.
+func TestStash(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.opts.StashCapacity = 3
+		s.open()
+		defer s.close()
+		ready := false
+		wait := func(name string) func(ctx *actorCtx, a *actor, c act) actorEffect {
+			return func(ctx *actorCtx, _ *actor, c act) actorEffect {
+				if !ready {
+					return ctx.Stash()
+				}
+				s.note("%s", name)
+				return ctx.Persist(line{name}).Reply(c.With(name))
+			}
+		}
+		var waits []func() (string, error)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			waits = append(waits, later(func() (string, error) { return s.ask(wait(name)) }))
+			synctest.Wait()
+		}
+		_, err := waits[3]()
+		expectError(t, err, eventsourcing.ErrStashFull)
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			ready = true
+			return ctx.UnstashAll().Reply(c.With(""))
+		})
+		for i, name := range []string{"a", "b", "c"} {
+			text, err := waits[i]()
+			expect(t, text, err, name)
+		}
+		s.expectNotes("a", "b", "c")
+
+		// A caller may leave while its command is put aside: nothing was done.
+		ready = false
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = s.askOf(ctx, "1", wait("gone"))
+		cancel()
+		expectError(t, err, context.DeadlineExceeded)
+		if errors.Is(err, eventsourcing.ErrOutcomeUnknown) {
+			t.Errorf("the error is %v, although nothing was done", err)
+		}
+		last := later(func() (string, error) { return s.ask(wait("stopped")) })
+		synctest.Wait()
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Stop() }))
+		_, err = last()
+		expectError(t, err, eventsourcing.ErrStopped)
+		s.expectStored("a", "b", "c")
+	})
+}
+
+// TestOverflow: what becomes of commands that find the stash full.
+func TestOverflow(t *testing.T) {
+	t.Parallel()
+	for overflow, want := range map[eventsourcing.Overflow]string{
+		eventsourcing.OverflowDrop:  "eventsourcing: stash full",
+		eventsourcing.OverflowFail:  "eventsourcing: stash full",
+		eventsourcing.OverflowReply: "busy",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			s.opts.StashCapacity, s.opts.Overflow, s.opts.OverflowValue = 2, overflow, "busy"
+			failures := 0
+			s.cfg.Observer.Failure = func(string, error) { failures++ }
+			s.open()
+			defer s.close()
+			gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+			s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+				return ctx.Persist(line{"1"}).Then(func(ctx *actorCtx) actorEffect { return ctx.None() })
+			})
+			<-gate.Struck()
+			waits := []func() (string, error){}
+			for range 3 {
+				waits = append(waits, later(func() (string, error) { return s.ask(recall) }))
+				synctest.Wait()
+			}
+			text, err := waits[2]()
+			if err != nil {
+				text = err.Error()
+			}
+			if text != want {
+				t.Errorf("overflow %d: the answer is %q, want %q", overflow, text, want)
+			}
+			gate.Release()
+			for _, wait := range waits[:2] {
+				text, err := wait()
+				expect(t, text, err, "1")
+			}
+			if restarts := map[bool]int{true: 1}[overflow == eventsourcing.OverflowFail]; failures != restarts {
+				t.Errorf("overflow %d: the entity restarted %d times", overflow, failures)
+			}
+		})
+	}
+}
+
+// TestContext: what a handler knows.
+func TestContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		type key struct{}
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Hour)
+		defer cancel()
+		var kept *actorCtx
+		text, err := s.askOf(ctx, "7", func(c *actorCtx, _ *actor, cmd act) actorEffect {
+			kept = c
+			deadline, ok := c.Context().Deadline()
+			want, _ := ctx.Deadline()
+			if c.Context().Value(key{}) != "value" || !ok || !deadline.Equal(want) {
+				t.Errorf("the context is %v", c.Context())
+			}
+			if now := time.Now().UTC().Truncate(time.Microsecond); !c.Now().Equal(now) || c.Now().Location() != time.UTC {
+				t.Errorf("now is %v, want %v", c.Now(), now)
+			}
+			if c.Logger() == nil {
+				t.Error("there is no logger")
+			}
+			return c.Persist(line{"x"}).Reply(cmd.Answer(func() string {
+				if c.SequenceNr() != 1 {
+					t.Errorf("in an answer the number is %d", c.SequenceNr())
+				}
+				return strings.Join([]string{c.ID(), c.PersistenceID(), c.Self().String()}, " ")
+			}))
+		})
+		expect(t, text, err, "7 actor|7 actor|7")
+		kept.Go(func(context.Context) actorCommand { t.Error("it ran"); return nil }) // too late: it does nothing
+		synctest.Wait()
+	})
+}
