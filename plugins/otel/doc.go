@@ -81,6 +81,10 @@
 //
 // # Caveats
 //
+// Handlers that hand on their Context.Context with a Tell, from one command to
+// the next for ever, make one trace for ever, and contexts that grow: begin such
+// a loop anew with context.Background.
+//
 // Every command of an observed runtime begins a span; how many are recorded is
 // up to the sampler of the TracerProvider. The codes of refusals are attributes
 // of metrics: they have to be few, and beyond 1,000 combinations the
