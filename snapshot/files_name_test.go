@@ -1,0 +1,46 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/snapshot"
+)
+
+// IDs that read alike in the name of a directory do not share one. There are
+// more of them than groups, so some are in the same group.
+func TestIDsThatReadAlike(t *testing.T) {
+	t.Parallel()
+	files, err := snapshot.OpenFiles(t.TempDir(), snapshot.FilesConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := files.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const odd = "!#$%&()*+,-.:;<=>?@[]^{}~"
+	var ids []string
+	for _, a := range odd {
+		for _, b := range odd[:12] {
+			ids = append(ids, string([]rune{a, b}))
+		}
+	}
+	for _, id := range ids {
+		s := snapshot.Snapshot{Manifest: "state", Payload: []byte(id)}
+		s.Metadata = snapshot.Metadata{ID: id, SequenceNr: 1, Time: time.Unix(0, 0).UTC()}
+		if err := files.Save(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range ids {
+		s, err := files.Load(t.Context(), id, snapshot.Latest())
+		if err != nil || string(s.Payload) != id {
+			t.Errorf("load %q: %q, %v", id, s.Payload, err)
+		}
+	}
+}
