@@ -290,6 +290,7 @@ func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
 	}
 	e.step(ev.input, out)
 	if ev.input.Kind == engine.Recovered && ev.input.Err == nil {
+		e.forgetDeadline()
 		e.watchDeadline()
 	}
 }

@@ -161,11 +161,13 @@ func (e *entity[C, E]) receiveDue(r *receiveTimer) {
 	e.signal(ReceiveTimeout{})
 }
 
-// watchDeadline sets the timer of a Timed aggregate to its deadline.
+// watchDeadline sets the timer of a Timed aggregate to its deadline. It may be
+// that of events which are in flight, since under load there are always some:
+// the signal is turned down if it is not the deadline when it is handled.
 func (e *entity[C, E]) watchDeadline() {
 	timed, ok := e.instance.state.(Timed)
-	if !ok || e.machine.Pending() {
-		return // the deadline of a state that is not durable does not count
+	if !ok {
+		return
 	}
 	var at time.Time
 	if err := contain(e.pid, func() { at = timed.Deadline() }); err != nil {
@@ -188,9 +190,24 @@ func (e *entity[C, E]) watchDeadline() {
 	}
 }
 
+// forgetDeadline has a fresh instance told about its deadline, although the one
+// before was: what that led to may not be stored.
+func (e *entity[C, E]) forgetDeadline() {
+	x := e.extra
+	if x == nil || x.state.IsZero() {
+		return
+	}
+	x.state = time.Time{}
+	if x.deadline != nil {
+		x.deadline.Stop()
+		x.deadline = nil
+	}
+}
+
 // deadlineDue tells the aggregate that its state has timed out.
 func (e *entity[C, E]) deadlineDue(at time.Time) {
 	if e.extra != nil && e.extra.state.Equal(at) {
+		e.extra.deadline = nil
 		e.signal(StateTimeout{Deadline: at})
 	}
 }
@@ -298,5 +315,5 @@ func (e *entity[C, E]) awaits() bool {
 	e.mu.Lock()
 	timers := len(x.timers)
 	e.mu.Unlock()
-	return timers > 0 || x.receive != nil || !x.state.IsZero()
+	return timers > 0 || x.receive != nil || x.deadline != nil
 }

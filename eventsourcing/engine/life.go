@@ -60,8 +60,9 @@ func (m *Machine) recoveryFailed(err error, out *Effects) {
 	m.backOff(&RecoveryFailed{Err: err}, out)
 }
 
-// restart drops the instance after its writes were settled.
-func (m *Machine) restart(cause error, out *Effects) {
+// restart drops the instance after its writes were settled. The one that was not
+// stored, if any, may be that of a signal.
+func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
 	out.Cause = cause
 	switch {
 	case m.draining && m.stash.n == 0:
@@ -77,6 +78,10 @@ func (m *Machine) restart(cause error, out *Effects) {
 		m.recover(out)
 	case errors.Is(cause, journal.ErrRejected):
 		m.signal(PersistRejected{Err: cause})
+		if bySignal && m.tooMany() {
+			m.backOff(cause, out) // the next instance gets a signal like it
+			return
+		}
 		m.recover(out)
 	default:
 		m.signal(PersistFailed{Err: cause})
@@ -96,10 +101,7 @@ func (m *Machine) signal(s any) {
 func (m *Machine) refoldBroken(out *Effects) {
 	cause := m.broken
 	m.dropPending()
-	if m.now.Sub(m.panicsSince) > m.cfg.PanicWindow {
-		m.panicsSince, m.panics = m.now, 0
-	}
-	m.panics++
+	again := m.tooMany()
 	out.Cause = cause
 	var recovery *RecoveryFailed
 	switch {
@@ -107,12 +109,25 @@ func (m *Machine) refoldBroken(out *Effects) {
 		m.recoveryFailed(recovery.Err, out)
 	case m.draining && m.stash.n == 0:
 		m.stopped(out)
-	case int(m.panics) >= m.cfg.PanicLimit:
-		m.panics = 0
+	case again:
 		m.backOff(cause, out)
 	default:
 		m.recover(out)
 	}
+}
+
+// tooMany counts panics, and reports whether there were so many lately that it is
+// better to wait.
+func (m *Machine) tooMany() bool {
+	if m.now.Sub(m.panicsSince) > m.cfg.PanicWindow {
+		m.panicsSince, m.panics = m.now, 0
+	}
+	m.panics++
+	if int(m.panics) < m.cfg.PanicLimit {
+		return false
+	}
+	m.panics = 0
+	return true
 }
 
 // backOff waits before the next recovery. The first time is skipped when the

@@ -183,6 +183,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	m.dropCalls = false
 
 	var again Queue
+	bySignal := m.failed != nil && m.failed.op.Env.Signal
 	if m.failed != nil {
 		m.giveUp(m.failed.op, cause, out)
 	}
@@ -206,7 +207,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	}
 	m.stash.Prepend(&again)
 	m.dropPending()
-	m.restart(cause, out)
+	m.restart(cause, bySignal, out)
 }
 
 // giveUp answers an op of which something is not stored.
