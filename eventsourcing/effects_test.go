@@ -266,8 +266,8 @@ func TestStash(t *testing.T) {
 			return ctx.UnstashAll().Reply(c.With(""))
 		})
 		for i, name := range []string{"a", "b", "c"} {
-			text, err := waits[i]()
-			expect(t, text, err, name)
+			text, answer := waits[i]()
+			expect(t, text, answer, name)
 		}
 		s.expectNotes("a", "b", "c")
 

@@ -214,7 +214,7 @@ func TestHistoryGaps(t *testing.T) {
 				t.Fatal(err)
 			}
 			good.SequenceNr = 4
-			if err := s.snapshots.Save(t.Context(), good); err != nil {
+			if err = s.snapshots.Save(t.Context(), good); err != nil {
 				t.Fatal(err)
 			}
 			s.open()

@@ -95,10 +95,10 @@ type scene struct {
 }
 
 // newScene prepares a scene; open starts it.
-func newScene(t testing.TB) *scene {
-	t.Helper()
+func newScene(tb testing.TB) *scene {
+	tb.Helper()
 	s := &scene{
-		t: t, journal: journaltest.NewFaulty(inmem.NewJournal()),
+		t: tb, journal: journaltest.NewFaulty(inmem.NewJournal()),
 		snapshots: snapshottest.NewFaulty(inmem.NewSnapshotStore()),
 	}
 	s.cfg = eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots}
@@ -314,19 +314,19 @@ func later[T any](f func() (T, error)) func() (T, error) {
 }
 
 // expect compares an answer.
-func expect(t testing.TB, got string, err error, want string) {
-	t.Helper()
+func expect(tb testing.TB, got string, err error, want string) {
+	tb.Helper()
 	if err != nil || got != want {
-		t.Errorf("the answer is %q, %v, want %q", got, err, want)
+		tb.Errorf("the answer is %q, %v, want %q", got, err, want)
 	}
 }
 
 // expectError requires an error that matches all of these.
-func expectError(t testing.TB, err error, wants ...error) {
-	t.Helper()
+func expectError(tb testing.TB, err error, wants ...error) {
+	tb.Helper()
 	for _, want := range wants {
 		if !errors.Is(err, want) {
-			t.Errorf("the error is %v, want one that matches %v", err, want)
+			tb.Errorf("the error is %v, want one that matches %v", err, want)
 		}
 	}
 }

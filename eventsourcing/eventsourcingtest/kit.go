@@ -115,9 +115,10 @@ func (k *Kit[C, E]) Given(events ...E) {
 			k.t.Fatalf("event %T: %v", event, err)
 		}
 		k.checkEvent(event, manifest, payload)
-		w := journal.Write{ID: k.pid, Writer: "eventsourcingtest", Expect: highest + uint64(i)} //nolint:gosec // an index
+		w := journal.Write{ID: k.pid, Writer: "eventsourcingtest", Expect: highest + uint64(i)}
 		w.Events = []journal.Event{{
-			SequenceNr: w.Expect + 1, Time: time.Now().UTC().Truncate(time.Microsecond), Manifest: manifest, Payload: payload,
+			SequenceNr: w.Expect + 1, Time: time.Now().UTC().Truncate(time.Microsecond), //nolint:forbidigo // a history begins now
+			Manifest: manifest, Payload: payload,
 		}}
 		if errs := k.memory.Append(ctx, []journal.Write{w}); errs != nil {
 			k.t.Fatalf("store %T: %v", event, errs[0])

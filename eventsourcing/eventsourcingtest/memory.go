@@ -140,8 +140,8 @@ func (w *walker) mutable(t reflect.Type) bool {
 	if !w.exported || t.Kind() != reflect.Struct {
 		return true
 	}
-	for i := range t.NumField() {
-		if t.Field(i).IsExported() {
+	for f := range t.Fields() {
+		if f.IsExported() {
 			return true
 		}
 	}
