@@ -238,8 +238,12 @@ func (e *entity[C, E]) refold(asked time.Time, info RecoveryInfo) {
 	}
 	err := f.run(ctx)
 	stop()
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrRecoveryTimeout) {
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+	case errors.Is(cause, ErrRecoveryTimeout):
 		err = cause
+	case rt.ctx.Err() != nil:
+		err = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	cancel(nil)
 	if rt.obs.Recovery != nil {

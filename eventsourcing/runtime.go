@@ -200,6 +200,11 @@ func (r *Runtime) Close(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+	if len(errs) == 0 {
+		stop := context.AfterFunc(ctx, r.cancel)
+		r.stores.wait() // a snapshot that is being saved is worth the while
+		stop()
+	}
 	r.cancel()
 	if len(errs) > 0 {
 		for _, h := range hosts {

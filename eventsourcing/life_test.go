@@ -1,0 +1,533 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/snapshot/snapshottest"
+)
+
+// TestConfigurations: mistakes show at once, all of them, with the field.
+func TestConfigurations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, err := eventsourcing.Open(eventsourcing.Config{MaxRecoveries: -1, RecoveryTimeout: -1, MaxEventSize: 17 << 20, Workers: -1})
+		expectError(t, err, eventsourcing.ErrInvalid)
+		for _, field := range []string{"MaxRecoveries", "RecoveryTimeout", "MaxEventSize", "Workers"} {
+			if err == nil || !strings.Contains(err.Error(), "Config."+field) {
+				t.Errorf("the error does not name %s: %v", field, err)
+			}
+		}
+		s := newScene(t).open()
+		defer s.close()
+		typ := s.typ
+		typ.Name = "another"
+		_, err = eventsourcing.Host(s.rt, typ, eventsourcing.HostOptions{MaxPending: -1, MinBackoff: 2, MaxBackoff: 1, PassivateAfter: -1, Overflow: 9})
+		expectError(t, err, eventsourcing.ErrInvalid)
+		for _, field := range []string{"MaxPending", "MinBackoff", "PassivateAfter", "Overflow"} {
+			if err == nil || !strings.Contains(err.Error(), field) {
+				t.Errorf("the error does not name %s: %v", field, err)
+			}
+		}
+		for name, change := range map[string]func(*eventsourcing.Type[actorCommand, actorEvent]){
+			"it has a host already": func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "actor" },
+			"is blank":              func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = " " },
+			`holds a "|"`:           func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "a|b" },
+			"Type.New is missing":   func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.New = nil },
+			"pointer to a struct": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
+				typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return nil }
+			},
+			"Type.New: eventsourcing": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
+				typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { panic("new") }
+			},
+		} {
+			typ := s.typ
+			typ.Name = "another"
+			change(&typ)
+			_, err := eventsourcing.Host(s.rt, typ, s.opts)
+			expectError(t, err, eventsourcing.ErrInvalid)
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("the error is %v, want one that says %q", err, name)
+			}
+		}
+	})
+}
+
+// TestStateThatCanNotBeSnapshotted is refused when the type is hosted, if it
+// asks for snapshots.
+func TestStateThatCanNotBeSnapshotted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &secretive{} }
+		s.open()
+		expect(t, s.mustAsk(recall), nil, "")
+		s.close()
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(10)
+		var err error
+		if s.rt, err = eventsourcing.Open(s.cfg); err != nil {
+			t.Fatal(err)
+		}
+		_, err = eventsourcing.Host(s.rt, s.typ, s.opts)
+		expectError(t, err, eventsourcing.ErrInvalid)
+		s.close()
+	})
+}
+
+// secretive is an actor with a field that no snapshot can hold.
+type secretive struct {
+	actor
+	secret int
+}
+
+func (s *secretive) ApplyEvent(actorEvent) { s.secret++ }
+
+// TestPanics: a panic of any part of the user's code reaches the caller or the
+// log, and the entity goes on without it.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		f      func(ctx *actorCtx, a *actor, c act) actorEffect
+		stored string
+	}{
+		"HandleCommand": {func(*actorCtx, *actor, act) actorEffect { panic("oops") }, "before after"},
+		"ApplyEvent":    {say("fine", "poison"), "before after"},
+		"Answer": {func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.Persist(line{"stored"}).Reply(c.Answer(func() string { panic("oops") }))
+		}, "before stored after"},
+		"Then": {func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			return ctx.Persist(line{"stored"}).Reply(c.With("")).Then(func(*actorCtx) actorEffect { panic("oops") })
+		}, "before stored after"},
+		"Defer": {func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			return ctx.Defer(func(*actorCtx) actorEffect { panic("oops") })
+		}, "before after"},
+		"nil error": {func(*actorCtx, *actor, act) actorEffect { panic(fmt.Errorf("wrapped: %w", errNoLine)) }, "before after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t).open()
+				defer s.close()
+				s.mustAsk(say("before"))
+				_, err := s.ask(c.f)
+				p, ok := errors.AsType[*eventsourcing.PanicError](err)
+				if !ok || p.ID != "actor|1" || p.Value == nil || len(p.Stack) == 0 || eventsourcing.Code(err) != "refold/panic" {
+					t.Errorf("the error is %v", err)
+				}
+				expect(t, s.mustAsk(say("after")), nil, c.stored)
+			})
+		})
+	}
+}
+
+// TestPanicsOfHooks: so do those of all that is optional.
+func TestPanicsOfHooks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		panics string
+		want   string // of the answer, "" if it fails
+	}{
+		"Tags":              {"tags", ""},
+		"SnapshotDue":       {"due", ""},
+		"MarshalSnapshot":   {"marshal", ""},
+		"HandleSignal":      {"signal", "one"},
+		"Deadline":          {"deadline", "one"},
+		"UnmarshalSnapshot": {"unmarshal", "one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				h := &hooks{}
+				s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &hooked{actor{scene: s}, h} }
+				s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+				s.open()
+				s.mustAsk(recall)
+				h.panics(c.panics)
+				text, err := s.ask(say("one"))
+				if _, panicked := errors.AsType[*eventsourcing.PanicError](err); text != c.want || panicked != (c.want == "") {
+					t.Errorf("the answer is %q, %v", text, err)
+				}
+				synctest.Wait()
+				s.rt.Close(t.Context()) //nolint:errcheck // it may be in a back-off
+				s.open()
+				if c.panics == "unmarshal" {
+					expect(t, s.mustAsk(recall), nil, "one") // replayed instead
+				}
+				h.panics("")
+				pass(time.Minute)
+				text = s.mustAsk(say("two"))
+				expect(t, text, nil, strings.TrimSpace(c.want+" two"))
+				s.close()
+			})
+		})
+	}
+}
+
+// hooks say which part of a hooked actor panics.
+type hooks struct{ which atomic.Value }
+
+func (h *hooks) panics(which string) { h.which.Store(which) }
+
+func (h *hooks) run(which string) {
+	if h.which.Load() == which {
+		panic("oops: " + which)
+	}
+}
+
+// hooked is an actor with all that is optional.
+type hooked struct {
+	actor
+	hooks *hooks
+}
+
+func (h *hooked) HandleSignal(ctx *actorCtx, _ eventsourcing.Signal) actorEffect {
+	h.hooks.run("signal")
+	return ctx.None()
+}
+
+func (h *hooked) Tags(actorEvent) []string {
+	h.hooks.run("tags")
+	return nil
+}
+
+func (h *hooked) SnapshotDue(actorEvent, uint64) bool {
+	h.hooks.run("due")
+	return false
+}
+
+func (h *hooked) Deadline() time.Time {
+	h.hooks.run("deadline")
+	return time.Time{}
+}
+
+func (h *hooked) MarshalSnapshot() ([]byte, error) {
+	h.hooks.run("marshal")
+	return []byte(h.text()), nil
+}
+
+func (h *hooked) UnmarshalSnapshot(data []byte) error {
+	h.hooks.run("unmarshal")
+	h.Lines = strings.Fields(string(data))
+	return nil
+}
+
+// TestPanicInNew is a failed recovery.
+func TestPanicInNew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		var fail atomic.Bool
+		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] {
+			if fail.Load() {
+				panic("new")
+			}
+			return &actor{scene: s}
+		}
+		s.open()
+		defer s.close()
+		fail.Store(true)
+		_, err := s.ask(recall)
+		if _, ok := errors.AsType[*eventsourcing.PanicError](err); !ok {
+			t.Errorf("the error is %v", err)
+		}
+		fail.Store(false)
+		expect(t, s.mustAsk(say("fine")), nil, "fine")
+	})
+}
+
+// TestManyPanics lead to a pause, and all who wait are still served.
+func TestManyPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.opts.BackoffJitter = -1
+		s.open()
+		defer s.close()
+		began := time.Now()
+		for range 5 {
+			_, _ = s.ask(func(*actorCtx, *actor, act) actorEffect { panic("oops") })
+		}
+		expect(t, s.mustAsk(say("fine")), nil, "fine")
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("it took %v, want the pause of 3 s", d)
+		}
+	})
+}
+
+// TestPassivation: an idle entity leaves memory, one that has something to do
+// does not, and comes back as it was.
+func TestPassivation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.opts.PassivateAfter = time.Minute
+		var stopped []string
+		s.cfg.Observer.Stopped = func(id string) { stopped = append(stopped, id) }
+		s.open()
+		defer s.close()
+		s.mustAsk(say("1"))
+		pass(50 * time.Second)
+		s.mustAsk(say("2"))
+		pass(50 * time.Second)
+		if s.actors.Resident() != 1 {
+			t.Error("it was passivated too early")
+		}
+		pass(40 * time.Second)
+		if s.actors.Resident() != 0 || len(stopped) != 1 || stopped[0] != "actor|1" {
+			t.Errorf("%d entities are in memory, stopped are %q", s.actors.Resident(), stopped)
+		}
+		expect(t, s.mustAsk(recall), nil, "1 2")
+
+		promised := later(func() (string, error) {
+			return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.None().ReplyLater() })
+		})
+		pass(time.Hour)
+		if s.actors.Resident() != 1 {
+			t.Error("an entity that owes an answer was passivated")
+		}
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Passivate() }))
+		_, err := promised()
+		expectError(t, err, eventsourcing.ErrStopped)
+		synctest.Wait()
+		if s.actors.Resident() != 0 {
+			t.Error("it did not passivate itself")
+		}
+	})
+}
+
+// TestPassivationLosesNothing: commands keep coming while entities are passivated
+// as soon as they are idle.
+func TestPassivationLosesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.opts.PassivateAfter = 2 * time.Millisecond
+		var stopped atomic.Int64
+		s.cfg.Observer.Stopped = func(string) { stopped.Add(1) }
+		s.open()
+		const clients, each, entities = 8, 150, 4
+		var wg sync.WaitGroup
+		for c := range clients {
+			wg.Go(func() {
+				for n := range each {
+					id := fmt.Sprint((c + n) % entities)
+					if _, err := s.askOf(t.Context(), id, say("x")); err != nil {
+						t.Errorf("client %d: %v", c, err)
+						return
+					}
+					if err := eventsourcing.Tell(t.Context(), s.actors.Ref(id), act{f: say("x")}); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration((c*7+n*3)%11) * time.Millisecond / 2)
+				}
+			})
+		}
+		wg.Wait()
+		total := 0
+		for i := range entities {
+			text, err := s.askOf(t.Context(), fmt.Sprint(i), recall)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += len(strings.Fields(text))
+		}
+		if total != 2*clients*each {
+			t.Errorf("%d lines are there, want %d", total, 2*clients*each)
+		}
+		if stopped.Load() < 10 {
+			t.Errorf("entities were passivated %d times", stopped.Load())
+		}
+		s.close()
+	})
+}
+
+// TestStop: what comes after the stop starts the entity anew.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		made := 0
+		fresh := s.typ.New
+		s.close()
+		s.typ.New = func(id string) eventsourcing.Aggregate[actorCommand, actorEvent] { made++; return fresh(id) }
+		s.open()
+		s.mustAsk(say("1"))
+		before := made
+		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		waits := []func() (string, error){}
+		for _, f := range []func(ctx *actorCtx, a *actor, c act) actorEffect{
+			func(ctx *actorCtx, a *actor, c act) actorEffect {
+				return ctx.Persist(line{"2"}).And(ctx.Stop()).Reply(c.Answer(a.text))
+			},
+			say("3"), recall,
+		} {
+			waits = append(waits, later(func() (string, error) { return s.ask(f) }))
+			synctest.Wait()
+		}
+		gate.Release()
+		for i, want := range []string{"1 2", "1 2 3", "1 2 3"} {
+			text, err := waits[i]()
+			expect(t, text, err, want)
+		}
+		synctest.Wait()
+		if s.actors.Resident() != 0 || made != before {
+			t.Errorf("%d are in memory, %d were made", s.actors.Resident(), made-before)
+		}
+		expect(t, s.mustAsk(recall), nil, "1 2 3")
+	})
+}
+
+// TestClose: all that was accepted is handled, what comes later is refused, and
+// nothing runs afterwards.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(3)
+		s.open()
+		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		var waits []func() (string, error)
+		for i := range 30 {
+			waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), fmt.Sprint(i%3), say("x")) }))
+			synctest.Wait()
+		}
+		closed := later(func() (string, error) { return "", s.rt.Close(context.Background()) })
+		synctest.Wait()
+		_, err := s.ask(recall)
+		expectError(t, err, eventsourcing.ErrStopped)
+		_, err = eventsourcing.Host(s.rt, s.typ, s.opts)
+		expectError(t, err, eventsourcing.ErrStopped)
+		gate.Release()
+		if _, err := closed(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		for i, wait := range waits {
+			if text, err := wait(); err != nil || len(strings.Fields(text)) != i/3+1 {
+				t.Errorf("answer %d is %q, %v", i, text, err)
+			}
+		}
+		if err := s.rt.Close(context.Background()); err != nil {
+			t.Errorf("a second close: %v", err)
+		}
+	})
+}
+
+// TestCloseSavesSnapshots: a snapshot that is being saved is not given up.
+func TestCloseSavesSnapshots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+		s.open()
+		slow := s.snapshots.Inject(snapshottest.Fault{Do: snapshottest.Stall})
+		s.mustAsk(say("1"))
+		closed := later(func() (string, error) { return "", s.rt.Close(context.Background()) })
+		synctest.Wait()
+		slow.Release()
+		if _, err := closed(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		s.expectSaved(1)
+	})
+}
+
+// TestCloseDeadline: when its time is up the rest is cut short, and callers learn
+// what is known.
+func TestCloseDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		s.mustAsk(recall)
+		write := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
+		inFlight := later(func() (string, error) { return s.ask(say("slow")) })
+		<-write.Struck()
+		read := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
+		recovering := later(func() (string, error) { return s.askOf(context.Background(), "2", recall) })
+		<-read.Struck()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := s.rt.Close(ctx)
+		expectError(t, err, context.DeadlineExceeded)
+		if d := time.Since(began); d != time.Second {
+			t.Errorf("it took %v", d)
+		}
+		_, err = inFlight()
+		expectError(t, err, eventsourcing.ErrOutcomeUnknown)
+		_, err = recovering()
+		expectError(t, err, eventsourcing.ErrStopped)
+	})
+}
+
+// TestCloseWithoutJournal: a journal that is away does not keep Close from ending.
+func TestCloseWithoutJournal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		s.mustAsk(recall)
+		s.journal.Inject(journaltest.Fault{Times: -1, Err: fmt.Errorf("away: %w", journal.ErrUnavailable)})
+		wait := later(func() (string, error) { return s.ask(say("x")) })
+		pass(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		expectError(t, s.rt.Close(ctx), context.DeadlineExceeded)
+		_, err := wait()
+		expectError(t, err, eventsourcing.ErrOutcomeUnknown)
+	})
+}
+
+// TestSlowHandlers: handlers that block, which they must not, do not keep others
+// from being handled.
+func TestSlowHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		s.cfg.Workers = 2
+		s.open()
+		defer s.close()
+		release := make(chan struct{})
+		block := func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			<-release
+			return ctx.Reply(c.With("late"))
+		}
+		var waits []func() (string, error)
+		began := time.Now()
+		for i := range 10 {
+			waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), fmt.Sprint("slow", i), block) }))
+		}
+		for i := range 20 {
+			if _, err := s.askOf(context.Background(), fmt.Sprint("quick", i), recall); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("the quick ones waited for %v", d)
+		}
+		close(release)
+		for _, wait := range waits {
+			text, err := wait()
+			expect(t, text, err, "late")
+		}
+		pass(time.Second)
+		for i := range 20 {
+			if _, err := s.askOf(context.Background(), fmt.Sprint("quick", i), recall); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
