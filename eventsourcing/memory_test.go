@@ -1,0 +1,45 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// TestIdleEntitiesHoldNoGoroutine: they are only memory. It is not parallel, since
+// it counts all goroutines there are.
+func TestIdleEntitiesHoldNoGoroutine(t *testing.T) { //nolint:paralleltest // see above
+	s := newScene(t).open()
+	s.mustAsk(recall)
+	before := runtime.NumGoroutine()
+	const entities = 10_000
+	waits := make(chan error, entities)
+	for i := range entities {
+		err := eventsourcing.Tell(context.Background(), s.actors.Ref(fmt.Sprint(i)), act{f: func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			return ctx.Persist(line{"x"}).Then(func(ctx *actorCtx) actorEffect {
+				waits <- nil
+				return ctx.None()
+			})
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range entities {
+		<-waits
+	}
+	if n := s.actors.Resident(); n != entities {
+		t.Errorf("%d entities are in memory, want %d", n, entities)
+	}
+	// The goroutines of recoveries, 50 at most, may be on their way out.
+	if after := runtime.NumGoroutine(); after > before+60 {
+		t.Errorf("%d entities hold %d goroutines", entities, after-before)
+	}
+	s.close()
+}
