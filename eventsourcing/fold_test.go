@@ -87,7 +87,7 @@ func TestFold(t *testing.T) {
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpReplay, AfterEvents: 1})
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{WithoutSnapshots: true})
 		expectError(t, err, journaltest.ErrInjected)
-		if err := s.journal.DeleteTo(t.Context(), "actor|1", 2); err != nil {
+		if err = s.journal.DeleteTo(t.Context(), "actor|1", 2); err != nil {
 			t.Fatal(err)
 		}
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{WithoutSnapshots: true})
@@ -117,9 +117,9 @@ func TestFences(t *testing.T) {
 		}), nil, "1 3")
 		var replaced []uint64
 		for upTo, want := range map[uint64]string{1: "1", 2: "1", 3: "1 3"} {
-			got, err := eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{UpTo: upTo})
-			if err != nil || got.State.(*actor).text() != want || got.SequenceNr != upTo { //nolint:errcheck,forcetypeassert // it is one
-				t.Errorf("up to %d: %+v, %v", upTo, got, err)
+			got, failed := eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{UpTo: upTo})
+			if failed != nil || got.State.(*actor).text() != want || got.SequenceNr != upTo { //nolint:errcheck,forcetypeassert // it is one
+				t.Errorf("up to %d: %+v, %v", upTo, got, failed)
 			}
 		}
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{Replace: func(nr uint64, e actorEvent) []actorEvent {

@@ -32,7 +32,9 @@ func TestIdleEntitiesHoldNoGoroutine(t *testing.T) { //nolint:paralleltest // se
 		}
 	}
 	for range entities {
-		<-waits
+		if err := <-waits; err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n := s.actors.Resident(); n != entities {
 		t.Errorf("%d entities are in memory, want %d", n, entities)
