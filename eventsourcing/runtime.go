@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"log/slog"
 	"runtime"
@@ -112,7 +113,9 @@ type Runtime struct {
 	cancel    context.CancelFunc
 	name      string // the first part of writer IDs
 	seed      uint64
+	hash      maphash.Seed
 	writers   atomic.Uint64
+	deletions [64]chan struct{} // hold one that goes on; see deleting
 
 	mu     sync.RWMutex
 	hosts  map[string]receiver
@@ -126,8 +129,11 @@ func Open(cfg Config) (*Runtime, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
-	r := &Runtime{cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver), ended: make(chan struct{})}
+	r := &Runtime{hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver), ended: make(chan struct{})}
 	r.obs = &r.cfg.Observer
+	for i := range r.deletions {
+		r.deletions[i] = make(chan struct{}, 1)
+	}
 	r.effects.New = func() any { return &engine.Effects{Ops: &r.ops} }
 	r.watched = r.obs.Begin != nil || r.obs.Command != nil
 	var random [20]byte

@@ -6,6 +6,7 @@ package eventsourcing
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"time"
 
@@ -96,6 +97,7 @@ func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Cr
 	if c == (snapshot.Criteria{}) {
 		return fmt.Errorf("%w: delete snapshots of %q: the zero Criteria matches none; start from snapshot.Latest", ErrInvalid, pid)
 	}
+	defer r.deleting(pid)()
 	deleted, err := r.deletedTo(ctx, pid)
 	if err != nil {
 		return fmt.Errorf("delete snapshots of %q: %w", pid, err)
@@ -121,6 +123,14 @@ func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Cr
 	return nil
 }
 
+// deleting keeps deletions of one entity apart, so that what one of them found
+// out still holds when it deletes. Some others wait, too.
+func (r *Runtime) deleting(pid string) (done func()) {
+	c := r.deletions[maphash.String(r.hash, pid)%uint64(len(r.deletions))]
+	c <- struct{}{}
+	return func() { <-c }
+}
+
 // deletedTo returns the number up to which events are deleted.
 func (r *Runtime) deletedTo(ctx context.Context, pid string) (uint64, error) {
 	if r.journal == nil {
@@ -140,6 +150,7 @@ func (r *Runtime) deleteEvents(ctx context.Context, pid string, d DeleteEvents) 
 	if r.journal == nil {
 		return ErrNoJournal
 	}
+	defer r.deleting(pid)()
 	if !d.Abandon {
 		if err := r.covered(ctx, pid, d.UpTo); err != nil {
 			return fmt.Errorf("delete events of %q up to %d: %w", pid, d.UpTo, err)

@@ -330,3 +330,29 @@ func TestSnapshotTime(t *testing.T) {
 		}
 	})
 }
+
+// TestDeletionsDoNotOvertake: a deletion of snapshots waits for one of events, or
+// the two together would leave nothing.
+func TestDeletionsDoNotOvertake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening().open()
+		s.mustAsk(say("1", "2"))
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }))
+		synctest.Wait()
+		gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: journaltest.Stall})
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteEvents(eventsourcing.DeleteEvents{}) }))
+		<-gate.Struck()
+		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		go func() {
+			time.Sleep(time.Second)
+			gate.Release()
+		}()
+		time.Sleep(2 * time.Second)
+		s.close()
+		s.expectSaved(2)
+		s.open()
+		expect(t, s.mustAsk(recall), nil, "1 2")
+		s.close()
+	})
+}
