@@ -1,0 +1,119 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrNoQueries says that a journal does not implement Querier.
+	ErrNoQueries = errors.New("journal: no queries")
+	// ErrOffset says that an offset was not made by this kind of journal.
+	ErrOffset = errors.New("journal: invalid offset")
+)
+
+// Offset is a position in the one order that a journal gives to the events of
+// all its persistence IDs. It is printable, has at most 64 bytes, and means
+// something to the journal that made it only. Empty is the position before the
+// first event.
+type Offset string
+
+// Query says which events to read. The zero value is all of them.
+//
+// Fences are never read, nor are events that were deleted. Events of one
+// persistence ID come in the order of their sequence numbers.
+type Query struct {
+	// Type reads only entities of this type, those whose ID begins with Type
+	// and "|". Empty reads all.
+	Type string
+	// Tag reads only events with this tag. Empty reads all.
+	Tag string
+	// Slices reads only persistence IDs in these slices; see SliceOf. The zero
+	// value reads all.
+	Slices Slices
+}
+
+// Check returns an error that matches ErrInvalid for a query that no journal
+// can answer.
+func (q Query) Check() error {
+	if err := q.Slices.check(); err != nil {
+		return fmt.Errorf("%w: Query.Slices: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// Matches reports whether an event of a persistence ID is one to read, as far as
+// its type, its tags and its slice tell.
+func (q Query) Matches(id string, tags []string) bool {
+	return q.MatchesID(id) && (q.Tag == "" || contains(tags, q.Tag))
+}
+
+// MatchesID reports whether the events of a persistence ID are ones to read,
+// their tags aside.
+func (q Query) MatchesID(id string) bool {
+	if n := len(q.Type); n > 0 && (len(id) <= n || id[n] != '|' || id[:n] != q.Type) {
+		return false
+	}
+	return q.Slices.Count == 0 || q.Slices.Contains(SliceOf(id))
+}
+
+func contains(tags []string, tag string) bool {
+	for _, t := range tags {
+		if t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// Recorded is one event that a query read.
+type Recorded struct {
+	Event
+	// ID is its persistence ID.
+	ID string
+	// Offset is its position. Reading on after it yields what follows.
+	Offset Offset
+}
+
+// Page is what one read of a query found.
+type Page struct {
+	// Events are in the order of their offsets.
+	Events []Recorded
+	// Next is the position to read on after. It lies behind everything that was
+	// looked at, so that a reader who keeps it sees nothing twice and looks at
+	// nothing twice.
+	Next Offset
+	// More says that there is more to look at right away.
+	More bool
+}
+
+// Querier is implemented by a journal that can be read across persistence IDs,
+// in one order. Readers use Current, Live and their relatives, which are made
+// from it.
+//
+// The order never changes: once a read has passed a position, no event ever
+// appears before it, however late a transaction commits. So a reader that goes
+// on after the last offset it has seen gets every event exactly once. An event
+// may be invisible for a moment after its append has returned, for as long as
+// an earlier one may still appear before it.
+type Querier interface {
+	// Query reads the events that match behind a position: at most 1,000 of
+	// them, or 1 MiB but at least one. It looks at a bounded number of records
+	// and may return a page without events that has More set. It holds nothing when it
+	// has returned. The error matches ErrInvalid for a bad query and ErrOffset for a
+	// bad offset.
+	Query(ctx context.Context, q Query, after Offset) (Page, error)
+
+	// End returns the position behind all events that a Query can see now.
+	End(ctx context.Context) (Offset, error)
+
+	// Await returns nil when there may be something to see behind a position:
+	// soon after an append, also of another process, and now and then without
+	// one. It returns the cause of ctx when that ends, and ErrClosed when the
+	// journal is closed.
+	Await(ctx context.Context, after Offset) error
+}
