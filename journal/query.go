@@ -4,9 +4,13 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 var (
@@ -20,7 +24,16 @@ var (
 // all its persistence IDs. It is printable, has at most 64 bytes, and means
 // something to the journal that made it only. Empty is the position before the
 // first event.
+//
+// Of two offsets of one journal the shorter one lies before, and of the same
+// length the bytewise smaller one: decimal numbers do, with the same prefix.
 type Offset string
+
+// Compare returns -1 if o lies before p, 0 if they are the same position and 1
+// if o lies behind p. Both must be offsets of one journal.
+func (o Offset) Compare(p Offset) int {
+	return cmp.Or(cmp.Compare(len(o), len(p)), strings.Compare(string(o), string(p)))
+}
 
 // Query says which events to read. The zero value is all of them.
 //
@@ -43,13 +56,23 @@ func (q Query) Check() error {
 	if err := q.Slices.check(); err != nil {
 		return fmt.Errorf("%w: Query.Slices: %w", ErrInvalid, err)
 	}
+	switch {
+	case strings.Contains(q.Type, "|"):
+		return fmt.Errorf("%w: Query.Type: %.40q: the name of a type has no |", ErrInvalid, q.Type)
+	case !isText(q.Type):
+		return fmt.Errorf("%w: Query.Type: %.40q is not UTF-8 without NUL", ErrInvalid, q.Type)
+	case !isText(q.Tag):
+		return fmt.Errorf("%w: Query.Tag: %.40q is not UTF-8 without NUL", ErrInvalid, q.Tag)
+	}
 	return nil
 }
+
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // Matches reports whether an event of a persistence ID is one to read, as far as
 // its type, its tags and its slice tell.
 func (q Query) Matches(id string, tags []string) bool {
-	return q.MatchesID(id) && (q.Tag == "" || contains(tags, q.Tag))
+	return q.MatchesID(id) && (q.Tag == "" || slices.Contains(tags, q.Tag))
 }
 
 // MatchesID reports whether the events of a persistence ID are ones to read,
@@ -61,21 +84,13 @@ func (q Query) MatchesID(id string) bool {
 	return q.Slices.Count == 0 || q.Slices.Contains(SliceOf(id))
 }
 
-func contains(tags []string, tag string) bool {
-	for _, t := range tags {
-		if t == tag {
-			return true
-		}
-	}
-	return false
-}
-
 // Recorded is one event that a query read.
 type Recorded struct {
 	Event
 	// ID is its persistence ID.
 	ID string
-	// Offset is its position. Reading on after it yields what follows.
+	// Offset is its position. Reading on after it yields what follows. No two
+	// events have the same one.
 	Offset Offset
 }
 
@@ -83,11 +98,12 @@ type Recorded struct {
 type Page struct {
 	// Events are in the order of their offsets.
 	Events []Recorded
-	// Next is the position to read on after. It lies behind everything that was
-	// looked at, so that a reader who keeps it sees nothing twice and looks at
-	// nothing twice.
+	// Next is the position to read on after, never before the one that was asked
+	// about. It lies behind everything that was looked at, so that a reader who
+	// keeps it sees nothing twice and looks at nothing twice.
 	Next Offset
-	// More says that there is more to look at right away.
+	// More says that there is more to look at right away; Next lies behind the
+	// position that was asked about then.
 	More bool
 }
 
@@ -102,18 +118,19 @@ type Page struct {
 // an earlier one may still appear before it.
 type Querier interface {
 	// Query reads the events that match behind a position: at most 1,000 of
-	// them, or 1 MiB but at least one. It looks at a bounded number of records
-	// and may return a page without events that has More set. It holds nothing when it
-	// has returned. The error matches ErrInvalid for a bad query and ErrOffset for a
-	// bad offset.
+	// them, or 1 MiB of payload and metadata, where the event that exceeds it may
+	// still be there. It looks at a bounded number of records and may return a page
+	// without events that has More set. It holds nothing when it has returned. The
+	// error matches ErrInvalid for a bad query, ErrOffset for a bad offset, and
+	// the cause of ctx when that ended.
 	Query(ctx context.Context, q Query, after Offset) (Page, error)
 
 	// End returns the position behind all events that a Query can see now.
 	End(ctx context.Context) (Offset, error)
 
-	// Await returns nil when there may be something to see behind a position:
-	// soon after an append, also of another process, and now and then without
-	// one. It returns the cause of ctx when that ends, and ErrClosed when the
-	// journal is closed.
+	// Await returns nil when there may be something to see behind a position: at
+	// once if there is, soon after an append, also of another process, and now
+	// and then without one. The error matches the cause of ctx when that ends,
+	// ErrClosed when the journal is closed, and ErrOffset for a bad offset.
 	Await(ctx context.Context, after Offset) error
 }

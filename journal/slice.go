@@ -72,7 +72,7 @@ func (s Slices) String() string {
 }
 
 func (s Slices) check() error {
-	if s.First < 0 || s.Count < 0 || s.First+s.Count > SliceCount || s.Count == 0 && s.First != 0 {
+	if s.First < 0 || s.Count < 0 || s.Count > SliceCount-s.First || s.Count == 0 && s.First != 0 {
 		return fmt.Errorf("%d slices from %d on are not within 0-%d", s.Count, s.First, SliceCount-1)
 	}
 	return nil
