@@ -39,24 +39,24 @@ func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria
 		return snapshot.Snapshot{}, snapshotError(translate(err))
 	}
 	defer view.Release()
-	all, err := heads(view, id, c)
-	if err != nil {
-		return snapshot.Snapshot{}, err
-	}
 	var damaged []error
-	for i := 0; i < len(all) && len(damaged) < maxLoadAttempts; i++ {
-		f := &all[i]
+	for f, err := range heads(view, id, c) {
+		if err != nil {
+			return snapshot.Snapshot{}, err
+		}
 		if !f.matches(c) {
 			continue
 		}
-		payload, err := s.payload(view, f)
+		payload, err := s.payload(view, &f)
 		if err == nil {
 			return snapshot.Snapshot{Metadata: f.Metadata, Manifest: f.head.manifest, Payload: payload}, nil
 		}
 		if !errors.Is(err, snapshot.ErrCorrupt) {
 			return snapshot.Snapshot{}, err
 		}
-		damaged = append(damaged, err)
+		if damaged = append(damaged, err); len(damaged) == maxLoadAttempts {
+			break
+		}
 	}
 	if damaged != nil {
 		return snapshot.Snapshot{}, errors.Join(damaged...)
@@ -102,28 +102,38 @@ func (f *found) matches(c snapshot.Criteria) bool {
 	return f.err != nil || c.Matches(f.Metadata)
 }
 
-// heads returns the first records of the snapshots of an ID whose numbers match,
-// the highest first.
-func heads(from leveldb.Reader, id string, c snapshot.Criteria) ([]found, error) {
-	if c.MinSequenceNr > c.MaxSequenceNr {
-		return nil, nil
-	}
-	limit := append(snapshotKey(tagSnapshot, id, c.MaxSequenceNr), 0)
-	it := from.NewIterator(&util.Range{Start: snapshotKey(tagSnapshot, id, c.MinSequenceNr), Limit: limit}, nil)
-	defer it.Release()
-	var all []found
-	for ok := it.Last(); ok; ok = it.Prev() {
-		key := it.Key()
-		f := found{Metadata: snapshot.Metadata{ID: id, SequenceNr: binary.BigEndian.Uint64(key[len(key)-8:])}}
-		var err error
-		if f.head, err = decodeHead(key, it.Value()); err == nil {
-			f.Time = f.head.time
-		} else if f.err = err; !errors.Is(err, snapshot.ErrNewerVersion) {
-			f.err = f.corrupt(err)
+// heads yields the first records of the snapshots of an ID whose numbers match,
+// the highest first. An error of the database is yielded once and last. An
+// iterator is held while the body of the loop runs.
+func heads(from leveldb.Reader, id string, c snapshot.Criteria) iter.Seq2[found, error] {
+	return func(yield func(found, error) bool) {
+		if c.MinSequenceNr > c.MaxSequenceNr {
+			return
 		}
-		all = append(all, f)
+		limit := append(snapshotKey(tagSnapshot, id, c.MaxSequenceNr), 0)
+		it := from.NewIterator(&util.Range{Start: snapshotKey(tagSnapshot, id, c.MinSequenceNr), Limit: limit}, nil)
+		defer it.Release()
+		for ok := it.Last(); ok; ok = it.Prev() {
+			if !yield(readHead(id, it.Key(), it.Value()), nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(found{}, snapshotError(translate(err)))
+		}
 	}
-	return all, snapshotError(translate(it.Error()))
+}
+
+// readHead decodes the first record of a snapshot.
+func readHead(id string, key, value []byte) found {
+	f := found{Metadata: snapshot.Metadata{ID: id, SequenceNr: binary.BigEndian.Uint64(key[len(key)-8:])}}
+	var err error
+	if f.head, err = decodeHead(key, value); err == nil {
+		f.Time = f.head.time
+	} else if f.err = err; !errors.Is(err, snapshot.ErrNewerVersion) {
+		f.err = f.corrupt(err)
+	}
+	return f
 }
 
 // List implements snapshot.Store. What can't be read is passed over and named by
@@ -150,5 +160,12 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 		return nil, err
 	}
 	defer s.release()
-	return heads(e.db, id, c)
+	var all []found
+	for f, err := range heads(e.db, id, c) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }

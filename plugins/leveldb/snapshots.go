@@ -77,13 +77,11 @@ func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criter
 		return err
 	}
 	defer s.release()
-	all, err := heads(e.db, id, c)
-	if err != nil {
-		return err
-	}
 	var batch leveldb.Batch
-	for i := range all {
-		f := &all[i]
+	for f, err := range heads(e.db, id, c) {
+		if err != nil {
+			return err
+		}
 		if errors.Is(f.err, snapshot.ErrNewerVersion) {
 			return f.err
 		}
