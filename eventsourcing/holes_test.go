@@ -27,6 +27,10 @@ func (h *holes) Replay(ctx context.Context, id string, from, to uint64) iter.Seq
 			if h.pause > 0 {
 				<-time.After(h.pause)
 			}
+			if ctx.Err() != nil {
+				yield(journal.Event{}, context.Cause(ctx))
+				return
+			}
 			if !yield(e, err) {
 				return
 			}

@@ -220,8 +220,8 @@ func (h *hooked) MarshalSnapshot() ([]byte, error) {
 }
 
 func (h *hooked) UnmarshalSnapshot(data []byte) error {
-	h.hooks.run("unmarshal")
 	h.Lines = strings.Fields(string(data))
+	h.hooks.run("unmarshal")
 	return nil
 }
 
@@ -529,5 +529,25 @@ func TestSlowHandlers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	})
+}
+
+// TestPanicAfterRecovery: a snapshot that is due after a long replay may panic,
+// too.
+func TestPanicAfterRecovery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		h := &hooks{}
+		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &hooked{actor{scene: s}, h} }
+		s.open()
+		s.mustAsk(say("1", "2", "3"))
+		s.close()
+		s.typ.Snapshots = eventsourcing.SnapshotEvery(3)
+		h.panics("marshal")
+		s.open()
+		defer s.close()
+		expect(t, s.mustAsk(recall), nil, "1 2 3")
+		s.expectSaved()
 	})
 }

@@ -428,3 +428,28 @@ func TestCommandsWaitForRecovery(t *testing.T) {
 		s.expectNotes(want...)
 	})
 }
+
+// TestSnapshotsThatDecodeHalfway leave no trace, however many there are.
+func TestSnapshotsThatDecodeHalfway(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 5; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			h := &hooks{}
+			s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &hooked{actor{scene: s}, h} }
+			s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+			s.open()
+			var want []string
+			for i := range n {
+				want = append(want, fmt.Sprint(i))
+				s.mustAsk(say(want[i]))
+				synctest.Wait()
+			}
+			s.close()
+			h.panics("unmarshal")
+			s.open()
+			defer s.close()
+			expect(t, s.mustAsk(recall), nil, strings.Join(want, " "))
+		})
+	}
+}

@@ -5,7 +5,6 @@ package eventsourcing_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -330,6 +329,32 @@ func TestDeadlineUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_ = fmt.Sprint(notes)
+	})
+}
+
+// TestTimersEndWithTheirInstance, even if the next one follows at once.
+func TestTimersEndWithTheirInstance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		began := time.Now()
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			ctx.StartTimer("t", time.Minute, noting(s, began, "t"))
+			return ctx.Reply(c.With(""))
+		})
+		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall, Times: 2})
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"1"}).And(ctx.Stop()) })
+		s.tell(say("2")) // still for this instance
+		synctest.Wait()
+		gate.Release()
+		synctest.Wait()
+		next := later(func() (string, error) { return s.ask(say("3")) })
+		synctest.Wait()
+		gate.Release()
+		text, err := next()
+		expect(t, text, err, "1 2 3")
+		pass(time.Hour)
+		s.expectNotes()
 	})
 }
