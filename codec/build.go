@@ -90,7 +90,9 @@ func (b *builder) link() {
 	for _, u := range b.upcasters {
 		b.linkUpcaster(u)
 	}
-	for _, t := range b.types {
+	for i := range b.types {
+		t := &b.types[i]
+		b.adapted(t)
 		for v := 1; v < t.version; v++ {
 			if !b.reads(t.name, v) {
 				b.errorf("%q is at version %d, and nothing reads version %d: add an Upcast or a Split", t.name, t.version, v)
@@ -121,8 +123,8 @@ func (b *builder) linkUpcaster(u upcaster) {
 	if u.to == nil {
 		return
 	}
-	for _, t := range b.types {
-		if t.typ == u.to {
+	for i := range b.types {
+		if t := &b.types[i]; t.typ == u.to || t.stored() == u.to {
 			return
 		}
 	}
@@ -212,15 +214,23 @@ func (b *builder) formats(write Format, read []Format) map[string]Format {
 }
 
 func (b *builder) addCurrent(t Type, formats map[string]Format) {
-	p, err := b.reg.plans.compile(t.typ)
+	p, err := b.reg.plans.compile(t.stored())
 	if err != nil && b.reg.write == nil {
 		b.errorf("%q: %w", t.name, err)
 	}
 	w := &writer{manifest: manifest{t.name, t.version, b.reg.writeName}.String(), plan: p}
 	b.reg.writers[t.typ] = w
+	var up *upcaster
+	if t.adapter != nil {
+		own := t.adapter.up
+		own.name, own.version = t.name, t.version
+		up = &own
+		b.reg.upcasters[own.from] = up
+		w.to = t.adapter.to
+	}
 	names := append([]string{t.name}, t.aliases...)
 	for format, f := range formats {
-		rd := newReader(t.typ, p, err, f, nil)
+		rd := newReader(t.stored(), p, err, f, up)
 		for _, name := range names {
 			b.reg.readers[manifest{name, t.version, format}.String()] = rd
 		}

@@ -49,6 +49,30 @@
 //
 // JSON is an alternative, and so is a Format of one's own; see Registry.Using.
 //
+// # Changing what is stored
+//
+// What is stored never changes, only how it is read. Each of these has a runnable
+// example:
+//
+//	add a field         nothing to do if its zero value is right for old data,
+//	                    else Version and Upcast             (Upcast, add field)
+//	rename a field      msgpack:"new,alias:old"             (package, rename field)
+//	remove a field      nothing to do: it is skipped
+//	change a field      Version and Upcast                  (Upcast, add field)
+//	rename a Go type    nothing to do: it keeps its name
+//	rename a name       Was                                 (Type.Was)
+//	merge types         an Upcast of each to the new one    (Upcast, merge)
+//	split a type        Split                               (Split)
+//	remove a type       Removed                             (Removed)
+//	remove some events  Version and Split                   (Split, filter)
+//	detach the domain   Adapt                               (Adapt)
+//	another format      Using, which still reads the others (JSON, Format)
+//
+// An event that became several has one number, which all of them share. Whether
+// all that was ever stored can still be read is a test that a program runs: see
+// eventsourcingtest.Golden for samples of each release, and the command verify of
+// package cmd/refold/operator for a whole journal.
+//
 // # Guarantees
 //
 // The same value gives the same bytes: maps of any key type are sorted by the

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// Entry is one line of a registry: what Name, Upcast, Split and Removed return.
+// Entry is one line of a registry: what Name, Adapt, Upcast, Split and Removed
+// return.
 type Entry interface {
 	register(b *builder)
 }
@@ -20,6 +21,7 @@ type Type struct {
 	name    string
 	version int
 	aliases []string
+	adapter *adapter // nil when values are stored as they are
 }
 
 // Name registers T under a name. T is normally a struct type and is decoded to
@@ -63,7 +65,8 @@ type upcaster struct {
 
 // Upcast reads values that were stored under a name at an older version: they
 // are decoded to Old, and f makes of it what follows. New is a type with a
-// name, or the Old of a further Upcast or Split, which then continues.
+// name, the type that Adapt stores in its place, or the Old of a further Upcast
+// or Split, which then continues. Several old types may become one new one.
 //
 // Each Old is a Go type of its own. It may be a struct, or a named map such as
 // "type depositedV1 map[string]any" to work on fields by name.

@@ -5,7 +5,6 @@ package codec_test
 
 import (
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"reflect"
 
@@ -60,99 +59,6 @@ func ExampleRegistry_Err() {
 	// Output:
 	// codec: name "a b" has the character ' '
 	// "secret": secret: the field is unexported, and would not be stored: export it, or tag it refold:"-"
-}
-
-// A field that was added is set when an old value is read, if zero does not do.
-func ExampleUpcast_addField() {
-	type OpenedV1 struct{ Owner string }
-	type Opened struct{ Owner, Currency string }
-
-	before := codec.Types(codec.Name[OpenedV1]("opened"))
-	after := codec.Types(
-		codec.Name[Opened]("opened").Version(2),
-		codec.Upcast("opened", 1, func(old OpenedV1) (Opened, error) {
-			return Opened{Owner: old.Owner, Currency: "USD"}, nil
-		}),
-	)
-	manifest, payload, err := before.Encode(OpenedV1{"ann"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	event, err := after.Decode(manifest, payload)
-	fmt.Printf("%+v %v\n", event, err)
-	// Output:
-	// {Owner:ann Currency:USD} <nil>
-}
-
-// A field that was only renamed needs no version, but an alias.
-func Example_renameField() {
-	type Before struct{ Name string }
-	type After struct {
-		Owner string `msgpack:"Owner,alias:Name"`
-	}
-	manifest, payload, err := codec.Types(codec.Name[Before]("opened")).Encode(Before{"ann"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	event, err := codec.Types(codec.Name[After]("opened")).Decode(manifest, payload)
-	fmt.Printf("%+v %v\n", event, err)
-	// Output:
-	// {Owner:ann} <nil>
-}
-
-// A type that was renamed keeps its name. If the name has to change as well,
-// Was has the earlier one.
-func ExampleType_Was() {
-	events := codec.Types(codec.Name[Deposited]("money-in").Was("deposited"))
-	event, err := events.Decode("deposited", []byte("\x81\xa6Amount\x05"))
-	fmt.Printf("%+v %v\n", event, err)
-	// Output:
-	// {Amount:5 Note:} <nil>
-}
-
-// One old event becomes several.
-func ExampleSplit() {
-	type Moved struct{ From, To string }
-	type Left struct{ Place string }
-	type Arrived struct{ Place string }
-
-	before := codec.Types(codec.Name[Moved]("moved"))
-	after := codec.Types(
-		codec.Name[Left]("left"),
-		codec.Name[Arrived]("arrived"),
-		codec.Split("moved", 1, func(old Moved) ([]any, error) {
-			return []any{Left{old.From}, Arrived{old.To}}, nil
-		}),
-	)
-	manifest, payload, err := before.Encode(Moved{"Ulm", "Bonn"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	events, err := after.DecodeAppend(nil, manifest, payload)
-	fmt.Printf("%T %v\n", events, err)
-	for _, event := range events {
-		fmt.Printf("%T %+v\n", event, event)
-	}
-	// Output:
-	// []interface {} <nil>
-	// codec_test.Left {Place:Ulm}
-	// codec_test.Arrived {Place:Bonn}
-}
-
-// The Go type of an event that is no longer of interest can be deleted.
-func ExampleRemoved() {
-	events := codec.Types(codec.Name[Deposited]("deposited"), codec.Removed("greeted"))
-	values, err := events.DecodeAppend(nil, "greeted", []byte("anything"))
-	fmt.Println(len(values), err)
-
-	_, err = events.DecodeAppend(nil, "saluted", []byte("anything"))
-	fmt.Println(err, errors.Is(err, codec.ErrUnknown))
-	// Output:
-	// 0 <nil>
-	// codec: unknown manifest: "saluted" (name "saluted", version 1, format msgpack) true
 }
 
 func ExampleJSON() {

@@ -19,7 +19,7 @@ type reader struct {
 	plan    *plan
 	planErr error
 	format  Format    // nil is msgpack
-	up      *upcaster // nil for a current type
+	up      *upcaster // nil for a current type that is stored as it is
 }
 
 func newReader(t reflect.Type, p *plan, err error, f Format, up *upcaster) *reader {
@@ -39,7 +39,7 @@ func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) (out
 		}
 	}()
 	if r == nil {
-		return dst, fmt.Errorf("%w: %q", ErrUnknown, manifest)
+		return dst, fmt.Errorf("%w: %q: the registry is empty", ErrUnknown, manifest)
 	}
 	rd := r.readers[manifest]
 	if rd == nil {
@@ -100,7 +100,7 @@ func (r *Registry) upcast(dst []any, v any, steps *int) ([]any, error) {
 		}
 		u := r.upcasters[t]
 		if u == nil {
-			return nil, fmt.Errorf("%w: %T", ErrNotRegistered, v)
+			return nil, r.notRegistered(v)
 		}
 		if *steps--; *steps < 0 {
 			return nil, fmt.Errorf("%w: more than %d steps", ErrLimit, maxUpcasts)
@@ -133,5 +133,27 @@ func (r *Registry) unread(s string) error {
 	if _, gone := r.removed[m.name]; gone {
 		return nil
 	}
-	return fmt.Errorf("%w: %q (name %q, version %d, format %s)", ErrUnknown, s, m.name, m.version, m.format)
+	return fmt.Errorf("%w: %q (name %q, version %d, format %s): %s", ErrUnknown, s, m.name, m.version, m.format, r.remedy(m))
+}
+
+// remedy says what may make a manifest known.
+func (r *Registry) remedy(m manifest) string {
+	highest := 0
+	for known := range r.readers {
+		k, _ := parseManifest(known)
+		if k.name != m.name {
+			continue
+		}
+		if k.version == m.version {
+			return "the registry reads it in other formats: add the format with Using"
+		}
+		highest = max(highest, k.version)
+	}
+	switch {
+	case highest == 0:
+		return fmt.Sprintf("add codec.Name[...](%q) to the registry, or Was(%[1]q) to the type that had the name, or codec.Removed(%[1]q)", m.name)
+	case m.version > highest:
+		return fmt.Sprintf("a newer program wrote it, this one knows version %d", highest)
+	}
+	return fmt.Sprintf("add codec.Upcast(%q, %d, ...)", m.name, m.version)
 }

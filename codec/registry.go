@@ -30,6 +30,7 @@ type Registry struct {
 type writer struct {
 	manifest string
 	plan     *plan
+	to       func(any) (any, error) // nil when the value is stored as it is
 }
 
 // Types makes a registry that writes msgpack. Mistakes in the entries are
@@ -88,7 +89,12 @@ func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
 		w = r.writers[reflect.TypeOf(v)]
 	}
 	if w == nil {
-		return "", nil, fmt.Errorf("%w: %T", ErrNotRegistered, v)
+		return "", nil, r.notRegistered(v)
+	}
+	if w.to != nil && !isNil(v) {
+		if v, err = w.to(v); err != nil {
+			return "", nil, fmt.Errorf("codec: encode %s: %w", w.manifest, err)
+		}
 	}
 	switch {
 	case isNil(v):
@@ -102,6 +108,48 @@ func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
 		return "", nil, fmt.Errorf("codec: encode %s: %w", w.manifest, err)
 	}
 	return w.manifest, payload, nil
+}
+
+// notRegistered is the error about a value whose type has no name.
+func (r *Registry) notRegistered(v any) error {
+	t := reflect.TypeOf(v)
+	if t == nil {
+		return fmt.Errorf("%w: nil is no value", ErrNotRegistered)
+	}
+	if r != nil {
+		if t.Kind() == reflect.Pointer && r.writers[t.Elem()] != nil {
+			return fmt.Errorf("%w: %v: the registry has %v, so give it the value and no pointer", ErrNotRegistered, t, t.Elem())
+		}
+		if r.writers[reflect.PointerTo(t)] != nil {
+			return fmt.Errorf("%w: %v: the registry has *%[2]v, so give it a pointer", ErrNotRegistered, t)
+		}
+	}
+	return fmt.Errorf("%w: %v: add codec.Name[%[2]v](\"...\") to the registry", ErrNotRegistered, t)
+}
+
+// Manifests yields the manifests under which values are stored, sorted: those
+// that Encode returns, and those of the older versions that an Upcast or a Split
+// reads, in the format that Encode writes. Earlier names (Was), removed ones and
+// other formats are not among them.
+func (r *Registry) Manifests() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if r == nil {
+			return
+		}
+		var all []string
+		for _, w := range r.writers {
+			all = append(all, w.manifest)
+		}
+		for _, u := range r.upcasters {
+			all = append(all, manifest{u.name, u.version, r.writeName}.String())
+		}
+		slices.Sort(all)
+		for _, m := range slices.Compact(all) {
+			if !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // isNil tells a nil pointer, which is a registered type's only value that stands
