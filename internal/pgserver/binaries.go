@@ -1,0 +1,122 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// MinVersion is the oldest major version of PostgreSQL that will do.
+const MinVersion = 13
+
+// BinEnv names the variable with the folder of the binaries to use.
+const BinEnv = "REFOLD_POSTGRES_BIN"
+
+// ErrNoBinaries says that PostgreSQL is not installed, and what to do.
+var ErrNoBinaries = errors.New("pgserver: no PostgreSQL binaries found: install PostgreSQL 13 or newer, e.g. apt-get install postgresql; or set REFOLD_POSTGRES_BIN to the folder that holds initdb and postgres")
+
+// places are the patterns of folders in which packages put the binaries.
+func places() []string {
+	return []string{
+		"/usr/lib/postgresql/*/bin", // Debian, Ubuntu
+		"/usr/pgsql-*/bin",          // the project's own RPMs
+		"/usr/libexec/postgresql*",  // Alpine
+		"/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin",
+		"/usr/local/pgsql/bin", // make install
+		"/opt/local/lib/postgresql*/bin",
+		"/Applications/Postgres.app/Contents/Versions/*/bin",
+	}
+}
+
+// FindBinaries returns the folder with initdb and postgres of a version that will
+// do: the one that REFOLD_POSTGRES_BIN names, else one in the path, else the newest
+// in the places where packages put it. The error matches ErrNoBinaries.
+func FindBinaries(ctx context.Context) (string, error) {
+	if dir := os.Getenv(BinEnv); dir != "" {
+		if _, err := majorVersion(ctx, dir); err != nil {
+			return "", fmt.Errorf("%w: %s: %w", ErrNoBinaries, BinEnv, err)
+		}
+		return dir, nil
+	}
+	var path string
+	if initdb, err := exec.LookPath("initdb"); err == nil {
+		path = filepath.Dir(initdb)
+	}
+	return find(ctx, path, places())
+}
+
+// find looks in one folder, unless it is empty, and then in all that match the
+// patterns.
+func find(ctx context.Context, first string, patterns []string) (string, error) {
+	var reasons []error
+	if first != "" {
+		_, err := majorVersion(ctx, first)
+		if err == nil {
+			return first, nil
+		}
+		reasons = append(reasons, err)
+	}
+	type candidate struct {
+		dir     string
+		version int
+	}
+	var found []candidate
+	for _, pattern := range patterns {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", fmt.Errorf("pgserver: find binaries: %w", err)
+		}
+		for _, dir := range dirs {
+			if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
+				continue
+			}
+			version, err := majorVersion(ctx, dir)
+			if err != nil {
+				reasons = append(reasons, err)
+				continue
+			}
+			found = append(found, candidate{dir, version})
+		}
+	}
+	if len(found) == 0 {
+		return "", errors.Join(append([]error{ErrNoBinaries}, reasons...)...)
+	}
+	newest := slices.MaxFunc(found, func(a, b candidate) int { return cmp.Compare(a.version, b.version) })
+	return newest.dir, nil
+}
+
+var versionText = regexp.MustCompile(`\b(\d+)(?:\.|devel|beta|rc|\b)`)
+
+// majorVersion asks the binaries in a folder for their version.
+func majorVersion(ctx context.Context, dir string) (int, error) {
+	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil { //nolint:gosec // what the developer names
+		return 0, fmt.Errorf("pgserver: look for initdb: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output() //nolint:gosec // what the developer installed
+	if err != nil {
+		return 0, fmt.Errorf("pgserver: ask %s for its version: %w", dir, err)
+	}
+	match := versionText.FindSubmatch(out)
+	if match == nil {
+		return 0, fmt.Errorf("pgserver: %s says that it is %.80q", dir, out)
+	}
+	version, err := strconv.Atoi(string(match[1]))
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("pgserver: %s says that it is %.80q: %w", dir, out, err)
+	case version < MinVersion:
+		return 0, fmt.Errorf("pgserver: %s holds version %d, and %d or newer is needed", dir, version, MinVersion)
+	}
+	return version, nil
+}
