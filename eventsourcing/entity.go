@@ -81,28 +81,32 @@ func newEntity[C, E any](h *Entities[C, E], pid string) *entity[C, E] {
 // id is the entity's own ID.
 func (e *entity[C, E]) id() string { return cutID(e.pid, e.host.model.typ.Name) }
 
-// full reports whether the mailbox holds as much as a stash may.
-func (e *entity[C, E]) full() bool {
-	most := e.host.opts.StashCapacity
-	if most < 0 {
-		return false
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.gone && e.inbox.Len() >= most
-}
+// accepted says what became of a message for a mailbox.
+type accepted uint8
 
-// accept puts a message into the mailbox. It is false when the entity has left
-// the host.
-func (e *entity[C, E]) accept(env *engine.Envelope) bool {
+const (
+	mailboxTook accepted = iota
+	// mailboxGone: the entity has left the host.
+	mailboxGone
+	// mailboxFull: it holds as much as a stash may.
+	mailboxFull
+)
+
+// accept puts a message into the mailbox if it holds fewer than most; negative
+// means no bound.
+func (e *entity[C, E]) accept(env *engine.Envelope, most int) accepted {
 	e.mu.Lock()
-	if e.gone {
+	switch {
+	case e.gone:
 		e.mu.Unlock()
-		return false
+		return mailboxGone
+	case most >= 0 && e.inbox.Len() >= most:
+		e.mu.Unlock()
+		return mailboxFull
 	}
 	e.inbox.Push(env)
 	e.schedule()
-	return true
+	return mailboxTook
 }
 
 // schedule hands the entity to the workers and unlocks mu.
@@ -140,7 +144,7 @@ func (e *entity[C, E]) signalFrom(ctx context.Context, s Signal) {
 	if e.host.engine.Signals {
 		env := envelope(ctx, s)
 		env.Signal = true
-		e.accept(env)
+		e.accept(env, -1)
 	}
 }
 

@@ -213,6 +213,10 @@ func (h *Entities[C, E]) deliver(id string, env *engine.Envelope) error {
 // place puts a message into the mailbox of its entity, which it makes if it is
 // not there. A mailbox that is full turns away all but the entity's own messages.
 func (h *Entities[C, E]) place(id string, env *engine.Envelope, own bool) error {
+	most := h.opts.StashCapacity
+	if own {
+		most = -1
+	}
 	s := h.shard(id)
 	for {
 		s.mu.Lock()
@@ -232,14 +236,15 @@ func (h *Entities[C, E]) place(id string, env *engine.Envelope, own bool) error 
 			h.count.Add(1)
 		}
 		s.mu.Unlock()
-		if !own && e.full() {
-			return h.turnAway(e.pid, env)
-		}
 		if h.rt.watched {
 			h.rt.begin(e.pid, env)
 		}
-		if e.accept(env) {
+		switch e.accept(env, most) {
+		case mailboxTook:
 			return nil
+		case mailboxFull:
+			return h.turnAway(e.pid, env)
+		case mailboxGone:
 		}
 	}
 }

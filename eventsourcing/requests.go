@@ -118,7 +118,7 @@ func (e *entity[C, E]) fire(x *extra, t *timer, r timerRequest) {
 	if e.host.rt.watched {
 		e.host.rt.begin(e.pid, env)
 	}
-	if !e.accept(env) { // it left meanwhile
+	if e.accept(env, -1) == mailboxGone { // it left meanwhile
 		observing(env).end(ErrStopped)
 	}
 }
