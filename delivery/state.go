@@ -6,6 +6,7 @@ package delivery
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -106,6 +107,25 @@ func (o *Outbox[M]) DecodeMsgpack(dec *msgpack.Decoder) error {
 	if err != nil {
 		return fmt.Errorf("delivery: decode an outbox: %w", err)
 	}
+	return nil
+}
+
+// Restore replaces the deliveries by those of another outbox, of which it makes
+// copies; all are due, as if they had never been sent. It is for an aggregate that
+// takes over a state which it has decoded by itself: an eventsourcing.Snapshotter
+// or SnapshotAdapter. A plain assignment would lose whose part the outbox is, and
+// its settings.
+func (o *Outbox[M]) Restore(from *Outbox[M]) error {
+	if from.window == nil {
+		o.window = nil
+		return nil
+	}
+	last, open := from.window.State()
+	restored, err := window.Restore(o.settings.withDefaults().window(), last, slices.Clone(open))
+	if err != nil {
+		return fmt.Errorf("delivery: restore an outbox: %w", err)
+	}
+	o.window, o.failures = restored, nil
 	return nil
 }
 

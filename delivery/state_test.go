@@ -142,6 +142,40 @@ func TestRestored(t *testing.T) {
 	}
 }
 
+// An outbox that takes over the deliveries of another one stays what it is.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	old := sample()
+	old.Out.Recovered(now)
+	e := &ends{}
+	e.Out.Configure(delivery.Settings{Interval: time.Minute, Burst: 1})
+	if err := e.Out.Attach("account|al", "Out"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := e.Out.Restore(&old.Out); err != nil {
+			t.Fatal(err)
+		}
+		sends := e.Out.Recovered(now).Sends
+		if len(sends) != 1 || sends[0].Attempt != 1 || as[Credit](t, sends[0].Command).Header != from("account|al#Out", 2, 2) {
+			t.Errorf("a recovery sends %+v", sends)
+		}
+		if nr := e.Out.Deliver(eventsourcing.Address{}, Credit{}); nr != 5 {
+			t.Errorf("the next number is %d, want 5", nr)
+		}
+		if got, want := old.Out.Unconfirmed(), 2; got != want {
+			t.Errorf("the other one holds %d, want %d", got, want)
+		}
+	}
+	if d, ok := old.Out.Pending(2); !ok || d.Attempts != 1 {
+		t.Errorf("what the other one knew has changed: %+v", d)
+	}
+	if err := e.Out.Restore(&delivery.Outbox[Credit]{}); err != nil || e.Out.Unconfirmed() != 0 {
+		t.Errorf("an empty one leaves %d, %v", e.Out.Unconfirmed(), err)
+	}
+}
+
 func TestBrokenStates(t *testing.T) {
 	t.Parallel()
 	good := encode(t, sample())

@@ -27,8 +27,9 @@ type SignalHandler[C, E any] interface {
 	HandleSignal(ctx *Context[C, E], signal Signal) Effect[C, E]
 }
 
-// Tagger is implemented by an aggregate whose events carry tags. It is called
-// after the event was applied and sees the state after it.
+// Tagger is implemented by an aggregate whose events carry tags that depend on
+// its state. It is called after the event was applied and sees the state after
+// it. For tags that depend on the event alone see Type.Tags.
 type Tagger[E any] interface {
 	Tags(event E) []string
 }
@@ -46,6 +47,19 @@ type Snapshotter interface {
 	MarshalSnapshot() ([]byte, error)
 	// UnmarshalSnapshot takes over a state into a fresh instance.
 	UnmarshalSnapshot(data []byte) error
+}
+
+// SnapshotAdapter is implemented by an aggregate whose snapshots hold a value of
+// another type than its own: one with a name and a version in Type.States, so that
+// older forms of it are upcast as those of events are. Snapshots from before the
+// aggregate was a SnapshotAdapter are still read.
+//
+// A delivery.Outbox is part of the state; see its method Restore.
+type SnapshotAdapter interface {
+	// ToSnapshot returns the value. It is encoded at once.
+	ToSnapshot() (any, error)
+	// FromSnapshot takes over such a value into a fresh instance.
+	FromSnapshot(state any) error
 }
 
 // Timed is implemented by an aggregate with states that end by themselves.

@@ -6,6 +6,7 @@ package eventsourcing
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing/engine"
@@ -299,11 +300,28 @@ func (e *entity[C, E]) encode(op *engine.Op, i int, event E) (journal.Event, err
 // wants a snapshot.
 func (e *entity[C, E]) applyOne(seqNr uint64, event E, record *journal.Event) bool {
 	e.instance.apply(event, seqNr, record.Metadata)
+	if f := e.host.model.typ.Tags; f != nil {
+		record.Tags = f(event)
+	}
 	if t, ok := e.instance.state.(Tagger[E]); ok {
-		record.Tags = t.Tags(event)
+		record.Tags = joinTags(record.Tags, t.Tags(event))
 	}
 	d, ok := e.instance.state.(SnapshotDecider[E])
 	return ok && d.SnapshotDue(event, seqNr)
+}
+
+// joinTags returns all tags, each once.
+func joinTags(a, b []string) []string {
+	if len(a) == 0 {
+		return b
+	}
+	all := slices.Clip(a)
+	for _, tag := range b {
+		if !slices.Contains(a, tag) {
+			all = append(all, tag)
+		}
+	}
+	return all
 }
 
 // due encodes the state if a snapshot is due after a unit of n events.

@@ -27,9 +27,15 @@ type Type[C, E any] struct {
 	// Commands are the commands with their names on the wire. Needed when
 	// commands cross nodes.
 	Commands *codec.Registry
+	// Tags, if it is not nil, returns tags of an event, besides those of a Tagger.
+	// It is for tags that depend on nothing but the event, and must not block.
+	Tags func(event E) []string
 	// Snapshots says when the state is saved. Defaults to never; an aggregate
 	// may still save it by itself.
 	Snapshots SnapshotPolicy
+	// States are what snapshots hold, with their stored names. Required if the
+	// aggregate is a SnapshotAdapter, and only then.
+	States *codec.Registry
 	// DisablePipelining handles the next command only when all events before
 	// are durable. It changes nothing but speed.
 	DisablePipelining bool
@@ -38,6 +44,7 @@ type Type[C, E any] struct {
 // SnapshotPolicy says when snapshots are saved, and what is deleted after.
 type SnapshotPolicy struct {
 	every, keep  int
+	version      int
 	deleteEvents bool
 	optional     bool
 	set          bool
@@ -72,8 +79,25 @@ func (p SnapshotPolicy) Optional() SnapshotPolicy {
 	return p
 }
 
+// Version sets the version of the state, at least 1 and 1 by default. Raise it
+// when a state is to mean something else than before, because ApplyEvent was
+// changed: snapshots of other versions are passed over, and more events
+// replayed, all of them if need be. Where events were deleted there is nothing to
+// replay, and the entity can't be recovered: use a SnapshotAdapter there. It does
+// not concern a Snapshotter or SnapshotAdapter.
+func (p SnapshotPolicy) Version(n int) SnapshotPolicy {
+	p.version = n
+	if n < 1 {
+		p.version = -1
+	}
+	return p
+}
+
 func (p SnapshotPolicy) validate() error {
 	var errs []error
+	if p.version < 0 {
+		errs = append(errs, fmt.Errorf("%w: Type.Snapshots: Version needs at least 1", ErrInvalid))
+	}
 	if p.set && !p.optional && p.every < 1 || p.every < 0 {
 		errs = append(errs, fmt.Errorf("%w: Type.Snapshots: SnapshotEvery(%d) needs at least 1", ErrInvalid, p.every))
 	}
@@ -95,8 +119,8 @@ type model[C, E any] struct {
 	typ        Type[C, E]
 	state      *codec.State // nil when the aggregate encodes itself, or has no snapshots
 	stateErr   error        // why there are none
-	selfCoded  bool
-	timed      bool // the aggregate has deadlines
+	manifest   string       // of the snapshots that state makes
+	timed      bool         // the aggregate has deadlines
 	companions []companionField
 }
 
@@ -119,6 +143,11 @@ func newModel[C, E any](typ Type[C, E]) (*model[C, E], error) {
 	if typ.Commands != nil {
 		if err := typ.Commands.Err(); err != nil {
 			errs = append(errs, fmt.Errorf("%w: Type.Commands: %w", ErrInvalid, err))
+		}
+	}
+	if typ.States != nil {
+		if err := typ.States.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("%w: Type.States: %w", ErrInvalid, err))
 		}
 	}
 	errs = append(errs, implement[E]("Events", typ.Events), implement[C]("Commands", typ.Commands), typ.Snapshots.validate())
@@ -153,11 +182,11 @@ func (m *model[C, E]) inspect() error {
 	if err := contain(m.typ.Name, func() { agg = m.typ.New("") }); err != nil {
 		return fmt.Errorf("%w: Type.New: %w", ErrInvalid, err)
 	}
-	t := reflect.TypeOf(agg)
-	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("%w: Type.New returned a %v, it has to be a pointer to a struct", ErrInvalid, t)
+	t, err := structOf(agg)
+	if err != nil {
+		return err
 	}
-	if err := m.findCompanions(t.Elem()); err != nil {
+	if err := m.findCompanions(t); err != nil {
 		return err
 	}
 	if _, err := m.attach(agg, m.typ.Name+"|"); err != nil { // a mistake shows here, not in each recovery
@@ -165,17 +194,10 @@ func (m *model[C, E]) inspect() error {
 	}
 	_, m.timed = agg.(Timed)
 	if _, handles := agg.(SignalHandler[C, E]); !handles && (m.timed || len(m.companions) > 0) {
-		return fmt.Errorf("%w: %v is Timed or has a companion such as a delivery.Outbox, so it has to be a SignalHandler: "+
+		return fmt.Errorf("%w: *%v is Timed or has a companion such as a delivery.Outbox, so it has to be a SignalHandler: "+
 			"a method HandleSignal(*Context, Signal) Effect", ErrInvalid, t)
 	}
-	if _, m.selfCoded = agg.(Snapshotter); m.selfCoded {
-		return nil
-	}
-	m.state, m.stateErr = codec.NewState(t)
-	if _, decides := agg.(SnapshotDecider[E]); m.stateErr != nil && (m.typ.Snapshots.every > 0 || decides) {
-		return fmt.Errorf("%w: the aggregate can't be snapshotted: %w", ErrInvalid, m.stateErr)
-	}
-	return nil
+	return m.inspectState(agg)
 }
 
 // findCompanions finds the fields that are companions. One in a place where it
@@ -272,43 +294,4 @@ func (in *instance[C, E]) busy() bool {
 		}
 	}
 	return false
-}
-
-// StateManifest is the manifest of the snapshots that Refold encodes: msgpack, a
-// map from field names to values. Those that an aggregate encodes itself, as a
-// Snapshotter, have SelfManifest.
-const (
-	StateManifest = "state"
-	SelfManifest  = "self"
-)
-
-// encode encodes the state for a snapshot.
-func (m *model[C, E]) encode(state Aggregate[C, E]) (manifest string, payload []byte, err error) {
-	if s, ok := state.(Snapshotter); ok {
-		payload, err = s.MarshalSnapshot()
-		return SelfManifest, payload, err
-	}
-	if m.stateErr != nil {
-		return "", nil, m.stateErr
-	}
-	payload, err = m.state.Encode(state)
-	return StateManifest, payload, err
-}
-
-// decode decodes a snapshot into a fresh state.
-func (m *model[C, E]) decode(manifest string, payload []byte, state Aggregate[C, E]) error {
-	s, self := state.(Snapshotter)
-	switch {
-	case manifest == SelfManifest && self:
-		return s.UnmarshalSnapshot(payload)
-	case manifest == StateManifest && m.state != nil:
-		return m.state.Decode(payload, state)
-	case manifest == StateManifest && self:
-		st, err := codec.NewState(reflect.TypeOf(state))
-		if err != nil {
-			return err
-		}
-		return st.Decode(payload, state)
-	}
-	return fmt.Errorf("%w: snapshot manifest %q", codec.ErrUnknown, manifest)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ type Linked struct {
 	err    error // why it can't be used
 	events *codec.Registry
 	isOne  func(event any) bool
-	empty  func(id string) any
+	decode func(id, manifest string, payload []byte) error // of a snapshot, as a recovery does
 	fold   func(ctx context.Context, rt *eventsourcing.Runtime, id string, w wanted) (folded, error)
 }
 
@@ -55,7 +54,10 @@ func Entity[C, E any](typ eventsourcing.Type[C, E]) Linked {
 		l.err = typ.Events.Err()
 	}
 	l.isOne = func(event any) bool { _, ok := event.(E); return ok }
-	l.empty = func(id string) any { return typ.New(id) }
+	l.decode = func(id, manifest string, payload []byte) error {
+		_, err := eventsourcing.DecodeState(typ, id, manifest, payload)
+		return err
+	}
 	l.fold = func(ctx context.Context, rt *eventsourcing.Runtime, id string, w wanted) (folded, error) {
 		opts := eventsourcing.FoldOptions[E]{UpTo: w.upTo, WithoutSnapshots: w.withoutSnapshots}
 		if len(w.without) > 0 {
@@ -71,7 +73,7 @@ func Entity[C, E any](typ eventsourcing.Type[C, E]) Linked {
 			return folded{}, err
 		}
 		out := folded{seqNr: f.SequenceNr, snapshotNr: f.SnapshotNr, records: f.Records, time: f.Time}
-		out.manifest, out.payload, err = encodeState(f.State)
+		out.manifest, out.payload, err = eventsourcing.EncodeState(typ, f.State)
 		return out, err
 	}
 	return l
@@ -107,72 +109,5 @@ func (l *Linked) checkEvent(scratch *[]any, manifest string, payload []byte) err
 // checkState decodes a snapshot the way a recovery does.
 func (l *Linked) checkState(id, manifest string, payload []byte) error {
 	_, entityID := journal.SplitID(id)
-	return contained(func() error {
-		state := l.empty(entityID)
-		if err := attach(state, id); err != nil {
-			return err
-		}
-		s, self := state.(eventsourcing.Snapshotter)
-		switch {
-		case manifest == eventsourcing.SelfManifest && self:
-			return s.UnmarshalSnapshot(payload)
-		case manifest == eventsourcing.StateManifest:
-			c, err := codec.NewState(reflect.TypeOf(state))
-			if err != nil {
-				return err
-			}
-			return c.Decode(payload, state)
-		}
-		return fmt.Errorf("%w: snapshot manifest %q", codec.ErrUnknown, manifest)
-	})
-}
-
-// attach tells the companions of a fresh state whose part they are.
-func attach(state any, id string) error {
-	v := reflect.ValueOf(state)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return fmt.Errorf("Type.New returned a %T, it has to be a pointer to a struct", state)
-	}
-	v = v.Elem()
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if !f.IsExported() {
-			continue
-		}
-		if c, ok := reflect.TypeAssert[eventsourcing.Companion](v.Field(i).Addr()); ok {
-			if err := c.Attach(id, f.Name); err != nil {
-				return fmt.Errorf("attach %s: %w", f.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// encodeState encodes a state as a snapshot does.
-func encodeState(state any) (manifest string, payload []byte, failed error) {
-	failed = contained(func() (err error) {
-		if s, ok := state.(eventsourcing.Snapshotter); ok {
-			manifest = eventsourcing.SelfManifest
-			payload, err = s.MarshalSnapshot()
-			return err
-		}
-		c, err := codec.NewState(reflect.TypeOf(state))
-		if err != nil {
-			return fmt.Errorf("the state can't be encoded, so it can't be compared: %w", err)
-		}
-		manifest = eventsourcing.StateManifest
-		payload, err = c.Encode(state)
-		return err
-	})
-	return manifest, payload, failed
-}
-
-// contained makes an error of a panic in the user's code.
-func contained(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the entity's code panicked: %v", p)
-		}
-	}()
-	return f()
+	return l.decode(entityID, manifest, payload)
 }

@@ -38,7 +38,7 @@ func formatOf(manifest string) format {
 // itself is taken for what it looks like.
 func formatOfState(manifest string, payload []byte) format {
 	switch {
-	case manifest == eventsourcing.StateManifest:
+	case manifest == eventsourcing.StateManifest, strings.HasPrefix(manifest, eventsourcing.StateManifest+"@"):
 		return msgpackFormat
 	case json.Valid(payload):
 		return jsonFormat
