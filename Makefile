@@ -49,7 +49,7 @@ bank: need-go ## run the bank: 100,000 commands on 1,000 accounts, then the audi
 		'make clean' 'begin anew'
 
 .PHONY: test
-test: need-go need-cc ## run all tests with the race detector, in random order (PKG)
+test: need-go need-cc need-postgres ## run all tests with the race detector, in random order (PKG)
 	go test -race -shuffle=on -timeout=20m $(PKG)
 	@echo '== without the race detector: faults that the embedded engine meets with a race of its own'
 	go test -shuffle=on -timeout=10m ./plugins/leveldb
@@ -80,7 +80,7 @@ fmt: need-go ## format the source
 	$(LINT) fmt
 
 .PHONY: bench
-bench: need-go ## run the benchmarks (PKG, BENCH, BENCHTIME)
+bench: need-go need-postgres ## run the benchmarks (PKG, BENCH, BENCHTIME)
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) $(PKG)
 
 .PHONY: fuzz
@@ -88,20 +88,22 @@ fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 	@.ci/fuzz '$(FUZZTIME)' $(PKG)
 
 .PHONY: soak
-soak: need-go need-cc ## run all tests at their full counts: kills, histories, late commits; about an hour (PKG, SOAK=test names)
+soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; about an hour (PKG, SOAK=test names)
 	go test -race -count=1 -timeout=1h ./eventsourcing -refold.histories=200 -refold.late=1000
 	REFOLD_SOAK=1 go test -race -shuffle=on -count=1 -timeout=3h -run '$(SOAK)' $(PKG)
 
 .PHONY: mutants
-mutants: need-go ## plant each known fault and require a test to notice (MUTANTS=name prefix)
+mutants: need-go need-postgres ## plant each known fault and require a test to notice (MUTANTS=name prefix)
 	@go run ./internal/mutants/run $(MUTANTS)
 
 .PHONY: clean
 clean: ## remove what the other targets made
 	rm -rf bin tmp bank-data
 
-.PHONY: need-go need-cc
+.PHONY: need-go need-cc need-postgres
 need-go:
 	@.ci/need go
 need-cc:
 	@.ci/need cc
+need-postgres:
+	@.ci/need postgres

@@ -5,6 +5,7 @@ package pgserver_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,5 +75,19 @@ func TestFindTakesWhatItIsTold(t *testing.T) {
 	t.Setenv(pgserver.BinEnv, t.TempDir())
 	if _, err := pgserver.FindBinaries(t.Context()); !errors.Is(err, pgserver.ErrNoBinaries) || !strings.Contains(err.Error(), pgserver.BinEnv) {
 		t.Errorf("a folder without binaries: %v", err)
+	}
+}
+
+// What make looks for before it installs something is what tests will find.
+func TestMakeLooksInTheSamePlaces(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile(filepath.Join("..", "..", ".ci", "need"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range append(pgserver.Places(), pgserver.BinEnv, fmt.Sprintf("-ge %d ]", pgserver.MinVersion)) {
+		if !strings.Contains(string(script), place) {
+			t.Errorf(".ci/need does not know %s", place)
+		}
 	}
 }

@@ -3,5 +3,7 @@
 
 package pgserver
 
-// Find is FindBinaries with places of the test's.
-var Find = find
+var (
+	Find   = find
+	Places = places
+)
