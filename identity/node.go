@@ -47,9 +47,9 @@ func CheckName(s string) error {
 }
 
 // CheckCluster returns an error that matches ErrInvalid unless s can name a
-// cluster: as a node's name, without dots and colons.
+// cluster: as a node's name, without dots.
 func CheckCluster(s string) error {
-	return check("cluster name", s, "")
+	return check("cluster name", s, ":")
 }
 
 func check(what, s, also string) error {

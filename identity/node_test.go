@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("CheckName(%q) = %v", name, err)
 		}
 	}
-	for name, cluster := range map[string]bool{"bank_1-x": true, "a.b": false, "a:b": false, "": false} {
+	for name, cluster := range map[string]bool{"bank_1-x": true, "a.b": false, "a:b": true, "": false} {
 		if err := identity.CheckCluster(name); (err == nil) != cluster {
 			t.Errorf("CheckCluster(%q) = %v", name, err)
 		}
