@@ -15,36 +15,44 @@ import (
 
 // stateCodec encodes states, to compare them.
 type stateCodec[C, E any] struct {
-	fresh func() eventsourcing.Aggregate[C, E]
-	state *codec.State // nil if it can't, or if the aggregate does it itself
+	typ   eventsourcing.Type[C, E]
+	id    string
+	plain bool // it has no encoding, so values are compared
 }
 
 func newStateCodec[C, E any](typ eventsourcing.Type[C, E], id string) stateCodec[C, E] {
-	c := stateCodec[C, E]{fresh: func() eventsourcing.Aggregate[C, E] { return typ.New(id) }}
-	if typ.New != nil {
-		c.state, _ = codec.NewState(reflect.TypeOf(c.fresh())) // without one, values are compared
+	c := stateCodec[C, E]{typ: typ, id: id}
+	if typ.New == nil {
+		return c
+	}
+	state := typ.New(id)
+	_, self := state.(eventsourcing.Snapshotter)
+	_, adapts := state.(eventsourcing.SnapshotAdapter)
+	if !self && !adapts {
+		_, err := codec.NewState(reflect.TypeOf(state))
+		c.plain = err != nil
 	}
 	return c
 }
 
 var errNoEncoding = errors.New("the state has no encoding")
 
+// encode returns a state as a snapshot holds it: its manifest, a line feed, and
+// its payload.
 func (c stateCodec[C, E]) encode(state eventsourcing.Aggregate[C, E]) ([]byte, error) {
-	if s, ok := state.(eventsourcing.Snapshotter); ok {
-		return s.MarshalSnapshot()
-	}
-	if c.state == nil {
+	if c.plain {
 		return nil, errNoEncoding
 	}
-	return c.state.Encode(state)
+	manifest, payload, err := eventsourcing.EncodeState(c.typ, state)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte(manifest+"\n"), payload...), nil
 }
 
 func (c stateCodec[C, E]) decode(data []byte) (eventsourcing.Aggregate[C, E], error) {
-	state := c.fresh()
-	if s, ok := state.(eventsourcing.Snapshotter); ok {
-		return state, s.UnmarshalSnapshot(data)
-	}
-	return state, c.state.Decode(data, state)
+	manifest, payload, _ := bytes.Cut(data, []byte("\n"))
+	return eventsourcing.DecodeState(c.typ, c.id, string(manifest), payload)
 }
 
 // image is a state that can be compared: its encoding, or itself.

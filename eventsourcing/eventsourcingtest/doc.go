@@ -32,6 +32,11 @@
 // States are compared by how they are encoded as snapshots; one that can't be
 // encoded is compared with reflect.DeepEqual.
 //
+// # What was stored before
+//
+// [Golden] keeps samples of everything that any release has stored, and proves
+// that the present one reads it.
+//
 // # Time
 //
 // Inside of a testing/synctest bubble timers and pauses take no time. Outside of

@@ -24,7 +24,10 @@
 //
 //	status := operator.Program{Name: "bank refold", Entities: types}.Run(ctx, args)
 //
-// And Verify is there without a command line.
+// And Verify is there without a command line: run with the types of a program it
+// decodes every event and every snapshot in a journal, so it proves before a
+// release that nothing was forgotten. eventsourcingtest.Golden proves the same in a
+// test, from samples.
 //
 //	what is stored          without the Go type            with it, by Entity
 //	──────────────          ───────────────────            ──────────────────

@@ -1,0 +1,190 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcingtest
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+)
+
+const (
+	storedSuffix  = ".stored"
+	decodedSuffix = ".decoded"
+	hexPerLine    = 64
+	// maxGolden is the size of the largest file with a sample: hex takes two
+	// bytes for each one of an event, which has at most 16 MiB.
+	maxGolden = 40 << 20
+)
+
+// encoded is a manifest and a payload.
+type encoded struct {
+	manifest string
+	payload  []byte
+}
+
+// readGolden reads all samples in a directory, by their paths. It need not exist.
+func readGolden(dir string) (map[string]encoded, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	files := map[string]encoded{}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), storedSuffix) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if info, err := e.Info(); err != nil || info.Size() > maxGolden {
+			return nil, fmt.Errorf("%s is no sample: more than %d bytes, or %w", path, maxGolden, err)
+		}
+		data, err := os.ReadFile(path) //nolint:gosec // the test names it
+		if err != nil {
+			return nil, err
+		}
+		manifest, text, _ := strings.Cut(string(data), "\n")
+		payload, err := hex.DecodeString(strings.Join(strings.Fields(text), ""))
+		if err != nil || manifest == "" {
+			return nil, fmt.Errorf("%s is no sample: want a manifest on a line and a payload in hex: %w", path, err)
+		}
+		files[path] = encoded{strings.TrimSpace(manifest), payload}
+	}
+	return files, nil
+}
+
+// freeGolden is the path of the next sample with a manifest.
+func freeGolden(dir string, files map[string]encoded, manifest string) string {
+	base := filepath.Join(dir, url.PathEscape(manifest))
+	path := base + storedSuffix
+	for n := 2; ; n++ {
+		if _, taken := files[path]; !taken {
+			return path
+		}
+		path = base + "." + strconv.Itoa(n) + storedSuffix
+	}
+}
+
+// writeGolden writes a sample to a file that does not exist.
+func writeGolden(path string, s encoded) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	text := []byte(s.manifest + "\n")
+	for line := range slices.Chunk([]byte(hex.EncodeToString(s.payload)), hexPerLine) {
+		text = append(append(text, line...), '\n')
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the test names it
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
+
+// String shows what is encoded: its manifest, and the values in it as a tree.
+func (e encoded) String() string {
+	var b strings.Builder
+	b.WriteString(e.manifest + "\n")
+	if v, ok := e.generic(); ok {
+		tree(&b, v, "  ")
+		return b.String()
+	}
+	var indented bytes.Buffer
+	if json.Indent(&indented, e.payload, "  ", "  ") == nil {
+		return b.String() + "  " + indented.String() + "\n"
+	}
+	for line := range slices.Chunk([]byte(hex.EncodeToString(e.payload)), hexPerLine) {
+		b.WriteString("  " + string(line) + "\n")
+	}
+	return b.String()
+}
+
+// generic decodes msgpack without its Go type.
+func (e encoded) generic() (any, bool) {
+	if strings.Contains(e.manifest, "+") || codec.Check(e.payload) != nil {
+		return nil, false
+	}
+	r := codec.Types(codec.Name[map[string]any]("map"), codec.Name[[]any]("list"), codec.Name[string]("string"), codec.Name[int64]("int"),
+		codec.Name[uint64]("uint"), codec.Name[float64]("float"), codec.Name[bool]("bool"), codec.Name[time.Time]("time"), codec.Name[[]byte]("bytes"))
+	for _, kind := range []string{"map", "list", "string", "int", "uint", "float", "bool", "time", "bytes"} {
+		if v, err := r.Decode(kind, e.payload); err == nil {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+// tree prints a value, one field or element a line.
+func tree(b *strings.Builder, v any, indent string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			branch(b, k, v[k], indent)
+		}
+	case map[any]any:
+		byText := make(map[string]any, len(v))
+		for k, item := range v {
+			byText[leaf(k)] = item
+		}
+		tree(b, byText, indent)
+	case []any:
+		for _, item := range v {
+			branch(b, "-", item, indent)
+		}
+	default:
+		b.WriteString(indent + leaf(v) + "\n")
+	}
+}
+
+func branch(b *strings.Builder, name string, v any, indent string) {
+	empty := ""
+	switch v := v.(type) {
+	case map[string]any:
+		empty = "{}"[min(len(v), 1)*2:]
+	case map[any]any:
+		empty = "{}"[min(len(v), 1)*2:]
+	case []any:
+		empty = "[]"[min(len(v), 1)*2:]
+	default:
+		empty = leaf(v)
+	}
+	b.WriteString(indent + name)
+	if name != "-" {
+		b.WriteString(":")
+	}
+	if empty != "" {
+		b.WriteString(" " + empty + "\n")
+		return
+	}
+	b.WriteString("\n")
+	tree(b, v, indent+"  ")
+}
+
+// leaf prints a value on its own.
+func leaf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nil"
+	case string:
+		return strconv.Quote(v)
+	case []byte:
+		return "0x" + hex.EncodeToString(v)
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,257 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcingtest_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/eventsourcing/eventsourcingtest"
+)
+
+type (
+	goldenCommand interface {
+		eventsourcing.Target[goldenCommand]
+	}
+	goldenCtx    = eventsourcing.Context[goldenCommand, any]
+	goldenEffect = eventsourcing.Effect[goldenCommand, any]
+
+	goldenState struct{ Names []string }
+
+	named struct {
+		Name string
+		At   time.Time
+	}
+	tallied struct {
+		Counts map[string]int
+		Deep   [][]string
+		Raw    []byte
+		None   *named
+	}
+	number int
+	left   struct{ Name string }
+)
+
+func (*goldenState) HandleCommand(ctx *goldenCtx, _ goldenCommand) goldenEffect { return ctx.None() }
+func (*goldenState) ApplyEvent(any)                                             {}
+
+// goldenTest is a type with its samples, as they are in one release.
+type goldenTest struct {
+	dir     string
+	entries []codec.Entry
+	events  []any
+	states  []eventsourcing.Aggregate[goldenCommand, any]
+	typ     eventsourcing.Type[goldenCommand, any]
+	json    bool
+}
+
+func firstRelease(t *testing.T) *goldenTest {
+	t.Helper()
+	return &goldenTest{
+		dir:     t.TempDir(),
+		entries: []codec.Entry{codec.Name[named]("named"), codec.Name[tallied]("tallied"), codec.Name[number]("num/ber")},
+		events: []any{
+			named{"ann", time.Unix(1_700_000_000, 0).UTC()},
+			tallied{map[string]int{"b": 2, "a": 1}, [][]string{{"x"}, {}}, []byte{1, 255}, nil},
+			number(7),
+		},
+		states: []eventsourcing.Aggregate[goldenCommand, any]{&goldenState{Names: []string{"ann"}}},
+		typ: eventsourcing.Type[goldenCommand, any]{
+			Name: "golden", New: func(string) eventsourcing.Aggregate[goldenCommand, any] { return &goldenState{} },
+		},
+	}
+}
+
+// run returns the failures.
+func (g *goldenTest) run(t *testing.T, update bool) string {
+	t.Helper()
+	typ := g.typ
+	if typ.Events = codec.Types(g.entries...); g.json {
+		typ.Events = typ.Events.Using(codec.JSON())
+	}
+	return strings.Join(record(t, func(tb testing.TB) {
+		eventsourcingtest.Golden(tb, typ, eventsourcingtest.GoldenConfig[goldenCommand, any]{
+			Dir: g.dir, Update: update, Events: g.events, States: g.states,
+		})
+	}), "\n")
+}
+
+// files returns what is in the directory.
+func (g *goldenTest) files(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(g.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		name, _ := filepath.Rel(g.dir, path)
+		files[filepath.ToSlash(name)] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// passes requires that a run has nothing to say, and changes no stored file.
+func (g *goldenTest) passes(t *testing.T, update bool) {
+	t.Helper()
+	before := g.files(t)
+	if failures := g.run(t, update); failures != "" {
+		t.Fatalf("update %t: %s", update, failures)
+	}
+	for name, was := range before {
+		if now := g.files(t)[name]; now != was && (!update || strings.HasSuffix(name, ".stored")) {
+			t.Errorf("%s was changed to\n%s", name, now)
+		}
+	}
+}
+
+// fails requires that a run without Update fails with each of these texts, and
+// writes nothing.
+func (g *goldenTest) fails(t *testing.T, wants ...string) {
+	t.Helper()
+	before := len(g.files(t))
+	failures := g.run(t, false)
+	for _, want := range wants {
+		if !strings.Contains(failures, want) {
+			t.Errorf("the failures are\n%s\nwant %q", failures, want)
+		}
+	}
+	if n := len(g.files(t)); n != before {
+		t.Errorf("%d files have become %d", before, n)
+	}
+}
+
+func TestGoldenFiles(t *testing.T) {
+	t.Parallel()
+	g := firstRelease(t)
+	g.fails(t, "stored in a form that no file has: named\n", "num%2Fber.stored")
+	g.passes(t, true)
+	g.passes(t, false)
+	files := g.files(t)
+	for name, want := range map[string]string{
+		"events/named.stored":        "named\n82a44e616d65a3616e6ea24174d6ff6553f100\n",
+		"events/named.decoded":       "named\n  At: 2023-11-14T22:13:20Z\n  Name: \"ann\"\n",
+		"events/tallied.decoded":     "tallied\n  Counts:\n    a: 1\n    b: 2\n  Deep:\n    -\n      - \"x\"\n    - []\n  None: nil\n  Raw: 0x01ff\n",
+		"events/num%2Fber.decoded":   "num/ber\n  7\n",
+		"states/state.decoded":       "state\n  Names:\n    - \"ann\"\n",
+		"states/state.stored":        "state\n81a54e616d657391a3616e6e\n",
+		"events/deposited.not-there": "",
+	} {
+		if files[name] != want {
+			t.Errorf("%s holds\n%s\nwant\n%s", name, files[name], want)
+		}
+	}
+}
+
+func TestGoldenNeedsSamples(t *testing.T) {
+	t.Parallel()
+	g := firstRelease(t)
+	g.events, g.states = g.events[:1], nil
+	g.fails(t, `no sample of the event "tallied"`, `no sample of the event "num/ber"`)
+	g.events = append(g.events, left{})
+	g.fails(t, "can't be encoded: codec: type is not registered")
+	g.entries = append(g.entries, codec.Name[left]("named"))
+	g.fails(t, "Type.Events: codec:")
+}
+
+// TestGoldenEvolution changes a type as releases do: what is stored stays, and a
+// change that loses something is found.
+func TestGoldenEvolution(t *testing.T) {
+	t.Parallel()
+	g := firstRelease(t)
+	g.passes(t, true)
+
+	type renamed struct { // a mistake: what is stored as Name is lost
+		Title string
+		At    time.Time
+	}
+	g.entries[0], g.events[0] = codec.Name[renamed]("named"), renamed{"bob", time.Time{}}
+	g.fails(t, "decodes to something else", "Title: \"\"\nwas\nnamed\n", "named.2.stored")
+
+	type aliased struct {
+		Title string `msgpack:"Title,alias:Name"`
+		At    time.Time
+	}
+	g.entries[0], g.events[0] = codec.Name[aliased]("named"), aliased{"bob", time.Time{}}
+	g.fails(t, "decodes to something else", "Title: \"ann\"")
+	g.passes(t, true)
+	g.passes(t, false)
+	if files := g.files(t); !strings.Contains(files["events/named.decoded"], "Title: \"ann\"") || !strings.Contains(files["events/named.2.decoded"], "Title: \"bob\"") {
+		t.Errorf("the files are %q", files)
+	}
+
+	g.entries[0] = codec.Removed("named")
+	g.events = g.events[1:]
+	g.fails(t, "something else than before:\nnothing\nwas\n")
+	g.passes(t, true)
+
+	g.entries = slices.Delete(g.entries, 0, 1)
+	g.fails(t, "named.2.stored, which stands for what is stored, no longer decodes: codec: unknown manifest")
+}
+
+// TestGoldenVersions: an older version needs a sample too.
+func TestGoldenVersions(t *testing.T) {
+	t.Parallel()
+	g := firstRelease(t)
+	g.entries = []codec.Entry{
+		codec.Name[left]("named").Version(2),
+		codec.Split("named", 1, func(old named) ([]any, error) { return []any{left{old.Name}, left{old.Name + "!"}}, nil }),
+	}
+	g.events = []any{left{"bob"}}
+	g.states = nil
+	if failures := g.run(t, true); !strings.Contains(failures, `no sample of the event "named"`) || !strings.Contains(failures, filepath.Join("events", "named.stored")) {
+		t.Errorf("the failures are %s", failures)
+	}
+	path := filepath.Join(g.dir, "events", "named.stored")
+	if err := os.WriteFile(path, []byte("named\n82a44e61 6d65a3616e6e\na24174d6ff6553f100\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.passes(t, true)
+	g.passes(t, false)
+	if got, want := g.files(t)["events/named.decoded"], "named@2\n  Name: \"ann\"\nnamed@2\n  Name: \"ann!\"\n"; got != want {
+		t.Errorf("decoded %q, want %q", got, want)
+	}
+	if err := os.Remove(filepath.Join(g.dir, "events", "named.decoded")); err != nil {
+		t.Fatal(err)
+	}
+	g.fails(t, "named.decoded is missing")
+	for _, bad := range []string{"", "named\nxy\n", "\n82"} {
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.fails(t, "is no sample")
+	}
+}
+
+// TestGoldenFormats: other formats are shown as what they are.
+func TestGoldenFormats(t *testing.T) {
+	t.Parallel()
+	g := firstRelease(t)
+	g.json = true
+	g.passes(t, true)
+	g.passes(t, false)
+	if got, want := g.files(t)["events/named+json.decoded"], "named+json\n  {\n    \"Name\": \"ann\",\n    \"At\": \"2023-11-14T22:13:20Z\"\n  }\n"; got != want {
+		t.Errorf("decoded %q, want %q", got, want)
+	}
+}
+
+// TestGoldenStates: a state that reads older ones differently is found too.
+func TestGoldenStates(t *testing.T) {
+	t.Parallel()
+	g := firstRelease(t)
+	g.passes(t, true)
+	g.typ.Snapshots = eventsourcing.SnapshotEvery(1).Version(2)
+	g.fails(t, "state.stored, which stands for what is stored, no longer decodes")
+}
