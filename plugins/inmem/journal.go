@@ -21,19 +21,23 @@ const (
 )
 
 // Journal is a journal in memory. The zero value is empty and ready; it must
-// not be copied. It implements journal.Journal and journal.IDLister.
+// not be copied. It implements journal.Journal, journal.IDLister and
+// journal.Querier.
 //
 // An event holds at most 16 MiB and a write 64 MiB, payload and metadata
 // together; what is larger is rejected.
 type Journal struct {
 	mu      sync.Mutex
 	streams map[string]*stream
+	order   order
+	news    chan struct{} // closed at the next change, nil while nobody waits
 	closed  bool
 }
 
 var (
 	_ journal.Journal  = (*Journal)(nil)
 	_ journal.IDLister = (*Journal)(nil)
+	_ journal.Querier  = (*Journal)(nil)
 )
 
 // NewJournal returns an empty journal, the same as new(Journal).
@@ -96,10 +100,13 @@ func (j *Journal) store(w *journal.Write) error {
 		if j.streams == nil {
 			j.streams = make(map[string]*stream)
 		}
-		s = new(stream)
-		j.streams[w.ID] = s
+		s = newStream(w.ID)
+		j.streams[s.id] = s
+		j.order.join(s)
 	}
 	s.append(w)
+	j.order.append(s, w.Expect+1, len(w.Events))
+	j.tell()
 	return nil
 }
 
@@ -167,7 +174,9 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	if s == nil {
 		return nil
 	}
-	s.deleteTo(to)
+	if n := s.deleteTo(to); n > 0 {
+		j.order.deleted(n)
+	}
 	return nil
 }
 
@@ -221,11 +230,12 @@ func (j *Journal) idsAfter(ctx context.Context, after string) ([]string, error) 
 }
 
 // Close implements journal.Journal. It drops the contents. A replay whose loop
-// still runs ends with ErrClosed at the end of its page.
+// still runs ends with ErrClosed at the end of its page, and so does an Await.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.closed, j.streams = true, nil
+	j.closed, j.streams, j.order = true, nil, order{}
+	j.tell()
 	return nil
 }
 

@@ -21,6 +21,15 @@ type stream struct {
 	// plain is what the latest record without tags and metadata shares with the
 	// next one.
 	plain *common
+	// place is where the stream stands in order.streams. What follows it here is
+	// for queries only.
+	place uint32
+	slice int16 // the one that id is in
+	id    string
+}
+
+func newStream(id string) *stream {
+	return &stream{id: id, slice: int16(journal.SliceOf(id))} //nolint:gosec // below 1,024
 }
 
 // record is an event as it is kept: less than half as large, which is what a
@@ -51,6 +60,17 @@ func (r *record) event(seqNr uint64) journal.Event {
 	}
 }
 
+// size is what counts for a page.
+func (r *record) size() int { return len(r.payload) + len(r.common.metadata) }
+
+// record returns the record of a number up to highest, nil if it is deleted.
+func (s *stream) record(seqNr uint64) *record {
+	if deleted := s.deleted(); seqNr > deleted {
+		return &s.records[seqNr-deleted-1]
+	}
+	return nil
+}
+
 // deleted returns the highest number that is deleted.
 func (s *stream) deleted() uint64 { return s.highest - uint64(len(s.records)) }
 
@@ -77,18 +97,19 @@ func (s *stream) common(writer string, e *journal.Event) *common {
 	return s.plain
 }
 
-// deleteTo deletes up to a number. The memory is freed once the deleted records
-// are as many as the others.
-func (s *stream) deleteTo(to uint64) {
+// deleteTo deletes up to a number and returns how many records that were. The
+// memory is freed once the deleted records are as many as the others.
+func (s *stream) deleteTo(to uint64) int {
 	to, deleted := min(to, s.highest), s.deleted()
 	if to <= deleted {
-		return
+		return 0
 	}
 	n := int(to - deleted) //nolint:gosec // at most len(s.records)
 	s.records, s.hidden = s.records[n:], s.hidden+n
 	if s.hidden >= len(s.records) {
 		s.records, s.hidden = append([]record(nil), s.records...), 0
 	}
+	return n
 }
 
 // page is a part of a stream that is yielded without the lock.
@@ -113,8 +134,7 @@ func (s *stream) cut(from, to uint64) page {
 func (p *page) trim() {
 	size := 0
 	for i := range p.records {
-		r := &p.records[i]
-		if size += len(r.payload) + len(r.common.metadata); size > pageBytes && i > 0 {
+		if size += p.records[i].size(); size > pageBytes && i > 0 {
 			p.records, p.more = p.records[:i], true
 			return
 		}

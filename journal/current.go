@@ -1,0 +1,103 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// Current yields the events that match behind a position, up to the end as it
+// is when the loop begins, in the order of their offsets. Who resumes after the
+// last offset seen, here or with Live, gets each event exactly once.
+//
+// An error is yielded once and last: it matches ErrNoQueries if j can't be
+// queried, ErrInvalid for a bad query and ErrOffset for a bad offset. At most a
+// page (1,000 events or 1 MiB) is read ahead and nothing is held while the body
+// of the loop runs.
+func Current(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Recorded, error] {
+	return func(yield func(Recorded, error) bool) {
+		querier, err := querierOf(j)
+		if err != nil {
+			yield(Recorded{}, err)
+			return
+		}
+		end, err := querier.End(ctx)
+		if err != nil {
+			yield(Recorded{}, fmt.Errorf("journal: current events: %w", err))
+			return
+		}
+		r := reader{Querier: querier, query: q, next: after}
+		for r.next.Compare(end) < 0 {
+			page, err := r.read(ctx)
+			if err != nil {
+				yield(Recorded{}, fmt.Errorf("journal: current events: %w", err))
+				return
+			}
+			for _, e := range page.Events {
+				if e.Offset.Compare(end) > 0 || !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// CurrentByID yields the events of a persistence ID with from <= SequenceNr <=
+// to, up to the highest number as it is when the loop begins, in ascending order.
+// Fences are left out and so is what was deleted, so numbers may be missing. It
+// works with every journal. An error is yielded once and last.
+func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		highest, err := j.HighestSequenceNr(ctx, id)
+		if err != nil {
+			yield(Event{}, fmt.Errorf("journal: current events of %q: %w", id, err))
+			return
+		}
+		for e, err := range j.Replay(ctx, id, from, min(to, highest)) {
+			if err != nil {
+				yield(Event{}, fmt.Errorf("journal: current events of %q: %w", id, err))
+				return
+			}
+			if !e.IsFence() && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func querierOf(j Journal) (Querier, error) {
+	querier, ok := As[Querier](j)
+	if !ok {
+		return nil, fmt.Errorf("%w: %T", ErrNoQueries, j)
+	}
+	return querier, nil
+}
+
+// reader reads the pages of a query one after the other.
+type reader struct {
+	Querier
+	query Query
+	next  Offset // where the next page begins
+	idle  bool   // whether the last page was all there was
+}
+
+// read returns the next page, without waiting for one if there should be more.
+func (r *reader) read(ctx context.Context) (Page, error) {
+	if r.idle {
+		if err := r.Await(ctx, r.next); err != nil {
+			return Page{}, err
+		}
+	}
+	page, err := r.Query(ctx, r.query, r.next)
+	if err != nil {
+		return Page{}, err
+	}
+	if c := page.Next.Compare(r.next); c < 0 || c == 0 && (page.More || len(page.Events) > 0) {
+		return Page{}, fmt.Errorf("%w: a page with %d events leads from %q to %q", ErrContract, len(page.Events), r.next, page.Next)
+	}
+	r.next, r.idle = page.Next, !page.More
+	return page, nil
+}

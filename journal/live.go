@@ -1,0 +1,136 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+)
+
+// Live yields the events that match behind a position, in the order of their
+// offsets, and then those to come. It never completes: it ends with an error, at
+// the latest with the cause of ctx. Everything else is as with Current.
+func Live(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Recorded, error] {
+	return func(yield func(Recorded, error) bool) {
+		querier, err := querierOf(j)
+		if err != nil {
+			yield(Recorded{}, err)
+			return
+		}
+		for r := (reader{Querier: querier, query: q, next: after}); ; {
+			page, err := r.read(ctx)
+			if err != nil {
+				yield(Recorded{}, fmt.Errorf("journal: live events: %w", err))
+				return
+			}
+			for _, e := range page.Events {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// LiveByID yields the events of a persistence ID with from <= SequenceNr <= to,
+// in ascending order, those to come too, and completes when to was reached:
+// MaxSequenceNr never is. The ID need not exist yet. Who resumes with the number
+// behind the last one seen gets each event exactly once.
+//
+// Fences are left out and so is what was deleted, but to is reached by them as
+// well, and numbers may be missing. An error is yielded once and last: it
+// matches ErrNoQueries if j can't be queried. At most a page of Replay is read
+// ahead and nothing is held while the body of the loop runs.
+func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		querier, err := querierOf(j)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		fail := func(err error) { yield(Event{}, fmt.Errorf("journal: live events of %q: %w", id, err)) }
+		for next := max(from, 1); next <= to; {
+			// What is stored after this lies behind the end, and ends the wait.
+			end, err := querier.End(ctx)
+			if err != nil {
+				fail(err)
+				return
+			}
+			highest, err := j.HighestSequenceNr(ctx, id)
+			if err != nil {
+				fail(err)
+				return
+			}
+			for e, err := range j.Replay(ctx, id, next, min(to, highest)) {
+				if err != nil {
+					fail(err)
+					return
+				}
+				if !e.IsFence() && !yield(e, nil) {
+					return
+				}
+			}
+			if next = max(next, highest+1); next > to {
+				return
+			}
+			if err := querier.Await(ctx, end); err != nil {
+				fail(err)
+				return
+			}
+		}
+	}
+}
+
+// LiveIDs yields the persistence IDs that have an event or had one, and then those
+// to come, each once and in no order. It never completes: it ends with an error,
+// at the latest with the cause of ctx. Those there are now: IDLister.
+//
+// An ID that is new comes with its first event that is no fence. Behind the list
+// of now, every event of the journal is read, and every ID is remembered. An
+// error is yielded once and last: it matches ErrNoQueries if j can't be queried
+// or can't list IDs. Nothing is held while the body of the loop runs.
+func LiveIDs(ctx context.Context, j Journal) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		querier, err := querierOf(j)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		lister, ok := As[IDLister](j)
+		if !ok {
+			yield("", fmt.Errorf("%w: %T does not list persistence IDs", ErrNoQueries, j))
+			return
+		}
+		start, err := querier.End(ctx) // what the list misses comes behind it
+		if err != nil {
+			yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
+			return
+		}
+		seen := make(map[string]struct{})
+		for id, err := range lister.PersistenceIDs(ctx, "") {
+			if err != nil {
+				yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
+				return
+			}
+			seen[id] = struct{}{}
+			if !yield(id, nil) {
+				return
+			}
+		}
+		for e, err := range Live(ctx, j, Query{}, start) {
+			if err != nil {
+				yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
+				return
+			}
+			if _, known := seen[e.ID]; known {
+				continue
+			}
+			seen[e.ID] = struct{}{}
+			if !yield(e.ID, nil) {
+				return
+			}
+		}
+	}
+}
