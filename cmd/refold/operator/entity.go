@@ -59,7 +59,7 @@ func Entity[C, E any](typ eventsourcing.Type[C, E]) Linked {
 		return err
 	}
 	l.fold = func(ctx context.Context, rt *eventsourcing.Runtime, id string, w wanted) (folded, error) {
-		opts := eventsourcing.FoldOptions[E]{UpTo: w.upTo, WithoutSnapshots: w.withoutSnapshots}
+		opts := eventsourcing.FoldOptions[E]{UpTo: w.upTo, DisableSnapshots: w.withoutSnapshots}
 		if len(w.without) > 0 {
 			opts.Replace = func(seqNr uint64, event E) []E {
 				if slices.Contains(w.without, seqNr) {

@@ -81,13 +81,14 @@ func size(ctx context.Context, src *Source, id string) (highest, records uint64,
 	if highest, err = src.Journal.HighestSequenceNr(ctx, id); err != nil {
 		return 0, 0, fmt.Errorf("highest number of %q: %w", id, err)
 	}
-	for e, err := range src.Journal.Replay(ctx, id, 1, highest) {
-		if err != nil {
-			return 0, 0, fmt.Errorf("first record of %q: %w", id, err)
-		}
-		return highest, highest - e.SequenceNr + 1, nil
+	first, err := firstRecord(ctx, src.Journal, id, highest)
+	switch {
+	case err != nil:
+		return 0, 0, fmt.Errorf("first record of %q: %w", id, err)
+	case first == 0:
+		return highest, 0, nil
 	}
-	return highest, 0, nil
+	return highest, highest - first + 1, nil
 }
 
 // events prints the events of one persistence ID.

@@ -3,7 +3,10 @@
 
 package operator
 
-import "context"
+import (
+	"context"
+	"iter"
+)
 
 // RunOnTerminal is Run of a program whose Stderr is taken for a terminal.
 func RunOnTerminal(ctx context.Context, p Program, args []string) int {
@@ -24,3 +27,16 @@ func Printable(s string) string { return printable(s) }
 
 // ErrTooLong is what Render fails with at its limit.
 var ErrTooLong = errTooLong
+
+// InOrder is inOrder.
+func InOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
+	do func(ctx context.Context, id string) (T, error), take func(id string, result T) error,
+) error {
+	return inOrder(ctx, n, ids, do, take)
+}
+
+// Merged is merged.
+func Merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] { return merged(a, b) }
+
+// Redacted is redacted.
+func Redacted(text string) string { return redacted(text) }

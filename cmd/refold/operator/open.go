@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/refold-io/refold/codec"
@@ -23,29 +26,82 @@ type Source struct {
 	Journal journal.Journal
 	// Snapshots is the snapshot store that belongs to it. Defaults to none.
 	Snapshots snapshot.Store
+	// Still says that nothing is added while it is open. Then tail does not wait
+	// for more. Defaults to false.
+	Still bool
 	// Close frees both. Required.
 	Close func() error
 }
 
 // Open opens the journal and the snapshots at an address for reading:
 //
-//	leveldb:DIR  the directory of a LevelDB journal
+//	leveldb:DIR    the directory of a LevelDB journal
+//	postgres://... a PostgreSQL database, see PostgresAddress
 //
 // Nothing is created or changed.
-func Open(_ context.Context, address string) (*Source, error) {
-	scheme, dir, _ := strings.Cut(address, ":")
-	if scheme != "leveldb" || dir == "" {
-		return nil, fmt.Errorf("journal %q: there is leveldb:DIR", address)
+func Open(ctx context.Context, address string) (*Source, error) {
+	by, dir, err := parse(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case by == onPostgres:
+		return openPostgres(ctx, address, true)
 	}
 	if err := checkDir(dir); err != nil {
 		return nil, fmt.Errorf("journal %q: %w", address, err)
 	}
-	db, err := leveldb.Open(dir, leveldb.Config{ReadOnly: true})
+	return openLevelDB(dir, leveldb.Config{ReadOnly: true})
+}
+
+// OpenTarget opens the journal and the snapshots at an address for writing, and
+// creates what is missing. The addresses are those of Open.
+func OpenTarget(ctx context.Context, address string) (*Source, error) {
+	by, dir, err := parse(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case by == onPostgres:
+		return openPostgres(ctx, address, false)
+	}
+	if err := checkDir(dir); errors.Is(err, journal.ErrCorrupt) {
+		return nil, err
+	}
+	return openLevelDB(dir, leveldb.Config{})
+}
+
+// keeper is what keeps a journal.
+type keeper uint8
+
+const (
+	onLevelDB keeper = iota
+	onPostgres
+)
+
+// parse splits an address.
+func parse(address string) (keeper, string, error) {
+	scheme, rest, found := strings.Cut(address, ":")
+	switch {
+	case found && slices.Contains(postgresSchemes(), scheme):
+		return onPostgres, "", nil
+	case scheme == "leveldb" && rest != "":
+		return onLevelDB, rest, nil
+	}
+	return 0, "", fmt.Errorf("journal %q: there are leveldb:DIR, postgres://USER@HOST/DATABASE, and postgres: for the database that %s names", redacted(address), PostgresEnv)
+}
+
+func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {
+	db, err := leveldb.Open(dir, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Close: db.Close}, nil
+	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Still: cfg.ReadOnly, Close: db.Close}, nil
 }
+
+// The files of a LevelDB database: where it begins, and what it consists of.
+var (
+	beginning = regexp.MustCompile(`^CURRENT`)
+	data      = regexp.MustCompile(`^(MANIFEST-\d+|\d+\.(log|ldb|sst))$`)
+)
 
 // checkDir returns an error if a directory holds no database for sure: to open
 // it would leave a lock there, or tell less clearly what is wrong.
@@ -63,17 +119,21 @@ func checkDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "CURRENT") {
-			return nil
-		}
+	has := func(pattern *regexp.Regexp) bool {
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return pattern.MatchString(e.Name()) })
+	}
+	switch {
+	case has(beginning):
+		return nil
+	case has(data):
+		return &journal.CorruptError{File: filepath.Join(dir, "CURRENT"), Offset: -1, Detail: "it is missing, but other files of a journal are there"}
 	}
 	return errors.New("there is no LevelDB journal in this directory")
 }
 
 // journalFlag is the flag that all commands share which look into a journal.
 type journalFlag struct {
-	Journal string `help:"The journal to look into, leveldb:DIR. Defaults to ${journal}." default:"${journal}" placeholder:"ADDRESS"`
+	Journal string `help:"The journal to look into: leveldb:DIR, or postgres://USER@HOST/DATABASE, or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name. Defaults to ${journal}." default:"${journal}" placeholder:"ADDRESS"`
 }
 
 // with opens the journal for a function.

@@ -39,6 +39,8 @@ type Report struct {
 	// Unchecked is how many payloads could not be checked: they are in a format
 	// of the program that wrote them, whose types are not linked in.
 	Unchecked uint64
+	// Digest is that of all that was looked at, if it was asked for.
+	Digest Digest
 	// Problems are what was found, up to VerifyOptions.MaxProblems, in the order
 	// of the IDs.
 	Problems []Problem

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -48,6 +49,9 @@ type Program struct {
 	Journal string
 	// Open opens what --journal names. Defaults to Open of this package.
 	Open func(ctx context.Context, address string) (*Source, error)
+	// OpenTarget opens what copy writes to. Defaults to OpenTarget of this
+	// package.
+	OpenTarget func(ctx context.Context, address string) (*Source, error)
 	// Stdout and Stderr are written to. Default to those of the process.
 	Stdout, Stderr io.Writer
 }
@@ -71,8 +75,8 @@ type Env struct {
 	// Terminal says that Stderr is a terminal, which may show progress.
 	Terminal bool
 
-	entities []Linked
-	open     func(ctx context.Context, address string) (*Source, error)
+	entities         []Linked
+	open, openTarget func(ctx context.Context, address string) (*Source, error)
 }
 
 // ErrProblems is returned by a command that has shown what is wrong. The program
@@ -113,6 +117,9 @@ func (p Program) withDefaults() Program {
 	if p.Open == nil {
 		p.Open = Open
 	}
+	if p.OpenTarget == nil {
+		p.OpenTarget = OpenTarget
+	}
 	if p.Stdout == nil {
 		p.Stdout = os.Stdout
 	}
@@ -128,6 +135,8 @@ type commands struct {
 	Snapshots snapshotsCommand `cmd:"" help:"List snapshots, or print one."`
 	Verify    verifyCommand    `cmd:"" help:"Check that nothing is missing or damaged."`
 	Rebuild   rebuildCommand   `cmd:"" help:"Refold an entity from its events and compare."`
+	Tail      tailCommand      `cmd:"" help:"Follow the events of all entities, as they are stored."`
+	Copy      copyCommand      `cmd:"" help:"Copy a journal to another one, of any kind."`
 }
 
 const description = `Look into the journals of Refold.
@@ -144,11 +153,14 @@ func (p Program) Run(ctx context.Context, args []string) int {
 func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	env := &Env{
 		Name: p.Name, Stdout: p.Stdout, Stderr: p.Stderr, Terminal: terminal,
-		entities: p.Entities, open: p.Open,
+		entities: p.Entities, open: p.Open, openTarget: p.OpenTarget,
 	}
 	helped, out := false, p.Stdout
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args, out = []string{"--help"}, p.Stderr
+	case args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	options := []kong.Option{
 		kong.Name(p.Name), kong.Description(description),
@@ -190,7 +202,7 @@ func (e *Env) exit(err error) int {
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	e.note("%s", first)
 	for line := range strings.Lines(rest) {
-		_, _ = fmt.Fprintln(e.Stderr, printable(strings.TrimSuffix(line, "\n")))
+		_, _ = fmt.Fprintln(e.Stderr, printable(redacted(strings.TrimSuffix(line, "\n"))))
 	}
 	if damaged(err) {
 		return ExitProblems

@@ -171,6 +171,27 @@ func TestVerifyThatDoesNotGetThrough(t *testing.T) {
 	}
 }
 
+// What is left of a journal without its first file is no empty directory.
+func TestADirectoryThatLostItsBeginning(t *testing.T) {
+	t.Parallel()
+	f := bank(t)
+	f.close()
+	current := filepath.Join(f.dir, "CURRENT")
+	if err := os.Remove(current); err != nil {
+		t.Fatal(err)
+	}
+	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitProblems, "journal: corrupt: "+current+": it is missing")
+	start(t, operator.Program{}, "copy", "leveldb:"+bankDir(t), "leveldb:"+f.dir).want(t, operator.ExitProblems, "target: journal: corrupt: "+current)
+}
+
+// bankDir is the directory of a journal that nobody has open.
+func bankDir(t *testing.T) string {
+	t.Helper()
+	f := bank(t)
+	f.close()
+	return f.dir
+}
+
 // hello is a command from outside.
 type hello struct {
 	Whom string `arg:""`

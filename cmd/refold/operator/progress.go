@@ -5,6 +5,9 @@ package operator
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -53,4 +56,80 @@ func (b *bar) stop() {
 		b.one.Abort(true)
 		b.all.Wait()
 	}
+}
+
+// copyBars shows how far a copy is: a bar for each of its stages. A nil *copyBars
+// shows nothing.
+type copyBars struct {
+	all *mpb.Progress
+
+	mu     sync.Mutex
+	stages [Checking + 1]*mpb.Bar
+	found  atomic.Uint64 // IDs
+}
+
+// copyBars starts the bars, if somebody sees them.
+func (e *Env) copyBars(ctx context.Context) *copyBars {
+	if !e.Terminal {
+		return nil
+	}
+	return &copyBars{all: mpb.NewWithContext(ctx, mpb.WithOutput(e.Stderr), mpb.WithWidth(40), mpb.WithAutoRefresh())}
+}
+
+func (b *copyBars) set(p CopyProgress) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p.Stage == Comparing {
+		b.found.Store(p.Done)
+	}
+	if b.stages[p.Stage] == nil {
+		b.stages[p.Stage] = b.start(p)
+	}
+	if now := int64(p.Done); now > b.stages[p.Stage].Current() { //nolint:gosec // a count
+		b.stages[p.Stage].SetCurrent(now)
+	}
+}
+
+// start adds the bar of a stage, and ends those before it.
+func (b *copyBars) start(p CopyProgress) *mpb.Bar {
+	for _, before := range b.stages[:p.Stage] {
+		if before != nil {
+			before.Abort(true)
+		}
+	}
+	total := int64(p.Total) //nolint:gosec // a count
+	switch p.Stage {
+	case Comparing:
+		return b.all.AddSpinner(0, mpb.PrependDecorators(decor.Any(func(decor.Statistics) string {
+			return fmt.Sprintf("comparing: %d persistence IDs ", b.found.Load())
+		})))
+	case Copying:
+		return b.all.AddBar(
+			total,
+			mpb.PrependDecorators(decor.CountersNoUnit("copying: %d of %d records ")),
+			mpb.AppendDecorators(decor.Percentage(), decor.AverageSpeed(0, "  %.0f/s"), decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpace)),
+		)
+	case Checking:
+	}
+	return b.all.AddBar(
+		total,
+		mpb.PrependDecorators(decor.CountersNoUnit("checking: %d of %d persistence IDs ")),
+		mpb.AppendDecorators(decor.Percentage()),
+	)
+}
+
+// stop removes the bars and waits until they are gone.
+func (b *copyBars) stop() {
+	if b == nil {
+		return
+	}
+	for _, one := range b.stages {
+		if one != nil {
+			one.Abort(true)
+		}
+	}
+	b.all.Wait()
 }

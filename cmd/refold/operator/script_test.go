@@ -25,6 +25,7 @@ func TestScripts(t *testing.T) {
 		t.Helper()
 		t.Parallel()
 		dir := "./bank-data" // which is not there
+		target := filepath.Join(t.TempDir(), "target")
 		var entities []operator.Linked
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
@@ -38,7 +39,8 @@ func TestScripts(t *testing.T) {
 				entities = append(entities, operator.Entity(accountType()), operator.Entity(vaultType()))
 				return ""
 			case "run":
-				return run(t, dir, strings.Fields(d.Input), entities)
+				args := strings.Fields(strings.NewReplacer("SOURCE", dir, "TARGET", target).Replace(d.Input))
+				return strings.ReplaceAll(run(t, dir, args, entities), target, "TARGET")
 			}
 			d.Fatalf(t, "no such command %q", d.Cmd)
 			return ""

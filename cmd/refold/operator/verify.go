@@ -28,6 +28,8 @@ type VerifyOptions struct {
 	// MaxProblems is how many problems the report lists; the others are
 	// counted. Defaults to 1,000.
 	MaxProblems int
+	// Digest computes Report.Digest.
+	Digest bool
 	// Progress is called after each persistence ID with how many have been
 	// looked at. Defaults to nothing.
 	Progress func(ids uint64)
@@ -48,7 +50,7 @@ var ErrNoLister = errors.New("operator: the journal can't list its persistence I
 // It changes nothing, and may run while others write: what is appended meanwhile
 // is looked at or not. What is wrong with the data is in the report. The error
 // says why not everything could be looked at; the report then holds what was.
-func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (Report, error) {
+func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report Report, failed error) {
 	v := verifier{journal: j, opts: opts, linked: make(map[string]*Linked, len(opts.Entities))}
 	v.opts.MaxProblems = cmp.Or(opts.MaxProblems, 1000)
 	for i := range opts.Entities {
@@ -57,6 +59,11 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (Report,
 			return Report{}, err
 		}
 		v.linked[l.name] = l
+	}
+	if opts.Digest {
+		all := newDigester("")
+		v.all = all
+		defer func() { report.Digest = all.sum() }()
 	}
 	if opts.ID != "" {
 		err := v.one(ctx, opts.ID)
@@ -84,6 +91,8 @@ type verifier struct {
 	linked  map[string]*Linked
 	report  Report
 	scratch []any
+	all     *digester // nil if no digest is wanted
+	id      *digester // of the ID in hand
 }
 
 func (v *verifier) problem(id string, seqNr uint64, err error) {
@@ -96,12 +105,21 @@ func (v *verifier) problem(id string, seqNr uint64, err error) {
 
 // one looks at one persistence ID.
 func (v *verifier) one(ctx context.Context, id string) error {
+	if v.all != nil {
+		v.id = newDigester(id)
+	}
 	h, err := v.history(ctx, id)
 	if err == nil {
+		if v.id != nil {
+			v.id.highest(h.highest)
+		}
 		err = v.snapshots(ctx, &h)
 	}
 	if err != nil {
 		return fmt.Errorf("verify %q: %w", id, err)
+	}
+	if v.all != nil {
+		v.all.add(v.id.sum())
 	}
 	v.report.IDs++
 	if v.opts.Progress != nil {

@@ -12,8 +12,9 @@ import (
 // verifyCommand is "refold verify".
 type verifyCommand struct {
 	journalFlag
-	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`
-	JSON bool   `name:"json" help:"Print one JSON object a line."`
+	ID     string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`
+	Digest bool   `help:"Print a digest too: journals that hold the same have the same."`
+	JSON   bool   `name:"json" help:"Print one JSON object a line."`
 }
 
 // Run verifies the journal.
@@ -26,7 +27,7 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 		}
 		bar := env.bar(ctx, src, c.ID == "")
 		report, err := Verify(ctx, src.Journal, VerifyOptions{
-			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Progress: bar.set,
+			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Digest: c.Digest, Progress: bar.set,
 		})
 		bar.stop()
 		if err = errors.Join(err, c.print(env, &report, err == nil)); err == nil && report.Found() > 0 {
@@ -56,19 +57,22 @@ func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 	if r.Unchecked > 0 {
 		line += fmt.Sprintf("; %s not checked, in a format that only the program knows that wrote it", count(r.Unchecked, "payload"))
 	}
+	if c.Digest && complete {
+		line += fmt.Sprintf("\ndigest %v", r.Digest)
+	}
 	_, err := fmt.Fprintln(env.Stdout, line)
 	return err
 }
 
 func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 	for _, p := range r.Problems {
-		if err := writeJSON(env.Stdout, struct {
-			ID         string `json:"id"`
-			SequenceNr uint64 `json:"sequence_nr,omitempty"`
-			Problem    string `json:"problem"`
-		}{p.ID, p.SequenceNr, p.Err.Error()}); err != nil {
+		if err := writeJSON(env.Stdout, jsonProblem(p)); err != nil {
 			return err
 		}
+	}
+	digest := ""
+	if c.Digest && complete {
+		digest = r.Digest.String()
 	}
 	return writeJSON(env.Stdout, struct {
 		IDs       uint64 `json:"ids"`
@@ -78,5 +82,15 @@ func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 		Unchecked uint64 `json:"unchecked"`
 		Problems  uint64 `json:"problems"`
 		Complete  bool   `json:"complete"`
-	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found(), complete})
+		Digest    string `json:"digest,omitempty"`
+	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found(), complete, digest})
 }
+
+// problemLine is a problem as a line of JSON.
+type problemLine struct {
+	ID         string `json:"id"`
+	SequenceNr uint64 `json:"sequence_nr,omitempty"`
+	Problem    string `json:"problem"`
+}
+
+func jsonProblem(p Problem) problemLine { return problemLine{p.ID, p.SequenceNr, p.Err.Error()} }

@@ -72,6 +72,9 @@ func (v *verifier) unread(ctx context.Context, h *history, err error) error {
 // record looks at the next record.
 func (v *verifier) record(h *history, e *journal.Event) {
 	v.report.Records++
+	if v.id != nil {
+		v.id.record(e)
+	}
 	switch {
 	case e.SequenceNr == 0:
 		v.problem(h.id, 0, errors.New("a record has the number 0"))

@@ -65,6 +65,9 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 	if err != nil {
 		return fmt.Errorf("the snapshot can't be read: %w", err)
 	}
+	if v.id != nil {
+		v.id.snapshot(&s)
+	}
 	if h.linked != nil {
 		if err := h.linked.checkState(h.id, s.Manifest, s.Payload); err != nil {
 			return fmt.Errorf("the snapshot can't be decoded: %w", err)

@@ -1,0 +1,183 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// collate compares what both sides hold of an ID, and returns how many records
+// the target lacks.
+func (c *copier) collate(ctx context.Context, id string) (missing uint64, err error) {
+	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
+	if err != nil {
+		return 0, fmt.Errorf("target: %w", err)
+	}
+	from, err := c.from.Journal.HighestSequenceNr(ctx, id)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("source: %w", err)
+	case from == 0:
+		return 0, &DifferenceError{ID: id, Detail: "the source has no such persistence ID"}
+	case to > from:
+		return 0, &DifferenceError{ID: id, SequenceNr: from + 1, Detail: fmt.Sprintf("the source ends at %d, the target at %d", from, to)}
+	case to > 0:
+		err = c.same(ctx, id, to)
+	}
+	return from - to, err
+}
+
+// same returns an error unless the target holds, up to its highest number, what
+// the source does; or did before it has deleted some, if what is left shows that.
+func (c *copier) same(ctx context.Context, id string, highest uint64) error {
+	source := pull(c.from.Journal.Replay(ctx, id, 1, highest))
+	defer source.stop()
+	var gone, common uint64 // the first record that only the target has, and how many both have
+	for t, err := range c.to.Journal.Replay(ctx, id, 1, highest) {
+		s, ok := source.event, source.ok
+		switch {
+		case err != nil:
+			return fmt.Errorf("target: %w", err)
+		case source.err != nil:
+			return fmt.Errorf("source: %w", source.err)
+		case common == 0 && (!ok || t.SequenceNr < s.SequenceNr):
+			if gone == 0 && !isPlaceholder(&t) {
+				gone = t.SequenceNr
+			}
+			continue
+		case !ok || t.SequenceNr < s.SequenceNr:
+			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "the source has no such record"}
+		case s.SequenceNr < t.SequenceNr:
+			return &DifferenceError{ID: id, SequenceNr: s.SequenceNr, Detail: "the target has deleted it, the source has not"}
+		}
+		if what := unequal(&s, &t); what != "" {
+			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "it has another " + what + " than in the source"}
+		}
+		common++
+		source.advance()
+	}
+	switch {
+	case source.err != nil:
+		return fmt.Errorf("source: %w", source.err)
+	case source.ok:
+		return &DifferenceError{ID: id, SequenceNr: source.event.SequenceNr, Detail: "the target has deleted it, the source has not"}
+	case gone > 0 && common == 0:
+		return &DifferenceError{ID: id, SequenceNr: gone, Detail: "the source has deleted it, so nothing tells whether it was the same: copy to an empty target"}
+	}
+	return nil
+}
+
+// unequal names the field in which two records with the same number differ.
+func unequal(a, b *journal.Event) string {
+	switch {
+	case !a.Time.Equal(b.Time):
+		return "time"
+	case a.Writer != b.Writer:
+		return "writer"
+	case a.Manifest != b.Manifest:
+		return "manifest"
+	case !bytes.Equal(a.Payload, b.Payload):
+		return "payload"
+	case !slices.Equal(a.Tags, b.Tags):
+		return "tags"
+	case !bytes.Equal(a.Metadata, b.Metadata):
+		return "metadata"
+	}
+	return ""
+}
+
+// pulled is a replay that is read step by step.
+type pulled struct {
+	event journal.Event
+	ok    bool // there is one
+	err   error
+	next  func() (journal.Event, error, bool)
+	stop  func()
+}
+
+// pull begins to read a replay, whose first event is then at hand.
+func pull(events iter.Seq2[journal.Event, error]) *pulled {
+	p := &pulled{}
+	p.next, p.stop = iter.Pull2(events)
+	p.advance()
+	return p
+}
+
+func (p *pulled) advance() {
+	if p.event, p.err, p.ok = p.next(); p.err != nil {
+		p.ok = false
+	}
+}
+
+// contents is what one side holds of an ID.
+type contents struct {
+	highest, records, snapshots uint64
+	digest                      Digest
+}
+
+func (c contents) String() string {
+	return fmt.Sprintf("%s up to %d, %s, digest %.8s", count(c.records, "record"), c.highest, count(c.snapshots, "snapshot"), c.digest)
+}
+
+// digests are the contents of an ID on both sides, up to where the target ends.
+type digests struct {
+	from, to contents
+	grown    bool // the source goes on
+	new      bool // it is in the source only
+}
+
+func (c *copier) digests(ctx context.Context, id string) (d digests, err error) {
+	d.to.highest, err = c.to.Journal.HighestSequenceNr(ctx, id)
+	if err != nil {
+		return d, fmt.Errorf("target: %w", err)
+	}
+	highest, err := c.from.Journal.HighestSequenceNr(ctx, id)
+	if err != nil {
+		return d, fmt.Errorf("source: %w", err)
+	}
+	d.new, d.grown = d.to.highest == 0, highest > d.to.highest
+	d.from.highest = min(highest, d.to.highest)
+	if d.new {
+		return d, nil
+	}
+	if err := c.from.contents(ctx, id, &d.from); err != nil {
+		return d, fmt.Errorf("source: %w", err)
+	}
+	if err := c.to.contents(ctx, id, &d.to); err != nil {
+		return d, fmt.Errorf("target: %w", err)
+	}
+	return d, nil
+}
+
+// contents reads all of an ID up to its highest number.
+func (s *Source) contents(ctx context.Context, id string, c *contents) error {
+	d := newDigester(id)
+	for e, err := range s.Journal.Replay(ctx, id, 1, c.highest) {
+		if err != nil {
+			return err
+		}
+		c.records++
+		d.record(&e)
+	}
+	d.highest(c.highest)
+	for snap, err := range s.snapshots(ctx, id, c.highest) {
+		if _, unreadable := errors.AsType[*unreadableError](err); unreadable {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		c.snapshots++
+		d.snapshot(&snap)
+	}
+	c.digest = d.sum()
+	return nil
+}

@@ -1,0 +1,205 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// meddled is a target to which somebody else writes.
+type meddled struct {
+	journal.Journal
+	done atomic.Bool
+}
+
+func (m *meddled) Unwrap() journal.Journal { return m.Journal }
+
+func (m *meddled) Append(ctx context.Context, writes []journal.Write) []error {
+	if !m.done.Swap(true) {
+		w := writes[0]
+		w.Writer, w.Events = "somebody", w.Events[:1]
+		m.Journal.Append(ctx, []journal.Write{w})
+	}
+	return m.Journal.Append(ctx, writes)
+}
+
+func TestCopyWhileSomebodyElseWritesToTheTarget(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	record(t, from, "a|1", "w", good(5)...)
+	_, err := operator.Copy(t.Context(), from, &operator.Source{Journal: &meddled{Journal: to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
+	if !errors.Is(err, journal.ErrConflict) || !strings.Contains(err.Error(), "target: somebody else writes to it") {
+		t.Errorf("error %v", err)
+	}
+	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); !errors.Is(err, operator.ErrDifferent) {
+		t.Errorf("then: %v", err)
+	}
+}
+
+// forgetful is a target that loses things without saying so.
+type forgetful struct{ journal.Journal }
+
+func (f forgetful) Unwrap() journal.Journal { return f.Journal }
+
+func (f forgetful) Append(ctx context.Context, writes []journal.Write) []error {
+	for _, w := range writes {
+		for i := range w.Events {
+			w.Events[i].Metadata = nil
+		}
+	}
+	return f.Journal.Append(ctx, writes)
+}
+
+func TestCopyFindsWhatTheTargetLost(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	record(t, from, "a|1", "w", journal.Event{Manifest: "noted", Metadata: []byte("x")})
+	record(t, from, "a|2", "w", journal.Event{Manifest: "noted"})
+	report, err := operator.Copy(t.Context(), from, &operator.Source{Journal: forgetful{to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Problems) != 1 || report.Problems[0].ID != "a|1" || !strings.Contains(report.Problems[0].Error(), "the copy differs") {
+		t.Errorf("problems %v", report.Problems)
+	}
+}
+
+func TestCopyOfADamagedSource(t *testing.T) {
+	t.Parallel()
+	records := good(6)
+	for name, c := range map[string]struct {
+		source *fakeJournal
+		held   int // by the target
+		want   error
+	}{
+		"gap":              {&fakeJournal{records: map[string][]journal.Event{"a|1": append(good(2), records[4:]...)}}, 0, journal.ErrHistoryGap},
+		"gap behind those": {&fakeJournal{records: map[string][]journal.Event{"a|1": append(good(2), records[4:]...)}}, 2, journal.ErrHistoryGap},
+		"end missing":      {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, highest: map[string]uint64{"a|1": 4}}, 0, journal.ErrHistoryGap},
+		"unreadable":       {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, errs: map[string]error{"a|1": errDisk}}, 0, errDisk},
+		"unlisted":         {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, listErr: errDisk}, 0, errDisk},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := memory()
+			if c.held > 0 {
+				record(t, to, "a|1", "w", good(uint64(c.held))...)
+			}
+			_, err := operator.Copy(t.Context(), &operator.Source{Journal: ranged{c.source}}, to, operator.CopyOptions{})
+			if !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// ranged heeds the bounds of a replay, which a fakeJournal does not.
+type ranged struct{ *fakeJournal }
+
+func (r ranged) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+	return func(yield func(journal.Event, error) bool) {
+		for e, err := range r.fakeJournal.Replay(ctx, id, from, to) {
+			if (err != nil || e.SequenceNr >= from && e.SequenceNr <= to) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func (r ranged) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	return (&fakeJournal{records: r.records, highest: r.highest}).HighestSequenceNr(ctx, id)
+}
+
+// A snapshot that can't be read is left out, and said to be.
+func TestCopyOfDamagedSnapshots(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	record(t, from, "a|1", "w", good(3)...)
+	from.Snapshots = &fakeSnapshots{
+		stored:  []snapshot.Snapshot{saved(3, "state", []byte{0x80}), saved(2, "state", []byte{0x80})},
+		loadErr: map[uint64]error{3: &snapshot.CorruptError{File: "3.snap", Reason: errDisk}},
+	}
+	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Problems) != 1 || report.Problems[0].SequenceNr != 3 || !errors.Is(report.Problems[0], snapshot.ErrCorrupt) || report.CopiedSnapshots != 1 {
+		t.Errorf("%+v", report)
+	}
+	from.Snapshots = &fakeSnapshots{listErr: errDisk}
+	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); !errors.Is(err, errDisk) {
+		t.Errorf("error %v", err)
+	}
+	to.Snapshots = nil
+	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); err == nil {
+		t.Error("the snapshots had no place to go, and nobody noticed")
+	}
+}
+
+func TestCopyEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	fill(t, from, 50, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := operator.Copy(ctx, from, to, operator.CopyOptions{Progress: func(p operator.CopyProgress) {
+		if p.Stage == operator.Copying && p.Done > 100 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	copied(t, from, to)
+}
+
+// The progress comes in stages, and ends where it said that it would.
+func TestCopyTellsHowFarItIs(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	fill(t, from, 50, 6)
+	var last [3]operator.CopyProgress
+	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Parallel: 1, Progress: func(p operator.CopyProgress) {
+		if p.Done <= last[p.Stage].Done {
+			t.Errorf("stage %d goes back from %d to %d", p.Stage, last[p.Stage].Done, p.Done)
+		}
+		last[p.Stage] = p
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last[operator.Comparing].Done != 50 || last[operator.Copying].Done != last[operator.Copying].Total || last[operator.Copying].Total <= report.CopiedRecords ||
+		last[operator.Checking].Done != 50 || last[operator.Checking].Total != 50 {
+		t.Errorf("%+v", last)
+	}
+}
+
+// What the source holds more of in the end is for the next copy.
+func TestCopyOfAJournalInUse(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	for i := range 30 {
+		record(t, from, fmt.Sprintf("a|%d", i), "w", good(3)...)
+	}
+	var once atomic.Bool
+	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Progress: func(p operator.CopyProgress) {
+		if p.Stage == operator.Copying && p.Done == p.Total && !once.Swap(true) {
+			record(t, from, "a|3", "w", good(1)...)
+			record(t, from, "b|1", "w", good(1)...)
+			keep(t, from, "a|3", 4, "x")
+		}
+	}})
+	if err != nil || len(report.Problems) > 0 || report.Grown == 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	copied(t, from, to)
+}

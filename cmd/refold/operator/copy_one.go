@@ -1,0 +1,159 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// PlaceholderWriter is the writer of the fences that Copy appends in place of
+// records that the source has deleted, and then deletes.
+const PlaceholderWriter = "refold-copy"
+
+func isPlaceholder(e *journal.Event) bool { return e.IsFence() && e.Writer == PlaceholderWriter }
+
+// What one write carries at most. Several of them, of different IDs, make an
+// append.
+const (
+	writeRecords = 500
+	writeBytes   = 256 << 10
+)
+
+// copyOne copies what the target lacks of an ID. The snapshots come before
+// anything is deleted: they may be all that is left of it.
+func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, error) {
+	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("target: %w", err)
+	}
+	from, err := c.from.Journal.HighestSequenceNr(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	l := &load{copier: c, sender: s, id: id, stored: to}
+	if err = l.records(ctx, from); err != nil {
+		return nil, err
+	}
+	problems, err := c.copySnapshots(ctx, id, from)
+	if err != nil {
+		return nil, err
+	}
+	if to > 0 || l.holes {
+		err = c.copyDeletion(ctx, id, from)
+	}
+	return problems, err
+}
+
+// copyDeletion deletes what the source has deleted.
+func (c *copier) copyDeletion(ctx context.Context, id string, highest uint64) error {
+	first, err := firstRecord(ctx, c.from.Journal, id, highest)
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	deleted := highest
+	if first > 0 {
+		deleted = first - 1
+	}
+	if first, err = firstRecord(ctx, c.to.Journal, id, deleted); first > 0 && err == nil {
+		err = c.to.Journal.DeleteTo(ctx, id, deleted)
+	}
+	if err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	return nil
+}
+
+// load is what is on its way to the target of one ID.
+type load struct {
+	*copier
+	sender *sender
+	id     string
+	stored uint64 // up to here it is in the target
+	events []journal.Event
+	size   int
+	writer string // of the events
+	holes  bool   // there are placeholders
+}
+
+// records copies the records behind those that are stored.
+func (l *load) records(ctx context.Context, highest uint64) error {
+	for e, err := range l.from.Journal.Replay(ctx, l.id, l.next(), highest) {
+		if err == nil {
+			err = l.fill(ctx, e.SequenceNr-1, &e)
+		}
+		if err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+		if err := l.add(ctx, e); err != nil {
+			return err
+		}
+	}
+	if err := l.fill(ctx, highest, nil); err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	return l.flush(ctx)
+}
+
+// next is the number that comes next.
+func (l *load) next() uint64 { return l.stored + uint64(len(l.events)) + 1 }
+
+// fill puts placeholders in place of deleted records, up to a number that comes
+// before a record, if there is one.
+func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error {
+	next := l.next()
+	if to < next {
+		return nil
+	}
+	// Deletions begin at the beginning; anything else is a hole.
+	first, err := firstRecord(ctx, l.from.Journal, l.id, next-1)
+	switch {
+	case err != nil:
+		return err
+	case first > 0 && before == nil:
+		return &journal.GapError{ID: l.id, Want: next}
+	case first > 0:
+		return &journal.GapError{ID: l.id, Want: next, Got: before.SequenceNr}
+	}
+	placeholder := journal.Event{Writer: PlaceholderWriter, Time: epoch()}
+	for placeholder.SequenceNr = next; placeholder.SequenceNr <= to; placeholder.SequenceNr++ {
+		if err := l.add(ctx, placeholder); err != nil {
+			return err
+		}
+	}
+	l.holes = true
+	return nil
+}
+
+// add takes the next record along. A write has one writer.
+func (l *load) add(ctx context.Context, e journal.Event) error {
+	size := len(e.Payload) + len(e.Metadata)
+	if len(l.events) >= writeRecords || l.size+size > writeBytes || e.Writer != l.writer {
+		if err := l.flush(ctx); err != nil {
+			return err
+		}
+	}
+	l.events, l.size, l.writer = append(l.events, e), l.size+size, e.Writer
+	return nil
+}
+
+// flush stores what was taken along.
+func (l *load) flush(ctx context.Context) error {
+	if len(l.events) == 0 {
+		return nil
+	}
+	if err := l.sender.append(ctx, journal.Write{ID: l.id, Writer: l.writer, Expect: l.stored, Events: l.events}); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	n := uint64(len(l.events))
+	l.stored += n
+	if l.writer != PlaceholderWriter {
+		l.copied.Add(n)
+	}
+	l.events, l.size = l.events[:0], 0
+	l.progress(Copying, l.sent.Add(n), l.total)
+	return nil
+}

@@ -1,0 +1,122 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/refold-io/refold/snapshot"
+)
+
+// unreadableError says that a snapshot is there and can't be read.
+type unreadableError struct {
+	seqNr uint64
+	err   error
+}
+
+func (e *unreadableError) Error() string {
+	return fmt.Sprintf("snapshot %d can't be read: %v", e.seqNr, e.err)
+}
+
+func (e *unreadableError) Unwrap() error { return e.err }
+
+// snapshots yields the snapshots of an ID up to a number, the highest first. An
+// *unreadableError is yielded in place of a snapshot; any other error is the
+// last.
+func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.Seq2[snapshot.Snapshot, error] {
+	return func(yield func(snapshot.Snapshot, error) bool) {
+		if s.Snapshots == nil {
+			return
+		}
+		for md, err := range s.Snapshots.List(ctx, id, snapshot.UpTo(highest)) {
+			if err != nil {
+				yield(snapshot.Snapshot{}, fmt.Errorf("snapshots of %q: %w", id, err))
+				return
+			}
+			loaded, err := s.Snapshots.Load(ctx, id, snapshot.At(md.SequenceNr))
+			switch {
+			case errors.Is(err, snapshot.ErrNotFound): // deleted meanwhile
+				continue
+			case errors.Is(err, snapshot.ErrCorrupt):
+				err = &unreadableError{md.SequenceNr, err}
+			case err != nil:
+				yield(loaded, fmt.Errorf("snapshot %d of %q: %w", md.SequenceNr, id, err))
+				return
+			}
+			if !yield(loaded, err) {
+				return
+			}
+		}
+	}
+}
+
+// snapshotsAtOnce is how many IDs have their snapshots copied at the same time: a
+// snapshot may be large, and is held in memory.
+const snapshotsAtOnce = 16
+
+// copySnapshots makes the target hold the snapshots of the source up to a
+// number, and no others. Those that can't be read are problems.
+func (c *copier) copySnapshots(ctx context.Context, id string, highest uint64) (problems []Problem, err error) {
+	if c.to.Snapshots == nil {
+		return nil, nil
+	}
+	select {
+	case c.heavy <- struct{}{}:
+		defer func() { <-c.heavy }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	present := map[uint64]bool{}
+	for md, err := range c.to.Snapshots.List(ctx, id, snapshot.Latest()) {
+		if err != nil {
+			return nil, fmt.Errorf("target: snapshots of %q: %w", id, err)
+		}
+		present[md.SequenceNr] = true
+	}
+	for s, err := range c.from.snapshots(ctx, id, highest) {
+		if bad, unreadable := errors.AsType[*unreadableError](err); unreadable {
+			problems = append(problems, Problem{ID: id, SequenceNr: bad.seqNr, Err: fmt.Errorf("the snapshot can't be read, and is not copied: %w", bad.err)})
+			delete(present, bad.seqNr) // what the target has is better than nothing
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("source: %w", err)
+		}
+		if err := c.copySnapshot(ctx, &s, present[s.SequenceNr]); err != nil {
+			return nil, fmt.Errorf("target: snapshot %d of %q: %w", s.SequenceNr, id, err)
+		}
+		delete(present, s.SequenceNr)
+	}
+	for _, nr := range slices.Sorted(maps.Keys(present)) {
+		if err := c.to.Snapshots.Delete(ctx, id, snapshot.At(nr)); err != nil {
+			return nil, fmt.Errorf("target: snapshot %d of %q: %w", nr, id, err)
+		}
+		c.removedSnapshots.Add(1)
+	}
+	return problems, nil
+}
+
+// copySnapshot saves a snapshot, unless it is there already.
+func (c *copier) copySnapshot(ctx context.Context, s *snapshot.Snapshot, listed bool) error {
+	if listed {
+		old, err := c.to.Snapshots.Load(ctx, s.ID, snapshot.At(s.SequenceNr))
+		switch {
+		case err == nil && old.Time.Equal(s.Time) && old.Manifest == s.Manifest && bytes.Equal(old.Payload, s.Payload):
+			return nil
+		case err != nil && !errors.Is(err, snapshot.ErrCorrupt) && !errors.Is(err, snapshot.ErrNotFound):
+			return err
+		}
+	}
+	if err := c.to.Snapshots.Save(ctx, *s); err != nil {
+		return err
+	}
+	c.copiedSnapshots.Add(1)
+	return nil
+}

@@ -1,0 +1,387 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// memory is an empty journal with a snapshot store.
+func memory() *operator.Source {
+	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
+	return &operator.Source{Journal: j, Snapshots: s, Close: func() error { return errors.Join(j.Close(), s.Close()) }}
+}
+
+// record appends records to an ID.
+func record(tb testing.TB, s *operator.Source, id, writer string, events ...journal.Event) {
+	tb.Helper()
+	highest, err := s.Journal.HighestSequenceNr(tb.Context(), id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := range events {
+		events[i].SequenceNr = highest + 1 + uint64(i)
+		if events[i].Time.IsZero() {
+			events[i].Time = at(events[i].SequenceNr)
+		}
+	}
+	if slots := s.Journal.Append(tb.Context(), []journal.Write{{ID: id, Writer: writer, Expect: highest, Events: events}}); slots != nil {
+		tb.Fatal(slots[0])
+	}
+}
+
+// keep saves a snapshot.
+func keep(tb testing.TB, s *operator.Source, id string, nr uint64, state string) {
+	tb.Helper()
+	one := snapshot.Snapshot{Manifest: "state", Payload: []byte(state), Metadata: snapshot.Metadata{ID: id, SequenceNr: nr, Time: at(nr)}}
+	if err := s.Snapshots.Save(tb.Context(), one); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func drop(tb testing.TB, s *operator.Source, id string, to uint64) {
+	tb.Helper()
+	if err := s.Journal.DeleteTo(tb.Context(), id, to); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// fill puts n IDs of all kinds into a journal: with fences, several writers,
+// deleted beginnings, snapshots, and all deleted.
+func fill(tb testing.TB, s *operator.Source, n int, seed uint64) {
+	tb.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for i := range n {
+		id := fmt.Sprintf("account|%05d", i)
+		total := uint64(1 + rng.IntN(30))
+		if rng.IntN(20) == 0 {
+			total += 1500
+		}
+		for nr, writer := uint64(0), 0; nr < total; writer++ {
+			var events []journal.Event
+			for range 1 + rng.IntN(5) {
+				e := journal.Event{Manifest: "noted", Payload: []byte{0xc4, byte(i), byte(nr)}, Time: at(nr)}
+				switch rng.IntN(6) {
+				case 0:
+					e = journal.Event{Time: at(nr)}
+				case 1:
+					e.Tags = []string{"z", "a tag", "ü"}
+				case 2:
+					e.Metadata = []byte("trace")
+				}
+				events = append(events, e)
+				nr++
+			}
+			record(tb, s, id, fmt.Sprintf("writer-%d", writer/3), events...)
+		}
+		if rng.IntN(2) == 0 {
+			keep(tb, s, id, total, fmt.Sprint("state of ", id))
+			keep(tb, s, id, max(1, total/2), "earlier state")
+		}
+		switch rng.IntN(6) {
+		case 0:
+			drop(tb, s, id, total/2)
+		case 1:
+			drop(tb, s, id, journal.MaxSequenceNr)
+		}
+	}
+}
+
+// same fails the test unless two journals hold the same, seen without the help
+// of digests.
+func same(t *testing.T, from, to *operator.Source) {
+	t.Helper()
+	a, b := contents(t, from), contents(t, to)
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("the source has\n%s\nthe target has\n%s", a[i], b[i])
+		}
+	}
+	if len(a) != len(b) {
+		t.Fatalf("%d lines in the source, %d in the target", len(a), len(b))
+	}
+}
+
+// contents are a line for each thing that a journal holds.
+func contents(t *testing.T, s *operator.Source) (lines []string) {
+	t.Helper()
+	lister, _ := journal.As[journal.IDLister](s.Journal)
+	for id, err := range lister.PersistenceIDs(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		highest, err := s.Journal.HighestSequenceNr(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s up to %d", id, highest))
+		for e, err := range s.Journal.Replay(t.Context(), id, 0, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, fmt.Sprintf("%s %d %v %q %q %x %q %x", id, e.SequenceNr, e.Time, e.Writer, e.Manifest, e.Payload, e.Tags, e.Metadata))
+		}
+		for md, err := range s.Snapshots.List(t.Context(), id, snapshot.Latest()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			one, err := s.Snapshots.Load(t.Context(), id, snapshot.At(md.SequenceNr))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, fmt.Sprintf("%s snapshot %d %v %q %x", id, one.SequenceNr, one.Time, one.Manifest, one.Payload))
+		}
+	}
+	return lines
+}
+
+// digestOf is what "verify --digest" prints.
+func digestOf(t *testing.T, s *operator.Source) operator.Digest {
+	t.Helper()
+	report, err := operator.Verify(t.Context(), s.Journal, operator.VerifyOptions{Snapshots: s.Snapshots, Digest: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report.Digest
+}
+
+// copied copies, and requires that both sides are equal in every way.
+func copied(t *testing.T, from, to *operator.Source) operator.CopyReport {
+	t.Helper()
+	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Problems) > 0 {
+		t.Fatalf("problems: %v", report.Problems)
+	}
+	same(t, from, to)
+	if a, b := digestOf(t, from), digestOf(t, to); a != b || a != report.Digest {
+		t.Errorf("digests: %v of the source, %v of the target, %v reported", a, b, report.Digest)
+	}
+	return report
+}
+
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	fill(t, from, 200, 1)
+	first := copied(t, from, to)
+	if first.IDs != 200 || first.CopiedRecords != first.Records || first.CopiedSnapshots != first.Snapshots || first.Snapshots == 0 || first.Grown != 0 {
+		t.Errorf("%+v", first)
+	}
+	again := copied(t, from, to)
+	if again.CopiedRecords != 0 || again.CopiedSnapshots != 0 || again.RemovedSnapshots != 0 || again.Records != first.Records || again.Digest != first.Digest {
+		t.Errorf("again: %+v, at first %+v", again, first)
+	}
+	empty := copied(t, memory(), memory())
+	if empty.IDs != 0 || empty.Digest == first.Digest {
+		t.Errorf("an empty one: %+v", empty)
+	}
+}
+
+// A source that is in use is copied again and again, with what it has deleted
+// meanwhile.
+func TestCopyWhatWasAdded(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	record(t, from, "a|1", "w", good(4)...)
+	keep(t, from, "a|1", 2, "two")
+	copied(t, from, to)
+	record(t, from, "a|1", "w", good(3)...)
+	record(t, from, "a|2", "w", good(1)...)
+	keep(t, from, "a|1", 6, "six")
+	if err := from.Snapshots.Delete(t.Context(), "a|1", snapshot.At(2)); err != nil {
+		t.Fatal(err)
+	}
+	drop(t, from, "a|1", 3)
+	if r := copied(t, from, to); r.CopiedRecords != 4 || r.CopiedSnapshots != 1 || r.RemovedSnapshots != 1 {
+		t.Errorf("%+v", r)
+	}
+	keep(t, from, "a|1", 6, "six, once more")
+	drop(t, from, "a|1", 6)
+	if r := copied(t, from, to); r.CopiedRecords != 0 || r.CopiedSnapshots != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A copy may end at any step, whether that step was done or not, and the next one
+// goes on.
+func TestCopyInterruptedAnywhere(t *testing.T) {
+	t.Parallel()
+	from := memory()
+	fill(t, from, 8, 4)
+	record(t, from, "deleted|long", "w", good(700)...)
+	keep(t, from, "deleted|long", 690, "x")
+	drop(t, from, "deleted|long", 690)
+	interruptions := 0
+	for _, done := range []bool{false, true} {
+		for step := int64(0); ; step++ {
+			to := memory()
+			faulty := &faultyTarget{step: step, done: done}
+			_, err := operator.Copy(t.Context(), from, faulty.wrap(to), operator.CopyOptions{Parallel: 3})
+			if err == nil {
+				if faulty.steps.Load() > step {
+					t.Errorf("step %d failed, and nobody noticed", step)
+				}
+				break
+			}
+			interruptions++
+			if !errors.Is(err, errDisk) {
+				t.Fatal(err)
+			}
+			copied(t, from, to)
+		}
+	}
+	if interruptions < 25 {
+		t.Errorf("only %d interruptions", interruptions)
+	}
+}
+
+// faultyTarget fails one of the steps that change something, and all behind it.
+type faultyTarget struct {
+	step  int64 // which, from 0
+	done  bool  // it is done all the same
+	steps atomic.Int64
+}
+
+type (
+	faultyJournal struct {
+		journal.Journal
+		*faultyTarget
+	}
+	faultySnapshots struct {
+		snapshot.Store
+		*faultyTarget
+	}
+)
+
+func (f *faultyTarget) wrap(s *operator.Source) *operator.Source {
+	return &operator.Source{Journal: faultyJournal{s.Journal, f}, Snapshots: faultySnapshots{s.Snapshots, f}, Close: s.Close}
+}
+
+func (f *faultyTarget) fault(do func() error) error {
+	step := f.steps.Add(1) - 1
+	if step < f.step {
+		return do()
+	}
+	if step == f.step && f.done {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return errDisk
+}
+
+func (j faultyJournal) Unwrap() journal.Journal { return j.Journal }
+
+func (j faultyJournal) Append(ctx context.Context, writes []journal.Write) (slots []error) {
+	if err := j.fault(func() error { slots = j.Journal.Append(ctx, writes); return errors.Join(slots...) }); err != nil && slots == nil {
+		slots = slices.Repeat([]error{err}, len(writes))
+	}
+	if step := j.steps.Load() - 1; step >= j.step && slots == nil {
+		slots = slices.Repeat([]error{errDisk}, len(writes))
+	}
+	return slots
+}
+
+func (j faultyJournal) DeleteTo(ctx context.Context, id string, to uint64) error {
+	return j.fault(func() error { return j.Journal.DeleteTo(ctx, id, to) })
+}
+
+func (s faultySnapshots) Save(ctx context.Context, one snapshot.Snapshot) error {
+	return s.fault(func() error { return s.Store.Save(ctx, one) })
+}
+
+func (s faultySnapshots) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
+	return s.fault(func() error { return s.Store.Delete(ctx, id, c) })
+}
+
+// A target that holds something else is refused, with the first difference, and
+// stays as it was.
+func TestCopyRefusesATargetThatHoldsSomethingElse(t *testing.T) {
+	t.Parallel()
+	changed := func(change func(e *journal.Event)) func(t *testing.T, to *operator.Source) {
+		return func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			events := good(3)
+			change(&events[1])
+			record(t, to, "b|1", "w", events...)
+		}
+	}
+	for name, c := range map[string]struct {
+		target func(t *testing.T, to *operator.Source)
+		want   string
+	}{
+		"another ID": {func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			record(t, to, "b|2", "w", good(1)...)
+			record(t, to, "a|0", "w", good(1)...)
+		}, `"a|0": the source has no such persistence ID`},
+		"more records": {func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			record(t, to, "b|1", "w", good(6)...)
+		}, `"b|1" at 6: the source ends at 5, the target at 6`},
+		"time":     {changed(func(e *journal.Event) { e.Time = e.Time.Add(time.Microsecond) }), `"b|1" at 2: it has another time than in the source`},
+		"manifest": {changed(func(e *journal.Event) { e.Manifest = "other" }), `"b|1" at 2: it has another manifest than in the source`},
+		"payload":  {changed(func(e *journal.Event) { e.Payload = []byte{1} }), `"b|1" at 2: it has another payload than in the source`},
+		"tags":     {changed(func(e *journal.Event) { e.Tags = []string{"x"} }), `"b|1" at 2: it has another tags than in the source`},
+		"metadata": {changed(func(e *journal.Event) { e.Metadata = []byte("x") }), `"b|1" at 2: it has another metadata than in the source`},
+		"writer": {func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			record(t, to, "b|1", "w", good(1)...)
+			record(t, to, "b|1", "v", good(2)[1:]...)
+		}, `"b|1" at 2: it has another writer than in the source`},
+		"more deleted": {func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			record(t, to, "b|1", "w", good(3)...)
+			drop(t, to, "b|1", 1)
+		}, `"b|1" at 1: the target has deleted it, the source has not`},
+		"all deleted": {func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			record(t, to, "b|1", "w", good(3)...)
+			drop(t, to, "b|1", 3)
+		}, `"b|1" at 1: the target has deleted it, the source has not`},
+		"only what the source has deleted": {func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			record(t, to, "c|1", "w", good(2)...)
+		}, `"c|1" at 1: the source has deleted it, so nothing tells whether it was the same: copy to an empty target`},
+		"all that the source has deleted": {func(t *testing.T, to *operator.Source) {
+			t.Helper()
+			record(t, to, "d|1", "w", good(2)...)
+		}, `"d|1" at 1: the source has deleted it, so nothing tells whether it was the same: copy to an empty target`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := memory(), memory()
+			record(t, from, "b|1", "w", good(5)...)
+			record(t, from, "c|1", "w", good(5)...)
+			drop(t, from, "c|1", 2)
+			record(t, from, "d|1", "w", good(2)...)
+			drop(t, from, "d|1", 2)
+			c.target(t, to)
+			before := contents(t, to)
+			report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{})
+			if !errors.Is(err, operator.ErrDifferent) || !strings.HasSuffix(err.Error(), c.want) {
+				t.Errorf("error %v, want %s", err, c.want)
+			}
+			if report.CopiedRecords != 0 || !slices.Equal(before, contents(t, to)) {
+				t.Errorf("the target was changed: %+v", report)
+			}
+		})
+	}
+}

@@ -1,0 +1,218 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// tailCommand is "refold tail".
+type tailCommand struct {
+	journalFlag
+	Type      string     `help:"Only entities of this type." placeholder:"NAME"`
+	Tag       string     `help:"Only events with this tag." placeholder:"TAG"`
+	Slices    sliceRange `help:"Only entities in these of the 1,024 slices, such as 0-255." placeholder:"FIRST-LAST"`
+	ID        string     `name:"id" help:"Only this persistence ID." placeholder:"ID"`
+	After     string     `help:"Begin behind this offset, which an earlier run has shown." placeholder:"OFFSET"`
+	FromStart bool       `help:"Begin with the first event there is, not with the next one."`
+	NoFollow  bool       `help:"Show what there is, from the first event on unless --after says otherwise, and end."`
+	JSON      bool       `name:"json" help:"Print one JSON object a line."`
+}
+
+// Help is the long help of the command.
+func (c *tailCommand) Help() string {
+	return `Shows events as they are stored, of all entities or of some, in the one order that the journal gives them.
+It ends with Ctrl-C, and says the offset with which the next run goes on: nothing is shown twice, and nothing left out.
+
+Nobody can add to a LevelDB journal while it is looked into. So there it shows what there is, and ends.`
+}
+
+// Validate checks the flags.
+func (c *tailCommand) Validate() error {
+	switch {
+	case c.After != "" && c.FromStart:
+		return errors.New("--after and --from-start exclude each other")
+	case c.ID != "" && (c.Type != "" || c.Slices.Count > 0):
+		return errors.New("--id is one entity of one type in one slice: --type and --slices mean nothing then")
+	case c.ID != "":
+		return journal.CheckID(c.ID)
+	}
+	return c.query().Check()
+}
+
+// query returns what is asked for, but for the ID.
+func (c *tailCommand) query() journal.Query {
+	q := journal.Query{Type: c.Type, Tag: c.Tag, Slices: journal.Slices(c.Slices)}
+	if c.ID != "" {
+		q.Type, _ = journal.SplitID(c.ID)
+		q.Slices = journal.Slices{First: journal.SliceOf(c.ID), Count: 1}
+	}
+	return q
+}
+
+// sliceRange is journal.Slices on a command line.
+type sliceRange journal.Slices
+
+// UnmarshalText reads "0-255" or "7".
+func (s *sliceRange) UnmarshalText(text []byte) error {
+	from, to, found := strings.Cut(string(text), "-")
+	if !found {
+		to = from
+	}
+	first, err1 := strconv.ParseUint(from, 10, 16)
+	last, err2 := strconv.ParseUint(to, 10, 16)
+	if errors.Join(err1, err2) != nil || last < first || last >= journal.SliceCount {
+		return fmt.Errorf("%.20q is no range of slices within 0-%d", text, journal.SliceCount-1)
+	}
+	*s = sliceRange{First: int(first), Count: int(last-first) + 1}
+	return nil
+}
+
+// Run shows events until it is interrupted.
+func (c *tailCommand) Run(ctx context.Context, env *Env) error {
+	return c.with(ctx, env, func(src *Source) error {
+		querier, ok := journal.As[journal.Querier](src.Journal)
+		if !ok {
+			return journal.ErrNoQueries
+		}
+		at, end, err := c.bounds(ctx, src, querier)
+		if err != nil {
+			return err
+		}
+		t := &tail{command: c, querier: querier, out: env.flow(c.JSON), env: env, at: at}
+		err = t.run(ctx, end)
+		if t.at != "" {
+			env.note("the next run goes on with --after %s", t.at)
+		}
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			return nil // that is how it ends
+		}
+		return err
+	})
+}
+
+// bounds returns where to begin, and where to end if not never.
+func (c *tailCommand) bounds(ctx context.Context, src *Source, q journal.Querier) (at journal.Offset, end *journal.Offset, err error) {
+	last, err := q.End(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	switch {
+	case c.After != "":
+		at = journal.Offset(c.After)
+	case !c.FromStart && !c.NoFollow && !src.Still:
+		at = last
+	}
+	if c.NoFollow || src.Still {
+		end = &last
+	}
+	return at, end, nil
+}
+
+// tail is a tail in progress.
+type tail struct {
+	command *tailCommand
+	querier journal.Querier
+	out     *flow
+	env     *Env
+	at      journal.Offset
+}
+
+// run shows events up to a position, or for ever.
+func (t *tail) run(ctx context.Context, end *journal.Offset) error {
+	pause := firstPause
+	for seen := false; ; {
+		more, err := t.page(ctx)
+		switch {
+		case err == nil:
+			seen, pause = true, firstPause
+		case seen && errors.Is(err, journal.ErrUnavailable):
+			if pause == firstPause {
+				t.env.note("%v; trying again", err)
+			}
+			if err = wait(ctx, pause); err != nil {
+				return err
+			}
+			pause = min(2*pause, lastPause)
+			continue
+		default:
+			return err
+		}
+		switch {
+		case end != nil && (!more || t.at.Compare(*end) >= 0):
+			return nil
+		case more:
+			continue
+		}
+		if err := t.querier.Await(ctx, t.at); err != nil && !errors.Is(err, journal.ErrUnavailable) {
+			return err // an unavailable journal is met again at once
+		}
+	}
+}
+
+// How long to wait for a store that is away.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// page shows the next page.
+func (t *tail) page(ctx context.Context) (more bool, err error) {
+	page, err := t.querier.Query(ctx, t.command.query(), t.at)
+	if err != nil {
+		return false, err
+	}
+	for i := range page.Events {
+		e := &page.Events[i]
+		if t.command.ID != "" && t.command.ID != e.ID {
+			continue
+		}
+		if err := t.out.add(func() any { return tailLineOf(e) }, func() []string { return tailRowOf(e) }); err != nil {
+			return false, err
+		}
+	}
+	if err := t.out.flush(); err != nil {
+		return false, err
+	}
+	t.at = page.Next
+	return page.More, nil
+}
+
+// tailLine is an event of any ID as a line of JSON.
+type tailLine struct {
+	Offset journal.Offset `json:"offset"`
+	ID     string         `json:"id"`
+	eventLine
+}
+
+func tailLineOf(e *journal.Recorded) tailLine { return tailLine{e.Offset, e.ID, lineOf(&e.Event)} }
+
+func tailHeads() []string {
+	return []string{"OFFSET", "TIME", "ID", "NR", "MANIFEST", "TAGS", "PAYLOAD"}
+}
+
+func tailRowOf(e *journal.Recorded) []string {
+	return []string{
+		string(e.Offset), stamp(e.Time), e.ID, decimal(e.SequenceNr), e.Manifest, strings.Join(e.Tags, ","),
+		renderCell(formatOf(e.Manifest), e.Payload),
+	}
+}
