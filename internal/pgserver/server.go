@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -130,7 +131,8 @@ func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 // DSN returns the address of a database over the server's socket, as a URL.
 func (s *Server) DSN(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(User, s.password), Path: "/" + database}
-	u.RawQuery = url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}}.Encode()
+	query := url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}}
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a plus is a plus here
 	return u.String()
 }
 

@@ -8,8 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -38,26 +36,6 @@ func DSN(tb testing.TB) string {
 	return dsn
 }
 
-// Via returns a DSN that reaches the same database through another host and
-// port, such as those of a proxy.
-func Via(tb testing.TB, dsn, addr string) string {
-	tb.Helper()
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	u, err := url.Parse(dsn)
-	if err != nil {
-		tb.Fatal(redacted(err))
-	}
-	query := u.Query()
-	query.Set("host", host)
-	query.Set("port", port)
-	query.Set("sslmode", "disable") // a proxy that counts bytes must know what they are
-	u.Host, u.RawQuery = "", query.Encode()
-	return u.String()
-}
-
 // databaseName makes a name of at most 63 bytes that tells whose it is.
 func databaseName(test string) string {
 	clean := strings.Map(func(r rune) rune {
@@ -67,32 +45,6 @@ func databaseName(test string) string {
 		return '_'
 	}, strings.ToLower(test))
 	return fmt.Sprintf("refold_%.40s_%.12s", clean, strings.ToLower(rand.Text()))
-}
-
-// withDatabase changes the database in a DSN that a developer gave, of either
-// form, and makes it a URL.
-func withDatabase(dsn, database string) (string, error) {
-	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
-		return "", fmt.Errorf("testpg: %s must be a URL, postgres://user:password@host:port/database", Env)
-	}
-	u, err := url.Parse(dsn)
-	if err != nil {
-		return "", fmt.Errorf("testpg: %s: %w", Env, redacted(err))
-	}
-	u.Path = "/" + database
-	query := u.Query()
-	query.Del("dbname")
-	query.Del("database")
-	u.RawQuery = query.Encode()
-	return u.String(), nil
-}
-
-// redacted takes the DSN out of the error of parsing it.
-func redacted(err error) error {
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		return wrapped.Err
-	}
-	return err
 }
 
 func create(dsn, name string) error {

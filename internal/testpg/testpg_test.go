@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testproxy"
 )
 
 func TestMain(m *testing.M) { testpg.Main(m) }
@@ -58,7 +59,7 @@ func TestEachTestHasADatabase(t *testing.T) {
 	}
 }
 
-func TestViaReachesTheSameDatabase(t *testing.T) {
+func TestDSNsOfOneDatabase(t *testing.T) {
 	t.Parallel()
 	server := testpg.Start(t, testpg.Config{})
 	dsn := server.DSN(t)
@@ -73,6 +74,15 @@ func TestViaReachesTheSameDatabase(t *testing.T) {
 	server.Kill()
 	server.Restart(t)
 	connect(t, testpg.Via(t, dsn, server.Addr()))
+	named := connect(t, testpg.With(t, dsn, map[string]string{"application_name": "a b"}))
+	if name := named.Config().RuntimeParams["application_name"]; name != "a b" {
+		t.Errorf("application_name is %q", name)
+	}
+	through := testproxy.Start(t, testpg.Upstream(t, dsn))
+	connect(t, testpg.Via(t, dsn, through.Addr()))
+	if up := testpg.Upstream(t, testpg.Via(t, dsn, server.Addr())); up != server.Addr() {
+		t.Errorf("upstream is %s", up)
+	}
 }
 
 // A server that a developer names is used, with databases of our own in it.
