@@ -28,6 +28,7 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	}
 	j.writing.Lock()
 	defer j.writing.Unlock()
+	defer j.news.send()
 	e, err := j.use(ctx, true)
 	if err != nil {
 		return fill(len(writes), fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err))
@@ -60,6 +61,7 @@ type batcher struct {
 	size    int       // bytes in the batch, about
 	first   int       // the first write of the batch
 	streams []*stream // those with something in the batch
+	index   indexer
 	key     []byte
 	value   []byte
 }
@@ -121,6 +123,9 @@ func (b *batcher) add(i int, w *journal.Write) error {
 			b.key = appendIDKey(b.key[:0], w.ID)
 			b.value = appendNumber(b.value[:0], number)
 			b.batch.Put(b.key, b.value)
+			b.key = appendNameKey(b.key[:0], number)
+			b.value = appendName(b.value[:0], w.ID)
+			b.batch.Put(b.key, b.value)
 		}
 		b.engine.streams.touch(s, number)
 		b.streams = append(b.streams, s)
@@ -130,6 +135,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 		b.value = appendEvent(b.value[:0], w.Writer, &w.Events[k])
 		b.batch.Put(b.key, b.value)
 	}
+	b.index.addEvents(s.number, w.Events, &b.batch, &b.engine.nextGroup)
 	s.next += uint64(len(w.Events))
 	b.size += size
 	return nil
@@ -150,6 +156,7 @@ func (b *batcher) load(id string) (*stream, error) {
 func (b *batcher) commit(end int) {
 	var err error
 	if b.batch.Len() > 0 {
+		b.index.put(&b.batch, &b.engine.nextGroup)
 		err = b.engine.write(&b.batch)
 	}
 	if err == nil {

@@ -15,20 +15,26 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
+// checked is what check found out.
+type checked struct {
+	version uint32             // of the format
+	logs    []storage.FileDesc // that count, in order
+}
+
 // check reads the manifest and the logs before the engine does, which drops
-// what it can't read without a word. It returns the logs that count, in order.
-func check(files storage.Storage, readOnly bool) ([]storage.FileDesc, error) {
+// what it can't read without a word.
+func check(files storage.Storage, readOnly bool) (c checked, err error) {
 	all, err := files.List(storage.TypeAll)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	current, err := files.GetMeta()
 	if err != nil {
-		return nil, checkNew(files, all, readOnly, err)
+		return checked{version: formatVersion}, checkNew(files, all, readOnly, err)
 	}
 	var m manifest
-	if err := checkManifest(files, current, &m); err != nil {
-		return nil, err
+	if c.version, err = checkManifest(files, current, &m); err != nil {
+		return c, err
 	}
 	present := make(map[storage.FileDesc]bool, len(all))
 	for _, fd := range all {
@@ -37,19 +43,19 @@ func check(files storage.Storage, readOnly bool) ([]storage.FileDesc, error) {
 	for _, number := range m.tableNumbers() {
 		fd := storage.FileDesc{Type: storage.TypeTable, Num: int64(number)} //nolint:gosec // checked by fields.file
 		if !present[fd] {
-			return nil, missing(fd)
+			return c, missing(fd)
 		}
 	}
 	fd := storage.FileDesc{Type: storage.TypeJournal, Num: int64(m.log)} //nolint:gosec // checked by fields.file
 	if m.log != 0 && !present[fd] {                                      // 0: the power was cut before there was any
-		return nil, missing(fd)
+		return c, missing(fd)
 	}
-	logs := slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
+	c.logs = slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
 		number := uint64(fd.Num) //nolint:gosec // not negative
 		return fd.Type != storage.TypeJournal || number < m.log && (m.previousLog == 0 || number != m.previousLog)
 	})
-	slices.SortFunc(logs, func(a, b storage.FileDesc) int { return cmp.Compare(a.Num, b.Num) })
-	return logs, checkLogs(files, logs, m.sequence)
+	slices.SortFunc(c.logs, func(a, b storage.FileDesc) int { return cmp.Compare(a.Num, b.Num) })
+	return c, checkLogs(files, c.logs, m.sequence)
 }
 
 func missing(fd storage.FileDesc) error {
@@ -82,21 +88,23 @@ func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reas
 	return nil
 }
 
-func checkManifest(files storage.Storage, fd storage.FileDesc, m *manifest) error {
-	_, _, err := scanFile(files, fd, m)
+// checkManifest returns the version of the format.
+func checkManifest(files storage.Storage, fd storage.FileDesc, m *manifest) (version uint32, err error) {
+	_, _, err = scanFile(files, fd, m)
 	if m.has[fieldComparer] {
 		// A newer version may have changed whatever looks damaged.
-		if oerr := checkOrder(m.comparer); oerr != nil {
-			return oerr
+		var oerr error
+		if version, oerr = checkOrder(m.comparer); oerr != nil {
+			return 0, oerr
 		}
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if field := m.incomplete(); field != "" {
-		return &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "it does not name the " + field}
+		return 0, &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "it does not name the " + field}
 	}
-	return nil
+	return version, nil
 }
 
 func checkLogs(files storage.Storage, logs []storage.FileDesc, sequence uint64) error {

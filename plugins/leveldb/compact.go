@@ -13,7 +13,8 @@ import (
 // compactSteps is into how many parts Compact divides the events.
 const compactSteps = 16
 
-// Compact frees the disk space of what was deleted, by rewriting all tables. It
+// Compact frees the disk space of what was deleted, by rewriting all tables, and
+// drops from the order of the events the groups of which none is left. It
 // reads and writes about as much as is stored, and slows down appends
 // meanwhile; the engine does the same by itself little by little. It looks at
 // ctx between parts of the work.
@@ -25,6 +26,9 @@ func (db *DB) Compact(ctx context.Context) error {
 }
 
 func (db *DB) compact(ctx context.Context) error {
+	if err := db.sweep(ctx); err != nil {
+		return err
+	}
 	next, err := db.compactRange(ctx, util.Range{Limit: []byte{tagEvent}})
 	if err != nil {
 		return err

@@ -94,6 +94,9 @@ func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, er
 	if err == nil && highest != uint64(n) {
 		t.Fatalf("%d events, and the highest number is %d", n, highest)
 	}
+	if err == nil {
+		err = db.VerifyOrder(t.Context()) // it is stored together with the events
+	}
 	return n, err
 }
 

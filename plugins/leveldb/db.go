@@ -37,6 +37,7 @@ type Config struct {
 
 	tune        func(*opt.Options) // for tests
 	reopenPause time.Duration      // see DB.reopen, for tests
+	portion     int                // records that are read at once, for tests
 }
 
 const (
@@ -50,6 +51,7 @@ func (c Config) withDefaults() Config {
 	c.CachedIDs = cmp.Or(c.CachedIDs, defaultCachedIDs)
 	c.MaxSnapshotSize = cmp.Or(c.MaxSnapshotSize, defaultMaxSnapshotSize)
 	c.reopenPause = cmp.Or(c.reopenPause, defaultReopenPause)
+	c.portion = cmp.Or(c.portion, portionRecords)
 	return c
 }
 
@@ -120,6 +122,7 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 	}
 	db := &DB{cfg: cfg, files: files, syncDir: syncDir, name: name, engine: e}
 	db.journal.db, db.snapshots.db = db, db
+	db.journal.ended, db.snapshots.ended = make(chan struct{}), make(chan struct{})
 	return db, nil
 }
 

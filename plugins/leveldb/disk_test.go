@@ -37,6 +37,7 @@ type disk struct {
 	off      bool
 	full     bool // no space is left
 	loseNext bool // the next sync fails, and what it was about is gone
+	refuse   bool // the next sync fails, and what it was about is there until the power is cut
 }
 
 type faultMode int
@@ -354,9 +355,21 @@ func (d *disk) failNextSync() {
 	d.loseNext = true
 }
 
+// refuseNextSync makes the next sync fail, which was about something that can be
+// read nevertheless.
+func (d *disk) refuseNextSync() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refuse = true
+}
+
 func (w *diskWriter) Sync() error {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
+	if w.d.refuse {
+		w.d.refuse, w.f.forgotten = false, true
+		return errFault
+	}
 	if w.d.loseNext {
 		w.d.loseNext = false
 		w.f.data = w.f.data[:w.f.synced:w.f.synced]

@@ -25,41 +25,83 @@ type engine struct {
 	// unsure is set once the outcome of a write is unknown.
 	unsure  atomic.Bool
 	streams *cache
+	names   *nameCache
 	// nextNumber is the number of the next new persistence ID. Append takes it.
 	nextNumber atomic.Uint64
+	// nextGroup is the number of the next group. It belongs to Append.
+	nextGroup uint64
+	// ordered says that the events are in the order.
+	ordered bool
+	// records is how many of them a portion has at most.
+	records int
 }
 
-// openEngine checks the files and opens them.
+// openEngine checks the files, upgrades and opens them.
 func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine, error) {
-	logs, err := check(base, cfg.ReadOnly)
+	found, err := check(base, cfg.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.ReadOnly {
-		if err = removeProbe(base); err != nil {
+	if cfg.ReadOnly {
+		if len(found.logs) > 1 {
+			base = &readOnlyFiles{Storage: base, logs: found.logs}
+		}
+		return openChecked(newGuard(base, syncDir, found.version, found.version), cfg)
+	}
+	if err = removeProbe(base); err != nil {
+		return nil, err
+	}
+	if found.version == unorderedVersion {
+		if err = announceUpgrade(newGuard(base, syncDir, unorderedVersion, unorderedVersion), cfg); err != nil {
 			return nil, err
 		}
 	}
-	if cfg.ReadOnly && len(logs) > 1 {
-		base = &readOnlyFiles{Storage: base, logs: logs}
+	e, err := openChecked(newGuard(base, syncDir, found.version, formatVersion), cfg)
+	if err == nil && !e.ordered {
+		if err = e.upgrade(); err != nil {
+			return nil, errors.Join(err, e.close())
+		}
 	}
+	return e, err
+}
+
+// openChecked opens files that were checked.
+func openChecked(g *guard, cfg Config) (*engine, error) {
 	o := Options()
 	o.ReadOnly = cfg.ReadOnly
+	o.Comparer = g.order
 	if cfg.tune != nil {
 		cfg.tune(o)
 	}
-	g := newGuard(base, syncDir)
 	db, err := leveldb.Open(g, o)
 	if err != nil {
 		return nil, g.explain(err)
 	}
-	e := &engine{db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync}, streams: newCache(cfg.CachedIDs)}
-	next, err := e.firstFreeNumber()
-	if err != nil {
+	e := &engine{
+		db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync},
+		streams: newCache(cfg.CachedIDs), names: newNameCache(cfg.CachedIDs), records: cfg.portion,
+	}
+	if err := e.look(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	e.nextNumber.Store(next)
 	return e, nil
+}
+
+// look finds out where the numbers go on.
+func (e *engine) look() error {
+	next, err := e.firstFreeNumber()
+	if err != nil {
+		return err
+	}
+	e.nextNumber.Store(next)
+	end, err := endOf(e.db)
+	if err != nil {
+		return err
+	}
+	e.nextGroup = end.group + 1
+	step, err := e.upgradeStep()
+	e.ordered = step == upgraded && e.guard.order.version.Load() != unorderedVersion
+	return err
 }
 
 // usable reports whether the engine may be used for reading or for writing.
@@ -103,6 +145,28 @@ func (e *engine) last(start, limit []byte) ([]byte, error) {
 	return append([]byte(nil), it.Key()...), nil
 }
 
+// A portion of records that are read at once.
+const (
+	portionRecords = maxGroup
+	portionBytes   = 4 << 20
+)
+
+// portion calls f with the first records of a range and returns the last key
+// that it has called it with, nil if there was none.
+func (e *engine) portion(r *util.Range, f func(key, value []byte) error) (last []byte, err error) {
+	it := e.db.NewIterator(r, nil)
+	defer it.Release()
+	size := 0
+	for n := 0; n < e.records && size < portionBytes && it.Next(); n++ {
+		if err := f(it.Key(), it.Value()); err != nil {
+			return nil, err
+		}
+		size += len(it.Key()) + len(it.Value())
+		last = append(last[:0], it.Key()...)
+	}
+	return last, translate(it.Error())
+}
+
 // firstFreeNumber returns the number that the next new persistence ID gets.
 // Each ID that has a number has an event, or had all of them deleted.
 func (e *engine) firstFreeNumber() (uint64, error) {
@@ -117,7 +181,7 @@ func (e *engine) firstFreeNumber() (uint64, error) {
 		}
 		number, ok := keyNumber(key)
 		if !ok {
-			return 0, &journal.CorruptError{File: "database", Offset: -1, Detail: fmt.Sprintf("malformed key %x", key)}
+			return 0, malformedKey(key)
 		}
 		highest = max(highest, number)
 	}

@@ -26,6 +26,11 @@ var (
 	// ErrReadOnly is returned by what would change a database that was opened
 	// with Config.ReadOnly.
 	ErrReadOnly = errors.New("leveldb: opened read-only")
+	// ErrNoOrder is returned by queries of a database that was opened with
+	// Config.ReadOnly and that an older version of Refold wrote, which kept no
+	// order of the events of all persistence IDs. Opening it once for writing
+	// gives it one. It matches journal.ErrNoQueries as well.
+	ErrNoOrder = fmt.Errorf("%w: the directory was written by an older version, open it once for writing", journal.ErrNoQueries)
 )
 
 func errNewerFormat(version uint64) error {

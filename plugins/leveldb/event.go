@@ -58,16 +58,21 @@ func appendEvent(b []byte, writer string, e *journal.Event) []byte {
 	b = appendString(b, writer)
 	b = appendString(b, e.Manifest)
 	if flags&flagTags != 0 {
-		b = binary.AppendUvarint(b, uint64(len(e.Tags)))
-		for _, tag := range e.Tags {
-			b = appendString(b, tag)
-		}
+		b = appendTags(b, e.Tags)
 	}
 	if flags&flagMetadata != 0 {
 		b = binary.AppendUvarint(b, uint64(len(e.Metadata)))
 		b = append(b, e.Metadata...)
 	}
 	return append(b, e.Payload...)
+}
+
+func appendTags(b []byte, tags []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(tags)))
+	for _, tag := range tags {
+		b = appendString(b, tag)
+	}
+	return b
 }
 
 func appendString(b []byte, s string) []byte {

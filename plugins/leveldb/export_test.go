@@ -48,6 +48,38 @@ func (c Config) WithReopenPause(d time.Duration) Config {
 	return c
 }
 
+// WithPortion returns a Config that reads so many records at once where it goes
+// through all of them.
+func (c Config) WithPortion(n int) Config {
+	c.portion = n
+	return c
+}
+
+// CopyOld copies a database into a storage, as the version without an order of
+// the events would have written it.
+func (db *DB) CopyOld(to storage.Storage) (err error) {
+	old, err := leveldb.Open(to, OptionsOf(unorderedVersion))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, old.Close()) }()
+	it := db.engine.db.NewIterator(nil, nil)
+	defer it.Release()
+	for it.Next() {
+		switch it.Key()[0] {
+		case tagName, tagGroup, tagTag:
+			continue
+		}
+		if err := old.Put(it.Key(), it.Value(), nil); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// Raw returns the engine's database.
+func (db *DB) Raw() *leveldb.DB { return db.engine.db }
+
 // SetOrder writes a database whose keys are ordered by a comparer of that name.
 func SetOrder(dir, name string) error {
 	o := Options()
@@ -57,6 +89,16 @@ func SetOrder(dir, name string) error {
 		return err
 	}
 	return db.Close()
+}
+
+// MaxLooked is how much a page looks at.
+const MaxLooked = maxLooked
+
+// OptionsOf returns the options of a version of the format.
+func OptionsOf(version uint32) *opt.Options {
+	o := Options()
+	o.Comparer = newOrder(version)
+	return o
 }
 
 type named struct {

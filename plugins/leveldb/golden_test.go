@@ -7,9 +7,11 @@ import (
 	"bufio"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +24,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// goldenEvents and goldenSnapshot are what testdata/v1/records.golden holds, besides the
+// goldenEvents and goldenSnapshot are what testdata/*/records.golden holds, besides the
 // deletion of the first event of "b".
 func goldenEvents() []journal.Write {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
@@ -49,27 +51,31 @@ func goldenSnapshot() snapshot.Snapshot {
 	}
 }
 
-// goldenFile has a line for each record: key and value in hexadecimal. It is
-// never changed; a new version of the format adds a file.
-const goldenFile = "testdata/v1/records.golden"
+// The golden files have a line for each record: key and value in hexadecimal.
+// They are never changed; a new version of the format adds some.
+const (
+	goldenV1      = "testdata/v1/records.golden"
+	goldenV2      = "testdata/v2/records.golden"
+	goldenUpgrade = "testdata/v2/upgraded.golden" // from goldenV1
+)
 
-func readGolden(t *testing.T) string {
+func readGolden(t *testing.T, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(goldenFile)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(data)
 }
 
-func TestReadsGolden(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	raw, err := leveldb.OpenFile(dir, plugin.Options())
+// putGolden writes the records of a golden file into a directory.
+func putGolden(t *testing.T, dir, name string, version uint32) {
+	t.Helper()
+	raw, err := leveldb.OpenFile(dir, plugin.OptionsOf(version))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(strings.NewReader(readGolden(t)))
+	lines := bufio.NewScanner(strings.NewReader(readGolden(t, name)))
 	for lines.Scan() {
 		key, value, _ := strings.Cut(lines.Text(), " ")
 		k, kerr := hex.DecodeString(key)
@@ -81,7 +87,56 @@ func TestReadsGolden(t *testing.T) {
 	if err := raw.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// wantGolden compares the records in a directory with those of a golden file.
+func wantGolden(t *testing.T, dir, name string) {
+	t.Helper()
+	raw, err := leveldb.OpenFile(dir, plugin.OptionsOf(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	it := raw.NewIterator(&util.Range{}, nil)
+	for it.Next() {
+		got.WriteString(hex.EncodeToString(it.Key()) + " " + hex.EncodeToString(it.Value()) + "\n")
+	}
+	it.Release()
+	if err := errors.Join(it.Error(), raw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if want := readGolden(t, name); got.String() != want {
+		to := filepath.Join(t.ArtifactDir(), filepath.Base(name))
+		if err := os.WriteFile(to, []byte(got.String()), 0o600); err != nil {
+			t.Error(err)
+		}
+		t.Errorf("what is written differs from %s:\n%s", name, got.String())
+	}
+}
+
+func TestReadsGolden(t *testing.T) {
+	t.Parallel()
+	for version, name := range map[uint32]string{1: goldenV1, 2: goldenV2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			putGolden(t, dir, name, version)
+			readsGolden(t, dir, version == 1)
+		})
+	}
+}
+
+func readsGolden(t *testing.T, dir string, upgraded bool) {
+	t.Helper()
 	db := mustOpen(t, dir, plugin.Config{})
+	want := []string{"account|42 1", "account|42 2", "b 2"}
+	if upgraded {
+		want = []string{"b 2", "account|42 1", "account|42 2"}
+	}
+	wantOrder(t, db, want...)
+	if got := found(t, db.Journal(), journal.Query{Tag: "blau"}); !slices.Equal(got, []string{"account|42 2"}) {
+		t.Errorf("tagged: %q", got)
+	}
 	for _, w := range goldenEvents() {
 		var got []journal.Event
 		for e, err := range db.Journal().Replay(t.Context(), w.ID, 1, journal.MaxSequenceNr) {
@@ -121,24 +176,37 @@ func TestWritesGolden(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := leveldb.OpenFile(dir, plugin.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	it := raw.NewIterator(&util.Range{}, nil)
-	for it.Next() {
-		got.WriteString(hex.EncodeToString(it.Key()) + " " + hex.EncodeToString(it.Value()) + "\n")
-	}
-	it.Release()
-	if err := errors.Join(it.Error(), raw.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if want := readGolden(t); got.String() != want {
-		name := filepath.Join(t.ArtifactDir(), "records.golden")
-		if err := os.WriteFile(name, []byte(got.String()), 0o600); err != nil {
-			t.Error(err)
+	wantGolden(t, dir, goldenV2)
+}
+
+// TestUpgradesGolden upgrades a directory of format 1. The events are in the
+// order of their times then: that of "b" is the oldest.
+func TestUpgradesGolden(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	putGolden(t, dir, goldenV1, 1)
+	before := tree(t, dir)
+	old := mustOpen(t, dir, plugin.Config{ReadOnly: true})
+	for what, err := range map[string]error{
+		"query": func() error { _, err := old.Journal().Query(t.Context(), journal.Query{}, ""); return err }(),
+		"end":   func() error { _, err := old.Journal().End(t.Context()); return err }(),
+		"await": old.Journal().Await(t.Context(), ""),
+		"check": old.VerifyOrder(t.Context()),
+	} {
+		if !errors.Is(err, plugin.ErrNoOrder) || !errors.Is(err, journal.ErrNoQueries) {
+			t.Errorf("%s: %v", what, err)
 		}
-		t.Errorf("what is written differs from %s:\n%s", goldenFile, got.String())
 	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(before, tree(t, dir)) {
+		t.Error("reading changed the files")
+	}
+	if err := mustOpen(t, dir, plugin.Config{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantGolden(t, dir, goldenUpgrade)
+	db := mustOpen(t, dir, plugin.Config{ReadOnly: true})
+	wantOrder(t, db, "b 2", "account|42 1", "account|42 2")
 }

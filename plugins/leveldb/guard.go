@@ -23,11 +23,16 @@ import (
 //     before it is synced when it is closed, so that a log is never ahead of an
 //     earlier one. A new table is synced into the directory before a manifest
 //     names it.
+//   - A manifest that is begun says the latest version of the format.
 //   - A table whose footer points outside the file is refused; the engine would
 //     allocate whatever stands there.
 type guard struct {
 	storage.Storage
 	syncDir func() error
+	// order gets version when a manifest is begun: that of the format is in
+	// there.
+	order   *order
+	version uint32
 	// attempts counts the writes to logs that were let through, and syncs those
 	// syncs of logs that succeeded.
 	attempts, syncs atomic.Uint64
@@ -36,8 +41,8 @@ type guard struct {
 	failure  atomic.Pointer[error]
 }
 
-func newGuard(base storage.Storage, syncDir func() error) *guard {
-	return &guard{Storage: base, syncDir: syncDir}
+func newGuard(base storage.Storage, syncDir func() error, stored, version uint32) *guard {
+	return &guard{Storage: base, syncDir: syncDir, order: newOrder(stored), version: version}
 }
 
 // err returns the first failure.
@@ -96,10 +101,14 @@ func (g *guard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fd.Type == storage.TypeJournal {
+	switch fd.Type {
+	case storage.TypeJournal:
 		if err := g.syncDir(); err != nil {
 			return nil, errors.Join(g.fail(err), w.Close())
 		}
+	case storage.TypeManifest:
+		g.order.version.Store(g.version) // the engine asks for its name next
+	default:
 	}
 	return &guardedWriter{Writer: w, guard: g, fd: fd}, nil
 }

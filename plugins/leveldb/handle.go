@@ -11,6 +11,9 @@ type handle struct {
 	mu     sync.RWMutex // shared: a call is in progress
 	closed bool
 	taken  bool // guarded by DB.handleMu
+	// ended is closed together with the handle, for those who wait and are no
+	// call in progress.
+	ended chan struct{}
 }
 
 // enter reports whether the handle is open. If so, leave must be called.
@@ -29,9 +32,12 @@ func (h *handle) leave() { h.mu.RUnlock() }
 func (h *handle) shut() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	open := !h.closed
+	if h.closed {
+		return false
+	}
 	h.closed = true
-	return open
+	close(h.ended)
+	return true
 }
 
 func (db *DB) take(h *handle) {

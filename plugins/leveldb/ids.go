@@ -14,6 +14,8 @@ import (
 //
 //	of an ID        version, number as a varint
 //	of a deletion   version, two sequence numbers as varints
+//	of a name       version, the persistence ID
+//	of an upgrade   version, its step as a varint
 const valueVersion = 1
 
 func appendNumber(b []byte, number uint64) []byte {
@@ -57,15 +59,39 @@ func decodeDeletion(b []byte) (deletion, error) {
 
 // cutVersioned cuts the version and a varint off b.
 func cutVersioned(b []byte) (n uint64, rest []byte, err error) {
-	if len(b) == 0 {
-		return 0, nil, errShort
+	if b, err = cutVersion(b); err != nil {
+		return 0, nil, err
 	}
-	if b[0] > valueVersion {
-		return 0, nil, fmt.Errorf("%w: record version %d", journal.ErrNewerVersion, b[0])
-	}
-	n, size := binary.Uvarint(b[1:])
-	if b[0] != valueVersion || size <= 0 {
+	n, size := binary.Uvarint(b)
+	if size <= 0 {
 		return 0, nil, errMalformed
 	}
-	return n, b[1+size:], nil
+	return n, b[size:], nil
+}
+
+// cutVersion cuts the version off b.
+func cutVersion(b []byte) (rest []byte, err error) {
+	switch {
+	case len(b) == 0:
+		return nil, errShort
+	case b[0] > valueVersion:
+		return nil, fmt.Errorf("%w: record version %d", journal.ErrNewerVersion, b[0])
+	case b[0] != valueVersion:
+		return nil, errMalformed
+	}
+	return b[1:], nil
+}
+
+func appendName(b []byte, id string) []byte { return append(append(b, valueVersion), id...) }
+
+func decodeName(b []byte) (string, error) {
+	b, err := cutVersion(b)
+	if err != nil {
+		return "", err
+	}
+	id := string(b)
+	if journal.CheckID(id) != nil {
+		return "", errMalformed
+	}
+	return id, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Journal is the journal of a DB. It implements journal.Journal and
-// journal.IDLister.
+// Journal is the journal of a DB. It implements journal.Journal,
+// journal.IDLister and journal.Querier.
 //
 // An event holds at most 16 MiB of payload and metadata and a write 64 MiB;
 // what is larger is rejected.
@@ -27,11 +27,14 @@ type Journal struct {
 	writing sync.Mutex
 	batch   batcher
 	pages   sync.Pool // of *page
+	// news is sent after each append, whatever became of it.
+	news signal
 }
 
 var (
 	_ journal.Journal  = (*Journal)(nil)
 	_ journal.IDLister = (*Journal)(nil)
+	_ journal.Querier  = (*Journal)(nil)
 )
 
 // Close implements journal.Journal. See DB.Journal.

@@ -16,20 +16,32 @@ import (
 //	d number(7)                   what was deleted of that ID
 //	s length(2) ID sequence number(8)  a snapshot but for its payload
 //	p length(2) ID sequence number(8)  the payload of a snapshot
+//	n number(7)                   the persistence ID with that number
+//	o group(7)                    which events a group holds; see runReader
+//	t length tag group(8)         which of them have a tag
+//	u                             how far the upgrade of an older format got
+//	w time(8) number(8) sequence number(8)  an event that an upgrade has yet to put in order
 //
-// Integers are big-endian, so that keys stand in the order of their numbers.
+// Integers are big-endian, so that keys stand in the order of their numbers;
+// the length of a tag is a varint.
 const (
 	tagID       = 'i'
 	tagEvent    = 'e'
 	tagDeleted  = 'd'
 	tagSnapshot = 's'
 	tagPayload  = 'p'
+	tagName     = 'n'
+	tagGroup    = 'o'
+	tagTag      = 't'
+	tagUpgrade  = 'u'
+	tagUnsorted = 'w'
 )
 
 const (
 	eventKeySize   = 16
 	deletedKeySize = 8
-	// maxNumber is the highest number of a persistence ID.
+	groupKeySize   = 8
+	// maxNumber is the highest number of a persistence ID, and of a group.
 	maxNumber = 1<<56 - 1
 )
 
@@ -71,4 +83,41 @@ func keyNumber(key []byte) (uint64, bool) {
 		return 0, false
 	}
 	return binary.BigEndian.Uint64(key) & maxNumber, true
+}
+
+func appendNameKey(b []byte, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(b, number|tagName<<56)
+}
+
+func appendGroupKey(b []byte, group uint64) []byte {
+	return binary.BigEndian.AppendUint64(b, group|tagGroup<<56)
+}
+
+// groupNumber returns the number in the key of a group.
+func groupNumber(key []byte) (uint64, bool) {
+	if len(key) != groupKeySize || key[0] != tagGroup {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(key) & maxNumber, true
+}
+
+// appendTagPrefix appends what the keys of a tag begin with. None is the
+// beginning of another.
+func appendTagPrefix(b []byte, tag string) []byte { return appendString(append(b, tagTag), tag) }
+
+func appendTagKey(b []byte, tag string, group uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendTagPrefix(b, tag), group)
+}
+
+// cutTagKey returns the tag and the group in the key of a tag.
+func cutTagKey(key []byte) (tag []byte, group uint64, ok bool) {
+	if len(key) == 0 || key[0] != tagTag {
+		return nil, 0, false
+	}
+	tag, rest, ok := cutBytes(key[1:])
+	if !ok || len(rest) != 8 {
+		return nil, 0, false
+	}
+	group = binary.BigEndian.Uint64(rest)
+	return tag, group, group <= maxNumber
 }

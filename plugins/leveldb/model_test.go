@@ -24,6 +24,8 @@ import (
 type model struct {
 	streams   map[string]*history
 	snapshots map[string]map[uint64]fact
+	// order is what queries found last, and where.
+	order []journal.Recorded
 }
 
 type history struct {
@@ -78,7 +80,14 @@ func eventWrite(id string, expect uint64, n int) journal.Write {
 	w := journal.Write{ID: id, Writer: "writer", Expect: expect}
 	for i := range n {
 		nr := expect + 1 + uint64(i)
-		w.Events = append(w.Events, journal.Event{SequenceNr: nr, Time: time.UnixMicro(int64(nr)).UTC(), Manifest: "m", Payload: payload(id, nr)})
+		e := journal.Event{SequenceNr: nr, Time: time.UnixMicro(int64(nr)).UTC(), Manifest: "m", Payload: payload(id, nr)}
+		if nr%3 == 0 {
+			e.Tags = []string{"third", id}
+		}
+		if nr%7 == 4 {
+			e.Manifest = "" // a fence
+		}
+		w.Events = append(w.Events, e)
 	}
 	return w
 }
@@ -169,6 +178,7 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 func (m *model) check(tb testing.TB, db *leveldb.DB) {
 	tb.Helper()
 	j := db.Journal()
+	live := make(map[string][]string) // the tags of each event
 	for _, id := range slices.Sorted(maps.Keys(m.streams)) {
 		h := m.streams[id]
 		highest, err := j.HighestSequenceNr(tb.Context(), id)
@@ -185,6 +195,9 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 			}
 			if first == 0 {
 				first, last = e.SequenceNr, e.SequenceNr-1
+			}
+			if !e.IsFence() {
+				live[fmt.Sprintf("%s %d", id, e.SequenceNr)] = e.Tags
 			}
 			if last++; e.SequenceNr != last || !bytes.Equal(e.Payload, payload(id, e.SequenceNr)) {
 				tb.Errorf("%s: event %d where %d was due, with %d bytes", id, e.SequenceNr, last, len(e.Payload))
@@ -207,7 +220,41 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 			tb.Errorf("%q is listed", id)
 		}
 	}
+	m.checkOrder(tb, db, live)
 	m.checkSnapshots(tb, db)
+}
+
+// checkOrder compares what queries find with what replays did, and with what
+// they found before.
+func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]string) {
+	tb.Helper()
+	if err := db.VerifyOrder(tb.Context()); err != nil {
+		tb.Error(err)
+	}
+	now := readAll(tb, db.Journal(), journal.Query{})
+	still := slices.DeleteFunc(m.order, func(e journal.Recorded) bool { _, ok := live[nameOf(e)]; return !ok })
+	for i, e := range still {
+		if i >= len(now) || nameOf(now[i]) != nameOf(e) || now[i].Offset != e.Offset {
+			tb.Fatalf("event %d in order was %s at %s, now there are %q", i, nameOf(e), e.Offset, names(now))
+		}
+	}
+	m.order = now
+	var tagged []string
+	for _, e := range now {
+		tags, ok := live[nameOf(e)]
+		if !ok || !slices.Equal(tags, e.Tags) || !bytes.Equal(e.Payload, payload(e.ID, e.SequenceNr)) {
+			tb.Errorf("%s in order is %v with tags %q, not %q", nameOf(e), ok, e.Tags, tags)
+		}
+		if slices.Contains(tags, "third") {
+			tagged = append(tagged, nameOf(e))
+		}
+	}
+	if len(now) != len(live) {
+		tb.Errorf("%d events are in order, there are %d", len(now), len(live))
+	}
+	if got := names(readAll(tb, db.Journal(), journal.Query{Tag: "third"})); !slices.Equal(got, tagged) {
+		tb.Errorf("tagged are %q, not %q", got, tagged)
+	}
 }
 
 func (m *model) checkSnapshots(tb testing.TB, db *leveldb.DB) {

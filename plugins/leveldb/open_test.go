@@ -235,7 +235,7 @@ func TestForeignDatabase(t *testing.T) {
 func TestNewerVersion(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{
-		"refold.leveldb/2":  journal.ErrNewerVersion,
+		"refold.leveldb/3":  journal.ErrNewerVersion,
 		"refold.leveldb/99": journal.ErrNewerVersion,
 		"refold.leveldb/0":  leveldb.ErrForeign,
 		"refold.leveldb/":   leveldb.ErrForeign,

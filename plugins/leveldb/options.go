@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/syndtr/goleveldb/leveldb/comparer"
 	"github.com/syndtr/goleveldb/leveldb/filter"
@@ -18,7 +19,7 @@ import (
 // what a benchmark needs to compare with the engine alone. The caller owns it.
 func Options() *opt.Options {
 	return &opt.Options{
-		Comparer:                     order{},
+		Comparer:                     newOrder(formatVersion),
 		Filter:                       filter.NewBloomFilter(10),
 		WriteBuffer:                  16 << 20,
 		BlockCacheCapacity:           32 << 20,
@@ -33,38 +34,49 @@ func Options() *opt.Options {
 // of the format, and the directory of another program is told apart too.
 const (
 	orderPrefix   = "refold.leveldb/"
-	formatVersion = 1
+	formatVersion = 2
+	// unorderedVersion is the version that had no order of all events.
+	unorderedVersion = 1
 )
 
-// order is the bytewise order of keys.
-type order struct{}
+// order is the bytewise order of keys. Its version is that of the format that
+// the manifest says or, once another manifest is begun, is to say.
+type order struct{ version atomic.Uint32 }
 
-var _ comparer.Comparer = order{}
+var _ comparer.Comparer = (*order)(nil)
+
+func newOrder(version uint32) *order {
+	o := new(order)
+	o.version.Store(version)
+	return o
+}
 
 // Compare implements comparer.Comparer.
-func (order) Compare(a, b []byte) int { return bytes.Compare(a, b) }
+func (*order) Compare(a, b []byte) int { return bytes.Compare(a, b) }
 
 // Separator implements comparer.Comparer.
-func (order) Separator(dst, a, b []byte) []byte {
+func (*order) Separator(dst, a, b []byte) []byte {
 	return comparer.DefaultComparer.Separator(dst, a, b)
 }
 
 // Successor implements comparer.Comparer.
-func (order) Successor(dst, b []byte) []byte { return comparer.DefaultComparer.Successor(dst, b) }
+func (*order) Successor(dst, b []byte) []byte { return comparer.DefaultComparer.Successor(dst, b) }
 
 // Name implements comparer.Comparer.
-func (order) Name() string { return orderPrefix + strconv.Itoa(formatVersion) }
+func (o *order) Name() string {
+	return orderPrefix + strconv.FormatUint(uint64(o.version.Load()), 10)
+}
 
-// checkOrder returns an error unless this version wrote a database whose keys
-// are ordered by the comparer of that name.
-func checkOrder(name string) error {
+// checkOrder returns the version of the format of a database whose keys are
+// ordered by the comparer of that name, or an error if this one can't read it.
+func checkOrder(name string) (uint32, error) {
 	version, ours := strings.CutPrefix(name, orderPrefix)
 	n, err := strconv.ParseUint(version, 10, 32)
 	switch {
 	case !ours || err != nil || n == 0:
-		return fmt.Errorf("%w: its keys are ordered by %q", ErrForeign, name)
+		return 0, fmt.Errorf("%w: its keys are ordered by %q", ErrForeign, name)
 	case n > formatVersion:
-		return errNewerFormat(n)
+		return 0, errNewerFormat(n)
 	}
-	return nil
+	return uint32(n), nil
 }

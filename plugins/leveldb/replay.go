@@ -94,7 +94,7 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 	for size := 0; it.Next(); {
 		seqNr, ok := eventNumber(it.Key())
 		if !ok {
-			return false, &journal.CorruptError{File: "database", Offset: -1, Detail: fmt.Sprintf("malformed key %x", it.Key())}
+			return false, malformedKey(it.Key())
 		}
 		value := it.Value()
 		if size += len(value); len(p.records) == pageRecords || size > pageBytes && len(p.records) > 0 {

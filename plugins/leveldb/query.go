@@ -1,0 +1,177 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/util"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// Query implements journal.Querier. The order is that in which Append stored
+// the events; see ErrNoOrder for those of an older version. An event can be read
+// as soon as its append has returned, and not any more as soon as its deletion
+// has. An offset behind the end is another journal's: ErrOffset.
+//
+// A page looks at 10,000 events at most; those of a persistence ID that does
+// not match, or that were deleted, are not read.
+func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+	page, err := j.query(ctx, q, after)
+	if err != nil {
+		return journal.Page{}, fmt.Errorf("leveldb: query: %w", err)
+	}
+	return page, nil
+}
+
+func (j *Journal) query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+	if err := q.Check(); err != nil {
+		return journal.Page{}, err
+	}
+	from, err := parseOffset(after)
+	if err != nil {
+		return journal.Page{}, err
+	}
+	e, err := j.useOrder(ctx)
+	if err != nil {
+		return journal.Page{}, err
+	}
+	defer j.release()
+	view, err := e.db.GetSnapshot() // or a deletion could come between an event and the order
+	if err != nil {
+		return journal.Page{}, translate(err)
+	}
+	defer view.Release()
+	end, err := endOf(view)
+	if err != nil {
+		return journal.Page{}, err
+	}
+	if end.before(from) {
+		return journal.Page{}, behindEnd(after, end)
+	}
+	s := scan{engine: e, view: view, query: q, end: end}
+	return s.read(ctx, from)
+}
+
+func behindEnd(after journal.Offset, end position) error {
+	return fmt.Errorf("%w: %q lies behind the end, which is %q", journal.ErrOffset, after, end.offset())
+}
+
+// End implements journal.Querier.
+func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
+	end, err := j.end(ctx)
+	if err != nil {
+		return "", fmt.Errorf("leveldb: end: %w", err)
+	}
+	return end.offset(), nil
+}
+
+func (j *Journal) end(ctx context.Context) (position, error) {
+	e, err := j.useOrder(ctx)
+	if err != nil {
+		return position{}, err
+	}
+	defer j.release()
+	return endOf(e.db)
+}
+
+// Await implements journal.Querier. It returns nil when there is an event behind
+// the position, or when it can't tell because the database has to be opened
+// again and can't be.
+func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
+	if err := j.await(ctx, after); err != nil {
+		return fmt.Errorf("leveldb: await: %w", err)
+	}
+	return nil
+}
+
+func (j *Journal) await(ctx context.Context, after journal.Offset) error {
+	from, err := parseOffset(after)
+	if err != nil {
+		return err
+	}
+	for {
+		news := j.news.next() // before looking, so that none is missed
+		end, err := j.end(ctx)
+		switch {
+		case errors.Is(err, journal.ErrUnavailable):
+			return nil
+		case err != nil:
+			return err
+		case from.before(end):
+			return nil
+		case end.before(from):
+			return behindEnd(after, end)
+		}
+		select {
+		case <-news:
+		case <-j.ended:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// useOrder is use for a call that needs the order of the events.
+func (j *Journal) useOrder(ctx context.Context) (*engine, error) {
+	e, err := j.use(ctx, false)
+	if err == nil && !e.ordered {
+		j.release()
+		return nil, ErrNoOrder
+	}
+	return e, err
+}
+
+// endOf returns the position behind all events.
+func endOf(from leveldb.Reader) (position, error) {
+	it := from.NewIterator(&util.Range{Start: []byte{tagGroup}, Limit: []byte{tagGroup + 1}}, nil)
+	defer it.Release()
+	if !it.Last() {
+		return position{}, translate(it.Error())
+	}
+	group, ok := groupNumber(it.Key())
+	if !ok {
+		return position{}, malformedKey(it.Key())
+	}
+	index, err := countRuns(it.Value())
+	if err != nil {
+		return position{}, corruptIndex(groupName(group), err)
+	}
+	return position{group: group, index: index}, nil
+}
+
+func groupName(group uint64) string { return fmt.Sprintf("group %d of the order", group) }
+
+func malformedKey(key []byte) error {
+	return &journal.CorruptError{File: "database", Offset: -1, Detail: fmt.Sprintf("malformed key %x", key)}
+}
+
+// signal wakes those who wait for the next append.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{} // nil if nobody waits
+}
+
+// next returns a channel that the next send closes.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) send() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}

@@ -1,0 +1,488 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// page reads one page.
+func page(tb testing.TB, j journal.Querier, q journal.Query, after journal.Offset) journal.Page {
+	tb.Helper()
+	p, err := j.Query(tb.Context(), q, after)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// readAll reads all that matches a query.
+func readAll(tb testing.TB, j journal.Querier, q journal.Query) []journal.Recorded {
+	tb.Helper()
+	return read(tb, j, q, "")
+}
+
+// read reads all that matches a query, behind a position.
+func read(tb testing.TB, j journal.Querier, q journal.Query, after journal.Offset) []journal.Recorded {
+	tb.Helper()
+	var all []journal.Recorded
+	for {
+		p := page(tb, j, q, after)
+		if p.More && p.Next == after {
+			tb.Fatalf("the page behind %q leads nowhere", after)
+		}
+		all, after = append(all, p.Events...), p.Next
+		if !p.More {
+			return all
+		}
+	}
+}
+
+func names(events []journal.Recorded) []string {
+	var all []string
+	for _, e := range events {
+		all = append(all, nameOf(e))
+	}
+	return all
+}
+
+func nameOf(e journal.Recorded) string { return fmt.Sprintf("%s %d", e.ID, e.SequenceNr) }
+
+// found returns what a query finds: IDs and numbers.
+func found(t *testing.T, j journal.Querier, q journal.Query) []string {
+	t.Helper()
+	return names(read(t, j, q, ""))
+}
+
+// wantOrder checks all events in their order, and the index itself.
+func wantOrder(t *testing.T, db *leveldb.DB, want ...string) {
+	t.Helper()
+	if got := found(t, db.Journal(), journal.Query{}); !slices.Equal(got, want) {
+		t.Errorf("%q are in order, want %q", got, want)
+	}
+	if err := db.VerifyOrder(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// tagged returns a write whose events have tags.
+func tagged(id string, expect uint64, tags ...[]string) journal.Write {
+	w := write(id, expect, len(tags))
+	for i := range w.Events {
+		w.Events[i].Tags = tags[i]
+	}
+	return w
+}
+
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{})
+	j := db.Journal()
+	if end, err := j.End(t.Context()); err != nil || end != "" {
+		t.Errorf("the end of nothing: %q, %v", end, err)
+	}
+	wantOrder(t, db)
+	red, both := []string{"red"}, []string{"red", "blue", "red", ""}
+	mustAppend(t, j, tagged("a|1", 0, red, nil, both), write("b|1", 0, 2), tagged("a|1", 3, red))
+	mustAppend(t, j, tagged("ab|1", 0, both, both), write("b|1", 2, 1), write("a", 0, 1))
+	fence := write("a|1", 4, 3)
+	fence.Events[1] = journal.Event{SequenceNr: 6}
+	fence.Events[2].Tags = []string{"blue"}
+	mustAppend(t, j, fence)
+	mustAppend(t, j, journal.Write{ID: "b|1", Expect: 3, Events: []journal.Event{{SequenceNr: 4, Tags: red}}}) // a fence
+	all := []string{
+		"a|1 1", "a|1 2", "a|1 3", "b|1 1", "b|1 2", "a|1 4",
+		"ab|1 1", "ab|1 2", "b|1 3", "a 1", "a|1 5", "a|1 7",
+	}
+	wantOrder(t, db, all...)
+	slice := func(id string) journal.Slices { return journal.Slices{First: journal.SliceOf(id), Count: 1} }
+	for _, c := range []struct {
+		q    journal.Query
+		want []string
+	}{
+		{journal.Query{Type: "a"}, []string{"a|1 1", "a|1 2", "a|1 3", "a|1 4", "a|1 5", "a|1 7"}},
+		{journal.Query{Type: "ab"}, []string{"ab|1 1", "ab|1 2"}},
+		{journal.Query{Type: "c"}, nil},
+		{journal.Query{Tag: "red"}, []string{"a|1 1", "a|1 3", "a|1 4", "ab|1 1", "ab|1 2"}},
+		{journal.Query{Tag: "blue"}, []string{"a|1 3", "ab|1 1", "ab|1 2", "a|1 7"}},
+		{journal.Query{Tag: "re"}, nil},
+		{journal.Query{Tag: "redd"}, nil},
+		{journal.Query{Tag: "blue", Type: "a"}, []string{"a|1 3", "a|1 7"}},
+		{journal.Query{Tag: "blue", Slices: slice("ab|1")}, []string{"ab|1 1", "ab|1 2"}},
+		{journal.Query{Slices: slice("b|1")}, []string{"b|1 1", "b|1 2", "b|1 3"}},
+		{journal.Query{Slices: slice("b|1"), Type: "a"}, nil},
+	} {
+		if got := found(t, j, c.q); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.q, got, c.want)
+		}
+		full := read(t, j, c.q, "")
+		for i, e := range full {
+			if got := names(read(t, j, c.q, e.Offset)); !slices.Equal(got, c.want[i+1:]) {
+				t.Errorf("%+v behind %q: %q, want %q", c.q, e.Offset, got, c.want[i+1:])
+			}
+		}
+		end, err := j.End(t.Context())
+		if p := page(t, j, c.q, ""); err != nil || p.More || p.Next != end {
+			t.Errorf("%+v: the page ends at %q, not at %q, %v", c.q, p.Next, end, err)
+		}
+		if got := read(t, j, c.q, end); got != nil {
+			t.Errorf("%+v: %q is behind the end", c.q, names(got))
+		}
+	}
+}
+
+// TestQueryYieldsEvents gets each event as a replay does.
+func TestQueryYieldsEvents(t *testing.T) {
+	t.Parallel()
+	j := mustOpen(t, t.TempDir(), leveldb.Config{}).Journal()
+	mustAppend(t, j, goldenEvents()...)
+	for _, got := range read(t, j, journal.Query{}, "") {
+		for e, err := range j.Replay(t.Context(), got.ID, got.SequenceNr, got.SequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(e) != fmt.Sprint(got.Event) {
+				t.Errorf("%+v, want %+v", got.Event, e)
+			}
+		}
+	}
+}
+
+func TestQueryLimits(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
+	j := db.Journal()
+	big := write("big|1", 0, 5)
+	for i := range big.Events {
+		big.Events[i].Payload = make([]byte, 400<<10)
+	}
+	big.Events[3].Payload = make([]byte, 3<<20)
+	mustAppend(t, j, big)
+	var sizes []int
+	for after, more := journal.Offset(""), true; more; {
+		p := page(t, j, journal.Query{}, after)
+		sizes, after, more = append(sizes, len(p.Events)), p.Next, p.More
+	}
+	if !slices.Equal(sizes, []int{2, 1, 1, 1}) {
+		t.Errorf("pages of %v large events", sizes)
+	}
+
+	mustAppend(t, j, write("small|1", 0, 10_000)) // more than one group holds
+	p := page(t, j, journal.Query{Type: "small"}, "")
+	if len(p.Events) != 1000 || !p.More || p.Next != p.Events[999].Offset {
+		t.Errorf("a page of %d events leads to %q", len(p.Events), p.Next)
+	}
+	all := read(t, j, journal.Query{Type: "small"}, "")
+	for i, e := range all {
+		if e.SequenceNr != uint64(i)+1 {
+			t.Fatalf("event %d is number %d", i, e.SequenceNr)
+		}
+	}
+	if len(all) != 10_000 {
+		t.Errorf("%d events", len(all))
+	}
+	if err := db.VerifyOrder(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQueryLooksAtFew passes many events that do not match.
+func TestQueryLooksAtFew(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
+	j := db.Journal()
+	const ids, rounds = 3000, 10
+	for n := range uint64(rounds) {
+		writes := make([]journal.Write, ids)
+		for i := range writes {
+			writes[i] = write(fmt.Sprintf("many|%d", i), n, 1)
+		}
+		mustAppend(t, j, writes...)
+	}
+	mustAppend(t, j, tagged("one|1", 0, []string{"rare"}))
+	check := func(what string, q journal.Query, want ...string) {
+		t.Helper()
+		pages := 0
+		var all []journal.Recorded
+		for after, more := journal.Offset(""), true; more; pages++ {
+			p := page(t, j, q, after)
+			if p.Next == after {
+				t.Fatalf("%s: %q leads nowhere", what, after)
+			}
+			all, after, more = append(all, p.Events...), p.Next, p.More
+		}
+		if got := names(all); !slices.Equal(got, want) || pages < ids*rounds/leveldb.MaxLooked || pages > 2+ids*rounds/leveldb.MaxLooked {
+			t.Errorf("%s: %q in %d pages", what, got, pages)
+		}
+	}
+	check("other IDs", journal.Query{Type: "one"}, "one|1 1")
+	for i := range ids {
+		if err := j.DeleteTo(t.Context(), fmt.Sprintf("many|%d", i), rounds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("deleted", journal.Query{}, "one|1 1")
+	if p := page(t, j, journal.Query{Tag: "rare"}, ""); len(p.Events) != 1 || p.More {
+		t.Errorf("a tag: %d events, more %v", len(p.Events), p.More)
+	}
+	before, err := j.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := page(t, j, journal.Query{}, ""); len(p.Events) != 1 || p.More || p.Next != before {
+		t.Errorf("after the deleted ones were swept: %d events, more %v, up to %q", len(p.Events), p.More, p.Next)
+	}
+	wantOrder(t, db, "one|1 1")
+}
+
+func TestQueryDeleted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	j := db.Journal()
+	red := []string{"red"}
+	mustAppend(t, j, tagged("a", 0, red, red, red), tagged("b", 0, red))
+	mustAppend(t, j, tagged("a", 3, red), tagged("c", 0, red))
+	middle := read(t, j, journal.Query{}, "")[1].Offset
+	for _, c := range []struct {
+		id   string
+		to   uint64
+		want []string
+	}{
+		{"a", 2, []string{"a 3", "b 1", "a 4", "c 1"}},
+		{"b", 9, []string{"a 3", "a 4", "c 1"}},
+		{"a", 3, []string{"a 4", "c 1"}},
+		{"c", 1, []string{"a 4"}},
+		{"a", journal.MaxSequenceNr, nil},
+	} {
+		if err := j.DeleteTo(t.Context(), c.id, c.to); err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, db, c.want...)
+		if got := names(read(t, j, journal.Query{}, middle)); !slices.Equal(got, c.want) {
+			t.Errorf("%q behind what is deleted", got)
+		}
+		if got := found(t, j, journal.Query{Tag: "red"}); !slices.Equal(got, c.want) {
+			t.Errorf("tagged: %q, want %q", got, c.want)
+		}
+	}
+	end, err := j.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No position is given away again, though nothing is left.
+	if err := errors.Join(db.Compact(t.Context()), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, dir, leveldb.Config{})
+	j = db.Journal()
+	if again, err := j.End(t.Context()); err != nil || again != end {
+		t.Errorf("the end is %q, it was %q, %v", again, end, err)
+	}
+	mustAppend(t, j, write("a", 4, 1))
+	if got := names(read(t, j, journal.Query{}, end)); !slices.Equal(got, []string{"a 5"}) {
+		t.Errorf("%q behind %q", got, end)
+	}
+	wantOrder(t, db, "a 5")
+}
+
+func TestOffsets(t *testing.T) {
+	t.Parallel()
+	j := mustOpen(t, t.TempDir(), leveldb.Config{}).Journal()
+	mustAppend(t, j, write("a", 0, 3))
+	mustAppend(t, j, write("a", 3, 1))
+	var last journal.Offset
+	for _, e := range read(t, j, journal.Query{}, "") {
+		if e.Offset.Compare(last) <= 0 || len(e.Offset) > 64 {
+			t.Errorf("%q, of %d bytes, does not lie behind %q", e.Offset, len(e.Offset), last)
+		}
+		last = e.Offset
+	}
+	for _, bad := range []journal.Offset{
+		"x", "ldb1-", "ldb1-1", "ldb1-1-", "ldb1--0001", "ldb1-0-0001", "ldb1-1-0000", "ldb1-01-0001", "ldb1-1-1", "ldb1-1-00001",
+		"ldb1-1-+001", "ldb1-1-0001-1", "ldb1-1-0001 ", "ldb2-1-0001", "1-0001", "mem-1", "ldb1-1-4097",
+		"ldb1-72057594037927936-0001", "ldb1-18446744073709551616-0001", "ldb1-2-0002", "ldb1-3-0001", // behind the end
+	} {
+		_, err := j.Query(t.Context(), journal.Query{}, bad)
+		if !errors.Is(err, journal.ErrOffset) {
+			t.Errorf("query behind %q: %v", bad, err)
+		}
+		if err := j.Await(t.Context(), bad); !errors.Is(err, journal.ErrOffset) {
+			t.Errorf("await behind %q: %v", bad, err)
+		}
+	}
+	if _, err := j.Query(t.Context(), journal.Query{Slices: journal.Slices{First: 5}}, ""); !errors.Is(err, journal.ErrInvalid) {
+		t.Errorf("bad slices: %v", err)
+	}
+}
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{})
+	j := db.Journal()
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	await := func(ctx context.Context, after journal.Offset) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- j.Await(ctx, after) }()
+		return done
+	}
+	first := await(t.Context(), "")
+	mustAppend(t, j, write("a", 0, 1))
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Await(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+	end, err := j.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := []<-chan error{await(t.Context(), end), await(t.Context(), end)}
+	canceled := await(ctx, end)
+	cancel(cause)
+	if err = <-canceled; !errors.Is(err, cause) {
+		t.Errorf("canceled: %v", err)
+	}
+	if errs := j.Append(t.Context(), []journal.Write{write("a", 7, 1)}); errs == nil {
+		t.Error("stored")
+	}
+	mustAppend(t, j, journal.Write{ID: "a", Expect: 1, Events: []journal.Event{{SequenceNr: 2}}}) // a fence is no news
+	select {
+	case err = <-waiting[0]:
+		t.Errorf("woken for nothing: %v", err)
+	default:
+	}
+	mustAppend(t, j, write("b", 0, 1))
+	for _, w := range waiting {
+		if err = <-w; err != nil {
+			t.Error(err)
+		}
+	}
+	if end, err = j.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	last := await(t.Context(), end)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-last; !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	if err := j.Await(t.Context(), ""); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestAwaitUnknownOutcome wakes a reader of an event that was stored although its
+// append failed.
+func TestAwaitUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	d := newDisk(faultNone, 0, 1)
+	db, err := leveldb.OpenStorage(d, d.syncDir, small())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := db.Journal()
+	done := make(chan error, 1)
+	go func() { done <- j.Await(t.Context(), "") }()
+	d.refuseNextSync()
+	if errs := j.Append(t.Context(), []journal.Write{eventWrite("a", 0, 1)}); errs == nil || journal.NotStored(errs[0]) {
+		t.Fatalf("append: %v", errs)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	wantOrder(t, db, "a 1")
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQueryWhileWriting reads on and on beside appends and deletions: each event
+// of each ID comes once and in order.
+func TestQueryWhileWriting(t *testing.T) {
+	t.Parallel()
+	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true, CachedIDs: 3})
+	j := db.Journal()
+	const rounds, ids = 150, 5
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range uint64(rounds) {
+			for i := range ids {
+				id := fmt.Sprintf("id|%d", i)
+				if errs := j.Append(context.Background(), []journal.Write{write(id, n, 1), write("other|1", n*ids+uint64(i), 1)}); errs != nil {
+					t.Error(errs)
+				}
+				if i == 0 {
+					if err := j.DeleteTo(context.Background(), id, n+1); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}()
+	last := make(map[string]uint64)
+	after, seen := journal.Offset(""), 0
+	for seen < rounds*(ids-1) {
+		if err := j.Await(t.Context(), after); err != nil {
+			t.Fatal(err)
+		}
+		p := page(t, j, journal.Query{Type: "id"}, after)
+		after = p.Next
+		for _, e := range p.Events {
+			if e.ID != "id|0" {
+				seen++
+				if e.SequenceNr != last[e.ID]+1 {
+					t.Fatalf("%s: event %d behind %d", e.ID, e.SequenceNr, last[e.ID])
+				}
+			} else if e.SequenceNr <= last[e.ID] {
+				t.Fatalf("%s: event %d behind %d", e.ID, e.SequenceNr, last[e.ID])
+			}
+			last[e.ID] = e.SequenceNr
+		}
+	}
+	<-done
+	if err := db.VerifyOrder(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadOnlyQueries answers the operator.
+func TestReadOnlyQueries(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := mustOpen(t, dir, leveldb.Config{})
+	mustAppend(t, db.Journal(), tagged("a|1", 0, []string{"red"}, nil), write("b|1", 0, 1))
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, dir, leveldb.Config{ReadOnly: true})
+	wantOrder(t, db, "a|1 1", "a|1 2", "b|1 1")
+	if got := found(t, db.Journal(), journal.Query{Tag: "red"}); !slices.Equal(got, []string{"a|1 1"}) {
+		t.Errorf("%q", got)
+	}
+	end, err := db.Journal().End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := db.Journal().Await(ctx, end); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}

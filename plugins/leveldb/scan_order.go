@@ -1,0 +1,165 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/util"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// maxLooked is how much a page looks at: events, and runs of events that are
+// passed without reading them.
+const maxLooked = 10_000
+
+// scan reads one page of a query.
+type scan struct {
+	engine *engine
+	view   *leveldb.Snapshot
+	query  journal.Query
+	end    position // of all events
+
+	page   journal.Page
+	size   int
+	looked int
+	at     position // behind what was looked at
+
+	deletions deletions
+	names     interner
+	key       []byte
+}
+
+// read reads on from a position.
+func (s *scan) read(ctx context.Context, from position) (journal.Page, error) {
+	full, err := s.groups(ctx, from)
+	if err != nil {
+		return journal.Page{}, err
+	}
+	if !full {
+		s.at = s.end
+	}
+	s.page.Next, s.page.More = s.at.offset(), s.at.before(s.end)
+	return s.page, nil
+}
+
+// groups looks at the groups from a position on, at those of the tag if there is
+// one, and reports whether the page was full before their end.
+func (s *scan) groups(ctx context.Context, from position) (full bool, err error) {
+	tag := s.query.Tag != ""
+	prefix := []byte{tagGroup}
+	start := appendGroupKey(nil, from.group)
+	if tag {
+		prefix = appendTagPrefix(nil, s.query.Tag)
+		start = appendTagKey(nil, s.query.Tag, from.group)
+	}
+	it := s.view.NewIterator(&util.Range{Start: start, Limit: util.BytesPrefix(prefix).Limit}, nil)
+	defer it.Release()
+	s.at = from
+	for it.Next() {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		key := it.Key()
+		group, ok := groupNumber(key)
+		if tag {
+			_, group, ok = cutTagKey(key)
+		}
+		if !ok {
+			return false, malformedKey(key)
+		}
+		passed := uint64(0)
+		if group == from.group {
+			passed = from.index
+		}
+		if s.looked++; s.looked > maxLooked {
+			return true, nil
+		}
+		if full, err = s.group(group, passed, readRuns(it.Value(), tag)); full || err != nil {
+			return full, err
+		}
+	}
+	return false, translate(it.Error())
+}
+
+// group looks at the events of a group but for some that were passed before.
+func (s *scan) group(group, passed uint64, runs runReader) (full bool, err error) {
+	for runs.next() {
+		r := runs.run
+		if r.end() <= passed {
+			continue
+		}
+		if r.index < passed {
+			r = r.without(passed - r.index)
+		}
+		if s.looked++; s.looked > maxLooked {
+			return true, nil
+		}
+		if full, err = s.take(group, r); full || err != nil {
+			return full, err
+		}
+		s.at = position{group: group, index: r.end()}
+	}
+	return false, runsError(group, runs.err)
+}
+
+// take puts the events of a run on the page if they match.
+func (s *scan) take(group uint64, r run) (full bool, err error) {
+	n, err := s.engine.names.get(s.view, r.number)
+	if err != nil {
+		return false, err
+	}
+	q := s.query
+	q.Slices = journal.Slices{} // a name knows its own
+	if !s.query.Slices.Contains(n.slice) || !q.MatchesID(n.id) {
+		return false, nil
+	}
+	deleted, err := s.deletions.get(s.view, r.number)
+	if err != nil {
+		return false, err
+	}
+	if deleted >= r.first {
+		r = r.without(deleted - r.first + 1)
+	}
+	for ; r.count > 0; r = r.without(1) {
+		if s.looked++; s.looked > maxLooked || len(s.page.Events) == pageRecords {
+			return true, nil
+		}
+		if full, err = s.event(position{group: group, index: r.index + 1}, n.id, r.number, r.first); full || err != nil {
+			return full, err
+		}
+	}
+	return false, nil
+}
+
+// event puts an event on the page.
+func (s *scan) event(at position, id string, number, seqNr uint64) (full bool, err error) {
+	s.key = appendEventKey(s.key[:0], number, seqNr)
+	value, err := s.view.Get(s.key, nil)
+	if errors.Is(err, leveldb.ErrNotFound) {
+		return false, &journal.CorruptError{File: groupName(at.group), Offset: -1, Detail: fmt.Sprintf("event %d of %q is missing", seqNr, id)}
+	}
+	if err != nil {
+		return false, translate(err)
+	}
+	if s.size += len(value); s.size > pageBytes && len(s.page.Events) > 0 {
+		return true, nil
+	}
+	e, err := decodeEvent(value, &s.names)
+	if err != nil {
+		return false, corruptRecord(fmt.Sprintf("event %d of ", seqNr), id, err)
+	}
+	if e.IsFence() || s.query.Tag != "" && !slices.Contains(e.Tags, s.query.Tag) {
+		return false, &journal.CorruptError{File: groupName(at.group), Offset: -1, Detail: fmt.Sprintf("event %d of %q does not belong there", seqNr, id)}
+	}
+	e.SequenceNr = seqNr
+	s.page.Events = append(s.page.Events, journal.Recorded{Event: e, ID: id, Offset: at.offset()})
+	s.at = at
+	return false, nil
+}
