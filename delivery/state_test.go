@@ -214,7 +214,7 @@ func TestSnapshotsThroughTheRuntime(t *testing.T) {
 
 		var recovered eventsourcing.RecoveryInfo
 		cfg.Observer.Recovery = func(i eventsourcing.RecoveryInfo) {
-			if i.ID == "account|alice" {
+			if i.PersistenceID == "account|alice" {
 				recovered = i
 			}
 		}

@@ -20,6 +20,25 @@ type Aggregate[C, E any] interface {
 	ApplyEvent(event E)
 }
 
+// RecordedApplier is implemented by an aggregate that wants to know what is stored
+// with its events: ApplyRecorded is called in place of ApplyEvent, in recoveries
+// and in Fold, too.
+type RecordedApplier[E any] interface {
+	ApplyRecorded(event E, record Recorded)
+}
+
+// Recorded is what is stored with an event. All events that one stored event was
+// upcast to have the same.
+type Recorded struct {
+	// SequenceNr is its number.
+	SequenceNr uint64
+	// Time is its timestamp, in UTC and whole microseconds; it never decreases.
+	Time time.Time
+	// Metadata is what Observer.Inject returned, nil for none. It must not be
+	// changed.
+	Metadata []byte
+}
+
 // SignalHandler is implemented by an aggregate that wants to know what happens
 // to it. The effect is carried out like that of a command that nobody waits
 // for. See Signal for what there is.

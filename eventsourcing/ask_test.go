@@ -283,3 +283,45 @@ func TestCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestNotDone is the table of the package documentation.
+func TestNotDone(t *testing.T) {
+	t.Parallel()
+	ended := errors.New("eventsourcing: not handled")
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{errNoLine, false},
+		{eventsourcing.NewRefusal("a/b", "no"), false},
+		{fmt.Errorf("%w: %w", eventsourcing.NewRefusal("a/b", "no"), eventsourcing.ErrNotStored), false},
+		{fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, &journal.RejectedError{}), false},
+		{fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, &eventsourcing.PanicError{}), false},
+		{&eventsourcing.PanicError{}, true},
+		{eventsourcing.ErrNoReply, false},
+		{fmt.Errorf("%w: %w", eventsourcing.ErrNoReply, eventsourcing.ErrStopped), false},
+		{eventsourcing.ErrWrongReply, false},
+		{eventsourcing.ErrUnhandled, true},
+		{eventsourcing.ErrStashFull, true},
+		{eventsourcing.ErrClosed, true},
+		{eventsourcing.ErrStopped, true},
+		{&journal.ConflictError{}, true},
+		{&journal.RejectedError{}, true},
+		{fmt.Errorf("%w: %w", eventsourcing.ErrNotStored, io.EOF), true},
+		{fmt.Errorf("%w: %w", eventsourcing.ErrOutcomeUnknown, context.DeadlineExceeded), false},
+		{fmt.Errorf("%w: %w", ended, context.DeadlineExceeded), true},
+		{fmt.Errorf("%w: %w", ended, context.Canceled), true},
+		{eventsourcing.ErrReadOnly, true},
+		{eventsourcing.ErrNoJournal, true},
+		{eventsourcing.ErrUnknownType, true},
+		{eventsourcing.ErrInvalid, true},
+		{eventsourcing.ErrRecoveryTimeout, true},
+		{&journal.GapError{}, true},
+		{io.EOF, false},
+	} {
+		if got := eventsourcing.NotDone(c.err); got != c.want {
+			t.Errorf("NotDone(%v) is %t", c.err, got)
+		}
+	}
+}

@@ -72,7 +72,7 @@ func (e *entity[C, E]) contained(op *engine.Op) {
 // computes the answer.
 func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
 	if err := eff.check(); err != nil {
-		op.Refuse(err)
+		op.Fail(err)
 		return
 	}
 	if len(eff.parts) > 0 {
@@ -100,7 +100,7 @@ func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
 	if eff.control != 0 {
 		op.Control(engineControl(eff.control))
 		if f := e.host.rt.obs.Stashed; f != nil && eff.control&stash != 0 && !op.Env.Signal {
-			f(StashInfo{ID: e.pid, Command: op.Env.Message, Aside: true})
+			f(StashInfo{PersistenceID: e.pid, Command: op.Env.Message, Aside: true})
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (e *entity[C, E]) carryParts(op *engine.Op, eff *Effect[C, E]) bool {
 		}
 		var err error
 		if records[i], err = e.encodeAll(op, ahead, events); err != nil {
-			op.Refuse(err)
+			op.Fail(err)
 			return false
 		}
 		ahead += len(events)
@@ -189,7 +189,7 @@ func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
 	if len(events) > 1 {
 		records, err := e.encodeAll(op, 0, events)
 		if err != nil {
-			op.Refuse(err)
+			op.Fail(err)
 			return false
 		}
 		e.persistEncoded(op, events, records, async)
@@ -197,16 +197,16 @@ func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
 	}
 	err := e.mayPersist()
 	if err != nil {
-		op.Refuse(err)
+		op.Fail(err)
 		return false
 	}
 	record, err := e.encode(op, 0, events[0])
 	if err != nil {
-		op.Refuse(err)
+		op.Fail(err)
 		return false
 	}
 	record.Metadata = e.inject(op)
-	matched := e.applyOne(op.SequenceNr()+1, events[0], &record)
+	matched := e.applyOne(op, op.SequenceNr()+1, events[0], &record)
 	op.PersistOne(record, async, e.due(op, 1, matched))
 	e.persisted(op, 1)
 	return true
@@ -240,7 +240,7 @@ func (e *entity[C, E]) persistEncoded(op *engine.Op, events []E, records []journ
 	}
 	matched := false
 	for i, ev := range events {
-		if e.applyOne(op.SequenceNr()+1+uint64(i), ev, &records[i]) {
+		if e.applyOne(op, op.SequenceNr()+1+uint64(i), ev, &records[i]) {
 			matched = true
 		}
 	}
@@ -298,8 +298,12 @@ func (e *entity[C, E]) encode(op *engine.Op, i int, event E) (journal.Event, err
 
 // applyOne applies an event and sets its tags. It reports whether the aggregate
 // wants a snapshot.
-func (e *entity[C, E]) applyOne(seqNr uint64, event E, record *journal.Event) bool {
-	e.instance.apply(event, seqNr, record.Metadata)
+func (e *entity[C, E]) applyOne(op *engine.Op, seqNr uint64, event E, record *journal.Event) bool {
+	if e.host.model.recorded {
+		e.instance.applyRecorded(event, Recorded{SequenceNr: seqNr, Time: op.Time(), Metadata: record.Metadata})
+	} else {
+		e.instance.apply(event, seqNr, record.Metadata)
+	}
 	if f := e.host.model.typ.Tags; f != nil {
 		record.Tags = f(event)
 	}

@@ -20,7 +20,7 @@ func contain(id string, f func()) (err error) {
 }
 
 func newPanicError(id string, value any) *PanicError {
-	return &PanicError{ID: id, Value: value, Stack: debug.Stack()}
+	return &PanicError{PersistenceID: id, Value: value, Stack: debug.Stack()}
 }
 
 // cutID returns the entity's own part of a persistence ID of a type.

@@ -31,19 +31,20 @@
 // # What an error of Ask means
 //
 // Done says whether the events of the command are stored. The first line that
-// matches counts, since an error may wrap another one.
+// matches counts, since an error may wrap another one. NotDone reports whether it
+// is a sure no.
 //
 //	error                      done?    what to do
 //	*Refusal                   no (1)   the aggregate's own answer: tell the user
-//	*PanicError                no (1,2) a bug in the aggregate: look at the stack
 //	ErrPartlyStored            partly   look at the state before sending it again
-//	ErrNoReply                 yes      nothing; the effect should name a reply
+//	*PanicError                no       a bug in the aggregate: look at the stack
+//	ErrNoReply                 yes      nothing; the effect should name a reply (2)
 //	ErrWrongReply              yes (3)  a bug: answer with the declared type
 //	ErrUnhandled               no       a bug, or the wrong state for the command
 //	ErrStashFull               no       send it again later, and fewer at a time
-//	ErrClosed, ErrStopped      no (4)   send it again, to a runtime that is open
+//	ErrClosed, ErrStopped      no       send it again, to a runtime that is open
 //	ErrConflict                no       send it again; is the entity hosted twice?
-//	ErrRejected                no (1)   the event can't be stored: don't repeat it
+//	ErrRejected                no       the event can't be stored: don't repeat it
 //	ErrNotStored               no       send it again when the journal is well
 //	ErrOutcomeUnknown          unknown  send it again only if twice does no harm
 //	error of ctx               no       send it again, with more time
@@ -51,13 +52,12 @@
 //
 // The notes are:
 //
-//  1. What a callback given to Then or Defer decides comes after the events ahead
-//     of it, and these are stored. So are those of a Persist that ends in Refuse.
-//  2. Yes, if the function given to Answer panicked; if ApplyEvent did, the units
-//     ahead of that event, which And joined, are stored.
+//  1. What the aggregate itself answers in a callback given to Then or Defer, with
+//     ResolveError, or with Persist and Refuse in one effect, comes after events
+//     that are stored.
+//  2. Or it chose ReplyLater, and its entity stopped before: only the answer is
+//     lost, and the error matches ErrStopped too.
 //  3. No, if it is HostOptions.OverflowValue that has the wrong type.
-//  4. Yes after ReplyLater: only the answer is lost. Whatever ResolveError answers
-//     comes after the events of ReplyLater, too.
 //
 // Where sending twice does harm, give the command an ID and keep it in the event.
 //

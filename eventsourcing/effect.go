@@ -74,7 +74,7 @@ func (e Effect[C, E]) NoReply() Effect[C, E] {
 }
 
 // ReplyLater says that another command will answer, with Resolve and the Token
-// of this one. An asker gets ErrStopped if the entity stops before.
+// of this one. An asker gets ErrNoReply if the entity stops before.
 func (e Effect[C, E]) ReplyLater() Effect[C, E] {
 	e.value, e.err, e.decided = nil, nil, delayed
 	return e

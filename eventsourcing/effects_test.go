@@ -232,7 +232,10 @@ func TestReplyLater(t *testing.T) {
 		synctest.Wait()
 		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Stop() }))
 		_, err = last()
-		expectError(t, err, eventsourcing.ErrStopped)
+		expectError(t, err, eventsourcing.ErrStopped, eventsourcing.ErrNoReply)
+		if eventsourcing.NotDone(err) {
+			t.Errorf("%v says that nothing is stored", err)
+		}
 	})
 }
 

@@ -264,7 +264,7 @@ func (e *entity[C, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 		return
 	}
-	info := StashInfo{ID: e.pid, Command: env.Message} // the envelope may be gone then
+	info := StashInfo{PersistenceID: e.pid, Command: env.Message} // the envelope may be gone then
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 	if _, ok := info.Command.(hidden); !ok && e.machine.Last() == env {
 		stashed(info)

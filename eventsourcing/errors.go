@@ -15,15 +15,15 @@ import (
 
 var (
 	// ErrNoReply answers a command whose effect names no reply: not Reply,
-	// Refuse, NoReply, ReplyLater or Stash. The command was done: its events are
-	// stored.
+	// Refuse, NoReply, ReplyLater or Stash; and one that chose ReplyLater when its
+	// entity stops before the reply, and then the error matches ErrStopped too. The
+	// command was done: its events are stored.
 	ErrNoReply = engine.ErrNoReply
 	// ErrUnhandled answers a command that the aggregate does not handle.
 	ErrUnhandled = engine.ErrUnhandled
 	// ErrStashFull answers a command that came when a stash was full.
 	ErrStashFull = engine.ErrStashFull
-	// ErrStopped answers what waits in the stash of an entity that stops, and
-	// what waits for an answer after ReplyLater, whose events are stored. Once
+	// ErrStopped answers what waits in the stash of an entity that stops. Once
 	// the runtime is closed it answers everything.
 	ErrStopped = engine.ErrStopped
 	// ErrClosed says that the runtime is closed. It matches ErrStopped.
@@ -31,8 +31,9 @@ var (
 	// ErrNotStored says that a write failed, and that nothing of it is stored
 	// or ever will be.
 	ErrNotStored = engine.ErrNotStored
-	// ErrPartlyStored says that a command persisted several units, and that one
-	// of them failed when one before it was stored.
+	// ErrPartlyStored says that a command failed when something of it was stored:
+	// one of several units, or what stood ahead of a callback that panicked or
+	// whose events were rejected.
 	ErrPartlyStored = engine.ErrPartlyStored
 	// ErrOutcomeUnknown says that the caller stopped waiting while its command
 	// was being handled: it may be done, now or later.
@@ -93,8 +94,8 @@ func (r *Refusal) Is(target error) bool {
 
 // PanicError says that user code panicked.
 type PanicError struct {
-	// ID is the persistence ID of the entity.
-	ID string
+	// PersistenceID is that of the entity.
+	PersistenceID string
 	// Value is what the code panicked with.
 	Value any
 	// Stack is the stack trace of the panic.
@@ -102,7 +103,36 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("eventsourcing: the aggregate %q panicked: %v", e.ID, e.Value)
+	return fmt.Sprintf("eventsourcing: the aggregate %q panicked: %v", e.PersistenceID, e.Value)
+}
+
+// NotDone reports whether an error of Ask says that surely no event of the
+// command is stored, now or later, so that it does no harm to send it again. It is
+// false for nil, for an outcome that is unknown or partial, and for an aggregate's
+// own answer, such as a Refusal: what that says is up to the aggregate, which
+// should not answer with errors of this package. See the table in the package
+// documentation.
+func NotDone(err error) bool {
+	for _, not := range []error{ErrPartlyStored, ErrOutcomeUnknown, ErrNoReply, ErrWrongReply} {
+		if errors.Is(err, not) {
+			return false
+		}
+	}
+	if _, refused := errors.AsType[*Refusal](err); refused {
+		return false
+	}
+	if _, panicked := errors.AsType[*PanicError](err); panicked {
+		return true
+	}
+	for _, sure := range []error{
+		ErrUnhandled, ErrStashFull, ErrStopped, ErrConflict, ErrRejected, ErrNotStored, ErrReadOnly, ErrNoJournal,
+		ErrUnknownType, ErrInvalid, ErrRecoveryTimeout, journal.ErrHistoryGap, context.DeadlineExceeded, context.Canceled,
+	} {
+		if errors.Is(err, sure) {
+			return true
+		}
+	}
+	return false
 }
 
 // Code returns the stable code of an error that came from Ask: that of a
@@ -115,7 +145,7 @@ func Code(err error) string {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r.code
 	}
-	if _, ok := errors.AsType[*PanicError](err); ok {
+	if _, ok := errors.AsType[*PanicError](err); ok && !errors.Is(err, ErrPartlyStored) {
 		return "refold/panic"
 	}
 	for _, c := range []struct {
@@ -123,8 +153,8 @@ func Code(err error) string {
 		code string
 	}{
 		{ErrPartlyStored, "refold/partly_stored"},
-		{ErrUnhandled, "refold/unhandled"},
 		{ErrNoReply, "refold/no_reply"},
+		{ErrUnhandled, "refold/unhandled"},
 		{ErrStashFull, "refold/stash_full"},
 		{ErrStopped, "refold/stopped"},
 		{ErrConflict, "refold/conflict"},

@@ -134,6 +134,40 @@ func TestPartlyStored(t *testing.T) {
 	})
 }
 
+// TestPartlyStoredByCallback: what a callback can't store is told from a command
+// of which nothing is stored.
+func TestPartlyStoredByCallback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).open()
+		defer s.close()
+		bad := func(ctx *actorCtx) actorEffect { return ctx.Persist(unlisted{}) }
+		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Defer(bad) })
+		expectError(t, err, eventsourcing.ErrRejected)
+		if errors.Is(err, eventsourcing.ErrPartlyStored) || !eventsourcing.NotDone(err) {
+			t.Errorf("%v, although nothing is stored", err)
+		}
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"one"}).Then(bad) })
+		expectError(t, err, eventsourcing.ErrPartlyStored, eventsourcing.ErrRejected)
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			return ctx.Persist(line{"two"}).Then(func(ctx *actorCtx) actorEffect { return ctx.Refuse(nil) })
+		})
+		expectError(t, err, eventsourcing.ErrPartlyStored, eventsourcing.ErrInvalid)
+		// What the callback itself decides stays as it is.
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			return ctx.Persist(line{"three"}).Then(func(ctx *actorCtx) actorEffect { return ctx.Refuse(errNoLine) })
+		})
+		if err != errNoLine { //nolint:errorlint // the very same
+			t.Errorf("the refusal became %v", err)
+		}
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			return ctx.Persist(line{"four"}).And(ctx.Unhandled())
+		})
+		expectError(t, err, eventsourcing.ErrNoReply)
+		s.expectStored("one", "two", "three", "four")
+	})
+}
+
 // TestEventsThatCanNotBeStored: rejected before the journal is asked, and the
 // state is untouched.
 func TestEventsThatCanNotBeStored(t *testing.T) {

@@ -20,10 +20,10 @@ type FoldOptions[E any] struct {
 	// AsOf is the last timestamp that counts; zero means no bound. The state is
 	// that after the longest run of events up to it.
 	AsOf time.Time
-	// WithoutSnapshots folds from the first event.
-	WithoutSnapshots bool
+	// DisableSnapshots folds from the first event.
+	DisableSnapshots bool
 	// Replace, if it is not nil, returns what is applied in place of an event:
-	// the event itself, others, or none. It implies WithoutSnapshots.
+	// the event itself, others, or none. It implies DisableSnapshots.
 	Replace func(seqNr uint64, event E) []E
 }
 
@@ -61,7 +61,7 @@ func Fold[C, E any](ctx context.Context, rt *Runtime, typ Type[C, E], id string,
 	}
 	f := refolding[C, E]{
 		model: m, rt: rt, pid: pid, replace: opts.Replace, progress: new(atomic.Uint64),
-		opts: Recovery{UpTo: opts.UpTo, AsOf: opts.AsOf, DisableSnapshots: opts.WithoutSnapshots || opts.Replace != nil},
+		opts: Recovery{UpTo: opts.UpTo, AsOf: opts.AsOf, DisableSnapshots: opts.DisableSnapshots || opts.Replace != nil},
 	}
 	if err := f.run(ctx); err != nil {
 		return Folded[C, E]{}, fmt.Errorf("fold %q: %w", pid, err)

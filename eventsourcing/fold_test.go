@@ -31,7 +31,7 @@ func TestFold(t *testing.T) {
 			records  uint64
 		}{
 			"latest":            {options{}, "1 2 3 4 5 6", 6, 4, 2},
-			"without snapshots": {options{WithoutSnapshots: true}, "1 2 3 4 5 6", 6, 0, 6},
+			"without snapshots": {options{DisableSnapshots: true}, "1 2 3 4 5 6", 6, 0, 6},
 			"up to":             {options{UpTo: 5}, "1 2 3 4 5", 5, 4, 1},
 			"up to a snapshot":  {options{UpTo: 4}, "1 2 3 4", 4, 4, 0},
 			"before it":         {options{UpTo: 3}, "1 2 3", 3, 0, 3},
@@ -85,12 +85,12 @@ func TestFold(t *testing.T) {
 		_, err = eventsourcing.Fold(t.Context(), s.rt, bad, "1", options{})
 		expectError(t, err, eventsourcing.ErrInvalid)
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpReplay, AfterEvents: 1})
-		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{WithoutSnapshots: true})
+		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{DisableSnapshots: true})
 		expectError(t, err, journaltest.ErrInjected)
 		if err = s.journal.DeleteTo(t.Context(), "actor|1", 2); err != nil {
 			t.Fatal(err)
 		}
-		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{WithoutSnapshots: true})
+		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", options{DisableSnapshots: true})
 		expectError(t, err, journal.ErrHistoryGap)
 	})
 }

@@ -114,6 +114,9 @@ func TestPanics(t *testing.T) {
 		"Defer": {func(ctx *actorCtx, _ *actor, _ act) actorEffect {
 			return ctx.Defer(func(*actorCtx) actorEffect { panic("oops") })
 		}, "before after"},
+		"ApplyEvent of a second unit": {func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+			return ctx.Persist(line{"stored"}).And(ctx.Persist(line{"poison"}))
+		}, "before stored after"},
 		"nil error": {func(*actorCtx, *actor, act) actorEffect { panic(fmt.Errorf("wrapped: %w", errNoLine)) }, "before after"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,8 +127,15 @@ func TestPanics(t *testing.T) {
 				s.mustAsk(say("before"))
 				_, err := s.ask(c.f)
 				p, ok := errors.AsType[*eventsourcing.PanicError](err)
-				if !ok || p.ID != "actor|1" || p.Value == nil || len(p.Stack) == 0 || eventsourcing.Code(err) != "refold/panic" {
+				if !ok || p.PersistenceID != "actor|1" || p.Value == nil || len(p.Stack) == 0 {
 					t.Errorf("the error is %v", err)
+				}
+				code := "refold/panic"
+				if strings.Contains(c.stored, "stored") {
+					code = "refold/partly_stored"
+				}
+				if got := eventsourcing.Code(err); got != code || eventsourcing.NotDone(err) != (code == "refold/panic") {
+					t.Errorf("the code of %v is %q, want %q; not done: %t", err, got, code, eventsourcing.NotDone(err))
 				}
 				expect(t, s.mustAsk(say("after")), nil, c.stored)
 			})

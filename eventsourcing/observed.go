@@ -35,7 +35,7 @@ func (r *Runtime) begin(pid string, env *engine.Envelope) {
 	}
 	from := s.from()
 	o := &observed{by: r.obs, base: from.ctx, info: CommandInfo{
-		ID: pid, Command: env.Message, Context: from.ctx, Attempt: from.attempt, Began: time.Now(),
+		PersistenceID: pid, Command: env.Message, Context: from.ctx, Attempt: from.attempt, Began: time.Now(),
 	}}
 	if r.obs.Begin != nil {
 		o.info.Context = r.obs.Begin(o.info)

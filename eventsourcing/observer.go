@@ -29,22 +29,22 @@ type Observer struct {
 	// Commit: the writer sent a group of writes to the journal.
 	Commit func(CommitInfo)
 	// RecoveryStarted and Recovery: an entity begins and ends a recovery.
-	RecoveryStarted func(id string)
+	RecoveryStarted func(persistenceID string)
 	Recovery        func(RecoveryInfo)
 	// Snapshot: a snapshot was saved, or could not be.
 	Snapshot func(SnapshotInfo)
 	// Failure: an entity dropped its instance because of an error: a write that
 	// failed or was rejected, a conflict, a panic, a failed recovery.
-	Failure func(id string, cause error)
+	Failure func(persistenceID string, cause error)
 	// Fence: a write had an unknown outcome and is being settled.
-	Fence func(id string, seqNr uint64)
+	Fence func(persistenceID string, seqNr uint64)
 	// Dropped: a message reached nobody: the stash was full, the entity or the
 	// runtime had stopped.
 	Dropped func(DroppedInfo)
 	// Stopped: an entity left memory.
-	Stopped func(id string)
+	Stopped func(persistenceID string)
 	// Durable: the events of an entity are durable up to this number.
-	Durable func(id string, seqNr uint64)
+	Durable func(persistenceID string, seqNr uint64)
 
 	// Inject returns what is stored as metadata with the events of a command
 	// that has this context, nil for nothing. It must not change later.
@@ -57,9 +57,8 @@ type Observer struct {
 
 // CommandInfo describes a command.
 type CommandInfo struct {
-	// ID is the persistence ID, Command the command itself.
-	ID      string
-	Command any
+	PersistenceID string
+	Command       any
 	// Context is that of the asker, for its values, and that of Begin once it
 	// was called. It may have ended. It is the background if nobody gave one: for
 	// the command of a timer for example.
@@ -82,8 +81,8 @@ type CommandInfo struct {
 
 // StashInfo describes a command that waits inside its entity.
 type StashInfo struct {
-	ID      string
-	Command any
+	PersistenceID string
+	Command       any
 	// Aside says that the aggregate put it aside, with Context.Stash. Otherwise
 	// it waits for a recovery, for the end of a back-off, or for something that
 	// no command may overtake.
@@ -95,7 +94,7 @@ type CommitInfo = journal.CommitInfo
 
 // RecoveryInfo describes a recovery that ended.
 type RecoveryInfo struct {
-	ID string
+	PersistenceID string
 	// Context is that of the first command that waits for the recovery, for its
 	// values; the background if there is none.
 	Context context.Context //nolint:containedctx // see CommandInfo
@@ -109,16 +108,16 @@ type RecoveryInfo struct {
 
 // SnapshotInfo describes a save.
 type SnapshotInfo struct {
-	ID         string
-	SequenceNr uint64
-	Bytes      int
-	Duration   time.Duration
-	Err        error
+	PersistenceID string
+	SequenceNr    uint64
+	Bytes         int
+	Duration      time.Duration
+	Err           error
 }
 
 // DroppedInfo describes a message that reached nobody.
 type DroppedInfo struct {
-	ID      string
-	Message any
-	Err     error
+	PersistenceID string
+	Message       any
+	Err           error
 }

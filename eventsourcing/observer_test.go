@@ -24,7 +24,7 @@ func TestWhatIsObservedOfACommand(t *testing.T) {
 	before := time.Now()
 	l.ask(t, marked("ask"), "1", persisting(3))
 	i := r.only(t)
-	if i.ID != "lamp|1" || i.Err != nil || i.Attempt != 0 {
+	if i.PersistenceID != "lamp|1" || i.Err != nil || i.Attempt != 0 {
 		t.Errorf("got %+v", i)
 	}
 	if _, ok := i.Command.(do); !ok {
@@ -422,7 +422,7 @@ func TestCommandsThatWait(t *testing.T) {
 	}}, nil)
 	want := func(aside bool) {
 		t.Helper()
-		if i := <-stashed; i.ID != "lamp|1" || i.Aside != aside || i.Command == nil {
+		if i := <-stashed; i.PersistenceID != "lamp|1" || i.Aside != aside || i.Command == nil {
 			t.Errorf("got %+v", i)
 		}
 	}

@@ -177,7 +177,7 @@ func (f *refolding[C, E]) replay(ctx context.Context, to uint64) error {
 		if decoded, err = f.model.typ.Events.DecodeAppend(decoded[:0], ev.Manifest, ev.Payload); err != nil {
 			return fmt.Errorf("replay event %d of %q: %w", ev.SequenceNr, f.pid, err)
 		}
-		if err = f.applyAll(decoded, ev.SequenceNr, ev.Metadata); err != nil {
+		if err = f.applyAll(decoded, Recorded{SequenceNr: ev.SequenceNr, Time: ev.Time, Metadata: ev.Metadata}); err != nil {
 			return err
 		}
 	}
@@ -192,21 +192,29 @@ func (f *refolding[C, E]) events(ctx context.Context, to uint64) iter.Seq2[journ
 }
 
 // applyAll applies what one stored event has become.
-func (f *refolding[C, E]) applyAll(decoded []any, seqNr uint64, metadata []byte) error {
+func (f *refolding[C, E]) applyAll(decoded []any, record Recorded) error {
 	for _, v := range decoded {
 		event, ok := v.(E)
 		if !ok {
-			return fmt.Errorf("replay event %d of %q: %w: %T is no event of this type", seqNr, f.pid, codec.ErrUnknown, v)
+			return fmt.Errorf("replay event %d of %q: %w: %T is no event of this type", record.SequenceNr, f.pid, codec.ErrUnknown, v)
 		}
 		if f.replace == nil {
-			f.into.apply(event, seqNr, metadata)
+			f.apply(event, record)
 			continue
 		}
-		for _, r := range f.replace(seqNr, event) {
-			f.into.apply(r, seqNr, metadata)
+		for _, r := range f.replace(record.SequenceNr, event) {
+			f.apply(r, record)
 		}
 	}
 	return nil
+}
+
+func (f *refolding[C, E]) apply(event E, record Recorded) {
+	if f.model.recorded {
+		f.into.applyRecorded(event, record)
+		return
+	}
+	f.into.apply(event, record.SequenceNr, record.Metadata)
 }
 
 // recover has the instance refolded beside the workers.
@@ -214,7 +222,7 @@ func (e *entity[C, E]) recover() {
 	if w := e.host.rt.writer; w != nil {
 		w.Reset(&e.stream)
 	}
-	asked, info := time.Now(), RecoveryInfo{ID: e.pid, Context: context.Background()}
+	asked, info := time.Now(), RecoveryInfo{PersistenceID: e.pid, Context: context.Background()}
 	if first := e.machine.First(); first != nil {
 		if s, ok := first.Caller.(sender); ok {
 			info.Context = s.from().ctx

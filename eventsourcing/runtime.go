@@ -284,6 +284,6 @@ func (r *Runtime) Resident() map[string]int {
 func (r *Runtime) dropped(id string, message any, err error) {
 	r.log.Warn("message dropped", slog.String("persistence_id", id), slog.String("message", fmt.Sprintf("%T", message)), slog.Any("error", err))
 	if r.obs.Dropped != nil {
-		r.obs.Dropped(DroppedInfo{ID: id, Message: message, Err: err})
+		r.obs.Dropped(DroppedInfo{PersistenceID: id, Message: message, Err: err})
 	}
 }

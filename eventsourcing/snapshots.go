@@ -30,7 +30,7 @@ func (e *entity[C, E]) save(s *engine.State) {
 		err = rt.snapshots.Save(rt.ctx, snapshot.Snapshot{Metadata: md, Manifest: s.Manifest, Payload: s.Payload})
 	}
 	if rt.obs.Snapshot != nil {
-		rt.obs.Snapshot(SnapshotInfo{ID: e.pid, SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err})
+		rt.obs.Snapshot(SnapshotInfo{PersistenceID: e.pid, SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err})
 	}
 	if err != nil {
 		err = fmt.Errorf("save the snapshot of %q at %d: %w", e.pid, s.SequenceNr, err)

@@ -121,6 +121,7 @@ type model[C, E any] struct {
 	stateErr   error        // why there are none
 	manifest   string       // of the snapshots that state makes
 	timed      bool         // the aggregate has deadlines
+	recorded   bool         // it is a RecordedApplier
 	companions []companionField
 }
 
@@ -193,6 +194,7 @@ func (m *model[C, E]) inspect() error {
 		return err
 	}
 	_, m.timed = agg.(Timed)
+	_, m.recorded = agg.(RecordedApplier[E])
 	if _, handles := agg.(SignalHandler[C, E]); !handles && (m.timed || len(m.companions) > 0) {
 		return fmt.Errorf("%w: *%v is Timed or has a companion such as a delivery.Outbox, so it has to be a SignalHandler: "+
 			"a method HandleSignal(*Context, Signal) Effect", ErrInvalid, t)
@@ -274,6 +276,16 @@ func (in *instance[C, E]) apply(event E, seqNr uint64, metadata []byte) {
 		c.Applying(seqNr, metadata)
 	}
 	in.state.ApplyEvent(event)
+}
+
+// applyRecorded is apply for a RecordedApplier.
+func (in *instance[C, E]) applyRecorded(event E, record Recorded) {
+	for _, c := range in.companions {
+		c.Applying(record.SequenceNr, record.Metadata)
+	}
+	if r, ok := in.state.(RecordedApplier[E]); ok {
+		r.ApplyRecorded(event, record)
+	}
 }
 
 // admits reports whether all companions let a signal through.

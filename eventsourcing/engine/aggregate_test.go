@@ -128,7 +128,7 @@ func (b *aggregate) answer(op *engine.Op, a *act) {
 // persist encodes, applies and adds a unit, as a real Behavior does.
 func (b *aggregate) persist(op *engine.Op, names []string, async bool) bool {
 	if slices.Contains(names, "?") {
-		op.Refuse(&journal.RejectedError{Reason: errEncode})
+		op.Fail(&journal.RejectedError{Reason: errEncode})
 		return false
 	}
 	events := make([]journal.Event, len(names))

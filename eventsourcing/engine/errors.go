@@ -21,12 +21,14 @@ var (
 	// ErrNotStored says that a write failed and that it is settled that nothing
 	// of it is stored, or ever will be.
 	ErrNotStored = errors.New("eventsourcing: nothing was stored")
-	// ErrPartlyStored says that a command persisted several units, and that one
-	// of them failed when one before it was stored.
+	// ErrPartlyStored says that a command failed when something of it was stored:
+	// another unit, or what stood ahead of a callback.
 	ErrPartlyStored = errors.New("eventsourcing: a part of the command was stored")
 	// ErrOutcomeUnknown says that the entity could not find out whether a write
 	// is stored before the caller or the runtime gave up.
 	ErrOutcomeUnknown = errors.New("eventsourcing: outcome unknown")
+	// errAnswerLost answers what waits for a later reply of an entity that stops.
+	errAnswerLost = fmt.Errorf("%w: the one that was to come later is lost: %w", ErrNoReply, ErrStopped)
 	// errStashOverflow is the cause of a restart by the overflow policy Fail.
 	errStashOverflow = fmt.Errorf("%w: the overflow policy restarts the entity", ErrStashFull)
 )

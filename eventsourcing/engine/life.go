@@ -239,7 +239,7 @@ func (m *Machine) dropLater(out *Effects) {
 		return cmp.Compare(m.later[a], m.later[b])
 	})
 	for _, e := range waiting {
-		out.Answers = append(out.Answers, Answer{Env: e, Err: ErrStopped})
+		out.Answers = append(out.Answers, Answer{Env: e, Err: errAnswerLost})
 	}
 	m.later = nil
 }

@@ -22,6 +22,7 @@ type Op struct {
 	reply    reply
 	control  Control
 	panicked bool
+	failed   bool   // the reply is an error that it did not decide by itself
 	touched  bool   // a part of it took effect, so it can't be decided again
 	stored   bool   // a unit of it is stored
 	counted  bool   // it is one of the machine's barriers
@@ -117,6 +118,14 @@ type State struct {
 // included.
 func (o *Op) SequenceNr() uint64 { return o.nr }
 
+// Time is the time that the events get which are persisted now.
+func (o *Op) Time() time.Time {
+	if o.machine.now.After(o.machine.lastTime) {
+		return o.machine.now
+	}
+	return o.machine.lastTime
+}
+
 // Due returns the State to fill in and to hand to Persist with a unit of n
 // events if a snapshot is due with it, or nil. Matched says that the aggregate
 // itself wants a snapshot.
@@ -185,10 +194,21 @@ func (o *Op) Save(s *State) {
 }
 
 // Answer decides the reply. The last decision counts.
-func (o *Op) Answer(value any) { o.reply, o.value, o.err, o.told = answered, value, nil, true }
+func (o *Op) Answer(value any) {
+	o.reply, o.value, o.err, o.told, o.failed = answered, value, nil, true, false
+}
 
 // Refuse decides that the reply is an error.
-func (o *Op) Refuse(err error) { o.reply, o.value, o.err, o.told = refused, nil, err, true }
+func (o *Op) Refuse(err error) {
+	o.reply, o.value, o.err, o.told, o.failed = refused, nil, err, true, false
+}
+
+// Fail decides that the reply is an error that says what could not be done. If
+// something of the op is stored it matches ErrPartlyStored, too.
+func (o *Op) Fail(err error) {
+	o.Refuse(err)
+	o.failed = true
+}
 
 // NoReply decides that there is no reply.
 func (o *Op) NoReply() { o.reply, o.value, o.err = none, nil, nil }
@@ -207,7 +227,7 @@ func (o *Op) Control(c Control) {
 // Panicked says that user code panicked and the instance can't be trusted any
 // more: it is refolded when the answer has left.
 func (o *Op) Panicked(err error) {
-	o.Refuse(err)
+	o.Fail(err)
 	o.panicked = true
 	o.control = 0
 }

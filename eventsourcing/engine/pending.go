@@ -3,6 +3,8 @@
 
 package engine
 
+import "fmt"
+
 // advance completes pending steps from the front, as far as the journal is.
 func (m *Machine) advance(out *Effects) {
 	var kept *Step // the last step that stays; nil at the head
@@ -158,9 +160,12 @@ func (m *Machine) reply(op *Op, out *Effects) {
 	a := Answer{Env: op.Env, Value: op.value, Err: op.err}
 	switch op.reply {
 	case answered, refused:
+		if op.failed && op.stored {
+			a.Err = fmt.Errorf("%w: %w", ErrPartlyStored, op.err)
+		}
 	case undecided:
 		a.Err = ErrNoReply
-		if op.control&Unhandled != 0 {
+		if op.control&Unhandled != 0 && !op.stored {
 			a.Err = ErrUnhandled
 		}
 	case none:

@@ -74,6 +74,7 @@ type handling struct {
 	unstash  bool
 	stop     bool
 	panicked bool
+	failed   bool // the reply says what could not be done
 }
 
 func (r *reference) run(commands []message) {
@@ -93,7 +94,7 @@ func (r *reference) end() {
 		r.answers[m.name] = "error stopped"
 	}
 	for _, name := range r.waiting {
-		r.answers[name] = "error stopped"
+		r.answers[name] = "error no reply, stopped"
 	}
 	r.stash, r.waiting = nil, nil
 }
@@ -148,6 +149,10 @@ func (r *reference) handle(m message) {
 	case h.stash || h.silent:
 	case h.later:
 		r.waiting = append(r.waiting, m.name)
+	case h.decided && stored && h.failed:
+		r.answers[m.name] = strings.Replace(h.reply, "error ", "error partly stored, ", 1)
+	case h.decided && stored && h.reply == "error unhandled":
+		r.answers[m.name] = "error no reply"
 	case h.decided:
 		r.answers[m.name] = h.reply
 	default:
@@ -191,6 +196,7 @@ func (r *reference) decide(h *handling, acts []act) bool {
 		case "persist", "async":
 			if slices.Contains(a.args, "?") {
 				h.answer("error rejected")
+				h.failed = true
 				return false
 			}
 			if slices.Contains(a.args, "!") {
@@ -239,10 +245,10 @@ func (r *reference) decide(h *handling, acts []act) bool {
 }
 
 func (h *handling) answer(value string) {
-	h.reply, h.decided, h.silent, h.later = value, true, false, false
+	h.reply, h.decided, h.silent, h.later, h.failed = value, true, false, false, false
 }
 
 func (h *handling) panic() {
 	h.answer("error panic")
-	h.panicked, h.stash, h.unstash, h.stop = true, false, false, false
+	h.panicked, h.failed, h.stash, h.unstash, h.stop = true, true, false, false, false
 }

@@ -211,7 +211,7 @@ func State[A, C, E any](k *Kit[C, E]) A {
 func (k *Kit[C, E]) folded() eventsourcing.Aggregate[C, E] {
 	k.t.Helper()
 	ctx := context.Background()
-	f, err := eventsourcing.Fold(ctx, k.runtime, k.typ, k.cfg.ID, eventsourcing.FoldOptions[E]{WithoutSnapshots: true})
+	f, err := eventsourcing.Fold(ctx, k.runtime, k.typ, k.cfg.ID, eventsourcing.FoldOptions[E]{DisableSnapshots: true})
 	if errors.Is(err, journal.ErrHistoryGap) {
 		f, err = eventsourcing.Fold(ctx, k.runtime, k.typ, k.cfg.ID, eventsourcing.FoldOptions[E]{})
 	}

@@ -302,7 +302,7 @@ func TestASnapshotHoldsTheWholeState(t *testing.T) {
 		}
 		return string(data)
 	}
-	with, without := encoded(eventsourcing.FoldOptions[Event]{}, true), encoded(eventsourcing.FoldOptions[Event]{WithoutSnapshots: true}, false)
+	with, without := encoded(eventsourcing.FoldOptions[Event]{}, true), encoded(eventsourcing.FoldOptions[Event]{DisableSnapshots: true}, false)
 	if with != without {
 		t.Errorf("with snapshots\n%q\nwithout\n%q", with, without)
 	}
@@ -322,7 +322,7 @@ func TestADamagedHistoryGivesNoState(t *testing.T) {
 			return []Event{event}
 		},
 	})
-	if panicked, ok := errors.AsType[*eventsourcing.PanicError](err); !ok || panicked.ID != "account|alice" {
+	if panicked, ok := errors.AsType[*eventsourcing.PanicError](err); !ok || panicked.PersistenceID != "account|alice" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -84,7 +84,7 @@ func (l *eventLog) observer() eventsourcing.Observer {
 			l.write(logRecord{Event: "recovery_started", Account: accountOf(id)})
 		},
 		Recovery: func(i eventsourcing.RecoveryInfo) {
-			r := logRecord{Event: "recovery_ended", Account: accountOf(i.ID), Number: i.SequenceNr}
+			r := logRecord{Event: "recovery_ended", Account: accountOf(i.PersistenceID), Number: i.SequenceNr}
 			if i.Err != nil {
 				r.Error = i.Err.Error()
 			}

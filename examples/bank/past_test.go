@@ -45,7 +45,7 @@ func TestEveryLookUpAgreesWithTheStatement(t *testing.T) {
 		}
 		for _, l := range all {
 			for _, without := range []bool{false, l.Number%9 == 0} {
-				folded, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{UpTo: l.Number, WithoutSnapshots: without})
+				folded, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{UpTo: l.Number, DisableSnapshots: without})
 				if err != nil {
 					t.Fatal(err)
 				}

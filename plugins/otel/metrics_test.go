@@ -100,22 +100,22 @@ func (m *meter) want(t *testing.T, want ...string) {
 func everything(o eventsourcing.Observer) {
 	ctx := context.Background()
 	for _, err := range []error{nil, errPoor, eventsourcing.ErrStashFull} {
-		o.Command(eventsourcing.CommandInfo{ID: "account|42", Command: Deposit{}, Context: ctx, Duration: time.Second, Err: err})
+		o.Command(eventsourcing.CommandInfo{PersistenceID: "account|42", Command: Deposit{}, Context: ctx, Duration: time.Second, Err: err})
 	}
-	o.Stashed(eventsourcing.StashInfo{ID: "account|42", Command: &Deposit{}})
-	o.Stashed(eventsourcing.StashInfo{ID: "account|42", Command: &Deposit{}, Aside: true})
+	o.Stashed(eventsourcing.StashInfo{PersistenceID: "account|42", Command: &Deposit{}})
+	o.Stashed(eventsourcing.StashInfo{PersistenceID: "account|42", Command: &Deposit{}, Aside: true})
 	o.Commit(eventsourcing.CommitInfo{Writes: 3, Events: 5, Bytes: 700, Failed: 2, Duration: time.Second})
 	o.Commit(eventsourcing.CommitInfo{Writes: 1, Events: 1, Bytes: 50, Duration: time.Second})
 	o.RecoveryStarted("account|42")
 	o.RecoveryStarted("account|43")
-	o.Recovery(eventsourcing.RecoveryInfo{ID: "account|42", Context: ctx, Events: 12, Duration: time.Second})
+	o.Recovery(eventsourcing.RecoveryInfo{PersistenceID: "account|42", Context: ctx, Events: 12, Duration: time.Second})
 	o.RecoveryStarted("loan|1")
-	o.Recovery(eventsourcing.RecoveryInfo{ID: "loan|1", Context: ctx, Events: 1, Err: errors.New("at secret.example")})
-	o.Snapshot(eventsourcing.SnapshotInfo{ID: "account|42", Bytes: 100, Duration: time.Second})
-	o.Snapshot(eventsourcing.SnapshotInfo{ID: "account|42", Bytes: 100, Err: context.DeadlineExceeded})
+	o.Recovery(eventsourcing.RecoveryInfo{PersistenceID: "loan|1", Context: ctx, Events: 1, Err: errors.New("at secret.example")})
+	o.Snapshot(eventsourcing.SnapshotInfo{PersistenceID: "account|42", Bytes: 100, Duration: time.Second})
+	o.Snapshot(eventsourcing.SnapshotInfo{PersistenceID: "account|42", Bytes: 100, Err: context.DeadlineExceeded})
 	o.Failure("account|42", eventsourcing.ErrConflict)
 	o.Fence("account|42", 7)
-	o.Dropped(eventsourcing.DroppedInfo{ID: "account|42", Message: Deposit{}, Err: eventsourcing.ErrStopped})
+	o.Dropped(eventsourcing.DroppedInfo{PersistenceID: "account|42", Message: Deposit{}, Err: eventsourcing.ErrStopped})
 	o.Stopped("account|42")
 }
 
@@ -260,7 +260,7 @@ func TestANewSeriesPerEntityWouldBeTooMany(t *testing.T) {
 	before := 0
 	for i := range 3 {
 		id := fmt.Sprint("account|", i)
-		o.Command(eventsourcing.CommandInfo{ID: id, Command: Deposit{}, Context: t.Context()})
+		o.Command(eventsourcing.CommandInfo{PersistenceID: id, Command: Deposit{}, Context: t.Context()})
 		o.Stopped(id)
 		if n := len(m.collect(t)); i > 0 && n != before {
 			t.Errorf("entity %d: %d series were %d", i, n, before)

@@ -13,7 +13,7 @@ import (
 // The methods of this file count; those of trace.go also make spans.
 
 func (t *Telemetry) stashed(i eventsourcing.StashInfo) {
-	k := key{entity: entityType(i.ID), command: reflect.TypeOf(i.Command), reason: "waiting"}
+	k := key{entity: entityType(i.PersistenceID), command: reflect.TypeOf(i.Command), reason: "waiting"}
 	if i.Aside {
 		k.reason = "aside"
 	}
@@ -45,7 +45,7 @@ func (t *Telemetry) fence(id string, _ uint64) {
 }
 
 func (t *Telemetry) dropped(i eventsourcing.DroppedInfo) {
-	k := key{entity: entityType(i.ID), code: eventsourcing.Code(i.Err)}
+	k := key{entity: entityType(i.PersistenceID), code: eventsourcing.Code(i.Err)}
 	t.instruments.dropped.Add(context.Background(), 1, t.attributes.get(k).add...)
 }
 

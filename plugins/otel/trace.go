@@ -19,14 +19,14 @@ import (
 type spanKey struct{}
 
 func (t *Telemetry) begin(i eventsourcing.CommandInfo) context.Context {
-	s := t.attributes.get(key{entity: entityType(i.ID), command: reflect.TypeOf(i.Command), outcome: outcomeOK})
+	s := t.attributes.get(key{entity: entityType(i.PersistenceID), command: reflect.TypeOf(i.Command), outcome: outcomeOK})
 	options := s.start
 	if i.Attempt > 0 {
 		options = s.deliver
 	}
 	ctx, span := t.tracer.Start(i.Context, s.name, options...)
 	if span.IsRecording() {
-		span.SetAttributes(persistenceIDKey.String(i.ID))
+		span.SetAttributes(persistenceIDKey.String(i.PersistenceID))
 		if i.Attempt > 0 {
 			span.SetAttributes(attemptKey.Int(i.Attempt))
 		}
@@ -35,7 +35,7 @@ func (t *Telemetry) begin(i eventsourcing.CommandInfo) context.Context {
 }
 
 func (t *Telemetry) command(i eventsourcing.CommandInfo) {
-	k := key{entity: entityType(i.ID), command: reflect.TypeOf(i.Command)}.result(i.Err)
+	k := key{entity: entityType(i.PersistenceID), command: reflect.TypeOf(i.Command)}.result(i.Err)
 	t.instruments.commandDuration.Record(i.Context, i.Duration.Seconds(), t.attributes.get(k).record...)
 	span, ok := i.Context.Value(spanKey{}).(trace.Span)
 	if !ok || !span.IsRecording() {
@@ -48,12 +48,12 @@ func (t *Telemetry) command(i eventsourcing.CommandInfo) {
 }
 
 func (t *Telemetry) recovery(i eventsourcing.RecoveryInfo) {
-	k := key{entity: entityType(i.ID)}.result(i.Err)
+	k := key{entity: entityType(i.PersistenceID)}.result(i.Err)
 	ctx := i.Context
-	t.instruments.recoveryActive.Add(ctx, -1, t.entity(i.ID).add...)
+	t.instruments.recoveryActive.Add(ctx, -1, t.entity(i.PersistenceID).add...)
 	t.instruments.recoveryDuration.Record(ctx, i.Duration.Seconds(), t.attributes.get(k).record...)
-	t.instruments.recoveryEvents.Record(ctx, signed(i.Events), t.entity(i.ID).record...)
-	span := t.ended(ctx, "recover ", i.ID, i.Duration)
+	t.instruments.recoveryEvents.Record(ctx, signed(i.Events), t.entity(i.PersistenceID).record...)
+	span := t.ended(ctx, "recover ", i.PersistenceID, i.Duration)
 	if !span.IsRecording() {
 		return
 	}
@@ -62,11 +62,11 @@ func (t *Telemetry) recovery(i eventsourcing.RecoveryInfo) {
 }
 
 func (t *Telemetry) snapshot(i eventsourcing.SnapshotInfo) {
-	k := key{entity: entityType(i.ID)}.result(i.Err)
+	k := key{entity: entityType(i.PersistenceID)}.result(i.Err)
 	ctx := context.Background()
 	t.instruments.snapshotDuration.Record(ctx, i.Duration.Seconds(), t.attributes.get(k).record...)
-	t.instruments.snapshotSize.Record(ctx, int64(i.Bytes), t.entity(i.ID).record...)
-	span := t.ended(ctx, "save snapshot ", i.ID, i.Duration)
+	t.instruments.snapshotSize.Record(ctx, int64(i.Bytes), t.entity(i.PersistenceID).record...)
+	span := t.ended(ctx, "save snapshot ", i.PersistenceID, i.Duration)
 	if !span.IsRecording() {
 		return
 	}

@@ -263,7 +263,7 @@ func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
 	r := newTracer(t)
 	o := newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer()
 	ctx, asker := r.provider.Tracer("test").Start(t.Context(), "asker")
-	o.Recovery(eventsourcing.RecoveryInfo{ID: "account|1", Context: ctx, SequenceNr: 9, SnapshotNr: 6, Events: 3, Duration: time.Minute})
+	o.Recovery(eventsourcing.RecoveryInfo{PersistenceID: "account|1", Context: ctx, SequenceNr: 9, SnapshotNr: 6, Events: 3, Duration: time.Minute})
 	s := r.span(t, "recover account")
 	wantAttributes(t, s, map[string]string{
 		"refold.entity.type": "account", "refold.persistence_id": "account|1", "refold.outcome": "ok",
@@ -273,7 +273,7 @@ func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
 		t.Errorf("it is below %v and took %v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime))
 	}
 
-	o.Snapshot(eventsourcing.SnapshotInfo{ID: "account|1", SequenceNr: 9, Bytes: 77, Duration: time.Minute, Err: errors.New("disk /home/jane is full")})
+	o.Snapshot(eventsourcing.SnapshotInfo{PersistenceID: "account|1", SequenceNr: 9, Bytes: 77, Duration: time.Minute, Err: errors.New("disk /home/jane is full")})
 	s = r.span(t, "save snapshot account")
 	wantAttributes(t, s, map[string]string{
 		"refold.entity.type": "account", "refold.persistence_id": "account|1", "refold.outcome": "failed", "error.type": "internal",
