@@ -240,7 +240,7 @@ func lifeBugs() []planted {
 		},
 		{
 			name:  "works when closed",
-			finds: []string{"ClosedRefuses", "CloseInReplay"},
+			finds: []string{"ClosedRefuses", "CloseInReplay", "QueryClosed"},
 			plant: func() bug { return bug{close: func(journal.Journal) error { return nil }} },
 		},
 		{

@@ -21,7 +21,7 @@ type planted struct {
 }
 
 func bugs() []planted {
-	return slices.Concat(replayBugs(), appendBugs(), fieldBugs(), writerBugs(), callBugs(), deleteBugs(), listBugs(), lifeBugs())
+	return slices.Concat(replayBugs(), appendBugs(), fieldBugs(), writerBugs(), callBugs(), deleteBugs(), listBugs(), lifeBugs(), queryBugs(), pageBugs(), queryStateBugs(), waitBugs())
 }
 
 // TestBugs has each check fail on the bug that it is there for.

@@ -25,6 +25,7 @@
 //	VisibleOnReturn, Linearizable   concurrent calls
 //	Fence..., Late..., Cancelled    unknown outcomes become known, and stay what they are
 //	Delete..., List..., Close..., Reopen...
+//	Query..., Await...              one order for all readers, resumed anywhere, also live
 //
 // Checks are independent of each other. Each has a journal of its own,
 // its name is the name of a subtest, and a failure says what was asked and what

@@ -19,7 +19,7 @@ import (
 // the suite can ask for. It is sound as long as no bug is planted.
 type double struct {
 	*journaltest.Faulty
-	mem *inmem.Journal
+	mem *handle
 	bug bug
 
 	mu sync.RWMutex // held for writing by a restart
@@ -34,8 +34,13 @@ type bug struct {
 	list     func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error]
 	close    func(j journal.Journal) error
 	parallel func() int
+	query    func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error)
+	end      func(ctx context.Context, j journal.Querier) (journal.Offset, error)
+	await    func(ctx context.Context, j journal.Querier, after journal.Offset) error
+	// attach replaces Config.Attach.
+	attach func(d *double) journal.Journal
 	// survive changes what a restart finds of a history, and how many of its
-	// first events are deleted.
+	// first events are deleted. With it a restart copies ID by ID.
 	survive func(id string, events []journal.Event, deleted int) ([]journal.Event, int)
 	// stall replaces Config.Stall.
 	stall func(d *double) (release func())
@@ -44,12 +49,16 @@ type bug struct {
 var (
 	_ journal.Journal  = (*double)(nil)
 	_ journal.IDLister = (*double)(nil)
+	_ journal.Querier  = (*double)(nil)
 	_ journal.Parallel = (*double)(nil)
 )
 
-func newDouble(b bug) *double {
-	mem := inmem.NewJournal()
-	return &double{Faulty: journaltest.NewFaulty(mem), mem: mem, bug: b}
+func newDouble(b bug) *double { return newDoubleOn(inmem.NewJournal(), b) }
+
+// newDoubleOn returns a double with contents that it shares.
+func newDoubleOn(mem *inmem.Journal, b bug) *double {
+	h := newHandle(mem)
+	return &double{Faulty: journaltest.NewFaulty(h), mem: h, bug: b}
 }
 
 func (d *double) Append(ctx context.Context, writes []journal.Write) []error {
@@ -89,6 +98,27 @@ func (d *double) PersistenceIDs(ctx context.Context, after string) iter.Seq2[str
 	return d.mem.PersistenceIDs(ctx, after)
 }
 
+func (d *double) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+	if d.bug.query != nil {
+		return d.bug.query(ctx, d.mem, q, after)
+	}
+	return d.mem.Query(ctx, q, after)
+}
+
+func (d *double) End(ctx context.Context) (journal.Offset, error) {
+	if d.bug.end != nil {
+		return d.bug.end(ctx, d.mem)
+	}
+	return d.mem.End(ctx)
+}
+
+func (d *double) Await(ctx context.Context, after journal.Offset) error {
+	if d.bug.await != nil {
+		return d.bug.await(ctx, d.mem, after)
+	}
+	return d.mem.Await(ctx, after)
+}
+
 func (d *double) MaxAppends() int {
 	if d.bug.parallel != nil {
 		return d.bug.parallel()
@@ -107,6 +137,10 @@ func (d *double) Close() error {
 func (d *double) restart() *double {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.bug.survive == nil {
+		must(d.Faulty.Close())
+		return newDoubleOn(d.mem.mem, d.bug)
+	}
 	next := newDouble(d.bug)
 	ctx := context.Background()
 	for id, err := range d.mem.PersistenceIDs(ctx, "") {
@@ -123,9 +157,7 @@ func (d *double) restart() *double {
 			deleted = min(deleted, int(e.SequenceNr)-1)
 			events[e.SequenceNr-1] = e
 		}
-		if d.bug.survive != nil {
-			events, deleted = d.bug.survive(id, events, deleted)
-		}
+		events, deleted = d.bug.survive(id, events, deleted)
 		for i, e := range events {
 			must(only(next.mem.Append(ctx, []journal.Write{{ID: id, Writer: e.Writer, Expect: uint64(i), Events: []journal.Event{e}}})))
 		}

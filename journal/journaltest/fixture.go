@@ -158,3 +158,18 @@ func (f *fixture) deleteTo(id string, to uint64) {
 		f.Errorf("DeleteTo(%.40q, %d): %v", id, to, err)
 	}
 }
+
+// attach returns another handle on the same contents, which is closed in the end.
+func (f *fixture) attach() journal.Journal {
+	f.Helper()
+	other := f.cfg.Attach(f.TB, f.j)
+	f.Cleanup(func() {
+		if f.hung {
+			return
+		}
+		if err := other.Close(); err != nil {
+			f.Errorf("Close of the second handle: %v", err)
+		}
+	})
+	return other
+}

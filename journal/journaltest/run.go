@@ -35,6 +35,11 @@ type Config struct {
 	// left out.
 	Stall func(tb testing.TB, j journal.Journal) (release func())
 
+	// Attach returns another journal on the contents of j while j stays open, as
+	// another process has it. The suite closes it. Defaults to nil: there can't be
+	// one, and the checks about that are left out.
+	Attach func(tb testing.TB, j journal.Journal) journal.Journal
+
 	// MaxPayload is the size in bytes of the largest payload that the journal
 	// takes; one byte more must be rejected. Defaults to 16 MiB.
 	MaxPayload int
@@ -55,8 +60,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Run checks that a journal keeps the contract of journal.Journal, and of
-// journal.IDLister if journal.As finds that. Each check is a parallel subtest on a
+// Run checks that a journal keeps the contract of journal.Journal, and those of
+// journal.IDLister and journal.Querier if journal.As finds them. Each check is a parallel subtest on a
 // journal of its own. What is not checked because the Config or the
 // journal does not claim it is logged.
 func Run(t *testing.T, cfg Config) {
@@ -93,11 +98,17 @@ const (
 	lists    power = "journal.IDLister"
 	parallel power = "journal.Parallel"
 	sizes    power = "Config.MaxWrite"
+	queries  power = "journal.Querier"
+
+	queriesReopen power = "journal.Querier and Config.Reopen"
+	queriesAttach power = "journal.Querier and Config.Attach"
+	queriesStall  power = "journal.Querier and Config.Stall"
 )
 
 func claims(cfg Config, j journal.Journal) map[power]bool {
 	_, isLister := journal.As[journal.IDLister](j)
 	_, isParallel := journal.As[journal.Parallel](j)
+	_, isQuerier := journal.As[journal.Querier](j)
 	return map[power]bool{
 		base:     true,
 		reopens:  cfg.Reopen != nil,
@@ -105,6 +116,11 @@ func claims(cfg Config, j journal.Journal) map[power]bool {
 		lists:    isLister,
 		parallel: isParallel,
 		sizes:    cfg.MaxWrite > 0,
+		queries:  isQuerier,
+
+		queriesReopen: isQuerier && cfg.Reopen != nil,
+		queriesAttach: isQuerier && cfg.Attach != nil,
+		queriesStall:  isQuerier && cfg.Stall != nil,
 	}
 }
 
@@ -119,6 +135,6 @@ type check struct {
 func checks() []check {
 	return slices.Concat(
 		tckChecks(), replayChecks(), reentrancyChecks(), appendChecks(), sizeChecks(), roundTripChecks(), idChecks(),
-		writerChecks(), randomChecks(), concurrencyChecks(), outcomeChecks(), deleteChecks(), listerChecks(), closeChecks(), reopenChecks(),
+		writerChecks(), randomChecks(), concurrencyChecks(), outcomeChecks(), deleteChecks(), listerChecks(), closeChecks(), reopenChecks(), queryChecks(),
 	)
 }

@@ -21,6 +21,13 @@ func config(plant func() bug) journaltest.Config {
 	return journaltest.Config{
 		Open:   func(testing.TB) journal.Journal { return newDouble(plant()) },
 		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal { return asDouble(tb, j).restart() },
+		Attach: func(tb testing.TB, j journal.Journal) journal.Journal {
+			d := asDouble(tb, j)
+			if d.bug.attach != nil {
+				return d.bug.attach(d)
+			}
+			return newDoubleOn(d.mem.mem, d.bug)
+		},
 		Stall: func(tb testing.TB, j journal.Journal) func() {
 			d := asDouble(tb, j)
 			if d.bug.stall != nil {

@@ -1,0 +1,272 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// pageBugs are about pages, and about going on behind them.
+func pageBugs() []planted {
+	return []planted{
+		{
+			name:  "a page of two",
+			finds: []string{"QueryPages"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				first, err := j.Query(ctx, q, after)
+				if err != nil || !first.More {
+					return first, err
+				}
+				second, err := j.Query(ctx, q, first.Next)
+				second.Events = append(first.Events, second.Events...)
+				return second, err
+			}),
+		},
+		{
+			name:  "a page of any number of bytes",
+			finds: []string{"QueryLargePages"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				for err == nil && p.More && len(p.Events) < 500 {
+					var next journal.Page
+					next, err = j.Query(ctx, q, p.Next)
+					next.Events = append(p.Events, next.Events...)
+					p = next
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "a full page loses its last event",
+			finds: []string{"QueryPages"},
+			hangs: true, // waits for what is not found
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				if p.More && len(p.Events) > 0 {
+					p.Events = p.Events[:len(p.Events)-1]
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "forgets that there is more",
+			finds: []string{"QueryPages", "QueryLargePages", "QueryRareTag"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				p.More = false
+				return p, err
+			}),
+		},
+		{
+			name:  "an empty page is the end",
+			finds: []string{"QueryRareTag"},
+			hangs: true,
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				if err == nil && len(p.Events) == 0 && p.More {
+					p.More = false
+					p.Next, err = j.End(ctx)
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "a page without events stands still",
+			finds: []string{"QueryRareTag"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				if len(p.Events) == 0 {
+					p.Next = after
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "reads from an offset, not behind it",
+			finds: []string{"QueryResume", "QueryPages", "QueryLiveReaders"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				before := journal.Offset("")
+				for e, err := range everything(ctx, j) {
+					if err != nil {
+						return journal.Page{}, err
+					}
+					if e.Offset.Compare(after) >= 0 {
+						break
+					}
+					before = e.Offset
+				}
+				return j.Query(ctx, q, before)
+			}),
+		},
+		{
+			name:  "resumes behind a write",
+			finds: []string{"QueryResume"},
+			hangs: true,
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				for last, err := range everything(ctx, j) {
+					if err != nil {
+						return journal.Page{}, err
+					}
+					for last.Offset == after && len(p.Events) > 0 && p.Events[0].ID == last.ID && p.Events[0].SequenceNr == last.SequenceNr+1 {
+						last, p.Events = p.Events[0], p.Events[1:]
+					}
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "an empty page swallows the next event",
+			finds: []string{"QueryEmptyPage", "QueryEnd"},
+			hangs: true,
+			plant: func() bug {
+				var swallow atomic.Bool
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					p, err := j.Query(ctx, q, after)
+					if len(p.Events) == 0 {
+						swallow.Store(true)
+					} else if swallow.Swap(false) {
+						p.Events = p.Events[1:]
+					}
+					return p, err
+				}}
+			},
+		},
+		{
+			name:  "Next of an empty page is the beginning",
+			finds: []string{"QueryEmptyPage", "QueryEnd"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				if len(p.Events) == 0 {
+					p.Next = ""
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "pages share a buffer",
+			finds: []string{"QueryPageIsKept"},
+			plant: func() bug {
+				var mu sync.Mutex
+				var buffer []journal.Recorded
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					p, err := j.Query(ctx, q, after)
+					mu.Lock()
+					defer mu.Unlock()
+					buffer = append(buffer[:0], p.Events...)
+					p.Events = buffer
+					return p, err
+				}}
+			},
+		},
+		{
+			name:  "a page is kept for others",
+			finds: []string{"QueryPageIsKept"},
+			plant: func() bug {
+				type key struct {
+					q     journal.Query
+					after journal.Offset
+				}
+				var mu sync.Mutex
+				cache := make(map[key]journal.Page)
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if p, ok := cache[key{q, after}]; ok && p.Next != "" {
+						return p, nil
+					}
+					p, err := j.Query(ctx, q, after)
+					if err == nil && len(p.Events) > 0 {
+						cache[key{q, after}] = p
+					}
+					return p, err
+				}}
+			},
+		},
+		{
+			name:  "the end is the beginning",
+			finds: []string{"QueryEnd", "QueryCurrent"},
+			plant: func() bug {
+				return bug{end: func(context.Context, journal.Querier) (journal.Offset, error) { return "", nil }}
+			},
+		},
+		{
+			name:  "the end lies before the last event",
+			finds: []string{"QueryEnd"},
+			plant: func() bug {
+				return bug{end: func(ctx context.Context, j journal.Querier) (journal.Offset, error) {
+					var offsets []journal.Offset
+					for e, err := range everything(ctx, j) {
+						if err != nil {
+							return "", err
+						}
+						offsets = append(offsets, e.Offset)
+					}
+					if len(offsets) < 2 {
+						return "", nil
+					}
+					return offsets[len(offsets)-2], nil
+				}}
+			},
+		},
+		{
+			name:  "the end runs away",
+			finds: []string{"QueryCurrent"},
+			hangs: true, // waits for what is not found
+			plant: func() bug {
+				return bug{end: func(context.Context, journal.Querier) (journal.Offset, error) { return "mem-999999", nil }}
+			},
+		},
+		{
+			name:  "passes by what commits late",
+			finds: []string{"QueryLiveReaders", "QueryPages"},
+			hangs: true,
+			plant: func() bug {
+				var seen sync.Map // the first to come does not see it
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					p, err := j.Query(ctx, q, after)
+					p.Events = slices.DeleteFunc(p.Events, func(e journal.Recorded) bool {
+						_, again := seen.LoadOrStore(e.Offset, true)
+						return !again && journal.SliceOf(string(e.Offset))%10 == 0
+					})
+					return p, err
+				}}
+			},
+		},
+		{
+			name:  "positions are given before the commit",
+			finds: []string{"QueryLateCommit"},
+			hangs: true,
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				p.Events = slices.DeleteFunc(p.Events, func(e journal.Recorded) bool { return e.ID == "late|1" && after != "" })
+				return p, err
+			}),
+		},
+	}
+}
+
+// everything yields all events of a querier.
+func everything(ctx context.Context, j journal.Querier) func(yield func(journal.Recorded, error) bool) {
+	return func(yield func(journal.Recorded, error) bool) {
+		for after, more := journal.Offset(""), true; more; {
+			p, err := j.Query(ctx, journal.Query{}, after)
+			if err != nil {
+				yield(journal.Recorded{}, err)
+				return
+			}
+			for _, e := range p.Events {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			after, more = p.Next, p.More
+		}
+	}
+}

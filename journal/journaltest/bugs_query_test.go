@@ -1,0 +1,348 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/refold-io/refold/journal"
+)
+
+type (
+	query  = func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error)
+	change = func(e *journal.Recorded)
+)
+
+func queries(q query) func() bug { return func() bug { return bug{query: q} } }
+
+// changing changes each event that a query yields.
+func changing(c change) func() bug {
+	return queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+		p, err := j.Query(ctx, q, after)
+		for i := range p.Events {
+			c(&p.Events[i])
+		}
+		return p, err
+	})
+}
+
+// filtering has a plugin's own idea of what matches.
+func filtering(simpler func(q journal.Query) journal.Query, keep func(q journal.Query, e *journal.Recorded) bool) func() bug {
+	return queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+		p, err := j.Query(ctx, simpler(q), after)
+		p.Events = slices.DeleteFunc(p.Events, func(e journal.Recorded) bool { return !keep(q, &e) })
+		return p, err
+	})
+}
+
+// queryBugs are about which events a query finds, and in which order.
+func queryBugs() []planted {
+	return slices.Concat(orderBugs(), matchBugs(), argumentBugs())
+}
+
+func orderBugs() []planted {
+	return []planted{
+		{
+			name:  "pages begin at the end",
+			finds: []string{"QueryOrder", "QueryPages", "QueryFields"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				slices.Reverse(p.Events)
+				return p, err
+			}),
+		},
+		{
+			name:  "another order each time",
+			finds: []string{"QueryOrder", "QueryResume", "QueryTogether"},
+			plant: func() bug {
+				var calls atomic.Int64
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					p, err := j.Query(ctx, q, after)
+					if calls.Add(1)%2 == 0 {
+						swap(p.Events, func(a, b string) bool { return a != b })
+					}
+					return p, err
+				}}
+			},
+		},
+		{
+			name:  "events of one ID out of order",
+			finds: []string{"QueryOrder", "QueryFields"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				swap(p.Events, func(a, b string) bool { return a == b })
+				return p, err
+			}),
+		},
+		{
+			name:  "offsets that do not compare",
+			finds: []string{"QueryOrder", "QueryResume"},
+			plant: offsets(func(o journal.Offset) journal.Offset { // "mem-10" is "mem-01", and back
+				prefix, digits, _ := strings.Cut(string(o), "-")
+				reversed := []rune(digits)
+				slices.Reverse(reversed)
+				return journal.Offset(prefix + "-" + string(reversed))
+			}, nil),
+		},
+		{
+			name:  "offsets of any length",
+			finds: []string{"QueryOrder"},
+			plant: offsets(func(o journal.Offset) journal.Offset { return journal.Offset(strings.Repeat("x", 64)) + o },
+				func(o journal.Offset) journal.Offset { return o[64:] }),
+		},
+		{
+			name:  "offsets of bytes",
+			finds: []string{"QueryOrder"},
+			plant: offsets(func(o journal.Offset) journal.Offset { return "\x01" + o }, func(o journal.Offset) journal.Offset { return o[1:] }),
+		},
+		{
+			name:  "a query leaves out metadata",
+			finds: []string{"QueryFields"},
+			plant: changing(func(e *journal.Recorded) { e.Metadata = nil }),
+		},
+		{
+			name:  "a query leaves out the writer",
+			finds: []string{"QueryFields", "QueryOrder"},
+			plant: changing(func(e *journal.Recorded) { e.Writer = "" }),
+		},
+		{
+			name:  "a query sorts tags",
+			finds: []string{"QueryFields"},
+			plant: changing(func(e *journal.Recorded) { e.Tags = slices.Sorted(slices.Values(e.Tags)) }),
+		},
+		{
+			name:  "a query cuts payloads",
+			finds: []string{"QueryFields", "QueryLargePages"},
+			plant: changing(func(e *journal.Recorded) { e.Payload = e.Payload[:min(len(e.Payload), 16_384)] }),
+		},
+	}
+}
+
+// swap changes the first pair of neighbours whose IDs are so, not their offsets.
+func swap(events []journal.Recorded, so func(a, b string) bool) {
+	for i := 1; i < len(events); i++ {
+		a, b := &events[i-1], &events[i]
+		if so(a.ID, b.ID) {
+			a.ID, b.ID = b.ID, a.ID
+			a.Event, b.Event = b.Event, a.Event
+			return
+		}
+	}
+}
+
+// offsets writes offsets in another way; back undoes it, or there undoes itself.
+func offsets(there, back func(journal.Offset) journal.Offset) func() bug {
+	if back == nil {
+		back = there
+	}
+	or := func(change func(journal.Offset) journal.Offset, o journal.Offset) journal.Offset {
+		if o == "" {
+			return ""
+		}
+		return change(o)
+	}
+	return func() bug {
+		return bug{
+			query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, or(back, after))
+				for i := range p.Events {
+					p.Events[i].Offset = there(p.Events[i].Offset)
+				}
+				p.Next = or(there, p.Next)
+				return p, err
+			},
+			end: func(ctx context.Context, j journal.Querier) (journal.Offset, error) {
+				o, err := j.End(ctx)
+				return or(there, o), err
+			},
+			await: func(ctx context.Context, j journal.Querier, after journal.Offset) error {
+				return j.Await(ctx, or(back, after))
+			},
+		}
+	}
+}
+
+func matchBugs() []planted {
+	noType := func(q journal.Query) journal.Query { q.Type = ""; return q }
+	noTag := func(q journal.Query) journal.Query { q.Tag = ""; return q }
+	noSlices := func(q journal.Query) journal.Query { q.Slices = journal.Slices{}; return q }
+	tagged := func(q journal.Query, e *journal.Recorded, is func(a, b string) bool) bool {
+		return q.Tag == "" || slices.ContainsFunc(e.Tags, func(tag string) bool { return is(tag, q.Tag) })
+	}
+	return []planted{
+		{
+			name:  "IDs without regard to case",
+			finds: []string{"QueryOddIDs", "QueryType"},
+			plant: changing(func(e *journal.Recorded) { e.ID = strings.ToLower(e.ID) }),
+		},
+		{
+			name:  "a type is a prefix",
+			finds: []string{"QueryType"},
+			plant: filtering(noType, func(q journal.Query, e *journal.Recorded) bool { return strings.HasPrefix(e.ID, q.Type) }),
+		},
+		{
+			name:  "a type without regard to case",
+			finds: []string{"QueryType"},
+			plant: filtering(noType, func(q journal.Query, e *journal.Recorded) bool {
+				name, _ := journal.SplitID(e.ID)
+				return q.Type == "" || strings.EqualFold(name, q.Type)
+			}),
+		},
+		{
+			name:  "an ID without a type is one",
+			finds: []string{"QueryType"},
+			plant: filtering(noType, func(q journal.Query, e *journal.Recorded) bool {
+				name, _, _ := strings.Cut(e.ID, "|")
+				return q.Type == "" || name == q.Type
+			}),
+		},
+		{
+			name:  "a tag is a prefix",
+			finds: []string{"QueryTag"},
+			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool { return tagged(q, e, strings.HasPrefix) }),
+		},
+		{
+			name:  "tags without regard to case",
+			finds: []string{"QueryTag"},
+			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool { return tagged(q, e, strings.EqualFold) }),
+		},
+		{
+			name:  "tags without regard to white space",
+			finds: []string{"QueryTag"},
+			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool {
+				return tagged(q, e, func(a, b string) bool { return strings.TrimSpace(a) == strings.TrimSpace(b) })
+			}),
+		},
+		{
+			name:  "finds by the first tags",
+			finds: []string{"QueryTag"},
+			hangs: true, // waits for what is not found
+			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool {
+				return q.Tag == "" || slices.Contains(e.Tags[:min(len(e.Tags), 64)], q.Tag)
+			}),
+		},
+		{
+			name:  "a tag twice is an event twice",
+			finds: []string{"QueryTag"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				var events []journal.Recorded
+				for _, e := range p.Events {
+					for _, tag := range e.Tags {
+						if tag == q.Tag {
+							events = append(events, e)
+						}
+					}
+				}
+				if q.Tag != "" {
+					p.Events = events
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "the last slice of a range is left out",
+			finds: []string{"QuerySlices"},
+			hangs: true, // waits for what is not found
+			plant: filtering(noSlices, func(q journal.Query, e *journal.Recorded) bool {
+				first, last := q.Slices.Bounds()
+				slice := journal.SliceOf(e.ID)
+				return q.Slices.Count == 0 || first <= slice && slice < last
+			}),
+		},
+		{
+			name:  "slices of runes",
+			finds: []string{"QuerySlices"},
+			plant: filtering(noSlices, func(q journal.Query, e *journal.Recorded) bool {
+				var h int32
+				for _, r := range e.ID {
+					h = h*31 + r
+				}
+				slice := int(h % journal.SliceCount)
+				return q.Slices.Contains(max(slice, -slice))
+			}),
+		},
+		{
+			name:  "a type wins over a tag",
+			finds: []string{"QueryTogether"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				if q.Type != "" {
+					q.Tag = ""
+				}
+				return j.Query(ctx, q, after)
+			}),
+		},
+		{
+			name:  "a tag wins over slices",
+			finds: []string{"QueryTogether"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				if q.Tag != "" {
+					q.Slices = journal.Slices{}
+				}
+				return j.Query(ctx, q, after)
+			}),
+		},
+	}
+}
+
+// argumentBugs are about queries and offsets that make no sense.
+func argumentBugs() []planted {
+	return []planted{
+		{
+			name:  "an invalid query is all",
+			finds: []string{"QueryInvalid"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				if q.Check() != nil {
+					q = journal.Query{}
+				}
+				return j.Query(ctx, q, after)
+			}),
+		},
+		{
+			name:  "an invalid query is nothing",
+			finds: []string{"QueryInvalid"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				if q.Check() == nil {
+					return j.Query(ctx, q, after)
+				}
+				return journal.Page{Next: after}, nil
+			}),
+		},
+		{
+			name:  "a bad offset is the beginning",
+			finds: []string{"QueryBadOffset"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				p, err := j.Query(ctx, q, after)
+				if errors.Is(err, journal.ErrOffset) {
+					return j.Query(ctx, q, "")
+				}
+				return p, err
+			}),
+		},
+		{
+			name:  "white space around offsets",
+			finds: []string{"QueryBadOffset"},
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				return j.Query(ctx, q, journal.Offset(strings.TrimSpace(string(after))))
+			}),
+		},
+		{
+			name:  "Await takes any offset",
+			finds: []string{"QueryBadOffset"},
+			plant: func() bug {
+				return bug{await: func(ctx context.Context, j journal.Querier, after journal.Offset) error {
+					err := j.Await(ctx, after)
+					if errors.Is(err, journal.ErrOffset) {
+						return nil
+					}
+					return err
+				}}
+			},
+		},
+	}
+}

@@ -1,0 +1,225 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// queryMatchChecks are about which events a query finds, and in which order.
+func queryMatchChecks() []check {
+	return []check{
+		{name: "QueryOrder", rule: "the events of all IDs have one order, the same in each read, and those of one ID are in the order of their numbers", needs: queries, run: queryOrder},
+		{name: "QueryFields", rule: "a query yields an event with all that belongs to it", needs: queries, run: queryFields},
+		{name: "QueryOddIDs", rule: "a query tells IDs apart byte by byte", needs: queries, run: queryOddIDs},
+		{name: "QueryType", rule: "a type is what stands before the first | of an ID, exactly", needs: queries, run: queryType},
+		{name: "QueryTag", rule: "a tag finds the events that have exactly it, each once", needs: queries, run: queryTag},
+		{name: "QuerySlices", rule: "each event is in one slice, that of its ID", needs: queries, run: querySlices},
+		{name: "QueryTogether", rule: "type, tag and slices hold together", needs: queries, run: queryTogether},
+		{name: "QueryInvalid", rule: "a query that Query.Check refuses is refused with ErrInvalid", needs: queries, run: queryInvalid},
+		{name: "QueryBadOffset", rule: "what can't be an offset is refused with ErrOffset", needs: queries, run: queryBadOffset},
+	}
+}
+
+// spread returns writes of several events to several IDs of two types, in turns.
+func spread(rounds int) []journal.Write {
+	const ids = 7
+	var writes []journal.Write
+	next := make([]uint64, ids)
+	for r := range rounds {
+		for k := range ids {
+			n := 1 + (r+k)%3
+			w := write(fmt.Sprintf("%s|%d", []string{"spread", "other"}[k%2], k), "w", next[k], n)
+			for i := range w.Events {
+				w.Events[i].Tags = []string{"all", fmt.Sprint("every ", 2+i%3), fmt.Sprint("id ", k)}[i%2:]
+			}
+			next[k] += uint64(n)
+			writes = append(writes, w)
+		}
+	}
+	return writes
+}
+
+func queryOrder(f *fixture) {
+	f.wantRead(journal.Query{}, "")
+	writes := spread(6)
+	half := len(writes) / 2
+	f.store(writes[:half]...)
+	first := f.wantRead(journal.Query{}, "", writes[:half]...)
+	for _, w := range writes[half:] {
+		f.store(w)
+	}
+	whole := f.wantRead(journal.Query{}, "", writes...)
+	f.wantSame("a later read, up to where the first one ended", whole[:min(len(first), len(whole))], first)
+	again := f.wantRead(journal.Query{}, "", writes...)
+	f.wantSame("the same read again", again, whole)
+	for _, q := range []journal.Query{{Type: "other"}, {Tag: "all"}, {Slices: journal.Slices{Count: 512}}} {
+		f.wantOn(q, "", whole)
+	}
+}
+
+// queryFields has each field of an event differ from that of its neighbours.
+func queryFields(f *fixture) {
+	var writes []journal.Write
+	for n := range uint64(5) {
+		for _, id := range []string{"fields|1", "fields|2"} {
+			w := write(id, fmt.Sprintf("writer %d of %s", n, id), 3*n, 3)
+			w.Events[0].Payload, w.Events[0].Metadata = nil, everyByte()
+			w.Events[1].Payload, w.Events[1].Tags = everyByte(), []string{"z", "a", id}
+			w.Events[2].Manifest, w.Events[2].Payload = fmt.Sprint("manifest ", n), pattern(20_000, byte(n))
+			writes = append(writes, w)
+		}
+	}
+	f.store(writes...)
+	f.wantRead(journal.Query{}, "", writes...)
+	f.wantRead(journal.Query{Tag: "fields|2"}, "", writes...)
+	f.wantRead(journal.Query{Type: "fields", Slices: journal.Slices{First: journal.SliceOf("fields|1"), Count: 1}}, "", writes...)
+}
+
+func queryOddIDs(f *fixture) {
+	var writes []journal.Write
+	for i, id := range oddIDs() {
+		w := write(id, "w", 0, 1+i%2)
+		w.Events[0].Tags = []string{id}
+		writes = append(writes, w)
+	}
+	f.store(writes...)
+	f.wantRead(journal.Query{}, "", writes...)
+	for _, w := range writes {
+		f.wantRead(journal.Query{Tag: w.ID}, "", writes...)
+	}
+}
+
+func queryType(f *fixture) {
+	var writes []journal.Write
+	for _, id := range oddIDs() {
+		writes = append(writes, write(id, "w", 0, 1))
+	}
+	for _, id := range []string{"acc|1", "accounts|1", "account |1", " account|1", "ac_ount|1", "account%|1", "accoun_|1", "帳|1", "帳戶|2|3", "x|account|1"} {
+		writes = append(writes, write(id, "w", 0, 2))
+	}
+	f.store(writes...)
+	for _, name := range []string{"account", "Account", "acc", "accounts", "ac", "a", "x", "account ", "ac_ount", "account%", "%", "帳戶", "帳", "no such type", strings.Repeat("x", journal.MaxIDLength)} {
+		f.wantRead(journal.Query{Type: name}, "", writes...)
+	}
+}
+
+func queryTag(f *fixture) {
+	tags := []string{
+		"red", "re", "reddish", "Red", "RED", "red ", " red", "r%", "red,blue", "{red}", `"red"`, `re\d`, "'", "''", "null", "NULL", "a|b", "|", "-", "1", "10",
+		"é", "e\u0301", "紅", "紅色", "🔴", "\u202ered", "tab\t", strings.Repeat("t", 200), strings.Repeat("t", 199), strings.Repeat("紅", 60),
+	}
+	var writes []journal.Write
+	for i, tag := range tags {
+		w := write(fmt.Sprint("tagged|", i), "w", 0, 4)
+		w.Events[0].Tags = []string{tag}
+		w.Events[1].Tags = []string{tag, tags[(i+1)%len(tags)], tag} // twice the same
+		w.Events[2].Tags = []string{"also", tags[(i+7)%len(tags)]}
+		writes = append(writes, w)
+	}
+	many := write("tagged|many", "w", 0, 2)
+	for i := range 100 {
+		many.Events[1].Tags = append(many.Events[1].Tags, fmt.Sprint("one of many ", i))
+	}
+	writes = append(writes, many)
+	f.store(writes...)
+	whole := f.wantRead(journal.Query{}, "", writes...)
+	for _, tag := range append(tags, "also", "one of many 0", "one of many 99", "one of many", "no such tag") {
+		f.wantOn(journal.Query{Tag: tag}, "", whole)
+	}
+}
+
+// querySlices reads with several numbers of workers: together they see everything
+// once.
+func querySlices(f *fixture) {
+	var writes []journal.Write
+	for n := range 300 {
+		writes = append(writes, write(fmt.Sprint("sliced|", n*n), "w", 0, 1))
+	}
+	for _, id := range oddIDs() { // some with UTF-16 surrogates
+		writes = append(writes, write(id, "w", 0, 1))
+	}
+	f.store(writes...)
+	whole := f.wantRead(journal.Query{}, "", writes...)
+	for _, workers := range []int{1, 2, 8, 32} {
+		ranges, err := journal.SplitSlices(workers)
+		if err != nil {
+			f.Fatalf("%v", err)
+		}
+		n := 0
+		for _, r := range ranges {
+			n += len(f.wantOn(journal.Query{Slices: r}, "", whole))
+		}
+		if n != len(whole) {
+			f.Errorf("%d workers see %d events, want %d", workers, n, len(whole))
+		}
+	}
+	for _, w := range writes[:40] {
+		slice := journal.SliceOf(w.ID)
+		for _, r := range []journal.Slices{{First: slice, Count: 1}, {First: 0, Count: slice + 1}, {First: slice, Count: journal.SliceCount - slice}} {
+			f.wantOn(journal.Query{Slices: r}, "", whole)
+		}
+	}
+}
+
+func queryTogether(f *fixture) {
+	writes := spread(5)
+	f.store(writes...)
+	whole := f.wantRead(journal.Query{}, "", writes...)
+	for _, name := range []string{"", "spread", "other"} {
+		for _, tag := range []string{"", "all", "every 2", "id 3"} {
+			for k := range 4 {
+				f.wantOn(journal.Query{Type: name, Tag: tag, Slices: journal.Slices{First: k * 256, Count: 256}}, "", whole)
+			}
+			f.wantOn(journal.Query{Type: name, Tag: tag}, whole[9].Offset, whole[10:])
+		}
+	}
+}
+
+func queryInvalid(f *fixture) {
+	f.store(write("invalid|1", "w", 0, 1))
+	for _, q := range []journal.Query{
+		{Type: "in|valid"},
+		{Type: "\xff"},
+		{Type: "a\x00"},
+		{Tag: "\xff"},
+		{Tag: "a\x00"},
+		{Slices: journal.Slices{First: 1}},
+		{Slices: journal.Slices{First: -1, Count: 2}},
+		{Slices: journal.Slices{First: 0, Count: -1}},
+		{Slices: journal.Slices{First: 1, Count: journal.SliceCount}},
+		{Slices: journal.Slices{First: math.MaxInt, Count: 1}},
+	} {
+		p, err := f.querier().Query(f.ctx, q, "")
+		if !errors.Is(err, journal.ErrInvalid) || len(p.Events) > 0 {
+			f.Errorf("Query(%+v) finds %s and fails with %v, want ErrInvalid", q, list(p.Events), err)
+		}
+	}
+}
+
+func queryBadOffset(f *fixture) {
+	f.store(write("offset|1", "w", 0, 1))
+	made := f.wantRead(journal.Query{}, "", write("offset|1", "w", 0, 1))[0].Offset
+	for _, o := range []journal.Offset{
+		"no offset", " ", "\x00", "\xff", "-", "%", "null", "'", "{}", "-1", "+1", "0x1", "1e3", "1.5",
+		"99999999999999999999999999999999", journal.Offset(strings.Repeat("9", 65)), journal.Offset(strings.Repeat("x", 100_000)),
+		" " + made, made + " ", made + "\x00", made + "x", "x" + made, made + made,
+	} {
+		p, err := f.querier().Query(f.ctx, journal.Query{}, o)
+		if !errors.Is(err, journal.ErrOffset) || len(p.Events) > 0 {
+			f.Errorf("Query after %.60q finds %s and fails with %v, want ErrOffset", o, list(p.Events), err)
+		}
+		if err != nil && len(err.Error()) > 1000 {
+			f.Errorf("Query after %.60q fails with an error of %d bytes", o, len(err.Error()))
+		}
+		if err := f.await(f.ctx, o); !errors.Is(err, journal.ErrOffset) {
+			f.Errorf("Await after %.60q: %v, want ErrOffset", o, err)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journaltest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// queryReaderChecks have readers that follow the writers.
+func queryReaderChecks() []check {
+	return []check{
+		{name: "QueryCurrent", rule: "Current yields what was there when it began, whatever is appended meanwhile", needs: queries, run: queryCurrent},
+		{name: "QueryLiveReaders", rule: "live readers that disconnect and resume get every event exactly once, all in the same order", needs: queries, run: queryLiveReaders},
+		{name: "QueryLateCommit", rule: "an event that commits late is not skipped, whoever has read on meanwhile", needs: queriesStall, run: queryLateCommit},
+	}
+}
+
+// queryCurrent appends in the body of the loop, more than it reads.
+func queryCurrent(f *fixture) {
+	writes := spread(3)
+	f.store(writes...)
+	whole := f.wantRead(journal.Query{}, "", writes...)
+	for n, q := range []journal.Query{{}, {Type: "other"}, {Slices: journal.Slices{Count: 512}}} {
+		var got []journal.Recorded
+		f.within("Current, with Append in the body of its loop,", func() {
+			for e, err := range journal.Current(f.ctx, f.j, q, "") {
+				if err != nil {
+					f.Errorf("Current: %v", err)
+					return
+				}
+				k := uint64(len(got))
+				if got = append(got, e); len(got) > len(whole) {
+					return
+				}
+				if err := f.append1(write(fmt.Sprint("appended|", n), "w", 2*k, 2)); err != nil {
+					f.Errorf("Append in the body of Current: %v", err)
+				}
+			}
+		})
+		f.wantSame("Current of "+show(q), got, matching(q, whole))
+		var added []journal.Write
+		for k := range uint64(len(got)) {
+			added = append(added, write(fmt.Sprint("appended|", n), "w", 2*k, 2))
+		}
+		whole = append(whole, f.wantRead(journal.Query{}, whole[len(whole)-1].Offset, added...)...)
+	}
+}
+
+// queryLiveReaders has several writers, and readers that leave their loop at
+// random and go on behind the last event they have seen.
+func queryLiveReaders(f *fixture) {
+	const writers, each = 4, 50
+	readers := []journal.Query{{}, {}, {}, {Tag: "every 2"}, {Type: "live"}, {Slices: journal.Slices{Count: 512}}, {Slices: journal.Slices{First: 512, Count: 512}}}
+	var writes []journal.Write
+	for k := range writers {
+		next := make([]uint64, 3)
+		for n := range each {
+			size := 1 + (n+k)%3
+			w := write(fmt.Sprintf("%s|%d|%d", []string{"live", "alive"}[n%2], k, n%3), "w", next[n%3], size)
+			if n%2 == 1 { // IDs of the two types have numbers of their own
+				w.ID = fmt.Sprintf("alive|%d|%d", k, n)
+				w = write(w.ID, "w", 0, size)
+			} else {
+				next[n%3] += uint64(size)
+			}
+			for i := range w.Events {
+				w.Events[i].Tags = []string{fmt.Sprint("every ", 2+n%2)}
+			}
+			writes = append(writes, w)
+		}
+	}
+	want := make([]int, len(readers)) // how many events each finds
+	for _, w := range writes {
+		for i, q := range readers {
+			if q.Matches(w.ID, w.Events[0].Tags) {
+				want[i] += len(w.Events)
+			}
+		}
+	}
+	got := make([][]journal.Recorded, len(readers))
+	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
+	defer cancel()
+	f.together("a live reader beside Append", writers+len(readers), func(k int) {
+		if k < writers {
+			for _, w := range writes[k*each : (k+1)*each] {
+				if err := f.append1(w); err != nil {
+					f.Errorf("Append to %q: %v", w.ID, err)
+					return
+				}
+			}
+			return
+		}
+		k -= writers
+		rng := rand.New(rand.NewPCG(uint64(k), 1)) //nolint:gosec // a test
+		var err error
+		if got[k], err = follow(ctx, f.j, readers[k], want[k], func() bool { return rng.IntN(20) == 0 }); err != nil {
+			f.Errorf("a live reader of %s has %d events, want %d, and ends with %v", show(readers[k]), len(got[k]), want[k], err)
+		}
+	})
+	whole := f.wantRead(journal.Query{}, "", writes...)
+	for k, q := range readers {
+		f.wantSame("a live reader of "+show(q), got[k], matching(q, whole))
+	}
+}
+
+// follow reads n events live. It leaves the loop and goes on behind the last
+// event when leave says so.
+func follow(ctx context.Context, j journal.Journal, q journal.Query, n int, leave func() bool) (events []journal.Recorded, failed error) {
+	var last journal.Offset
+	for len(events) < n && failed == nil {
+		for e, err := range journal.Live(ctx, j, q, last) {
+			if failed = err; err != nil {
+				break
+			}
+			events, last = append(events, e), e.Offset
+			if len(events) == n || leave() {
+				break
+			}
+		}
+	}
+	return events, failed
+}
+
+// queryLateCommit has an append that is stuck at its commit while others go by and
+// are read.
+func queryLateCommit(f *fixture) {
+	stored := []journal.Write{write("late|0", "w", 0, 2)}
+	f.store(stored...)
+	got, next := f.read(journal.Query{}, "", 2)
+	readOn := func() {
+		more, to := f.walk(journal.Query{}, next)
+		got, next = append(got, more...), to
+	}
+	release := f.cfg.Stall(f.TB, f.j)
+	lost := write("late|1", "w", 0, 3)
+	ctx, cancel := context.WithTimeout(f.ctx, 200*time.Millisecond)
+	defer cancel()
+	f.within("a stalled Append whose context has ended", func() { f.appendAll(ctx, lost) })
+	for n := range uint64(5) {
+		w := write("late|0", "w", 2+n, 1)
+		f.store(w)
+		stored = append(stored, w)
+		readOn()
+	}
+	f.within("the release of a stalled Append", release)
+	if len(f.replay(lost.ID, 1, maxSeq)) > 0 {
+		stored = append(stored, lost)
+	}
+	last := write("late|2", "w", 0, 1)
+	f.store(last)
+	stored = append(stored, last)
+
+	want, n := make(map[string][]journal.Event), 0
+	for _, w := range stored {
+		want[w.ID] = append(want[w.ID], eventsOf(w)...)
+		n += len(w.Events)
+	}
+	more, _ := f.read(journal.Query{}, next, n-len(got))
+	got = append(got, more...)
+	f.wantAll(got, want)
+	whole, _ := f.read(journal.Query{}, "", n)
+	f.wantSame("a reader that followed, beside one that came later,", got, whole)
+}
