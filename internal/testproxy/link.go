@@ -86,7 +86,9 @@ func (l *link) forward(d Direction) {
 			_, err := l.ends[d].Write(chunk)
 			broken = err != nil
 		}
-		l.passed(d, len(chunk), armed)
+		if armed != nil {
+			l.strike(d, armed)
+		}
 	}
 }
 
@@ -118,21 +120,21 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 		}
 	}
 	chunk, f.held = f.held[:n:n], f.held[n:]
-	p.changed.Broadcast()
-	return chunk, armed, true
-}
-
-// passed counts what was forwarded and lets a fault strike behind it.
-func (l *link) passed(d Direction, n int, armed *Armed) {
-	p := l.proxy
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if d == ToServer {
+	if d == ToServer { // before they are sent, so that who has received them finds them counted
 		p.stats.ToServer += int64(n)
 	} else {
 		p.stats.ToClient += int64(n)
 	}
-	if armed == nil || armed.released {
+	p.changed.Broadcast()
+	return chunk, armed, true
+}
+
+// strike lets a fault strike.
+func (l *link) strike(d Direction, armed *Armed) {
+	p := l.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if armed.released {
 		return
 	}
 	armed.link = l
