@@ -1,0 +1,201 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// maxAttempts is how often a group of writes is sent as one before it is split
+// because of other writers.
+const maxAttempts = 3
+
+// Append implements journal.Journal. A call is one statement and one round trip,
+// or several if it is larger than 64 MiB. The statement is a transaction of
+// its own.
+//
+// An error that the server reported before its commit, or that came before
+// anything was sent, matches journal.ErrNotSent. When ctx ends, the server is asked to
+// cancel the statement and has one second to answer.
+func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
+	if len(writes) == 0 {
+		return nil
+	}
+	if !j.enter() {
+		return fill(len(writes), fmt.Errorf("postgres: append: %w: %w", journal.ErrNotSent, journal.ErrClosed))
+	}
+	defer j.leave()
+	b := newBatch(writes)
+	for part := range b.parts {
+		j.store(ctx, b, part)
+	}
+	return b.errs
+}
+
+func fill(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// store stores a group of chains. One that another writer got in the way of, after the
+// statement had looked and before it stored, takes the whole group back with it; the
+// next attempt sees what the other writer stored.
+func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
+	for attempt := 1; ; attempt++ {
+		highest, err := j.db.send(ctx, b.writes, chains)
+		switch {
+		case err == nil:
+			j.settle(b, chains, highest)
+			return
+		case !isConflict(err):
+			err = j.db.appendError(ctx, err)
+			for _, c := range chains {
+				b.failChain(c, err)
+			}
+			return
+		case attempt < maxAttempts:
+		case len(chains) == 1:
+			b.failChain(chains[0], &journal.ConflictError{ID: chains[0].id, Expected: chains[0].expect})
+			return
+		default:
+			half := len(chains) / 2
+			j.store(ctx, b, chains[:half])
+			j.store(ctx, b, chains[half:])
+			return
+		}
+	}
+}
+
+// settle sets the outcomes of a group that was stored but for conflicts. highest
+// is nil if there were none.
+func (j *Journal) settle(b *batch, chains []*chain, highest []uint64) {
+	conflicts := 0
+	for i, c := range chains {
+		if highest != nil && highest[i] != c.expect {
+			b.failChain(c, &journal.ConflictError{ID: c.id, Expected: c.expect, Highest: highest[i]})
+			conflicts++
+		}
+	}
+	if conflicts < len(chains) {
+		j.db.appended()
+	}
+}
+
+// isConflict reports whether the server refused a row because there was one with
+// its ID and number.
+func isConflict(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == codeUniqueViolation && certain(err) && !isOrdinal(pg)
+}
+
+// isOrdinal reports whether an ordinal was drawn twice.
+func isOrdinal(pg *pgconn.PgError) bool {
+	return strings.Contains(pg.ConstraintName, "ordinal") || strings.HasPrefix(pg.ConstraintName, "tags")
+}
+
+// appendError says what became of a statement that failed.
+func (db *DB) appendError(ctx context.Context, err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == codeUniqueViolation && isOrdinal(pg) {
+		return fmt.Errorf("postgres: append: %w: %w: sequence ordinals in schema %q of %s is behind the events: it was restored without its value: %w",
+			journal.ErrNotSent, ErrSchema, db.cfg.Schema, db.target, err)
+	}
+	if certainly(err) {
+		return fmt.Errorf("postgres: append: %w: %w", journal.ErrNotSent, db.translate(ctx, err))
+	}
+	return fmt.Errorf("postgres: append: outcome unknown: %w", db.translate(ctx, err))
+}
+
+var errResult = errors.New("a result that is not as it should be")
+
+// send stores chains with one statement. It returns the highest numbers that it
+// found if one of them was not as expected.
+func (db *DB) send(ctx context.Context, writes []journal.Write, chains []*chain) (highest []uint64, err error) {
+	if len(chains) == 1 && chains[0].events == 1 {
+		return db.sendOne(ctx, &writes[chains[0].writes[0]])
+	}
+	e := getEncoder()
+	defer putEncoder(e)
+	for i, c := range chains {
+		e.chain(i, c, writes)
+	}
+	err = db.run(ctx, &db.sql.appendMany, e.params(), func(values [][]byte) error {
+		if values[0] == nil {
+			return nil
+		}
+		if highest, err = decodeNumbers(values[0]); err != nil || len(highest) != len(chains) {
+			return errResult
+		}
+		return nil
+	})
+	return highest, err
+}
+
+func (db *DB) sendOne(ctx context.Context, w *journal.Write) (highest []uint64, err error) {
+	event := &w.Events[0]
+	params := [][]byte{
+		[]byte(w.ID), int8Value(w.Expect),
+		int2Value(journal.SliceOf(w.ID)),
+		int8Value(timestamp(event.Time)),
+		[]byte(w.Writer), []byte(event.Manifest), notNull(event.Payload), nil, nil,
+	}
+	if len(event.Tags) > 0 {
+		var tags array
+		tags.reset(oidText)
+		for _, tag := range event.Tags {
+			tags.text(tag)
+		}
+		params[7] = tags.value()
+	}
+	if len(event.Metadata) > 0 {
+		params[8] = event.Metadata
+	}
+	err = db.run(ctx, &db.sql.appendOne, params, func(values [][]byte) error {
+		if len(values[0]) != 8 {
+			return errResult
+		}
+		if n := binary.BigEndian.Uint64(values[0]); n != w.Expect {
+			highest = []uint64{n}
+		}
+		return nil
+	})
+	return highest, err
+}
+
+// notNull returns b as a value that is not NULL.
+func notNull(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// decodeNumbers reads an array of numbers that are not negative.
+func decodeNumbers(b []byte) ([]uint64, error) {
+	if len(b) < arrayHeader || binary.BigEndian.Uint32(b) != 1 {
+		return nil, errResult
+	}
+	count := int(binary.BigEndian.Uint32(b[12:]))
+	b = b[arrayHeader:]
+	const each = 4 + 8
+	if len(b) != count*each {
+		return nil, errResult
+	}
+	numbers := make([]uint64, count)
+	for i := range numbers {
+		numbers[i] = binary.BigEndian.Uint64(b[i*each+4:])
+	}
+	return numbers, nil
+}

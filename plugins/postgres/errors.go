@@ -1,0 +1,116 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/refold-io/refold/journal"
+)
+
+var (
+	// ErrSchema says that tables are missing: the schema was never migrated, or
+	// not as far as this version needs it.
+	ErrSchema = errors.New("postgres: schema is not there as it should be")
+	// ErrReadOnly says that the server takes no writes: it is a standby, or the
+	// database or the role is set to read-only transactions.
+	ErrReadOnly = errors.New("postgres: server is read-only")
+	// ErrDenied says that the role lacks a right.
+	ErrDenied = errors.New("postgres: missing right")
+	// ErrDSN says that a connection string can't be parsed. What is wrong with it is not quoted,
+	// because passwords are.
+	ErrDSN = errors.New("postgres: invalid connection string: it must be like postgres://user:password@host:5432/database, with special characters percent-encoded, or like host=a port=5432 dbname=b user=c")
+)
+
+// SQLSTATEs.
+const (
+	codeUniqueViolation = "23505"
+	codeReadOnly        = "25006"
+	codeDenied          = "42501"
+	codeNoTable         = "42P01"
+	codeNoColumn        = "42703"
+	codeNoSchema        = "3F000"
+	codeDiskFull        = "53100"
+	codeCanceled        = "57014"
+	codeDataCorrupted   = "XX001"
+	codeIndexCorrupted  = "XX002"
+)
+
+// certain reports whether an error is one after which the statement that it
+// ended is surely not committed, now or later:
+//
+//   - nothing was sent, or
+//   - the server itself reported that it gave the statement up. The statement is
+//     a transaction of its own, which the server commits after the last thing that can
+//     report an ERROR.
+//
+// A FATAL error ends the session and may come at any moment, so it says
+// nothing about the commit. Nor do those that a proxy makes up when it has lost the
+// server, or that the server reports about itself.
+func certain(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return pgconn.SafeToRetry(err)
+	}
+	if severity(pg) != "ERROR" || len(pg.Code) != 5 {
+		return false
+	}
+	switch pg.Code[:2] {
+	case "08", "58", "XX": // connection, system, internal
+		return false
+	case "57":
+		return pg.Code == codeCanceled
+	}
+	return pg.Code != "40003" // statement completion unknown
+}
+
+func severity(pg *pgconn.PgError) string {
+	if pg.SeverityUnlocalized != "" {
+		return pg.SeverityUnlocalized
+	}
+	return pg.Severity
+}
+
+// translate turns an error of the driver into one of ours that says in plain
+// words what is wrong. ctx is the context of the call.
+func (db *DB) translate(ctx context.Context, err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &pg):
+		return db.translateServer(ctx, pg, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+	}
+	return fmt.Errorf("%w: %s: %w", journal.ErrUnavailable, db.target, err)
+}
+
+func (db *DB) translateServer(ctx context.Context, pg *pgconn.PgError, err error) error {
+	switch pg.Code {
+	case codeCanceled:
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		}
+		return fmt.Errorf("the server canceled the statement: %w", err)
+	case codeNoTable, codeNoSchema, codeNoColumn:
+		return fmt.Errorf("%w: schema %q of %s: %w", ErrSchema, db.cfg.Schema, db.target, err)
+	case codeDenied:
+		return fmt.Errorf("%w: role %q in schema %q of %s: %w", ErrDenied, db.role, db.cfg.Schema, db.target, err)
+	case codeReadOnly:
+		return fmt.Errorf("%w: %s: %w", ErrReadOnly, db.target, err)
+	case codeDiskFull:
+		return fmt.Errorf("%w: the disk of %s is full: %w", journal.ErrUnavailable, db.target, err)
+	case codeDataCorrupted, codeIndexCorrupted:
+		return &journal.CorruptError{File: db.target, Offset: -1, Detail: pg.Error()}
+	}
+	if class := pg.Code[:min(2, len(pg.Code))]; class == "08" || class == "53" || class == "57" || class == "58" || class == "28" || class == "3D" || severity(pg) == "FATAL" {
+		return fmt.Errorf("%w: %s: %w", journal.ErrUnavailable, db.target, err)
+	}
+	return fmt.Errorf("%s: %w", db.target, err)
+}

@@ -1,0 +1,119 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"unicode/utf8"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// Journal is the journal of a DB. It implements journal.Journal,
+// journal.IDLister, journal.Parallel and journal.Querier.
+//
+// An event holds at most 16 MiB of payload and metadata and a write 64 MiB in
+// all; what is larger is rejected. So are names (writers, manifests and tags) of
+// more than 64 KiB in one event, tags of more than 1,024 bytes, names that are
+// not UTF-8 or hold a NUL, and times before the year -4000 or after 200,000.
+type Journal struct {
+	handle
+
+	db *DB
+}
+
+var (
+	_ journal.Journal  = (*Journal)(nil)
+	_ journal.IDLister = (*Journal)(nil)
+	_ journal.Parallel = (*Journal)(nil)
+)
+
+// Close implements journal.Journal. See DB.Journal.
+func (j *Journal) Close() error {
+	err := j.db.drop(&j.handle)
+	j.db.tail.close() // who awaits events is no call in progress
+	return err
+}
+
+// MaxAppends implements journal.Parallel. See Config.MaxAppends.
+func (j *Journal) MaxAppends() int {
+	return max(1, min(j.db.cfg.MaxAppends, int(j.db.pool.Config().MaxConns)))
+}
+
+// HighestSequenceNr implements journal.Journal.
+func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+	var highest uint64
+	err := j.ask(ctx, id, &j.db.sql.highest, [][]byte{[]byte(id)}, func(values [][]byte) error {
+		highest = binary.BigEndian.Uint64(values[0])
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("postgres: highest sequence number of %q: %w", id, err)
+	}
+	return highest, nil
+}
+
+// ask runs a statement about one ID.
+func (j *Journal) ask(ctx context.Context, id string, st *statement, params [][]byte, row func(values [][]byte) error) error {
+	if err := journal.CheckID(id); err != nil {
+		return err
+	}
+	if !j.enter() {
+		return journal.ErrClosed
+	}
+	defer j.leave()
+	err := j.db.run(ctx, st, params, row)
+	return j.db.fail(ctx, err)
+}
+
+// PersistenceIDs implements journal.IDLister. An ID that is written for the
+// first time while the loop runs may be listed or not.
+func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		behind := textPrefix(after)
+		for {
+			ids, err := j.readIDs(ctx, behind)
+			if err != nil {
+				yield("", fmt.Errorf("postgres: persistence IDs: %w", err))
+				return
+			}
+			for _, id := range ids {
+				if id > after && !yield(id, nil) {
+					return
+				}
+			}
+			if len(ids) < idPage {
+				return
+			}
+			behind = ids[len(ids)-1]
+		}
+	}
+}
+
+// textPrefix cuts off what the server can't hold in a text. IDs between the two
+// have to be passed over by the caller.
+func textPrefix(s string) string {
+	for i, r := range s {
+		if _, size := utf8.DecodeRuneInString(s[i:]); r == 0 || r == utf8.RuneError && size == 1 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
+	if !j.enter() {
+		return nil, journal.ErrClosed
+	}
+	defer j.leave()
+	var ids []string
+	err := j.db.run(ctx, &j.db.sql.ids, [][]byte{[]byte(after)}, func(values [][]byte) error {
+		ids = append(ids, string(values[0]))
+		return nil
+	})
+	return ids, j.db.fail(ctx, err)
+}

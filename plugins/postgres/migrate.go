@@ -1,0 +1,187 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/journal"
+)
+
+//go:embed migration/*.up.sql
+var migrationFiles embed.FS
+
+// Migration is one step of the schema. A step records itself in the table
+// migrations.
+type Migration struct {
+	// Version counts from 1 without gaps.
+	Version int
+	// Name is the name of the file without its endings, such as "001_journal".
+	Name string
+	// SQL is what is run, with Config.Schema in the place of "refold".
+	SQL string
+}
+
+// Migrations returns all steps, in order.
+func Migrations() []Migration {
+	names, err := fs.Glob(migrationFiles, "migration/*.up.sql")
+	if err != nil {
+		panic(err) // the pattern is constant
+	}
+	slices.Sort(names)
+	all := make([]Migration, 0, len(names))
+	for i, name := range names {
+		sql, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		all = append(all, Migration{Version: i + 1, Name: strings.TrimSuffix(path.Base(name), ".up.sql"), SQL: string(sql)})
+	}
+	return all
+}
+
+// Migrate brings the schema up to date and returns the steps that it took. With
+// Config.CheckOnly it takes none and returns those that are missing. Errors are
+// those of Open. Any number of programs may do it at the same time.
+func Migrate(ctx context.Context, dsn string, cfg Config) ([]Migration, error) {
+	db, err := connect(ctx, dsn, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer db.shut()
+	missing, err := db.missing(ctx)
+	if err == nil && len(missing) > 0 && !cfg.CheckOnly {
+		missing, err = db.migrate(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("postgres: migrate: %w", err)
+	}
+	return missing, nil
+}
+
+// prepareSchema migrates or checks.
+func (db *DB) prepareSchema(ctx context.Context) error {
+	missing, err := db.missing(ctx)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if db.cfg.CheckOnly {
+		names := make([]string, len(missing))
+		for i, m := range missing {
+			names[i] = m.Name
+		}
+		return fmt.Errorf("%w: schema %q of %s: not applied: %s", ErrSchema, db.cfg.Schema, db.target, strings.Join(names, ", "))
+	}
+	_, err = db.migrate(ctx)
+	return err
+}
+
+// missing returns the steps that were not taken.
+func (db *DB) missing(ctx context.Context) ([]Migration, error) {
+	conn, err := db.acquire(ctx)
+	if err != nil {
+		return nil, db.fail(ctx, err)
+	}
+	defer db.release(ctx, conn)
+	version, err := db.version(ctx, conn.Conn())
+	if err != nil {
+		return nil, err
+	}
+	return Migrations()[version:], nil
+}
+
+// version returns the version of the schema, 0 if there is none.
+func (db *DB) version(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+},
+) (int, error) {
+	var exists bool
+	// Behind a lock that was waited for, to_regclass may still answer from a cache.
+	err := q.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations')", db.cfg.Schema).Scan(&exists)
+	if err != nil {
+		return 0, db.fail(ctx, err)
+	}
+	if !exists {
+		return 0, nil
+	}
+	var version int
+	if err := q.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+db.schema+".migrations").Scan(&version); err != nil {
+		return 0, db.fail(ctx, err)
+	}
+	if known := len(Migrations()); version > known {
+		return 0, fmt.Errorf("%w: schema %q of %s is at version %d, this program knows %d", journal.ErrNewerVersion, db.cfg.Schema, db.target, version, known)
+	}
+	return max(version, 0), nil
+}
+
+// migrate takes the missing steps in one transaction, one program at a time.
+func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
+	conn, err := db.acquire(ctx)
+	if err != nil {
+		return nil, db.fail(ctx, err)
+	}
+	defer db.release(ctx, conn)
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return nil, db.fail(ctx, err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it fails after a commit, and when the connection is lost
+	if _, err = tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock(db.cfg.Schema)); err != nil {
+		return nil, db.fail(ctx, err)
+	}
+	version, err := db.version(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 {
+		if err = db.createSchema(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range Migrations()[version:] {
+		sql := strings.ReplaceAll(m.SQL, defaultSchema+".", db.schema+".")
+		if _, err = conn.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, db.fail(ctx, err))
+		}
+		taken = append(taken, m)
+	}
+	if err = tx.Commit(ctx); err != nil {
+		return nil, db.fail(ctx, err)
+	}
+	return taken, nil
+}
+
+// createSchema creates the schema itself, for which the role needs a right that
+// it does not need if somebody else did.
+func (db *DB) createSchema(ctx context.Context, tx pgx.Tx) error {
+	var exists bool
+	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", db.cfg.Schema).Scan(&exists)
+	if err == nil && !exists {
+		_, err = tx.Exec(ctx, "CREATE SCHEMA "+db.schema)
+	}
+	if err != nil {
+		return fmt.Errorf("create schema %q: %w", db.cfg.Schema, db.fail(ctx, err))
+	}
+	return nil
+}
+
+// literal quotes a string. The server has standard_conforming_strings on, or a
+// backslash in it ends the literal elsewhere.
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// migrationLock is the key of the advisory lock under which a schema is migrated.
+func migrationLock(schema string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("refold/migration/" + schema))
+	return int64(h.Sum64()) //nolint:gosec // any 64 bits
+}

@@ -1,0 +1,157 @@
+-- Copyright 2026 The Refold Authors
+-- SPDX-License-Identifier: Apache-2.0
+
+-- The journal and the snapshot store of Refold, version 1.
+--
+-- The program runs this by itself, in one transaction, with its own schema where
+-- it says "refold" and a dot. By hand:
+--
+--   psql -c 'CREATE SCHEMA refold'
+--   psql -v ON_ERROR_STOP=1 --single-transaction -f 001_journal.up.sql
+
+-- What was applied. A program refuses a version that it does not know.
+CREATE TABLE refold.migrations (
+    version    integer     PRIMARY KEY,
+    name       text        NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- The one order over all events. A number that was drawn by a transaction that
+-- failed is not used again, so there are gaps. Sessions must not cache numbers, or
+-- the order would differ from that of the draws. The first number is used up
+-- here, because readers take last_value for a number that was drawn.
+CREATE SEQUENCE refold.ordinals AS bigint CACHE 1;
+SELECT setval('refold.ordinals', 1);
+
+CREATE TABLE refold.events (
+    id       text COLLATE "C" NOT NULL, -- persistence ID, compared byte by byte
+    seq_nr   bigint           NOT NULL, -- 1, 2, 3, ... of each ID
+    ordinal  bigint           NOT NULL, -- position in the one order
+    slice    smallint         NOT NULL, -- 0 to 1023, a hash of the ID
+    at       timestamptz      NOT NULL, -- when the event was numbered
+    writer   text             NOT NULL, -- the incarnation that wrote it
+    manifest text             NOT NULL, -- what the payload is; empty for a fence
+    payload  bytea            NOT NULL, -- the encoded event
+    tags     text[],                    -- NULL for none; see the table tags
+    metadata bytea,                     -- NULL for none
+    PRIMARY KEY (id, seq_nr)
+);
+CREATE UNIQUE INDEX events_ordinal ON refold.events (ordinal);
+CREATE INDEX events_slice ON refold.events (slice, ordinal);
+
+-- A large table that only grows is vacuumed and analyzed in small bites.
+ALTER TABLE refold.events SET (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
+
+-- Which events have a tag. A row goes when its event does.
+CREATE TABLE refold.tags (
+    tag     text COLLATE "C" NOT NULL,
+    ordinal bigint           NOT NULL,
+    PRIMARY KEY (tag, ordinal)
+);
+
+-- Up to which number the events of an ID were deleted, or are being deleted:
+-- these numbers are never used again.
+CREATE TABLE refold.deletions (
+    id         text COLLATE "C" PRIMARY KEY,
+    deleted_to bigint           NOT NULL
+);
+
+CREATE TABLE refold.snapshots (
+    id       text COLLATE "C" NOT NULL,
+    seq_nr   bigint           NOT NULL, -- of the last event that it covers
+    at       timestamptz      NOT NULL, -- the time of that event
+    manifest text             NOT NULL,
+    payload  bytea            NOT NULL,
+    checksum bigint           NOT NULL, -- CRC-32C of the other columns
+    PRIMARY KEY (id, seq_nr)
+);
+
+-- The functions below keep their plans from call to call, behind a proxy too. A
+-- plan that was made while a table was small must not read all of it when it has grown,
+-- hence enable_seqscan; what that adds to the estimates must not start the
+-- compiler, hence jit.
+--
+-- Both begin with a lock that no append waits for. It says to readers, and to
+-- deletions, that a transaction is going on which began when last_value was the
+-- key. It comes before the look at what is stored and before the first ordinal.
+
+-- append_one stores one event if the highest number of its ID is _expect, and
+-- returns the highest number that it found.
+CREATE FUNCTION refold.append_one(
+    _class integer, _id text, _expect bigint, _slice smallint, _at timestamptz,
+    _writer text, _manifest text, _payload bytea, _tags text[], _metadata bytea
+) RETURNS bigint
+LANGUAGE plpgsql SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    _highest bigint;
+    _ordinal bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(_class, (last_value & 2147483647)::integer) FROM refold.ordinals;
+    SELECT greatest(
+            (SELECT e.seq_nr FROM refold.events e WHERE e.id = _id ORDER BY e.seq_nr DESC LIMIT 1),
+            (SELECT d.deleted_to FROM refold.deletions d WHERE d.id = _id),
+            0)
+        INTO _highest;
+    IF _highest = _expect THEN
+        INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags, metadata)
+            VALUES (_id, _expect + 1, nextval('refold.ordinals'), _slice, _at, _writer, _manifest, _payload, _tags, _metadata)
+            RETURNING ordinal INTO _ordinal;
+        IF _tags IS NOT NULL THEN
+            INSERT INTO refold.tags (tag, ordinal) SELECT DISTINCT t.tag, _ordinal FROM unnest(_tags) AS t(tag);
+        END IF;
+    END IF;
+    RETURN _highest;
+END
+$$;
+
+-- append_many stores the events of many IDs. Element n of _ids and _expects is
+-- an ID and the highest number that it must have; _heads says for each event
+-- which n it belongs to, and the other arrays have one element for each event.
+-- The events of an ID are stored if its number is right, else none of them.
+-- The result is NULL if all were, else the highest numbers that were found.
+-- _tags has arrays in their text form; it is NULL if there are none at all, and so is
+-- _metadata.
+CREATE FUNCTION refold.append_many(
+    _class integer, _ids text[], _expects bigint[],
+    _heads integer[], _event_ids text[], _seq_nrs bigint[], _slices smallint[], _ats timestamptz[],
+    _writers text[], _manifests text[], _payloads bytea[], _tags text[], _metadata bytea[]
+) RETURNS bigint[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    _highest bigint[];
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(_class, (last_value & 2147483647)::integer) FROM refold.ordinals;
+    _highest := ARRAY(
+        SELECT greatest(
+            (SELECT e.seq_nr FROM refold.events e WHERE e.id = h.id ORDER BY e.seq_nr DESC LIMIT 1),
+            (SELECT d.deleted_to FROM refold.deletions d WHERE d.id = h.id),
+            0)
+        FROM unnest(_ids) AS h(id));
+    IF _tags IS NULL THEN
+        INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, metadata)
+            SELECT e.id, e.seq_nr, nextval('refold.ordinals'), e.slice, e.at, e.writer, e.manifest, e.payload, e.metadata
+            FROM unnest(_heads, _event_ids, _seq_nrs, _slices, _ats, _writers, _manifests, _payloads, _metadata)
+                AS e(head, id, seq_nr, slice, at, writer, manifest, payload, metadata)
+            WHERE _highest[e.head] = _expects[e.head];
+    ELSE
+        WITH stored AS (
+            INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags, metadata)
+                SELECT e.id, e.seq_nr, nextval('refold.ordinals'), e.slice, e.at, e.writer, e.manifest, e.payload, e.tags::text[], e.metadata
+                FROM unnest(_heads, _event_ids, _seq_nrs, _slices, _ats, _writers, _manifests, _payloads, _tags, _metadata)
+                    AS e(head, id, seq_nr, slice, at, writer, manifest, payload, tags, metadata)
+                WHERE _highest[e.head] = _expects[e.head]
+                RETURNING ordinal, tags
+        )
+        INSERT INTO refold.tags (tag, ordinal)
+            SELECT DISTINCT t.tag, s.ordinal FROM stored s, unnest(s.tags) AS t(tag);
+    END IF;
+    IF _highest <> _expects THEN
+        RETURN _highest;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+INSERT INTO refold.migrations (version, name) VALUES (1, '001_journal');

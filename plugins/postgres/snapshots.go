@@ -1,0 +1,167 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// SnapshotStore is the snapshot store of a DB. It implements snapshot.Store.
+type SnapshotStore struct {
+	handle
+
+	db *DB
+}
+
+var _ snapshot.Store = (*SnapshotStore)(nil)
+
+// maxLoadAttempts is how many matches Load tries to read, the youngest first.
+const maxLoadAttempts = 3
+
+// Close implements snapshot.Store. See DB.Journal.
+func (s *SnapshotStore) Close() error { return s.db.drop(&s.handle) }
+
+// Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above
+// Config.MaxSnapshotSize, and with snapshot.ErrInvalid for an ID, a sequence
+// number, a time or a manifest that the tables can't hold; a manifest has at most
+// 4,096 bytes. A Save whose outcome is unknown stores the snapshot whole or not at all.
+func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
+	err := checkSnapshot(&snap, s.db.cfg.MaxSnapshotSize)
+	if err == nil {
+		at := timestamp(snap.Time)
+		sum := checksum(snap.ID, snap.SequenceNr, at, snap.Manifest, snap.Payload)
+		err = s.run(ctx, snap.ID, &s.db.sql.saveSnapshot, [][]byte{
+			[]byte(snap.ID), int8Value(snap.SequenceNr), int8Value(at), []byte(snap.Manifest), notNull(snap.Payload), int8Value(sum),
+		}, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: save the snapshot of %q at %d: %w", snap.ID, snap.SequenceNr, err)
+	}
+	return nil
+}
+
+// Load implements snapshot.Store. It tries the three youngest matches.
+func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
+	snap, err := s.load(ctx, id, c)
+	if err != nil {
+		return snapshot.Snapshot{}, fmt.Errorf("postgres: load a snapshot of %q: %w", id, err)
+	}
+	return snap, nil
+}
+
+func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
+	var damaged []error
+	limit := int8Value(uint64(s.db.cfg.MaxSnapshotSize)) //nolint:gosec // validated
+	for len(damaged) < maxLoadAttempts && c.MaxSequenceNr >= max(c.MinSequenceNr, 1) {
+		var row snapshotRow
+		err := s.run(ctx, id, &s.db.sql.loadSnapshot, append(bounds(id, c), limit), row.scan)
+		switch {
+		case err != nil:
+			return snapshot.Snapshot{}, err
+		case !row.found:
+			return snapshot.Snapshot{}, orNotFound(damaged)
+		}
+		snap, err := row.snapshot(id)
+		if err == nil {
+			return snap, nil
+		}
+		damaged = append(damaged, err)
+		c.MaxSequenceNr = row.seqNr - 1
+	}
+	return snapshot.Snapshot{}, orNotFound(damaged)
+}
+
+func orNotFound(damaged []error) error {
+	if damaged == nil {
+		return snapshot.ErrNotFound
+	}
+	return errors.Join(damaged...)
+}
+
+// List implements snapshot.Store. It reads pages of 1,000.
+func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
+	return func(yield func(snapshot.Metadata, error) bool) {
+		c := c // each loop over the sequence begins anew
+		for {
+			page, err := s.list(ctx, id, c)
+			if err != nil {
+				yield(snapshot.Metadata{}, fmt.Errorf("postgres: list the snapshots of %q: %w", id, err))
+				return
+			}
+			for _, m := range page {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if len(page) < pageRecords {
+				return
+			}
+			c.MaxSequenceNr = page[len(page)-1].SequenceNr - 1
+		}
+	}
+}
+
+func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria) (page []snapshot.Metadata, err error) {
+	err = s.run(ctx, id, &s.db.sql.listSnapshots, bounds(id, c), func(values [][]byte) error {
+		if len(values[0]) != 8 || len(values[1]) != 8 {
+			return errRow
+		}
+		page = append(page, snapshot.Metadata{ID: id, SequenceNr: binary.BigEndian.Uint64(values[0]), Time: decodeTime(values[1])})
+		return nil
+	})
+	return page, err
+}
+
+// Delete implements snapshot.Store.
+func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
+	if err := s.run(ctx, id, &s.db.sql.deleteSnapshots, bounds(id, c), nil); err != nil {
+		return fmt.Errorf("postgres: delete snapshots of %q: %w", id, err)
+	}
+	return nil
+}
+
+// run runs a statement about one ID.
+func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, params [][]byte, row func([][]byte) error) error {
+	if err := checkSnapshotID(id); err != nil {
+		return err
+	}
+	if !s.enter() {
+		return snapshot.ErrClosed
+	}
+	defer s.leave()
+	err := s.db.run(ctx, st, params, row)
+	return snapshotError(s.db.fail(ctx, err))
+}
+
+// snapshotError gives an error of the database its counterpart in package
+// snapshot.
+func snapshotError(err error) error {
+	if errors.Is(err, journal.ErrCorrupt) {
+		return fmt.Errorf("%w: %w", snapshot.ErrCorrupt, err)
+	}
+	return err
+}
+
+// bounds are the parameters of an ID and of criteria.
+func bounds(id string, c snapshot.Criteria) [][]byte {
+	number := func(n uint64) []byte { return int8Value(min(n, math.MaxInt64)) }
+	return [][]byte{[]byte(id), number(c.MinSequenceNr), number(c.MaxSequenceNr), int8Value(lowerBound(c.MinTime)), int8Value(timestamp(c.MaxTime))}
+}
+
+// lowerBound rounds a time up to a whole microsecond.
+func lowerBound(t time.Time) uint64 {
+	if whole := t.Truncate(time.Microsecond); whole.Before(t) {
+		t = whole.Add(time.Microsecond)
+	}
+	return timestamp(t)
+}

@@ -1,0 +1,97 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"fmt"
+	"strings"
+)
+
+// statements are the statements of the journal and of the snapshot store.
+type statements struct {
+	appendOne, appendMany             statement
+	replay, highest, ids              statement
+	markDeleted, underWay, deleteSome statement
+
+	saveSnapshot, loadSnapshot, listSnapshots, deleteSnapshots statement
+}
+
+// What Replay reads at once. A single larger record is a page of its own.
+const (
+	pageRecords = 1000
+	pageBytes   = 1 << 20
+)
+
+// idPage is how many persistence IDs are read at once.
+const idPage = 1000
+
+// deletePage is how many events are deleted in one transaction.
+const deletePage = 5000
+
+func newStatements(schema string, class int32) statements {
+	st := func(name, sql string, oids ...uint32) statement {
+		return statement{name: "refold_" + name, sql: strings.ReplaceAll(sql, "{s}", schema), oids: oids}
+	}
+	return statements{
+		appendOne: st("append_one", fmt.Sprintf("SELECT {s}.append_one(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9)", class),
+			oidText, oidInt8, oidInt2, oidTimestamp, oidText, oidText, oidBytes, oidTexts, oidBytes),
+		appendMany: st("append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
+			oidTexts, oidInt8s, oidInt4s, oidTexts, oidInt8s, oidInt2s, oidTimestamps, oidTexts, oidTexts, oidBytess, oidTexts, oidBytess),
+
+		// A page ends with the event that fills it, and one row more tells that there is more.
+		replay: st("replay", `SELECT `+rowColumns("p")+`
+			FROM (SELECT e.*, sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
+					OVER (ORDER BY e.seq_nr ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes
+				FROM {s}.events e WHERE e.id = $1 AND e.seq_nr >= $2 AND e.seq_nr <= $3
+				ORDER BY e.seq_nr LIMIT `+fmt.Sprint(pageRecords)+`) p
+			WHERE p.bytes <= `+fmt.Sprint(pageBytes)+` OR p.bytes = octet_length(p.payload) + coalesce(octet_length(p.metadata), 0)
+			ORDER BY p.seq_nr`, oidText, oidInt8, oidInt8),
+		highest: st("highest", `SELECT greatest(
+			(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
+			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)`, oidText),
+		// It hops from one ID to the next: there may be a million events between them.
+		ids: st("ids", `WITH RECURSIVE hop(id) AS (
+				(SELECT e.id FROM {s}.events e WHERE e.id > $1 ORDER BY e.id LIMIT 1)
+				UNION ALL
+				SELECT (SELECT e.id FROM {s}.events e WHERE e.id > hop.id ORDER BY e.id LIMIT 1) FROM hop WHERE hop.id IS NOT NULL
+			)
+			SELECT id FROM (
+				(SELECT id FROM hop WHERE id IS NOT NULL LIMIT `+fmt.Sprint(idPage)+`)
+				UNION
+				(SELECT d.id FROM {s}.deletions d WHERE d.id > $1 ORDER BY d.id LIMIT `+fmt.Sprint(idPage)+`)
+			) AS both_tables ORDER BY id LIMIT `+fmt.Sprint(idPage), oidText),
+
+		markDeleted: st("mark_deleted", `INSERT INTO {s}.deletions AS d (id, deleted_to)
+			SELECT $1, least($2, h.highest) FROM (SELECT greatest(
+				(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
+				(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)) AS h(highest)
+			WHERE least($2, h.highest) > 0
+			ON CONFLICT (id) DO UPDATE SET deleted_to = greatest(d.deleted_to, excluded.deleted_to)
+			RETURNING deleted_to`, oidText, oidInt8),
+		underWay: st("under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
+			WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
+		deleteSome: st("delete_some", `WITH gone AS (
+				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <= least($2,
+					(SELECT f.seq_nr FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1) + `+fmt.Sprint(deletePage-1)+`)
+				RETURNING e.ordinal, e.tags
+			), untagged AS (
+				DELETE FROM {s}.tags t USING gone g WHERE t.ordinal = g.ordinal AND t.tag = ANY (g.tags)
+			)
+			SELECT count(*) FROM gone`, oidText, oidInt8),
+
+		saveSnapshot: st("save_snapshot", `INSERT INTO {s}.snapshots (id, seq_nr, at, manifest, payload, checksum) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (id, seq_nr) DO UPDATE SET at = excluded.at, manifest = excluded.manifest, payload = excluded.payload, checksum = excluded.checksum`,
+			oidText, oidInt8, oidTimestamp, oidText, oidBytes, oidInt8),
+		loadSnapshot: st("load_snapshot", `SELECT seq_nr, at, manifest, CASE WHEN octet_length(payload) <= $6 THEN payload END, checksum FROM {s}.snapshots
+			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT 1`,
+			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp, oidInt8),
+		listSnapshots: st("list_snapshots", `SELECT seq_nr, at FROM {s}.snapshots
+			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT `+fmt.Sprint(pageRecords),
+			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp),
+		deleteSnapshots: st("delete_snapshots", `DELETE FROM {s}.snapshots
+			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5`,
+			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp),
+	}
+}
