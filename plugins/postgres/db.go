@@ -73,7 +73,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := parseDSN(cfg.NotifyDSN); err != nil {
+	if _, err = parseDSN(cfg.NotifyDSN); err != nil {
 		return nil, fmt.Errorf("postgres: Config.NotifyDSN: %w", err)
 	}
 	if cfg.MaxConns > 0 {
@@ -96,7 +96,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db := &DB{cfg: cfg, dsn: dsn, pool: pool, target: target(cc), role: cc.User, schema: pgx.Identifier{cfg.Schema}.Sanitize()}
 	db.sql = newStatements(db.schema, lockClass(cfg.Schema))
 	db.journal.db, db.snapshots.db = db, db
-	db.tail, db.notifier = newTail(db), newNotifier(db)
+	db.tail, db.notifier = newTail(db), newNotifier(db) //nolint:contextcheck // they live as long as the database
 	return db, nil
 }
 

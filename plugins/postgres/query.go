@@ -48,8 +48,8 @@ func (j *Journal) query(ctx context.Context, q journal.Query, after journal.Offs
 		return journal.Page{}, journal.ErrClosed
 	}
 	defer j.leave()
-	shape := newShape(j.db.schema, q)
 	known := j.db.tail.watermark.now()
+	shape := newShape(j.db.schema, q, known.settled-from)
 	if known.settled-from <= shape.window { // the page may reach the end, which must be the one of now
 		before := known.settled
 		if known, err = j.db.tail.watermark.refresh(ctx); err != nil {
@@ -58,6 +58,7 @@ func (j *Journal) query(ctx context.Context, q journal.Query, after journal.Offs
 		if known.settled > before {
 			j.db.tail.wake() // others may wait for it
 		}
+		shape = newShape(j.db.schema, q, known.settled-from)
 	}
 	switch {
 	case from > known.drawn:

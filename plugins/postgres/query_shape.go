@@ -21,8 +21,10 @@ const (
 	// a half of their events, but not more than the second.
 	sliceWindow    = pageRecords * journal.SliceCount * 3 / 2 // divided by the number of slices
 	maxSliceWindow = 200_000
-	// fewSlices is up to how many that pays. More are filtered out of all events.
+	// fewSlices is up to how many that pays. More are filtered out of all events,
+	// and so are few where there are not more ordinals left than fewLeft.
 	fewSlices = journal.SliceCount / 8
+	fewLeft   = 1_000
 )
 
 // shape is the statement of a query.
@@ -33,10 +35,11 @@ type shape struct {
 	params [][]byte // from $4 on; before it: after, settled, window
 }
 
-// newShape chooses the index to go by. All statements have a window that the planner
+// newShape chooses the index to go by; left is how many ordinals there are to look
+// at, at most. All statements have a window that the planner
 // can't see through: it takes it to be small, and goes by the index however
 // old its statistics are.
-func newShape(schema string, q journal.Query) *shape {
+func newShape(schema string, q journal.Query, left int64) *shape {
 	s := &shape{statement: statement{name: "refold_query", oids: []uint32{oidInt8, oidInt8, oidInt8}}}
 	first, last := q.Slices.Bounds()
 	count := last - first + 1
@@ -60,7 +63,7 @@ func newShape(schema string, q journal.Query) *shape {
 			CROSS JOIN LATERAL (SELECT * FROM {s}.events e WHERE e.ordinal = t.ordinal LIMIT 1) e
 			WHERE true` + s.between(first, last) + filter
 		return s.finish(schema, "SELECT min(ordinal) FROM {s}.tags WHERE tag = "+tag+" AND ordinal > $1", source)
-	case count <= fewSlices:
+	case count <= fewSlices && left > fewLeft:
 		s.name += "_few"
 		s.window = min(int64(sliceWindow/count), maxSliceWindow)
 		source = `
@@ -105,7 +108,7 @@ func (s *shape) between(first, last int) string {
 }
 
 func (s *shape) slice(name string, slice int) string {
-	return s.param(name, oidInt4, []byte{0, 0, byte(slice >> 8), byte(slice)})
+	return s.param(name, oidInt4, []byte{0, 0, byte(slice >> 8), byte(slice)}) //nolint:gosec // below 1,024
 }
 
 // param adds a parameter and returns its place. name makes the statement's own

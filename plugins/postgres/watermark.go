@@ -145,12 +145,12 @@ func (w *watermark) ask(ctx context.Context, conn *pgx.Conn) (drawn int64, keys 
 	defer results.Close() //nolint:errcheck // what matters was read
 	sound, highest := true, int64(0)
 	if !w.checked {
-		if err := results.QueryRow().Scan(&sound, &highest); err != nil {
+		if err = results.QueryRow().Scan(&sound, &highest); err != nil {
 			return 0, nil, w.db.fail(ctx, err)
 		}
 	}
 	var standby bool
-	if err := results.QueryRow().Scan(&drawn, &standby); err != nil {
+	if err = results.QueryRow().Scan(&drawn, &standby); err != nil {
 		return 0, nil, w.db.fail(ctx, err)
 	}
 	rows, err := results.Query()

@@ -1,0 +1,186 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// awaiting waits behind a position in a goroutine of its own.
+func awaiting(ctx context.Context, j journal.Querier, after journal.Offset) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- j.Await(ctx, after) }()
+	return done
+}
+
+// listening waits until a schema has a number of listeners that are not those
+// in except, and returns their process IDs.
+func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
+	t.Helper()
+	conn := connect(t, dsn)
+	for {
+		rows, err := conn.Query(t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %' AND state = 'idle'`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pids []int32
+		for rows.Next() {
+			var pid int32
+			if err := rows.Scan(&pid); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(except, pid) {
+				pids = append(pids, pid)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if len(pids) == count {
+			return pids
+		}
+	}
+}
+
+// TestAwait has a reader that waits for what another process appends, the
+// second time after its connection was lost.
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		cfg    postgres.Config
+		notify bool
+	}{
+		{"notified", postgres.Config{PollInterval: never}, true},
+		{"polling", postgres.Config{DisableNotify: true, PollInterval: time.Millisecond}, false},
+		{"polling by default", postgres.Config{DisableNotify: true}, false},
+		{"listener in vain", postgres.Config{NotifyDSN: "postgres://nobody@127.0.0.1:1/nothing", PollInterval: time.Millisecond}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testpg.DSN(t)
+			reading, writing := openStore(t, dsn, c.cfg).Journal(), openStore(t, dsn, postgres.Config{}).Journal()
+			var next journal.Offset
+			for n := range uint64(3) {
+				done := awaiting(t.Context(), reading, next)
+				if c.notify {
+					pids := listening(t, dsn, 1)
+					if n == 1 {
+						execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pids[0])
+					}
+				}
+				store(t, writing, eventsOf("a", n, 1))
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				var got []journal.Recorded
+				if got, next = readAll(t, reading, journal.Query{}, next); len(got) != 1 || got[0].SequenceNr != n+1 {
+					t.Fatalf("woken for %v, want event %d", named(got), n+1)
+				}
+			}
+		})
+	}
+}
+
+// TestAwaitWhenHeldBack has a reader that looked while an append was in flight
+// before one that was stored, and is told nothing when that ends.
+func TestAwaitWhenHeldBack(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	deaf := postgres.Config{DisableNotify: true, PollInterval: never}
+	reading, writing := openStore(t, dsn, deaf), openStore(t, dsn, deaf)
+	_, tx := appendLate(t, writing, dsn, eventsOf("late", 0, 1))
+	store(t, writing.Journal(), eventsOf("early", 0, 1))
+	done := awaiting(t.Context(), reading.Journal(), "")
+	for reading.Looks() == 0 {
+		runtime.Gosched()
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("Await returned %v before anything could be seen", err)
+	default:
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAwaitAfterAnotherReaderLooked has a reader that waits for what another one has
+// found already.
+func TestAwaitAfterAnotherReaderLooked(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	db := openStore(t, dsn, postgres.Config{PollInterval: never})
+	j, writing := db.Journal(), openStore(t, dsn, postgres.Config{DisableNotify: true}).Journal()
+	done := awaiting(t.Context(), j, "")
+	listening(t, dsn, 1)
+	store(t, writing, eventsOf("a", 0, 1))
+	if err := db.Pass(t.Context()); err != nil { // nobody was notified
+		t.Fatal(err)
+	}
+	if err := j.Await(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	second := awaiting(t.Context(), j, postgres.FormatOffset(1<<40)) // begins to wait, so somebody looks
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("Await ended with %v, want ErrClosed", err)
+	}
+}
+
+func TestAwaitEnds(t *testing.T) {
+	t.Parallel()
+	db := openStore(t, testpg.DSN(t), postgres.Config{})
+	db.Snapshots() // stays open
+	j := db.Journal()
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := awaiting(ctx, j, "")
+	cancel(cause)
+	if err := <-done; !errors.Is(err, cause) {
+		t.Errorf("Await ended with %v, want the cause", err)
+	}
+	if err := j.Await(t.Context(), "another's"); !errors.Is(err, journal.ErrOffset) {
+		t.Errorf("Await of a bad offset ended with %v, want ErrOffset", err)
+	}
+	done = awaiting(t.Context(), j, "")
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("Await ended with %v, want ErrClosed", err)
+	}
+	if err := j.Await(t.Context(), ""); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("Await of a closed journal: %v, want ErrClosed", err)
+	}
+	if _, err := j.End(t.Context()); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("End of a closed journal: %v, want ErrClosed", err)
+	}
+}
+
+func TestBadNotifyDSN(t *testing.T) {
+	t.Parallel()
+	_, err := postgres.Open(t.Context(), testpg.DSN(t), postgres.Config{NotifyDSN: "postgres://user:hush@host:port/"})
+	if !errors.Is(err, postgres.ErrDSN) || strings.Contains(err.Error(), "hush") {
+		t.Errorf("error %v, want ErrDSN without the password", err)
+	}
+}

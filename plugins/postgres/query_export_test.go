@@ -1,0 +1,87 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// LockKeys is how many keys the locks of appends have.
+const LockKeys = lockKeys
+
+// SettledBelow returns up to where the order is settled when the last ordinal is drawn
+// and locks with these keys are held.
+func SettledBelow(drawn int64, keys []int64) (settled int64, held bool) {
+	return settledBelow(drawn, keys)
+}
+
+// LockClass returns the class of the locks of a schema's appends.
+func LockClass(schema string) int32 { return lockClass(schema) }
+
+// ParseOffset returns the ordinal of an offset.
+func ParseOffset(o journal.Offset) (int64, error) { return parseOffset(o) }
+
+// FormatOffset returns the offset of an ordinal.
+func FormatOffset(ordinal int64) journal.Offset { return formatOffset(ordinal) }
+
+// QueryStatement returns the statement of a query, and its parameters from
+// behind a position up to another one.
+func (db *DB) QueryStatement(q journal.Query, from, settled int64) (sql string, params []any) {
+	s := newShape(db.schema, q, settled-from)
+	params = []any{from, settled, s.window}
+	for i, p := range s.params {
+		if s.oids[3+i] == oidInt4 {
+			params = append(params, int32(p[2])<<8|int32(p[3]))
+		} else {
+			params = append(params, string(p))
+		}
+	}
+	return s.sql, params
+}
+
+// Pass waits until the watermark has been looked at once more.
+func (db *DB) Pass(ctx context.Context) error {
+	_, err := db.tail.watermark.refresh(ctx)
+	return err
+}
+
+// Looks returns how often the watermark was looked at.
+func (db *DB) Looks() uint64 {
+	w := db.tail.watermark
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done
+}
+
+// AppendIn appends in a transaction, which is not committed.
+func (db *DB) AppendIn(ctx context.Context, tx pgx.Tx, writes ...journal.Write) error {
+	if len(writes) == 1 && len(writes[0].Events) == 1 {
+		w, event := &writes[0], &writes[0].Events[0]
+		var highest int64
+		err := tx.QueryRow(ctx, db.sql.appendOne.sql, w.ID, int64(w.Expect), journal.SliceOf(w.ID), event.Time, w.Writer, event.Manifest,
+			notNull(event.Payload), event.Tags, event.Metadata).Scan(&highest)
+		if err == nil && highest != int64(w.Expect) {
+			err = errors.New("conflict")
+		}
+		return err
+	}
+	e := getEncoder()
+	for i, c := range newBatch(writes).chains {
+		e.chain(i, c, writes)
+	}
+	st := &db.sql.appendMany
+	result := tx.Conn().PgConn().ExecParams(ctx, st.sql, e.params(), st.oids, []int16{1}, []int16{1}).Read()
+	switch {
+	case result.Err != nil:
+		return result.Err
+	case result.Rows[0][0] != nil:
+		return errors.New("conflict")
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+const (
+	lateWriters = 24 // whose transactions commit in random order
+	realWriters = 8
+	liveReaders = 8
+)
+
+// TestReadersMissNothing has writers whose transactions commit in random order
+// and live readers that go back and on at random. Every reader gets every event once,
+// in the order of the offsets.
+func TestReadersMissNothing(t *testing.T) {
+	t.Parallel()
+	runs := 3
+	if os.Getenv("REFOLD_SOAK") != "" {
+		runs = 50
+	}
+	dsn := testpg.DSN(t)
+	for run := range runs {
+		missNothing(t, dsn, run)
+		if t.Failed() {
+			t.Fatalf("run %d", run)
+		}
+	}
+}
+
+func missNothing(t *testing.T, dsn string, run int) {
+	t.Helper()
+	cfg := postgres.Config{Schema: fmt.Sprintf("run-%d", run), PollInterval: 20 * time.Millisecond}
+	writing, reading := openStore(t, dsn, cfg), openStore(t, dsn, cfg)
+	var writers, readers sync.WaitGroup
+	var end atomic.Pointer[journal.Offset] // once it is known
+	results := make([][]journal.Recorded, liveReaders)
+	for i := range results {
+		r := &lateReader{db: []*postgres.DB{writing, reading}[i%2], query: readerQuery(i), random: rand.New(rand.NewPCG(uint64(run), uint64(i))), end: &end}
+		readers.Go(func() { results[i] = r.run(t) })
+	}
+	held := newCrowd(rand.New(rand.NewPCG(uint64(run), 1000)), lateWriters)
+	for i := range lateWriters {
+		writers.Go(func() {
+			defer held.leave()
+			lateWriter(t, writing, dsn, fmt.Sprintf("late|%d", i), rand.New(rand.NewPCG(uint64(run), 2000+uint64(i))), held)
+		})
+	}
+	for i := range realWriters {
+		writers.Go(func() { realWriter(t, writing.Journal(), fmt.Sprintf("real|%d", i)) })
+	}
+	writers.Wait()
+	store(t, writing.Journal(), eventsOf("end", 0, 1))
+	last, err := writing.Journal().End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.Store(&last)
+	store(t, writing.Journal(), eventsOf("end", 1, 1)) // wakes those who wait at the end
+	readers.Wait()
+	want := recordedIn(t, dsn, cfg.Schema, last)
+	for i, got := range results {
+		for len(got) > 0 && got[len(got)-1].Offset.Compare(last) > 0 {
+			got = got[:len(got)-1]
+		}
+		compareRecorded(t, fmt.Sprintf("run %d, reader %d", run, i), readerQuery(i), want, got)
+	}
+	if err := writing.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := reading.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func readerQuery(i int) journal.Query {
+	return []journal.Query{
+		{}, {}, {}, {Slices: journal.Slices{First: 0, Count: 512}}, {Type: "late"}, {Tag: "odd"}, {Slices: journal.Slices{First: 900, Count: 124}}, {Type: "real", Tag: "odd"},
+	}[i]
+}
+
+// realWriter appends through the plugin.
+func realWriter(t *testing.T, j *postgres.Journal, id string) {
+	t.Helper()
+	for n := uint64(0); n < 60; {
+		write := eventsOf(id, n, 1+int(n%3), oddTag(n)...)
+		if errs := j.Append(t.Context(), []journal.Write{write}); errs != nil {
+			t.Error(errs)
+			return
+		}
+		n += uint64(len(write.Events))
+	}
+}
+
+func oddTag(n uint64) []string {
+	if n%2 == 1 {
+		return []string{"odd"}
+	}
+	return nil
+}
+
+// lateWriter appends in transactions of its own, which wait in the crowd before
+// they commit, or now and then are rolled back.
+func lateWriter(t *testing.T, db *postgres.DB, dsn, id string, random *rand.Rand, held *crowd) {
+	t.Helper()
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing depends on it
+	for n := uint64(0); n < 20; {
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		write := eventsOf(id, n, 1+random.IntN(3), oddTag(n)...)
+		if err = db.AppendIn(ctx, tx, write); err != nil {
+			t.Error(err)
+			return
+		}
+		held.wait()
+		if random.IntN(8) == 0 {
+			err = tx.Rollback(ctx)
+		} else {
+			err = tx.Commit(ctx)
+			n += uint64(len(write.Events))
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
+// crowd lets those who wait in it go in random order, as soon as a random
+// number of them have gathered.
+type crowd struct {
+	mu      sync.Mutex
+	random  *rand.Rand
+	members int // who are in it or will come
+	enough  int
+	inside  []chan struct{}
+}
+
+func newCrowd(random *rand.Rand, members int) *crowd {
+	return &crowd{random: random, members: members, enough: 1}
+}
+
+func (c *crowd) wait() {
+	c.mu.Lock()
+	me := make(chan struct{})
+	c.inside = append(c.inside, me)
+	c.release()
+	c.mu.Unlock()
+	<-me
+}
+
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members--
+	c.release()
+}
+
+func (c *crowd) release() {
+	for len(c.inside) > 0 && len(c.inside) >= min(c.enough, c.members) {
+		i := c.random.IntN(len(c.inside))
+		close(c.inside[i])
+		c.inside[i] = c.inside[len(c.inside)-1]
+		c.inside = c.inside[:len(c.inside)-1]
+		c.enough = 1 + c.random.IntN(max(c.members, 1))
+	}
+}
+
+// lateReader reads on and on, and now and then goes back to where it was before, as
+// one does who crashed before it saved its offset.
+type lateReader struct {
+	db     *postgres.DB
+	query  journal.Query
+	random *rand.Rand
+	end    *atomic.Pointer[journal.Offset]
+
+	got   []journal.Recorded
+	stops []stop
+}
+
+// stop is a place to go on from.
+type stop struct {
+	after journal.Offset
+	got   int
+}
+
+func (r *lateReader) run(t *testing.T) []journal.Recorded {
+	t.Helper()
+	var at stop
+	for !r.done(at) {
+		page, err := r.db.Journal().Query(t.Context(), r.query, at.after)
+		if err != nil {
+			t.Errorf("query behind %q: %v", at.after, err)
+			return nil
+		}
+		for _, e := range page.Events {
+			r.got = append(r.got, e)
+			r.stops = append(r.stops, stop{e.Offset, len(r.got)})
+		}
+		at = stop{page.Next, len(r.got)}
+		r.stops = append(r.stops, at)
+		switch {
+		case r.random.IntN(5) == 0:
+			i := r.random.IntN(len(r.stops))
+			at = r.stops[i]
+			r.stops, r.got = r.stops[:i+1], r.got[:at.got]
+		case !page.More && !r.done(at):
+			if err := r.db.Journal().Await(t.Context(), at.after); err != nil {
+				t.Errorf("await behind %q: %v", at.after, err)
+				return nil
+			}
+		}
+	}
+	return r.got
+}
+
+func (r *lateReader) done(at stop) bool {
+	end := r.end.Load()
+	return end != nil && at.after.Compare(*end) >= 0
+}
+
+// recordedIn returns what is in the table up to an offset.
+func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal.Recorded {
+	t.Helper()
+	upTo, err := postgres.ParseOffset(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := connect(t, dsn).Query(t.Context(), `SELECT id, seq_nr, ordinal, tags FROM `+pgx.Identifier{schema, "events"}.Sanitize()+` WHERE ordinal <= $1 ORDER BY ordinal`, upTo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r journal.Recorded, err error) {
+		var ordinal int64
+		err = row.Scan(&r.ID, &r.SequenceNr, &ordinal, &r.Tags)
+		r.Offset = postgres.FormatOffset(ordinal)
+		return r, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// compareRecorded fails the test if a reader got something else than what matches, in
+// order.
+func compareRecorded(t *testing.T, who string, q journal.Query, stored, got []journal.Recorded) {
+	t.Helper()
+	var want []journal.Recorded
+	for _, e := range stored {
+		if q.Matches(e.ID, e.Tags) {
+			want = append(want, e)
+		}
+	}
+	for i := range min(len(want), len(got)) {
+		if got[i].ID != want[i].ID || got[i].SequenceNr != want[i].SequenceNr || got[i].Offset != want[i].Offset {
+			t.Errorf("%s: event %d is %s/%d at %s, want %s/%d at %s", who, i, got[i].ID, got[i].SequenceNr, got[i].Offset, want[i].ID, want[i].SequenceNr, want[i].Offset)
+			return
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%s: %d events, want %d", who, len(got), len(want))
+	}
+}

@@ -1,0 +1,282 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+func TestSettledBelow(t *testing.T) {
+	t.Parallel()
+	const keys = postgres.LockKeys
+	for _, c := range []struct {
+		name    string
+		drawn   int64
+		keys    []int64
+		settled int64
+	}{
+		{"nobody appends", 100, nil, 100},
+		{"one append", 100, []int64{90}, 90},
+		{"the lowest of several", 100, []int64{95, 90, 99}, 90},
+		{"one that has not drawn yet", 100, []int64{100}, 100},
+		{"one that began after the look at the sequence", 100, []int64{140}, 100},
+		{"both", 100, []int64{140, 60}, 60},
+		{"before the first", 100, []int64{1}, 1},
+		{"key 0", keys + 10, []int64{0}, keys},
+		{"across the wrap", keys + 10, []int64{keys - 5}, keys - 5},
+		{"ahead across the wrap", 3*keys - 1, []int64{3}, 3*keys - 1},
+		{"very old", 5*keys + 7, []int64{8 + 1<<20}, 4*keys + 8 + 1<<20},
+		{"no ordinal has this key yet", 100, []int64{keys / 2}, 100},
+	} {
+		settled, held := postgres.SettledBelow(c.drawn, c.keys)
+		if settled != c.settled || held != (c.settled < c.drawn) {
+			t.Errorf("%s: settled up to %d, held %v, want %d", c.name, settled, held, c.settled)
+		}
+	}
+}
+
+// TestLateCommitHoldsReadersBack is the story of two appends that commit in
+// the order in which they did not begin.
+func TestLateCommitHoldsReadersBack(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []string{"COMMIT", "ROLLBACK", "killed"} {
+		t.Run(outcome, func(t *testing.T) {
+			t.Parallel()
+			dsn := testpg.DSN(t)
+			db := openStore(t, dsn, postgres.Config{})
+			j := db.Journal()
+			store(t, j, eventsOf("first", 0, 1))
+			late, tx := appendLate(t, db, dsn, eventsOf("late", 0, 2))
+			store(t, j, eventsOf("early", 0, 2))
+			got, next := readAll(t, j, journal.Query{}, "")
+			if want := []string{"first/1"}; !slices.Equal(named(got), want) {
+				t.Fatalf("read %v before the late append was settled, want %v", named(got), want)
+			}
+			if end, err := j.End(t.Context()); err != nil || end != next {
+				t.Fatalf("the end is %q (%v), want %q", end, err, next)
+			}
+			want := []string{"late/1", "late/2", "early/1", "early/2"}
+			switch outcome {
+			case "COMMIT":
+				if err := tx.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			case "ROLLBACK":
+				want = want[2:]
+				if err := tx.Rollback(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				want = want[2:]
+				execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", int32(late.PgConn().PID()))
+			}
+			if err := j.Await(t.Context(), next); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := readAll(t, j, journal.Query{}, next); !slices.Equal(named(got), want) {
+				t.Errorf("read %v afterwards, want %v", named(got), want)
+			}
+		})
+	}
+}
+
+// appendLate appends in a transaction that stays open.
+func appendLate(t *testing.T, db *postgres.DB, dsn string, writes ...journal.Write) (*pgx.Conn, pgx.Tx) {
+	t.Helper()
+	conn := connect(t, dsn)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.AppendIn(t.Context(), tx, writes...); err != nil {
+		t.Fatal(err)
+	}
+	return conn, tx
+}
+
+// TestLockIsBelowWhatIsDrawn looks at the lock of an append: the watermark is
+// right only if it is there, and its key is lower than all ordinals.
+func TestLockIsBelowWhatIsDrawn(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	for n, size := range []struct{ ids, events int }{{1, 1}, {1, 2}, {2, 1}, {3, 2}, {500, 2}, {2000, 1}} {
+		var writes []journal.Write
+		for i := range size.ids {
+			writes = append(writes, eventsOf(fmt.Sprintf("round %d|%d", n, i), 0, size.events, "a", "b"))
+		}
+		conn, tx := appendLate(t, db, dsn, writes...)
+		var key, first, locks int64
+		err := conn.QueryRow(t.Context(), `SELECT count(*), coalesce(min(objid::bigint), 0) FROM pg_locks WHERE locktype = 'advisory' AND classid::bigint = $1 AND pid = pg_backend_pid()`,
+			int64(uint32(postgres.LockClass("refold")))).Scan(&locks, &key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.QueryRow(t.Context(), `SELECT min(ordinal) FROM refold.events WHERE id LIKE $1`, fmt.Sprintf("round %d|%%", n)).Scan(&first); err != nil {
+			t.Fatal(err)
+		}
+		if locks != 1 || key >= first {
+			t.Errorf("%+v: %d locks, the lowest key is %d, the first ordinal %d", size, locks, key, first)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	db, other := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{Schema: "other"})
+	j := db.Journal()
+	conn := connect(t, dsn)
+	execute(t, conn, "CREATE TABLE mine (n int)")
+	execute(t, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	execute(t, conn, "INSERT INTO mine VALUES (1)")
+	execute(t, conn, "SELECT pg_advisory_xact_lock(1)")
+	appendLate(t, other, dsn, eventsOf("of another schema", 0, 1))
+	store(t, j, eventsOf("a", 0, 3))
+	if err := j.Await(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := readAll(t, j, journal.Query{}, ""); len(got) != 3 {
+		t.Errorf("read %v beside a long transaction, want 3 events", named(got))
+	}
+}
+
+// TestPreparedTransactionHoldsReadersBack keeps an append prepared over a
+// crash of the server.
+func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{Settings: map[string]string{"max_prepared_transactions": "10"}})
+	dsn := server.DSN(t)
+	func() {
+		db := openStore(t, dsn, postgres.Config{})
+		late, _ := appendLate(t, db, dsn, eventsOf("late", 0, 1))
+		execute(t, late, "PREPARE TRANSACTION 'late'")
+		store(t, db.Journal(), eventsOf("early", 0, 1))
+		if got, _ := readAll(t, db.Journal(), journal.Query{}, ""); len(got) != 0 {
+			t.Errorf("read %v beside a prepared append", named(got))
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	server.Kill()
+	server.Restart(t)
+	db := openStore(t, dsn, postgres.Config{})
+	if got, _ := readAll(t, db.Journal(), journal.Query{}, ""); len(got) != 0 {
+		t.Errorf("read %v beside a prepared append, after a crash", named(got))
+	}
+	execute(t, connect(t, dsn), "COMMIT PREPARED 'late'")
+	if got, _ := readAll(t, db.Journal(), journal.Query{}, ""); !slices.Equal(named(got), []string{"late/1", "early/1"}) {
+		t.Errorf("read %v when all was committed", named(got))
+	}
+}
+
+// TestForgottenDraws kills the server after ordinals were drawn that nobody
+// committed: they are drawn again, and the reader must not have passed them.
+func TestForgottenDraws(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{})
+	dsn := server.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	j := db.Journal()
+	store(t, j, eventsOf("kept", 0, 1))
+	_, tx := appendLate(t, db, dsn, eventsOf("lost", 0, 200)) // more than the server logs ahead
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, next := readAll(t, j, journal.Query{}, "")
+	if len(got) != 1 || next != got[0].Offset {
+		t.Errorf("read %v up to %q: the end must be a stored event", named(got), next)
+	}
+	server.Kill()
+	server.Restart(t)
+	again := openStore(t, dsn, postgres.Config{})
+	store(t, again.Journal(), eventsOf("new", 0, 3))
+	if got, _ := readAll(t, again.Journal(), journal.Query{}, next); len(got) != 3 {
+		t.Errorf("read %v behind %q after a crash, want 3 events", named(got), next)
+	}
+}
+
+func TestUnsoundSequence(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, sql, mentions string }{
+		{"restored without its value", "SELECT setval('refold.ordinals', 3)", "restored without"},
+		{"cached", "ALTER SEQUENCE refold.ordinals CACHE 5", "CACHE 1"},
+		{"cycling", "ALTER SEQUENCE refold.ordinals MAXVALUE 1000 CYCLE", "NO CYCLE"},
+		{"falling", "ALTER SEQUENCE refold.ordinals INCREMENT 2", "INCREMENT 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testpg.DSN(t)
+			store(t, openStore(t, dsn, postgres.Config{}).Journal(), eventsOf("a", 0, 5))
+			execute(t, connect(t, dsn), c.sql)
+			_, err := openStore(t, dsn, postgres.Config{}).Journal().Query(t.Context(), journal.Query{}, "")
+			if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), c.mentions) {
+				t.Errorf("error %v, want ErrSchema that mentions %q", err, c.mentions)
+			}
+		})
+	}
+}
+
+func TestRewoundServer(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	store(t, db.Journal(), eventsOf("a", 0, 5))
+	_, next := readAll(t, db.Journal(), journal.Query{}, "")
+	conn := connect(t, dsn)
+	execute(t, conn, "DELETE FROM refold.events WHERE seq_nr > 2")
+	execute(t, conn, "SELECT setval('refold.ordinals', (SELECT max(ordinal) FROM refold.events))")
+	if _, err := db.Journal().Query(t.Context(), journal.Query{}, next); !errors.Is(err, postgres.ErrRewound) {
+		t.Errorf("error %v, want ErrRewound", err)
+	}
+	if err := db.Journal().Await(t.Context(), next); err != nil {
+		t.Errorf("await: %v; the query is to say what is wrong", err)
+	}
+	again := openStore(t, dsn, postgres.Config{})
+	if _, err := again.Journal().Query(t.Context(), journal.Query{}, next); !errors.Is(err, journal.ErrOffset) {
+		t.Errorf("an offset behind all that was ever drawn: %v, want ErrOffset", err)
+	}
+}
+
+// TestStandby starts the server anew as one that follows another.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{})
+	dsn := server.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	store(t, db.Journal(), eventsOf("a", 0, 5))
+	conn := connect(t, dsn)
+	var dir string
+	if err := conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&dir); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	if err := os.WriteFile(filepath.Join(dir, "standby.signal"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart(t)
+	standby := openStore(t, dsn, postgres.Config{CheckOnly: true})
+	if _, err := standby.Journal().Query(t.Context(), journal.Query{}, ""); !errors.Is(err, postgres.ErrReadOnly) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("a query on a standby: %v, want ErrReadOnly", err)
+	}
+	if _, err := standby.Journal().End(t.Context()); !errors.Is(err, postgres.ErrReadOnly) {
+		t.Errorf("the end on a standby: %v, want ErrReadOnly", err)
+	}
+}
