@@ -86,7 +86,7 @@ func (j *Journal) store(w *journal.Write) error {
 			return &journal.RejectedError{ID: w.ID, Reason: err}
 		}
 	}
-	if err := checkEvents(w); err != nil {
+	if _, err := journal.CheckWrite(w); err != nil {
 		return err
 	}
 	var highest uint64

@@ -1,0 +1,57 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/journal"
+)
+
+func TestCheckWrite(t *testing.T) {
+	t.Parallel()
+	big := make([]byte, journal.MaxEventSize)
+	four := func(last []byte) []journal.Event {
+		events := make([]journal.Event, 5)
+		for i := range events {
+			events[i] = journal.Event{SequenceNr: uint64(i + 1), Payload: big}
+		}
+		events[4].Payload = last
+		return events
+	}
+	for name, c := range map[string]struct {
+		expect uint64
+		events []journal.Event
+		size   int
+		seqNr  uint64 // that is to blame
+		want   string
+	}{
+		"one":            {0, []journal.Event{{SequenceNr: 1, Payload: []byte("abc"), Metadata: []byte("d"), Tags: []string{"tag"}}}, 4, 0, ""},
+		"two":            {7, []journal.Event{{SequenceNr: 8, Payload: []byte("a")}, {SequenceNr: 9}}, 1, 0, ""},
+		"the last":       {journal.MaxSequenceNr - 1, []journal.Event{{SequenceNr: journal.MaxSequenceNr}}, 0, 0, ""},
+		"largest event":  {0, []journal.Event{{SequenceNr: 1, Payload: big}}, len(big), 0, ""},
+		"largest write":  {0, four(nil), journal.MaxWriteSize, 0, ""},
+		"none":           {0, nil, 0, 0, "holds no event"},
+		"above the last": {journal.MaxSequenceNr, []journal.Event{{SequenceNr: journal.MaxSequenceNr + 1}}, 0, 0, "no 1 sequence numbers"},
+		"gap":            {0, []journal.Event{{SequenceNr: 1}, {SequenceNr: 3}}, 0, 2, "event 1 of the write has sequence number 3"},
+		"zero":           {0, []journal.Event{{}}, 0, 1, "sequence number 0"},
+		"large event":    {0, []journal.Event{{SequenceNr: 1}, {SequenceNr: 2, Payload: big, Metadata: []byte{1}}}, 0, 2, "16777217 bytes"},
+		"large write":    {0, four([]byte{1}), 0, 0, "67108865 bytes"},
+	} {
+		w := journal.Write{ID: "a|1", Expect: c.expect, Events: c.events}
+		size, err := journal.CheckWrite(&w)
+		if c.want == "" {
+			if err != nil || size != c.size {
+				t.Errorf("%s: %d, %v, want %d", name, size, err, c.size)
+			}
+			continue
+		}
+		rejected, ok := errors.AsType[*journal.RejectedError](err)
+		if !ok || rejected.ID != "a|1" || rejected.SequenceNr != c.seqNr || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want event %d and %q", name, err, c.seqNr, c.want)
+		}
+	}
+}
