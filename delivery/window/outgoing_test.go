@@ -118,6 +118,13 @@ func TestClockSetBack(t *testing.T) {
 	wantSent(t, "Recovered", o.Recovered(start), 1, 2, 3)
 	wantSent(t, "the tick", o.Tick(start.Add(5*time.Second)), 4)
 	wantSent(t, "the tick behind", o.Tick(start.Add(10*time.Second)), 1, 2, 3)
+
+	o = window.NewOutgoing[string](config())
+	o.Add(1, "a")
+	wantSent(t, "Recovered", o.Recovered(start), 1)
+	o.Add(2, "b")
+	wantSent(t, "an hour ahead", o.Durable(2, start.Add(time.Hour)), 2)
+	wantSent(t, "the tick, by a clock that was set back", o.Tick(start.Add(5*time.Second)), 2)
 }
 
 func TestRestoreRefusesWhatStateNeverReturns(t *testing.T) {
