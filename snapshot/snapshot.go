@@ -29,7 +29,8 @@ type Metadata struct {
 	// SequenceNr is the number of the last event that the snapshot covers, at
 	// least 1.
 	SequenceNr uint64
-	// Time is the timestamp of that event, in UTC and whole microseconds.
+	// Time is the timestamp of that event, in UTC and whole microseconds, within
+	// the years 1 to 9999.
 	Time time.Time
 }
 
@@ -49,15 +50,18 @@ type Snapshot struct {
 type Store interface {
 	// Save stores a snapshot; when it returns nil the snapshot is durable and
 	// visible to the next Load. It replaces the snapshot of the same ID and
-	// sequence number. A save that fails or is cut short leaves no snapshot
-	// that a Load could return. The payload is immutable and may be kept.
+	// sequence number. A save that is cut short leaves no part of a snapshot that
+	// a Load could return. One that fails may still be stored, now or later, as a
+	// whole: so a caller saves only what is true, which a state that is durable in
+	// the journal stays for ever. The payload is immutable and may be kept.
 	Save(ctx context.Context, s Snapshot) error
 
 	// Load returns the matching snapshot with the highest sequence number, or
 	// an older match when a younger one can't be read. It fails with
 	// ErrNotFound when there is no match, and with an error that matches
 	// ErrCorrupt when there are matches and none of those tried is readable:
-	// never with ErrNotFound for a store that could not be read.
+	// never with ErrNotFound for a store that could not be read. The payload is
+	// immutable and may be kept by both sides.
 	Load(ctx context.Context, id string, c Criteria) (Snapshot, error)
 
 	// List yields the metadata of all matches, the highest sequence number
