@@ -92,8 +92,8 @@
 //     the refusal.
 //   - Order is not kept once anything is sent again.
 //   - A sender that is not in memory sends nothing. It starts sending again when it
-//     is started by any command, so a program that comes up sends one to each that
-//     may have unconfirmed deliveries. An entity that has some is not stopped for
+//     is started by any command, or by eventsourcing.Entities.Wake, which a program
+//     calls when it comes up. An entity that has some is not stopped for
 //     being idle.
 //   - The name of the outbox's field and the persistence ID are part of what
 //     receivers remember: a field that is renamed has its unconfirmed deliveries

@@ -45,6 +45,7 @@ func (e *entity[C, E]) Call(op *engine.Op, fn any) {
 	f, _ := fn.(func(*Context[C, E]) Effect[C, E])
 	c := &e.context
 	c.op = op
+	op.Made = 0
 	defer e.contained(op)
 	e.carry(op, f(c))
 }
@@ -71,6 +72,9 @@ func (e *entity[C, E]) contained(op *engine.Op) {
 // carry puts an effect into the op: it encodes and applies the events, and
 // computes the answer.
 func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
+	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > eff.made {
+		f(UnreturnedInfo{PersistenceID: e.pid, Message: signalOf(op.Env.Message), Effects: int(op.Made - eff.made)})
+	}
 	if err := eff.check(); err != nil {
 		op.Fail(err)
 		return

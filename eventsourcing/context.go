@@ -73,24 +73,38 @@ func (c *Context[C, E]) None() Effect[C, E] { return Effect[C, E]{} }
 // they lead to is visible outside when they are durable. Without events it does
 // nothing. The slice and the events belong to the effect. An asker gets ErrNoReply
 // unless a reply follows.
-func (c *Context[C, E]) Persist(events ...E) Effect[C, E] { return Effect[C, E]{events: events} }
+func (c *Context[C, E]) Persist(events ...E) Effect[C, E] {
+	if len(events) == 0 {
+		return Effect[C, E]{}
+	}
+	return c.made(Effect[C, E]{events: events})
+}
 
 // PersistAsync is Persist for events that do not hold back others: answers to
 // later commands may leave before the events are durable, although the state
 // that they saw includes them.
 func (c *Context[C, E]) PersistAsync(events ...E) Effect[C, E] {
-	return Effect[C, E]{}.with(part[C, E]{events: events, async: true})
+	return c.made(Effect[C, E]{}.with(part[C, E]{events: events, async: true}))
 }
 
 // Defer runs f when everything ahead of it is durable; no other command is
 // handled before. It does not run if a write ahead of it failed.
 func (c *Context[C, E]) Defer(f func(*Context[C, E]) Effect[C, E]) Effect[C, E] {
-	return Effect[C, E]{}.with(part[C, E]{call: f})
+	return c.made(Effect[C, E]{}.with(part[C, E]{call: f}))
 }
 
 // DeferAsync is Defer without holding back other commands.
 func (c *Context[C, E]) DeferAsync(f func(*Context[C, E]) Effect[C, E]) Effect[C, E] {
-	return Effect[C, E]{}.with(part[C, E]{call: f, async: true})
+	return c.made(Effect[C, E]{}.with(part[C, E]{call: f, async: true}))
+}
+
+// made counts an effect that has to be returned, or nothing comes of it.
+func (c *Context[C, E]) made(e Effect[C, E]) Effect[C, E] {
+	e.made = 1
+	if c.op != nil {
+		c.op.Made++
+	}
+	return e
 }
 
 // Reply answers the command and does nothing else.
@@ -105,16 +119,22 @@ func (c *Context[C, E]) Unhandled() Effect[C, E] { return Effect[C, E]{control: 
 
 // Stash puts the command aside until UnstashAll. The asker waits. Nothing else may
 // be in the effect.
-func (c *Context[C, E]) Stash() Effect[C, E] { return Effect[C, E]{control: stash} }
+func (c *Context[C, E]) Stash() Effect[C, E] {
+	return c.made(Effect[C, E]{control: stash})
+}
 
 // UnstashAll handles the commands that are put aside now before all others, in
 // the order in which they were put aside.
-func (c *Context[C, E]) UnstashAll() Effect[C, E] { return Effect[C, E]{control: unstashAll} }
+func (c *Context[C, E]) UnstashAll() Effect[C, E] {
+	return c.made(Effect[C, E]{control: unstashAll})
+}
 
 // Stop ends the entity once the commands that wait inside it are handled. One
 // that arrives later starts it anew; those put aside with Stash are answered
 // ErrStopped.
-func (c *Context[C, E]) Stop() Effect[C, E] { return Effect[C, E]{control: stop} }
+func (c *Context[C, E]) Stop() Effect[C, E] {
+	return c.made(Effect[C, E]{control: stop})
+}
 
 // Passivate is Stop for an entity that is merely idle. On a local host it is the
 // same.
@@ -123,20 +143,20 @@ func (c *Context[C, E]) Passivate() Effect[C, E] { return c.Stop() }
 // SaveSnapshot saves the state as it is after the events of the effect so far.
 // The outcome is a SnapshotSaved or SnapshotFailed signal.
 func (c *Context[C, E]) SaveSnapshot() Effect[C, E] {
-	return Effect[C, E]{}.with(part[C, E]{request: saveState{}})
+	return c.made(Effect[C, E]{}.with(part[C, E]{request: saveState{}}))
 }
 
 // DeleteSnapshots deletes the matching snapshots, unless that would leave
 // deleted events uncovered. The outcome is a SnapshotsDeleted or
 // SnapshotsNotDeleted signal.
 func (c *Context[C, E]) DeleteSnapshots(criteria snapshot.Criteria) Effect[C, E] {
-	return Effect[C, E]{}.with(part[C, E]{request: deleteSnapshots{criteria}})
+	return c.made(Effect[C, E]{}.with(part[C, E]{request: deleteSnapshots{criteria}}))
 }
 
 // DeleteEvents deletes events from the journal. The outcome is an EventsDeleted
 // or EventsNotDeleted signal.
 func (c *Context[C, E]) DeleteEvents(request DeleteEvents) Effect[C, E] {
-	return Effect[C, E]{}.with(part[C, E]{request: request})
+	return c.made(Effect[C, E]{}.with(part[C, E]{request: request}))
 }
 
 // Token identifies the present command, so that a later one can answer it:

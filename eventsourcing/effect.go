@@ -21,6 +21,7 @@ type Effect[C, E any] struct {
 	err     error
 	decided decision
 	control control
+	made    uint16       // by how many methods of Context, see there
 	parts   []part[C, E] // behind events
 }
 
@@ -117,6 +118,7 @@ func (e Effect[C, E]) And(next Effect[C, E]) Effect[C, E] {
 		e.value, e.err, e.decided = next.value, next.err, next.decided
 	}
 	e.control |= next.control
+	e.made += next.made
 	return e
 }
 

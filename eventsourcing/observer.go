@@ -41,6 +41,10 @@ type Observer struct {
 	// Dropped: a message reached nobody: the stash was full, the entity or the
 	// runtime had stopped.
 	Dropped func(DroppedInfo)
+	// Unreturned: a handler or callback made effects and did not return them, so
+	// that nothing came of them. It may be told again when a command is handled
+	// again.
+	Unreturned func(UnreturnedInfo)
 	// Stopped: an entity left memory.
 	Stopped func(persistenceID string)
 	// Durable: the events of an entity are durable up to this number.
@@ -120,4 +124,14 @@ type DroppedInfo struct {
 	PersistenceID string
 	Message       any
 	Err           error
+}
+
+// UnreturnedInfo describes effects that were made and not returned.
+type UnreturnedInfo struct {
+	PersistenceID string
+	// Message is the command, or the signal, that was handled.
+	Message any
+	// Effects is how many were not returned. Those that only reply or refuse,
+	// Unhandled, and empty ones do not count.
+	Effects int
 }

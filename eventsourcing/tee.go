@@ -32,6 +32,7 @@ func (o Observer) and(p Observer) Observer {
 		Failure:         bothOf(o.Failure, p.Failure),
 		Fence:           bothOf(o.Fence, p.Fence),
 		Dropped:         both(o.Dropped, p.Dropped),
+		Unreturned:      both(o.Unreturned, p.Unreturned),
 		Stopped:         both(o.Stopped, p.Stopped),
 		Durable:         bothOf(o.Durable, p.Durable),
 		Inject:          inject,

@@ -18,6 +18,8 @@ type Op struct {
 	// Requests are opaque to the machine. They go out, in order, when the
 	// message has taken effect, and are dropped when it is decided again.
 	Requests []any
+	// Made counts the effects that user code made. It is the shell's alone.
+	Made uint16
 
 	reply    reply
 	control  Control

@@ -103,6 +103,7 @@ func (k *Kit[C, E]) settle(command, answer any) {
 	if k.cfg.Host.Recovery != (eventsourcing.Recovery{}) {
 		return // the state is not what is stored
 	}
+	defer k.checkReturned()
 	var seen image[C, E]
 	var shared []string
 	k.look(func(state eventsourcing.Aggregate[C, E]) {
@@ -126,6 +127,24 @@ func (k *Kit[C, E]) settle(command, answer any) {
 		"but the stored events fold to (does HandleCommand change the state, or ApplyEvent depend on something else, or an event lose something when it is encoded?)",
 		k.image(k.folded()))
 	k.checkSnapshot(seen)
+}
+
+// checkReturned reports effects that handlers made and did not return, each kind
+// once.
+func (k *Kit[C, E]) checkReturned() {
+	k.t.Helper()
+	k.mu.Lock()
+	found := k.unreturned
+	k.unreturned = nil
+	k.mu.Unlock()
+	seen := map[string]bool{}
+	for _, u := range found {
+		if what := name(u.Message); !seen[what] {
+			seen[what] = true
+			k.t.Errorf("handling %s made %d effects that were not returned, so nothing came of them: join them with And, or see Config.AllowUnreturned",
+				what, u.Effects)
+		}
+	}
 }
 
 func name(v any) string { return reflect.TypeOf(v).String() }

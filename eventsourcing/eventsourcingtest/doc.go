@@ -27,6 +27,7 @@
 //   - A snapshot must hold all of the state: it has to decode to what was encoded.
 //   - An answer, and a command, must not share memory with the state: later
 //     events would change an answer that was given, or its receiver the state.
+//   - An effect has to be returned: one that a handler makes and drops does nothing.
 //   - Commands that have names (Type.Commands) have to survive their encoding.
 //
 // States are compared by how they are encoded as snapshots; one that can't be

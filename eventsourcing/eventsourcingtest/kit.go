@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,9 @@ type Config struct {
 	// AllowSharedMemory switches off the search for memory that answers or
 	// commands share with the state, for types that share what never changes.
 	AllowSharedMemory bool
+	// AllowUnreturned switches off the search for effects that a handler made and
+	// did not return, for aggregates that make one and then decide otherwise.
+	AllowUnreturned bool
 }
 
 // Kit runs one entity for a test. Its methods fail the test when something is
@@ -45,6 +49,9 @@ type Kit[C, E any] struct {
 	snapshots *snapshottest.Faulty
 	runtime   *eventsourcing.Runtime
 	entities  *eventsourcing.Entities[C, E]
+
+	mu         sync.Mutex
+	unreturned []eventsourcing.UnreturnedInfo // not reported yet
 }
 
 // New returns a kit for an entity of a type. It is closed when the test ends.
@@ -78,6 +85,13 @@ func (k *Kit[C, E]) open() {
 	k.t.Helper()
 	cfg := k.cfg.Runtime
 	cfg.Journal, cfg.Snapshots = k.journal, k.snapshots
+	if !k.cfg.AllowUnreturned {
+		cfg.Observer = eventsourcing.Tee(cfg.Observer, eventsourcing.Observer{Unreturned: func(i eventsourcing.UnreturnedInfo) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.unreturned = append(k.unreturned, i)
+		}})
+	}
 	var err error
 	if k.runtime, err = eventsourcing.Open(cfg); err != nil {
 		k.t.Fatalf("%v", err)
@@ -97,6 +111,7 @@ func (k *Kit[C, E]) close() {
 		k.t.Errorf("close the runtime: %v", err)
 	}
 	k.runtime = nil
+	k.checkReturned()
 }
 
 // Given stores events, as if the entity had persisted them one by one, and

@@ -98,6 +98,11 @@ func TestMistakes(t *testing.T) {
 			},
 			"stores\n\teventsourcingtest_test.Added{Articles:[fig]}\nwant\n\teventsourcingtest_test.Added{Articles:[pear]}",
 		},
+		"an effect that is not returned": {
+			mistakes{dropsEffect: true},
+			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}).Succeeds() },
+			"handling eventsourcingtest_test.List made 1 effects that were not returned",
+		},
 		"events where none are wanted": {
 			mistakes{},
 			func(k *eventsourcingtest.Kit[Command, Event]) {
@@ -377,4 +382,10 @@ func TestSnapshots(t *testing.T) {
 	if n := len(k.Events()); n == 11 {
 		t.Error("no event was deleted")
 	}
+}
+
+func TestEffectsMayBeDropped(t *testing.T) {
+	t.Parallel()
+	k := eventsourcingtest.NewWithConfig(t, cartType(mistakes{dropsEffect: true}), eventsourcingtest.Config{AllowUnreturned: true})
+	eventsourcingtest.When(k, List{}).Succeeds()
 }

@@ -47,7 +47,7 @@ type (
 		mistakes mistakes `refold:"-"`
 	}
 
-	mistakes struct{ changesState, keepsCommand, sharesSlice, sharesMap bool }
+	mistakes struct{ changesState, keepsCommand, sharesSlice, sharesMap, dropsEffect bool }
 )
 
 func (Added) isEvent()      {}
@@ -66,6 +66,9 @@ func (c *Cart) HandleCommand(ctx *Ctx, cmd Command) Effect {
 	case List:
 		if c.mistakes.changesState {
 			c.Looked++
+		}
+		if c.mistakes.dropsEffect {
+			ctx.Persist(CheckedOut{1})
 		}
 		if c.mistakes.sharesSlice {
 			return ctx.Reply(q.With(c.Articles))

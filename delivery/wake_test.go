@@ -1,0 +1,48 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// TestWake: what a crash has left in flight arrives although no command comes, and
+// what has nothing to deliver is not started.
+func TestWake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := eventsourcing.Config{Journal: inmem.NewJournal(), Snapshots: inmem.NewSnapshotStore()}
+		p := &probe{}
+		p.deaf.Store(true)
+		b := openBank(t, cfg, accountType(p), eventsourcing.HostOptions{})
+		for _, id := range []string{"alice", "carol", "dave"} {
+			ask(t, b, id, Deposit{Amount: 100})
+		}
+		ask(t, b, "alice", Transfer{To: "bob", Amount: 10})
+		ask(t, b, "carol", Transfer{To: "bob", Amount: 5})
+		b.crash(t)
+
+		b = openBank(t, cfg, accountType(&probe{}), eventsourcing.HostOptions{})
+		defer b.close(t)
+		if n, err := b.Wake(t.Context()); n != 2 || err != nil {
+			t.Errorf("%d were started, %v", n, err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := b.Resident(); n != 3 {
+			t.Errorf("%d are in memory, want alice, bob and carol", n)
+		}
+		if got := ask(t, b, "bob", Lookup{}); got.Balance != 15 {
+			t.Errorf("bob has %+v, want 15", got)
+		}
+		if n, err := b.Wake(t.Context()); n != 0 || err != nil {
+			t.Errorf("then %d were started, %v", n, err)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// TestUnreturned: effects that a handler makes and does not return are told,
+// others are not.
+func TestUnreturned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening()
+		s.cfg.Observer.Unreturned = func(i eventsourcing.UnreturnedInfo) {
+			s.note("%s %T %d", i.PersistenceID, i.Message, i.Effects)
+		}
+		s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+			if _, ok := signal.(eventsourcing.RecoveryCompleted); ok {
+				ctx.Persist(line{"lost"})
+			}
+			return ctx.None()
+		})
+		s.open()
+		defer s.close()
+		run := func(want int, f func(ctx *actorCtx) actorEffect) {
+			t.Helper()
+			if _, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect { return f(ctx).Reply(c.With("")) }); err != nil {
+				t.Error(err)
+			}
+			if want == 0 {
+				s.expectNotes()
+				return
+			}
+			s.expectNotes(fmt.Sprintf("actor|1 eventsourcing_test.act %d", want))
+		}
+		s.mustAsk(recall)
+		s.expectNotes("actor|1 eventsourcing.RecoveryCompleted 1")
+		run(0, func(ctx *actorCtx) actorEffect { return ctx.Persist(line{"1"}) })
+		run(0, func(ctx *actorCtx) actorEffect {
+			ctx.None()
+			ctx.Persist()
+			ctx.Refuse(errNoLine)
+			ctx.Unhandled()
+			return ctx.Persist(line{"2"}).And(ctx.PersistAsync(line{"3"})).And(ctx.Defer((*actorCtx).None)).And(ctx.DeferAsync((*actorCtx).None))
+		})
+		run(0, func(ctx *actorCtx) actorEffect {
+			e := ctx.Persist(line{"4"})
+			return e.And(e)
+		})
+		run(1, func(ctx *actorCtx) actorEffect {
+			ctx.Persist(line{"lost"})
+			return ctx.Persist(line{"5"})
+		})
+		run(8, func(ctx *actorCtx) actorEffect {
+			ctx.PersistAsync(line{"lost"})
+			ctx.Defer((*actorCtx).None)
+			ctx.DeferAsync((*actorCtx).None)
+			ctx.SaveSnapshot()
+			ctx.DeleteSnapshots(snapshot.Latest())
+			ctx.DeleteEvents(eventsourcing.DeleteEvents{})
+			ctx.UnstashAll()
+			ctx.Passivate()
+			return ctx.None()
+		})
+		run(1, func(ctx *actorCtx) actorEffect {
+			return ctx.Persist(line{"6"}).Then(func(ctx *actorCtx) actorEffect {
+				ctx.Persist(line{"lost"})
+				return ctx.None()
+			})
+		})
+		s.expectStored("1", "2", "3", "4", "4", "5", "6")
+	})
+}
