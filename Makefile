@@ -22,6 +22,14 @@ endif
 # No version stamps: git refuses to answer in a checkout that belongs to somebody else.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
+# The address of a database may hold a password, so commands get it out of sight.
+ifneq ($(filter postgres://% postgresql://%,$(JOURNAL)),)
+export REFOLD_POSTGRES := $(JOURNAL)
+override JOURNAL := postgres:
+endif
+# If nothing says which database, there is a private server for as long as it takes.
+PRIVATE := $(if $(REFOLD_POSTGRES)$(PGHOST)$(PGHOSTADDR)$(PGSERVICE)$(PGDATABASE),,$(filter postgres: postgresql:,$(JOURNAL)))
+
 LINT := go tool -modfile=tools/go.mod golangci-lint
 AT   := $(if $(filter-out leveldb:bank-data,$(JOURNAL)), --journal $(JOURNAL))
 FILE := tmp/bank-$(ACCOUNTS)x$(COMMANDS)-$(SEED).csv
@@ -32,21 +40,30 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: bank
-bank: need-go ## run the bank: 100,000 commands on 1,000 accounts, then the audit (ACCOUNTS, COMMANDS, SEED, JOURNAL)
+bank: need-go $(if $(PRIVATE),need-postgres) ## run the bank: 100,000 commands on 1,000 accounts, then the audit (ACCOUNTS, COMMANDS, SEED, JOURNAL)
 	@mkdir -p bin tmp
 	@go build -o bin/bank ./examples/bank
 	@test -s $(FILE) || { bin/bank generate --accounts $(ACCOUNTS) --commands $(COMMANDS) --seed $(SEED) > $(FILE).part && mv $(FILE).part $(FILE); }
+ifeq ($(PRIVATE),)
 	bin/bank apply $(FILE) --journal $(JOURNAL)
 	bin/bank audit --journal $(JOURNAL)
-	@printf '\nThe books are right. Try next:\n'
-	@printf '  %-54s %s\n' \
-		'make bank' 'nothing is done twice' \
+	@printf '\nThe books are right. Try next$(if $(filter postgres:,$(JOURNAL)), with REFOLD_POSTGRES set to the address of the database):\n'
+	@printf '%s\t%s\n' \
+		'make bank$(if $(AT), JOURNAL=$(JOURNAL))' 'nothing is done twice' \
 		'bin/bank statement a00001$(AT)' 'the history of an account' \
 		'bin/bank lookup a00001 --at-seq 5$(AT)' 'what it was after five events' \
-		"go run ./cmd/refold events 'account|a00001'$(AT)" 'those events' \
-		'go run ./cmd/refold verify$(AT)' 'nothing is missing or damaged' \
-		'make bank SEED=2' 'a hundred thousand commands more' \
-		'make clean' 'begin anew'
+		"bin/bank refold events 'account|a00001'$(AT)" 'those events' \
+		"bin/bank refold rebuild 'account|a00001'$(AT)" 'its state is what they say' \
+		'bin/bank refold verify$(AT)' 'nothing is missing or damaged' \
+		'make bank SEED=2$(if $(AT), JOURNAL=$(JOURNAL))' 'a hundred thousand commands more' \
+		$(if $(AT),,'make clean' 'begin anew') | \
+		awk -F '\t' '{call[NR] = $$1; what[NR] = $$2; if (length($$1) > width) width = length($$1)} \
+			END {for (i = 1; i <= NR; i++) printf "  %-" width "s  %s\n", call[i], what[i]}'
+else
+	go run ./cmd/refold/internal/withpostgres sh -c 'bin/bank apply $(FILE) --journal $(JOURNAL) && bin/bank audit --journal $(JOURNAL)'
+	@printf '\nThe books are right. The private server is gone, and its data with it. On one of your own:\n'
+	@printf '  make bank JOURNAL=postgres://USER@HOST/DATABASE\n'
+endif
 
 .PHONY: test
 test: need-go need-cc need-postgres ## run all tests with the race detector, in random order (PKG)

@@ -5,9 +5,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
@@ -16,8 +19,8 @@ import (
 
 // benchCommand is "refold bench".
 type benchCommand struct {
-	Name    string        `arg:"" default:"all" help:"A benchmark, a group (persistence), or all."`
-	Journal string        `help:"Only on this journal: inmem:, leveldb: (a temporary directory) or leveldb:DIR (a new directory in DIR). Defaults to all that a benchmark is made for." placeholder:"ADDRESS"`
+	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence), or all. Defaults to a list of them."`
+	Journal string        `help:"Only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a schema of its own there). Defaults to all that need no server." placeholder:"ADDRESS"`
 	JSON    bool          `name:"json" help:"Print one JSON object a line."`
 	Rounds  int           `default:"5" help:"How often each side is measured."`
 	Length  time.Duration `default:"2s" help:"How long a throughput is measured."`
@@ -32,6 +35,9 @@ func (c *benchCommand) Help() string {
 	return `Each figure is measured in turns with its raw limit, on this machine: what the disk, LevelDB or channels can do
 without Refold. Their ratio is held against a goal. The exit status is 1 if one is not met. A figure that does not
 count here, because the disk is too fast to tell, has no verdict ("met" is null).
+
+A verdict needs an idle machine: what else runs takes a different part of either side, and a ratio then says
+little. --rounds and --length make it steadier; docs/benchmarks.md says more.
 
 Data is written to new directories, which are removed at the end.`
 }
@@ -56,6 +62,9 @@ type row interface {
 
 // Run measures.
 func (c *benchCommand) Run(ctx context.Context, env *operator.Env) error {
+	if c.Name == "" {
+		return c.list(env)
+	}
 	selected, err := bench.Select(c.Name)
 	if err != nil {
 		return err
@@ -65,6 +74,33 @@ func (c *benchCommand) Run(ctx context.Context, env *operator.Env) error {
 		rows[i] = r
 	}
 	return c.measure(ctx, env, rows)
+}
+
+// list shows what there is to measure.
+func (c *benchCommand) list(env *operator.Env) error {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	head := []string{"NAME", "GROUP", "JOURNALS"}
+	if !c.JSON {
+		_, _ = fmt.Fprintln(table, strings.Join(head, "\t"))
+	}
+	for _, r := range bench.Rows() {
+		if !c.JSON {
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", r.Name, r.Group, strings.Join(r.Journals, ", "))
+			continue
+		}
+		line, err := json.Marshal(map[string]any{"name": r.Name, "group": r.Group, "journals": r.Journals})
+		if err != nil {
+			return err
+		}
+		text.Write(append(line, '\n'))
+	}
+	_ = table.Flush() // into memory
+	if !c.JSON {
+		fmt.Fprintf(&text, "\n\"%s bench all\" measures them all; the machine should be idle.\n", env.Name)
+	}
+	_, err := fmt.Fprint(env.Stdout, text.String())
+	return err
 }
 
 // measure runs the rows, and prints each result as soon as it is there.

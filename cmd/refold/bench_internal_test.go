@@ -85,6 +85,25 @@ func TestBenchOutput(t *testing.T) {
 	}
 }
 
+// Without a name there is a list, and nothing is measured.
+func TestBenchList(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"bench":        "snapshot-recover  persistence  leveldb\n",
+		"bench --json": `{"group":"persistence","journals":["leveldb"],"name":"snapshot-recover"}` + "\n",
+	} {
+		var out, errs bytes.Buffer
+		p := program()
+		p.Stdout, p.Stderr = &out, &errs
+		if status := p.Run(t.Context(), strings.Fields(args)); status != operator.ExitOK || errs.Len() > 0 {
+			t.Errorf("%s: exit status %d, %s", args, status, errs.String())
+		}
+		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "persistence") != len(bench.Rows()) {
+			t.Errorf("%s printed\n%s", args, out.String())
+		}
+	}
+}
+
 func TestBenchArguments(t *testing.T) {
 	t.Parallel()
 	for _, c := range []benchCommand{

@@ -8,10 +8,15 @@
 //	refold snapshots 'account|42'      its snapshots
 //	refold verify                      is anything missing or damaged?
 //	refold rebuild 'account|42'        is its state what its events say?
+//	refold tail --tag vip              the events of all, as they are stored
+//	refold copy leveldb:A postgres://B a journal on another store, compared in the end
+//	refold migrate --check             are the tables there that this version needs?
 //	refold bench persist --json        a figure beside its limit and its goal
 //
-// --journal leveldb:DIR names another journal. It is opened for reading, and no
-// other process may have it open for writing.
+// --journal names another journal: leveldb:DIR, or postgres://USER@HOST/DATABASE,
+// or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name.
+// It is opened for reading. A LevelDB directory must not be open in another
+// process; a database may be in use.
 //
 // The exit status is 0 if all is well, 1 if problems were found or a goal is not
 // met, and 2 if it could not be done.

@@ -36,7 +36,7 @@ const AccountTypeName = "account"
 
 // Why an account refuses a command. The codes are stable.
 var (
-	ErrNotOpen      = eventsourcing.NewRefusal("bank/not_open", "the account is not open")
+	ErrNotOpen      = eventsourcing.NewRefusal("bank/not_open", "there is no such account")
 	ErrClosed       = eventsourcing.NewRefusal("bank/closed", "the account is closed")
 	ErrOtherTerms   = eventsourcing.NewRefusal("bank/other_terms", "the account is open already, with other terms")
 	ErrCurrency     = eventsourcing.NewRefusal("bank/unknown_currency", "the currency is not known")

@@ -266,5 +266,8 @@ func decode[T any](w http.ResponseWriter, r *http.Request) (body T, err error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return body, badRequest(errors.New("more than one JSON value"))
 	}
+	if err := checkText(data); err != nil {
+		return body, badRequest(err)
+	}
 	return body, nil
 }

@@ -371,7 +371,7 @@ func FuzzBodies(f *testing.F) {
 	}
 	paths := []string{"/accounts", "/accounts/alice/deposits", "/accounts/alice/withdrawals", "/accounts/alice/transfers", "/accounts/alice/close"}
 	f.Fuzz(func(t *testing.T, path int, body string) {
-		s, err := openStore("inmem:", false)
+		s, err := openStore(t.Context(), "inmem:", false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // builtInRates is the table that is in force unless a file is named.
@@ -30,14 +31,26 @@ type bank struct {
 	journal  journal.Journal
 }
 
+// A database that restarts is back in seconds, and then customers should not wait
+// much longer. The defaults are for one that needs to be left alone.
+const (
+	resetTimeout = time.Second
+	minBackoff   = 200 * time.Millisecond
+	maxBackoff   = 5 * time.Second
+)
+
 // openBank starts a bank on a store.
 func openBank(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots, Logger: log, Observer: observer})
+	rt, err := eventsourcing.Open(eventsourcing.Config{
+		Journal: s.journal, JournalGuard: journal.GuardConfig{ResetTimeout: resetTimeout},
+		Snapshots: s.snapshots, SnapshotGuard: snapshot.GuardConfig{ResetTimeout: resetTimeout},
+		Logger: log, Observer: observer,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open the bank: %w", err)
 	}
 	b := &bank{runtime: rt, typ: AccountType(r), journal: s.journal}
-	if b.accounts, err = eventsourcing.Host(rt, b.typ, eventsourcing.HostOptions{}); err != nil {
+	if b.accounts, err = eventsourcing.Host(rt, b.typ, eventsourcing.HostOptions{MinBackoff: minBackoff, MaxBackoff: maxBackoff}); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the bank: %w", err), rt.Close(context.Background()))
 	}
 	return b, nil

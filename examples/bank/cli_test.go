@@ -23,7 +23,7 @@ func TestUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", exitUsage, "expected one of"},
+		{"", exitUsage, "Usage: bank <command>"},
 		{"dance", exitUsage, "unexpected argument dance"},
 		{"audit --dance", exitUsage, "unknown flag --dance"},
 		{"apply " + missing, exitUsage, "missing"},
@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 		{"lookup alice --at-seq -1", exitUsage, "at-seq"},
 		{"generate --accounts 5 --commands 4", exitUsage, "--commands at least as many"},
 		{"generate --accounts 5", exitUsage, "--commands"},
-		{"audit --journal mongo:", exitFailed, `journal "mongo:": want leveldb:DIR or inmem:`},
+		{"audit --journal mongo:", exitFailed, `journal "mongo:": want leveldb:DIR, postgres:`},
 		{"audit --journal leveldb:", exitFailed, `journal "leveldb:"`},
 		{"audit --journal leveldb:" + missing, exitFailed, "there is no bank in " + missing},
 		{"lookup alice --journal inmem:", exitFailed, "journal inmem: holds nothing"},
@@ -39,11 +39,27 @@ func TestUsage(t *testing.T) {
 		{"lookup alice --journal inmem: --rates " + missing, exitFailed, "rates: stat"},
 		{"apply cli_test.go --journal inmem: --workers 0", exitUsage, "--workers 0"},
 		{"--help", exitOK, ""},
+		{"help", exitOK, ""},
+		{"help apply", exitOK, ""},
+		{"help dance", exitUsage, "unexpected argument dance"},
+		{"audit --journal postgres:x", exitFailed, "there is postgres://USER@HOST/DATABASE"},
+		{"audit --journal postgres://ada:sesame@127.0.0.1:1/x", exitFailed, "open the journal: "},
+		{"audit --journal postgre://ada:sesame@h/x", exitFailed, `journal "postgre:": want`},
+		{"audit postgres://ada:sesame@h/x", exitUsage, "unexpected argument postgres://ada:xxxxx@h/x"},
+		{"--journal postgres://ada:sesame@h/x refold verify --help", exitOK, ""},
+		{"refold", exitUsage, "Usage: bank refold <command>"},
+		{"refold help", exitOK, ""},
+		{"refold rebuild --help", exitOK, ""},
+		{"refold dance", exitUsage, "bank refold: unexpected argument dance"},
+		{"refold verify --journal leveldb:" + missing, exitUsage, "there is no such directory"},
 		{"apply --help", exitOK, ""},
 	} {
 		r := call(t.Context(), "", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.errout, c.want) {
 			t.Errorf("bank %s: %+v", c.args, r)
+		}
+		if strings.Contains(r.out+r.errout, "sesame") {
+			t.Errorf("bank %s shows a password: %+v", c.args, r)
 		}
 	}
 	if r := call(t.Context(), "", "--help"); !strings.Contains(r.out, "Exit codes: 0 done") {

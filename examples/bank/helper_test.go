@@ -41,7 +41,7 @@ func parseRates(t *testing.T, text string) *rates.Table {
 
 func newStore(t *testing.T, name string) *store {
 	t.Helper()
-	s, err := openStore(name, false)
+	s, err := openStore(t.Context(), name, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,20 @@ type killing struct {
 
 func (k *killing) run(t *testing.T) {
 	t.Helper()
+	want := k.prepare(t)
+	killed := "leveldb:" + filepath.Join(k.dir, "killed")
+	k.killAll(t, killed)
+	if _, finished := k.apply(t, killed, func(int, logRecord) bool { return false }); !finished {
+		t.Fatal("the last run did not finish")
+	}
+	k.compare(t, killed, want)
+}
+
+// prepare builds the program, makes the file, and returns what an undisturbed
+// bank makes of it.
+func (k *killing) prepare(t *testing.T) ledger {
+	t.Helper()
+	k.acknowledged = make(map[uint64]string)
 	k.dir = t.TempDir()
 	k.program = filepath.Join(k.dir, "bank")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", k.program, ".").CombinedOutput(); err != nil {
@@ -90,17 +104,17 @@ func (k *killing) run(t *testing.T) {
 		"--seed", strconv.FormatUint(k.seed, 10), "-o", k.file)
 	k.hash = hashOf(t, k.file)
 
-	calm, killed := "leveldb:"+filepath.Join(k.dir, "calm"), "leveldb:"+filepath.Join(k.dir, "killed")
+	calm := "leveldb:" + filepath.Join(k.dir, "calm")
 	k.must(t, append([]string{"apply", k.file, "--journal", calm, "--rejects", filepath.Join(k.dir, "calm.csv")}, k.flags...)...)
-	want := k.read(t, calm)
+	return k.read(t, calm)
+}
 
-	k.acknowledged = make(map[uint64]string)
-	k.killAll(t, killed)
-	if _, finished := k.apply(t, killed, func(int, logRecord) bool { return false }); !finished {
-		t.Fatal("the last run did not finish")
-	}
-	k.must(t, "audit", "--journal", killed)
-	got := k.read(t, killed)
+// compare requires that each line was acknowledged, was done once, and that the
+// end is that of an undisturbed bank.
+func (k *killing) compare(t *testing.T, address string, want ledger) {
+	t.Helper()
+	k.must(t, "audit", "--journal", address)
+	got := k.read(t, address)
 
 	if len(k.acknowledged) != k.commands {
 		t.Errorf("%d lines were acknowledged, the file has %d", len(k.acknowledged), k.commands)
@@ -287,7 +301,7 @@ type ledger struct {
 // read reads a journal without the help of the bank's own state.
 func (k *killing) read(t *testing.T, address string) ledger {
 	t.Helper()
-	s, err := openStore(address, true)
+	s, err := openStore(t.Context(), address, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,16 +6,19 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/examples/bank/rates"
@@ -33,8 +36,11 @@ const (
 type (
 	usageError       struct{ error }
 	badLinesError    struct{ error }
+	statusError      struct{ code int } // of a command that has said why
 	interruptedError struct{ error }
 )
+
+func (e statusError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 func (e usageError) Unwrap() error       { return e.error }
 func (e badLinesError) Unwrap() error    { return e.error }
@@ -42,7 +48,7 @@ func (e interruptedError) Unwrap() error { return e.error }
 
 // commandLine is what the program understands.
 type commandLine struct {
-	Journal    string        `default:"leveldb:./bank-data" help:"Where the events are: leveldb:DIR or inmem:"`
+	Journal    string        `default:"leveldb:./bank-data" placeholder:"ADDRESS" help:"Where the events are: leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name, or inmem:. Defaults to leveldb:./bank-data."`
 	Rates      string        `placeholder:"FILE" help:"JSON file of exchange rates, which may change while the bank runs. Defaults to built-in ones."`
 	MaxRateAge time.Duration `placeholder:"DURATION" help:"Refuse conversions whose rate is older. Defaults to no limit."`
 	Verbose    bool          `short:"v" help:"Log to standard error."`
@@ -54,6 +60,7 @@ type commandLine struct {
 	Lookup    lookupCmd    `cmd:"" help:"Show an account as it is, was, or would be had an event not happened."`
 	Statement statementCmd `cmd:"" help:"Show the history of an account."`
 	Generate  generateCmd  `cmd:"" help:"Write a file of commands as customers might give them."`
+	Refold    refoldCmd    `cmd:"" passthrough:"" help:"Look into the journal: events, snapshots, verify, rebuild, tail, copy, migrate."`
 }
 
 // app is what all commands share.
@@ -76,12 +83,18 @@ func main() {
 // run is the program: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var flags commandLine
-	exited := -1
+	exited, help := -1, stdout
+	switch {
+	case len(args) == 0:
+		args, help = []string{"--help"}, stderr
+	case args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help")
+	}
 	parser, err := kong.New(&flags,
 		kong.Name("bank"),
 		kong.Description("A bank that proves its books: the example of Refold.\n\nExit codes: 0 done; 1 failed, or the audit found a difference; 2 wrong usage; 3 done but for bad lines; 130 interrupted."),
 		kong.Vars{"header": batch.Header},
-		kong.Writers(stdout, stderr),
+		kong.Writers(help, stderr),
 		kong.Exit(func(code int) { exited = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
@@ -90,18 +103,25 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitFailed
 	}
 	command, err := parser.Parse(args)
-	if exited >= 0 { // help was asked for
+	switch {
+	case exited >= 0 && help == stdout: // it was asked for
 		return exited
+	case exited >= 0:
+		return exitUsage
 	}
 	if err != nil {
-		printf(stderr, "bank: %v\n", err)
+		printf(stderr, "bank: %s\n", operator.Redact(err.Error())) // what is typed in the wrong place is quoted
 		return exitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, flags: &flags, logger: slog.New(slog.DiscardHandler)}
 	if flags.Verbose {
 		a.logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
-	if err := command.Run(a); err != nil {
+	err = command.Run(a)
+	if status, ok := errors.AsType[statusError](err); ok {
+		return status.code
+	}
+	if err != nil {
 		printf(stderr, "bank: %v\n", err)
 		return exitCode(err)
 	}
@@ -128,7 +148,7 @@ func (a *app) open(events *eventLog) (*bank, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := openStore(a.flags.Journal, false)
+	s, err := openStore(a.ctx, a.flags.Journal, false)
 	if err != nil {
 		stopRates()
 		return nil, nil, err
@@ -164,7 +184,7 @@ func (a *app) openReadOnly() (*bank, func() error, error) {
 		return nil, nil, err
 	}
 	defer stopRates() // nothing is converted for longer
-	s, err := openStore(a.flags.Journal, true)
+	s, err := openStore(a.ctx, a.flags.Journal, true)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -55,8 +55,8 @@ error: that is not how it goes, see "help"
 error: a transfer goes to another account
 error: not an amount: "ten"
 error: unknown currency "EUR": want USD or TWD
-error: the account is not open
-error: the account is not open
+error: there is no such account
+error: there is no such account
 error: the balance is not zero
 error: that is not how it goes, see "help"
 ` + shellHelp

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +12,11 @@ import (
 	"os"
 	"strings"
 
+	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -25,7 +28,7 @@ type store struct {
 }
 
 // openStore opens what --journal names. For reading only, it has to be there.
-func openStore(name string, readOnly bool) (*store, error) {
+func openStore(ctx context.Context, name string, readOnly bool) (*store, error) {
 	kind, at, _ := strings.Cut(name, ":")
 	switch {
 	case kind == "leveldb" && at != "":
@@ -39,13 +42,23 @@ func openStore(name string, readOnly bool) (*store, error) {
 			return nil, fmt.Errorf("open the journal %s: %w", name, err)
 		}
 		return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
+	case kind == "postgres" || kind == "postgresql":
+		dsn, schema, err := operator.PostgresAddress(name)
+		if err != nil {
+			return nil, fmt.Errorf("journal on PostgreSQL: %w", err)
+		}
+		db, err := postgres.Open(ctx, dsn, postgres.Config{Schema: schema, CheckOnly: readOnly})
+		if err != nil {
+			return nil, fmt.Errorf("open the journal: %w", err) // the name may hold a password
+		}
+		return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
 	case kind == "inmem" && at == "" && readOnly:
 		return nil, errors.New("journal inmem: holds nothing from one command to the next; name one on disk, such as leveldb:bank-data")
 	case kind == "inmem" && at == "":
 		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 		return &store{journal: j, snapshots: s, closers: []io.Closer{j, s}}, nil
 	}
-	return nil, fmt.Errorf("journal %q: want leveldb:DIR or inmem: (in memory)", name)
+	return nil, fmt.Errorf("journal %q: want leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: for what REFOLD_POSTGRES names, or inmem: (in memory)", kind+":") // the rest may hold a password
 }
 
 func (s *store) Close() error {

@@ -95,9 +95,10 @@ var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`((?i:password)=)('(?:[^'\\]|\\.)*'|[^\s&'"]+)()`),
 }
 
-// redacted returns text without passwords. What the commands print never holds one that
-// they know of; but what was typed in the wrong place is quoted.
-func redacted(text string) string {
+// Redact returns text with passwords replaced: those in addresses, and behind
+// "password=". The commands do not print what they know to be one, but what was
+// typed in the wrong place is quoted.
+func Redact(text string) string {
 	for _, secret := range secrets {
 		text = secret.ReplaceAllString(text, "${1}xxxxx${3}")
 	}

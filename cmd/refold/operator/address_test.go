@@ -63,7 +63,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		"postgres://ada@h:5432/d":                       "postgres://ada@h:5432/d",
 		"a: b@c":                                        "a: b@c",
 	} {
-		if got := operator.Redacted(text); got != want {
+		if got := operator.Redact(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}

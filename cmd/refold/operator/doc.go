@@ -10,6 +10,9 @@
 //	rebuild ID       refolds an entity from its first event and compares it
 //	                 with its present state; or says what it would be without
 //	                 some events, or was after one
+//	tail             follows the events of all, in the order of the journal
+//	copy FROM TO     makes one journal hold what another does, of any kind
+//	migrate          creates and changes the tables of PostgreSQL
 //
 // The command refold has them, but it can't know the Go types of anybody's
 // entities. What needs them, rebuild and upcasters, needs a program that has
@@ -37,8 +40,10 @@
 //
 // # Guarantees
 //
-//   - Nothing is changed: LevelDB is opened read-only, a directory that is
-//     missing stays missing, and no command appends or deletes.
+//   - Nothing is changed, but by copy and migrate: LevelDB is opened read-only, a
+//     directory that is missing stays missing, a database gets no table, and no
+//     other command appends or deletes.
+//   - Passwords in addresses are not printed; see PostgresAddress.
 //   - What is stored can be anything. It is checked before it is decoded, sizes
 //     are bounded, and what a terminal would act on is escaped.
 //   - With --json there is one object a line on standard output, and nothing

@@ -37,6 +37,3 @@ func InOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
 
 // Merged is merged.
 func Merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] { return merged(a, b) }
-
-// Redacted is redacted.
-func Redacted(text string) string { return redacted(text) }

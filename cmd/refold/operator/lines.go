@@ -60,7 +60,7 @@ func (l *lines) end() error { return l.table.Flush() }
 
 // note tells people something that is no part of the output.
 func (e *Env) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, printable(redacted(fmt.Sprintf(format, args...))))
+	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, printable(Redact(fmt.Sprintf(format, args...))))
 }
 
 // stamp writes a time in full, in the same length each time.

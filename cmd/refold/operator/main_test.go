@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/internal/testpg"
 )
 
 func TestMain(m *testing.M) {
 	// The engine leaves a goroutine behind that ends half a minute after it was
 	// closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

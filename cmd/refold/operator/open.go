@@ -86,7 +86,7 @@ func parse(address string) (keeper, string, error) {
 	case scheme == "leveldb" && rest != "":
 		return onLevelDB, rest, nil
 	}
-	return 0, "", fmt.Errorf("journal %q: there are leveldb:DIR, postgres://USER@HOST/DATABASE, and postgres: for the database that %s names", redacted(address), PostgresEnv)
+	return 0, "", fmt.Errorf("journal %q: there are leveldb:DIR, postgres://USER@HOST/DATABASE, and postgres: for the database that %s names", Redact(address), PostgresEnv)
 }
 
 func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {
@@ -133,7 +133,7 @@ func checkDir(dir string) error {
 
 // journalFlag is the flag that all commands share which look into a journal.
 type journalFlag struct {
-	Journal string `help:"The journal to look into: leveldb:DIR, or postgres://USER@HOST/DATABASE, or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name. Defaults to ${journal}." default:"${journal}" placeholder:"ADDRESS"`
+	Journal string `help:"The journal to look into: leveldb:DIR, or postgres://USER@HOST/DATABASE, or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name. Defaults to ${shown}." default:"${journal}" placeholder:"ADDRESS"`
 }
 
 // with opens the journal for a function.

@@ -137,6 +137,7 @@ type commands struct {
 	Rebuild   rebuildCommand   `cmd:"" help:"Refold an entity from its events and compare."`
 	Tail      tailCommand      `cmd:"" help:"Follow the events of all entities, as they are stored."`
 	Copy      copyCommand      `cmd:"" help:"Copy a journal to another one, of any kind."`
+	Migrate   migrateCommand   `cmd:"" help:"Create and change the tables of PostgreSQL."`
 }
 
 const description = `Look into the journals of Refold.
@@ -164,7 +165,7 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	}
 	options := []kong.Option{
 		kong.Name(p.Name), kong.Description(description),
-		kong.Vars{"journal": p.Journal},
+		kong.Vars{"journal": p.Journal, "shown": Redact(p.Journal)},
 		kong.Writers(out, p.Stderr), kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(env),
@@ -202,7 +203,7 @@ func (e *Env) exit(err error) int {
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	e.note("%s", first)
 	for line := range strings.Lines(rest) {
-		_, _ = fmt.Fprintln(e.Stderr, printable(redacted(strings.TrimSuffix(line, "\n"))))
+		_, _ = fmt.Fprintln(e.Stderr, printable(Redact(strings.TrimSuffix(line, "\n"))))
 	}
 	if damaged(err) {
 		return ExitProblems

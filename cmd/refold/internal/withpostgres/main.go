@@ -1,0 +1,59 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command withpostgres runs another command with a private PostgreSQL server,
+// which ends with it, data and all:
+//
+//	go run ./cmd/refold/internal/withpostgres bin/bank apply FILE --journal postgres:
+//
+// The command finds the server's address in REFOLD_POSTGRES. Its exit status is
+// that of the command, or 125 if there was no server.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/pgserver"
+)
+
+// exitNoServer says that the command was not run, or that the server failed.
+const exitNoServer = 125
+
+func main() {
+	// An interrupt reaches the command too, which decides what it means.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status, err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "withpostgres:", operator.Redact(err.Error()))
+		status = exitNoServer
+	}
+	os.Exit(status)
+}
+
+func run(ctx context.Context, args []string) (status int, err error) {
+	if len(args) == 0 {
+		return 0, errors.New("no command: withpostgres COMMAND ARGUMENT")
+	}
+	server, err := pgserver.Start(ctx, pgserver.Config{})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }() //nolint:contextcheck // it ends whatever ctx says
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)     //nolint:gosec // that is what it is for
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), operator.PostgresEnv+"="+server.DSN("postgres"))
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
+}

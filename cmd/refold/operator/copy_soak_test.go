@@ -1,0 +1,130 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// The program is killed twice while it copies from LevelDB to PostgreSQL, goes on
+// each time, and verify says the same of both in the end.
+func TestCopyOfManyKilled(t *testing.T) {
+	t.Parallel()
+	ids, each := 200, 150
+	if os.Getenv("REFOLD_SOAK") != "" {
+		ids, each = 2_000, 500
+	}
+	program := filepath.Join(t.TempDir(), "refold")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "..").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	source, dsn := "leveldb:"+many(t, ids, each), testpg.DSN(t)
+	start(t, operator.Program{}, "migrate", "--journal", dsn).want(t, operator.ExitOK, "")
+	began := time.Now()
+	for _, share := range []int{4, 2} {
+		killedBehind(t, exec.Command(program, "copy", source, dsn), dsn, ids*each/share)
+	}
+	out, err := exec.Command(program, "copy", source, dsn).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "on both sides: equal\n") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%d records in %v, with two kills: %s", ids*each, time.Since(began).Round(time.Millisecond), out)
+	a, b := start(t, operator.Program{Journal: source}, "verify", "--digest"), start(t, operator.Program{Journal: dsn}, "verify", "--digest")
+	if a.status != operator.ExitOK || a != b {
+		t.Errorf("source: %+v\ntarget: %+v", a, b)
+	}
+}
+
+// killedBehind kills a copy to a database once that holds some records.
+func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		var stored int
+		if err := conn.QueryRow(t.Context(), "SELECT last_value FROM refold.ordinals").Scan(&stored); err != nil {
+			t.Fatal(err)
+		}
+		if stored > records {
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before it could be killed: %v\n%s", err, output.String())
+		default:
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](<-ended); !ok || exit.Exited() {
+		t.Fatalf("the kill hit a program that had ended: %v\n%s", exit, output.String())
+	}
+}
+
+// many is a LevelDB journal of many events.
+func many(t *testing.T, ids, each int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	db, err := leveldb.Open(dir, leveldb.Config{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &operator.Source{Journal: db.Journal(), Snapshots: db.Snapshots()}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range ids {
+		id := fmt.Sprintf("account|%06d", i)
+		events := make([]journal.Event, each)
+		for n := range events {
+			note := make([]byte, 190)
+			for k := range note {
+				note[k] = byte(rng.Uint32())
+			}
+			events[n] = journal.Event{Manifest: "noted", Payload: pack(t, map[string]any{"N": n, "Note": note})}
+			switch n % 50 {
+			case 7:
+				events[n] = journal.Event{}
+			case 8:
+				events[n].Tags = []string{"eight", id}
+			case 9:
+				events[n].Metadata = note[:20]
+			}
+		}
+		record(t, s, id, "writer", events...)
+		if i%10 == 0 {
+			keep(t, s, id, uint64(each), "\x80")
+			drop(t, s, id, uint64(each/2))
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,189 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package operator_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// on opens an address for writing, and closes it when the test ends.
+func on(t *testing.T, address string) *operator.Source {
+	t.Helper()
+	s, err := operator.OpenTarget(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Copies go from every kind of journal to every other.
+func TestCopyBetweenPlugins(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	schema := "&schema="
+	if !strings.Contains(dsn, "?") {
+		schema = "?schema="
+	}
+	from := memory()
+	fill(t, from, 40, 9)
+	// There, on its like, and back.
+	for i, to := range []string{
+		dsn, dsn + schema + "other", "leveldb:" + t.TempDir(), "leveldb:" + t.TempDir(), dsn + schema + "third",
+	} {
+		target := on(t, to)
+		if report := copied(t, from, target); report.IDs != 40 {
+			t.Errorf("copy %d: %+v", i, report)
+		}
+		from = target
+	}
+}
+
+// A copy to PostgreSQL may end at any step too. The steps are those of
+// TestCopyInterruptedAnywhere, some of them.
+func TestCopyToPostgresInterrupted(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), on(t, testpg.DSN(t))
+	fill(t, from, 30, 10)
+	for step := int64(1); ; step += 7 {
+		faulty := &faultyTarget{step: step, done: step%2 == 0}
+		if _, err := operator.Copy(t.Context(), from, faulty.wrap(to), operator.CopyOptions{Parallel: 2}); err == nil {
+			break
+		}
+	}
+	copied(t, from, to)
+}
+
+// All commands on a database.
+func TestCommandsOnPostgres(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	f := bank(t)
+	f.close()
+	p := operator.Program{Journal: dsn, Entities: []operator.Linked{operator.Entity(accountType())}}
+	for _, command := range []string{"events", "snapshots", "verify", "rebuild account|1", "tail"} {
+		start(t, p, strings.Fields(command)...).want(t, operator.ExitFailed, "the migrate command creates what is missing")
+	}
+	o := start(t, p, "migrate", "--check", "--journal", dsn)
+	o.want(t, operator.ExitProblems, "")
+	if !strings.HasPrefix(o.stdout, "missing: 001_journal\n") {
+		t.Errorf("printed %q", o.stdout)
+	}
+	o = start(t, p, "migrate", "--journal", dsn)
+	o.want(t, operator.ExitOK, "")
+	if !strings.HasPrefix(o.stdout, "applied: 001_journal\n") {
+		t.Errorf("printed %q", o.stdout)
+	}
+	for _, args := range []string{"", "--check"} {
+		o = start(t, p, append([]string{"migrate", "--journal", dsn}, strings.Fields(args)...)...)
+		o.want(t, operator.ExitOK, "")
+		if o.stdout != "up to date\n" {
+			t.Errorf("printed %q", o.stdout)
+		}
+	}
+	start(t, p, "copy", "leveldb:"+f.dir, dsn).want(t, operator.ExitOK, "")
+	// They show what they show of the source.
+	source := operator.Program{Journal: "leveldb:" + f.dir, Entities: p.Entities}
+	for _, command := range []string{
+		"events", "events --after account|1 --json", "events account|1 --all", "events account|3 --json", "events ledger|main", "snapshots",
+		"snapshots account|1 --show 3", "verify --digest", "verify account|3", "rebuild account|1", "rebuild account|1 --without 2", "rebuild account|9",
+	} {
+		want, got := start(t, source, strings.Fields(command)...), start(t, p, strings.Fields(command)...)
+		if got != want {
+			t.Errorf("%s: on PostgreSQL %+v, on LevelDB %+v", command, got, want)
+		}
+	}
+	o = start(t, p, "tail", "--no-follow", "--json", "--tag", "large")
+	if o.status != operator.ExitOK || !strings.Contains(o.stdout, `"id":"account|1","sequence_nr":2`) || strings.Count(o.stdout, "\n") != 1 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// The rights of a reader are enough to read.
+func TestReadOnlyRole(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	start(t, operator.Program{}, "migrate", "--journal", dsn).want(t, operator.ExitOK, "")
+	for _, statement := range []string{
+		`CREATE ROLE reader_of_refold LOGIN PASSWORD 'sesame'`,
+		`GRANT USAGE ON SCHEMA refold TO reader_of_refold`,
+		`GRANT SELECT ON ALL TABLES IN SCHEMA refold TO reader_of_refold`,
+		`GRANT SELECT ON ALL SEQUENCES IN SCHEMA refold TO reader_of_refold`,
+	} {
+		execute(t, dsn, statement)
+	}
+	t.Cleanup(func() {
+		execute(t, dsn, `DROP OWNED BY reader_of_refold`)
+		execute(t, dsn, `DROP ROLE reader_of_refold`)
+	})
+	reader := testpg.With(t, dsn, map[string]string{"user": "reader_of_refold", "password": "sesame"})
+	start(t, operator.Program{}, "copy", "leveldb:"+bankDir(t), reader).want(t, operator.ExitFailed, postgres.ErrDenied.Error())
+	f := bank(t)
+	f.close()
+	start(t, operator.Program{}, "copy", "leveldb:"+f.dir, dsn).want(t, operator.ExitOK, "")
+	for _, command := range []string{"events", "events account|1", "snapshots", "verify --digest", "tail --no-follow"} {
+		if o := start(t, operator.Program{Journal: reader}, strings.Fields(command)...); o.status != operator.ExitOK {
+			t.Errorf("%s: %+v", command, o)
+		}
+	}
+}
+
+// execute runs a statement.
+func execute(t *testing.T, dsn, statement string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.PgConn().Exec(ctx, statement).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What --print shows is what migrate does.
+func TestMigrateByHand(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []string{"refold", "My-own"} {
+		dsn := testpg.DSN(t)
+		o := start(t, operator.Program{}, "migrate", "--print", "--schema", schema)
+		o.want(t, operator.ExitOK, "")
+		execute(t, dsn, "BEGIN;\n"+o.stdout+"COMMIT;")
+		missing, err := postgres.Migrate(t.Context(), dsn, postgres.Config{Schema: schema, CheckOnly: true})
+		if err != nil || len(missing) > 0 {
+			t.Errorf("schema %s: missing %v, %v", schema, missing, err)
+		}
+		db, err := postgres.Open(t.Context(), dsn, postgres.Config{Schema: schema, CheckOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &operator.Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Close: db.Close}
+		fill(t, s, 3, 1)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMigrateUsage(t *testing.T) {
+	t.Parallel()
+	start(t, operator.Program{}, "migrate", "--check", "--print").want(t, operator.ExitFailed, "exclude each other")
+	start(t, operator.Program{}, "migrate", "--journal", "leveldb:x").want(t, operator.ExitFailed, "has nothing to migrate")
+	start(t, operator.Program{}, "migrate", "--journal", "x").want(t, operator.ExitFailed, "there are leveldb:DIR")
+	start(t, operator.Program{}, "migrate", "--journal", "postgres:x").want(t, operator.ExitFailed, "there is postgres://")
+	start(t, operator.Program{}, "migrate", "--journal", "postgres://ada:sesame@127.0.0.1:1/x").want(t, operator.ExitFailed, "store unavailable")
+}

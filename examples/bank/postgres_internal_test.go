@@ -1,0 +1,82 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/internal/testpg"
+)
+
+func TestBankOnPostgres(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	if r := must(t, exitFailed, "audit", "--journal", dsn); !strings.Contains(r.errout, "open the journal: postgres: ") {
+		t.Errorf("before there is a bank: %+v", r)
+	}
+	file := written(t, "1,open,alice,,USD,Alice\n2,deposit,alice,5,USD,\n3,open,bob,,TWD,\n4,transfer,alice,1,USD,bob\n")
+	for _, want := range []string{" 4\n", " 0\n"} {
+		r := must(t, exitOK, "apply", file, "--settle", "--journal", dsn)
+		if _, done, _ := strings.Cut(r.out, "done "); !strings.HasSuffix(done[:strings.Index(done, "\n")+1], want) {
+			t.Errorf("%s", r.out)
+		}
+		must(t, exitOK, "audit", "--journal", dsn)
+	}
+	if r := must(t, exitOK, "lookup", "alice", "--journal", dsn); !strings.Contains(r.out, "4.00 USD") {
+		t.Errorf("%+v", r)
+	}
+	if r := must(t, exitOK, "refold", "rebuild", "account|alice", "--journal", dsn); !strings.Contains(r.out, "equal") {
+		t.Errorf("%+v", r)
+	}
+	if r := call(t.Context(), "deposit alice 1 USD\n", "shell", "--journal", dsn); r.out != "balance 5.00 USD\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A bank whose database server is killed and started again while it executes a
+// file does each line once, as if nothing had happened.
+func TestBankOutlivesItsServer(t *testing.T) {
+	t.Parallel()
+	k := killing{accounts: 60, commands: 2_500, kills: 2, seed: 17}
+	if soaking() {
+		k = killing{accounts: 1000, commands: 100_000, kills: 5, seed: 17}
+	}
+	want := k.prepare(t)
+	server := testpg.Start(t, testpg.Config{})
+	dsn := server.DSN(t)
+
+	rng := rand.New(rand.NewPCG(k.seed, 0))
+	moments := make([]int, k.kills)
+	for i := range moments {
+		moments[i] = k.commands*5/100 + rng.IntN(k.commands*85/100)
+	}
+	slices.Sort(moments)
+	restarted, kills := make(chan struct{}, 1), 0
+	restarted <- struct{}{}
+	_, finished := k.apply(t, dsn, func(acknowledged int, r logRecord) bool {
+		if kills == len(moments) || acknowledged < moments[kills] || r.Event != "transfer_debited" {
+			return false
+		}
+		select {
+		case <-restarted:
+		default:
+			return false // it is still coming up
+		}
+		kills++
+		server.Kill()
+		go func() { // the bank finds out meanwhile
+			server.Restart(t)
+			restarted <- struct{}{}
+		}()
+		return false
+	})
+	<-restarted
+	if !finished || kills != k.kills {
+		t.Fatalf("finished: %v, with %d of %d kills", finished, kills, k.kills)
+	}
+	k.compare(t, dsn, want)
+}
