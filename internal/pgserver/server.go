@@ -155,6 +155,14 @@ func (s *Server) Stop() error {
 	return s.end(context.Background(), syscall.SIGINT)
 }
 
+// SetMaxFileSize sets Config.MaxFileSize anew, for the next Restart: 0 for no
+// limit.
+func (s *Server) SetMaxFileSize(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.MaxFileSize = bytes
+}
+
 // Restart starts the server again, with the data and the port that it had; one that
 // runs is stopped before.
 func (s *Server) Restart(ctx context.Context) error {

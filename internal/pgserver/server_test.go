@@ -218,6 +218,11 @@ func TestMaxFileSize(t *testing.T) {
 		t.Errorf("wrote more than fits: %v", err)
 	}
 	do(t, conn, "INSERT INTO large VALUES ('small')")
+	server.SetMaxFileSize(0)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	do(t, connect(t, server.DSN("postgres")), "INSERT INTO large SELECT repeat('x', 1000) FROM generate_series(1, 20000)")
 }
 
 func TestStartSaysWhy(t *testing.T) {

@@ -69,6 +69,10 @@ func (s *Server) Stop() {
 	}
 }
 
+// SetMaxFileSize sets Config.MaxFileSize anew, for the next Restart: 0 for no
+// limit.
+func (s *Server) SetMaxFileSize(bytes int64) { s.server.SetMaxFileSize(bytes) }
+
 // Restart starts the server again, on the same data, port and socket; one that runs
 // is stopped before.
 func (s *Server) Restart(tb testing.TB) {

@@ -1,0 +1,308 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// breakage is one append that meets a fault of the network.
+type breakage struct {
+	fault testproxy.Fault
+	// giveUp ends the context of the caller when the fault strikes.
+	giveUp bool
+	// frozen lets nothing at all through when the fault has struck, so the server can't be
+	// asked to cancel either.
+	frozen bool
+	// fence settles what is unknown while what was held back is still on its
+	// way.
+	fence bool
+}
+
+func (b breakage) String() string {
+	return fmt.Sprintf("%v, give up: %v, frozen: %v, fence: %v", b.fault, b.giveUp, b.frozen, b.fence)
+}
+
+// kinds are the breakages of one position.
+func kinds(direction testproxy.Direction, after int64) []breakage {
+	fault := func(a testproxy.Action, both bool) testproxy.Fault {
+		return testproxy.Fault{Direction: direction, After: after, Action: a, Both: both}
+	}
+	return []breakage{
+		{fault: fault(testproxy.Cut, false)},
+		{fault: fault(testproxy.Cut, false), fence: true},
+		{fault: fault(testproxy.Reset, false)},
+		{fault: fault(testproxy.Reset, false), giveUp: true, fence: true},
+		{fault: fault(testproxy.Stall, false), giveUp: true},
+		{fault: fault(testproxy.Stall, false), giveUp: true, fence: true},
+		{fault: fault(testproxy.Stall, true), giveUp: true, frozen: true, fence: true},
+		{fault: fault(testproxy.Drop, false), giveUp: true},
+		{fault: fault(testproxy.Drop, true), giveUp: true, frozen: true, fence: true},
+	}
+}
+
+// outcomes counts what callers were told.
+type outcomes struct{ stored, not, unknown, fenced, landed atomic.Int64 }
+
+// TestAppendBrokenAtEachByte breaks the connection at the positions of the
+// exchange of an append, both ways, in all ways. What the caller is told is
+// what the table holds in the end; and what is unknown is settled by a fence, once and
+// for all, though the bytes of the write are still on their way to the server.
+func TestAppendBrokenAtEachByte(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testpg.DSN(t))
+	toServer, toClient := s.exchange(t)
+	var all []breakage
+	for direction, size := range map[testproxy.Direction]int64{testproxy.ToServer: toServer, testproxy.ToClient: toClient} {
+		step := int64(1)
+		if !soak() {
+			step = 1 + size/16
+		}
+		for after := int64(0); after <= size; after++ {
+			ends := after < 2 || after > size-3 // there, one byte more or less means most
+			if after%step == 0 || ends {
+				all = append(all, kinds(direction, after)...)
+			}
+		}
+	}
+	var told outcomes
+	each(len(all), 32, func(i int) {
+		if !t.Failed() {
+			s.breakAppend(t, all[i], fmt.Sprintf("%06d", i), &told)
+		}
+	})
+	t.Logf("an exchange has %d bytes to the server and %d to the client; of the writes %d were stored, %d surely not, %d unknown, of which %d fences said no and %d yes",
+		toServer, toClient, told.stored.Load(), told.not.Load(), told.unknown.Load(), told.fenced.Load(), told.landed.Load())
+	for what, n := range map[string]int64{"stored": told.stored.Load(), "unknown": told.unknown.Load(), "fenced": told.fenced.Load(), "landed": told.landed.Load()} {
+		if n == 0 {
+			t.Errorf("no write was %s", what)
+		}
+	}
+}
+
+// A caller who gives up while the server waits for somebody else's transaction is told that nothing is
+// stored, because the server has said so; and nothing is, when that transaction is gone.
+func TestAppendGivenUpIsCanceled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testpg.DSN(t))
+	for _, other := range []string{"a", "b"} {
+		_, db, err := s.behind(t, "waits "+other, oneConnection())
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocker := connect(t, testpg.With(t, s.dsn, map[string]string{"application_name": "blocker " + other}))
+		execute(t, blocker, "BEGIN")
+		execute(t, blocker, "INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload) VALUES ($1, 1, nextval('refold.ordinals'), 0, now(), '', '', '')", other)
+		ctx, giveUp := bounded(t)
+		told := make(chan []error)
+		go func() { told <- db.Journal().Append(ctx, []journal.Write{eventsOf("a", 0, 1), eventsOf("b", 0, 2)}) }()
+		until(t, "an append that waits", func() bool { return s.blocks(t, "blocker "+other) })
+		giveUp()
+		for i, err := range <-told {
+			if !journal.NotStored(err) || !errors.Is(err, context.Canceled) {
+				t.Errorf("write %d: %v", i, err)
+			}
+		}
+		execute(t, blocker, "ROLLBACK")
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		s.gone(t, "waits "+other)
+		if a, b := s.rows(t, "a"), s.rows(t, "b"); len(a)+len(b) > 0 {
+			t.Errorf("stored: %v, %v", a, b)
+		}
+	}
+}
+
+// brokenWrites are the writes of an append: the first two are of one ID.
+func brokenWrites(name string) []journal.Write {
+	return []journal.Write{eventsOf("a|"+name, 1, 2, "red", "green"), eventsOf("a|"+name, 3, 1), eventsOf("b|"+name, 0, 1)}
+}
+
+// exchange returns how many bytes an append has, each way.
+func (s *site) exchange(t *testing.T) (toServer, toClient int64) {
+	t.Helper()
+	proxy, db, err := s.behind(t, "measure", oneConnection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // it was not broken
+	j := db.Journal()
+	store(t, j, eventsOf("a|measur", 0, 1))
+	before := proxy.Stats()
+	store(t, j, brokenWrites("measur")...)
+	after := proxy.Stats()
+	return after.ToServer - before.ToServer, after.ToClient - before.ToClient
+}
+
+func oneConnection() postgres.Config {
+	return postgres.Config{CheckOnly: true, MaxConns: 1, DisableNotify: true}
+}
+
+// breakAppend lets one append meet a breakage and judges what is told.
+func (s *site) breakAppend(t *testing.T, b breakage, name string, told *outcomes) {
+	t.Helper()
+	server := "broken " + name
+	proxy, db, err := s.behind(t, server, oneConnection())
+	if err != nil {
+		t.Errorf("open: %v", err)
+		return
+	}
+	j := db.Journal()
+	if errs := j.Append(t.Context(), []journal.Write{eventsOf("a|"+name, 0, 1)}); errs != nil {
+		t.Errorf("the first append: %v", errs)
+		return
+	}
+	writes := brokenWrites(name)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	armed := proxy.Arm(b.fault)
+	struck := make(chan struct{})
+	go func() {
+		defer close(struck)
+		select {
+		case <-armed.Struck():
+			if b.frozen {
+				proxy.SetFrozen(true)
+			}
+			if b.giveUp {
+				cancel()
+			}
+		case <-ctx.Done():
+		}
+	}()
+	errs := j.Append(ctx, writes)
+	cancel()
+	<-struck
+	if errs == nil {
+		errs = make([]error, len(writes))
+	}
+	settled := make(chan []error, 1)
+	go func() { settled <- s.fence(t, b, writes, errs) }()
+	fences := s.release(t, server, settled, func() {
+		armed.Release()
+		proxy.SetFrozen(false)
+	})
+	if err := db.Close(); err != nil {
+		t.Errorf("%v: close: %v", b, err)
+	}
+	if s.gone(t, server) {
+		s.judge(t, b, writes, errs, fences, told)
+	}
+}
+
+// fence appends a fence for each ID with an unknown outcome, past the proxy, and
+// returns what became of it: nil if it was stored. Without fences it is
+// all errNoFence.
+func (s *site) fence(t *testing.T, b breakage, writes []journal.Write, errs []error) []error {
+	t.Helper()
+	fences := make([]error, len(writes))
+	for i, w := range writes {
+		fences[i] = errNoFence
+		if unknown := errs[i] != nil && !journal.NotStored(errs[i]); !b.fence || !unknown || i > 0 && writes[i-1].ID == w.ID && errs[i-1] != nil {
+			continue
+		}
+		fences[i] = nil
+		if slots := s.direct.Journal().Append(t.Context(), []journal.Write{fenceAt(w)}); slots != nil {
+			fences[i] = slots[0]
+		}
+	}
+	return fences
+}
+
+var errNoFence = errors.New("no fence was appended")
+
+// release lets through what was held back, when the fences are settled, or when they
+// wait for a transaction whose end is among what is held back.
+func (s *site) release(t *testing.T, server string, settled <-chan []error, release func()) []error {
+	t.Helper()
+	var fences []error
+	until(t, "fences", func() bool {
+		select {
+		case fences = <-settled:
+			return true
+		default:
+			return s.blocks(t, server)
+		}
+	})
+	release()
+	if fences == nil {
+		fences = <-settled
+	}
+	return fences
+}
+
+// blocks reports whether somebody waits for a transaction of these connections.
+func (s *site) blocks(t *testing.T, server string) bool {
+	t.Helper()
+	var blocks bool
+	if err := s.truth.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity AS waiting, unnest(pg_blocking_pids(waiting.pid)) AS blocking
+		JOIN pg_stat_activity AS held ON held.pid = blocking WHERE waiting.wait_event_type = 'Lock' AND held.application_name = $1)`, server).Scan(&blocks); err != nil {
+		t.Errorf("look at locks: %v", err)
+	}
+	return blocks
+}
+
+// judge compares what was told with the table.
+func (s *site) judge(t *testing.T, b breakage, writes []journal.Write, errs, fences []error, told *outcomes) {
+	t.Helper()
+	for i, w := range writes {
+		rows := s.rows(t, w.ID)
+		there := 0
+		for _, e := range w.Events {
+			for _, r := range rows {
+				if r.SeqNr == int64(e.SequenceNr) && r.Writer == w.Writer && r.Manifest == e.Manifest && bytes.Equal(r.Payload, e.Payload) {
+					there++
+				}
+			}
+		}
+		whole := there == len(w.Events)
+		switch {
+		case there > 0 && !whole:
+			t.Errorf("%v: write %d is stored in part: %v", b, i, rows)
+		case errs[i] == nil && !whole:
+			t.Errorf("%v: write %d was acknowledged and is lost: %v", b, i, rows)
+		case errs[i] != nil && journal.NotStored(errs[i]) && whole:
+			t.Errorf("%v: write %d was surely not stored, %v, and is: %v", b, i, errs[i], rows)
+		case fences[i] == nil && whole: // the fence was stored
+			t.Errorf("%v: write %d landed behind its fence: %v", b, i, rows)
+		case errors.Is(fences[i], journal.ErrConflict) && !whole:
+			t.Errorf("%v: write %d is not there, and its fence met %v: %v", b, i, fences[i], rows)
+		case fences[i] != nil && !errors.Is(fences[i], journal.ErrConflict) && !errors.Is(fences[i], errNoFence):
+			t.Errorf("%v: fence: %v", b, fences[i])
+		}
+		for k, r := range rows {
+			if r.SeqNr != int64(k)+1 {
+				t.Errorf("%v: a gap: %v", b, rows)
+			}
+		}
+		switch {
+		case errs[i] == nil:
+			told.stored.Add(1)
+		case journal.NotStored(errs[i]):
+			told.not.Add(1)
+		default:
+			told.unknown.Add(1)
+			if b.giveUp != errors.Is(errs[i], context.Canceled) && !errors.Is(errs[i], journal.ErrUnavailable) {
+				t.Errorf("%v: unknown because of %v", b, errs[i])
+			}
+		}
+		switch {
+		case fences[i] == nil:
+			told.fenced.Add(1)
+		case errors.Is(fences[i], journal.ErrConflict):
+			told.landed.Add(1)
+		}
+	}
+}

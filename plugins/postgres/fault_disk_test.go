@@ -1,0 +1,103 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// smallDisk is how large a file of a server with a full disk may become. A
+// segment of its log has 4 MiB.
+const smallDisk = 6 << 20
+
+// noise returns bytes that can't be compressed.
+func noise(n int) []byte {
+	b, random := make([]byte, n), rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(b) // it never fails
+	return b
+}
+
+// TestFullDisk appends until the disk is full, and goes on when there is space
+// again. What is refused says why; what was acknowledged is there all the time.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{MaxFileSize: smallDisk})
+	db := openStore(t, server.DSN(t), postgres.Config{})
+	j, payload := db.Journal(), noise(100_000)
+	large := func(expect uint64) journal.Write {
+		w := eventsOf("a", expect, 1)
+		w.Events[0].Payload = payload
+		return w
+	}
+	stored, refused := uint64(0), 0
+	for refused < 5 {
+		errs := j.Append(t.Context(), []journal.Write{large(stored), eventsOf(fmt.Sprint("b", stored, "/", refused), 0, 1)})
+		if errs == nil {
+			if stored++; refused > 0 || stored > smallDisk/100_000 {
+				t.Fatalf("event %d fits on a disk that is full", stored)
+			}
+			continue
+		}
+		refused++
+		for _, err := range errs {
+			if !strings.Contains(fmt.Sprint(err), "could not extend file") {
+				t.Fatalf("after %d events: %v", stored, err)
+			}
+		}
+		if got, err := j.HighestSequenceNr(t.Context(), "a"); got != stored || err != nil {
+			t.Fatalf("%d events were acknowledged, and the highest is %d, %v", stored, got, err)
+		}
+	}
+	server.SetMaxFileSize(0)
+	server.Restart(t)
+	until(t, "an append after the restart", func() bool { // connections from before have to be noticed
+		errs := j.Append(t.Context(), []journal.Write{large(stored)})
+		return errs == nil || errors.Is(errs[0], journal.ErrConflict)
+	})
+	n := uint64(0)
+	for e, err := range j.Replay(t.Context(), "a", 1, journal.MaxSequenceNr) {
+		if n++; err != nil || e.SequenceNr != n || len(e.Payload) != len(payload) {
+			t.Fatalf("event %d: %d with %d bytes, %v", n, e.SequenceNr, len(e.Payload), err)
+		}
+	}
+	if n != stored+1 {
+		t.Errorf("%d events, not %d", n, stored+1)
+	}
+}
+
+// TestRuntimeOnAFullDisk has clients ask while the disk fills, and while it is
+// exchanged.
+func TestRuntimeOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{MaxFileSize: smallDisk})
+	db := openStore(t, server.DSN(t), postgres.Config{})
+	j := db.Journal()
+	h, b := openHouse(t, j, 2*time.Second), newBooks(4)
+	b.padding = noise(50_000)
+	b.run(t, h, 10, 2*time.Second, func(*rand.Rand) {
+		probe := 0
+		until(t, "a full disk", func() bool {
+			probe++
+			w := eventsOf(fmt.Sprint("probe", probe), 0, 1)
+			w.Events[0].Payload = b.padding
+			return j.Append(t.Context(), []journal.Write{w}) != nil
+		})
+		server.SetMaxFileSize(0)
+		server.Restart(t)
+		pause(t, rand.New(rand.NewPCG(1, 1)), time.Second)
+	})
+	h.close(t)
+	found := openHouse(t, j, time.Minute)
+	defer found.close(t)
+	b.judge(t, found)
+}

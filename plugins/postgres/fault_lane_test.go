@@ -1,0 +1,143 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// soak reports whether tests run at their full counts.
+func soak() bool { return os.Getenv("REFOLD_SOAK") != "" }
+
+// bounded is a context for what must not take forever.
+func bounded(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), time.Minute)
+}
+
+// until calls f again and again until it returns true, or fails the test when
+// it takes too long.
+func until(t *testing.T, what string, f func() bool) bool {
+	t.Helper()
+	ctx, cancel := bounded(t)
+	defer cancel()
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for !f() {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Errorf("waited too long: %s", what)
+			return false
+		}
+	}
+	return true
+}
+
+// site is a database with a way past all proxies.
+type site struct {
+	dsn    string
+	direct *postgres.DB
+	truth  *pgxpool.Pool // looks at the tables without the plugin
+}
+
+func newSite(t *testing.T, dsn string) *site {
+	t.Helper()
+	s := &site{dsn: dsn, direct: openStore(t, dsn, postgres.Config{MaxConns: 10, DisableNotify: true})}
+	truth, err := pgxpool.New(t.Context(), testpg.With(t, dsn, map[string]string{"application_name": "truth", "pool_max_conns": "10"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(truth.Close)
+	s.truth = truth
+	return s
+}
+
+// behind opens the database through a proxy of its own, under a name by which
+// the server knows the connections.
+func (s *site) behind(t *testing.T, name string, cfg postgres.Config) (*testproxy.Proxy, *postgres.DB, error) {
+	t.Helper()
+	proxy := testproxy.Start(t, testpg.Upstream(t, s.dsn))
+	dsn := testpg.With(t, testpg.Via(t, s.dsn, proxy.Addr()), map[string]string{"application_name": name})
+	ctx, cancel := bounded(t)
+	defer cancel()
+	db, err := postgres.Open(ctx, dsn, cfg)
+	return proxy, db, err
+}
+
+// backends counts the connections of a name for which a condition holds, as the
+// server sees them.
+func (s *site) backends(t *testing.T, name, where string) int {
+	t.Helper()
+	var n int
+	sql := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND (" + where + ")"
+	if err := s.truth.QueryRow(t.Context(), sql, name).Scan(&n); err != nil {
+		t.Errorf("look at the server: %v", err)
+	}
+	return n
+}
+
+// gone waits until the server has ended all connections of a name, so that
+// nothing can be committed on them any more.
+func (s *site) gone(t *testing.T, name string) bool {
+	t.Helper()
+	return until(t, "connections of "+name+" to end", func() bool { return t.Failed() || s.backends(t, name, "true") == 0 })
+}
+
+// record is a row of the table.
+type record struct {
+	SeqNr            int64
+	Writer, Manifest string
+	Payload          []byte
+}
+
+// rows reads an ID out of the table.
+func (s *site) rows(t *testing.T, id string) []record {
+	t.Helper()
+	rows, err := s.truth.Query(t.Context(), "SELECT seq_nr, writer, manifest, payload FROM refold.events WHERE id = $1 ORDER BY seq_nr", id)
+	if err != nil {
+		t.Errorf("read the table: %v", err)
+		return nil
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[record])
+	if err != nil {
+		t.Errorf("read the table: %v", err)
+	}
+	return all
+}
+
+// fenceAt is the write that settles whether another one can still land.
+func fenceAt(w journal.Write) journal.Write {
+	return journal.Write{ID: w.ID, Writer: "fence", Expect: w.Expect, Events: []journal.Event{{SequenceNr: w.Expect + 1, Time: w.Events[0].Time}}}
+}
+
+// each runs f for each number below n, a few of them at a time.
+func each(n, atOnce int, f func(i int)) {
+	var wait sync.WaitGroup
+	turns := make(chan int)
+	for range min(n, atOnce) {
+		wait.Go(func() {
+			for i := range turns {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		turns <- i
+	}
+	close(turns)
+	wait.Wait()
+}

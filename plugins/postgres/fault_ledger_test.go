@@ -1,0 +1,228 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+)
+
+// A ledger remembers which operations were applied to it, in order.
+type (
+	ledgerCommand interface {
+		eventsourcing.Target[ledgerCommand]
+	}
+	ledgerCtx    = eventsourcing.Context[ledgerCommand, entry]
+	ledgerEffect = eventsourcing.Effect[ledgerCommand, entry]
+
+	// post adds an operation, in Count events of one unit, and is answered with how many
+	// events there are then.
+	post struct {
+		eventsourcing.For[ledgerCommand, int]
+		Op, Count int
+		Padding   []byte
+	}
+	// list is answered with all operations, once for each of their events.
+	list struct {
+		eventsourcing.For[ledgerCommand, []int]
+	}
+
+	entry struct {
+		Op      int
+		Padding []byte
+	}
+
+	ledger struct{ Ops []int }
+)
+
+func (l *ledger) HandleCommand(ctx *ledgerCtx, cmd ledgerCommand) ledgerEffect {
+	switch c := cmd.(type) {
+	case post:
+		return ctx.Persist(slices.Repeat([]entry{{c.Op, c.Padding}}, c.Count)...).Reply(c.Answer(func() int { return len(l.Ops) }))
+	case list:
+		return ctx.Reply(c.With(slices.Clone(l.Ops)))
+	}
+	return ctx.Unhandled()
+}
+
+func (l *ledger) ApplyEvent(e entry) { l.Ops = append(l.Ops, e.Op) }
+
+func ledgerType() eventsourcing.Type[ledgerCommand, entry] {
+	return eventsourcing.Type[ledgerCommand, entry]{
+		Name:   "ledger",
+		New:    func(string) eventsourcing.Aggregate[ledgerCommand, entry] { return &ledger{} },
+		Events: codec.Types(codec.Name[entry]("entry")),
+	}
+}
+
+// house is a runtime with ledgers on a journal.
+type house struct {
+	rt      *eventsourcing.Runtime
+	ledgers *eventsourcing.Entities[ledgerCommand, entry]
+}
+
+// openHouse opens a runtime that gives up early and tries again soon.
+func openHouse(t *testing.T, j journal.Journal, callTimeout time.Duration) *house {
+	t.Helper()
+	rt, err := eventsourcing.Open(eventsourcing.Config{
+		Journal:      j,
+		JournalGuard: journal.GuardConfig{CallTimeout: callTimeout, MaxFailures: 5, ResetTimeout: 50 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledgers, err := eventsourcing.Host(rt, ledgerType(), eventsourcing.HostOptions{MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &house{rt, ledgers}
+}
+
+func (h *house) close(t *testing.T) {
+	t.Helper()
+	ctx, cancel := bounded(t)
+	defer cancel()
+	if err := h.rt.Close(ctx); err != nil {
+		t.Errorf("close the runtime: %v", err)
+	}
+}
+
+// told is what a client was told about an operation.
+type told struct {
+	op, count int
+	err       error
+	length    int
+}
+
+// surelyNot reports whether the client knows that the operation was not done. A ledger
+// itself answers with no error, so any other than this one says so.
+func (k told) surelyNot() bool {
+	return k.err != nil && !errors.Is(k.err, eventsourcing.ErrOutcomeUnknown)
+}
+
+// books are the operations of a test.
+type books struct {
+	ids     []string
+	padding []byte // of each event
+
+	mu    sync.Mutex
+	next  int
+	known map[string][][]told // by ID and client, in order
+}
+
+func newBooks(ids int) *books {
+	b := &books{known: map[string][][]told{}}
+	for i := range ids {
+		b.ids = append(b.ids, fmt.Sprint(i))
+	}
+	return b
+}
+
+// client posts operations to one ledger, one after the other, until it has done so n
+// times and enough is closed.
+func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand, n int, enough <-chan struct{}, patience time.Duration) {
+	var mine []told
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.known[id] = append(b.known[id], mine)
+	}()
+	for i := 0; ; i++ {
+		if i >= n {
+			select {
+			case <-enough:
+				return
+			default:
+			}
+		}
+		b.mu.Lock()
+		op := b.next
+		b.next++
+		b.mu.Unlock()
+		k := told{op: op, count: 1 + rng.IntN(2)}
+		asking, cancel := context.WithTimeout(ctx, time.Duration(1+rng.Int64N(int64(patience))))
+		k.length, k.err = eventsourcing.Ask(asking, h.ledgers.Ref(id), post{Op: op, Count: k.count, Padding: b.padding})
+		cancel()
+		mine = append(mine, k)
+	}
+}
+
+// run has clients of each ledger post until each has done so n times and disturb returns.
+func (b *books) run(t *testing.T, h *house, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
+	t.Helper()
+	var clients sync.WaitGroup
+	enough := make(chan struct{})
+	for i, id := range b.ids {
+		for c := range 3 {
+			clients.Go(func() {
+				b.client(t.Context(), h, id, rand.New(rand.NewPCG(uint64(i), uint64(c))), n, enough, patience)
+			})
+		}
+	}
+	disturb(rand.New(rand.NewPCG(1, 2)))
+	close(enough)
+	clients.Wait()
+}
+
+// judge compares what the clients were told with what a new runtime finds.
+func (b *books) judge(t *testing.T, h *house) {
+	t.Helper()
+	var done, not, unknown int
+	for _, id := range b.ids {
+		ctx, cancel := bounded(t)
+		ops, err := eventsourcing.Ask(ctx, h.ledgers.Ref(id), list{})
+		cancel()
+		if err != nil {
+			t.Fatalf("ledger %s: %v", id, err)
+		}
+		at := map[int][]int{} // the numbers of an operation's events
+		for i, op := range ops {
+			at[op] = append(at[op], i+1)
+		}
+		for _, client := range b.known[id] {
+			last := 0
+			for _, k := range client {
+				numbers := at[k.op]
+				delete(at, k.op)
+				switch n := len(numbers); {
+				case n > 0 && (n != k.count || numbers[n-1]-numbers[0] != n-1):
+					t.Errorf("ledger %s: operation %d, of %d events, is stored as %v", id, k.op, k.count, numbers)
+				case k.err == nil && (n == 0 || numbers[n-1] != k.length):
+					t.Errorf("ledger %s: operation %d was acknowledged at %d, and is at %v", id, k.op, k.length, numbers)
+				case k.surelyNot() && n > 0:
+					t.Errorf("ledger %s: operation %d was surely not done, %v, and is at %v", id, k.op, k.err, numbers)
+				case n > 0 && numbers[0] < last:
+					t.Errorf("ledger %s: operation %d is at %v, behind a later one at %d", id, k.op, numbers, last)
+				case n > 0:
+					last = numbers[0]
+				}
+				switch {
+				case k.err == nil:
+					done++
+				case k.surelyNot():
+					not++
+				default:
+					unknown++
+				}
+			}
+		}
+		if len(at) > 0 {
+			t.Errorf("ledger %s: operations that nobody asked for: %v", id, at)
+		}
+	}
+	t.Logf("%d operations were done, %d were not, %d are unknown to their clients", done, not, unknown)
+	if done == 0 || not+unknown == 0 {
+		t.Error("nothing happened")
+	}
+}

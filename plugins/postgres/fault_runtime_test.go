@@ -1,0 +1,96 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// TestRuntimeBehindABadNetwork breaks the connections of a runtime all the
+// time, at any byte and in all ways, while clients ask and give up. What they are told is
+// what a new runtime finds: fences settle what the network leaves open.
+func TestRuntimeBehindABadNetwork(t *testing.T) {
+	t.Parallel()
+	faults := 60
+	if soak() {
+		faults = 3000
+	}
+	s := newSite(t, testpg.DSN(t))
+	proxy, db, err := s.behind(t, "bad network", postgres.Config{CheckOnly: true, MaxConns: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, b := openHouse(t, db.Journal(), 200*time.Millisecond), newBooks(8)
+	b.run(t, h, 20, 400*time.Millisecond, func(rng *rand.Rand) {
+		for range faults {
+			if rng.IntN(8) == 0 {
+				proxy.SetDown(true)
+				pause(t, rng, 60*time.Millisecond)
+				proxy.SetDown(false)
+			}
+			armed := proxy.Arm(testproxy.Fault{
+				Direction: testproxy.Direction(rng.IntN(2)), After: rng.Int64N(6000), Action: testproxy.Action(rng.IntN(4)), Both: rng.IntN(2) == 0,
+			})
+			<-armed.Struck()
+			pause(t, rng, 300*time.Millisecond)
+			armed.Release()
+		}
+	})
+	h.close(t)
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	s.gone(t, "bad network")
+	found := openHouse(t, s.direct.Journal(), time.Minute)
+	defer found.close(t)
+	b.judge(t, found)
+}
+
+// pause waits for up to most, or for the end of the test.
+func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(time.Duration(rng.Int64N(int64(most))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+// TestServerIsKilled kills the server under load, and starts it again. Nothing
+// acknowledged is lost, nothing is applied twice.
+func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
+	kills := 3
+	if soak() {
+		kills = 40
+	}
+	server := testpg.Start(t, testpg.Config{})
+	dsn := server.DSN(t)
+	db := openStore(t, dsn, postgres.Config{})
+	h, b := openHouse(t, db.Journal(), 2*time.Second), newBooks(16)
+	b.run(t, h, 20, 3*time.Second, func(rng *rand.Rand) {
+		for i := range kills {
+			pause(t, rng, 600*time.Millisecond)
+			if i%4 == 3 {
+				server.Stop()
+			} else {
+				server.Kill()
+			}
+			pause(t, rng, 300*time.Millisecond)
+			server.Restart(t)
+		}
+		pause(t, rng, 300*time.Millisecond)
+	})
+	h.close(t)
+	found := openHouse(t, db.Journal(), time.Minute)
+	defer found.close(t)
+	b.judge(t, found)
+}
