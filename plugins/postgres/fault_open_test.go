@@ -1,0 +1,180 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// closedPort returns an address at which nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // nobody has come
+	return listener.Addr().String()
+}
+
+// An Open that fails says what is wrong, and to whom, and never the password.
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	const secret = "correct-horse"
+	server := testpg.Start(t, testpg.Config{})
+	admin := connect(t, server.DSN(t))
+	execute(t, admin, "CREATE ROLE guest LOGIN PASSWORD '"+secret+"'")
+	guest := func(dsn string) string {
+		return testpg.With(t, dsn, map[string]string{"user": "guest", "password": secret})
+	}
+	migrated := server.DSN(t)
+	openStore(t, migrated, postgres.Config{})
+	newer := server.DSN(t)
+	openStore(t, newer, postgres.Config{})
+	execute(t, connect(t, newer), "INSERT INTO refold.migrations (version, name) VALUES (1000, '1000_future')")
+	readOnly := server.DSN(t)
+	execute(t, connect(t, readOnly), "ALTER DATABASE "+name(t, readOnly)+" SET default_transaction_read_only = on")
+	for what, c := range map[string]struct {
+		dsn  string
+		cfg  postgres.Config
+		want error
+		text string
+	}{
+		"no DSN":           {dsn: "postgres://" + secret + "@[::1", want: postgres.ErrDSN},
+		"a keyword":        {dsn: "host=127.0.0.1 port=" + secret, want: postgres.ErrDSN},
+		"password":         {dsn: testpg.Via(t, testpg.With(t, migrated, map[string]string{"password": secret}), server.Addr()), want: journal.ErrUnavailable, text: "password authentication failed"},
+		"user":             {dsn: testpg.With(t, migrated, map[string]string{"user": "nobody-" + secret[:3]}), want: journal.ErrUnavailable, text: "nobody-cor"},
+		"database":         {dsn: strings.Replace(migrated, name(t, migrated), "elsewhere", 1), want: journal.ErrUnavailable, text: `"elsewhere" does not exist`},
+		"port":             {dsn: testpg.Via(t, migrated, closedPort(t)), want: journal.ErrUnavailable, text: "connection refused"},
+		"no schema":        {dsn: server.DSN(t), cfg: postgres.Config{CheckOnly: true}, want: postgres.ErrSchema, text: "001_journal"},
+		"another schema":   {dsn: migrated, cfg: postgres.Config{CheckOnly: true, Schema: "other"}, want: postgres.ErrSchema, text: `"other"`},
+		"newer schema":     {dsn: newer, want: journal.ErrNewerVersion, text: "version 1000"},
+		"no right":         {dsn: guest(server.DSN(t)), want: postgres.ErrDenied, text: `"guest"`},
+		"no right to look": {dsn: guest(migrated), cfg: postgres.Config{CheckOnly: true}, want: postgres.ErrDenied, text: `"guest"`},
+		"read-only":        {dsn: readOnly, want: postgres.ErrReadOnly, text: name(t, readOnly)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := bounded(t)
+			defer cancel()
+			db, err := postgres.Open(ctx, c.dsn, c.cfg)
+			if err == nil {
+				_ = db.Close()
+			}
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
+			}
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("it tells the password: %v", err)
+			}
+		})
+	}
+}
+
+// name returns the name of the database.
+func name(t *testing.T, dsn string) string {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg.Database
+}
+
+// TestServerThatRefuses has a journal whose server takes nothing, or not all: for lack of
+// rights, because it became read-only, or because somebody dropped the tables. Each
+// call says why, a write is surely not stored, and when it is mended all goes on.
+func TestServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{})
+	execute(t, connect(t, server.DSN(t)), "CREATE ROLE reader LOGIN")
+	for what, c := range map[string]struct {
+		refuse, mend string // SQL, of which $db is the name of the database
+		want         error
+		reads        bool // still works
+	}{
+		"no rights at all": {
+			"REVOKE ALL ON ALL TABLES IN SCHEMA refold FROM reader; REVOKE ALL ON ALL SEQUENCES IN SCHEMA refold FROM reader",
+			"GRANT ALL ON ALL TABLES IN SCHEMA refold TO reader; GRANT ALL ON ALL SEQUENCES IN SCHEMA refold TO reader", postgres.ErrDenied, false,
+		},
+		"no right to write": {
+			"REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA refold FROM reader",
+			"GRANT ALL ON ALL TABLES IN SCHEMA refold TO reader", postgres.ErrDenied, true,
+		},
+		"read-only": {
+			"ALTER DATABASE $db SET default_transaction_read_only = on; $kick",
+			"ALTER DATABASE $db SET default_transaction_read_only = off; $kick", postgres.ErrReadOnly, true,
+		},
+		"tables are gone": {
+			"ALTER SCHEMA refold RENAME TO mislaid",
+			"ALTER SCHEMA mislaid RENAME TO refold", postgres.ErrSchema, false,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dsn := server.DSN(t)
+			openStore(t, dsn, postgres.Config{})
+			admin := connect(t, testpg.With(t, dsn, map[string]string{"options": "-c default_transaction_read_only=off"}))
+			run := func(sql string) {
+				t.Helper()
+				kick := "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+				for statement := range strings.SplitSeq(strings.NewReplacer("$db", name(t, dsn), "$kick", kick).Replace(sql), "; ") {
+					execute(t, admin, statement)
+				}
+			}
+			run("GRANT USAGE ON SCHEMA refold TO reader; GRANT ALL ON ALL TABLES IN SCHEMA refold TO reader; GRANT ALL ON ALL SEQUENCES IN SCHEMA refold TO reader")
+			db := openStore(t, testpg.With(t, dsn, map[string]string{"user": "reader"}), postgres.Config{CheckOnly: true, DisableNotify: true, MaxConns: 1})
+			j, snapshots := db.Journal(), db.Snapshots()
+			store(t, j, eventsOf("a", 0, 1))
+			run(c.refuse)
+			until(t, "connections that were ended to be noticed", func() bool {
+				_, err := j.HighestSequenceNr(t.Context(), "a")
+				return !errors.Is(err, journal.ErrUnavailable)
+			})
+			for _, writes := range [][]journal.Write{{eventsOf("a", 1, 1)}, {eventsOf("a", 1, 2), eventsOf("b", 0, 1, "tag")}} {
+				for i, err := range j.Append(t.Context(), writes) {
+					if !journal.NotStored(err) || !errors.Is(err, c.want) {
+						t.Errorf("append, write %d: %v", i, err)
+					}
+				}
+			}
+			for call, err := range map[string]error{
+				"delete":        j.DeleteTo(t.Context(), "a", 1),
+				"save snapshot": snapshots.Save(t.Context(), snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1, Time: time.Unix(1, 0).UTC()}, Manifest: "m"}),
+			} {
+				if !errors.Is(err, c.want) {
+					t.Errorf("%s: %v", call, err)
+				}
+			}
+			_, err := j.HighestSequenceNr(t.Context(), "a")
+			if c.reads != (err == nil) || err != nil && !errors.Is(err, c.want) {
+				t.Errorf("highest: %v", err)
+			}
+			for _, err := range j.Replay(t.Context(), "a", 1, 9) {
+				if c.reads != (err == nil) || err != nil && !errors.Is(err, c.want) {
+					t.Errorf("replay: %v", err)
+				}
+			}
+			run(c.mend)
+			until(t, "an append after it was mended", func() bool {
+				errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 1, 1)})
+				return errs == nil || errors.Is(errs[0], journal.ErrConflict)
+			})
+			if highest, err := j.HighestSequenceNr(t.Context(), "a"); highest != 2 || err != nil {
+				t.Errorf("highest in the end: %d, %v", highest, err)
+			}
+		})
+	}
+}
