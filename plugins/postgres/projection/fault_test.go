@@ -1,0 +1,323 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgprojection_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/projection"
+)
+
+// wire counts what is sent to the server, and cuts the connection at one of the
+// messages: before it leaves, or behind it, so that only the answer is lost.
+type wire struct {
+	cut    int64 // which message, from 1
+	behind bool
+	sent   atomic.Int64
+	done   atomic.Bool
+}
+
+type wireConn struct {
+	net.Conn
+	w   *wire
+	cut atomic.Bool
+}
+
+func (w *wire) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &wireConn{Conn: conn, w: w}, nil
+}
+
+func (c *wireConn) Write(b []byte) (int, error) {
+	if c.w.sent.Add(1) != c.w.cut {
+		return c.Conn.Write(b)
+	}
+	c.w.done.Store(true)
+	if c.w.behind {
+		c.cut.Store(true)
+		return c.Conn.Write(b)
+	}
+	_ = c.Close()
+	return 0, net.ErrClosed
+}
+
+// Read waits for the answer, so that the server has done what it was asked, and
+// drops it.
+func (c *wireConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.cut.Load() {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// The connection is cut at each message in turn, before and behind it. The
+// process goes on, or it ends there and another one takes over. The read model is
+// the fold of the events in the end.
+func TestExactlyOnceThroughCutConnections(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	plain := connect(t, dsn, nil)
+	j := newJournal(t)
+	want := fill(t, j, 5, 40)
+	for _, behind := range []bool{false, true} {
+		for _, ends := range []bool{false, true} {
+			for cut := int64(1); ; cut++ {
+				exec(t, plain, "TRUNCATE sums, refold.projections")
+				w := &wire{cut: cut, behind: behind}
+				pool := connect(t, dsn, func(c *pgxpool.Config) {
+					c.ConnConfig.DialFunc = w.dial
+					c.MaxConns = 1
+				})
+				cfg := config(j, handler(pool, 15))
+				if ends {
+					cfg.Restart.Limit = -1
+				}
+				err := create(t, cfg).CatchUp(t.Context())
+				if ends && err != nil {
+					err = create(t, config(j, handler(plain, 15))).CatchUp(t.Context())
+				}
+				if err != nil {
+					t.Fatalf("cut at %d: %v", cut, err)
+				}
+				wantSums(t, plain, want)
+				pool.Close()
+				if !w.done.Load() {
+					break
+				}
+			}
+		}
+	}
+}
+
+// Sessions are terminated by their operator again and again, while workers of
+// two processes handle what comes in. Nothing is skipped, though the strategy
+// would.
+func TestExactlyOnceThroughTerminatedSessions(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	plain := connect(t, dsn, nil)
+	j := newJournal(t)
+	want := fill(t, j, 50, 3000)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	results := make(chan error, 2)
+	var projections []*projection.Projection[paid]
+	for range 2 {
+		cfg := config(j, handler(connect(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "victim" }), 20))
+		cfg.Workers, cfg.OnFailure = 4, projection.Skip()
+		p := create(t, cfg)
+		projections = append(projections, p)
+		go func() { results <- p.Run(ctx) }()
+	}
+	handled := func() (events int64) {
+		if err := plain.QueryRow(t.Context(), "SELECT coalesce(sum(events), 0) FROM sums").Scan(&events); err != nil {
+			t.Fatal(err)
+		}
+		return events
+	}
+	for kills := 0; handled() < 3000; kills++ {
+		if kills < 40 {
+			exec(t, plain, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'victim' AND datname = current_database()")
+		}
+	}
+	cancel()
+	for range projections {
+		if err := <-results; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v, want the cause of its context", err)
+		}
+	}
+	wantSums(t, plain, want)
+	for _, p := range projections {
+		if got := p.Status(); got.Skipped != 0 {
+			t.Errorf("%d events were skipped", got.Skipped)
+		}
+	}
+}
+
+// The server is killed and started again in the middle.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{})
+	dsn := server.DSN(t)
+	prepare(t, dsn)
+	j := newJournal(t)
+	want := fill(t, j, 10, 500)
+	pool := connect(t, dsn, nil)
+	h := handler(pool, 10)
+	calls := 0
+	h.Handle = func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) error {
+		err := addUp(ctx, tx, events)
+		if calls++; calls == 5 || calls == 20 {
+			server.Kill()     //nolint:contextcheck // it is the test's
+			server.Restart(t) //nolint:contextcheck // it is the test's
+		}
+		return err
+	}
+	cfg := config(j, h)
+	cfg.OnFailure = projection.Skip()
+	p := create(t, cfg)
+	if err := p.CatchUp(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantSums(t, pool, want)
+	if got := p.Status(); got.Skipped != 0 || got.Restarts == 0 {
+		t.Errorf("%d skipped and %d restarts, want none and some", got.Skipped, got.Restarts)
+	}
+}
+
+// An event whose statement fails is found in its batch, whenever the failure
+// shows: at once, hidden by the handler, or at the commit.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	for name, poison := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"at once": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT 1/0")
+			return err
+		},
+		"hidden": func(ctx context.Context, tx pgx.Tx) error {
+			_, _ = tx.Exec(ctx, "SELECT 1/0")
+			return nil
+		},
+		"at the commit": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO checked VALUES (1), (1)")
+			return err
+		},
+		"canceled": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 1; SELECT pg_sleep(5)")
+			return err
+		},
+	} {
+		pool := connect(t, dsn, nil)
+		exec(t, pool, "TRUNCATE sums, refold.projections")
+		j := newJournal(t)
+		want := fill(t, j, 1, 50)
+		want["box|0"] -= 33
+		h := handler(pool, 50)
+		h.Handle = func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) error {
+			if err := addUp(ctx, tx, events); err != nil {
+				return err
+			}
+			for _, e := range events {
+				if e.SequenceNr == 33 {
+					return poison(ctx, tx)
+				}
+			}
+			return nil
+		}
+		var skipped []*projection.EventError
+		cfg := config(j, h)
+		cfg.OnFailure = projection.Skip()
+		cfg.Observer.Skipped = func(e *projection.EventError) { skipped = append(skipped, e) }
+		if err := create(t, cfg).CatchUp(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		wantSums(t, pool, want)
+		if len(skipped) != 1 || skipped[0].SequenceNr != 33 {
+			t.Errorf("%s: skipped %v, want the event 33", name, skipped)
+		}
+	}
+}
+
+// Deadlocks are not the event's fault either.
+func TestDeadlock(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	pool := connect(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["deadlock_timeout"] = "10ms" })
+	exec(t, pool, "INSERT INTO sums VALUES ('a', 0, 0), ('b', 0, 0)")
+	store := pgprojection.NewStore(pool, pgprojection.Config{})
+	results := make(chan error, 2)
+	meet := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+	var calls [2]int
+	for i, order := range [2][2]string{{"a", "b"}, {"b", "a"}} {
+		go func() {
+			m := projection.Move{Projection: order[0], To: []projection.Position{{Slices: journal.Slices{Count: 1024}}}}
+			results <- store.Apply(t.Context(), m, func(ctx context.Context, tx pgx.Tx) error {
+				calls[i]++
+				if _, err := tx.Exec(ctx, "UPDATE sums SET n = n + 1 WHERE box = $1", order[0]); err != nil {
+					return err
+				}
+				if calls[i] == 1 {
+					close(meet[i])
+					<-meet[1-i]
+				}
+				_, err := tx.Exec(ctx, "UPDATE sums SET n = n + 1 WHERE box = $1", order[1])
+				return err
+			})
+		}()
+	}
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Errorf("Apply: %v, want a deadlock to be tried again", err)
+		}
+	}
+	wantSums(t, pool, map[string]int64{"a": 2, "b": 2})
+	if calls[0]+calls[1] != 3 {
+		t.Errorf("%v calls, want 3 as there was one deadlock", calls)
+	}
+}
+
+// A second process that handles the same events waits, and is fenced before it
+// has called its handler.
+func TestFencedBeforeWork(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	pool := connect(t, dsn, nil)
+	store := pgprojection.NewStore(pool, pgprojection.Config{})
+	first := []projection.Position{{Slices: journal.Slices{Count: 1024}}}
+	second := []projection.Position{{Slices: journal.Slices{Count: 1024}, Offset: "1"}}
+	if err := store.Save(t.Context(), projection.Move{Projection: "p", To: first}); err != nil {
+		t.Fatal(err)
+	}
+	move := projection.Move{Projection: "p", From: first, To: second}
+	result := make(chan error, 1)
+	err := store.Apply(t.Context(), move, func(ctx context.Context, _ pgx.Tx) error {
+		go func() { //nolint:contextcheck // another process
+			result <- store.Apply(t.Context(), move, func(context.Context, pgx.Tx) error {
+				t.Error("the loser called its handler")
+				return nil
+			})
+		}()
+		for waiting := false; !waiting; { // until the other one does
+			if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waiting); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := <-result; !errors.Is(err, projection.ErrFenced) {
+		t.Errorf("the second Apply: %v, want ErrFenced", err)
+	}
+}
+
+func TestMissingTable(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, testpg.DSN(t), nil)
+	store := pgprojection.NewStore(pool, pgprojection.Config{Schema: `odd "name`})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := store.Load(ctx, "p"); err == nil || !strings.Contains(err.Error(), "apply the migrations") {
+		t.Errorf("Load: %v, want it to say what to do", err)
+	}
+}

@@ -1,0 +1,12 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgprojection_test
+
+import (
+	"testing"
+
+	"github.com/refold-io/refold/internal/testpg"
+)
+
+func TestMain(m *testing.M) { testpg.Main(m) }

@@ -1,0 +1,104 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/journal"
+)
+
+// Config configures a Projection.
+type Config[E any] struct {
+	// Name is what positions are kept under: 1 to 255 bytes of valid UTF-8
+	// without control characters. It must never change. Required.
+	Name string
+	// Journal is where the events are. It, or a journal that it wraps, has to
+	// implement journal.Querier. The projection does not close it. Required.
+	Journal journal.Journal
+	// Query says which events to read. Its Slices are divided among the workers
+	// and must be zero. Who changes the query rebuilds, or takes another name:
+	// what was passed over is not looked at again. Defaults to all events.
+	Query journal.Query
+	// Events decodes them: the registry of an eventsourcing.Type. Required.
+	Events *codec.Registry
+	// Handler is how events reach the read model. Required.
+	Handler Handler[E]
+	// Workers is how many ranges of slices are handled side by side. The events
+	// of one persistence ID always are in order. It has to divide 1,024. When it
+	// grows, ranges are divided; when it shrinks, the ranges stay as they are
+	// until the next Rebuild, with one worker each. Defaults to 1.
+	Workers int
+	// OnFailure says what to do about an event that can't be handled. Defaults to
+	// Fail.
+	OnFailure Strategy
+	// Restart says how long a worker pauses that failed.
+	Restart Backoff
+	// Logger gets the logs: events that were skipped, failures. Defaults to none.
+	Logger *slog.Logger
+	// Observer is told what happens. Defaults to nothing.
+	Observer Observer
+}
+
+func (c Config[E]) withDefaults() Config[E] {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Workers = cmp.Or(c.Workers, 1)
+	c.OnFailure = c.OnFailure.withDefaults()
+	c.Restart = c.Restart.withDefaults()
+	return c
+}
+
+// build checks a configuration and returns what is made of it.
+func (c Config[E]) build() (journal.Querier, delivery[E], error) {
+	var (
+		errs    = []error{checkName(c.Name), c.OnFailure.validate(), c.Restart.validate()}
+		querier journal.Querier
+		d       delivery[E]
+		err     error
+	)
+	if c.Journal == nil {
+		errs = append(errs, fmt.Errorf("%w: Config.Journal is required", ErrInvalid))
+	} else if q, ok := journal.As[journal.Querier](c.Journal); ok {
+		querier = q
+	} else {
+		errs = append(errs, fmt.Errorf("%w: Config.Journal: %w", ErrInvalid, journal.ErrNoQueries))
+	}
+	if c.Query.Slices != (journal.Slices{}) {
+		errs = append(errs, fmt.Errorf("%w: Config.Query.Slices is set; use Config.Workers", ErrInvalid))
+	}
+	if c.Events == nil {
+		errs = append(errs, fmt.Errorf("%w: Config.Events is required", ErrInvalid))
+	} else if err = c.Events.Err(); err != nil {
+		errs = append(errs, fmt.Errorf("%w: Config.Events: %w", ErrInvalid, err))
+	}
+	if _, err = journal.SplitSlices(c.Workers); err != nil {
+		errs = append(errs, fmt.Errorf("%w: Config.Workers: %w", ErrInvalid, err))
+	}
+	if c.Handler == nil {
+		errs = append(errs, fmt.Errorf("%w: Config.Handler is required", ErrInvalid))
+	} else if d, err = c.Handler.delivery(); err != nil {
+		errs = append(errs, fmt.Errorf("config.Handler: %w", err))
+	}
+	if d.before && c.OnFailure.Retries > 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Retries with AtMostOnce, which never tries twice", ErrInvalid))
+	}
+	return querier, d, errors.Join(errs...)
+}
+
+// checkName returns an error for a name that no store accepts.
+func checkName(name string) error {
+	if name == "" || len(name) > 255 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("%w: the name %q: 1 to 255 bytes of valid UTF-8 without control characters are needed", ErrInvalid, name)
+	}
+	return nil
+}

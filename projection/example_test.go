@@ -1,0 +1,68 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/projection"
+)
+
+type (
+	Event interface{ isAccountEvent() }
+	// Deposited is what happens in this example.
+	Deposited struct{ Amount int }
+)
+
+func (Deposited) isAccountEvent() {}
+
+// A read model that lives in memory, like its position, and is made anew when the
+// program starts.
+func Example() {
+	ctx := context.Background()
+	types := codec.Types(codec.Name[Deposited]("deposited"))
+	j := inmem.NewJournal()
+	defer func() { _ = j.Close() }()
+	for i, id := range []string{"account|alice", "account|bob"} {
+		manifest, payload, err := types.Encode(Deposited{Amount: 10 * (i + 1)})
+		if err != nil {
+			fmt.Println(err)
+		}
+		_ = j.Append(ctx, []journal.Write{{ID: id, Writer: "w", Events: []journal.Event{{SequenceNr: 1, Manifest: manifest, Payload: payload}}}})
+	}
+
+	total := 0
+	totals, err := projection.New(projection.Config[Event]{
+		Name:    "totals",
+		Journal: j,
+		Query:   journal.Query{Type: "account"},
+		Events:  types,
+		Handler: projection.AtLeastOnce[Event]{
+			Store: new(projection.Memory),
+			Handle: func(_ context.Context, e projection.Envelope[Event]) error {
+				if deposited, ok := e.Event.(Deposited); ok {
+					fmt.Println(e.EntityID(), deposited.Amount)
+					total += deposited.Amount
+				}
+				return nil
+			},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := totals.CatchUp(ctx); err != nil { // Run goes on with what happens later
+		fmt.Println(err)
+	}
+	fmt.Println("total", total)
+	// Output:
+	// alice 10
+	// bob 20
+	// total 30
+}

@@ -1,0 +1,225 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Handler is how events reach the read model: an ExactlyOnce, an AtLeastOnce or
+// an AtMostOnce.
+//
+// A worker calls it for one batch after the other, in the order of the events;
+// the workers of a projection call it at the same time. Its context ends with
+// Run. An error, or a panic, is dealt with as Config.OnFailure says; when it is
+// about several events the handler first gets them again in smaller groups,
+// until it is clear which one it is.
+type Handler[E any] interface {
+	delivery() (delivery[E], error)
+}
+
+// ExactlyOnce changes the read model and the position in one transaction, so
+// that each event counts once, whatever fails.
+type ExactlyOnce[E, Tx any] struct {
+	// Store keeps the positions and begins the transactions. Required.
+	Store TxStore[Tx]
+	// Handle changes the read model in a transaction, which it must not end. It
+	// may be called again for the same events if the transaction was not
+	// committed, so it does nothing else. The slice is valid until it returns.
+	// Required.
+	Handle func(ctx context.Context, tx Tx, events []Envelope[E]) error
+	// Clear empties the read model. Without it there is no Rebuild.
+	Clear func(ctx context.Context, tx Tx) error
+	// Batch is how many events Handle gets at most (more if an upcaster makes more
+	// of one stored event). It gets those that are there and never waits for
+	// more. Defaults to 1,000.
+	Batch int
+}
+
+// AtLeastOnce saves the position after events were handled. After a crash it
+// handles some again, so that its handler has to be idempotent: Envelope.ID,
+// SequenceNr and Part identify an event.
+type AtLeastOnce[E any] struct {
+	// Store keeps the positions. Required.
+	Store Store
+	// Handle gets one event at a time, HandleGroup several; the slice is valid
+	// until it returns. One of the two is required.
+	Handle      func(ctx context.Context, event Envelope[E]) error
+	HandleGroup func(ctx context.Context, events []Envelope[E]) error
+	// Clear empties the read model, and may be called again. Without it there is
+	// no Rebuild.
+	Clear func(ctx context.Context) error
+	// Group is how many events HandleGroup gets at most (more if an upcaster
+	// makes more of one stored event). Defaults to 20.
+	Group int
+	// GroupWait is how long the first event of a group waits for it to fill.
+	// Defaults to 500 ms; negative is not at all.
+	GroupWait time.Duration
+	// SaveEvery is after how many events the position is saved. Defaults to 100.
+	SaveEvery int
+	// SaveInterval is after what time it is saved, if there were fewer. Defaults
+	// to 500 ms.
+	SaveInterval time.Duration
+}
+
+// AtMostOnce saves the position before each event is handled. An event is lost
+// if the process ends in between, or if the handler fails: Config.OnFailure must have no
+// Retries, and after a failure the worker goes on behind the event. It pays for one save per event.
+type AtMostOnce[E any] struct {
+	// Store keeps the positions. Required.
+	Store Store
+	// Handle gets one event at a time. Required.
+	Handle func(ctx context.Context, event Envelope[E]) error
+	// Clear empties the read model, and may be called again. Without it there is
+	// no Rebuild.
+	Clear func(ctx context.Context) error
+}
+
+// idleInterval is how soon a position is saved that moved although there was
+// nothing to handle. It spares the next start from looking at the same again.
+const idleInterval = 5 * time.Second
+
+// delivery is what a Handler is made into.
+type delivery[E any] struct {
+	store        Store
+	batch        int           // how many events there are in a call
+	wait         time.Duration // how long a batch waits to be filled
+	saveEvery    int           // 0: an event that was handled is saved already
+	saveInterval time.Duration
+	before       bool // the position is saved before the events are handled
+	clears       bool
+
+	// One of the two. An error that is the handler's own is a *failure.
+	apply  func(ctx context.Context, m Move, events []Envelope[E]) error
+	handle func(ctx context.Context, events []Envelope[E]) error
+	// clear empties the read model and then moves, in one step if it can.
+	clear func(ctx context.Context, m Move) error
+}
+
+func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
+	var errs []error
+	if x.Store == nil {
+		errs = append(errs, fmt.Errorf("%w: ExactlyOnce.Store is required", ErrInvalid))
+	}
+	if x.Handle == nil {
+		errs = append(errs, fmt.Errorf("%w: ExactlyOnce.Handle is required", ErrInvalid))
+	}
+	if x.Batch < 0 {
+		errs = append(errs, fmt.Errorf("%w: ExactlyOnce.Batch is negative", ErrInvalid))
+	}
+	return delivery[E]{
+		store: x.Store, batch: cmp.Or(x.Batch, 1000), saveInterval: idleInterval, clears: x.Clear != nil,
+		apply: func(ctx context.Context, m Move, events []Envelope[E]) error {
+			return applied(ctx, x.Store, m, func(ctx context.Context, tx Tx) error { return x.Handle(ctx, tx, events) })
+		},
+		clear: func(ctx context.Context, m Move) error { return x.Store.Apply(ctx, m, contained(x.Clear)) },
+	}, errors.Join(errs...)
+}
+
+// contained returns f without its panics.
+func contained[Tx any](f func(ctx context.Context, tx Tx) error) func(ctx context.Context, tx Tx) error {
+	return func(ctx context.Context, tx Tx) error {
+		return contain(func() error { return f(ctx, tx) })
+	}
+}
+
+// applied calls f in a transaction, and tells its errors from those of the
+// store.
+func applied[Tx any](ctx context.Context, store TxStore[Tx], m Move, f func(ctx context.Context, tx Tx) error) error {
+	var own error
+	err := store.Apply(ctx, m, func(ctx context.Context, tx Tx) error {
+		own = contain(func() error { return f(ctx, tx) })
+		return own
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrFenced) || errors.Is(err, ErrUnavailable):
+		return err
+	case own != nil || errors.Is(err, ErrRefused):
+		return &failure{err}
+	}
+	return err
+}
+
+func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
+	var errs []error
+	if x.Store == nil {
+		errs = append(errs, fmt.Errorf("%w: AtLeastOnce.Store is required", ErrInvalid))
+	}
+	if (x.Handle == nil) == (x.HandleGroup == nil) {
+		errs = append(errs, fmt.Errorf("%w: one of AtLeastOnce.Handle and AtLeastOnce.HandleGroup is required", ErrInvalid))
+	}
+	if x.Group < 0 || x.SaveEvery < 0 || x.SaveInterval < 0 {
+		errs = append(errs, fmt.Errorf("%w: AtLeastOnce has a negative Group, SaveEvery or SaveInterval", ErrInvalid))
+	}
+	d := delivery[E]{
+		store: x.Store, saveEvery: cmp.Or(x.SaveEvery, 100), saveInterval: cmp.Or(x.SaveInterval, 500*time.Millisecond),
+		clears: x.Clear != nil, clear: clearing(x.Store, x.Clear),
+	}
+	if x.Handle != nil {
+		d.batch, d.handle = 1, each(x.Handle)
+		return d, errors.Join(errs...)
+	}
+	d.batch, d.wait = cmp.Or(x.Group, 20), max(0, cmp.Or(x.GroupWait, 500*time.Millisecond))
+	d.handle = func(ctx context.Context, events []Envelope[E]) error {
+		if err := contain(func() error { return x.HandleGroup(ctx, events) }); err != nil {
+			return &failure{err}
+		}
+		return nil
+	}
+	return d, errors.Join(errs...)
+}
+
+func (x AtMostOnce[E]) delivery() (delivery[E], error) {
+	var errs []error
+	if x.Store == nil {
+		errs = append(errs, fmt.Errorf("%w: AtMostOnce.Store is required", ErrInvalid))
+	}
+	if x.Handle == nil {
+		errs = append(errs, fmt.Errorf("%w: AtMostOnce.Handle is required", ErrInvalid))
+	}
+	return delivery[E]{
+		store: x.Store, batch: 1, saveInterval: idleInterval, before: true,
+		clears: x.Clear != nil, handle: each(x.Handle), clear: clearing(x.Store, x.Clear),
+	}, errors.Join(errs...)
+}
+
+// each hands events over one by one.
+func each[E any](handle func(ctx context.Context, event Envelope[E]) error) func(ctx context.Context, events []Envelope[E]) error {
+	return func(ctx context.Context, events []Envelope[E]) error {
+		for i := range events {
+			if err := contain(func() error { return handle(ctx, events[i]) }); err != nil {
+				return &failure{err}
+			}
+		}
+		return nil
+	}
+}
+
+// clearing empties a read model that has no transaction with the store. A crash
+// in between leaves the mark in the positions, so that it is emptied again.
+func clearing(store Store, f func(ctx context.Context) error) func(ctx context.Context, m Move) error {
+	return func(ctx context.Context, m Move) error {
+		if err := contain(func() error { return f(ctx) }); err != nil {
+			return err
+		}
+		return store.Save(ctx, m)
+	}
+}
+
+// contain turns a panic of f into an error.
+func contain(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,242 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/projection"
+	"github.com/refold-io/refold/projection/projectiontest"
+)
+
+// The events: an amount that was paid into a box.
+type (
+	event  interface{ isEvent() }
+	paid   struct{ N int64 }
+	paidV1 struct{ Amounts []int64 }
+	other  struct{ N int64 } // no event of the projection
+)
+
+func (paid) isEvent() {}
+
+func events() *codec.Registry {
+	return codec.Types(
+		codec.Name[paid]("paid").Version(2),
+		codec.Split("paid", 1, func(old paidV1) ([]any, error) {
+			var parts []any
+			for _, n := range old.Amounts {
+				parts = append(parts, paid{N: n})
+			}
+			return parts, nil
+		}),
+		codec.Name[other]("other"),
+		codec.Removed("greeted"),
+	)
+}
+
+// old writes what an older version of the program stored.
+func old() *codec.Registry {
+	return codec.Types(codec.Name[paidV1]("paid"), codec.Name[other]("greeted"))
+}
+
+// source is a journal that a test fills, with faults.
+type source struct {
+	*inmem.Journal
+	// query is called before each Query.
+	query func(ctx context.Context, after journal.Offset) error
+
+	t    testing.TB
+	nrs  map[string]uint64
+	sums map[string]int64 // what the events add up to
+}
+
+func newSource(t *testing.T) *source {
+	t.Helper()
+	s := &source{Journal: inmem.NewJournal(), t: t, nrs: make(map[string]uint64), sums: make(map[string]int64)}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (s *source) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+	if s.query != nil {
+		if err := s.query(ctx, after); err != nil {
+			return journal.Page{}, err
+		}
+	}
+	return s.Journal.Query(ctx, q, after)
+}
+
+// store appends an event as it is.
+func (s *source) store(id, manifest string, payload []byte) {
+	s.t.Helper()
+	e := journal.Event{SequenceNr: s.nrs[id] + 1, Time: time.Now().UTC().Truncate(time.Microsecond), Manifest: manifest, Payload: payload}
+	if errs := s.Append(context.Background(), []journal.Write{{ID: id, Writer: "w", Expect: s.nrs[id], Events: []journal.Event{e}}}); errs != nil {
+		s.t.Fatal(errs)
+	}
+	s.nrs[id]++
+}
+
+func (s *source) encode(r *codec.Registry, id string, v any) {
+	s.t.Helper()
+	manifest, payload, err := r.Encode(v)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.store(id, manifest, payload)
+}
+
+// pay appends an event.
+func (s *source) pay(id string, n int64) {
+	s.t.Helper()
+	s.encode(events(), id, paid{N: n})
+	s.sums[id] += n
+}
+
+// fill appends events to a number of boxes, in turns.
+func (s *source) fill(boxes, count int) {
+	s.t.Helper()
+	for i := range count {
+		s.pay(fmt.Sprintf("box|%d", i%boxes), int64(i+1))
+	}
+}
+
+// config is a projection of sums by box, exactly once into a table.
+func config(s *source, table *projectiontest.Table) projection.Config[event] {
+	return projection.Config[event]{
+		Name: "sums", Journal: s, Query: journal.Query{Type: "box"}, Events: events(),
+		Handler: sums(table),
+	}
+}
+
+func sums(table *projectiontest.Table) projection.ExactlyOnce[event, *projectiontest.Rows] {
+	return projection.ExactlyOnce[event, *projectiontest.Rows]{
+		Store: table,
+		Handle: func(ctx context.Context, tx *projectiontest.Rows, events []projection.Envelope[event]) error {
+			for _, e := range events {
+				if err := add(ctx, tx, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Clear: func(_ context.Context, tx *projectiontest.Rows) error {
+			tx.Clear()
+			return nil
+		},
+	}
+}
+
+func add(ctx context.Context, tx *projectiontest.Rows, e projection.Envelope[event]) error {
+	p, ok := e.Event.(paid)
+	if !ok {
+		return fmt.Errorf("a %T", e.Event)
+	}
+	return tx.Add(ctx, e.ID, p.N)
+}
+
+// model is a read model without transactions.
+type model struct {
+	mu   sync.Mutex
+	sums map[string]int64
+	seen map[string]int // how often each event was handled
+}
+
+func newModel() *model { return &model{sums: make(map[string]int64), seen: make(map[string]int)} }
+
+func key(e projection.Envelope[event]) string {
+	return fmt.Sprintf("%s %d.%d", e.ID, e.SequenceNr, e.Part)
+}
+
+func (m *model) handle(_ context.Context, e projection.Envelope[event]) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.seen[key(e)]++; m.seen[key(e)] == 1 {
+		p, ok := e.Event.(paid)
+		if !ok {
+			return fmt.Errorf("a %T", e.Event)
+		}
+		m.sums[e.ID] += p.N
+	}
+	return nil
+}
+
+func (m *model) clear(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.sums)
+	clear(m.seen)
+	return nil
+}
+
+func (m *model) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.seen)
+}
+
+func create(t *testing.T, cfg projection.Config[event]) *projection.Projection[event] {
+	t.Helper()
+	p, err := projection.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func catchUp(t *testing.T, cfg projection.Config[event]) *projection.Projection[event] {
+	t.Helper()
+	p := create(t, cfg)
+	if err := p.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// start runs a projection until the returned function is called, which returns
+// what Run did.
+func start(t *testing.T, p *projection.Projection[event]) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- p.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-result
+	}
+}
+
+func wantStopped(t *testing.T, stop func() error) {
+	t.Helper()
+	if err := stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run: %v, want the cause of its context", err)
+	}
+}
+
+func wantSums(t *testing.T, got, want map[string]int64) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		t.Errorf("the read model is %v, want %v", short(got), short(want))
+	}
+}
+
+func short(m map[string]int64) string { return fmt.Sprintf("%.400s", fmt.Sprint(m)) }
+
+// stored returns where the projection of a store is.
+func stored(t *testing.T, store projection.Store) []projection.Position {
+	t.Helper()
+	positions, err := store.Load(context.Background(), "sums")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return positions
+}

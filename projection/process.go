@@ -1,0 +1,187 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// process hands items to the handler. If it fails at several, they are halved
+// until it is clear which one is to blame, and that is dealt with as the strategy
+// says.
+func (w *worker[E]) process(ctx context.Context, items []item[E]) error {
+	err := w.attempt(ctx, items)
+	f, failed := errors.AsType[*failure](err)
+	if !failed {
+		return err
+	}
+	if only := single(items); only != nil {
+		if err := w.retry(ctx, only, f.cause); err != nil {
+			return err
+		}
+		w.reach(items[len(items)-1].offset, 0)
+		return nil
+	}
+	half := len(items) / 2
+	if err := w.process(ctx, items[:half]); err != nil {
+		return err
+	}
+	return w.process(ctx, items[half:])
+}
+
+// single returns the one item that has events, nil if there are several.
+func single[E any](items []item[E]) *item[E] {
+	var found *item[E]
+	for i := range items {
+		if len(items[i].events) == 0 {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = &items[i]
+	}
+	return found
+}
+
+// attempt hands items to the handler once. An error of the handler is a
+// *failure.
+func (w *worker[E]) attempt(ctx context.Context, items []item[E]) error {
+	to := items[len(items)-1].offset
+	w.events = w.events[:0]
+	for i := range items {
+		w.events = append(w.events, items[i].events...)
+	}
+	if len(w.events) == 0 {
+		w.reach(to, 0)
+		return nil
+	}
+	if err := w.enter(ctx); err != nil {
+		return err
+	}
+	defer w.p.gate.leave()
+	began := time.Now()
+	err := w.hand(ctx, to)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	last := w.events[len(w.events)-1].Time
+	if f := w.p.cfg.Observer.Batch; f != nil {
+		f(BatchInfo{Projection: w.p.cfg.Name, Slices: w.slices, Events: len(w.events), Last: last, Duration: time.Since(began), Err: err})
+	}
+	if err != nil {
+		return err
+	}
+	w.progress = true
+	w.p.total.handled.Add(uint64(len(w.events)))
+	w.figures.handled(len(w.events), last)
+	if w.p.d.saveEvery > 0 && w.unsaved >= w.p.d.saveEvery {
+		return w.save(ctx)
+	}
+	return nil
+}
+
+// enter passes the gate. What was handled is saved before a pause.
+func (w *worker[E]) enter(ctx context.Context) error {
+	if w.p.gate.isClosed() {
+		if err := w.save(ctx); err != nil {
+			return err
+		}
+		w.figures.state(Paused, nil)
+		defer w.figures.state(Running, nil)
+	}
+	return w.p.gate.enter(ctx)
+}
+
+// hand gives w.events to the handler, in the order of the guarantee: with the
+// position, before it, or behind it.
+func (w *worker[E]) hand(ctx context.Context, to journal.Offset) error {
+	switch {
+	case w.p.d.apply != nil:
+		err := w.p.d.apply(ctx, w.move(to), w.events)
+		if _, failed := errors.AsType[*failure](err); err != nil && !failed {
+			w.sure = false
+			return fmt.Errorf("projection %q: %w", w.p.cfg.Name, err)
+		}
+		if err != nil {
+			return err
+		}
+		w.settled(to)
+		return nil
+	case w.p.d.before:
+		w.reach(to, 0)
+		if err := w.save(ctx); err != nil {
+			return err
+		}
+		return w.p.d.handle(ctx, w.events)
+	}
+	if err := w.p.d.handle(ctx, w.events); err != nil {
+		return err
+	}
+	w.reach(to, len(w.events))
+	return nil
+}
+
+// retry tries an item again that the handler failed at, as often as the strategy
+// says.
+func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
+	s, attempts := w.p.cfg.OnFailure, 1
+	for ; attempts <= s.Retries; attempts++ {
+		if err := w.save(ctx); err != nil {
+			return err
+		}
+		w.figures.state(Retrying, w.about(it, cause, attempts))
+		if err := wait(ctx, s.Delay); err != nil {
+			return err
+		}
+		w.p.total.retries.Add(1)
+		err := w.attempt(ctx, []item[E]{*it})
+		f, failed := errors.AsType[*failure](err)
+		if !failed {
+			if err == nil {
+				w.figures.state(Running, nil)
+			}
+			return err
+		}
+		cause = f.cause
+	}
+	return w.giveUp(ctx, it, cause, attempts)
+}
+
+// giveUp skips an item, or fails. The position behind a skipped one is saved at
+// once, so that it is not given up twice.
+func (w *worker[E]) giveUp(ctx context.Context, it *item[E], cause error, attempts int) error {
+	about := w.about(it, cause, attempts)
+	if !w.p.cfg.OnFailure.Skip {
+		return about
+	}
+	w.reach(it.offset, 0)
+	if err := w.save(ctx); err != nil {
+		return err
+	}
+	w.progress = true
+	w.p.total.skipped.Add(1)
+	w.figures.skipped()
+	w.p.cfg.Logger.WarnContext(ctx, "a projection skips an event", slog.String("projection", w.p.cfg.Name), slog.String("id", about.ID),
+		slog.Uint64("sequence_nr", about.SequenceNr), slog.String("manifest", about.Manifest), slog.Int("attempts", attempts), slog.Any("error", cause))
+	if f := w.p.cfg.Observer.Skipped; f != nil {
+		f(about)
+	}
+	return nil
+}
+
+// about describes an item that could not be handled.
+func (w *worker[E]) about(it *item[E], cause error, attempts int) *EventError {
+	e := &it.events[0]
+	return &EventError{
+		Projection: w.p.cfg.Name, ID: e.ID, SequenceNr: e.SequenceNr, Manifest: e.Manifest, Offset: e.Offset,
+		Undecodable: it.err != nil, Attempts: attempts, Err: cause,
+	}
+}

@@ -1,0 +1,160 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projectiontest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/projection"
+)
+
+// Config says how to get at the store to check.
+type Config struct {
+	// Open opens a store. Required. It need not be empty.
+	Open func(t T) projection.Store
+	// Reopen opens again what a store holds, as another process would. Defaults to
+	// a store that forgets.
+	Reopen func(t T, store projection.Store) projection.Store
+}
+
+// T is what a case asks of the test that runs it; a *testing.T is one.
+type T interface {
+	Helper()
+	Context() context.Context
+	Cleanup(f func())
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	// Fatalf does not return.
+	Fatalf(format string, args ...any)
+}
+
+var _ T = (*testing.T)(nil)
+
+// Case is one rule of the contract.
+type Case struct {
+	// Name is made of letters only and stays the same from release to release.
+	Name string
+	// Rule says what must hold.
+	Rule string
+
+	run func(t T)
+}
+
+// Run runs the case.
+func (c Case) Run(t T) {
+	t.Helper()
+	t.Logf("rule: %s", c.Rule)
+	c.run(t)
+}
+
+// Run runs all cases that the Config allows, as parallel subtests.
+func Run(t *testing.T, c Config) {
+	t.Helper()
+	if c.Open == nil {
+		t.Fatalf("projectiontest: Config.Open is required")
+	}
+	if c.Reopen == nil {
+		t.Logf("SurvivesReopen is not run: Config.Reopen is not set")
+	}
+	run(t, Cases(c))
+}
+
+func run(t *testing.T, cases []Case) {
+	t.Helper()
+	for _, each := range cases {
+		t.Run(each.Name, func(t *testing.T) {
+			t.Parallel()
+			each.Run(t)
+		})
+	}
+}
+
+// Cases returns the cases that Run would run, for a caller that runs them in
+// its own way.
+func Cases(c Config) []Case {
+	var cases []Case
+	for _, each := range storeChecks() {
+		if each.reopens && c.Reopen == nil {
+			continue
+		}
+		cases = append(cases, Case{Name: each.name, Rule: each.rule, run: func(t T) {
+			each.run(&probe{T: t, cfg: c, store: c.Open(t), name: each.name + " " + rand.Text()})
+		}})
+	}
+	return cases
+}
+
+// check is a case of the store.
+type check struct {
+	name, rule string
+	reopens    bool
+	run        func(p *probe)
+}
+
+// probe is one case at work.
+type probe struct {
+	T
+
+	cfg   Config
+	store projection.Store
+	// name is of a projection that nobody else uses.
+	name string
+}
+
+// at returns a position.
+func at(first, count int, offset journal.Offset) projection.Position {
+	return projection.Position{Slices: journal.Slices{First: first, Count: count}, Offset: offset}
+}
+
+// marked returns a position that is to be cleared.
+func marked(first, count int) projection.Position {
+	p := at(first, count, "")
+	p.Clear = true
+	return p
+}
+
+type positions = []projection.Position
+
+func (p *probe) move(from, to positions) projection.Move {
+	return projection.Move{Projection: p.name, From: from, To: to}
+}
+
+// save wants a move to succeed.
+func (p *probe) save(from, to positions) {
+	p.Helper()
+	if err := p.store.Save(p.Context(), p.move(from, to)); err != nil {
+		p.Fatalf("Save of %v in place of %v: %v", to, from, err)
+	}
+}
+
+// fenced wants a move to be refused.
+func (p *probe) fenced(from, to positions) {
+	p.Helper()
+	if err := p.store.Save(p.Context(), p.move(from, to)); !errors.Is(err, projection.ErrFenced) {
+		p.Errorf("Save of %v in place of %v: %v, want ErrFenced", to, from, err)
+	}
+}
+
+// want compares with what is stored.
+func (p *probe) want(want ...projection.Position) {
+	p.Helper()
+	p.wantIn(p.store, p.name, want...)
+}
+
+func (p *probe) wantIn(store projection.Store, name string, want ...projection.Position) {
+	p.Helper()
+	got, err := store.Load(p.Context(), name)
+	if err != nil {
+		p.Errorf("Load: %v", err)
+		return
+	}
+	if !slices.Equal(got, want) {
+		p.Errorf("Load = %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,221 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projectiontest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/refold-io/refold/projection"
+)
+
+// TxConfig says how to get at a store with transactions.
+type TxConfig[Tx any] struct {
+	// Open opens a store. Required. It need not be empty.
+	Open func(t T) projection.TxStore[Tx]
+	// Add enters a key into the read model, in a transaction. It fails if the key
+	// is there. Required.
+	Add func(ctx context.Context, tx Tx, key string) error
+	// Keys returns the keys that begin so and are in the read model of a store, as
+	// others see it. Required.
+	Keys func(t T, store projection.TxStore[Tx], prefix string) []string
+}
+
+// RunTx runs the cases that are about transactions, as parallel subtests. Run is
+// for the others.
+func RunTx[Tx any](t *testing.T, c TxConfig[Tx]) {
+	t.Helper()
+	if c.Open == nil || c.Add == nil || c.Keys == nil {
+		t.Fatalf("projectiontest: all fields of TxConfig are required")
+	}
+	run(t, TxCases(c))
+}
+
+// TxCases returns the cases that RunTx would run.
+func TxCases[Tx any](c TxConfig[Tx]) []Case {
+	var cases []Case
+	add := func(name, rule string, check func(p *txProbe[Tx])) {
+		cases = append(cases, Case{Name: name, Rule: rule, run: func(t T) {
+			store := c.Open(t)
+			check(&txProbe[Tx]{probe: probe{T: t, store: store, name: name + " " + rand.Text()}, cfg: c, tx: store})
+		}})
+	}
+	add("ApplyBoth", "the positions and what f did are stored", applyBoth)
+	add("ApplyNeither", "if f fails neither is stored, and its error is wrapped", applyNeither)
+	add("ApplyFenced", "if the positions are others nothing is stored, and f is not called when that is known", applyFenced)
+	add("ApplyFirst", "the first positions can be stored so too", applyFirst)
+	add("ApplyFailsInside", "if f hides that a statement failed nothing is stored", applyFailsInside)
+	add("ApplyOneWinner", "of several at the same time one is stored, and what the others did is not", applyOneWinner)
+	add("ApplyContextEnds", "if the context ends in f nothing is stored", applyContextEnds)
+	add("ApplyPanics", "if f panics nothing is stored, and the store works on", applyPanics)
+	return cases
+}
+
+type txProbe[Tx any] struct {
+	probe
+
+	cfg TxConfig[Tx]
+	tx  projection.TxStore[Tx]
+}
+
+// add returns an f that enters a key.
+func (p *txProbe[Tx]) add(key string) func(ctx context.Context, tx Tx) error {
+	return func(ctx context.Context, tx Tx) error { return p.cfg.Add(ctx, tx, p.name+key) }
+}
+
+func (p *txProbe[Tx]) wantKeys(want ...string) {
+	p.Helper()
+	for i := range want {
+		want[i] = p.name + want[i]
+	}
+	got := p.cfg.Keys(p.T, p.tx, p.name)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		p.Errorf("the read model has %q, want %q", got, want)
+	}
+}
+
+func applyBoth[Tx any](p *txProbe[Tx]) {
+	p.save(nil, positions{at(0, 512, ""), at(512, 512, "2")})
+	if err := p.tx.Apply(p.Context(), p.move(positions{at(0, 512, "")}, positions{at(0, 512, "1")}), p.add("a")); err != nil {
+		p.Fatalf("Apply: %v", err)
+	}
+	p.want(at(0, 512, "1"), at(512, 512, "2"))
+	p.wantKeys("a")
+}
+
+func applyNeither[Tx any](p *txProbe[Tx]) {
+	from, to := positions{at(0, 1024, "1")}, positions{at(0, 1024, "2")}
+	p.save(nil, from)
+	cause := errors.New("no")
+	err := p.tx.Apply(p.Context(), p.move(from, to), func(ctx context.Context, tx Tx) error {
+		return errors.Join(p.add("a")(ctx, tx), cause)
+	})
+	if !errors.Is(err, cause) || errors.Is(err, projection.ErrUnavailable) || errors.Is(err, projection.ErrFenced) {
+		p.Errorf("Apply: %v, want the error of f", err)
+	}
+	p.want(from...)
+	p.wantKeys()
+	if err := p.tx.Apply(p.Context(), p.move(from, to), p.add("a")); err != nil {
+		p.Errorf("Apply after a failed one: %v", err)
+	}
+	p.wantKeys("a")
+}
+
+func applyFenced[Tx any](p *txProbe[Tx]) {
+	p.save(nil, positions{at(0, 1024, "1")})
+	for _, from := range []positions{nil, {at(0, 1024, "0")}, {at(0, 512, "1")}} {
+		err := p.tx.Apply(p.Context(), p.move(from, positions{at(0, 1024, "2")}), p.add("a"))
+		if !errors.Is(err, projection.ErrFenced) {
+			p.Errorf("Apply from %v: %v, want ErrFenced", from, err)
+		}
+	}
+	p.want(at(0, 1024, "1"))
+	p.wantKeys()
+}
+
+func applyFirst[Tx any](p *txProbe[Tx]) {
+	if err := p.tx.Apply(p.Context(), p.move(nil, positions{at(0, 1024, "1")}), p.add("a")); err != nil {
+		p.Errorf("Apply: %v", err)
+	}
+	p.want(at(0, 1024, "1"))
+	p.wantKeys("a")
+}
+
+func applyFailsInside[Tx any](p *txProbe[Tx]) {
+	from := positions{at(0, 1024, "1")}
+	p.save(nil, from)
+	err := p.tx.Apply(p.Context(), p.move(from, positions{at(0, 1024, "2")}), func(ctx context.Context, tx Tx) error {
+		if err := p.add("a")(ctx, tx); err != nil {
+			return err
+		}
+		if err := p.add("a")(ctx, tx); err == nil {
+			p.Errorf("TxConfig.Add entered a key twice")
+		}
+		return nil
+	})
+	if err == nil { // a store whose transactions go on after an error
+		p.want(at(0, 1024, "2"))
+		p.wantKeys("a")
+		return
+	}
+	if !errors.Is(err, projection.ErrRefused) {
+		p.Errorf("Apply: %v, want ErrRefused", err)
+	}
+	p.want(from...)
+	p.wantKeys()
+}
+
+func applyOneWinner[Tx any](p *txProbe[Tx]) {
+	from, to := positions{at(0, 1024, "1")}, positions{at(0, 1024, "2")}
+	p.save(nil, from)
+	keys := []string{"a", "b", "c", "d"}
+	errs := make([]error, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() { errs[i] = p.tx.Apply(p.Context(), p.move(from, to), p.add(key)) })
+	}
+	wg.Wait()
+	var won []string
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			won = append(won, keys[i])
+		case !errors.Is(err, projection.ErrFenced):
+			p.Errorf("Apply: %v, want nil or ErrFenced", err)
+		}
+	}
+	if len(won) != 1 {
+		p.Errorf("%d of %d succeeded, want 1", len(won), len(keys))
+	}
+	p.want(to...)
+	p.wantKeys(won...)
+}
+
+func applyContextEnds[Tx any](p *txProbe[Tx]) {
+	from := positions{at(0, 1024, "1")}
+	p.save(nil, from)
+	ctx, cancel := context.WithCancel(p.Context())
+	defer cancel()
+	err := p.tx.Apply(ctx, p.move(from, positions{at(0, 1024, "2")}), func(ctx context.Context, tx Tx) error {
+		if err := p.add("a")(ctx, tx); err != nil {
+			return err
+		}
+		cancel()
+		return nil
+	})
+	if err == nil {
+		p.Errorf("Apply returned nil after its context had ended")
+	}
+	p.want(from...)
+	p.wantKeys()
+}
+
+func applyPanics[Tx any](p *txProbe[Tx]) {
+	from, to := positions{at(0, 1024, "1")}, positions{at(0, 1024, "2")}
+	p.save(nil, from)
+	func() {
+		defer func() {
+			if recover() == nil {
+				p.Errorf("Apply swallowed a panic of f")
+			}
+		}()
+		_ = p.tx.Apply(p.Context(), p.move(from, to), func(ctx context.Context, tx Tx) error {
+			if err := p.add("a")(ctx, tx); err != nil {
+				return err
+			}
+			panic("f")
+		})
+	}()
+	p.want(from...)
+	p.wantKeys()
+	if err := p.tx.Apply(p.Context(), p.move(from, to), p.add("b")); err != nil {
+		p.Errorf("Apply after a panic: %v", err)
+	}
+	p.wantKeys("b")
+}

@@ -1,0 +1,47 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// read hands over what is behind a position, one page ahead of the worker. It
+// ends with ctx, with an error of the journal, or, if it is to read once, at the
+// end.
+func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- page[E]) error {
+	query := w.p.cfg.Query
+	query.Slices = w.slices
+	d := decoder[E]{events: w.p.cfg.Events}
+	for number, told := 0, false; ; {
+		found, err := w.p.querier.Query(ctx, query, after)
+		if err != nil {
+			return fmt.Errorf("projection %q: read events behind %q: %w", w.p.cfg.Name, after, err)
+		}
+		if len(found.Events) > 0 || found.Next != after || !found.More && !told {
+			p := d.page(found)
+			number++
+			p.number = number
+			w.figures.ahead(p.number, p.first)
+			select {
+			case out <- p:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			after, told = found.Next, p.end
+		}
+		if found.More {
+			continue
+		}
+		if w.once {
+			return nil
+		}
+		if err := w.p.querier.Await(ctx, after); err != nil {
+			return fmt.Errorf("projection %q: wait for events behind %q: %w", w.p.cfg.Name, after, err)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/projection"
+	"github.com/refold-io/refold/projection/projectiontest"
+)
+
+// spoil makes a read model wrong, so that it shows whether it was rebuilt.
+func spoil(t *testing.T, table *projectiontest.Table) {
+	t.Helper()
+	at := stored(t, table)
+	err := table.Apply(t.Context(), projection.Move{Projection: "sums", From: at, To: at}, func(ctx context.Context, tx *projectiontest.Rows) error {
+		return tx.Add(ctx, "wrong", 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRebuildWhileRunning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		s.fill(5, 40)
+		cfg := config(s, table)
+		cfg.Workers = 4
+		p := create(t, cfg)
+		if err := p.Rebuild(t.Context()); err != nil { // nothing is there yet
+			t.Error(err)
+		}
+		stop := start(t, p)
+		synctest.Wait()
+		spoil(t, table)
+		began := time.Now()
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.fill(5, 10)
+		synctest.Wait()
+		wantSums(t, table.Rows(), s.sums)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a rebuild waited for %v", took)
+		}
+		if got := p.Status(); got.Restarts != 0 || got.State != projection.Running {
+			t.Errorf("status %+v, a rebuild is no failure", got)
+		}
+		wantStopped(t, stop)
+	})
+}
+
+// Another process runs the projection, and has nothing to do at the moment.
+func TestRebuildInAnotherProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		s.fill(5, 40)
+		stop := start(t, create(t, config(s, table)))
+		synctest.Wait()
+		spoil(t, table)
+		if err := create(t, config(s, table)).Rebuild(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(30 * time.Second)
+		wantSums(t, table.Rows(), s.sums)
+		wantStopped(t, stop)
+	})
+}
+
+// A rebuild that crashes at any point is taken up by the next Run.
+func TestRebuildThroughFaults(t *testing.T) {
+	t.Parallel()
+	for _, step := range append([]projectiontest.Step{projectiontest.AfterReset}, steps...) {
+		for n, hit := int64(1), true; hit; n++ {
+			synctest.Test(t, func(t *testing.T) {
+				s, table := newSource(t), &projectiontest.Table{}
+				s.fill(5, 20)
+				cfg := config(s, table)
+				catchUp(t, cfg)
+				spoil(t, table)
+				handler := sums(table)
+				handler.Batch = 6
+				cfg.Handler = handler
+				ctx, crash := context.WithCancel(t.Context())
+				done := plant(table, step, n, crash)
+				p := create(t, cfg)
+				_ = p.Rebuild(ctx)
+				_ = p.CatchUp(ctx)
+				crash()
+				hit = done.Load()
+				table.Fault = nil
+				catchUp(t, cfg)
+				wantSums(t, table.Rows(), s.sums)
+			})
+		}
+	}
+}
+
+// Without transactions the read model is cleared before the mark is taken away.
+func TestRebuildAtLeastOnce(t *testing.T) {
+	t.Parallel()
+	for _, step := range []projectiontest.Step{projectiontest.BeforeSave, projectiontest.AfterSave, projectiontest.BeforeReset, projectiontest.AfterReset, projectiontest.BeforeLoad} {
+		for n := int64(1); n <= 3; n++ {
+			synctest.Test(t, func(t *testing.T) {
+				s, table, m := newSource(t), &projectiontest.Table{}, newModel()
+				s.fill(5, 20)
+				cfg := config(s, table)
+				clears := 0
+				cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: m.handle, Clear: func(ctx context.Context) error {
+					if clears++; clears == 1 {
+						return errPlanted // it is tried again
+					}
+					return m.clear(ctx)
+				}}
+				catchUp(t, cfg)
+				m.sums["wrong"] = 1
+				ctx, crash := context.WithCancel(t.Context())
+				plant(table, step, n, crash)
+				p := create(t, cfg)
+				asked := p.Rebuild(ctx)
+				_ = p.CatchUp(ctx)
+				crash()
+				table.Fault = nil
+				catchUp(t, cfg)
+				if asked != nil && m.sums["wrong"] == 1 {
+					delete(m.sums, "wrong") // it was not asked for
+				}
+				wantSums(t, m.sums, s.sums)
+			})
+		}
+	}
+}
+
+func TestRebuildNeedsClear(t *testing.T) {
+	t.Parallel()
+	s, table := newSource(t), &projectiontest.Table{}
+	s.fill(1, 3)
+	handler := sums(table)
+	handler.Clear = nil
+	cfg := config(s, table)
+	cfg.Handler = handler
+	p := catchUp(t, cfg)
+	if err := p.Rebuild(t.Context()); !errors.Is(err, projection.ErrNoClear) {
+		t.Errorf("Rebuild: %v, want ErrNoClear", err)
+	}
+	if err := create(t, config(s, table)).Rebuild(t.Context()); err != nil { // another program asks for it
+		t.Error(err)
+	}
+	if err := p.Run(t.Context()); !errors.Is(err, projection.ErrNoClear) {
+		t.Errorf("Run: %v, want ErrNoClear", err)
+	}
+	wantSums(t, table.Rows(), s.sums)
+}
+
+// A rebuild waits for the end of a pause, as its Clear is a handler.
+func TestRebuildInAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		s.fill(1, 3)
+		p := create(t, config(s, table))
+		stop := start(t, p)
+		synctest.Wait()
+		if err := p.Pause(t.Context()); err != nil {
+			t.Error(err)
+		}
+		spoil(t, table)
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if table.Rows()["wrong"] != 1 {
+			t.Error("the read model was cleared in a pause")
+		}
+		p.Resume()
+		synctest.Wait()
+		wantSums(t, table.Rows(), s.sums)
+		wantStopped(t, stop)
+	})
+}

@@ -1,0 +1,361 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/projection"
+	"github.com/refold-io/refold/projection/projectiontest"
+)
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		b      projection.Backoff
+		n      int
+		random float64
+		want   time.Duration
+		ok     bool
+	}{
+		{projection.Backoff{}, 1, 0, 3 * time.Second, true},
+		{projection.Backoff{}, 2, 0, 6 * time.Second, true},
+		{projection.Backoff{}, 4, 0, 24 * time.Second, true},
+		{projection.Backoff{}, 5, 0, 30 * time.Second, true},
+		{projection.Backoff{}, 1_000_000, 0, 30 * time.Second, true},
+		{projection.Backoff{}, 1, 0.5, 3300 * time.Millisecond, true},
+		{projection.Backoff{Jitter: -1}, 1, 0.9, 3 * time.Second, true},
+		{projection.Backoff{Limit: 2}, 2, 0, 6 * time.Second, true},
+		{projection.Backoff{Limit: 2}, 3, 0, 0, false},
+		{projection.Backoff{Limit: -1}, 1, 0, 0, false},
+		{projection.Backoff{Min: time.Minute}, 3, 0, time.Minute, true},
+		{projection.Backoff{Min: time.Second, Max: 90 * time.Second}, 8, 0, 90 * time.Second, true},
+	} {
+		if got, ok := c.b.Pause(c.n, c.random); got != c.want || ok != c.ok {
+			t.Errorf("%+v: pause %d is %v, %t, want %v, %t", c.b, c.n, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// failing makes the handler fail at one event, as often as attempts says.
+func failing(table *projectiontest.Table, id string, seqNr uint64, attempts *int, times int, fail func() error) projection.ExactlyOnce[event, *projectiontest.Rows] {
+	handler := sums(table)
+	handler.Handle = func(ctx context.Context, tx *projectiontest.Rows, events []projection.Envelope[event]) error {
+		for _, e := range events {
+			if e.ID == id && e.SequenceNr == seqNr {
+				if *attempts++; *attempts <= times || times < 0 {
+					return fail()
+				}
+			}
+			if err := add(ctx, tx, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return handler
+}
+
+func plainFailure() error { return errPlanted }
+
+// The event that can't be handled is found in its batch: those before it count,
+// the error names it, and it is where the projection begins again.
+func TestFailIsTheDefault(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{"error": plainFailure, "panic": func() error { panic(errPlanted) }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+			s.fill(1, 100)
+			cfg := config(s, table)
+			cfg.Handler = failing(table, "box|0", 70, &attempts, -1, fail)
+			cfg.Restart.Limit = -1
+			err := create(t, cfg).CatchUp(t.Context())
+			found, ok := errors.AsType[*projection.EventError](err)
+			if !ok || found.ID != "box|0" || found.SequenceNr != 70 || found.Manifest != "paid@2" || found.Undecodable || !errors.Is(err, errPlanted) {
+				t.Fatalf("CatchUp: %v, want the event 70 of box|0 to be blamed", err)
+			}
+			if want := `projection "sums": handle event 70 of "box|0" (paid@2): `; !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("the error reads %q, want %q in front", err, want)
+			}
+			if _, panicked := errors.AsType[*projection.PanicError](err); panicked != (name == "panic") {
+				t.Errorf("PanicError: %t", panicked)
+			}
+			wantSums(t, table.Rows(), map[string]int64{"box|0": 69 * 70 / 2})
+			if attempts > 9 {
+				t.Errorf("the handler got the event %d times, more than halving a batch of 100 takes", attempts)
+			}
+			cfg.Handler = sums(table)
+			catchUp(t, cfg)
+			wantSums(t, table.Rows(), s.sums)
+		})
+	}
+}
+
+func TestFailBeginsAgainAfterPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+		s.fill(1, 3)
+		cfg := config(s, table)
+		cfg.Handler = failing(table, "box|0", 3, &attempts, 6, plainFailure) // once in a batch, 5 times alone
+		cfg.Restart.Jitter = -1
+		var pauses []time.Duration
+		cfg.Observer.Restarted = func(i projection.RestartInfo) {
+			pauses = append(pauses, i.Pause)
+			if i.Projection != "sums" || !errors.Is(i.Err, errPlanted) {
+				t.Errorf("Restarted: %+v", i)
+			}
+		}
+		began := time.Now()
+		p := catchUp(t, cfg)
+		want := []time.Duration{3 * time.Second, 6 * time.Second, 12 * time.Second, 24 * time.Second, 30 * time.Second}
+		if attempts != 7 || !slices.Equal(pauses, want) {
+			t.Errorf("%d attempts with pauses %v, want 7 with %v", attempts, pauses, want)
+		}
+		if took := time.Since(began); took != 75*time.Second {
+			t.Errorf("it took %v, want 75 s", took)
+		}
+		wantSums(t, table.Rows(), s.sums)
+		if got := p.Status(); got.Restarts != 5 || got.Handled != 3 || got.Skipped != 0 {
+			t.Errorf("status %+v", got)
+		}
+	})
+}
+
+func TestSkip(t *testing.T) {
+	t.Parallel()
+	s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+	s.fill(2, 2500)
+	var skipped []*projection.EventError
+	cfg := config(s, table)
+	cfg.Handler = failing(table, "box|1", 600, &attempts, -1, plainFailure)
+	cfg.OnFailure = projection.Skip()
+	cfg.Observer.Skipped = func(e *projection.EventError) { skipped = append(skipped, e) }
+	p := catchUp(t, cfg)
+	s.sums["box|1"] -= 1200
+	wantSums(t, table.Rows(), s.sums)
+	if len(skipped) != 1 || skipped[0].ID != "box|1" || skipped[0].SequenceNr != 600 || skipped[0].Attempts != 1 {
+		t.Errorf("skipped %v, want the event 600 of box|1", skipped)
+	}
+	if got := p.Status(); got.Skipped != 1 || got.Handled != 2499 || got.Restarts != 0 {
+		t.Errorf("status %+v, want 1 skipped and 2499 handled", got)
+	}
+	cfg.Handler = sums(table)
+	catchUp(t, cfg)
+	wantSums(t, table.Rows(), s.sums) // it is not taken up again
+}
+
+// A skipped event is skipped for good, though nothing follows it.
+func TestSkipAdvances(t *testing.T) {
+	t.Parallel()
+	s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+	s.fill(1, 2)
+	cfg := config(s, table)
+	cfg.Handler = failing(table, "box|0", 2, &attempts, -1, plainFailure)
+	cfg.OnFailure = projection.Skip()
+	end, err := s.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, crash := context.WithCancel(t.Context())
+	cfg.Observer.Skipped = func(*projection.EventError) {
+		if at := stored(t, table)[0].Offset; at != end {
+			t.Errorf("the position is %q when the event is skipped, want %q", at, end)
+		}
+		plant(table, "none", 1, crash)
+		crash()
+	}
+	if err := create(t, cfg).CatchUp(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	cfg.Handler = sums(table)
+	catchUp(t, cfg)
+	wantSums(t, table.Rows(), map[string]int64{"box|0": 1})
+}
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		strategy projection.Strategy
+		failures int // of the event alone
+		retries  uint64
+		skipped  uint64
+		restarts uint64
+		took     time.Duration
+	}{
+		{"succeeds at the third", projection.RetryAndFail(), 2, 2, 0, 0, 2 * time.Second},
+		{"succeeds at the last", projection.RetryAndSkip(), 5, 5, 0, 0, 5 * time.Second},
+		{"skips", projection.RetryAndSkip(), 6, 5, 1, 0, 5 * time.Second},
+		{"fails", projection.RetryAndFail(), 6, 5, 0, 1, 8 * time.Second},
+		{"own figures", projection.Strategy{Retries: 2, Delay: time.Minute, Skip: true}, 9, 2, 1, 0, 2 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+				s.fill(1, 4)
+				cfg := config(s, table)
+				cfg.Handler = failing(table, "box|0", 3, &attempts, 2+c.failures, plainFailure) // in 4, in 2, then alone
+				cfg.OnFailure, cfg.Restart.Jitter = c.strategy, -1
+				began := time.Now()
+				p := catchUp(t, cfg)
+				got := p.Status()
+				if took := time.Since(began); got.Retries != c.retries || got.Skipped != c.skipped || got.Restarts != c.restarts || took != c.took {
+					t.Errorf("%d retries, %d skipped, %d restarts in %v; want %d, %d, %d in %v", got.Retries, got.Skipped, got.Restarts, took, c.retries, c.skipped, c.restarts, c.took)
+				}
+				if c.skipped > 0 {
+					s.sums["box|0"] -= 3
+				}
+				wantSums(t, table.Rows(), s.sums)
+			})
+		})
+	}
+}
+
+// What can't be decoded is dealt with in the same way, but not tried again.
+func TestUndecodable(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		plant func(s *source)
+		cause error
+	}{
+		"unknown manifest": {func(s *source) { s.store("box|bad", "unheard", []byte{1}) }, codec.ErrUnknown},
+		"damaged":          {func(s *source) { s.store("box|bad", "paid@2", []byte{0xc1}) }, codec.ErrMalformed},
+		"another type":     {func(s *source) { s.encode(events(), "box|bad", other{N: 1}) }, projection.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, table := newSource(t), &projectiontest.Table{}
+			s.fill(2, 10)
+			c.plant(s)
+			s.fill(2, 10)
+			cfg := config(s, table)
+			cfg.OnFailure = projection.RetryAndFail()
+			cfg.Restart.Limit = -1
+			err := create(t, cfg).CatchUp(t.Context())
+			found, ok := errors.AsType[*projection.EventError](err)
+			if !ok || found.ID != "box|bad" || found.SequenceNr != 1 || !found.Undecodable || found.Attempts != 0 || !errors.Is(err, c.cause) {
+				t.Errorf("CatchUp: %v, want event 1 of box|bad to be undecodable", err)
+			}
+			wantSums(t, table.Rows(), map[string]int64{"box|0": 1 + 3 + 5 + 7 + 9, "box|1": 2 + 4 + 6 + 8 + 10})
+			cfg.OnFailure = projection.RetryAndSkip()
+			p := catchUp(t, cfg)
+			wantSums(t, table.Rows(), s.sums)
+			if got := p.Status(); got.Skipped != 1 || got.Retries != 0 || got.Handled != 10 {
+				t.Errorf("status %+v", got)
+			}
+		})
+	}
+}
+
+// A failure that is the store's or the journal's is never blamed on an event.
+func TestOutagesSkipNothing(t *testing.T) {
+	t.Parallel()
+	for _, step := range steps[3:] {
+		synctest.Test(t, func(t *testing.T) {
+			s, table := newSource(t), &projectiontest.Table{}
+			s.fill(2, 30)
+			cfg := config(s, table)
+			cfg.OnFailure = projection.Skip()
+			plant(table, step, 1, nil)
+			fault := table.Fault
+			table.Fault = func(ctx context.Context, at projectiontest.Step) error {
+				if err := fault(ctx, at); err != nil {
+					return fmt.Errorf("%w: %w", projection.ErrUnavailable, err)
+				}
+				return nil
+			}
+			queries := 0
+			s.query = func(context.Context, journal.Offset) error {
+				if queries++; queries == 2 {
+					return errPlanted
+				}
+				return nil
+			}
+			p := catchUp(t, cfg)
+			wantSums(t, table.Rows(), s.sums)
+			if got := p.Status(); got.Skipped != 0 || got.Restarts == 0 {
+				t.Errorf("%s: %d skipped, %d restarts; want none and some", step, got.Skipped, got.Restarts)
+			}
+		})
+	}
+}
+
+func TestHandlerEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	s, table := newSource(t), &projectiontest.Table{}
+	s.fill(1, 3)
+	cfg := config(s, table)
+	cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: func(context.Context, projection.Envelope[event]) error {
+		runtime.Goexit()
+		return nil
+	}}
+	if err := create(t, cfg).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "goroutine") {
+		t.Errorf("Run: %v, want it to say that the handler ended its goroutine", err)
+	}
+}
+
+// A transaction that is refused at its end is the handler's failure.
+func TestRefusedTransactions(t *testing.T) {
+	t.Parallel()
+	s, table := newSource(t), &projectiontest.Table{}
+	s.fill(1, 8)
+	var poisoned bool
+	handler := sums(table)
+	inner := handler.Handle
+	handler.Handle = func(ctx context.Context, tx *projectiontest.Rows, events []projection.Envelope[event]) error {
+		poisoned = slices.ContainsFunc(events, func(e projection.Envelope[event]) bool { return e.SequenceNr == 5 })
+		return inner(ctx, tx, events)
+	}
+	table.Fault = func(_ context.Context, at projectiontest.Step) error {
+		if at == projectiontest.BeforeCommit && poisoned {
+			return fmt.Errorf("%w: a constraint", projection.ErrRefused)
+		}
+		return nil
+	}
+	cfg := config(s, table)
+	cfg.Handler, cfg.OnFailure = handler, projection.Skip()
+	p := catchUp(t, cfg)
+	wantSums(t, table.Rows(), map[string]int64{"box|0": 36 - 5})
+	if got := p.Status(); got.Skipped != 1 {
+		t.Errorf("%d skipped, want 1", got.Skipped)
+	}
+}
+
+func TestRestartLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		cfg := config(s, table)
+		cfg.Restart = projection.Backoff{Limit: 3, Jitter: -1}
+		s.query = func(context.Context, journal.Offset) error { return errPlanted }
+		began := time.Now()
+		if err := create(t, cfg).Run(t.Context()); !errors.Is(err, errPlanted) {
+			t.Errorf("Run: %v, want the error of the journal", err)
+		}
+		if took := time.Since(began); took != 21*time.Second {
+			t.Errorf("it gave up after %v, want 21 s", took)
+		}
+		table.Fault = func(context.Context, projectiontest.Step) error { return errPlanted }
+		began = time.Now()
+		if err := create(t, cfg).Run(t.Context()); !errors.Is(err, errPlanted) {
+			t.Errorf("Run: %v, want the error of the store", err)
+		}
+		if took := time.Since(began); took != 21*time.Second {
+			t.Errorf("it gave up after %v, want 21 s", took)
+		}
+	})
+}

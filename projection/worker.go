@@ -1,0 +1,257 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// worker handles the events of one range of slices, one batch after the other. A
+// goroutine reads the next page meanwhile.
+type worker[E any] struct {
+	p       *Projection[E]
+	slices  journal.Slices
+	once    bool // end at the end of the journal
+	figures figures
+
+	// The stream in hand.
+	stored   Position       // as the store has it
+	sure     bool           // stored is that for certain
+	reached  journal.Offset // how far events were handled
+	dirty    time.Time      // since when reached is ahead of stored, zero if it is not
+	unsaved  int            // events in between
+	pending  []item[E]      // read and not handled, from head on
+	head     int
+	count    int       // events in pending
+	since    time.Time // since when a group is being filled
+	atEnd    bool      // the journal showed nothing behind pending
+	progress bool      // something was handled
+	events   []Envelope[E]
+}
+
+// finishPatience is how long a worker that ends waits for its last save.
+const finishPatience = 5 * time.Second
+
+// run handles events until ctx ends, the ranges change, or there is nothing more
+// to try; if it is to end at the end of the journal, it returns nil there. After a
+// failure it begins again at its stored position.
+func (w *worker[E]) run(ctx context.Context) error {
+	for failures := 0; ; {
+		err := w.stream(ctx)
+		switch {
+		case err == nil:
+			w.figures.state(Stopped, nil)
+			return nil
+		case ctx.Err() != nil:
+			w.figures.state(Stopped, nil)
+			return context.Cause(ctx)
+		case errors.Is(err, errMoved):
+			return err
+		}
+		if w.progress {
+			failures = 0
+		}
+		failures++
+		pause, ok := w.p.cfg.Restart.pause(failures, rand.Float64()) //nolint:gosec // jitter is not a secret
+		if !ok || hopeless(err) {
+			w.figures.state(Stopped, err)
+			return err
+		}
+		w.figures.state(Waiting, err)
+		w.p.tellRestart(ctx, w.slices, pause, err)
+		if err := wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// stream handles events from the stored position on.
+func (w *worker[E]) stream(ctx context.Context) error {
+	w.progress = false
+	if err := w.load(ctx); err != nil {
+		return err
+	}
+	w.figures.begin(w.stored.Offset)
+	reading, cancel := context.WithCancel(ctx)
+	var (
+		reader  sync.WaitGroup
+		pages   = make(chan page[E])
+		readErr error
+	)
+	after := w.stored.Offset
+	reader.Go(func() {
+		defer close(pages)
+		readErr = w.read(reading, after, pages)
+	})
+	stop := func() {
+		cancel()
+		reader.Wait()
+	}
+	defer stop() // a handler may end this goroutine
+	err := w.consume(ctx, pages)
+	stop()
+	w.finish(ctx)
+	if err != nil {
+		return err
+	}
+	return readErr
+}
+
+// load takes the stored position.
+func (w *worker[E]) load(ctx context.Context) error {
+	positions, err := w.p.d.store.Load(ctx, w.p.cfg.Name)
+	if err != nil {
+		return fmt.Errorf("projection %q: %w", w.p.cfg.Name, err)
+	}
+	i := slices.IndexFunc(positions, func(p Position) bool { return p.Slices == w.slices })
+	if i < 0 || mustClear(positions) {
+		return errMoved
+	}
+	w.stored, w.reached, w.sure = positions[i], positions[i].Offset, true
+	w.dirty, w.unsaved = time.Time{}, 0
+	w.pending, w.head, w.count, w.atEnd = w.pending[:0], 0, 0, false
+	return nil
+}
+
+// consume handles pages until there are no more, or something fails.
+func (w *worker[E]) consume(ctx context.Context, pages <-chan page[E]) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for open := true; ; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		now := time.Now()
+		if w.saveDue(now) {
+			if err := w.save(ctx); err != nil {
+				return err
+			}
+		}
+		if w.batchDue(now, open) {
+			if err := w.next(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if !open {
+			return nil
+		}
+		if w.count > 0 && w.p.d.wait == 0 { // take what is there, wait for nothing
+			select {
+			case p, ok := <-pages:
+				open = w.take(p, ok)
+			default:
+				if err := w.next(ctx); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		timer.Reset(w.idle(now))
+		select {
+		case p, ok := <-pages:
+			open = w.take(p, ok)
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take adds a page to what is pending. It reports whether there was one.
+func (w *worker[E]) take(p page[E], ok bool) bool {
+	if !ok {
+		return false
+	}
+	if w.count == 0 {
+		w.since = time.Now()
+	}
+	n := copy(w.pending, w.pending[w.head:])
+	clear(w.pending[n:])
+	w.pending, w.head = append(w.pending[:n], p.items...), 0
+	for i := range p.items {
+		w.count += len(p.items[i].events)
+	}
+	w.atEnd = p.end
+	w.figures.taken(p.number)
+	w.look()
+	return true
+}
+
+// batchDue reports whether to handle what is pending now.
+func (w *worker[E]) batchDue(now time.Time, open bool) bool {
+	if w.head == len(w.pending) {
+		return false
+	}
+	return w.count == 0 || w.count >= w.p.d.batch || !open || w.p.d.wait > 0 && now.Sub(w.since) >= w.p.d.wait
+}
+
+// idle returns how long there is nothing to do but to wait for a page.
+func (w *worker[E]) idle(now time.Time) time.Duration {
+	d := time.Hour
+	if w.count > 0 {
+		d = min(d, w.since.Add(w.p.d.wait).Sub(now))
+	}
+	if !w.dirty.IsZero() {
+		d = min(d, w.dirty.Add(w.p.d.saveInterval).Sub(now))
+	}
+	return max(0, d)
+}
+
+// next handles one batch of what is pending: as many stored events as fit, at
+// least one, and none that can't be decoded beside others.
+func (w *worker[E]) next(ctx context.Context) error {
+	items, n, events := w.pending[w.head:], 0, 0
+	for n < len(items) && (n == 0 || items[n].err == nil && events+len(items[n].events) <= w.p.d.batch) {
+		events += len(items[n].events)
+		if n++; items[n-1].err != nil {
+			break
+		}
+	}
+	var err error
+	if items[0].err != nil {
+		err = w.giveUp(ctx, &items[0], items[0].err, 0)
+	} else {
+		err = w.process(ctx, items[:n])
+	}
+	if err != nil {
+		return err
+	}
+	w.head += n
+	w.count -= events
+	w.since = time.Now()
+	w.look()
+	return nil
+}
+
+// look brings the figures up to date with what is pending.
+func (w *worker[E]) look() {
+	var oldest time.Time
+	for _, it := range w.pending[w.head:] {
+		if len(it.events) > 0 {
+			oldest = it.events[0].Time
+			break
+		}
+	}
+	w.figures.pending(oldest, w.atEnd)
+}
+
+// wait returns nil when a time has passed.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
