@@ -24,6 +24,39 @@
 //	filter, err := journal.NewFilter(journal.FilterConfig{})
 //	for event, err := range filter.Apply(id, guarded.Replay(ctx, id, 1, journal.MaxSequenceNr)) { ... }
 //
+// # Queries
+//
+// A plugin that implements Querier can be read across persistence IDs, in one
+// order for all readers. Each position in it has an Offset:
+//
+//	account|1   ①────②───────────────⑤          one history for each ID
+//	account|2        │    ③─────④    │
+//	loan|1           │    │     │    │    ⑥
+//	                 │    │     │    │    │
+//	order    "" ①    ②    ③     ④    ⑤    ⑥  →   what is appended comes behind the end
+//	                      ▲               ▲
+//	                      │               └─ End: Current completes here, Live waits for more
+//	                      └─ a reader that left after ③ resumes here: ④ is next, ③ does not come again
+//
+//	for e, err := range journal.Live(ctx, j, journal.Query{Type: "account"}, last) {
+//		...
+//		last = e.Offset // where to resume
+//	}
+//
+//	                              up to now       and those to come
+//	events of all IDs             Current         Live
+//	  of a type                   Query.Type      likewise
+//	  with a tag                  Query.Tag       likewise
+//	  one share of the IDs        Query.Slices    likewise; SplitSlices makes the shares
+//	events of one ID              CurrentByID     LiveByID
+//	persistence IDs               IDLister        LiveIDs
+//	the last number of an ID      HighestSequenceNr
+//
+// No event ever appears before a position that a reader has passed, so that who
+// resumes behind the last offset seen gets each event exactly once. Fences and
+// deleted events are left out. Two offsets of one journal Compare; those of
+// different journals mean nothing to each other.
+//
 // # Guarantees
 //
 //   - Each persistence ID has the records 1, 2, 3 and so on. A write names the

@@ -63,17 +63,19 @@ func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.S
 				fail(err)
 				return
 			}
-			for e, err := range j.Replay(ctx, id, next, min(to, highest)) {
-				if err != nil {
-					fail(err)
+			if last := min(to, highest); next <= last {
+				for e, err := range j.Replay(ctx, id, next, last) {
+					if err != nil {
+						fail(err)
+						return
+					}
+					if !e.IsFence() && !yield(e, nil) {
+						return
+					}
+				}
+				if next = last + 1; next > to {
 					return
 				}
-				if !e.IsFence() && !yield(e, nil) {
-					return
-				}
-			}
-			if next = max(next, highest+1); next > to {
-				return
 			}
 			if err := querier.Await(ctx, end); err != nil {
 				fail(err)

@@ -32,8 +32,8 @@ func queryPages(f *fixture) {
 			w.Events[i].Tags = []string{"all", fmt.Sprint("half ", i%2)}
 		}
 		writes = append(writes, w)
+		f.store(w)
 	}
-	f.store(writes...)
 	whole := f.wantRead(journal.Query{}, "", writes...)
 	f.wantMore(journal.Query{}, whole)
 	for _, q := range []journal.Query{{Tag: "all"}, {Tag: "half 1"}, {Type: "pages"}, {Slices: journal.Slices{First: journal.SliceOf("pages|0"), Count: 1}}} {

@@ -1,0 +1,73 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// A report over all accounts: what there is now, with a place to go on.
+func ExampleCurrent() {
+	ctx := context.Background()
+	j := inmem.NewJournal()
+	deposited := func(id string, seqNr uint64, amount string, tags ...string) {
+		j.Append(ctx, []journal.Write{{ID: id, Expect: seqNr - 1, Events: []journal.Event{
+			{SequenceNr: seqNr, Manifest: "deposited", Payload: []byte(amount), Tags: tags},
+		}}})
+	}
+	var last journal.Offset // a report that is run again begins here
+	report := func() {
+		for e, err := range journal.Current(ctx, j, journal.Query{Type: "account", Tag: "large"}, last) {
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			fmt.Printf("%s event %d: %s\n", e.ID, e.SequenceNr, e.Payload)
+			last = e.Offset
+		}
+	}
+	deposited("account|1", 1, "5")
+	deposited("account|2", 1, "9000", "large")
+	deposited("loan|1", 1, "7000", "large")
+	report()
+	deposited("account|1", 2, "8000", "large")
+	report()
+	// Output:
+	// account|2 event 1: 9000
+	// account|1 event 2: 8000
+}
+
+// A follower that sees each event once, also those to come.
+func ExampleLive() {
+	j := inmem.NewJournal()
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	opened := func(id string) {
+		j.Append(ctx, []journal.Write{{ID: id, Events: []journal.Event{{SequenceNr: 1, Manifest: "opened"}}}})
+	}
+	opened("account|1")
+	last := journal.Offset("") // a real one keeps e.Offset with what it makes of the event
+	for e, err := range journal.Live(ctx, j, journal.Query{}, last) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		fmt.Println(e.ID, e.Manifest)
+		switch e.ID {
+		case "account|1":
+			opened("account|2")
+		case "account|2":
+			stop(errors.New("that was all"))
+		}
+	}
+	// Output:
+	// account|1 opened
+	// account|2 opened
+	// journal: live events: inmem: await: that was all
+}
