@@ -50,6 +50,14 @@ func runJournalSuite(t *testing.T, cfg postgres.Config) {
 			}
 			return openJournal(tb, l.dsn, l.cfg)
 		},
+		Attach: func(tb testing.TB, j journal.Journal) journal.Journal {
+			tb.Helper()
+			l, ok := j.(lasting)
+			if !ok {
+				tb.Fatalf("a %T", j)
+			}
+			return openJournal(tb, l.dsn, l.cfg)
+		},
 	})
 }
 
