@@ -84,7 +84,7 @@ func TestRuntimeOnAFullDisk(t *testing.T) {
 	j := db.Journal()
 	h, b := openHouse(t, j, 2*time.Second), newBooks(4)
 	b.padding = noise(50_000)
-	b.run(t, h, 10, 2*time.Second, func(*rand.Rand) {
+	b.run(t, []*house{h}, 10, 2*time.Second, func(*rand.Rand) {
 		probe := 0
 		until(t, "a full disk", func() bool {
 			probe++

@@ -158,15 +158,16 @@ func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand,
 	}
 }
 
-// run has clients of each ledger post until each has done so n times and disturb returns.
-func (b *books) run(t *testing.T, h *house, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
+// run has clients of each ledger post, in turn through the houses, until each has
+// done so n times and disturb returns.
+func (b *books) run(t *testing.T, houses []*house, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
 	t.Helper()
 	var clients sync.WaitGroup
 	enough := make(chan struct{})
 	for i, id := range b.ids {
 		for c := range 3 {
 			clients.Go(func() {
-				b.client(t.Context(), h, id, rand.New(rand.NewPCG(uint64(i), uint64(c))), n, enough, patience)
+				b.client(t.Context(), houses[c%len(houses)], id, rand.New(rand.NewPCG(uint64(i), uint64(c))), n, enough, patience)
 			})
 		}
 	}

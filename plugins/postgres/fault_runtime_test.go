@@ -28,7 +28,7 @@ func TestRuntimeBehindABadNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, b := openHouse(t, db.Journal(), 200*time.Millisecond), newBooks(8)
-	b.run(t, h, 20, 400*time.Millisecond, func(rng *rand.Rand) {
+	b.run(t, []*house{h}, 20, 400*time.Millisecond, func(rng *rand.Rand) {
 		for range faults {
 			if rng.IntN(8) == 0 {
 				proxy.SetDown(true)
@@ -76,7 +76,7 @@ func TestServerIsKilled(t *testing.T) {
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	h, b := openHouse(t, db.Journal(), 2*time.Second), newBooks(16)
-	b.run(t, h, 20, 3*time.Second, func(rng *rand.Rand) {
+	b.run(t, []*house{h}, 20, 3*time.Second, func(rng *rand.Rand) {
 		for i := range kills {
 			pause(t, rng, 600*time.Millisecond)
 			if i%4 == 3 {
@@ -91,6 +91,27 @@ func TestServerIsKilled(t *testing.T) {
 	})
 	h.close(t)
 	found := openHouse(t, db.Journal(), time.Minute)
+	defer found.close(t)
+	b.judge(t, found)
+}
+
+// TestTwoRuntimes has two runtimes work on the same entities at the same time: of two
+// writers one wins, and the other one's clients are told.
+func TestTwoRuntimes(t *testing.T) {
+	t.Parallel()
+	rounds := 60
+	if soak() {
+		rounds = 1000
+	}
+	dsn := testpg.DSN(t)
+	one, two := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{MaxConns: 2})
+	houses := []*house{openHouse(t, one.Journal(), time.Minute), openHouse(t, two.Journal(), time.Minute)}
+	b := newBooks(3)
+	b.run(t, houses, rounds, time.Second, func(*rand.Rand) {})
+	for _, h := range houses {
+		h.close(t)
+	}
+	found := openHouse(t, one.Journal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }

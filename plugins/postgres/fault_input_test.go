@@ -1,0 +1,228 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// oddIDs are persistence IDs of which no two are the same, however alike.
+func oddIDs() []string {
+	return []string{
+		"é", "e\u0301", "É", "e", "E", " e", "e ", "e\t", "e\n", "\u00a0e", "a|b", "a|b|c", "|", "||", "%", "_", "a%", `\`, `\x00`, `'`, `"`, `''; DROP TABLE refold.events; --`,
+		"$1", "{}", "{NULL}", "NULL", "null", "\ufeff", "\uffff", "\U0010ffff", "\u202eabc", "\u200d", "👩‍👩‍👧‍👧", "ß", "ss", "ı", "i", "İ", "ﬁ", "fi", "\x01", "\x7f", "\u0080",
+		strings.Repeat("x", journal.MaxIDLength), strings.Repeat("x", journal.MaxIDLength-1), strings.Repeat("\U0010ffff", journal.MaxIDLength/4),
+	}
+}
+
+// TestOddIDs stores odd IDs, with themselves as names and tags, beside ones that are none. Each
+// has its own history, and comes back as it was, in the order of its bytes.
+func TestOddIDs(t *testing.T) {
+	t.Parallel()
+	db := openStore(t, testpg.DSN(t), postgres.Config{})
+	j := db.Journal()
+	ids := oddIDs()
+	var writes []journal.Write
+	for i, id := range ids {
+		w := eventsOf(id, 0, 1+i%3, id, "all")
+		w.Writer, w.Events[0].Manifest, w.Events[0].Metadata = id, "m"+id, []byte("\x00"+id)
+		writes = append(writes, w)
+	}
+	bad := []string{"", " ", "\x00", "a\x00", "\x00a", "a\xff", "\xed\xa0\x80", "\xc0\x80", strings.Repeat("x", journal.MaxIDLength+1)}
+	for _, id := range bad {
+		writes = append(writes, eventsOf(id, 0, 1))
+	}
+	errs := j.Append(t.Context(), writes)
+	for i, w := range writes {
+		if i < len(ids) && (errs == nil || errs[i] != nil) {
+			t.Errorf("%q: %v", w.ID, errs[i])
+		}
+		if i >= len(ids) && !errors.Is(errs[i], journal.ErrRejected) {
+			t.Errorf("%q: %v, want a rejection", w.ID, errs[i])
+		}
+	}
+	for i, id := range ids {
+		var got []journal.Event
+		for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatalf("replay %q: %v", id, err)
+			}
+			got = append(got, e)
+		}
+		if len(got) != 1+i%3 || got[0].Writer != id || got[0].Manifest != "m"+id || string(got[0].Metadata) != "\x00"+id || got[0].Tags[0] != id || string(got[0].Payload) != id+"/1" {
+			t.Errorf("%q comes back as %+v", id, got)
+		}
+	}
+	var listed []string
+	for id, err := range j.PersistenceIDs(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, id)
+	}
+	if want := slices.Sorted(slices.Values(ids)); !slices.Equal(listed, want) {
+		t.Errorf("listed as\n%q, not\n%q", listed, want)
+	}
+	for _, id := range bad {
+		if _, err := j.HighestSequenceNr(t.Context(), id); !errors.Is(err, journal.ErrInvalid) {
+			t.Errorf("highest of %q: %v", id, err)
+		}
+	}
+}
+
+// What a name can't hold is refused by itself, and its neighbours are stored.
+func TestOddNames(t *testing.T) {
+	t.Parallel()
+	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	for i, odd := range []string{"\x00", "a\x00b", "\xff", "a\xc3"} {
+		writes := make([]journal.Write, 6)
+		for k := range writes {
+			writes[k] = eventsOf(fmt.Sprintf("%d|%d", i, k), 0, 2)
+		}
+		writes[1].Writer = odd
+		writes[2].Events[1].Manifest = odd
+		writes[3].Events[0].Tags = []string{"fine", odd}
+		writes[4].Events[0].Payload, writes[4].Events[0].Metadata = []byte(odd), []byte(odd) // bytes are bytes
+		errs := j.Append(t.Context(), writes)
+		for k := range writes {
+			if err := errs[k]; (k >= 1 && k <= 3) != errors.Is(err, journal.ErrRejected) || k == 0 && err != nil {
+				t.Errorf("%q in write %d: %v", odd, k, err)
+			}
+		}
+	}
+}
+
+// TestTenThousandTags stores an event with ten thousand tags, which is found by
+// each of them, and refuses more than an event may have.
+func TestTenThousandTags(t *testing.T) {
+	t.Parallel()
+	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	tags := make([]string, 10_000)
+	for i := range tags {
+		tags[i] = fmt.Sprintf("t%04d", i)
+	}
+	many := slices.Repeat([]string{strings.Repeat("x", 100)}, 100_000)
+	errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, 1, tags...), eventsOf("b", 0, 1, many...), eventsOf("c", 0, 1, "t0000", "t0000", "")})
+	if errs == nil || errs[0] != nil || !errors.Is(errs[1], journal.ErrRejected) || errs[2] != nil {
+		t.Fatalf("append: %v", errs)
+	}
+	for _, i := range []int{0, 1, 4999, 9999} {
+		want := []string{"a/1"}
+		if i == 0 {
+			want = append(want, "c/1")
+		}
+		found, _ := readAll(t, j, journal.Query{Tag: tags[i]}, "")
+		if !slices.Equal(named(found), want) || !slices.Equal(found[0].Tags, tags) {
+			t.Errorf("tag %s finds %v", tags[i], named(found))
+		}
+	}
+	if found, _ := readAll(t, j, journal.Query{Tag: "t"}, ""); len(found) > 0 {
+		t.Errorf("a tag that nothing has finds %v", named(found))
+	}
+	if err := j.DeleteTo(t.Context(), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := readAll(t, j, journal.Query{Tag: tags[9999]}, ""); len(found) > 0 {
+		t.Errorf("found what was deleted: %v", named(found))
+	}
+}
+
+// TestPayloads stores the largest event and refuses one byte more; its neighbours are
+// stored.
+func TestPayloads(t *testing.T) {
+	t.Parallel()
+	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	const most = 16 << 20
+	payload := noise(most + 1)
+	with := func(id string, payloads ...[]byte) journal.Write {
+		w := eventsOf(id, 0, len(payloads))
+		for i := range payloads {
+			w.Events[i].Payload = payloads[i]
+		}
+		return w
+	}
+	unit := slices.Repeat([][]byte{payload[:most]}, 4)
+	writes := []journal.Write{with("large", payload[:most]), with("too large", []byte("x"), payload), with("empty", nil, []byte{}), with("unit, too large", append(unit, []byte("x"))...)}
+	if soak() {
+		writes = append(writes, with("unit", unit...))
+	}
+	errs := j.Append(t.Context(), writes)
+	if errs == nil || errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], journal.ErrRejected) || !errors.Is(errs[3], journal.ErrRejected) || soak() && errs[4] != nil {
+		t.Fatalf("append: %v", errs)
+	}
+	if rejected, ok := errors.AsType[*journal.RejectedError](errs[1]); !ok || rejected.SequenceNr != 2 || !strings.Contains(rejected.Error(), fmt.Sprint(most)) {
+		t.Errorf("too large: %v", errs[1])
+	}
+	for i, w := range writes {
+		var got [][]byte
+		for e, err := range j.Replay(t.Context(), w.ID, 1, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, e.Payload)
+		}
+		if errs[i] != nil {
+			w.Events = nil
+		}
+		if len(got) != len(w.Events) {
+			t.Errorf("%s: %d events", w.ID, len(got))
+		}
+		for k := range min(len(got), len(w.Events)) {
+			if !bytes.Equal(got[k], w.Events[k].Payload) {
+				t.Errorf("%s: event %d comes back with %d bytes, not %d", w.ID, k+1, len(got[k]), len(w.Events[k].Payload))
+			}
+		}
+	}
+}
+
+// TestClocks stores times of clocks that are wrong as they are, and an
+// entity's own time does not go back when its clock does.
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	db := openStore(t, testpg.With(t, testpg.DSN(t), map[string]string{"timezone": "Asia/Kathmandu"}), postgres.Config{})
+	j := db.Journal()
+	times := []time.Time{
+		time.Date(2040, 1, 1, 0, 0, 0, 1000, time.UTC), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+		time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2016, 12, 31, 23, 59, 59, 0, time.UTC),
+	}
+	w := eventsOf("clock", 0, len(times))
+	for i := range times {
+		w.Events[i].Time = times[i]
+	}
+	ahead := journal.Write{ID: "ledger|ahead", Writer: "fast clock", Events: []journal.Event{{SequenceNr: 1, Time: times[0]}}} // a fence
+	store(t, j, w, ahead)
+	i := 0
+	for e, err := range j.Replay(t.Context(), "clock", 1, journal.MaxSequenceNr) {
+		if err != nil || !e.Time.Equal(times[i]) || e.Time.Location() != time.UTC {
+			t.Errorf("%v comes back as %v, %v", times[i], e.Time, err)
+		}
+		i++
+	}
+	h := openHouse(t, j, time.Minute)
+	defer h.close(t)
+	if _, err := eventsourcing.Ask(t.Context(), h.ledgers.Ref("ahead"), post{Op: 1, Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	last := time.Time{}
+	for e, err := range j.Replay(t.Context(), "ledger|ahead", 1, journal.MaxSequenceNr) {
+		if err != nil || e.Time.Before(last) {
+			t.Errorf("event %d is of %v, behind one of %v: %v", e.SequenceNr, e.Time, last, err)
+		}
+		last = e.Time
+	}
+	if last.Before(times[0]) {
+		t.Errorf("the entity's time went back to %v", last)
+	}
+}
