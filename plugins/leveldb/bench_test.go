@@ -176,3 +176,46 @@ func BenchmarkReplay(b *testing.B) {
 		b.ReportMetric(float64(b.N)*benchReplay/b.Elapsed().Seconds(), "events/s")
 	})
 }
+
+// BenchmarkQuery reads 100,000 events of 1,000 persistence IDs in their order:
+// all, those with a tag that one in a hundred has, and those of one slice in
+// four.
+func BenchmarkQuery(b *testing.B) {
+	db, err := leveldb.Open(b.TempDir(), leveldb.Config{NoSync: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // only measured
+	j := db.Journal()
+	data := benchData(benchPayload)
+	for n := range uint64(benchReplay / benchIDs) {
+		writes := make([]journal.Write, benchIDs)
+		for i := range writes {
+			e := journal.Event{SequenceNr: n + 1, Time: time.UnixMicro(1).UTC(), Manifest: "deposited", Payload: data}
+			if i%100 == 0 {
+				e.Tags = []string{"rare"}
+			}
+			writes[i] = journal.Write{ID: fmt.Sprintf("account|%d", i), Writer: "0192f0c1a2b3", Expect: n, Events: []journal.Event{e}}
+		}
+		if errs := j.Append(b.Context(), writes); errs != nil {
+			b.Fatal(errs[0])
+		}
+	}
+	for _, c := range []struct {
+		name string
+		q    journal.Query
+	}{
+		{"all", journal.Query{}},
+		{"tag", journal.Query{Tag: "rare"}},
+		{"slices", journal.Query{Slices: journal.Slices{First: 256, Count: 256}}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n = len(readAll(b, j, c.q))
+			}
+			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}

@@ -29,7 +29,8 @@ type Config struct {
 	ReadOnly bool
 	// CachedIDs is how many persistence IDs the journal remembers the highest
 	// sequence number of, at about 150 bytes each; the append to another one
-	// costs two reads. Defaults to 100,000.
+	// costs two reads. Queries remember the names of as many, at about 100 bytes
+	// each. Defaults to 100,000.
 	CachedIDs int
 	// MaxSnapshotSize is the largest payload of a snapshot, in bytes, that is
 	// saved or loaded. Defaults to 64 MiB; at most 1 GiB.
@@ -90,7 +91,8 @@ type DB struct {
 }
 
 // Open opens the database in a directory, which is created if it is missing.
-// It reads the logs that a crash left and checks them first.
+// It reads the logs that a crash left and checks them first. The first time for a
+// directory of an older format it takes longer; see the package.
 //
 // It fails with ErrInUse if somebody else has the directory open, with
 // journal.ErrCorrupt if stored data is damaged in a way that could lose

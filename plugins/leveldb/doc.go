@@ -36,6 +36,31 @@
 // The format of keys and values is versioned, in the manifest and in each
 // value. A directory that a newer version wrote is not touched.
 //
+// # Queries
+//
+// The journal is a [journal.Querier]. The order of the events of all persistence
+// IDs is the one in which they were stored. It is written in the same batch as
+// the events: a record for up to 4,096 of them, at about 5 bytes each, and
+// one for each tag that they have, at about 5 bytes for each event with that
+// tag. [DB.VerifyOrder] checks that it names all of them.
+//
+//	group 7    account|1 #4 #5    account|7 #1    account|2 #9 ...
+//	red, 7     ┄┄┄┄┄┄┄┄┄┄┄┄ #5    account|7 #1
+//
+// What is deleted is gone from queries at once. Its places in the order stay, and
+// a query passes them without reading anything, until DB.Compact drops the
+// groups of which no event is left. A group with a single live event stays.
+//
+// # Older formats
+//
+// Format 1, of before there were queries, had no order. Open gives it one, by the
+// time of the events, then by persistence ID in the order in which they were
+// first written. It reads all events twice or so, and takes up to 60 bytes of
+// disk space for each meanwhile. If it is cut short, the next Open goes on; older
+// versions of Refold refuse the directory from then on. Opened with
+// Config.ReadOnly, such a directory is read as it is, and queries fail with
+// [ErrNoOrder].
+//
 // # Failures
 //
 // After a write to a log has failed, nothing is written behind it. The journal
@@ -55,7 +80,9 @@
 // the tables that held them, little by little; see DB.Compact.
 //
 // With Config.NoSync a power cut may leave a log with a hole in it, which Open
-// reports as corrupt.
+// reports as corrupt. It may lose events whose offsets a reader has kept: a query
+// behind the end fails with journal.ErrOffset, but one that comes after as much
+// was stored again misses that.
 //
 // The payloads that a page of Replay yields (1,000 events or 1 MiB) share
 // memory.

@@ -248,3 +248,60 @@ func (db *DB) RawEvents(id string) (n int, err error) {
 	}
 	return n, it.Error()
 }
+
+// Run is some events in order: the index in their group, the number of their
+// persistence ID, the first sequence number, and how many.
+type Run [4]uint64
+
+// DecodeRuns decodes the value of a group or of a tag.
+func DecodeRuns(b []byte, tag bool) (runs []Run, err error) {
+	r := readRuns(b, tag)
+	for r.next() {
+		runs = append(runs, Run{r.run.index, r.run.number, r.run.first, r.run.count})
+	}
+	return runs, r.err
+}
+
+// EncodeRuns encodes them.
+func EncodeRuns(runs []Run, tag bool) []byte {
+	b := []byte{valueVersion}
+	behind := uint64(0)
+	for _, n := range runs {
+		r := run{index: n[0], number: n[1], first: n[2], count: n[3]}
+		b = r.append(b, tag, behind)
+		behind = r.end()
+	}
+	return b
+}
+
+// DecodeOffset returns the group and the index of an offset.
+func DecodeOffset(o journal.Offset) (group, index uint64, err error) {
+	p, err := parseOffset(o)
+	return p.group, p.index, err
+}
+
+// EncodeOffset is the reverse.
+func EncodeOffset(group, index uint64) journal.Offset { return position{group, index}.offset() }
+
+// DecodeKeys decodes a key of a tag, one of an event that is not sorted yet, and
+// its tags, and encodes them again if they are valid.
+func DecodeKeys(b []byte) (again [][]byte) {
+	if tag, group, ok := cutTagKey(b); ok {
+		again = append(again, appendTagKey(nil, string(tag), group))
+	}
+	if number, seqNr, ok := cutUnsortedKey(b); ok {
+		time := int64(binary.BigEndian.Uint64(b[1:]) ^ 1<<63)
+		again = append(again, appendUnsortedKey(nil, time, number, seqNr))
+	}
+	if tags, _, err := cutTags(b, new(interner)); err == nil {
+		_ = appendTags(nil, tags)
+	}
+	_, _ = decodeName(b)
+	return again
+}
+
+// Keys of the index.
+func GroupKey(group uint64) []byte           { return appendGroupKey(nil, group) }
+func TagKey(tag string, group uint64) []byte { return appendTagKey(nil, tag, group) }
+func NameKey(number uint64) []byte           { return appendNameKey(nil, number) }
+func EventKey(number, seqNr uint64) []byte   { return appendEventKey(nil, number, seqNr) }

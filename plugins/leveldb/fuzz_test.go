@@ -198,3 +198,70 @@ func FuzzFooter(f *testing.F) {
 		bounded(t, len(b), func() { _ = leveldb.CheckFooter(b) })
 	})
 }
+
+// FuzzRuns decodes the records of groups and of tags.
+func FuzzRuns(f *testing.F) {
+	f.Add([]byte{1, 1, 1, 2, 2, 1, 2}, false)
+	f.Add([]byte{1, 1, 1, 2, 1}, true)
+	f.Add([]byte{1, 0, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, true)
+	f.Fuzz(func(t *testing.T, b []byte, tag bool) {
+		var runs []leveldb.Run
+		var err error
+		bounded(t, len(b), func() { runs, err = leveldb.DecodeRuns(b, tag) })
+		behind := uint64(0)
+		for _, r := range runs {
+			index, number, first, count := r[0], r[1], r[2], r[3]
+			if index < behind || !tag && index != behind || index+count > 4096 || number == 0 || number >= 1<<56 ||
+				first == 0 || count == 0 || first+count-1 > journal.MaxSequenceNr {
+				t.Fatalf("%x has the run %v behind %d", b, r, behind)
+			}
+			behind = index + count
+		}
+		if err != nil {
+			return
+		}
+		if again, err := leveldb.DecodeRuns(leveldb.EncodeRuns(runs, tag), tag); len(runs) == 0 || err != nil || !slices.Equal(again, runs) {
+			t.Errorf("%x is %v, then %v, %v", b, runs, again, err)
+		}
+	})
+}
+
+func FuzzOffset(f *testing.F) {
+	f.Add("ldb1-1-0001", "")
+	f.Add("ldb1-1000-4096", "ldb1-999-0001")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		var places [2][2]uint64
+		for i, o := range []string{a, b} {
+			group, index, err := leveldb.DecodeOffset(journal.Offset(o))
+			if err != nil {
+				if !errors.Is(err, journal.ErrOffset) || len(err.Error()) > 400 {
+					t.Errorf("%q: %v", o, err)
+				}
+				return
+			}
+			if again := leveldb.EncodeOffset(group, index); string(again) != o || len(o) > 64 {
+				t.Errorf("%q becomes %q", o, again)
+			}
+			places[i] = [2]uint64{group, index}
+		}
+		if got, want := journal.Offset(a).Compare(journal.Offset(b)), slices.Compare(places[0][:], places[1][:]); got != want {
+			t.Errorf("%q and %q compare as %d, not %d", a, b, got, want)
+		}
+	})
+}
+
+func FuzzIndexKeys(f *testing.F) {
+	f.Add(leveldb.TagKey("red", 7))
+	f.Add([]byte("w12345678\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"))
+	f.Add([]byte("\x01four"))
+	f.Add([]byte{2, 1, 'a', 1, 'b'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		bounded(t, len(b), func() {
+			for _, again := range leveldb.DecodeKeys(b) {
+				if n := len(b) - len(again); n < 0 || b[0] == 'w' && !bytes.Equal(again, b) { // a varint may be longer than it has to be
+					t.Errorf("%x becomes %x", b, again)
+				}
+			}
+		})
+	})
+}

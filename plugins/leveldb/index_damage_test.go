@@ -1,0 +1,86 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// TestDamagedIndex changes records of the index. The check finds each of them,
+// and a query that comes upon it fails rather than pass anything over.
+func TestDamagedIndex(t *testing.T) {
+	t.Parallel()
+	const unseen = "queries can't know"
+	runs := func(tag bool, runs ...leveldb.Run) []byte { return leveldb.EncodeRuns(runs, tag) }
+	newer := []byte{2, 1, 1, 1}
+	for what, c := range map[string]struct {
+		key, value []byte // nil deletes
+		all, red   string // what becomes of the queries
+	}{
+		"no group":            {leveldb.GroupKey(1), nil, unseen, ""},
+		"no last group":       {leveldb.GroupKey(2), nil, unseen, ""},
+		"no name":             {leveldb.NameKey(1), nil, "corrupt", "corrupt"},
+		"another name":        {leveldb.NameKey(1), []byte("\x01b"), unseen, unseen},
+		"a damaged name":      {leveldb.NameKey(1), []byte{1, 0}, "corrupt", "corrupt"},
+		"a newer name":        {leveldb.NameKey(1), []byte{2, 'a'}, "newer", "newer"},
+		"no event":            {leveldb.EventKey(1, 2), nil, "corrupt", ""},
+		"a damaged event":     {leveldb.EventKey(1, 2), []byte{1}, "corrupt", ""},
+		"an event too much":   {leveldb.EventKey(2, 9), leveldb.EncodeEvent(&journal.Event{Manifest: "m"}), unseen, unseen},
+		"another event":       {leveldb.EventKey(1, 1), leveldb.EncodeEvent(&journal.Event{Manifest: "m"}), unseen, "corrupt"},
+		"a fence":             {leveldb.EventKey(1, 1), leveldb.EncodeEvent(&journal.Event{Tags: []string{"red"}}), "corrupt", "corrupt"},
+		"an empty group":      {leveldb.GroupKey(1), []byte{1}, "corrupt", ""},
+		"an empty value":      {leveldb.GroupKey(1), nil, unseen, ""},
+		"a group cut short":   {leveldb.GroupKey(1), []byte{1, 1, 1}, "corrupt", ""},
+		"a newer group":       {leveldb.GroupKey(1), newer, "newer", ""},
+		"an event twice":      {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 1, 1, 3}, leveldb.Run{3, 1, 3, 1}, leveldb.Run{4, 2, 1, 1}), unseen, ""},
+		"an event that isn't": {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 1, 1, 5}, leveldb.Run{5, 2, 1, 1}), "corrupt", ""},
+		"an ID that isn't":    {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 7, 1, 1}), "corrupt", ""},
+		"another order":       {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 1, 2, 2}, leveldb.Run{2, 1, 1, 1}, leveldb.Run{3, 2, 1, 1}), unseen, ""},
+		"no tag":              {leveldb.TagKey("red", 1), nil, "", unseen},
+		"another place":       {leveldb.TagKey("red", 1), runs(true, leveldb.Run{0, 1, 1, 1}, leveldb.Run{3, 1, 3, 1}), "", unseen},
+		"a tag that it lacks": {leveldb.TagKey("red", 1), runs(true, leveldb.Run{0, 1, 1, 3}), "", "corrupt"},
+		"another tag":         {leveldb.TagKey("blue", 1), runs(true, leveldb.Run{0, 1, 1, 1}), "", ""},
+		"a newer tag":         {leveldb.TagKey("red", 1), newer, "", "newer"},
+		"a damaged tag":       {leveldb.TagKey("red", 1), []byte{1, 0xff}, "", "corrupt"},
+		"a malformed key":     {[]byte{'o', 1}, []byte{1, 1, 1, 1}, "corrupt", "corrupt"},
+		"a malformed tag key": {append(leveldb.TagKey("red", 1), 1), []byte{1, 0, 1, 1, 1}, "", "corrupt"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
+			j := db.Journal()
+			red := []string{"red"}
+			mustAppend(t, j, tagged("a", 0, red, nil, red), write("b", 0, 1))
+			mustAppend(t, j, tagged("b", 1, red))
+			if err := db.VerifyOrder(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if c.value == nil {
+				err = db.Raw().Delete(c.key, nil)
+			} else {
+				err = db.Raw().Put(c.key, c.value, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := db.VerifyOrder(t.Context()); !errors.Is(err, journal.ErrCorrupt) && !errors.Is(err, journal.ErrNewerVersion) {
+				t.Errorf("the check: %v", err)
+			}
+			for _, q := range []struct {
+				query journal.Query
+				want  string
+			}{{journal.Query{}, c.all}, {journal.Query{Tag: "red"}, c.red}} {
+				want := map[string]error{"corrupt": journal.ErrCorrupt, "newer": journal.ErrNewerVersion}[q.want]
+				if _, err := j.Query(t.Context(), q.query, ""); !errors.Is(err, want) {
+					t.Errorf("%+v: %v, want %v", q.query, err, want)
+				}
+			}
+		})
+	}
+}
