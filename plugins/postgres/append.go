@@ -54,10 +54,10 @@ func fill(n int, err error) []error {
 // next attempt sees what the other writer stored.
 func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
 	for attempt := 1; ; attempt++ {
-		highest, err := j.db.send(ctx, b.writes, chains)
+		conflicts, err := j.db.send(ctx, b.writes, chains)
 		switch {
 		case err == nil:
-			j.settle(b, chains, highest)
+			j.settle(b, chains, conflicts)
 			return
 		case !isConflict(err):
 			err = j.db.appendError(ctx, err)
@@ -78,17 +78,16 @@ func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
 	}
 }
 
-// settle sets the outcomes of a group that was stored but for conflicts. highest
-// is nil if there were none.
-func (j *Journal) settle(b *batch, chains []*chain, highest []uint64) {
-	conflicts := 0
-	for i, c := range chains {
-		if highest != nil && highest[i] != c.expect {
-			b.failChain(c, &journal.ConflictError{ID: c.id, Expected: c.expect, Highest: highest[i]})
-			conflicts++
+// settle sets the outcomes of a group that was stored but for conflicts.
+func (j *Journal) settle(b *batch, chains []*chain, conflicts []conflict) {
+	for _, found := range conflicts {
+		c := chains[found.chain]
+		if found.highest == c.expect {
+			found.highest = 0 // it has changed since
 		}
+		b.failChain(c, &journal.ConflictError{ID: c.id, Expected: c.expect, Highest: found.highest})
 	}
-	if conflicts < len(chains) {
+	if len(conflicts) < len(chains) {
 		j.db.appended()
 	}
 }
@@ -120,9 +119,15 @@ func (db *DB) appendError(ctx context.Context, err error) error {
 
 var errResult = errors.New("a result that is not as it should be")
 
-// send stores chains with one statement. It returns the highest numbers that it
-// found if one of them was not as expected.
-func (db *DB) send(ctx context.Context, writes []journal.Write, chains []*chain) (highest []uint64, err error) {
+// conflict is a chain that was not stored, by its index.
+type conflict struct {
+	chain   int
+	highest uint64
+}
+
+// send stores chains with one statement. If there is no error, all are stored
+// but those that are in conflict.
+func (db *DB) send(ctx context.Context, writes []journal.Write, chains []*chain) (conflicts []conflict, err error) {
 	if len(chains) == 1 && chains[0].events == 1 {
 		return db.sendOne(ctx, &writes[chains[0].writes[0]])
 	}
@@ -131,24 +136,19 @@ func (db *DB) send(ctx context.Context, writes []journal.Write, chains []*chain)
 	for i, c := range chains {
 		e.chain(i, c, writes)
 	}
-	err = db.run(ctx, &db.sql.appendMany, e.params(), func(values [][]byte) error {
-		if values[0] == nil {
-			return nil
+	err = db.run(ctx, &db.sql.appendMany, e.params(), func(values [][]byte) (err error) {
+		if values[0] != nil {
+			conflicts, err = decodeConflicts(values[0], len(chains))
 		}
-		if highest, err = decodeNumbers(values[0]); err != nil || len(highest) != len(chains) {
-			return errResult
-		}
-		return nil
+		return err
 	})
-	return highest, err
+	return conflicts, err
 }
 
-func (db *DB) sendOne(ctx context.Context, w *journal.Write) (highest []uint64, err error) {
+func (db *DB) sendOne(ctx context.Context, w *journal.Write) (conflicts []conflict, err error) {
 	event := &w.Events[0]
 	params := [][]byte{
-		[]byte(w.ID), int8Value(w.Expect),
-		int2Value(journal.SliceOf(w.ID)),
-		int8Value(timestamp(event.Time)),
+		[]byte(w.ID), int8Value(w.Expect), int2Value(journal.SliceOf(w.ID)), int8Value(timestamp(event.Time)),
 		[]byte(w.Writer), []byte(event.Manifest), notNull(event.Payload), nil, nil,
 	}
 	if len(event.Tags) > 0 {
@@ -163,15 +163,16 @@ func (db *DB) sendOne(ctx context.Context, w *journal.Write) (highest []uint64, 
 		params[8] = event.Metadata
 	}
 	err = db.run(ctx, &db.sql.appendOne, params, func(values [][]byte) error {
-		if len(values[0]) != 8 {
+		switch {
+		case values[0] == nil:
+			return nil
+		case len(values[0]) != 8:
 			return errResult
 		}
-		if n := binary.BigEndian.Uint64(values[0]); n != w.Expect {
-			highest = []uint64{n}
-		}
+		conflicts = []conflict{{highest: binary.BigEndian.Uint64(values[0])}}
 		return nil
 	})
-	return highest, err
+	return conflicts, err
 }
 
 // notNull returns b as a value that is not NULL.
@@ -182,20 +183,28 @@ func notNull(b []byte) []byte {
 	return b
 }
 
-// decodeNumbers reads an array of numbers that are not negative.
-func decodeNumbers(b []byte) ([]uint64, error) {
-	if len(b) < arrayHeader || binary.BigEndian.Uint32(b) != 1 {
+// decodeConflicts reads an array with one element for each of so many chains:
+// NULL for those that are stored, and the highest number for the others.
+func decodeConflicts(b []byte, chains int) ([]conflict, error) {
+	if len(b) < arrayHeader || binary.BigEndian.Uint32(b) != 1 || int(binary.BigEndian.Uint32(b[12:])) != chains {
 		return nil, errResult
 	}
-	count := int(binary.BigEndian.Uint32(b[12:]))
 	b = b[arrayHeader:]
-	const each = 4 + 8
-	if len(b) != count*each {
+	var conflicts []conflict
+	for i := range chains {
+		const length, null = 4, 0xffff_ffff
+		switch {
+		case len(b) >= length && binary.BigEndian.Uint32(b) == null:
+			b = b[length:]
+		case len(b) >= length+8 && binary.BigEndian.Uint32(b) == 8:
+			conflicts = append(conflicts, conflict{chain: i, highest: binary.BigEndian.Uint64(b[length:])})
+			b = b[length+8:]
+		default:
+			return nil, errResult
+		}
+	}
+	if len(b) > 0 {
 		return nil, errResult
 	}
-	numbers := make([]uint64, count)
-	for i := range numbers {
-		numbers[i] = binary.BigEndian.Uint64(b[i*each+4:])
-	}
-	return numbers, nil
+	return conflicts, nil
 }

@@ -6,6 +6,7 @@
 
 DROP FUNCTION refold.append_many;
 DROP FUNCTION refold.append_one;
+DROP FUNCTION refold.highest;
 DROP TABLE refold.snapshots;
 DROP TABLE refold.deletions;
 DROP TABLE refold.tags;

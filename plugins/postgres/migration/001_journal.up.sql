@@ -75,8 +75,18 @@ CREATE TABLE refold.snapshots (
 -- deletions, that a transaction is going on which began when last_value was the
 -- key. It comes before the look at what is stored and before the first ordinal.
 
--- append_one stores one event if the highest number of its ID is _expect, and
--- returns the highest number that it found.
+-- highest returns the highest number of an ID, 0 if it was never written.
+CREATE FUNCTION refold.highest(_id text) RETURNS bigint
+LANGUAGE sql STABLE
+AS $$
+    SELECT greatest(
+        (SELECT e.seq_nr FROM refold.events e WHERE e.id = _id ORDER BY e.seq_nr DESC LIMIT 1),
+        (SELECT d.deleted_to FROM refold.deletions d WHERE d.id = _id),
+        0)
+$$;
+
+-- append_one stores one event if the highest number of its ID is _expect. It
+-- returns NULL if it did, else the highest number.
 CREATE FUNCTION refold.append_one(
     _class integer, _id text, _expect bigint, _slice smallint, _at timestamptz,
     _writer text, _manifest text, _payload bytea, _tags text[], _metadata bytea
@@ -84,24 +94,26 @@ CREATE FUNCTION refold.append_one(
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    _highest bigint;
     _ordinal bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(_class, (last_value & 2147483647)::integer) FROM refold.ordinals;
-    SELECT greatest(
-            (SELECT e.seq_nr FROM refold.events e WHERE e.id = _id ORDER BY e.seq_nr DESC LIMIT 1),
-            (SELECT d.deleted_to FROM refold.deletions d WHERE d.id = _id),
-            0)
-        INTO _highest;
-    IF _highest = _expect THEN
-        INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags, metadata)
-            VALUES (_id, _expect + 1, nextval('refold.ordinals'), _slice, _at, _writer, _manifest, _payload, _tags, _metadata)
-            RETURNING ordinal INTO _ordinal;
-        IF _tags IS NOT NULL THEN
-            INSERT INTO refold.tags (tag, ordinal) SELECT DISTINCT t.tag, _ordinal FROM unnest(_tags) AS t(tag);
-        END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'events are appended in READ COMMITTED transactions, this one is %', upper(current_setting('transaction_isolation'))
+            USING ERRCODE = 'invalid_transaction_state', HINT = 'Look for default_transaction_isolation in the settings of the role, the database and the server.';
     END IF;
-    RETURN _highest;
+    PERFORM pg_advisory_xact_lock_shared(_class, (last_value & 2147483647)::integer) FROM refold.ordinals;
+    -- With its lower bound this looks at one index entry, and finds nothing if the number is lower.
+    IF _expect <> coalesce(greatest(
+            (SELECT e.seq_nr FROM refold.events e WHERE e.id = _id AND e.seq_nr >= _expect ORDER BY e.seq_nr DESC LIMIT 1),
+            (SELECT d.deleted_to FROM refold.deletions d WHERE d.id = _id)), 0) THEN
+        RETURN refold.highest(_id);
+    END IF;
+    INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags, metadata)
+        VALUES (_id, _expect + 1, nextval('refold.ordinals'), _slice, _at, _writer, _manifest, _payload, _tags, _metadata)
+        RETURNING ordinal INTO _ordinal;
+    IF _tags IS NOT NULL THEN
+        INSERT INTO refold.tags (tag, ordinal) SELECT DISTINCT t.tag, _ordinal FROM unnest(_tags) AS t(tag);
+    END IF;
+    RETURN NULL;
 END
 $$;
 
@@ -109,7 +121,8 @@ $$;
 -- an ID and the highest number that it must have; _heads says for each event
 -- which n it belongs to, and the other arrays have one element for each event.
 -- The events of an ID are stored if its number is right, else none of them.
--- The result is NULL if all were, else the highest numbers that were found.
+-- The result is NULL if all were, else it has NULL for each ID whose events were and
+-- the highest number for the others.
 -- _tags has arrays in their text form; it is NULL if there are none at all, and so is
 -- _metadata.
 CREATE FUNCTION refold.append_many(
@@ -120,37 +133,49 @@ CREATE FUNCTION refold.append_many(
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    _highest bigint[];
+    _found bigint[];
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'events are appended in READ COMMITTED transactions, this one is %', upper(current_setting('transaction_isolation'))
+            USING ERRCODE = 'invalid_transaction_state', HINT = 'Look for default_transaction_isolation in the settings of the role, the database and the server.';
+    END IF;
     PERFORM pg_advisory_xact_lock_shared(_class, (last_value & 2147483647)::integer) FROM refold.ordinals;
-    _highest := ARRAY(
-        SELECT greatest(
-            (SELECT e.seq_nr FROM refold.events e WHERE e.id = h.id ORDER BY e.seq_nr DESC LIMIT 1),
-            (SELECT d.deleted_to FROM refold.deletions d WHERE d.id = h.id),
-            0)
-        FROM unnest(_ids) AS h(id));
+    -- With their lower bound these look at one index entry each, and find nothing if the number is lower.
+    IF EXISTS (SELECT FROM refold.deletions) THEN
+        _found := ARRAY(
+            SELECT coalesce(greatest(
+                (SELECT e.seq_nr FROM refold.events e WHERE e.id = h.id AND e.seq_nr >= h.expect ORDER BY e.seq_nr DESC LIMIT 1),
+                (SELECT d.deleted_to FROM refold.deletions d WHERE d.id = h.id)), 0)
+            FROM unnest(_ids, _expects) AS h(id, expect));
+    ELSE
+        _found := ARRAY(
+            SELECT coalesce((SELECT e.seq_nr FROM refold.events e WHERE e.id = h.id AND e.seq_nr >= h.expect ORDER BY e.seq_nr DESC LIMIT 1), 0)
+            FROM unnest(_ids, _expects) AS h(id, expect));
+    END IF;
     IF _tags IS NULL THEN
         INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, metadata)
             SELECT e.id, e.seq_nr, nextval('refold.ordinals'), e.slice, e.at, e.writer, e.manifest, e.payload, e.metadata
             FROM unnest(_heads, _event_ids, _seq_nrs, _slices, _ats, _writers, _manifests, _payloads, _metadata)
                 AS e(head, id, seq_nr, slice, at, writer, manifest, payload, metadata)
-            WHERE _highest[e.head] = _expects[e.head];
+            WHERE _found[e.head] = _expects[e.head];
     ELSE
         WITH stored AS (
             INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags, metadata)
                 SELECT e.id, e.seq_nr, nextval('refold.ordinals'), e.slice, e.at, e.writer, e.manifest, e.payload, e.tags::text[], e.metadata
                 FROM unnest(_heads, _event_ids, _seq_nrs, _slices, _ats, _writers, _manifests, _payloads, _tags, _metadata)
                     AS e(head, id, seq_nr, slice, at, writer, manifest, payload, tags, metadata)
-                WHERE _highest[e.head] = _expects[e.head]
+                WHERE _found[e.head] = _expects[e.head]
                 RETURNING ordinal, tags
         )
         INSERT INTO refold.tags (tag, ordinal)
             SELECT DISTINCT t.tag, s.ordinal FROM stored s, unnest(s.tags) AS t(tag);
     END IF;
-    IF _highest <> _expects THEN
-        RETURN _highest;
+    IF _found = _expects THEN
+        RETURN NULL;
     END IF;
-    RETURN NULL;
+    RETURN ARRAY(
+        SELECT CASE WHEN h.found <> h.expect THEN refold.highest(h.id) END
+        FROM unnest(_ids, _expects, _found) WITH ORDINALITY AS h(id, expect, found, n) ORDER BY h.n);
 END
 $$;
 
