@@ -5,6 +5,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,8 +48,8 @@ const (
 
 // Settings are what a run may be told.
 type Settings struct {
-	// Journal is "inmem:", "leveldb:" or "leveldb:DIR"; "" is every journal of
-	// a row.
+	// Journal is "inmem:", "leveldb:", "leveldb:DIR", "postgres:" for a private
+	// server, or a connection string; "" is every embedded journal of a row.
 	Journal string
 	// Rounds is how often each side is measured, at least 1.
 	Rounds int
@@ -72,10 +73,11 @@ type Row struct {
 func Rows() []Row {
 	const group = "persistence"
 	return []Row{
-		{group, "persist", []string{"leveldb", "inmem"}, persist},
-		{group, "hot", []string{"leveldb"}, hot},
-		{group, "latency", []string{"leveldb"}, latency},
-		{group, "recover", []string{"leveldb"}, recoverEvents},
+		{group, "persist", []string{"leveldb", "inmem", "postgres"}, persist},
+		{group, "hot", []string{"leveldb", "postgres"}, hot},
+		{group, "latency", []string{"leveldb", "postgres"}, latency},
+		{group, "recover", []string{"leveldb", "postgres"}, recoverEvents},
+		{group, "live", []string{"postgres"}, live},
 		{group, "snapshot-recover", []string{"leveldb"}, recoverSnapshot},
 		{group, "resident", []string{"inmem"}, resident},
 		{group, "wake", []string{"inmem"}, wake},
@@ -110,11 +112,16 @@ func (r Row) Run(ctx context.Context, s Settings, emit func(Result)) error {
 		return nil // the row has no figure on this journal
 	}
 	for _, j := range r.Journals {
-		if scheme != "" && scheme != j {
+		if scheme == "" && j == "postgres" || scheme != "" && scheme != j {
 			continue
 		}
-		b := &run{settings: s, scheme: j, dir: dir, row: r}
-		results, err := r.run(ctx, b)
+		b := &run{settings: s, scheme: j, row: r}
+		if j == "postgres" {
+			b.dsn = dir
+		} else {
+			b.dir = dir
+		}
+		results, err := b.measure(ctx)
 		if err != nil {
 			return fmt.Errorf("bench %s on %s: %w", r.Name, j, err)
 		}
@@ -131,7 +138,17 @@ type run struct {
 	settings Settings
 	scheme   string
 	dir      string
+	dsn      string // secret
 	row      Row
+}
+
+func (b *run) measure(ctx context.Context) (results []Result, err error) {
+	stop, err := b.connectDSN(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	return b.row.run(ctx, b)
 }
 
 func (b *run) progress(format string, args ...any) {

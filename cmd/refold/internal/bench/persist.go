@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
@@ -21,8 +23,21 @@ const (
 func persist(ctx context.Context, b *run) ([]Result, error) {
 	p := newNotes()
 	var samples []time.Duration
+	var rows []float64 // what single rows reach, on Postgres
+	var ways []string  // which bulk insert was best
 	limits, values, err := b.alternate(
-		func() (float64, error) { return b.persistLimit(p) },
+		func() (float64, error) {
+			if b.scheme != "postgres" {
+				return b.persistLimit(p)
+			}
+			_, single, err := b.rawRows(ctx, p, 16)
+			if err != nil {
+				return 0, err
+			}
+			best, way, err := b.rawBulk(ctx, p)
+			rows, ways = append(rows, single), append(ways, way)
+			return best, err
+		},
 		func() (float64, error) {
 			c, err := b.adding(ctx, p, persistEntities, persistCallers)
 			samples = append(samples, c.samples...)
@@ -33,17 +48,22 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 	}
 	p50, p99 := percentile(samples, 0.5), percentile(samples, 0.99)
 	limit, value := median(limits), median(values)
-	goal := 0.45
-	if b.scheme == "inmem" {
-		goal = 0.35
-	}
+	goal := map[string]float64{"leveldb": 0.45, "inmem": 0.35, "postgres": 0.50}[b.scheme]
 	settings := fmt.Sprintf("%d entities, %d callers, 200-byte events, median of %d", persistEntities, persistCallers, len(values))
 	rate := Result{
 		Value: value, Unit: "asks/s", Limit: limit, Ratio: value / limit, Goal: goal, Better: higher,
 		Settings: settings, Detail: fmt.Sprintf("p50 %v, p99 %v", p50.Round(time.Microsecond), p99.Round(time.Microsecond)),
 	}.judge()
-	if b.scheme == "inmem" {
+	switch b.scheme {
+	case "inmem":
 		return []Result{rate}, nil
+	case "postgres":
+		rate.Detail += "; limit is the best of bulk inserts: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(ways))), ", ")
+		single := median(rows)
+		return []Result{rate, Result{
+			Value: value, Unit: "asks/s", Limit: single, Ratio: value / single, Goal: 4, Better: higher,
+			Settings: settings, Detail: "limit is single rows, each a transaction, from 16 connections",
+		}.judge()}, nil
 	}
 	tail := Result{
 		Value: ms(p99), Unit: "ms p99", Limit: ms(p50), Ratio: ms(p99) / ms(p50), Goal: 15, Better: lower,
@@ -64,7 +84,7 @@ func (b *run) persistLimit(p notes) (float64, error) {
 
 // adding has callers add to entities for a while, and verifies.
 func (b *run) adding(ctx context.Context, p notes, entities, callers int) (c crowd, err error) {
-	s, err := b.open()
+	s, err := b.open(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -97,7 +117,7 @@ func hot(ctx context.Context, b *run) ([]Result, error) {
 	const callers = 256
 	limits, values, err := b.alternate(
 		func() (float64, error) {
-			samples, rate, err := b.rawSingles(p)
+			samples, rate, err := b.rawSingle(ctx, p)
 			synced = append(synced, samples...)
 			return rate, err
 		},
@@ -109,12 +129,25 @@ func hot(ctx context.Context, b *run) ([]Result, error) {
 		return nil, err
 	}
 	limit, value := median(limits), median(values)
+	goal := 12.0
+	if b.scheme == "postgres" {
+		goal = 8
+	}
 	r := Result{
-		Value: value, Unit: "asks/s", Limit: limit, Ratio: value / limit, Goal: 12, Better: higher,
+		Value: value, Unit: "asks/s", Limit: limit, Ratio: value / limit, Goal: goal, Better: higher,
 		Settings: fmt.Sprintf("1 entity, %d callers, pipelining, fsync, median of %d", callers, len(values)),
 		Detail:   fmt.Sprintf("a raw synced write takes %v", percentile(synced, 0.5).Round(time.Microsecond)),
 	}
 	return []Result{b.diskBound(r, synced)}, nil
+}
+
+// rawSingle writes single entries from one goroutine, each durable before the
+// next.
+func (b *run) rawSingle(ctx context.Context, p notes) (samples []time.Duration, rate float64, err error) {
+	if b.scheme == "postgres" {
+		return b.rawRows(ctx, p, 1)
+	}
+	return b.rawSingles(p)
 }
 
 // diskBound judges a result if the disk is one that waits.
@@ -131,7 +164,7 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 	var synced, asked []time.Duration
 	_, values, err := b.alternate(
 		func() (float64, error) {
-			samples, rate, err := b.rawSingles(p)
+			samples, rate, err := b.rawSingle(ctx, p)
 			synced = append(synced, samples...)
 			return rate, err
 		},
@@ -143,12 +176,17 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
-	for _, x := range []struct {
+	type quantile struct {
 		name     string
 		quantile float64
 		goal     float64
-	}{{"µs p50", 0.5, 1.3}, {"µs p99", 0.99, 2.0}} {
+	}
+	quantiles := []quantile{{"µs p50", 0.5, 1.3}, {"µs p99", 0.99, 2.0}}
+	if b.scheme == "postgres" {
+		quantiles = []quantile{{"µs p50", 0.5, 1.5}}
+	}
+	var results []Result
+	for _, x := range quantiles {
 		limit, value := percentile(synced, x.quantile), percentile(asked, x.quantile)
 		results = append(results, b.diskBound(Result{
 			Value: 1000 * ms(value), Unit: x.name, Limit: 1000 * ms(limit), Ratio: float64(value) / float64(limit), Goal: x.goal, Better: lower,
@@ -160,7 +198,7 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 
 // asking measures every ask of a lone caller.
 func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err error) {
-	s, err := b.open()
+	s, err := b.open(ctx)
 	if err != nil {
 		return nil, err
 	}

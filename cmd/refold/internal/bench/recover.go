@@ -62,7 +62,7 @@ func firstReply(ctx context.Context, s *store, typ eventsourcing.Type[command, e
 func recoverEvents(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(100_000)
 	p := newNotes()
-	s, err := b.open()
+	s, err := b.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,16 +72,11 @@ func recoverEvents(ctx context.Context, b *run) (results []Result, err error) {
 		return nil, err
 	}
 	var limits, values []float64
-	err = b.rawDB(func(db *leveldb.DB) error {
-		if err = rawFill(db, n, p); err != nil {
-			return err
-		}
-		limits, values, err = b.alternate(
-			func() (float64, error) { return rawScan(db, n) },
-			func() (float64, error) {
-				took, failed := firstReply(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}), "0", int64(n))
-				return float64(n) / took.Seconds(), failed
-			})
+	err = b.rawEvents(ctx, n, p, func(scan func() (float64, error)) error {
+		limits, values, err = b.alternate(scan, func() (float64, error) {
+			took, failed := firstReply(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}), "0", int64(n))
+			return float64(n) / took.Seconds(), failed
+		})
 		return err
 	})
 	if err != nil {
@@ -92,6 +87,20 @@ func recoverEvents(ctx context.Context, b *run) (results []Result, err error) {
 		Value: value, Unit: "events/s", Limit: limit, Ratio: value / limit, Goal: 0.60, Better: higher,
 		Settings: fmt.Sprintf("1 entity, %d events of 200 bytes, median of %d", n, len(values)),
 	}.judge()}, nil
+}
+
+// rawEvents writes the same events without Refold, and measures with a function
+// that reads and decodes them all.
+func (b *run) rawEvents(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
+	if b.scheme == "postgres" {
+		return b.rawSelect(ctx, n, p, measure)
+	}
+	return b.rawDB(func(db *leveldb.DB) error {
+		if err := rawFill(db, n, p); err != nil {
+			return err
+		}
+		return measure(func() (float64, error) { return rawScan(db, n) })
+	})
 }
 
 // rawFill writes the same events as raw entries.
@@ -142,7 +151,7 @@ func recoverSnapshot(ctx context.Context, b *run) (results []Result, err error) 
 	const tail = 999
 	n := b.scaled(1_000_000)/1000*1000 + 1000
 	p := newNotes()
-	s, err := b.open()
+	s, err := b.open(ctx)
 	if err != nil {
 		return nil, err
 	}

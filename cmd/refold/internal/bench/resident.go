@@ -53,7 +53,7 @@ func heap() uint64 {
 // resident measures what an idle entity costs beyond its state.
 func resident(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(residents)
-	s, err := b.open()
+	s, err := b.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 func wake(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(residents)
 	p := newNotes()
-	s, err := b.open()
+	s, err := b.open(ctx)
 	if err != nil {
 		return nil, err
 	}

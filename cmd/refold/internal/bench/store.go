@@ -4,6 +4,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,15 +16,19 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// parseJournal splits the address of a journal.
+// parseJournal splits the address of a journal into its scheme and the directory
+// or the connection string.
 func parseJournal(address string) (scheme, dir string, err error) {
 	if address == "" {
 		return "", "", nil
 	}
+	if dsn, ok := postgresAddress(address); ok {
+		return "postgres", dsn, nil
+	}
 	scheme, dir, found := strings.Cut(address, ":")
 	switch {
 	case !found, scheme != "inmem" && scheme != "leveldb", scheme == "inmem" && dir != "":
-		return "", "", fmt.Errorf("bench: --journal %q: it has to be inmem:, leveldb: or leveldb:DIR", address)
+		return "", "", fmt.Errorf("bench: --journal %q: it has to be inmem:, leveldb:, leveldb:DIR, postgres: or a URL of PostgreSQL", address)
 	}
 	return scheme, dir, nil
 }
@@ -33,12 +38,16 @@ type store struct {
 	journal   journal.Journal
 	snapshots snapshot.Store
 	dir       string
+	schema    string
 	close     func() error
 }
 
 // open opens an empty store; LevelDB's is a new folder in the one that was
 // named, removed when the store is closed.
-func (b *run) open() (*store, error) {
+func (b *run) open(ctx context.Context) (*store, error) {
+	if b.scheme == "postgres" {
+		return b.openPostgres(ctx)
+	}
 	if b.scheme == "inmem" {
 		j, s := inmem.NewJournal(), &inmem.SnapshotStore{}
 		return &store{journal: j, snapshots: s, close: func() error { return errors.Join(j.Close(), s.Close()) }}, nil
