@@ -55,7 +55,8 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 // already.
 func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false) }
 
-// CatchUp is Run that returns nil when it has handled all that the journal shows.
+// CatchUp is Run that returns nil when it has handled all events that the
+// journal showed when it began.
 func (p *Projection[E]) CatchUp(ctx context.Context) error { return p.run(ctx, true) }
 
 // Pause waits for the handlers in progress to end, and lets none begin until

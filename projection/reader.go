@@ -11,12 +11,19 @@ import (
 )
 
 // read hands over what is behind a position, one page ahead of the worker. It
-// ends with ctx, with an error of the journal, or, if it is to read once, at the
-// end.
+// ends with ctx, with an error of the journal, or, if it is to read once, where
+// the end was when it began.
 func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- page[E]) error {
 	query := w.p.cfg.Query
 	query.Slices = w.slices
 	d := decoder[E]{events: w.p.cfg.Events}
+	var end journal.Offset
+	if w.once {
+		var err error
+		if end, err = w.p.querier.End(ctx); err != nil {
+			return fmt.Errorf("projection %q: find the end of the journal: %w", w.p.cfg.Name, err)
+		}
+	}
 	for number, told := 0, false; ; {
 		found, err := w.p.querier.Query(ctx, query, after)
 		if err != nil {
@@ -34,11 +41,11 @@ func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- p
 			}
 			after, told = found.Next, p.end
 		}
+		if w.once && (!found.More || after.Compare(end) >= 0) {
+			return nil
+		}
 		if found.More {
 			continue
-		}
-		if w.once {
-			return nil
 		}
 		if err := w.p.querier.Await(ctx, after); err != nil {
 			return fmt.Errorf("projection %q: wait for events behind %q: %w", w.p.cfg.Name, after, err)

@@ -359,3 +359,43 @@ func TestRestartLimit(t *testing.T) {
 		}
 	})
 }
+
+// After progress the shortest pause is in force again.
+func TestBackoffResets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		s.fill(1, 6)
+		failures := make(map[uint64]int)
+		cfg := config(s, table)
+		cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: func(_ context.Context, e projection.Envelope[event]) error {
+			if failures[e.SequenceNr]++; e.SequenceNr%3 == 0 && failures[e.SequenceNr] <= 2 {
+				return errPlanted
+			}
+			return nil
+		}}
+		cfg.Restart.Jitter = -1
+		var pauses []time.Duration
+		cfg.Observer.Restarted = func(i projection.RestartInfo) { pauses = append(pauses, i.Pause) }
+		catchUp(t, cfg)
+		if want := []time.Duration{3 * time.Second, 6 * time.Second, 3 * time.Second, 6 * time.Second}; !slices.Equal(pauses, want) {
+			t.Errorf("pauses %v, want %v", pauses, want)
+		}
+	})
+}
+
+// A handler may return any error, such as one of another journal.
+func TestHandlerErrorsAreNotHopeless(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+		s.fill(1, 3)
+		cfg := config(s, table)
+		cfg.Handler = failing(table, "box|0", 2, &attempts, 5, func() error { return journal.ErrClosed })
+		p := catchUp(t, cfg)
+		wantSums(t, table.Rows(), s.sums)
+		if p.Status().Restarts == 0 {
+			t.Error("it never began again")
+		}
+	})
+}

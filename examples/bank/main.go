@@ -60,6 +60,8 @@ type commandLine struct {
 	Lookup    lookupCmd    `cmd:"" help:"Show an account as it is, was, or would be had an event not happened."`
 	Statement statementCmd `cmd:"" help:"Show the history of an account."`
 	Generate  generateCmd  `cmd:"" help:"Write a file of commands as customers might give them."`
+	Project   projectCmd   `cmd:"" help:"Keep a table of totals by day and currency up to date in PostgreSQL."`
+	Totals    totalsCmd    `cmd:"" help:"Print the totals by day and currency."`
 	Refold    refoldCmd    `cmd:"" passthrough:"" help:"Look into the journal: events, snapshots, verify, rebuild, tail, copy, migrate."`
 }
 

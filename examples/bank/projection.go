@@ -1,0 +1,166 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/projection"
+)
+
+// projectCmd keeps a table of totals up to date in PostgreSQL.
+type projectCmd struct {
+	Database string `placeholder:"ADDRESS" help:"Where the table is: postgres://USER@HOST/DATABASE. Defaults to the database of the journal."`
+	Workers  int    `default:"1" help:"How many handle events side by side: 1, 2, 4 and so on."`
+	Once     bool   `help:"End when all events are in the table."`
+	Rebuild  bool   `help:"Empty the table first, and fill it from the first event on."`
+}
+
+// Run executes the command.
+func (c *projectCmd) Run(app *app) (err error) {
+	address := cmp.Or(c.Database, app.flags.Journal)
+	if scheme, _, _ := strings.Cut(address, ":"); scheme != "postgres" && scheme != "postgresql" {
+		return usageError{errors.New("project fills a table in PostgreSQL: name the database with --database, or see bank totals")}
+	}
+	s, err := openStore(app.ctx, app.flags.Journal, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	table, err := openTotals(app.ctx, address)
+	if err != nil {
+		return err
+	}
+	defer table.pool.Close()
+	p, err := projection.New(projection.Config[Event]{
+		Name:    "bank_totals",
+		Journal: s.journal,
+		Query:   journal.Query{Type: AccountTypeName},
+		Events:  AccountType(nil).Events,
+		Handler: table.handler(),
+		Workers: c.Workers,
+		Logger:  app.logger,
+	})
+	if errors.Is(err, projection.ErrInvalid) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	if c.Rebuild {
+		if err = p.Rebuild(app.ctx); err != nil {
+			return err
+		}
+	}
+	if c.Once {
+		err = p.CatchUp(app.ctx)
+	} else {
+		printf(app.stdout, "The totals are in the table %s; Ctrl-C stops, and the next time it goes on from there.\n", table.name)
+		if err = p.Run(app.ctx); app.ctx.Err() != nil {
+			err = nil // it was asked to stop
+		}
+	}
+	status := p.Status()
+	printf(app.stdout, "%s events, %s behind\n", thousands(int64(status.Handled)), status.Lag) //nolint:gosec // a count
+	return err
+}
+
+// totalsTable is the read model: a row for each day and currency.
+type totalsTable struct {
+	pool   *pgxpool.Pool
+	schema string
+	name   string // quoted
+}
+
+// openTotals connects to a database and creates the table if it is not there, in
+// the schema that is Refold's.
+func openTotals(ctx context.Context, address string) (*totalsTable, error) {
+	dsn, schema, err := operator.PostgresAddress(address)
+	if err != nil {
+		return nil, fmt.Errorf("table on PostgreSQL: %w", err)
+	}
+	if _, err = postgres.Migrate(ctx, dsn, postgres.Config{Schema: schema}); err != nil {
+		return nil, fmt.Errorf("table on PostgreSQL: %w", err)
+	}
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return nil, errors.New("table on PostgreSQL: the address can't be read") // the error may quote a password
+	}
+	t := &totalsTable{pool: pool, schema: schema, name: pgx.Identifier{cmp.Or(schema, "refold"), "bank_totals"}.Sanitize()}
+	if _, err := pool.Exec(ctx, t.sql(createTotals)); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("create the table %s: %w", t.name, err)
+	}
+	return t, nil
+}
+
+// The statements, about a table with the name TOTALS.
+const (
+	createTotals = `CREATE TABLE IF NOT EXISTS TOTALS (
+		day         date           NOT NULL, -- UTC
+		currency    text           NOT NULL,
+		opened      bigint         NOT NULL, -- accounts
+		deposits    bigint         NOT NULL,
+		deposited   numeric(38, 2) NOT NULL, -- at the counter, as it was paid in
+		withdrawals bigint         NOT NULL,
+		withdrawn   numeric(38, 2) NOT NULL, -- at the counter, as it was paid out
+		transfers   bigint         NOT NULL, -- started
+		debited     numeric(38, 2) NOT NULL, -- for transfers
+		credited    numeric(38, 2) NOT NULL, -- by transfers
+		refunded    numeric(38, 2) NOT NULL, -- of transfers
+		PRIMARY KEY (day, currency)
+	)`
+
+	// One statement adds a batch; its rows are in order, so that several workers do not
+	// wait for each other in a circle.
+	addTotals = `INSERT INTO TOTALS AS t
+		SELECT day::date, currency, opened, deposits, deposited::numeric, withdrawals, withdrawn::numeric,
+			transfers, debited::numeric, credited::numeric, refunded::numeric
+		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::text[], $10::text[], $11::text[])
+			AS u (day, currency, opened, deposits, deposited, withdrawals, withdrawn, transfers, debited, credited, refunded)
+		ORDER BY 1, 2
+		ON CONFLICT (day, currency) DO UPDATE SET
+			opened = t.opened + excluded.opened,
+			deposits = t.deposits + excluded.deposits, deposited = t.deposited + excluded.deposited,
+			withdrawals = t.withdrawals + excluded.withdrawals, withdrawn = t.withdrawn + excluded.withdrawn,
+			transfers = t.transfers + excluded.transfers, debited = t.debited + excluded.debited,
+			credited = t.credited + excluded.credited, refunded = t.refunded + excluded.refunded`
+
+	clearTotals = `DELETE FROM TOTALS`
+)
+
+func (t *totalsTable) sql(statement string) string {
+	return strings.ReplaceAll(statement, "TOTALS", t.name)
+}
+
+// handler adds each batch of events to the table, in the transaction that moves
+// the position: each event counts once, whatever happens.
+func (t *totalsTable) handler() projection.Handler[Event] {
+	return projection.ExactlyOnce[Event, pgx.Tx]{
+		Store: pgprojection.NewStore(t.pool, pgprojection.Config{Schema: t.schema}),
+		Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[Event]) error {
+			sums := make(totals)
+			for i := range events {
+				sums.add(&events[i])
+			}
+			_, err := tx.Exec(ctx, t.sql(addTotals), sums.columns()...)
+			return err
+		},
+		Clear: func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, t.sql(clearTotals))
+			return err
+		},
+	}
+}
