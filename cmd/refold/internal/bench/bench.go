@@ -78,6 +78,7 @@ func Rows() []Row {
 		{group, "latency", []string{"leveldb", "postgres"}, latency},
 		{group, "recover", []string{"leveldb", "postgres"}, recoverEvents},
 		{group, "live", []string{"postgres"}, live},
+		{group, "projection", []string{"postgres"}, project},
 		{group, "snapshot-recover", []string{"leveldb"}, recoverSnapshot},
 		{group, "resident", []string{"inmem"}, resident},
 		{group, "wake", []string{"inmem"}, wake},
