@@ -5,6 +5,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 
@@ -40,10 +41,16 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 
 // readPage reads the next events and reports whether there may be more.
 func (j *Journal) readPage(ctx context.Context, id string, from, to uint64) (events []journal.Event, more bool, err error) {
+	var highest uint64 // of those that would have been a page but for their bytes
 	err = j.ask(ctx, id, &j.db.sql.replay, [][]byte{[]byte(id), int8Value(from), int8Value(to)}, func(values [][]byte) error {
-		e, malformed := decodeRow(values)
-		if malformed != nil {
-			return &journal.CorruptError{File: j.db.target, Offset: -1, Detail: fmt.Sprintf("an event of %q: %v", id, malformed)}
+		last := len(values) - 1
+		if last < 0 || len(values[last]) != 8 {
+			return errRow
+		}
+		highest = binary.BigEndian.Uint64(values[last])
+		e, err := decodeRow(values[:last])
+		if err != nil {
+			return &journal.CorruptError{File: j.db.target, Offset: -1, Detail: fmt.Sprintf("an event of %q: %v", id, err)}
 		}
 		events = append(events, e)
 		return nil
@@ -52,5 +59,5 @@ func (j *Journal) readPage(ctx context.Context, id string, from, to uint64) (eve
 		return nil, false, err
 	}
 	last := events[len(events)-1].SequenceNr
-	return events, last < to, nil
+	return events, last < to && (last < highest || len(events) == pageRecords), nil
 }

@@ -6,6 +6,8 @@ package postgres
 import (
 	"fmt"
 	"strings"
+
+	"github.com/refold-io/refold/journal"
 )
 
 // statements are the statements of the journal and of the snapshot store.
@@ -39,12 +41,16 @@ func newStatements(schema string, class int32) statements {
 		appendMany: st("append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
 			oidTexts, oidInt8s, oidInt4s, oidTexts, oidInt8s, oidInt2s, oidTimestamps, oidTexts, oidTexts, oidBytess, oidTexts, oidBytess),
 
-		// A page ends with the event that fills it, and one row more tells that there is more.
-		replay: st("replay", `SELECT `+rowColumns("p")+`
-			FROM (SELECT e.*, sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
+		// There are no gaps behind what was deleted, so a page of numbers is a page of events: that keeps the server from
+		// looking at all that follows, whatever it knows of the table. The last column is the highest number of the page,
+		// which is not reached if the bytes are too many.
+		replay: st("replay", `WITH f AS MATERIALIZED (
+				SELECT greatest($2, (SELECT d.deleted_to + 1 FROM {s}.deletions d WHERE d.id = $1)) AS first)
+			SELECT `+rowColumns("p")+`, p.highest
+			FROM (SELECT e.*, max(e.seq_nr) OVER () AS highest, sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
 					OVER (ORDER BY e.seq_nr ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes
-				FROM {s}.events e WHERE e.id = $1 AND e.seq_nr >= $2 AND e.seq_nr <= $3
-				ORDER BY e.seq_nr LIMIT `+fmt.Sprint(pageRecords)+`) p
+				FROM {s}.events e WHERE e.id = $1
+				AND e.seq_nr >= (SELECT first FROM f) AND e.seq_nr <= least($3, (SELECT least(first, `+fmt.Sprint(journal.MaxSequenceNr-pageRecords)+`) + `+fmt.Sprint(pageRecords-1)+` FROM f))) p
 			WHERE p.bytes <= `+fmt.Sprint(pageBytes)+` OR p.bytes = octet_length(p.payload) + coalesce(octet_length(p.metadata), 0)
 			ORDER BY p.seq_nr`, oidText, oidInt8, oidInt8),
 		highest: st("highest", `SELECT greatest(
