@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,30 @@ func TestServerLives(t *testing.T) {
 		if n := ask[int](t, conn, "SELECT sum(n) FROM kept"); n != life+1 {
 			t.Errorf("life %d: %d", life, n)
 		}
+	}
+}
+
+// A kill ends what a backend is in the middle of, too.
+func TestKillEndsWhatIsRunning(t *testing.T) {
+	t.Parallel()
+	server := start(t, pgserver.Config{})
+	busy, watcher := connect(t, server.DSN("postgres")), connect(t, server.DSN("postgres"))
+	ended := make(chan error)
+	go func() {
+		_, err := busy.Exec(t.Context(), "SELECT count(*) FROM generate_series(1, 1000000000) AS a, generate_series(1, 1000000000) AS b")
+		ended <- err
+	}()
+	for ask[int](t, watcher, "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%series%'") == 0 {
+		runtime.Gosched()
+	}
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("it was counted to the end")
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

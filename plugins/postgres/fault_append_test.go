@@ -61,13 +61,24 @@ type outcomes struct{ stored, not, unknown, fenced, landed atomic.Int64 }
 // for all, though the bytes of the write are still on their way to the server.
 func TestAppendBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
+	for name, cfg := range map[string]postgres.Config{"plain": {}, "cached statements": {CachedStatements: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.CheckOnly, cfg.DisableNotify, cfg.MaxConns = true, true, 1
+			appendBroken(t, cfg)
+		})
+	}
+}
+
+func appendBroken(t *testing.T, cfg postgres.Config) {
+	t.Helper()
 	s := newSite(t, testpg.DSN(t))
-	toServer, toClient := s.exchange(t)
+	toServer, toClient := s.exchange(t, cfg)
 	var all []breakage
 	for direction, size := range map[testproxy.Direction]int64{testproxy.ToServer: toServer, testproxy.ToClient: toClient} {
 		step := int64(1)
 		if !soak() {
-			step = 1 + size/16
+			step = 1 + size/12
 		}
 		for after := int64(0); after <= size; after++ {
 			ends := after < 2 || after > size-3 // there, one byte more or less means most
@@ -79,7 +90,7 @@ func TestAppendBrokenAtEachByte(t *testing.T) {
 	var told outcomes
 	each(len(all), 32, func(i int) {
 		if !t.Failed() {
-			s.breakAppend(t, all[i], fmt.Sprintf("%06d", i), &told)
+			s.breakAppend(t, cfg, all[i], fmt.Sprintf("%06d", i), &told)
 		}
 	})
 	t.Logf("an exchange has %d bytes to the server and %d to the client; of the writes %d were stored, %d surely not, %d unknown, of which %d fences said no and %d yes",
@@ -97,7 +108,7 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testpg.DSN(t))
 	for _, other := range []string{"a", "b"} {
-		_, db, err := s.behind(t, "waits "+other, oneConnection())
+		_, db, err := s.behind(t, "waits "+other, postgres.Config{CheckOnly: true, MaxConns: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,9 +142,9 @@ func brokenWrites(name string) []journal.Write {
 }
 
 // exchange returns how many bytes an append has, each way.
-func (s *site) exchange(t *testing.T) (toServer, toClient int64) {
+func (s *site) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient int64) {
 	t.Helper()
-	proxy, db, err := s.behind(t, "measure", oneConnection())
+	proxy, db, err := s.behind(t, "measure", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,15 +157,11 @@ func (s *site) exchange(t *testing.T) (toServer, toClient int64) {
 	return after.ToServer - before.ToServer, after.ToClient - before.ToClient
 }
 
-func oneConnection() postgres.Config {
-	return postgres.Config{CheckOnly: true, MaxConns: 1, DisableNotify: true}
-}
-
 // breakAppend lets one append meet a breakage and judges what is told.
-func (s *site) breakAppend(t *testing.T, b breakage, name string, told *outcomes) {
+func (s *site) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name string, told *outcomes) {
 	t.Helper()
 	server := "broken " + name
-	proxy, db, err := s.behind(t, server, oneConnection())
+	proxy, db, err := s.behind(t, server, cfg)
 	if err != nil {
 		t.Errorf("open: %v", err)
 		return
