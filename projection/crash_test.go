@@ -163,6 +163,9 @@ func TestAtLeastOnceThroughFaults(t *testing.T) {
 	}
 }
 
+// dead is the fault of a store for a process that is not there any more.
+func dead(context.Context, projectiontest.Step) error { return errPlanted }
+
 // A crash in the handler, after it has done its work, must not lose the event.
 func TestAtLeastOnceCrashInHandler(t *testing.T) {
 	t.Parallel()
@@ -172,6 +175,7 @@ func TestAtLeastOnceCrashInHandler(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	cfg.Handler = projection.AtLeastOnce[event]{Store: table, SaveEvery: 1, Handle: func(_ context.Context, e projection.Envelope[event]) error {
 		if e.SequenceNr == 2 {
+			table.Fault = dead
 			crash()
 			return errPlanted
 		}
@@ -180,6 +184,7 @@ func TestAtLeastOnceCrashInHandler(t *testing.T) {
 	if err := create(t, cfg).CatchUp(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("CatchUp: %v, want the cause of its context", err)
 	}
+	table.Fault = nil
 	cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: m.handle}
 	catchUp(t, cfg)
 	wantSums(t, m.sums, s.sums)
@@ -222,6 +227,7 @@ func TestAtMostOnceCrashInHandler(t *testing.T) {
 	ctx, crash := context.WithCancel(t.Context())
 	cfg.Handler = projection.AtMostOnce[event]{Store: table, Handle: func(_ context.Context, e projection.Envelope[event]) error {
 		if e.SequenceNr == 2 {
+			table.Fault = dead
 			crash()
 			return errPlanted
 		}
@@ -230,6 +236,7 @@ func TestAtMostOnceCrashInHandler(t *testing.T) {
 	if err := create(t, cfg).CatchUp(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("CatchUp: %v, want the cause of its context", err)
 	}
+	table.Fault = nil
 	cfg.Handler = projection.AtMostOnce[event]{Store: table, Handle: m.handle}
 	catchUp(t, cfg)
 	wantSums(t, m.sums, map[string]int64{"box|0": 1 + 3})

@@ -159,15 +159,21 @@ func TestServerKilled(t *testing.T) {
 	dsn := server.DSN(t)
 	prepare(t, dsn)
 	j := newJournal(t)
-	want := fill(t, j, 10, 500)
+	want := fill(t, j, 10, 60)
 	pool := connect(t, dsn, nil)
-	h := handler(pool, 10)
+	h := handler(pool, 1) // a failure is about one event
 	calls := 0
 	h.Handle = func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) error {
+		kill := func() {
+			server.Kill()
+			server.Restart(t)
+		}
+		if calls++; calls == 5 {
+			kill() //nolint:contextcheck // it is the test's
+		}
 		err := addUp(ctx, tx, events)
-		if calls++; calls == 5 || calls == 20 {
-			server.Kill()     //nolint:contextcheck // it is the test's
-			server.Restart(t) //nolint:contextcheck // it is the test's
+		if calls == 20 {
+			kill() //nolint:contextcheck // it is the test's
 		}
 		return err
 	}
