@@ -36,7 +36,7 @@ func (b *run) connectDSN(ctx context.Context) (stop func() error, err error) {
 // when the store is closed.
 func (b *run) openPostgres(ctx context.Context) (*store, error) {
 	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
-	db, err := postgres.Open(ctx, b.dsn, postgres.Config{Schema: schema, MaxConns: 16})
+	db, err := postgres.Open(ctx, b.dsn, postgres.Config{Schema: schema, MaxConns: 16, CachedStatements: true})
 	if err != nil {
 		return nil, err
 	}
