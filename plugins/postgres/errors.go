@@ -34,6 +34,7 @@ const (
 	codeDenied          = "42501"
 	codeNoTable         = "42P01"
 	codeNoColumn        = "42703"
+	codeNoFunction      = "42883"
 	codeNoSchema        = "3F000"
 	codeDiskFull        = "53100"
 	codeCanceled        = "57014"
@@ -98,7 +99,7 @@ func (db *DB) translateServer(ctx context.Context, pg *pgconn.PgError, err error
 			return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
 		return fmt.Errorf("the server canceled the statement: %w", err)
-	case codeNoTable, codeNoSchema, codeNoColumn:
+	case codeNoTable, codeNoSchema, codeNoColumn, codeNoFunction:
 		return fmt.Errorf("%w: schema %q of %s: %w", ErrSchema, db.cfg.Schema, db.target, err)
 	case codeDenied:
 		return fmt.Errorf("%w: role %q in schema %q of %s: %w", ErrDenied, db.role, db.cfg.Schema, db.target, err)

@@ -25,6 +25,18 @@ type statement struct {
 	oids []uint32
 }
 
+// prepare prepares the statement unless the connection has it.
+func (st *statement) prepare(ctx context.Context, pg *pgconn.PgConn) error {
+	if _, prepared := pg.CustomData()[st.name]; prepared {
+		return nil
+	}
+	if _, err := pg.Prepare(ctx, st.name, st.sql, st.oids); err != nil {
+		return err
+	}
+	pg.CustomData()[st.name] = struct{}{}
+	return nil
+}
+
 // inBinary is the format of all parameters and results.
 func inBinary() []int16 { return []int16{1} }
 
@@ -40,7 +52,7 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 	pg := conn.Conn().PgConn()
 	var reader *pgconn.ResultReader
 	if db.cfg.CachedStatements {
-		if _, err = conn.Conn().Prepare(ctx, st.name, st.sql); err != nil {
+		if err = st.prepare(ctx, pg); err != nil {
 			return fmt.Errorf("%w: %w", errNotStarted, err)
 		}
 		reader = pg.ExecPrepared(ctx, st.name, params, inBinary(), inBinary())

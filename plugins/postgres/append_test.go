@@ -1,0 +1,251 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// gate holds appends of the writer "slow" in the server, after they have looked at
+// what is stored and before they store anything.
+type gate struct {
+	admin *pgx.Conn
+}
+
+func newGate(t *testing.T, dsn string) *gate {
+	t.Helper()
+	g := &gate{connect(t, dsn)}
+	execute(t, g.admin, `CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF NEW.writer = 'slow' THEN
+				PERFORM pg_advisory_xact_lock(7);
+			END IF;
+			RETURN NEW;
+		END $$`)
+	execute(t, g.admin, "CREATE TRIGGER hold BEFORE INSERT ON refold.events FOR EACH ROW EXECUTE FUNCTION hold()")
+	execute(t, g.admin, "SELECT pg_advisory_lock(7)")
+	return g
+}
+
+// begin appends writes as the slow writer and returns when they are held, with
+// the process that holds them.
+func (g *gate) begin(t *testing.T, j journal.Journal, writes ...journal.Write) (outcome <-chan []error, pid int32) {
+	t.Helper()
+	for i := range writes {
+		writes[i].Writer = "slow"
+	}
+	told := make(chan []error, 1)
+	go func() { told <- j.Append(context.WithoutCancel(t.Context()), writes) }()
+	until(t, "a held append", func() bool {
+		err := g.admin.QueryRow(t.Context(), "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted").Scan(&pid)
+		return err == nil
+	})
+	return told, pid
+}
+
+func (g *gate) open(t *testing.T) {
+	t.Helper()
+	execute(t, g.admin, "SELECT pg_advisory_unlock(7)")
+}
+
+// Another writer stores between the look of an append and its insert: the
+// server takes the whole statement back. All that is not in conflict is
+// stored all the same.
+func TestConflictInTheMiddle(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
+	store(t, j, eventsOf("c", 0, 2))
+	g := newGate(t, dsn)
+	outcome, _ := g.begin(t, j, eventsOf("a", 0, 1), eventsOf("b", 0, 2, "tag"), eventsOf("b", 2, 1), eventsOf("c", 2, 1), eventsOf("d", 0, 1))
+	store(t, j, eventsOf("b", 0, 3), eventsOf("d", 0, 1))
+	g.open(t)
+	errs := <-outcome
+	for i, highest := range map[int]uint64{1: 3, 4: 1} {
+		if conflict, ok := errors.AsType[*journal.ConflictError](errs[i]); !ok || conflict.Highest != highest {
+			t.Errorf("write %d: %v, want a conflict with %d", i, errs[i], highest)
+		}
+	}
+	if errs[0] != nil || errs[3] != nil || !errors.Is(errs[2], journal.ErrSkipped) {
+		t.Errorf("the neighbours: %v, %v; behind the conflict: %v", errs[0], errs[3], errs[2])
+	}
+	for id, want := range map[string]uint64{"a": 1, "b": 3, "c": 3, "d": 1} {
+		if got, err := j.HighestSequenceNr(t.Context(), id); got != want || err != nil {
+			t.Errorf("highest of %s: %d, %v, want %d", id, got, err, want)
+		}
+	}
+}
+
+// A deletion waits for an append that has looked before it, or that would store a number
+// for the second time.
+func TestDeletionOutlivesOlderAppends(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
+	deleter := openStore(t, testpg.With(t, dsn, map[string]string{"application_name": "deleter"}), postgres.Config{MaxConns: 1, DisableNotify: true}).Journal()
+	store(t, j, eventsOf("a", 0, 5))
+	g := newGate(t, dsn)
+	outcome, _ := g.begin(t, j, eventsOf("a", 5, 1), eventsOf("b", 0, 1))
+	store(t, j, eventsOf("a", 5, 2))
+	deleted := make(chan error, 1)
+	go func() { deleted <- deleter.DeleteTo(context.WithoutCancel(t.Context()), "a", 6) }()
+	until(t, "the deletion to wait, or to go on", func() bool {
+		var query string
+		err := g.admin.QueryRow(t.Context(), "SELECT query FROM pg_stat_activity WHERE application_name = 'deleter'").Scan(&query)
+		return err == nil && (strings.Contains(query, "pg_locks") || strings.Contains(query, "gone") && len(deleted) > 0)
+	})
+	select {
+	case err := <-deleted:
+		t.Fatalf("the deletion did not wait: %v", err)
+	default:
+	}
+	store(t, j, eventsOf("c", 0, 1)) // which nobody holds up
+	g.open(t)
+	errs := <-outcome
+	if !errors.Is(errs[0], journal.ErrConflict) || errs[1] != nil {
+		t.Errorf("the older append: %v", errs)
+	}
+	if err := <-deleted; err != nil {
+		t.Fatal(err)
+	}
+	var left []uint64
+	for e, err := range j.Replay(t.Context(), "a", 1, 99) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, e.SequenceNr)
+	}
+	if !slices.Equal(left, []uint64{7}) {
+		t.Errorf("left: %v", left)
+	}
+	for _, expect := range []uint64{0, 4, 5, 6, 8} {
+		if err := j.Append(t.Context(), []journal.Write{eventsOf("a", expect, 1)}); err == nil || !errors.Is(err[0], journal.ErrConflict) {
+			t.Errorf("append behind %d: %v", expect, err)
+		}
+	}
+}
+
+// What the server says about an append that it gives up is believed; when it
+// goes away, nothing is known.
+func TestAppendGivenUpByTheServer(t *testing.T) {
+	t.Parallel()
+	for function, sure := range map[string]bool{"pg_cancel_backend": true, "pg_terminate_backend": false} {
+		for n := 1; n <= 2; n++ {
+			t.Run(fmt.Sprint(function, n), func(t *testing.T) {
+				t.Parallel()
+				dsn := testpg.DSN(t)
+				j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
+				g := newGate(t, dsn)
+				outcome, pid := g.begin(t, j, eventsOf("a", 0, n))
+				execute(t, g.admin, "SELECT "+function+"($1)", pid)
+				err := (<-outcome)[0]
+				if sure != errors.Is(err, journal.ErrNotSent) || sure == errors.Is(err, journal.ErrUnavailable) {
+					t.Errorf("told: %v", err)
+				}
+				g.open(t)
+				store(t, j, eventsOf("a", 0, 1)) // neither of them has stored anything
+			})
+		}
+	}
+}
+
+// Two nodes that append to the same IDs in opposite orders do not wait for each other
+// for ever.
+func TestNoDeadlock(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	const rounds, ids = 20, 200
+	journals := []journal.Journal{openStore(t, dsn, postgres.Config{MaxConns: 1}).Journal(), openStore(t, dsn, postgres.Config{MaxConns: 1}).Journal()}
+	for round := range uint64(rounds) {
+		outcomes := make([]chan []error, len(journals))
+		for n, j := range journals {
+			writes := make([]journal.Write, ids)
+			for i := range writes {
+				writes[i] = eventsOf(fmt.Sprintf("%03d", i), round, 1)
+			}
+			if n == 1 {
+				slices.Reverse(writes)
+			}
+			outcomes[n] = make(chan []error, 1)
+			go func() { outcomes[n] <- j.Append(context.WithoutCancel(t.Context()), writes) }()
+		}
+		stored := 2 * ids
+		for _, outcome := range outcomes {
+			for i, err := range <-outcome {
+				if err == nil {
+					continue
+				}
+				stored--
+				if !errors.Is(err, journal.ErrConflict) {
+					t.Errorf("round %d, write %d: %v", round, i, err)
+				}
+			}
+		}
+		if stored != ids {
+			t.Fatalf("round %d: %d writes were stored, want %d", round, stored, ids)
+		}
+	}
+}
+
+// Appends rely on each statement seeing what was committed before it.
+func TestIsolationLevel(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.With(t, testpg.DSN(t), map[string]string{"options": `-c default_transaction_isolation=repeatable\ read`})
+	j := openStore(t, dsn, postgres.Config{}).Journal()
+	for _, n := range []int{1, 2} {
+		err := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, n)})[0]
+		if !journal.NotStored(err) || !strings.Contains(err.Error(), "REPEATABLE READ") {
+			t.Errorf("%d events: %v", n, err)
+		}
+	}
+}
+
+// A sequence that is behind the events is an error that says so, and no conflict.
+func TestOrdinalDrawnTwice(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	j := openStore(t, dsn, postgres.Config{}).Journal()
+	store(t, j, eventsOf("a", 0, 10))
+	execute(t, connect(t, dsn), "SELECT setval('refold.ordinals', 1)")
+	for _, n := range []int{1, 2} {
+		err := j.Append(t.Context(), []journal.Write{eventsOf("b", 0, n)})[0]
+		if !errors.Is(err, postgres.ErrSchema) || !errors.Is(err, journal.ErrNotSent) || errors.Is(err, journal.ErrConflict) {
+			t.Errorf("%d events: %v", n, err)
+		}
+	}
+}
+
+// An append that is too large for one statement is several, of which none has an
+// ID twice.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 16<<20)
+	var writes []journal.Write
+	for i := range uint64(6) {
+		for _, id := range []string{"b", "a"} {
+			w := eventsOf(id, i, 1)
+			w.Events[0].Payload = large
+			writes = append(writes, w)
+		}
+	}
+	writes = append(writes, eventsOf("c", 0, 1))
+	parts := postgres.Parts(writes)
+	if got := fmt.Sprint(parts); got != "[[a] [a] [b] [b c]]" {
+		t.Errorf("parts: %s", got)
+	}
+	if got := fmt.Sprint(postgres.Parts([]journal.Write{eventsOf("b", 0, 1), eventsOf("a", 0, 1), eventsOf("b", 1, 1), eventsOf("b", 1, 1)})); got != "[[a b]]" {
+		t.Errorf("parts: %s", got)
+	}
+}

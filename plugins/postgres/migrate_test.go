@@ -1,0 +1,144 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// The files are what an administrator may run by hand.
+func TestMigrationByHand(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	admin := connect(t, dsn)
+	run := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("CREATE SCHEMA refold")
+	migrations := postgres.Migrations()
+	for i, m := range migrations {
+		missing, err := postgres.Migrate(t.Context(), dsn, postgres.Config{CheckOnly: true})
+		if err != nil || len(missing) != len(migrations)-i || missing[0].Name != m.Name {
+			t.Fatalf("%d steps are missing before %s: %v", len(missing), m.Name, err)
+		}
+		_, err = postgres.Open(t.Context(), dsn, postgres.Config{CheckOnly: true})
+		if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), m.Name) {
+			t.Fatalf("before %s: %v", m.Name, err)
+		}
+		if m.Version != i+1 || !strings.HasPrefix(m.Name, fmt.Sprintf("%03d_", m.Version)) {
+			t.Errorf("%s has version %d", m.Name, m.Version)
+		}
+		run(m.SQL)
+	}
+	store(t, openStore(t, dsn, postgres.Config{CheckOnly: true}).Journal(), eventsOf("a", 0, 1))
+	for i := range migrations {
+		down, err := os.ReadFile("migration/" + migrations[len(migrations)-1-i].Name + ".down.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(string(down))
+	}
+	run("DROP SCHEMA refold") // fails if anything is left
+}
+
+// Nodes that start together migrate once.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	var group sync.WaitGroup
+	taken := make([]int, 8)
+	for i := range taken {
+		group.Go(func() {
+			steps, err := postgres.Migrate(t.Context(), dsn, postgres.Config{Schema: "x-1"})
+			taken[i] = len(steps)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	total := 0
+	for _, n := range taken {
+		total += n
+	}
+	if total != len(postgres.Migrations()) {
+		t.Errorf("steps taken: %v", taken)
+	}
+}
+
+// A migration that fails leaves nothing.
+func TestMigrationIsAtomic(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	admin := connect(t, dsn)
+	execute(t, admin, "CREATE SCHEMA refold")
+	execute(t, admin, "CREATE TABLE refold.snapshots (mine text)") // in the way
+	_, err := postgres.Open(t.Context(), dsn, postgres.Config{})
+	if err == nil || !strings.Contains(err.Error(), "001_journal") || !strings.Contains(err.Error(), "snapshots") {
+		t.Errorf("open: %v", err)
+	}
+	var tables int
+	if err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'refold'").Scan(&tables); err != nil || tables != 1 {
+		t.Errorf("%d tables, %v", tables, err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	_, err := postgres.Open(t.Context(), "", postgres.Config{
+		Schema: "pg_mine", MaxConns: -1, MaxAppends: -1, MaxSnapshotSize: 1 << 30, PollInterval: -1,
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, field := range []string{"Schema", "MaxConns", "MaxAppends", "MaxSnapshotSize", "PollInterval"} {
+		if !strings.Contains(err.Error(), "Config."+field+" ") {
+			t.Errorf("nothing about %s in: %v", field, err)
+		}
+	}
+	for _, schema := range []string{"a.b", `a"b`, "a'b", "a b", "é", strings.Repeat("x", 64)} {
+		if _, err := postgres.Open(t.Context(), "", postgres.Config{Schema: schema}); err == nil || !strings.Contains(err.Error(), "Schema") {
+			t.Errorf("schema %q: %v", schema, err)
+		}
+	}
+}
+
+// No part of a connection string that may be a password shows up in an error,
+// however it is mangled.
+func TestPasswordsStaySecret(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{
+		"postgres://user:s3cr3t@host:port/db", "postgres://user:s3cr3t@@127.0.0.1:1/db", "postgres://user:s3cr3t/x@127.0.0.1:1/db",
+		"postgres://user:123/s3cr3t@127.0.0.1:1/db", "postgres://user:123?s3cr3t@127.0.0.1:1/db", "postgres://user:123#s3cr3t@127.0.0.1:1/db",
+		"postgres://user:s3cr3t%@127.0.0.1:1/db", "postgres://user:s3cr3t%zz@127.0.0.1:1/db", "postgres://127.0.0.1:1/db?password=s3cr3t&sslmode=nonsense",
+		"postgres://127.0.0.1:1/db?password=s3cr3t&port=x", "postgres://user:s3cr3t@[127.0.0.1:1/db", "postgres ://user:s3cr3t@127.0.0.1:1/db",
+		"host=127.0.0.1 port=1 password=s3cr3t sslmode=nonsense", "host=127.0.0.1 port=1 password='s3cr3t", "host=127.0.0.1 port=1 password=a s3cr3t", "password = 's3cr3t\\' port=x",
+		"postgres://user:s3cr3t@127.0.0.1:1/db", "host=127.0.0.1 port=1 user=u password=s3cr3t", "postgres://user@127.0.0.1:1/db?sslpassword=s3cr3t",
+	} {
+		db, err := postgres.Open(t.Context(), dsn, postgres.Config{})
+		if err == nil {
+			_ = db.Close()
+			t.Errorf("%q can be opened", dsn)
+			continue
+		}
+		for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%q", err)} {
+			if strings.Contains(text, "s3cr3t") {
+				t.Errorf("%q: %s", dsn, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+	"github.com/refold-io/refold/snapshot"
+)
+
+// Nothing that the plugin does on a connection of the pool is left there for the next
+// transaction, which behind a proxy may be somebody else's.
+func TestNothingIsLeftInTheSession(t *testing.T) {
+	t.Parallel()
+	for _, cached := range []bool{false, true} {
+		db := openStore(t, testpg.DSN(t), postgres.Config{MaxConns: 1, CachedStatements: cached, DisableNotify: true})
+		j, snapshots := db.Journal(), db.Snapshots()
+		store(t, j, eventsOf("a", 0, 1, "tag"))
+		store(t, j, eventsOf("a", 1, 3), eventsOf("b", 0, 1, "tag"))
+		if errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 1, 3), eventsOf("b", 0, 1)}); errs == nil {
+			t.Error("no conflict")
+		}
+		for _, err := range j.Replay(t.Context(), "a", 1, 9) {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		for _, err := range j.PersistenceIDs(t.Context(), "") {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		readAll(t, j, journal.Query{Tag: "tag"}, "")
+		s := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1, Time: time.Unix(1, 0).UTC()}}
+		_, lerr := snapshots.Load(t.Context(), "a", snapshot.Latest())
+		if err := errors.Join(j.DeleteTo(t.Context(), "a", 2), snapshots.Save(t.Context(), s)); err != nil || !errors.Is(lerr, snapshot.ErrNotFound) {
+			t.Fatal(err, lerr)
+		}
+		held, err := db.SessionState(t.Context())
+		if err != nil || cached == (held == 0) {
+			t.Errorf("cached statements %v: the session holds %d things, %v", cached, held, err)
+		}
+	}
+}
+
+// A plan that an append made while the tables were tiny does not read all of
+// them later.
+func TestPlansOutliveGrowth(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("deleted %v", deleted), func(t *testing.T) {
+			t.Parallel()
+			dsn := testpg.DSN(t)
+			admin := connect(t, dsn)
+			db := openStore(t, dsn, postgres.Config{MaxConns: 1, DisableNotify: true})
+			execute(t, admin, "ALTER TABLE refold.events SET (autovacuum_enabled = off)")
+			if deleted {
+				execute(t, admin, "INSERT INTO refold.deletions VALUES ('c', 7)")
+			}
+			store(t, db.Journal(), eventsOf("a", 0, 1))
+			execute(t, admin, "ANALYZE refold.events")
+			const rounds = 10
+			for i := range uint64(rounds) {
+				store(t, db.Journal(), eventsOf("a", 1+3*i, 1))
+				store(t, db.Journal(), eventsOf("a", 2+3*i, 2), eventsOf("b", i, 1))
+			}
+			if err := db.Close(); err != nil { // now its sessions tell what they did
+				t.Fatal(err)
+			}
+			until(t, "the server to have counted", func() bool {
+				var scans, inserted int64
+				err := admin.QueryRow(t.Context(), "SELECT seq_scan, n_tup_ins FROM pg_stat_user_tables WHERE relname = 'events'").Scan(&scans, &inserted)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if scans > 3 { // once for each index that was built
+					t.Errorf("the table of events was read as a whole %d times", scans)
+				}
+				return inserted == 1+4*rounds || t.Failed()
+			})
+		})
+	}
+}
+
+// TestCertain lists what an error says about the statement that it ended.
+func TestCertain(t *testing.T) {
+	t.Parallel()
+	server := func(severity, code string) error {
+		return fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: "FEHLER", SeverityUnlocalized: severity, Code: code})
+	}
+	for _, c := range []struct {
+		what string
+		err  error
+		want bool
+	}{
+		{"a row that exists", server("ERROR", "23505"), true},
+		{"canceled, or out of time", server("ERROR", "57014"), true},
+		{"a full disk", server("ERROR", "53100"), true},
+		{"read-only", server("ERROR", "25006"), true},
+		{"a deadlock", server("ERROR", "40P01"), true},
+		{"no right", server("ERROR", "42501"), true},
+		{"shut down by an administrator", server("FATAL", "57P01"), false},
+		{"the same from a proxy", server("ERROR", "57P01"), false},
+		{"a crash of another process", server("WARNING", "57P02"), false},
+		{"a connection that a proxy has lost", server("ERROR", "08006"), false},
+		{"a proxy's own", server("FATAL", "08P01"), false},
+		{"an input or output error", server("ERROR", "58030"), false},
+		{"an internal error", server("ERROR", "XX000"), false},
+		{"said to be unknown", server("ERROR", "40003"), false},
+		{"a panic", server("PANIC", "53100"), false},
+		{"an old server's", &pgconn.PgError{Severity: "ERROR", Code: "23505"}, true},
+		{"a code that is none", server("ERROR", ""), false},
+		{"the end of the stream", io.ErrUnexpectedEOF, false},
+	} {
+		if got := postgres.Certain(c.err); got != c.want {
+			t.Errorf("%s: certain is %v", c.what, got)
+		}
+	}
+}
+
+func FuzzDecodeConflicts(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 5}, 2)
+	f.Add([]byte{}, 1)
+	f.Fuzz(func(t *testing.T, b []byte, chains int) {
+		if n, err := postgres.DecodeConflicts(b, chains); err == nil && n > chains {
+			t.Errorf("%d conflicts of %d", n, chains)
+		}
+	})
+}
