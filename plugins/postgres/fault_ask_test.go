@@ -1,0 +1,143 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// TestAskBrokenAtEachByte is TestAppendBrokenAtEachByte with a runtime above the journal: then
+// nothing is unknown. Who asks is told whether it was done or not, while
+// what was held back is still on its way, and that is what the table
+// holds when it has arrived.
+func TestAskBrokenAtEachByte(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testpg.DSN(t))
+	var faults []testproxy.Fault
+	toServer, toClient := s.askExchange(t)
+	for direction, size := range map[testproxy.Direction]int64{testproxy.ToServer: toServer, testproxy.ToClient: toClient} {
+		step := int64(1)
+		if !soak() {
+			step = size / 8
+		}
+		for after := int64(0); after <= size; after += step {
+			for _, f := range []testproxy.Fault{
+				{Action: testproxy.Cut}, {Action: testproxy.Reset}, {Action: testproxy.Stall}, {Action: testproxy.Stall, Both: true}, {Action: testproxy.Drop, Both: true},
+			} {
+				f.Direction, f.After = direction, after
+				faults = append(faults, f)
+			}
+		}
+	}
+	var done, not, fences atomic.Int64
+	each(len(faults), 24, func(i int) {
+		if t.Failed() {
+			return
+		}
+		if s.breakAsk(t, faults[i], fmt.Sprintf("%06d", i), &fences) {
+			done.Add(1)
+		} else {
+			not.Add(1)
+		}
+	})
+	t.Logf("an exchange has %d bytes to the server and %d to the client; %d asks were done, %d were not; %d fences were stored",
+		toServer, toClient, done.Load(), not.Load(), fences.Load())
+	if done.Load() == 0 || not.Load() == 0 || fences.Load() == 0 {
+		t.Error("all of the asks had the same outcome")
+	}
+}
+
+// askExchange returns how many bytes the append of an ask has, each way, and a bit
+// more.
+func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
+	t.Helper()
+	proxy, db, err := s.behind(t, "measure", postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // it was not broken
+	h := openHouse(t, db.Journal(), time.Minute)
+	defer h.close(t)
+	var before testproxy.Stats
+	for op := range 2 {
+		before = proxy.Stats()
+		if _, err := eventsourcing.Ask(t.Context(), h.ledgers.Ref("measur"), post{Op: op, Count: 1 + op}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := proxy.Stats()
+	return after.ToServer - before.ToServer + 8, after.ToClient - before.ToClient + 8
+}
+
+// breakAsk lets one ask meet a fault, compares the answer with the table, and
+// returns whether it was done.
+func (s *site) breakAsk(t *testing.T, fault testproxy.Fault, name string, fences *atomic.Int64) bool {
+	t.Helper()
+	server := "ask " + name
+	proxy, db, err := s.behind(t, server, postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
+	if err != nil {
+		t.Errorf("open: %v", err)
+		return false
+	}
+	h := openHouse(t, db.Journal(), 300*time.Millisecond)
+	ctx, cancel := bounded(t)
+	defer cancel()
+	ref := h.ledgers.Ref(name)
+	if _, err = eventsourcing.Ask(ctx, ref, post{Op: 0, Count: 1}); err != nil {
+		t.Errorf("the first ask: %v", err)
+	}
+	armed := proxy.Arm(fault)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_, err = eventsourcing.Ask(ctx, ref, post{Op: 1, Count: 2})
+	}()
+	until(t, "an answer", func() bool {
+		select {
+		case <-answered:
+			return true
+		default:
+			return s.blocks(t, server) // by a transaction whose end is held back
+		}
+	})
+	armed.Release()
+	<-answered
+	h.close(t)
+	if closeErr := db.Close(); closeErr != nil {
+		t.Errorf("%v: close: %v", fault, closeErr)
+	}
+	if !s.gone(t, server) {
+		return false
+	}
+	rows := s.rows(t, "ledger|"+name)
+	stored := 0
+	for i, r := range rows {
+		if r.SeqNr != int64(i)+1 {
+			t.Errorf("%v: a gap: %v", fault, rows)
+		}
+		if r.Manifest == "" {
+			fences.Add(1)
+		} else {
+			stored++
+		}
+	}
+	told := told{err: err}
+	switch {
+	case err == nil && stored != 3:
+		t.Errorf("%v: it was acknowledged: %v", fault, rows)
+	case told.surelyNot() && stored != 1:
+		t.Errorf("%v: it was surely not done, %v: %v", fault, err, rows)
+	case err != nil && !told.surelyNot():
+		t.Errorf("%v: nobody knows: %v", fault, err)
+	}
+	return err == nil
+}
