@@ -219,7 +219,7 @@ func TestLiveIDsYieldsEachOnce(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var got []string
 		go func() {
-			for id, err := range journal.LiveIDs(ctx, j) {
+			for id, err := range journal.LiveIDs(ctx, j) { //nolint:contextcheck // the store in the body has one of its own
 				if err != nil {
 					got = append(got, err.Error())
 					continue
@@ -245,3 +245,31 @@ func TestLiveIDsYieldsEachOnce(t *testing.T) {
 		})
 	})
 }
+
+// ending is a journal in memory to which something is stored right behind the
+// end that it has told.
+type ending struct {
+	*inmem.Journal
+	then func()
+}
+
+func (e *ending) End(ctx context.Context) (journal.Offset, error) {
+	o, err := e.Journal.End(ctx)
+	e.then()
+	return o, err
+}
+
+// TestLiveIDsKnowsWhatTheListHad has an ID that is in the list and also behind
+// the end that was taken before.
+func TestLiveIDsKnowsWhatTheListHad(t *testing.T) {
+	t.Parallel()
+	j := &ending{Journal: inmem.NewJournal()}
+	j.then = func() { store(t, j.Journal, added("both", 0, 1, "m"), added("other", 0, 1, "m")) }
+	got := seen(taken(journal.LiveIDs(t.Context(), &quitting{j}), 3), showID)
+	expect(t, "IDs", got, []string{"both", "other", "error: journal: live persistence IDs: journal: live events: enough"})
+}
+
+// quitting does not wait for more.
+type quitting struct{ *ending }
+
+func (*quitting) Await(context.Context, journal.Offset) error { return errEnough }

@@ -16,11 +16,14 @@
 // noticed before the first write is stored or not at all. Several runtimes may
 // share one [Journal]: the conditional append keeps them apart like two nodes
 // on one database. A runtime that is restarted on the same value finds all that
-// was stored.
+// was stored. The order that queries read in is the order of the appends, and an
+// event can be read as soon as its append has returned; that costs 12 bytes an
+// event.
 //
 // # Caveats
 //
-// Contents end with the process, or with Close. Payloads, tags and metadata are
+// Contents end with the process, or with Close. So do offsets: one that is kept
+// longer is refused, or means another event. Payloads, tags and metadata are
 // kept as they were given, not copied: whoever changes them afterwards changes
 // the history.
 package inmem

@@ -75,8 +75,8 @@ func (o *order) allDeleted(b *block) bool {
 type hit struct {
 	stream *stream
 	seqNr  uint64
-	record record
-	at     uint64 // the position behind it
+	record *record // not changed any more, also without the lock
+	at     uint64  // the position behind it
 }
 
 // scan returns the events of a page behind a position, and the position behind
@@ -98,7 +98,7 @@ func (o *order) scan(q journal.Query, next uint64) ([]hit, uint64) {
 		if r == nil || r.manifest == "" || !slices.Contains(int(s.slice)) || !q.Matches(s.id, r.common.tags) {
 			continue // it is deleted, a fence, or not asked for
 		}
-		hits = append(hits, hit{s, seqNr, *r, next})
+		hits = append(hits, hit{s, seqNr, r, next})
 		size += r.size()
 	}
 	return hits, next

@@ -17,7 +17,8 @@ const offsetPrefix = "mem-"
 
 // offset returns the position behind the first n events.
 func offset(n uint64) journal.Offset {
-	return journal.Offset(strconv.AppendUint([]byte(offsetPrefix), n, 10))
+	var b [len(offsetPrefix) + 20]byte
+	return journal.Offset(strconv.AppendUint(append(b[:0], offsetPrefix...), n, 10))
 }
 
 // position returns how many events lie before an offset.
@@ -34,8 +35,8 @@ func position(o journal.Offset) (uint64, error) {
 }
 
 // Query implements journal.Querier. An event can be read as soon as its append
-// has returned. A page costs the same whatever it finds: up to 1,000 events are
-// looked at, all deleted ones between two others counting little.
+// has returned. A page takes no more than a look at 1,000 events, whatever it
+// finds.
 func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
 	if err := q.Check(); err != nil {
 		return journal.Page{}, fmt.Errorf("inmem: query: %w", err)
