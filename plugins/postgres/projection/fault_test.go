@@ -164,16 +164,16 @@ func TestServerKilled(t *testing.T) {
 	h := handler(pool, 1) // a failure is about one event
 	calls := 0
 	h.Handle = func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) error {
-		kill := func() {
+		kill := func() { //nolint:contextcheck // the server is the test's
 			server.Kill()
 			server.Restart(t)
 		}
 		if calls++; calls == 5 {
-			kill() //nolint:contextcheck // it is the test's
+			kill()
 		}
 		err := addUp(ctx, tx, events)
 		if calls == 20 {
-			kill() //nolint:contextcheck // it is the test's
+			kill()
 		}
 		return err
 	}

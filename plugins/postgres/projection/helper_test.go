@@ -36,12 +36,15 @@ func database(t *testing.T) string {
 	return dsn
 }
 
+// createSums makes the table that handler fills.
+const createSums = `CREATE TABLE sums (box text PRIMARY KEY, n bigint NOT NULL, events bigint NOT NULL)`
+
 func prepare(t *testing.T, dsn string) {
 	t.Helper()
 	if _, err := postgres.Migrate(t.Context(), dsn, postgres.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, connect(t, dsn, nil), `CREATE TABLE sums (box text PRIMARY KEY, n bigint NOT NULL, events bigint NOT NULL)`,
+	exec(t, connect(t, dsn, nil), createSums,
 		`CREATE TABLE keys (key text PRIMARY KEY)`,
 		`CREATE TABLE checked (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)`)
 }
@@ -65,11 +68,11 @@ func connect(t *testing.T, dsn string, change func(c *pgxpool.Config)) *pgxpool.
 	return pool
 }
 
-func exec(t *testing.T, pool *pgxpool.Pool, statements ...string) {
-	t.Helper()
+func exec(tb testing.TB, pool *pgxpool.Pool, statements ...string) {
+	tb.Helper()
 	for _, sql := range statements {
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
+		if _, err := pool.Exec(tb.Context(), sql); err != nil {
+			tb.Fatal(err)
 		}
 	}
 }
@@ -132,11 +135,11 @@ func config(j journal.Journal, h projection.Handler[paid]) projection.Config[pai
 	}
 }
 
-func create(t *testing.T, cfg projection.Config[paid]) *projection.Projection[paid] {
-	t.Helper()
+func create(tb testing.TB, cfg projection.Config[paid]) *projection.Projection[paid] {
+	tb.Helper()
 	p, err := projection.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }
