@@ -100,9 +100,9 @@ func (j *Journal) store(w *journal.Write) error {
 		if j.streams == nil {
 			j.streams = make(map[string]*stream)
 		}
-		s = newStream(w.ID)
-		j.streams[s.id] = s
-		j.order.join(s)
+		s = new(stream)
+		j.streams[w.ID] = s
+		j.order.join(w.ID, s)
 	}
 	s.append(w)
 	j.order.append(s, w.Expect+1, len(w.Events))

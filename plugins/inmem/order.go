@@ -12,7 +12,7 @@ const blockLen = 256
 // stands. It takes 12 bytes an event and holds no pointer for the garbage
 // collector to follow. The journal's lock guards it.
 type order struct {
-	streams []*stream
+	streams []member
 	blocks  []*block // nil where all events were deleted
 	end     uint64   // how many events there were ever
 	held    int      // the blocks that are not nil
@@ -25,10 +25,18 @@ type block struct {
 	seqNr  [blockLen]uint64
 }
 
-// join gives a new stream its place.
-func (o *order) join(s *stream) {
+// member is a stream with what queries ask about it. That does not stand in the
+// stream, which appends want to be small.
+type member struct {
+	*stream
+	id    string
+	slice int
+}
+
+// join gives the new stream of an ID its place.
+func (o *order) join(id string, s *stream) {
 	s.place = uint32(len(o.streams)) //nolint:gosec // memory ends long before
-	o.streams = append(o.streams, s)
+	o.streams = append(o.streams, member{s, id, journal.SliceOf(id)})
 }
 
 // append puts n events of a stream at the end, first and those behind it.
@@ -73,7 +81,7 @@ func (o *order) allDeleted(b *block) bool {
 
 // hit is an event that a query found.
 type hit struct {
-	stream *stream
+	id     string
 	seqNr  uint64
 	record *record // not changed any more, also without the lock
 	at     uint64  // the position behind it
@@ -92,13 +100,13 @@ func (o *order) scan(q journal.Query, next uint64) ([]hit, uint64) {
 			next += blockLen - at
 			continue
 		}
-		s, seqNr := o.streams[b.stream[at]], b.seqNr[at]
+		s, seqNr := &o.streams[b.stream[at]], b.seqNr[at]
 		next++
 		r := s.record(seqNr)
-		if r == nil || r.manifest == "" || !slices.Contains(int(s.slice)) || !q.Matches(s.id, r.common.tags) {
+		if r == nil || r.manifest == "" || !slices.Contains(s.slice) || !q.Matches(s.id, r.common.tags) {
 			continue // it is deleted, a fence, or not asked for
 		}
-		hits = append(hits, hit{s, seqNr, r, next})
+		hits = append(hits, hit{s.id, seqNr, r, next})
 		size += r.size()
 	}
 	return hits, next

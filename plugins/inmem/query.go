@@ -55,7 +55,7 @@ func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offs
 	}
 	for i := range hits {
 		h := &hits[i]
-		p.Events[i] = journal.Recorded{Event: h.record.event(h.seqNr), ID: h.stream.id, Offset: offset(h.at)}
+		p.Events[i] = journal.Recorded{Event: h.record.event(h.seqNr), ID: h.id, Offset: offset(h.at)}
 	}
 	return p, nil
 }

@@ -21,15 +21,7 @@ type stream struct {
 	// plain is what the latest record without tags and metadata shares with the
 	// next one.
 	plain *common
-	// place is where the stream stands in order.streams. What follows it here is
-	// for queries only.
-	place uint32
-	slice int16 // the one that id is in
-	id    string
-}
-
-func newStream(id string) *stream {
-	return &stream{id: id, slice: int16(journal.SliceOf(id))} //nolint:gosec // below 1,024
+	place uint32 // in order.streams
 }
 
 // record is an event as it is kept: less than half as large, which is what a
