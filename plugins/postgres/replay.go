@@ -13,51 +13,97 @@ import (
 )
 
 // Replay implements journal.Journal. It reads pages, and each page is one
-// statement on whatever connection is free then.
+// statement on whatever connection is free then. The payloads of a page share memory: who
+// keeps one for long without the others may want to copy it.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
+		if err := journal.CheckID(id); err != nil {
+			yield(journal.Event{}, fmt.Errorf("postgres: replay %q: %w", id, err))
+			return
+		}
 		next, last := max(from, 1), min(to, journal.MaxSequenceNr)
-		for next <= last {
-			events, more, err := j.readPage(ctx, id, next, last)
-			if err != nil {
+		var p replayPage
+		for next != 0 && next <= last {
+			if err := j.readPage(ctx, &p, id, next, last); err != nil {
 				yield(journal.Event{}, fmt.Errorf("postgres: replay %q: %w", id, err))
 				return
 			}
-			for i := range events {
-				if !yield(events[i], nil) {
+			next = p.next
+			for i := range p.events {
+				if !yield(p.events[i], nil) {
 					return
 				}
 			}
-			if !more {
-				return
-			}
-			next = events[len(events)-1].SequenceNr + 1
-		}
-		if err := journal.CheckID(id); err != nil {
-			yield(journal.Event{}, fmt.Errorf("postgres: replay %q: %w", id, err))
 		}
 	}
 }
 
-// readPage reads the next events and reports whether there may be more.
-func (j *Journal) readPage(ctx context.Context, id string, from, to uint64) (events []journal.Event, more bool, err error) {
-	var highest uint64 // of those that would have been a page but for their bytes
-	err = j.ask(ctx, id, &j.db.sql.replay, [][]byte{[]byte(id), int8Value(from), int8Value(to)}, func(values [][]byte) error {
-		last := len(values) - 1
-		if last < 0 || len(values[last]) != 8 {
-			return errRow
-		}
-		highest = binary.BigEndian.Uint64(values[last])
-		e, err := decodeRow(values[:last])
-		if err != nil {
+// replayPage is what one statement of a replay has read. Its memory is used
+// again for the next one.
+type replayPage struct {
+	events  []journal.Event
+	decoder rowDecoder
+	next    uint64 // where the next page begins; 0 if there is none
+	large   bool   // the next page may have large events
+	cut     bool   // it ends before a large event
+}
+
+// readPage reads the events of the next range of numbers, or as many of them as
+// fit.
+func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, to uint64) error {
+	clear(p.events)
+	p.events, p.next, p.cut = p.events[:0], 0, false
+	end := to
+	if to-from >= pageRecords {
+		end = from + pageRecords - 1
+	}
+	st := &j.db.sql.replay
+	if p.large {
+		st = &j.db.sql.replayLarge
+	}
+	params := [][]byte{[]byte(id), int8Value(from), int8Value(end), int8Value(to)}
+	err := j.ask(ctx, id, st, params, func(values [][]byte) error {
+		if err := p.row(values); err != nil {
 			return &journal.CorruptError{File: j.db.target, Offset: -1, Detail: fmt.Sprintf("an event of %q: %v", id, err)}
 		}
-		events = append(events, e)
 		return nil
 	})
-	if err != nil || len(events) == 0 {
-		return nil, false, err
+	if err != nil {
+		return err
 	}
-	last := events[len(events)-1].SequenceNr
-	return events, last < to && (last < highest || len(events) == pageRecords), nil
+	n := len(p.events)
+	switch {
+	case p.cut:
+		p.large = true
+		p.next = from
+		if n > 0 {
+			p.next = p.events[n-1].SequenceNr + 1
+		}
+	case p.large && n > 0 && p.events[n-1].SequenceNr < end:
+		p.next = p.events[n-1].SequenceNr + 1 // there was no room for more, perhaps
+	case n == pageRecords:
+		p.large = false
+	}
+	return nil
+}
+
+// row takes in one row of a page.
+func (p *replayPage) row(values [][]byte) (err error) {
+	if len(values) != 8 {
+		return errRow
+	}
+	if b := values[7]; len(b) == 8 {
+		p.next = binary.BigEndian.Uint64(b)
+	}
+	if values[0] == nil || p.cut { // it is only there for the number, or behind a large event
+		return nil
+	}
+	if p.cut = values[4] == nil; p.cut {
+		return nil
+	}
+	e, err := p.decoder.row(values[:7])
+	if err == nil {
+		p.events = append(p.events, e)
+	}
+	return err
 }

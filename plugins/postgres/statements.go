@@ -6,14 +6,12 @@ package postgres
 import (
 	"fmt"
 	"strings"
-
-	"github.com/refold-io/refold/journal"
 )
 
 // statements are the statements of the journal and of the snapshot store.
 type statements struct {
 	appendOne, appendMany             statement
-	replay, highest, ids              statement
+	replay, replayLarge, highest, ids statement
 	markDeleted, underWay, deleteSome statement
 
 	saveSnapshot, loadSnapshot, listSnapshots, deleteSnapshots statement
@@ -23,6 +21,7 @@ type statements struct {
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
+	smallEvent  = pageBytes / pageRecords
 )
 
 // idPage is how many persistence IDs are read at once.
@@ -35,24 +34,28 @@ func newStatements(schema string, class int32) statements {
 	st := func(name, sql string, oids ...uint32) statement {
 		return statement{name: "refold_" + name, sql: strings.ReplaceAll(sql, "{s}", schema), oids: oids}
 	}
+	const page = `
+		FROM (SELECT (SELECT n.seq_nr FROM {s}.events n WHERE n.id = $1 AND n.seq_nr > $3 AND n.seq_nr <= $4 ORDER BY n.seq_nr LIMIT 1) AS beyond) b
+		LEFT JOIN {s}.events e ON e.id = $1 AND e.seq_nr >= $2 AND e.seq_nr <= $3`
 	return statements{
 		appendOne: st("append_one", fmt.Sprintf("SELECT {s}.append_one(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9)", class),
 			oidText, oidInt8, oidInt2, oidTimestamp, oidText, oidText, oidBytes, oidTexts, oidBytes),
 		appendMany: st("append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
 			oidTexts, oidInt8s, oidInt4s, oidTexts, oidInt8s, oidInt2s, oidTimestamps, oidTexts, oidTexts, oidBytess, oidTexts, oidBytess),
 
-		// There are no gaps behind what was deleted, so a page of numbers is a page of events: that keeps the server from
-		// looking at all that follows, whatever it knows of the table. The last column is the highest number of the page,
-		// which is not reached if the bytes are too many.
-		replay: st("replay", `WITH f AS MATERIALIZED (
-				SELECT greatest($2, (SELECT d.deleted_to + 1 FROM {s}.deletions d WHERE d.id = $1)) AS first)
-			SELECT `+rowColumns("p")+`, p.highest
-			FROM (SELECT e.*, max(e.seq_nr) OVER () AS highest, sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
-					OVER (ORDER BY e.seq_nr ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes
-				FROM {s}.events e WHERE e.id = $1
-				AND e.seq_nr >= (SELECT first FROM f) AND e.seq_nr <= least($3, (SELECT least(first, `+fmt.Sprint(journal.MaxSequenceNr-pageRecords)+`) + `+fmt.Sprint(pageRecords-1)+` FROM f))) p
-			WHERE p.bytes <= `+fmt.Sprint(pageBytes)+` OR p.bytes = octet_length(p.payload) + coalesce(octet_length(p.metadata), 0)
-			ORDER BY p.seq_nr`, oidText, oidInt8, oidInt8),
+		// A page is a range of numbers, so that the server never sorts all that follows, whatever it believes about
+		// the table. The last column is the first number behind the range. There is always a row, if only with that.
+		// Most events are small, and counting bytes takes longer than reading them: larger ones come without payload.
+		replay: st("replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
+				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,
+				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, b.beyond`+page+`
+			ORDER BY e.seq_nr`, oidText, oidInt8, oidInt8, oidInt8),
+		replayLarge: st("replay_large", `SELECT `+rowColumns("p")+`, p.beyond
+			FROM (SELECT e.*, b.beyond, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size,
+					sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
+						OVER (ORDER BY e.seq_nr ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes`+page+`) p
+			WHERE p.bytes IS NULL OR p.bytes <= `+fmt.Sprint(pageBytes)+` OR p.bytes = p.size
+			ORDER BY p.seq_nr`, oidText, oidInt8, oidInt8, oidInt8),
 		highest: st("highest", `SELECT greatest(
 			(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
 			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)`, oidText),

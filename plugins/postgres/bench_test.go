@@ -1,0 +1,199 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// workload makes batches of writes of one event to IDs of its own.
+type workload struct {
+	name   string
+	next   []uint64 // for each ID
+	writes []journal.Write
+	events []journal.Event
+}
+
+func newWorkload(name string, ids, size int) *workload {
+	return &workload{name: name, next: make([]uint64, ids), writes: make([]journal.Write, size), events: make([]journal.Event, size)}
+}
+
+var benchPayload = []byte(strings.Repeat("p", 200))
+
+// batch returns the n-th batch.
+func (l *workload) batch(n int) []journal.Write {
+	for i := range l.writes {
+		k := (n*len(l.writes) + i) % len(l.next)
+		l.next[k]++
+		l.events[i] = journal.Event{SequenceNr: l.next[k], Time: time.UnixMicro(1_700_000_000_000_000).UTC(), Manifest: "deposited", Payload: benchPayload}
+		l.writes[i] = journal.Write{ID: fmt.Sprintf("%s|%d", l.name, k), Writer: "node-1:2552/1234567890", Expect: l.next[k] - 1, Events: l.events[i : i+1]}
+	}
+	return l.writes
+}
+
+// inParallel runs f for b.N batches on some goroutines and reports events a
+// second.
+func inParallel(b *testing.B, flights, size int, f func(flight, n int) error) {
+	b.Helper()
+	b.ResetTimer()
+	var group sync.WaitGroup
+	for flight := range flights {
+		group.Go(func() {
+			for n := flight; n < b.N; n += flights {
+				if err := f(flight, n/flights); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "events/s")
+}
+
+// BenchmarkAppend appends batches, several at a time.
+func BenchmarkAppend(b *testing.B) {
+	for _, cached := range []bool{false, true} {
+		for _, c := range []struct{ size, flights int }{{1, 1}, {10, 1}, {100, 1}, {1000, 1}, {100, 4}, {300, 2}, {300, 3}, {300, 4}, {300, 6}, {500, 2}, {1000, 2}} {
+			b.Run(fmt.Sprintf("cached=%v/%dx%d", cached, c.flights, c.size), func(b *testing.B) {
+				j := openStore(b, testpg.DSN(b), postgres.Config{MaxConns: 8, CachedStatements: cached, DisableNotify: true}).Journal()
+				loads := make([]*workload, c.flights)
+				for i := range loads {
+					loads[i] = newWorkload(fmt.Sprint("account-", i), 1000, c.size)
+				}
+				inParallel(b, c.flights, c.size, func(flight, n int) error {
+					if errs := j.Append(context.Background(), loads[flight].batch(n)); errs != nil {
+						return fmt.Errorf("append: %v", errs)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkAppendHot appends batches to one ID.
+func BenchmarkAppendHot(b *testing.B) {
+	j := openStore(b, testpg.DSN(b), postgres.Config{DisableNotify: true}).Journal()
+	load := newWorkload("account", 1, 128)
+	inParallel(b, 1, 128, func(_, n int) error {
+		if errs := j.Append(context.Background(), load.batch(n)); errs != nil {
+			return fmt.Errorf("append: %v", errs)
+		}
+		return nil
+	})
+}
+
+// BenchmarkRaw inserts into a table of four columns and one index, with the
+// driver alone: the limit that the others are held against.
+func BenchmarkRaw(b *testing.B) {
+	for _, c := range []struct {
+		size, flights int
+		copies        bool
+	}{{1, 1, false}, {100, 1, false}, {1000, 1, false}, {1000, 2, false}, {1000, 1, true}, {1000, 2, true}, {1000, 4, true}} {
+		way := "insert"
+		if c.copies {
+			way = "copy"
+		}
+		b.Run(fmt.Sprintf("%s/%dx%d", way, c.flights, c.size), func(b *testing.B) {
+			dsn := testpg.DSN(b)
+			execute(b, connect(b, dsn), `CREATE TABLE raw (id text COLLATE "C" NOT NULL, seq_nr bigint NOT NULL, at timestamptz NOT NULL, payload bytea NOT NULL, PRIMARY KEY (id, seq_nr))`)
+			conns, loads := make([]*pgx.Conn, c.flights), make([]*workload, c.flights)
+			for i := range conns {
+				conns[i], loads[i] = connect(b, dsn), newWorkload(fmt.Sprint("account-", i), 1000, c.size)
+			}
+			insert := rawInsert(c.size)
+			inParallel(b, c.flights, c.size, func(flight, n int) (err error) {
+				writes := loads[flight].batch(n)
+				row := func(i int) ([]any, error) {
+					e := &writes[i].Events[0]
+					return []any{writes[i].ID, int64(e.SequenceNr), e.Time, e.Payload}, nil
+				}
+				if c.copies {
+					_, err = conns[flight].CopyFrom(context.Background(), pgx.Identifier{"raw"}, []string{"id", "seq_nr", "at", "payload"}, pgx.CopyFromSlice(c.size, row))
+					return err
+				}
+				var args []any
+				for i := range writes {
+					values, _ := row(i)
+					args = append(args, values...)
+				}
+				_, err = conns[flight].Exec(context.Background(), insert, args...)
+				return err
+			})
+		})
+	}
+}
+
+// rawInsert is an insert of so many rows.
+func rawInsert(rows int) string {
+	var sql strings.Builder
+	sql.WriteString("INSERT INTO raw (id, seq_nr, at, payload) VALUES ")
+	for i := range rows {
+		if i > 0 {
+			sql.WriteByte(',')
+		}
+		fmt.Fprintf(&sql, "($%d,$%d,$%d,$%d)", 4*i+1, 4*i+2, 4*i+3, 4*i+4)
+	}
+	return sql.String()
+}
+
+// BenchmarkReplay reads 100,000 events of one ID, by the journal and by the
+// driver alone.
+func BenchmarkReplay(b *testing.B) {
+	const events = 100_000
+	dsn := testpg.DSN(b)
+	j := openStore(b, dsn, postgres.Config{DisableNotify: true}).Journal()
+	load := newWorkload("account", 1, 1000)
+	for n := range events / 1000 {
+		store(b, j, load.batch(n)...)
+	}
+	conn := connect(b, dsn)
+	execute(b, conn, "VACUUM ANALYZE refold.events")
+	measure := func(name string, read func() (int, error)) {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				if n, err := read(); n != events || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+			b.ReportMetric(float64(b.N*events)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+	measure("journal", func() (n int, err error) {
+		for _, err := range j.Replay(context.Background(), "account|0", 1, journal.MaxSequenceNr) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
+	})
+	measure("raw", func() (n int, err error) {
+		rows, err := conn.Query(context.Background(), "SELECT seq_nr, at, writer, manifest, payload FROM refold.events WHERE id = $1 ORDER BY seq_nr", "account|0")
+		if err != nil {
+			return 0, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var e journal.Event
+			if err := rows.Scan(&e.SequenceNr, &e.Time, &e.Writer, &e.Manifest, &e.Payload); err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, rows.Err()
+	})
+}

@@ -1,0 +1,88 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// numbers replays an ID.
+func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all []uint64, bytes int) {
+	t.Helper()
+	for e, err := range j.Replay(t.Context(), id, from, to) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uint64(len(e.Payload)) > 0 && e.Payload[0] != byte(e.SequenceNr) || uint64(len(e.Metadata)) > 0 && e.Metadata[0] != byte(e.SequenceNr)+1 {
+			t.Fatalf("event %d has what belongs to another", e.SequenceNr)
+		}
+		all = append(all, e.SequenceNr)
+		bytes += len(e.Payload) + len(e.Metadata)
+	}
+	return all, bytes
+}
+
+// Pages end between small events and large ones, in all orders, and nothing is
+// left out or comes twice.
+func TestReplayOfAllSizes(t *testing.T) {
+	t.Parallel()
+	const total = 2300
+	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	large := map[uint64]int{
+		1: 1049, 2: 1048, 3: 600_000, 4: 600_000, 500: 1 << 20, 501: 1 << 20, 502: 1<<20 + 1, 999: 3000, 1000: 3000, 1001: 3000,
+		1500: 2 << 20, 2299: 1 << 19, 2300: 1 << 19,
+	}
+	for n := uint64(600); n < 900; n++ {
+		large[n] = 5000
+	}
+	w := journal.Write{ID: "a"}
+	want := 0
+	for n := uint64(1); n <= total; n++ {
+		e := journal.Event{SequenceNr: n, Manifest: "m", Payload: []byte{byte(n), 1, 2}}
+		if size := large[n]; size > 0 {
+			e.Payload = make([]byte, size-size/3)
+			e.Metadata = make([]byte, size/3)
+			e.Payload[0], e.Metadata[0] = byte(n), byte(n)+1
+		}
+		want += len(e.Payload) + len(e.Metadata)
+		w.Events = append(w.Events, e)
+	}
+	store(t, j, w)
+	all, bytes := numbers(t, j, "a", 1, journal.MaxSequenceNr)
+	if len(all) != total || !slices.IsSorted(all) || all[total-1] != total || bytes != want {
+		t.Errorf("%d events, %d bytes, want %d bytes", len(all), bytes, want)
+	}
+	for _, c := range [][2]uint64{{2, 4}, {499, 503}, {1000, 1000}, {1001, 2000}, {1300, 2300}, {2300, 2300}, {2301, 9999}} {
+		got, _ := numbers(t, j, "a", c[0], c[1])
+		var expected []uint64
+		for n := c[0]; n <= min(c[1], total); n++ {
+			expected = append(expected, n)
+		}
+		if !slices.Equal(got, expected) {
+			t.Errorf("from %d to %d: %d events", c[0], c[1], len(got))
+		}
+	}
+}
+
+// What is behind a hole in a history is replayed, so that whoever looks for holes finds it.
+func TestReplayBehindAHole(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	j := openStore(t, dsn, postgres.Config{}).Journal()
+	w := journal.Write{ID: "a"}
+	for n := range uint64(5000) {
+		w.Events = append(w.Events, journal.Event{SequenceNr: n + 1, Manifest: "m"})
+	}
+	store(t, j, w)
+	execute(t, connect(t, dsn), "DELETE FROM refold.events WHERE seq_nr <= 3 OR seq_nr BETWEEN 500 AND 2600 OR seq_nr BETWEEN 3000 AND 4999")
+	got, _ := numbers(t, j, "a", 1, journal.MaxSequenceNr)
+	if len(got) != 496+399+1 || got[0] != 4 || got[495] != 499 || got[496] != 2601 || got[len(got)-1] != 5000 {
+		t.Errorf("%d events", len(got))
+	}
+}
