@@ -16,6 +16,7 @@ import (
 // cores are all the protocol cores of the design: packages, or single files
 // where the shell lives in the same package.
 var cores = []string{
+	"cluster/downing",
 	"cluster/membership",
 	"cluster/singleton",
 	"ddata/crdt",
@@ -29,13 +30,17 @@ var cores = []string{
 	"sharding/passivation",
 	"sharding/region",
 	"sharding/shard",
+	"transport/link",
 }
 
 // pure are those of the cores that are there.
 var pure = []string{
+	"cluster/downing",
+	"cluster/membership",
 	"delivery/window",
 	"eventsourcing/engine",
 	"internal/breaker/breaker.go",
+	"transport/link",
 }
 
 // ambient are the packages that a core has no business with. What is below them

@@ -1,0 +1,348 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// The content of a gossip, without who has seen it, is encoded as
+//
+//	profiles    count, then version, roles
+//	members     count, then node, status, up number, index of the profile
+//	clock       count, then index of the member (less the one before), count
+//	observers   count, then index of the member, version, records;
+//	            a record is the index of the subject, reach, version
+//	tombstones  count, then node, seconds, count
+//	extensions  count, then number, bytes
+//
+// Numbers are varints. Equal contents have equal encodings. Whatever a newer
+// version wants to add is an extension, so that older ones carry it along.
+
+// AppendContent appends the encoding of all of the gossip but for who has seen it.
+func (g Gossip) AppendContent(dst []byte) []byte {
+	c := g.know()
+	dst = c.appendMembers(dst)
+	last := 0
+	dst = binary.AppendUvarint(dst, uint64(len(c.clock)))
+	for _, t := range c.clock {
+		dst, last = c.appendIndex(dst, t.Node, last)
+		dst = binary.AppendUvarint(dst, t.Count)
+	}
+	last = 0
+	dst = binary.AppendUvarint(dst, uint64(len(c.reach.Observers)))
+	for _, o := range c.reach.Observers {
+		dst, last = c.appendIndex(dst, o.Node, last)
+		dst = binary.AppendUvarint(dst, o.Version)
+		dst = binary.AppendUvarint(dst, uint64(len(o.Records)))
+		subject := 0
+		for _, rec := range o.Records {
+			dst, subject = c.appendIndex(dst, rec.Subject, subject)
+			dst = append(dst, byte(rec.Reach))
+			dst = binary.AppendUvarint(dst, rec.Version)
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(c.tombstones)))
+	var nodes nodeWriter
+	for _, t := range c.tombstones {
+		dst = nodes.append(dst, t.Node)
+		dst = binary.AppendVarint(dst, t.At)
+		dst = binary.AppendUvarint(dst, t.Count)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(c.extensions)))
+	for _, e := range c.extensions {
+		dst = binary.AppendUvarint(dst, e.Number)
+		dst = appendText(dst, e.Data)
+	}
+	return dst
+}
+
+// appendIndex appends where a member stands, less where the one before stands.
+func (c *content) appendIndex(dst []byte, n identity.Node, last int) (encoded []byte, index int) {
+	// Neighbours are likely: members that tick and observe are often many.
+	i, _ := findMember(c.members[last:], n)
+	return binary.AppendUvarint(dst, uint64(i)), last + i //nolint:gosec // not negative
+}
+
+func (c *content) appendMembers(dst []byte) []byte {
+	var profiles []*Member
+	of := make([]uint16, len(c.members))
+	last := 0
+	for i, m := range c.members {
+		if i == 0 || !sameProfile(profiles[last], m) {
+			if last = slices.IndexFunc(profiles, func(p *Member) bool { return sameProfile(p, m) }); last < 0 {
+				last = len(profiles)
+				profiles = append(profiles, m)
+			}
+		}
+		of[i] = uint16(last)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(profiles)))
+	for _, p := range profiles {
+		dst = appendText(dst, p.Version.text)
+		dst = binary.AppendUvarint(dst, uint64(len(p.Roles)))
+		for _, role := range p.Roles {
+			dst = appendText(dst, role)
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(c.members)))
+	var nodes nodeWriter
+	for i, m := range c.members {
+		dst = nodes.append(dst, m.Node)
+		dst = append(dst, byte(m.Status))
+		up := uint64(0)
+		if m.UpNumber != NeverUp {
+			up = uint64(m.UpNumber) + 1 //nolint:gosec // not negative
+		}
+		dst = binary.AppendUvarint(dst, up)
+		dst = binary.AppendUvarint(dst, uint64(of[i]))
+	}
+	return dst
+}
+
+func sameProfile(a, b *Member) bool { return a.Version == b.Version && sameRoles(a.Roles, b.Roles) }
+
+// DecodeContent decodes what AppendContent has written. Whatever is the same in
+// known, which may be the zero value, is shared with it. The result does not
+// refer to b. The error matches ErrMalformed.
+func DecodeContent(b []byte, known Gossip) (Gossip, error) {
+	r := &reader{b: b}
+	old := known.know()
+	c := &content{}
+	c.readMembers(r, old)
+	c.readClock(r, old)
+	c.readObservers(r, old)
+	c.readTombstones(r)
+	for i := range r.count(maxExtensions, 2, "extensions") {
+		e := Extension{Number: r.uint(1<<63, "extension"), Data: slices.Clone(r.text(MaxMessage, "extension"))}
+		if i > 0 && e.Number <= c.extensions[i-1].Number {
+			r.fail("extensions are not in order")
+			break
+		}
+		c.extensions = append(c.extensions, e)
+	}
+	if r.err == nil && len(r.b) > 0 {
+		r.fail("%d bytes too many", len(r.b))
+	}
+	if r.err != nil {
+		return Gossip{}, r.err
+	}
+	return Gossip{content: c}, nil
+}
+
+func (c *content) readMembers(r *reader, old *content) {
+	profiles := make([]Member, 0, 4)
+	for range r.count(maxProfiles, 2, "profiles") {
+		profiles = append(profiles, readProfile(r))
+	}
+	n := r.count(MaxMembers, nodeSize+3, "members")
+	if r.err != nil {
+		return
+	}
+	c.members = make([]*Member, 0, n)
+	var nodes nodeReader
+	at, same := 0, true
+	for range n {
+		if !nodes.next(r) {
+			return
+		}
+		m := Member{Status: Status(r.byte("status")), UpNumber: NeverUp}
+		if up := r.uint(NeverUp, "up number"); up > 0 {
+			m.UpNumber = int32(up - 1) //nolint:gosec // at most NeverUp
+		}
+		profile := int(r.uint(maxProfiles, "profile")) //nolint:gosec // at most maxProfiles
+		switch {
+		case m.Status.rank() == 0 || m.Status == Removed:
+			r.fail("status %d is none", byte(m.Status))
+		case profile >= len(profiles):
+			r.fail("profile %d is missing", profile)
+		}
+		if r.err != nil {
+			return
+		}
+		m.Roles, m.Version = profiles[profile].Roles, profiles[profile].Version
+		for at < len(old.members) && nodes.behind(old.members[at].Node) {
+			at++
+		}
+		if at < len(old.members) && nodes.is(old.members[at].Node) {
+			before := old.members[at]
+			m.Node = before.Node
+			if sameProfile(before, &m) { // from now on the comparison is fast
+				profiles[profile].Roles, profiles[profile].Version = before.Roles, before.Version
+			}
+			if before.same(&m) {
+				same = same && at == len(c.members)
+				c.members = append(c.members, before)
+				continue
+			}
+		} else {
+			m.Node = nodes.node()
+		}
+		same = false
+		c.members = append(c.members, &m)
+	}
+	if same && len(c.members) == len(old.members) {
+		c.members = old.members
+	}
+}
+
+func readProfile(r *reader) Member {
+	var m Member
+	if text := string(r.text(maxVersion, "version")); text != "" {
+		v, err := ParseVersion(text)
+		if err != nil {
+			r.fail("%v", err)
+			return m
+		}
+		m.Version = v
+	}
+	m.Roles = readRoles(r)
+	return m
+}
+
+func readRoles(r *reader) []string {
+	var roles []string
+	for range r.count(maxRoles, 2, "roles") {
+		roles = append(roles, string(r.text(maxRole, "role")))
+	}
+	if r.err != nil {
+		return nil
+	}
+	if sorted, err := CheckRoles(roles); err != nil {
+		r.fail("%v", err)
+	} else if !slices.Equal(sorted, roles) {
+		r.fail("roles are not in order: %.100s", strings.Join(roles, ", "))
+	}
+	return roles
+}
+
+// behind reports whether a node comes before the one that was read.
+func (w *nodeReader) behind(n identity.Node) bool {
+	return n.Name < string(w.name) || n.Name == string(w.name) && n.UID < w.uid
+}
+
+func (w *nodeReader) is(n identity.Node) bool { return n.UID == w.uid && n.Name == string(w.name) }
+
+// index reads where a member stands. The first may be anywhere, each next one
+// stands behind the one before.
+func (c *content) index(r *reader, last int, first bool, what string) int {
+	by := int(r.uint(MaxMembers, what)) //nolint:gosec // at most MaxMembers
+	switch {
+	case r.err != nil:
+		return 0
+	case by == 0 && !first:
+		r.fail("%s stands twice", what)
+		return 0
+	case last+by >= len(c.members):
+		r.fail("%s is no member", what)
+		return 0
+	}
+	return last + by
+}
+
+func (c *content) readClock(r *reader, old *content) {
+	n := r.count(MaxMembers, 2, "ticks")
+	if n == 0 {
+		return
+	}
+	c.clock = make(Clock, 0, n)
+	last := 0
+	for i := range n {
+		last = c.index(r, last, i == 0, "tick")
+		count := r.uint(1<<63, "tick")
+		if r.err == nil && count == 0 {
+			r.fail("a tick is none")
+		}
+		if r.err != nil {
+			return
+		}
+		c.clock = append(c.clock, Tick{c.members[last].Node, count})
+	}
+	if slices.Equal(c.clock, old.clock) {
+		c.clock = old.clock
+	}
+}
+
+func (c *content) readObservers(r *reader, old *content) {
+	n := r.count(MaxMembers, 3, "observers")
+	last, at := 0, 0
+	if n > 0 && r.err == nil {
+		c.reach.Observers = make([]Observer, 0, n)
+	}
+	same := n == len(old.reach.Observers)
+	for i := range n {
+		last = c.index(r, last, i == 0, "observer")
+		o := Observer{Version: r.uint(1<<63, "observer's version")}
+		size := r.count(MaxMembers, 3, "records")
+		if r.err != nil {
+			return
+		}
+		o.Node = c.members[last].Node
+		// The same version of an observer has the same records, unless one of them was removed since.
+		for at < len(old.reach.Observers) && old.reach.Observers[at].Node.Compare(o.Node) < 0 {
+			at++
+		}
+		if size > 0 {
+			o.Records = make([]Record, 0, size)
+		}
+		subject := 0
+		for k := range size {
+			subject = c.index(r, subject, k == 0, "subject")
+			rec := Record{Reach: Reach(r.byte("reach")), Version: r.uint(1<<63, "record's version")}
+			if rec.Reach < Reachable || rec.Reach > Terminated {
+				r.fail("reach %d is none", byte(rec.Reach))
+			}
+			if r.err != nil {
+				return
+			}
+			rec.Subject = c.members[subject].Node
+			o.Records = append(o.Records, rec)
+		}
+		if at < len(old.reach.Observers) && old.reach.Observers[at].equal(&o) {
+			o.Records = old.reach.Observers[at].Records
+		} else {
+			same = false
+		}
+		c.reach.Observers = append(c.reach.Observers, o)
+	}
+	if same {
+		c.reach.Observers = old.reach.Observers
+	}
+}
+
+func (o *Observer) equal(other *Observer) bool {
+	return o.Node == other.Node && o.Version == other.Version && slices.Equal(o.Records, other.Records)
+}
+
+func (c *content) readTombstones(r *reader) {
+	n := r.count(maxTombstones, nodeSize+2, "tombstones")
+	if n == 0 {
+		return
+	}
+	c.tombstones = make([]Tombstone, 0, n)
+	var nodes nodeReader
+	for range n {
+		if !nodes.next(r) {
+			return
+		}
+		at, size := binary.Varint(r.b)
+		if size <= 0 {
+			r.fail("a tombstone has no time")
+			return
+		}
+		r.b = r.b[size:]
+		t := Tombstone{nodes.node(), at, r.uint(1<<63, "tombstone")}
+		if _, member := findMember(c.members, t.Node); member {
+			r.fail("%v is a member and removed", t.Node)
+		}
+		if r.err != nil {
+			return
+		}
+		c.tombstones = append(c.tombstones, t)
+	}
+}

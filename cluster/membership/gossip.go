@@ -1,0 +1,250 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// Gossip is what a node knows of the cluster, and which members have seen just
+// that. It is immutable: a change is another Gossip, which shares what stayed the
+// same. The zero value knows nobody.
+//
+// These hold: no member is Removed; who observes, who ticks and who has seen it
+// is a member; no member has a tombstone.
+type Gossip struct {
+	*content
+	seen bitmap
+}
+
+// content is all of a gossip but for who has seen it. Two nodes with the same
+// clock have the same content.
+type content struct {
+	members    []*Member // sorted by node
+	reach      Reachability
+	clock      Clock
+	tombstones []Tombstone // sorted by node
+	extensions []Extension // sorted by number
+}
+
+// Tombstone says that a node was removed and must never come back.
+type Tombstone struct {
+	Node identity.Node
+	// At is when it was removed, in seconds of Unix time on the clock of the node
+	// that did it.
+	At int64
+	// Count is the number of changes of the removed node that are contained.
+	Count uint64
+}
+
+// Extension is something that a newer version added to the gossip. It is carried
+// along, and merged by taking the greater bytes.
+type Extension struct {
+	Number uint64
+	Data   []byte
+}
+
+// Change is what a node does to what it knows, all at once. Nothing of it is
+// retained.
+type Change struct {
+	// Put are new members, and members with another status.
+	Put []*Member
+	// Remove are members that go for good. At is when, in seconds of Unix time.
+	Remove []identity.Node
+	At     int64
+	// Observed is what the node itself now thinks of others.
+	Observed []Observation
+	// Forget drops the tombstones from before this time, in seconds of Unix time.
+	Forget int64
+}
+
+// Observation is what a node thinks of another.
+type Observation struct {
+	Subject identity.Node
+	Reach   Reach
+}
+
+// know returns the content, which is never nil.
+func (g Gossip) know() *content {
+	if g.content == nil {
+		return &content{}
+	}
+	return g.content
+}
+
+// Members returns all members, sorted by node. They must not be modified.
+func (g Gossip) Members() []*Member { return g.know().members }
+
+// Reachability returns who thinks what of whom.
+func (g Gossip) Reachability() Reachability { return g.know().reach }
+
+// Clock returns the version.
+func (g Gossip) Clock() Clock { return g.know().clock }
+
+// Tombstones returns the nodes that were removed, sorted. They must not be modified.
+func (g Gossip) Tombstones() []Tombstone { return g.know().tombstones }
+
+// Extensions returns what newer versions have added. They must not be modified.
+func (g Gossip) Extensions() []Extension { return g.know().extensions }
+
+// Member returns a member, nil if the node is none.
+func (g Gossip) Member(n identity.Node) *Member {
+	if i, found := findMember(g.Members(), n); found {
+		return g.members[i]
+	}
+	return nil
+}
+
+// Named returns the members that have a name: none or one, for a short while
+// maybe several.
+func (g Gossip) Named(name string) []*Member {
+	members := g.Members()
+	from, _ := findMember(members, identity.Node{Name: name})
+	to := from
+	for to < len(members) && members[to].Node.Name == name {
+		to++
+	}
+	return members[from:to]
+}
+
+// Buried reports whether a node was removed.
+func (g Gossip) Buried(n identity.Node) bool {
+	_, found := findTombstone(g.Tombstones(), n)
+	return found
+}
+
+// HasSeen reports whether a member has seen exactly this.
+func (g Gossip) HasSeen(n identity.Node) bool {
+	i, found := findMember(g.Members(), n)
+	return found && g.seen.has(i)
+}
+
+// SeenBy returns the members that have seen exactly this, sorted.
+func (g Gossip) SeenBy() []identity.Node {
+	nodes := make([]identity.Node, 0, g.seen.count())
+	g.seen.each(func(i int) { nodes = append(nodes, g.members[i].Node) })
+	return nodes
+}
+
+// Saw returns the gossip after a member has seen it.
+func (g Gossip) Saw(n identity.Node) Gossip {
+	if i, found := findMember(g.Members(), n); found {
+		g.seen = g.seen.with(i, len(g.members))
+	}
+	return g
+}
+
+// Unseen returns the gossip as if nobody had seen it.
+func (g Gossip) Unseen() Gossip {
+	g.seen = nil
+	return g
+}
+
+// Apply returns the gossip after a change by self: one tick later, and seen by
+// self only. A change that changes nothing returns g. It is an error to give a
+// member a status that does not follow its last one, or to add a node that was
+// removed.
+func (g Gossip) Apply(self identity.Node, c Change) (Gossip, error) {
+	old := g.know()
+	changed := &content{old.members, old.reach, old.clock, old.tombstones, old.extensions}
+	if err := changed.put(c.Put); err != nil {
+		return g, err
+	}
+	for _, o := range c.Observed {
+		if _, known := findMember(changed.members, o.Subject); known {
+			changed.reach = changed.reach.Change(self, o.Subject, o.Reach)
+		}
+	}
+	changed.remove(c.Remove, c.At)
+	changed.forget(c.Forget)
+	if changed.equal(old) {
+		return g, nil
+	}
+	if _, member := findMember(changed.members, self); member {
+		changed.clock = changed.clock.Add(self)
+	}
+	return Gossip{content: changed}.Saw(self), nil
+}
+
+// Ticked returns the gossip after a change by self that nothing but the clock
+// shows.
+func (g Gossip) Ticked(self identity.Node) Gossip {
+	c := *g.know()
+	if g.Member(self) != nil {
+		c.clock = c.clock.Add(self)
+	}
+	return Gossip{content: &c}.Saw(self)
+}
+
+// equal reports whether nothing was replaced in a copy of a content.
+func (c *content) equal(old *content) bool {
+	return sameSlice(c.members, old.members) && sameSlice(c.reach.Observers, old.reach.Observers) && sameSlice(c.tombstones, old.tombstones)
+}
+
+// sameSlice reports whether two slices share their elements.
+func sameSlice[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func (c *content) put(members []*Member) error {
+	var added []*Member
+	cloned := false
+	for _, m := range members {
+		i, known := findMember(c.members, m.Node)
+		switch {
+		case m.Status == Removed || m.Status.rank() == 0:
+			return fmt.Errorf("membership: %v can't be a member that is %v", m.Node, m.Status)
+		case known && c.members[i].same(m):
+		case known:
+			if now := c.members[i].Status; now != m.Status && !now.CanBecome(m.Status) {
+				return fmt.Errorf("membership: %v is %v, it can't become %v", m.Node, now, m.Status)
+			}
+			if !cloned {
+				c.members, cloned = slices.Clone(c.members), true
+			}
+			c.members[i] = m
+		default:
+			if _, buried := findTombstone(c.tombstones, m.Node); buried {
+				return fmt.Errorf("membership: %v was removed, it can't come back", m.Node)
+			}
+			added = append(added, m)
+		}
+	}
+	if len(added) > 0 {
+		c.members = slices.Concat(c.members, added)
+		slices.SortFunc(c.members, func(a, b *Member) int { return a.Node.Compare(b.Node) })
+		c.members = slices.CompactFunc(c.members, func(a, b *Member) bool { return a.Node == b.Node })
+	}
+	return nil
+}
+
+func (c *content) remove(nodes []identity.Node, at int64) {
+	for _, n := range nodes {
+		i, known := findMember(c.members, n)
+		if !known {
+			continue
+		}
+		c.members = slices.Delete(slices.Clone(c.members), i, i+1)
+		gone := func(other identity.Node) bool { return other == n }
+		c.reach = c.reach.Without(gone)
+		t := Tombstone{n, at, c.clock.Of(n)}
+		c.clock = c.clock.Without(gone)
+		j, _ := findTombstone(c.tombstones, n)
+		c.tombstones = slices.Insert(slices.Clone(c.tombstones), j, t)
+	}
+}
+
+func (c *content) forget(before int64) {
+	old := func(t Tombstone) bool { return t.At < before }
+	if slices.ContainsFunc(c.tombstones, old) {
+		c.tombstones = slices.DeleteFunc(slices.Clone(c.tombstones), old)
+	}
+}
+
+func findTombstone(all []Tombstone, n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(all, n, func(t Tombstone, n identity.Node) int { return t.Node.Compare(n) })
+}

@@ -1,0 +1,206 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// Reach is what a node thinks of another.
+type Reach uint8
+
+// The numbers are those of the encoding and never change.
+const (
+	Reachable Reach = 1 + iota
+	Unreachable
+	// Terminated: it is known to be dead. That is final.
+	Terminated
+)
+
+func (r Reach) String() string {
+	switch r {
+	case Reachable:
+		return "reachable"
+	case Unreachable:
+		return "unreachable"
+	case Terminated:
+		return "terminated"
+	}
+	return "unknown"
+}
+
+// Reachability is who thinks what of whom. Each node writes only what it
+// observes itself, and numbers its changes, so that the newer of two rows is
+// known. The zero value says that all are reachable. It is immutable.
+type Reachability struct {
+	// Observers are sorted by node.
+	Observers []Observer
+}
+
+// Observer is all that one node has observed.
+type Observer struct {
+	Node identity.Node
+	// Version counts its changes.
+	Version uint64
+	// Records are sorted by subject. They hold no subject that it never found
+	// unreachable, and none at all when it finds all reachable.
+	Records []Record
+}
+
+// Record is what an observer thinks of a subject.
+type Record struct {
+	Subject identity.Node
+	Reach   Reach
+	// Version is that of the observer when it changed its mind.
+	Version uint64
+}
+
+// Change returns the table after observer changed its mind about subject.
+func (r Reachability) Change(observer, subject identity.Node, reach Reach) Reachability {
+	i, known := r.find(observer)
+	var old Observer
+	if known {
+		old = r.Observers[i]
+	}
+	at, found := old.find(subject)
+	switch {
+	case len(old.Records) == 0 && reach == Reachable:
+		return r // nothing is said about nobody
+	case found && (old.Records[at].Reach == reach || old.Records[at].Reach == Terminated):
+		return r
+	case !found && reach == Reachable:
+		return r
+	}
+	changed := Observer{Node: observer, Version: old.Version + 1, Records: slices.Clone(old.Records)}
+	record := Record{Subject: subject, Reach: reach, Version: changed.Version}
+	if found {
+		changed.Records[at] = record
+	} else {
+		changed.Records = slices.Insert(changed.Records, at, record)
+	}
+	if !slices.ContainsFunc(changed.Records, func(rec Record) bool { return rec.Reach != Reachable }) {
+		changed.Records = nil
+	}
+	observers := slices.Clone(r.Observers)
+	if known {
+		observers[i] = changed
+	} else {
+		observers = slices.Insert(observers, i, changed)
+	}
+	return Reachability{observers}
+}
+
+// Merge returns, for each observer that is allowed, all rows of the side that
+// knows the newer version of it; rows are never mixed. Subjects that are not
+// allowed are left out. nil allows all.
+func (r Reachability) Merge(other Reachability, allowed func(identity.Node) bool) Reachability {
+	var merged []Observer
+	if sameSlice(r.Observers, other.Observers) && allowed == nil {
+		return r
+	}
+	keep := func(o Observer) {
+		switch {
+		case allowed == nil:
+			merged = append(merged, o)
+		case allowed(o.Node):
+			merged = append(merged, o.restrict(allowed))
+		}
+	}
+	for i, j := 0, 0; i < len(r.Observers) || j < len(other.Observers); {
+		by := -1
+		switch {
+		case i == len(r.Observers):
+			by = 1
+		case j < len(other.Observers):
+			by = r.Observers[i].Node.Compare(other.Observers[j].Node)
+		}
+		switch {
+		case by < 0:
+			keep(r.Observers[i])
+			i++
+		case by > 0:
+			keep(other.Observers[j])
+			j++
+		default:
+			newer := r.Observers[i]
+			if other.Observers[j].Version > newer.Version {
+				newer = other.Observers[j]
+			}
+			keep(newer)
+			i, j = i+1, j+1
+		}
+	}
+	return Reachability{merged}
+}
+
+// Without returns the table without some nodes, as observers and as subjects.
+func (r Reachability) Without(gone func(identity.Node) bool) Reachability {
+	return r.Merge(Reachability{}, func(n identity.Node) bool { return !gone(n) })
+}
+
+// Of returns what is known of a subject: terminated if anybody says so,
+// otherwise unreachable if anybody does. Observers for which ignored holds do
+// not count; nil ignores none.
+func (r Reachability) Of(subject identity.Node, ignored func(observer identity.Node) bool) Reach {
+	worst := Reachable
+	for i := range r.Observers {
+		o := &r.Observers[i]
+		if len(o.Records) == 0 || ignored != nil && ignored(o.Node) {
+			continue
+		}
+		if at, found := o.find(subject); found {
+			worst = max(worst, o.Records[at].Reach)
+		}
+	}
+	return worst
+}
+
+// By returns what an observer thinks of a subject.
+func (r Reachability) By(observer, subject identity.Node) Reach {
+	if i, known := r.find(observer); known {
+		if at, found := r.Observers[i].find(subject); found {
+			return r.Observers[i].Records[at].Reach
+		}
+	}
+	return Reachable
+}
+
+// Bad calls f with each record that is not Reachable, in the order of observers
+// and subjects.
+func (r Reachability) Bad(f func(observer identity.Node, rec Record)) {
+	for _, o := range r.Observers {
+		for _, rec := range o.Records {
+			if rec.Reach != Reachable {
+				f(o.Node, rec)
+			}
+		}
+	}
+}
+
+// AllReachable reports whether nobody thinks otherwise of anybody.
+func (r Reachability) AllReachable() bool {
+	return !slices.ContainsFunc(r.Observers, func(o Observer) bool { return len(o.Records) > 0 })
+}
+
+func (r Reachability) find(observer identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(r.Observers, observer, func(o Observer, n identity.Node) int { return o.Node.Compare(n) })
+}
+
+func (o *Observer) find(subject identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(o.Records, subject, func(rec Record, n identity.Node) int { return rec.Subject.Compare(n) })
+}
+
+// restrict leaves out the subjects that are not allowed.
+func (o Observer) restrict(allowed func(identity.Node) bool) Observer {
+	foreign := func(rec Record) bool { return !allowed(rec.Subject) }
+	if slices.ContainsFunc(o.Records, foreign) {
+		o.Records = slices.DeleteFunc(slices.Clone(o.Records), foreign)
+		if !slices.ContainsFunc(o.Records, func(rec Record) bool { return rec.Reach != Reachable }) {
+			o.Records = nil
+		}
+	}
+	return o
+}
