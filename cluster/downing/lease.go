@@ -1,0 +1,144 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+)
+
+// leasePhase is where a decision stands that needs the lease.
+type leasePhase uint8
+
+const (
+	idle     leasePhase = iota
+	delaying            // the other side may ask first
+	asking
+	abandoned // asked, and whatever the answer is, nothing follows from it
+)
+
+// leaseState is what a resolver knows about the lease.
+type leaseState struct {
+	phase    leasePhase
+	decision Decision
+	askAt    time.Duration
+
+	// What has been seen since the decision.
+	latest View
+	queued change
+
+	held      bool
+	waiting   []identity.Node // to be removed before the lease is released, sorted
+	releasing bool            // nobody is waited for
+	releaseAt time.Duration
+}
+
+func (l *leaseState) queue(c change, v View) {
+	l.latest = v
+	l.queued.restart = l.queued.restart || c.restart
+	l.queued.removed = l.queued.removed || c.removed
+	l.queued.reach += c.reach
+}
+
+// ask begins to get the lease for a decision. Who holds it already asks again, in
+// case that it was lost, but need not wait. A decision that downs nobody, because they all
+// are down already, needs none: it would end this side if another had it.
+func (r *Resolver) ask(now time.Duration, decision Decision, sit *situation, out *Effects) {
+	if nodes, _ := r.settings.carry(sit, decision); len(nodes) == 0 {
+		return
+	}
+	l := &r.lease
+	l.decision, l.latest, l.queued = decision, r.view, change{}
+	if decision != KeepConnected && !l.held && r.settings.isMinority(sit) {
+		l.phase, l.askAt = delaying, now+r.settings.MinorityDelay
+		return
+	}
+	l.phase = asking
+	out.AskLease, out.ReleaseLease = true, false
+}
+
+func (r *Resolver) tickAsking(now time.Duration, out *Effects) {
+	if r.lease.phase == delaying && now >= r.lease.askAt {
+		r.lease.phase = asking
+		out.AskLease = true
+	}
+}
+
+func (r *Resolver) leaseAnswered(now time.Duration, held bool, out *Effects) {
+	l := &r.lease
+	switch l.phase {
+	case idle, delaying:
+		return // answers nothing
+	case abandoned:
+		l.held = held
+		l.release(now, &r.settings)
+	case asking:
+		l.held = held
+		if held {
+			l.waiting = append(slices.Clone(l.waiting), r.act(now, Decided, l.decision, out)...)
+			slices.SortFunc(l.waiting, identity.Node.Compare)
+			l.waiting = slices.Compact(l.waiting)
+		} else {
+			l.waiting = nil
+			r.act(now, WithoutLease, l.decision.reverse(), out)
+		}
+		l.release(now, &r.settings)
+	}
+	r.resume(now, out)
+}
+
+// resume takes in what has been seen since the lease was asked for.
+func (r *Resolver) resume(now time.Duration, out *Effects) {
+	l := &r.lease
+	l.phase = idle
+	queued, latest := l.queued, l.latest
+	l.queued, l.latest = change{}, View{}
+	r.apply(now, queued, latest, out)
+}
+
+// abandon drops a decision that waits for the lease.
+func (r *Resolver) abandon(now time.Duration, out *Effects) {
+	switch r.lease.phase {
+	case delaying:
+		r.resume(now, out)
+	case asking:
+		r.lease.phase = abandoned
+	case idle, abandoned:
+	}
+}
+
+// release starts the time after which the lease is released, once nobody is waited
+// for.
+func (l *leaseState) release(now time.Duration, s *Settings) {
+	l.releasing = l.held && len(l.waiting) == 0
+	l.releaseAt = now + s.ReleaseAfter
+}
+
+// removed notes that members are gone.
+func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
+	if len(l.waiting) == 0 {
+		return
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(n identity.Node) bool { return v.status(n) == membership.Removed })
+	if len(l.waiting) == 0 {
+		l.release(now, s)
+	}
+}
+
+func (r *Resolver) tickRelease(now time.Duration, out *Effects) {
+	if r.lease.releasing && now >= r.lease.releaseAt {
+		out.ReleaseLease = true
+	}
+}
+
+// leaseReleased notes that the lease is no longer held. An answer that comes while it is
+// asked for again is about an earlier time.
+func (r *Resolver) leaseReleased(done bool) {
+	if l := &r.lease; done && l.phase == idle && l.releasing {
+		l.held, l.releasing = false, false
+	}
+}

@@ -1,0 +1,250 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+)
+
+// cut is a cluster in two halves that hear nothing of each other: what each of them
+// knows of the members, and who is on the first side.
+type cut struct {
+	first, second []membership.Member
+	isFirst       []bool
+}
+
+func (c *cut) String() string {
+	s := ""
+	for i := range c.first {
+		s += fmt.Sprintf("%s %v/%v@%d first=%t, ", c.first[i].Node.Name, c.first[i].Status, c.second[i].Status, c.first[i].UpNumber, c.isFirst[i])
+	}
+	return s
+}
+
+// view is what one side knows.
+func (c *cut) view(first bool) (downing.View, identity.Node) {
+	v := downing.View{Leader: true, Members: c.first}
+	if !first {
+		v.Members = c.second
+	}
+	var self identity.Node
+	for i := range v.Members {
+		m := &v.Members[i]
+		if c.isFirst[i] != first {
+			v.Unreachable = append(v.Unreachable, m.Node)
+			continue
+		}
+		v.Seen = append(v.Seen, m.Node)
+		if self.IsZero() && (m.Status == membership.Up || m.Status == membership.Leaving || m.Status == membership.WeaklyUp) {
+			self = m.Node
+		}
+	}
+	v.Reachability = observed(v)
+	return v, self
+}
+
+// survives reports whether a member of a side is left when it has decided. The leader of a
+// side is the first that may decide; a side without one does nothing, and never has a
+// leader that could do something either: the unreachable members block it.
+func (c *cut) survives(t *testing.T, s downing.Settings, first, lease bool) bool {
+	t.Helper()
+	v, self := c.view(first)
+	if self.IsZero() || len(v.Unreachable) == 0 {
+		return false
+	}
+	r, err := downing.New(self, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Step(0, v)
+	out := r.Tick(time.Minute)
+	if s.Strategy == downing.LeaseMajority {
+		if !out.AskLease {
+			out = r.Tick(2 * time.Minute)
+		}
+		out = r.Step(2*time.Minute, downing.LeaseAnswer{Held: lease})
+	}
+	for _, n := range v.Seen {
+		i := slices.IndexFunc(v.Members, func(m membership.Member) bool { return m.Node == n })
+		switch v.Members[i].Status {
+		case membership.Down, membership.Exiting, membership.Removed:
+			continue
+		case membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		}
+		if !slices.Contains(out.Down, n) {
+			return true
+		}
+	}
+	return false
+}
+
+func strategies(members int) []downing.Settings {
+	s := []downing.Settings{
+		{Strategy: downing.KeepMajority},
+		{Strategy: downing.KeepMajority, Role: "r"},
+		{Strategy: downing.KeepOldest},
+		{Strategy: downing.KeepOldest, KeepLoneOldest: true},
+		{Strategy: downing.KeepOldest, Role: "r"},
+		{Strategy: downing.LeaseMajority},
+		{Strategy: downing.DownAll},
+	}
+	for q := 1; q <= members; q++ {
+		s = append(s, downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: q})
+	}
+	for i := range s {
+		// The clock of this test goes by minutes.
+		s[i].StableAfter, s[i].DownAllWhenUnstable = time.Minute, -1
+	}
+	return s
+}
+
+// check reports whether a side goes down. With a lease, one of them gets it.
+func (c *cut) check(t *testing.T, s downing.Settings) bool {
+	t.Helper()
+	if s.Strategy == downing.LeaseMajority {
+		return !c.survives(t, s, true, true) || !c.survives(t, s, false, false)
+	}
+	return !c.survives(t, s, true, false) || !c.survives(t, s, false, false)
+}
+
+// every calls f with each cluster of a number of members with some statuses, and
+// each way to cut it in two. Ages follow the nodes: as each member is on each side
+// with each status in turn, no other order would show anything else.
+func every(members int, statuses []membership.Status, f func(c *cut)) {
+	total := 1
+	for range members {
+		total *= len(statuses)
+	}
+	for code := range total {
+		c := &cut{isFirst: make([]bool, members)}
+		for i, rest := 0, code; i < members; i, rest = i+1, rest/len(statuses) {
+			c.first = append(c.first, aged(i, statuses[rest%len(statuses)], i%3 == 1))
+		}
+		c.second = c.first
+		for sides := 1; sides < 1<<members-1; sides++ {
+			for i := range members {
+				c.isFirst[i] = sides>>i&1 == 1
+			}
+			f(c)
+		}
+	}
+}
+
+func aged(i int, status membership.Status, role bool) membership.Member {
+	m := membership.Member{Node: node(fmt.Sprintf("n%03d", i)), Status: status, UpNumber: int32(i + 1)}
+	if status == membership.Joining || status == membership.WeaklyUp {
+		m.UpNumber = math.MaxInt32
+	}
+	if role {
+		m.Roles = []string{"r"}
+	}
+	return m
+}
+
+func TestNeverDoBothSidesSurvive(t *testing.T) {
+	t.Parallel()
+	for members, statuses := range map[int][]membership.Status{
+		2: {membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving, membership.Exiting, membership.Down},
+		3: {membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving, membership.Exiting, membership.Down},
+		4: {membership.WeaklyUp, membership.Up, membership.Leaving, membership.Down},
+		5: {membership.WeaklyUp, membership.Up, membership.Leaving},
+		6: {membership.Up, membership.Leaving},
+	} {
+		for _, s := range strategies(members) {
+			t.Run(fmt.Sprintf("%d/%s-%d-%s-%t", members, s.Strategy, s.QuorumSize, s.Role, s.KeepLoneOldest), func(t *testing.T) {
+				t.Parallel()
+				survived := 0
+				every(members, statuses, func(c *cut) {
+					if !c.check(t, s) {
+						t.Fatalf("both sides survive: %v", c)
+					}
+					if c.survives(t, s, true, true) {
+						survived++
+					}
+				})
+				// A quorum that is too small for the members keeps nobody, one that is all of them
+				// can't be had by a side.
+				if kept := s.Strategy != downing.DownAll; kept != (survived > 0) && s.Strategy != downing.StaticQuorum {
+					t.Errorf("the first side survives %d times", survived)
+				}
+			})
+		}
+	}
+}
+
+// The same where one side has heard of what the leader did, and the other has not.
+func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
+	t.Parallel()
+	statuses := []membership.Status{membership.WeaklyUp, membership.Up, membership.Leaving}
+	for _, s := range strategies(4) {
+		t.Run(fmt.Sprintf("%s-%d-%s-%t", s.Strategy, s.QuorumSize, s.Role, s.KeepLoneOldest), func(t *testing.T) {
+			t.Parallel()
+			for members := 2; members <= 5; members++ {
+				if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
+					continue // more than may ever be there
+				}
+				every(members, statuses, func(c *cut) {
+					changed := &cut{first: lead(c.first), second: c.first, isFirst: c.isFirst}
+					if !changed.check(t, s) {
+						t.Fatalf("both sides survive: %v", changed)
+					}
+				})
+			}
+		})
+	}
+}
+
+// lead is what the leader does with members that have agreed.
+func lead(members []membership.Member) []membership.Member {
+	done := slices.Clone(members)
+	for i := range done {
+		switch done[i].Status {
+		case membership.Joining, membership.WeaklyUp:
+			done[i].Status, done[i].UpNumber = membership.Up, int32(1000+i)
+		case membership.Leaving:
+			done[i].Status = membership.Exiting
+		case membership.Up, membership.Exiting, membership.Down, membership.Removed, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		}
+	}
+	return done
+}
+
+func TestNeverDoBothSidesOfLargerClustersSurvive(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(100) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		members := 7 + rnd.IntN(60)
+		c := &cut{}
+		for i := range members {
+			status := membership.Up
+			if rnd.IntN(4) == 0 {
+				status = membership.Joining + membership.Status(rnd.IntN(int(membership.Down)))
+			}
+			c.first = append(c.first, aged(i, status, rnd.IntN(2) == 0))
+			c.isFirst = append(c.isFirst, rnd.IntN(2) == 0)
+		}
+		c.second = c.first
+		for _, s := range strategies(members) {
+			if !c.check(t, s) {
+				t.Errorf("seed %d, %s %d: both sides survive: %v", seed, s.Strategy, s.QuorumSize, c)
+			}
+			if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
+				continue
+			}
+			changed := &cut{first: lead(c.first), second: c.first, isFirst: c.isFirst}
+			if !changed.check(t, s) {
+				t.Errorf("seed %d, %s %d, one side missed the leader: both sides survive: %v", seed, s.Strategy, s.QuorumSize, c)
+			}
+		}
+	}
+}

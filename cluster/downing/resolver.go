@@ -1,0 +1,235 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+)
+
+// Resolver decides for one node when members are to be downed. The same inputs
+// at the same times give the same effects. It is not safe for concurrent use.
+type Resolver struct {
+	self     identity.Node
+	settings Settings
+
+	view View // that decisions are about
+	gone int  // members that view does not count on
+
+	started   bool
+	cut       bool // there is no link to the others
+	changedAt time.Duration
+
+	// Changes of reachability since all was well.
+	changes           int
+	firstAt, latestAt time.Duration
+
+	outgrown bool
+	warned   bool
+	lease    leaseState
+	suspects []suspect // of automatic downing
+}
+
+// New returns a resolver for a node. The error matches ErrInvalid.
+func New(self identity.Node, settings Settings) (*Resolver, error) {
+	if err := identity.CheckName(self.Name); err != nil || self.UID == 0 {
+		return nil, fmt.Errorf("%w: self is %v, it must be an incarnation", ErrInvalid, self)
+	}
+	settings, err := settings.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Resolver{self: self, settings: settings}, nil
+}
+
+// Step takes an input at a time, which is counted from anywhere and never goes
+// back.
+func (r *Resolver) Step(now time.Duration, in Input) Effects {
+	var out Effects
+	if r.settings.Strategy == Off {
+		return out
+	}
+	switch in := in.(type) {
+	case View:
+		r.see(now, in, &out)
+	case LeaseAnswer:
+		r.leaseAnswered(now, in.Held, &out)
+	case LeaseReleased:
+		r.leaseReleased(in.Done)
+	case Link:
+		r.link(now, in.Up, &out)
+	}
+	return out
+}
+
+// Tick looks whether it is time for a decision. It is to be called each second.
+func (r *Resolver) Tick(now time.Duration) Effects {
+	var out Effects
+	switch {
+	case r.settings.Strategy == Off || r.cut || !r.started:
+		return out
+	case r.settings.Strategy == automatic:
+		r.tickAutomatic(now, &out)
+		return out
+	case r.lease.phase != idle:
+		r.tickAsking(now, &out)
+		return out
+	}
+	r.tickRelease(now, &out)
+	r.tickUnstable(now, &out)
+	if len(out.Down) == 0 && r.responsible() && r.gone > 0 && now-r.changedAt >= r.settings.StableAfter {
+		r.decide(now, &out)
+	}
+	return out
+}
+
+// see takes in a view. While the lease is asked for, the decision still is about the
+// view that led to it; what changes meanwhile counts afterwards.
+func (r *Resolver) see(now time.Duration, v View, out *Effects) {
+	if r.settings.Strategy == automatic {
+		r.suspect(now, &v, out)
+		r.view, r.started = v, true
+		return
+	}
+	if r.lease.phase != idle {
+		r.lease.queue(diff(r.self, &r.lease.latest, &v), v)
+		return
+	}
+	r.apply(now, diff(r.self, &r.view, &v), v, out)
+}
+
+func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
+	before := r.view
+	r.view = v
+	if !r.started || c.restart {
+		r.changedAt = now
+	}
+	r.started = true
+	if !same(before.Members, v.Members) || !same(before.Unreachable, v.Unreachable) {
+		r.gone = len(v.gone(r.self))
+		r.checkSize(out)
+	}
+	if c.removed {
+		r.lease.removed(now, &r.settings, &v)
+	}
+	if c.reach > 0 {
+		if r.changes == 0 {
+			r.firstAt = now
+		}
+		r.latestAt = now
+		r.changes += c.reach
+	}
+	if r.changes > 0 && c != (change{}) && r.settled() {
+		r.changes = 0
+	}
+}
+
+// settled reports whether all unreachable members go anyway.
+func (r *Resolver) settled() bool {
+	return !slices.ContainsFunc(r.view.Unreachable, func(n identity.Node) bool {
+		status := r.view.status(n)
+		return status != membership.Down && status != membership.Exiting && status != membership.Removed
+	})
+}
+
+// checkSize notes once that a static quorum is outgrown.
+func (r *Resolver) checkSize(out *Effects) {
+	if r.settings.Strategy != StaticQuorum {
+		return
+	}
+	sit := situation{members: r.view.Members, gone: r.view.gone(r.self)}
+	c := sit.count(ordinary(r.settings.Role))
+	outgrown := r.settings.outgrown(c.all())
+	if outgrown && !r.outgrown {
+		out.Notes = append(out.Notes, Note{Kind: Outgrown, Here: c.here, There: c.there})
+	}
+	r.outgrown = outgrown
+}
+
+// responsible reports whether it is up to this node to decide: it leads, and has been
+// up at least weakly. A leader that is leaving decides too, since without a
+// decision it could not leave.
+func (r *Resolver) responsible() bool {
+	switch r.view.status(r.self) {
+	case membership.Joining, membership.Down, membership.Removed:
+		return false
+	case membership.WeaklyUp, membership.Up, membership.Leaving, membership.Exiting,
+		membership.PreparingForShutdown, membership.ReadyForShutdown:
+	}
+	return r.view.Leader
+}
+
+// tickUnstable downs all if the reachability has not come to rest for too long. That is
+// done on every node, since the nodes don't agree on a leader.
+func (r *Resolver) tickUnstable(now time.Duration, out *Effects) {
+	switch {
+	case r.changes == 0:
+	case r.settings.DownAllWhenUnstable < 0:
+		if now-r.latestAt > 2*r.settings.StableAfter {
+			r.changes = 0
+		}
+	case now-r.firstAt > r.settings.StableAfter+r.settings.DownAllWhenUnstable:
+		r.act(now, Unstable, KeepNobody, out)
+	}
+}
+
+func (r *Resolver) decide(now time.Duration, out *Effects) {
+	sit := newSituation(r.self, &r.view)
+	decision := r.settings.decide(&sit)
+	if r.settings.Strategy != LeaseMajority {
+		r.act(now, Decided, decision, out)
+		return
+	}
+	r.ask(now, decision, &sit, out)
+}
+
+// act carries out a decision, and returns whom it downs.
+func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out *Effects) []identity.Node {
+	sit := newSituation(r.self, &r.view)
+	nodes, decision := r.settings.carry(&sit, decision)
+	if len(nodes) == 0 {
+		return nil
+	}
+	c := sit.count(ordinary(r.settings.Role))
+	out.Notes = append(out.Notes, Note{Kind: kind, Decision: decision, Down: nodes, Here: c.here, There: c.there})
+	out.Down = selfLast(nodes, r.self)
+	r.changes = 0
+	r.changedAt = now
+	return nodes
+}
+
+func selfLast(nodes []identity.Node, self identity.Node) []identity.Node {
+	ordered := make([]identity.Node, 0, len(nodes))
+	for _, n := range nodes {
+		if n != self {
+			ordered = append(ordered, n)
+		}
+	}
+	if len(ordered) < len(nodes) {
+		ordered = append(ordered, self)
+	}
+	return ordered
+}
+
+// link notes that the node was cut off, or is no longer. What it saw of the others while
+// it was cut off tells nothing about them.
+func (r *Resolver) link(now time.Duration, up bool, out *Effects) {
+	if r.cut == !up {
+		return
+	}
+	r.cut = !up
+	if !up {
+		r.abandon(now, out)
+		return
+	}
+	r.changedAt = now
+	r.changes = 0
+	for i := range r.suspects {
+		r.suspects[i].since = now
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/refold-io/refold/cluster/downing"
+)
+
+// TestScripts runs the stories below testdata. Rewrite what they are to print with go
+// test -rewrite, and read the difference.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
+		t.Parallel()
+		s := &script{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			return s.do(t, d)
+		})
+	})
+}
+
+// script is one resolver and its clock.
+type script struct {
+	r   *downing.Resolver
+	now time.Duration
+}
+
+// do carries out one command:
+//
+//	resolver STRATEGY [stable=10s] [unstable=off|5s] [quorum=3] makes a resolver of the node a; the clock is at 0
+//	view [follower]                what it sees, in the line below: see parse
+//	tick DURATION                  ticks each second, for that long, and prints each that has an effect
+//	lease held|refused             an answer
+//	released done|failed
+//	link up|down
+func (s *script) do(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	first := ""
+	if len(d.CmdArgs) > 0 {
+		first = d.CmdArgs[0].Key
+	}
+	switch d.Cmd {
+	case "resolver":
+		settings := downing.Settings{Strategy: downing.Strategy(first), StableAfter: 10 * time.Second}
+		for _, a := range d.CmdArgs[1:] {
+			switch a.Key {
+			case "stable":
+				settings.StableAfter = duration(t, a.Vals[0])
+			case "unstable":
+				settings.DownAllWhenUnstable = -1
+				if a.Vals[0] != "off" {
+					settings.DownAllWhenUnstable = duration(t, a.Vals[0])
+				}
+			case "quorum":
+				a.Scan(t, 0, &settings.QuorumSize)
+			default:
+				t.Fatalf("%s: unknown argument %s", d.Pos, a.Key)
+			}
+		}
+		if first == "auto" {
+			settings = downing.Auto(settings.StableAfter)
+		}
+		*s = script{r: resolver(t, "a", settings)}
+		return "ok"
+	case "view":
+		v := parse(t, d.Input)
+		v.Leader = first != "follower"
+		return s.print(s.r.Step(s.now, v))
+	case "tick":
+		var b strings.Builder
+		for end := s.now + duration(t, first); s.now < end; {
+			s.now += time.Second
+			if printed := s.print(s.r.Tick(s.now)); printed != "ok" {
+				fmt.Fprintf(&b, "%v: %s", s.now, printed)
+			}
+		}
+		if b.Len() == 0 {
+			return fmt.Sprintf("nothing until %v", s.now)
+		}
+		return b.String()
+	case "lease":
+		return s.print(s.r.Step(s.now, downing.LeaseAnswer{Held: first == "held"}))
+	case "released":
+		return s.print(s.r.Step(s.now, downing.LeaseReleased{Done: first == "done"}))
+	case "link":
+		return s.print(s.r.Step(s.now, downing.Link{Up: first == "up"}))
+	}
+	t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	return ""
+}
+
+func (s *script) print(e downing.Effects) string {
+	var lines []string
+	for _, n := range e.Notes {
+		line := n.Kind.String()
+		if n.Decision != 0 {
+			line += fmt.Sprintf(": %v, %d here and %d there", n.Decision, n.Here, n.There)
+		}
+		if n.Kind == downing.Outgrown {
+			line += fmt.Sprintf(": %d members", n.Here+n.There)
+		}
+		lines = append(lines, line)
+	}
+	if e.ReleaseLease {
+		lines = append(lines, "release the lease")
+	}
+	if e.AskLease {
+		lines = append(lines, "ask for the lease")
+	}
+	if len(e.Down) > 0 {
+		lines = append(lines, "down "+names(e.Down))
+	}
+	if len(lines) == 0 {
+		return "ok"
+	}
+	return strings.Join(lines, "; ") + "\n"
+}
+
+func duration(t *testing.T, s string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

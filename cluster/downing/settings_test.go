@@ -1,0 +1,121 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/identity"
+)
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ given, want downing.Settings }{
+		{downing.Settings{}, downing.Settings{Strategy: downing.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second, RemovalMargin: 20 * time.Second}},
+		{
+			downing.Settings{StableAfter: 4 * time.Second, RemovalMargin: -1},
+			downing.Settings{Strategy: downing.KeepMajority, StableAfter: 4 * time.Second, DownAllWhenUnstable: 4 * time.Second},
+		},
+		{
+			downing.Settings{Strategy: downing.DownAll, DownAllWhenUnstable: -9, RemovalMargin: time.Second},
+			downing.Settings{Strategy: downing.DownAll, StableAfter: 20 * time.Second, DownAllWhenUnstable: -1, RemovalMargin: time.Second},
+		},
+		{
+			downing.Settings{Strategy: downing.LeaseMajority, StableAfter: time.Second},
+			downing.Settings{
+				Strategy: downing.LeaseMajority, StableAfter: time.Second, DownAllWhenUnstable: 4 * time.Second, RemovalMargin: time.Second,
+				MinorityDelay: 2 * time.Second, ReleaseAfter: 40 * time.Second,
+			},
+		},
+		{downing.Settings{Strategy: downing.Off}, downing.Settings{Strategy: downing.Off}},
+		{downing.Auto(time.Second), downing.Settings{Strategy: downing.Auto(1).Strategy, StableAfter: time.Second, DownAllWhenUnstable: -1}},
+	} {
+		got, err := c.given.WithDefaults()
+		if err != nil || got != c.want {
+			t.Errorf("%+v: %+v, %v; want %+v", c.given, got, err, c.want)
+		}
+		if again, err := got.WithDefaults(); err != nil || again != got && got.RemovalMargin > 0 {
+			t.Errorf("again: %+v, %v; want %+v", again, err, got)
+		}
+	}
+}
+
+func TestInvalidSettingsNameTheField(t *testing.T) {
+	t.Parallel()
+	for field, s := range map[string]downing.Settings{
+		"Strategy":                               {Strategy: "best"},
+		"QuorumSize":                             {Strategy: downing.StaticQuorum},
+		"QuorumSize is of":                       {Strategy: downing.KeepMajority, QuorumSize: 2},
+		"StableAfter":                            {StableAfter: -1},
+		"MinorityDelay":                          {Strategy: downing.LeaseMajority, MinorityDelay: -1},
+		"ReleaseAfter":                           {Strategy: downing.LeaseMajority, ReleaseAfter: -1},
+		"MinorityDelay is of":                    {MinorityDelay: 1},
+		"ReleaseAfter is of":                     {ReleaseAfter: 1},
+		"LeaseName":                              {LeaseName: "x"},
+		"KeepLoneOldest":                         {KeepLoneOldest: true},
+		"Role":                                   {Strategy: downing.DownAll, Role: "x"},
+		"StableAfter is of":                      {Strategy: downing.Off, StableAfter: 1},
+		"DownAllWhenUnstable":                    {Strategy: downing.Off, DownAllWhenUnstable: 1},
+		"StableAfter is 0s":                      downing.Auto(0),
+		"LeaseName is of no use with \"down-all": {Strategy: downing.DownAll, LeaseName: "x", Role: "y"},
+	} {
+		_, err := s.WithDefaults()
+		if field = strings.TrimSuffix(field, " with \"down-all"); !errors.Is(err, downing.ErrInvalid) || !strings.Contains(err.Error(), "Settings."+field) {
+			t.Errorf("%+v: %v does not name %s", s, err, field)
+		}
+		if _, err := downing.New(node("a"), s); !errors.Is(err, downing.ErrInvalid) {
+			t.Errorf("New with %+v: %v", s, err)
+		}
+		if s.Values() != nil {
+			t.Errorf("values of %+v", s)
+		}
+	}
+	if _, err := downing.New(identity.Node{Name: "a"}, downing.Settings{}); !errors.Is(err, downing.ErrInvalid) {
+		t.Errorf("New of nobody: %v", err)
+	}
+}
+
+// Settings that decide differently have different values, and the others the same.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	different := []downing.Settings{
+		{},
+		{StableAfter: time.Second},
+		{DownAllWhenUnstable: -1},
+		{DownAllWhenUnstable: 1},
+		{RemovalMargin: -1},
+		{Role: "x"},
+		{Strategy: downing.KeepOldest},
+		{Strategy: downing.KeepOldest, KeepLoneOldest: true},
+		{Strategy: downing.StaticQuorum, QuorumSize: 1},
+		{Strategy: downing.StaticQuorum, QuorumSize: 2},
+		{Strategy: downing.LeaseMajority},
+		{Strategy: downing.LeaseMajority, LeaseName: "x"},
+		{Strategy: downing.LeaseMajority, MinorityDelay: 1},
+		{Strategy: downing.LeaseMajority, ReleaseAfter: 1},
+		{Strategy: downing.DownAll},
+		{Strategy: downing.Off},
+		downing.Auto(1), downing.Auto(2),
+	}
+	for i, a := range different {
+		values := a.Values()
+		if !slices.IsSortedFunc(values, func(a, b downing.Value) int { return strings.Compare(a.Key, b.Key) }) || values[0].Key != "downing" {
+			t.Errorf("%+v: %v", a, values)
+		}
+		for _, b := range different[i+1:] {
+			if slices.Equal(values, b.Values()) {
+				t.Errorf("%+v and %+v have the same values %v", a, b, values)
+			}
+		}
+	}
+	same := downing.Settings{Strategy: downing.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second}
+	if a, b := (downing.Settings{}).Values(), same.Values(); !slices.Equal(a, b) {
+		t.Errorf("%v, %v", a, b)
+	}
+}

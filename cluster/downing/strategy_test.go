@@ -1,0 +1,104 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing_test
+
+import (
+	"testing"
+
+	"github.com/refold-io/refold/cluster/downing"
+)
+
+const (
+	this   = downing.KeepThisSide
+	other  = downing.KeepOtherSide
+	nobody = downing.KeepNobody
+)
+
+// Each row is what the node a decides. Downed are the others first and itself last.
+func TestStrategies(t *testing.T) {
+	t.Parallel()
+	majority := downing.Settings{}
+	majorityOf := downing.Settings{Role: "r"}
+	oldest := downing.Settings{Strategy: downing.KeepOldest}
+	lone := downing.Settings{Strategy: downing.KeepOldest, KeepLoneOldest: true}
+	quorum := func(n int) downing.Settings { return downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: n} }
+	for name, c := range map[string]struct {
+		settings downing.Settings
+		view     string
+		want     downing.Decision
+		down     string
+	}{
+		"majority: larger":                                         {majority, "a b c!", this, "c"},
+		"majority: smaller":                                        {majority, "a b! c!", other, "a"},
+		"majority: smaller downs all of its side":                  {majority, "a b c! d! e! f:joining g:weakly-up", other, "b f g a"},
+		"majority: equal, lowest here":                             {majority, "a b c! d!", this, "c d"},
+		"majority: equal, lowest there":                            {majority, "a b 0! c!", other, "b a"},
+		"majority: lowest is by node, not by age":                  {majority, "a@9 b@8 c@1! d@2!", this, "c d"},
+		"majority: joining is not counted":                         {majority, "a b:joining c:weakly-up d! e!", other, "b c a"},
+		"majority: nor is down, nor exiting":                       {majority, "a b:down! c:exiting! d:down! e:exiting f! g!", other, "a"},
+		"majority: joining there goes too":                         {majority, "a b c e d:joining!", this, "d"},
+		"majority: shutting down is counted":                       {majority, "a b:preparing-for-shutdown c:ready-for-shutdown d! e!", this, "d e"},
+		"majority: leaving is counted":                             {majority, "a b:leaving c! d! e!", other, "b a"},
+		"majority: nobody is counted":                              {majority, "a:weakly-up b:joining! c:weakly-up!", nobody, "b c a"},
+		"majority: may be a minority without who leaves":           {majority, "a:leaving b c! d:joining!", nobody, "b c d a"},
+		"majority: still one without who leaves":                   {majority, "a b c d:leaving e! f!", this, "e f"},
+		"majority: those joining there may be up already":          {majority, "a b c d! e:joining! f:weakly-up!", this, "d e f"},
+		"majority: too many of them":                               {majority, "b a c d! e:joining! f:weakly-up! g:joining!", nobody, "b c d e f g a"},
+		"majority: one of them may be the lowest":                  {majority, "b a c d! e:joining! 0:weakly-up!", nobody, "0 b c d e a"},
+		"majority: one who joins here is not the lowest":           {majority, "0:joining c a b! d! e!", other, "0 c a"},
+		"majority: the lowest that doesn't leave decides":          {majority, "c:leaving a e b! d:leaving!", this, "b d"},
+		"majority: the lowest that doesn't leave is there":         {majority, "a:leaving c b! d:joining!", nobody, "b c d a"},
+		"majority: only who leaves is here":                        {majority, "a:leaving b:leaving c!", nobody, "b c a"},
+		"majority: leaving there is as good as up":                 {majority, "a b:leaving c:leaving d!  e:leaving!", nobody, "b c d e a"},
+		"majority: the role is counted":                            {majorityOf, "a+r b! c!", this, "b c"},
+		"majority: the role is there":                              {majorityOf, "a b c+r!", other, "b a"},
+		"majority: nobody has the role":                            {majorityOf, "a b c!", nobody, "b c a"},
+		"majority: the lowest with the role":                       {majorityOf, "a c+r b+r!", other, "c a"},
+		"majority: joining there without the role is not in doubt": {majorityOf, "a+r b+r c+r! d:joining! e:joining!", this, "c d e"},
+
+		"quorum: here":                       {quorum(3), "a b c d! e!", this, "d e"},
+		"quorum: not here":                   {quorum(3), "a b c! d! e!", other, "b a"},
+		"quorum: as many as are allowed":     {quorum(2), "a b c!", this, "c"},
+		"quorum: too many":                   {quorum(2), "a b c d!", nobody, "b c d a"},
+		"quorum: joining is not too many":    {quorum(2), "a b c:joining d!", this, "d"},
+		"quorum: joining makes no quorum":    {quorum(2), "a b:joining c!", other, "b a"},
+		"quorum: of a role":                  {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 1, Role: "r"}, "a+r b c d e!", this, "e"},
+		"quorum: of a role, not here":        {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 1, Role: "r"}, "a b c+r!", other, "b a"},
+		"quorum: never reached since":        {quorum(3), "a b!", other, "a"},
+		"quorum: down members are no quorum": {quorum(2), "a b:down! c!", other, "a"},
+
+		"oldest: here":                               {oldest, "a@1 b@2 c@3! d@4! e@5!", this, "c d e"},
+		"oldest: there":                              {oldest, "a@2 b@3 c@4 d@1! e@5!", other, "b c a"},
+		"oldest: alone here":                         {oldest, "a@1 b@2! c@3!", other, "a"},
+		"oldest: alone there":                        {oldest, "a@2 b@3 c@1!", this, "c"},
+		"oldest: one of two, here":                   {oldest, "a@1 b@2!", this, "b"},
+		"oldest: one of two, there":                  {oldest, "a@2 b@1!", other, "a"},
+		"oldest: alone here and kept":                {lone, "a@1 b@2! c@3!", this, "b c"},
+		"oldest: alone there and kept":               {lone, "a@2 b@3 c@1!", other, "b a"},
+		"oldest: ties by node":                       {oldest, "a@1 b@1 c@1! d@1!", this, "c d"},
+		"oldest: joining is none":                    {oldest, "a@3 b@2 0:joining@1!", this, "0"},
+		"oldest: exiting is none":                    {oldest, "a@3 b@2 c:exiting@1!", 0, ""},
+		"oldest: joining is no company":              {oldest, "a@1 b:weakly-up c@2! d@3!", other, "b a"},
+		"oldest: leaving here, the next is here":     {oldest, "a:leaving@1 b@2 c@4 d@3!", this, "d"},
+		"oldest: leaving here, the next is there":    {oldest, "a:leaving@1 b@3 c@4 d@2! e@5!", nobody, "b c d e a"},
+		"oldest: leaving and nobody after it":        {oldest, "a:leaving@1 b:joining c:leaving@2!", nobody, "b c a"},
+		"oldest: lone there, others may have joined": {oldest, "a@2 b@3 c@1! d:joining! e:joining!", nobody, "b c d e a"},
+		"oldest: kept, and who joins doesn't matter": {lone, "a@1 b! c:joining! d:joining!", this, "b c d"},
+		"oldest: alone without who leaves":           {oldest, "a@1 b:leaving@2 c@3! d@4!", nobody, "b c d a"},
+		"oldest: who joins here keeps company":       {oldest, "a@1 b:leaving@2 e:joining c@3! d@4!", this, "c d"},
+		"oldest: of a role":                          {downing.Settings{Strategy: downing.KeepOldest, Role: "r", KeepLoneOldest: true}, "a@2+r b@3+r c@1!", this, "c"},
+		"oldest: nobody has the role":                {downing.Settings{Strategy: downing.KeepOldest, Role: "r"}, "a b c!", nobody, "b c a"},
+
+		"down all": {downing.Settings{Strategy: downing.DownAll}, "a b c:down d:exiting e:joining f! g:down!", nobody, "b e f a"},
+		"off":      {downing.Settings{Strategy: downing.Off}, "a b!", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, down := outcome(t, "a", c.settings, parse(t, c.view))
+			if got != c.want || names(down) != c.down {
+				t.Errorf("%s: %v, which downs %q; want %v, %q", c.view, got, names(down), c.want, c.down)
+			}
+		})
+	}
+}
