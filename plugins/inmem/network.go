@@ -1,0 +1,170 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inmem
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+)
+
+var (
+	errCarrierClosed = errors.New("inmem: carrier closed")
+	errFrameTooLarge = errors.New("inmem: frame too large")
+)
+
+// NetworkConfig says what a Network is like.
+type NetworkConfig struct {
+	// MaxFrame is the largest frame in bytes. Defaults to 1 MiB.
+	MaxFrame int
+	// Queue is how many frames may wait for a node on one lane before more are
+	// lost. Defaults to 65,536.
+	Queue int
+	// Seed is where the random numbers of faults come from.
+	Seed uint64
+}
+
+// Network carries frames between the nodes of one process, with the faults that
+// a test sets. Without faults nothing is lost or reordered. Its methods are safe
+// for concurrent use.
+type Network struct {
+	cfg NetworkConfig
+
+	mu       sync.Mutex
+	rand     *rand.Rand
+	carriers map[identity.Node]*Carrier
+	faults   []*Fault
+	paused   map[string]*[]parcel
+	away     map[string]error
+	lost     uint64
+}
+
+// parcel is a frame on its way.
+type parcel struct {
+	from  string
+	to    identity.Node
+	lane  transport.Lane
+	frame []byte
+	due   time.Time
+}
+
+// NewNetwork returns a network without nodes.
+func NewNetwork(cfg NetworkConfig) *Network {
+	cfg.MaxFrame = cmp.Or(cfg.MaxFrame, 1<<20)
+	cfg.Queue = cmp.Or(cfg.Queue, 1<<16)
+	return &Network{
+		cfg:      cfg,
+		rand:     rand.New(rand.NewPCG(cfg.Seed, 1)),
+		carriers: make(map[identity.Node]*Carrier),
+		paused:   make(map[string]*[]parcel),
+		away:     make(map[string]error),
+	}
+}
+
+// Carrier returns the carrier of an incarnation, which is on the network from its
+// Start to its Close.
+func (n *Network) Carrier(node identity.Node) *Carrier {
+	c := &Carrier{network: n, self: node, done: make(chan struct{})}
+	for lane := range c.lanes {
+		c.lanes[lane].news = make(chan struct{}, 1)
+	}
+	return c
+}
+
+// Lost returns how many frames were lost: dropped by a fault, for nobody, or
+// beyond a queue.
+func (n *Network) Lost() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lost
+}
+
+func (n *Network) join(c *Carrier) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.carriers[c.self] != nil {
+		return fmt.Errorf("inmem: %v is on the network already", c.self)
+	}
+	n.carriers[c.self] = c
+	return nil
+}
+
+func (n *Network) leave(c *Carrier) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.carriers[c.self] == c {
+		delete(n.carriers, c.self)
+	}
+}
+
+// send takes a frame from a node.
+func (n *Network) send(from, to identity.Node, lane transport.Lane, frame []byte) error {
+	if len(frame) > n.cfg.MaxFrame {
+		return fmt.Errorf("%w: %d bytes, %d are allowed", errFrameTooLarge, len(frame), n.cfg.MaxFrame)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.away[from.Name]; err != nil {
+		return err
+	}
+	n.pass(parcel{from: from.Name, to: to, lane: lane, frame: slices.Clone(frame)})
+	return nil
+}
+
+// pass lets a frame go on, unless its sender is paused.
+func (n *Network) pass(p parcel) {
+	if held := n.paused[p.from]; held != nil {
+		*held = append(*held, p)
+		return
+	}
+	copies, delay := n.fate(p)
+	if copies == 0 {
+		n.lost++
+	}
+	p.due = time.Now().Add(delay)
+	for i := range copies {
+		if i > 0 {
+			p.frame = slices.Clone(p.frame) // each receiver owns its own
+		}
+		n.arrive(p)
+	}
+}
+
+// arrive puts a frame into the queue of its receiver: an incarnation, or all that
+// have the name.
+func (n *Network) arrive(p parcel) {
+	if n.away[p.to.Name] != nil {
+		n.lost++
+		return
+	}
+	if p.to.UID != 0 {
+		if c := n.carriers[p.to]; c == nil || !c.put(p) {
+			n.lost++
+		}
+		return
+	}
+	for node, c := range n.carriers {
+		if node.Name == p.to.Name {
+			each := p
+			each.frame = slices.Clone(p.frame)
+			if !c.put(each) {
+				n.lost++
+			}
+		}
+	}
+}
+
+// isPaused reports whether nothing is to be delivered to a name.
+func (n *Network) isPaused(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.paused[name] != nil
+}

@@ -1,0 +1,51 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package transport carries messages between the nodes of a cluster: the SPI
+// [Carrier], and the [Transport] that stands on top of any of them.
+//
+//	t, err := transport.Open(carrier, transport.Config{})
+//	t.Handle(kind, func(ctx context.Context, m transport.Message) { ... })
+//	t.HandleRequest(kind, func(ctx context.Context, r *transport.Request) { _ = r.Reply(answer) })
+//
+//	err = t.Send(peer, transport.Data, kind, payload)
+//	answer, err := t.Request(ctx, peer, kind, payload)
+//
+// A message goes to an incarnation, an identity.Node with its UID. Only what is
+// said before an incarnation is known goes to a bare name: [Transport.SendToName].
+//
+// # Lanes
+//
+// [Control] is for membership and heartbeats, [Data] for entities, requests and
+// replies, [Bulk] for what is large and can wait. They do not wait for each
+// other.
+//
+// # Guarantees
+//
+//   - Messages of one node to one incarnation on one lane are handled in the order
+//     in which they were sent, one at a time. There is no order between lanes,
+//     nor between replies and what else is on the lane.
+//   - A message is handled at most once. It may be lost: by the carrier, because
+//     a node is gone, because there was no room. Every loss that a node can know
+//     about is counted with its reason ([Transport.Stats]), and what is missing on
+//     a link is reported ([Gap]).
+//   - The sender that a handler sees is the one that the carrier vouches for. The UID
+//     is what that sender says.
+//   - Nothing waits for a slow peer or handler: a sender whose messages are not
+//     consumed runs out of credit, queues up to a limit and then gets
+//     [ErrBackpressure], on that link only.
+//
+// # Caveats
+//
+// A handler that blocks holds up what else its sender sent on the lane; a request
+// can be answered later. Payloads are not copied: one that was sent must not
+// be changed, one that was received can be kept.
+//
+// # When something fails
+//
+// While the carrier is disconnected, Send and Request return [ErrDisconnected]
+// and frames that are on their way are lost; nothing is kept for later. A
+// request whose answer is lost ends with its context.
+//
+// How a link works, and why, is in package transport/link.
+package transport

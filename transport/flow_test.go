@@ -1,0 +1,239 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+var kib64 = []byte(strings.Repeat("x", 64<<10))
+
+// plain does not compress, so that sizes are what they look like.
+func plain() transport.Config { return transport.Config{CompressAbove: -1} }
+
+func TestASlowHandlerStallsItsSenderOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b, slow := c.open("a", plain()), c.open("b", plain()), c.open("slow", plain())
+		release := make(chan struct{})
+		var handled atomic.Int64
+		slow.Handle(kindA, func(_ context.Context, m transport.Message) {
+			if m.From == a.Self() && m.Lane == transport.Data {
+				<-release
+			}
+			handled.Add(1)
+		})
+		sent := int64(0)
+		for {
+			err := a.Send(slow.Self(), transport.Data, kindA, kib64)
+			synctest.Wait()
+			if errors.Is(err, transport.ErrBackpressure) {
+				break
+			}
+			if err != nil || sent > 1000 {
+				t.Fatalf("after %d messages: %v", sent, err)
+			}
+			sent++
+		}
+		if bytes := sent * 64 << 10; bytes < 7<<20 || bytes > 9<<20 {
+			t.Errorf("backpressure after %d bytes; the window and the queue are 4 MiB each", bytes)
+		}
+		// Others, and other lanes, are served.
+		for _, lane := range []transport.Lane{transport.Control, transport.Data, transport.Bulk} {
+			if err := b.Send(slow.Self(), lane, kindA, kib64); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := a.Send(slow.Self(), transport.Bulk, kindA, kib64); err != nil {
+			t.Error(err)
+		}
+		if err := a.Send(b.Self(), transport.Data, kindA, kib64); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := handled.Load(); n != 4 {
+			t.Errorf("%d messages of others are handled, want 4", n)
+		}
+		close(release)
+		synctest.Wait()
+		if n := handled.Load(); n != sent+4 {
+			t.Errorf("%d of %d messages are handled", n, sent+4)
+		}
+		if err := a.Send(slow.Self(), transport.Data, kindA, kib64); err != nil {
+			t.Errorf("credit does not come back: %v", err)
+		}
+	})
+}
+
+// All that was on its way is lost, and the sender has no credit left to find out.
+func TestCreditComesBackAfterALoss(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.open("a", plain()), c.open("b", plain())
+		box := newMailbox()
+		b.Handle(kindA, box.handle)
+		send(t, a, b, transport.Data, "hello")
+		synctest.Wait()
+		heal := c.network.Partition([]string{"a"}, []string{"b"})
+		sent := 0
+		for a.Send(b.Self(), transport.Data, kindA, kib64) == nil {
+			sent++
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		heal()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if err := a.Send(b.Self(), transport.Data, kindA, nil); err != nil {
+			t.Errorf("after the partition: %v", err)
+		}
+		synctest.Wait()
+		if got := len(box.all()); got < sent/3 || got >= sent {
+			t.Errorf("%d of %d messages arrived: what was on its way is lost, what was queued is not", got, sent)
+		}
+	})
+}
+
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		told := make(chan transport.Event, 10)
+		cfg := transport.Config{OnEvent: func(e transport.Event) { told <- e }, Silent: []transport.Kind{kindSilent}}
+		a, b := c.open("a", cfg), c.open("b", transport.Config{Silent: cfg.Silent})
+		entered, release := make(chan struct{}), make(chan struct{})
+		var handled atomic.Int64
+		b.Handle(kindA, func(context.Context, transport.Message) {
+			if handled.Add(1) == 1 {
+				close(entered)
+				<-release
+			}
+		})
+		send(t, a, b, transport.Data, "1")
+		send(t, a, b, transport.Data, "2")
+		<-entered
+		synctest.Wait()
+		b.Quarantine(a.Self(), false)
+		close(release)
+		synctest.Wait()
+		if n := handled.Load(); n != 1 {
+			t.Errorf("%d messages are handled, one before the quarantine", n)
+		}
+		if err := a.Send(b.Self(), transport.Control, kindSilent, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(told) != 0 {
+			t.Error("a silent kind is answered")
+		}
+		for range 3 {
+			send(t, a, b, transport.Data, "3")
+		}
+		synctest.Wait()
+		if want := (transport.QuarantinedBy{From: b.Self()}); len(told) != 1 || <-told != want {
+			t.Errorf("%d notices", len(told))
+		}
+		if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrQuarantined) {
+			t.Errorf("Send to a quarantined peer: %v", err)
+		}
+		if s := b.Stats(); s.Notices != 1 || s.Dropped[link.Quarantined] < 4 || handled.Load() != 1 {
+			t.Errorf("%d notices, %d dropped, %d handled", s.Notices, s.Dropped[link.Quarantined], handled.Load())
+		}
+	})
+}
+
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
+	for range 100 {
+		send(t, a, b, transport.Bulk, "x")
+	}
+	if err := a.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.Stats().Lanes[transport.Bulk].MessagesOut; n != 100 {
+		t.Errorf("%d messages have left", n)
+	}
+}
+
+func TestCloseWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
+		entered := make(chan struct{})
+		returned := false
+		b.Handle(kindA, func(ctx context.Context, _ transport.Message) {
+			close(entered)
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			returned = true
+		})
+		send(t, a, b, transport.Data, "x")
+		send(t, a, b, transport.Data, "never handled")
+		<-entered
+		if err := b.Close(); err != nil || !returned {
+			t.Errorf("Close returns %v, the handler: %t", err, returned)
+		}
+		errs := make(chan error)
+		go func() {
+			_, err := a.Request(t.Context(), b.Self(), kindA, nil)
+			errs <- err
+		}()
+		synctest.Wait()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-errs; !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("a request at Close: %v", err)
+		}
+	})
+}
+
+func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		c := newCluster(t)
+		a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
+		b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
+		b.Handle(kindA, func(context.Context, transport.Message) {})
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+					_, err := a.Request(ctx, b.Self(), kindA, []byte("x"))
+					cancel()
+					if errors.Is(err, transport.ErrClosed) {
+						return
+					}
+					_ = a.Send(b.Self(), transport.Bulk, kindA, []byte("y"))
+				}
+			})
+		}
+		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); err != nil {
+			t.Error(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	}
+}

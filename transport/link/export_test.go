@@ -1,0 +1,25 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+// Continuation is the type of the parts of a message behind the first.
+const Continuation = continuation
+
+// AppendMessages appends whole messages to the body of a frame.
+func AppendMessages(dst []byte, msgs ...Message) []byte {
+	for _, msg := range msgs {
+		dst = appendEntry(dst, entry{Message: msg})
+	}
+	return dst
+}
+
+// AppendPart appends a part of a message of which so many bytes are to come.
+func AppendPart(dst []byte, msg Message, rest uint64) []byte {
+	return appendEntry(dst, entry{Message: msg, rest: rest})
+}
+
+// AppendNotice appends a Quarantined notice.
+func AppendNotice(dst []byte, uid uint64) []byte {
+	return appendEntry(dst, entry{Message: Message{Type: notice, Correlation: uid}})
+}

@@ -1,0 +1,109 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// The first byte of a frame. A later minor version may add to the extension of
+// the header, or types of messages; both are skipped by this one.
+const frameVersion = 1
+
+const (
+	flagLanes     = 0b0011
+	flagSequenced = 0b0100
+	flagAsks      = 0b1000
+)
+
+// The most bytes that a header and what stands before a payload take.
+const (
+	maxHeader = 2 + 1 + identity.MaxNameLength + 8 + 8 + 3*binary.MaxVarintLen64 + 1
+	maxPrefix = 1 + 3 + binary.MaxVarintLen64 + 2*binary.MaxVarintLen32
+)
+
+// Frame is what travels between two machines:
+//
+//	version | flags | name | UID | receiver's UID | epoch, number, offset | extension | messages
+type Frame struct {
+	Lane Lane
+	From identity.Node
+	// To is the UID of the incarnation it is for, 0 if it is for a name.
+	To uint64
+	// Sequenced says that the frame is one of a link, and Epoch, Number and
+	// Offset mean something.
+	Sequenced bool
+	Epoch     uint64
+	Number    uint64
+	// Offset is the number of bytes of credit that the link used before this
+	// frame.
+	Offset uint64
+	// Asks says that the sender wants to know its credit.
+	Asks bool
+	// Body holds the messages.
+	Body []byte
+}
+
+// AppendFrame appends the encoding of a frame.
+func AppendFrame(dst []byte, f Frame) []byte {
+	flags := byte(f.Lane)
+	if f.Sequenced {
+		flags |= flagSequenced
+	}
+	if f.Asks {
+		flags |= flagAsks
+	}
+	dst = append(dst, frameVersion, flags, byte(len(f.From.Name))) //nolint:gosec // a name has at most 128 bytes
+	dst = append(dst, f.From.Name...)
+	dst = binary.BigEndian.AppendUint64(dst, f.From.UID)
+	dst = binary.BigEndian.AppendUint64(dst, f.To)
+	if f.Sequenced {
+		dst = binary.AppendUvarint(dst, f.Epoch)
+		dst = binary.AppendUvarint(dst, f.Number)
+		dst = binary.AppendUvarint(dst, f.Offset)
+	}
+	dst = append(dst, 0) // no extension
+	return append(dst, f.Body...)
+}
+
+// DecodeFrame reads a frame and checks its messages. What it returns refers to
+// b. The error matches ErrMalformed.
+func DecodeFrame(b []byte) (Frame, error) {
+	r := reader{b: b}
+	version, flags := r.byte(), r.byte()
+	if len(b) > 0 && version != frameVersion {
+		return Frame{}, ErrVersion
+	}
+	name := r.bytes(uint64(r.byte()))
+	f := Frame{
+		Lane:      Lane(flags & flagLanes),
+		Sequenced: flags&flagSequenced != 0,
+		Asks:      flags&flagAsks != 0,
+		From:      identity.Node{Name: string(name), UID: r.uint64()},
+		To:        r.uint64(),
+	}
+	if f.Sequenced {
+		f.Epoch, f.Number, f.Offset = r.uvarint(), r.uvarint(), r.uvarint()
+	}
+	r.bytes(r.uvarint())
+	switch {
+	case r.failed:
+		return Frame{}, fmt.Errorf("%w: the header ends early", ErrMalformed)
+	case f.Lane >= Lanes || f.From.UID == 0 || identity.CheckName(f.From.Name) != nil:
+		return Frame{}, fmt.Errorf("%w: lane %d from %.140q", ErrMalformed, f.Lane, f.From.Name)
+	case f.Sequenced && (f.Epoch == 0 || f.Number == 0 || f.To == 0 || f.Offset > math.MaxInt64):
+		return Frame{}, fmt.Errorf("%w: epoch %d, number %d, offset %d to UID %d", ErrMalformed, f.Epoch, f.Number, f.Offset, f.To)
+	}
+	f.Body = r.b
+	for body := (reader{b: f.Body}); len(body.b) > 0; {
+		if _, ok := body.entry(); !ok {
+			return Frame{}, fmt.Errorf("%w: a message ends early", ErrMalformed)
+		}
+	}
+	return f, nil
+}

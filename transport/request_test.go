@@ -1,0 +1,144 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+func TestManyRequests(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
+	echo := func(_ context.Context, r *transport.Request) { _ = r.Reply(slices.Concat([]byte("re: "), r.Payload)) }
+	a.HandleRequest(kindA, echo)
+	b.HandleRequest(kindA, echo)
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			for k := range 50 {
+				from, to := a, b
+				if i%3 == 0 {
+					from, to = b, a
+				}
+				payload := fmt.Sprintf("%d/%d", i, k)
+				if got, err := from.Request(t.Context(), to.Self(), kindA, []byte(payload)); string(got) != "re: "+payload || err != nil {
+					t.Errorf("%q: %q, %v", payload, got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := a.Stats().Requests + b.Stats().Requests; n != 0 {
+		t.Errorf("%d requests are open", n)
+	}
+}
+
+func TestRequestsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := c.open("a", transport.Config{MaxRequests: 2}), c.open("b", transport.Config{})
+		asked := make(chan *transport.Request, 10)
+		b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) { asked <- r })
+		b.HandleRequest(kindB, func(context.Context, *transport.Request) { panic("no") })
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := a.Request(ctx, b.Self(), kindA, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without an answer: %v", err)
+		}
+		late := <-asked
+		if err := late.Reply(nil); err != nil {
+			t.Error(err)
+		}
+		if err := late.Reply(nil); err != nil { // only the first counts
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := a.Stats().Dropped[link.LateReply]; n != 1 {
+			t.Errorf("%d late replies counted", n)
+		}
+		if _, err := a.Request(t.Context(), b.Self(), kindSilent, nil); !errors.Is(err, transport.ErrNoHandler) {
+			t.Errorf("without a handler: %v", err)
+		}
+		if _, err := a.Request(t.Context(), b.Self(), kindB, nil); !errors.Is(err, transport.ErrHandlerFailed) {
+			t.Errorf("with a handler that panics: %v", err)
+		}
+		if _, err := a.Request(t.Context(), identity.Node{Name: "b"}, kindA, nil); !errors.Is(err, transport.ErrInvalid) {
+			t.Errorf("to a name: %v", err)
+		}
+		if _, err := a.Request(t.Context(), b.Self(), kindA, make([]byte, 2<<20)); !errors.Is(err, transport.ErrTooLarge) {
+			t.Errorf("too large: %v", err)
+		}
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := a.Request(t.Context(), b.Self(), kindA, nil)
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrBackpressure) {
+			t.Errorf("one too many: %v", err)
+		}
+		a.Forget(b.Self())
+		for range 2 {
+			if err := <-errs; !errors.Is(err, transport.ErrForgotten) {
+				t.Errorf("to a peer that is forgotten: %v", err)
+			}
+		}
+		b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
+			if err := r.Reply(make([]byte, 2<<20)); !errors.Is(err, transport.ErrTooLarge) {
+				t.Errorf("a reply that is too large: %v", err)
+			}
+		})
+		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrHandlerFailed) {
+			t.Errorf("with a reply that is too large: %v", err)
+		}
+		b.HandleRequest(kindA, func(context.Context, *transport.Request) {})
+		go func() {
+			_, err := a.Request(t.Context(), b.Self(), kindA, nil)
+			errs <- err
+		}()
+		synctest.Wait()
+		a.Quarantine(b.Self(), true)
+		if err := <-errs; !errors.Is(err, transport.ErrQuarantined) {
+			t.Errorf("to a peer that is quarantined: %v", err)
+		}
+	})
+}
+
+// Whoever guesses a correlation number is not the one who was asked.
+func TestAReplyComesFromWhoWasAsked(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
+	self := identity.Node{Name: "mallory", UID: 1}
+	r, m := c.raw(self), machine(t, self)
+	b.HandleRequest(kindA, func(_ context.Context, req *transport.Request) {
+		for correlation := range uint64(20) {
+			r.send(t, m, a.Self(), transport.Data, link.Message{Type: link.Reply, Correlation: correlation, Payload: []byte("forged")})
+		}
+		// Behind the forged ones, whatever way they take.
+		for a.Stats().Dropped[link.LateReply] < 20 {
+			continue
+		}
+		_ = req.Reply([]byte("honest"))
+	})
+	if got, err := a.Request(t.Context(), b.Self(), kindA, nil); string(got) != "honest" || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}

@@ -1,0 +1,65 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/transport/link"
+)
+
+// Reason says why something was dropped.
+type Reason = link.Reason
+
+// LaneStats counts on one lane.
+type LaneStats = link.LaneStats
+
+// Stats counts since the transport was opened.
+type Stats struct {
+	// Lanes has one entry for each Lane.
+	Lanes [link.Lanes]LaneStats
+	// Dropped counts frames and messages that were dropped. The index is a
+	// Reason.
+	Dropped [link.Reasons]uint64
+	// Refused counts messages that were answered with ErrBackpressure for want of
+	// room in a link's queue.
+	Refused uint64
+	// Notices counts the notices to quarantined incarnations.
+	Notices uint64
+	// EventsLost counts the events that OnEvent was too slow for.
+	EventsLost uint64
+	// Saved is how many bytes compression has saved.
+	Saved uint64
+	// Peers is how many incarnations there are links with, Requests how many
+	// requests are open.
+	Peers, Requests int
+}
+
+// Stats returns the counters.
+func (t *Transport) Stats() Stats {
+	t.mu.Lock()
+	s := t.machine.Stats()
+	t.mu.Unlock()
+	for why := range s.Dropped {
+		s.Dropped[why] += t.loose.dropped[why].Load()
+	}
+	return Stats{
+		Lanes: s.Lanes, Dropped: s.Dropped, Refused: s.Refused, Notices: s.Notices, Peers: s.Peers,
+		EventsLost: t.events.dropped(), Saved: t.loose.saved.Load(), Requests: t.calls.count(),
+	}
+}
+
+// loose are counters that the machine does not keep.
+type loose struct {
+	dropped [link.Reasons]atomic.Uint64
+	saved   atomic.Uint64
+	logged  [link.Reasons]atomic.Int64 // when, in nanoseconds, 0 is never
+}
+
+// mayLog reports whether a reason was not logged for a minute.
+func (l *loose) mayLog(why link.Reason, now time.Duration) bool {
+	last := l.logged[why].Load()
+	return (last == 0 || int64(now)-last >= int64(time.Minute)) && l.logged[why].CompareAndSwap(last, max(1, int64(now)))
+}
