@@ -24,16 +24,28 @@ func Current(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Re
 			yield(Recorded{}, err)
 			return
 		}
+		fail := func(err error) { yield(Recorded{}, fmt.Errorf("journal: current events: %w", err)) }
+		if err := q.Check(); err != nil {
+			fail(err)
+			return
+		}
 		end, err := querier.End(ctx)
 		if err != nil {
-			yield(Recorded{}, fmt.Errorf("journal: current events: %w", err))
+			fail(err)
 			return
 		}
 		r := reader{Querier: querier, query: q, next: after}
+		if after.Compare(end) > 0 {
+			// What is no offset of this journal may compare so, and would pass for one.
+			if _, err := r.read(ctx); err != nil {
+				fail(err)
+			}
+			return
+		}
 		for r.next.Compare(end) < 0 {
 			page, err := r.read(ctx)
 			if err != nil {
-				yield(Recorded{}, fmt.Errorf("journal: current events: %w", err))
+				fail(err)
 				return
 			}
 			for _, e := range page.Events {

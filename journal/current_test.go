@@ -52,13 +52,44 @@ func TestCurrentWaitsForTheEnd(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end", "query ", "await o2", "query o2", "await o2", "query o2"})
 }
 
-func TestCurrentBehindTheEndAsksForNothing(t *testing.T) {
+func TestCurrentAtTheEndAsksForNothing(t *testing.T) {
 	t.Parallel()
 	j := &asking{end: func() (journal.Offset, error) { return "o5", nil }}
-	for _, after := range []journal.Offset{"o5", "o10"} {
-		expect(t, "events", seen(journal.Current(t.Context(), j, journal.Query{}, after), showRecorded), nil)
+	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Query{}, "o5"), showRecorded), nil)
+	expect(t, "calls", j.calls, []string{"end"})
+}
+
+// TestCurrentBehindTheEndLetsTheJournalSay has offsets behind the end: one that
+// the journal knows, behind which something was appended since, and one that it
+// refuses.
+func TestCurrentBehindTheEndLetsTheJournalSay(t *testing.T) {
+	t.Parallel()
+	j := &asking{
+		end: func() (journal.Offset, error) { return "o5", nil },
+		query: func(after journal.Offset) (journal.Page, error) {
+			if after == "o10" {
+				return journal.Page{Events: recorded("o11"), Next: "o11", More: true}, nil
+			}
+			return journal.Page{}, journal.ErrOffset
+		},
 	}
-	expect(t, "calls", j.calls, []string{"end", "end"})
+	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Query{}, "o10"), showRecorded), nil)
+	errs := errorsOf(journal.Current(t.Context(), j, journal.Query{}, "nonsense"))
+	if len(errs) != 1 || !errors.Is(errs[0], journal.ErrOffset) {
+		t.Errorf("behind what is no offset: %v, want ErrOffset", errs)
+	}
+	expect(t, "calls", j.calls, []string{"end", "query o10", "end", "query nonsense"})
+}
+
+// TestCurrentRefusesBadQueries has an empty journal, of which nothing is read.
+func TestCurrentRefusesBadQueries(t *testing.T) {
+	t.Parallel()
+	j := inmem.NewJournal()
+	defer j.Close()
+	errs := errorsOf(journal.Current(t.Context(), j, journal.Query{Type: "a|b"}, ""))
+	if len(errs) != 1 || !errors.Is(errs[0], journal.ErrInvalid) {
+		t.Errorf("a type with a |: %v, want ErrInvalid", errs)
+	}
 }
 
 // TestLoopsEndWithTheError has each call of a querier fail in its turn.
