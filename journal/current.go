@@ -25,7 +25,7 @@ func Current(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Re
 			return
 		}
 		fail := func(err error) { yield(Recorded{}, fmt.Errorf("journal: current events: %w", err)) }
-		if err := q.Check(); err != nil {
+		if err = q.Check(); err != nil {
 			fail(err)
 			return
 		}
@@ -37,7 +37,7 @@ func Current(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Re
 		r := reader{Querier: querier, query: q, next: after}
 		if after.Compare(end) > 0 {
 			// What is no offset of this journal may compare so, and would pass for one.
-			if _, err := r.read(ctx); err != nil {
+			if _, err = r.read(ctx); err != nil {
 				fail(err)
 			}
 			return

@@ -85,7 +85,7 @@ func TestCurrentBehindTheEndLetsTheJournalSay(t *testing.T) {
 func TestCurrentRefusesBadQueries(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
-	defer j.Close()
+	defer func() { _ = j.Close() }()
 	errs := errorsOf(journal.Current(t.Context(), j, journal.Query{Type: "a|b"}, ""))
 	if len(errs) != 1 || !errors.Is(errs[0], journal.ErrInvalid) {
 		t.Errorf("a type with a |: %v, want ErrInvalid", errs)
