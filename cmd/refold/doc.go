@@ -14,8 +14,8 @@
 //	refold bench persist --json        a figure beside its limit and its goal
 //
 // --journal names another journal: leveldb:DIR, or postgres://USER@HOST/DATABASE,
-// or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name.
-// It is opened for reading. A LevelDB directory must not be open in another
+// with ?schema=NAME for another schema than refold, or postgres: for the database
+// that REFOLD_POSTGRES or PGHOST and the like name. It is opened for reading. A LevelDB directory must not be open in another
 // process; a database may be in use.
 //
 // The exit status is 0 if all is well, 1 if problems were found or a goal is not

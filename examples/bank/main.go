@@ -48,7 +48,7 @@ func (e interruptedError) Unwrap() error { return e.error }
 
 // commandLine is what the program understands.
 type commandLine struct {
-	Journal    string        `default:"leveldb:./bank-data" placeholder:"ADDRESS" help:"Where the events are: leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name, or inmem:. Defaults to leveldb:./bank-data."`
+	Journal    string        `default:"leveldb:./bank-data" placeholder:"ADDRESS" help:"Where the events are: leveldb:DIR, postgres://USER@HOST/DATABASE (with ?schema=NAME for another schema than refold), postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name, or inmem:. Defaults to leveldb:./bank-data."`
 	Rates      string        `placeholder:"FILE" help:"JSON file of exchange rates, which may change while the bank runs. Defaults to built-in ones."`
 	MaxRateAge time.Duration `placeholder:"DURATION" help:"Refuse conversions whose rate is older. Defaults to no limit."`
 	Verbose    bool          `short:"v" help:"Log to standard error."`

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,10 @@ import (
 
 // migrateCommand is "refold migrate".
 type migrateCommand struct {
-	Journal string `help:"The database: postgres://USER@HOST/DATABASE, or postgres: for the one that REFOLD_POSTGRES or PGHOST and the like name." default:"postgres:" placeholder:"ADDRESS"`
+	Journal string `help:"The database: postgres://USER@HOST/DATABASE, with ?schema=NAME for another schema than refold, or postgres: for the one that REFOLD_POSTGRES or PGHOST and the like name." default:"postgres:" placeholder:"ADDRESS"`
 	Check   bool   `help:"Change nothing: say what is missing, and end with exit status 1 if anything is."`
 	Print   bool   `help:"Print the SQL of all steps, for psql, and connect to nothing."`
-	Schema  string `help:"With --print: the name of the schema." default:"refold" placeholder:"NAME"`
+	Schema  string `help:"With --print: the name of the schema. Defaults to refold." placeholder:"NAME"`
 }
 
 // Help is the long help of the command.
@@ -32,8 +33,11 @@ A database administrator who would rather do it by hand runs what --print shows:
 
 // Validate checks the flags.
 func (c *migrateCommand) Validate() error {
-	if c.Check && c.Print {
+	switch {
+	case c.Check && c.Print:
 		return errors.New("--check and --print exclude each other")
+	case c.Schema != "" && !c.Print:
+		return errors.New("--schema is for --print: a database's schema is named in its address, as in postgres://USER@HOST/DATABASE?schema=NAME")
 	}
 	return nil
 }
@@ -78,7 +82,7 @@ func (c *migrateCommand) Run(ctx context.Context, env *Env) error {
 
 // print prints all steps.
 func (c *migrateCommand) print(env *Env) error {
-	quoted := c.Schema
+	quoted := cmp.Or(c.Schema, "refold")
 	if quoted != "refold" {
 		quoted = `"` + strings.ReplaceAll(c.Schema, `"`, `""`) + `"`
 	}

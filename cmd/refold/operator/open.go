@@ -133,7 +133,7 @@ func checkDir(dir string) error {
 
 // journalFlag is the flag that all commands share which look into a journal.
 type journalFlag struct {
-	Journal string `help:"The journal to look into: leveldb:DIR, or postgres://USER@HOST/DATABASE, or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name. Defaults to ${shown}." default:"${journal}" placeholder:"ADDRESS"`
+	Journal string `help:"The journal to look into: leveldb:DIR, or postgres://USER@HOST/DATABASE, with ?schema=NAME for another schema than refold, or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name. Defaults to ${shown}." default:"${journal}" placeholder:"ADDRESS"`
 }
 
 // with opens the journal for a function.

@@ -182,6 +182,7 @@ func TestMigrateByHand(t *testing.T) {
 func TestMigrateUsage(t *testing.T) {
 	t.Parallel()
 	start(t, operator.Program{}, "migrate", "--check", "--print").want(t, operator.ExitFailed, "exclude each other")
+	start(t, operator.Program{}, "migrate", "--schema", "other").want(t, operator.ExitFailed, "?schema=NAME")
 	start(t, operator.Program{}, "migrate", "--journal", "leveldb:x").want(t, operator.ExitFailed, "has nothing to migrate")
 	start(t, operator.Program{}, "migrate", "--journal", "x").want(t, operator.ExitFailed, "there are leveldb:DIR")
 	start(t, operator.Program{}, "migrate", "--journal", "postgres:x").want(t, operator.ExitFailed, "there is postgres://")

@@ -89,7 +89,8 @@ func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 		}
 		t := &tail{command: c, querier: querier, out: env.flow(c.JSON), env: env, at: at}
 		err = t.run(ctx, end)
-		if t.at != "" {
+		refused := t.at == journal.Offset(c.After) && errors.Is(err, journal.ErrOffset)
+		if t.at != "" && !refused {
 			env.note("the next run goes on with --after %s", t.at)
 		}
 		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
