@@ -87,7 +87,7 @@ func (c Config[E]) build() (journal.Querier, delivery[E], error) {
 	if c.Handler == nil {
 		errs = append(errs, fmt.Errorf("%w: Config.Handler is required", ErrInvalid))
 	} else if d, err = c.Handler.delivery(); err != nil {
-		errs = append(errs, fmt.Errorf("config.Handler: %w", err))
+		errs = append(errs, err) // it names the handler
 	}
 	if d.before && c.OnFailure.Retries > 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Retries with AtMostOnce, which never tries twice", ErrInvalid))
