@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
+	"github.com/refold-io/refold/internal/testpg"
 )
+
+func TestMain(m *testing.M) { testpg.Main(m) }
 
 // small are settings under which each row takes a moment.
 func small(journal string) bench.Settings {
@@ -30,8 +33,11 @@ func TestRows(t *testing.T) {
 	for _, row := range bench.Rows() {
 		for _, scheme := range row.Journals {
 			address := scheme + ":"
-			if scheme == "leveldb" {
+			switch scheme {
+			case "leveldb":
 				address += dir
+			case "postgres":
+				address = testpg.DSN(t)
 			}
 			var results []bench.Result
 			err := row.Run(t.Context(), small(address), func(r bench.Result) { results = append(results, r) })
@@ -109,7 +115,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 7, "hot": 1} {
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "hot": 1} {
 		rows, err := bench.Select(name)
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)
@@ -123,10 +129,23 @@ func TestSelect(t *testing.T) {
 func TestJournalAddress(t *testing.T) {
 	t.Parallel()
 	row := bench.Rows()[0]
-	for _, address := range []string{"leveldb", "inmem:x", "postgres:", "x"} {
+	for _, address := range []string{"leveldb", "inmem:x", "postgres:x", "x"} {
 		if err := row.Run(t.Context(), small(address), func(bench.Result) {}); err == nil {
 			t.Errorf("%q is accepted", address)
 		}
+	}
+}
+
+// Without an address there is a server for the time of a row.
+func TestPrivateServer(t *testing.T) {
+	t.Parallel()
+	rows, err := bench.Select("latency")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := 0
+	if err := rows[0].Run(t.Context(), small("postgres:"), func(bench.Result) { results++ }); err != nil || results == 0 {
+		t.Errorf("%d results, %v", results, err)
 	}
 }
 

@@ -54,14 +54,19 @@ func (b *run) rawBulk(ctx context.Context, p notes) (best float64, name string, 
 // rawInserts inserts events for a while and returns events a second.
 func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, length time.Duration) (rate float64, err error) {
 	err = b.rawTable(ctx, func(table string) error {
-		var wg sync.WaitGroup
+		var connected, ended sync.WaitGroup
 		counts, errs := make([]int, way.conn), make([]error, way.conn)
-		start := time.Now()
-		end := start.Add(length)
+		begin := make(chan struct{})
+		var end time.Time
+		connected.Add(way.conn)
 		for i := range way.conn {
-			wg.Go(func() {
+			ended.Go(func() {
+				ready := sync.OnceFunc(connected.Done)
+				defer ready()
 				errs[i] = b.rawConn(ctx, func(conn *pgx.Conn) error {
-					for time.Now().Before(end) {
+					ready()
+					<-begin
+					for more := true; more; more = time.Now().Before(end) {
 						if failed := rawInsert(ctx, conn, table, way, p, i, counts[i]); failed != nil {
 							return failed
 						}
@@ -71,7 +76,11 @@ func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, length time.D
 				})
 			})
 		}
-		wg.Wait()
+		connected.Wait()
+		start := time.Now()
+		end = start.Add(length)
+		close(begin)
+		ended.Wait()
 		total := 0
 		for _, n := range counts {
 			total += n
