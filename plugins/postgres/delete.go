@@ -41,9 +41,9 @@ func (j *Journal) deleteTo(ctx context.Context, id string, to uint64) error {
 		return err
 	}
 	params[1] = int8Value(min(to, marked))
-	for gone := uint64(deletePage); gone > 0; {
+	for more := true; more; {
 		err := j.ask(ctx, id, &j.db.sql.deleteSome, params, func(values [][]byte) error {
-			gone = binary.BigEndian.Uint64(values[0])
+			more = binary.BigEndian.Uint64(values[0]) > 0
 			return nil
 		})
 		if err != nil {

@@ -118,8 +118,11 @@ func (w *watermark) look(ctx context.Context, before mark) (mark, error) {
 	if err != nil {
 		return mark{}, err
 	}
-	if drawn < before.drawn {
-		return mark{}, fmt.Errorf("%w: %s: the last ordinal is %d and was %d; open it anew", ErrRewound, w.db.target, drawn, before.drawn)
+	switch {
+	case drawn < before.settled: // which was committed, and so the sequence keeps it
+		return mark{}, fmt.Errorf("%w: %s: the last ordinal is %d, but %d was read; open it anew", ErrRewound, w.db.target, drawn, before.settled)
+	case drawn < before.drawn:
+		w.looked = 0 // a crash made the server forget draws, so there may be events now where none were
 	}
 	below, held := settledBelow(drawn, keys)
 	settled := before.settled
