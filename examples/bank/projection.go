@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -51,7 +53,8 @@ func (c *projectCmd) Run(app *app) (err error) {
 		Events:  AccountType(nil).Events,
 		Handler: table.handler(),
 		Workers: c.Workers,
-		Logger:  app.logger,
+		Restart: c.restart(),
+		Logger:  app.warnings(),
 	})
 	if errors.Is(err, projection.ErrInvalid) {
 		return usageError{err}
@@ -75,6 +78,24 @@ func (c *projectCmd) Run(app *app) (err error) {
 	status := p.Status()
 	printf(app.stdout, "%s events, %s behind\n", thousands(int64(status.Handled)), status.Lag) //nolint:gosec // a count
 	return err
+}
+
+// restart says how often to begin again after a failure: always, or a few times if
+// somebody waits for the end.
+func (c *projectCmd) restart() projection.Backoff {
+	if c.Once {
+		return projection.Backoff{Min: time.Second, Limit: 3}
+	}
+	return projection.Backoff{}
+}
+
+// warnings is the log of what goes on whatever fails, so that its failures have to
+// be shown, asked for or not.
+func (a *app) warnings() *slog.Logger {
+	if a.flags.Verbose {
+		return a.logger
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // totalsTable is the read model: a row for each day and currency.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -105,6 +106,26 @@ func TestProject(t *testing.T) {
 func integer(text string) *big.Int {
 	n, _ := new(big.Int).SetString(text, 10)
 	return n
+}
+
+// A table that is not as it should be: it says so, and gives up if it was to end.
+func TestProjectIntoABadTable(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	must(t, exitOK, "apply", generatedFile(t, "6"), "--journal", dsn)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err = conn.Exec(t.Context(), "CREATE TABLE refold.bank_totals (day date)"); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"project", "--once", "--journal", dsn}, strings.NewReader(""), io.Discard, &stderr)
+	if got := stderr.String(); code != exitFailed || strings.Count(got, "begins again") != 3 || !strings.Contains(got, "bank: ") {
+		t.Errorf("it exits with %d and says\n%s", code, got)
+	}
 }
 
 // It runs while the bank does, is interrupted, and goes on.
