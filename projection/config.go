@@ -28,7 +28,9 @@ type Config[E any] struct {
 	// and must be zero. Who changes the query rebuilds, or takes another name:
 	// what was passed over is not looked at again. Defaults to all events.
 	Query journal.Query
-	// Events decodes them: the registry of an eventsourcing.Type. Required.
+	// Events decodes them: the registry of an eventsourcing.Type. What it does not
+	// know can't be decoded, and two types may mean different things by one name,
+	// so Query.Type should be that type. Required.
 	Events *codec.Registry
 	// Handler is how events reach the read model. Required.
 	Handler Handler[E]
@@ -42,7 +44,8 @@ type Config[E any] struct {
 	OnFailure Strategy
 	// Restart says how long a worker pauses that failed.
 	Restart Backoff
-	// Logger gets the logs: events that were skipped, failures. Defaults to none.
+	// Logger gets the logs: events that were skipped, failures. Defaults to none;
+	// then only Observer and Status tell why nothing happens.
 	Logger *slog.Logger
 	// Observer is told what happens. Defaults to nothing.
 	Observer Observer

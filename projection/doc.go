@@ -82,6 +82,9 @@
 //     them in the same order: sort by the key, or use one worker.
 //   - A read model is behind the journal, by Status.Lag at least. What must be
 //     true at the moment of a decision belongs into an aggregate.
+//   - A worker that fails begins again for ever, unless Config.Restart has a Limit:
+//     a table that is missing looks like one that is not there yet. Give it a
+//     Logger, or look at Status.
 //   - Events that were deleted from the journal are not there for a rebuild.
 //   - A Clear of AtLeastOnce and AtMostOnce is not fenced: while a rebuild is on its way, only one
 //     process may run.

@@ -56,7 +56,9 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false) }
 
 // CatchUp is Run that returns nil when it has handled all events that the
-// journal showed when it began.
+// journal showed when it began. Like Run it does not give up by itself: without
+// a Limit in Config.Restart it stays for as long as an event can't be handled, or
+// a store is away.
 func (p *Projection[E]) CatchUp(ctx context.Context) error { return p.run(ctx, true) }
 
 // Pause waits for the handlers in progress to end, and lets none begin until

@@ -9,7 +9,8 @@
 //	totals, err := projection.New(projection.Config[Event]{
 //		Name:    "totals",
 //		Journal: j,
-//		Events:  events,
+//		Query:   journal.Query{Type: "account"},
+//		Events:  AccountType().Events,
 //		Handler: projection.ExactlyOnce[Event, pgx.Tx]{
 //			Store: store,
 //			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[Event]) error {
