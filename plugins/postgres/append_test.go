@@ -130,11 +130,22 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	if !slices.Equal(left, []uint64{7}) {
 		t.Errorf("left: %v", left)
 	}
-	for _, expect := range []uint64{0, 4, 5, 6, 8} {
-		if err := j.Append(t.Context(), []journal.Write{eventsOf("a", expect, 1)}); err == nil || !errors.Is(err[0], journal.ErrConflict) {
-			t.Errorf("append behind %d: %v", expect, err)
+	refuses := func() {
+		t.Helper()
+		for _, expect := range []uint64{0, 4, 5, 6, 8} {
+			for n := 1; n <= 2; n++ {
+				if err := j.Append(t.Context(), []journal.Write{eventsOf("a", expect, n)}); err == nil || !errors.Is(err[0], journal.ErrConflict) {
+					t.Errorf("append of %d behind %d: %v", n, expect, err)
+				}
+			}
 		}
 	}
+	refuses()
+	if err := deleter.DeleteTo(t.Context(), "a", journal.MaxSequenceNr); err != nil {
+		t.Fatal(err)
+	}
+	refuses() // though no event is left
+	store(t, j, eventsOf("a", 7, 1))
 }
 
 // What the server says about an append that it gives up is believed; when it
