@@ -132,21 +132,31 @@ func contained[Tx any](f func(ctx context.Context, tx Tx) error) func(ctx contex
 // applied calls f in a transaction, and tells its errors from those of the
 // store.
 func applied[Tx any](ctx context.Context, store TxStore[Tx], m Move, f func(ctx context.Context, tx Tx) error) error {
-	var own error
+	var own *raised
 	err := store.Apply(ctx, m, func(ctx context.Context, tx Tx) error {
-		own = contain(func() error { return f(ctx, tx) })
-		return own
+		own = nil
+		if cause := contain(func() error { return f(ctx, tx) }); cause != nil {
+			own = &raised{cause}
+			return own
+		}
+		return nil
 	})
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrFenced) || errors.Is(err, ErrUnavailable):
 		return err
-	case own != nil || errors.Is(err, ErrRefused):
+	case own != nil && errors.Is(err, own) || errors.Is(err, ErrRefused):
 		return &failure{err}
 	}
 	return err
 }
+
+// raised marks an error that f has returned. The store may have tried again after
+// it, and failed before it came to f: then it is not what Apply returns.
+type raised struct{ error }
+
+func (r *raised) Unwrap() error { return r.error }
 
 func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
 	var errs []error

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/refold-io/refold/internal/testpg"
@@ -278,6 +279,42 @@ func TestDeadlock(t *testing.T) {
 	wantSums(t, pool, map[string]int64{"a": 2, "b": 2})
 	if calls[0]+calls[1] != 3 {
 		t.Errorf("%v calls, want 3 as there was one deadlock", calls)
+	}
+}
+
+// A deadlock, and then no connection for the next attempt: neither is the event's fault,
+// so it is not skipped.
+func TestOutageBehindADeadlock(t *testing.T) {
+	t.Parallel()
+	var outage atomic.Bool
+	pool := connect(t, database(t), func(c *pgxpool.Config) {
+		c.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+			if outage.CompareAndSwap(true, false) {
+				return true, errors.New("no connection")
+			}
+			return true, nil
+		}
+	})
+	j := newJournal(t)
+	want := fill(t, j, 1, 1)
+	h := handler(pool, 1)
+	calls := 0
+	h.Handle = func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) error {
+		if calls++; calls == 1 {
+			outage.Store(true)
+			return &pgconn.PgError{Severity: "ERROR", Code: "40P01", Message: "deadlock detected"}
+		}
+		return addUp(ctx, tx, events)
+	}
+	cfg := config(j, h)
+	cfg.OnFailure = projection.Skip()
+	p := create(t, cfg)
+	if err := p.CatchUp(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantSums(t, pool, want)
+	if got := p.Status(); got.Skipped != 0 || got.Restarts == 0 {
+		t.Errorf("%d skipped and %d restarts, want none and some", got.Skipped, got.Restarts)
 	}
 }
 
