@@ -5,6 +5,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -66,6 +67,13 @@ func (t *tail) close() {
 
 // Await implements journal.Querier.
 func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
+	if err := j.await(ctx, after); err != nil {
+		return fmt.Errorf("postgres: await: %w", err)
+	}
+	return nil
+}
+
+func (j *Journal) await(ctx context.Context, after journal.Offset) error {
 	from, err := parseOffset(after)
 	if err != nil {
 		return err

@@ -42,6 +42,8 @@
 //
 // # Failures
 //
+// ErrUnavailable and ErrNotSent are those of package journal.
+//
 //	no connection could be made         ErrUnavailable; an append is ErrNotSent
 //	connection lost during an append    ErrUnavailable, outcome unknown: a fence settles it
 //	context ended during an append      canceled by the server: ErrNotSent; no answer within 1 s: unknown

@@ -30,7 +30,7 @@ func parseOffset(o journal.Offset) (int64, error) {
 	digits, ok := strings.CutPrefix(string(o), offsetPrefix)
 	ordinal, err := strconv.ParseInt(digits, 10, 64)
 	if !ok || err != nil || formatOffset(ordinal) != o {
-		return 0, fmt.Errorf("postgres: %w: %.64q is not %q and a number", journal.ErrOffset, string(o), offsetPrefix)
+		return 0, fmt.Errorf("%w: %.64q is not %q and a number", journal.ErrOffset, string(o), offsetPrefix)
 	}
 	return ordinal, nil
 }
