@@ -62,9 +62,9 @@ func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false
 func (p *Projection[E]) CatchUp(ctx context.Context) error { return p.run(ctx, true) }
 
 // Pause waits for the handlers in progress to end, and lets none begin until
-// Resume, in a later Run too. It returns early, with the cause of ctx, if that ends
-// while a handler runs; none begins then either. It is about this process only, and is not remembered. A
-// handler must not call it.
+// Resume, in a later Run too. It returns early, with the cause of ctx, if that
+// ends while a handler runs; none begins then either. It is about this process
+// only, and is not remembered. A handler must not call it.
 func (p *Projection[E]) Pause(ctx context.Context) error {
 	if err := p.gate.close(ctx); err != nil {
 		return fmt.Errorf("projection %q: pause: %w", p.cfg.Name, err)
@@ -77,8 +77,9 @@ func (p *Projection[E]) Resume() { p.gate.open() }
 
 // Rebuild asks for the read model to be cleared and built anew from the first
 // event. When it returns nil this is durable: a projection that runs does it at
-// once here, and within half a minute in another process; otherwise the next Run does it. It does nothing if the projection has never
-// run. The error matches ErrNoClear if the handler has no Clear.
+// once here, and within half a minute in another process; otherwise the next Run
+// does it. It does nothing if the projection has never run. The error matches
+// ErrNoClear if the handler has no Clear.
 func (p *Projection[E]) Rebuild(ctx context.Context) error {
 	if !p.d.clears {
 		return fmt.Errorf("projection %q: rebuild: %w", p.cfg.Name, ErrNoClear)
