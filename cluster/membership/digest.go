@@ -30,7 +30,7 @@ func (c Clock) Digest() Digest {
 
 // SeenDigest returns what stands for the set of members that have seen this. It
 // says which ones only together with the clock.
-func (g Gossip) SeenDigest() Digest { return digest(appendBitmap(nil, g.seen)) }
+func (g Gossip) SeenDigest() Digest { return digest(encodeBitmap(g.seen)) }
 
 func digest(b []byte) (d Digest) {
 	sum := sha256.Sum256(b)

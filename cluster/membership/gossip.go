@@ -138,6 +138,15 @@ func (g Gossip) Saw(n identity.Node) Gossip {
 	return g
 }
 
+// notSeen returns the gossip as if a member had not seen it.
+func (g Gossip) notSeen(n identity.Node) Gossip {
+	if i, found := findMember(g.Members(), n); found && g.seen.has(i) {
+		g.seen = slices.Clone(g.seen)
+		g.seen[i/64] &^= 1 << (i % 64)
+	}
+	return g
+}
+
 // Unseen returns the gossip as if nobody had seen it.
 func (g Gossip) Unseen() Gossip {
 	g.seen = nil

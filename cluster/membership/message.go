@@ -161,7 +161,7 @@ func (Quarantined) kind() Kind      { return KindQuarantined }
 
 // StateOf returns a gossip as it is sent.
 func StateOf(g Gossip) State {
-	return State{Version: g.Clock().Digest(), seen: appendBitmap(nil, g.seen), Content: g.AppendContent(nil)}
+	return State{Version: g.Clock().Digest(), seen: encodeBitmap(g.seen), Content: g.AppendContent(nil)}
 }
 
 // Gossip decodes the state. What is the same in known is shared with it. The
@@ -185,5 +185,5 @@ func readSeen(b []byte, members int) (bitmap, error) {
 
 // SeenOf returns who has seen a gossip.
 func SeenOf(g Gossip) Seen {
-	return Seen{Version: g.Clock().Digest(), seen: appendBitmap(nil, g.seen)}
+	return Seen{Version: g.Clock().Digest(), seen: encodeBitmap(g.seen)}
 }

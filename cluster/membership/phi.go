@@ -62,6 +62,14 @@ func (d *Detector) Beat(now time.Duration) {
 // Monitored reports whether there was a heartbeat.
 func (d *Detector) Monitored() bool { return d.beaten }
 
+// Gap is how long ago the last heartbeat was; 0 before the first.
+func (d *Detector) Gap(now time.Duration) time.Duration {
+	if !d.beaten {
+		return 0
+	}
+	return now - d.last
+}
+
 // Available reports whether the node is not suspected.
 func (d *Detector) Available(now time.Duration) bool { return d.Phi(now) < d.cfg.Threshold }
 

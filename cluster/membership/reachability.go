@@ -180,6 +180,17 @@ func (r Reachability) Bad(f func(observer identity.Node, rec Record)) {
 	}
 }
 
+// of calls f with each record of an observer that is not Reachable.
+func (r Reachability) of(observer identity.Node, f func(Record)) {
+	if i, known := r.find(observer); known {
+		for _, rec := range r.Observers[i].Records {
+			if rec.Reach != Reachable {
+				f(rec)
+			}
+		}
+	}
+}
+
 // AllReachable reports whether nobody thinks otherwise of anybody.
 func (r Reachability) AllReachable() bool {
 	return !slices.ContainsFunc(r.Observers, func(o Observer) bool { return len(o.Records) > 0 })

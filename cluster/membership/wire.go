@@ -124,15 +124,15 @@ func (r *reader) bitmap(n int, what string) bitmap {
 	return set
 }
 
-// appendBitmap appends a set without the empty bytes at its end.
-func appendBitmap(dst []byte, set bitmap) []byte {
+// encodeBitmap encodes a set without the empty bytes at its end.
+func encodeBitmap(set bitmap) []byte {
 	size := 0
 	for i, word := range set {
 		if word != 0 {
 			size = i*8 + (bits.Len64(word)+7)/8
 		}
 	}
-	dst = binary.AppendUvarint(dst, uint64(size))
+	dst := binary.AppendUvarint(make([]byte, 0, size+binary.MaxVarintLen32), uint64(size))
 	for i := range size {
 		dst = append(dst, byte(set[i/8]>>(i%8*8)&0xff))
 	}

@@ -1,0 +1,220 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// join is how a node gets in.
+type join struct {
+	wanted bool
+	seeds  []string // others that are asked, in order
+	first  bool     // this node is the first of several seeds
+	name   string   // who is asked to be let in
+	direct bool     // it was named by the user
+	nacked []string
+	asked  int           // how often the seeds were asked
+	since  time.Duration // since when they are asked without a break
+}
+
+// seedRetry is the time between two questions of the first seed.
+const seedRetry = time.Second
+
+// CheckSeeds returns an error that matches identity.ErrInvalid if one of the
+// names can't be that of a node.
+func CheckSeeds(seeds []string) error {
+	for _, name := range seeds {
+		if err := identity.CheckName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinSeeds begins to join through seeds.
+func (m *Machine) joinSeeds(seeds []string) {
+	if !m.mayJoin() {
+		return
+	}
+	if err := CheckSeeds(seeds); err != nil || len(seeds) == 0 {
+		m.log(Error, "no such seeds", Attr{"seeds", seeds}, Attr{"error", err})
+		return
+	}
+	m.join = join{wanted: true, first: seeds[0] == m.self.Name}
+	for _, name := range seeds {
+		if name != m.self.Name && !slices.Contains(m.join.seeds, name) {
+			m.join.seeds = append(m.join.seeds, name)
+		}
+	}
+	if m.s.StopJoiningAfter > 0 {
+		m.again(timerJoining, m.s.StopJoiningAfter)
+	}
+	m.beginJoin()
+}
+
+// joinNode begins to join the cluster of one node.
+func (m *Machine) joinNode(name string) {
+	if !m.mayJoin() {
+		return
+	}
+	if err := identity.CheckName(name); err != nil {
+		m.log(Error, "no such node", Attr{"error", err})
+		return
+	}
+	m.join = join{wanted: true, direct: true, name: name}
+	m.beginJoin()
+}
+
+func (m *Machine) mayJoin() bool {
+	if m.phase == member || m.join.wanted {
+		m.log(Warn, "this node joins already, or has joined")
+		return false
+	}
+	return true
+}
+
+// beginJoin begins to join, or to do so anew. Nobody is asked before the node
+// hears itself: while the broker is away silence says nothing, and a seed would
+// found a cluster of its own.
+func (m *Machine) beginJoin() {
+	m.phase = idle
+	m.timers[timerJoin] = Never
+	if m.timers[timerEcho] == Never {
+		m.echo()
+	}
+	alone := m.join.direct && m.join.name == m.self.Name || !m.join.direct && len(m.join.seeds) == 0
+	switch {
+	case m.cfg.VersionPending:
+	case alone:
+		m.joinSelf()
+	case m.link.state != linkUp:
+	case m.join.direct:
+		m.ask(m.join.name)
+	default:
+		m.phase = seeking
+		m.join.nacked, m.join.asked, m.join.since = nil, 0, m.now
+		m.askSeeds()
+	}
+}
+
+// askSeeds asks all seeds that have not declined.
+func (m *Machine) askSeeds() {
+	m.join.asked++
+	if m.join.asked > 1 && !m.join.first {
+		m.log(Warn, "no seed has answered", Attr{"seeds", m.join.seeds}, Attr{"attempt", m.join.asked})
+	}
+	for _, name := range m.join.seeds {
+		if !m.join.first || !slices.Contains(m.join.nacked, name) {
+			m.send(identity.Node{Name: name}, InitJoin{m.cfg.Check})
+		}
+	}
+	if m.join.first {
+		m.again(timerJoin, min(seedRetry, max(time.Millisecond, m.join.since+m.s.SeedNodeTimeout-m.now)))
+	} else {
+		m.again(timerJoin, m.s.SeedNodeTimeout)
+	}
+}
+
+// ask asks a node to be let in.
+func (m *Machine) ask(name string) {
+	m.phase, m.join.name = trying, name
+	m.send(identity.Node{Name: name}, Join{m.cfg.Roles, m.cfg.Version})
+	if m.s.RetryJoinAfter > 0 {
+		m.again(timerJoin, m.s.RetryJoinAfter)
+	} else {
+		m.timers[timerJoin] = Never
+	}
+}
+
+// joinLate is called when nobody has answered in time.
+func (m *Machine) joinLate() {
+	switch {
+	case m.phase == trying:
+		m.count.TimedOut[TimeoutJoin]++
+		m.log(Warn, "nobody has let this node in", Attr{"asked", m.join.name})
+		m.beginJoin()
+	case m.phase != seeking:
+	case m.link.state != linkUp || m.now-m.link.heard > 2*m.s.HeartbeatInterval:
+		m.join.since = m.now // silence says nothing
+		m.again(timerJoin, seedRetry)
+	case m.join.first && m.now-m.join.since >= m.s.SeedNodeTimeout:
+		m.count.TimedOut[TimeoutSeeds]++
+		m.joinSelf()
+	case m.join.first:
+		m.askSeeds()
+	default:
+		m.count.TimedOut[TimeoutSeeds]++
+		m.askSeeds()
+	}
+}
+
+// joinTooLate is called when no cluster was found in all the time there was.
+func (m *Machine) joinTooLate() {
+	if m.phase != member {
+		m.count.TimedOut[TimeoutJoining]++
+		m.log(Error, "no cluster was found", Attr{"after", m.s.StopJoiningAfter})
+		m.stop(Unsuccessful)
+	}
+}
+
+// joinSelf founds a cluster. The founder is Up at once, and so the oldest.
+func (m *Machine) joinSelf() {
+	m.log(Info, "this node founds a cluster")
+	me := &Member{Node: m.self, Status: Joining, UpNumber: NeverUp, Roles: m.cfg.Roles, Version: m.cfg.Version}
+	m.become(func() { m.change(Change{Put: []*Member{me}}) })
+	if m.cache.leader == m.self {
+		m.leadConverged()
+	}
+	m.claimed = m.now + m.s.AcceptablePause
+	m.claim()
+}
+
+// become makes this node a member, with what it knows from then on.
+func (m *Machine) become(know func()) {
+	m.phase, m.join.wanted = member, false
+	m.timers[timerJoin], m.timers[timerJoining] = Never, Never
+	m.live(Joined)
+	know()
+	m.remonitor()
+	m.again(timerHeartbeat, m.s.InitialDelay)
+	m.again(timerGossip, m.s.InitialDelay)
+	m.again(timerReaper, m.s.InitialDelay)
+	m.again(timerLeader, m.s.InitialDelay)
+}
+
+// setVersion supplies the version that was promised.
+func (m *Machine) setVersion(v Version) {
+	if !m.cfg.VersionPending {
+		return
+	}
+	m.cfg.Version, m.cfg.VersionPending = v, false
+	if m.join.wanted {
+		m.beginJoin()
+	}
+}
+
+// welcome is the answer to a Join.
+func (m *Machine) welcome(from identity.Node, w Welcome) {
+	if m.phase != trying || from.Name != m.join.name {
+		m.drop(DropUnexpected)
+		return
+	}
+	g, err := w.Gossip(Gossip{})
+	switch {
+	case err != nil:
+		m.drop(DropMalformed)
+		m.log(Warn, "a welcome can't be read", Attr{"from", from}, Attr{"error", err})
+		return
+	case g.Member(m.self) == nil || g.Member(from) == nil:
+		m.drop(DropUnknown)
+		return
+	}
+	m.log(Info, "this node was let in", Attr{"by", from}, Attr{"members", len(g.Members())})
+	m.become(func() { m.adopt(g) })
+	m.sendState(from)
+}

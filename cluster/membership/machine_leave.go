@@ -1,0 +1,123 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+const (
+	// lastGossips is how many members are told before a node stops.
+	lastGossips = 5
+	// downTicks is how many times a node that is Down waits for all to know.
+	downTicks = 4
+)
+
+func durationOf(n int) time.Duration { return time.Duration(n) }
+
+// find returns a member by its node, or by its name if the UID is 0.
+func (m *Machine) find(n identity.Node) *Member {
+	if n.UID != 0 {
+		return m.gossip.Member(n)
+	}
+	named := m.gossip.Named(n.Name)
+	if len(named) == 0 {
+		return nil
+	}
+	return named[len(named)-1]
+}
+
+// leave marks a member as leaving.
+func (m *Machine) leave(n identity.Node) {
+	o := m.find(n)
+	switch {
+	case o == nil:
+		m.log(Warn, "who is to leave is no member", Attr{"node", n})
+	case o.Status.CanBecome(Leaving):
+		m.log(Info, "a member leaves", Attr{"node", o.Node})
+		if m.change(Change{Put: []*Member{o.with(Leaving)}}) {
+			m.gossipWithOne()
+		}
+	}
+}
+
+// down marks a member as down.
+func (m *Machine) down(n identity.Node) {
+	o := m.find(n)
+	switch {
+	case o == nil:
+		m.log(Warn, "who is to be marked as down is no member", Attr{"node", n})
+	case o.Status.CanBecome(Down):
+		m.log(Warn, "a member is marked as down", Attr{"node", o.Node}, Attr{"status", o.Status.String()})
+		if m.change(Change{Put: []*Member{o.with(Down)}}) {
+			m.spread(o.Node)
+		}
+	}
+}
+
+// prepare announces that the whole cluster is going to stop.
+func (m *Machine) prepare() {
+	var c Change
+	for _, o := range m.gossip.Members() {
+		if o.Status == Up {
+			c.Put = append(c.Put, o.with(PreparingForShutdown))
+		}
+	}
+	if m.phase == member && m.change(c) {
+		m.log(Info, "the cluster prepares for its shutdown")
+		m.gossipWithOne()
+	}
+}
+
+// exitingDone ends the membership of a node that has left: whoever leads is told
+// that nobody has to wait for it.
+func (m *Machine) exitingDone() {
+	me := m.me()
+	if m.phase != member || me.Status != Exiting {
+		m.log(Warn, "this node does not exit")
+		return
+	}
+	m.exiting, m.exited = false, true
+	m.adopt(m.gossip)
+	m.gossipWithSome(lastGossips)
+	var first identity.Node
+	for range 2 {
+		next := leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool { return o.Node != m.self && o.Node != first })
+		if next.IsZero() {
+			break
+		}
+		m.send(next, ExitingConfirmed{})
+		first = next
+	}
+	m.stop(Left)
+}
+
+// exitingConfirmed notes that a member is ready to be removed.
+func (m *Machine) exitingConfirmed(from identity.Node) {
+	if m.gossip.Member(from) == nil {
+		m.drop(DropStranger)
+		return
+	}
+	m.confirmed[from] = true
+}
+
+// stopIfDown stops a node that was given up, once those that were given up with
+// it know, or after a while.
+func (m *Machine) stopIfDown() {
+	if me := m.me(); me == nil || me.Status != Down {
+		return
+	}
+	know := true
+	for i, o := range m.gossip.Members() {
+		know = know && (o.Status != Down || m.cache.unreachable.has(i) || m.gossip.seen.has(i))
+	}
+	if !know && m.downTicks < downTicks {
+		m.downTicks++
+		return
+	}
+	m.gossipWithSome(lastGossips)
+	m.stop(WasDowned)
+}

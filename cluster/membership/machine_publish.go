@@ -1,0 +1,191 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// publishChanges publishes what is different from an old gossip, and does what
+// follows from it for this node.
+func (m *Machine) publishChanges(old Gossip, was cache) {
+	next := m.gossip
+	if !slices.Equal(old.Tombstones(), next.Tombstones()) {
+		m.publish(Event{Kind: TombstonesChanged})
+	}
+	sameNodes := true
+	if !sameSlice(old.Members(), next.Members()) {
+		var changed []Event
+		changed, sameNodes = m.memberEvents(old.Members(), next.Members())
+		m.out.Events = append(m.out.Events, changed...)
+	}
+	sameReach := sameSlice(old.Reachability().Observers, next.Reachability().Observers)
+	sameBad := sameNodes && sameReach
+	if !sameBad {
+		sameBad = m.reachabilityEvents(old, was.unreachable) && sameNodes
+	}
+	m.leaderEvents(was)
+	if !slices.Equal(old.seen, next.seen) || !sameNodes {
+		m.publish(Event{Kind: SeenChanged})
+	}
+	if !sameReach {
+		m.publish(Event{Kind: ReachabilityChanged})
+	}
+	if !sameBad {
+		m.remonitor()
+	}
+}
+
+// memberEvents returns the events about members, and whether the nodes are still
+// the same.
+func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes bool) {
+	var changed []Event
+	sameNodes = true
+	for i, j := 0, 0; i < len(old) || j < len(next); {
+		by := 0
+		switch {
+		case i == len(old):
+			by = 1
+		case j == len(next):
+			by = -1
+		case old[i] != next[j]:
+			by = old[i].Node.Compare(next[j].Node)
+		}
+		switch {
+		case by < 0:
+			sameNodes = false
+			events = append(events, Event{Kind: MemberRemoved, Member: old[i].with(Removed), Previous: old[i].Status})
+			m.memberGone(old[i])
+			i++
+		case by > 0:
+			sameNodes = false
+			changed = append(changed, m.memberIs(nil, next[j]))
+			j++
+		default:
+			if old[i].Status != next[j].Status || old[i].UpNumber != next[j].UpNumber {
+				changed = append(changed, m.memberIs(old[i], next[j]))
+			}
+			i, j = i+1, j+1
+		}
+	}
+	return append(events, changed...), sameNodes
+}
+
+// memberIs notes a new member or one with another status.
+func (m *Machine) memberIs(old, now *Member) Event {
+	m.count.Became[now.Status]++
+	if now.Node == m.self && (old == nil || old.Status != now.Status) {
+		switch now.Status {
+		case Up:
+			if !m.wasUp {
+				m.wasUp = true
+				m.live(BecameUp)
+			}
+		case Exiting:
+			m.live(Exits)
+		case Down:
+			m.log(Warn, "this node was marked as down")
+			m.live(Downed)
+		case Joining, WeaklyUp, Leaving, Removed, PreparingForShutdown, ReadyForShutdown:
+		}
+	}
+	return Event{Kind: became(now.Status), Member: now}
+}
+
+func became(s Status) EventKind {
+	switch s {
+	case Joining:
+		return MemberJoined
+	case WeaklyUp:
+		return MemberWeaklyUp
+	case Up:
+		return MemberUp
+	case Leaving:
+		return MemberLeft
+	case Exiting:
+		return MemberExited
+	case Down:
+		return MemberDowned
+	case PreparingForShutdown:
+		return MemberPreparing
+	case ReadyForShutdown:
+		return MemberReady
+	case Removed:
+	}
+	return MemberRemoved
+}
+
+// memberGone notes that a member was removed.
+func (m *Machine) memberGone(old *Member) {
+	m.count.Became[Removed]++
+	delete(m.confirmed, old.Node)
+	if old.Status == Down {
+		m.exclude(old.Node, false)
+		return
+	}
+	m.graves = append(m.graves, grave{old.Node, m.now + m.s.QuarantineRemovedAfter})
+	m.soon(timerGrave, m.now+m.s.QuarantineRemovedAfter)
+}
+
+// reachabilityEvents publishes who became unreachable and who is reachable
+// again, and reports whether there was nobody.
+func (m *Machine) reachabilityEvents(old Gossip, was bitmap) bool {
+	var bad, good []Event
+	before, now := nodesOf(old.Members(), was), nodesOf(m.gossip.members, m.cache.unreachable)
+	for i, j := 0, 0; i < len(before) || j < len(now); {
+		by := 0
+		switch {
+		case i == len(before):
+			by = 1
+		case j == len(now):
+			by = -1
+		default:
+			by = before[i].Compare(now[j])
+		}
+		switch {
+		case by < 0:
+			if o := m.gossip.Member(before[i]); o != nil && o.Node != m.self {
+				good = append(good, Event{Kind: MemberReachable, Member: o})
+			}
+			i++
+		case by > 0:
+			if now[j] != m.self {
+				bad = append(bad, Event{Kind: MemberUnreachable, Member: m.gossip.Member(now[j])})
+			}
+			j++
+		default:
+			i, j = i+1, j+1
+		}
+	}
+	m.out.Events = append(append(m.out.Events, bad...), good...)
+	return slices.Equal(before, now)
+}
+
+func nodesOf(members []*Member, set bitmap) (nodes []identity.Node) {
+	set.each(func(i int) { nodes = append(nodes, members[i].Node) })
+	return nodes
+}
+
+// leaderEvents publishes who leads now.
+func (m *Machine) leaderEvents(was cache) {
+	if m.cache.leader != was.leader {
+		m.publish(Event{Kind: LeaderChanged, Node: m.cache.leader})
+	}
+	for i, role := range m.cache.roles {
+		var before identity.Node
+		if j, found := slices.BinarySearch(was.roles, role); found {
+			before = was.roleLeaders[j]
+		}
+		if now := m.cache.roleLeaders[i]; now != before {
+			m.publish(Event{Kind: RoleLeaderChanged, Role: role, Node: now})
+		}
+	}
+	for j, role := range was.roles {
+		if _, found := slices.BinarySearch(m.cache.roles, role); !found && was.roleLeaders[j] != (identity.Node{}) {
+			m.publish(Event{Kind: RoleLeaderChanged, Role: role})
+		}
+	}
+}

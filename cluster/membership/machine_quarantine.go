@@ -1,0 +1,105 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// excluded is a node that is not talked to any more.
+type excluded struct {
+	since    time.Duration
+	harmless bool          // it has left: it need not be told
+	notice   time.Duration // when it may be told again
+}
+
+// grave is a node that is going to be quarantined.
+type grave struct {
+	node identity.Node
+	due  time.Duration
+}
+
+// noticeInterval is the time between two notices to one node.
+const noticeInterval = time.Second
+
+// exclude quarantines a node. If it is a member it has to be marked as down all
+// the same, to be removed.
+func (m *Machine) exclude(n identity.Node, harmless bool) {
+	if n == m.self {
+		return
+	}
+	if old, known := m.quarantine[n]; known {
+		old.harmless = old.harmless && harmless
+	} else {
+		m.log(Info, "a node is quarantined", Attr{"node", n})
+		m.quarantine[n] = &excluded{since: m.now, harmless: harmless}
+		m.buried = append(m.buried, n)
+		m.out.Quarantine = append(m.out.Quarantine, n)
+	}
+	if m.gossip.Member(n) != nil {
+		m.change(Change{Observed: []Observation{{n, Terminated}}})
+	}
+}
+
+// refuse reports whether a sender is quarantined, and tells it.
+func (m *Machine) refuse(from identity.Node, kind Kind) bool {
+	e, known := m.quarantine[from]
+	if !known {
+		return false
+	}
+	quiet := kind == KindHeartbeat || kind == KindHeartbeatReply || kind == KindQuarantined
+	if !e.harmless && !quiet && m.now >= e.notice {
+		e.notice = m.now + noticeInterval
+		m.send(from, Quarantined{})
+	}
+	return true
+}
+
+// quarantined says that another member does not talk to this node any more. It
+// is this one that goes, never the other.
+func (m *Machine) quarantined(from identity.Node) {
+	if m.gossip.Member(from) == nil {
+		m.drop(DropStranger)
+		return
+	}
+	if me := m.me(); me.Status.CanBecome(Down) {
+		m.log(Error, "another member has quarantined this node", Attr{"by", from})
+		m.change(Change{Put: []*Member{me.with(Down)}})
+	}
+}
+
+// bury quarantines nodes that have left, a while after.
+func (m *Machine) bury() {
+	open := m.graves[:0]
+	for _, g := range m.graves {
+		if g.due > m.now {
+			open = append(open, g)
+			m.soon(timerGrave, g.due)
+			continue
+		}
+		m.exclude(g.node, true)
+	}
+	m.graves = open
+}
+
+// expire forgets nodes that were quarantined long ago.
+func (m *Machine) expire() {
+	for len(m.buried) > 0 {
+		n := m.buried[0]
+		if e := m.quarantine[n]; m.now-e.since < m.s.PruneTombstonesAfter || m.gossip.Member(n) != nil {
+			return
+		}
+		delete(m.quarantine, n)
+		m.buried = m.buried[1:]
+	}
+}
+
+// Gone reports whether a node can never be a member again: it was removed, or is
+// quarantined.
+func (m *Machine) Gone(n identity.Node) bool {
+	_, known := m.quarantine[n]
+	return known || m.gossip.Buried(n)
+}

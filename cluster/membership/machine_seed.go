@@ -1,0 +1,136 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// initJoin answers whether a node could join here.
+func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
+	if from.Name == m.self.Name {
+		// Another incarnation with this name: it asks itself, so to speak.
+		m.drop(DropUnexpected)
+		return
+	}
+	if m.phase != member || m.me().Status.dead() {
+		m.send(from, InitJoinNack{})
+		return
+	}
+	differ := differences(m.cfg.Check, msg.Settings)
+	if len(differ) > 0 {
+		m.log(Warn, "a node with other settings asks to join", Attr{"node", from}, Attr{"settings", differ})
+	}
+	m.send(from, InitJoinAck{Compatible: len(differ) == 0, Settings: m.cfg.Check})
+}
+
+// differences returns the keys of settings that are not the same.
+func differences(a, b []Setting) (keys []string) {
+	for len(a) > 0 || len(b) > 0 {
+		by := 0
+		switch {
+		case len(a) == 0:
+			by = 1
+		case len(b) == 0:
+			by = -1
+		default:
+			by = strings.Compare(a[0].Key, b[0].Key)
+		}
+		switch {
+		case by < 0:
+			if !a[0].Optional {
+				keys = append(keys, a[0].Key)
+			}
+			a = a[1:]
+		case by > 0:
+			if !b[0].Optional {
+				keys = append(keys, b[0].Key)
+			}
+			b = b[1:]
+		default:
+			if a[0].Value != b[0].Value {
+				keys = append(keys, a[0].Key)
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	return keys
+}
+
+// initJoinAck is a seed's offer. The first one is taken.
+func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
+	if m.phase != seeking || !slices.Contains(m.join.seeds, from.Name) {
+		m.drop(DropUnexpected)
+		return
+	}
+	differ := differences(m.cfg.Check, msg.Settings)
+	if msg.Compatible && len(differ) == 0 {
+		m.ask(from.Name)
+		return
+	}
+	if m.s.IgnoreIncompatible {
+		m.log(Warn, "the settings of this node differ from those of the cluster", Attr{"settings", differ})
+		m.ask(from.Name)
+		return
+	}
+	m.log(Error, "the settings of this node differ from those of the cluster", Attr{"settings", differ})
+	m.stop(Incompatible)
+}
+
+// initJoinNack is a seed that can't let anybody in.
+func (m *Machine) initJoinNack(from identity.Node) {
+	if m.phase != seeking || !slices.Contains(m.join.seeds, from.Name) {
+		m.drop(DropUnexpected)
+		return
+	}
+	if !slices.Contains(m.join.nacked, from.Name) {
+		m.join.nacked = append(m.join.nacked, from.Name)
+	}
+	if m.join.first && len(m.join.nacked) == len(m.join.seeds) {
+		m.joinSelf()
+	}
+}
+
+// joinAsked handles a node's wish to become a member.
+func (m *Machine) joinAsked(from identity.Node, msg Join) {
+	me := m.me()
+	named := m.gossip.Named(from.Name)
+	switch {
+	case m.cache.closing, me.Status.dead(), m.cfg.VersionPending:
+		m.log(Info, "a node can't join now", Attr{"node", from}, Attr{"status", me.Status.String()})
+		return
+	case from.Name == m.self.Name:
+		m.send(from, NameInUse{m.self})
+		return
+	case m.gossip.Buried(from):
+		m.drop(DropRemoved)
+		return
+	case m.gossip.Member(from) != nil:
+		m.sendWelcome(from) // the first one was lost
+		return
+	case len(named) > 0:
+		m.contest(from, named)
+		return
+	case len(m.gossip.Members()) >= MaxMembers:
+		m.log(Error, "the cluster is full", Attr{"node", from}, Attr{"members", MaxMembers})
+		return
+	}
+	for i := range m.graves { // the name is in use again: whoever had it is gone
+		if m.graves[i].node.Name == from.Name {
+			m.graves[i].due = m.now
+			m.soon(timerGrave, m.now)
+		}
+	}
+	m.log(Info, "a node joins", Attr{"node", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
+	m.change(Change{Put: []*Member{{Node: from, Status: Joining, UpNumber: NeverUp, Roles: msg.Roles, Version: msg.Version}}})
+	m.sendWelcome(from)
+}
+
+func (m *Machine) sendWelcome(to identity.Node) {
+	m.encodedState()
+	m.send(to, Welcome{State{m.digest(), encodeBitmap(m.gossip.seen), m.cache.body}})
+}
