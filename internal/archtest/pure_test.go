@@ -37,6 +37,7 @@ var cores = []string{
 var pure = []string{
 	"cluster/downing",
 	"cluster/membership",
+	"cluster/singleton",
 	"delivery/window",
 	"eventsourcing/engine",
 	"internal/breaker/breaker.go",
