@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
@@ -39,5 +40,32 @@ func TestDeletionsSideBySide(t *testing.T) {
 	}
 	if left != 0 {
 		t.Errorf("%d events are left of %d that were deleted", left, part+rest)
+	}
+}
+
+// TestDeleteTheLastNumbers has numbers at the end of what a bigint holds.
+func TestDeleteTheLastNumbers(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	j := openStore(t, dsn, postgres.Config{}).Journal()
+	execute(t, connect(t, dsn), `INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload)
+		SELECT 'a', $1::bigint - n, nextval('refold.ordinals'), 0, now(), 'w', 'm', '' FROM generate_series(0, 9) n`, int64(journal.MaxSequenceNr))
+	for _, c := range []struct {
+		to   uint64
+		left int
+	}{{1, 10}, {journal.MaxSequenceNr - 3, 3}, {journal.MaxSequenceNr, 0}} {
+		if err := j.DeleteTo(t.Context(), "a", c.to); err != nil {
+			t.Fatal(err)
+		}
+		left := 0
+		for _, err := range j.Replay(t.Context(), "a", 1, journal.MaxSequenceNr) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			left++
+		}
+		if highest, err := j.HighestSequenceNr(t.Context(), "a"); left != c.left || highest != journal.MaxSequenceNr || err != nil {
+			t.Errorf("after a deletion up to %d %d events are left up to %d (%v), want %d", c.to, left, highest, err, c.left)
+		}
 	}
 }

@@ -84,8 +84,8 @@ func newStatements(schema string, class int32) statements {
 		// It says whether it saw anything to delete, not how much it has deleted: another deletion may
 		// have been faster with what it saw, and leave the rest.
 		deleteSome: st("delete_some", `WITH gone AS (
-				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <= least($2,
-					(SELECT f.seq_nr FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1) + `+fmt.Sprint(deletePage-1)+`)
+				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <=
+					(SELECT f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1)
 				RETURNING e.ordinal, e.tags
 			), untagged AS (
 				DELETE FROM {s}.tags t USING gone g WHERE t.ordinal = g.ordinal AND t.tag = ANY (g.tags)
