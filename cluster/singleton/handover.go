@@ -92,7 +92,7 @@ func (m *Manager) isAnswer(from identity.Node, msg Message) bool {
 // previousIsDone goes on after a HandOverDone.
 func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted bool, out *Effects) bool {
 	if hosted {
-		m.becomeOldest(out)
+		m.becomeOldest(true, out)
 		return true
 	}
 	// It knows of no instance of its own, so those before it have to be asked. One that is
@@ -102,7 +102,7 @@ func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted b
 	}
 	m.previous = m.previous[1:]
 	if m.allGone() {
-		m.becomeOldest(out)
+		m.becomeOldest(false, out)
 		return true
 	}
 	m.underway = false
@@ -152,7 +152,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 		}
 	case End:
 		if from == m.peer { // it did not hear that
-			m.send(from, Message{Kind: HandOverDone, Round: round, Hosted: true}, out)
+			m.send(from, Message{Kind: HandOverDone, Round: round, Hosted: m.sure}, out)
 			return true
 		}
 	case Start, BecomingOldest, Stopping:
@@ -193,7 +193,7 @@ func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 		m.become(Younger, out)
 		return
 	}
-	m.send(m.peer, Message{Kind: HandOverDone, Round: m.peerRound, Hosted: true}, out)
+	m.send(m.peer, Message{Kind: HandOverDone, Round: m.peerRound, Hosted: m.sure}, out)
 	if m.leaving() {
 		m.become(End, out)
 		return

@@ -33,6 +33,7 @@ type Manager struct {
 	newOldest identity.Node
 	peer      identity.Node // whom an instance is handed over to
 	peerRound uint64
+	sure      bool   // no other node than this one had an instance
 	round     uint64 // of this node's own requests
 
 	retries  int
@@ -161,7 +162,7 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 			out.ExitDone = true
 		}
 	case safe:
-		m.becomeOldest(out)
+		m.becomeOldest(true, out)
 	default:
 		m.becoming(now, out)
 	}
@@ -190,7 +191,7 @@ func (m *Manager) youngerTold(now time.Duration, oldest identity.Node, out *Effe
 		m.previous = slices.DeleteFunc(m.previous, func(n identity.Node) bool { return n == oldest })
 		m.previous = slices.Insert(m.previous, 0, oldest)
 	case m.allGone():
-		m.becomeOldest(out)
+		m.becomeOldest(false, out)
 	default:
 		m.becoming(now, out)
 	}
@@ -220,7 +221,7 @@ func (m *Manager) retryHandOver(now time.Duration, out *Effects) {
 	case m.underway || m.retries <= m.cfg.handOverRetries():
 		m.askPrevious(now, out)
 	case m.allGone():
-		m.becomeOldest(out)
+		m.becomeOldest(false, out)
 	default:
 		out.Notes = append(out.Notes, Note{Kind: Stuck, State: m.state, Peer: m.previous[0], Message: HandOverToMe})
 		m.begin(now, out)
@@ -243,18 +244,21 @@ func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 		return
 	}
 	if m.allGone() {
-		m.becomeOldest(out)
+		m.becomeOldest(false, out)
 	} else if i == 0 { // the next one may know more
 		m.underway = false
 		m.askPrevious(now, out)
 	}
 }
 
-// becomeOldest starts the instance, with a lease if there has to be one.
-func (m *Manager) becomeOldest(out *Effects) {
-	m.previous = nil
+// becomeOldest starts the instance, with a lease if there has to be one. Sure says that
+// nobody else has one: it was handed over. Where the previous ones are merely gone,
+// they may have handed over to another, if this node is on its way out: the others don't count
+// it any more. So then it starts nothing, and only gives way to the next one.
+func (m *Manager) becomeOldest(sure bool, out *Effects) {
+	m.previous, m.sure = nil, sure
 	switch {
-	case m.preparing || m.exited: // only to give way to the next one
+	case m.preparing || m.exited || m.find(m.cfg.Self).Status == membership.Exiting:
 		m.become(Oldest, out)
 	case m.cfg.UseLease:
 		m.acquire(out)
@@ -270,7 +274,7 @@ func (m *Manager) start(out *Effects) {
 		return
 	}
 	m.instances++
-	m.instance, m.ending, m.again = m.instances, false, false
+	m.instance, m.ending, m.again, m.sure = m.instances, false, false, true
 	out.Start = m.instance
 }
 

@@ -26,11 +26,6 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 	m.members = members
 	self := m.find(m.cfg.Self)
 	wasMember := slices.ContainsFunc(old, func(o membership.Member) bool { return o.Node == m.cfg.Self })
-	for i := range old {
-		if m.find(old[i].Node) == nil {
-			m.memberRemoved(now, &old[i], out)
-		}
-	}
 	if self == nil && wasMember || self != nil && self.Status == membership.Down {
 		m.end(out)
 		return
@@ -38,6 +33,11 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 	m.preparing = slices.ContainsFunc(members, func(o membership.Member) bool {
 		return o.Status == membership.PreparingForShutdown || o.Status == membership.ReadyForShutdown
 	})
+	for i := range old {
+		if m.find(old[i].Node) == nil {
+			m.memberRemoved(now, &old[i], out)
+		}
+	}
 	if m.state == Start {
 		if self != nil && isCandidate(self) {
 			m.begin(now, out)
