@@ -26,7 +26,7 @@ type Config struct {
 	MaxConns int
 	// MaxAppends is how many calls of Append a journal.Writer keeps in flight,
 	// each on a connection of its own; it is never more than the pool has.
-	// Defaults to 3.
+	// Defaults to 2: one is sent while the other commits.
 	MaxAppends int
 	// CachedStatements keeps named prepared statements on each connection, which
 	// saves the server from parsing and planning again. It does not work behind
@@ -52,7 +52,7 @@ type Config struct {
 
 const (
 	defaultSchema          = "refold"
-	defaultMaxAppends      = 3
+	defaultMaxAppends      = 2
 	defaultMaxSnapshotSize = 64 << 20
 	highestMaxSnapshotSize = 512 << 20
 	maxIdentifier          = 63 // bytes; the server cuts longer ones

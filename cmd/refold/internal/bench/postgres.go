@@ -64,7 +64,8 @@ func (b *run) rawConn(ctx context.Context, f func(*pgx.Conn) error) error {
 }
 
 // rawTable runs f with the name of an empty table that holds what an event store
-// written by hand would: an ID, a number, a time and a payload.
+// written by hand would: an ID, a number, a time and a payload, and the one
+// order over all IDs that read sides need.
 func (b *run) rawTable(ctx context.Context, f func(table string) error) error {
 	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
 	quoted := pgx.Identifier{schema}.Sanitize()
@@ -75,7 +76,9 @@ func (b *run) rawTable(ctx context.Context, f func(table string) error) error {
 				seq_nr bigint NOT NULL,
 				at timestamptz NOT NULL,
 				payload bytea NOT NULL,
-				PRIMARY KEY (id, seq_nr)
+				ordinal bigint GENERATED ALWAYS AS IDENTITY,
+				PRIMARY KEY (id, seq_nr),
+				UNIQUE (ordinal)
 			)`)
 		return err
 	})

@@ -103,7 +103,7 @@ func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, p 
 		nrs[i], times[i], payloads[i] = int64(n), now, p.bytes(n, 200)
 	}
 	if way.size == 1 {
-		_, err := conn.Exec(ctx, "INSERT INTO "+table+" VALUES ($1, $2, $3, $4)", ids[0], nrs[0], times[0], payloads[0])
+		_, err := conn.Exec(ctx, "INSERT INTO "+table+" (id, seq_nr, at, payload) VALUES ($1, $2, $3, $4)", ids[0], nrs[0], times[0], payloads[0])
 		return err
 	}
 	if way.copy {
@@ -112,7 +112,7 @@ func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, p 
 			pgx.CopyFromSlice(way.size, func(i int) ([]any, error) { return []any{ids[i], nrs[i], times[i], payloads[i]}, nil }))
 		return err
 	}
-	_, err := conn.Exec(ctx, "INSERT INTO "+table+" SELECT * FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bytea[])", ids, nrs, times, payloads)
+	_, err := conn.Exec(ctx, "INSERT INTO "+table+" (id, seq_nr, at, payload) SELECT * FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bytea[])", ids, nrs, times, payloads)
 	return err
 }
 
