@@ -1,0 +1,230 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// maxSecret is the largest file with a secret or a certificate, in bytes.
+const maxSecret = 1 << 20
+
+// Access says where the NATS servers are and how to be let in.
+type Access struct {
+	// URLs are the servers: "nats://host:4222", or "tls://host:4222". Other servers
+	// of their cluster are found by themselves. A URL holds no password.
+	// Required.
+	URLs []string
+	// AllowPlaintext allows connections without TLS to other machines.
+	AllowPlaintext bool
+
+	// CAFile holds the certificates, in PEM, of those who may have signed the
+	// server's. Defaults to the ones that the system trusts.
+	CAFile string
+	// CertFile and KeyFile hold the certificate, in PEM, that the client shows.
+	// Defaults to none.
+	CertFile, KeyFile string
+	// ServerName is the name that the server's certificate has to have. Defaults to
+	// the host in the URL.
+	ServerName string
+
+	// At most one of these says who the client is.
+
+	// CredentialsFile holds a JWT and its key, as nsc makes it.
+	CredentialsFile string
+	// NKeyFile holds the seed of an nkey.
+	NKeyFile string
+	// TokenFile holds a token, or a user and a password as "user:password". So
+	// neither a token nor such a user has a colon.
+	TokenFile string
+
+	// ConnectTimeout is how long one attempt to connect takes at most. Defaults to
+	// 2 s.
+	ConnectTimeout time.Duration
+}
+
+// secure reports whether connections have TLS.
+func (a *Access) secure() bool {
+	return a.CAFile != "" || a.CertFile != "" || a.ServerName != "" ||
+		slices.ContainsFunc(a.URLs, func(u string) bool { return strings.HasPrefix(u, "tls://") || strings.HasPrefix(u, "wss://") })
+}
+
+func (a *Access) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: Access.%s", ErrInvalid, fmt.Sprintf(format, args...)))
+	}
+	if len(a.URLs) == 0 {
+		bad("URLs is required")
+	}
+	for i, s := range a.URLs {
+		u, err := url.Parse(s)
+		switch {
+		case err != nil || u.Host == "":
+			bad("URLs[%d] is no URL like nats://host:4222", i)
+		case u.User != nil:
+			bad("URLs[%d] holds a user or a token: put it into TokenFile", i)
+		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
+			bad("URLs[%d] has the scheme %q, allowed are nats, tls, ws, wss", i, u.Scheme)
+		case !a.secure() && !a.AllowPlaintext && !loopback(u.Hostname()):
+			bad("URLs[%d] is another machine without TLS: use tls://, or set AllowPlaintext", i)
+		}
+	}
+	if (a.CertFile == "") != (a.KeyFile == "") {
+		bad("CertFile and KeyFile come together")
+	}
+	given := 0
+	for _, file := range []string{a.CredentialsFile, a.NKeyFile, a.TokenFile} {
+		if file != "" {
+			given++
+		}
+	}
+	if given > 1 {
+		bad("CredentialsFile, NKeyFile and TokenFile exclude each other")
+	}
+	if a.ConnectTimeout < 0 {
+		bad("ConnectTimeout is %v, it can't be negative", a.ConnectTimeout)
+	}
+	return errors.Join(errs...)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// options returns what the client has to know. Files that are missing or unfit
+// are found out here, not at some later connection.
+func (a *Access) options() ([]nats.Option, error) {
+	if err := a.validate(); err != nil {
+		return nil, err
+	}
+	timeout := a.ConnectTimeout
+	if timeout == 0 {
+		timeout = 2 * time.Second
+	}
+	opts := []nats.Option{
+		nats.Timeout(timeout),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 250*time.Millisecond),
+		nats.ReconnectBufSize(-1),
+		nats.IgnoreAuthErrorAbort(), // a credential may be renewed
+		nats.PingInterval(time.Second),
+		nats.MaxPingsOutstanding(3),
+		nats.FlusherTimeout(5 * time.Second),
+	}
+	if a.secure() {
+		more, err := a.tls()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, more...)
+	} else if !a.AllowPlaintext {
+		opts = append(opts, nats.IgnoreDiscoveredServers()) // they may be anywhere
+	}
+	identity, err := a.identity()
+	if err != nil {
+		return nil, err
+	}
+	return append(opts, identity...), nil
+}
+
+func (a *Access) tls() ([]nats.Option, error) {
+	opts := []nats.Option{nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.ServerName})}
+	if a.CAFile != "" {
+		pem, err := readSecret("CAFile", a.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: Access.CAFile %s holds no certificate", ErrInvalid, a.CAFile)
+		}
+		opts = append(opts, nats.RootCAs(a.CAFile))
+	}
+	if a.CertFile != "" {
+		if _, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile); err != nil {
+			return nil, fmt.Errorf("%w: Access.CertFile, KeyFile: %w", ErrInvalid, err)
+		}
+		opts = append(opts, nats.ClientCert(a.CertFile, a.KeyFile))
+	}
+	return opts, nil
+}
+
+// identity returns the options that say who the client is.
+func (a *Access) identity() ([]nats.Option, error) {
+	switch {
+	case a.CredentialsFile != "":
+		if _, err := readSecret("CredentialsFile", a.CredentialsFile); err != nil {
+			return nil, err
+		}
+		return []nats.Option{nats.UserCredentials(a.CredentialsFile)}, nil
+	case a.NKeyFile != "":
+		if _, err := readSecret("NKeyFile", a.NKeyFile); err != nil {
+			return nil, err
+		}
+		opt, err := nats.NkeyOptionFromSeed(a.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("%w: Access.NKeyFile %s holds no seed", ErrInvalid, a.NKeyFile)
+		}
+		return []nats.Option{opt}, nil
+	case a.TokenFile != "":
+		secret, err := readToken(a.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(secret, ":") {
+			return []nats.Option{nats.UserInfoHandler(func() (user, password string) {
+				secret, _ := readToken(a.TokenFile) // empty is refused by the server
+				user, password, _ = strings.Cut(secret, ":")
+				return user, password
+			})}, nil
+		}
+		return []nats.Option{nats.TokenHandler(func() string {
+			secret, _ := readToken(a.TokenFile)
+			return secret
+		})}, nil
+	}
+	return nil, nil
+}
+
+func readToken(file string) (string, error) {
+	b, err := readSecret("TokenFile", file)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(b))
+	if secret == "" {
+		return "", fmt.Errorf("%w: Access.TokenFile %s is empty", ErrInvalid, file)
+	}
+	return secret, nil
+}
+
+// readSecret reads a small file.
+func readSecret(field, file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: Access.%s: %w", ErrInvalid, field, err)
+	}
+	if info.Size() > maxSecret {
+		return nil, fmt.Errorf("%w: Access.%s %s has %d bytes, at most %d are read", ErrInvalid, field, file, info.Size(), maxSecret)
+	}
+	b, err := os.ReadFile(file) //nolint:gosec // the file that the user names
+	if err != nil {
+		return nil, fmt.Errorf("%w: Access.%s: %w", ErrInvalid, field, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,333 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// allowed returns a user that may do what NodePermissions say.
+func allowed(t *testing.T, name string) *server.User {
+	t.Helper()
+	p, err := nats.NodePermissions("test", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &server.User{Username: name, Password: "secret-" + name, Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: p.Publish}, Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
+	}}
+}
+
+// Who has the rights of one node can't speak for another.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{Configure: func(o *server.Options) {
+		o.Authorization = ""
+		o.Users = []*server.User{allowed(t, "bob"), allowed(t, "mallory")}
+	}})
+	as := func(user string, self identity.Node) nats.Config {
+		return nats.Config{
+			Access:  nats.Access{URLs: []string{s.URL()}, TokenFile: write(t, "token", user+":secret-"+user)},
+			Cluster: "test", Self: self,
+		}
+	}
+	aliceNode, bobNode := node("alice.example:1"), node("bob")
+	heard := make(chan transport.Message, 10)
+	hear := func(_ context.Context, m transport.Message) { heard <- m }
+	bob := open(t, as("bob", bobNode), transport.Config{})
+	bob.Handle(kindEcho, hear)
+	bob.HandleNamed(kindEcho, hear)
+
+	// With the subjects of alice: the server refuses.
+	impostor := connect(t, as("mallory", aliceNode))
+	if err := impostor.Start(nobody{}); err != nil {
+		t.Fatal(err)
+	}
+	frame := func(from identity.Node, to uint64) []byte {
+		m, err := link.New(link.Config{Self: from, MaxFrame: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Send(identity.Node{Name: "bob", UID: to}, link.Control, link.Message{Type: link.Tell, Kind: kindEcho, Payload: []byte("forged")}); err != nil {
+			t.Fatal(err)
+		}
+		_, b, _ := m.Flush(0, link.Control, nil)
+		return b
+	}
+	for _, to := range []identity.Node{bobNode, {Name: "bob"}} {
+		if err := impostor.Send(transport.Control, to, frame(aliceNode, to.UID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := impostor.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// With its own subjects and an envelope of alice: the receiver refuses.
+	mallory := connect(t, as("mallory", node("mallory")))
+	if err := mallory.Start(nobody{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []identity.Node{bobNode, {Name: "bob"}} {
+		if err := mallory.Send(transport.Control, to, frame(aliceNode, to.UID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, to := range []identity.Node{bobNode, {Name: "bob"}} { // behind the forged ones
+		if err := mallory.Send(transport.Control, to, frame(mallory.Self(), to.UID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if m := <-heard; m.From != mallory.Self() {
+			t.Errorf("heard %v", m.From)
+		}
+	}
+	if n := bob.Stats().Dropped[link.Forged]; n != 2 {
+		t.Errorf("%d forged frames are counted", n)
+	}
+	for impostor.Stats().Refused < 2 { // the client says so on a goroutine of its own
+		runtime.Gosched()
+	}
+	if err := bob.Send(bobNode, transport.Data, kindEcho, nil); err != nil {
+		t.Error(err)
+	}
+	if m := <-heard; m.From != bobNode {
+		t.Errorf("heard %v", m.From)
+	}
+}
+
+func TestNodePermissions(t *testing.T) {
+	t.Parallel()
+	p, err := nats.NodePermissions("bank", "orders-1.example:7400")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`"refold.bank.control.*.*.orders-1~example:7400"`, `"refold.bank.join.*.orders-1~example:7400"`,
+		`"refold.bank.bulk.orders-1~example:7400.*.*"`, `"refold.bank.admin.orders-1~example:7400.*"`,
+	} {
+		if !strings.Contains(p.String(), line) {
+			t.Errorf("%s is not in\n%s", line, p)
+		}
+	}
+	opts := &server.Options{}
+	file := write(t, "nats.conf", "authorization { users: [ { user: u, password: p, "+p.String()+" } ] }")
+	if err := opts.ProcessConfigFile(file); err != nil {
+		t.Errorf("a server does not read it: %v", err)
+	}
+	if _, err := nats.NodePermissions("a.b", "n"); !errors.Is(err, nats.ErrInvalid) {
+		t.Errorf("a bad cluster: %v", err)
+	}
+	if _, err := nats.NodePermissions("a", "*"); !errors.Is(err, nats.ErrInvalid) {
+		t.Errorf("a bad name: %v", err)
+	}
+}
+
+func TestNKeys(t *testing.T) {
+	t.Parallel()
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := key.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := key.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, embedded.Config{Configure: func(o *server.Options) {
+		o.Authorization = ""
+		o.Nkeys = []*server.NkeyUser{{Nkey: public}}
+	}})
+	cfg := nats.Config{Access: nats.Access{URLs: []string{s.URL()}, NKeyFile: write(t, "nkey", string(seed))}, Cluster: "test", Self: node("a")}
+	a := open(t, cfg, transport.Config{})
+	echo(t, a, a)
+}
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := new(authority)
+	a.file, _ = a.sign(t, a)
+	return a
+}
+
+// sign writes a certificate and its key to files. The first one of an authority
+// is its own.
+func (a *authority) sign(t *testing.T, by *authority) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "refold test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := by.cert, by.key
+	if parent == nil {
+		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+		parent, signer = template, key
+		a.key = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by.cert == nil {
+		if a.cert, err = x509.ParseCertificate(der); err != nil {
+			t.Fatal(err)
+		}
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile = write(t, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	keyFile = write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	return certFile, keyFile
+}
+
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	good, bad := newAuthority(t), newAuthority(t)
+	serverCert, serverKey := good.sign(t, good)
+	s := start(t, embedded.Config{Configure: func(o *server.Options) {
+		pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
+		if err != nil {
+			t.Error(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AddCert(good.cert)
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+		o.TLSTimeout = 5
+	}})
+	clientCert, clientKey := good.sign(t, good)
+	wrongCert, wrongKey := bad.sign(t, bad)
+	access := s.Access()
+	access.URLs = []string{strings.Replace(s.URL(), "nats://", "tls://", 1)}
+	access.ConnectTimeout = 5 * time.Second
+	for name, test := range map[string]struct {
+		ca, cert, key string
+		works         bool
+	}{
+		"all right":              {good.file, clientCert, clientKey, true},
+		"no client certificate":  {good.file, "", "", false},
+		"a wrong certificate":    {good.file, wrongCert, wrongKey, false},
+		"an authority unknown":   {bad.file, clientCert, clientKey, false},
+		"the system's authority": {"", clientCert, clientKey, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := nats.Config{Access: access, Cluster: "test", Self: node("a")}
+			cfg.CAFile, cfg.CertFile, cfg.KeyFile = test.ca, test.cert, test.key
+			var log lockedBuilder
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			a := open(t, cfg, transport.Config{})
+			if err := a.Connected(); (err == nil) != test.works {
+				t.Errorf("Connected: %v", err)
+			}
+			if test.works {
+				echo(t, a, a)
+			}
+			token, err := os.ReadFile(s.TokenFile())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(log.String(), strings.TrimSpace(string(token))) {
+				t.Errorf("the log holds the token: %s", log.String())
+			}
+		})
+	}
+}
+
+// A wrong token is tried again, in case it was renewed, and is not in the log.
+func TestAWrongToken(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{})
+	right, err := os.ReadFile(s.TokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuilder
+	cfg := config(s, "a")
+	cfg.TokenFile = write(t, "token", "hunter2")
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	var tcfg transport.Config
+	told := connections(&tcfg)
+	a := open(t, cfg, tcfg)
+	if err := next(t, told); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("told %v", err)
+	}
+	if err := os.WriteFile(cfg.TokenFile, right, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	untilConnected(t, told)
+	echo(t, a, a)
+	if s := log.String(); strings.Contains(s, "hunter2") || s == "" {
+		t.Errorf("the log says %s", s)
+	}
+}
+
+type lockedBuilder struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuilder) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuilder) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,272 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// Config says for whom a Carrier speaks.
+type Config struct {
+	// Access is how to get to the servers.
+	Access
+
+	// Cluster is the name of the cluster: a node's name without dots. Clusters on
+	// the same servers don't hear each other. Required.
+	Cluster string
+	// Self is the incarnation. Required.
+	Self identity.Node
+	// MaxFrame is the largest frame, in bytes: at least 1 KiB, and not more than the
+	// servers' max_payload. Defaults to 1 MiB, the default of servers.
+	MaxFrame int
+	// Logger gets a line when a connection is lost or made, when a server refuses
+	// something, and when frames come in faster than they are taken. Defaults to one
+	// that discards.
+	Logger *slog.Logger
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if err := identity.CheckCluster(c.Cluster); err != nil {
+		errs = append(errs, fmt.Errorf("%w: Config.Cluster: %w", ErrInvalid, err))
+	}
+	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.Self is %v, it must be an incarnation", ErrInvalid, c.Self))
+	}
+	if c.MaxFrame < link.MinFrame || c.MaxFrame > 64<<20 {
+		errs = append(errs, fmt.Errorf("%w: Config.MaxFrame is %d, allowed are %d to %d", ErrInvalid, c.MaxFrame, link.MinFrame, 64<<20))
+	}
+	return errors.Join(errs...)
+}
+
+// Carrier carries frames over NATS. It implements transport.Carrier and
+// transport.Flusher.
+type Carrier struct {
+	cfg      Config
+	log      *slog.Logger
+	subjects subjects
+	conns    [2]*connection // for the lane control, and for the others
+	stats    counters
+
+	// mu is held for reading while the receiver is called.
+	mu       sync.RWMutex
+	receiver transport.Receiver
+	settled  bool // the state of the connections at the start is known
+	closed   bool
+	done     chan struct{}
+
+	telling sync.Mutex // one call of Connection at a time, and in order
+	told    error
+}
+
+var (
+	_ transport.Carrier = (*Carrier)(nil)
+	_ transport.Flusher = (*Carrier)(nil)
+)
+
+// Connect returns a carrier. The configuration and its files are checked. That no
+// server answers is no error: the carrier is disconnected then, and goes on trying
+// until it is closed. It takes at most Access.ConnectTimeout for each server.
+func Connect(cfg Config) (*Carrier, error) {
+	cfg.MaxFrame = cmp.Or(cfg.MaxFrame, 1<<20)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts, err := cfg.options()
+	if err = errors.Join(err, cfg.validate()); err != nil {
+		return nil, err
+	}
+	c := &Carrier{
+		cfg:      cfg,
+		log:      cfg.Logger.With(slog.String("node", cfg.Self.String())),
+		subjects: newSubjects(cfg.Cluster, cfg.Self),
+		done:     make(chan struct{}),
+	}
+	errs := make([]error, len(c.conns))
+	var wg sync.WaitGroup
+	for i, name := range []string{"control", "data"} {
+		c.conns[i] = &connection{c: c, name: name, problem: errConnecting}
+		wg.Go(func() { errs[i] = c.conns[i].open(opts) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		c.disconnect()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Self implements transport.Carrier.
+func (c *Carrier) Self() identity.Node { return c.cfg.Self }
+
+// MaxFrame implements transport.Carrier.
+func (c *Carrier) MaxFrame() int { return c.cfg.MaxFrame }
+
+func (c *Carrier) conn(lane transport.Lane) *connection {
+	if lane == transport.Control {
+		return c.conns[0]
+	}
+	return c.conns[1]
+}
+
+// Start implements transport.Carrier.
+func (c *Carrier) Start(r transport.Receiver) error {
+	c.mu.Lock()
+	if c.closed || c.receiver != nil {
+		closed := c.closed
+		c.mu.Unlock()
+		if closed {
+			return ErrClosed
+		}
+		return errStarted
+	}
+	c.receiver = r
+	c.mu.Unlock()
+	subscribe := func(lane transport.Lane, subject string) error {
+		conn := c.conn(lane)
+		sub, err := conn.nc.Subscribe(subject, func(m *nats.Msg) { c.receive(lane, m) })
+		if err != nil {
+			return fmt.Errorf("nats: subscribe to %s: %w", subject, err)
+		}
+		conn.subs = append(conn.subs, sub)
+		return sub.SetPendingLimits(maxPending, maxPendingBytes)
+	}
+	errs := []error{subscribe(transport.Control, c.subjects.join())}
+	for lane := range transport.Lane(link.Lanes) {
+		errs = append(errs, subscribe(lane, c.subjects.lane(lane)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, conn := range c.conns {
+		// What is sent as soon as this has returned must find the subscriptions.
+		if conn.nc.IsConnected() {
+			if err := conn.flush(context.Background()); err != nil {
+				c.log.WarnContext(context.Background(), "NATS does not answer", slog.String("connection", conn.name), slog.Any("error", err))
+			}
+		}
+		conn.sync()
+	}
+	c.mu.Lock()
+	c.settled = true
+	c.mu.Unlock()
+	c.tell()
+	return nil
+}
+
+// What may wait for the receiver on one lane before frames are lost. It takes
+// frames at once, so this much waits only when the process is short of time.
+const (
+	maxPending      = 1 << 18
+	maxPendingBytes = 64 << 20
+)
+
+func (c *Carrier) receive(lane transport.Lane, m *nats.Msg) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return
+	}
+	c.receiver.Receive(lane, sender(m.Subject), m.Data)
+}
+
+// Send implements transport.Carrier.
+func (c *Carrier) Send(lane transport.Lane, to identity.Node, frame []byte) error {
+	if len(frame) > c.cfg.MaxFrame {
+		return fmt.Errorf("nats: a frame of %d bytes, %d are allowed", len(frame), c.cfg.MaxFrame)
+	}
+	select {
+	case <-c.done:
+		return ErrClosed
+	default:
+	}
+	if err := c.conn(lane).nc.Publish(c.subjects.to(lane, to), frame); err != nil {
+		return fmt.Errorf("nats: send to %v on lane %v: %w", to, lane, err)
+	}
+	return nil
+}
+
+// Flush implements transport.Flusher: it returns when the servers have what was
+// sent.
+func (c *Carrier) Flush(ctx context.Context) error {
+	for _, conn := range c.conns {
+		if err := conn.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements transport.Carrier.
+func (c *Carrier) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if first {
+		close(c.done)
+		c.disconnect()
+	}
+	return nil
+}
+
+func (c *Carrier) disconnect() {
+	for _, conn := range c.conns {
+		if conn.nc != nil {
+			conn.nc.Close()
+		}
+	}
+}
+
+// tell lets the receiver know if the carrier is connected, when that has
+// changed.
+func (c *Carrier) tell() {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed || !c.settled {
+		return
+	}
+	problem := cmp.Or(c.conns[0].trouble(), c.conns[1].trouble())
+	if (problem == nil) != (c.told == nil) {
+		c.told = problem
+		c.receiver.Connection(problem)
+	}
+}
+
+// Stats counts since the carrier was connected.
+type Stats struct {
+	// Reconnects is how often a connection was made again.
+	Reconnects uint64
+	// SlowConsumer is how often frames began to come in faster than they were
+	// taken, Lost how many were lost so.
+	SlowConsumer, Lost uint64
+	// Refused is how often a server refused a subscription or a message for want of
+	// permission.
+	Refused uint64
+}
+
+type counters struct{ reconnects, slow, refused atomic.Uint64 }
+
+// Stats returns the counters.
+func (c *Carrier) Stats() Stats {
+	s := Stats{Reconnects: c.stats.reconnects.Load(), SlowConsumer: c.stats.slow.Load(), Refused: c.stats.refused.Load()}
+	for _, conn := range c.conns {
+		s.Lost += conn.lost()
+	}
+	return s
+}

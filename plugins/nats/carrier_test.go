@@ -1,0 +1,258 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/transport"
+)
+
+// connections returns what a transport says about its carrier.
+func connections(cfg *transport.Config) <-chan error {
+	told := make(chan error, 100)
+	cfg.OnEvent = func(e transport.Event) {
+		if c, ok := e.(transport.Connection); ok {
+			told <- c.Err
+		}
+	}
+	return told
+}
+
+// next returns what is told next.
+func next(t *testing.T, told <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-told:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing is told")
+		return nil
+	}
+}
+
+// untilConnected waits until a carrier says that it is connected.
+func untilConnected(t *testing.T, told <-chan error) {
+	t.Helper()
+	for next(t, told) != nil {
+		continue
+	}
+}
+
+func echo(t *testing.T, from, to *transport.Transport) {
+	t.Helper()
+	to.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if got, err := from.Request(ctx, to.Self(), kindEcho, []byte("hello")); string(got) != "hello" || err != nil {
+		t.Errorf("Request: %q, %v", got, err)
+	}
+}
+
+func port(t *testing.T, s *embedded.Server) int {
+	t.Helper()
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A server that goes away and comes back, with another token, is found again.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, embedded.Config{Dir: dir})
+	var acfg transport.Config
+	told := connections(&acfg)
+	carrier := connect(t, config(first, "a"))
+	a, err := transport.Open(carrier, acfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Close() }()
+	var bcfg transport.Config
+	toldB := connections(&bcfg)
+	b := open(t, config(first, "b"), bcfg)
+	echo(t, a, b)
+	at := port(t, first)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next(t, told); err == nil {
+		t.Error("told that it is connected")
+	}
+	if err := a.Send(b.Self(), transport.Data, kindEcho, nil); !errors.Is(err, transport.ErrDisconnected) {
+		t.Errorf("Send without a server: %v", err)
+	}
+	if err := next(t, toldB); err == nil {
+		t.Error("told that it is connected")
+	}
+	start(t, embedded.Config{Dir: dir, Port: at})
+	if err := next(t, told); err != nil {
+		t.Errorf("told %v", err)
+	}
+	if err := next(t, toldB); err != nil {
+		t.Errorf("told %v", err)
+	}
+	echo(t, a, b)
+	echo(t, b, a)
+	if n := carrier.Stats().Reconnects; n != 2 {
+		t.Errorf("%d reconnects of two connections", n)
+	}
+}
+
+func TestAServerThatIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, embedded.Config{Dir: dir})
+	cfg, at := config(first, "a"), port(t, first)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var tcfg transport.Config
+	told := connections(&tcfg)
+	a := open(t, cfg, tcfg)
+	if err := next(t, told); err == nil {
+		t.Error("told that it is connected")
+	}
+	if err := a.Connected(); !errors.Is(err, transport.ErrDisconnected) {
+		t.Errorf("Connected: %v", err)
+	}
+	start(t, embedded.Config{Dir: dir, Port: at})
+	untilConnected(t, told)
+	echo(t, a, a) // through the server, as heartbeats to oneself go
+}
+
+func TestAServerWithSmallMessagesIsRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{Configure: func(o *server.Options) { o.MaxPayload = 64 << 10 }})
+	var log lockedBuilder
+	cfg := config(s, "a")
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	carrier := connect(t, cfg)
+	a, err := transport.Open(carrier, transport.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Connected(); !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), "MaxFrame") {
+		t.Errorf("Connected: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "takes 65536 bytes") {
+		t.Errorf("the log says %q", log.String())
+	}
+	cfg = config(s, "b")
+	cfg.MaxFrame = 64 << 10
+	b := open(t, cfg, transport.Config{CompressAbove: -1})
+	b.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
+	large := strings.Repeat("x", 1<<20)
+	if got, err := b.Request(t.Context(), b.Self(), kindEcho, []byte(large)); string(got) != large || err != nil {
+		t.Errorf("%d bytes in frames of 64 KiB: %v", len(got), err)
+	}
+}
+
+func TestClustersDoNotHearEachOther(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{})
+	cfg := config(s, "a.b.c:1")
+	one := open(t, cfg, transport.Config{})
+	cfg.Cluster = "other"
+	two := open(t, cfg, transport.Config{}) // the same incarnation, elsewhere
+	two.HandleRequest(kindEcho, func(context.Context, *transport.Request) { t.Error("the other cluster hears it") })
+	echo(t, one, one)
+	if n := two.Stats().Lanes[transport.Data].FramesIn; n != 0 {
+		t.Errorf("the other cluster hears %d frames", n)
+	}
+}
+
+func TestConnectRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := dir + "/" + name
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	empty, secret := file("empty", " \n"), file("secret", "hunter2")
+	for name, test := range map[string]struct {
+		access nats.Access
+		says   string
+	}{
+		"nothing":            {nats.Access{}, "URLs is required"},
+		"plain text":         {nats.Access{URLs: []string{"nats://example.com:4222"}}, "AllowPlaintext"},
+		"a password":         {nats.Access{URLs: []string{"nats://u:hunter2@127.0.0.1"}}, "TokenFile"},
+		"a broken password":  {nats.Access{URLs: []string{"nats://u:hunter2%zz@127.0.0.1"}}, "URLs[0]"},
+		"another scheme":     {nats.Access{URLs: []string{"http://127.0.0.1"}}, "scheme"},
+		"no URL":             {nats.Access{URLs: []string{"hunter2"}}, "URLs[0]"},
+		"two identities":     {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: secret, NKeyFile: secret}, "exclude"},
+		"half a certificate": {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret}, "come together"},
+		"no such file":       {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: dir + "/none"}, "TokenFile"},
+		"an empty token":     {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: empty}, "is empty"},
+		"no nkey":            {nats.Access{URLs: []string{"nats://127.0.0.1"}, NKeyFile: secret}, "NKeyFile"},
+		"no CA":              {nats.Access{URLs: []string{"tls://127.0.0.1"}, CAFile: secret}, "no certificate"},
+		"no certificate":     {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret, KeyFile: secret}, "CertFile"},
+		"a negative timeout": {nats.Access{URLs: []string{"nats://127.0.0.1"}, ConnectTimeout: -1}, "ConnectTimeout"},
+	} {
+		_, err := nats.Connect(nats.Config{Access: test.access, Cluster: "c", Self: node("a")})
+		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := nats.Connect(nats.Config{Cluster: "a.b", MaxFrame: 1})
+	for _, field := range []string{"Cluster", "Self", "MaxFrame", "URLs"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("the error does not name %s: %v", field, err)
+		}
+	}
+}
+
+func TestStartAndCloseTwice(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{})
+	c := connect(t, config(s, "a"))
+	if err := c.Start(nobody{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(nobody{}); err == nil {
+		t.Error("started twice")
+	}
+	if err := c.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := c.Start(nobody{}); !errors.Is(err, nats.ErrClosed) {
+		t.Errorf("Start after Close: %v", err)
+	}
+	if err := c.Send(transport.Data, c.Self(), []byte("x")); !errors.Is(err, nats.ErrClosed) {
+		t.Errorf("Send after Close: %v", err)
+	}
+}
+
+type nobody struct{}
+
+func (nobody) Receive(transport.Lane, string, []byte) {}
+func (nobody) Connection(error)                       {}

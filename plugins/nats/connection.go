@@ -1,0 +1,180 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// flushTimeout is how long Flush waits at most if its context has no end.
+const flushTimeout = 3 * time.Second
+
+// connection is one of a carrier's connections.
+type connection struct {
+	c    *Carrier
+	name string
+	nc   *nats.Conn
+	subs []*nats.Subscription
+
+	mu      sync.Mutex
+	problem error // why it can't be used, nil if it can
+	final   bool  // the problem does not go away
+}
+
+func (n *connection) open(opts []nats.Option) error {
+	opts = append(slices.Clip(opts),
+		nats.Name("refold "+n.c.cfg.Self.String()+" "+n.name),
+		nats.ConnectHandler(func(nc *nats.Conn) { n.connected(nc, false) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { n.connected(nc, true) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { n.lostConnection(err) }),
+		nats.ClosedHandler(func(nc *nats.Conn) { n.closedConnection(nc.LastError()) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { n.notConnected(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { n.failed(sub, err) }),
+	)
+	nc, err := nats.Connect(strings.Join(n.c.cfg.URLs, ","), opts...)
+	if err != nil {
+		return fmt.Errorf("nats: connect: %w", err)
+	}
+	n.nc = nc
+	return nil
+}
+
+// sync makes sure that the first connection is known before the client calls
+// back. What the client tells later comes in order.
+func (n *connection) sync() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.problem == nil || n.final:
+	case n.nc.IsConnected():
+		n.problem = n.unfit(n.nc)
+	case errors.Is(n.problem, errConnecting):
+		n.problem = because(n.nc.LastError(), errConnecting)
+	}
+}
+
+// unfit returns why a server can't be used.
+func (n *connection) unfit(nc *nats.Conn) error {
+	if most := nc.MaxPayload(); most < int64(n.c.cfg.MaxFrame) {
+		return fmt.Errorf("%w: the server takes %d bytes, Config.MaxFrame is %d", ErrInvalid, most, n.c.cfg.MaxFrame)
+	}
+	return nil
+}
+
+func (n *connection) connected(nc *nats.Conn, again bool) {
+	if again {
+		n.c.stats.reconnects.Add(1)
+	}
+	err := n.unfit(nc)
+	if again {
+		// Who is told that it is connected can be heard: the server knows its
+		// subscriptions once it answers.
+		err = cmp.Or(err, nc.FlushTimeout(flushTimeout))
+	}
+	if n.set(err, false); err != nil {
+		n.c.log.ErrorContext(context.Background(), "NATS server can't be used", slog.String("connection", n.name), slog.Any("error", err))
+	} else {
+		n.c.log.InfoContext(context.Background(), "connected to NATS", slog.String("connection", n.name), slog.String("server", nc.ConnectedServerName()))
+	}
+	n.c.tell()
+}
+
+func (n *connection) lostConnection(err error) {
+	err = because(err, errConnecting)
+	n.set(err, false)
+	if !n.c.isClosed() {
+		n.c.log.WarnContext(context.Background(), "connection to NATS is lost", slog.String("connection", n.name), slog.Any("error", err))
+	}
+	n.c.tell()
+}
+
+// notConnected is called for each attempt that fails.
+func (n *connection) notConnected(err error) {
+	n.mu.Lock()
+	first := n.problem == nil || n.problem.Error() != err.Error()
+	n.mu.Unlock()
+	n.set(err, false)
+	if first && !n.c.isClosed() {
+		n.c.log.WarnContext(context.Background(), "can't connect to NATS", slog.String("connection", n.name), slog.Any("error", err))
+	}
+	n.c.tell()
+}
+
+func (n *connection) closedConnection(err error) {
+	n.set(because(err, ErrClosed), true)
+	if !n.c.isClosed() {
+		n.c.log.ErrorContext(context.Background(), "connection to NATS was closed for good", slog.String("connection", n.name), slog.Any("error", err))
+	}
+	n.c.tell()
+}
+
+// failed takes errors that do not end a connection.
+func (n *connection) failed(sub *nats.Subscription, err error) {
+	switch {
+	case errors.Is(err, nats.ErrSlowConsumer):
+		n.c.stats.slow.Add(1)
+		n.c.log.WarnContext(context.Background(), "frames come in faster than they are taken, some are lost", slog.String("connection", n.name))
+	case errors.Is(err, nats.ErrPermissionViolation):
+		n.c.stats.refused.Add(1)
+		n.c.log.ErrorContext(context.Background(), "NATS permissions are missing", slog.String("connection", n.name), slog.Any("error", err))
+		if sub != nil {
+			n.set(err, false) // it hears nothing
+			n.c.tell()
+		}
+	default:
+		n.c.log.WarnContext(context.Background(), "NATS reports an error", slog.String("connection", n.name), slog.Any("error", err))
+	}
+}
+
+func (n *connection) set(problem error, final bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.final {
+		n.problem, n.final = problem, final
+	}
+}
+
+func (n *connection) trouble() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.problem
+}
+
+func (n *connection) flush(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, flushTimeout) // the client wants one
+		defer cancel()
+	}
+	if err := n.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("nats: flush: %w", err)
+	}
+	return nil
+}
+
+func (n *connection) lost() uint64 {
+	sum := 0
+	for _, sub := range n.subs {
+		if dropped, err := sub.Dropped(); err == nil {
+			sum += dropped
+		}
+	}
+	return uint64(sum)
+}
+
+func (c *Carrier) isClosed() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.closed
+}

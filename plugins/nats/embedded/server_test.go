@@ -1,0 +1,102 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package embedded_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	natsgo "github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func Example() {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = server.Close() }()
+	carrier, err := nats.Connect(nats.Config{
+		Access: server.Access(), Cluster: "bank", Self: identity.Node{Name: "a:7400", UID: 1},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = carrier.Close() }()
+	fmt.Println(carrier.Self())
+	// Output: a:7400#1
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if u, failed := url.Parse(s.URL()); failed != nil || u.Hostname() != "127.0.0.1" {
+		t.Errorf("it listens on %s, %v", s.URL(), failed)
+	}
+	info, err := os.Stat(s.TokenFile())
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the token is in a file with mode %v, %v", info.Mode(), err)
+	}
+	if stranger, failed := natsgo.Connect(s.URL()); !errors.Is(failed, natsgo.ErrAuthorization) {
+		stranger.Close()
+		t.Errorf("without the token: %v", failed)
+	}
+	token, err := os.ReadFile(s.TokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := natsgo.Connect(s.URL(), natsgo.Token(strings.TrimSpace(string(token))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if strings.Contains(string(token), nc.ConnectedServerName()[len("refold-embedded-"):]) {
+		t.Errorf("the server's name %s tells a part of the token", nc.ConnectedServerName())
+	}
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(s.TokenFile())); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the temporary folder is still there: %v", err)
+	}
+}
+
+func TestAPortInUse(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(embedded.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var port int
+	if _, err := fmt.Sscan(u.Port(), &port); err != nil {
+		t.Fatal(err)
+	}
+	if other, err := embedded.Start(embedded.Config{Port: port, StartTimeout: 1}); err == nil {
+		_ = other.Close()
+		t.Error("two servers listen on one port")
+	}
+}
