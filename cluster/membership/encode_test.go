@@ -288,3 +288,19 @@ func TestSeenOfMoreMembersThanThereAre(t *testing.T) {
 		t.Errorf("two of one member have seen it: %v, %v", m, err)
 	}
 }
+
+func TestLengthsAreCheckedBeforeAnythingIsAllocated(t *testing.T) { //nolint:paralleltest // it measures what is allocated
+	for name, text := range map[string]string{
+		"members":    "010000" + "904e",
+		"tombstones": "010000" + "00" + "0000" + "a08d06",
+	} {
+		content, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		limited(t, len(content), func() { _, err = membership.DecodeContent(content, membership.Gossip{}) })
+		if !errors.Is(err, membership.ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -117,6 +117,9 @@ func (m *Machine) connect() {
 		m.claimed = m.now + m.s.AcceptablePause
 		m.claim()
 	}
+	for i := range m.names { // silence said nothing
+		m.names[i].since = m.now
+	}
 	m.watch.floor = m.watch.nr + 1
 	m.watch.monitors = nil
 	m.remonitor()

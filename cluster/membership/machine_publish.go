@@ -25,7 +25,7 @@ func (m *Machine) publishChanges(old Gossip, was cache) {
 	sameReach := sameSlice(old.Reachability().Observers, next.Reachability().Observers)
 	sameBad := sameNodes && sameReach
 	if !sameBad {
-		sameBad = m.reachabilityEvents(old, was.unreachable) && sameNodes
+		sameBad = m.reachabilityEvents(was.bad) && sameNodes
 	}
 	m.leaderEvents(was)
 	if !slices.Equal(old.seen, next.seen) || !sameNodes {
@@ -132,9 +132,9 @@ func (m *Machine) memberGone(old *Member) {
 
 // reachabilityEvents publishes who became unreachable and who is reachable
 // again, and reports whether there was nobody.
-func (m *Machine) reachabilityEvents(old Gossip, was bitmap) bool {
+func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	var bad, good []Event
-	before, now := nodesOf(old.Members(), was), nodesOf(m.gossip.members, m.cache.unreachable)
+	now := m.cache.bad
 	for i, j := 0, 0; i < len(before) || j < len(now); {
 		by := 0
 		switch {

@@ -16,12 +16,16 @@ type cache struct {
 	digest      Digest
 	body        []byte
 	unreachable bitmap
+	bad         []identity.Node // the same as nodes
+	others      []identity.Node // the same without self
 	leader      identity.Node
 	roles       []string
 	roleLeaders []identity.Node
 	anyDown     bool
 	closing     bool   // the whole cluster is about to stop
 	candidates  bitmap // whom to gossip with
+	values      []Member
+	valuesOf    []*Member
 	// These follow from the content and from who has seen it.
 	state, seen, digests []byte
 }
@@ -71,7 +75,7 @@ func (m *Machine) set(next Gossip) {
 	sameReach := sameSlice(old.Reachability().Observers, next.Reachability().Observers)
 	m.cache.of, m.cache.digest, m.cache.body = next.content, Digest{}, nil
 	if !sameMembers || !sameReach {
-		m.cache.unreachable = next.unreachable(nil)
+		m.findUnreachable()
 		m.cache.candidates = nil
 	}
 	if !sameMembers {
@@ -86,6 +90,17 @@ func (m *Machine) set(next Gossip) {
 		m.findLeaders()
 	}
 	m.publishChanges(old, was)
+}
+
+// findUnreachable finds who is unreachable. The slices stay the same if nobody
+// else is.
+func (m *Machine) findUnreachable() {
+	m.cache.unreachable = m.gossip.unreachable(nil)
+	bad := nodesOf(m.gossip.members, m.cache.unreachable)
+	if !slices.Equal(bad, m.cache.bad) {
+		m.cache.bad = bad
+		m.cache.others = slices.DeleteFunc(slices.Clone(bad), func(n identity.Node) bool { return n == m.self })
+	}
 }
 
 func (m *Machine) publish(e Event) { m.out.Events = append(m.out.Events, e) }

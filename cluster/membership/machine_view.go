@@ -13,8 +13,9 @@ type View struct {
 	Connected bool
 	// Leader says that the node is the leader.
 	Leader bool
-	// Members are all members, this node included.
-	Members []*Member
+	// Members are all members, this node included. It is the same slice as long as
+	// none of them changes; so is Unreachable.
+	Members []Member
 	// Unreachable are the members that anybody finds unreachable or terminated, without this node.
 	Unreachable []identity.Node
 	// Reachability says who finds whom unreachable.
@@ -25,16 +26,16 @@ type View struct {
 
 // View returns what the node knows.
 func (m *Machine) View() View {
-	v := View{
-		Self: m.self, Connected: m.link.state == linkUp, Leader: m.phase == member && m.cache.leader == m.self,
-		Members: m.gossip.Members(), Reachability: m.gossip.Reachability(), Seen: m.gossip.SeenBy(),
-	}
-	for _, n := range nodesOf(v.Members, m.cache.unreachable) {
-		if n != m.self {
-			v.Unreachable = append(v.Unreachable, n)
+	if members := m.gossip.Members(); !sameSlice(m.cache.valuesOf, members) {
+		m.cache.valuesOf, m.cache.values = members, make([]Member, len(members))
+		for i, o := range members {
+			m.cache.values[i] = *o
 		}
 	}
-	return v
+	return View{
+		Self: m.self, Connected: m.link.state == linkUp, Leader: m.phase == member && m.cache.leader == m.self,
+		Members: m.cache.values, Unreachable: m.cache.others, Reachability: m.gossip.Reachability(), Seen: m.gossip.SeenBy(),
+	}
 }
 
 // Snapshot is the state of the cluster as a subscriber to events sees it.

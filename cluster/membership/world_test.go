@@ -146,12 +146,10 @@ func (h *host) carry(e membership.Effects) {
 	h.events = append(h.events, e.Events...)
 	h.lives = append(h.lives, e.Life...)
 	for _, l := range e.Life {
-		switch l.Kind {
-		case membership.Exits: // there is nothing to hand over
+		if l.Kind == membership.Exits { // there is nothing to hand over
 			h.w.push(happening{at: h.w.now + 10*time.Millisecond, host: h, kind: membership.Kinds})
-		case membership.Stopped:
-			h.dead = true
 		}
+		h.dead = h.dead || l.Kind == membership.Stopped
 	}
 	if h.w.checked {
 		h.check(e)
@@ -296,12 +294,10 @@ func (h *host) check(e membership.Effects) {
 
 func (h *host) checkEvent(event membership.Event, before map[identity.Node]membership.Status) {
 	w := h.w
-	switch event.Kind {
-	case membership.MemberUnreachable:
-		if event.Member.Node == h.node {
-			w.tb.Fatalf("%v finds itself unreachable", h.node)
-		}
-	case membership.MemberRemoved:
+	if event.Kind == membership.MemberUnreachable && event.Member.Node == h.node {
+		w.tb.Fatalf("%v finds itself unreachable", h.node)
+	}
+	if event.Kind == membership.MemberRemoved {
 		h.removed[event.Member.Node] = true
 		if event.Previous != h.status[event.Member.Node] {
 			w.tb.Fatalf("%v: %v was %v, removed as %v", h.node, event.Member.Node, h.status[event.Member.Node], event.Previous)
@@ -376,23 +372,9 @@ func (w *world) describe() string {
 	return s.String()
 }
 
-// lived returns what became of a host.
-func (h *host) lived(k membership.LifeKind) bool {
-	return slices.ContainsFunc(h.lives, func(l membership.Life) bool { return l.Kind == k })
-}
-
+// stopped reports whether a host has ended for a reason.
 func (h *host) stopped(r membership.Reason) bool {
 	return slices.Contains(h.lives, membership.Life{Kind: membership.Stopped, Reason: r})
-}
-
-// saw returns the events about a member.
-func (h *host) saw(n identity.Node) (kinds []membership.EventKind) {
-	for _, e := range h.events {
-		if e.Member != nil && e.Member.Node == n {
-			kinds = append(kinds, e.Kind)
-		}
-	}
-	return kinds
 }
 
 func names(n int) (all []string) {
