@@ -24,6 +24,9 @@ var (
 	// the events, even if the handler returned an error too: the connection was
 	// lost for example.
 	ErrUnavailable = errors.New("projection: store unavailable")
+	// ErrNotSetUp is matched by an error of a Store whose tables, or whatever it
+	// keeps positions in, were never made. Run ends with it.
+	ErrNotSetUp = errors.New("projection: store not set up")
 	// ErrRunning answers a second Run of a projection that is running.
 	ErrRunning = errors.New("projection: already running")
 	// ErrNoClear says that a projection can't be rebuilt, as its handler has no
@@ -98,7 +101,7 @@ func hopeless(err error) bool {
 	if _, ok := errors.AsType[*EventError](err); ok {
 		return false // whatever its handler says
 	}
-	for _, target := range []error{journal.ErrClosed, journal.ErrInvalid, journal.ErrOffset, ErrInvalid, ErrNoClear, errExited} {
+	for _, target := range []error{journal.ErrClosed, journal.ErrInvalid, journal.ErrOffset, ErrInvalid, ErrNotSetUp, ErrNoClear, errExited} {
 		if errors.Is(err, target) {
 			return true
 		}

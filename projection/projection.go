@@ -49,7 +49,7 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 
 // Run handles events, from the stored positions on and then live, until ctx
 // ends. It returns the cause of ctx, or earlier an error that beginning again
-// can't mend: the journal was closed, its offsets are of another kind, the limit of
+// can't mend: the journal was closed, its offsets are of another kind, the store was never set up, the limit of
 // Config.Restart is reached. When it has returned no handler is running, and
 // what was handled is saved. The error matches ErrRunning if the projection runs
 // already.

@@ -360,7 +360,12 @@ func TestMissingTable(t *testing.T) {
 	store := pgprojection.NewStore(pool, pgprojection.Config{Schema: `odd "name`})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := store.Load(ctx, "p"); err == nil || !strings.Contains(err.Error(), "apply the migrations") {
+	if _, err := store.Load(ctx, "p"); !errors.Is(err, projection.ErrNotSetUp) || !strings.Contains(err.Error(), "apply the migrations") {
 		t.Errorf("Load: %v, want it to say what to do", err)
+	}
+	h := handler(pool, 0)
+	h.Store = store
+	if err := create(t, config(newJournal(t), h)).Run(ctx); !errors.Is(err, projection.ErrNotSetUp) {
+		t.Errorf("Run: %v, want it to end", err)
 	}
 }

@@ -202,7 +202,7 @@ func (s *Store) apply(ctx context.Context, m projection.Move, f func(ctx context
 // fail says what was being done, and answers an ended context with its cause.
 func fail(ctx context.Context, verb, name string, err error) error {
 	if pg := serverError(err); pg != nil && (pg.Code == "42P01" || pg.Code == "3F000") && !errors.Is(err, projection.ErrRefused) && strings.Contains(pg.Message, "projections") {
-		err = fmt.Errorf("the table of positions is missing: apply the migrations of plugins/postgres: %w", err)
+		err = fmt.Errorf("%w: the table of positions is missing: apply the migrations of plugins/postgres: %w", projection.ErrNotSetUp, err)
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) && !errors.Is(err, projection.ErrFenced) {
 		err = fmt.Errorf("%w (%w)", cause, err)
