@@ -1,0 +1,54 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config says what a Lease is about.
+type Config struct {
+	// Name is what is held. Required.
+	Name string
+	// Owner is who holds it: a unique address, so that a process that is started again
+	// is somebody else. Required.
+	Owner string
+	// Interval is how often the entry is renewed, less than half of the store's
+	// time-out. Defaults to a tenth of it and at least 5 s, or to a quarter of it if
+	// that is less.
+	Interval time.Duration
+	// OperationTimeout is how long one call of the store may take. Defaults to
+	// 5 s.
+	OperationTimeout time.Duration
+	// Logger gets a line when the lease is lost, and when renewing it fails.
+	// Defaults to one that discards.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults(timeout time.Duration) Config {
+	if c.Interval == 0 {
+		c.Interval = min(max(timeout/10, 5*time.Second), timeout/4)
+	}
+	if c.OperationTimeout == 0 {
+		c.OperationTimeout = 5 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate(timeout time.Duration) error {
+	errs := []error{Check("Config.Name", c.Name), Check("Config.Owner", c.Owner)}
+	if c.Interval <= 0 || c.Interval >= timeout/2 {
+		errs = append(errs, fmt.Errorf("%w: Config.Interval is %v, it must be more than 0 and less than half of %v", ErrInvalid, c.Interval, timeout))
+	}
+	if c.OperationTimeout < 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.OperationTimeout is %v, it can't be negative", ErrInvalid, c.OperationTimeout))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,194 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Lease is held by one owner at a time. Its methods are safe for concurrent
+// use.
+type Lease struct {
+	store   Store
+	cfg     Config
+	log     *slog.Logger
+	turn    chan struct{} // held by Acquire and Release
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	hold   *hold // nil if it is not held
+	closed bool
+}
+
+// hold is one time of holding a lease.
+type hold struct {
+	until    time.Time // when it surely is not held any more
+	revision uint64
+	lost     func(error)
+	stop     context.CancelFunc
+	done     chan struct{} // closed when it is not renewed any more
+}
+
+// New returns a lease that is not held. The store stays the caller's. The error
+// matches ErrInvalid.
+func New(store Store, cfg Config) (*Lease, error) {
+	cfg = cfg.withDefaults(store.Timeout())
+	if err := cfg.validate(store.Timeout()); err != nil {
+		return nil, err
+	}
+	return &Lease{
+		store: store, cfg: cfg, turn: make(chan struct{}, 1),
+		log: cfg.Logger.With(slog.String("lease", cfg.Name), slog.String("owner", cfg.Owner)),
+	}, nil
+}
+
+// Check reports whether the lease is surely held. It does not block.
+func (l *Lease) Check() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold != nil && time.Now().Before(l.hold.until)
+}
+
+// Acquire tries once to get the lease. True means that it is held, also if it
+// was before; false without an error that somebody else holds it; an error that
+// it is not known.
+func (l *Lease) Acquire(ctx context.Context) (bool, error) { return l.AcquireWithLost(ctx, nil) }
+
+// AcquireWithLost does the same. Once it has returned true, lost is called if
+// the lease is lost, but not when it is released. Lost may acquire or release the
+// lease. If the lease was held already, lost takes the place of an earlier one.
+func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bool, error) {
+	if err := l.begin(ctx); err != nil {
+		return false, err
+	}
+	defer l.end()
+	if l.stillHeld(lost) {
+		return true, nil
+	}
+	l.drop() // an earlier hold that is over
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.OperationTimeout)
+	defer cancel()
+	sent := time.Now()
+	revision, err := l.store.Create(ctx, l.cfg.Name, l.cfg.Owner)
+	if errors.Is(err, ErrHeld) {
+		sent = time.Now()
+		revision, err = l.again(ctx)
+	}
+	switch {
+	case errors.Is(err, ErrHeld):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("lease: acquire %q: %w", l.cfg.Name, err)
+	}
+	return l.keep(revision, sent, lost), nil //nolint:contextcheck // it is held for longer than the call takes
+}
+
+// again takes over an entry that an earlier call of the same owner has left.
+func (l *Lease) again(ctx context.Context) (uint64, error) {
+	entry, err := l.store.Get(ctx, l.cfg.Name)
+	switch {
+	case errors.Is(err, ErrFree):
+		return l.store.Create(ctx, l.cfg.Name, l.cfg.Owner)
+	case err != nil:
+		return 0, err
+	case entry.Owner != l.cfg.Owner:
+		return 0, ErrHeld
+	}
+	return l.store.Renew(ctx, l.cfg.Name, l.cfg.Owner, entry.Revision)
+}
+
+// Release gives the lease up. The lease counts as not held from the beginning of
+// the call; after an error the entry may stay until it expires.
+func (l *Lease) Release(ctx context.Context) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	defer l.end()
+	revision := l.drop()
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.OperationTimeout)
+	defer cancel()
+	if err := l.release(ctx, revision); err != nil && !errors.Is(err, ErrFree) && !errors.Is(err, ErrConflict) {
+		return fmt.Errorf("lease: release %q: %w", l.cfg.Name, err)
+	}
+	return nil
+}
+
+// release deletes the entry if it is the owner's: also one that was written by a
+// call with an unknown outcome.
+func (l *Lease) release(ctx context.Context, revision uint64) error {
+	if revision > 0 {
+		if err := l.store.Delete(ctx, l.cfg.Name, revision); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	entry, err := l.store.Get(ctx, l.cfg.Name)
+	if err != nil || entry.Owner != l.cfg.Owner {
+		return err
+	}
+	return l.store.Delete(ctx, l.cfg.Name, entry.Revision)
+}
+
+// Close stops renewing, and leaves the entry to expire. It waits for a call of
+// lost, so it must not be called by one.
+func (l *Lease) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.drop()
+	l.running.Wait()
+	return nil
+}
+
+// begin waits for the turn of a call.
+func (l *Lease) begin(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("lease: %q: %w", l.cfg.Name, context.Cause(ctx))
+	}
+	l.mu.Lock()
+	closed := l.closed
+	l.mu.Unlock()
+	if closed {
+		l.end()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (l *Lease) end() { <-l.turn }
+
+func (l *Lease) stillHeld(lost func(error)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hold == nil || !time.Now().Before(l.hold.until) {
+		return false
+	}
+	if lost != nil {
+		l.hold.lost = lost
+	}
+	return true
+}
+
+// drop ends a hold and waits until it is not renewed any more. It returns the last
+// revision, 0 if there was no hold.
+func (l *Lease) drop() uint64 {
+	l.mu.Lock()
+	h := l.hold
+	l.hold = nil
+	l.mu.Unlock()
+	if h == nil {
+		return 0
+	}
+	h.stop()
+	<-h.done
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return h.revision
+}

@@ -1,0 +1,313 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/lease"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// flaky is a store whose calls can be made to fail, before or after they have
+// done what they do.
+type flaky struct {
+	lease.Store
+
+	mu     sync.Mutex
+	before error
+	after  error
+	delay  time.Duration // between the store and the caller
+	renews int
+}
+
+var errDown = errors.New("the store is down")
+
+func (f *flaky) set(change func(f *flaky)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+func run[T any](ctx context.Context, f *flaky, call func() (T, error)) (T, error) {
+	f.mu.Lock()
+	before, after, delay := f.before, f.after, f.delay
+	f.mu.Unlock()
+	var zero T
+	if before != nil {
+		return zero, before
+	}
+	result, err := call()
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return zero, context.Cause(ctx)
+		}
+	}
+	if after != nil {
+		return zero, after
+	}
+	return result, err
+}
+
+func (f *flaky) Create(ctx context.Context, name, owner string) (uint64, error) {
+	return run(ctx, f, func() (uint64, error) { return f.Store.Create(ctx, name, owner) })
+}
+
+func (f *flaky) Renew(ctx context.Context, name, owner string, revision uint64) (uint64, error) {
+	f.set(func(f *flaky) { f.renews++ })
+	return run(ctx, f, func() (uint64, error) { return f.Store.Renew(ctx, name, owner, revision) })
+}
+
+func (f *flaky) Get(ctx context.Context, name string) (lease.Entry, error) {
+	return run(ctx, f, func() (lease.Entry, error) { return f.Store.Get(ctx, name) })
+}
+
+func (f *flaky) Delete(ctx context.Context, name string, revision uint64) error {
+	_, err := run(ctx, f, func() (struct{}, error) { return struct{}{}, f.Store.Delete(ctx, name, revision) })
+	return err
+}
+
+const timeout = 120 * time.Second
+
+func open(t *testing.T, store lease.Store, owner string) *lease.Lease {
+	t.Helper()
+	l, err := lease.New(store, lease.Config{Name: "n", Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func acquire(t *testing.T, l *lease.Lease, want bool) {
+	t.Helper()
+	if held, err := l.Acquire(t.Context()); held != want || err != nil {
+		t.Errorf("Acquire = %t, %v, want %t", held, err, want)
+	}
+	if l.Check() != want {
+		t.Errorf("Check = %t, want %t", l.Check(), want)
+	}
+}
+
+func TestOneHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: inmem.NewLeases(timeout)}
+		a, b := open(t, store, "a"), open(t, store, "b")
+		if a.Check() {
+			t.Error("held before it was acquired")
+		}
+		acquire(t, a, true)
+		acquire(t, a, true) // once more
+		acquire(t, b, false)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		acquire(t, a, true)
+		acquire(t, b, false)
+		if n := store.renews; n != 300 {
+			t.Errorf("%d renewals in an hour, one each 12 s", n)
+		}
+		if err := a.Release(t.Context()); err != nil || a.Check() {
+			t.Errorf("Release: %v, Check: %t", err, a.Check())
+		}
+		acquire(t, b, true)
+		acquire(t, a, false)
+		if err := a.Release(t.Context()); err != nil {
+			t.Errorf("Release of what another holds: %v", err)
+		}
+		acquire(t, b, true)
+		if err := b.Close(); err != nil || b.Check() {
+			t.Errorf("Close: %v, Check: %t", err, b.Check())
+		}
+		if _, err := b.Acquire(t.Context()); !errors.Is(err, lease.ErrClosed) {
+			t.Errorf("Acquire after Close: %v", err)
+		}
+		acquire(t, a, false) // Close does not release
+		time.Sleep(timeout)
+		acquire(t, a, true)
+	})
+}
+
+// Before anybody else can hold it, who held it knows that it is over.
+func TestCheckEndsBeforeTheEntryDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: inmem.NewLeases(timeout)}
+		a, b := open(t, store, "a"), open(t, store.Store, "b")
+		lost := make(chan error, 1)
+		begin := time.Now()
+		if held, err := a.AcquireWithLost(t.Context(), func(cause error) { lost <- cause }); !held || err != nil {
+			t.Fatal(held, err)
+		}
+		time.Sleep(20 * time.Second) // one renewal, at 12 s
+		store.set(func(f *flaky) { f.before = errDown })
+		for a.Check() {
+			acquire(t, b, false)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(begin).Round(time.Second); took != 120*time.Second { // 12 s + 90 % of 120 s
+			t.Errorf("Check is true for %v", took)
+		}
+		if cause := <-lost; cause == nil {
+			t.Error("lost without a cause")
+		}
+		acquire(t, b, false)
+		time.Sleep(12 * time.Second)
+		acquire(t, b, true)
+		if a.Check() {
+			t.Error("both hold it")
+		}
+	})
+}
+
+// The validity counts from when a call was sent, not from when it returned.
+func TestASlowStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: inmem.NewLeases(timeout), delay: 4 * time.Second}
+		a := open(t, store, "a")
+		begin := time.Now()
+		acquire(t, a, true)
+		store.set(func(f *flaky) { f.before, f.delay = errDown, 0 })
+		for a.Check() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(begin).Round(time.Second); took != 108*time.Second {
+			t.Errorf("Check is true for %v after the call was sent", took)
+		}
+	})
+}
+
+func TestUnknownOutcomes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: inmem.NewLeases(timeout), after: errDown}
+		a, b := open(t, store, "a"), open(t, store.Store, "b")
+		if held, err := a.Acquire(t.Context()); held || !errors.Is(err, errDown) || a.Check() {
+			t.Errorf("Acquire with an unknown outcome: %t, %v", held, err)
+		}
+		acquire(t, b, false) // it has landed
+		store.set(func(f *flaky) { f.after = nil })
+		acquire(t, a, true) // and its owner goes on with it
+		store.set(func(f *flaky) { f.after = errDown })
+		time.Sleep(30 * time.Second) // renewals land, nobody knows
+		store.set(func(f *flaky) { f.after = nil })
+		time.Sleep(10 * timeout)
+		acquire(t, a, true)
+		store.set(func(f *flaky) { f.after = errDown })
+		if err := a.Release(t.Context()); !errors.Is(err, errDown) || a.Check() {
+			t.Errorf("Release with an unknown outcome: %v, Check: %t", err, a.Check())
+		}
+		store.set(func(f *flaky) { f.after = nil })
+		acquire(t, b, true)
+
+		// An acquisition that nobody knows of can be given up.
+		if err := b.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		store.set(func(f *flaky) { f.after = errDown })
+		if _, err := a.Acquire(t.Context()); !errors.Is(err, errDown) {
+			t.Error(err)
+		}
+		store.set(func(f *flaky) { f.after = nil })
+		if err := a.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		acquire(t, b, true)
+	})
+}
+
+func TestLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := inmem.NewLeases(timeout)
+		a := open(t, store, "a")
+		lost := make(chan error, 1)
+		var wrong bool
+		if _, err := a.AcquireWithLost(t.Context(), func(error) { wrong = true }); err != nil {
+			t.Fatal(err)
+		}
+		held, err := a.AcquireWithLost(t.Context(), func(cause error) {
+			if err := a.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+			lost <- cause
+		})
+		if !held || err != nil {
+			t.Fatal(held, err)
+		}
+		e, err := store.Get(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Delete(t.Context(), "n", e.Revision); err != nil { // by an operator
+			t.Fatal(err)
+		}
+		acquireOther := open(t, store, "b")
+		acquire(t, acquireOther, true)
+		if cause := <-lost; !errors.Is(cause, lease.ErrConflict) || a.Check() || wrong {
+			t.Errorf("lost: %v, Check: %t, the first callback: %t", cause, a.Check(), wrong)
+		}
+		acquire(t, a, false)
+		acquire(t, acquireOther, true)
+		if err := acquireOther.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := a.AcquireWithLost(t.Context(), func(cause error) { lost <- cause }); err != nil {
+			t.Error(err)
+		}
+		if err := a.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(timeout)
+		if len(lost) != 0 {
+			t.Error("a lease that was released is lost")
+		}
+	})
+}
+
+func TestCallsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: inmem.NewLeases(timeout), delay: time.Hour}
+		a := open(t, store, "a")
+		begin := time.Now()
+		if held, err := a.Acquire(t.Context()); held || !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 5*time.Second {
+			t.Errorf("Acquire from a store that hangs: %t, %v after %v", held, err, time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go func() { _, _ = a.Acquire(t.Context()) }()
+		synctest.Wait()
+		if _, err := a.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire behind another call: %v", err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	store := inmem.NewLeases(time.Second)
+	if _, err := lease.New(store, lease.Config{Interval: time.Second, OperationTimeout: -1}); !errors.Is(err, lease.ErrInvalid) {
+		t.Error(err)
+	} else {
+		for _, field := range []string{"Name", "Owner", "Interval", "OperationTimeout"} {
+			if !strings.Contains(err.Error(), field) {
+				t.Errorf("the error does not name %s: %v", field, err)
+			}
+		}
+	}
+	if _, err := lease.New(store, lease.Config{Name: "n", Owner: "a"}); err != nil {
+		t.Errorf("the default interval does not fit a short time-out: %v", err)
+	}
+}

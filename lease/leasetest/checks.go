@@ -1,0 +1,297 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leasetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/lease"
+)
+
+func checks() []check {
+	return []check{
+		{name: "Create", rule: "who creates first has the entry", run: create},
+		{name: "CreateOneWins", rule: "of many who create at once, through several handles, one wins", run: oneWins},
+		{name: "GetFree", rule: "what is not there is ErrFree", run: getFree},
+		{name: "Renew", rule: "an entry is renewed at its revision and no other", run: renew},
+		{name: "RenewAbsent", rule: "what is not there can't be renewed", run: renewAbsent},
+		{name: "RenewEarlierLife", rule: "an entry that was deleted and made again is another one", run: earlierLife},
+		{name: "Delete", rule: "an entry is deleted at its revision and no other", run: deleteEntry},
+		{name: "Names", rule: "names are kept apart, whatever is in them", run: names},
+		{name: "Invalid", rule: "names and owners that can't be are refused", run: invalid},
+		{name: "Attach", rule: "all handles see the same", run: attach},
+		{name: "Timeout", rule: "a store says after how long entries expire", run: timeout},
+		{name: "Cancelled", rule: "a call whose context has ended returns, and not with an outcome that is none", run: cancelled},
+		{name: "Closed", rule: "after Close there is an error", run: closed},
+		{name: "Expire", rule: "an entry that is not renewed is gone after its time-out, and no sooner", expires: true, run: expire},
+		{name: "RenewKeeps", rule: "an entry that is renewed does not expire", expires: true, run: renewKeeps},
+		{name: "ExpiredIsAnother", rule: "an entry that expired can't be renewed or deleted", expires: true, run: expiredIsAnother},
+	}
+}
+
+func create(f *fixture) {
+	revision := f.create("n", "a")
+	for _, owner := range []string{"b", "a"} {
+		if _, err := f.s.Create(f.ctx, "n", owner); !errors.Is(err, lease.ErrHeld) {
+			f.Errorf("Create by %q of what a has: %v, want ErrHeld", owner, err)
+		}
+	}
+	f.wantEntry(f.s, "n", "a", revision)
+}
+
+func oneWins(f *fixture) {
+	other := f.cfg.Attach(f.TB, f.s)
+	defer func() { _ = other.Close() }()
+	for round := range 10 {
+		name := fmt.Sprint("n", round)
+		var won atomic.Int64
+		var winner atomic.Value
+		var wg sync.WaitGroup
+		for k := range 8 {
+			wg.Go(func() {
+				s := f.s
+				if k%2 == 1 {
+					s = other
+				}
+				owner := fmt.Sprint("owner", k)
+				switch _, err := s.Create(f.ctx, name, owner); {
+				case err == nil:
+					won.Add(1)
+					winner.Store(owner)
+				case !errors.Is(err, lease.ErrHeld):
+					f.Errorf("Create: %v, want ErrHeld", err)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			f.Errorf("%d of 8 have created an entry", won.Load())
+			return
+		}
+		if e, err := f.s.Get(f.ctx, name); err != nil || e.Owner != winner.Load() {
+			f.Errorf("Get = %+v, %v, want %v", e, err, winner.Load())
+		}
+	}
+}
+
+func getFree(f *fixture) {
+	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
+		f.Errorf("Get of what was never there = %+v, %v", e, err)
+	}
+	if err := f.s.Delete(f.ctx, "n", f.create("n", "a")); err != nil {
+		f.Fatalf("Delete: %v", err)
+	}
+	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
+		f.Errorf("Get of what was deleted = %+v, %v", e, err)
+	}
+	f.create("n", "b")
+}
+
+func renew(f *fixture) {
+	first := f.create("n", "a")
+	second, err := f.s.Renew(f.ctx, "n", "a", first)
+	if err != nil || second == first {
+		f.Fatalf("Renew at %d = %d, %v", first, second, err)
+	}
+	if _, err := f.s.Renew(f.ctx, "n", "b", first); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Renew at an old revision: %v, want ErrConflict", err)
+	}
+	if _, err := f.s.Renew(f.ctx, "n", "b", second+1000); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Renew at a revision that never was: %v, want ErrConflict", err)
+	}
+	f.wantEntry(f.s, "n", "a", second)
+}
+
+func renewAbsent(f *fixture) {
+	for _, revision := range []uint64{0, 1, 1000} {
+		if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
+			f.Errorf("Renew at %d of what is not there: %v, want ErrConflict", revision, err)
+		}
+	}
+	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
+		f.Errorf("Get = %+v, %v, want ErrFree", e, err)
+	}
+}
+
+func earlierLife(f *fixture) {
+	first := f.create("n", "a")
+	if err := f.s.Delete(f.ctx, "n", first); err != nil {
+		f.Fatalf("Delete: %v", err)
+	}
+	second := f.create("n", "a")
+	if second == first {
+		f.Errorf("both lives have the revision %d", first)
+	}
+	if _, err := f.s.Renew(f.ctx, "n", "a", first); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Renew at the revision of an earlier life: %v, want ErrConflict", err)
+	}
+	if err := f.s.Delete(f.ctx, "n", first); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Delete at the revision of an earlier life: %v, want ErrConflict", err)
+	}
+	f.wantEntry(f.s, "n", "a", second)
+}
+
+func deleteEntry(f *fixture) {
+	first := f.create("n", "a")
+	second, err := f.s.Renew(f.ctx, "n", "a", first)
+	if err != nil {
+		f.Fatalf("Renew: %v", err)
+	}
+	for _, revision := range []uint64{0, first, second + 1000} {
+		if err := f.s.Delete(f.ctx, "n", revision); !errors.Is(err, lease.ErrConflict) {
+			f.Errorf("Delete at %d of an entry at %d: %v, want ErrConflict", revision, second, err)
+		}
+	}
+	f.wantEntry(f.s, "n", "a", second)
+	if err := f.s.Delete(f.ctx, "n", second); err != nil {
+		f.Errorf("Delete: %v", err)
+	}
+	if err := f.s.Delete(f.ctx, "n", second); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Delete of what is not there: %v, want ErrConflict", err)
+	}
+}
+
+func names(f *fixture) {
+	all := []string{"n", "N", "n.n", "n n", "n/n", "n=2en", "n*", ">", "ü", "\x00", "a|b", strings.Repeat("x", lease.MaxLength), strings.Repeat("x", lease.MaxLength-1)}
+	revisions := make([]uint64, len(all))
+	for i, name := range all {
+		revisions[i] = f.create(name, "owner of "+fmt.Sprint(i))
+	}
+	for i, name := range all {
+		f.wantEntry(f.s, name, "owner of "+fmt.Sprint(i), revisions[i])
+	}
+}
+
+func invalid(f *fixture) {
+	for _, bad := range []string{"", strings.Repeat("x", lease.MaxLength+1)} {
+		if _, err := f.s.Create(f.ctx, bad, "a"); !errors.Is(err, lease.ErrInvalid) {
+			f.Errorf("Create with a name of %d bytes: %v, want ErrInvalid", len(bad), err)
+		}
+		if _, err := f.s.Create(f.ctx, "n", bad); !errors.Is(err, lease.ErrInvalid) {
+			f.Errorf("Create with an owner of %d bytes: %v, want ErrInvalid", len(bad), err)
+		}
+	}
+}
+
+func attach(f *fixture) {
+	first := f.create("n", "a")
+	other := f.cfg.Attach(f.TB, f.s)
+	f.wantEntry(other, "n", "a", first)
+	if _, err := other.Create(f.ctx, "n", "b"); !errors.Is(err, lease.ErrHeld) {
+		f.Errorf("Create through another handle: %v, want ErrHeld", err)
+	}
+	second, err := other.Renew(f.ctx, "n", "a", first)
+	if err != nil {
+		f.Fatalf("Renew through another handle: %v", err)
+	}
+	if err := other.Close(); err != nil {
+		f.Errorf("Close: %v", err)
+	}
+	f.wantEntry(f.s, "n", "a", second)
+}
+
+func timeout(f *fixture) {
+	if got := f.s.Timeout(); got != long {
+		f.Errorf("Timeout = %v, want %v", got, long)
+	}
+}
+
+func cancelled(f *fixture) {
+	revision := f.create("n", "a")
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	_, created := f.s.Create(ctx, "other", "a")
+	_, renewed := f.s.Renew(ctx, "n", "a", revision)
+	_, got := f.s.Get(ctx, "n")
+	for what, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(ctx, "n", revision), "Get": got} {
+		if !errors.Is(err, context.Canceled) {
+			f.Errorf("%s: %v, want context.Canceled", what, err)
+		}
+	}
+}
+
+func closed(f *fixture) {
+	revision := f.create("n", "a")
+	if err := errors.Join(f.s.Close(), f.s.Close()); err != nil {
+		f.Errorf("Close: %v", err)
+	}
+	_, created := f.s.Create(f.ctx, "other", "a")
+	_, renewed := f.s.Renew(f.ctx, "n", "a", revision)
+	_, got := f.s.Get(f.ctx, "n")
+	for what, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(f.ctx, "n", revision), "Get": got} {
+		if !errors.Is(err, lease.ErrClosed) {
+			f.Errorf("%s after Close: %v, want ErrClosed", what, err)
+		}
+	}
+}
+
+// untilFree waits until there is no entry and returns how long that took since a
+// time.
+func (f *fixture) untilFree(name string, since time.Time) time.Duration {
+	f.Helper()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		_, err := f.s.Get(f.ctx, name)
+		took := time.Since(since)
+		if errors.Is(err, lease.ErrFree) {
+			return took
+		}
+		if err != nil || took > f.s.Timeout()+f.cfg.Late {
+			f.Fatalf("the entry is there %v after it was written, with a time-out of %v: %v", took, f.s.Timeout(), err)
+		}
+		<-ticker.C
+	}
+}
+
+func expire(f *fixture) {
+	f.create("n", "a")
+	since := time.Now() // it was written before
+	if took := f.untilFree("n", since); took < f.s.Timeout()*9/10 {
+		f.Errorf("the entry is gone after %v, its time-out is %v", took, f.s.Timeout())
+	}
+	f.create("n", "b")
+}
+
+func renewKeeps(f *fixture) {
+	revision := f.create("n", "a")
+	begin := time.Now()
+	ticker := time.NewTicker(f.s.Timeout() / 5)
+	defer ticker.Stop()
+	for time.Since(begin) < 2*f.s.Timeout() {
+		<-ticker.C
+		renewed, err := f.s.Renew(f.ctx, "n", "a", revision)
+		if err != nil {
+			f.Fatalf("Renew after %v, with a time-out of %v: %v", time.Since(begin), f.s.Timeout(), err)
+		}
+		revision = renewed
+	}
+	f.wantEntry(f.s, "n", "a", revision)
+	since := time.Now()
+	if took := f.untilFree("n", since); took < f.s.Timeout()*9/10 {
+		f.Errorf("the entry is gone %v after it was renewed, its time-out is %v", took, f.s.Timeout())
+	}
+}
+
+func expiredIsAnother(f *fixture) {
+	revision := f.create("n", "a")
+	f.untilFree("n", time.Now())
+	if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Renew of what expired: %v, want ErrConflict", err)
+	}
+	if err := f.s.Delete(f.ctx, "n", revision); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Delete of what expired: %v, want ErrConflict", err)
+	}
+	second := f.create("n", "b")
+	if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
+		f.Errorf("Renew of what expired, and is somebody else's: %v, want ErrConflict", err)
+	}
+	f.wantEntry(f.s, "n", "b", second)
+}

@@ -1,0 +1,99 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leasetest
+
+import (
+	"cmp"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/lease"
+)
+
+// Config says what to check.
+type Config struct {
+	// Open returns a store without entries, whose entries expire after timeout. The
+	// suite closes it. Required.
+	Open func(tb testing.TB, timeout time.Duration) lease.Store
+	// Attach returns another store on the entries of s, as another process has it. The
+	// suite closes it. Required.
+	Attach func(tb testing.TB, s lease.Store) lease.Store
+	// Timeout is the time-out of entries that are to expire during a check.
+	// Defaults to 1 s.
+	Timeout time.Duration
+	// Late is how much later than after its time-out an entry may expire. Defaults
+	// to 5 s.
+	Late time.Duration
+	// Limit is how long a check may take. Defaults to one minute.
+	Limit time.Duration
+}
+
+// long is the time-out of entries that do not expire during a check.
+const long = time.Hour
+
+// Run checks that a store keeps the contract of lease.Store. Each check is a
+// parallel subtest.
+func Run(t *testing.T, cfg Config) {
+	t.Helper()
+	for _, c := range checks() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			t.Logf("rule: %s", c.rule)
+			c.on(t, cfg)
+		})
+	}
+}
+
+// check is one property of a store.
+type check struct {
+	name, rule string
+	expires    bool // entries expire
+	run        func(f *fixture)
+}
+
+func (c check) on(tb testing.TB, cfg Config) {
+	tb.Helper()
+	cfg.Timeout = cmp.Or(cfg.Timeout, time.Second)
+	cfg.Late = cmp.Or(cfg.Late, 5*time.Second)
+	timeout := long
+	if c.expires {
+		timeout = cfg.Timeout
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Limit, time.Minute))
+	f := &fixture{TB: tb, cfg: cfg, ctx: ctx, s: cfg.Open(tb, timeout)}
+	tb.Cleanup(func() {
+		cancel()
+		if err := f.s.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	c.run(f)
+}
+
+// fixture is what a check works on.
+type fixture struct {
+	testing.TB
+	cfg Config
+	ctx context.Context //nolint:containedctx // as in testing.T, for the time of one check
+	s   lease.Store
+}
+
+// create makes an entry, and ends the check if it can't.
+func (f *fixture) create(name, owner string) uint64 {
+	f.Helper()
+	revision, err := f.s.Create(f.ctx, name, owner)
+	if err != nil {
+		f.Fatalf("Create(%.40q, %q): %v", name, owner, err)
+	}
+	return revision
+}
+
+// wantEntry compares what the store knows.
+func (f *fixture) wantEntry(s lease.Store, name, owner string, revision uint64) {
+	f.Helper()
+	if got, err := s.Get(f.ctx, name); err != nil || got != (lease.Entry{Owner: owner, Revision: revision}) {
+		f.Errorf("Get(%.40q) = %+v, %v, want %s at %d", name, got, err, owner, revision)
+	}
+}

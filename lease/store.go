@@ -1,0 +1,72 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrHeld says that somebody has the entry.
+	ErrHeld = errors.New("lease: held")
+	// ErrFree says that nobody has the entry.
+	ErrFree = errors.New("lease: free")
+	// ErrConflict says that the entry is not the one that the caller knows: it was
+	// written again, it expired, or it was deleted.
+	ErrConflict = errors.New("lease: not the entry that was expected")
+	// ErrClosed says that the store or the lease was closed.
+	ErrClosed = errors.New("lease: closed")
+	// ErrInvalid is matched by errors about arguments that can't be.
+	ErrInvalid = errors.New("lease: invalid argument")
+)
+
+// MaxLength is the largest number of bytes that a name or an owner has.
+const MaxLength = 256
+
+// Entry is what a store knows about a name.
+type Entry struct {
+	Owner string
+	// Revision is different after each write of the name, also after a deletion.
+	Revision uint64
+}
+
+// Store keeps entries that expire. All changes are conditional, so that of
+// several processes one wins. Its methods are safe for concurrent use, and return
+// soon after their context has ended. ErrHeld, ErrFree, ErrConflict and
+// ErrInvalid are certain; after any other error a change may have been made, or be
+// made yet.
+type Store interface {
+	// Timeout returns how long after its last write an entry expires. It is not
+	// there for less.
+	Timeout() time.Duration
+
+	// Create makes an entry, or returns ErrHeld. Name and owner are what Check
+	// accepts, or the error matches ErrInvalid.
+	Create(ctx context.Context, name, owner string) (revision uint64, err error)
+
+	// Renew writes an entry again, or returns ErrConflict if its revision is
+	// another.
+	Renew(ctx context.Context, name, owner string, revision uint64) (uint64, error)
+
+	// Delete removes an entry, or returns ErrConflict if its revision is another.
+	Delete(ctx context.Context, name string, revision uint64) error
+
+	// Get returns an entry, or ErrFree.
+	Get(ctx context.Context, name string) (Entry, error)
+
+	// Close ends all calls. It leaves entries as they are.
+	Close() error
+}
+
+// Check returns an error that matches ErrInvalid unless a name, or an owner, has 1 to
+// MaxLength bytes.
+func Check(what, s string) error {
+	if s == "" || len(s) > MaxLength {
+		return fmt.Errorf("%w: %s %.32q has %d bytes, it must have 1 to %d", ErrInvalid, what, s, len(s), MaxLength)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inmem_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/lease"
+	"github.com/refold-io/refold/lease/leasetest"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// handle is one of several that share a store: closing it leaves the others
+// open.
+type handle struct{ lease.Store }
+
+func (handle) Close() error { return nil }
+
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	leasetest.Run(t, leasetest.Config{
+		Timeout: 200 * time.Millisecond,
+		Open:    func(_ testing.TB, timeout time.Duration) lease.Store { return inmem.NewLeases(timeout) },
+		Attach:  func(_ testing.TB, s lease.Store) lease.Store { return handle{s} },
+	})
+}

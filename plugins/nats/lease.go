@@ -1,0 +1,248 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/lease"
+)
+
+// LeasesConfig says where leases are kept.
+type LeasesConfig struct {
+	// Access is how to get to the servers, which have JetStream.
+	Access
+
+	// Cluster is the name of the cluster. Required.
+	Cluster string
+	// Timeout is how long an entry lives without being renewed, at least 1 s. Leases
+	// with different time-outs are in buckets of their own. Defaults to 120 s.
+	Timeout time.Duration
+	// Replicas is how many servers keep each entry. A lease is as available, and as
+	// safe, as its bucket: have 3 where there are 3 servers. Defaults to 1.
+	Replicas int
+	// Logger gets a line when the connection is lost or made. Defaults to one that
+	// discards.
+	Logger *slog.Logger
+}
+
+// Leases keeps leases in a key-value bucket of JetStream. It implements
+// lease.Store. The bucket is on disk: what is held stays held when a server
+// restarts.
+type Leases struct {
+	timeout time.Duration
+	nc      *nats.Conn
+	kv      jetstream.KeyValue
+	ctx     context.Context //nolint:containedctx // ends all calls at Close
+	cancel  context.CancelCauseFunc
+}
+
+var _ lease.Store = (*Leases)(nil)
+
+// OpenLeases connects and makes the bucket if it is not there. It waits for a server
+// until ctx ends.
+func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
+	cfg.Timeout = cmp.Or(cfg.Timeout, 120*time.Second)
+	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
+	opts, err := cfg.options()
+	if err = errors.Join(err, cfg.validate()); err != nil {
+		return nil, err
+	}
+	s := &Leases{timeout: cfg.Timeout}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	opts = append(opts, nats.Name("refold leases of "+cfg.Cluster))
+	if log := cfg.Logger; log != nil {
+		opts = append(opts,
+			nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+				if s.ctx.Err() == nil {
+					log.WarnContext(s.ctx, "connection to NATS is lost", slog.String("connection", "leases"), slog.Any("error", err))
+				}
+			}),
+			nats.ReconnectHandler(func(*nats.Conn) {
+				log.InfoContext(s.ctx, "connected to NATS", slog.String("connection", "leases"))
+			}))
+	}
+	if s.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
+		return nil, fmt.Errorf("nats: connect: %w", err)
+	}
+	if err := s.open(ctx, cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("nats: open the bucket of leases %s: %w", bucket(cfg.Cluster, cfg.Timeout), err), s.Close())
+	}
+	return s, nil
+}
+
+func (c LeasesConfig) validate() error {
+	var errs []error
+	if err := identity.CheckCluster(c.Cluster); err != nil {
+		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Cluster: %w", ErrInvalid, err))
+	}
+	if c.Timeout < time.Second {
+		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Timeout is %v, at least 1s is needed", ErrInvalid, c.Timeout))
+	}
+	if c.Replicas < 1 || c.Replicas > 5 {
+		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Replicas is %d, allowed are 1 to 5", ErrInvalid, c.Replicas))
+	}
+	return errors.Join(errs...)
+}
+
+// bucket returns the name of a bucket, which may hold letters, digits, "-" and
+// "_": a cluster's name has colons besides.
+func bucket(cluster string, timeout time.Duration) string {
+	return "refold_lease_" + strings.NewReplacer("_", "__", ":", "_c").Replace(cluster) + "_" + strconv.FormatInt(timeout.Milliseconds(), 10)
+}
+
+// leaseKey returns a key for any name: bytes that keys can't have are written
+// in hexadecimal.
+func leaseKey(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		c := name[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "=%02x", c)
+		}
+	}
+	return b.String()
+}
+
+func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
+	for !s.nc.IsConnected() { // the bucket can't be asked for before that
+		changed := s.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+		if s.nc.IsConnected() {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return because(s.nc.LastError(), context.Cause(ctx))
+		}
+	}
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		return err
+	}
+	// Who has no right to make buckets uses one that was made for it.
+	name := bucket(cfg.Cluster, cfg.Timeout)
+	if s.kv, err = js.KeyValue(ctx, name); err == nil {
+		return s.checkBucket(ctx)
+	}
+	s.kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: name, Description: "leases of the Refold cluster " + cfg.Cluster,
+		History: 1, TTL: cfg.Timeout, Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
+	})
+	return err
+}
+
+// checkBucket refuses a bucket in which entries live shorter than their holders
+// believe.
+func (s *Leases) checkBucket(ctx context.Context) error {
+	status, err := s.kv.Status(ctx)
+	if err == nil && status.TTL() != s.timeout {
+		err = fmt.Errorf("%w: its TTL is %v", ErrInvalid, status.TTL())
+	}
+	return err
+}
+
+// Timeout implements lease.Store.
+func (s *Leases) Timeout() time.Duration { return s.timeout }
+
+// Create implements lease.Store.
+func (s *Leases) Create(ctx context.Context, name, owner string) (uint64, error) {
+	return call(ctx, s, "create", name, func(ctx context.Context) (uint64, error) {
+		if err := lease.Check("owner", owner); err != nil {
+			return 0, err
+		}
+		revision, err := s.kv.Create(ctx, leaseKey(name), []byte(owner))
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			err = lease.ErrHeld
+		}
+		return revision, err
+	})
+}
+
+// Renew implements lease.Store.
+func (s *Leases) Renew(ctx context.Context, name, owner string, revision uint64) (uint64, error) {
+	return call(ctx, s, "renew", name, func(ctx context.Context) (uint64, error) {
+		if err := lease.Check("owner", owner); err != nil {
+			return 0, err
+		}
+		if revision == 0 { // the server would take it for "not there"
+			return 0, lease.ErrConflict
+		}
+		renewed, err := s.kv.Update(ctx, leaseKey(name), []byte(owner), revision)
+		return renewed, conflict(err)
+	})
+}
+
+// Delete implements lease.Store.
+func (s *Leases) Delete(ctx context.Context, name string, revision uint64) error {
+	_, err := call(ctx, s, "delete", name, func(ctx context.Context) (struct{}, error) {
+		if revision == 0 { // the server would not compare
+			return struct{}{}, lease.ErrConflict
+		}
+		return struct{}{}, conflict(s.kv.Delete(ctx, leaseKey(name), jetstream.LastRevision(revision)))
+	})
+	return err
+}
+
+// Get implements lease.Store.
+func (s *Leases) Get(ctx context.Context, name string) (lease.Entry, error) {
+	return call(ctx, s, "get", name, func(ctx context.Context) (lease.Entry, error) {
+		entry, err := s.kv.Get(ctx, leaseKey(name))
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			return lease.Entry{}, lease.ErrFree
+		case err != nil:
+			return lease.Entry{}, err
+		case len(entry.Value()) > lease.MaxLength:
+			return lease.Entry{}, fmt.Errorf("nats: the owner has %d bytes", len(entry.Value()))
+		}
+		return lease.Entry{Owner: string(entry.Value()), Revision: entry.Revision()}, nil
+	})
+}
+
+// conflict tells that a write was refused because of its revision.
+func conflict(err error) error {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
+		return lease.ErrConflict
+	}
+	return err
+}
+
+// call makes a call that ends at Close, and says in its error what it was.
+func call[T any](ctx context.Context, s *Leases, what, name string, f func(context.Context) (T, error)) (result T, err error) {
+	if err = lease.Check("name", name); err != nil {
+		return result, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(lease.ErrClosed) })() //nolint:contextcheck // Close ends all calls
+	if result, err = f(ctx); err == nil {
+		return result, nil
+	}
+	if s.ctx.Err() != nil {
+		return result, lease.ErrClosed
+	}
+	return result, fmt.Errorf("nats: %s the lease %q: %w", what, name, err)
+}
+
+// Close implements lease.Store.
+func (s *Leases) Close() error {
+	s.cancel(lease.ErrClosed)
+	s.nc.Close()
+	return nil
+}
