@@ -195,6 +195,7 @@ func TestStateVersion(t *testing.T) {
 		s.typ.Snapshots = eventsourcing.SnapshotEvery(2).Version(2)
 		s.open()
 		expect(t, s.mustAsk(say("3")), nil, "1 2 3")
+		synctest.Wait() // for the snapshot that was due after the recovery
 		s.mustAsk(say("4"))
 		s.close()
 		stored = s.load()

@@ -154,7 +154,7 @@ func together(callers int, length time.Duration, f func(caller, n int) error) (c
 				timed := n%sampleEvery == 0
 				var began time.Time
 				if timed {
-					if began = time.Now(); began.After(end) {
+					if began = time.Now(); n > 0 && began.After(end) { // once at least
 						return
 					}
 				}
