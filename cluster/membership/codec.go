@@ -59,7 +59,7 @@ func AppendMessage(dst []byte, m Message) []byte {
 		dst = appendHeartbeat(dst, m.Nr, m.At)
 	case Echo:
 		dst = binary.AppendUvarint(dst, m.Nr)
-	case InitJoinNack, Pong, ExitingConfirmed, Quarantined:
+	case InitJoinNack, Pong, ExitingConfirmed, Quarantined, Stranger:
 	}
 	return dst
 }
@@ -161,6 +161,8 @@ func readMessage(r *reader, kind Kind) Message {
 		return ExitingConfirmed{}
 	case KindQuarantined:
 		return Quarantined{}
+	case KindStranger:
+		return Stranger{}
 	case Kinds:
 	}
 	r.fail("%v is not known", kind)

@@ -16,4 +16,31 @@
 // Whether a node is still there is told by a phi accrual failure detector (Detector) of
 // each node that monitors it; what these say is collected in a table (Reachability), in
 // which each node writes its own rows only.
+//
+// A Machine is one node's part of it. It is told what happens, and when, and answers
+// what is to be sent, published and written to the log; the same inputs give the same
+// answers:
+//
+//	m, err := membership.New(membership.Config{Self: self, Rand: random})
+//	effects := m.Step(now, membership.JoinSeeds{Seeds: seeds})
+//	effects = m.Step(now, membership.Received{From: from, To: to, Data: data})
+//	effects = m.Tick(now) // at m.Next(), which every step may change
+//
+// # What holds
+//
+//   - Two states with the same clock are the same.
+//   - Whoever was removed never comes back; a process that does is another node.
+//   - Nobody becomes Up before all that are Up or Leaving have heard of it.
+//   - A node that does not hear its own heartbeats judges nobody: that the others are
+//     silent says nothing then. After a while it stops hosting, and goes on only when the others
+//     have shown that it is still a member.
+//   - Nobody is removed because it is silent. To decide that is up to package downing, or
+//     to the operator.
+//
+// # What does not
+//
+// Who leads is not elected: while views differ there may be several leaders, which is
+// why they act only when all agree. A partition that lasts longer than the tombstones
+// can bring a removed node back. A node that is the only seed of its list founds a cluster at
+// once, before it can know whether there is one.
 package membership

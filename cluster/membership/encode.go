@@ -147,11 +147,12 @@ func (c *content) readMembers(r *reader, old *content) {
 	c.members = make([]*Member, 0, n)
 	var nodes nodeReader
 	at, same := 0, true
+	var m Member // allocated only if it is new
 	for range n {
 		if !nodes.next(r) {
 			return
 		}
-		m := Member{Status: Status(r.byte("status")), UpNumber: NeverUp}
+		m = Member{Status: Status(r.byte("status")), UpNumber: NeverUp}
 		if up := r.uint(NeverUp, "up number"); up > 0 {
 			m.UpNumber = int32(up - 1) //nolint:gosec // at most NeverUp
 		}
@@ -184,7 +185,7 @@ func (c *content) readMembers(r *reader, old *content) {
 			m.Node = nodes.node()
 		}
 		same = false
-		c.members = append(c.members, &m)
+		c.members = append(c.members, m.with(m.Status))
 	}
 	if same && len(c.members) == len(old.members) {
 		c.members = old.members

@@ -112,6 +112,7 @@ func messages(tb testing.TB) map[string]membership.Message {
 		"echo":              membership.Echo{Nr: 5},
 		"exiting-confirmed": membership.ExitingConfirmed{},
 		"quarantined":       membership.Quarantined{},
+		"stranger":          membership.Stranger{},
 	}
 }
 

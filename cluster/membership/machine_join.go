@@ -22,8 +22,13 @@ type join struct {
 	since  time.Duration // since when they are asked without a break
 }
 
-// seedRetry is the time between two questions of the first seed.
-const seedRetry = time.Second
+const (
+	// seedRetry is the time between two questions of the first seed.
+	seedRetry = time.Second
+	// claimWait is for how long it waits, at the least, for another incarnation of
+	// itself to answer before it founds a cluster.
+	claimWait = 500 * time.Millisecond
+)
 
 // CheckSeeds returns an error that matches identity.ErrInvalid if one of the
 // names can't be that of a node.
@@ -114,6 +119,7 @@ func (m *Machine) askSeeds() {
 		}
 	}
 	if m.join.first {
+		m.claim()
 		m.again(timerJoin, min(seedRetry, max(time.Millisecond, m.join.since+m.s.SeedNodeTimeout-m.now)))
 	} else {
 		m.again(timerJoin, m.s.SeedNodeTimeout)
@@ -142,6 +148,8 @@ func (m *Machine) joinLate() {
 	case m.link.state != linkUp || m.now-m.link.heard > 2*m.s.HeartbeatInterval:
 		m.join.since = m.now // silence says nothing
 		m.again(timerJoin, seedRetry)
+	case m.join.first && len(m.join.nacked) == len(m.join.seeds):
+		m.joinSelf()
 	case m.join.first && m.now-m.join.since >= m.s.SeedNodeTimeout:
 		m.count.TimedOut[TimeoutSeeds]++
 		m.joinSelf()
@@ -170,7 +178,6 @@ func (m *Machine) joinSelf() {
 	if m.cache.leader == m.self {
 		m.leadConverged()
 	}
-	m.claimed = m.now + m.s.AcceptablePause
 	m.claim()
 }
 
@@ -185,6 +192,11 @@ func (m *Machine) become(know func()) {
 	m.again(timerGossip, m.s.InitialDelay)
 	m.again(timerReaper, m.s.InitialDelay)
 	m.again(timerLeader, m.s.InitialDelay)
+}
+
+// asks reports whether a node with a name is asked to let this node in.
+func (m *Machine) asks(name string) bool {
+	return m.phase == seeking && slices.Contains(m.join.seeds, name) || m.phase == trying && m.join.name == name
 }
 
 // setVersion supplies the version that was promised.

@@ -114,7 +114,6 @@ func (m *Machine) connect() {
 		return
 	}
 	if !once { // it has founded a cluster before it heard itself
-		m.claimed = m.now + m.s.AcceptablePause
 		m.claim()
 	}
 	for i := range m.names { // silence said nothing

@@ -85,6 +85,7 @@ func (m *Machine) restarted(holder identity.Node) {
 // claim asks whether another incarnation with this node's name lives, before a
 // cluster of its own splits the one that there is.
 func (m *Machine) claim() {
+	m.claimed = m.now + m.s.AcceptablePause
 	m.send(identity.Node{Name: m.self.Name}, Ping{m.self})
 }
 
@@ -105,7 +106,9 @@ func (m *Machine) pong(from identity.Node) {
 	}
 	i := slices.IndexFunc(m.names, func(c contested) bool { return c.holder == from })
 	if i < 0 {
-		m.drop(DropUnexpected)
+		if m.gossip.Member(from) == nil {
+			m.drop(DropUnexpected)
+		}
 		return
 	}
 	m.log(Warn, "a node wants the name of another that lives", Attr{"node", m.names[i].joiner}, Attr{"holder", from})

@@ -61,6 +61,13 @@ func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 // quarantined says that another member does not talk to this node any more. It
 // is this one that goes, never the other.
 func (m *Machine) quarantined(from identity.Node) {
+	if m.phase != member && m.asks(from.Name) {
+		// It was let in without knowing of it, and removed since. Another incarnation
+		// may join.
+		m.log(Error, "this node was removed before it knew that it had joined", Attr{"by", from})
+		m.stop(WasDowned)
+		return
+	}
 	if m.gossip.Member(from) == nil {
 		m.drop(DropStranger)
 		return

@@ -52,6 +52,10 @@ func (m *Machine) dispatch(in Received, msg Message) {
 		m.nameInUse(in.From, msg)
 	case Ping:
 		m.ping(in.From, msg)
+	case Pong:
+		m.pong(in.From)
+	case Quarantined:
+		m.quarantined(in.From)
 	default:
 		if m.phase != member {
 			m.drop(DropEarly)
@@ -66,16 +70,14 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 	switch msg := msg.(type) {
 	case Join:
 		m.joinAsked(in.From, msg)
-	case Pong:
-		m.pong(in.From)
 	case Heartbeat:
 		m.send(in.From, HeartbeatReply(msg))
 	case HeartbeatReply:
 		m.heartbeatReply(in.From, msg)
 	case ExitingConfirmed:
 		m.exitingConfirmed(in.From)
-	case Quarantined:
-		m.quarantined(in.From)
+	case Stranger:
+		m.strange(in.From)
 	default:
 		if !m.listensTo(in.From) {
 			return
@@ -98,8 +100,11 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 // link that was mended could stay unused.
 func (m *Machine) listensTo(from identity.Node) bool {
 	switch {
+	case m.gossip.Buried(from):
+		m.drop(DropRemoved)
 	case m.gossip.Member(from) == nil:
 		m.drop(DropStranger)
+		m.send(from, Stranger{})
 	case m.gossip.Reachability().By(m.self, from) != Reachable:
 		m.drop(DropUnreachable)
 	default:

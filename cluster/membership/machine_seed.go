@@ -21,6 +21,11 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 		m.send(from, InitJoinNack{})
 		return
 	}
+	if m.gossip.Buried(from) {
+		m.drop(DropRemoved)
+		m.send(from, Quarantined{})
+		return
+	}
 	differ := differences(m.cfg.Check, msg.Settings)
 	if len(differ) > 0 {
 		m.log(Warn, "a node with other settings asks to join", Attr{"node", from}, Attr{"settings", differ})
@@ -91,7 +96,7 @@ func (m *Machine) initJoinNack(from identity.Node) {
 		m.join.nacked = append(m.join.nacked, from.Name)
 	}
 	if m.join.first && len(m.join.nacked) == len(m.join.seeds) {
-		m.joinSelf()
+		m.timers[timerJoin] = max(m.now, m.join.since+claimWait)
 	}
 }
 
@@ -108,6 +113,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		return
 	case m.gossip.Buried(from):
 		m.drop(DropRemoved)
+		m.send(from, Quarantined{})
 		return
 	case m.gossip.Member(from) != nil:
 		m.sendWelcome(from) // the first one was lost
@@ -128,6 +134,18 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	m.log(Info, "a node joins", Attr{"node", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
 	m.change(Change{Put: []*Member{{Node: from, Status: Joining, UpNumber: NeverUp, Roles: msg.Roles, Version: msg.Version}}})
 	m.sendWelcome(from)
+}
+
+// strange says that another member does not know this node, which gossips with
+// it: who let this node in has crashed before it told anybody. As long as this node
+// is not Up it asks again.
+func (m *Machine) strange(from identity.Node) {
+	other, me := m.gossip.Member(from), m.me()
+	if other == nil || other.Status.dead() || me.Status != Joining && me.Status != WeaklyUp {
+		m.drop(DropUnexpected)
+		return
+	}
+	m.send(identity.Node{Name: from.Name}, Join{m.cfg.Roles, m.cfg.Version})
 }
 
 func (m *Machine) sendWelcome(to identity.Node) {

@@ -154,6 +154,49 @@ func TestWelcomes(t *testing.T) {
 	}
 }
 
+// A node that was let in and removed before the welcome came can't join any more.
+func TestRemovedBeforeItJoined(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]membership.Input{"a seed": membership.JoinSeeds{Seeds: []string{"a", "m"}}, "a member": membership.JoinNode{Name: "a"}} {
+		s := newSolo(t)
+		s.do(ask)
+		if s.recv("x", membership.Quarantined{}); len(s.out.Life) > 0 {
+			t.Errorf("%s: x was not asked", name)
+		}
+		s.recv("a", membership.Quarantined{})
+		if !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.WasDowned}}) {
+			t.Errorf("%s: life: %v", name, s.out.Life)
+		}
+	}
+	// One that has joined later knows only the tombstone.
+	s := newSolo(t)
+	s.do(membership.JoinNode{Name: "a"})
+	g := cluster(t, member("a", up), member("m", joining), member("x", down))
+	s.recv("a", membership.Welcome{State: membership.StateOf(apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("x")}}))})
+	s.named("x", membership.InitJoin{})
+	s.wants("it asks whether it could join", membership.KindQuarantined, "x")
+	s.named("x", membership.Join{})
+	s.wants("it joins", membership.KindQuarantined, "x")
+}
+
+// Who let a node in crashed before it told anybody: the others don't know the
+// new one. It asks again, as long as it is not Up.
+func TestAStrangerAsksAgain(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinNode{Name: "a"})
+	s.recv("a", membership.Welcome{State: membership.StateOf(cluster(t, member("a", up), member("b", up), member("c", down), member("m", joining)))})
+	s.recv("x", membership.Stranger{})
+	s.wants("x is no member", membership.KindJoin)
+	s.recv("c", membership.Stranger{})
+	s.wants("c is down", membership.KindJoin)
+	s.recv("b", membership.Stranger{})
+	s.wants("b does not know this node", membership.KindJoin, "b")
+	s = with(t, "n")
+	s.recv("n", membership.Stranger{})
+	s.wants("who is up does not ask", membership.KindJoin)
+}
+
 // The first offer of a seed is taken, others come too late.
 func TestTheFirstOfferIsTaken(t *testing.T) {
 	t.Parallel()
@@ -197,8 +240,20 @@ func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
 	if s.m.Member() {
 		t.Error("b has not answered")
 	}
-	if s.recv("b", membership.InitJoinNack{}); !s.m.Member() || s.status(self) != up {
+	s.recv("b", membership.InitJoinNack{})
+	if s.pass(0); !s.m.Member() || s.status(self) != up {
 		t.Error("all have declined: it founds a cluster")
+	}
+	// Another incarnation of itself has half a second to show.
+	s = newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
+	s.recv("a", membership.InitJoinNack{})
+	if s.pass(400 * time.Millisecond); s.m.Member() {
+		t.Error("too early")
+	}
+	s.do(membership.Received{From: identity.Node{Name: "m", UID: 9}, To: self, Data: membership.AppendMessage(nil, membership.Pong{})})
+	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Stopped, Reason: membership.NameTaken}) {
+		t.Error("another lives")
 	}
 	// Without answers it takes 5 s.
 	s = newSolo(t)

@@ -137,4 +137,21 @@ func (m *Machine) reap() {
 	if len(changed) > 0 {
 		m.change(Change{Observed: changed})
 	}
+	m.knock()
+}
+
+// knock asks one of those that this node finds unreachable whether it lives. No
+// gossip goes there, and a heartbeat has no answer but its own: who has quarantined
+// this node meanwhile would never say so.
+func (m *Machine) knock() {
+	var silent []identity.Node
+	m.gossip.Reachability().of(m.self, func(rec Record) {
+		if rec.Reach == Unreachable {
+			silent = append(silent, rec.Subject)
+		}
+	})
+	if len(silent) > 0 {
+		n := silent[m.rand.IntN(len(silent))]
+		m.send(identity.Node{Name: n.Name}, Ping{n})
+	}
 }

@@ -32,6 +32,7 @@ const (
 	KindEcho
 	KindExitingConfirmed
 	KindQuarantined
+	KindStranger
 	// Kinds is one more than the last.
 	Kinds
 )
@@ -39,7 +40,7 @@ const (
 func (k Kind) String() string {
 	names := []string{
 		"", "init-join", "init-join-ack", "init-join-nack", "join", "welcome", "name-in-use", "ping", "pong", "digests", "versions", "seen",
-		"state", "heartbeat", "heartbeat-reply", "echo", "exiting-confirmed", "quarantined",
+		"state", "heartbeat", "heartbeat-reply", "echo", "exiting-confirmed", "quarantined", "stranger",
 	}
 	if k == 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind(%d)", uint8(k))
@@ -131,6 +132,10 @@ type ExitingConfirmed struct{}
 // Quarantined says that the sender takes nothing from the receiver any more.
 type Quarantined struct{}
 
+// Stranger says that the receiver, who gossips, is no member as far as the sender
+// knows. Whoever was let in by a node that crashed right after hears that.
+type Stranger struct{}
+
 // Setting is a setting that has to be the same on all nodes of a cluster.
 type Setting struct {
 	Key, Value string
@@ -158,6 +163,7 @@ func (HeartbeatReply) kind() Kind   { return KindHeartbeatReply }
 func (Echo) kind() Kind             { return KindEcho }
 func (ExitingConfirmed) kind() Kind { return KindExitingConfirmed }
 func (Quarantined) kind() Kind      { return KindQuarantined }
+func (Stranger) kind() Kind         { return KindStranger }
 
 // StateOf returns a gossip as it is sent.
 func StateOf(g Gossip) State {

@@ -333,16 +333,16 @@ func (w *world) checkUp(h *host, n identity.Node, before map[identity.Node]membe
 	}
 }
 
-// agree reports whether the living hosts know just these members, with one
-// status, all reachable.
-func (w *world) agree(s membership.Status, hosts ...*host) bool {
+// agree reports whether the living hosts know just these members, all
+// up and reachable.
+func (w *world) agree(hosts ...*host) bool {
 	for _, h := range hosts {
 		g := h.m.Gossip()
 		if h.dead || len(g.Members()) != len(hosts) || len(g.Unreachable(h.node)) > 0 {
 			return false
 		}
 		for _, o := range hosts {
-			if m := g.Member(o.node); m == nil || m.Status != s {
+			if m := g.Member(o.node); m == nil || m.Status != up {
 				return false
 			}
 		}
@@ -354,7 +354,7 @@ func (w *world) agree(s membership.Status, hosts ...*host) bool {
 func (w *world) up(most time.Duration, hosts ...*host) {
 	w.tb.Helper()
 	from := w.now
-	if !w.until(most, func() bool { return w.agree(up, hosts...) }) {
+	if !w.until(most, func() bool { return w.agree(hosts...) }) {
 		w.tb.Fatalf("after %v they are not all up:\n%s", most, w.describe())
 	}
 	w.told = append(w.told, fmt.Sprintf("%d up after %v", len(hosts), w.now-from))
@@ -364,7 +364,6 @@ func (w *world) describe() string {
 	var s strings.Builder
 	for _, h := range w.hosts {
 		if h.dead {
-			fmt.Fprintf(&s, "%v is dead, %v\n", h.node, h.lives)
 			continue
 		}
 		fmt.Fprintf(&s, "%v leader %v seen %v: %s\n", h.node, h.m.View().Leader, len(h.m.Gossip().SeenBy()), describe(h.m.Gossip()))

@@ -178,6 +178,31 @@ func TestLostAndDoubledGrantsDoNoHarm(t *testing.T) {
 	b.wantDropped(link.OverCredit, 0)
 }
 
+// A grant is lost, and too little is consumed since for another one.
+func TestWhoAsksIsTold(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small)
+	for range 5 {
+		a.send(b, link.Data, kib64)
+	}
+	b.move(a, link.Data)
+	got := len(b.got)
+	b.consume(a, link.Data)
+	b.frames(link.Control) // lost
+	due, waits := a.Due()
+	if !waits || got == 5 {
+		t.Fatalf("%d messages arrive on the first credit", got)
+	}
+	a.now = due
+	a.Tick(a.now)
+	b.move(a, link.Data)
+	grants(a, b)
+	b.move(a, link.Data)
+	if got += len(b.got); got != 5 {
+		t.Errorf("%d of 5 messages arrive", got)
+	}
+}
+
 func TestWhoSendsBeyondItsCreditIsDropped(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob, small)

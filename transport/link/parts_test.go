@@ -87,6 +87,25 @@ func TestAMessageWithALostPartIsLost(t *testing.T) {
 	}
 }
 
+// The sizes would fit: the end of the first message and the beginning of the second
+// are lost.
+func TestPartsOfTwoMessagesAreNotPutTogether(t *testing.T) {
+	t.Parallel()
+	b := open(t, bob)
+	part := func(number uint64, msgType link.Type, payload string, rest uint64) {
+		f := link.Frame{
+			Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: number, Offset: number * 1000,
+			Body: link.AppendPart(nil, link.Message{Type: msgType, Payload: []byte(payload)}, rest),
+		}
+		for _, d := range b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)).Deliver {
+			t.Errorf("%q is delivered", d.Payload)
+		}
+	}
+	part(1, link.Tell, "first", 10)
+	part(4, link.Continuation, "secon", 5)
+	part(5, link.Continuation, "d end", 0)
+}
+
 func TestASenderThatLiesAboutSizesIsDropped(t *testing.T) {
 	t.Parallel()
 	part := func(msgType link.Type, length int, rest uint64) []byte {

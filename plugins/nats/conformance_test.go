@@ -1,0 +1,25 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/transporttest"
+)
+
+func TestCarrier(t *testing.T) {
+	t.Parallel()
+	transporttest.Run(t, transporttest.Config{Network: func(tb testing.TB) transporttest.Network {
+		tb.Helper()
+		s := start(tb, embedded.Config{})
+		return func(self identity.Node) transport.Carrier {
+			return connect(tb, nats.Config{Access: s.Access(), Cluster: "test", Self: self})
+		}
+	}})
+}

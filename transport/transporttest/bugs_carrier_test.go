@@ -1,0 +1,154 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// double is a carrier with a bug. Nil fields leave it sound.
+type double struct {
+	*inmem.Carrier
+
+	send    func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error
+	receive func(r transport.Receiver, lane transport.Lane, from string, frame []byte)
+	close   func(c *inmem.Carrier) error
+	start   func(c *inmem.Carrier, r transport.Receiver) error
+}
+
+func (d *double) Send(lane transport.Lane, to identity.Node, frame []byte) error {
+	if d.send != nil {
+		return d.send(d.Carrier, lane, to, frame)
+	}
+	return d.Carrier.Send(lane, to, frame)
+}
+
+type receiver struct {
+	transport.Receiver
+	d *double
+}
+
+func (r receiver) Receive(lane transport.Lane, from string, frame []byte) {
+	if r.d.receive != nil {
+		r.d.receive(r.Receiver, lane, from, frame)
+		return
+	}
+	r.Receiver.Receive(lane, from, frame)
+}
+
+func (d *double) Start(r transport.Receiver) error {
+	if d.start != nil {
+		return d.start(d.Carrier, receiver{r, d})
+	}
+	return d.Carrier.Start(receiver{r, d})
+}
+
+func (d *double) Close() error {
+	if d.close != nil {
+		return d.close(d.Carrier)
+	}
+	return d.Carrier.Close()
+}
+
+// each plants the same bug in all carriers of a network.
+func each(d double) func() func(c *inmem.Carrier) transport.Carrier {
+	return func() func(c *inmem.Carrier) transport.Carrier {
+		return func(c *inmem.Carrier) transport.Carrier {
+			own := d
+			own.Carrier = c
+			return &own
+		}
+	}
+}
+
+func sending(f func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error) func() func(c *inmem.Carrier) transport.Carrier {
+	return each(double{send: f})
+}
+
+func receiving(f func(r transport.Receiver, lane transport.Lane, from string, frame []byte)) func() func(c *inmem.Carrier) transport.Carrier {
+	return each(double{receive: f})
+}
+
+func carrierBugs() map[string]planted {
+	return map[string]planted{
+		"mixes lanes up": {finds: []string{"CarrierDelivers", "CarrierSelf"}, carrier: receiving(func(r transport.Receiver, _ transport.Lane, from string, frame []byte) {
+			r.Receive(transport.Data, from, frame)
+		})},
+		"cuts names at the dot": {finds: []string{"CarrierDelivers"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
+			name, _, _ := strings.Cut(from, ".")
+			r.Receive(lane, name, frame)
+		})},
+		"cuts large frames off": {finds: []string{"CarrierSizes"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
+			r.Receive(lane, from, frame[:min(len(frame), 1<<20-1)])
+		})},
+		"takes any size": {finds: []string{"CarrierSizes"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+			return c.Send(lane, to, frame[:min(len(frame), c.MaxFrame())])
+		})},
+		"reorders": {finds: []string{"CarrierOrder"}, hangs: true, carrier: func() func(c *inmem.Carrier) transport.Carrier {
+			var mu sync.Mutex
+			held := make(map[transport.Lane][]byte)
+			n := 0
+			return func(c *inmem.Carrier) transport.Carrier {
+				return &double{Carrier: c, send: func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if n++; n%50 == 0 && held[lane] == nil {
+						held[lane] = slices.Clone(frame)
+						return nil
+					}
+					err := c.Send(lane, to, frame)
+					if late := held[lane]; late != nil {
+						held[lane] = nil
+						return c.Send(lane, to, late)
+					}
+					return err
+				}}
+			}
+		}},
+		"reads the frame later": {finds: []string{"CarrierBuffer"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
+			r.Receive(lane, from, make([]byte, len(frame))) // what the sender has made of it
+		})},
+		"ignores the UID": {finds: []string{"CarrierIncarnations"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+			return c.Send(lane, identity.Node{Name: to.Name}, frame)
+		})},
+		"ignores case": {finds: []string{"CarrierIncarnations", "CarrierNames"}, hangs: true, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+			_ = c.Send(lane, identity.Node{Name: strings.ToUpper(to.Name)}, frame)
+			return c.Send(lane, to, frame)
+		})},
+		"does not hear itself": {finds: []string{"CarrierSelf"}, hangs: true, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+			if to == c.Self() {
+				return nil
+			}
+			return c.Send(lane, to, frame)
+		})},
+		"knows who is there": {finds: []string{"CarrierNobody"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+			if to.Name == "nobody" {
+				return transport.ErrDisconnected
+			}
+			return c.Send(lane, to, frame)
+		})},
+		"sends after Close": {finds: []string{"CarrierClose"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+			_ = c.Send(lane, to, frame)
+			return nil
+		})},
+		"receives after Close": {finds: []string{"CarrierCloseUnderLoad"}, carrier: each(double{close: func(c *inmem.Carrier) error {
+			time.AfterFunc(20*time.Millisecond, func() { _ = c.Close() })
+			return nil
+		}})},
+		"believes the envelope": {finds: []string{"TrustForged"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
+			if f, err := link.DecodeFrame(frame); err == nil {
+				from = f.From.Name
+			}
+			r.Receive(lane, from, frame)
+		})},
+	}
+}

@@ -1,0 +1,85 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/transporttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// planted is a bug in a carrier or a transport, and the checks that are there to
+// find it.
+type planted struct {
+	finds   []string
+	carrier func() func(c *inmem.Carrier) transport.Carrier
+	wrap    func(t *transport.Transport) transporttest.Endpoint
+	hangs   bool // the bug shows by something that does not come true
+}
+
+func bugs() map[string]planted {
+	all := carrierBugs()
+	maps.Copy(all, endpointBugs())
+	return all
+}
+
+// Each check fails on the bug that it is there for.
+func TestBugs(t *testing.T) {
+	t.Parallel()
+	for name, b := range bugs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, check := range b.finds {
+				cfg := transporttest.Config{Network: func(testing.TB) transporttest.Network {
+					n := inmem.NewNetwork(inmem.NetworkConfig{})
+					if b.carrier == nil {
+						return func(self identity.Node) transport.Carrier { return n.Carrier(self) }
+					}
+					carrier := b.carrier()
+					return func(self identity.Node) transport.Carrier { return carrier(n.Carrier(self)) }
+				}}
+				if b.hangs {
+					cfg.Timeout = 500 * time.Millisecond
+				}
+				failures := record(t, func(tb testing.TB) { transporttest.RunOne(tb, transporttest.Wrap(cfg, b.wrap), check) })
+				if len(failures) == 0 {
+					t.Errorf("%s does not find the bug", check)
+					continue
+				}
+				t.Logf("%s: %.200s", check, failures[0])
+			}
+		})
+	}
+}
+
+// There is no check that could be left out.
+func TestEveryCheckFindsABug(t *testing.T) {
+	t.Parallel()
+	found := make(map[string]bool)
+	for _, b := range bugs() {
+		for _, name := range b.finds {
+			found[name] = true
+		}
+	}
+	for _, name := range transporttest.Names() {
+		if !found[name] {
+			t.Errorf("no bug is planted for %s", name)
+		}
+	}
+	for name := range found {
+		if !slices.Contains(transporttest.Names(), name) {
+			t.Errorf("a bug is planted for %s, which does not exist", name)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+func carrierChecks() []check {
+	return []check{
+		{"CarrierDelivers", "what is sent on a lane arrives on it, as it was, with the name of the sender", carrierDelivers},
+		{"CarrierSizes", "frames of all sizes up to MaxFrame arrive, larger ones are refused", carrierSizes},
+		{"CarrierOrder", "frames of one sender on one lane arrive in order", carrierOrder},
+		{"CarrierBuffer", "a frame is the sender's again when Send returns, and the receiver's when it gets it", carrierBuffer},
+		{"CarrierIncarnations", "a frame for an incarnation reaches nobody else", carrierIncarnations},
+		{"CarrierNames", "a frame for a bare name reaches who has that name, and nobody else", carrierNames},
+		{"CarrierSelf", "a node can send to itself", carrierSelf},
+		{"CarrierNobody", "to send to nobody is no error", carrierNobody},
+		{"CarrierClose", "after Close nothing is sent or received", carrierClose},
+		{"CarrierCloseUnderLoad", "when Close has returned, the receiver is not called any more", carrierCloseUnderLoad},
+	}
+}
+
+func lanes() []transport.Lane {
+	return []transport.Lane{transport.Control, transport.Data, transport.Bulk}
+}
+
+func carrierDelivers(f *fixture) {
+	a, b := f.raw(f.node("a.example:1")), f.raw(f.node("b.example:1"))
+	for i, lane := range lanes() {
+		a.send(lane, b.carrier.Self(), fmt.Sprint("hello ", lane))
+		want := frame{lane: lane, from: "a.example:1", data: fmt.Sprint("hello ", lane)}
+		if got := b.wait(f, i+1)[i]; got != want {
+			f.Errorf("%q from %s on %v arrived, want %q from %s on %v", got.data, got.from, got.lane, want.data, want.from, want.lane)
+		}
+	}
+	if got := a.carrier.Self(); got.Name != "a.example:1" || got.UID == 0 {
+		f.Errorf("Self = %v", got)
+	}
+}
+
+func carrierSizes(f *fixture) {
+	a, b := f.raw(f.node("a")), f.raw(f.node("b"))
+	most := a.carrier.MaxFrame()
+	if most < link.MinFrame {
+		f.Fatalf("MaxFrame = %d", most)
+	}
+	for i, size := range []int{1, 2, 1000, 4096, most - 1, most} {
+		data := strings.Repeat(string(rune('a'+i)), size)
+		a.send(transport.Bulk, b.carrier.Self(), data)
+		if got := b.wait(f, i+1)[i]; got.data != data {
+			f.Errorf("%d bytes arrived for %d", len(got.data), size)
+		}
+	}
+	if err := a.carrier.Send(transport.Bulk, b.carrier.Self(), make([]byte, most+1)); err == nil {
+		f.Errorf("a frame of %d bytes is taken, MaxFrame is %d", most+1, most)
+	}
+}
+
+func carrierOrder(f *fixture) {
+	const each = 2000
+	a, b := f.raw(f.node("a")), f.raw(f.node("b"))
+	var wg sync.WaitGroup
+	for _, lane := range lanes() {
+		wg.Go(func() {
+			for i := range each {
+				a.send(lane, b.carrier.Self(), fmt.Sprint(i))
+			}
+		})
+	}
+	wg.Wait()
+	next := make(map[transport.Lane]int)
+	for _, got := range b.wait(f, each*len(lanes())) {
+		if got.data != fmt.Sprint(next[got.lane]) {
+			f.Errorf("%s arrived on %v, want %d", got.data, got.lane, next[got.lane])
+			return
+		}
+		next[got.lane]++
+	}
+}
+
+// owner changes what it gets, as a receiver may.
+type owner struct{ *raw }
+
+// Receive implements transport.Receiver.
+func (o owner) Receive(lane transport.Lane, from string, data []byte) {
+	o.raw.Receive(lane, from, data)
+	clear(data)
+}
+
+func carrierBuffer(f *fixture) {
+	a := f.raw(f.node("a"))
+	first, second := f.node("b"), identity.Node{Name: "b", UID: 2}
+	var boxes []*raw
+	for _, self := range []identity.Node{first, second} {
+		r := &raw{f: f, carrier: f.network(self)}
+		if err := r.carrier.Start(owner{r}); err != nil {
+			f.Fatalf("Start: %v", err)
+		}
+		f.Cleanup(func() { _ = r.carrier.Close() })
+		boxes = append(boxes, r)
+	}
+	buf := make([]byte, 100)
+	for i := range byte(100) {
+		for k := range buf {
+			buf[k] = i
+		}
+		if err := a.carrier.Send(transport.Control, identity.Node{Name: "b"}, buf); err != nil {
+			f.Errorf("Send: %v", err)
+		}
+		clear(buf)
+	}
+	for _, r := range boxes {
+		for i, got := range r.wait(f, 100) {
+			if want := strings.Repeat(string([]byte{byte(i)}), 100); got.data != want {
+				f.Errorf("frame %d arrived as %.10q", i, got.data)
+				return
+			}
+		}
+	}
+}
+
+func carrierIncarnations(f *fixture) {
+	a := f.raw(f.node("a"))
+	b1, b2 := f.raw(identity.Node{Name: "b", UID: 1}), f.raw(identity.Node{Name: "b", UID: 1 << 63})
+	others := []*raw{f.raw(f.node("bb")), f.raw(f.node("b.b")), f.raw(f.node("B")), a}
+	for i := range 10 {
+		a.send(lanes()[i%3], b1.carrier.Self(), "one")
+		a.send(lanes()[i%3], b2.carrier.Self(), "two")
+	}
+	for r, want := range map[*raw]string{b1: "one", b2: "two"} {
+		for _, got := range r.wait(f, 10) {
+			if got.data != want {
+				f.Errorf("%q reaches %v", got.data, r.carrier.Self())
+			}
+		}
+	}
+	for _, r := range append(others, b1, b2) {
+		if n := len(r.all()); n != 0 && n != 10 {
+			f.Errorf("%d frames reach %v", n, r.carrier.Self())
+		}
+	}
+	for _, r := range others {
+		if n := len(r.all()); n != 0 {
+			f.Errorf("%d frames reach %v", n, r.carrier.Self())
+		}
+	}
+}
+
+func carrierNames(f *fixture) {
+	a := f.raw(f.node("a"))
+	names := []string{"b", "b.b", "b-b", "b_b", "b:b", "B", "b:1", strings.Repeat("x", 128)}
+	nodes := make([]*raw, len(names))
+	for i, name := range names {
+		nodes[i] = f.raw(f.node(name))
+	}
+	for _, name := range names {
+		a.send(transport.Control, identity.Node{Name: name}, "to "+name)
+	}
+	for i, name := range names {
+		want := frame{lane: transport.Control, from: "a", data: "to " + name}
+		if got := nodes[i].wait(f, 1); !slices.Equal(got, []frame{want}) {
+			f.Errorf("%v reaches %s", got, name)
+		}
+	}
+	if got := a.all(); len(got) != 0 {
+		f.Errorf("%v reaches the sender", got)
+	}
+}
+
+func carrierSelf(f *fixture) {
+	a := f.raw(f.node("a"))
+	for i, lane := range lanes() {
+		a.send(lane, a.carrier.Self(), "echo")
+		if got := a.wait(f, i+1)[i]; got != (frame{lane: lane, from: "a", data: "echo"}) {
+			f.Errorf("%v", got)
+		}
+	}
+}
+
+func carrierNobody(f *fixture) {
+	a := f.raw(f.node("a"))
+	a.send(transport.Data, f.node("nobody"), "x")
+	a.send(transport.Control, identity.Node{Name: "nobody"}, "x")
+}
+
+func carrierClose(f *fixture) {
+	a, b := f.raw(f.node("a")), f.raw(f.node("b"))
+	a.send(transport.Data, b.carrier.Self(), "1")
+	b.wait(f, 1)
+	if err := errors.Join(b.carrier.Close(), b.carrier.Close()); err != nil {
+		f.Errorf("Close: %v", err)
+	}
+	if err := b.carrier.Send(transport.Data, a.carrier.Self(), []byte("x")); err == nil {
+		f.Error("Send after Close returns no error")
+	}
+	if err := b.carrier.Start(b); err == nil {
+		f.Error("Start after Close returns no error")
+	}
+	a.send(transport.Data, b.carrier.Self(), "2")
+	a.send(transport.Data, a.carrier.Self(), "behind it")
+	a.wait(f, 1)
+	if n := len(b.all()); n != 1 {
+		f.Errorf("%d frames are received, one before Close", n)
+	}
+}
+
+// watcher notices calls that come too late.
+type watcher struct {
+	closed, late, calls atomic.Int64
+}
+
+// Receive implements transport.Receiver.
+func (w *watcher) Receive(transport.Lane, string, []byte) {
+	w.calls.Add(1)
+	w.late.Add(w.closed.Load())
+}
+
+// Connection implements transport.Receiver.
+func (w *watcher) Connection(error) { w.late.Add(w.closed.Load()) }
+
+func carrierCloseUnderLoad(f *fixture) {
+	a := f.raw(f.node("a"))
+	for range 10 {
+		w := new(watcher)
+		b := f.network(f.node("b"))
+		if err := b.Start(w); err != nil {
+			f.Fatalf("Start: %v", err)
+		}
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		for _, lane := range lanes() {
+			wg.Go(func() {
+				for !stop.Load() {
+					a.send(lane, b.Self(), "x")
+				}
+			})
+		}
+		f.until("that something arrives", func() bool { return w.calls.Load() > 10 })
+		if err := b.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+		w.closed.Store(1)
+		before := w.calls.Load()
+		for range 100 {
+			a.send(transport.Data, b.Self(), "late")
+		}
+		stop.Store(true)
+		wg.Wait()
+		n := len(a.all())
+		a.send(transport.Data, a.carrier.Self(), "behind it")
+		a.wait(f, n+1)
+		if w.late.Load() > 0 || w.calls.Load() != before {
+			f.Errorf("the receiver is called %d times after Close", w.calls.Load()-before)
+		}
+	}
+}

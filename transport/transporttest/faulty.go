@@ -1,0 +1,118 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+)
+
+// Fate is what becomes of a frame.
+type Fate int
+
+const (
+	// Pass lets it through.
+	Pass Fate = iota
+	// Drop loses it.
+	Drop
+	// Duplicate sends it twice.
+	Duplicate
+	// Hold keeps it back until Release, so that others overtake it.
+	Hold
+)
+
+// Faulty is a carrier whose frames meet the fate that a test decides on. It
+// implements transport.Carrier and transport.Flusher, and its methods are safe for
+// concurrent use.
+type Faulty struct {
+	transport.Carrier
+
+	mu   sync.Mutex
+	fate func(lane transport.Lane, to identity.Node, frame []byte) Fate
+	held []heldFrame
+}
+
+type heldFrame struct {
+	lane transport.Lane
+	to   identity.Node
+	data []byte
+}
+
+var (
+	_ transport.Carrier = (*Faulty)(nil)
+	_ transport.Flusher = (*Faulty)(nil)
+)
+
+// NewFaulty returns a carrier on top of another that lets everything through.
+func NewFaulty(c transport.Carrier) *Faulty { return &Faulty{Carrier: c} }
+
+// Decide lets a function decide about each frame that is sent from now on; it is
+// called for one frame at a time. Nil lets everything through.
+func (f *Faulty) Decide(fate func(lane transport.Lane, to identity.Node, frame []byte) Fate) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fate = fate
+}
+
+// Next lets the next frames on a lane meet the given fates, and those behind them
+// pass.
+func (f *Faulty) Next(lane transport.Lane, fates ...Fate) {
+	f.Decide(func(on transport.Lane, _ identity.Node, _ []byte) Fate {
+		if on != lane || len(fates) == 0 {
+			return Pass
+		}
+		fate := fates[0]
+		fates = fates[1:]
+		return fate
+	})
+}
+
+// Send implements transport.Carrier.
+func (f *Faulty) Send(lane transport.Lane, to identity.Node, frame []byte) error {
+	f.mu.Lock()
+	fate := Pass
+	if f.fate != nil {
+		fate = f.fate(lane, to, frame)
+	}
+	if fate == Hold {
+		f.held = append(f.held, heldFrame{lane: lane, to: to, data: slices.Clone(frame)})
+	}
+	f.mu.Unlock()
+	switch fate {
+	case Drop, Hold:
+		return nil
+	case Duplicate:
+		if err := f.Carrier.Send(lane, to, frame); err != nil {
+			return err
+		}
+	case Pass:
+	}
+	return f.Carrier.Send(lane, to, frame)
+}
+
+// Release sends what is held, in order.
+func (f *Faulty) Release() error {
+	f.mu.Lock()
+	held := f.held
+	f.held = nil
+	f.mu.Unlock()
+	for _, h := range held {
+		if err := f.Carrier.Send(h.lane, h.to, h.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Flush implements transport.Flusher.
+func (f *Faulty) Flush(ctx context.Context) error {
+	if flusher, ok := f.Carrier.(transport.Flusher); ok {
+		return flusher.Flush(ctx)
+	}
+	return nil
+}

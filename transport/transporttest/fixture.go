@@ -1,0 +1,166 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+const (
+	kindA transport.Kind = transport.FirstUserKind + iota
+	kindB
+)
+
+// fixture is what a check works on.
+type fixture struct {
+	testing.TB
+	cfg     Config
+	ctx     context.Context //nolint:containedctx // as in testing.T, for the time of one check
+	network Network
+}
+
+// node returns a new incarnation.
+func (f *fixture) node(name string) identity.Node {
+	f.Helper()
+	n, err := identity.New(name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return n
+}
+
+// open returns a transport, and the carrier under it.
+func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
+	f.Helper()
+	faulty := NewFaulty(f.network(f.node(name)))
+	if cfg.CompressAbove == 0 {
+		cfg.CompressAbove = -1 // sizes are what they look like
+	}
+	t, err := transport.Open(faulty, cfg)
+	if err != nil {
+		f.Fatalf("Open: %v", err)
+	}
+	f.Cleanup(func() {
+		if err := t.Close(); err != nil {
+			f.Errorf("Close: %v", err)
+		}
+	})
+	if f.cfg.wrap != nil {
+		return f.cfg.wrap(t), faulty
+	}
+	return t, faulty
+}
+
+// until waits for something that comes true by itself.
+func (f *fixture) until(what string, holds func() bool) {
+	f.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for !holds() {
+		select {
+		case <-ticker.C:
+		case <-f.ctx.Done():
+			f.Fatalf("%s: that does not come true", what)
+		}
+	}
+}
+
+// mailbox keeps what a handler or a carrier gets.
+type mailbox[M any] struct {
+	mu  sync.Mutex
+	got []M
+}
+
+func (m *mailbox[M]) put(msg M) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.got = append(m.got, msg)
+}
+
+func (m *mailbox[M]) all() []M {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]M(nil), m.got...)
+}
+
+// wait returns what arrived once there is so much.
+func (m *mailbox[M]) wait(f *fixture, n int) []M {
+	f.Helper()
+	f.until("that enough arrives", func() bool { return m.len() >= n })
+	return m.all()
+}
+
+func (m *mailbox[M]) len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.got)
+}
+
+func (m *mailbox[M]) handler() func(context.Context, M) {
+	return func(_ context.Context, msg M) { m.put(msg) }
+}
+
+// frame is what a carrier delivered.
+type frame struct {
+	lane transport.Lane
+	from string
+	data string
+}
+
+// raw is a node that uses a carrier by hand.
+type raw struct {
+	f       *fixture
+	carrier transport.Carrier
+	mailbox[frame]
+}
+
+func (f *fixture) raw(self identity.Node) *raw {
+	f.Helper()
+	r := &raw{f: f, carrier: f.network(self)}
+	if err := r.carrier.Start(r); err != nil {
+		f.Fatalf("Start: %v", err)
+	}
+	f.Cleanup(func() { _ = r.carrier.Close() })
+	return r
+}
+
+// Receive implements transport.Receiver.
+func (r *raw) Receive(lane transport.Lane, from string, data []byte) {
+	r.put(frame{lane: lane, from: from, data: string(data)})
+}
+
+// Connection implements transport.Receiver.
+func (r *raw) Connection(err error) {
+	if err != nil {
+		r.f.Errorf("the carrier is disconnected: %v", err)
+	}
+}
+
+func (r *raw) send(lane transport.Lane, to identity.Node, data string) {
+	r.f.Helper()
+	if err := r.carrier.Send(lane, to, []byte(data)); err != nil {
+		r.f.Errorf("Send of %d bytes to %v on lane %v: %v", len(data), to, lane, err)
+	}
+}
+
+// forge sends a message whose envelope names a sender of choice.
+func (r *raw) forge(as, to identity.Node, lane transport.Lane, msg link.Message) {
+	r.f.Helper()
+	m, err := link.New(link.Config{Self: as, MaxFrame: 1 << 20})
+	if err != nil {
+		r.f.Fatal(err)
+	}
+	if err := m.Send(to, lane, msg); err != nil {
+		r.f.Fatal(err)
+	}
+	_, data, _ := m.Flush(0, lane, nil)
+	r.send(lane, to, string(data))
+}

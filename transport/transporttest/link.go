@@ -1,0 +1,159 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+func linkChecks() []check {
+	return []check{
+		{"LinkOrder", "messages of one sender on one lane are handled in order, one at a time", linkOrder},
+		{"LinkSizes", "messages of all sizes up to the limit arrive, on every lane", linkSizes},
+		{"LinkAtMostOnce", "a frame that comes twice is handled once", linkAtMostOnce},
+		{"LinkGap", "what is lost is counted and reported, what follows is handled", linkGap},
+		{"LinkOvertaken", "what was overtaken is not handled behind what overtook it", linkOvertaken},
+	}
+}
+
+func linkOrder(f *fixture) {
+	const senders, each = 3, 1000
+	b, _ := f.open("b", transport.Config{})
+	var box mailbox[transport.Message]
+	b.Handle(kindA, box.handler())
+	var wg sync.WaitGroup
+	for i := range senders {
+		a, _ := f.open(fmt.Sprint("a", i), transport.Config{})
+		for _, lane := range lanes() {
+			wg.Go(func() {
+				for k := range each {
+					if err := a.Send(b.Self(), lane, kindA, fmt.Append(nil, k)); err != nil {
+						f.Errorf("Send: %v", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	type source struct {
+		from identity.Node
+		lane transport.Lane
+	}
+	next := make(map[source]int)
+	for _, m := range box.wait(f, senders*each*len(lanes())) {
+		s := source{m.From, m.Lane}
+		if string(m.Payload) != fmt.Sprint(next[s]) {
+			f.Errorf("%s from %v on %v is handled, want %d", m.Payload, m.From, m.Lane, next[s])
+			return
+		}
+		next[s]++
+	}
+}
+
+func linkSizes(f *fixture) {
+	a, _ := f.open("a", transport.Config{})
+	b, _ := f.open("b", transport.Config{})
+	var box mailbox[transport.Message]
+	b.Handle(kindA, box.handler())
+	n := 0
+	for _, lane := range lanes() {
+		for _, size := range []int{0, 1, 32 << 10, 1<<20 - 1, 1 << 20} {
+			payload := strings.Repeat("x", size)
+			if err := a.Send(b.Self(), lane, kindA, []byte(payload)); err != nil {
+				f.Fatalf("Send of %d bytes: %v", size, err)
+			}
+			n++
+			if got := box.wait(f, n)[n-1]; string(got.Payload) != payload || got.Lane != lane {
+				f.Errorf("%d bytes arrived on %v for %d on %v", len(got.Payload), got.Lane, size, lane)
+			}
+		}
+		if err := a.Send(b.Self(), lane, kindA, make([]byte, 1<<20+1)); err == nil {
+			f.Error("a message beyond the limit is taken")
+		}
+	}
+}
+
+// exchange sends numbers one frame at a time, and returns what is handled in
+// the end.
+func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint, []transport.Event) {
+	var events mailbox[transport.Event]
+	a, faulty := f.open("a", transport.Config{})
+	b, _ := f.open("b", transport.Config{OnEvent: events.put})
+	var box mailbox[transport.Message]
+	b.Handle(kindA, box.handler())
+	faulty.Next(lane, fates...)
+	for i := range fates {
+		before := a.Stats().Lanes[lane].FramesOut
+		if err := a.Send(b.Self(), lane, kindA, fmt.Append(nil, i)); err != nil {
+			f.Fatalf("Send: %v", err)
+		}
+		f.until("that a frame is sent", func() bool { return a.Stats().Lanes[lane].FramesOut > before })
+	}
+	if err := faulty.Release(); err != nil {
+		f.Errorf("Release: %v", err)
+	}
+	if err := a.Send(b.Self(), lane, kindA, []byte("end")); err != nil {
+		f.Fatalf("Send: %v", err)
+	}
+	f.until("that the last message is handled", func() bool {
+		return slices.ContainsFunc(box.all(), func(m transport.Message) bool { return string(m.Payload) == "end" })
+	})
+	var got []string
+	for _, m := range box.all() {
+		got = append(got, string(m.Payload))
+	}
+	if b.Stats().Lanes[lane].Gaps > 0 {
+		f.until("that the gap is reported", func() bool { return len(events.all()) > 0 })
+	}
+	return got, b, events.all()
+}
+
+func linkAtMostOnce(f *fixture) {
+	for _, lane := range lanes() {
+		got, b, _ := exchange(f, lane, []Fate{Pass, Duplicate, Duplicate, Pass})
+		if want := []string{"0", "1", "2", "3", "end"}; !slices.Equal(got, want) {
+			f.Errorf("%v are handled on %v, want %v", got, lane, want)
+		}
+		if n := b.Stats().Dropped[link.Old]; n != 2 {
+			f.Errorf("%d duplicates are counted on %v, want 2", n, lane)
+		}
+	}
+}
+
+func linkGap(f *fixture) {
+	for _, lane := range lanes() {
+		got, b, events := exchange(f, lane, []Fate{Pass, Drop, Drop, Pass})
+		if want := []string{"0", "3", "end"}; !slices.Equal(got, want) {
+			f.Errorf("%v are handled on %v, want %v", got, lane, want)
+		}
+		if s := b.Stats().Lanes[lane]; s.Gaps != 1 || s.Lost != 2 {
+			f.Errorf("%d gaps and %d lost frames are counted on %v, want 1 and 2", s.Gaps, s.Lost, lane)
+		}
+		if len(events) != 1 {
+			f.Errorf("%v is reported, want one gap", events)
+		} else if gap, ok := events[0].(transport.Gap); !ok || gap.Frames != 2 || gap.Lane != lane || gap.From.Name != "a" {
+			f.Errorf("%+v is reported, want a gap of 2 frames from a on %v", events[0], lane)
+		}
+	}
+}
+
+func linkOvertaken(f *fixture) {
+	for _, lane := range lanes() {
+		got, b, _ := exchange(f, lane, []Fate{Pass, Hold, Pass, Hold, Pass})
+		if want := []string{"0", "2", "4", "end"}; !slices.Equal(got, want) {
+			f.Errorf("%v are handled on %v, want %v", got, lane, want)
+		}
+		if n := b.Stats().Dropped[link.Old]; n != 2 {
+			f.Errorf("%d frames that were overtaken are counted on %v, want 2", n, lane)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// recorder is a testing.TB that notes failures instead of failing.
+type recorder struct {
+	testing.TB
+
+	ctx      context.Context //nolint:containedctx // as in testing.T
+	mu       sync.Mutex
+	failures []string
+	cleanups []func()
+}
+
+// record runs a check on a goroutine of its own and returns its failures.
+func record(t *testing.T, check func(tb testing.TB)) []string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &recorder{TB: t, ctx: ctx}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			cancel()
+			for _, cleanup := range slices.Backward(r.cleanups) {
+				cleanup()
+			}
+		}()
+		defer func() {
+			if p := recover(); p != nil {
+				r.Errorf("panic: %v", p)
+			}
+		}()
+		check(r)
+	}()
+	deadline, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	select {
+	case <-done:
+	case <-deadline.Done():
+		r.Errorf("the check does not end")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.failures)
+}
+
+func (r *recorder) Helper()                  {}
+func (r *recorder) Context() context.Context { return r.ctx }
+func (r *recorder) Log(...any)               {}
+func (r *recorder) Logf(string, ...any)      {}
+func (r *recorder) Fail()                    { r.Errorf("failed") }
+func (r *recorder) Error(args ...any)        { r.Errorf("%s", fmt.Sprint(args...)) }
+func (r *recorder) Fatal(args ...any)        { r.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) FailNow() { runtime.Goexit() }
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
+}
+
+func (r *recorder) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}

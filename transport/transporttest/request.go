@@ -1,0 +1,113 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+)
+
+func requestChecks() []check {
+	return []check{
+		{"RequestReply", "each of many requests at once gets its own answer", requestReply},
+		{"RequestContext", "a request ends with its context", requestContext},
+		{"RequestNoHandler", "a request that nobody handles fails soon", requestNoHandler},
+		{"RequestLater", "a request can be answered after its handler has returned", requestLater},
+	}
+}
+
+func requestReply(f *fixture) {
+	a, _ := f.open("a", transport.Config{})
+	b, _ := f.open("b", transport.Config{})
+	b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
+		if err := r.Reply(bytes.ToUpper(r.Payload)); err != nil {
+			f.Errorf("Reply: %v", err)
+		}
+	})
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for k := range 20 {
+				payload := fmt.Sprintf("request %d/%d", i, k)
+				got, err := a.Request(f.ctx, b.Self(), kindA, []byte(payload))
+				if err != nil || string(got) != fmt.Sprintf("REQUEST %d/%d", i, k) {
+					f.Errorf("%q is answered %q, %v", payload, got, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := a.Stats().Requests; n != 0 {
+		f.Errorf("%d requests are open in the end", n)
+	}
+}
+
+func requestContext(f *fixture) {
+	a, _ := f.open("a", transport.Config{})
+	b, _ := f.open("b", transport.Config{})
+	entered := make(chan struct{}, 1)
+	b.HandleRequest(kindA, func(context.Context, *transport.Request) { entered <- struct{}{} })
+	for _, to := range []identity.Node{b.Self(), f.node("nobody")} {
+		ctx, cancel := context.WithCancel(f.ctx)
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Request(ctx, to, kindA, nil)
+			done <- err
+		}()
+		if to == b.Self() {
+			<-entered
+		}
+		cancel()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.Canceled) {
+				f.Errorf("Request to %v: %v, want context.Canceled", to, err)
+			}
+		case <-f.ctx.Done():
+			f.Fatalf("Request to %v does not return", to)
+		}
+	}
+}
+
+func requestNoHandler(f *fixture) {
+	a, _ := f.open("a", transport.Config{})
+	b, _ := f.open("b", transport.Config{})
+	b.Handle(kindA, func(context.Context, transport.Message) {})
+	if got, err := a.Request(f.ctx, b.Self(), kindA, nil); !errors.Is(err, transport.ErrNoHandler) {
+		f.Errorf("Request = %q, %v, want ErrNoHandler", got, err)
+	}
+}
+
+func requestLater(f *fixture) {
+	a, _ := f.open("a", transport.Config{})
+	b, _ := f.open("b", transport.Config{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	returned := make(chan struct{})
+	b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
+		wg.Go(func() {
+			<-returned // by the next message on the lane
+			if err := r.Reply([]byte("later")); err != nil {
+				f.Errorf("Reply: %v", err)
+			}
+		})
+	})
+	b.Handle(kindB, func(context.Context, transport.Message) { close(returned) })
+	wg.Go(func() {
+		f.until("that the request is sent", func() bool { return a.Stats().Lanes[transport.Data].FramesOut > 0 })
+		if err := a.Send(b.Self(), transport.Data, kindB, nil); err != nil {
+			f.Errorf("Send: %v", err)
+		}
+	})
+	if got, err := a.Request(f.ctx, b.Self(), kindA, nil); err != nil || string(got) != "later" {
+		f.Errorf("Request = %q, %v", got, err)
+	}
+}

@@ -1,0 +1,76 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+)
+
+// Network returns the carrier of an incarnation on one network, which is not
+// started yet.
+type Network func(self identity.Node) transport.Carrier
+
+// Config says what to check.
+type Config struct {
+	// Network returns a network without nodes. What it needs is cleaned up with
+	// tb.Cleanup; the suite closes the carriers. Required.
+	Network func(tb testing.TB) Network
+	// Timeout is how long a check may take. Defaults to one minute.
+	Timeout time.Duration
+
+	wrap func(*transport.Transport) endpoint // plants a bug
+}
+
+// Run checks a carrier. Each check is a parallel subtest on a network of its
+// own.
+func Run(t *testing.T, cfg Config) {
+	t.Helper()
+	for _, c := range checks() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			t.Logf("rule: %s", c.rule)
+			c.on(t, cfg)
+		})
+	}
+}
+
+// check is one property.
+type check struct {
+	name, rule string
+	run        func(f *fixture)
+}
+
+func (c check) on(tb testing.TB, cfg Config) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Timeout, time.Minute))
+	tb.Cleanup(cancel)
+	c.run(&fixture{TB: tb, cfg: cfg, ctx: ctx, network: cfg.Network(tb)})
+}
+
+func checks() []check {
+	return slices.Concat(carrierChecks(), linkChecks(), flowChecks(), trustChecks(), requestChecks(), closeChecks())
+}
+
+// endpoint is what a check uses of a transport.Transport.
+type endpoint interface {
+	Self() identity.Node
+	Send(to identity.Node, lane transport.Lane, kind transport.Kind, payload []byte) error
+	SendToName(name string, kind transport.Kind, payload []byte) error
+	Request(ctx context.Context, to identity.Node, kind transport.Kind, payload []byte) ([]byte, error)
+	Handle(kind transport.Kind, h transport.Handler)
+	HandleNamed(kind transport.Kind, h transport.Handler)
+	HandleRequest(kind transport.Kind, h transport.RequestHandler)
+	Quarantine(node identity.Node, quiet bool)
+	Stats() transport.Stats
+	Close() error
+}
+
+var _ endpoint = (*transport.Transport)(nil)

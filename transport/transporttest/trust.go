@@ -1,0 +1,102 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"errors"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+func trustChecks() []check {
+	return []check{
+		{"TrustForged", "a frame that names another sender than its carrier proves is dropped and counted", trustForged},
+		{"TrustNames", "what comes to the bare name goes to handlers for that, and nothing else does", trustNames},
+		{"TrustQuarantine", "a quarantined incarnation is not heard, and is told; another one of its name is heard", trustQuarantine},
+	}
+}
+
+func tell(payload string) link.Message {
+	return link.Message{Type: link.Tell, Kind: kindA, Payload: []byte(payload)}
+}
+
+func trustForged(f *fixture) {
+	b, _ := f.open("b", transport.Config{})
+	var box mailbox[transport.Message]
+	b.Handle(kindA, box.handler())
+	b.HandleNamed(kindA, box.handler())
+	alice, mallory := f.node("alice"), f.raw(f.node("mallory"))
+	for _, to := range []identity.Node{b.Self(), {Name: "b"}} {
+		n, dropped := len(box.all()), b.Stats().Dropped[link.Forged]
+		mallory.forge(alice, to, transport.Control, tell("forged"))
+		f.until("that a forged frame is counted", func() bool { return b.Stats().Dropped[link.Forged] > dropped || len(box.all()) > n })
+		mallory.forge(mallory.carrier.Self(), to, transport.Control, tell("honest"))
+		if got := box.wait(f, n+1)[n]; string(got.Payload) != "honest" || got.From != mallory.carrier.Self() {
+			f.Errorf("%q from %v is handled", got.Payload, got.From)
+		}
+	}
+	if n := b.Stats().Dropped[link.Forged]; n != 2 {
+		f.Errorf("%d forged frames are counted, want 2", n)
+	}
+}
+
+func trustNames(f *fixture) {
+	a, _ := f.open("a", transport.Config{})
+	b, _ := f.open("b", transport.Config{})
+	var known, named mailbox[transport.Message]
+	b.Handle(kindA, known.handler())
+	b.HandleNamed(kindB, named.handler())
+	for _, kind := range []transport.Kind{kindA, kindB} {
+		if err := a.SendToName("b", kind, []byte("to the name")); err != nil {
+			f.Fatalf("SendToName: %v", err)
+		}
+		if err := a.Send(b.Self(), transport.Control, kind, []byte("to the incarnation")); err != nil {
+			f.Fatalf("Send: %v", err)
+		}
+	}
+	if got := named.wait(f, 1)[0]; string(got.Payload) != "to the name" || got.From != a.Self() || got.Kind != kindB {
+		f.Errorf("%q from %v goes to the handler for names", got.Payload, got.From)
+	}
+	if got := known.wait(f, 1)[0]; string(got.Payload) != "to the incarnation" || got.Kind != kindA {
+		f.Errorf("%q goes to the handler for the incarnation", got.Payload)
+	}
+	f.until("that the others are counted", func() bool {
+		return b.Stats().Dropped[link.NoHandler] == 2 || len(named.all())+len(known.all()) > 2
+	})
+	if len(named.all()) != 1 || len(known.all()) != 1 {
+		f.Errorf("%d messages to the name and %d to the incarnation are handled, want one each", len(named.all()), len(known.all()))
+	}
+}
+
+func trustQuarantine(f *fixture) {
+	var events mailbox[transport.Event]
+	a, _ := f.open("a", transport.Config{OnEvent: events.put})
+	b, _ := f.open("b", transport.Config{})
+	var box mailbox[transport.Message]
+	b.Handle(kindA, box.handler())
+	if err := a.Send(b.Self(), transport.Data, kindA, []byte("1")); err != nil {
+		f.Fatalf("Send: %v", err)
+	}
+	box.wait(f, 1)
+	b.Quarantine(a.Self(), false)
+	if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrQuarantined) {
+		f.Errorf("Send to a quarantined incarnation: %v, want ErrQuarantined", err)
+	}
+	if err := a.Send(b.Self(), transport.Data, kindA, []byte("2")); err != nil {
+		f.Fatalf("Send: %v", err)
+	}
+	f.until("that the sender is told", func() bool { return len(events.all()) > 0 || len(box.all()) > 1 })
+	if got := events.all(); len(got) != 1 || got[0] != (transport.QuarantinedBy{From: b.Self()}) {
+		f.Errorf("the sender is told %v", got)
+	}
+	next, _ := f.open("a", transport.Config{})
+	if err := next.Send(b.Self(), transport.Data, kindA, []byte("3")); err != nil {
+		f.Fatalf("Send: %v", err)
+	}
+	if got := box.wait(f, 2); string(got[1].Payload) != "3" || len(got) != 2 {
+		f.Errorf("%d messages are handled, the second is %q", len(got), got[1].Payload)
+	}
+}
