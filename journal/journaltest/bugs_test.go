@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/testrecorder"
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
@@ -55,7 +56,7 @@ func find(t *testing.T, b planted) {
 		cfg.Timeout = 300 * time.Millisecond
 	}
 	for _, name := range b.finds {
-		failures := record(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
+		failures := testrecorder.Record(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
 		if len(failures) == 0 {
 			t.Errorf("%s does not find the bug", name)
 			continue

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/refold-io/refold/internal/testrecorder"
 	"github.com/refold-io/refold/lease"
 	"github.com/refold-io/refold/lease/leasetest"
 	"github.com/refold-io/refold/plugins/inmem"
@@ -219,7 +220,7 @@ func TestBugs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, check := range planted.finds {
-				failures := record(t, func(tb testing.TB) { leasetest.RunOne(tb, config(planted.bug), check) })
+				failures := testrecorder.Record(t, func(tb testing.TB) { leasetest.RunOne(tb, config(planted.bug), check) })
 				if len(failures) == 0 {
 					t.Errorf("%s does not find the bug", check)
 					continue

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/testrecorder"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/transport"
 	"github.com/refold-io/refold/transport/transporttest"
@@ -52,7 +53,7 @@ func TestBugs(t *testing.T) {
 				if b.hangs {
 					cfg.Timeout = 500 * time.Millisecond
 				}
-				failures := record(t, func(tb testing.TB) { transporttest.RunOne(tb, transporttest.Wrap(cfg, b.wrap), check) })
+				failures := testrecorder.Record(t, func(tb testing.TB) { transporttest.RunOne(tb, transporttest.Wrap(cfg, b.wrap), check) })
 				if len(failures) == 0 {
 					t.Errorf("%s does not find the bug", check)
 					continue

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package transporttest_test
+package testrecorder
 
 import (
 	"context"
@@ -23,8 +23,9 @@ type recorder struct {
 	cleanups []func()
 }
 
-// record runs a check on a goroutine of its own and returns its failures.
-func record(t *testing.T, check func(tb testing.TB)) []string {
+// Record runs a check on a goroutine of its own and returns its failures. A panic is
+// one, and so is a check that does not end within a minute.
+func Record(t *testing.T, check func(tb testing.TB)) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &recorder{TB: t, ctx: ctx}
@@ -56,33 +57,51 @@ func record(t *testing.T, check func(tb testing.TB)) []string {
 	return slices.Clone(r.failures)
 }
 
-func (r *recorder) Helper()                  {}
-func (r *recorder) Context() context.Context { return r.ctx }
-func (r *recorder) Log(...any)               {}
-func (r *recorder) Logf(string, ...any)      {}
-func (r *recorder) Fail()                    { r.Errorf("failed") }
-func (r *recorder) Error(args ...any)        { r.Errorf("%s", fmt.Sprint(args...)) }
-func (r *recorder) Fatal(args ...any)        { r.Fatalf("%s", fmt.Sprint(args...)) }
+// Helper implements testing.TB.
+func (r *recorder) Helper() {}
 
+// Context implements testing.TB.
+func (r *recorder) Context() context.Context { return r.ctx }
+
+// Log implements testing.TB.
+func (r *recorder) Log(...any) {}
+
+// Logf implements testing.TB.
+func (r *recorder) Logf(string, ...any) {}
+
+// Fail implements testing.TB.
+func (r *recorder) Fail() { r.Errorf("failed") }
+
+// Error implements testing.TB.
+func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
+
+// Fatal implements testing.TB.
+func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
+
+// Errorf implements testing.TB.
 func (r *recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 
+// Fatalf implements testing.TB.
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.Errorf(format, args...)
 	runtime.Goexit()
 }
 
+// FailNow implements testing.TB.
 func (r *recorder) FailNow() { runtime.Goexit() }
 
+// Failed implements testing.TB.
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.failures) > 0
 }
 
+// Cleanup implements testing.TB.
 func (r *recorder) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,44 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package testrecorder_test
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/internal/testrecorder"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		check func(tb testing.TB)
+		want  []string
+	}{
+		"passes":  {func(tb testing.TB) { tb.Helper(); tb.Log("well"); tb.Logf("%s", "well") }, nil},
+		"errors":  {func(tb testing.TB) { tb.Helper(); tb.Error("a", 1); tb.Errorf("b%d", 2) }, []string{"a1", "b2"}},
+		"fatal":   {func(tb testing.TB) { tb.Helper(); tb.Fatal("a"); tb.Error("goes on") }, []string{"a"}},
+		"fatalf":  {func(tb testing.TB) { tb.Helper(); tb.Fatalf("a%d", 1); tb.Error("goes on") }, []string{"a1"}},
+		"fails":   {func(tb testing.TB) { tb.Helper(); tb.Fail() }, []string{"failed"}},
+		"now":     {func(tb testing.TB) { tb.Helper(); tb.Fail(); tb.FailNow(); tb.Error("goes on") }, []string{"failed"}},
+		"panics":  {func(testing.TB) { panic("oh") }, []string{"panic: oh"}},
+		"cleanup": {func(tb testing.TB) { tb.Helper(); tb.Cleanup(func() { tb.Error(tb.Context().Err(), tb.Failed()) }) }, []string{"context canceled false"}},
+		"order": {func(tb testing.TB) {
+			tb.Helper()
+			tb.Cleanup(func() { tb.Error(1) })
+			tb.Cleanup(func() { tb.Error(2) })
+		}, []string{"2", "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := testrecorder.Record(t, test.check); !slices.Equal(got, test.want) {
+				t.Errorf("noted %q, want %q", got, test.want)
+			}
+		})
+	}
+}
