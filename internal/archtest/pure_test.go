@@ -41,6 +41,7 @@ var pure = []string{
 	"delivery/window",
 	"eventsourcing/engine",
 	"internal/breaker/breaker.go",
+	"internal/node",
 	"transport/link",
 }
 

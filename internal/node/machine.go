@@ -1,0 +1,229 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/identity"
+)
+
+// Never is the time of something that is not going to happen.
+const Never = membership.Never
+
+// second is how often those machines are called that look for themselves what is due.
+const second = time.Second
+
+// Machine is one node. It is told what happens, with the time on the node's
+// monotonic clock, and answers what is to be done. The same inputs at the same times give the
+// same effects. It is not safe for concurrent use; what it hands out is immutable.
+type Machine struct {
+	cfg        Config
+	self       identity.Node
+	members    *membership.Machine
+	resolver   *downing.Resolver
+	singletons []*hosted // sorted by name
+	proxies    []*proxy  // sorted by name
+
+	now     time.Duration
+	out     Effects
+	tickAt  time.Duration
+	stopped bool
+	exit    exit
+	count   Counters
+}
+
+// exit is where a node stands that leaves.
+type exit struct {
+	begun, done bool
+	by          time.Duration // when the singletons are waited for no more
+}
+
+// New returns the machine of a node that is no member yet. The error names each field that is
+// wrong.
+func New(cfg Config) (*Machine, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
+	members, err := membership.New(cfg.Membership)
+	if err != nil {
+		return nil, err
+	}
+	resolver, err := downing.New(cfg.Membership.Self, cfg.Downing)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{cfg: cfg, self: cfg.Membership.Self, members: members, resolver: resolver, tickAt: second}, nil
+}
+
+// Step handles what happened at a time, which never goes back.
+func (m *Machine) Step(now time.Duration, in Input) Effects {
+	m.now = max(m.now, now)
+	if _, received := in.(Received); !received && m.now >= m.members.Next() {
+		// A node that was not running learns that first: it may have been given up since.
+		m.absorb(m.members.Tick(m.now))
+	}
+	switch in := in.(type) {
+	case Membership:
+		m.absorb(m.members.Step(m.now, in.Input))
+	case Received:
+		m.receive(in)
+	case Exit:
+		m.beginExit()
+	case InstanceEnded:
+		m.hostedStep(m.find(in.Instance.Singleton), singleton.InstanceEnded{Instance: in.Instance.Nr})
+	case LeaseAnswer:
+		m.leaseAnswered(in)
+	case LeaseReleased:
+		m.leaseReleased(in)
+	case LeaseLost:
+		m.leaseLost(in)
+	case Forward:
+		m.forward(in)
+	}
+	return m.end()
+}
+
+// Next returns when Tick is to be called next; Never if not at all. Every step
+// may change it.
+func (m *Machine) Next() time.Duration {
+	if m.stopped && !m.hosts() {
+		return Never
+	}
+	return min(m.members.Next(), m.tickAt)
+}
+
+// Tick handles all that is due.
+func (m *Machine) Tick(now time.Duration) Effects {
+	m.now = max(m.now, now)
+	m.absorb(m.members.Tick(m.now))
+	if m.now >= m.tickAt {
+		m.tickAt = m.now + second
+		if !m.stopped {
+			m.decide(m.resolver.Tick(m.now))
+		}
+		for _, h := range m.singletons {
+			m.hostedEffects(h, h.manager.Tick(m.now))
+		}
+		for _, p := range m.proxies {
+			m.proxyEffects(p, p.machine.Tick(m.now))
+		}
+		m.checkExit()
+	}
+	return m.end()
+}
+
+func (m *Machine) end() Effects {
+	out := m.out
+	m.out = Effects{}
+	return out
+}
+
+// receive hands a message to the machine that it is for.
+func (m *Machine) receive(in Received) {
+	if in.Kind < KindSingleton {
+		m.absorb(m.members.Step(m.now, membership.Received{From: in.From, To: in.To, Arrived: in.Arrived, Data: in.Data}))
+		return
+	}
+	if m.now >= m.members.Next() {
+		m.absorb(m.members.Tick(m.now))
+	}
+	if in.Kind != KindSingleton || in.To != m.self || in.From.UID == 0 || m.members.Gone(in.From) {
+		m.count.Refused++
+		return
+	}
+	msg, err := singleton.DecodeMessage(in.Data)
+	if err != nil {
+		m.count.Malformed++
+		m.log(membership.Debug, "a message can't be read", membership.Attr{Key: "from", Value: in.From}, membership.Attr{Key: "error", Value: err})
+		return
+	}
+	m.singletonReceive(in.From, msg)
+}
+
+// absorb takes over what the membership wants done, and tells the others what
+// follows for them.
+func (m *Machine) absorb(e membership.Effects) {
+	m.out.Log = append(m.out.Log, e.Log...)
+	m.out.Quarantine = append(m.out.Quarantine, e.Quarantine...)
+	for _, s := range e.Send {
+		m.out.Send = append(m.out.Send, Send{To: s.To, Kind: Kind(s.Kind), Data: s.Data})
+	}
+	m.out.Events = append(m.out.Events, e.Events...)
+	m.out.Life = append(m.out.Life, e.Life...)
+	for _, l := range e.Life {
+		m.lives(l)
+	}
+	if len(e.Events) > 0 {
+		m.see()
+	}
+}
+
+// lives tells the others what became of this node.
+func (m *Machine) lives(l membership.Life) {
+	switch l.Kind {
+	case membership.Disconnected:
+		m.decide(m.resolver.Step(m.now, downing.Link{Up: false}))
+	case membership.Connected:
+		m.decide(m.resolver.Step(m.now, downing.Link{Up: true}))
+	case membership.Suspended:
+		m.eachHosted(singleton.Suspend{})
+	case membership.Resumed:
+		m.eachHosted(singleton.Resume{})
+	case membership.Stopped:
+		m.stopped = true
+	case membership.Joined, membership.BecameUp, membership.Exits, membership.Downed:
+	}
+}
+
+// see shows the others what this node knows now.
+func (m *Machine) see() {
+	v := m.members.View()
+	if !m.stopped {
+		m.decide(m.resolver.Step(m.now, downing.View{
+			Leader: v.Leader, Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen,
+		}))
+	}
+	m.eachHosted(singleton.Members(v.Members))
+	for _, p := range m.proxies {
+		m.proxyEffects(p, p.machine.See(m.now, v.Members))
+	}
+	m.checkExit()
+}
+
+// beginExit gives away the singletons, and ends the membership when that is done.
+func (m *Machine) beginExit() {
+	if m.exit.begun {
+		return
+	}
+	m.exit.begun, m.exit.by = true, m.now+m.cfg.ExitTimeout
+	m.eachHosted(singleton.SelfExiting{})
+	m.checkExit()
+}
+
+func (m *Machine) checkExit() {
+	if !m.exit.begun || m.exit.done || m.stopped {
+		return
+	}
+	waits := slices.IndexFunc(m.singletons, func(h *hosted) bool { return !h.exitDone })
+	if waits >= 0 && m.now < m.exit.by {
+		return
+	}
+	if waits >= 0 {
+		m.count.ExitTimeouts++
+		m.log(membership.Warn, "a singleton was not handed over in time", membership.Attr{Key: "singleton", Value: m.singletons[waits].name})
+	}
+	m.exit.done = true
+	m.absorb(m.members.Step(m.now, membership.ExitingDone{}))
+}
+
+func (m *Machine) log(level membership.Level, message string, attrs ...membership.Attr) {
+	m.out.Log = append(m.out.Log, membership.Line{Level: level, Message: message, Attrs: attrs})
+}
