@@ -1,0 +1,315 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node"
+)
+
+func TestConfigNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	valid := func() node.Config {
+		return node.Config{Cluster: "test", Downing: downing.Settings{StableAfter: 5 * time.Second}}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*node.Config)
+		want   string
+	}{
+		{"no cluster", func(c *node.Config) { c.Cluster = "" }, "Config.Cluster"},
+		{"exit timeout", func(c *node.Config) { c.ExitTimeout = -1 }, "Config.ExitTimeout"},
+		{"downing", func(c *node.Config) { c.Downing.QuorumSize = 3 }, "Settings.QuorumSize"},
+		{"a key of downing", func(c *node.Config) { c.Membership.Check = []membership.Setting{{Key: "downing"}} }, `"downing"`},
+		{"suspended too late", func(c *node.Config) { c.Membership.Settings.SuspendAfter = 10 * time.Second }, "SuspendAfter"},
+		{"no self", func(*node.Config) {}, "Config.Self"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := valid()
+			c.change(&cfg)
+			if _, err := node.New(cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("New: %v, want an error about %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSuspensionComesBeforeOthersStart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		downing downing.Settings
+		want    time.Duration
+	}{
+		{"stable-after", downing.Settings{StableAfter: 7 * time.Second}, 7 * time.Second},
+		{"default", downing.Settings{}, 20 * time.Second},
+		{"no margin", downing.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second},
+		{"shorter than the pause", downing.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second},
+		{"off", downing.Settings{Strategy: downing.Off}, 20 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newWorld(t).add("a", 1, func(cfg *node.Config) { cfg.Downing = c.downing })
+			if got := b.Config().Membership.Settings.SuspendAfter; got != c.want {
+				t.Errorf("SuspendAfter is %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDowningIsCheckedOnJoin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cluster(2, nil)
+	c := w.add("c", 3, func(cfg *node.Config) { cfg.Downing.StableAfter = 6 * time.Second })
+	c.step(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"a", "b"}}})
+	w.until("the third stops", c.Stopped)
+	if last := c.life[len(c.life)-1]; last.Reason != membership.Incompatible {
+		t.Errorf("it stopped because of %v", last.Reason)
+	}
+}
+
+// A node that crashed is downed by the resolver of the leader, and its singleton starts elsewhere, but only
+// after the margin.
+func TestACrashedHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(3, nil)
+	for _, b := range nodes {
+		b.host(singleton.Config{Name: "one"})
+	}
+	w.until("one runs", func() bool { return len(w.hosts("one")) > 0 })
+	if got := w.hosts("one"); !slices.Equal(got, []string{"a"}) {
+		t.Fatalf("it runs on %v", got)
+	}
+	nodes[0].dead = true
+	w.until("it is removed", func() bool { return len(nodes[1].View().Members) == 2 })
+	removed := w.now
+	w.until("one runs again", func() bool { return len(w.hosts("one")) > 0 })
+	if got := w.hosts("one"); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("it runs on %v", got)
+	}
+	if margin := w.now - removed; margin < 4*time.Second { // the other one may have removed it a little earlier
+		t.Errorf("it started %v after the removal", margin)
+	}
+}
+
+// A node whose link is gone stops its singletons before others start them, and is down when
+// it is back.
+func TestALostLink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(3, nil)
+	for _, b := range nodes {
+		b.host(singleton.Config{})
+	}
+	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.isolate(nodes[0], true)
+	w.until("it runs elsewhere", func() bool {
+		if len(w.hosts("singleton")) > 1 {
+			t.Fatalf("it runs on %v", w.hosts("singleton"))
+		}
+		return nodes[1].runs("singleton")
+	})
+	if !nodes[0].lived(membership.Suspended) || nodes[0].lived(membership.Downed) {
+		t.Errorf("the lost node lived %v", nodes[0].life)
+	}
+	if nodes[0].Counters().Downing[downing.Decided] > 0 {
+		t.Error("the lost node has decided about the others")
+	}
+	w.isolate(nodes[0], false)
+	w.until("it learns that it is down", nodes[0].Stopped)
+}
+
+// A link that comes back in time changes nothing.
+func TestABrokerThatComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(3, nil)
+	for _, b := range nodes {
+		b.host(singleton.Config{})
+	}
+	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	for _, b := range nodes {
+		w.isolate(b, true)
+	}
+	w.run(time.Minute)
+	if got := w.hosts("singleton"); len(got) > 0 {
+		t.Errorf("it runs on %v, without a broker for a minute", got)
+	}
+	clear(w.cut)
+	w.until("it runs again", func() bool { return nodes[0].runs("singleton") })
+	for _, b := range nodes {
+		if b.up() != 3 || b.Stopped() {
+			t.Errorf("%v has %d members up", b.self, b.up())
+		}
+	}
+}
+
+// A node that was paused learns that before anything else, so it starts nothing.
+func TestALateAnswerToAPausedNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.leases["test-singleton-singleton"] = identity.Node{Name: "z", UID: 9}
+	a := w.cluster(1, nil)[0]
+	a.host(singleton.Config{UseLease: true})
+	w.until("it asks for the lease", func() bool { return len(a.asked) > 0 })
+	w.run(4900 * time.Millisecond)
+	delete(w.leases, "test-singleton-singleton")
+	asked := len(a.asked)
+	w.now += time.Minute
+	a.step(node.LeaseAnswer{Lease: "test-singleton-singleton", Held: true}) // to nothing
+	if len(a.started) > 0 {
+		t.Fatal("an answer that nobody waited for started an instance")
+	}
+	if !a.lived(membership.Disconnected) || !a.lived(membership.Suspended) {
+		t.Errorf("the node lived %v", a.life)
+	}
+	w.until("it runs with the lease", func() bool { return a.runs("singleton") })
+	if len(a.asked) == asked {
+		t.Error("it runs without having asked")
+	}
+}
+
+// A node that leaves hands its singletons over, and goes when that is done.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(3, nil)
+	for _, b := range nodes {
+		b.host(singleton.Config{})
+	}
+	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	nodes[0].hold = true
+	nodes[0].step(node.Membership{Input: membership.Leave{Node: nodes[0].self}})
+	w.until("it is asked to end", func() bool { return len(nodes[0].stopped) > 0 })
+	w.run(5 * time.Second)
+	if nodes[0].Stopped() || len(w.hosts("singleton")) != 1 {
+		t.Fatalf("the node did not wait for its singleton: it runs on %v", w.hosts("singleton"))
+	}
+	nodes[0].step(node.InstanceEnded{Instance: nodes[0].stopped[0]})
+	w.until("the node is gone", nodes[0].Stopped)
+	if last := nodes[0].life[len(nodes[0].life)-1]; last.Reason != membership.Left {
+		t.Errorf("it stopped because of %v", last.Reason)
+	}
+	w.until("it runs elsewhere", func() bool { return nodes[1].runs("singleton") })
+}
+
+// A singleton that does not end keeps nobody from leaving for ever.
+func TestLeavingInVain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(2, nil)
+	for _, b := range nodes {
+		b.host(singleton.Config{})
+	}
+	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	nodes[0].hold = true
+	nodes[0].step(node.Membership{Input: membership.Leave{Node: nodes[0].self}})
+	w.until("the node is gone", nodes[0].Stopped)
+	if nodes[0].Counters().ExitTimeouts != 1 || !slices.Contains(nodes[0].lines, "a singleton was not handed over in time") {
+		t.Error("nobody was told that the singleton was not handed over")
+	}
+	if nodes[0].Next() == node.Never {
+		t.Error("the node is done while an instance runs")
+	}
+	nodes[0].step(node.InstanceEnded{Instance: nodes[0].stopped[0]})
+	if nodes[0].Next() != node.Never {
+		t.Error("the node is not done")
+	}
+}
+
+// A message for a singleton arrives wherever that is, this node included.
+func TestForwarding(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(2, nil)
+	for _, b := range nodes {
+		b.proxy(singleton.ProxyConfig{})
+		b.step(node.Forward{Singleton: "singleton", Message: 1})
+		b.step(node.Forward{Singleton: "other", Message: 2})
+		if want := []node.Forward{{Singleton: "other", Message: 2}}; !slices.Equal(b.dropped, want) {
+			t.Errorf("%v dropped %v", b.self, b.dropped)
+		}
+	}
+	for _, b := range nodes {
+		b.host(singleton.Config{})
+	}
+	for _, b := range nodes {
+		w.until("it is forwarded", func() bool { return len(b.forwarded) > 0 })
+		if want := (node.Forwarded{Forward: node.Forward{Singleton: "singleton", Message: 1}, To: nodes[0].self}); b.forwarded[0] != want {
+			t.Errorf("%v forwarded %v", b.self, b.forwarded[0])
+		}
+		if at, known := b.Oldest("singleton"); at != nodes[0].self || !known {
+			t.Errorf("%v finds it on %v, %v", b.self, at, known)
+		}
+	}
+}
+
+func TestLeaseMajority(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(2, func(c *node.Config) {
+		c.Downing = downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second}
+	})
+	nodes[1].dead = true
+	w.until("the other is removed", func() bool { return len(nodes[0].View().Members) == 1 })
+	if w.leases["test-downing"] != nodes[0].self {
+		t.Errorf("the lease is held by %v", w.leases)
+	}
+	w.until("the lease is released", func() bool { return w.leases["test-downing"].IsZero() })
+}
+
+func TestMessagesForNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.cluster(1, nil)[0]
+	stranger := identity.Node{Name: "z", UID: 9}
+	handOver := singleton.AppendMessage(nil, singleton.Message{Kind: singleton.HandOverToMe, Singleton: "nobody"})
+	for _, in := range []node.Received{
+		{From: stranger, To: a.self, Kind: node.KindSingleton, Data: handOver},
+		{From: stranger, To: identity.Node{Name: "a"}, Kind: node.KindSingleton, Data: handOver},
+		{From: identity.Node{Name: "z"}, To: a.self, Kind: node.KindSingleton, Data: handOver},
+		{From: stranger, To: a.self, Kind: node.KindForwarded, Data: handOver},
+		{From: stranger, To: a.self, Kind: 999, Data: handOver},
+	} {
+		before := a.Counters().Refused
+		a.step(in)
+		if got := a.Counters().Refused - before; got != 1 {
+			t.Errorf("%v of kind %d from %v: refused %d", in.To, in.Kind, in.From, got)
+		}
+	}
+	a.step(node.Received{From: stranger, To: a.self, Kind: node.KindSingleton, Data: []byte("garbage")})
+	if a.Counters().Malformed != 1 {
+		t.Error("garbage was not counted")
+	}
+}
+
+func TestNamesAreTakenOnce(t *testing.T) {
+	t.Parallel()
+	a := newWorld(t).add("a", 1, nil)
+	a.host(singleton.Config{})
+	if _, err := a.Host(0, singleton.Config{Name: "singleton"}); err == nil {
+		t.Error("two managers for one singleton")
+	}
+	a.proxy(singleton.ProxyConfig{})
+	if _, err := a.Proxy(0, singleton.ProxyConfig{Singleton: "singleton"}); err == nil {
+		t.Error("two proxies for one singleton")
+	}
+	if _, err := a.Host(0, singleton.Config{Name: "x", MinRetries: -1}); err == nil {
+		t.Error("a wrong configuration was taken")
+	}
+	if _, err := a.Proxy(0, singleton.ProxyConfig{Singleton: "x", BufferSize: 1 << 20}); err == nil {
+		t.Error("a wrong configuration was taken")
+	}
+}
