@@ -14,18 +14,18 @@ import (
 // last offset seen, here or with Live, gets each event exactly once.
 //
 // An error is yielded once and last: it matches ErrNoQueries if j can't be
-// queried, ErrInvalid for a bad query and ErrOffset for a bad offset. At most a
+// queried, ErrInvalid for bad criteria and ErrOffset for a bad offset. At most a
 // page (1,000 events or 1 MiB) is read ahead and nothing is held while the body
 // of the loop runs.
-func Current(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Recorded, error] {
-	return func(yield func(Recorded, error) bool) {
+func Current(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
+	return func(yield func(Envelope, error) bool) {
 		querier, err := querierOf(j)
 		if err != nil {
-			yield(Recorded{}, err)
+			yield(Envelope{}, err)
 			return
 		}
-		fail := func(err error) { yield(Recorded{}, fmt.Errorf("journal: current events: %w", err)) }
-		if err = q.Check(); err != nil {
+		fail := func(err error) { yield(Envelope{}, fmt.Errorf("journal: current events: %w", err)) }
+		if err = c.Check(); err != nil {
 			fail(err)
 			return
 		}
@@ -34,7 +34,7 @@ func Current(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Re
 			fail(err)
 			return
 		}
-		r := reader{Querier: querier, query: q, next: after}
+		r := reader{Querier: querier, criteria: c, next: after}
 		if after.Compare(end) > 0 {
 			// What is no offset of this journal may compare so, and would pass for one.
 			if _, err = r.read(ctx); err != nil {
@@ -91,9 +91,9 @@ func querierOf(j Journal) (Querier, error) {
 // reader reads the pages of a query one after the other.
 type reader struct {
 	Querier
-	query Query
-	next  Offset // where the next page begins
-	idle  bool   // whether the last page was all there was
+	criteria Criteria
+	next     Offset // where the next page begins
+	idle     bool   // whether the last page was all there was
 }
 
 // read returns the next page, without waiting for one if there should be more.
@@ -103,7 +103,7 @@ func (r *reader) read(ctx context.Context) (Page, error) {
 			return Page{}, err
 		}
 	}
-	page, err := r.Query(ctx, r.query, r.next)
+	page, err := r.Query(ctx, r.criteria, r.next)
 	if err != nil {
 		return Page{}, err
 	}

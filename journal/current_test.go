@@ -25,7 +25,7 @@ func TestCurrentEndsAtTheEndItFound(t *testing.T) {
 			"o8": {Events: recorded("o9", "o10", "o11", "o12"), Next: "o13", More: true},
 		}),
 	}
-	got := seen(journal.Current(t.Context(), j, journal.Query{}, "o1"), showRecorded)
+	got := seen(journal.Current(t.Context(), j, journal.Criteria{}, "o1"), showRecorded)
 	expect(t, "events", got, []string{"a|1/1 at o2", "a|1/2 at o3", "a|1/1 at o9", "a|1/2 at o10"})
 	expect(t, "calls", j.calls, []string{"end", "query o1", "query o4", "query o8"})
 }
@@ -48,14 +48,14 @@ func TestCurrentWaitsForTheEnd(t *testing.T) {
 		}
 		return journal.Page{Events: recorded("o5"), Next: "o5"}, nil
 	}
-	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Query{}, ""), showRecorded), []string{"a|1/1 at o1", "a|1/1 at o5"})
+	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Criteria{}, ""), showRecorded), []string{"a|1/1 at o1", "a|1/1 at o5"})
 	expect(t, "calls", j.calls, []string{"end", "query ", "await o2", "query o2", "await o2", "query o2"})
 }
 
 func TestCurrentAtTheEndAsksForNothing(t *testing.T) {
 	t.Parallel()
 	j := &asking{end: func() (journal.Offset, error) { return "o5", nil }}
-	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Query{}, "o5"), showRecorded), nil)
+	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Criteria{}, "o5"), showRecorded), nil)
 	expect(t, "calls", j.calls, []string{"end"})
 }
 
@@ -73,8 +73,8 @@ func TestCurrentBehindTheEndLetsTheJournalSay(t *testing.T) {
 			return journal.Page{}, journal.ErrOffset
 		},
 	}
-	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Query{}, "o10"), showRecorded), nil)
-	errs := errorsOf(journal.Current(t.Context(), j, journal.Query{}, "nonsense"))
+	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Criteria{}, "o10"), showRecorded), nil)
+	errs := errorsOf(journal.Current(t.Context(), j, journal.Criteria{}, "nonsense"))
 	if len(errs) != 1 || !errors.Is(errs[0], journal.ErrOffset) {
 		t.Errorf("behind what is no offset: %v, want ErrOffset", errs)
 	}
@@ -86,7 +86,7 @@ func TestCurrentRefusesBadQueries(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	defer func() { _ = j.Close() }()
-	errs := errorsOf(journal.Current(t.Context(), j, journal.Query{Type: "a|b"}, ""))
+	errs := errorsOf(journal.Current(t.Context(), j, journal.Criteria{Type: "a|b"}, ""))
 	if len(errs) != 1 || !errors.Is(errs[0], journal.ErrInvalid) {
 		t.Errorf("a type with a |: %v, want ErrInvalid", errs)
 	}
@@ -130,10 +130,10 @@ func TestLoopsEndWithTheError(t *testing.T) {
 		breaks []string
 	}{
 		{"journal: current events: ", func(j journal.Journal) []error {
-			return errorsOf(journal.Current(ctx, j, journal.Query{}, ""))
+			return errorsOf(journal.Current(ctx, j, journal.Criteria{}, ""))
 		}, []string{"end", "query", "await"}},
 		{"journal: live events: ", func(j journal.Journal) []error {
-			return errorsOf(journal.Live(ctx, j, journal.Query{}, ""))
+			return errorsOf(journal.Live(ctx, j, journal.Criteria{}, ""))
 		}, []string{"query", "await"}},
 		{`journal: current events of "a|1": `, func(j journal.Journal) []error {
 			return errorsOf(journal.CurrentByID(ctx, j, "a|1", 1, 9))
@@ -182,8 +182,8 @@ func TestPagesThatLeadNowhere(t *testing.T) {
 			end:   func() (journal.Offset, error) { return "o9", nil },
 			query: func(journal.Offset) (journal.Page, error) { return p, nil },
 		}
-		for _, seq := range []iter.Seq2[journal.Recorded, error]{
-			journal.Current(t.Context(), j, journal.Query{}, "o2"), journal.Live(t.Context(), j, journal.Query{}, "o2"),
+		for _, seq := range []iter.Seq2[journal.Envelope, error]{
+			journal.Current(t.Context(), j, journal.Criteria{}, "o2"), journal.Live(t.Context(), j, journal.Criteria{}, "o2"),
 		} {
 			if errs := errorsOf(seq); len(errs) != 1 || !errors.Is(errs[0], journal.ErrContract) {
 				t.Errorf("a page that leads %s: %v, want ErrContract", name, errs)
@@ -201,8 +201,8 @@ func TestJournalsWithoutQueries(t *testing.T) {
 	}
 	for _, j := range []journal.Journal{plain, guarded} {
 		for _, errs := range [][]error{
-			errorsOf(journal.Current(t.Context(), j, journal.Query{}, "")),
-			errorsOf(journal.Live(t.Context(), j, journal.Query{}, "")),
+			errorsOf(journal.Current(t.Context(), j, journal.Criteria{}, "")),
+			errorsOf(journal.Live(t.Context(), j, journal.Criteria{}, "")),
 			errorsOf(journal.LiveByID(t.Context(), j, "a|1", 1, 2)),
 			errorsOf(journal.LiveIDs(t.Context(), j)),
 			errorsOf(journal.LiveIDs(t.Context(), &struct {
@@ -226,7 +226,7 @@ func TestQueriesReachThroughWrappers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := seen(journal.Current(t.Context(), guarded, journal.Query{}, ""), showRecorded)
+	got := seen(journal.Current(t.Context(), guarded, journal.Criteria{}, ""), showRecorded)
 	expect(t, "events", got, []string{"a|1/1 at mem-1", "a|1/2 at mem-2"})
 }
 
@@ -250,8 +250,8 @@ func TestLoopsCanBeLeft(t *testing.T) {
 			}
 		}
 	}
-	expect(t, "Current", seen(taken(journal.Current(t.Context(), j, journal.Query{}, ""), 1), showRecorded), []string{"a|1/1 at o1"})
-	expect(t, "Live", seen(taken(journal.Live(t.Context(), j, journal.Query{}, ""), 1), showRecorded), []string{"a|1/1 at o1"})
+	expect(t, "Current", seen(taken(journal.Current(t.Context(), j, journal.Criteria{}, ""), 1), showRecorded), []string{"a|1/1 at o1"})
+	expect(t, "Live", seen(taken(journal.Live(t.Context(), j, journal.Criteria{}, ""), 1), showRecorded), []string{"a|1/1 at o1"})
 	expect(t, "CurrentByID", seen(taken(journal.CurrentByID(t.Context(), j, "a|1", 1, 9), 1), showEvent), []string{"1"})
 	expect(t, "LiveByID", seen(taken(journal.LiveByID(t.Context(), j, "a|1", 1, 9), 1), showEvent), []string{"1"})
 	expect(t, "LiveIDs", seen(taken(journal.LiveIDs(t.Context(), j), 1), showID), []string{"x"})

@@ -38,16 +38,16 @@
 //	                      │               └─ End: Current completes here, Live waits for more
 //	                      └─ a reader that left after ③ resumes here: ④ is next, ③ does not come again
 //
-//	for e, err := range journal.Live(ctx, j, journal.Query{Type: "account"}, last) {
+//	for e, err := range journal.Live(ctx, j, journal.Criteria{Type: "account"}, last) {
 //		...
 //		last = e.Offset // where to resume
 //	}
 //
 //	                              up to now       and those to come
 //	events of all IDs             Current         Live
-//	  of a type                   Query.Type      likewise
-//	  with a tag                  Query.Tag       likewise
-//	  one share of the IDs        Query.Slices    likewise; SplitSlices makes the shares
+//	  of a type                   Criteria.Type      likewise
+//	  with a tag                  Criteria.Tag       likewise
+//	  one share of the IDs        Criteria.Slices    likewise; SplitSlices makes the shares
 //	events of one ID              CurrentByID     LiveByID
 //	persistence IDs               IDLister        LiveIDs
 //	the last number of an ID      HighestSequenceNr

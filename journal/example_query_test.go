@@ -23,7 +23,7 @@ func ExampleCurrent() {
 	}
 	var last journal.Offset // a report that is run again begins here
 	report := func() {
-		for e, err := range journal.Current(ctx, j, journal.Query{Type: "account", Tag: "large"}, last) {
+		for e, err := range journal.Current(ctx, j, journal.Criteria{Type: "account", Tag: "large"}, last) {
 			if err != nil {
 				fmt.Println(err)
 				return
@@ -53,7 +53,7 @@ func ExampleLive() {
 	}
 	opened("account|1")
 	last := journal.Offset("") // a real one keeps e.Offset with what it makes of the event
-	for e, err := range journal.Live(ctx, j, journal.Query{}, last) {
+	for e, err := range journal.Live(ctx, j, journal.Criteria{}, last) {
 		if err != nil {
 			fmt.Println(err)
 			break

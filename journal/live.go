@@ -12,17 +12,17 @@ import (
 // Live yields the events that match behind a position, in the order of their
 // offsets, and then those to come. It never completes: it ends with an error, at
 // the latest with the cause of ctx. Everything else is as with Current.
-func Live(ctx context.Context, j Journal, q Query, after Offset) iter.Seq2[Recorded, error] {
-	return func(yield func(Recorded, error) bool) {
+func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
+	return func(yield func(Envelope, error) bool) {
 		querier, err := querierOf(j)
 		if err != nil {
-			yield(Recorded{}, err)
+			yield(Envelope{}, err)
 			return
 		}
-		for r := (reader{Querier: querier, query: q, next: after}); ; {
+		for r := (reader{Querier: querier, criteria: c, next: after}); ; {
 			page, err := r.read(ctx)
 			if err != nil {
-				yield(Recorded{}, fmt.Errorf("journal: live events: %w", err))
+				yield(Envelope{}, fmt.Errorf("journal: live events: %w", err))
 				return
 			}
 			for _, e := range page.Events {
@@ -121,7 +121,7 @@ func LiveIDs(ctx context.Context, j Journal) iter.Seq2[string, error] {
 				return
 			}
 		}
-		for e, err := range Live(ctx, j, Query{}, start) {
+		for e, err := range Live(ctx, j, Criteria{}, start) {
 			if err != nil {
 				yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
 				return

@@ -34,7 +34,7 @@ func TestLiveWaitsBetweenPages(t *testing.T) {
 			return nil
 		},
 	}
-	got := seen(journal.Live(t.Context(), j, journal.Query{}, "o1"), showRecorded)
+	got := seen(journal.Live(t.Context(), j, journal.Criteria{}, "o1"), showRecorded)
 	expect(t, "events", got, []string{"a|1/1 at o2", "a|1/1 at o6", "error: journal: live events: enough"})
 	expect(t, "calls", j.calls, []string{"query o1", "query o3", "query o5", "await o7", "query o7", "await o7", "query o7", "await o7"})
 }
@@ -48,7 +48,7 @@ func TestLiveYieldsWhatComes(t *testing.T) {
 		store(t, j, added("a|1", 0, 1, "m", "red"))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var got []string
-		go func() { got = seen(journal.Live(ctx, j, journal.Query{Tag: "red"}, ""), showRecorded) }()
+		go func() { got = seen(journal.Live(ctx, j, journal.Criteria{Tag: "red"}, ""), showRecorded) }()
 		synctest.Wait()
 		for n := range uint64(2) {
 			store(t, j, added("a|2", n, 1, "m", "blue"))
@@ -74,7 +74,7 @@ func TestLiveIsResumed(t *testing.T) {
 		go func() {
 			var last journal.Offset
 			for len(got) < 5 {
-				for e, err := range taken(journal.Live(t.Context(), j, journal.Query{}, last), 1) {
+				for e, err := range taken(journal.Live(t.Context(), j, journal.Criteria{}, last), 1) {
 					if err != nil {
 						t.Error(err)
 					}

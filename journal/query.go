@@ -35,11 +35,11 @@ func (o Offset) Compare(p Offset) int {
 	return cmp.Or(cmp.Compare(len(o), len(p)), strings.Compare(string(o), string(p)))
 }
 
-// Query says which events to read. The zero value is all of them.
+// Criteria say which events a query reads. The zero value reads all of them.
 //
 // Fences are never read, nor are events that were deleted. Events of one
 // persistence ID come in the order of their sequence numbers.
-type Query struct {
+type Criteria struct {
 	// Type reads only entities of this type, those whose ID begins with Type
 	// and "|". Empty reads all.
 	Type string
@@ -50,19 +50,19 @@ type Query struct {
 	Slices Slices
 }
 
-// Check returns an error that matches ErrInvalid for a query that no journal
-// can answer.
-func (q Query) Check() error {
-	if err := q.Slices.check(); err != nil {
-		return fmt.Errorf("%w: Query.Slices: %w", ErrInvalid, err)
+// Check returns an error that matches ErrInvalid for criteria that no journal
+// accepts.
+func (c Criteria) Check() error {
+	if err := c.Slices.check(); err != nil {
+		return fmt.Errorf("%w: Criteria.Slices: %w", ErrInvalid, err)
 	}
 	switch {
-	case strings.Contains(q.Type, "|"):
-		return fmt.Errorf("%w: Query.Type: %.40q: the name of a type has no |", ErrInvalid, q.Type)
-	case !isText(q.Type):
-		return fmt.Errorf("%w: Query.Type: %.40q is not UTF-8 without NUL", ErrInvalid, q.Type)
-	case !isText(q.Tag):
-		return fmt.Errorf("%w: Query.Tag: %.40q is not UTF-8 without NUL", ErrInvalid, q.Tag)
+	case strings.Contains(c.Type, "|"):
+		return fmt.Errorf("%w: Criteria.Type: %.40q: the name of a type has no |", ErrInvalid, c.Type)
+	case !isText(c.Type):
+		return fmt.Errorf("%w: Criteria.Type: %.40q is not UTF-8 without NUL", ErrInvalid, c.Type)
+	case !isText(c.Tag):
+		return fmt.Errorf("%w: Criteria.Tag: %.40q is not UTF-8 without NUL", ErrInvalid, c.Tag)
 	}
 	return nil
 }
@@ -71,21 +71,21 @@ func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 
 
 // Matches reports whether an event of a persistence ID is one to read, as far as
 // its type, its tags and its slice tell.
-func (q Query) Matches(id string, tags []string) bool {
-	return q.MatchesID(id) && (q.Tag == "" || slices.Contains(tags, q.Tag))
+func (c Criteria) Matches(id string, tags []string) bool {
+	return c.MatchesID(id) && (c.Tag == "" || slices.Contains(tags, c.Tag))
 }
 
 // MatchesID reports whether the events of a persistence ID are ones to read,
 // their tags aside.
-func (q Query) MatchesID(id string) bool {
-	if n := len(q.Type); n > 0 && (len(id) <= n || id[n] != '|' || id[:n] != q.Type) {
+func (c Criteria) MatchesID(id string) bool {
+	if n := len(c.Type); n > 0 && (len(id) <= n || id[n] != '|' || id[:n] != c.Type) {
 		return false
 	}
-	return q.Slices.Count == 0 || q.Slices.Contains(SliceOf(id))
+	return c.Slices.Count == 0 || c.Slices.Contains(SliceOf(id))
 }
 
-// Recorded is one event that a query read.
-type Recorded struct {
+// Envelope is one event that a query read, and where it stands.
+type Envelope struct {
 	Event
 	// ID is its persistence ID.
 	ID string
@@ -97,7 +97,7 @@ type Recorded struct {
 // Page is what one read of a query found.
 type Page struct {
 	// Events are in the order of their offsets.
-	Events []Recorded
+	Events []Envelope
 	// Next is the position to read on after, never before the one that was asked
 	// about. It lies behind everything that was looked at, so that a reader who
 	// keeps it sees nothing twice and looks at nothing twice.
@@ -121,9 +121,9 @@ type Querier interface {
 	// them, or 1 MiB of payload and metadata, where the event that exceeds it may
 	// still be there. It looks at a bounded number of records and may return a page
 	// without events that has More set. It holds nothing when it has returned. The
-	// error matches ErrInvalid for a bad query, ErrOffset for a bad offset, and
+	// error matches ErrInvalid for bad criteria, ErrOffset for a bad offset, and
 	// the cause of ctx when that ended.
-	Query(ctx context.Context, q Query, after Offset) (Page, error)
+	Query(ctx context.Context, c Criteria, after Offset) (Page, error)
 
 	// End returns the position behind all events that a Query can see now.
 	End(ctx context.Context) (Offset, error)

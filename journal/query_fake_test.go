@@ -34,7 +34,7 @@ func (a *asking) note(format string, args ...any) {
 	a.calls = append(a.calls, fmt.Sprintf(format, args...))
 }
 
-func (a *asking) Query(_ context.Context, _ journal.Query, after journal.Offset) (journal.Page, error) {
+func (a *asking) Query(_ context.Context, _ journal.Criteria, after journal.Offset) (journal.Page, error) {
 	a.note("query %s", after)
 	return a.query(after)
 }
@@ -75,10 +75,10 @@ func (a *asking) PersistenceIDs(context.Context, string) iter.Seq2[string, error
 }
 
 // recorded returns events at the given offsets, numbered from 1.
-func recorded(offsets ...journal.Offset) []journal.Recorded {
-	var events []journal.Recorded
+func recorded(offsets ...journal.Offset) []journal.Envelope {
+	var events []journal.Envelope
 	for i, o := range offsets {
-		events = append(events, journal.Recorded{ID: "a|1", Offset: o, Event: journal.Event{SequenceNr: uint64(i + 1), Manifest: "m"}})
+		events = append(events, journal.Envelope{ID: "a|1", Offset: o, Event: journal.Event{SequenceNr: uint64(i + 1), Manifest: "m"}})
 	}
 	return events
 }
@@ -107,7 +107,7 @@ func seen[T any](seq iter.Seq2[T, error], show func(T) string) []string {
 	return out
 }
 
-func showRecorded(e journal.Recorded) string {
+func showRecorded(e journal.Envelope) string {
 	return fmt.Sprintf("%s/%d at %s", e.ID, e.SequenceNr, e.Offset)
 }
 

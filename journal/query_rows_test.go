@@ -41,7 +41,7 @@ type row struct {
 
 func rows() []row {
 	byID := func(s iter.Seq2[journal.Event, error]) []string { return seen(s, showEvent) }
-	all := func(s iter.Seq2[journal.Recorded, error]) []string { return seen(s, showRecorded) }
+	all := func(s iter.Seq2[journal.Envelope, error]) []string { return seen(s, showRecorded) }
 	const top = journal.MaxSequenceNr
 	slice := journal.Slices{First: journal.SliceOf("book|1"), Count: 1}
 	two := journal.Slices{First: journal.SliceOf("book|2"), Count: 2} // that of book|1 is the next
@@ -74,22 +74,22 @@ func rows() []row {
 		},
 		{
 			"events by tag: behind an offset, never completes", func(ctx context.Context, j journal.Journal) []string {
-				return all(journal.Live(ctx, j, journal.Query{Tag: "red"}, "mem-2"))
+				return all(journal.Live(ctx, j, journal.Criteria{Tag: "red"}, "mem-2"))
 			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "loose/1 at mem-9"}, []string{"book|1/6 at mem-10", fmt.Sprintf(ended, "events: ")},
 		},
 		{
 			"current events by tag", func(ctx context.Context, j journal.Journal) []string {
-				return all(journal.Current(ctx, j, journal.Query{Tag: "big"}, ""))
+				return all(journal.Current(ctx, j, journal.Criteria{Tag: "big"}, ""))
 			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "book|1/4 at mem-7", "book|1/5 at mem-8"}, nil,
 		},
 		{
 			"events by slices: of a type, behind an offset", func(ctx context.Context, j journal.Journal) []string {
-				return all(journal.Live(ctx, j, journal.Query{Type: "book", Slices: slice}, "mem-2"))
+				return all(journal.Live(ctx, j, journal.Criteria{Type: "book", Slices: slice}, "mem-2"))
 			}, []string{"book|1/4 at mem-7", "book|1/5 at mem-8"}, []string{"book|1/6 at mem-10", "book|1/7 at mem-11", fmt.Sprintf(ended, "events: ")},
 		},
 		{
 			"current events by slices: inclusive", func(ctx context.Context, j journal.Journal) []string {
-				return all(journal.Current(ctx, j, journal.Query{Type: "book", Slices: two}, "mem-1"))
+				return all(journal.Current(ctx, j, journal.Criteria{Type: "book", Slices: two}, "mem-1"))
 			}, []string{"book|1/2 at mem-2", "book|2/1 at mem-3", "book|1/4 at mem-7", "book|1/5 at mem-8"}, nil,
 		},
 		{

@@ -37,7 +37,7 @@ func TestOffsetsOrderLikeTheNumbersInThem(t *testing.T) {
 
 func TestQueryCheck(t *testing.T) {
 	t.Parallel()
-	for _, q := range []journal.Query{
+	for _, q := range []journal.Criteria{
 		{},
 		{Type: "account", Tag: "it's | a \"tag\""},
 		{Slices: journal.Slices{First: 0, Count: 1024}},
@@ -48,7 +48,7 @@ func TestQueryCheck(t *testing.T) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
-	for _, q := range []journal.Query{
+	for _, q := range []journal.Criteria{
 		{Type: "a|b"},
 		{Type: "a\x00"},
 		{Type: "\xff"},
@@ -74,27 +74,27 @@ func TestQueryMatches(t *testing.T) {
 	slice := func(id string) journal.Slices { return journal.Slices{First: journal.SliceOf(id), Count: 1} }
 	tags := []string{"red", "reddish"}
 	for _, c := range []struct {
-		q    journal.Query
+		q    journal.Criteria
 		id   string
 		want bool
 	}{
-		{journal.Query{}, "account|1", true},
-		{journal.Query{Type: "account"}, "account|1", true},
-		{journal.Query{Type: "account"}, "account|1|2", true},
-		{journal.Query{Type: "account"}, "account|", true},
-		{journal.Query{Type: "account"}, "account", false},
-		{journal.Query{Type: "account"}, "accounts|1", false},
-		{journal.Query{Type: "account"}, "Account|1", false},
-		{journal.Query{Type: "account"}, "acc|account|1", false},
-		{journal.Query{Tag: "red"}, "a", true},
-		{journal.Query{Tag: "reddish"}, "a", true},
-		{journal.Query{Tag: "re"}, "a", false},
-		{journal.Query{Tag: "Red"}, "a", false},
-		{journal.Query{Slices: slice("a|1")}, "a|1", true},
-		{journal.Query{Slices: slice("a|1")}, "a|2", false},
-		{journal.Query{Type: "a", Tag: "red", Slices: slice("a|1")}, "a|1", true},
-		{journal.Query{Type: "b", Tag: "red", Slices: slice("a|1")}, "a|1", false},
-		{journal.Query{Type: "a", Tag: "blue", Slices: slice("a|1")}, "a|1", false},
+		{journal.Criteria{}, "account|1", true},
+		{journal.Criteria{Type: "account"}, "account|1", true},
+		{journal.Criteria{Type: "account"}, "account|1|2", true},
+		{journal.Criteria{Type: "account"}, "account|", true},
+		{journal.Criteria{Type: "account"}, "account", false},
+		{journal.Criteria{Type: "account"}, "accounts|1", false},
+		{journal.Criteria{Type: "account"}, "Account|1", false},
+		{journal.Criteria{Type: "account"}, "acc|account|1", false},
+		{journal.Criteria{Tag: "red"}, "a", true},
+		{journal.Criteria{Tag: "reddish"}, "a", true},
+		{journal.Criteria{Tag: "re"}, "a", false},
+		{journal.Criteria{Tag: "Red"}, "a", false},
+		{journal.Criteria{Slices: slice("a|1")}, "a|1", true},
+		{journal.Criteria{Slices: slice("a|1")}, "a|2", false},
+		{journal.Criteria{Type: "a", Tag: "red", Slices: slice("a|1")}, "a|1", true},
+		{journal.Criteria{Type: "b", Tag: "red", Slices: slice("a|1")}, "a|1", false},
+		{journal.Criteria{Type: "a", Tag: "blue", Slices: slice("a|1")}, "a|1", false},
 	} {
 		if got := c.q.Matches(c.id, tags); got != c.want {
 			t.Errorf("%+v matches %q with tags %q: %t", c.q, c.id, tags, got)

@@ -24,13 +24,13 @@ type Config[E any] struct {
 	// Journal is where the events are. It, or a journal that it wraps, has to
 	// implement journal.Querier. The projection does not close it. Required.
 	Journal journal.Journal
-	// Query says which events to read. Its Slices are divided among the workers
-	// and must be zero. Who changes the query rebuilds, or takes another name:
+	// Criteria say which events to read. Their Slices are divided among the workers
+	// and must be zero. Who changes them rebuilds, or takes another name:
 	// what was passed over is not looked at again. Defaults to all events.
-	Query journal.Query
+	Criteria journal.Criteria
 	// Events decodes them: the registry of an eventsourcing.Type. What it does not
 	// know can't be decoded, and two types may mean different things by one name,
-	// so Query.Type should be that type. Required.
+	// so Criteria.Type should be that type. Required.
 	Events *codec.Registry
 	// Handler is how events reach the read model. Required.
 	Handler Handler[E]
@@ -76,8 +76,8 @@ func (c Config[E]) build() (journal.Querier, delivery[E], error) {
 	} else {
 		errs = append(errs, fmt.Errorf("%w: Config.Journal: %w", ErrInvalid, journal.ErrNoQueries))
 	}
-	if c.Query.Slices != (journal.Slices{}) {
-		errs = append(errs, fmt.Errorf("%w: Config.Query.Slices is set; use Config.Workers", ErrInvalid))
+	if c.Criteria.Slices != (journal.Slices{}) {
+		errs = append(errs, fmt.Errorf("%w: Config.Criteria.Slices is set; use Config.Workers", ErrInvalid))
 	}
 	if c.Events == nil {
 		errs = append(errs, fmt.Errorf("%w: Config.Events is required", ErrInvalid))

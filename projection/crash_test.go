@@ -106,7 +106,7 @@ func TestExactlyOncePositionAndResultAgree(t *testing.T) {
 		cancel()
 		table.Fault = nil
 		want := make(map[string]int64)
-		page, queryErr := s.Journal.Query(t.Context(), journal.Query{Type: "box"}, "")
+		page, queryErr := s.Journal.Query(t.Context(), journal.Criteria{Type: "box"}, "")
 		if queryErr != nil {
 			t.Fatal(queryErr)
 		}

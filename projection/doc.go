@@ -4,12 +4,12 @@
 // Package projection keeps read models up to date with a journal: tables to
 // query, search indexes, mails to send, made from the events of all entities.
 //
-//	store := pgprojection.NewStore(pool, pgprojection.Config{}) // plugins/postgres/projection
+//	store := pgprojection.NewStore(pool, pgprojection.Config{}) // plugins/postgres/pgprojection
 //	totals, err := projection.New(projection.Config[Event]{
-//		Name:    "totals",
-//		Journal: j,
-//		Query:   journal.Query{Type: "account"},
-//		Events:  AccountType(rates).Events,
+//		Name:     "totals",
+//		Journal:  j,
+//		Criteria: journal.Criteria{Type: "account"},
+//		Events:   AccountType(rates).Events,
 //		Handler: projection.ExactlyOnce[Event, pgx.Tx]{
 //			Store: store,
 //			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[Event]) error {

@@ -38,10 +38,10 @@ func Example() {
 
 	total := 0
 	totals, err := projection.New(projection.Config[Event]{
-		Name:    "totals",
-		Journal: j,
-		Query:   journal.Query{Type: "account"},
-		Events:  types,
+		Name:     "totals",
+		Journal:  j,
+		Criteria: journal.Criteria{Type: "account"},
+		Events:   types,
 		Handler: projection.AtLeastOnce[Event]{
 			Store: new(projection.Memory),
 			Handle: func(_ context.Context, e projection.Envelope[Event]) error {

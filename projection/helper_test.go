@@ -67,7 +67,7 @@ func newSource(t *testing.T) *source {
 	return s
 }
 
-func (s *source) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (s *source) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if s.query != nil {
 		if err := s.query(ctx, after); err != nil {
 			return journal.Page{}, err
@@ -113,7 +113,7 @@ func (s *source) fill(boxes, count int) {
 // config is a projection of sums by box, exactly once into a table.
 func config(s *source, table *projectiontest.Table) projection.Config[event] {
 	return projection.Config[event]{
-		Name: "sums", Journal: s, Query: journal.Query{Type: "box"}, Events: events(),
+		Name: "sums", Journal: s, Criteria: journal.Criteria{Type: "box"}, Events: events(),
 		Handler: sums(table),
 	}
 }

@@ -62,7 +62,7 @@ func (d *decoder[E]) page(read journal.Page) page[E] {
 }
 
 // decode appends the events that a record stands for today.
-func (d *decoder[E]) decode(dst []Envelope[E], record *journal.Recorded) ([]Envelope[E], error) {
+func (d *decoder[E]) decode(dst []Envelope[E], record *journal.Envelope) ([]Envelope[E], error) {
 	var err error
 	d.values, err = d.events.DecodeAppend(d.values[:0], record.Manifest, record.Payload)
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *decoder[E]) decode(dst []Envelope[E], record *journal.Recorded) ([]Enve
 	return dst, nil
 }
 
-func envelope[E any](record *journal.Recorded) Envelope[E] {
+func envelope[E any](record *journal.Envelope) Envelope[E] {
 	return Envelope[E]{
 		ID: record.ID, SequenceNr: record.SequenceNr, Time: record.Time, Manifest: record.Manifest,
 		Tags: record.Tags, Metadata: record.Metadata, Offset: record.Offset,

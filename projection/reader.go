@@ -14,7 +14,7 @@ import (
 // ends with ctx, with an error of the journal, or, if it is to read once, where
 // the end was when it began.
 func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- page[E]) error {
-	query := w.p.cfg.Query
+	query := w.p.cfg.Criteria
 	query.Slices = w.slices
 	d := decoder[E]{events: w.p.cfg.Events}
 	var end journal.Offset

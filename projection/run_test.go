@@ -106,7 +106,7 @@ func TestEnvelope(t *testing.T) {
 	}
 	var got []projection.Envelope[event]
 	cfg := config(s, nil)
-	cfg.Query = journal.Query{Tag: "red"}
+	cfg.Criteria = journal.Criteria{Tag: "red"}
 	cfg.Handler = projection.AtLeastOnce[event]{Store: new(projection.Memory), Handle: func(_ context.Context, e projection.Envelope[event]) error {
 		got = append(got, e)
 		return nil
@@ -405,7 +405,7 @@ func TestConfigMistakes(t *testing.T) {
 		"Name too long":       func(c *projection.Config[event]) { c.Name = string(make([]byte, 256)) },
 		"Journal":             func(c *projection.Config[event]) { c.Journal = nil },
 		"no queries":          func(c *projection.Config[event]) { c.Journal = struct{ journal.Journal }{} },
-		"Slices":              func(c *projection.Config[event]) { c.Query.Slices = journal.Slices{Count: 1024} },
+		"Slices":              func(c *projection.Config[event]) { c.Criteria.Slices = journal.Slices{Count: 1024} },
 		"Events":              func(c *projection.Config[event]) { c.Events = nil },
 		"bad Events":          func(c *projection.Config[event]) { c.Events = codec.Types(codec.Name[paid]("a b")) },
 		"Handler":             func(c *projection.Config[event]) { c.Handler = nil },

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
-	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 )
 
@@ -47,14 +47,14 @@ func (c *projectCmd) Run(app *app) (err error) {
 	}
 	defer table.pool.Close()
 	p, err := projection.New(projection.Config[Event]{
-		Name:    "bank_totals",
-		Journal: s.journal,
-		Query:   journal.Query{Type: AccountTypeName},
-		Events:  AccountType(nil).Events,
-		Handler: table.handler(),
-		Workers: c.Workers,
-		Restart: c.restart(),
-		Logger:  app.warnings(),
+		Name:     "bank_totals",
+		Journal:  s.journal,
+		Criteria: journal.Criteria{Type: AccountTypeName},
+		Events:   AccountType(nil).Events,
+		Handler:  table.handler(),
+		Workers:  c.Workers,
+		Restart:  c.restart(),
+		Logger:   app.warnings(),
 	})
 	if errors.Is(err, projection.ErrInvalid) {
 		return usageError{err}

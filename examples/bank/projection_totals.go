@@ -32,10 +32,10 @@ func (c *totalsCmd) Run(app *app) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	sums := make(totals)
 	p, err := projection.New(projection.Config[Event]{
-		Name:    "totals",
-		Journal: s.journal,
-		Query:   journal.Query{Type: AccountTypeName},
-		Events:  AccountType(nil).Events,
+		Name:     "totals",
+		Journal:  s.journal,
+		Criteria: journal.Criteria{Type: AccountTypeName},
+		Events:   AccountType(nil).Events,
 		Handler: projection.AtLeastOnce[Event]{
 			Store: new(projection.Memory), // the totals are in memory, and so is how far they go
 			Handle: func(_ context.Context, e projection.Envelope[Event]) error {

@@ -18,7 +18,7 @@ func pageBugs() []planted {
 		{
 			name:  "a page of two",
 			finds: []string{"QueryPages"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				first, err := j.Query(ctx, q, after)
 				if err != nil || !first.More {
 					return first, err
@@ -31,7 +31,7 @@ func pageBugs() []planted {
 		{
 			name:  "a page of any number of bytes",
 			finds: []string{"QueryLargePages"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				for err == nil && p.More && len(p.Events) < 500 {
 					var next journal.Page
@@ -46,7 +46,7 @@ func pageBugs() []planted {
 			name:  "a full page loses its last event",
 			finds: []string{"QueryPages"},
 			hangs: true, // waits for what is not found
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				if p.More && len(p.Events) > 0 {
 					p.Events = p.Events[:len(p.Events)-1]
@@ -57,7 +57,7 @@ func pageBugs() []planted {
 		{
 			name:  "forgets that there is more",
 			finds: []string{"QueryPages", "QueryLargePages", "QueryRareTag"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				p.More = false
 				return p, err
@@ -67,7 +67,7 @@ func pageBugs() []planted {
 			name:  "an empty page is the end",
 			finds: []string{"QueryRareTag"},
 			hangs: true,
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				if err == nil && len(p.Events) == 0 && p.More {
 					p.More = false
@@ -79,7 +79,7 @@ func pageBugs() []planted {
 		{
 			name:  "a page without events stands still",
 			finds: []string{"QueryRareTag"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				if len(p.Events) == 0 {
 					p.Next = after
@@ -90,7 +90,7 @@ func pageBugs() []planted {
 		{
 			name:  "reads from an offset, not behind it",
 			finds: []string{"QueryResume", "QueryPages", "QueryLiveReaders"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				before := journal.Offset("")
 				for e, err := range everything(ctx, j) {
 					if err != nil {
@@ -108,7 +108,7 @@ func pageBugs() []planted {
 			name:  "resumes behind a write",
 			finds: []string{"QueryResume"},
 			hangs: true,
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				for last, err := range everything(ctx, j) {
 					if err != nil {
@@ -127,7 +127,7 @@ func pageBugs() []planted {
 			hangs: true,
 			plant: func() bug {
 				var swallow atomic.Bool
-				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 					p, err := j.Query(ctx, q, after)
 					if len(p.Events) == 0 {
 						swallow.Store(true)
@@ -141,7 +141,7 @@ func pageBugs() []planted {
 		{
 			name:  "Next of an empty page is the beginning",
 			finds: []string{"QueryEmptyPage", "QueryEnd"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				if len(p.Events) == 0 {
 					p.Next = ""
@@ -154,8 +154,8 @@ func pageBugs() []planted {
 			finds: []string{"QueryPageIsKept"},
 			plant: func() bug {
 				var mu sync.Mutex
-				var buffer []journal.Recorded
-				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				var buffer []journal.Envelope
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 					p, err := j.Query(ctx, q, after)
 					mu.Lock()
 					defer mu.Unlock()
@@ -170,12 +170,12 @@ func pageBugs() []planted {
 			finds: []string{"QueryPageIsKept"},
 			plant: func() bug {
 				type key struct {
-					q     journal.Query
+					q     journal.Criteria
 					after journal.Offset
 				}
 				var mu sync.Mutex
 				cache := make(map[key]journal.Page)
-				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					if p, ok := cache[key{q, after}]; ok && p.Next != "" {
@@ -229,9 +229,9 @@ func pageBugs() []planted {
 			hangs: true,
 			plant: func() bug {
 				var seen sync.Map // the first to come does not see it
-				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 					p, err := j.Query(ctx, q, after)
-					p.Events = slices.DeleteFunc(p.Events, func(e journal.Recorded) bool {
+					p.Events = slices.DeleteFunc(p.Events, func(e journal.Envelope) bool {
 						_, again := seen.LoadOrStore(e.Offset, true)
 						return !again && journal.SliceOf(string(e.Offset))%10 == 0
 					})
@@ -243,9 +243,9 @@ func pageBugs() []planted {
 			name:  "positions are given before the commit",
 			finds: []string{"QueryLateCommit"},
 			hangs: true,
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
-				p.Events = slices.DeleteFunc(p.Events, func(e journal.Recorded) bool { return e.ID == "late|1" && after != "" })
+				p.Events = slices.DeleteFunc(p.Events, func(e journal.Envelope) bool { return e.ID == "late|1" && after != "" })
 				return p, err
 			}),
 		},
@@ -253,12 +253,12 @@ func pageBugs() []planted {
 }
 
 // everything yields all events of a querier.
-func everything(ctx context.Context, j journal.Querier) func(yield func(journal.Recorded, error) bool) {
-	return func(yield func(journal.Recorded, error) bool) {
+func everything(ctx context.Context, j journal.Querier) func(yield func(journal.Envelope, error) bool) {
+	return func(yield func(journal.Envelope, error) bool) {
 		for after, more := journal.Offset(""), true; more; {
-			p, err := j.Query(ctx, journal.Query{}, after)
+			p, err := j.Query(ctx, journal.Criteria{}, after)
 			if err != nil {
-				yield(journal.Recorded{}, err)
+				yield(journal.Envelope{}, err)
 				return
 			}
 			for _, e := range p.Events {

@@ -14,15 +14,15 @@ import (
 )
 
 type (
-	query  = func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error)
-	change = func(e *journal.Recorded)
+	query  = func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error)
+	change = func(e *journal.Envelope)
 )
 
 func queries(q query) func() bug { return func() bug { return bug{query: q} } }
 
 // changing changes each event that a query yields.
 func changing(c change) func() bug {
-	return queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+	return queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 		p, err := j.Query(ctx, q, after)
 		for i := range p.Events {
 			c(&p.Events[i])
@@ -32,10 +32,10 @@ func changing(c change) func() bug {
 }
 
 // filtering has a plugin's own idea of what matches.
-func filtering(simpler func(q journal.Query) journal.Query, keep func(q journal.Query, e *journal.Recorded) bool) func() bug {
-	return queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+func filtering(simpler func(q journal.Criteria) journal.Criteria, keep func(q journal.Criteria, e *journal.Envelope) bool) func() bug {
+	return queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 		p, err := j.Query(ctx, simpler(q), after)
-		p.Events = slices.DeleteFunc(p.Events, func(e journal.Recorded) bool { return !keep(q, &e) })
+		p.Events = slices.DeleteFunc(p.Events, func(e journal.Envelope) bool { return !keep(q, &e) })
 		return p, err
 	})
 }
@@ -50,7 +50,7 @@ func orderBugs() []planted {
 		{
 			name:  "pages begin at the end",
 			finds: []string{"QueryOrder", "QueryPages", "QueryFields"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				slices.Reverse(p.Events)
 				return p, err
@@ -61,7 +61,7 @@ func orderBugs() []planted {
 			finds: []string{"QueryOrder", "QueryResume", "QueryTogether"},
 			plant: func() bug {
 				var calls atomic.Int64
-				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 					p, err := j.Query(ctx, q, after)
 					if calls.Add(1)%2 == 0 {
 						swap(p.Events, func(a, b string) bool { return a != b })
@@ -73,7 +73,7 @@ func orderBugs() []planted {
 		{
 			name:  "events of one ID out of order",
 			finds: []string{"QueryOrder", "QueryFields"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				swap(p.Events, func(a, b string) bool { return a == b })
 				return p, err
@@ -103,28 +103,28 @@ func orderBugs() []planted {
 		{
 			name:  "a query leaves out metadata",
 			finds: []string{"QueryFields"},
-			plant: changing(func(e *journal.Recorded) { e.Metadata = nil }),
+			plant: changing(func(e *journal.Envelope) { e.Metadata = nil }),
 		},
 		{
 			name:  "a query leaves out the writer",
 			finds: []string{"QueryFields", "QueryOrder"},
-			plant: changing(func(e *journal.Recorded) { e.Writer = "" }),
+			plant: changing(func(e *journal.Envelope) { e.Writer = "" }),
 		},
 		{
 			name:  "a query sorts tags",
 			finds: []string{"QueryFields"},
-			plant: changing(func(e *journal.Recorded) { e.Tags = slices.Sorted(slices.Values(e.Tags)) }),
+			plant: changing(func(e *journal.Envelope) { e.Tags = slices.Sorted(slices.Values(e.Tags)) }),
 		},
 		{
 			name:  "a query cuts payloads",
 			finds: []string{"QueryFields", "QueryLargePages"},
-			plant: changing(func(e *journal.Recorded) { e.Payload = e.Payload[:min(len(e.Payload), 16_384)] }),
+			plant: changing(func(e *journal.Envelope) { e.Payload = e.Payload[:min(len(e.Payload), 16_384)] }),
 		},
 	}
 }
 
 // swap changes the first pair of neighbours whose IDs are so, not their offsets.
-func swap(events []journal.Recorded, so func(a, b string) bool) {
+func swap(events []journal.Envelope, so func(a, b string) bool) {
 	for i := 1; i < len(events); i++ {
 		a, b := &events[i-1], &events[i]
 		if so(a.ID, b.ID) {
@@ -148,7 +148,7 @@ func offsets(there, back func(journal.Offset) journal.Offset) func() bug {
 	}
 	return func() bug {
 		return bug{
-			query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, or(back, after))
 				for i := range p.Events {
 					p.Events[i].Offset = there(p.Events[i].Offset)
@@ -168,27 +168,27 @@ func offsets(there, back func(journal.Offset) journal.Offset) func() bug {
 }
 
 func matchBugs() []planted {
-	noType := func(q journal.Query) journal.Query { q.Type = ""; return q }
-	noTag := func(q journal.Query) journal.Query { q.Tag = ""; return q }
-	noSlices := func(q journal.Query) journal.Query { q.Slices = journal.Slices{}; return q }
-	tagged := func(q journal.Query, e *journal.Recorded, is func(a, b string) bool) bool {
+	noType := func(q journal.Criteria) journal.Criteria { q.Type = ""; return q }
+	noTag := func(q journal.Criteria) journal.Criteria { q.Tag = ""; return q }
+	noSlices := func(q journal.Criteria) journal.Criteria { q.Slices = journal.Slices{}; return q }
+	tagged := func(q journal.Criteria, e *journal.Envelope, is func(a, b string) bool) bool {
 		return q.Tag == "" || slices.ContainsFunc(e.Tags, func(tag string) bool { return is(tag, q.Tag) })
 	}
 	return []planted{
 		{
 			name:  "IDs without regard to case",
 			finds: []string{"QueryOddIDs", "QueryType"},
-			plant: changing(func(e *journal.Recorded) { e.ID = strings.ToLower(e.ID) }),
+			plant: changing(func(e *journal.Envelope) { e.ID = strings.ToLower(e.ID) }),
 		},
 		{
 			name:  "a type is a prefix",
 			finds: []string{"QueryType"},
-			plant: filtering(noType, func(q journal.Query, e *journal.Recorded) bool { return strings.HasPrefix(e.ID, q.Type) }),
+			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool { return strings.HasPrefix(e.ID, q.Type) }),
 		},
 		{
 			name:  "a type without regard to case",
 			finds: []string{"QueryType"},
-			plant: filtering(noType, func(q journal.Query, e *journal.Recorded) bool {
+			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool {
 				name, _ := journal.SplitID(e.ID)
 				return q.Type == "" || strings.EqualFold(name, q.Type)
 			}),
@@ -196,7 +196,7 @@ func matchBugs() []planted {
 		{
 			name:  "an ID without a type is one",
 			finds: []string{"QueryType"},
-			plant: filtering(noType, func(q journal.Query, e *journal.Recorded) bool {
+			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool {
 				name, _, _ := strings.Cut(e.ID, "|")
 				return q.Type == "" || name == q.Type
 			}),
@@ -204,17 +204,17 @@ func matchBugs() []planted {
 		{
 			name:  "a tag is a prefix",
 			finds: []string{"QueryTag"},
-			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool { return tagged(q, e, strings.HasPrefix) }),
+			plant: filtering(noTag, func(q journal.Criteria, e *journal.Envelope) bool { return tagged(q, e, strings.HasPrefix) }),
 		},
 		{
 			name:  "tags without regard to case",
 			finds: []string{"QueryTag"},
-			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool { return tagged(q, e, strings.EqualFold) }),
+			plant: filtering(noTag, func(q journal.Criteria, e *journal.Envelope) bool { return tagged(q, e, strings.EqualFold) }),
 		},
 		{
 			name:  "tags without regard to white space",
 			finds: []string{"QueryTag"},
-			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool {
+			plant: filtering(noTag, func(q journal.Criteria, e *journal.Envelope) bool {
 				return tagged(q, e, func(a, b string) bool { return strings.TrimSpace(a) == strings.TrimSpace(b) })
 			}),
 		},
@@ -222,16 +222,16 @@ func matchBugs() []planted {
 			name:  "finds by the first tags",
 			finds: []string{"QueryTag"},
 			hangs: true, // waits for what is not found
-			plant: filtering(noTag, func(q journal.Query, e *journal.Recorded) bool {
+			plant: filtering(noTag, func(q journal.Criteria, e *journal.Envelope) bool {
 				return q.Tag == "" || slices.Contains(e.Tags[:min(len(e.Tags), 64)], q.Tag)
 			}),
 		},
 		{
 			name:  "a tag twice is an event twice",
 			finds: []string{"QueryTag"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
-				var events []journal.Recorded
+				var events []journal.Envelope
 				for _, e := range p.Events {
 					for _, tag := range e.Tags {
 						if tag == q.Tag {
@@ -249,7 +249,7 @@ func matchBugs() []planted {
 			name:  "the last slice of a range is left out",
 			finds: []string{"QuerySlices"},
 			hangs: true, // waits for what is not found
-			plant: filtering(noSlices, func(q journal.Query, e *journal.Recorded) bool {
+			plant: filtering(noSlices, func(q journal.Criteria, e *journal.Envelope) bool {
 				first, last := q.Slices.Bounds()
 				slice := journal.SliceOf(e.ID)
 				return q.Slices.Count == 0 || first <= slice && slice < last
@@ -258,7 +258,7 @@ func matchBugs() []planted {
 		{
 			name:  "slices of runes",
 			finds: []string{"QuerySlices"},
-			plant: filtering(noSlices, func(q journal.Query, e *journal.Recorded) bool {
+			plant: filtering(noSlices, func(q journal.Criteria, e *journal.Envelope) bool {
 				var h int32
 				for _, r := range e.ID {
 					h = h*31 + r
@@ -270,7 +270,7 @@ func matchBugs() []planted {
 		{
 			name:  "a type wins over a tag",
 			finds: []string{"QueryTogether"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Type != "" {
 					q.Tag = ""
 				}
@@ -280,7 +280,7 @@ func matchBugs() []planted {
 		{
 			name:  "a tag wins over slices",
 			finds: []string{"QueryTogether"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Tag != "" {
 					q.Slices = journal.Slices{}
 				}
@@ -296,9 +296,9 @@ func argumentBugs() []planted {
 		{
 			name:  "an invalid query is all",
 			finds: []string{"QueryInvalid"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Check() != nil {
-					q = journal.Query{}
+					q = journal.Criteria{}
 				}
 				return j.Query(ctx, q, after)
 			}),
@@ -306,7 +306,7 @@ func argumentBugs() []planted {
 		{
 			name:  "an invalid query is nothing",
 			finds: []string{"QueryInvalid"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Check() == nil {
 					return j.Query(ctx, q, after)
 				}
@@ -316,7 +316,7 @@ func argumentBugs() []planted {
 		{
 			name:  "a bad offset is the beginning",
 			finds: []string{"QueryBadOffset"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				if errors.Is(err, journal.ErrOffset) {
 					return j.Query(ctx, q, "")
@@ -327,7 +327,7 @@ func argumentBugs() []planted {
 		{
 			name:  "white space around offsets",
 			finds: []string{"QueryBadOffset"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				return j.Query(ctx, q, journal.Offset(strings.TrimSpace(string(after))))
 			}),
 		},

@@ -38,7 +38,7 @@ func queryStateBugs() []planted {
 			finds: []string{"QueryDeleted"},
 			plant: func() bug {
 				return bug{
-					query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 						var page journal.Page
 						n := 0
 						for e, err := range everything(ctx, j) {
@@ -89,7 +89,7 @@ func queryStateBugs() []planted {
 			name:  "a fence hides what follows in its page",
 			finds: []string{"QueryFences"},
 			hangs: true,
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				for i := 1; i < len(p.Events); i++ {
 					if a, b := &p.Events[i-1], &p.Events[i]; a.ID == b.ID && b.SequenceNr != a.SequenceNr+1 {
@@ -104,20 +104,20 @@ func queryStateBugs() []planted {
 			finds: []string{"QueryOnlyStored"},
 			plant: func() bug {
 				var mu sync.Mutex
-				var failed []journal.Recorded
+				var failed []journal.Envelope
 				return bug{
 					append: func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
 						errs := j.Append(ctx, writes)
 						for i, err := range errs {
 							if err != nil {
 								mu.Lock()
-								failed = append(failed, journal.Recorded{ID: writes[i].ID, Event: writes[i].Events[0]})
+								failed = append(failed, journal.Envelope{ID: writes[i].ID, Event: writes[i].Events[0]})
 								mu.Unlock()
 							}
 						}
 						return errs
 					},
-					query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 						p, err := j.Query(ctx, q, after)
 						mu.Lock()
 						defer mu.Unlock()
@@ -145,7 +145,7 @@ func queryStateBugs() []planted {
 			finds: []string{"QueryAttached"},
 			plant: func() bug {
 				return bug{attach: func(d *double) journal.Journal {
-					return newDoubleOn(d.mem.mem, bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+					return newDoubleOn(d.mem.mem, bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 						p, err := j.Query(ctx, q, after)
 						swap(p.Events, func(a, b string) bool { return a != b })
 						return p, err
@@ -156,7 +156,7 @@ func queryStateBugs() []planted {
 		{
 			name:  "an ended context ends a query",
 			finds: []string{"QueryCancelled"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if ctx.Err() == nil {
 					return j.Query(ctx, q, after)
 				}
@@ -166,7 +166,7 @@ func queryStateBugs() []planted {
 		{
 			name:  "a query does not say why its context ended",
 			finds: []string{"QueryCancelled"},
-			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if ctx.Err() != nil {
 					return journal.Page{}, ctx.Err()
 				}
@@ -310,7 +310,7 @@ func waitBugs() []planted {
 			plant: func() bug {
 				var mu sync.Mutex
 				readers := 0
-				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error) {
+				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 					p, err := j.Query(ctx, q, after)
 					mu.Lock()
 					defer mu.Unlock()

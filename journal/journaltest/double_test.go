@@ -34,7 +34,7 @@ type bug struct {
 	list     func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error]
 	close    func(j journal.Journal) error
 	parallel func() int
-	query    func(ctx context.Context, j journal.Querier, q journal.Query, after journal.Offset) (journal.Page, error)
+	query    func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error)
 	end      func(ctx context.Context, j journal.Querier) (journal.Offset, error)
 	await    func(ctx context.Context, j journal.Querier, after journal.Offset) error
 	// attach replaces Config.Attach.
@@ -98,7 +98,7 @@ func (d *double) PersistenceIDs(ctx context.Context, after string) iter.Seq2[str
 	return d.mem.PersistenceIDs(ctx, after)
 }
 
-func (d *double) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (d *double) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if d.bug.query != nil {
 		return d.bug.query(ctx, d.mem, q, after)
 	}

@@ -91,7 +91,7 @@ func (h *handle) PersistenceIDs(ctx context.Context, after string) iter.Seq2[str
 	}
 }
 
-func (h *handle) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (h *handle) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if err := h.check(); err != nil {
 		return journal.Page{}, err
 	}

@@ -28,7 +28,7 @@ func (f *fixture) querier() journal.Querier {
 }
 
 // page reads one page and checks what holds for all pages.
-func (f *fixture) page(q journal.Query, after journal.Offset) journal.Page {
+func (f *fixture) page(q journal.Criteria, after journal.Offset) journal.Page {
 	f.Helper()
 	p, err := f.querier().Query(f.ctx, q, after)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *fixture) page(q journal.Query, after journal.Offset) journal.Page {
 }
 
 // wantPage checks what holds for all pages.
-func (f *fixture) wantPage(p journal.Page, q journal.Query, after journal.Offset) {
+func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Offset) {
 	f.Helper()
 	fail := func(format string, args ...any) {
 		f.Helper()
@@ -84,7 +84,7 @@ func (f *fixture) wantOffset(o journal.Offset) {
 
 // walk reads from page to page to the end, without waiting for more. It returns
 // the events and where to read on.
-func (f *fixture) walk(q journal.Query, after journal.Offset) (events []journal.Recorded, next journal.Offset) {
+func (f *fixture) walk(q journal.Criteria, after journal.Offset) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	for {
 		p := f.page(q, after)
@@ -97,12 +97,12 @@ func (f *fixture) walk(q journal.Query, after journal.Offset) (events []journal.
 
 // read is walk, but it waits until it has n events at least: an event may be
 // invisible for a moment.
-func (f *fixture) read(q journal.Query, after journal.Offset, n int) (events []journal.Recorded, next journal.Offset) {
+func (f *fixture) read(q journal.Criteria, after journal.Offset, n int) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	patience, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
 	defer cancel()
 	for next = after; ; {
-		var more []journal.Recorded
+		var more []journal.Envelope
 		more, next = f.walk(q, next)
 		if events = append(events, more...); len(events) >= n {
 			return events, next
@@ -132,7 +132,7 @@ func (f *fixture) end() journal.Offset {
 
 // wantRead reads all that matches and checks that it is the events of the writes,
 // those of each ID in their order. It returns them in the order of the journal.
-func (f *fixture) wantRead(q journal.Query, after journal.Offset, writes ...journal.Write) []journal.Recorded {
+func (f *fixture) wantRead(q journal.Criteria, after journal.Offset, writes ...journal.Write) []journal.Envelope {
 	f.Helper()
 	want, n := make(map[string][]journal.Event), 0
 	for _, w := range writes {
@@ -150,7 +150,7 @@ func (f *fixture) wantRead(q journal.Query, after journal.Offset, writes ...jour
 
 // wantOn reads on behind a position and checks that it is what matches among the
 // events that were seen there before. It returns that.
-func (f *fixture) wantOn(q journal.Query, after journal.Offset, seen []journal.Recorded) []journal.Recorded {
+func (f *fixture) wantOn(q journal.Criteria, after journal.Offset, seen []journal.Envelope) []journal.Envelope {
 	f.Helper()
 	want := matching(q, seen)
 	got, _ := f.read(q, after, len(want))
@@ -159,7 +159,7 @@ func (f *fixture) wantOn(q journal.Query, after journal.Offset, seen []journal.R
 }
 
 // wantAll checks that events are those of each ID, in their order.
-func (f *fixture) wantAll(got []journal.Recorded, want map[string][]journal.Event) {
+func (f *fixture) wantAll(got []journal.Envelope, want map[string][]journal.Event) {
 	f.Helper()
 	at := make(map[string]int)
 	for i := range got {
@@ -183,7 +183,7 @@ func (f *fixture) wantAll(got []journal.Recorded, want map[string][]journal.Even
 }
 
 // wantSame checks that a read is the same as (a part of) another.
-func (f *fixture) wantSame(what string, got, want []journal.Recorded) {
+func (f *fixture) wantSame(what string, got, want []journal.Envelope) {
 	f.Helper()
 	for i := range min(len(got), len(want)) {
 		g, w := &got[i], &want[i]
@@ -202,8 +202,8 @@ func (f *fixture) wantSame(what string, got, want []journal.Recorded) {
 }
 
 // matching returns those of a full read that match.
-func matching(q journal.Query, events []journal.Recorded) []journal.Recorded {
-	var out []journal.Recorded
+func matching(q journal.Criteria, events []journal.Envelope) []journal.Envelope {
+	var out []journal.Envelope
 	for _, e := range events {
 		if q.Matches(e.ID, e.Tags) {
 			out = append(out, e)
@@ -213,15 +213,15 @@ func matching(q journal.Query, events []journal.Recorded) []journal.Recorded {
 }
 
 // show prints a query briefly.
-func show(q journal.Query) string {
-	if q == (journal.Query{}) {
+func show(q journal.Criteria) string {
+	if q == (journal.Criteria{}) {
 		return "all"
 	}
 	return fmt.Sprintf("type %.40q, tag %.40q, slices %s", q.Type, q.Tag, q.Slices)
 }
 
 // list prints events briefly.
-func list(events []journal.Recorded) string {
+func list(events []journal.Envelope) string {
 	var out []string
 	for i, e := range events {
 		if i == 10 {

@@ -22,7 +22,7 @@ func queryMatchChecks() []check {
 		{name: "QueryTag", rule: "a tag finds the events that have exactly it, each once", needs: queries, run: queryTag},
 		{name: "QuerySlices", rule: "each event is in one slice, that of its ID", needs: queries, run: querySlices},
 		{name: "QueryTogether", rule: "type, tag and slices hold together", needs: queries, run: queryTogether},
-		{name: "QueryInvalid", rule: "a query that Query.Check refuses is refused with ErrInvalid", needs: queries, run: queryInvalid},
+		{name: "QueryInvalid", rule: "a query that Criteria.Check refuses is refused with ErrInvalid", needs: queries, run: queryInvalid},
 		{name: "QueryBadOffset", rule: "what can't be an offset is refused with ErrOffset", needs: queries, run: queryBadOffset},
 	}
 }
@@ -47,19 +47,19 @@ func spread(rounds int) []journal.Write {
 }
 
 func queryOrder(f *fixture) {
-	f.wantRead(journal.Query{}, "")
+	f.wantRead(journal.Criteria{}, "")
 	writes := spread(6)
 	half := len(writes) / 2
 	f.store(writes[:half]...)
-	first := f.wantRead(journal.Query{}, "", writes[:half]...)
+	first := f.wantRead(journal.Criteria{}, "", writes[:half]...)
 	for _, w := range writes[half:] {
 		f.store(w)
 	}
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	f.wantSame("a later read, up to where the first one ended", whole[:min(len(first), len(whole))], first)
-	again := f.wantRead(journal.Query{}, "", writes...)
+	again := f.wantRead(journal.Criteria{}, "", writes...)
 	f.wantSame("the same read again", again, whole)
-	for _, q := range []journal.Query{{Type: "other"}, {Tag: "all"}, {Slices: journal.Slices{Count: 512}}} {
+	for _, q := range []journal.Criteria{{Type: "other"}, {Tag: "all"}, {Slices: journal.Slices{Count: 512}}} {
 		f.wantOn(q, "", whole)
 	}
 }
@@ -77,9 +77,9 @@ func queryFields(f *fixture) {
 		}
 	}
 	f.store(writes...)
-	f.wantRead(journal.Query{}, "", writes...)
-	f.wantRead(journal.Query{Tag: "fields|2"}, "", writes...)
-	f.wantRead(journal.Query{Type: "fields", Slices: journal.Slices{First: journal.SliceOf("fields|1"), Count: 1}}, "", writes...)
+	f.wantRead(journal.Criteria{}, "", writes...)
+	f.wantRead(journal.Criteria{Tag: "fields|2"}, "", writes...)
+	f.wantRead(journal.Criteria{Type: "fields", Slices: journal.Slices{First: journal.SliceOf("fields|1"), Count: 1}}, "", writes...)
 }
 
 func queryOddIDs(f *fixture) {
@@ -90,9 +90,9 @@ func queryOddIDs(f *fixture) {
 		writes = append(writes, w)
 	}
 	f.store(writes...)
-	f.wantRead(journal.Query{}, "", writes...)
+	f.wantRead(journal.Criteria{}, "", writes...)
 	for _, w := range writes {
-		f.wantRead(journal.Query{Tag: w.ID}, "", writes...)
+		f.wantRead(journal.Criteria{Tag: w.ID}, "", writes...)
 	}
 }
 
@@ -106,7 +106,7 @@ func queryType(f *fixture) {
 	}
 	f.store(writes...)
 	for _, name := range []string{"account", "Account", "acc", "accounts", "ac", "a", "x", "account ", "ac_ount", "account%", "%", "帳戶", "帳", "no such type", strings.Repeat("x", journal.MaxIDLength)} {
-		f.wantRead(journal.Query{Type: name}, "", writes...)
+		f.wantRead(journal.Criteria{Type: name}, "", writes...)
 	}
 }
 
@@ -129,9 +129,9 @@ func queryTag(f *fixture) {
 	}
 	writes = append(writes, many)
 	f.store(writes...)
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	for _, tag := range append(tags, "also", "one of many 0", "one of many 99", "one of many", "no such tag") {
-		f.wantOn(journal.Query{Tag: tag}, "", whole)
+		f.wantOn(journal.Criteria{Tag: tag}, "", whole)
 	}
 }
 
@@ -146,7 +146,7 @@ func querySlices(f *fixture) {
 		writes = append(writes, write(id, "w", 0, 1))
 	}
 	f.store(writes...)
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	for _, workers := range []int{1, 2, 8, 32} {
 		ranges, err := journal.SplitSlices(workers)
 		if err != nil {
@@ -154,7 +154,7 @@ func querySlices(f *fixture) {
 		}
 		n := 0
 		for _, r := range ranges {
-			n += len(f.wantOn(journal.Query{Slices: r}, "", whole))
+			n += len(f.wantOn(journal.Criteria{Slices: r}, "", whole))
 		}
 		if n != len(whole) {
 			f.Errorf("%d workers see %d events, want %d", workers, n, len(whole))
@@ -163,7 +163,7 @@ func querySlices(f *fixture) {
 	for _, w := range writes[:40] {
 		slice := journal.SliceOf(w.ID)
 		for _, r := range []journal.Slices{{First: slice, Count: 1}, {First: 0, Count: slice + 1}, {First: slice, Count: journal.SliceCount - slice}} {
-			f.wantOn(journal.Query{Slices: r}, "", whole)
+			f.wantOn(journal.Criteria{Slices: r}, "", whole)
 		}
 	}
 }
@@ -171,20 +171,20 @@ func querySlices(f *fixture) {
 func queryTogether(f *fixture) {
 	writes := spread(5)
 	f.store(writes...)
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	for _, name := range []string{"", "spread", "other"} {
 		for _, tag := range []string{"", "all", "every 2", "id 3"} {
 			for k := range 4 {
-				f.wantOn(journal.Query{Type: name, Tag: tag, Slices: journal.Slices{First: k * 256, Count: 256}}, "", whole)
+				f.wantOn(journal.Criteria{Type: name, Tag: tag, Slices: journal.Slices{First: k * 256, Count: 256}}, "", whole)
 			}
-			f.wantOn(journal.Query{Type: name, Tag: tag}, whole[9].Offset, whole[10:])
+			f.wantOn(journal.Criteria{Type: name, Tag: tag}, whole[9].Offset, whole[10:])
 		}
 	}
 }
 
 func queryInvalid(f *fixture) {
 	f.store(write("invalid|1", "w", 0, 1))
-	for _, q := range []journal.Query{
+	for _, q := range []journal.Criteria{
 		{Type: "in|valid"},
 		{Type: "\xff"},
 		{Type: "a\x00"},
@@ -205,13 +205,13 @@ func queryInvalid(f *fixture) {
 
 func queryBadOffset(f *fixture) {
 	f.store(write("offset|1", "w", 0, 1))
-	made := f.wantRead(journal.Query{}, "", write("offset|1", "w", 0, 1))[0].Offset
+	made := f.wantRead(journal.Criteria{}, "", write("offset|1", "w", 0, 1))[0].Offset
 	for _, o := range []journal.Offset{
 		"no offset", " ", "\x00", "\xff", "-", "%", "null", "'", "{}", "-1", "+1", "0x1", "1e3", "1.5",
 		"99999999999999999999999999999999", journal.Offset(strings.Repeat("9", 65)), journal.Offset(strings.Repeat("x", 100_000)),
 		" " + made, made + " ", made + "\x00", made + "x", "x" + made, made + made,
 	} {
-		p, err := f.querier().Query(f.ctx, journal.Query{}, o)
+		p, err := f.querier().Query(f.ctx, journal.Criteria{}, o)
 		if !errors.Is(err, journal.ErrOffset) || len(p.Events) > 0 {
 			f.Errorf("Query after %.60q finds %s and fails with %v, want ErrOffset", o, list(p.Events), err)
 		}

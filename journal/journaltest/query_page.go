@@ -34,19 +34,19 @@ func queryPages(f *fixture) {
 		writes = append(writes, w)
 		f.store(w)
 	}
-	whole := f.wantRead(journal.Query{}, "", writes...)
-	f.wantMore(journal.Query{}, whole)
-	for _, q := range []journal.Query{{Tag: "all"}, {Tag: "half 1"}, {Type: "pages"}, {Slices: journal.Slices{First: journal.SliceOf("pages|0"), Count: 1}}} {
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
+	f.wantMore(journal.Criteria{}, whole)
+	for _, q := range []journal.Criteria{{Tag: "all"}, {Tag: "half 1"}, {Type: "pages"}, {Slices: journal.Slices{First: journal.SliceOf("pages|0"), Count: 1}}} {
 		f.wantOn(q, "", whole)
 	}
 	for _, n := range []int{1, 502, 503, 504, 999, 1000, 1001, 1503, 1504, 2000, total - 1} {
-		f.wantOn(journal.Query{}, whole[n-1].Offset, whole[n:])
+		f.wantOn(journal.Criteria{}, whole[n-1].Offset, whole[n:])
 	}
 }
 
 // wantMore reads what was seen once more without waiting: Page.More has to lead
 // to its end.
-func (f *fixture) wantMore(q journal.Query, seen []journal.Recorded) {
+func (f *fixture) wantMore(q journal.Criteria, seen []journal.Envelope) {
 	f.Helper()
 	got, _ := f.walk(q, "")
 	f.wantSame(fmt.Sprintf("Query(%s) as long as there is More", show(q)), got, seen)
@@ -63,12 +63,12 @@ func queryLargePages(f *fixture) {
 		writes = append(writes, w)
 		f.store(w)
 	}
-	whole := f.wantRead(journal.Query{}, "", writes...)
-	f.wantMore(journal.Query{}, whole)
-	for _, q := range []journal.Query{{Tag: "large"}, {Tag: "small"}, {Type: "large"}} {
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
+	f.wantMore(journal.Criteria{}, whole)
+	for _, q := range []journal.Criteria{{Tag: "large"}, {Tag: "small"}, {Type: "large"}} {
 		f.wantOn(q, "", whole)
 	}
-	f.wantOn(journal.Query{}, whole[6].Offset, whole[7:])
+	f.wantOn(journal.Criteria{}, whole[6].Offset, whole[7:])
 }
 
 // queryResume goes on behind each event, also in the middle of a write, and of a
@@ -76,8 +76,8 @@ func queryLargePages(f *fixture) {
 func queryResume(f *fixture) {
 	writes := spread(4)
 	f.store(writes...)
-	whole := f.wantRead(journal.Query{}, "", writes...)
-	for _, q := range []journal.Query{{}, {Tag: "every 2"}, {Type: "other"}, {Slices: journal.Slices{First: 512, Count: 512}}} {
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
+	for _, q := range []journal.Criteria{{}, {Tag: "every 2"}, {Type: "other"}, {Slices: journal.Slices{First: 512, Count: 512}}} {
 		for i, e := range whole {
 			f.wantOn(q, e.Offset, whole[i+1:])
 			p := f.page(q, e.Offset)
@@ -90,8 +90,8 @@ func queryResume(f *fixture) {
 }
 
 func queryEmptyPage(f *fixture) {
-	none, next := f.walk(journal.Query{}, "")
-	tagged, other := f.walk(journal.Query{Tag: "t"}, f.end())
+	none, next := f.walk(journal.Criteria{}, "")
+	tagged, other := f.walk(journal.Criteria{Tag: "t"}, f.end())
 	if len(none)+len(tagged) > 0 {
 		f.Fatalf("Query of an empty journal yields %s and %s", list(none), list(tagged))
 	}
@@ -102,17 +102,17 @@ func queryEmptyPage(f *fixture) {
 			w.Events[0].Tags = []string{"t"}
 		}
 		f.store(w)
-		got, end := f.read(journal.Query{}, next, 1)
+		got, end := f.read(journal.Criteria{}, next, 1)
 		f.wantAll(got, map[string][]journal.Event{w.ID: eventsOf(w)})
-		if none, again := f.walk(journal.Query{}, end); len(none) > 0 || again.Compare(end) < 0 {
+		if none, again := f.walk(journal.Criteria{}, end); len(none) > 0 || again.Compare(end) < 0 {
 			f.Errorf("Query behind the end yields %s, and Next %q behind %q", list(none), again, end)
 		}
-		want := matching(journal.Query{Tag: "t"}, got)
-		tagged, other = f.read(journal.Query{Tag: "t"}, other, len(want))
+		want := matching(journal.Criteria{Tag: "t"}, got)
+		tagged, other = f.read(journal.Criteria{Tag: "t"}, other, len(want))
 		f.wantSame("a read behind a page without events", tagged, want)
 		next = end
 	}
-	if got, _ := f.read(journal.Query{}, last, 10); len(got) != 10 {
+	if got, _ := f.read(journal.Criteria{}, last, 10); len(got) != 10 {
 		f.Errorf("Query behind Next of an empty journal yields %s, want 10 events", list(got))
 	}
 }
@@ -135,24 +135,24 @@ func queryRareTag(f *fixture) {
 	rare := write("rare|1", "w", 0, 1)
 	f.store(rare)
 	writes = append(writes, rare)
-	f.wantMore(journal.Query{Tag: "rare"}, f.wantRead(journal.Query{Tag: "rare"}, "", writes...))
-	f.wantRead(journal.Query{Type: "rare"}, "", writes...)
-	f.wantRead(journal.Query{Slices: journal.Slices{First: journal.SliceOf(rare.ID), Count: 1}}, "", writes...)
-	f.wantRead(journal.Query{Tag: "rare", Type: "common"}, "", writes...)
+	f.wantMore(journal.Criteria{Tag: "rare"}, f.wantRead(journal.Criteria{Tag: "rare"}, "", writes...))
+	f.wantRead(journal.Criteria{Type: "rare"}, "", writes...)
+	f.wantRead(journal.Criteria{Slices: journal.Slices{First: journal.SliceOf(rare.ID), Count: 1}}, "", writes...)
+	f.wantRead(journal.Criteria{Tag: "rare", Type: "common"}, "", writes...)
 }
 
 func queryPageIsKept(f *fixture) {
 	w := write("kept|1", "w", 0, 20)
 	f.store(w)
-	want := f.wantRead(journal.Query{}, "", w)
-	first := f.page(journal.Query{}, "")
+	want := f.wantRead(journal.Criteria{}, "", w)
+	first := f.page(journal.Criteria{}, "")
 	f.store(write("kept|2", "w", 0, 20))
-	rest, _ := f.read(journal.Query{}, first.Next, 20)
+	rest, _ := f.read(journal.Criteria{}, first.Next, 20)
 	f.deleteTo("kept|1", 10)
-	f.walk(journal.Query{}, "")
+	f.walk(journal.Criteria{}, "")
 	f.wantSame("a page, after others were read", first.Events, want[:len(first.Events)])
 	clear(first.Events)
-	f.wantOn(journal.Query{}, "", append(want[10:], rest...))
+	f.wantOn(journal.Criteria{}, "", append(want[10:], rest...))
 }
 
 func queryEnd(f *fixture) {
@@ -166,7 +166,7 @@ func queryEnd(f *fixture) {
 			w = write("end|2", "w", 0, 3)
 		}
 		f.store(w)
-		got := f.wantRead(journal.Query{}, end, w)
+		got := f.wantRead(journal.Criteria{}, end, w)
 		last := end
 		if end = f.end(); end.Compare(last) < 0 {
 			f.Errorf("the end went back from %q to %q", last, end)
@@ -174,7 +174,7 @@ func queryEnd(f *fixture) {
 		if len(got) > 0 && end.Compare(got[len(got)-1].Offset) < 0 {
 			f.Errorf("the end is %q, but an event was seen at %q", end, got[len(got)-1].Offset)
 		}
-		if got, _ := f.walk(journal.Query{}, end); len(got) > 0 {
+		if got, _ := f.walk(journal.Criteria{}, end); len(got) > 0 {
 			f.Errorf("Query behind the end yields %s", list(got))
 		}
 	}

@@ -25,9 +25,9 @@ func queryReaderChecks() []check {
 func queryCurrent(f *fixture) {
 	writes := spread(3)
 	f.store(writes...)
-	whole := f.wantRead(journal.Query{}, "", writes...)
-	for n, q := range []journal.Query{{}, {Type: "other"}, {Slices: journal.Slices{Count: 512}}} {
-		var got []journal.Recorded
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
+	for n, q := range []journal.Criteria{{}, {Type: "other"}, {Slices: journal.Slices{Count: 512}}} {
+		var got []journal.Envelope
 		f.within("Current, with Append in the body of its loop,", func() {
 			for e, err := range journal.Current(f.ctx, f.j, q, "") {
 				if err != nil {
@@ -48,7 +48,7 @@ func queryCurrent(f *fixture) {
 		for k := range uint64(len(got)) {
 			added = append(added, write(fmt.Sprint("appended|", n), "w", 2*k, 2))
 		}
-		whole = append(whole, f.wantRead(journal.Query{}, whole[len(whole)-1].Offset, added...)...)
+		whole = append(whole, f.wantRead(journal.Criteria{}, whole[len(whole)-1].Offset, added...)...)
 	}
 }
 
@@ -56,7 +56,7 @@ func queryCurrent(f *fixture) {
 // random and go on behind the last event they have seen.
 func queryLiveReaders(f *fixture) {
 	const writers, each = 4, 50
-	readers := []journal.Query{{}, {}, {}, {Tag: "every 2"}, {Type: "live"}, {Slices: journal.Slices{Count: 512}}, {Slices: journal.Slices{First: 512, Count: 512}}}
+	readers := []journal.Criteria{{}, {}, {}, {Tag: "every 2"}, {Type: "live"}, {Slices: journal.Slices{Count: 512}}, {Slices: journal.Slices{First: 512, Count: 512}}}
 	var writes []journal.Write
 	for k := range writers {
 		next := make([]uint64, 3)
@@ -83,7 +83,7 @@ func queryLiveReaders(f *fixture) {
 			}
 		}
 	}
-	got := make([][]journal.Recorded, len(readers))
+	got := make([][]journal.Envelope, len(readers))
 	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
 	defer cancel()
 	f.together("a live reader beside Append", writers+len(readers), func(k int) {
@@ -103,7 +103,7 @@ func queryLiveReaders(f *fixture) {
 			f.Errorf("a live reader of %s has %d events, want %d, and ends with %v", show(readers[k]), len(got[k]), want[k], err)
 		}
 	})
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	for k, q := range readers {
 		f.wantSame("a live reader of "+show(q), got[k], matching(q, whole))
 	}
@@ -111,7 +111,7 @@ func queryLiveReaders(f *fixture) {
 
 // follow reads n events live. It leaves the loop and goes on behind the last
 // event when leave says so.
-func follow(ctx context.Context, j journal.Journal, q journal.Query, n int, leave func() bool) (events []journal.Recorded, failed error) {
+func follow(ctx context.Context, j journal.Journal, q journal.Criteria, n int, leave func() bool) (events []journal.Envelope, failed error) {
 	var last journal.Offset
 	for len(events) < n && failed == nil {
 		for e, err := range journal.Live(ctx, j, q, last) {
@@ -132,9 +132,9 @@ func follow(ctx context.Context, j journal.Journal, q journal.Query, n int, leav
 func queryLateCommit(f *fixture) {
 	stored := []journal.Write{write("late|0", "w", 0, 2)}
 	f.store(stored...)
-	got, next := f.read(journal.Query{}, "", 2)
+	got, next := f.read(journal.Criteria{}, "", 2)
 	readOn := func() {
-		more, to := f.walk(journal.Query{}, next)
+		more, to := f.walk(journal.Criteria{}, next)
 		got, next = append(got, more...), to
 	}
 	release := f.cfg.Stall(f.TB, f.j)
@@ -161,9 +161,9 @@ func queryLateCommit(f *fixture) {
 		want[w.ID] = append(want[w.ID], eventsOf(w)...)
 		n += len(w.Events)
 	}
-	more, _ := f.read(journal.Query{}, next, n-len(got))
+	more, _ := f.read(journal.Criteria{}, next, n-len(got))
 	got = append(got, more...)
 	f.wantAll(got, want)
-	whole, _ := f.read(journal.Query{}, "", n)
+	whole, _ := f.read(journal.Criteria{}, "", n)
 	f.wantSame("a reader that followed, beside one that came later,", got, whole)
 }

@@ -28,10 +28,10 @@ func queryStateChecks() []check {
 func queryDeleted(f *fixture) {
 	writes := spread(5)
 	f.store(writes...)
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	end := f.end()
 	deleted := make(map[string]uint64)
-	left := func(events []journal.Recorded) (out []journal.Recorded) {
+	left := func(events []journal.Envelope) (out []journal.Envelope) {
 		for _, e := range events {
 			if e.SequenceNr > deleted[e.ID] {
 				out = append(out, e)
@@ -45,11 +45,11 @@ func queryDeleted(f *fixture) {
 	}{{"spread|0", 3}, {"spread|4", 1}, {"other|1", maxSeq}, {"spread|0", 2}, {"spread|2", maxSeq}, {"other|3", 4}} {
 		f.deleteTo(c.id, c.to)
 		deleted[c.id] = max(deleted[c.id], c.to)
-		for _, q := range []journal.Query{{}, {Tag: "all"}, {Tag: "id 1"}, {Type: "spread"}, {Slices: journal.Slices{Count: 512}}} {
+		for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Tag: "id 1"}, {Type: "spread"}, {Slices: journal.Slices{Count: 512}}} {
 			f.wantOn(q, "", left(whole))
 		}
 		for i, e := range whole {
-			f.wantOn(journal.Query{}, e.Offset, left(whole[i+1:]))
+			f.wantOn(journal.Criteria{}, e.Offset, left(whole[i+1:]))
 		}
 		if now := f.end(); now.Compare(end) < 0 {
 			f.Errorf("a deletion sets the end back from %q to %q", end, now)
@@ -64,14 +64,14 @@ func queryDeleted(f *fixture) {
 	for k := range 7 {
 		f.deleteTo(fmt.Sprintf("%s|%d", []string{"spread", "other"}[k%2], k), maxSeq)
 	}
-	if got, _ := f.walk(journal.Query{}, ""); len(got) > 0 {
+	if got, _ := f.walk(journal.Criteria{}, ""); len(got) > 0 {
 		f.Errorf("after all was deleted, Query yields %s", list(got))
 	}
 	next := write("deleted|new", "w", 0, 2)
 	f.store(next)
-	f.wantRead(journal.Query{}, "", next)
-	f.wantRead(journal.Query{}, end, next)
-	f.wantRead(journal.Query{}, whole[0].Offset, next)
+	f.wantRead(journal.Criteria{}, "", next)
+	f.wantRead(journal.Criteria{}, end, next)
+	f.wantRead(journal.Criteria{}, whole[0].Offset, next)
 }
 
 // queryFences has fences alone, between events, at both ends, and pages full of
@@ -92,19 +92,19 @@ func queryFences(f *fixture) {
 	for _, w := range writes {
 		f.store(w)
 	}
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	for i, e := range whole {
-		f.wantOn(journal.Query{}, e.Offset, whole[i+1:])
+		f.wantOn(journal.Criteria{}, e.Offset, whole[i+1:])
 	}
 	for k := range 3 {
 		slice := journal.Slices{First: journal.SliceOf(fmt.Sprint("fenced|", k+1)), Count: 1}
-		f.wantRead(journal.Query{Type: "fenced", Slices: slice}, "", writes...)
+		f.wantRead(journal.Criteria{Type: "fenced", Slices: slice}, "", writes...)
 	}
-	_, next := f.walk(journal.Query{}, "")
+	_, next := f.walk(journal.Criteria{}, "")
 	f.store(fences("fenced|2", 3, 1))
 	after := write("fenced|2", "w", 4, 1)
 	f.store(after)
-	f.wantRead(journal.Query{}, next, after)
+	f.wantRead(journal.Criteria{}, next, after)
 }
 
 // queryOnlyStored has writes fail for many reasons between others.
@@ -129,18 +129,18 @@ func queryOnlyStored(f *fixture) {
 	last := write("stored|6", "w", 0, 1)
 	f.store(last)
 	stored = append(stored, last)
-	f.wantRead(journal.Query{}, "", stored...)
-	f.wantRead(journal.Query{Tag: "tag"}, "", stored...)
-	f.wantRead(journal.Query{Type: "stored"}, "", stored...)
+	f.wantRead(journal.Criteria{}, "", stored...)
+	f.wantRead(journal.Criteria{Tag: "tag"}, "", stored...)
+	f.wantRead(journal.Criteria{Type: "stored"}, "", stored...)
 }
 
 func queryReopen(f *fixture) {
 	writes := spread(4)
 	f.store(writes...)
-	whole := f.wantRead(journal.Query{}, "", writes...)
+	whole := f.wantRead(journal.Criteria{}, "", writes...)
 	end := f.end()
 	f.deleteTo("spread|0", 4)
-	whole = func() (left []journal.Recorded) {
+	whole = func() (left []journal.Envelope) {
 		for _, e := range whole {
 			if e.ID != "spread|0" || e.SequenceNr > 4 {
 				left = append(left, e)
@@ -150,14 +150,14 @@ func queryReopen(f *fixture) {
 	}()
 	for round := range uint64(3) {
 		f.reopen()
-		for _, q := range []journal.Query{{}, {Tag: "all"}, {Type: "other"}, {Slices: journal.Slices{First: 512, Count: 512}}} {
+		for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Type: "other"}, {Slices: journal.Slices{First: 512, Count: 512}}} {
 			f.wantOn(q, "", whole)
 		}
 		i := len(whole) / 3
-		f.wantOn(journal.Query{}, whole[i].Offset, whole[i+1:])
+		f.wantOn(journal.Criteria{}, whole[i].Offset, whole[i+1:])
 		w := write("reopened|1", "w", 2*round, 2)
 		f.store(w)
-		whole = append(whole, f.wantRead(journal.Query{}, end, w)...)
+		whole = append(whole, f.wantRead(journal.Criteria{}, end, w)...)
 		end = f.end()
 	}
 }
@@ -170,27 +170,27 @@ func queryAttached(f *fixture) {
 		f.j = handles[i%2]
 		f.store(w)
 	}
-	var reads [2][]journal.Recorded
+	var reads [2][]journal.Envelope
 	for k := range handles {
 		f.j = handles[k]
-		reads[k] = f.wantRead(journal.Query{}, "", writes...)
+		reads[k] = f.wantRead(journal.Criteria{}, "", writes...)
 	}
 	f.j = handles[0]
 	f.wantSame("a read through the second handle", reads[1], reads[0])
 	i := len(reads[1]) / 2
-	f.wantOn(journal.Query{}, reads[1][i].Offset, reads[0][i+1:])
+	f.wantOn(journal.Criteria{}, reads[1][i].Offset, reads[0][i+1:])
 }
 
 func queryCancelled(f *fixture) {
 	writes := spread(2)
 	f.store(writes...)
-	want := f.wantRead(journal.Query{}, "", writes...)
+	want := f.wantRead(journal.Criteria{}, "", writes...)
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	cancel(gone)
 	q := f.querier()
 	f.within("a query whose context has ended", func() {
-		p, err := q.Query(ctx, journal.Query{}, "")
+		p, err := q.Query(ctx, journal.Criteria{}, "")
 		switch {
 		case err == nil:
 			f.wantSame("a page of a read whose context has ended", p.Events, want[:min(len(p.Events), len(want))])
@@ -204,7 +204,7 @@ func queryCancelled(f *fixture) {
 			f.Errorf("End whose context has ended: %q and %v, want its cause", o, err)
 		}
 	})
-	f.wantRead(journal.Query{}, "", writes...)
+	f.wantRead(journal.Criteria{}, "", writes...)
 }
 
 func queryClosed(f *fixture) {
@@ -212,7 +212,7 @@ func queryClosed(f *fixture) {
 	q := f.querier()
 	f.close()
 	f.within("a query of a closed journal", func() {
-		if p, err := q.Query(f.ctx, journal.Query{}, ""); !errors.Is(err, journal.ErrClosed) || len(p.Events) > 0 {
+		if p, err := q.Query(f.ctx, journal.Criteria{}, ""); !errors.Is(err, journal.ErrClosed) || len(p.Events) > 0 {
 			f.Errorf("Query yields %s and %v, want ErrClosed", list(p.Events), err)
 		}
 		if o, err := q.End(f.ctx); !errors.Is(err, journal.ErrClosed) {

@@ -26,7 +26,7 @@ func queryWaitChecks() []check {
 func awaitThere(f *fixture) {
 	w := write("there", "w", 0, 3)
 	f.store(w)
-	whole := f.wantRead(journal.Query{}, "", w)
+	whole := f.wantRead(journal.Criteria{}, "", w)
 	for _, after := range []journal.Offset{"", whole[0].Offset, whole[1].Offset} {
 		if err := f.await(f.ctx, after); err != nil {
 			f.Errorf("Await behind %q, with something there: %v", after, err)
@@ -49,7 +49,7 @@ func (f *fixture) awaiting(n int, after journal.Offset) (wait func()) {
 					done <- err
 					return
 				}
-				if p, err := q.Query(ctx, journal.Query{}, after); err != nil || len(p.Events) > 0 {
+				if p, err := q.Query(ctx, journal.Criteria{}, after); err != nil || len(p.Events) > 0 {
 					done <- err
 					return
 				}
@@ -80,8 +80,8 @@ func awaitAppend(f *fixture) {
 		w := write("awaited", "w", n, 1)
 		f.store(w)
 		wait()
-		f.wantRead(journal.Query{}, next, w)
-		_, next = f.read(journal.Query{}, next, 1)
+		f.wantRead(journal.Criteria{}, next, w)
+		_, next = f.read(journal.Criteria{}, next, 1)
 	}
 }
 
@@ -95,13 +95,13 @@ func awaitAttached(f *fixture) {
 		f.store(w)
 		f.j = here
 		wait()
-		_, next = f.read(journal.Query{}, next, 1)
+		_, next = f.read(journal.Criteria{}, next, 1)
 	}
 }
 
 func awaitCancelled(f *fixture) {
 	f.store(write("cancelled", "w", 0, 1))
-	_, next := f.read(journal.Query{}, "", 1)
+	_, next := f.read(journal.Criteria{}, "", 1)
 	gone := errors.New("gone")
 	for n := range 20 {
 		ctx, cancel := context.WithCancelCause(f.ctx)
@@ -159,7 +159,7 @@ func awaitClosed(f *fixture) {
 func awaitIdle(f *fixture) {
 	const most = 20 // a journal may poll now and then
 	f.store(write("idle", "w", 0, 1))
-	_, next := f.read(journal.Query{}, "", 1)
+	_, next := f.read(journal.Criteria{}, "", 1)
 	ctx, cancel := context.WithTimeout(f.ctx, min(100*time.Millisecond, f.cfg.Timeout/2))
 	defer cancel()
 	n := 0

@@ -89,7 +89,7 @@ type hit struct {
 
 // scan returns the events of a page behind a position, and the position behind
 // all that was looked at.
-func (o *order) scan(q journal.Query, next uint64) ([]hit, uint64) {
+func (o *order) scan(q journal.Criteria, next uint64) ([]hit, uint64) {
 	slices := q.Slices
 	q.Slices = journal.Slices{} // a stream knows its own
 	var hits []hit

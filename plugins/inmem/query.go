@@ -37,7 +37,7 @@ func position(o journal.Offset) (uint64, error) {
 // Query implements journal.Querier. An event can be read as soon as its append
 // has returned. A page takes no more than a look at 1,000 events, whatever it
 // finds.
-func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if err := q.Check(); err != nil {
 		return journal.Page{}, fmt.Errorf("inmem: query: %w", err)
 	}
@@ -51,11 +51,11 @@ func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offs
 
 	p := journal.Page{Next: offset(next), More: more}
 	if len(hits) > 0 {
-		p.Events = make([]journal.Recorded, len(hits))
+		p.Events = make([]journal.Envelope, len(hits))
 	}
 	for i := range hits {
 		h := &hits[i]
-		p.Events[i] = journal.Recorded{Event: h.record.event(h.seqNr), ID: h.id, Offset: offset(h.at)}
+		p.Events[i] = journal.Envelope{Event: h.record.event(h.seqNr), ID: h.id, Offset: offset(h.at)}
 	}
 	return p, nil
 }

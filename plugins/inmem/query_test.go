@@ -37,7 +37,7 @@ func TestOffsetsOfOtherJournals(t *testing.T) {
 	j := inmem.NewJournal()
 	store(t, j, events("a", 0, 3))
 	for _, after := range []journal.Offset{"mem-4", "mem-18446744073709551615", "3", "pg-3", "mem-03", "mem-+3", "mem-", "mem--1"} {
-		if _, err := j.Query(t.Context(), journal.Query{}, after); !errors.Is(err, journal.ErrOffset) {
+		if _, err := j.Query(t.Context(), journal.Criteria{}, after); !errors.Is(err, journal.ErrOffset) {
 			t.Errorf("Query after %q: %v, want ErrOffset", after, err)
 		}
 		if err := j.Await(t.Context(), after); !errors.Is(err, journal.ErrOffset) {
@@ -67,7 +67,7 @@ func TestDeletedEventsCostNoPages(t *testing.T) {
 	pages, found := 0, 0
 	for p, more := (journal.Page{}), true; more; pages++ {
 		var err error
-		if p, err = j.Query(t.Context(), journal.Query{}, p.Next); err != nil {
+		if p, err = j.Query(t.Context(), journal.Criteria{}, p.Next); err != nil {
 			t.Fatal(err)
 		}
 		found, more = found+len(p.Events), p.More
@@ -91,7 +91,7 @@ func TestSparseEventsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for e, err := range journal.Current(t.Context(), j, journal.Query{}, "") {
+	for e, err := range journal.Current(t.Context(), j, journal.Criteria{}, "") {
 		if err != nil || e.ID != fmt.Sprint("kept|", n) {
 			t.Fatalf("event %d is of %s, %v", n, e.ID, err)
 		}
@@ -151,7 +151,7 @@ func BenchmarkQuery(b *testing.B) {
 		w.Events[0].Tags = []string{"rare"}
 		store(b, j, w)
 	}
-	for name, q := range map[string]journal.Query{"all": {}, "rare tag": {Tag: "rare"}, "slices": {Slices: journal.Slices{Count: 128}}} {
+	for name, q := range map[string]journal.Criteria{"all": {}, "rare tag": {Tag: "rare"}, "slices": {Slices: journal.Slices{Count: 128}}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for k := 0; k < b.N; k += total {

@@ -203,11 +203,11 @@ func BenchmarkQuery(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name string
-		q    journal.Query
+		q    journal.Criteria
 	}{
-		{"all", journal.Query{}},
-		{"tag", journal.Query{Tag: "rare"}},
-		{"slices", journal.Query{Slices: journal.Slices{First: 256, Count: 256}}},
+		{"all", journal.Criteria{}},
+		{"tag", journal.Criteria{Tag: "rare"}},
+		{"slices", journal.Criteria{Slices: journal.Slices{First: 256, Count: 256}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -134,7 +134,7 @@ func readsGolden(t *testing.T, dir string, upgraded bool) {
 		want = []string{"b 2", "account|42 1", "account|42 2"}
 	}
 	wantOrder(t, db, want...)
-	if got := found(t, db.Journal(), journal.Query{Tag: "blau"}); !slices.Equal(got, []string{"account|42 2"}) {
+	if got := found(t, db.Journal(), journal.Criteria{Tag: "blau"}); !slices.Equal(got, []string{"account|42 2"}) {
 		t.Errorf("tagged: %q", got)
 	}
 	for _, w := range goldenEvents() {
@@ -188,7 +188,7 @@ func TestUpgradesGolden(t *testing.T) {
 	before := tree(t, dir)
 	old := mustOpen(t, dir, plugin.Config{ReadOnly: true})
 	for what, err := range map[string]error{
-		"query": func() error { _, err := old.Journal().Query(t.Context(), journal.Query{}, ""); return err }(),
+		"query": func() error { _, err := old.Journal().Query(t.Context(), journal.Criteria{}, ""); return err }(),
 		"end":   func() error { _, err := old.Journal().End(t.Context()); return err }(),
 		"await": old.Journal().Await(t.Context(), ""),
 		"check": old.VerifyOrder(t.Context()),

@@ -73,9 +73,9 @@ func TestDamagedIndex(t *testing.T) {
 				t.Errorf("the check: %v", err)
 			}
 			for _, q := range []struct {
-				query journal.Query
+				query journal.Criteria
 				want  string
-			}{{journal.Query{}, c.all}, {journal.Query{Tag: "red"}, c.red}} {
+			}{{journal.Criteria{}, c.all}, {journal.Criteria{Tag: "red"}, c.red}} {
 				want := map[string]error{"corrupt": journal.ErrCorrupt, "newer": journal.ErrNewerVersion}[q.want]
 				if _, err := j.Query(t.Context(), q.query, ""); !errors.Is(err, want) {
 					t.Errorf("%+v: %v, want %v", q.query, err, want)

@@ -25,7 +25,7 @@ type model struct {
 	streams   map[string]*history
 	snapshots map[string]map[uint64]fact
 	// order is what queries found last, and where.
-	order []journal.Recorded
+	order []journal.Envelope
 }
 
 type history struct {
@@ -231,8 +231,8 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	if err := db.VerifyOrder(tb.Context()); err != nil {
 		tb.Error(err)
 	}
-	now := readAll(tb, db.Journal(), journal.Query{})
-	still := slices.DeleteFunc(m.order, func(e journal.Recorded) bool { _, ok := live[nameOf(e)]; return !ok })
+	now := readAll(tb, db.Journal(), journal.Criteria{})
+	still := slices.DeleteFunc(m.order, func(e journal.Envelope) bool { _, ok := live[nameOf(e)]; return !ok })
 	for i, e := range still {
 		if i >= len(now) || nameOf(now[i]) != nameOf(e) || now[i].Offset != e.Offset {
 			tb.Fatalf("event %d in order was %s at %s, now there are %q", i, nameOf(e), e.Offset, names(now))
@@ -252,7 +252,7 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	if len(now) != len(live) {
 		tb.Errorf("%d events are in order, there are %d", len(now), len(live))
 	}
-	if got := names(readAll(tb, db.Journal(), journal.Query{Tag: "third"})); !slices.Equal(got, tagged) {
+	if got := names(readAll(tb, db.Journal(), journal.Criteria{Tag: "third"})); !slices.Equal(got, tagged) {
 		tb.Errorf("tagged are %q, not %q", got, tagged)
 	}
 }

@@ -22,7 +22,7 @@ import (
 //
 // A page looks at 10,000 events at most; those of a persistence ID that does
 // not match, or that were deleted, are not read.
-func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	page, err := j.query(ctx, q, after)
 	if err != nil {
 		return journal.Page{}, fmt.Errorf("leveldb: query: %w", err)
@@ -30,7 +30,7 @@ func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offs
 	return page, nil
 }
 
-func (j *Journal) query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if err := q.Check(); err != nil {
 		return journal.Page{}, err
 	}

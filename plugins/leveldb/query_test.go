@@ -16,7 +16,7 @@ import (
 )
 
 // page reads one page.
-func page(tb testing.TB, j journal.Querier, q journal.Query, after journal.Offset) journal.Page {
+func page(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Offset) journal.Page {
 	tb.Helper()
 	p, err := j.Query(tb.Context(), q, after)
 	if err != nil {
@@ -26,15 +26,15 @@ func page(tb testing.TB, j journal.Querier, q journal.Query, after journal.Offse
 }
 
 // readAll reads all that matches a query.
-func readAll(tb testing.TB, j journal.Querier, q journal.Query) []journal.Recorded {
+func readAll(tb testing.TB, j journal.Querier, q journal.Criteria) []journal.Envelope {
 	tb.Helper()
 	return read(tb, j, q, "")
 }
 
 // read reads all that matches a query, behind a position.
-func read(tb testing.TB, j journal.Querier, q journal.Query, after journal.Offset) []journal.Recorded {
+func read(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Offset) []journal.Envelope {
 	tb.Helper()
-	var all []journal.Recorded
+	var all []journal.Envelope
 	for {
 		p := page(tb, j, q, after)
 		if p.More && p.Next == after {
@@ -47,7 +47,7 @@ func read(tb testing.TB, j journal.Querier, q journal.Query, after journal.Offse
 	}
 }
 
-func names(events []journal.Recorded) []string {
+func names(events []journal.Envelope) []string {
 	var all []string
 	for _, e := range events {
 		all = append(all, nameOf(e))
@@ -55,10 +55,10 @@ func names(events []journal.Recorded) []string {
 	return all
 }
 
-func nameOf(e journal.Recorded) string { return fmt.Sprintf("%s %d", e.ID, e.SequenceNr) }
+func nameOf(e journal.Envelope) string { return fmt.Sprintf("%s %d", e.ID, e.SequenceNr) }
 
 // found returns what a query finds: IDs and numbers.
-func found(t *testing.T, j journal.Querier, q journal.Query) []string {
+func found(t *testing.T, j journal.Querier, q journal.Criteria) []string {
 	t.Helper()
 	return names(read(t, j, q, ""))
 }
@@ -66,7 +66,7 @@ func found(t *testing.T, j journal.Querier, q journal.Query) []string {
 // wantOrder checks all events in their order, and the index itself.
 func wantOrder(t *testing.T, db *leveldb.DB, want ...string) {
 	t.Helper()
-	if got := found(t, db.Journal(), journal.Query{}); !slices.Equal(got, want) {
+	if got := found(t, db.Journal(), journal.Criteria{}); !slices.Equal(got, want) {
 		t.Errorf("%q are in order, want %q", got, want)
 	}
 	if err := db.VerifyOrder(t.Context()); err != nil {
@@ -106,20 +106,20 @@ func TestQuery(t *testing.T) {
 	wantOrder(t, db, all...)
 	slice := func(id string) journal.Slices { return journal.Slices{First: journal.SliceOf(id), Count: 1} }
 	for _, c := range []struct {
-		q    journal.Query
+		q    journal.Criteria
 		want []string
 	}{
-		{journal.Query{Type: "a"}, []string{"a|1 1", "a|1 2", "a|1 3", "a|1 4", "a|1 5", "a|1 7"}},
-		{journal.Query{Type: "ab"}, []string{"ab|1 1", "ab|1 2"}},
-		{journal.Query{Type: "c"}, nil},
-		{journal.Query{Tag: "red"}, []string{"a|1 1", "a|1 3", "a|1 4", "ab|1 1", "ab|1 2"}},
-		{journal.Query{Tag: "blue"}, []string{"a|1 3", "ab|1 1", "ab|1 2", "a|1 7"}},
-		{journal.Query{Tag: "re"}, nil},
-		{journal.Query{Tag: "redd"}, nil},
-		{journal.Query{Tag: "blue", Type: "a"}, []string{"a|1 3", "a|1 7"}},
-		{journal.Query{Tag: "blue", Slices: slice("ab|1")}, []string{"ab|1 1", "ab|1 2"}},
-		{journal.Query{Slices: slice("b|1")}, []string{"b|1 1", "b|1 2", "b|1 3"}},
-		{journal.Query{Slices: slice("b|1"), Type: "a"}, nil},
+		{journal.Criteria{Type: "a"}, []string{"a|1 1", "a|1 2", "a|1 3", "a|1 4", "a|1 5", "a|1 7"}},
+		{journal.Criteria{Type: "ab"}, []string{"ab|1 1", "ab|1 2"}},
+		{journal.Criteria{Type: "c"}, nil},
+		{journal.Criteria{Tag: "red"}, []string{"a|1 1", "a|1 3", "a|1 4", "ab|1 1", "ab|1 2"}},
+		{journal.Criteria{Tag: "blue"}, []string{"a|1 3", "ab|1 1", "ab|1 2", "a|1 7"}},
+		{journal.Criteria{Tag: "re"}, nil},
+		{journal.Criteria{Tag: "redd"}, nil},
+		{journal.Criteria{Tag: "blue", Type: "a"}, []string{"a|1 3", "a|1 7"}},
+		{journal.Criteria{Tag: "blue", Slices: slice("ab|1")}, []string{"ab|1 1", "ab|1 2"}},
+		{journal.Criteria{Slices: slice("b|1")}, []string{"b|1 1", "b|1 2", "b|1 3"}},
+		{journal.Criteria{Slices: slice("b|1"), Type: "a"}, nil},
 	} {
 		if got := found(t, j, c.q); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.q, got, c.want)
@@ -145,7 +145,7 @@ func TestQueryYieldsEvents(t *testing.T) {
 	t.Parallel()
 	j := mustOpen(t, t.TempDir(), leveldb.Config{}).Journal()
 	mustAppend(t, j, goldenEvents()...)
-	for _, got := range read(t, j, journal.Query{}, "") {
+	for _, got := range read(t, j, journal.Criteria{}, "") {
 		for e, err := range j.Replay(t.Context(), got.ID, got.SequenceNr, got.SequenceNr) {
 			if err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestQueryLimits(t *testing.T) {
 	mustAppend(t, j, big)
 	var sizes []int
 	for after, more := journal.Offset(""), true; more; {
-		p := page(t, j, journal.Query{}, after)
+		p := page(t, j, journal.Criteria{}, after)
 		sizes, after, more = append(sizes, len(p.Events)), p.Next, p.More
 	}
 	if !slices.Equal(sizes, []int{2, 1, 1, 1}) {
@@ -177,11 +177,11 @@ func TestQueryLimits(t *testing.T) {
 	}
 
 	mustAppend(t, j, write("small|1", 0, 10_000)) // more than one group holds
-	p := page(t, j, journal.Query{Type: "small"}, "")
+	p := page(t, j, journal.Criteria{Type: "small"}, "")
 	if len(p.Events) != 1000 || !p.More || p.Next != p.Events[999].Offset {
 		t.Errorf("a page of %d events leads to %q", len(p.Events), p.Next)
 	}
-	all := read(t, j, journal.Query{Type: "small"}, "")
+	all := read(t, j, journal.Criteria{Type: "small"}, "")
 	for i, e := range all {
 		if e.SequenceNr != uint64(i)+1 {
 			t.Fatalf("event %d is number %d", i, e.SequenceNr)
@@ -209,10 +209,10 @@ func TestQueryLooksAtFew(t *testing.T) {
 		mustAppend(t, j, writes...)
 	}
 	mustAppend(t, j, tagged("one|1", 0, []string{"rare"}))
-	check := func(what string, q journal.Query, want ...string) {
+	check := func(what string, q journal.Criteria, want ...string) {
 		t.Helper()
 		pages := 0
-		var all []journal.Recorded
+		var all []journal.Envelope
 		for after, more := journal.Offset(""), true; more; pages++ {
 			p := page(t, j, q, after)
 			if p.Next == after {
@@ -224,14 +224,14 @@ func TestQueryLooksAtFew(t *testing.T) {
 			t.Errorf("%s: %q in %d pages", what, got, pages)
 		}
 	}
-	check("other IDs", journal.Query{Type: "one"}, "one|1 1")
+	check("other IDs", journal.Criteria{Type: "one"}, "one|1 1")
 	for i := range ids {
 		if err := j.DeleteTo(t.Context(), fmt.Sprintf("many|%d", i), rounds); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check("deleted", journal.Query{}, "one|1 1")
-	if p := page(t, j, journal.Query{Tag: "rare"}, ""); len(p.Events) != 1 || p.More {
+	check("deleted", journal.Criteria{}, "one|1 1")
+	if p := page(t, j, journal.Criteria{Tag: "rare"}, ""); len(p.Events) != 1 || p.More {
 		t.Errorf("a tag: %d events, more %v", len(p.Events), p.More)
 	}
 	before, err := j.End(t.Context())
@@ -241,7 +241,7 @@ func TestQueryLooksAtFew(t *testing.T) {
 	if err := db.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p := page(t, j, journal.Query{}, ""); len(p.Events) != 1 || p.More || p.Next != before {
+	if p := page(t, j, journal.Criteria{}, ""); len(p.Events) != 1 || p.More || p.Next != before {
 		t.Errorf("after the deleted ones were swept: %d events, more %v, up to %q", len(p.Events), p.More, p.Next)
 	}
 	wantOrder(t, db, "one|1 1")
@@ -255,7 +255,7 @@ func TestQueryDeleted(t *testing.T) {
 	red := []string{"red"}
 	mustAppend(t, j, tagged("a", 0, red, red, red), tagged("b", 0, red))
 	mustAppend(t, j, tagged("a", 3, red), tagged("c", 0, red))
-	middle := read(t, j, journal.Query{}, "")[1].Offset
+	middle := read(t, j, journal.Criteria{}, "")[1].Offset
 	for _, c := range []struct {
 		id   string
 		to   uint64
@@ -271,10 +271,10 @@ func TestQueryDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantOrder(t, db, c.want...)
-		if got := names(read(t, j, journal.Query{}, middle)); !slices.Equal(got, c.want) {
+		if got := names(read(t, j, journal.Criteria{}, middle)); !slices.Equal(got, c.want) {
 			t.Errorf("%q behind what is deleted", got)
 		}
-		if got := found(t, j, journal.Query{Tag: "red"}); !slices.Equal(got, c.want) {
+		if got := found(t, j, journal.Criteria{Tag: "red"}); !slices.Equal(got, c.want) {
 			t.Errorf("tagged: %q, want %q", got, c.want)
 		}
 	}
@@ -292,7 +292,7 @@ func TestQueryDeleted(t *testing.T) {
 		t.Errorf("the end is %q, it was %q, %v", again, end, err)
 	}
 	mustAppend(t, j, write("a", 4, 1))
-	if got := names(read(t, j, journal.Query{}, end)); !slices.Equal(got, []string{"a 5"}) {
+	if got := names(read(t, j, journal.Criteria{}, end)); !slices.Equal(got, []string{"a 5"}) {
 		t.Errorf("%q behind %q", got, end)
 	}
 	wantOrder(t, db, "a 5")
@@ -304,7 +304,7 @@ func TestOffsets(t *testing.T) {
 	mustAppend(t, j, write("a", 0, 3))
 	mustAppend(t, j, write("a", 3, 1))
 	var last journal.Offset
-	for _, e := range read(t, j, journal.Query{}, "") {
+	for _, e := range read(t, j, journal.Criteria{}, "") {
 		if e.Offset.Compare(last) <= 0 || len(e.Offset) > 64 {
 			t.Errorf("%q, of %d bytes, does not lie behind %q", e.Offset, len(e.Offset), last)
 		}
@@ -315,7 +315,7 @@ func TestOffsets(t *testing.T) {
 		"ldb1-1-+001", "ldb1-1-0001-1", "ldb1-1-0001 ", "ldb2-1-0001", "1-0001", "mem-1", "ldb1-1-4097",
 		"ldb1-72057594037927936-0001", "ldb1-18446744073709551616-0001", "ldb1-2-0002", "ldb1-3-0001", // behind the end
 	} {
-		_, err := j.Query(t.Context(), journal.Query{}, bad)
+		_, err := j.Query(t.Context(), journal.Criteria{}, bad)
 		if !errors.Is(err, journal.ErrOffset) {
 			t.Errorf("query behind %q: %v", bad, err)
 		}
@@ -323,7 +323,7 @@ func TestOffsets(t *testing.T) {
 			t.Errorf("await behind %q: %v", bad, err)
 		}
 	}
-	if _, err := j.Query(t.Context(), journal.Query{Slices: journal.Slices{First: 5}}, ""); !errors.Is(err, journal.ErrInvalid) {
+	if _, err := j.Query(t.Context(), journal.Criteria{Slices: journal.Slices{First: 5}}, ""); !errors.Is(err, journal.ErrInvalid) {
 		t.Errorf("bad slices: %v", err)
 	}
 }
@@ -442,7 +442,7 @@ func TestQueryWhileWriting(t *testing.T) {
 		if err := j.Await(t.Context(), after); err != nil {
 			t.Fatal(err)
 		}
-		p := page(t, j, journal.Query{Type: "id"}, after)
+		p := page(t, j, journal.Criteria{Type: "id"}, after)
 		after = p.Next
 		for _, e := range p.Events {
 			if e.ID != "id|0" {
@@ -473,7 +473,7 @@ func TestReadOnlyQueries(t *testing.T) {
 	}
 	db = mustOpen(t, dir, leveldb.Config{ReadOnly: true})
 	wantOrder(t, db, "a|1 1", "a|1 2", "b|1 1")
-	if got := found(t, db.Journal(), journal.Query{Tag: "red"}); !slices.Equal(got, []string{"a|1 1"}) {
+	if got := found(t, db.Journal(), journal.Criteria{Tag: "red"}); !slices.Equal(got, []string{"a|1 1"}) {
 		t.Errorf("%q", got)
 	}
 	end, err := db.Journal().End(t.Context())

@@ -23,7 +23,7 @@ const maxLooked = 10_000
 type scan struct {
 	engine *engine
 	view   *leveldb.Snapshot
-	query  journal.Query
+	query  journal.Criteria
 	end    position // of all events
 
 	page   journal.Page
@@ -159,7 +159,7 @@ func (s *scan) event(at position, id string, number, seqNr uint64) (full bool, e
 		return false, &journal.CorruptError{File: groupName(at.group), Offset: -1, Detail: fmt.Sprintf("event %d of %q does not belong there", seqNr, id)}
 	}
 	e.SequenceNr = seqNr
-	s.page.Events = append(s.page.Events, journal.Recorded{Event: e, ID: id, Offset: at.offset()})
+	s.page.Events = append(s.page.Events, journal.Envelope{Event: e, ID: id, Offset: at.offset()})
 	s.at = at
 	return false, nil
 }

@@ -64,10 +64,10 @@ func TestUpgradeOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantOrder(t, db, want...)
-		if got := found(t, db.Journal(), journal.Query{Tag: "all"}); !slices.Equal(got, want[:8]) {
+		if got := found(t, db.Journal(), journal.Criteria{Tag: "all"}); !slices.Equal(got, want[:8]) {
 			t.Errorf("tagged: %q", got)
 		}
-		if got := found(t, db.Journal(), journal.Query{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2", "b 4"}) {
+		if got := found(t, db.Journal(), journal.Criteria{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2", "b 4"}) {
 			t.Errorf("tagged: %q", got)
 		}
 		id := fmt.Sprintf("new%d", len(want))
@@ -115,13 +115,13 @@ func TestUpgradeDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Journal().Query(t.Context(), journal.Query{}, ""); !errors.Is(err, journal.ErrCorrupt) {
+	if _, err := db.Journal().Query(t.Context(), journal.Criteria{}, ""); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("query: %v", err)
 	}
 	if err := db.VerifyOrder(t.Context()); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("check: %v", err)
 	}
-	if got := found(t, db.Journal(), journal.Query{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2"}) {
+	if got := found(t, db.Journal(), journal.Criteria{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2"}) {
 		t.Errorf("%q", got)
 	}
 	if err := db.Close(); err != nil {

@@ -39,10 +39,10 @@ func everything(t *testing.T, db *postgres.DB) {
 	if replayed != 3 {
 		t.Errorf("replayed %d events", replayed)
 	}
-	if all, _ := readAll(t, j, journal.Query{}, ""); len(all) != 6 {
+	if all, _ := readAll(t, j, journal.Criteria{}, ""); len(all) != 6 {
 		t.Errorf("all events: %v", named(all))
 	}
-	if tagged, _ := readAll(t, j, journal.Query{Tag: "tag"}, ""); len(tagged) != 3 {
+	if tagged, _ := readAll(t, j, journal.Criteria{Tag: "tag"}, ""); len(tagged) != 3 {
 		t.Errorf("events with the tag: %v", named(tagged))
 	}
 	for id, err := range j.PersistenceIDs(t.Context(), "") {

@@ -84,8 +84,8 @@ func TestAwait(t *testing.T) {
 				if err := <-done; err != nil {
 					t.Fatal(err)
 				}
-				var got []journal.Recorded
-				if got, next = readAll(t, reading, journal.Query{}, next); len(got) != 1 || got[0].SequenceNr != n+1 {
+				var got []journal.Envelope
+				if got, next = readAll(t, reading, journal.Criteria{}, next); len(got) != 1 || got[0].SequenceNr != n+1 {
 					t.Fatalf("woken for %v, want event %d", named(got), n+1)
 				}
 			}

@@ -123,18 +123,18 @@ func TestTenThousandTags(t *testing.T) {
 		if i == 0 {
 			want = append(want, "c/1")
 		}
-		found, _ := readAll(t, j, journal.Query{Tag: tags[i]}, "")
+		found, _ := readAll(t, j, journal.Criteria{Tag: tags[i]}, "")
 		if !slices.Equal(named(found), want) || !slices.Equal(found[0].Tags, tags) {
 			t.Errorf("tag %s finds %v", tags[i], named(found))
 		}
 	}
-	if found, _ := readAll(t, j, journal.Query{Tag: "t"}, ""); len(found) > 0 {
+	if found, _ := readAll(t, j, journal.Criteria{Tag: "t"}, ""); len(found) > 0 {
 		t.Errorf("a tag that nothing has finds %v", named(found))
 	}
 	if err := j.DeleteTo(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
 	}
-	if found, _ := readAll(t, j, journal.Query{Tag: tags[9999]}, ""); len(found) > 0 {
+	if found, _ := readAll(t, j, journal.Criteria{Tag: tags[9999]}, ""); len(found) > 0 {
 		t.Errorf("found what was deleted: %v", named(found))
 	}
 }

@@ -15,7 +15,7 @@ var _ journal.Querier = (*Journal)(nil)
 
 // Query implements journal.Querier. It is one statement; close to the end of
 // the journal, where what is settled changes, one or two short ones go before.
-func (j *Journal) Query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	page, err := j.query(ctx, q, after)
 	if err != nil {
 		return journal.Page{}, fmt.Errorf("postgres: query: %w", err)
@@ -36,7 +36,7 @@ func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
 	return formatOffset(found.settled), nil
 }
 
-func (j *Journal) query(ctx context.Context, q journal.Query, after journal.Offset) (journal.Page, error) {
+func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if err := q.Check(); err != nil {
 		return journal.Page{}, err
 	}
@@ -90,7 +90,7 @@ func (j *Journal) page(ctx context.Context, s *shape, from, settled int64) (jour
 // reader collects the rows of a page. There is always one: if it has no event,
 // its other columns are NULL.
 type reader struct {
-	events  []journal.Recorded
+	events  []journal.Envelope
 	bytes   int
 	standby bool
 	next    int64 // up to where the statement has looked
@@ -109,6 +109,6 @@ func (p *reader) row(values [][]byte) error {
 		return fmt.Errorf("event at %d: %w", p.last, err)
 	}
 	p.bytes += len(event.Payload) + len(event.Metadata)
-	p.events = append(p.events, journal.Recorded{Event: event, ID: string(values[3]), Offset: formatOffset(p.last)})
+	p.events = append(p.events, journal.Envelope{Event: event, ID: string(values[3]), Offset: formatOffset(p.last)})
 	return nil
 }

@@ -24,7 +24,7 @@ func BenchmarkQuery(b *testing.B) {
 	execute(b, conn, `INSERT INTO refold.tags SELECT 'tag', i FROM generate_series(10, $1::int, 10) i`, events)
 	execute(b, conn, `SELECT setval('refold.ordinals', $1)`, events)
 	execute(b, conn, "VACUUM ANALYZE refold.events, refold.tags")
-	for _, q := range []journal.Query{
+	for _, q := range []journal.Criteria{
 		{},
 		{Type: "usual"},
 		{Type: "rare"},

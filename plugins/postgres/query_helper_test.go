@@ -77,9 +77,9 @@ func store(tb testing.TB, j journal.Journal, writes ...journal.Write) {
 
 // readAll reads what matches behind a position, page by page, and returns the
 // position behind it.
-func readAll(tb testing.TB, j journal.Querier, q journal.Query, after journal.Offset) ([]journal.Recorded, journal.Offset) {
+func readAll(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Offset) ([]journal.Envelope, journal.Offset) {
 	tb.Helper()
-	var all []journal.Recorded
+	var all []journal.Envelope
 	for {
 		page, err := j.Query(tb.Context(), q, after)
 		if err != nil {
@@ -97,7 +97,7 @@ func readAll(tb testing.TB, j journal.Querier, q journal.Query, after journal.Of
 }
 
 // named lists events as "id/number".
-func named(events []journal.Recorded) []string {
+func named(events []journal.Envelope) []string {
 	names := make([]string, len(events))
 	for i := range events {
 		names[i] = fmt.Sprintf("%s/%d", events[i].ID, events[i].SequenceNr)

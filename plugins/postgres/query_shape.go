@@ -39,7 +39,7 @@ type shape struct {
 // at, at most. All statements have a window that the planner
 // can't see through: it takes it to be small, and goes by the index however
 // old its statistics are.
-func newShape(schema string, q journal.Query, left int64) *shape {
+func newShape(schema string, q journal.Criteria, left int64) *shape {
 	s := &shape{statement: statement{name: "refold_query", oids: []uint32{oidInt8, oidInt8, oidInt8}}}
 	first, last := q.Slices.Bounds()
 	count := last - first + 1

@@ -46,7 +46,7 @@ func FuzzOffset(f *testing.F) {
 }
 
 // TestQueryAgainstModel reads random events in every way there is, and
-// compares with what Query.Matches picks out of all of them.
+// compares with what Criteria.Matches picks out of all of them.
 func TestQueryAgainstModel(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
@@ -54,7 +54,7 @@ func TestQueryAgainstModel(t *testing.T) {
 			t.Parallel()
 			j := openStore(t, testpg.DSN(t), postgres.Config{CachedStatements: cached}).Journal()
 			random := rand.New(rand.NewPCG(1, 2))
-			var all []journal.Recorded
+			var all []journal.Envelope
 			numbers := map[string]uint64{}
 			for range 150 {
 				id := fmt.Sprintf("%s|%d", []string{"a", "ab", "ü", "a|b"}[random.IntN(4)], random.IntN(20))
@@ -64,7 +64,7 @@ func TestQueryAgainstModel(t *testing.T) {
 				}
 				store(t, j, write)
 				for _, e := range write.Events {
-					all = append(all, journal.Recorded{Event: e, ID: id})
+					all = append(all, journal.Envelope{Event: e, ID: id})
 				}
 				numbers[id] += uint64(len(write.Events))
 			}
@@ -85,7 +85,7 @@ func TestQueryAgainstModel(t *testing.T) {
 			for _, kind := range []string{"", "a", "ab", "ü", "b", "a|b", "none"} {
 				for _, tag := range []string{"", "red", "green", "rare", "none"} {
 					for _, s := range []journal.Slices{{}, {First: 0, Count: 1}, {First: 100, Count: 64}, {First: 0, Count: 128}, {First: 512, Count: 512}, {First: 0, Count: 1024}} {
-						checkQuery(t, j, journal.Query{Type: kind, Tag: tag, Slices: s}, all)
+						checkQuery(t, j, journal.Criteria{Type: kind, Tag: tag, Slices: s}, all)
 					}
 				}
 			}
@@ -101,7 +101,7 @@ func randomEvent(e *journal.Event, random *rand.Rand) {
 	}
 }
 
-func checkQuery(t *testing.T, j *postgres.Journal, q journal.Query, all []journal.Recorded) {
+func checkQuery(t *testing.T, j *postgres.Journal, q journal.Criteria, all []journal.Envelope) {
 	t.Helper()
 	if q.Check() != nil {
 		if _, err := j.Query(t.Context(), q, ""); !errors.Is(err, journal.ErrInvalid) {
@@ -109,7 +109,7 @@ func checkQuery(t *testing.T, j *postgres.Journal, q journal.Query, all []journa
 		}
 		return
 	}
-	var want []journal.Recorded
+	var want []journal.Envelope
 	for _, e := range all {
 		if e.Manifest != "" && q.Matches(e.ID, e.Tags) {
 			want = append(want, e)
@@ -152,15 +152,15 @@ func TestPages(t *testing.T) {
 	if journal.SliceOf("small|1") >= 512 {
 		many.First = 512
 	}
-	for _, q := range []journal.Query{{Type: "small"}, {Tag: "tag"}, {Type: "small", Tag: "tag"}, {Slices: few, Type: "small"}, {Slices: many, Type: "small"}} {
+	for _, q := range []journal.Criteria{{Type: "small"}, {Tag: "tag"}, {Type: "small", Tag: "tag"}, {Slices: few, Type: "small"}, {Slices: many, Type: "small"}} {
 		checkPages(t, j, q, 1000, 1000, 1)
 	}
-	for _, q := range []journal.Query{{Type: "large"}, {Tag: "large"}, {Slices: journal.Slices{First: journal.SliceOf("large|1"), Count: 1}}} {
+	for _, q := range []journal.Criteria{{Type: "large"}, {Tag: "large"}, {Slices: journal.Slices{First: journal.SliceOf("large|1"), Count: 1}}} {
 		checkPages(t, j, q, 4, 3)
 	}
 }
 
-func checkPages(t *testing.T, j *postgres.Journal, q journal.Query, sizes ...int) {
+func checkPages(t *testing.T, j *postgres.Journal, q journal.Criteria, sizes ...int) {
 	t.Helper()
 	var got []int
 	var after journal.Offset
@@ -196,16 +196,16 @@ func TestPlans(t *testing.T) {
 			execute(t, conn, "ANALYZE refold.events, refold.tags")
 		}
 		for _, c := range []struct {
-			q    journal.Query
+			q    journal.Criteria
 			rows float64 // of a table or an index, at most
 		}{
-			{journal.Query{}, 1_600},
-			{journal.Query{Type: "rare"}, 10_100},
-			{journal.Query{Tag: "tag"}, 26_100}, // in the index; a thousand in the table
-			{journal.Query{Tag: "tag", Type: "rare"}, 10_100},
-			{journal.Query{Slices: journal.Slices{First: 3, Count: 1}}, 1_100},
-			{journal.Query{Slices: journal.Slices{First: 64, Count: 64}}, 3_100},
-			{journal.Query{Slices: journal.Slices{First: 256, Count: 256}}, 10_100},
+			{journal.Criteria{}, 1_600},
+			{journal.Criteria{Type: "rare"}, 10_100},
+			{journal.Criteria{Tag: "tag"}, 26_100}, // in the index; a thousand in the table
+			{journal.Criteria{Tag: "tag", Type: "rare"}, 10_100},
+			{journal.Criteria{Slices: journal.Slices{First: 3, Count: 1}}, 1_100},
+			{journal.Criteria{Slices: journal.Slices{First: 64, Count: 64}}, 3_100},
+			{journal.Criteria{Slices: journal.Slices{First: 256, Count: 256}}, 10_100},
 		} {
 			sql, params := db.QueryStatement(c.q, events/10, events)
 			var plan []byte

@@ -42,7 +42,7 @@ func TestNothingIsLeftInTheSession(t *testing.T) {
 			}
 			break
 		}
-		readAll(t, j, journal.Query{Tag: "tag"}, "")
+		readAll(t, j, journal.Criteria{Tag: "tag"}, "")
 		s := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1, Time: time.Unix(1, 0).UTC()}}
 		_, lerr := snapshots.Load(t.Context(), "a", snapshot.Latest())
 		if err := errors.Join(j.DeleteTo(t.Context(), "a", 2), snapshots.Save(t.Context(), s)); err != nil || !errors.Is(lerr, snapshot.ErrNotFound) {

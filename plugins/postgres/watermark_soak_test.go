@@ -50,7 +50,7 @@ func missNothing(t *testing.T, dsn string, run int) {
 	writing, reading := openStore(t, dsn, cfg), openStore(t, dsn, cfg)
 	var writers, readers sync.WaitGroup
 	var end atomic.Pointer[journal.Offset] // once it is known
-	results := make([][]journal.Recorded, liveReaders)
+	results := make([][]journal.Envelope, liveReaders)
 	for i := range results {
 		r := &lateReader{db: []*postgres.DB{writing, reading}[i%2], query: readerQuery(i), random: rand.New(rand.NewPCG(uint64(run), uint64(i))), end: &end}
 		readers.Go(func() { results[i] = r.run(t) })
@@ -89,8 +89,8 @@ func missNothing(t *testing.T, dsn string, run int) {
 	}
 }
 
-func readerQuery(i int) journal.Query {
-	return []journal.Query{
+func readerQuery(i int) journal.Criteria {
+	return []journal.Criteria{
 		{}, {}, {}, {Slices: journal.Slices{First: 0, Count: 512}}, {Type: "late"}, {Tag: "odd"}, {Slices: journal.Slices{First: 900, Count: 124}}, {Type: "real", Tag: "odd"},
 	}[i]
 }
@@ -195,11 +195,11 @@ func (c *crowd) release() {
 // one does who crashed before it saved its offset.
 type lateReader struct {
 	db     *postgres.DB
-	query  journal.Query
+	query  journal.Criteria
 	random *rand.Rand
 	end    *atomic.Pointer[journal.Offset]
 
-	got   []journal.Recorded
+	got   []journal.Envelope
 	stops []stop
 }
 
@@ -209,7 +209,7 @@ type stop struct {
 	got   int
 }
 
-func (r *lateReader) run(t *testing.T) []journal.Recorded {
+func (r *lateReader) run(t *testing.T) []journal.Envelope {
 	t.Helper()
 	var at stop
 	for !r.done(at) {
@@ -245,7 +245,7 @@ func (r *lateReader) done(at stop) bool {
 }
 
 // recordedIn returns what is in the table up to an offset.
-func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal.Recorded {
+func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal.Envelope {
 	t.Helper()
 	upTo, err := postgres.ParseOffset(last)
 	if err != nil {
@@ -255,7 +255,7 @@ func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r journal.Recorded, err error) {
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r journal.Envelope, err error) {
 		var ordinal int64
 		err = row.Scan(&r.ID, &r.SequenceNr, &ordinal, &r.Tags)
 		r.Offset = postgres.FormatOffset(ordinal)
@@ -269,9 +269,9 @@ func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal
 
 // compareRecorded fails the test if a reader got something else than what matches, in
 // order.
-func compareRecorded(t *testing.T, who string, q journal.Query, stored, got []journal.Recorded) {
+func compareRecorded(t *testing.T, who string, q journal.Criteria, stored, got []journal.Envelope) {
 	t.Helper()
-	var want []journal.Recorded
+	var want []journal.Envelope
 	for _, e := range stored {
 		if q.Matches(e.ID, e.Tags) {
 			want = append(want, e)

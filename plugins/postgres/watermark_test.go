@@ -61,7 +61,7 @@ func TestLateCommitHoldsReadersBack(t *testing.T) {
 			store(t, j, eventsOf("first", 0, 1))
 			late, tx := appendLate(t, db, dsn, eventsOf("late", 0, 2))
 			store(t, j, eventsOf("early", 0, 2))
-			got, next := readAll(t, j, journal.Query{}, "")
+			got, next := readAll(t, j, journal.Criteria{}, "")
 			if want := []string{"first/1"}; !slices.Equal(named(got), want) {
 				t.Fatalf("read %v before the late append was settled, want %v", named(got), want)
 			}
@@ -86,7 +86,7 @@ func TestLateCommitHoldsReadersBack(t *testing.T) {
 			if err := j.Await(t.Context(), next); err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := readAll(t, j, journal.Query{}, next); !slices.Equal(named(got), want) {
+			if got, _ := readAll(t, j, journal.Criteria{}, next); !slices.Equal(named(got), want) {
 				t.Errorf("read %v afterwards, want %v", named(got), want)
 			}
 		})
@@ -152,7 +152,7 @@ func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 	if err := j.Await(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := readAll(t, j, journal.Query{}, ""); len(got) != 3 {
+	if got, _ := readAll(t, j, journal.Criteria{}, ""); len(got) != 3 {
 		t.Errorf("read %v beside a long transaction, want 3 events", named(got))
 	}
 }
@@ -168,7 +168,7 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 		late, _ := appendLate(t, db, dsn, eventsOf("late", 0, 1))
 		execute(t, late, "PREPARE TRANSACTION 'late'")
 		store(t, db.Journal(), eventsOf("early", 0, 1))
-		if got, _ := readAll(t, db.Journal(), journal.Query{}, ""); len(got) != 0 {
+		if got, _ := readAll(t, db.Journal(), journal.Criteria{}, ""); len(got) != 0 {
 			t.Errorf("read %v beside a prepared append", named(got))
 		}
 		if err := db.Close(); err != nil {
@@ -178,11 +178,11 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	server.Kill()
 	server.Restart(t)
 	db := openStore(t, dsn, postgres.Config{})
-	if got, _ := readAll(t, db.Journal(), journal.Query{}, ""); len(got) != 0 {
+	if got, _ := readAll(t, db.Journal(), journal.Criteria{}, ""); len(got) != 0 {
 		t.Errorf("read %v beside a prepared append, after a crash", named(got))
 	}
 	execute(t, connect(t, dsn), "COMMIT PREPARED 'late'")
-	if got, _ := readAll(t, db.Journal(), journal.Query{}, ""); !slices.Equal(named(got), []string{"late/1", "early/1"}) {
+	if got, _ := readAll(t, db.Journal(), journal.Criteria{}, ""); !slices.Equal(named(got), []string{"late/1", "early/1"}) {
 		t.Errorf("read %v when all was committed", named(got))
 	}
 }
@@ -200,7 +200,7 @@ func TestForgottenDraws(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got, next := readAll(t, j, journal.Query{}, "")
+	got, next := readAll(t, j, journal.Criteria{}, "")
 	if len(got) != 1 || next != got[0].Offset {
 		t.Errorf("read %v up to %q: the end must be a stored event", named(got), next)
 	}
@@ -208,7 +208,7 @@ func TestForgottenDraws(t *testing.T) {
 	server.Restart(t)
 	again := openStore(t, dsn, postgres.Config{})
 	store(t, again.Journal(), eventsOf("new", 0, 3))
-	if got, _ := readAll(t, again.Journal(), journal.Query{}, next); len(got) != 3 {
+	if got, _ := readAll(t, again.Journal(), journal.Criteria{}, next); len(got) != 3 {
 		t.Errorf("read %v behind %q after a crash, want 3 events", named(got), next)
 	}
 }
@@ -232,7 +232,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, next := readAll(t, j, journal.Query{}, "")
+			_, next := readAll(t, j, journal.Criteria{}, "")
 			server.Kill()
 			server.Restart(t)
 			for err := errors.New("not asked"); err != nil; { // until no connection of before is left in the pool
@@ -241,7 +241,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 				}
 			}
 			store(t, j, eventsOf("new", 0, 3))
-			if got, _ := readAll(t, j, journal.Query{}, next); len(got) != 3 {
+			if got, _ := readAll(t, j, journal.Criteria{}, next); len(got) != 3 {
 				t.Errorf("read %v behind %q after a crash, want 3 events", named(got), next)
 			}
 		})
@@ -261,7 +261,7 @@ func TestUnsoundSequence(t *testing.T) {
 			dsn := testpg.DSN(t)
 			store(t, openStore(t, dsn, postgres.Config{}).Journal(), eventsOf("a", 0, 5))
 			execute(t, connect(t, dsn), c.sql)
-			_, err := openStore(t, dsn, postgres.Config{}).Journal().Query(t.Context(), journal.Query{}, "")
+			_, err := openStore(t, dsn, postgres.Config{}).Journal().Query(t.Context(), journal.Criteria{}, "")
 			if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), c.mentions) {
 				t.Errorf("error %v, want ErrSchema that mentions %q", err, c.mentions)
 			}
@@ -274,18 +274,18 @@ func TestRewoundServer(t *testing.T) {
 	dsn := testpg.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	store(t, db.Journal(), eventsOf("a", 0, 5))
-	_, next := readAll(t, db.Journal(), journal.Query{}, "")
+	_, next := readAll(t, db.Journal(), journal.Criteria{}, "")
 	conn := connect(t, dsn)
 	execute(t, conn, "DELETE FROM refold.events WHERE seq_nr > 2")
 	execute(t, conn, "SELECT setval('refold.ordinals', (SELECT max(ordinal) FROM refold.events))")
-	if _, err := db.Journal().Query(t.Context(), journal.Query{}, next); !errors.Is(err, postgres.ErrRewound) {
+	if _, err := db.Journal().Query(t.Context(), journal.Criteria{}, next); !errors.Is(err, postgres.ErrRewound) {
 		t.Errorf("error %v, want ErrRewound", err)
 	}
 	if err := db.Journal().Await(t.Context(), next); err != nil {
 		t.Errorf("await: %v; the query is to say what is wrong", err)
 	}
 	again := openStore(t, dsn, postgres.Config{})
-	if _, err := again.Journal().Query(t.Context(), journal.Query{}, next); !errors.Is(err, journal.ErrOffset) {
+	if _, err := again.Journal().Query(t.Context(), journal.Criteria{}, next); !errors.Is(err, journal.ErrOffset) {
 		t.Errorf("an offset behind all that was ever drawn: %v, want ErrOffset", err)
 	}
 }
@@ -308,7 +308,7 @@ func TestStandby(t *testing.T) {
 	}
 	server.Restart(t)
 	standby := openStore(t, dsn, postgres.Config{CheckOnly: true})
-	if _, err := standby.Journal().Query(t.Context(), journal.Query{}, ""); !errors.Is(err, postgres.ErrReadOnly) || !strings.Contains(err.Error(), "standby") {
+	if _, err := standby.Journal().Query(t.Context(), journal.Criteria{}, ""); !errors.Is(err, postgres.ErrReadOnly) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("a query on a standby: %v, want ErrReadOnly", err)
 	}
 	if _, err := standby.Journal().End(t.Context()); !errors.Is(err, postgres.ErrReadOnly) {

@@ -49,8 +49,8 @@ func (c *tailCommand) Validate() error {
 }
 
 // query returns what is asked for, but for the ID.
-func (c *tailCommand) query() journal.Query {
-	q := journal.Query{Type: c.Type, Tag: c.Tag, Slices: journal.Slices(c.Slices)}
+func (c *tailCommand) query() journal.Criteria {
+	q := journal.Criteria{Type: c.Type, Tag: c.Tag, Slices: journal.Slices(c.Slices)}
 	if c.ID != "" {
 		q.Type, _ = journal.SplitID(c.ID)
 		q.Slices = journal.Slices{First: journal.SliceOf(c.ID), Count: 1}
@@ -205,13 +205,13 @@ type tailLine struct {
 	eventLine
 }
 
-func tailLineOf(e *journal.Recorded) tailLine { return tailLine{e.Offset, e.ID, lineOf(&e.Event)} }
+func tailLineOf(e *journal.Envelope) tailLine { return tailLine{e.Offset, e.ID, lineOf(&e.Event)} }
 
 func tailHeads() []string {
 	return []string{"OFFSET", "TIME", "ID", "NR", "MANIFEST", "TAGS", "PAYLOAD"}
 }
 
-func tailRowOf(e *journal.Recorded) []string {
+func tailRowOf(e *journal.Envelope) []string {
 	return []string{
 		string(e.Offset), stamp(e.Time), e.ID, decimal(e.SequenceNr), e.Manifest, strings.Join(e.Tags, ","),
 		renderCell(formatOf(e.Manifest), e.Payload),

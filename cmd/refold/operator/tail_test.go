@@ -24,7 +24,7 @@ type queried struct {
 	journal.Journal
 
 	mu     sync.Mutex
-	events []journal.Recorded
+	events []journal.Envelope
 	faults []error       // of the next queries; nil is none
 	added  chan struct{} // closed when something was added, and replaced
 
@@ -43,14 +43,14 @@ func stored(events ...journal.Event) *queried {
 func (q *queried) add(id string, e journal.Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.events = append(q.events, journal.Recorded{Event: e, ID: id, Offset: offset(len(q.events) + 1)})
+	q.events = append(q.events, journal.Envelope{Event: e, ID: id, Offset: offset(len(q.events) + 1)})
 	close(q.added)
 	q.added = make(chan struct{})
 }
 
 func offset(n int) journal.Offset { return journal.Offset("q" + strconv.Itoa(n)) }
 
-func (q *queried) Query(ctx context.Context, what journal.Query, after journal.Offset) (journal.Page, error) {
+func (q *queried) Query(ctx context.Context, what journal.Criteria, after journal.Offset) (journal.Page, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.faults) > 0 {
@@ -160,7 +160,7 @@ func TestTailUsage(t *testing.T) {
 		"--slices 3-1":            `"3-1" is no range of slices`,
 		"--slices 0-1024":         "is no range of slices",
 		"--slices x":              "is no range of slices",
-		"--type a|b":              "Query.Type",
+		"--type a|b":              "Criteria.Type",
 	} {
 		start(t, q.program(false), append([]string{"tail"}, strings.Fields(args)...)...).want(t, operator.ExitFailed, want)
 	}

@@ -67,7 +67,7 @@ func (b *run) liveRound(ctx context.Context) (delays []time.Duration, err error)
 		}
 	}()
 	defer func() { <-written }()
-	for e, err := range journal.Live(ctx, other.Journal(), journal.Query{}, "") {
+	for e, err := range journal.Live(ctx, other.Journal(), journal.Criteria{}, "") {
 		if err != nil {
 			cancel(err)
 			return nil, err

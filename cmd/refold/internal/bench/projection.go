@@ -15,7 +15,7 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/journal"
-	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 )
 
@@ -125,7 +125,7 @@ func (b *run) summed(ctx context.Context, pool *pgxpool.Pool, sums string, want 
 // catchUp runs a new projection until it has handled everything.
 func catchUp(ctx context.Context, s *store, pool *pgxpool.Pool, name, sums string, n int) (float64, error) {
 	totals, err := projection.New(projection.Config[event]{
-		Name: name, Journal: s.journal, Query: journal.Query{Type: "counter"}, Events: codec.Types(codec.Name[added]("added")),
+		Name: name, Journal: s.journal, Criteria: journal.Criteria{Type: "counter"}, Events: codec.Types(codec.Name[added]("added")),
 		Handler: projection.ExactlyOnce[event, pgx.Tx]{
 			Store: pgprojection.NewStore(pool, pgprojection.Config{Schema: s.schema}), Batch: backlogPage,
 			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[event]) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 	"github.com/refold-io/refold/projection/projectiontest"
 )

@@ -7,10 +7,10 @@
 //	pool, err := pgxpool.New(ctx, dsn)
 //	store := pgprojection.NewStore(pool, pgprojection.Config{})
 //	totals, err := projection.New(projection.Config[Event]{
-//		Name:    "totals",
-//		Journal: j,
-//		Query:   journal.Query{Type: "account"},
-//		Events:  AccountType().Events,
+//		Name:     "totals",
+//		Journal:  j,
+//		Criteria: journal.Criteria{Type: "account"},
+//		Events:   AccountType().Events,
 //		Handler: projection.ExactlyOnce[Event, pgx.Tx]{
 //			Store: store,
 //			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[Event]) error {

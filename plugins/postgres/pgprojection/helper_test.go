@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/postgres"
-	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 )
 
@@ -130,7 +130,7 @@ func addUp(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) e
 
 func config(j journal.Journal, h projection.Handler[paid]) projection.Config[paid] {
 	return projection.Config[paid]{
-		Name: "sums", Journal: j, Query: journal.Query{Type: "box"}, Events: events(), Handler: h,
+		Name: "sums", Journal: j, Criteria: journal.Criteria{Type: "box"}, Events: events(), Handler: h,
 		Restart: projection.Backoff{Min: time.Millisecond, Max: 10 * time.Millisecond},
 	}
 }

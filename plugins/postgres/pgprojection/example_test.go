@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
-	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 )
 
@@ -31,10 +31,10 @@ func (Deposited) isAccountEvent() {}
 // balances keeps the table balances, with a row for each account.
 func balances(j journal.Journal, pool *pgxpool.Pool) (*projection.Projection[Event], error) {
 	return projection.New(projection.Config[Event]{
-		Name:    "balances",
-		Journal: j,
-		Query:   journal.Query{Type: "account"},
-		Events:  codec.Types(codec.Name[Deposited]("deposited")), // Type.Events of the aggregate
+		Name:     "balances",
+		Journal:  j,
+		Criteria: journal.Criteria{Type: "account"},
+		Events:   codec.Types(codec.Name[Deposited]("deposited")), // Type.Events of the aggregate
 		Handler: projection.ExactlyOnce[Event, pgx.Tx]{
 			Store: pgprojection.NewStore(pool, pgprojection.Config{}),
 			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[Event]) error {

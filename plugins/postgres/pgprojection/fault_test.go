@@ -18,7 +18,7 @@ import (
 
 	"github.com/refold-io/refold/internal/testpg"
 	"github.com/refold-io/refold/journal"
-	pgprojection "github.com/refold-io/refold/plugins/postgres/projection"
+	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 )
 
