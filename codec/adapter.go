@@ -17,7 +17,8 @@ type adapter struct {
 //
 // To makes what is stored when a Domain is encoded, and from makes a Domain of it
 // when it is read. An error or a panic of to is that of Encode: the write of that
-// value is rejected, and no other. When the stored form changes it becomes a Go
+// value is rejected, and no other. A nil pointer, from either function, is an
+// error too. When the stored form changes it becomes a Go
 // type of its own, with Version, and Upcast or Split lead from the old one to the
 // new one, or to Domain.
 //

@@ -119,6 +119,48 @@ func TestAdaptMistakes(t *testing.T) {
 	}
 }
 
+// A nil pointer that a function returns is an error that says so, not a value to
+// store or to hand on.
+func TestNilResults(t *testing.T) {
+	t.Parallel()
+	r := ok(t, codec.Types(
+		codec.Adapt("plane", func(p *plane) (*planeRow, error) {
+			if p.wings == 0 {
+				return nil, nil //nolint:nilnil // the mistake
+			}
+			return &planeRow{p.wings}, nil
+		}, func(r *planeRow) (*plane, error) {
+			if r.Wings == 8 {
+				return nil, nil //nolint:nilnil // the mistake
+			}
+			return &plane{r.Wings}, nil
+		}).Version(2),
+		codec.Upcast("plane", 1, func(planeRowV1) (*planeRow, error) { return nil, nil }), //nolint:nilnil // the mistake
+		codec.Split("typed", 1, func(movedV1) ([]any, error) { return []any{&plane{2}, (*plane)(nil)}, nil }),
+		codec.Split("untyped", 1, func(movedV2) ([]any, error) { return []any{nil}, nil }),
+	))
+	if _, _, err := r.Encode(&plane{}); err == nil || !strings.Contains(err.Error(), "encode plane@2: the function that adapts *codec_test.plane returned a nil *codec_test.planeRow") {
+		t.Errorf("Encode: %v, want it to name the function", err)
+	}
+	if _, _, err := r.Encode((*plane)(nil)); err == nil || !strings.Contains(err.Error(), "a nil *codec_test.plane") {
+		t.Errorf("Encode of nil: %v", err)
+	}
+	for manifest, want := range map[string]string{
+		"plane@2": "value 1 of 1 that the function for plane@2 returned is nil (*codec_test.plane)",
+		"plane":   "value 1 of 1 that the function for plane@1 returned is nil (*codec_test.planeRow)",
+		"typed":   "value 2 of 2 that the function for typed@1 returned is nil (*codec_test.plane)",
+		"untyped": "value 1 of 1 that the function for untyped@1 returned is nil",
+	} {
+		got, err := r.DecodeAppend([]any{1}, manifest, []byte("\x81\xa5Wings\x08"))
+		if err == nil || !strings.Contains(err.Error(), want) || len(got) != 1 {
+			t.Errorf("%s: %v, %v, want %s", manifest, got, err, want)
+		}
+	}
+	if got, err := r.Decode("plane@2", []byte("\x81\xa5Wings\x04")); err != nil || !equal(got, &plane{4}) {
+		t.Errorf("Decode: %v, %v", got, err)
+	}
+}
+
 func TestManifestsThatAreStored(t *testing.T) {
 	t.Parallel()
 	r := ok(t, codec.Types(

@@ -66,7 +66,8 @@ type upcaster struct {
 // Upcast reads values that were stored under a name at an older version: they
 // are decoded to Old, and f makes of it what follows. New is a type with a
 // name, the type that Adapt stores in its place, or the Old of a further Upcast
-// or Split, which then continues. Several old types may become one new one.
+// or Split, which then continues. Several old types may become one new one. A nil
+// pointer is no value: where f returns one, reading fails.
 //
 // Each Old is a Go type of its own. It may be a struct, or a named map such as
 // "type depositedV1 map[string]any" to work on fields by name.
@@ -85,7 +86,7 @@ func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) En
 }
 
 // Split is like Upcast, but makes any number of values of an old one, in order;
-// none removes it. The name needs no current type.
+// none removes it, and nil among them is an error. The name needs no current type.
 func Split[Old any](name string, version int, f func(Old) ([]any, error)) Entry {
 	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old]()}
 	if f != nil {

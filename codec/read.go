@@ -110,6 +110,11 @@ func (r *Registry) upcast(dst []any, v any, steps *int) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
+		for i, part := range out[n:] {
+			if part == nil || isNil(part) {
+				return nil, fmt.Errorf("value %d of %d that the function for %s returned is nil (%T)", i+1, len(out)-n, u, part)
+			}
+		}
 		if dst = out[:n]; len(out) == n+1 {
 			v = out[n]
 			continue

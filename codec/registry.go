@@ -4,7 +4,6 @@
 package codec
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -92,13 +91,18 @@ func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
 		return "", nil, r.notRegistered(v)
 	}
 	if w.to != nil && !isNil(v) {
-		if v, err = w.to(v); err != nil {
+		domain := v
+		v, err = w.to(domain)
+		if err == nil && isNil(v) {
+			err = fmt.Errorf("the function that adapts %T returned a nil %T", domain, v)
+		}
+		if err != nil {
 			return "", nil, fmt.Errorf("codec: encode %s: %w", w.manifest, err)
 		}
 	}
 	switch {
 	case isNil(v):
-		err = errors.New("a nil pointer")
+		err = fmt.Errorf("a nil %T", v)
 	case r.write == nil:
 		payload, err = r.plans.encode(w.plan, reflect.ValueOf(v))
 	default:

@@ -80,12 +80,44 @@ func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) ite
 	}
 }
 
+// CurrentIDs yields the persistence IDs that have a record or had one, behind
+// after ("" for all), in bytewise order: who was interrupted goes on behind the
+// last one seen. What is stored for the first time while the loop runs may be
+// among them or not. An error is yielded once and last: it matches ErrNoQueries if
+// j can't list IDs. Nothing is held while the body of the loop runs.
+func CurrentIDs(ctx context.Context, j Journal, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		lister, err := listerOf(j)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		for id, err := range lister.PersistenceIDs(ctx, after) {
+			if err != nil {
+				yield("", fmt.Errorf("journal: current persistence IDs: %w", err))
+				return
+			}
+			if !yield(id, nil) {
+				return
+			}
+		}
+	}
+}
+
 func querierOf(j Journal) (Querier, error) {
 	querier, ok := As[Querier](j)
 	if !ok {
 		return nil, fmt.Errorf("%w: %T", ErrNoQueries, j)
 	}
 	return querier, nil
+}
+
+func listerOf(j Journal) (IDLister, error) {
+	lister, ok := As[IDLister](j)
+	if !ok {
+		return nil, fmt.Errorf("%w: %T does not list persistence IDs", ErrNoQueries, j)
+	}
+	return lister, nil
 }
 
 // reader reads the pages of a query one after the other.

@@ -141,6 +141,9 @@ func TestLoopsEndWithTheError(t *testing.T) {
 		{`journal: live events of "a|1": `, func(j journal.Journal) []error {
 			return errorsOf(journal.LiveByID(ctx, j, "a|1", 1, 9))
 		}, []string{"end", "highest", "replay", "await"}},
+		{"journal: current persistence IDs: ", func(j journal.Journal) []error {
+			return errorsOf(journal.CurrentIDs(ctx, j, ""))
+		}, []string{"list"}},
 		{"journal: live persistence IDs: ", func(j journal.Journal) []error {
 			return errorsOf(journal.LiveIDs(ctx, j))
 		}, []string{"end", "list", "query", "await"}},
@@ -205,6 +208,7 @@ func TestJournalsWithoutQueries(t *testing.T) {
 			errorsOf(journal.Live(t.Context(), j, journal.Criteria{}, "")),
 			errorsOf(journal.LiveByID(t.Context(), j, "a|1", 1, 2)),
 			errorsOf(journal.LiveIDs(t.Context(), j)),
+			errorsOf(journal.CurrentIDs(t.Context(), j, "")),
 			errorsOf(journal.LiveIDs(t.Context(), &struct {
 				journal.Journal
 				journal.Querier
@@ -228,6 +232,7 @@ func TestQueriesReachThroughWrappers(t *testing.T) {
 	}
 	got := seen(journal.Current(t.Context(), guarded, journal.Criteria{}, ""), showRecorded)
 	expect(t, "events", got, []string{"a|1/1 at mem-1", "a|1/2 at mem-2"})
+	expect(t, "IDs", seen(journal.CurrentIDs(t.Context(), guarded, ""), showID), []string{"a|1"})
 }
 
 // TestLoopsCanBeLeft has nothing be asked once the body has left.
@@ -254,9 +259,10 @@ func TestLoopsCanBeLeft(t *testing.T) {
 	expect(t, "Live", seen(taken(journal.Live(t.Context(), j, journal.Criteria{}, ""), 1), showRecorded), []string{"a|1/1 at o1"})
 	expect(t, "CurrentByID", seen(taken(journal.CurrentByID(t.Context(), j, "a|1", 1, 9), 1), showEvent), []string{"1"})
 	expect(t, "LiveByID", seen(taken(journal.LiveByID(t.Context(), j, "a|1", 1, 9), 1), showEvent), []string{"1"})
+	expect(t, "CurrentIDs", seen(taken(journal.CurrentIDs(t.Context(), j, ""), 1), showID), []string{"x"})
 	expect(t, "LiveIDs", seen(taken(journal.LiveIDs(t.Context(), j), 1), showID), []string{"x"})
 	expect(t, "LiveIDs, one more", seen(taken(journal.LiveIDs(t.Context(), j), 3), showID), []string{"x", "y", "a|1"})
 	expect(t, "calls", j.calls, []string{
-		"end", "query ", "query ", "highest", "replay 1-9", "end", "highest", "replay 1-9", "end", "list", "end", "list", "query o9",
+		"end", "query ", "query ", "highest", "replay 1-9", "end", "highest", "replay 1-9", "list", "end", "list", "end", "list", "query o9",
 	})
 }

@@ -49,7 +49,7 @@
 //	  with a tag                  Criteria.Tag       likewise
 //	  one share of the IDs        Criteria.Slices    likewise; SplitSlices makes the shares
 //	events of one ID              CurrentByID     LiveByID
-//	persistence IDs               IDLister        LiveIDs
+//	persistence IDs               CurrentIDs      LiveIDs
 //	the last number of an ID      HighestSequenceNr
 //
 // No event ever appears before a position that a reader has passed, so that who

@@ -85,9 +85,9 @@ func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.S
 	}
 }
 
-// LiveIDs yields the persistence IDs that have an event or had one, and then those
+// LiveIDs yields the persistence IDs that have a record or had one, and then those
 // to come, each once and in no order. It never completes: it ends with an error,
-// at the latest with the cause of ctx. Those there are now: IDLister.
+// at the latest with the cause of ctx. CurrentIDs yields those there are now.
 //
 // An ID that is new comes with its first event that is no fence. Behind the list
 // of now, every event of the journal is read, and every ID is remembered. An
@@ -100,9 +100,9 @@ func LiveIDs(ctx context.Context, j Journal) iter.Seq2[string, error] {
 			yield("", err)
 			return
 		}
-		lister, ok := As[IDLister](j)
-		if !ok {
-			yield("", fmt.Errorf("%w: %T does not list persistence IDs", ErrNoQueries, j))
+		lister, err := listerOf(j)
+		if err != nil {
+			yield("", err)
 			return
 		}
 		start, err := querier.End(ctx) // what the list misses comes behind it

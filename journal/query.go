@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	// ErrNoQueries says that a journal does not implement Querier.
+	// ErrNoQueries says that a journal does not implement Querier, or IDLister
+	// where that is what is needed.
 	ErrNoQueries = errors.New("journal: no queries")
 	// ErrOffset says that an offset was not made by this kind of journal.
 	ErrOffset = errors.New("journal: invalid offset")

@@ -99,14 +99,12 @@ func rows() []row {
 		},
 		{
 			"current persistence IDs", func(ctx context.Context, j journal.Journal) []string {
-				lister, _ := journal.As[journal.IDLister](j)
-				return seen(lister.PersistenceIDs(ctx, ""), showID)
+				return seen(journal.CurrentIDs(ctx, j, ""), showID)
 			}, []string{"book|1", "book|2", "loose", "shelf|1"}, nil,
 		},
 		{
 			"persistence IDs by pages", func(ctx context.Context, j journal.Journal) []string {
-				lister, _ := journal.As[journal.IDLister](j)
-				return seen(taken(lister.PersistenceIDs(ctx, "book|1"), 2), showID)
+				return seen(taken(journal.CurrentIDs(ctx, j, "book|1"), 2), showID)
 			}, []string{"book|2", "loose"}, nil,
 		},
 		{

@@ -5,7 +5,6 @@ package leveldb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/syndtr/goleveldb/leveldb"
@@ -14,8 +13,6 @@ import (
 )
 
 const (
-	maxEventSize = 16 << 20 // payload and metadata
-	maxWriteSize = 64 << 20
 	maxNamesSize = 64 << 10 // writer, manifest and tags of an event
 	maxKeptBatch = 8 << 20  // a larger buffer is not kept for the next call
 )
@@ -101,7 +98,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 	if err != nil {
 		return err
 	}
-	if b.size+size > maxWriteSize {
+	if b.size+size > journal.MaxWriteSize {
 		b.commit(i)
 	}
 	if b.down {
@@ -180,42 +177,23 @@ func (b *batcher) commit(end int) {
 	b.batch.Reset()
 }
 
-var errNoEvents = errors.New("it holds no event")
-
 // checkWrite returns the size of a write, about, or a *journal.RejectedError if it
 // can't be stored.
 func checkWrite(w *journal.Write) (int, error) {
-	reject := func(seqNr uint64, reason error) error {
-		return &journal.RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: reason}
+	size, err := journal.CheckWrite(w)
+	if err != nil {
+		return 0, err
 	}
-	if len(w.Events) == 0 {
-		return 0, reject(0, errNoEvents)
-	}
-	if w.Expect > journal.MaxSequenceNr-uint64(len(w.Events)) {
-		return 0, reject(0, fmt.Errorf("%w: there are no %d sequence numbers above %d", journal.ErrInvalid, len(w.Events), w.Expect))
-	}
-	total := 0
 	for i := range w.Events {
 		e := &w.Events[i]
-		want := w.Expect + 1 + uint64(i)
-		if e.SequenceNr != want {
-			return 0, reject(want, fmt.Errorf("%w: event %d of the write has sequence number %d", journal.ErrInvalid, i, e.SequenceNr))
-		}
-		size, names := len(e.Payload)+len(e.Metadata), len(w.Writer)+len(e.Manifest)
+		names := len(w.Writer) + len(e.Manifest)
 		for _, tag := range e.Tags {
 			names += len(tag)
 		}
-		switch {
-		case size > maxEventSize:
-			return 0, reject(want, fmt.Errorf("it has %d bytes, at most %d are allowed", size, maxEventSize))
-		case names > maxNamesSize || len(e.Tags) > maxTags:
-			return 0, reject(want, fmt.Errorf("writer, manifest and %d tags have %d bytes, at most %d and %d are allowed",
-				len(e.Tags), names, maxTags, maxNamesSize))
+		if names > maxNamesSize || len(e.Tags) > maxTags {
+			return 0, &journal.RejectedError{ID: w.ID, SequenceNr: e.SequenceNr, Reason: fmt.Errorf(
+				"writer, manifest and %d tags have %d bytes, at most %d and %d are allowed", len(e.Tags), names, maxTags, maxNamesSize)}
 		}
-		total += size
 	}
-	if total > maxWriteSize {
-		return 0, reject(0, fmt.Errorf("it has %d bytes, at most %d are allowed", total, maxWriteSize))
-	}
-	return total, nil
+	return size, nil
 }

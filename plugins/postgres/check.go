@@ -4,7 +4,6 @@
 package postgres
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -13,14 +12,10 @@ import (
 )
 
 const (
-	maxEventSize = 16 << 20 // payload and metadata
-	maxWriteSize = 64 << 20 // everything
 	maxNamesSize = 64 << 10 // writer, manifest and tags of an event
 	maxTagSize   = 1 << 10  // what an index holds for sure
 	maxTags      = 16 << 10 // of an event
 )
-
-var errNoEvents = errors.New("it holds no event")
 
 // checkWrite returns the size of a write on its way, about, or a
 // *journal.RejectedError if it can't be stored.
@@ -28,37 +23,25 @@ func checkWrite(w *journal.Write) (int, error) {
 	reject := func(seqNr uint64, reason error) (int, error) {
 		return 0, &journal.RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: reason}
 	}
-	if len(w.Events) == 0 {
-		return reject(0, errNoEvents)
-	}
 	if err := journal.CheckID(w.ID); err != nil {
 		return reject(0, err)
+	}
+	sent, err := journal.CheckWrite(w)
+	if err != nil {
+		return 0, err
 	}
 	if err := checkName("writer", w.Writer); err != nil {
 		return reject(0, err)
 	}
-	if w.Expect > journal.MaxSequenceNr-uint64(len(w.Events)) {
-		return reject(0, fmt.Errorf("%w: there are no %d sequence numbers above %d", journal.ErrInvalid, len(w.Events), w.Expect))
-	}
-	total, sent := 0, 0
 	for i := range w.Events {
 		e := &w.Events[i]
-		want := w.Expect + 1 + uint64(i)
-		if e.SequenceNr != want {
-			return reject(want, fmt.Errorf("%w: event %d of the write has sequence number %d", journal.ErrInvalid, i, e.SequenceNr))
-		}
 		names, err := checkEvent(w, e)
 		if err != nil {
-			return reject(want, err)
+			return reject(e.SequenceNr, err)
 		}
-		size := len(e.Payload) + len(e.Metadata)
-		total += size
-		sent += size + names + len(w.ID) + rowOverhead
+		sent += names + len(w.ID) + rowOverhead
 	}
-	switch {
-	case total > maxWriteSize:
-		return reject(0, fmt.Errorf("it has %d bytes, at most %d are allowed", total, maxWriteSize))
-	case sent > maxSent:
+	if sent > maxSent {
 		return reject(0, fmt.Errorf("its %d events have %d bytes with their names, at most %d are allowed", len(w.Events), sent, maxSent))
 	}
 	return sent, nil
@@ -66,9 +49,6 @@ func checkWrite(w *journal.Write) (int, error) {
 
 // checkEvent returns the size of the names of an event.
 func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
-	if size := len(e.Payload) + len(e.Metadata); size > maxEventSize {
-		return 0, fmt.Errorf("it has %d bytes, at most %d are allowed", size, maxEventSize)
-	}
 	if err := checkName("manifest", e.Manifest); err != nil {
 		return 0, err
 	}
