@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,27 @@ func senderType(p *probe) eventsourcing.Type[Command, Event] {
 		},
 		Events: codec.Types(codec.Name[Posted]("posted"), codec.Name[Dropped]("dropped")),
 	}
+}
+
+// That the wall clock is set back and forth does not change when something is sent again.
+func TestIntervalsIgnoreTheWallClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var off atomic.Int64
+		cfg := eventsourcing.Config{Journal: inmem.NewJournal(), Now: func() time.Time { return time.Now().Add(time.Duration(off.Load())) }}
+		b := openBank(t, cfg, senderType(&probe{}), eventsourcing.HostOptions{})
+		defer b.close(t)
+		got := hostSink(t, b.runtime)
+		ask(t, b, "a", Post{N: 1})
+		got.want(t, "at once", "1@0")
+		off.Store(int64(-time.Hour))
+		time.Sleep(6 * time.Second)
+		got.want(t, "set back", "1@5")
+		off.Store(int64(time.Hour))
+		time.Sleep(5 * time.Second)
+		got.want(t, "set forward", "1@10")
+		ask(t, b, "a", Drop{Nr: 1})
+	})
 }
 
 // A delivery is sent at once and then again when the last time is an interval

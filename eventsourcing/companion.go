@@ -23,7 +23,8 @@ func (a Address) String() string { return a.Type + "|" + a.ID }
 // address implements it.
 //
 // A companion changes only in ApplyEvent and in these methods; none of them may
-// block.
+// block. The time that they are told is good for waiting: it never jumps, and is not
+// comparable with that of another process.
 type Companion interface {
 	// Attach tells a fresh instance whose part it is: the persistence ID, and
 	// the name of the field. It is also called once when the type is hosted, so

@@ -25,7 +25,7 @@ type entity[C, E any] struct {
 	instance instance[C, E]
 	stream   journal.Stream
 	context  Context[C, E]
-	lastUsed atomic.Int64 // Unix nanoseconds
+	lastUsed atomic.Int64 // Unix nanoseconds of the steady clock
 	extra    *extra       // what few entities need; nil until then
 
 	mu     sync.Mutex
@@ -218,8 +218,7 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.stored, e.events, e.inbox, e.wants = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
 
-	now := e.host.rt.now()
-	e.context.now = now
+	e.context.now = e.host.rt.now()
 	if stored > 0 {
 		e.step(engine.Input{Kind: engine.Stored, N: stored}, out)
 	}
@@ -227,7 +226,7 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 		e.take(&events[i], out)
 	}
 	if inbox.Len() > 0 {
-		e.used(now)
+		e.used()
 		for range messagesPerTurn {
 			env := inbox.Pop()
 			if env == nil {
@@ -312,12 +311,12 @@ func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
 }
 
 // used notes that a command came.
-func (e *entity[C, E]) used(now time.Time) {
+func (e *entity[C, E]) used() {
 	if e.host.opts.PassivateAfter > 0 {
-		e.lastUsed.Store(now.UnixNano())
+		e.lastUsed.Store(e.host.rt.steady().UnixNano())
 	}
 	if e.extra != nil && e.extra.receive != nil {
-		e.extra.receive.touch(now)
+		e.extra.receive.last = e.host.rt.steady()
 	}
 }
 

@@ -353,7 +353,7 @@ func (h *Entities[C, E]) sweepInterval() time.Duration {
 }
 
 func (h *Entities[C, E]) passivateIdle() {
-	before := time.Now().Add(-h.opts.PassivateAfter).UnixNano()
+	before := h.rt.steady().Add(-h.opts.PassivateAfter).UnixNano()
 	h.each(func(e *entity[C, E]) {
 		if e.lastUsed.Load() <= before {
 			e.want(wantIdle)

@@ -139,7 +139,7 @@ func (e *entity[C, E]) durable(seqNr uint64) {
 		f(e.pid, seqNr)
 	}
 	for _, c := range e.instance.companions {
-		e.outgoing(c.Durable(seqNr, e.context.now))
+		e.outgoing(c.Durable(seqNr, e.host.rt.steady()))
 	}
 	e.tickCompanions()
 	e.watchDeadline()

@@ -130,8 +130,6 @@ type receiveTimer struct {
 	t     *time.Timer
 }
 
-func (r *receiveTimer) touch(now time.Time) { r.last = now }
-
 func (e *entity[C, E]) setReceiveTimeout(d time.Duration) {
 	x := e.more()
 	if x.receive != nil {
@@ -141,7 +139,7 @@ func (e *entity[C, E]) setReceiveTimeout(d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	r := &receiveTimer{after: d, last: e.context.now}
+	r := &receiveTimer{after: d, last: e.host.rt.steady()}
 	x.receive = r
 	r.t = time.AfterFunc(d, func() { e.happen(event[C, E]{receive: r}) })
 }
@@ -151,12 +149,13 @@ func (e *entity[C, E]) receiveDue(r *receiveTimer) {
 	if e.extra == nil || e.extra.receive != r {
 		return
 	}
-	quiet := e.context.now.Sub(r.last)
+	now := e.host.rt.steady()
+	quiet := now.Sub(r.last)
 	if quiet < r.after {
 		r.t.Reset(r.after - quiet)
 		return
 	}
-	r.last = e.context.now
+	r.last = now
 	r.t.Reset(r.after)
 	e.signal(ReceiveTimeout{})
 }
@@ -219,7 +218,7 @@ func (e *entity[C, E]) companionsRecovered() {
 		return
 	}
 	for _, c := range e.instance.companions {
-		e.outgoing(c.Recovered(e.context.now))
+		e.outgoing(c.Recovered(e.host.rt.steady()))
 	}
 	e.tickCompanions()
 }
@@ -249,7 +248,7 @@ func (e *entity[C, E]) tickCompanions() {
 		return
 	}
 	x := e.more()
-	d := max(0, next.Sub(e.context.now))
+	d := max(0, next.Sub(e.host.rt.steady()))
 	if x.tick == nil {
 		x.tick = time.AfterFunc(d, func() { e.happen(event[C, E]{tick: true}) })
 		return
@@ -262,9 +261,10 @@ func (e *entity[C, E]) tick() {
 	if e.machine.Recovering() {
 		return
 	}
+	now := e.host.rt.steady()
 	for _, c := range e.instance.companions {
-		if at := c.Next(); !at.IsZero() && !at.After(e.context.now) {
-			e.outgoing(c.Tick(e.context.now))
+		if at := c.Next(); !at.IsZero() && !at.After(now) {
+			e.outgoing(c.Tick(now))
 		}
 	}
 	e.tickCompanions()

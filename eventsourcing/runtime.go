@@ -57,6 +57,10 @@ type Config struct {
 	MaxEventSize int
 	// Workers is how many goroutines handle commands. Defaults to GOMAXPROCS.
 	Workers int
+	// Now tells the time that events and snapshots carry and that Context.Now returns. It may
+	// jump: what waits for a time to pass doesn't go by it, but for Timed, which
+	// names a time of day. It is called by several goroutines at a time. Defaults to time.Now.
+	Now func() time.Time
 }
 
 func (c Config) withDefaults() Config {
@@ -67,6 +71,9 @@ func (c Config) withDefaults() Config {
 	c.RecoveryTimeout = cmp.Or(c.RecoveryTimeout, 30*time.Second)
 	c.MaxEventSize = cmp.Or(c.MaxEventSize, 1<<20)
 	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	return c
 }
 
@@ -93,6 +100,8 @@ func (c Config) validate() error {
 // Runtime runs entities over one journal and one snapshot store. It is safe for
 // concurrent use.
 type Runtime struct {
+	clock
+
 	cfg       Config
 	log       *slog.Logger
 	obs       *Observer
@@ -129,7 +138,7 @@ func Open(cfg Config) (*Runtime, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
-	r := &Runtime{hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver), ended: make(chan struct{})}
+	r := &Runtime{clock: clock{opened: time.Now(), wall: cfg.Now}, hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver), ended: make(chan struct{})}
 	r.obs = &r.cfg.Observer
 	for i := range r.deletions {
 		r.deletions[i] = make(chan struct{}, 1)
@@ -237,9 +246,6 @@ func (r *Runtime) closeWriter(ctx context.Context) error {
 func (r *Runtime) newWriter() string {
 	return r.name + "." + strconv.FormatUint(r.writers.Add(1), 36)
 }
-
-// now is the time as events carry it.
-func (r *Runtime) now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // send carries out a Send of a companion.
 func (r *Runtime) send(s Send, back func(context.Context, Signal)) {

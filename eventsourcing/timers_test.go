@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,6 +176,51 @@ func TestReceiveTimeout(t *testing.T) {
 		set(0)
 		pass(time.Hour)
 		s.expectNotes()
+	})
+}
+
+// TestTimeSteps: events carry the wall's time, and what waits goes by a steady one.
+func TestTimeSteps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t).listening()
+		var off atomic.Int64
+		s.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+		s.opts.PassivateAfter = time.Minute
+		s.open()
+		defer s.close()
+		began := time.Now()
+		s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+			if signal == (eventsourcing.ReceiveTimeout{}) {
+				s.note("%v, the wall says %v", time.Since(began), ctx.Now().Sub(began))
+				ctx.ReceiveTimeout(0)
+			}
+			return ctx.None()
+		})
+		set := func(ctx *actorCtx, _ *actor, c act) actorEffect {
+			ctx.ReceiveTimeout(10 * time.Second)
+			return ctx.Reply(c.With(""))
+		}
+		s.mustAsk(set)
+		off.Store(int64(-time.Hour))
+		pass(11 * time.Second)
+		s.expectNotes("10s, the wall says -59m50s")
+		s.mustAsk(set)
+		off.Store(int64(time.Hour))
+		pass(9 * time.Second)
+		s.mustAsk(recall)
+		pass(9 * time.Second)
+		s.expectNotes()
+		pass(2 * time.Second)
+		s.expectNotes("30s, the wall says 1h0m30s")
+		if s.actors.Resident() != 1 {
+			t.Error("an entity was passivated because the clock was set forward")
+		}
+		off.Store(int64(-time.Hour))
+		pass(2 * time.Minute)
+		if s.actors.Resident() != 0 {
+			t.Error("an idle entity was kept because the clock was set back")
+		}
 	})
 }
 

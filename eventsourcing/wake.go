@@ -98,7 +98,7 @@ func (h *Entities[C, E]) pending(ctx context.Context, id string) (pending bool, 
 		if t, ok := f.into.state.(Timed); ok && !t.Deadline().IsZero() {
 			pending = true
 		}
-		now := h.rt.now()
+		now := h.rt.steady()
 		for _, c := range f.into.companions { // they are nobody's, so nothing is sent
 			out := c.Recovered(now)
 			pending = pending || len(out.Sends) > 0 || len(out.Signals) > 0 || !c.Next().IsZero()
