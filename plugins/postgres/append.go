@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -96,20 +95,15 @@ func (j *Journal) settle(b *batch, chains []*chain, conflicts []conflict) {
 // its ID and number.
 func isConflict(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == codeUniqueViolation && certain(err) && !isOrdinal(pg)
-}
-
-// isOrdinal reports whether an ordinal was drawn twice.
-func isOrdinal(pg *pgconn.PgError) bool {
-	return strings.Contains(pg.ConstraintName, "ordinal") || strings.HasPrefix(pg.ConstraintName, "tags")
+	return errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName != "tags" && certain(err)
 }
 
 // appendError says what became of a statement that failed.
 func (db *DB) appendError(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == codeUniqueViolation && isOrdinal(pg) {
-		return fmt.Errorf("postgres: append: %w: %w: sequence ordinals in schema %q of %s is behind the events: it was restored without its value: %w",
-			journal.ErrNotSent, ErrSchema, db.cfg.Schema, db.target, err)
+	if errors.As(err, &pg) && pg.Code == codeRewound && certain(err) {
+		return fmt.Errorf("postgres: append: %w: %w: schema %q of %s: %s: it was restored without its value",
+			journal.ErrNotSent, ErrSchema, db.cfg.Schema, db.target, pg.Message)
 	}
 	if certainly(err) {
 		return fmt.Errorf("postgres: append: %w: %w", journal.ErrNotSent, db.translate(ctx, err))

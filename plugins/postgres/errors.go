@@ -40,6 +40,7 @@ const (
 	codeCanceled        = "57014"
 	codeDataCorrupted   = "XX001"
 	codeIndexCorrupted  = "XX002"
+	codeRewound         = "RF001" // of append_one and append_many
 )
 
 // certain reports whether an error is one after which the statement that it

@@ -49,7 +49,7 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 	}
 	defer j.leave()
 	known := j.db.tail.watermark.now()
-	shape := newShape(j.db.schema, q, known.settled-from)
+	shape := newShape(j.db.schema, q)
 	if known.settled-from <= shape.window { // the page may reach the end, which must be the one of now
 		before := known.settled
 		if known, err = j.db.tail.watermark.refresh(ctx); err != nil {
@@ -58,7 +58,6 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 		if known.settled > before {
 			j.db.tail.wake() // others may wait for it
 		}
-		shape = newShape(j.db.schema, q, known.settled-from)
 	}
 	switch {
 	case from > known.drawn:

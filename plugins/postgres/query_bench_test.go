@@ -19,7 +19,8 @@ func BenchmarkQuery(b *testing.B) {
 	dsn := testpg.DSN(b)
 	db := openStore(b, dsn, postgres.Config{})
 	conn := connect(b, dsn)
-	execute(b, conn, `INSERT INTO refold.events SELECT (CASE WHEN i % 1000 = 0 THEN 'rare|' ELSE 'usual|' END) || i % 5000, i / 5000 + 1, i, (i % 5000 * 7919) % 1024, now(), 'w', 'm',
+	execute(b, conn, `INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags)
+		SELECT (CASE WHEN i % 1000 = 0 THEN 'rare|' ELSE 'usual|' END) || i % 5000, i / 5000 + 1, i, (i % 5000 * 7919) % 1024, now(), 'w', 'm',
 		decode(repeat('ab', 150), 'hex'), CASE WHEN i % 10 = 0 THEN array['tag'] END FROM generate_series(1, $1::int) i`, events)
 	execute(b, conn, `INSERT INTO refold.tags SELECT 'tag', i FROM generate_series(10, $1::int, 10) i`, events)
 	execute(b, conn, `SELECT setval('refold.ordinals', $1)`, events)

@@ -33,7 +33,7 @@ func FormatOffset(ordinal int64) journal.Offset { return formatOffset(ordinal) }
 // QueryStatement returns the statement of a query, and its parameters from
 // behind a position up to another one.
 func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql string, params []any) {
-	s := newShape(db.schema, q, settled-from)
+	s := newShape(db.schema, q)
 	params = []any{from, settled, s.window}
 	for i, p := range s.params {
 		if s.oids[3+i] == oidInt4 {

@@ -10,36 +10,30 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// How many ordinals a page looks at, and so how many rows at most. They count
-// from the first that exists, so gaps cost nothing.
+// How many rows a page looks at, at most: a page and a half of those that it
+// wants, and more where what it does not want has to be told by its row.
 const (
-	allWindow      = 1_500
-	filteredWindow = 10_000
+	usualRows    = pageRecords * 3 / 2
+	filteredRows = 10_000
 	// A tag's index leads straight to its events.
 	tagWindow = 50_000
-	// A few slices are looked up one by one, in as many ordinals as hold a page and
-	// a half of their events, but not more than the second.
-	sliceWindow    = pageRecords * journal.SliceCount * 3 / 2 // divided by the number of slices
-	maxSliceWindow = 200_000
-	// fewSlices is up to how many that pays. More are filtered out of all events,
-	// and so are few where there are not more ordinals left than fewLeft.
-	fewSlices = journal.SliceCount / 8
-	fewLeft   = 1_000
+	// maxWindow bounds the ordinals that a page looks at. Those of other slices are
+	// passed over in the index.
+	maxWindow = 200_000
 )
 
 // shape is the statement of a query.
 type shape struct {
 	statement
 
-	window int64
+	window int64    // ordinals, from the first that exists, so gaps cost nothing
 	params [][]byte // from $4 on; before it: after, settled, window
 }
 
-// newShape chooses the index to go by; left is how many ordinals there are to look
-// at, at most. All statements have a window that the planner
+// newShape chooses the index to go by. All statements have a window that the planner
 // can't see through: it takes it to be small, and goes by the index however
 // old its statistics are.
-func newShape(schema string, q journal.Criteria, left int64) *shape {
+func newShape(schema string, q journal.Criteria) *shape {
 	s := &shape{statement: statement{name: "refold_query", oids: []uint32{oidInt8, oidInt8, oidInt8}}}
 	first, last := q.Slices.Bounds()
 	count := last - first + 1
@@ -48,12 +42,11 @@ func newShape(schema string, q journal.Criteria, left int64) *shape {
 		prefix := s.param("type", oidText, []byte(q.Type+"|"))
 		filter = " AND left(e.id, char_length(" + prefix + ")) = " + prefix
 	}
-	switch {
-	case q.Tag != "":
+	if q.Tag != "" {
 		s.window = tagWindow
 		limit := " ORDER BY t.ordinal LIMIT " + fmt.Sprint(pageRecords)
 		if q.Type != "" || count < journal.SliceCount {
-			s.window = filteredWindow
+			s.window = filteredRows
 			s.name += "_and"
 			limit = ""
 		}
@@ -63,24 +56,15 @@ func newShape(schema string, q journal.Criteria, left int64) *shape {
 			CROSS JOIN LATERAL (SELECT * FROM {s}.events e WHERE e.ordinal = t.ordinal LIMIT 1) e
 			WHERE true` + s.between(first, last) + filter
 		return s.finish(schema, "SELECT min(ordinal) FROM {s}.tags WHERE tag = "+tag+" AND ordinal > $1", source)
-	case count <= fewSlices && left > fewLeft:
-		s.name += "_few"
-		s.window = min(int64(sliceWindow/count), maxSliceWindow)
-		source = `
-			FROM generate_series(` + s.slice("first", first) + `::int, ` + s.slice("last", last) + `::int) s CROSS JOIN LATERAL (
-				SELECT * FROM {s}.events e
-				WHERE e.slice = s.s AND e.ordinal > $1 AND e.ordinal <= (SELECT upto FROM w) AND e.manifest <> ''` + filter + `
-				ORDER BY e.ordinal LIMIT ` + fmt.Sprint(pageRecords) + `) e
-			WHERE true`
-	default:
-		s.window = filteredWindow
-		if q.Type == "" && count == journal.SliceCount {
-			s.window = allWindow
-		}
-		source = `
-			FROM {s}.events e
-			WHERE e.ordinal > $1 AND e.ordinal <= (SELECT upto FROM w) AND e.manifest <> ''` + s.between(first, last) + filter
 	}
+	rows := int64(usualRows)
+	if q.Type != "" {
+		rows = filteredRows
+	}
+	s.window = min(rows*journal.SliceCount/int64(count), maxWindow)
+	source = `
+		FROM {s}.events e
+		WHERE e.ordinal > $1 AND e.ordinal <= (SELECT upto FROM w)` + s.between(first, last) + " AND e.manifest <> ''" + filter
 	return s.finish(schema, "SELECT min(ordinal) FROM {s}.events WHERE ordinal > $1", source)
 }
 
@@ -98,13 +82,12 @@ func (s *shape) finish(schema, start, source string) *shape {
 	return s
 }
 
-// between filters by slice, in a way for which there is no index: it would lead
-// through all events of those slices.
+// between filters by slice, which is a column of the index of ordinals.
 func (s *shape) between(first, last int) string {
 	if last-first+1 == journal.SliceCount {
 		return ""
 	}
-	return " AND e.slice + 0 BETWEEN " + s.slice("first", first) + " AND " + s.slice("last", last)
+	return " AND e.slice BETWEEN " + s.slice("first", first) + " AND " + s.slice("last", last)
 }
 
 func (s *shape) slice(name string, slice int) string {

@@ -24,11 +24,11 @@ CREATE SEQUENCE refold.ordinals AS bigint CACHE 1;
 SELECT setval('refold.ordinals', 1);
 
 CREATE TABLE refold.events (
-    id       text COLLATE "C" NOT NULL, -- persistence ID, compared byte by byte
     seq_nr   bigint           NOT NULL, -- 1, 2, 3, ... of each ID
     ordinal  bigint           NOT NULL, -- position in the one order
-    slice    smallint         NOT NULL, -- 0 to 1023, a hash of the ID
     at       timestamptz      NOT NULL, -- when the event was numbered
+    slice    smallint         NOT NULL, -- 0 to 1023, a hash of the ID
+    id       text COLLATE "C" NOT NULL, -- persistence ID, compared byte by byte
     writer   text             NOT NULL, -- the incarnation that wrote it
     manifest text             NOT NULL, -- what the payload is; empty for a fence
     payload  bytea            NOT NULL, -- the encoded event
@@ -36,8 +36,8 @@ CREATE TABLE refold.events (
     metadata bytea,                     -- NULL for none
     PRIMARY KEY (id, seq_nr)
 );
-CREATE UNIQUE INDEX events_ordinal ON refold.events (ordinal);
-CREATE INDEX events_slice ON refold.events (slice, ordinal);
+-- Who reads some slices passes over the entries of others, and not over their rows.
+CREATE INDEX events_ordinal ON refold.events (ordinal, slice);
 
 -- A large table that only grows is vacuumed and analyzed in small bites.
 ALTER TABLE refold.events SET (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
@@ -74,6 +74,8 @@ CREATE TABLE refold.snapshots (
 -- Both begin with a lock that no append waits for. It says to readers, and to
 -- deletions, that a transaction is going on which began when last_value was the
 -- key. It comes before the look at what is stored and before the first ordinal.
+-- What a statement sees of the events was drawn before it reads last_value, so a value
+-- below that was not restored with them, and would be drawn for the second time.
 
 -- highest returns the highest number of an ID, 0 if it was never written.
 CREATE FUNCTION refold.highest(_id text) RETURNS bigint
@@ -94,13 +96,19 @@ CREATE FUNCTION refold.append_one(
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
+    _drawn   bigint;
+    _highest bigint;
     _ordinal bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'events are appended in READ COMMITTED transactions, this one is %', upper(current_setting('transaction_isolation'))
             USING ERRCODE = 'invalid_transaction_state', HINT = 'Look for default_transaction_isolation in the settings of the role, the database and the server.';
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(_class, (last_value & 2147483647)::integer) FROM refold.ordinals;
+    SELECT o.last_value, (SELECT max(e.ordinal) FROM refold.events e) INTO _drawn, _highest FROM refold.ordinals o;
+    IF _drawn < _highest THEN
+        RAISE EXCEPTION 'sequence ordinals is at %, but there is event %', _drawn, _highest USING ERRCODE = 'RF001';
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(_class, (_drawn & 2147483647)::integer);
     -- With its lower bound this looks at one index entry, and finds nothing if the number is lower.
     IF _expect <> coalesce(greatest(
             (SELECT e.seq_nr FROM refold.events e WHERE e.id = _id AND e.seq_nr >= _expect ORDER BY e.seq_nr DESC LIMIT 1),
@@ -124,7 +132,8 @@ $$;
 -- The result is NULL if all were, else it has NULL for each ID whose events were and
 -- the highest number for the others.
 -- _tags has arrays in their text form; it is NULL if there are none at all, and so is
--- _metadata.
+-- _metadata. Arrays are taken apart side by side in SELECT, which keeps nothing
+-- aside as FROM does.
 CREATE FUNCTION refold.append_many(
     _class integer, _ids text[], _expects bigint[],
     _heads integer[], _event_ids text[], _seq_nrs bigint[], _slices smallint[], _ats timestamptz[],
@@ -133,13 +142,19 @@ CREATE FUNCTION refold.append_many(
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
-    _found bigint[];
+    _drawn   bigint;
+    _highest bigint;
+    _found   bigint[];
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'events are appended in READ COMMITTED transactions, this one is %', upper(current_setting('transaction_isolation'))
             USING ERRCODE = 'invalid_transaction_state', HINT = 'Look for default_transaction_isolation in the settings of the role, the database and the server.';
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(_class, (last_value & 2147483647)::integer) FROM refold.ordinals;
+    SELECT o.last_value, (SELECT max(e.ordinal) FROM refold.events e) INTO _drawn, _highest FROM refold.ordinals o;
+    IF _drawn < _highest THEN
+        RAISE EXCEPTION 'sequence ordinals is at %, but there is event %', _drawn, _highest USING ERRCODE = 'RF001';
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(_class, (_drawn & 2147483647)::integer);
     -- With their lower bound these look at one index entry each, and find nothing if the number is lower.
     IF EXISTS (SELECT FROM refold.deletions) THEN
         _found := ARRAY(
@@ -155,15 +170,15 @@ BEGIN
     IF _tags IS NULL THEN
         INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, metadata)
             SELECT e.id, e.seq_nr, nextval('refold.ordinals'), e.slice, e.at, e.writer, e.manifest, e.payload, e.metadata
-            FROM unnest(_heads, _event_ids, _seq_nrs, _slices, _ats, _writers, _manifests, _payloads, _metadata)
-                AS e(head, id, seq_nr, slice, at, writer, manifest, payload, metadata)
+            FROM (SELECT unnest(_heads) AS head, unnest(_event_ids) AS id, unnest(_seq_nrs) AS seq_nr, unnest(_slices) AS slice, unnest(_ats) AS at,
+                unnest(_writers) AS writer, unnest(_manifests) AS manifest, unnest(_payloads) AS payload, unnest(_metadata) AS metadata) AS e
             WHERE _found[e.head] = _expects[e.head];
     ELSE
         WITH stored AS (
             INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags, metadata)
                 SELECT e.id, e.seq_nr, nextval('refold.ordinals'), e.slice, e.at, e.writer, e.manifest, e.payload, e.tags::text[], e.metadata
-                FROM unnest(_heads, _event_ids, _seq_nrs, _slices, _ats, _writers, _manifests, _payloads, _tags, _metadata)
-                    AS e(head, id, seq_nr, slice, at, writer, manifest, payload, tags, metadata)
+                FROM (SELECT unnest(_heads) AS head, unnest(_event_ids) AS id, unnest(_seq_nrs) AS seq_nr, unnest(_slices) AS slice, unnest(_ats) AS at,
+                    unnest(_writers) AS writer, unnest(_manifests) AS manifest, unnest(_payloads) AS payload, unnest(_tags) AS tags, unnest(_metadata) AS metadata) AS e
                 WHERE _found[e.head] = _expects[e.head]
                 RETURNING ordinal, tags
         )
