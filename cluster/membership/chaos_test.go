@@ -227,23 +227,31 @@ func (c *chaos) mend() {
 }
 
 // settled marks the dead as down, as an operator does, and reports whether the
-// living agree.
+// living agree. Nothing is told to a node that is suspended, for whom it finds
+// unreachable need not be dead, unless there are no others.
 func (c *chaos) settled() bool {
 	c.run1()
-	var living []*host
+	var living, asked []*host
 	for _, h := range c.hosts {
-		if h.dead {
-			for _, other := range c.hosts {
-				if m := other.m.Gossip().Member(h.node); !other.dead && m != nil && m.Status != down && m.Status != exiting && len(other.m.Gossip().Unreachable(other.node)) > 0 {
-					if slices.ContainsFunc(other.m.Gossip().Unreachable(other.node), func(o *membership.Member) bool { return o.Node == h.node }) {
-						other.do(membership.DownNode{Node: h.node})
-						break
-					}
-				}
+		if !h.dead {
+			living = append(living, h)
+			if !h.m.Suspended() {
+				asked = append(asked, h)
 			}
-			continue
 		}
-		living = append(living, h)
+	}
+	if len(asked) == 0 {
+		asked = living
+	}
+	for _, h := range c.hosts {
+		for _, other := range asked {
+			if h.dead && slices.ContainsFunc(other.m.Gossip().Unreachable(other.node), func(o *membership.Member) bool {
+				return o.Node == h.node && o.Status != down && o.Status != exiting
+			}) {
+				other.do(membership.DownNode{Node: h.node})
+				break
+			}
+		}
 	}
 	return len(living) == len(c.names) && c.agree(living...)
 }

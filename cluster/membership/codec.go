@@ -59,6 +59,10 @@ func AppendMessage(dst []byte, m Message) []byte {
 		dst = appendHeartbeat(dst, m.Nr, m.At)
 	case Echo:
 		dst = binary.AppendUvarint(dst, m.Nr)
+	case Doubt:
+		dst = append(binary.AppendUvarint(dst, m.Nr), m.Version[:]...)
+	case Vouch:
+		dst = appendBool(binary.AppendUvarint(dst, m.Nr), m.Away)
 	case InitJoinNack, Pong, ExitingConfirmed, Quarantined, Stranger:
 	}
 	return dst
@@ -163,6 +167,10 @@ func readMessage(r *reader, kind Kind) Message {
 		return Quarantined{}
 	case KindStranger:
 		return Stranger{}
+	case KindDoubt:
+		return Doubt{r.uint(1<<63, "number"), r.digest("version")}
+	case KindVouch:
+		return Vouch{r.uint(1<<63, "number"), readBool(r, "away")}
 	case Kinds:
 	}
 	r.fail("%v is not known", kind)

@@ -32,8 +32,9 @@
 //   - Whoever was removed never comes back; a process that does is another node.
 //   - Nobody becomes Up before all that are Up or Leaving have heard of it.
 //   - A node that does not hear its own heartbeats judges nobody: that the others are
-//     silent says nothing then. After a while it stops hosting, and goes on only when the others
-//     have shown that it is still a member.
+//     silent says nothing then. After a while it stops hosting, and goes on only when the
+//     others have vouched that it is still a member: all that can be reached, and one of them
+//     was not away itself, or else all.
 //   - Nobody is removed because it is silent. To decide that is up to package downing, or
 //     to the operator.
 //

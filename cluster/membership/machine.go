@@ -75,6 +75,7 @@ type Machine struct {
 	names   []contested
 	claimed time.Duration // until when another with this node's name makes it go
 	link    link
+	doubts  doubts
 	watch   watch
 	leading leading
 

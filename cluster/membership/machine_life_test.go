@@ -229,6 +229,42 @@ func TestBeingQuarantined(t *testing.T) {
 	}
 }
 
+// Who was removed is told by those who have never met it, too: all that it knows may
+// have been replaced. It believes whoever has the name of a member.
+func TestToldByALaterIncarnation(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinNode{Name: "a"})
+	s.recv("a", membership.Echo{Nr: 1})
+	g := cluster(t, member("a", up), member("m", joining), member("x", up))
+	g = apply(t, g, node("a"), membership.Change{Put: []*membership.Member{member("x", down)}})
+	s.recv("a", membership.Welcome{State: membership.StateOf(apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("x")}}))})
+	s.recv("x", membership.Digests{})
+	s.wants("gossip of a removed node", membership.KindQuarantined, "x")
+	s.named("x", membership.Ping{Node: identity.Node{Name: "m", UID: 77}})
+	s.wants("a removed node looks for the one that had this name", membership.KindQuarantined, "x")
+	if s.dropped(membership.DropRemoved) != 2 {
+		t.Errorf("dropped: %v", s.m.Counters().Dropped)
+	}
+
+	s = with(t, "n", "o")
+	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: self, Data: membership.AppendMessage(nil, membership.Quarantined{})}
+	if s.do(again); s.status(self) != down {
+		t.Error("a later incarnation of n knows that this node was removed")
+	}
+	s = with(t, "n", "o")
+	s.do(membership.DownNode{Node: node("n")})
+	s.pass(10*time.Second, "o")
+	s.seen("o")
+	s.pass(2*time.Second, "o")
+	if !s.m.Gossip().Buried(node("n")) {
+		t.Fatal("n is still there")
+	}
+	if s.do(again); s.status(self) != up {
+		t.Error("n is no member any more")
+	}
+}
+
 // Events come in one order: who was removed, who changed, who is unreachable or
 // reachable, who leads.
 func TestOrderOfEvents(t *testing.T) {

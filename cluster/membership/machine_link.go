@@ -4,7 +4,6 @@
 package membership
 
 import (
-	"slices"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -19,10 +18,6 @@ type link struct {
 	heard     time.Duration // when the last one came back
 	once      bool          // one came back
 	suspended bool
-	// doubted are members that have not yet shown, after a suspension, that they
-	// still take this node for a member. Sorted.
-	doubted []identity.Node
-	proving bool
 }
 
 type linkState uint8
@@ -32,9 +27,6 @@ const (
 	linkUp
 	linkDown
 )
-
-// maxProbes bounds how many members are asked at a time.
-const maxProbes = 128
 
 // echo sends a heartbeat to this node itself.
 func (m *Machine) echo() {
@@ -81,7 +73,7 @@ func (m *Machine) disconnect(why string, attrs ...Attr) {
 	m.log(Warn, "this node is disconnected", append([]Attr{{"because", why}}, attrs...)...)
 	m.link.state = linkDown
 	m.link.floor = m.link.nr + 1
-	m.link.proving, m.link.doubted = false, nil
+	m.doubts.open = false
 	m.live(Disconnected)
 	m.soon(timerLink, max(m.now, m.link.heard+m.s.SuspendAfter))
 }
@@ -126,59 +118,4 @@ func (m *Machine) connect() {
 	if m.link.suspended {
 		m.doubt()
 	}
-}
-
-// doubt asks all members whether this node is still one: it may have been given
-// up meanwhile, and others host what it did.
-func (m *Machine) doubt() {
-	m.link.proving, m.link.doubted = true, nil
-	for _, o := range m.gossip.Members() {
-		if o.Node != m.self && !o.Status.dead() {
-			m.link.doubted = append(m.link.doubted, o.Node)
-		}
-	}
-	m.probe()
-}
-
-// probe asks those that have not answered, and lets this node go on when all
-// have that can.
-func (m *Machine) probe() {
-	if !m.link.proving {
-		return
-	}
-	m.link.doubted = slices.DeleteFunc(m.link.doubted, func(n identity.Node) bool {
-		i, found := findMember(m.gossip.Members(), n)
-		return !found || m.gossip.members[i].Status.dead() || m.cache.unreachable.has(i)
-	})
-	if len(m.link.doubted) == 0 {
-		m.resume()
-		return
-	}
-	msg := AppendMessage(nil, Digests{})
-	for _, n := range m.link.doubted[:min(maxProbes, len(m.link.doubted))] {
-		m.sendData(n, KindDigests, msg)
-	}
-}
-
-// proved notes that a member takes this node for one.
-func (m *Machine) proved(by identity.Node) {
-	if !m.link.proving {
-		return
-	}
-	if i, found := slices.BinarySearchFunc(m.link.doubted, by, identity.Node.Compare); found {
-		m.link.doubted = slices.Delete(m.link.doubted, i, i+1)
-	}
-	if len(m.link.doubted) == 0 {
-		m.resume()
-	}
-}
-
-func (m *Machine) resume() {
-	m.link.proving, m.link.doubted = false, nil
-	if me := m.me(); me == nil || me.Status == Down {
-		return // it is going to stop
-	}
-	m.link.suspended = false
-	m.log(Info, "this node is still a member: it may host again")
-	m.live(Resumed)
 }

@@ -89,8 +89,14 @@ func (m *Machine) claim() {
 	m.send(identity.Node{Name: m.self.Name}, Ping{m.self})
 }
 
-// ping answers whether this node lives. One that is about to stop does not.
+// ping answers whether this node lives. One that is about to stop does not. Who was
+// removed is told: it may look for a member whose name this node has now.
 func (m *Machine) ping(from identity.Node, msg Ping) {
+	if m.phase == member && m.gossip.Buried(from) {
+		m.drop(DropRemoved)
+		m.send(from, Quarantined{})
+		return
+	}
 	claimed := msg.Node == from && from.Name == m.self.Name && m.phase == member
 	if (claimed || msg.Node == m.self) && from != m.self && (m.phase != member || m.me().Status != Down) {
 		m.send(from, Pong{})

@@ -58,8 +58,9 @@ func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 	return true
 }
 
-// quarantined says that another member does not talk to this node any more. It
-// is this one that goes, never the other.
+// quarantined says that another member does not talk to this node any more, or
+// that a later incarnation of one has heard that this node was removed. It is this one
+// that goes, never the other.
 func (m *Machine) quarantined(from identity.Node) {
 	if m.phase != member && m.asks(from.Name) {
 		// It was let in without knowing of it, and removed since. Another incarnation
@@ -68,7 +69,7 @@ func (m *Machine) quarantined(from identity.Node) {
 		m.stop(WasDowned)
 		return
 	}
-	if m.gossip.Member(from) == nil {
+	if len(m.gossip.Named(from.Name)) == 0 || m.gossip.Buried(from) {
 		m.drop(DropStranger)
 		return
 	}

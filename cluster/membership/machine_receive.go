@@ -91,6 +91,10 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 			m.seen(in.From, msg)
 		case State:
 			m.state(in, msg)
+		case Doubt:
+			m.doubtful(in.From, msg)
+		case Vouch:
+			m.vouch(in.From, msg)
 		}
 	}
 }
@@ -102,6 +106,7 @@ func (m *Machine) listensTo(from identity.Node) bool {
 	switch {
 	case m.gossip.Buried(from):
 		m.drop(DropRemoved)
+		m.send(from, Quarantined{}) // it may know nobody else who could tell it
 	case m.gossip.Member(from) == nil:
 		m.drop(DropStranger)
 		m.send(from, Stranger{})

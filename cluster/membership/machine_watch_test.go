@@ -197,42 +197,6 @@ func TestUnreachableBeforeADisconnection(t *testing.T) {
 	}
 }
 
-// A node that was suspended goes on only when all others that can have shown
-// that they still take it for a member.
-func TestResuming(t *testing.T) {
-	t.Parallel()
-	s := with(t, "n", "o")
-	s.pass(10*time.Second, "n", "o")
-	s.forget()
-	s.mute = true
-	s.pass(19 * time.Second)
-	if s.m.Suspended() {
-		t.Error("too early")
-	}
-	s.pass(2 * time.Second)
-	if !s.m.Suspended() || !slices.Equal(s.all.Life, []membership.Life{{Kind: membership.Disconnected}, {Kind: membership.Suspended}}) {
-		t.Fatalf("life: %v", s.all.Life)
-	}
-	s.mute = false
-	s.pass(time.Second, "n", "o")
-	if !s.m.View().Connected || !s.m.Suspended() {
-		t.Error("nobody has shown anything")
-	}
-	clock, seen := s.m.Gossip().Clock(), s.m.Gossip().SeenDigest()
-	s.recv("n", membership.Versions{Clock: clock, Seen: seen})
-	if !s.m.Suspended() {
-		t.Error("o has not shown it")
-	}
-	s.recv("o", membership.Versions{Clock: clock.Add(node("o")), Seen: seen})
-	if !s.m.Suspended() {
-		t.Error("o knows more: maybe that this node was given up")
-	}
-	s.recv("o", membership.StateOf(apply(t, s.m.Gossip(), node("o"), membership.Change{Put: []*membership.Member{member("x", joining)}})))
-	if s.m.Suspended() || !slices.Contains(s.all.Life, membership.Life{Kind: membership.Resumed}) {
-		t.Error("o takes it for a member")
-	}
-}
-
 // A process that was stopped and goes on may have been given up meanwhile. It
 // stops hosting before it handles anything that waits, and what it sent to itself
 // before does not count.

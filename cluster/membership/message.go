@@ -33,6 +33,8 @@ const (
 	KindExitingConfirmed
 	KindQuarantined
 	KindStranger
+	KindDoubt
+	KindVouch
 	// Kinds is one more than the last.
 	Kinds
 )
@@ -41,6 +43,7 @@ func (k Kind) String() string {
 	names := []string{
 		"", "init-join", "init-join-ack", "init-join-nack", "join", "welcome", "name-in-use", "ping", "pong", "digests", "versions", "seen",
 		"state", "heartbeat", "heartbeat-reply", "echo", "exiting-confirmed", "quarantined", "stranger",
+		"doubt", "vouch",
 	}
 	if k == 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind(%d)", uint8(k))
@@ -86,8 +89,7 @@ type Ping struct{ Node identity.Node }
 type Pong struct{}
 
 // Digests says which version of the gossip the sender has, and who has seen it.
-// The zero Version is that of nobody, which asks for an answer in any case. The
-// zero Seen stands for any.
+// The zero Seen stands for any.
 type Digests struct{ Version, Seen Digest }
 
 // Versions says the same in full, for when the versions differ.
@@ -136,6 +138,22 @@ type Quarantined struct{}
 // knows. Whoever was let in by a node that crashed right after hears that.
 type Stranger struct{}
 
+// Doubt asks a member whether the sender is one, too: it was away for so long
+// that it may have been given up. Nr comes back in the answer. Version is what the
+// sender knows.
+type Doubt struct {
+	Nr      uint64
+	Version Digest
+}
+
+// Vouch answers a Doubt: the receiver is a member. Behind it follows what the
+// sender knows. Away says that the sender was away as well, and does not know
+// whether it is one itself.
+type Vouch struct {
+	Nr   uint64
+	Away bool
+}
+
 // Setting is a setting that has to be the same on all nodes of a cluster.
 type Setting struct {
 	Key, Value string
@@ -164,6 +182,8 @@ func (Echo) kind() Kind             { return KindEcho }
 func (ExitingConfirmed) kind() Kind { return KindExitingConfirmed }
 func (Quarantined) kind() Kind      { return KindQuarantined }
 func (Stranger) kind() Kind         { return KindStranger }
+func (Doubt) kind() Kind            { return KindDoubt }
+func (Vouch) kind() Kind            { return KindVouch }
 
 // StateOf returns a gossip as it is sent.
 func StateOf(g Gossip) State {

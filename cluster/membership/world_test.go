@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
 )
@@ -39,6 +40,7 @@ type world struct {
 	bytes    int
 	shared   map[string]string // the content of each clock
 	told     []string
+	resolver func(*host) *downing.Resolver // nil if an operator decides who is dead
 }
 
 // host is a process that runs a machine.
@@ -57,6 +59,9 @@ type host struct {
 	removed map[identity.Node]bool
 	status  map[identity.Node]membership.Status
 	tick    time.Duration // that is planned
+
+	resolver *downing.Resolver
+	downed   map[identity.Node]time.Duration // when they were removed
 }
 
 // happening is a packet that arrives or a host that ticks.
@@ -98,7 +103,7 @@ func (w *world) start(name string, change ...func(*membership.Config)) *host {
 	w.uids++
 	h := &host{
 		w: w, node: identity.Node{Name: name, UID: w.uids<<32 | w.rand.Uint64()>>32}, since: w.now, tick: membership.Never,
-		removed: map[identity.Node]bool{}, status: map[identity.Node]membership.Status{},
+		removed: map[identity.Node]bool{}, status: map[identity.Node]membership.Status{}, downed: map[identity.Node]time.Duration{},
 	}
 	cfg := membership.Config{Self: h.node, Settings: w.settings, Started: time.Unix(1_700_000_000, 0).Add(w.now), Rand: rand.New(rand.NewPCG(w.rand.Uint64(), 1))}
 	for _, c := range change {
@@ -109,7 +114,21 @@ func (w *world) start(name string, change ...func(*membership.Config)) *host {
 		w.tb.Fatal(err)
 	}
 	w.hosts = append(w.hosts, h)
+	if w.resolver != nil {
+		h.resolver = w.resolver(h)
+		w.push(happening{at: w.now + time.Second, host: h, kind: resolves})
+	}
 	return h
+}
+
+// What happens to a host besides the ticks of its machine.
+const (
+	handedOver = membership.Kinds + iota
+	resolves   // its resolver ticks
+)
+
+func (w *world) tell(format string, args ...any) {
+	w.told = append(w.told, fmt.Sprintf(format, args...))
 }
 
 // join starts processes that join through the first of them, and the other seeds.
@@ -147,13 +166,14 @@ func (h *host) carry(e membership.Effects) {
 	h.lives = append(h.lives, e.Life...)
 	for _, l := range e.Life {
 		if l.Kind == membership.Exits { // there is nothing to hand over
-			h.w.push(happening{at: h.w.now + 10*time.Millisecond, host: h, kind: membership.Kinds})
+			h.w.push(happening{at: h.w.now + 10*time.Millisecond, host: h, kind: handedOver})
 		}
 		h.dead = h.dead || l.Kind == membership.Stopped
 	}
 	if h.w.checked {
 		h.check(e)
 	}
+	h.resolve(e)
 	if next := h.m.Next(); next != membership.Never && next+h.since != h.tick {
 		h.tick = next + h.since
 		h.w.push(happening{at: h.tick, host: h})
@@ -206,8 +226,11 @@ func (w *world) happen(h happening) {
 		case h.host.dead:
 		case h.host.paused:
 			h.host.unheard = append(h.host.unheard, h)
-		case h.kind == membership.Kinds:
+		case h.kind == handedOver:
 			h.host.do(membership.ExitingDone{})
+		case h.kind == resolves:
+			w.push(happening{at: w.now + time.Second, host: h.host, kind: resolves})
+			h.host.decide(h.host.resolver.Tick(w.now - h.host.since))
 		case h.host.tick == h.at:
 			h.host.tick = membership.Never
 			h.host.carry(h.host.m.Tick(w.now - h.host.since))
@@ -257,7 +280,9 @@ func (h *host) unpause() {
 		switch {
 		case h.dead:
 		case p.host != nil:
-			h.tick = p.at
+			if p.kind == 0 {
+				h.tick = p.at
+			}
 			h.w.happen(p)
 		default:
 			h.receive(p)
@@ -299,6 +324,9 @@ func (h *host) checkEvent(event membership.Event, before map[identity.Node]membe
 	}
 	if event.Kind == membership.MemberRemoved {
 		h.removed[event.Member.Node] = true
+		if event.Previous == down {
+			h.downed[event.Member.Node] = w.now
+		}
 		if event.Previous != h.status[event.Member.Node] {
 			w.tb.Fatalf("%v: %v was %v, removed as %v", h.node, event.Member.Node, h.status[event.Member.Node], event.Previous)
 		}
@@ -357,7 +385,7 @@ func (w *world) up(most time.Duration, hosts ...*host) {
 	if !w.until(most, func() bool { return w.agree(hosts...) }) {
 		w.tb.Fatalf("after %v they are not all up:\n%s", most, w.describe())
 	}
-	w.told = append(w.told, fmt.Sprintf("%d up after %v", len(hosts), w.now-from))
+	w.tell("%d up after %v", len(hosts), w.now-from)
 }
 
 func (w *world) describe() string {

@@ -1,0 +1,191 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// doubts are what a node that was suspended and is connected again knows of
+// whether it is still a member. Others may have given it up meanwhile, and host what it
+// did. It asks all members that may live, again and again, and goes on when
+//
+//   - all that can be reached have vouched for it, at a version of the gossip that it
+//     knows: so that whoever these know of was asked, too; and
+//   - one of them, who is a full member, was not away itself: it is part of the
+//     cluster that has gone on, and that has this node as a member. Or else
+//     nobody is left out: all members that are neither Down nor Exiting have vouched.
+//
+// The word of those who were away themselves is not enough as long as anybody is
+// silent: they may have been cut off together with this node, and given up by the
+// silent ones. It is enough once the silent ones are removed, and that is not up to this
+// node's doubts: package downing decides about members whether it is suspended or not. So
+// all go on after the broker was away for all; those who are left do so after one of
+// them has crashed meanwhile and was downed; and a node that hears of nobody stays
+// suspended until somebody has decided who lives.
+type doubts struct {
+	open bool
+	// nr tells the answers to this doubt from those to another.
+	nr uint64
+	// by are those who have answered. Sorted.
+	by []voucher
+	// missing is how many of those that can be reached have not vouched.
+	missing int
+	// rounds counts how often it was asked.
+	rounds int
+}
+
+// voucher is a member that takes this node for one.
+type voucher struct {
+	node identity.Node
+	// away: it does not know whether it is a member itself.
+	away bool
+	// known: this node knows all that the voucher knew.
+	known bool
+}
+
+// maxProbes bounds how many members are asked at a time.
+const maxProbes = 128
+
+// doubt begins to ask whether this node is still a member.
+func (m *Machine) doubt() {
+	m.doubts = doubts{open: true, nr: m.doubts.nr + 1}
+	m.probe()
+}
+
+// probe asks those that have not vouched for this node, and lets it go on if that
+// is proven.
+func (m *Machine) probe() {
+	if !m.doubts.open || m.resume() {
+		return
+	}
+	var unknown, away []identity.Node
+	for i, o := range m.gossip.Members() {
+		at, found := m.doubts.find(o.Node)
+		switch {
+		case o.Node == m.self || o.Status.dead() || m.cache.unreachable.has(i):
+		case !found || !m.doubts.by[at].known:
+			unknown = append(unknown, o.Node)
+		case o.Status.settled():
+			away = append(away, o.Node)
+		}
+	}
+	m.doubts.missing = len(unknown)
+	ask := unknown
+	if len(ask) == 0 { // somebody is silent, and these may know by now whether they are members
+		ask = away
+	}
+	msg := AppendMessage(nil, Doubt{m.doubts.nr, m.digest()})
+	for _, n := range ask[:min(maxProbes, len(ask))] {
+		m.sendData(n, KindDoubt, msg)
+	}
+	m.doubts.rounds++
+	if m.doubts.rounds%20 == 0 {
+		m.log(Warn, "this node does not know yet whether it is still a member", Attr{"rounds", m.doubts.rounds},
+			Attr{"have_not_vouched", firstOf(unknown, 10)}, Attr{"unreachable", firstOf(m.cache.others, 10)})
+	}
+}
+
+func firstOf(nodes []identity.Node, most int) string {
+	var s []string
+	for _, n := range nodes[:min(most, len(nodes))] {
+		s = append(s, n.String())
+	}
+	return strings.Join(s, ", ")
+}
+
+// doubtful answers another member that does not know whether it is one.
+func (m *Machine) doubtful(from identity.Node, msg Doubt) {
+	if m.gossip.Member(from).Status.dead() || m.me().Status.dead() {
+		m.sendState(from)
+		return
+	}
+	m.send(from, Vouch{msg.Nr, m.link.suspended || m.link.state != linkUp})
+	if msg.Version == m.digest() {
+		m.sendDigests(from)
+	} else {
+		m.sendVersions(from)
+	}
+}
+
+// vouch notes that a member takes this node for one. What that member knows is on
+// its way.
+func (m *Machine) vouch(from identity.Node, msg Vouch) {
+	if !m.doubts.open || msg.Nr != m.doubts.nr {
+		m.drop(DropUnexpected)
+		return
+	}
+	i, found := m.doubts.find(from)
+	if !found {
+		m.doubts.by = slices.Insert(m.doubts.by, i, voucher{node: from})
+	}
+	m.doubts.by[i].away = msg.Away
+	if m.doubts.by[i].known && !msg.Away {
+		m.resume()
+	}
+}
+
+// proved notes that this node knows all that a member does, which has this node as
+// a member.
+func (m *Machine) proved(by identity.Node) {
+	if !m.doubts.open {
+		return
+	}
+	if i, found := m.doubts.find(by); found && !m.doubts.by[i].known {
+		m.doubts.by[i].known = true
+		if m.doubts.missing--; m.doubts.missing <= 0 {
+			m.resume()
+		}
+	}
+}
+
+func (d *doubts) find(n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(d.by, n, func(v voucher, n identity.Node) int { return v.node.Compare(n) })
+}
+
+// resume lets this node go on if it is proven to be a member, and reports whether
+// there is nothing to ask any more.
+func (m *Machine) resume() bool {
+	me := m.me()
+	if me.Status == Down { // it is going to stop
+		m.doubts.open = false
+		return true
+	}
+	m.forgetVouchers()
+	certain, all := false, true
+	for i, o := range m.gossip.Members() {
+		if o.Node == m.self || o.Status.dead() {
+			continue
+		}
+		at, found := m.doubts.find(o.Node)
+		switch {
+		case found && m.doubts.by[at].known:
+			certain = certain || !m.doubts.by[at].away && o.Status.settled()
+		case !m.cache.unreachable.has(i):
+			return false
+		default:
+			all = false
+		}
+	}
+	if !certain && !all {
+		return false
+	}
+	m.doubts.open, m.doubts.by = false, nil
+	m.link.suspended = false
+	m.log(Info, "this node is still a member: it may host again")
+	m.live(Resumed)
+	return true
+}
+
+// forgetVouchers forgets what those said who can't be reached any more: they may
+// have been cut off, and given up, since.
+func (m *Machine) forgetVouchers() {
+	m.doubts.by = slices.DeleteFunc(m.doubts.by, func(v voucher) bool {
+		i, found := findMember(m.gossip.Members(), v.node)
+		return !found || m.cache.unreachable.has(i)
+	})
+}
