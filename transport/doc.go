@@ -35,6 +35,13 @@
 //     consumed runs out of credit, queues up to a limit and then gets
 //     [ErrBackpressure], on that link only.
 //
+// # Operators
+//
+// Who is no node can ask one, if the carrier is [Operable]: what it asks goes to
+// [Transport.HandleAdmin], past all links, and it asks with an [Asker] of that carrier's
+// package. Requests have at most [MaxAdminRequest] bytes, four are handled at a time,
+// 64 wait, and more are refused with ErrBackpressure.
+//
 // # Caveats
 //
 // A handler that blocks holds up what else its sender sent on the lane; a request

@@ -33,6 +33,8 @@ var (
 	// ErrHandlerFailed says that the peer's handler panicked over a request, or
 	// that its reply could not be sent.
 	ErrHandlerFailed = errors.New("transport: the peer's handler failed")
+	// ErrNobody says that there is no node to answer an operator.
+	ErrNobody = errors.New("transport: nobody answers")
 	// ErrForgotten says that the peer was forgotten while a request was open.
 	ErrForgotten = errors.New("transport: peer was forgotten")
 )

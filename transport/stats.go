@@ -32,6 +32,9 @@ type Stats struct {
 	EventsLost uint64
 	// Saved is how many bytes compression has saved.
 	Saved uint64
+	// AdminRequests counts what operators asked, AdminRefused how much of that was
+	// refused because it was too large, or for want of room.
+	AdminRequests, AdminRefused uint64
 	// Peers is how many incarnations there are links with, Requests how many
 	// requests are open.
 	Peers, Requests int
@@ -41,12 +44,14 @@ type Stats struct {
 func (t *Transport) Stats() Stats {
 	t.mu.Lock()
 	s := t.machine.Stats()
+	asked, refused := t.admin.asked, t.admin.refused
 	t.mu.Unlock()
 	for why := range s.Dropped {
 		s.Dropped[why] += t.loose.dropped[why].Load()
 	}
 	return Stats{
 		Lanes: s.Lanes, Dropped: s.Dropped, Refused: s.Refused, Notices: s.Notices, Peers: s.Peers,
+		AdminRequests: asked, AdminRefused: refused,
 		EventsLost: t.events.dropped(), Saved: t.loose.saved.Load(), Requests: t.calls.count(),
 	}
 }

@@ -37,6 +37,7 @@ type Transport struct {
 	inboxes map[inboxKey]*inbox
 	flushed [link.Lanes][]chan struct{} // closed when a lane has nothing to send
 	closed  bool
+	admin   admin
 
 	wake    [link.Lanes]chan struct{} // a lane may have something to send
 	stalled chan struct{}             // a link may be waiting for credit

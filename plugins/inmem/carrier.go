@@ -22,11 +22,15 @@ type Carrier struct {
 
 	mu       sync.Mutex
 	receiver transport.Receiver
+	take     func(transport.AdminRequest) // nil if it answers no operators
 	closed   bool
 	running  sync.WaitGroup
 }
 
-var _ transport.Carrier = (*Carrier)(nil)
+var (
+	_ transport.Carrier  = (*Carrier)(nil)
+	_ transport.Operable = (*Carrier)(nil)
+)
 
 // laneQueue is what is on its way to a node on one lane, in the order in which it
 // is due.

@@ -20,10 +20,16 @@ import (
 
 func TestCarrier(t *testing.T) {
 	t.Parallel()
-	transporttest.Run(t, transporttest.Config{Network: func(testing.TB) transporttest.Network {
-		n := inmem.NewNetwork(inmem.NetworkConfig{})
+	network := func(n *inmem.Network) transporttest.Network {
 		return func(self identity.Node) transport.Carrier { return n.Carrier(self) }
-	}})
+	}
+	transporttest.Run(t, transporttest.Config{
+		Network: func(testing.TB) transporttest.Network { return network(inmem.NewNetwork(inmem.NetworkConfig{})) },
+		Operators: func(testing.TB) (transporttest.Network, func(string) transport.Asker) {
+			n := inmem.NewNetwork(inmem.NetworkConfig{})
+			return network(n), n.Operator
+		},
+	})
 }
 
 // place is a node that writes down what it hears.

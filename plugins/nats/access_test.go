@@ -50,9 +50,7 @@ func allowed(t *testing.T, name string) *server.User {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &server.User{Username: name, Password: "secret-" + name, Permissions: &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: p.Publish}, Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
-	}}
+	return user(name, p)
 }
 
 // Who has the rights of one node can't speak for another.

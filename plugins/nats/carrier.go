@@ -52,8 +52,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Carrier carries frames over NATS. It implements transport.Carrier and
-// transport.Flusher.
+// Carrier carries frames over NATS. It implements transport.Carrier,
+// transport.Flusher and transport.Operable.
 type Carrier struct {
 	cfg      Config
 	log      *slog.Logger
@@ -64,17 +64,20 @@ type Carrier struct {
 	// mu is held for reading while the receiver is called.
 	mu       sync.RWMutex
 	receiver transport.Receiver
-	settled  bool // the state of the connections at the start is known
+	take     func(transport.AdminRequest) // nil until Operate
+	settled  bool                         // the state of the connections at the start is known
 	closed   bool
 	done     chan struct{}
+	running  sync.WaitGroup
 
 	telling sync.Mutex // one call of Connection at a time, and in order
 	told    error
 }
 
 var (
-	_ transport.Carrier = (*Carrier)(nil)
-	_ transport.Flusher = (*Carrier)(nil)
+	_ transport.Carrier  = (*Carrier)(nil)
+	_ transport.Flusher  = (*Carrier)(nil)
+	_ transport.Operable = (*Carrier)(nil)
 )
 
 // Connect returns a carrier. The configuration and its files are checked. That no
@@ -141,7 +144,7 @@ func (c *Carrier) Start(r transport.Receiver) error {
 		if err != nil {
 			return fmt.Errorf("nats: subscribe to %s: %w", subject, err)
 		}
-		conn.subs = append(conn.subs, sub)
+		conn.add(sub)
 		return sub.SetPendingLimits(maxPending, maxPendingBytes)
 	}
 	errs := []error{subscribe(transport.Control, c.subjects.join())}
@@ -220,6 +223,7 @@ func (c *Carrier) Close() error {
 		close(c.done)
 		c.disconnect()
 	}
+	c.running.Wait()
 	return nil
 }
 

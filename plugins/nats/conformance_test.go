@@ -15,11 +15,23 @@ import (
 
 func TestCarrier(t *testing.T) {
 	t.Parallel()
-	transporttest.Run(t, transporttest.Config{Network: func(tb testing.TB) transporttest.Network {
+	network := func(tb testing.TB, s *embedded.Server) transporttest.Network {
 		tb.Helper()
-		s := start(tb, embedded.Config{})
 		return func(self identity.Node) transport.Carrier {
 			return connect(tb, nats.Config{Access: s.Access(), Cluster: "test", Self: self})
 		}
-	}})
+	}
+	transporttest.Run(t, transporttest.Config{
+		Network: func(tb testing.TB) transporttest.Network {
+			tb.Helper()
+			return network(tb, start(tb, embedded.Config{}))
+		},
+		Operators: func(tb testing.TB) (transporttest.Network, func(string) transport.Asker) {
+			tb.Helper()
+			s := start(tb, embedded.Config{})
+			return network(tb, s), func(name string) transport.Asker {
+				return operator(tb, nats.OperatorConfig{Access: s.Access(), Cluster: "test", Name: name})
+			}
+		},
+	})
 }

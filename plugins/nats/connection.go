@@ -25,9 +25,10 @@ type connection struct {
 	c    *Carrier
 	name string
 	nc   *nats.Conn
-	subs []*nats.Subscription
 
 	mu      sync.Mutex
+	subs    []*nats.Subscription // for frames
+	refused refusal
 	problem error // why it can't be used, nil if it can
 	final   bool  // the problem does not go away
 }
@@ -40,7 +41,7 @@ func (n *connection) open(opts []nats.Option) error {
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { n.lostConnection(err) }),
 		nats.ClosedHandler(func(nc *nats.Conn) { n.closedConnection(nc.LastError()) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { n.notConnected(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) { n.failed(sub, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { n.failed(err) }),
 	)
 	nc, err := nats.Connect(strings.Join(n.c.cfg.URLs, ","), opts...)
 	if err != nil {
@@ -58,7 +59,7 @@ func (n *connection) sync() {
 	switch {
 	case n.problem == nil || n.final:
 	case n.nc.IsConnected():
-		n.problem = n.unfit(n.nc)
+		n.problem = cmp.Or(n.unfit(n.nc), n.deafLocked(n.nc.LastError()))
 	case errors.Is(n.problem, errConnecting):
 		n.problem = because(n.nc.LastError(), errConnecting)
 	}
@@ -80,9 +81,13 @@ func (n *connection) connected(nc *nats.Conn, again bool) {
 	if again {
 		// Who is told that it is connected can be heard: the server knows its
 		// subscriptions once it answers.
-		err = cmp.Or(err, nc.FlushTimeout(flushTimeout))
+		err = cmp.Or(err, nc.FlushTimeout(flushTimeout), n.deaf(nc.LastError()))
 	}
-	if n.set(err, false); err != nil {
+	n.set(err, false)
+	if n.deaf(err) != nil {
+		return // which is told apart
+	}
+	if err != nil {
 		n.c.log.ErrorContext(context.Background(), "NATS server can't be used", slog.String("connection", n.name), slog.Any("error", err))
 	} else {
 		n.c.log.InfoContext(context.Background(), "connected to NATS", slog.String("connection", n.name), slog.String("server", nc.ConnectedServerName()))
@@ -120,18 +125,13 @@ func (n *connection) closedConnection(err error) {
 }
 
 // failed takes errors that do not end a connection.
-func (n *connection) failed(sub *nats.Subscription, err error) {
+func (n *connection) failed(err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer):
 		n.c.stats.slow.Add(1)
 		n.c.log.WarnContext(context.Background(), "frames come in faster than they are taken, some are lost", slog.String("connection", n.name))
 	case errors.Is(err, nats.ErrPermissionViolation):
-		n.c.stats.refused.Add(1)
-		n.c.log.ErrorContext(context.Background(), "NATS permissions are missing", slog.String("connection", n.name), slog.Any("error", err))
-		if sub != nil {
-			n.set(err, false) // it hears nothing
-			n.c.tell()
-		}
+		n.forbidden(err)
 	default:
 		n.c.log.WarnContext(context.Background(), "NATS reports an error", slog.String("connection", n.name), slog.Any("error", err))
 	}
@@ -163,9 +163,18 @@ func (n *connection) flush(ctx context.Context) error {
 	return nil
 }
 
+func (n *connection) add(sub *nats.Subscription) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.subs = append(n.subs, sub)
+}
+
 func (n *connection) lost() uint64 {
+	n.mu.Lock()
+	subs := n.subs
+	n.mu.Unlock()
 	sum := 0
-	for _, sub := range n.subs {
+	for _, sub := range subs {
 		if dropped, err := sub.Dropped(); err == nil {
 			sum += dropped
 		}

@@ -15,11 +15,13 @@
 //
 //	refold.<cluster>.<lane>.<to>.<uid of to>.<from>
 //	refold.<cluster>.join.<to>.<from>                 to a bare name, on the lane control
-//	refold.<cluster>.admin.<to>.<operator>            from an operator
+//	refold.<cluster>.admin.<to>.<operator>            from an operator; <to> is @any for any node
+//	refold.<cluster>.inbox.operator.<operator>.>      answers to an operator
+//	refold.<cluster>.inbox.lease.<name>.>             answers of JetStream to a node
 //
 // Each "." of a name is a "~" in a subject. Who a message is from is in its subject,
 // and the permissions of the NATS user say which subjects a node may publish
-// to: see [NodePermissions]. Without permissions every client of the same account
+// to: see [NodePermissions], [LeasePermissions] and [OperatorPermissions]. Without permissions every client of the same account
 // can speak for every node.
 //
 // # Connections

@@ -27,6 +27,9 @@ type LeasesConfig struct {
 
 	// Cluster is the name of the cluster. Required.
 	Cluster string
+	// Name is the name of the node, which has an inbox of its own for what the server
+	// answers. Required.
+	Name string
 	// Timeout is how long an entry lives without being renewed, at least 1 s. Leases
 	// with different time-outs are in buckets of their own. Defaults to 120 s.
 	Timeout time.Duration
@@ -62,7 +65,7 @@ func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
 	}
 	s := &Leases{timeout: cfg.Timeout}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	opts = append(opts, nats.Name("refold leases of "+cfg.Cluster))
+	opts = append(opts, nats.Name("refold leases of "+cfg.Cluster+" for "+cfg.Name), nats.CustomInboxPrefix(inbox(cfg.Cluster, inboxLease, cfg.Name)))
 	if log := cfg.Logger; log != nil {
 		opts = append(opts,
 			nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -87,6 +90,9 @@ func (c LeasesConfig) validate() error {
 	var errs []error
 	if err := identity.CheckCluster(c.Cluster); err != nil {
 		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Cluster: %w", ErrInvalid, err))
+	}
+	if err := identity.CheckName(c.Name); err != nil {
+		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Name: %w", ErrInvalid, err))
 	}
 	if c.Timeout < time.Second {
 		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Timeout is %v, at least 1s is needed", ErrInvalid, c.Timeout))

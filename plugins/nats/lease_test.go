@@ -33,7 +33,7 @@ func TestLeases(t *testing.T) {
 	s := start(t, embedded.Config{})
 	clusters := make(map[lease.Store]string)
 	cfg := func(cluster string, timeout time.Duration) nats.LeasesConfig {
-		return nats.LeasesConfig{Access: s.Access(), Cluster: cluster, Timeout: timeout}
+		return nats.LeasesConfig{Access: s.Access(), Cluster: cluster, Name: "a", Timeout: timeout}
 	}
 	opened := make(chan struct{}, 1)
 	leasetest.Run(t, leasetest.Config{
@@ -60,7 +60,7 @@ func TestLeasesSurviveTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first := start(t, embedded.Config{Dir: dir})
-	cfg := nats.LeasesConfig{Access: first.Access(), Cluster: "c", Timeout: time.Minute}
+	cfg := nats.LeasesConfig{Access: first.Access(), Cluster: "c", Name: "a", Timeout: time.Minute}
 	store := openLeases(t, cfg)
 	defer func() { _ = store.Close() }()
 	revision, err := store.Create(t.Context(), "n", "a")
@@ -86,7 +86,7 @@ func TestLeasesSurviveTheServer(t *testing.T) {
 
 func TestLeasePermissions(t *testing.T) {
 	t.Parallel()
-	p, err := nats.LeasePermissions("c", time.Minute)
+	p, err := nats.LeasePermissions("c", "a.example:1", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestLeasePermissions(t *testing.T) {
 	}})
 	cfg := nats.LeasesConfig{
 		Access:  nats.Access{URLs: []string{s.URL()}, TokenFile: write(t, "token", "a:secret-a")},
-		Cluster: "c", Timeout: time.Minute,
+		Cluster: "c", Name: "a.example:1", Timeout: time.Minute,
 	}
 	store := openLeases(t, cfg)
 	defer func() { _ = store.Close() }()
@@ -121,14 +121,14 @@ func TestLeasePermissions(t *testing.T) {
 func TestOpenLeasesRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := nats.OpenLeases(t.Context(), nats.LeasesConfig{Cluster: "a.b", Timeout: 1, Replicas: 9})
-	for _, field := range []string{"URLs", "Cluster", "Timeout", "Replicas"} {
+	for _, field := range []string{"URLs", "Cluster", "Name", "Timeout", "Replicas"} {
 		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), field) {
 			t.Errorf("the error does not name %s: %v", field, err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err = nats.OpenLeases(ctx, nats.LeasesConfig{Access: nats.Access{URLs: []string{"nats://127.0.0.1:1"}}, Cluster: "c"})
+	_, err = nats.OpenLeases(ctx, nats.LeasesConfig{Access: nats.Access{URLs: []string{"nats://127.0.0.1:1"}}, Cluster: "c", Name: "a"})
 	if err == nil {
 		t.Error("opened without a server")
 	}

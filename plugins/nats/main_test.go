@@ -63,3 +63,12 @@ func open(tb testing.TB, cfg nats.Config, tcfg transport.Config) *transport.Tran
 	})
 	return t
 }
+
+func operator(tb testing.TB, cfg nats.OperatorConfig) *nats.Operator {
+	tb.Helper()
+	o, err := nats.ConnectOperator(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return o
+}

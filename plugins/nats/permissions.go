@@ -13,7 +13,12 @@ import (
 )
 
 // Permissions are the subjects that a NATS user may use.
-type Permissions struct{ Publish, Subscribe []string }
+type Permissions struct {
+	Publish, Subscribe []string
+	// Responses says that the user may answer each request that it gets, wherever the
+	// answer goes.
+	Responses bool
+}
 
 // NodePermissions returns what the node with a name needs in a cluster, and no
 // more: it hears what is for it, and speaks for itself only. That is what makes
@@ -32,32 +37,55 @@ func NodePermissions(cluster, name string) (Permissions, error) {
 		p.Subscribe = append(p.Subscribe, s.prefix+lane+"."+s.from+".*.*")
 	}
 	p.Publish = append(p.Publish, s.prefix+"join.*."+s.from)
-	p.Subscribe = append(p.Subscribe, s.prefix+"join."+s.from+".*", s.prefix+"admin."+s.from+".*")
+	named, any := s.admin()
+	p.Subscribe = append(p.Subscribe, s.join(), named, any)
+	p.Responses = true // to operators
 	return p, nil
 }
 
-// LeasePermissions returns what a node needs for the leases of a cluster with a
-// time-out: see [OpenLeases]. All nodes share a bucket, so they can take each
-// other's leases away.
-func LeasePermissions(cluster string, timeout time.Duration) (Permissions, error) {
+// OperatorPermissions returns what an operator needs to ask the nodes of a cluster,
+// and no more: see [ConnectOperator]. What the nodes do for it is up to them.
+func OperatorPermissions(cluster, operator string) (Permissions, error) {
 	if err := identity.CheckCluster(cluster); err != nil {
 		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	name := bucket(cluster, timeout)
-	stream := "KV_" + name
+	if err := identity.CheckName(operator); err != nil {
+		return Permissions{}, fmt.Errorf("%w: operator: %w", ErrInvalid, err)
+	}
+	return Permissions{
+		Publish:   []string{newSubjects(cluster, identity.Node{}).prefix + "admin.*." + token(operator)},
+		Subscribe: []string{inbox(cluster, inboxOperator, operator) + ".>"},
+	}, nil
+}
+
+// LeasePermissions returns what the node with a name needs for the leases of a
+// cluster with a time-out: see [OpenLeases]. All nodes share a bucket, so they can
+// take each other's leases away; what the server answers only the node itself can read.
+func LeasePermissions(cluster, name string, timeout time.Duration) (Permissions, error) {
+	if err := identity.CheckCluster(cluster); err != nil {
+		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err := identity.CheckName(name); err != nil {
+		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	kv := bucket(cluster, timeout)
+	stream := "KV_" + kv
 	return Permissions{
 		Publish: []string{
-			"$KV." + name + ".>",
+			"$KV." + kv + ".>",
 			"$JS.API.INFO", "$JS.API.STREAM.INFO." + stream, "$JS.API.STREAM.CREATE." + stream,
 			"$JS.API.STREAM.MSG.GET." + stream, "$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>",
 		},
-		Subscribe: []string{"_INBOX.>"},
+		Subscribe: []string{inbox(cluster, inboxLease, name) + ".>"},
 	}, nil
 }
 
 // And returns these permissions and others.
 func (p Permissions) And(others Permissions) Permissions {
-	return Permissions{Publish: slices.Concat(p.Publish, others.Publish), Subscribe: slices.Concat(p.Subscribe, others.Subscribe)}
+	return Permissions{
+		Publish: slices.Concat(p.Publish, others.Publish), Subscribe: slices.Concat(p.Subscribe, others.Subscribe),
+		Responses: p.Responses || others.Responses,
+	}
 }
 
 // String returns the permissions as they stand in a server's configuration.
@@ -73,6 +101,9 @@ func (p Permissions) String() string {
 	b.WriteString("permissions: {\n")
 	list("publish", p.Publish)
 	list("subscribe", p.Subscribe)
+	if p.Responses {
+		b.WriteString("  allow_responses: true\n")
+	}
 	b.WriteString("}\n")
 	return b.String()
 }

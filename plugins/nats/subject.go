@@ -43,6 +43,37 @@ func (s *subjects) lane(lane transport.Lane) string {
 // join returns what a node subscribes to for its bare name.
 func (s *subjects) join() string { return s.prefix + "join." + s.from + ".*" }
 
+// anyNode stands where a node's name would: no name has an "@".
+const anyNode = "@any"
+
+// admin returns what a node subscribes to for operators: what is for its name, or for
+// any node.
+func (s *subjects) admin() (named, any string) {
+	return s.prefix + "admin." + s.from + ".*", s.prefix + "admin." + anyNode + ".*"
+}
+
+// ask returns where an operator's request to a node is published, to any one if it is
+// empty.
+func ask(cluster, node, operator string) string {
+	to := anyNode
+	if node != "" {
+		to = token(node)
+	}
+	return root + token(cluster) + ".admin." + to + "." + token(operator)
+}
+
+// Who has an inbox.
+const (
+	inboxOperator = "operator"
+	inboxLease    = "lease"
+)
+
+// inbox returns the prefix of the subjects on which a user gets answers. Nobody else
+// is allowed to listen there.
+func inbox(cluster, what, name string) string {
+	return root + token(cluster) + ".inbox." + what + "." + token(name)
+}
+
 // sender returns who a subject says a message is from.
 func sender(subject string) string {
 	return strings.ReplaceAll(subject[strings.LastIndexByte(subject, '.')+1:], "~", ".")

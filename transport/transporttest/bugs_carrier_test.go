@@ -22,6 +22,7 @@ type double struct {
 	send    func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error
 	receive func(r transport.Receiver, lane transport.Lane, from string, frame []byte)
 	close   func(c *inmem.Carrier) error
+	operate func(take func(transport.AdminRequest)) func(transport.AdminRequest)
 	start   func(c *inmem.Carrier, r transport.Receiver) error
 }
 
@@ -50,6 +51,13 @@ func (d *double) Start(r transport.Receiver) error {
 		return d.start(d.Carrier, receiver{r, d})
 	}
 	return d.Carrier.Start(receiver{r, d})
+}
+
+func (d *double) Operate(take func(transport.AdminRequest)) error {
+	if d.operate != nil {
+		take = d.operate(take)
+	}
+	return d.Carrier.Operate(take)
 }
 
 func (d *double) Close() error {

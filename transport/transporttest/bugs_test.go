@@ -26,13 +26,40 @@ type planted struct {
 	finds   []string
 	carrier func() func(c *inmem.Carrier) transport.Carrier
 	wrap    func(t *transport.Transport) transporttest.Endpoint
+	operate func(take func(transport.AdminRequest)) func(transport.AdminRequest)
+	asker   func(a transport.Asker) transport.Asker
 	hangs   bool // the bug shows by something that does not come true
 }
 
 func bugs() map[string]planted {
 	all := carrierBugs()
 	maps.Copy(all, endpointBugs())
+	maps.Copy(all, operatorBugs())
 	return all
+}
+
+// config returns a network with the bug.
+func (b planted) config() transporttest.Config {
+	network := func(n *inmem.Network) transporttest.Network {
+		switch {
+		case b.operate != nil:
+			return func(self identity.Node) transport.Carrier {
+				return &double{Carrier: n.Carrier(self), operate: b.operate}
+			}
+		case b.carrier != nil:
+			carrier := b.carrier()
+			return func(self identity.Node) transport.Carrier { return carrier(n.Carrier(self)) }
+		}
+		return func(self identity.Node) transport.Carrier { return n.Carrier(self) }
+	}
+	cfg := transporttest.Config{
+		Network: func(testing.TB) transporttest.Network { return network(inmem.NewNetwork(inmem.NetworkConfig{})) },
+		Operators: func(testing.TB) (transporttest.Network, func(string) transport.Asker) {
+			n := inmem.NewNetwork(inmem.NetworkConfig{})
+			return network(n), n.Operator
+		},
+	}
+	return transporttest.WrapAsker(transporttest.Wrap(cfg, b.wrap), b.asker)
 }
 
 // Each check fails on the bug that it is there for.
@@ -42,18 +69,11 @@ func TestBugs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, check := range b.finds {
-				cfg := transporttest.Config{Network: func(testing.TB) transporttest.Network {
-					n := inmem.NewNetwork(inmem.NetworkConfig{})
-					if b.carrier == nil {
-						return func(self identity.Node) transport.Carrier { return n.Carrier(self) }
-					}
-					carrier := b.carrier()
-					return func(self identity.Node) transport.Carrier { return carrier(n.Carrier(self)) }
-				}}
+				cfg := b.config()
 				if b.hangs {
 					cfg.Timeout = 500 * time.Millisecond
 				}
-				failures := testrecorder.Record(t, func(tb testing.TB) { transporttest.RunOne(tb, transporttest.Wrap(cfg, b.wrap), check) })
+				failures := testrecorder.Record(t, func(tb testing.TB) { transporttest.RunOne(tb, cfg, check) })
 				if len(failures) == 0 {
 					t.Errorf("%s does not find the bug", check)
 					continue

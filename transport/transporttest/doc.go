@@ -19,6 +19,7 @@
 //	Trust...      forged senders, bare names, quarantine
 //	Request...    answers, contexts, handlers that are not there
 //	Close...      under load, with a handler that runs
+//	Operator...   whom an operator reaches, errors, bounds; for carriers that are transport.Operable
 //
 // A carrier may lose frames, but not in a test where nothing goes wrong: the
 // checks take a frame that does not arrive on a sound network for an error.

@@ -18,10 +18,16 @@ func Wrap(cfg Config, wrap func(*transport.Transport) Endpoint) Config {
 	return cfg
 }
 
+// WrapAsker returns a config under which checks use what wrap makes of an operator.
+func WrapAsker(cfg Config, wrap func(transport.Asker) transport.Asker) Config {
+	cfg.asker = wrap
+	return cfg
+}
+
 // Names returns the names of all checks.
 func Names() []string {
 	var all []string
-	for _, c := range checks() {
+	for _, c := range append(checks(), operatorChecks()...) {
 		all = append(all, c.name)
 	}
 	return all
@@ -30,7 +36,7 @@ func Names() []string {
 // RunOne runs one check.
 func RunOne(tb testing.TB, cfg Config, name string) {
 	tb.Helper()
-	for _, c := range checks() {
+	for _, c := range append(checks(), operatorChecks()...) {
 		if c.name == name {
 			c.on(tb, cfg)
 			return

@@ -5,6 +5,7 @@ package transporttest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -27,8 +28,8 @@ const (
 )
 
 // Faulty is a carrier whose frames meet the fate that a test decides on. It
-// implements transport.Carrier and transport.Flusher, and its methods are safe for
-// concurrent use.
+// implements transport.Carrier, transport.Flusher and transport.Operable, as far as the
+// one below does, and its methods are safe for concurrent use.
 type Faulty struct {
 	transport.Carrier
 
@@ -44,8 +45,9 @@ type heldFrame struct {
 }
 
 var (
-	_ transport.Carrier = (*Faulty)(nil)
-	_ transport.Flusher = (*Faulty)(nil)
+	_ transport.Carrier  = (*Faulty)(nil)
+	_ transport.Flusher  = (*Faulty)(nil)
+	_ transport.Operable = (*Faulty)(nil)
 )
 
 // NewFaulty returns a carrier on top of another that lets everything through.
@@ -115,4 +117,12 @@ func (f *Faulty) Flush(ctx context.Context) error {
 		return flusher.Flush(ctx)
 	}
 	return nil
+}
+
+// Operate implements transport.Operable.
+func (f *Faulty) Operate(take func(transport.AdminRequest)) error {
+	if operable, ok := f.Carrier.(transport.Operable); ok {
+		return operable.Operate(take)
+	}
+	return errors.ErrUnsupported
 }

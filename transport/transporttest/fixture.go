@@ -25,6 +25,7 @@ type fixture struct {
 	cfg     Config
 	ctx     context.Context //nolint:containedctx // as in testing.T, for the time of one check
 	network Network
+	connect func(operator string) transport.Asker // of checks of operators
 }
 
 // node returns a new incarnation.
@@ -57,6 +58,21 @@ func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
 		return f.cfg.wrap(t), faulty
 	}
 	return t, faulty
+}
+
+// operator returns an operator.
+func (f *fixture) operator(name string) transport.Asker {
+	f.Helper()
+	asker := f.connect(name)
+	f.Cleanup(func() {
+		if err := asker.Close(); err != nil {
+			f.Errorf("Close of an operator: %v", err)
+		}
+	})
+	if f.cfg.asker != nil {
+		return f.cfg.asker(asker)
+	}
+	return asker
 }
 
 // until waits for something that comes true by itself.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,17 +24,29 @@ type Config struct {
 	// Network returns a network without nodes. What it needs is cleaned up with
 	// tb.Cleanup; the suite closes the carriers. Required.
 	Network func(tb testing.TB) Network
+	// Operators does the same for carriers that are transport.Operable, and returns what
+	// connects the operator with a name to the network; the suite closes it. Nil
+	// leaves the checks for that out.
+	Operators func(tb testing.TB) (Network, func(operator string) transport.Asker)
 	// Timeout is how long a check may take. Defaults to one minute.
 	Timeout time.Duration
 
-	wrap func(*transport.Transport) endpoint // plants a bug
+	// Both plant a bug.
+	wrap  func(*transport.Transport) endpoint
+	asker func(transport.Asker) transport.Asker
 }
 
 // Run checks a carrier. Each check is a parallel subtest on a network of its
 // own.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
-	for _, c := range checks() {
+	all := checks()
+	if cfg.Operators == nil {
+		t.Log("the checks of transport.Operable are left out")
+	} else {
+		all = append(all, operatorChecks()...)
+	}
+	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			t.Logf("rule: %s", c.rule)
@@ -52,7 +65,13 @@ func (c check) on(tb testing.TB, cfg Config) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Timeout, time.Minute))
 	tb.Cleanup(cancel)
-	c.run(&fixture{TB: tb, cfg: cfg, ctx: ctx, network: cfg.Network(tb)})
+	f := &fixture{TB: tb, cfg: cfg, ctx: ctx}
+	if strings.HasPrefix(c.name, "Operator") {
+		f.network, f.connect = cfg.Operators(tb)
+	} else {
+		f.network = cfg.Network(tb)
+	}
+	c.run(f)
 }
 
 func checks() []check {
@@ -68,6 +87,7 @@ type endpoint interface {
 	Handle(kind transport.Kind, h transport.Handler)
 	HandleNamed(kind transport.Kind, h transport.Handler)
 	HandleRequest(kind transport.Kind, h transport.RequestHandler)
+	HandleAdmin(h transport.AdminHandler) error
 	Quarantine(node identity.Node, quiet bool)
 	Stats() transport.Stats
 	Close() error

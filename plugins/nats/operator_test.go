@@ -1,0 +1,226 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/transport"
+)
+
+// user returns a user with permissions, whose password is "secret-" and the name.
+func user(name string, p nats.Permissions) *server.User {
+	allow := &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: p.Publish}, Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
+	}
+	if p.Responses {
+		allow.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: time.Minute}
+	}
+	return &server.User{Username: name, Password: "secret-" + name, Permissions: allow}
+}
+
+func operators(t *testing.T, name string) *server.User {
+	t.Helper()
+	p, err := nats.OperatorPermissions("test", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return user(name, p)
+}
+
+// withUsers starts a server that knows these users only, and returns how one
+// connects.
+func withUsers(t *testing.T, users ...*server.User) func(user string) nats.Access {
+	t.Helper()
+	s := start(t, embedded.Config{Configure: func(o *server.Options) {
+		o.Authorization = ""
+		o.Users = users
+	}})
+	return func(user string) nats.Access {
+		return nats.Access{URLs: []string{s.URL()}, TokenFile: write(t, "token", user+":secret-"+user)}
+	}
+}
+
+// The rights of a node and of an operator are enough, and an operator can't speak for
+// another one or for a node.
+func TestOperatorPermissions(t *testing.T) {
+	t.Parallel()
+	access := withUsers(t, allowed(t, "bob"), operators(t, "ops.example"), operators(t, "mallory"))
+	bob := open(t, nats.Config{Access: access("bob"), Cluster: "test", Self: node("bob")}, transport.Config{})
+	var asked []string
+	if err := bob.HandleAdmin(func(_ context.Context, operator string, request []byte) []byte {
+		asked = append(asked, operator) // one request at a time here
+		return []byte(strings.Repeat("x", 1<<20))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ops := operator(t, nats.OperatorConfig{Access: access("ops.example"), Cluster: "test", Name: "ops.example"})
+	defer func() { _ = ops.Close() }()
+	for _, to := range []string{"bob", "", "bob", ""} {
+		if got, err := ops.Ask(t.Context(), to, []byte("?")); len(got) != 1<<20 || err != nil {
+			t.Errorf("Ask %q: %d bytes, %v", to, len(got), err)
+		}
+	}
+	if len(asked) != 4 || asked[0] != "ops.example" {
+		t.Errorf("asked by %q", asked)
+	}
+
+	impostor := operator(t, nats.OperatorConfig{Access: access("mallory"), Cluster: "test", Name: "ops.example"})
+	defer func() { _ = impostor.Close() }()
+	for _, to := range []string{"bob", ""} {
+		if _, err := impostor.Ask(t.Context(), to, nil); !errors.Is(err, natsgo.ErrPermissionViolation) {
+			t.Errorf("Ask %q with another's name: %v", to, err)
+		}
+	}
+	mallory := operator(t, nats.OperatorConfig{Access: access("mallory"), Cluster: "other", Name: "mallory"})
+	defer func() { _ = mallory.Close() }()
+	if _, err := mallory.Ask(t.Context(), "bob", nil); !errors.Is(err, natsgo.ErrPermissionViolation) {
+		t.Errorf("Ask in another cluster: %v", err)
+	}
+	carrier := connect(t, nats.Config{Access: access("mallory"), Cluster: "test", Self: node("mallory")})
+	deaf, err := transport.Open(carrier, transport.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := deaf.Connected(); !errors.Is(err, transport.ErrDisconnected) || !errors.Is(err, natsgo.ErrPermissionViolation) {
+		t.Errorf("a node that hears nothing: %v", err)
+	}
+	for carrier.Stats().Refused < 4 { // one for each thing that a node listens to
+		if t.Context().Err() != nil {
+			t.Fatal("an operator may listen as a node does")
+		}
+		runtime.Gosched()
+	}
+	if err := deaf.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(asked) != 4 {
+		t.Errorf("asked by %q", asked)
+	}
+}
+
+// Nobody but the node or operator itself may listen for its answers.
+func TestInboxesArePrivate(t *testing.T) {
+	t.Parallel()
+	lease, err := nats.LeasePermissions("test", "bob", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob, ops := allowed(t, "bob"), operators(t, "ops")
+	bob.Permissions.Subscribe.Allow = append(bob.Permissions.Subscribe.Allow, lease.Subscribe...)
+	access := withUsers(t, bob, ops)
+	for user, subjects := range map[string][]string{
+		"bob": {"_INBOX.>", "refold.test.inbox.>", "refold.test.inbox.operator.ops.>", "refold.test.inbox.lease.alice.>", "refold.test.inbox.lease.*.>"},
+		"ops": {"_INBOX.>", "refold.test.inbox.>", "refold.test.inbox.operator.>", "refold.test.inbox.lease.bob.>", "refold.test.admin.bob.*"},
+	} {
+		refused := make(chan string, 10)
+		nc, err := natsgo.Connect(access(user).URLs[0], natsgo.UserInfo(user, "secret-"+user),
+			natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { refused <- err.Error() }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		for _, subject := range subjects {
+			if _, err := nc.SubscribeSync(subject); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case got := <-refused:
+				if !strings.Contains(got, strconv.Quote(subject)) {
+					t.Errorf("%s: %s", subject, got)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s may listen to %s", user, subject)
+			}
+		}
+	}
+}
+
+func TestConnectOperatorRefuses(t *testing.T) {
+	t.Parallel()
+	_, err := nats.ConnectOperator(nats.OperatorConfig{Cluster: "a.b", Name: "*"})
+	for _, field := range []string{"URLs", "Cluster", "Name"} {
+		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), field) {
+			t.Errorf("the error does not name %s: %v", field, err)
+		}
+	}
+	nowhere := nats.Access{URLs: []string{"nats://127.0.0.1:1"}}
+	if _, err = nats.ConnectOperator(nats.OperatorConfig{Access: nowhere, Cluster: "c", Name: "ops"}); err == nil {
+		t.Error("connected without a server")
+	}
+	access := withUsers(t, operators(t, "ops"))("ops")
+	access.TokenFile = write(t, "token", "ops:hunter2")
+	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
+	if !errors.Is(err, natsgo.ErrAuthorization) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	if _, err := nats.OperatorPermissions("a.b", "ops"); !errors.Is(err, nats.ErrInvalid) {
+		t.Errorf("a bad cluster: %v", err)
+	}
+	if _, err := nats.OperatorPermissions("a", ">"); !errors.Is(err, nats.ErrInvalid) {
+		t.Errorf("a bad name: %v", err)
+	}
+	ops := operator(t, nats.OperatorConfig{Access: start(t, embedded.Config{}).Access(), Cluster: "c", Name: "ops"})
+	if _, err := ops.Ask(t.Context(), "a.*", nil); !errors.Is(err, nats.ErrInvalid) {
+		t.Errorf("ask a bad name: %v", err)
+	}
+	if err := errors.Join(ops.Close(), ops.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := ops.Ask(t.Context(), "a", nil); !errors.Is(err, natsgo.ErrConnectionClosed) {
+		t.Errorf("ask after Close: %v", err)
+	}
+}
+
+// Who is asked as any node and does not answer is not the last word.
+func TestAskAnyTriesAnother(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{})
+	paused := connect(t, config(s, "paused"))
+	if err := paused.Start(nobody{}); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{}, 100)
+	if err := paused.Operate(func(transport.AdminRequest) { asked <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := paused.Operate(func(transport.AdminRequest) {}); err == nil {
+		t.Error("Operate twice")
+	}
+	ops := operator(t, nats.OperatorConfig{Access: s.Access(), Cluster: "test", Name: "ops"})
+	defer func() { _ = ops.Close() }()
+	answered := make(chan error, 1)
+	go func() {
+		got, err := ops.Ask(t.Context(), "", nil)
+		if string(got) != "well" {
+			err = errors.Join(err, errors.New("wrong answer"))
+		}
+		answered <- err
+	}()
+	<-asked
+	awake := open(t, config(s, "awake"), transport.Config{})
+	if err := awake.HandleAdmin(func(context.Context, string, []byte) []byte { return []byte("well") }); err != nil {
+		t.Fatal(err)
+	}
+	if err := paused.Close(); err != nil { // it would be asked again, as likely as not
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	if err := paused.Operate(func(transport.AdminRequest) {}); !errors.Is(err, nats.ErrClosed) {
+		t.Errorf("Operate after Close: %v", err)
+	}
+}

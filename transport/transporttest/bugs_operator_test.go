@@ -1,0 +1,61 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/refold-io/refold/transport"
+)
+
+// asker is an operator with a bug.
+type asker struct {
+	transport.Asker
+	ask func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error)
+}
+
+func (a *asker) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
+	return a.ask(a.Asker, ctx, node, request)
+}
+
+func asking(f func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error)) func(transport.Asker) transport.Asker {
+	return func(a transport.Asker) transport.Asker { return &asker{Asker: a, ask: f} }
+}
+
+// taking changes what a carrier hands on.
+func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)) func(transport.AdminRequest) {
+	return func(take func(transport.AdminRequest)) func(transport.AdminRequest) {
+		return func(r transport.AdminRequest) {
+			f(&r)
+			take(r)
+		}
+	}
+}
+
+func operatorBugs() map[string]planted {
+	return map[string]planted{
+		"one operator is as good as another": {finds: []string{"OperatorNamed"}, operate: taking(func(r *transport.AdminRequest) { r.Operator = "ops" })},
+		"asks any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.Asker, ctx context.Context, _ string, request []byte) ([]byte, error) {
+			return a.Ask(ctx, "", request)
+		})},
+		"any node is the first": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error) {
+			if node == "" {
+				node = "deaf"
+			}
+			return a.Ask(ctx, node, request)
+		})},
+		"errors are answers": {finds: []string{"OperatorErrors", "OperatorBounds"}, operate: taking(func(r *transport.AdminRequest) {
+			reply := r.Reply
+			r.Reply = func(answer []byte, _ error) { reply(answer, nil) }
+		})},
+		"an operator waits for ever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error) {
+			return a.Ask(context.WithoutCancel(ctx), node, request)
+		})},
+		"operators are not waited for": {finds: []string{"OperatorClose"}, wrap: with(end{close: func(t *transport.Transport) error {
+			time.AfterFunc(50*time.Millisecond, func() { _ = t.Close() })
+			return nil
+		}})},
+	}
+}

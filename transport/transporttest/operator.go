@@ -1,0 +1,224 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transporttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/transport"
+)
+
+func operatorChecks() []check {
+	return []check{
+		{"OperatorNamed", "a request reaches the node with the name, with the name of the operator, and its answer comes back", operatorNamed},
+		{"OperatorAny", "a request to any node reaches one that answers operators", operatorAny},
+		{"OperatorNobody", "where there is nobody to answer the error says so", operatorNobody},
+		{"OperatorErrors", "the error of a node reaches who asks", operatorErrors},
+		{"OperatorBounds", "sizes are limited, and how many requests run and wait", operatorBounds},
+		{"OperatorContext", "asking ends with its context", operatorContext},
+		{"OperatorClose", "Close ends the context of a handler and waits for it", operatorClose},
+	}
+}
+
+// serve lets a node answer.
+func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
+	f.Helper()
+	t, _ := f.open(name, transport.Config{})
+	if err := t.HandleAdmin(h); err != nil {
+		f.Fatalf("HandleAdmin: %v", err)
+	}
+	return t
+}
+
+// says answers with its name, that of who asks, and the question.
+func says(name string) transport.AdminHandler {
+	return func(_ context.Context, operator string, request []byte) []byte {
+		return fmt.Appendf(nil, "%s to %s: %s", name, operator, request)
+	}
+}
+
+func operatorNamed(f *fixture) {
+	f.serve("a.example:1", says("a"))
+	f.serve("b", says("b"))
+	ops, dev := f.operator("ops.example"), f.operator("dev")
+	for range 3 {
+		for _, test := range []struct {
+			asker    transport.Asker
+			to, want string
+		}{
+			{ops, "a.example:1", "a to ops.example: x"},
+			{ops, "b", "b to ops.example: x"},
+			{dev, "a.example:1", "a to dev: x"},
+		} {
+			if got, err := test.asker.Ask(f.ctx, test.to, []byte("x")); string(got) != test.want || err != nil {
+				f.Errorf("Ask %s = %q, %v, want %q", test.to, got, err, test.want)
+			}
+		}
+	}
+}
+
+func operatorAny(f *fixture) {
+	f.open("deaf", transport.Config{})
+	f.serve("zoe", says("zoe"))
+	ops := f.operator("ops")
+	for range 3 {
+		if got, err := ops.Ask(f.ctx, "", nil); string(got) != "zoe to ops: " || err != nil {
+			f.Errorf("Ask any = %q, %v", got, err)
+		}
+	}
+}
+
+func operatorNobody(f *fixture) {
+	ops := f.operator("ops")
+	if got, err := ops.Ask(f.ctx, "", nil); !errors.Is(err, transport.ErrNobody) {
+		f.Errorf("Ask any = %q, %v, want ErrNobody", got, err)
+	}
+	f.serve("a", says("a"))
+	if got, err := ops.Ask(f.ctx, "nobody", nil); !errors.Is(err, transport.ErrNobody) {
+		f.Errorf("Ask nobody = %q, %v, want ErrNobody", got, err)
+	}
+}
+
+func operatorErrors(f *fixture) {
+	a := f.serve("a", func(context.Context, string, []byte) []byte { panic("no") })
+	ops := f.operator("ops")
+	if got, err := ops.Ask(f.ctx, "a", nil); !errors.Is(err, transport.ErrHandlerFailed) {
+		f.Errorf("Ask = %q, %v, want ErrHandlerFailed", got, err)
+	}
+	if err := a.HandleAdmin(nil); err != nil {
+		f.Errorf("HandleAdmin: %v", err)
+	}
+	if got, err := ops.Ask(f.ctx, "a", nil); !errors.Is(err, transport.ErrNoHandler) {
+		f.Errorf("Ask = %q, %v, want ErrNoHandler", got, err)
+	}
+	if err := a.HandleAdmin(says("a")); err != nil {
+		f.Errorf("HandleAdmin: %v", err)
+	}
+	if got, err := ops.Ask(f.ctx, "a", nil); string(got) != "a to ops: " || err != nil {
+		f.Errorf("Ask = %q, %v", got, err)
+	}
+}
+
+func operatorBounds(f *fixture) {
+	const most, run, wait = 1 << 20, 4, 64
+	sizes := f.serve("sizes", func(_ context.Context, _ string, request []byte) []byte {
+		return make([]byte, most+len(request)-transport.MaxAdminRequest+1)
+	})
+	ops := f.operator("ops")
+	request := make([]byte, transport.MaxAdminRequest+1)
+	if _, err := ops.Ask(f.ctx, "sizes", request); !errors.Is(err, transport.ErrTooLarge) {
+		f.Errorf("a request of %d bytes: %v, want ErrTooLarge", len(request), err)
+	}
+	if _, err := ops.Ask(f.ctx, "sizes", request[2:]); err != nil {
+		f.Errorf("an answer of %d bytes: %v", most, err)
+	}
+	if _, err := ops.Ask(f.ctx, "sizes", request[1:]); !errors.Is(err, transport.ErrTooLarge) {
+		f.Errorf("an answer of %d bytes: %v, want ErrTooLarge", most+1, err)
+	}
+	if n := sizes.Stats().AdminRequests; n < 2 {
+		f.Errorf("%d requests are counted", n)
+	}
+
+	release := make(chan struct{})
+	var running mailbox[int]
+	b := f.serve("b", func(ctx context.Context, _ string, _ []byte) []byte {
+		running.put(1)
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return []byte("done")
+	})
+	var wg sync.WaitGroup
+	for range run + wait {
+		wg.Go(func() {
+			if got, err := ops.Ask(f.ctx, "b", nil); string(got) != "done" || err != nil {
+				f.Errorf("Ask = %q, %v", got, err)
+			}
+		})
+	}
+	f.until("that all are taken", func() bool { return b.Stats().AdminRequests == run+wait })
+	running.wait(f, run)
+	wg.Go(func() {
+		if _, err := ops.Ask(f.ctx, "b", nil); !errors.Is(err, transport.ErrBackpressure) {
+			f.Errorf("one request more: %v, want ErrBackpressure", err)
+		}
+	})
+	f.until("that it is taken", func() bool { return b.Stats().AdminRequests == run+wait+1 })
+	if n := running.len(); n != run {
+		f.Errorf("%d requests run at a time, want %d", n, run)
+	}
+	if n := b.Stats().AdminRefused; n != 1 {
+		f.Errorf("%d requests are counted as refused, want 1", n)
+	}
+	close(release)
+	wg.Wait()
+}
+
+func operatorContext(f *fixture) {
+	entered := make(chan struct{})
+	f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
+		close(entered)
+		<-ctx.Done()
+		return nil
+	})
+	ops := f.operator("ops")
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := ops.Ask(ctx, "a", nil)
+		done <- err
+	}()
+	<-entered
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			f.Errorf("Ask: %v, want context.Canceled", err)
+		}
+	case <-f.ctx.Done():
+		f.Fatal("Ask does not return")
+	}
+}
+
+func operatorClose(f *fixture) {
+	entered, returned := make(chan struct{}), make(chan struct{})
+	a := f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
+		close(entered)
+		select {
+		case <-ctx.Done():
+		case <-f.ctx.Done():
+		}
+		close(returned)
+		return nil
+	})
+	ops := f.operator("ops")
+	ctx, cancel := context.WithCancel(f.ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { _, _ = ops.Ask(ctx, "a", nil) })
+	<-entered
+	if err := a.Close(); err != nil {
+		f.Errorf("Close: %v", err)
+	}
+	select {
+	case <-returned:
+	default:
+		f.Error("Close has returned, and the handler has not")
+	}
+	f.until("that nobody is there", func() bool {
+		ctx, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond) // what is on its way to it is lost
+		defer cancel()
+		got, err := ops.Ask(ctx, "a", nil)
+		if err == nil {
+			f.Fatalf("after Close it answers %q", got)
+		}
+		return errors.Is(err, transport.ErrNobody)
+	})
+}
