@@ -42,6 +42,7 @@ var pure = []string{
 	"eventsourcing/engine",
 	"internal/breaker/breaker.go",
 	"internal/node",
+	"sharding/allocation",
 	"transport/link",
 }
 

@@ -1,0 +1,282 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/allocation"
+)
+
+func TestLeastShardsRebalance(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		strategy allocation.LeastShards
+		view     allocation.View
+		want     []allocation.Shard
+	}{
+		"no shards":                  {view: counts(0, 0)},
+		"no regions":                 {view: counts()},
+		"even":                       {view: counts(2, 2, 2)},
+		"one more can't be helped":   {view: counts(3, 2, 2)},
+		"one shard":                  {view: counts(1, 0)},
+		"beyond the part":            {view: counts(4, 0), want: shards(0)},
+		"a share of all":             {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 0), want: shards(0, 1)},
+		"at least one is moved":      {strategy: allocation.LeastShards{RelativeLimit: 0.0001}, view: counts(8, 0), want: shards(0)},
+		"at most the absolute limit": {strategy: allocation.LeastShards{AbsoluteLimit: 3, RelativeLimit: 1}, view: counts(10, 0), want: shards(0, 1, 2)},
+		"the defaults":               {view: counts(300, 0), want: upTo(20)},
+		"the defaults, a tenth":      {view: counts(110, 0), want: upTo(11)},
+		"rounding is no loss":        {strategy: allocation.LeastShards{AbsoluteLimit: 100, RelativeLimit: 0.29}, view: counts(100, 0), want: upTo(29)},
+		"the best region first":      {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(5, 4, 0), want: shards(5, 0, 1)},
+		"a part is rounded up":       {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 2), want: nil},
+		"one is two short of it":     {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 1), want: shards(0)},
+		"who is two short gets one":  {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 3, 1), want: shards(0)},
+		"two are two short":          {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0, 4)},
+		"and the limit holds":        {strategy: allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0)},
+		"while one moves, no other":  {view: moving(counts(10, 0), 0)},
+	} {
+		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", what, got, test.want)
+		}
+	}
+}
+
+func TestThresholdRebalance(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		strategy allocation.Threshold
+		view     allocation.View
+		want     []allocation.Shard
+	}{
+		"no shards":                      {view: counts(0, 0)},
+		"a difference of the threshold":  {view: counts(1, 0)},
+		"more than it":                   {view: counts(2, 0), want: shards(0)},
+		"at most the threshold at once":  {view: counts(9, 0), want: shards(0)},
+		"a threshold of 10, equal":       {strategy: allocation.Threshold{Difference: 10}, view: counts(10, 0)},
+		"a threshold of 10, more":        {strategy: allocation.Threshold{Difference: 10}, view: counts(12, 0), want: shards(0, 1)},
+		"at most so many on their way":   {strategy: allocation.Threshold{Difference: 10}, view: counts(19, 0), want: shards(0, 1, 2)},
+		"some are already":               {strategy: allocation.Threshold{Difference: 10}, view: moving(counts(30, 0), 0, 2), want: shards(1)},
+		"and no more":                    {strategy: allocation.Threshold{Difference: 10}, view: moving(counts(30, 0), 0, 1, 2)},
+		"which are not counted":          {strategy: allocation.Threshold{Difference: 2}, view: moving(counts(4, 0), 0, 1)},
+		"but those of the best are":      {strategy: allocation.Threshold{Difference: 1}, view: moving(counts(2, 4), 0, 1), want: shards(2)},
+		"the fullest, first of the best": {view: counts(3, 1, 3, 5, 5), want: shards(7)},
+		"lowest numbers first":           {strategy: allocation.Threshold{Difference: 2}, view: reversed(counts(6, 0)), want: shards(0, 1)},
+	} {
+		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", what, got, test.want)
+		}
+	}
+}
+
+// A third region comes to two that have all the shards: rounds of moves make it even, no shard is
+// moved twice, and then all is quiet.
+func TestRebalanceComesToAnEnd(t *testing.T) {
+	t.Parallel()
+	least, threshold, hashing := allocation.LeastShards{}, allocation.Threshold{Difference: 10, MaxMoving: 3}, &allocation.Hashing{Limit: 7}
+	for name, test := range map[string]struct {
+		rebalance func(allocation.View) []allocation.Shard
+		allocate  func(allocation.View, allocation.Request) (identity.Node, bool)
+		want      string // sizes in the end
+		rounds    int
+	}{
+		"least":     {least.Rebalance, least.Allocate, "[100 100 100]", 5},
+		"threshold": {threshold.Rebalance, threshold.Allocate, "[102 103 95]", 32},
+	} {
+		v := counts(150, 150, 0)
+		moved, rounds := map[allocation.Shard]bool{}, 0
+		for {
+			chosen := test.rebalance(v)
+			if len(chosen) == 0 {
+				break
+			}
+			rounds++
+			for _, s := range chosen {
+				if moved[s] {
+					t.Errorf("%s: shard %d is moved again", name, s)
+				}
+				moved[s] = true
+			}
+			v = apply(v, chosen, test.allocate)
+		}
+		if got := sizes(v); got != test.want || rounds != test.rounds {
+			t.Errorf("%s: %s after %d rounds, want %s after %d", name, got, rounds, test.want, test.rounds)
+		}
+	}
+	v := counts(150, 150, 0)
+	for range 100 {
+		v = apply(v, hashing.Rebalance(v), hashing.Allocate)
+	}
+	if left := hashing.Rebalance(v); len(left) > 0 {
+		t.Errorf("hashing: %v should still move", left)
+	}
+}
+
+func TestLimitsAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, s := range []interface{ Validate() error }{
+		allocation.LeastShards{}, allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, allocation.Threshold{}, allocation.Threshold{Difference: 1, MaxMoving: 1}, &allocation.Hashing{}, &allocation.Hashing{Limit: 1},
+	} {
+		if err := s.Validate(); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	for field, s := range map[string]interface{ Validate() error }{
+		"AbsoluteLimit": allocation.LeastShards{AbsoluteLimit: -1}, "Limit": &allocation.Hashing{Limit: -1},
+		"RelativeLimit is 1.5": allocation.LeastShards{RelativeLimit: 1.5}, "RelativeLimit is -1": allocation.LeastShards{RelativeLimit: -1},
+		"RelativeLimit is NaN": allocation.LeastShards{RelativeLimit: math.NaN()},
+		"Difference":           allocation.Threshold{Difference: -1}, "MaxMoving": allocation.Threshold{MaxMoving: -1},
+	} {
+		if err := s.Validate(); !errors.Is(err, allocation.ErrInvalid) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%+v: %v, want one about %s", s, err, field)
+		}
+	}
+}
+
+// The owners on a ring never change: another version of this code would move every shard.
+func TestHashingIsForEver(t *testing.T) {
+	t.Parallel()
+	h := &allocation.Hashing{}
+	v := counts(0, 0, 0, 0)
+	owners, all := "", map[string]int{}
+	for s := range allocation.Shard(1000) {
+		n, ok := h.Allocate(v, allocation.Request{Shard: s})
+		if !ok {
+			t.Fatal("there is no owner")
+		}
+		if all[n.Name]++; s < 40 {
+			owners += n.Name
+		}
+	}
+	if want := "bababcdcbaddacbacacdbdbbcccbadcbbbadbbbd"; owners != want {
+		t.Errorf("the first owners are %s, want %s", owners, want)
+	}
+	for _, r := range v.Regions {
+		if all[r.Node.Name] < 100 {
+			t.Errorf("of 1000 shards they have %v", all)
+		}
+	}
+	if n, ok := h.Allocate(counts(), allocation.Request{}); ok {
+		t.Errorf("an empty ring has %v", n)
+	}
+}
+
+func TestHashingMovesOnlyWhatMust(t *testing.T) {
+	t.Parallel()
+	h := &allocation.Hashing{}
+	small, large := counts(0, 0, 0), counts(0, 0, 0, 0)
+	for s := range allocation.Shard(500) {
+		before, _ := h.Allocate(small, allocation.Request{Shard: s})
+		after, _ := h.Allocate(large, allocation.Request{Shard: s})
+		if before != after && after.Name != "d" {
+			t.Errorf("shard %d moves from %v to %v when d comes", s, before, after)
+		}
+		restarted := counts(0, 0, 0)
+		for i := range restarted.Regions {
+			restarted.Regions[i].Node.UID, restarted.Members[i].Node.UID = 8, 8
+		}
+		if again, _ := h.Allocate(restarted, allocation.Request{Shard: s}); again.Name != before.Name || again.UID != 8 {
+			t.Errorf("shard %d is on %v, and on %v after a restart", s, before, again)
+		}
+	}
+}
+
+func TestHashingRebalance(t *testing.T) {
+	t.Parallel()
+	v := counts(20, 0, 0)
+	v.Members[2].Status = membership.Exiting // is not on the ring
+	all := new(allocation.Hashing).Rebalance(v)
+	if len(all) == 0 || !slices.IsSorted(all) {
+		t.Fatalf("%v should move", all)
+	}
+	h := new(allocation.Hashing)
+	for s := range allocation.Shard(20) {
+		if owner, _ := h.Allocate(v, allocation.Request{Shard: s}); (owner.Name == "b") != slices.Contains(all, s) {
+			t.Errorf("shard %d belongs to %v, %v should move", s, owner, all)
+		}
+	}
+	if got := (&allocation.Hashing{Limit: 2}).Rebalance(v); !slices.Equal(got, all[:2]) {
+		t.Errorf("with a limit of 2: %v, want the first of %v", got, all)
+	}
+	if got := (&allocation.Hashing{Limit: 2}).Rebalance(moving(v, all[0])); !slices.Equal(got, all[1:3]) {
+		t.Errorf("while one moves: %v, want the second and third of %v", got, all)
+	}
+}
+
+func TestExternal(t *testing.T) {
+	t.Parallel()
+	e := allocation.External{Desired: map[allocation.Shard]string{0: "c", 1: "a", 3: "z", 4: "b"}}
+	v := counts(2, 2, 1)
+	for what, test := range map[string]struct {
+		view      allocation.View
+		shard     allocation.Shard
+		requester string
+		want      string
+	}{
+		"where it should be":                   {v, 0, "a", "c"},
+		"no such region":                       {v, 3, "a", "a"},
+		"nothing is desired":                   {v, 9, "b", "b"},
+		"the requester may not either":         {v, 9, "z", ""},
+		"the desired one may not":              {status(v, 2, membership.Down), 0, "a", "a"},
+		"one that leaves may, if it is wanted": {status(v, 2, membership.Leaving), 0, "a", "c"},
+	} {
+		got, ok := e.Allocate(test.view, allocation.Request{Shard: test.shard, Requester: node(test.requester)})
+		if ok != (test.want != "") || ok && got.Name != test.want {
+			t.Errorf("%s: %v, %t", what, got, ok)
+		}
+	}
+	for what, test := range map[string]struct {
+		view allocation.View
+		want []allocation.Shard
+	}{
+		"those elsewhere":                   {v, shards(0, 4)},
+		"not those that move":               {moving(v, 0), shards(4)},
+		"not to a region that may not host": {status(v, 1, membership.Exiting), shards(0)},
+		"nothing there":                     {counts(), nil},
+	} {
+		if got := e.Rebalance(test.view); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", what, got, test.want)
+		}
+	}
+	// Two incarnations of a node: the one that may host is meant.
+	two := counts(0)
+	second := identity.Node{Name: "a", UID: 9}
+	two.Members[0].Status = membership.Down
+	two.Regions = append(two.Regions, allocation.Region{Node: second})
+	two.Members = append(two.Members, membership.Member{Node: second, Status: membership.Up})
+	if got, ok := e.Allocate(two, allocation.Request{Shard: 1}); !ok || got != second {
+		t.Errorf("allocated to %v, %t, want %v", got, ok, second)
+	}
+}
+
+func upTo(n allocation.Shard) []allocation.Shard {
+	var all []allocation.Shard
+	for s := range n {
+		all = append(all, s)
+	}
+	return all
+}
+
+func moving(v allocation.View, numbers ...allocation.Shard) allocation.View {
+	v.Moving = numbers
+	return v
+}
+
+func reversed(v allocation.View) allocation.View {
+	for _, r := range v.Regions {
+		slices.Reverse(r.Shards)
+	}
+	return v
+}
+
+func status(v allocation.View, i int, s membership.Status) allocation.View {
+	v.Members = slices.Clone(v.Members)
+	v.Members[i].Status = s
+	return v
+}

@@ -1,0 +1,66 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// Threshold moves shards from the fullest region when it has more than the best one by
+// more than a threshold, a few at a time, and goes on while others are still on their way.
+type Threshold struct {
+	// Difference is how many more shards the fullest region may have without any being moved, and
+	// how many are moved at once at most. Defaults to 1.
+	Difference int
+	// MaxMoving is how many shards are on their way at most. Defaults to 3.
+	MaxMoving int
+}
+
+// Validate returns an error that matches ErrInvalid and names each field that is
+// wrong.
+func (s Threshold) Validate() error {
+	var errs []error
+	if s.Difference < 0 {
+		errs = append(errs, fmt.Errorf("%w: Threshold.Difference is %d, less than 0", ErrInvalid, s.Difference))
+	}
+	if s.MaxMoving < 0 {
+		errs = append(errs, fmt.Errorf("%w: Threshold.MaxMoving is %d, less than 0", ErrInvalid, s.MaxMoving))
+	}
+	return errors.Join(errs...)
+}
+
+// Allocate returns the best region.
+func (Threshold) Allocate(v View, _ Request) (identity.Node, bool) { return v.Best() }
+
+// Rebalance returns the shards that should move, the lowest numbers of the fullest region.
+// The best region is counted with the shards that leave it, the others without.
+func (s Threshold) Rebalance(v View) []Shard {
+	threshold, room := cmp.Or(s.Difference, 1), cmp.Or(s.MaxMoving, 3)-len(v.Moving)
+	if room <= 0 || !v.GoodTime() {
+		return nil
+	}
+	regions := v.Suitable()
+	var most []Shard
+	for _, r := range regions {
+		if rest := v.resting(r.Shards); len(rest) > len(most) {
+			most = rest
+		}
+	}
+	difference := len(most) - len(regions[0].Shards)
+	if difference <= threshold {
+		return nil
+	}
+	slices.Sort(most)
+	return most[:min(difference-threshold, threshold, room)]
+}
+
+// resting returns those of the shards that are not being moved.
+func (v *View) resting(shards []Shard) []Shard {
+	return slices.DeleteFunc(slices.Clone(shards), v.moving)
+}

@@ -1,0 +1,175 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package allocation_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/allocation"
+)
+
+func TestSuitable(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		view func(v *allocation.View)
+		want string
+		best bool
+	}{
+		"fewer shards first, then by node": {func(*allocation.View) {}, "bcda", true}, // of 2, 0, 1, 1
+		"a newer version first": {func(v *allocation.View) {
+			v.Members[0].Version = version(t, "1.10")
+			v.Members[3].Version = version(t, "1.9")
+		}, "adbc", true},
+		"who leaves last": {func(v *allocation.View) { v.Members[1].Status = membership.Leaving }, "cdab", true},
+		"who exits behind that": {func(v *allocation.View) {
+			v.Members[1].Status, v.Members[2].Status = membership.Exiting, membership.Leaving
+		}, "dacb", true},
+		"who is down too": {func(v *allocation.View) { v.Members[1].Status = membership.Down }, "cdab", true},
+		"leaving counts more than the version": {func(v *allocation.View) {
+			v.Members[1].Status, v.Members[1].Version = membership.Leaving, version(t, "9.0")
+		}, "cdab", true},
+		"a cluster that is about to stop changes nothing": {func(v *allocation.View) {
+			v.Members[0].Status, v.Members[1].Status = membership.PreparingForShutdown, membership.ReadyForShutdown
+		}, "bcda", true},
+		"who can't be reached behind who leaves": {func(v *allocation.View) {
+			v.Unreachable = []identity.Node{node("b"), node("c")}
+			v.Members[3].Status = membership.Leaving
+		}, "adbc", true},
+		"an unknown member is none":            {func(v *allocation.View) { v.Members = slices.Delete(v.Members, 1, 2) }, "cda", true},
+		"the next incarnation is not this one": {func(v *allocation.View) { v.Members[1].Node.UID++ }, "cda", true},
+		"the previous incarnation is not it":   {func(v *allocation.View) { v.Members[1].Node.UID-- }, "cda", true},
+		"members without the role are none":    {func(v *allocation.View) { v.Role = "entities"; v.Members[0].Roles = []string{"entities"} }, "abcd", true},
+		"weakly up and joining members neither": {func(v *allocation.View) {
+			v.Members[1].Status, v.Members[2].Status = membership.WeaklyUp, membership.Joining
+		}, "dabc", true},
+		"nobody may": {func(v *allocation.View) {
+			for i := range v.Members {
+				v.Members[i].Status = membership.Down
+			}
+		}, "bcda", false},
+		"nobody is known": {func(v *allocation.View) { v.Members = nil }, "", false},
+	} {
+		v := counts(2, 0, 1, 1)
+		test.view(&v)
+		got := names(v.Suitable())
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", what, got, test.want)
+		}
+		best, ok := v.Best()
+		if ok != test.best || ok && best.Name != got[:1] {
+			t.Errorf("%s: the best is %v, %t, the order is %s", what, best, ok, got)
+		}
+		for _, r := range v.Regions {
+			if first := (allocation.View{Regions: []allocation.Region{r}, Members: v.Members, Unreachable: v.Unreachable, Role: v.Role}); v.MayHost(r.Node) != mayHost(first) {
+				t.Errorf("%s: %v may host: %t", what, r.Node, v.MayHost(r.Node))
+			}
+		}
+	}
+	v := counts(1)
+	if v.MayHost(node("b")) {
+		t.Error("a region that is not there may host")
+	}
+}
+
+func mayHost(v allocation.View) bool {
+	_, ok := v.Best()
+	return ok
+}
+
+func TestGoodTime(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		view func(v *allocation.View)
+		want bool
+	}{
+		"nothing is in the way": {func(*allocation.View) {}, true},
+		"no regions":            {func(v *allocation.View) { v.Regions = nil }, false},
+		"no members":            {func(v *allocation.View) { v.Members = nil }, false},
+		"two versions":          {func(v *allocation.View) { v.Members[1].Version = version(t, "1.0.0") }, false},
+		"one version": {func(v *allocation.View) {
+			v.Members[0].Version, v.Members[1].Version = version(t, "0.0"), version(t, "0.0.0")
+		}, true},
+		"a version without a region": {func(v *allocation.View) {
+			v.Members = append(v.Members, membership.Member{Node: node("z"), Status: membership.Up, Version: version(t, "3.0")})
+		}, true},
+		"somebody can't be reached": {func(v *allocation.View) { v.Unreachable = []identity.Node{node("z")} }, false},
+		"somebody joins":            {func(v *allocation.View) { v.Members[1].Status = membership.Joining }, false},
+		"somebody is weakly up":     {func(v *allocation.View) { v.Members[1].Status = membership.WeaklyUp }, false},
+		"somebody leaves":           {func(v *allocation.View) { v.Members[2].Status = membership.Leaving }, true},
+		"the cluster prepares":      {func(v *allocation.View) { v.Members[1].Status = membership.PreparingForShutdown }, false},
+		"the cluster is ready":      {func(v *allocation.View) { v.Members[1].Status = membership.ReadyForShutdown }, false},
+	} {
+		v := counts(4, 0, 0)
+		test.view(&v)
+		if got := v.GoodTime(); got != test.want {
+			t.Errorf("%s: a good time: %t", what, got)
+		}
+		// Nothing is moved at any other time.
+		for name, moved := range map[string][]allocation.Shard{
+			"least": allocation.LeastShards{}.Rebalance(v), "threshold": allocation.Threshold{}.Rebalance(v), "hashing": new(allocation.Hashing).Rebalance(v),
+		} {
+			if (len(moved) > 0) != test.want {
+				t.Errorf("%s: %s moves %v", what, name, moved)
+			}
+		}
+	}
+}
+
+// The order does not depend on how it is sorted: it is a total one.
+func TestSuitableIsTotal(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for range 2000 {
+		v := counts(rnd.IntN(3), rnd.IntN(3), rnd.IntN(3), rnd.IntN(3), rnd.IntN(3), rnd.IntN(3))
+		for i := range v.Members {
+			v.Members[i].Status = membership.Joining + membership.Status(rnd.IntN(9))
+			v.Members[i].Version = version(t, []string{"1.0", "1.1", "2.0"}[rnd.IntN(3)])
+		}
+		order := v.Suitable()
+		for i := range order {
+			for k := i + 1; k < len(order); k++ {
+				pair := []allocation.Region{order[i], order[k]}
+				slices.SortFunc(pair, func(a, b allocation.Region) int { return a.Node.Compare(b.Node) })
+				two := allocation.View{Regions: pair, Members: v.Members}
+				if got := names(two.Suitable()); got != order[i].Node.Name+order[k].Node.Name {
+					t.Fatalf("of all: %s, of two: %s", names(order), got)
+				}
+			}
+		}
+	}
+}
+
+func TestAllFindsWhatWasAllocatedBefore(t *testing.T) {
+	t.Parallel()
+	v := counts(3, 0, 1)
+	before := sizes(v)
+	var requests []allocation.Request
+	for s := range allocation.Shard(5) {
+		requests = append(requests, allocation.Request{Shard: 10 + s, Requester: node("a")})
+	}
+	got := ""
+	for _, n := range allocation.All(v, requests, allocation.LeastShards{}.Allocate) {
+		got += n.Name
+	}
+	if got != "bbcbc" {
+		t.Errorf("allocated to %s", got)
+	}
+	if after := sizes(v); after != before {
+		t.Errorf("the view had %s and has %s", before, after)
+	}
+	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("z"), true }) {
+		if !n.IsZero() {
+			t.Errorf("allocated to %v, which is no region", n)
+		}
+	}
+	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("a"), false }) {
+		if !n.IsZero() {
+			t.Errorf("allocated to %v, though there is none", n)
+		}
+	}
+}
