@@ -235,7 +235,7 @@ func (c *chaos) settled() bool {
 	for _, h := range c.hosts {
 		if !h.dead {
 			living = append(living, h)
-			if !h.m.Suspended() {
+			if h.m.Member() && !h.m.Suspended() {
 				asked = append(asked, h)
 			}
 		}

@@ -201,7 +201,7 @@ func (m *Machine) handle(in Input) {
 	case ExitingDone:
 		m.exitingDone()
 	case Quarantine:
-		m.exclude(in.Node, false)
+		m.exclude(in.Node)
 	case LinkLost:
 		if m.link.state == linkUp {
 			m.disconnect("the connection to the broker is lost")

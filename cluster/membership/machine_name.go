@@ -124,7 +124,8 @@ func (m *Machine) pong(from identity.Node) {
 
 // nameInUse says that this node can't join.
 func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
-	if m.phase != trying || from.Name != m.join.name || msg.Holder.Name != m.self.Name || msg.Holder == m.self {
+	asked := m.phase == trying && from.Name == m.join.name || m.phase == member && m.asksAgain(from)
+	if !asked || msg.Holder.Name != m.self.Name || msg.Holder == m.self {
 		m.drop(DropUnexpected)
 		return
 	}

@@ -123,7 +123,7 @@ func (m *Machine) memberGone(old *Member) {
 	m.count.Became[Removed]++
 	delete(m.confirmed, old.Node)
 	if old.Status == Down {
-		m.exclude(old.Node, false)
+		m.exclude(old.Node)
 		return
 	}
 	m.graves = append(m.graves, grave{old.Node, m.now + m.s.QuarantineRemovedAfter})

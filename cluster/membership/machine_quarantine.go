@@ -11,9 +11,8 @@ import (
 
 // excluded is a node that is not talked to any more.
 type excluded struct {
-	since    time.Duration
-	harmless bool          // it has left: it need not be told
-	notice   time.Duration // when it may be told again
+	since  time.Duration
+	notice time.Duration // when it may be told again
 }
 
 // grave is a node that is going to be quarantined.
@@ -27,15 +26,13 @@ const noticeInterval = time.Second
 
 // exclude quarantines a node. If it is a member it has to be marked as down all
 // the same, to be removed.
-func (m *Machine) exclude(n identity.Node, harmless bool) {
+func (m *Machine) exclude(n identity.Node) {
 	if n == m.self {
 		return
 	}
-	if old, known := m.quarantine[n]; known {
-		old.harmless = old.harmless && harmless
-	} else {
+	if _, known := m.quarantine[n]; !known {
 		m.log(Info, "a node is quarantined", Attr{"node", n})
-		m.quarantine[n] = &excluded{since: m.now, harmless: harmless}
+		m.quarantine[n] = &excluded{since: m.now}
 		m.buried = append(m.buried, n)
 		m.out.Quarantine = append(m.out.Quarantine, n)
 	}
@@ -44,14 +41,15 @@ func (m *Machine) exclude(n identity.Node, harmless bool) {
 	}
 }
 
-// refuse reports whether a sender is quarantined, and tells it.
+// refuse reports whether a sender is quarantined, and tells it: also one that has
+// left, for if it still talks it was removed before it knew.
 func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 	e, known := m.quarantine[from]
 	if !known {
 		return false
 	}
 	quiet := kind == KindHeartbeat || kind == KindHeartbeatReply || kind == KindQuarantined
-	if !e.harmless && !quiet && m.now >= e.notice {
+	if !quiet && m.now >= e.notice {
 		e.notice = m.now + noticeInterval
 		m.send(from, Quarantined{})
 	}
@@ -88,7 +86,7 @@ func (m *Machine) bury() {
 			m.soon(timerGrave, g.due)
 			continue
 		}
-		m.exclude(g.node, true)
+		m.exclude(g.node)
 	}
 	m.graves = open
 }

@@ -140,12 +140,18 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 // it: who let this node in has crashed before it told anybody. As long as this node
 // is not Up it asks again.
 func (m *Machine) strange(from identity.Node) {
-	other, me := m.gossip.Member(from), m.me()
-	if other == nil || other.Status.dead() || me.Status != Joining && me.Status != WeaklyUp {
+	if !m.asksAgain(from) {
 		m.drop(DropUnexpected)
 		return
 	}
 	m.send(identity.Node{Name: from.Name}, Join{m.cfg.Roles, m.cfg.Version})
+}
+
+// asksAgain reports whether this node, which is a member, asks another one to let it in
+// all the same.
+func (m *Machine) asksAgain(who identity.Node) bool {
+	other, me := m.gossip.Member(who), m.me()
+	return other != nil && !other.Status.dead() && (me.Status == Joining || me.Status == WeaklyUp)
 }
 
 func (m *Machine) sendWelcome(to identity.Node) {

@@ -192,9 +192,20 @@ func TestAStrangerAsksAgain(t *testing.T) {
 	s.wants("c is down", membership.KindJoin)
 	s.recv("b", membership.Stranger{})
 	s.wants("b does not know this node", membership.KindJoin, "b")
+	// Meanwhile b has let in another incarnation.
+	other := membership.NameInUse{Holder: identity.Node{Name: "m", UID: 2}}
+	if s.recv("x", other); len(s.out.Life) > 0 {
+		t.Error("x is no member")
+	}
+	if s.recv("b", other); !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.NameTaken}}) {
+		t.Errorf("the name is in use: %v", s.out.Life)
+	}
 	s = with(t, "n")
 	s.recv("n", membership.Stranger{})
 	s.wants("who is up does not ask", membership.KindJoin)
+	if s.recv("n", other); len(s.out.Life) > 0 {
+		t.Error("who is up has the name")
+	}
 }
 
 // The first offer of a seed is taken, others come too late.

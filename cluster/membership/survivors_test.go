@@ -116,6 +116,9 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 		}
 	}()
 	s.resolving(downing.Settings{Strategy: []downing.Strategy{downing.KeepMajority, downing.KeepOldest}[s.rand.IntN(2)]})
+	if seed%2 == 0 {
+		s.loss, s.double, s.delay = 0.02, 0.02, 20*time.Millisecond
+	}
 	s.cutOff = map[string]bool{}
 	s.cut = func(from, to string) bool { return s.cutOff[from] != s.cutOff[to] }
 	hosts := s.join(names(3 + s.rand.IntN(5))...)
@@ -125,7 +128,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 		s.watch(time.Duration(s.rand.IntN(60_000)) * time.Millisecond)
 	}
 	clear(s.cutOff)
-	s.broker = false
+	s.broker, s.loss = false, 0
 	for _, h := range hosts {
 		h.offline = false
 		if h.paused {

@@ -205,7 +205,8 @@ func (w *world) run(d time.Duration) {
 func (w *world) until(most time.Duration, holds func() bool) bool {
 	w.tb.Helper()
 	end := w.now + most
-	for next := w.now; len(w.queue) > 0 && w.queue[0].at <= end; {
+	late := func() bool { return len(w.queue) == 0 || w.queue[0].at > end }
+	for next := w.now; !late() || !holds() && !late(); { // which may have started something
 		if w.queue[0].at >= next { // looked at a few times a second
 			if holds() {
 				return true
