@@ -30,7 +30,7 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 		return nil
 	}
 	if !j.enter() {
-		return fill(len(writes), fmt.Errorf("postgres: append: %w: %w", journal.ErrNotSent, journal.ErrClosed))
+		return fill(len(writes), fmt.Errorf("postgres: append: %w", notStored(journal.ErrClosed)))
 	}
 	defer j.leave()
 	b := newBatch(writes)
@@ -102,14 +102,16 @@ func isConflict(err error) bool {
 func (db *DB) appendError(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeRewound && certain(err) {
-		return fmt.Errorf("postgres: append: %w: %w: schema %q of %s: %s: it was restored without its value",
-			journal.ErrNotSent, ErrSchema, db.cfg.Schema, db.target, pg.Message)
+		return fmt.Errorf("postgres: append: %w", notStored(db.schemaError(err, "was restored without the value of a sequence: %s", pg.Message)))
 	}
 	if certainly(err) {
-		return fmt.Errorf("postgres: append: %w: %w", journal.ErrNotSent, db.translate(ctx, err))
+		return fmt.Errorf("postgres: append: %w", notStored(db.translate(ctx, err)))
 	}
 	return fmt.Errorf("postgres: append: outcome unknown: %w", db.translate(ctx, err))
 }
+
+// notStored says of an append's error that nothing was stored.
+func notStored(err error) error { return tell([]error{journal.ErrNotSent, err}, "not stored: %v", err) }
 
 var errResult = errors.New("a result that is not as it should be")
 

@@ -28,9 +28,14 @@ const (
 // listen is the goroutine that waits for notifications. While it has no
 // connection, readers find events by polling.
 func (t *tail) listen(ctx context.Context) {
+	var lost time.Time // zero if that was not reported
 	for pause := listenPause; ; pause = min(2*pause, maxListenPause) {
-		if t.session(ctx) {
-			pause = listenPause
+		listened, err := t.session(ctx, lost)
+		if listened {
+			pause, lost = listenPause, time.Time{}
+		}
+		if lost.IsZero() && ctx.Err() == nil && t.db.watch.silence(ctx, err) {
+			lost = time.Now()
 		}
 		if !sleep(ctx, pause) {
 			return
@@ -39,17 +44,20 @@ func (t *tail) listen(ctx context.Context) {
 }
 
 // session listens on one connection until it is lost, and reports whether it
-// did at all.
-func (t *tail) session(ctx context.Context) (listened bool) {
+// did at all. lost is when that was reported of the one before.
+func (t *tail) session(ctx context.Context, lost time.Time) (listened bool, err error) {
 	conn, err := t.listener(ctx)
 	if err != nil {
-		return false // polling goes on
+		return false, err // polling goes on
 	}
 	defer leave(ctx, conn)
+	if !lost.IsZero() {
+		t.db.watch.hears(ctx, lost)
+	}
 	t.wake() // there may have been notifications while nobody listened
 	for {
 		if err := t.hear(ctx, conn); err != nil {
-			return true
+			return true, err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -48,6 +49,12 @@ type Config struct {
 	// PollInterval is how often a reader that waits for events looks by itself, in
 	// case a notification was lost. Defaults to 1 s, or to 50 ms with DisableNotify.
 	PollInterval time.Duration
+
+	// Logger is told of what no caller is: notifications that are lost and come back,
+	// an append that holds queries back for more than 5 s, statements of more than
+	// 2 s. The same is told at most once a minute. No connection string and no
+	// password is logged. Defaults to one that discards all.
+	Logger *slog.Logger
 }
 
 const (
@@ -62,6 +69,9 @@ const (
 func (c Config) withDefaults() Config {
 	c.Schema = cmp.Or(c.Schema, defaultSchema)
 	c.MaxAppends = cmp.Or(c.MaxAppends, defaultMaxAppends)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	c.MaxSnapshotSize = cmp.Or(c.MaxSnapshotSize, defaultMaxSnapshotSize)
 	if c.PollInterval == 0 {
 		c.PollInterval = time.Second

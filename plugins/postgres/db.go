@@ -33,6 +33,7 @@ type DB struct {
 	snapshots SnapshotStore
 	tail      *tail     // wakes readers
 	notifier  *notifier // wakes those of other processes
+	watch     *watch
 
 	closing sync.Once
 	leaving sync.WaitGroup // connections that are being closed
@@ -74,7 +75,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	if _, err = parseDSN(cfg.NotifyDSN); err != nil {
-		return nil, fmt.Errorf("postgres: Config.NotifyDSN: %w", err)
+		return nil, tell([]error{err}, "postgres: Config.NotifyDSN is an invalid connection string: %s", dsnForm)
 	}
 	if cfg.MaxConns > 0 {
 		pc.MaxConns = int32(cfg.MaxConns) //nolint:gosec // validated
@@ -94,6 +95,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
 	db := &DB{cfg: cfg, dsn: dsn, pool: pool, target: target(cc), role: cc.User, schema: pgx.Identifier{cfg.Schema}.Sanitize()}
+	db.watch = newWatch(cfg.Logger)
 	db.sql = newStatements(db.schema, lockClass(cfg.Schema))
 	db.journal.db, db.snapshots.db = db, db
 	db.tail, db.notifier = newTail(db), newNotifier(db) //nolint:contextcheck // they live as long as the database
@@ -111,6 +113,8 @@ func parseDSN(dsn string) (*pgxpool.Config, error) {
 	if url && (strings.Contains(pc.ConnConfig.Host, "@") || strings.Contains(pc.ConnConfig.Database, "@") && !strings.Contains(dsn, "%40")) {
 		return nil, ErrDSN
 	}
+	// What a role or a database is set to must not change the bytes of a text.
+	pc.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	return pc, nil
 }
 

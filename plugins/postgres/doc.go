@@ -57,6 +57,9 @@
 // A connection that has failed is replaced by the next call that needs one. One that was idle
 // for a second is probed first.
 //
+// Config.Logger is told of what no caller sees: notifications that are lost, an
+// append that holds queries back, a server that is slow.
+//
 // # For the administrator
 //
 // Rights: who migrates needs CREATE on the database, or owns the schema. With
@@ -68,6 +71,10 @@
 //
 // and EXECUTE on the functions, which everybody has unless it was revoked. The
 // files in plugins/postgres/migration are plain SQL that can be run by hand.
+//
+// The database has to have the encoding UTF8. Each connection asks for
+// client_encoding UTF8 when it begins, whatever roles and databases are set to; a
+// proxy that pools transactions has to track that, as PgBouncer does.
 //
 // Settings: synchronous_commit stays as it is; off may lose the last appends in a crash. The
 // transaction isolation has to be read committed, as it is by default. Each connection of

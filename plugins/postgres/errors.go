@@ -24,8 +24,10 @@ var (
 	ErrDenied = errors.New("postgres: missing right")
 	// ErrDSN says that a connection string can't be parsed. What is wrong with it is not quoted,
 	// because passwords are.
-	ErrDSN = errors.New("postgres: invalid connection string: it must be like postgres://user:password@host:5432/database, with special characters percent-encoded, or like host=a port=5432 dbname=b user=c")
+	ErrDSN = errors.New("postgres: invalid connection string: " + dsnForm)
 )
+
+const dsnForm = "it must be like postgres://user:password@host:5432/database, with special characters percent-encoded, or like host=a port=5432 dbname=b user=c"
 
 // SQLSTATEs.
 const (
@@ -36,6 +38,10 @@ const (
 	codeNoColumn        = "42703"
 	codeNoFunction      = "42883"
 	codeNoSchema        = "3F000"
+	codeTableThere      = "42P07"
+	codeObjectThere     = "42710"
+	codeFunctionThere   = "42723"
+	codeSchemaThere     = "42P06"
 	codeDiskFull        = "53100"
 	codeCanceled        = "57014"
 	codeDataCorrupted   = "XX001"
@@ -88,31 +94,52 @@ func (db *DB) translate(ctx context.Context, err error) error {
 	case errors.As(err, &pg):
 		return db.translateServer(ctx, pg, err)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		return ended(ctx, err)
 	}
-	return fmt.Errorf("%w: %s: %w", journal.ErrUnavailable, db.target, err)
+	return tell([]error{journal.ErrUnavailable, err}, "%s is unavailable: %s", db.target, reason(err))
+}
+
+// ended is the error of a call whose context has ended.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if why := reason(err); why != cause.Error() {
+		return tell([]error{cause, err}, "%v (%s)", cause, why)
+	}
+	return tell([]error{cause, err}, "%v", cause)
 }
 
 func (db *DB) translateServer(ctx context.Context, pg *pgconn.PgError, err error) error {
 	switch pg.Code {
 	case codeCanceled:
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+			return ended(ctx, err)
 		}
-		return fmt.Errorf("the server canceled the statement: %w", err)
+		return tell([]error{err}, "%s canceled the statement: %s", db.target, reason(err))
 	case codeNoTable, codeNoSchema, codeNoColumn, codeNoFunction:
-		return fmt.Errorf("%w: schema %q of %s: %w", ErrSchema, db.cfg.Schema, db.target, err)
+		return db.schemaError(err, "is not there as it should be: %s", reason(err))
+	case codeTableThere, codeObjectThere, codeFunctionThere, codeSchemaThere:
+		return db.schemaError(err, "holds something with the name of what is to be created: %s", reason(err))
 	case codeDenied:
-		return fmt.Errorf("%w: role %q in schema %q of %s: %w", ErrDenied, db.role, db.cfg.Schema, db.target, err)
+		return tell([]error{ErrDenied, err}, "role %q lacks a right in schema %q of %s: %s", db.role, db.cfg.Schema, db.target, reason(err))
 	case codeReadOnly:
-		return fmt.Errorf("%w: %s: %w", ErrReadOnly, db.target, err)
+		return tell([]error{ErrReadOnly, err}, "%s is read-only: %s", db.target, reason(err))
 	case codeDiskFull:
-		return fmt.Errorf("%w: the disk of %s is full: %w", journal.ErrUnavailable, db.target, err)
+		return tell([]error{journal.ErrUnavailable, err}, "the disk of %s is full: %s", db.target, reason(err))
 	case codeDataCorrupted, codeIndexCorrupted:
 		return &journal.CorruptError{File: db.target, Offset: -1, Detail: pg.Error()}
 	}
 	if class := pg.Code[:min(2, len(pg.Code))]; class == "08" || class == "53" || class == "57" || class == "58" || class == "28" || class == "3D" || severity(pg) == "FATAL" {
-		return fmt.Errorf("%w: %s: %w", journal.ErrUnavailable, db.target, err)
+		return tell([]error{journal.ErrUnavailable, err}, "%s is unavailable: %s", db.target, reason(err))
 	}
-	return fmt.Errorf("%s: %w", db.target, err)
+	return tell([]error{err}, "%s: %s", db.target, reason(err))
+}
+
+// schemaError is an ErrSchema that says what is wrong with the schema. cause may
+// be nil.
+func (db *DB) schemaError(cause error, format string, args ...any) error {
+	of := []error{ErrSchema}
+	if cause != nil {
+		of = append(of, cause)
+	}
+	return tell(of, "schema %q of %s %s", db.cfg.Schema, db.target, fmt.Sprintf(format, args...))
 }

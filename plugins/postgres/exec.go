@@ -6,7 +6,7 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,6 +44,8 @@ func inBinary() []int16 { return []int16{1} }
 // of the result, whose values belong to the driver and are overwritten after that.
 // The connection is free again when run returns. The error is not translated.
 func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(values [][]byte) error) error {
+	began := time.Now()
+	defer func() { db.watch.took(ctx, st.name, began) }()
 	conn, err := db.acquire(ctx)
 	if err != nil {
 		return err
@@ -53,7 +55,7 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 	var reader *pgconn.ResultReader
 	if db.cfg.CachedStatements {
 		if err = st.prepare(ctx, pg); err != nil {
-			return fmt.Errorf("%w: %w", errNotStarted, err)
+			return tell([]error{errNotStarted, err}, "%s", reason(err))
 		}
 		reader = pg.ExecPrepared(ctx, st.name, params, inBinary(), inBinary())
 	} else {
@@ -74,11 +76,11 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 // acquire takes a connection out of the pool.
 func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
+		return nil, tell([]error{errNotStarted, context.Cause(ctx)}, "%v", context.Cause(ctx))
 	}
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: no connection: %w", errNotStarted, err)
+		return nil, tell([]error{errNotStarted, err}, "no connection: %s", reason(err))
 	}
 	return conn, nil
 }

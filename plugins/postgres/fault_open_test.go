@@ -46,12 +46,21 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	execute(t, connect(t, newer), "INSERT INTO refold.migrations (version, name) VALUES (1000, '1000_future')")
 	readOnly := server.DSN(t)
 	execute(t, connect(t, readOnly), "ALTER DATABASE "+name(t, readOnly)+" SET default_transaction_read_only = on")
+	emptied, taken, latin := server.DSN(t), server.DSN(t), server.DSN(t)
+	execute(t, connect(t, emptied), "CREATE SCHEMA refold; CREATE TABLE refold.migrations (version integer, name text)")
+	execute(t, connect(t, taken), "CREATE SCHEMA refold; CREATE TABLE refold.events (id text)")
+	execute(t, admin, `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+	latin = strings.Replace(latin, name(t, latin), "latin", 1)
 	for what, c := range map[string]struct {
 		dsn  string
 		cfg  postgres.Config
 		want error
 		text string
 	}{
+		"empty migrations": {dsn: emptied, want: postgres.ErrSchema, text: "has a table migrations that names none"},
+		"names are taken":  {dsn: taken, want: postgres.ErrSchema, text: "holds something with the name of what is to be created"},
+		"encoding":         {dsn: latin, want: postgres.ErrSchema, text: "has encoding LATIN1, it must be UTF8"},
+		"notify DSN":       {dsn: migrated, cfg: postgres.Config{NotifyDSN: "port=" + secret}, want: postgres.ErrDSN, text: "Config.NotifyDSN"},
 		"no DSN":           {dsn: "postgres://" + secret + "@[::1", want: postgres.ErrDSN},
 		"a keyword":        {dsn: "host=127.0.0.1 port=" + secret, want: postgres.ErrDSN},
 		"password":         {dsn: testpg.Via(t, testpg.With(t, migrated, map[string]string{"password": secret}), server.Addr()), want: journal.ErrUnavailable, text: "password authentication failed"},
@@ -76,8 +85,16 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
 			}
-			if err != nil && strings.Contains(err.Error(), secret) {
+			if err == nil {
+				return
+			}
+			t.Log(err)
+			text := err.Error()
+			if strings.Contains(text, secret) {
 				t.Errorf("it tells the password: %v", err)
+			}
+			if !strings.HasPrefix(text, "postgres: ") || strings.Count(text, "postgres: ") > 1 || strings.Contains(text, " journal: ") || strings.ContainsAny(text, "\n\t") {
+				t.Errorf("it is no plain sentence: %v", err)
 			}
 		})
 	}

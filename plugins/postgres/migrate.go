@@ -80,7 +80,7 @@ func (db *DB) prepareSchema(ctx context.Context) error {
 		for i, m := range missing {
 			names[i] = m.Name
 		}
-		return fmt.Errorf("%w: schema %q of %s: not applied: %s", ErrSchema, db.cfg.Schema, db.target, strings.Join(names, ", "))
+		return db.schemaError(nil, "lacks migrations: %s", strings.Join(names, ", "))
 	}
 	_, err = db.migrate(ctx)
 	return err
@@ -107,21 +107,28 @@ func (db *DB) version(ctx context.Context, q interface {
 ) (int, error) {
 	var exists bool
 	// Behind a lock that was waited for, to_regclass may still answer from a cache.
-	err := q.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations')", db.cfg.Schema).Scan(&exists)
-	if err != nil {
+	var encoding string
+	err := q.QueryRow(ctx, "SELECT current_setting('server_encoding'), EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations')", db.cfg.Schema).Scan(&encoding, &exists)
+	switch {
+	case err != nil:
 		return 0, db.fail(ctx, err)
-	}
-	if !exists {
+	case encoding != "UTF8" && encoding != "SQL_ASCII": // one letter that it lacks would fail the writes beside it
+		return 0, db.schemaError(nil, "can't be used: the database has encoding %s, it must be UTF8", encoding)
+	case !exists:
 		return 0, nil
 	}
 	var version int
 	if err := q.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM "+db.schema+".migrations").Scan(&version); err != nil {
 		return 0, db.fail(ctx, err)
 	}
-	if known := len(Migrations()); version > known {
-		return 0, fmt.Errorf("%w: schema %q of %s is at version %d, this program knows %d", journal.ErrNewerVersion, db.cfg.Schema, db.target, version, known)
+	known := len(Migrations())
+	switch {
+	case version > known:
+		return 0, tell([]error{journal.ErrNewerVersion}, "schema %q of %s is at version %d, which is newer than this program: it knows %d", db.cfg.Schema, db.target, version, known)
+	case version <= 0:
+		return 0, db.schemaError(nil, "has a table migrations that names none: drop it if nothing else is there, or else restore its rows")
 	}
-	return max(version, 0), nil
+	return version, nil
 }
 
 // migrate takes the missing steps in one transaction, one program at a time.

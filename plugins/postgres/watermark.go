@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -33,6 +34,8 @@ type mark struct {
 	settled int64
 	// drawn is the last ordinal that was drawn.
 	drawn int64
+	// below is up to where no append in progress keeps settled from rising.
+	below int64
 	// held says that an append in progress may keep settled from rising.
 	held bool
 }
@@ -95,10 +98,13 @@ func (w *watermark) refresh(ctx context.Context) (mark, error) {
 	w.begun++
 	number, before := w.begun, w.last
 	w.mu.Unlock()
+	began := time.Now()
 	found, err := w.look(ctx, before)
+	w.db.watch.took(ctx, "watermark", began)
 	if err != nil {
 		return mark{}, err
 	}
+	w.db.watch.saw(ctx, found, lockClass(w.db.cfg.Schema))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.done, w.last = number, found
@@ -120,7 +126,7 @@ func (w *watermark) look(ctx context.Context, before mark) (mark, error) {
 	}
 	switch {
 	case drawn < before.settled: // which was committed, and so the sequence keeps it
-		return mark{}, fmt.Errorf("%w: %s: the last ordinal is %d, but %d was read; open it anew", ErrRewound, w.db.target, drawn, before.settled)
+		return mark{}, tell([]error{ErrRewound}, "%s has gone back behind what was read: the last ordinal is %d, but %d was read; open it anew", w.db.target, drawn, before.settled)
 	case drawn < before.drawn:
 		w.looked = 0 // a crash made the server forget draws, so there may be events now where none were
 	}
@@ -132,7 +138,7 @@ func (w *watermark) look(ctx context.Context, before mark) (mark, error) {
 		}
 		w.looked = below
 	}
-	return mark{settled: max(settled, before.settled), drawn: drawn, held: held}, nil
+	return mark{settled: max(settled, before.settled), drawn: drawn, below: below, held: held}, nil
 }
 
 // ask reads the last ordinal and then the keys of the locks that are held. The
@@ -169,10 +175,9 @@ func (w *watermark) ask(ctx context.Context, conn *pgx.Conn) (drawn int64, keys 
 	case standby:
 		return 0, nil, w.db.onStandby()
 	case !sound:
-		return 0, nil, fmt.Errorf("%w: sequence ordinals in schema %q of %s: it must have CACHE 1, INCREMENT 1 and NO CYCLE", ErrSchema, w.db.cfg.Schema, w.db.target)
+		return 0, nil, w.db.schemaError(nil, "is not as it should be: sequence ordinals must have CACHE 1, INCREMENT 1 and NO CYCLE")
 	case highest > drawn:
-		return 0, nil, fmt.Errorf("%w: sequence ordinals in schema %q of %s stands at %d, but there is event %d: it was restored without its value",
-			ErrSchema, w.db.cfg.Schema, w.db.target, drawn, highest)
+		return 0, nil, w.db.schemaError(nil, "was restored without the value of a sequence: sequence ordinals is at %d, but there is event %d", drawn, highest)
 	}
 	w.checked = true
 	return drawn, keys, nil
@@ -181,7 +186,7 @@ func (w *watermark) ask(ctx context.Context, conn *pgx.Conn) (drawn int64, keys 
 // onStandby is the error of reading from a standby, which knows neither the locks of
 // the primary nor where its sequence stands.
 func (db *DB) onStandby() error {
-	return fmt.Errorf("%w: %s is a standby, where queries could skip events: read from the primary", ErrReadOnly, db.target)
+	return tell([]error{ErrReadOnly}, "%s is a standby, where queries could skip events: read from the primary", db.target)
 }
 
 // settledBelow returns the highest ordinal that no append in progress can still

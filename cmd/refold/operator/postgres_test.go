@@ -186,5 +186,5 @@ func TestMigrateUsage(t *testing.T) {
 	start(t, operator.Program{}, "migrate", "--journal", "leveldb:x").want(t, operator.ExitFailed, "has nothing to migrate")
 	start(t, operator.Program{}, "migrate", "--journal", "x").want(t, operator.ExitFailed, "there are leveldb:DIR")
 	start(t, operator.Program{}, "migrate", "--journal", "postgres:x").want(t, operator.ExitFailed, "there is postgres://")
-	start(t, operator.Program{}, "migrate", "--journal", "postgres://ada:sesame@127.0.0.1:1/x").want(t, operator.ExitFailed, "store unavailable")
+	start(t, operator.Program{}, "migrate", "--journal", "postgres://ada:sesame@127.0.0.1:1/x").want(t, operator.ExitFailed, "is unavailable")
 }

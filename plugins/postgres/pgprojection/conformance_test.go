@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 	"github.com/refold-io/refold/projection/projectiontest"
 )
@@ -36,11 +35,11 @@ func TestConformanceOnOtherDefaults(t *testing.T) {
 
 func conform(t *testing.T, pool, other *pgxpool.Pool) {
 	t.Helper()
-	store := pgprojection.NewStore(pool, pgprojection.Config{})
+	store := newStore(pool)
 	projectiontest.Run(t, projectiontest.Config{
 		Open: func(projectiontest.T) projection.Store { return store },
 		Reopen: func(projectiontest.T, projection.Store) projection.Store {
-			return pgprojection.NewStore(other, pgprojection.Config{})
+			return newStore(other)
 		},
 	})
 	projectiontest.RunTx(t, projectiontest.TxConfig[pgx.Tx]{

@@ -5,7 +5,7 @@
 // a read model in the same database changes in one transaction with them.
 //
 //	pool, err := pgxpool.New(ctx, dsn)
-//	store := pgprojection.NewStore(pool, pgprojection.Config{})
+//	store, err := pgprojection.NewStore(pool, pgprojection.Config{})
 //	totals, err := projection.New(projection.Config[Event]{
 //		Name:     "totals",
 //		Journal:  j,

@@ -30,13 +30,17 @@ func (Deposited) isAccountEvent() {}
 
 // balances keeps the table balances, with a row for each account.
 func balances(j journal.Journal, pool *pgxpool.Pool) (*projection.Projection[Event], error) {
+	store, err := pgprojection.NewStore(pool, pgprojection.Config{})
+	if err != nil {
+		return nil, err
+	}
 	return projection.New(projection.Config[Event]{
 		Name:     "balances",
 		Journal:  j,
 		Criteria: journal.Criteria{Type: "account"},
 		Events:   codec.Types(codec.Name[Deposited]("deposited")), // Type.Events of the aggregate
 		Handler: projection.ExactlyOnce[Event, pgx.Tx]{
-			Store: pgprojection.NewStore(pool, pgprojection.Config{}),
+			Store: store,
 			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[Event]) error {
 				sums := make(map[string]int64)
 				for i := range events {

@@ -89,7 +89,7 @@ func TestExactlyOnceThroughCutConnections(t *testing.T) {
 				})
 				cfg := config(j, handler(pool, 15))
 				if ends {
-					cfg.Restart.Limit = -1
+					cfg.MaxRestarts = -1
 				}
 				err := create(t, cfg).CatchUp(t.Context())
 				if ends && err != nil {
@@ -123,7 +123,7 @@ func TestExactlyOnceThroughTerminatedSessions(t *testing.T) {
 	var projections []*projection.Projection[paid]
 	for range 2 {
 		cfg := config(j, handler(connect(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = "victim" }), 20))
-		cfg.Workers, cfg.OnFailure = 4, projection.Skip()
+		cfg.Workers, cfg.OnFailure = 4, projection.Strategy{Skip: true}
 		p := create(t, cfg)
 		projections = append(projections, p)
 		go func() { results <- p.Run(ctx) }()
@@ -179,7 +179,7 @@ func TestServerKilled(t *testing.T) {
 		return err
 	}
 	cfg := config(j, h)
-	cfg.OnFailure = projection.Skip()
+	cfg.OnFailure = projection.Strategy{Skip: true}
 	p := create(t, cfg)
 	if err := p.CatchUp(t.Context()); err != nil {
 		t.Error(err)
@@ -232,7 +232,7 @@ func TestPoison(t *testing.T) {
 		}
 		var skipped []*projection.EventError
 		cfg := config(j, h)
-		cfg.OnFailure = projection.Skip()
+		cfg.OnFailure = projection.Strategy{Skip: true}
 		cfg.Observer.Skipped = func(e *projection.EventError) { skipped = append(skipped, e) }
 		if err := create(t, cfg).CatchUp(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -250,7 +250,7 @@ func TestDeadlock(t *testing.T) {
 	dsn := database(t)
 	pool := connect(t, dsn, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["deadlock_timeout"] = "10ms" })
 	exec(t, pool, "INSERT INTO sums VALUES ('a', 0, 0), ('b', 0, 0)")
-	store := pgprojection.NewStore(pool, pgprojection.Config{})
+	store := newStore(pool)
 	results := make(chan error, 2)
 	meet := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
 	var calls [2]int
@@ -307,7 +307,7 @@ func TestOutageBehindADeadlock(t *testing.T) {
 		return addUp(ctx, tx, events)
 	}
 	cfg := config(j, h)
-	cfg.OnFailure = projection.Skip()
+	cfg.OnFailure = projection.Strategy{Skip: true}
 	p := create(t, cfg)
 	if err := p.CatchUp(t.Context()); err != nil {
 		t.Error(err)
@@ -324,7 +324,7 @@ func TestFencedBeforeWork(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
 	pool := connect(t, dsn, nil)
-	store := pgprojection.NewStore(pool, pgprojection.Config{})
+	store := newStore(pool)
 	first := []projection.Position{{Slices: journal.Slices{Count: 1024}}}
 	second := []projection.Position{{Slices: journal.Slices{Count: 1024}, Offset: "1"}}
 	if err := store.Save(t.Context(), projection.Move{Projection: "p", To: first}); err != nil {
@@ -357,10 +357,13 @@ func TestFencedBeforeWork(t *testing.T) {
 func TestMissingTable(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, testpg.DSN(t), nil)
-	store := pgprojection.NewStore(pool, pgprojection.Config{Schema: `odd "name`})
+	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: "odd-name"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := store.Load(ctx, "p"); !errors.Is(err, projection.ErrNotSetUp) || !strings.Contains(err.Error(), "apply the migrations") {
+	if _, err = store.Load(ctx, "p"); !errors.Is(err, projection.ErrNotSetUp) || !strings.Contains(err.Error(), "apply the migrations") {
 		t.Errorf("Load: %v, want it to say what to do", err)
 	}
 	h := handler(pool, 0)

@@ -105,7 +105,7 @@ func fill(t *testing.T, j journal.Journal, boxes, count int) map[string]int64 {
 // handler adds up batches in the database.
 func handler(pool *pgxpool.Pool, batch int) projection.ExactlyOnce[paid, pgx.Tx] {
 	return projection.ExactlyOnce[paid, pgx.Tx]{
-		Store: pgprojection.NewStore(pool, pgprojection.Config{}), Batch: batch, Handle: addUp,
+		Store: newStore(pool), Batch: batch, Handle: addUp,
 		Clear: func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "DELETE FROM sums")
 			return err
@@ -131,7 +131,7 @@ func addUp(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) e
 func config(j journal.Journal, h projection.Handler[paid]) projection.Config[paid] {
 	return projection.Config[paid]{
 		Name: "sums", Journal: j, Criteria: journal.Criteria{Type: "box"}, Events: events(), Handler: h,
-		Restart: projection.Backoff{Min: time.Millisecond, Max: 10 * time.Millisecond},
+		MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 	}
 }
 
@@ -166,4 +166,13 @@ func newJournal(t *testing.T) *inmem.Journal {
 	j := inmem.NewJournal()
 	t.Cleanup(func() { _ = j.Close() })
 	return j
+}
+
+// newStore is for a test that has a pool.
+func newStore(pool *pgxpool.Pool) *pgprojection.Store {
+	store, err := pgprojection.NewStore(pool, pgprojection.Config{})
+	if err != nil {
+		panic(err)
+	}
+	return store
 }

@@ -21,8 +21,23 @@ import (
 // Config says where positions are. The zero value is the default.
 type Config struct {
 	// Schema is the PostgreSQL schema with the table of positions, that of
-	// postgres.Config. Defaults to "refold".
+	// postgres.Config: 1 to 63 letters of ASCII, digits, "_" and "-", not beginning
+	// with "pg_". Defaults to "refold".
 	Schema string
+}
+
+const identifier = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+func (c Config) withDefaults() Config {
+	c.Schema = cmp.Or(c.Schema, "refold")
+	return c
+}
+
+func (c Config) validate() error {
+	if len(c.Schema) > 63 || strings.Trim(c.Schema, identifier) != "" || strings.HasPrefix(c.Schema, "pg_") {
+		return fmt.Errorf("%w: Config.Schema is %.80q, not 1 to 63 letters, digits, _ and - that do not begin with pg_", projection.ErrInvalid, c.Schema)
+	}
+	return nil
 }
 
 // Store keeps positions in a PostgreSQL database, beside the read models that are
@@ -37,10 +52,20 @@ var _ projection.TxStore[pgx.Tx] = (*Store)(nil)
 // statements are the SQL of a store.
 type statements struct{ load, advance, begin, remove, insert, reset string }
 
-// NewStore returns a store on a pool, which it does not close. The schema has to
-// be there: postgres.Open and postgres.Migrate create it.
-func NewStore(pool *pgxpool.Pool, cfg Config) *Store {
-	table := pgx.Identifier{cmp.Or(cfg.Schema, "refold"), "projections"}.Sanitize()
+// NewStore returns a store on a pool, which it does not close. It asks the server
+// nothing: that the schema is there, which postgres.Open and postgres.Migrate
+// create, shows when the store is used. The error matches projection.ErrInvalid, and
+// names each argument that is missing or wrong.
+func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	err := cfg.validate()
+	if pool == nil {
+		err = errors.Join(fmt.Errorf("%w: pool is nil", projection.ErrInvalid), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pgprojection: new store: %w", err)
+	}
+	table := pgx.Identifier{cfg.Schema, "projections"}.Sanitize()
 	r := strings.NewReplacer("TABLE", table)
 	return &Store{pool: pool, sql: statements{
 		load: r.Replace(`SELECT first_slice, slices, at_offset, clear FROM TABLE WHERE projection = $1 ORDER BY first_slice`),
@@ -54,7 +79,7 @@ func NewStore(pool *pgxpool.Pool, cfg Config) *Store {
 		insert: r.Replace(`INSERT INTO TABLE (projection, first_slice, slices, at_offset, clear)
 			SELECT $1::text, u.* FROM unnest($2::int[], $3::int[], $4::text[], $5::bool[]) u`),
 		reset: r.Replace(`UPDATE TABLE SET at_offset = '', clear = true, moved_at = now() WHERE projection = $1`),
-	}}
+	}}, nil
 }
 
 // exec is a statement that needs one round trip and no prepared statement, so

@@ -1,0 +1,216 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/postgres"
+)
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// has waits until something was logged.
+func (l *logbook) has(t *testing.T, text string) {
+	t.Helper()
+	if !until(t, "a log record with "+text, func() bool { return strings.Contains(l.String(), text) }) {
+		t.Logf("logged:\n%s", l)
+	}
+}
+
+func TestLogOfNotifications(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	var log logbook
+	j := openStore(t, dsn, postgres.Config{Logger: log.logger(), PollInterval: never}).Journal()
+	done := make(chan error, 1)
+	go func() { done <- j.Await(t.Context(), "") }()
+	pids := listening(t, dsn, 1)
+	if log.String() != "" {
+		t.Errorf("logged without a reason: %s", &log)
+	}
+	execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pids[0])
+	log.has(t, `level=WARN msg="no notifications from the server: readers poll" reason="FATAL: terminating connection`)
+	log.has(t, `level=INFO msg="notifications are back" after=`)
+	store(t, j, eventsOf("a", 0, 1))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLogHoldsNoSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "correct-horse"
+	server := testpg.Start(t, testpg.Config{})
+	dsn := server.DSN(t)
+	var log logbook
+	j := openStore(t, dsn, postgres.Config{
+		Logger: log.logger(), PollInterval: time.Millisecond,
+		NotifyDSN: testpg.Via(t, testpg.With(t, dsn, map[string]string{"password": secret}), server.Addr()),
+	}).Journal()
+	done := make(chan error, 1)
+	go func() { done <- j.Await(t.Context(), "") }()
+	log.has(t, "password authentication failed")
+	store(t, j, eventsOf("a", 0, 1))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); strings.Contains(text, secret) || strings.Count(text, "no notifications") != 1 {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
+func TestLogOfAStall(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	var log logbook
+	db := openStore(t, dsn, postgres.Config{Logger: log.logger(), DisableNotify: true})
+	db.ReportAll()
+	conn := connect(t, dsn)
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.AppendIn(t.Context(), tx, eventsOf("slow", 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	end := func() {
+		t.Helper()
+		if _, err := db.Journal().End(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end() // it may be one that ends at once
+	if strings.Contains(log.String(), "holds all queries back") {
+		t.Errorf("logged at once:\n%s", &log)
+	}
+	end()
+	end()
+	if text := log.String(); strings.Count(text, `level=WARN msg="a transaction that appends does not end and holds all queries back" age=`) != 1 {
+		t.Errorf("logged:\n%s", text)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if text := log.String(); strings.Count(text, `level=INFO msg="queries go on" after=`) != 1 {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
+func TestLogOfSlowCalls(t *testing.T) {
+	t.Parallel()
+	var log logbook
+	db := openStore(t, testpg.DSN(t), postgres.Config{Logger: log.logger(), DisableNotify: true})
+	store(t, db.Journal(), eventsOf("a", 0, 1))
+	if log.String() != "" {
+		t.Errorf("logged without a reason: %s", &log)
+	}
+	db.ReportAll()
+	for i := range uint64(3) {
+		store(t, db.Journal(), eventsOf("a", 1+i, 1))
+	}
+	if text := log.String(); strings.Count(text, `level=WARN msg="the server is slow" statement=refold_append_one took=`) != 1 {
+		t.Errorf("logged:\n%s", text)
+	}
+}
+
+func TestWhatIsRepeatedIsLoggedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var s postgres.Sparse
+	for _, c := range []struct {
+		after   time.Duration
+		omitted int
+		due     bool
+	}{{0, 0, true}, {1, 0, false}, {time.Minute - 1, 0, false}, {time.Minute, 2, true}, {2*time.Minute - 1, 0, false}, {2 * time.Minute, 1, true}} {
+		if omitted, due := s.Due(now.Add(c.after)); omitted != c.omitted || due != c.due {
+			t.Errorf("after %v: %v, %d left out, want %v, %d", c.after, due, omitted, c.due, c.omitted)
+		}
+	}
+}
+
+func TestStalls(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var s postgres.Stall
+	for _, c := range []struct {
+		second int
+		below  int64
+		held   bool
+		want   string
+	}{
+		{0, 10, false, ""},
+		{10, 10, false, ""}, // nobody appends
+		{20, 12, true, ""},
+		{24, 12, true, ""},
+		{25, 13, true, ""}, // another append
+		{29, 13, true, ""},
+		{30, 13, true, "lasts 5s"},
+		{89, 13, true, ""},
+		{90, 13, true, "lasts 1m5s"},
+		{100, 14, true, "over 1m15s"},
+		{106, 14, true, ""}, // told of less than a minute ago
+		{107, 20, false, ""},
+		{108, 21, true, ""},
+		{170, 21, true, "lasts 1m2s"},
+		{171, 30, false, "over 1m3s"},
+		{172, 30, false, ""},
+	} {
+		if got := s.Saw(now.Add(time.Duration(c.second)*time.Second), c.below, c.held); got != c.want {
+			t.Errorf("after %d s, below %d, held: %v: reports %q, want %q", c.second, c.below, c.held, got, c.want)
+		}
+	}
+}
+
+// What a role or a database is set to changes no text.
+func TestClientEncodingIsPinned(t *testing.T) {
+	t.Parallel()
+	server := testpg.Start(t, testpg.Config{})
+	dsn := server.DSN(t)
+	admin := connect(t, dsn)
+	execute(t, admin, "CREATE ROLE odd SUPERUSER LOGIN")
+	execute(t, admin, "ALTER ROLE odd SET client_encoding = 'LATIN1'")
+	write := eventsOf("größe|1", 0, 2, "ärger")
+	store(t, openStore(t, dsn, postgres.Config{}).Journal(), write)
+	execute(t, admin, "ALTER DATABASE "+name(t, dsn)+" SET client_encoding = 'SQL_ASCII'")
+	for i, dsn := range []string{dsn, testpg.With(t, dsn, map[string]string{"user": "odd"}), testpg.With(t, dsn, map[string]string{"client_encoding": "WIN1252"})} {
+		j := openStore(t, dsn, postgres.Config{}).Journal()
+		write := eventsOf("größe|1", uint64(2+i), 1, "ärger")
+		write.Writer, write.Events[0].Manifest = "knöterich", "→"
+		store(t, j, write)
+		events, _ := readAll(t, j, journal.Criteria{Type: "größe", Tag: "ärger"}, "")
+		if len(events) != 3+i || events[2+i].Manifest != "→" || events[2+i].Writer != "knöterich" || events[0].ID != "größe|1" {
+			t.Errorf("read %+v", events)
+		}
+	}
+	var odd int
+	if err := admin.QueryRow(t.Context(), "SELECT count(*) FROM refold.events WHERE id <> 'größe|1' OR writer NOT IN ('w', 'knöterich') OR tags <> '{ärger}'").Scan(&odd); err != nil || odd != 0 {
+		t.Errorf("%d rows are not stored as they should be, %v", odd, err)
+	}
+}
