@@ -12,6 +12,7 @@ BENCHTIME ?= 1s
 FUZZTIME  ?= 30s
 SOAK      ?= .
 MUTANTS   ?=
+SEEDS     ?= 300
 
 # Go where its own instructions put it, if it is not in the path.
 export PATH := $(PATH):/usr/local/go/bin
@@ -108,6 +109,14 @@ fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; about an hour (PKG, SOAK=test names)
 	go test -race -count=1 -timeout=1h ./eventsourcing -refold.histories=200 -refold.late=1000
 	REFOLD_SOAK=1 go test -race -shuffle=on -count=1 -timeout=3h -run '$(SOAK)' $(PKG)
+
+.PHONY: sim
+sim: need-go ## simulate clusters: SEEDS=300 of them, or all that happens in one (SEED=number)
+ifeq ($(origin SEED),file)
+	@go run ./internal/sim/run -seeds $(SEEDS)
+else
+	@go run ./internal/sim/run -seed $(SEED)
+endif
 
 .PHONY: mutants
 mutants: need-go need-postgres ## plant each known fault and require a test to notice (MUTANTS=name prefix)

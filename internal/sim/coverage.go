@@ -1,0 +1,115 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/internal/node"
+)
+
+// Coverage counts what has happened, by a table and a row.
+type Coverage map[string]map[string]uint64
+
+func (c Coverage) hit(table, row string, n uint64) {
+	rows := c[table]
+	if rows == nil {
+		rows = map[string]uint64{}
+		c[table] = rows
+	}
+	rows[row] += n
+}
+
+// Add adds what happened elsewhere.
+func (c Coverage) Add(other Coverage) {
+	for table, rows := range other {
+		for row, n := range rows {
+			c.hit(table, row, n)
+		}
+	}
+}
+
+// add adds what a node has counted.
+func (c Coverage) add(n node.Counters) {
+	for k := membership.Kind(1); k < membership.Kinds; k++ {
+		c.hit("message", k.String(), n.Membership.Received[k])
+	}
+	for s := membership.Joining; s <= membership.ReadyForShutdown; s++ {
+		c.hit("member", s.String(), n.Membership.Became[s])
+	}
+	for t := range membership.Timeouts {
+		c.hit("time-out", t.String(), n.Membership.TimedOut[t])
+	}
+	for d := range membership.Drops {
+		c.hit("dropped", d.String(), n.Membership.Dropped[d])
+	}
+	for o := membership.Same; o <= membership.Concurrent; o++ {
+		c.hit("gossip", o.String(), n.Membership.Gossip[o])
+	}
+	for k := downing.Decided; k <= downing.Automatic; k++ {
+		c.hit("downing", k.String(), n.Downing[k])
+	}
+	for s := singleton.Younger; s <= singleton.End; s++ {
+		c.hit("singleton", s.String(), n.Became[s])
+	}
+	for k := singleton.HandOverToMe; k <= singleton.InstanceGone; k++ {
+		c.hit("singleton message", k.String(), n.SingletonReceived[k])
+	}
+	c.hit("singleton", "stuck", n.Stuck)
+	c.hit("singleton message", "ignored", n.Ignored)
+	c.hit("lease", "told lost", n.LeasesLost)
+	c.hit("node", "exit timed out", n.ExitTimeouts)
+}
+
+// optional is what need not happen, by table and row.
+func optional(table, row string) bool {
+	switch table {
+	case "dropped", "downing":
+		// Not all that is dropped can come from nodes that follow the protocol; the experimental
+		// strategy is not simulated, and static quorums are never outgrown.
+		return table == "dropped" || row == downing.Automatic.String() || row == downing.Outgrown.String()
+	case "node":
+		return row == "exit timed out"
+	}
+	return false
+}
+
+// Missing returns what never happened, and should have.
+func (c Coverage) Missing() []string {
+	var all []string
+	for _, table := range slices.Sorted(maps.Keys(c)) {
+		for _, row := range slices.Sorted(maps.Keys(c[table])) {
+			if c[table][row] == 0 && !optional(table, row) {
+				all = append(all, table+": "+row)
+			}
+		}
+	}
+	return all
+}
+
+// WriteTo writes the tables.
+func (c Coverage) WriteTo(w io.Writer) (int64, error) {
+	var written int64
+	for _, table := range slices.Sorted(maps.Keys(c)) {
+		n, err := fmt.Fprintf(w, "%s\n", table)
+		written += int64(n)
+		if err != nil {
+			return written, err
+		}
+		for _, row := range slices.Sorted(maps.Keys(c[table])) {
+			n, err := fmt.Fprintf(w, "  %-34s %12d\n", row, c[table][row])
+			written += int64(n)
+			if err != nil {
+				return written, err
+			}
+		}
+	}
+	return written, nil
+}

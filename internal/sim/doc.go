@@ -1,0 +1,35 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sim simulates clusters: many machines of package internal/node, which are what
+// really runs, in a world of package internal/sim/world, which is not. A number, the seed, says
+// all that happens: how many nodes there are, how they decide who survives, what fails
+// and when. The same seed is the same story, to the last byte.
+//
+//	result := sim.Run(seed, sim.Options{})
+//	if result.Violation != nil { ... } // an invariant that was broken, where and when
+//
+// After every step of a node the invariants are checked that concern a node; those that
+// concern all of them are checked when they may have changed. In the end all is healed, and
+// the nodes have to come to one cluster again that hosts all it should.
+//
+//	make sim               some seeds
+//	make sim SEEDS=2000    more of them
+//	make sim SEED=123      one of them, with all that happens
+//
+// # What may happen
+//
+// Frames are lost, late, doubled and overtaken; a node loses its link to the broker in one direction
+// or both, whether it notices or not; single nodes don't hear each other; the broker
+// is split in two or goes away; nodes are paused, killed and started again; their clocks run
+// differently, and on the wall they jump; leases are answered late or never, and a request
+// lands when nobody waits for it any more. Members leave, join, and are downed by operators.
+//
+// # What may not
+//
+// Some things the protocol does not promise, and so they don't happen here: the network is not cut along
+// another line while members decide about the first, for a node that changes sides then may
+// be counted on both; the first seed is not started while it can't reach another
+// seed that is a member, for then it founds a cluster, as it should; and nobody downs a
+// living member that can't hear of it.
+package sim

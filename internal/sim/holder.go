@@ -1,0 +1,242 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/lease"
+)
+
+// holder is what lease.Lease does, without threads: it holds a lease for a shorter time than
+// the store does, and asks one thing at a time.
+type holder struct {
+	h    *host
+	name string
+
+	queue []bool // what is to be done: true is to release
+	busy  bool
+	call  uint64 // answers to earlier calls do not count
+
+	held     bool
+	hold     uint64 // which one
+	until    time.Duration
+	revision uint64
+}
+
+// lease returns the holder of a lease at a node.
+func (h *host) lease(name string) *holder {
+	l := h.leases[name]
+	if l == nil {
+		l = &holder{h: h, name: name}
+		h.leases[name] = l
+	}
+	return l
+}
+
+func (l *holder) store() *world.Store { return l.h.c.store }
+
+func (l *holder) owner() string { return l.h.p.Node().String() }
+
+// surely reports whether it is held, as Lease.Check does.
+func (l *holder) surely() bool { return l.held && l.h.p.Now() < l.until }
+
+func (l *holder) do(release bool) {
+	l.queue = append(l.queue, release)
+	l.next()
+}
+
+func (l *holder) next() {
+	if l.busy || len(l.queue) == 0 {
+		return
+	}
+	l.busy = true
+	release := l.queue[0]
+	l.queue = l.queue[1:]
+	l.h.p.After(0, func() {
+		if release {
+			l.release()
+		} else {
+			l.acquire()
+		}
+	})
+}
+
+func (l *holder) done(in node.Input) {
+	l.busy = false
+	l.h.step(in)
+	l.next()
+}
+
+// ask calls the store; fail is called if no answer comes in time.
+func (l *holder) ask(do func() error, answered func(err error), fail func()) {
+	l.call++
+	call := l.call
+	current := func() bool { return l.call == call && !l.h.p.Dead() }
+	l.h.c.store.Call(l.h.p, func() func() {
+		err := do()
+		return func() {
+			if current() {
+				l.call++
+				answered(err)
+			} else {
+				l.h.c.hit("lease", "late answer")
+			}
+		}
+	})
+	l.h.p.After(l.h.c.plan.LeaseCall, func() {
+		if current() {
+			l.call++
+			l.h.c.hit("lease", "no answer")
+			fail()
+		}
+	})
+}
+
+func (l *holder) answer(held bool, how string) {
+	l.h.c.hit("lease", how)
+	l.done(node.LeaseAnswer{Lease: l.name, Held: held})
+}
+
+func (l *holder) acquire() {
+	if l.surely() {
+		l.answer(true, "still held")
+		return
+	}
+	l.held = false
+	unknown := func() { l.answer(false, "acquire: unknown") }
+	var revision uint64
+	sent := l.h.p.Now()
+	create := func() (err error) {
+		revision, err = l.store().Create(l.name, l.owner())
+		return err
+	}
+	l.ask(create, func(err error) {
+		if errors.Is(err, lease.ErrHeld) {
+			l.again()
+			return
+		}
+		l.keep(revision, sent, "acquired")
+	}, unknown)
+}
+
+// again looks whether the entry is this node's own, from a call with an unknown
+// outcome.
+func (l *holder) again() {
+	var found lease.Entry
+	unknown := func() { l.answer(false, "acquire: unknown") }
+	l.ask(func() (err error) {
+		found, err = l.store().Get(l.name)
+		return err
+	}, func(err error) {
+		if err != nil || found.Owner != l.owner() {
+			l.answer(false, "held by another")
+			return
+		}
+		sent, revision := l.h.p.Now(), uint64(0)
+		l.ask(func() (err error) {
+			revision, err = l.store().Renew(l.name, l.owner(), found.Revision)
+			return err
+		}, func(err error) {
+			if err != nil {
+				unknown()
+				return
+			}
+			l.keep(revision, sent, "found again")
+		}, unknown)
+	}, unknown)
+}
+
+func (l *holder) keep(revision uint64, sent time.Duration, how string) {
+	l.held, l.revision, l.until = true, revision, sent+l.h.c.store.Timeout()/10*9
+	l.hold++
+	if !l.surely() {
+		l.held = false
+		l.answer(false, "acquired too late")
+		return
+	}
+	hold := l.hold
+	l.renewAfter(hold, l.h.c.store.Timeout()/4)
+	l.expire(hold)
+	l.answer(true, how)
+}
+
+// expire notices that the time is over.
+func (l *holder) expire(hold uint64) {
+	l.h.p.After(l.until-l.h.p.Now(), func() {
+		switch {
+		case !l.held || l.hold != hold:
+		case l.surely():
+			l.expire(hold)
+		default:
+			l.lose("expired")
+		}
+	})
+}
+
+func (l *holder) lose(how string) {
+	l.held = false
+	l.h.c.hit("lease", how)
+	l.h.step(node.LeaseLost{Lease: l.name})
+}
+
+func (l *holder) renewAfter(hold uint64, d time.Duration) {
+	l.h.p.After(d, func() {
+		if !l.held || l.hold != hold {
+			return
+		}
+		if l.busy {
+			l.renewAfter(hold, 100*time.Millisecond)
+			return
+		}
+		l.renew(hold)
+	})
+}
+
+func (l *holder) renew(hold uint64) {
+	sent := l.h.p.Now()
+	var revision uint64
+	l.ask(func() (err error) {
+		revision, err = l.store().Renew(l.name, l.owner(), l.revision)
+		if err != nil { // it may be what an earlier renewal has written
+			if e, failed := l.store().Get(l.name); failed == nil && e.Owner == l.owner() {
+				revision, err = l.store().Renew(l.name, l.owner(), e.Revision)
+			}
+		}
+		return err
+	}, func(err error) {
+		switch {
+		case !l.held || l.hold != hold:
+		case err != nil:
+			l.lose("lost")
+		default:
+			l.h.c.hit("lease", "renewed")
+			l.revision, l.until = revision, sent+l.h.c.store.Timeout()/10*9
+			l.renewAfter(hold, l.h.c.store.Timeout()/4)
+		}
+	}, func() { l.renewAfter(hold, time.Second) })
+}
+
+func (l *holder) release() {
+	revision, held := l.revision, l.held
+	l.held = false
+	l.ask(func() error {
+		if held && l.store().Delete(l.name, revision) == nil {
+			return nil
+		}
+		if e, err := l.store().Get(l.name); err == nil && e.Owner == l.owner() {
+			return l.store().Delete(l.name, e.Revision)
+		}
+		return nil
+	}, func(error) {
+		l.h.c.hit("lease", "released")
+		l.done(node.LeaseReleased{Lease: l.name, Done: true})
+	}, func() {
+		l.h.c.hit("lease", "release: unknown")
+		l.done(node.LeaseReleased{Lease: l.name})
+	})
+}

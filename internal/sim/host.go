@@ -1,0 +1,229 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// host is a process that runs a node: what package cluster does in earnest, without
+// threads.
+type host struct {
+	c *cluster
+	p *world.Process
+	m *node.Machine
+
+	instances map[string]*instance
+	leases    map[string]*holder
+	cut       map[identity.Node]bool // quarantined
+	serial    uint64                 // of messages through proxies
+
+	joined   time.Duration // when it became a member
+	stopped  membership.Reason
+	watching observed
+}
+
+// instance is a run of a singleton.
+type instance struct {
+	name     string
+	nr       uint64
+	stopping bool
+	since    time.Duration
+	heard    map[identity.Node]uint64 // the last message of each proxy
+}
+
+// start starts a node at a place, with a new UID.
+func (c *cluster) start(name string, change func(*node.Config)) *host {
+	var h *host
+	c.w.Start(name, func(p *world.Process) world.Program {
+		h = &host{
+			c: c, p: p, instances: map[string]*instance{}, leases: map[string]*holder{}, cut: map[identity.Node]bool{},
+			watching: newObserved(),
+		}
+		return h
+	})
+	cfg := c.config(h.p)
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	if h.m, err = node.New(cfg); err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the configuration is the simulator's
+	}
+	c.hosts = append(c.hosts, h)
+	c.byNode[h.p.Node()] = h
+	c.w.Tell("%v starts", h.p.Node())
+	for _, s := range c.plan.Singletons {
+		h.hosts(s)
+	}
+	return h
+}
+
+// hosts lets the node take part in a singleton, and send it messages.
+func (h *host) hosts(s Singleton) {
+	e, err := h.m.Host(h.p.Now(), singleton.Config{Name: s.Name, UseLease: s.Lease})
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
+	}
+	h.carry(e)
+	if e, err = h.m.Proxy(h.p.Now(), singleton.ProxyConfig{Singleton: s.Name, BufferSize: 20}); err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
+	}
+	h.carry(e)
+	h.talk(s.Name)
+}
+
+// config is that of a node at a place.
+func (c *cluster) config(p *world.Process) node.Config {
+	cfg := c.plan.Config
+	cfg.Membership.Self = p.Node()
+	cfg.Membership.Started = p.Wall()
+	cfg.Membership.Rand = rand.New(rand.NewPCG(c.w.Rand.Uint64(), p.Node().UID)) //nolint:gosec // it has to be repeatable
+	return cfg
+}
+
+// step tells the machine what happened, and does what it wants.
+func (h *host) step(in node.Input) {
+	if h.p.Dead() {
+		return
+	}
+	h.before()
+	h.carry(h.m.Step(h.p.Now(), in))
+}
+
+// tell lets somebody outside tell the machine what happened.
+func (h *host) tell(in node.Input) { h.p.Do(func() { h.step(in) }) }
+
+// Wake implements world.Program.
+func (h *host) Wake() {
+	h.before()
+	h.carry(h.m.Tick(h.p.Now()))
+}
+
+// Connection implements world.Program.
+func (h *host) Connection(up bool) {
+	if up {
+		h.step(node.Membership{Input: membership.LinkRestored{}})
+	} else {
+		h.step(node.Membership{Input: membership.LinkLost{}})
+	}
+}
+
+// Receive implements world.Program.
+func (h *host) Receive(m world.Message) {
+	if m.Kind == link.Kind(node.KindForwarded) {
+		h.forwarded(m)
+		return
+	}
+	if lag := h.c.lag[h.p.Place().Name]; lag > 0 { // it has too much to do
+		h.p.After(time.Duration(h.c.w.Rand.Int64N(int64(lag))), func() { h.received(m) })
+		return
+	}
+	h.received(m)
+}
+
+func (h *host) received(m world.Message) {
+	h.before()
+	old := h.m.Gossip()
+	in := node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}
+	h.carry(h.m.Step(h.p.Now(), in))
+	notForOthers(h, m, old)
+}
+
+// carry does what the machine wants done.
+func (h *host) carry(e node.Effects) {
+	for _, line := range e.Log {
+		h.logged(line)
+	}
+	for _, n := range e.Quarantine {
+		h.cut[n] = true
+	}
+	for _, i := range e.Stop {
+		h.stop(i)
+	}
+	for _, op := range e.Leases {
+		h.lease(op.Lease).do(op.Release)
+	}
+	for _, i := range e.Start {
+		h.begin(i)
+	}
+	for _, s := range e.Send {
+		h.p.Send(s.To, link.Control, link.Kind(s.Kind), s.Data)
+	}
+	for _, f := range e.Forward {
+		h.forward(f)
+	}
+	h.check(e)
+	for _, l := range e.Life {
+		h.lives(l)
+	}
+	h.p.WakeAt(h.m.Next())
+	h.maybeEnd()
+}
+
+func (h *host) lives(l membership.Life) {
+	h.c.w.Tell("%v: %v%s", h.p.Node(), l.Kind, reasonOf(l))
+	switch l.Kind {
+	case membership.Exits:
+		h.p.After(h.c.between(10*time.Millisecond, 1500*time.Millisecond), func() { h.step(node.Exit{}) })
+	case membership.Stopped:
+		h.stopped = l.Reason
+		stoppedForAReason(h)
+	case membership.Joined:
+		h.joined = h.c.w.Now()
+		onlyTheFirstSeedFounds(h)
+	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Suspended, membership.Connected, membership.Resumed:
+	}
+}
+
+func reasonOf(l membership.Life) string {
+	if l.Kind != membership.Stopped {
+		return ""
+	}
+	return ", " + l.Reason.String()
+}
+
+// maybeEnd ends the process once there is nothing left to do.
+func (h *host) maybeEnd() {
+	if h.stopped != 0 && len(h.instances) == 0 && !h.p.Dead() {
+		h.p.After(0, func() {
+			h.c.count(h)
+			h.p.Kill()
+			h.c.w.Tell("%v has ended", h.p.Node())
+		})
+	}
+}
+
+// kill ends the process at once.
+func (h *host) kill() {
+	if !h.p.Dead() {
+		h.c.count(h)
+		h.p.Kill()
+	}
+}
+
+// alive reports whether the process runs, and means to go on.
+func (h *host) alive() bool { return !h.p.Dead() && h.stopped == 0 }
+
+// logged writes a line of the log into the story.
+func (h *host) logged(l membership.Line) {
+	if !h.c.w.Told() || l.Level == membership.Debug {
+		return
+	}
+	var s strings.Builder
+	for _, a := range l.Attrs {
+		fmt.Fprintf(&s, " %s=%v", a.Key, a.Value)
+	}
+	h.c.w.Tell("%v: %s%s", h.p.Node(), l.Message, s.String())
+}

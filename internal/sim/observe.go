@@ -1,0 +1,124 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node"
+)
+
+// observed is what an observer of a node knows: what follows from the events, and
+// the gossip before the present step.
+type observed struct {
+	members     map[identity.Node]membership.Member
+	unreachable map[identity.Node]bool
+	leader      identity.Node
+	roleLeaders map[string]identity.Node
+	removed     map[identity.Node]bool
+	gossip      membership.Gossip
+	closed      bool // ShuttingDown was said
+
+	decisions [downing.Automatic + 1]uint64 // when it became deaf
+	deaf      bool
+}
+
+func newObserved() observed {
+	return observed{
+		members: map[identity.Node]membership.Member{}, unreachable: map[identity.Node]bool{}, roleLeaders: map[string]identity.Node{},
+		removed: map[identity.Node]bool{},
+	}
+}
+
+// before notes what was before a step.
+func (h *host) before() { h.watching.gossip = h.m.Gossip() }
+
+// check looks at what a node did in a step.
+func (h *host) check(e node.Effects) {
+	o := &h.watching
+	old, g := o.gossip, h.m.Gossip()
+	for _, event := range e.Events {
+		h.fold(event)
+	}
+	changed := !same(old.Members(), g.Members()) || !same(old.Reachability().Observers, g.Reachability().Observers) || !same(old.Clock(), g.Clock())
+	if changed || len(e.Events) > 0 {
+		h.checkEvents()
+	}
+	if changed && h.stopped == 0 && !o.closed {
+		h.checkGossip(old, g)
+	}
+	h.checkLink(old, g)
+	for _, s := range h.c.plan.Singletons {
+		downHostsNothing(h, s.Name)
+	}
+	o.gossip = g
+}
+
+// fold takes in an event as a subscriber does.
+func (h *host) fold(e membership.Event) {
+	o := &h.watching
+	switch e.Kind {
+	case membership.ShuttingDown:
+		o.closed = true
+		o.leader = identity.Node{}
+		clear(o.unreachable)
+		clear(o.roleLeaders)
+	case membership.MemberUnreachable:
+		neverUnreachableSelf(h, e)
+		o.unreachable[e.Member.Node] = true
+	case membership.MemberReachable:
+		delete(o.unreachable, e.Member.Node)
+	case membership.LeaderChanged:
+		o.leader = e.Node
+	case membership.RoleLeaderChanged:
+		o.roleLeaders[e.Role] = e.Node
+		if e.Node.IsZero() {
+			delete(o.roleLeaders, e.Role)
+		}
+	case membership.TombstonesChanged, membership.SeenChanged, membership.ReachabilityChanged:
+	case membership.MemberRemoved:
+		legalTransition(h, e)
+		if !o.closed {
+			removedOnlyWhenGone(h, e)
+			o.removed[e.Member.Node] = true
+		}
+		delete(o.members, e.Member.Node)
+		delete(o.unreachable, e.Member.Node)
+	case membership.MemberJoined, membership.MemberWeaklyUp, membership.MemberUp, membership.MemberPreparing, membership.MemberReady,
+		membership.MemberLeft, membership.MemberExited, membership.MemberDowned:
+		removedStaysRemoved(h, e)
+		legalTransition(h, e)
+		if e.Kind == membership.MemberUp {
+			upWasSeenByAll(h, e)
+		}
+		o.members[e.Member.Node] = *e.Member
+	}
+}
+
+// checkEvents compares what follows from the events with what the node says.
+func (h *host) checkEvents() {
+	o, s := &h.watching, h.m.Snapshot()
+	wrong := len(s.Members) != len(o.members) || len(s.Unreachable) != len(o.unreachable) || s.Leader != o.leader || len(s.RoleLeaders) != len(o.roleLeaders)
+	for _, m := range s.Members {
+		is, known := o.members[m.Node]
+		wrong = wrong || !known || is.Status != m.Status || is.UpNumber != m.UpNumber
+	}
+	for _, m := range s.Unreachable {
+		wrong = wrong || !o.unreachable[m.Node]
+	}
+	for _, r := range s.RoleLeaders {
+		wrong = wrong || o.roleLeaders[r.Role] != r.Node
+	}
+	if wrong {
+		h.violate("events-tell-all", "the events lead to members %v, unreachable %v, leader %v; it says members %v, unreachable %v, leader %v",
+			slices.SortedFunc(maps.Keys(o.members), identity.Node.Compare), slices.SortedFunc(maps.Keys(o.unreachable), identity.Node.Compare), o.leader,
+			s.Members, s.Unreachable, s.Leader)
+	}
+}
+
+func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

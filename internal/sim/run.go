@@ -1,0 +1,130 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/node"
+)
+
+// Result is what came of a seed.
+type Result struct {
+	Seed uint64
+	Plan Plan
+	// Violation is the invariant that was broken, nil if none was.
+	Violation *Violation
+	// Hash stands for all that happened.
+	Hash uint64
+	// Took is the time that was simulated, Faults how much went wrong.
+	Took     time.Duration
+	Faults   int
+	Coverage Coverage
+}
+
+// Options say how to run a seed.
+type Options struct {
+	// Story is told what happens. Nil tells nobody.
+	Story func(at time.Duration, text string)
+}
+
+// Run simulates what a seed stands for.
+func Run(seed uint64, o Options) Result {
+	plan := NewPlan(seed)
+	c := newCluster(seed, plan)
+	c.w.Story = o.Story
+	c.w.Tell("%v", plan)
+	c.live()
+	for _, h := range c.hosts {
+		c.count(h)
+	}
+	return Result{Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults, Coverage: c.coverage}
+}
+
+// live is all of a simulation.
+func (c *cluster) live() {
+	c.begin()
+	if !c.settle("comes-up", time.Minute) {
+		return
+	}
+	for end := c.w.Now() + c.plan.Least; c.violation == nil && (c.faults < c.plan.Faults || c.w.Now() < end); {
+		c.misfortune()
+		c.run(c.between(500*time.Millisecond, 20*time.Second))
+	}
+	c.heal()
+	if !c.settle("comes-together", 4*time.Minute) {
+		return
+	}
+	c.run(20 * time.Second) // nothing happens any more
+	if why := c.unsettled(); why != "" && c.violation == nil {
+		c.violate("stays-together", c.hosts[0].p.Node(), "%s", why)
+	}
+	if c.plan.Shutdown && c.violation == nil {
+		c.shutDown()
+	}
+}
+
+// settle waits until all are one cluster.
+func (c *cluster) settle(invariant string, most time.Duration) bool {
+	if c.until(most, func() bool { return c.unsettled() == "" }) {
+		return true
+	}
+	c.violate(invariant, c.hosts[0].p.Node(), "after %v: %s", most, c.unsettled())
+	return false
+}
+
+// heal ends all that goes wrong.
+func (c *cluster) heal() {
+	c.w.Tell("all is healed")
+	c.w.Network.Heal()
+	c.store.Heal()
+	clear(c.lag)
+	c.restarts = true
+	for _, h := range c.hosts {
+		place := h.p.Place()
+		place.NoUp, place.NoDown, place.Slow = false, false, 0
+	}
+	c.weather()
+	for _, h := range c.hosts {
+		c.resume(h)
+	}
+	for _, h := range c.living() {
+		h.p.Connection(true)
+	}
+	c.troubleAt = c.w.Now()
+}
+
+// shutDown stops the whole cluster, as operators do.
+func (c *cluster) shutDown() {
+	c.w.Tell("all is shut down")
+	for _, name := range c.names {
+		c.retiring[name] = true
+	}
+	for _, h := range c.living() {
+		c.leaving[h.p.Node()] = true
+	}
+	c.any().tell(node.Membership{Input: membership.PrepareForShutdown{}})
+	ready := func() bool {
+		for _, h := range c.living() {
+			for _, m := range h.m.Gossip().Members() {
+				if m.Status != membership.ReadyForShutdown {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	if !c.until(time.Minute, ready) {
+		c.violate("shuts-down", c.hosts[0].p.Node(), "not all are ready")
+		return
+	}
+	for _, h := range c.living() { // of two who leave at once one may be forgotten, see the order of a merge
+		h.tell(node.Membership{Input: membership.Leave{Node: h.p.Node()}})
+		c.run(15 * time.Second)
+	}
+	if !c.until(time.Minute, func() bool { return len(c.living()) == 0 }) {
+		c.violate("shuts-down", c.hosts[0].p.Node(), "%d nodes do not stop", len(c.living()))
+	}
+}

@@ -1,0 +1,64 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/sim"
+)
+
+var (
+	first = flag.Uint64("sim.first", 1, "the first seed of TestSeeds")
+	seeds = flag.Uint64("sim.seeds", 30, "how many seeds TestSeeds simulates")
+)
+
+// TestSeeds simulates some seeds; make sim does more of them.
+func TestSeeds(t *testing.T) {
+	t.Parallel()
+	all := sim.Coverage{}
+	sim.Many(t.Context(), *first, *seeds, runtime.GOMAXPROCS(0), func(r sim.Result) {
+		all.Add(r.Coverage)
+		if r.Violation != nil {
+			t.Errorf("seed %d, %v: %v\nto see it again: make sim SEED=%d", r.Seed, r.Plan, r.Violation, r.Seed)
+		}
+		if r.Violation == nil && (r.Took < 120*time.Second || r.Faults < 8) {
+			t.Errorf("seed %d: %v and %d faults only", r.Seed, r.Took, r.Faults)
+		}
+	})
+	if missing := all.Missing(); len(missing) > 0 && *seeds >= 200 {
+		t.Errorf("never happened: %q", missing)
+	}
+}
+
+// TestSameSeedSameStory: what happens depends on the seed and on nothing else.
+func TestSameSeedSameStory(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{2, 5} {
+		var stories [2][]string
+		var hashes [2]uint64
+		for i := range stories {
+			r := sim.Run(seed, sim.Options{Story: func(at time.Duration, text string) { stories[i] = append(stories[i], fmt.Sprint(at, " ", text)) }})
+			hashes[i] = r.Hash
+		}
+		if hashes[0] != hashes[1] {
+			for i := range stories[0] {
+				if i >= len(stories[1]) || stories[0][i] != stories[1][i] {
+					t.Fatalf("seed %d: two runs differ from here on: %s", seed, stories[0][i])
+				}
+			}
+			t.Errorf("seed %d: two runs differ", seed)
+		}
+		if silent := sim.Run(seed, sim.Options{}).Hash; silent != hashes[0] {
+			t.Errorf("seed %d: it matters whether anybody listens", seed)
+		}
+	}
+	if sim.Run(2, sim.Options{}).Hash == sim.Run(3, sim.Options{}).Hash {
+		t.Error("two seeds are one story")
+	}
+}

@@ -1,0 +1,168 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// Network is what ails the network between all.
+type Network struct {
+	// Delay is how long a frame takes.
+	Delay Between
+	// Loss, Double and Overtake are the probabilities that a frame is lost, comes twice, or is
+	// overtaken by later ones.
+	Loss, Double, Overtake float64
+	// Away says that there is no broker.
+	Away bool
+	// Split says that the broker is two that do not hear each other, OneWay that what the first one
+	// gets still comes to the second.
+	Split, OneWay bool
+	// Stray is the probability that what was for an earlier incarnation comes to the next one
+	// with its name.
+	Stray float64
+
+	pairs map[[2]string]Pair
+}
+
+// Pair is what ails the way from one node to another.
+type Pair struct {
+	Loss float64
+	Slow time.Duration
+}
+
+// Between is a range of durations.
+type Between struct{ Least, Most time.Duration }
+
+// Pick returns one of them.
+func (b Between) pick(w *World) time.Duration {
+	if b.Most <= b.Least {
+		return b.Least
+	}
+	return b.Least + time.Duration(w.Rand.Int64N(int64(b.Most-b.Least)))
+}
+
+// Pair sets what ails the way from one name to another. The zero value is nothing.
+func (n *Network) Pair(from, to string, p Pair) {
+	if n.pairs == nil {
+		n.pairs = map[[2]string]Pair{}
+	}
+	if p == (Pair{}) {
+		delete(n.pairs, [2]string{from, to})
+	} else {
+		n.pairs[[2]string{from, to}] = p
+	}
+}
+
+// Troubled reports whether any pair has troubles of its own.
+func (n *Network) Troubled() bool { return len(n.pairs) > 0 }
+
+// Heal ends all that ails the network, but not the nodes' links.
+func (n *Network) Heal() { *n = Network{Delay: Between{time.Millisecond, 5 * time.Millisecond}} }
+
+// Passes reports whether anything gets from one place to another at all.
+func (w *World) Passes(from, to *Place) bool {
+	n := &w.Network
+	switch {
+	case n.Away || from.NoUp || to.NoDown:
+		return false
+	case n.Split && from.Side != to.Side:
+		return n.OneWay && from.Side < to.Side
+	}
+	return true
+}
+
+// way is how frames go that don't overtake each other.
+type way struct {
+	from, to int
+	lane     uint8
+}
+
+// Traffic counts what was sent.
+type Traffic struct {
+	Frames, Bytes [link.Lanes]uint64
+	Messages      [link.Lanes]uint64
+}
+
+// Traffic returns what was sent so far.
+func (w *World) Traffic() Traffic { return w.traffic }
+
+// transmit carries a frame, or a message if there are no frames.
+func (w *World) transmit(from *Process, to identity.Node, e event) {
+	w.traffic.Frames[e.lane]++
+	w.traffic.Bytes[e.lane] += uint64(len(e.data))
+	w.mix(8, from.node.UID^uint64(e.lane))
+	w.mixBytes(e.data)
+	e.from, e.name = from, to.UID == 0
+	if to.UID != 0 {
+		p := w.byUID[to.UID]
+		if p == nil && w.Network.Stray > 0 && w.Rand.Float64() < w.Network.Stray {
+			if next := w.Place(to.Name).processes; len(next) > 0 {
+				p = next[0]
+			}
+		}
+		if p != nil {
+			w.carry(p, e)
+		}
+		return
+	}
+	for _, p := range w.Place(to.Name).processes {
+		w.carry(p, e)
+	}
+}
+
+func (w *World) carry(to *Process, e event) {
+	n := &w.Network
+	if !w.Passes(e.from.place, to.place) || n.Loss > 0 && w.Rand.Float64() < n.Loss {
+		return
+	}
+	e.to = to
+	delay := n.Delay.pick(w) + e.from.place.Slow + to.place.Slow
+	if len(n.pairs) > 0 {
+		pair := n.pairs[[2]string{e.from.place.Name, to.place.Name}]
+		if pair.Loss > 0 && w.Rand.Float64() < pair.Loss {
+			return
+		}
+		delay += pair.Slow
+	}
+	e.at = w.now + delay
+	if w.Direct {
+		w.queue.push(e)
+		return
+	}
+	key := way{e.from.place.nr, to.place.nr, e.lane}
+	if n.Overtake > 0 && w.Rand.Float64() < n.Overtake {
+		e.at += time.Duration(w.Rand.Int64N(int64(50 * time.Millisecond)))
+	} else {
+		e.at = max(e.at, w.ordered[key])
+		w.ordered[key] = e.at
+	}
+	w.queue.push(e)
+	if n.Double > 0 && w.Rand.Float64() < n.Double {
+		e.at += time.Duration(w.Rand.Int64N(int64(20 * time.Millisecond)))
+		w.queue.push(e)
+	}
+}
+
+// arrive hands over what has come to a process.
+func (w *World) arrive(e *event) {
+	p := e.to
+	if p.dead || !w.Passes(e.from.place, p.place) {
+		return
+	}
+	w.mix(9, p.node.UID)
+	if p.paused {
+		if p.frames++; p.frames > maxWaiting {
+			return
+		}
+		late := *e
+		p.late = append(p.late, func() { p.receive(&late) })
+		return
+	}
+	p.receive(e)
+	p.flush()
+}
