@@ -103,10 +103,11 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 		if l.over {
 			return nil, nil, false
 		}
-		if f.mode == swallow {
+		now := max(f.mode, p.modes[d])
+		if now == swallow {
 			f.held = nil
 		}
-		if !p.frozen && f.mode != hold && (len(f.held) > 0 || f.ended) {
+		if !p.frozen && now != hold && (len(f.held) > 0 || f.ended) {
 			break
 		}
 		p.changed.Wait()

@@ -24,6 +24,7 @@ type Proxy struct {
 	armed   *Armed // nil if nothing is to strike
 	down    bool
 	frozen  bool
+	modes   [directions]mode // of all connections
 	closed  bool
 	stats   Stats
 }
@@ -95,6 +96,23 @@ func (p *Proxy) SetFrozen(frozen bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = frozen
+	p.changed.Broadcast()
+}
+
+// SetStalled holds back what goes in one direction, or lets it go on: on all
+// connections, new ones too. Nothing is lost.
+func (p *Proxy) SetStalled(d Direction, stalled bool) { p.set(d, hold, stalled) }
+
+// SetDropped swallows what goes in one direction, or stops that: on all connections, new
+// ones too. Those that have lost bytes are of no use any more: see ResetAll.
+func (p *Proxy) SetDropped(d Direction, dropped bool) { p.set(d, swallow, dropped) }
+
+func (p *Proxy) set(d Direction, m mode, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.modes[d] = pass; on {
+		p.modes[d] = m
+	}
 	p.changed.Broadcast()
 }
 

@@ -260,3 +260,25 @@ func TestDown(t *testing.T) {
 		t.Errorf("%+v", stats)
 	}
 }
+
+// What is set for a direction holds for connections that there are and for new ones,
+// and not for the other direction.
+func TestDirections(t *testing.T) {
+	t.Parallel()
+	proxy, client, server := peers(t, "tcp")
+	proxy.SetStalled(testproxy.ToServer, true)
+	send(t, client, "abc")
+	send(t, server, "def")
+	expect(t, client, "def")
+	nothing(t, server)
+	proxy.SetStalled(testproxy.ToServer, false)
+	expect(t, server, "abc")
+	proxy.SetDropped(testproxy.ToClient, true)
+	send(t, server, "lost")
+	send(t, client, "abc")
+	expect(t, server, "abc")
+	nothing(t, client)
+	proxy.SetDropped(testproxy.ToClient, false)
+	send(t, server, "more")
+	expect(t, client, "more")
+}
