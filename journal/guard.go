@@ -50,7 +50,8 @@ type GuardConfig struct {
 	// 10 s.
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before one call is tried.
-	// Defaults to 30 s.
+	// Defaults to 3 s: a server that was restarted is in use again soon, and one
+	// that is down gets a call each 3 s from each process.
 	ResetTimeout time.Duration
 	// OnBreaker is told of each change of state, in order. It must not block or
 	// call the journal. Defaults to none.
@@ -90,7 +91,7 @@ func Guard(j Journal, cfg GuardConfig) (*Guarded, error) {
 	gate := breaker.Config{
 		MaxFailures:  cmp.Or(cfg.MaxFailures, 10),
 		CallTimeout:  cmp.Or(cfg.CallTimeout, 10*time.Second),
-		ResetTimeout: cmp.Or(cfg.ResetTimeout, 30*time.Second),
+		ResetTimeout: cmp.Or(cfg.ResetTimeout, 3*time.Second),
 	}
 	if err := gate.Validate("GuardConfig"); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)

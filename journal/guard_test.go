@@ -71,7 +71,7 @@ func TestGuardDefaults(t *testing.T) {
 		if took := time.Since(start); took != 10*10*time.Second {
 			t.Errorf("10 calls took %v, want 10 s each", took)
 		}
-		time.Sleep(30*time.Second - 1)
+		time.Sleep(3*time.Second - 1)
 		slots := g.Append(t.Context(), someWrites(2))
 		if len(slots) != 2 {
 			t.Fatalf("got %d slots, want 2", len(slots))
@@ -188,9 +188,9 @@ func TestGuardReportsTheBreaker(t *testing.T) {
 			states = append(states, s.String())
 		}})
 		g.Append(t.Context(), someWrites(1))
-		time.Sleep(30 * time.Second)
+		time.Sleep(3 * time.Second)
 		g.Append(t.Context(), someWrites(1))
-		time.Sleep(30 * time.Second)
+		time.Sleep(3 * time.Second)
 		f.append = answers()
 		g.Append(t.Context(), someWrites(1))
 		expect(t, "states", states, []string{"open", "half-open", "open", "half-open", "closed"})

@@ -37,7 +37,8 @@ type GuardConfig struct {
 	// CallTimeout bounds Save, Load and Delete. Defaults to 20 s.
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before one call is tried.
-	// Defaults to 60 s.
+	// Defaults to 10 s. It is longer than that of a journal because whoever makes the
+	// call waits for it, and could do without a snapshot.
 	ResetTimeout time.Duration
 	// OnBreaker is told of each change of state, in order. It must not block or
 	// call the store. Defaults to none.
@@ -75,7 +76,7 @@ func Guard(store Store, cfg GuardConfig) (*Guarded, error) {
 	gate := breaker.Config{
 		MaxFailures:  cmp.Or(cfg.MaxFailures, 5),
 		CallTimeout:  cmp.Or(cfg.CallTimeout, 20*time.Second),
-		ResetTimeout: cmp.Or(cfg.ResetTimeout, time.Minute),
+		ResetTimeout: cmp.Or(cfg.ResetTimeout, 10*time.Second),
 	}
 	if err := gate.Validate("GuardConfig"); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)

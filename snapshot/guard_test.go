@@ -94,7 +94,7 @@ func TestGuardOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 				t.Errorf("%s of an open breaker: %v, want ErrBreakerOpen", name, err)
 			}
 		}
-		time.Sleep(time.Minute - time.Nanosecond)
+		time.Sleep(10*time.Second - time.Nanosecond)
 		if err := load(); !errors.Is(err, snapshot.ErrBreakerOpen) || store.calls.Load() != 5 {
 			t.Errorf("Load before the reset time-out: %v after %d calls, want ErrBreakerOpen after 5", err, store.calls.Load())
 		}
@@ -105,7 +105,7 @@ func TestGuardOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 		if err := load(); !errors.Is(err, snapshot.ErrBreakerOpen) {
 			t.Errorf("Load after a failed trial: %v, want ErrBreakerOpen", err)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Second)
 		store.load = fails(nil)
 		for range 2 {
 			if err := load(); err != nil {
