@@ -1,0 +1,197 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+)
+
+func TestNodesJoinThroughSeeds(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("c", "b", "a", "d")
+		leader := nodes[0].State().Leader
+		for _, n := range nodes {
+			s := n.State()
+			if s.Self != n.Self() || !s.Joined || !s.Connected || s.Suspended || s.Stopped || s.Err != nil || s.Leader != leader || leader.Name != "a" {
+				w.Errorf("%v: %+v", n.Self(), s)
+			}
+			must(w.T, n.AwaitUp(w.Context()))
+		}
+		if oldest, ok := nodes[0].State().Named("a"); !ok || oldest.UpNumber != 1 {
+			w.Errorf("the first seed is %+v", oldest)
+		}
+	})
+}
+
+func TestJoinReturnsAMember(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.cluster("a")
+		cfg := w.config("b")
+		cfg.Roles, cfg.Version = []string{"teller", "auditor"}, "1.2.0"
+		n, err := cluster.Join(w.Context(), cfg)
+		must(w.T, err)
+		w.all = append(w.all, n)
+		if m, ok := n.State().Member(n.Self()); !ok || m.Version.String() != "1.2.0" || len(m.Roles) != 2 || !m.HasRole("teller") {
+			w.Errorf("it knows itself as %+v", m)
+		}
+		must(w.T, n.AwaitUp(w.Context()))
+		w.until(w.nodes["a"], func(s *cluster.State) bool { return s.Status(n.Self()) == cluster.Up && len(s.RoleLeaders) == 2 })
+		if s := w.nodes["a"].State(); s.RoleLeaders[1] != (cluster.RoleLeader{Role: "teller", Node: n.Self()}) {
+			w.Errorf("role leaders: %v", s.RoleLeaders)
+		}
+	})
+}
+
+// A node that is no seed waits for one. When the caller does not want to wait any more, nothing is left of it.
+func TestJoinEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		_, err := cluster.Join(ctx, w.config("d"))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("Join: %v", err)
+		}
+		if !w.logged("no seed has answered") {
+			w.Error("nothing was said about seeds that do not answer")
+		}
+	})
+}
+
+func TestNoClusterInTime(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		n := w.start("d", func(c *cluster.Config) { c.Settings.StopJoiningAfter = 20 * time.Second })
+		w.wantGone(n, cluster.ErrNoCluster)
+		if err := n.AwaitJoined(w.Context()); !errors.Is(err, cluster.ErrNoCluster) {
+			w.Errorf("AwaitJoined: %v", err)
+		}
+	})
+}
+
+// The live holder of a name keeps it.
+func TestNameInUse(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		_, err := cluster.Join(w.Context(), w.config("b"))
+		if !errors.Is(err, cluster.ErrNameInUse) {
+			w.Errorf("Join: %v", err)
+		}
+		w.allUp(nodes...)
+	})
+}
+
+// A process that crashed comes back as another node.
+func TestRestartUnderTheSameName(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		old := nodes[1].Self()
+		nodes[1].Stop()
+		w.wantGone(nodes[1], cluster.ErrStopped)
+		again := w.start("b")
+		w.allUp(nodes[0], again, nodes[2])
+		if again.Self() == old {
+			w.Error("it is the same node")
+		}
+		must(w.T, nodes[0].Watch(w.Context(), old))
+	})
+}
+
+func TestIncompatibleSettings(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.cluster("a")
+		cfg := w.config("b")
+		cfg.Check = []cluster.Setting{{Key: "shards", Value: "100"}}
+		_, err := cluster.Join(w.Context(), cfg)
+		if !errors.Is(err, cluster.ErrIncompatible) {
+			w.Errorf("with another key: %v", err)
+		}
+		cfg = w.config("b")
+		cfg.Downing.StableAfter = time.Minute
+		_, err = cluster.Join(w.Context(), cfg)
+		if !errors.Is(err, cluster.ErrIncompatible) {
+			w.Errorf("with another strategy: %v", err)
+		}
+		if !w.logged("the settings of this node differ") {
+			w.Error("nothing was said")
+		}
+	})
+}
+
+func TestJoinThroughAnyMember(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.seeds = nil
+		a, b := w.start("a"), w.start("b")
+		w.sleep(time.Minute)
+		if a.State().Joined {
+			w.Error("a node without seeds has joined by itself")
+		}
+		if err := a.JoinVia(w.Context(), "no name"); !errors.Is(err, cluster.ErrInvalid) {
+			w.Errorf("JoinVia: %v", err)
+		}
+		must(w.T, a.JoinVia(w.Context(), "a"))
+		must(w.T, b.JoinVia(w.Context(), "a"))
+		w.allUp(a, b)
+		if _, err := cluster.Join(w.Context(), w.config("c")); !errors.Is(err, cluster.ErrInvalid) {
+			w.Errorf("Join without seeds: %v", err)
+		}
+	})
+}
+
+// The version comes later, and the node waits for it.
+func TestVersionPending(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		b := w.start("b", func(c *cluster.Config) { c.VersionPending = true })
+		w.sleep(time.Minute)
+		if b.State().Joined {
+			w.Error("it has joined without a version")
+		}
+		if err := b.SetVersion(w.Context(), "1..2"); !errors.Is(err, cluster.ErrInvalid) {
+			w.Errorf("SetVersion: %v", err)
+		}
+		must(w.T, b.SetVersion(w.Context(), "2.0"))
+		w.allUp(a, b)
+		if m, _ := a.State().Member(b.Self()); m.Version.String() != "2.0" {
+			w.Errorf("version %v", m.Version)
+		}
+	})
+}
+
+// While the broker is away nobody founds a cluster: it could be a second one.
+func TestBrokerAwayAtStart(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var back []func()
+		for _, name := range []string{"a", "b", "c"} {
+			back = append(back, w.network.Disconnect(name, errors.New("no broker")))
+		}
+		nodes := []*cluster.Node{w.start("a"), w.start("b"), w.start("c")}
+		w.sleep(2 * time.Minute)
+		for _, n := range nodes {
+			if n.State().Joined {
+				w.Errorf("%v has joined without a broker", n.Self())
+			}
+			if err := n.Ready(); !errors.Is(err, cluster.ErrNotMember) {
+				w.Errorf("Ready: %v", err)
+			}
+		}
+		for _, f := range back {
+			f()
+		}
+		w.allUp(nodes...)
+	})
+}

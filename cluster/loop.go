@@ -1,0 +1,193 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/node"
+)
+
+// call is something that the loop does for somebody who waits for it.
+type call struct {
+	f    func()
+	done chan struct{}
+}
+
+var errLoopEnded = errors.New("cluster: this node has ended")
+
+// call lets the loop call f and waits for that. F must not block.
+func (n *Node) call(ctx context.Context, f func()) error {
+	c := call{f, make(chan struct{})}
+	select {
+	case n.calls <- c:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-n.ended:
+		return n.endedErr()
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-n.ended: // it may have been the last
+		select {
+		case <-c.done:
+			return nil
+		default:
+			return n.endedErr()
+		}
+	}
+}
+
+// endedErr is why nothing is done any more.
+func (n *Node) endedErr() error {
+	if err := n.hub.current().Err; err != nil {
+		return err
+	}
+	return errLoopEnded
+}
+
+// now is the time of the machine.
+func (n *Node) now() time.Duration { return time.Since(n.start) }
+
+// run is the only one who touches the machine. It waits for nothing but what happens.
+func (n *Node) run() {
+	defer close(n.ended)
+	defer n.failed()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stats := n.statsTicker()
+	defer stats.Stop()
+	for {
+		if next := n.machine.Next(); next == node.Never {
+			timer.Stop()
+		} else {
+			timer.Reset(max(0, next-n.now()))
+		}
+		select {
+		case <-n.quit:
+			return
+		case c := <-n.calls:
+			c.f()
+			close(c.done)
+		case <-n.inputs.news:
+			for _, in := range n.inputs.take() {
+				n.step(in)
+				n.tickIfDue()
+			}
+		case <-stats.C:
+			n.tellStats()
+		case <-timer.C:
+		}
+		n.tickIfDue()
+		n.beat.Store(int64(n.now()))
+	}
+}
+
+func (n *Node) tickIfDue() {
+	if now := n.now(); now >= n.machine.Next() {
+		n.perform(n.machine.Tick(now))
+	}
+}
+
+func (n *Node) step(in node.Input) { n.perform(n.machine.Step(n.now(), in)) }
+
+func (n *Node) member(in membership.Input) { n.step(node.Membership{Input: in}) }
+
+// failed ends the node when the loop panics: what it knew can't be trusted any more.
+func (n *Node) failed() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	n.outlet.write(slog.LevelError, "the node has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	n.hosts.stopAll()
+	n.asks.fail(ErrFailed)
+	n.left = ErrFailed
+	n.hub.publish(&State{Self: n.self, Stopped: true, Err: ErrFailed}, []Event{{Kind: ShuttingDown}})
+	n.beginShutdown()
+}
+
+// perform carries out what the machine wants done, in order.
+func (n *Node) perform(e node.Effects) {
+	for _, l := range e.Log {
+		if level := levelOf(l.Level); level >= n.cfg.LogLevel {
+			n.outlet.write(level, l.Message, attrsOf(l.Attrs)...)
+		}
+	}
+	for _, q := range e.Quarantine {
+		n.transport.Quarantine(q, false)
+	}
+	for _, i := range e.Stop {
+		n.hosts.stop(i)
+	}
+	for _, op := range e.Leases {
+		n.leases.begin(op)
+	}
+	for _, i := range e.Start {
+		n.hosts.start(n.base, n, i)
+	}
+	for _, s := range e.Send {
+		n.send(s)
+	}
+	for _, f := range e.Forward {
+		n.forward(f)
+	}
+	for _, d := range e.Dropped {
+		n.parcels.drop(n, d.Message)
+	}
+	if len(e.Life) > 0 {
+		n.outcome(e.Life)
+	}
+	if len(e.Events)+len(e.Life) > 0 {
+		n.publish(e)
+	}
+	for _, l := range e.Life {
+		n.lived(l)
+	}
+}
+
+// outcome notes why the membership ended, before anybody is told.
+func (n *Node) outcome(life []membership.Life) {
+	for _, l := range life {
+		if l.Kind == membership.Stopped {
+			n.left = errorOf(l.Reason)
+		}
+	}
+}
+
+func (n *Node) publish(e node.Effects) {
+	events := make([]Event, 0, len(e.Events)+len(e.Life))
+	for _, ev := range e.Events {
+		events = append(events, eventOf(ev))
+	}
+	events = append(events, eventsOf(e.Life)...)
+	state := n.look()
+	n.hub.publish(state, events)
+	if f := n.cfg.Observer.State; f != nil {
+		n.outlet.add(func() { f(state) })
+	}
+}
+
+// lived does what follows from what became of the node itself.
+func (n *Node) lived(l membership.Life) {
+	switch l.Kind {
+	case membership.Suspended:
+		n.asks.fail(ErrDisconnected)
+		n.parcels.failAsks(ErrDisconnected)
+	case membership.Exits, membership.Downed:
+		n.beginShutdown()
+	case membership.Stopped:
+		n.asks.fail(n.left)
+		n.parcels.failAsks(n.left)
+		n.beginShutdown()
+	case membership.Joined, membership.BecameUp, membership.Disconnected, membership.Connected, membership.Resumed:
+	}
+}

@@ -1,0 +1,185 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a network with the nodes on it, in a bubble with a clock of its own.
+type world struct {
+	*testing.T
+
+	network *inmem.Network
+	seeds   []string
+	log     *journalled
+	nodes   map[string]*cluster.Node // the last incarnation of each name
+	all     []*cluster.Node
+}
+
+// in runs a test in a bubble. All nodes are stopped at its end.
+func in(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, network: inmem.NewNetwork(inmem.NetworkConfig{}), seeds: []string{"a", "b", "c"}, log: &journalled{}, nodes: map[string]*cluster.Node{}}
+		defer w.end()
+		f(w)
+	})
+}
+
+func (w *world) end() {
+	for _, n := range w.all {
+		n.Stop()
+	}
+	for _, n := range w.all {
+		<-n.Done()
+	}
+	if w.Failed() {
+		w.Log(w.log.String())
+	}
+}
+
+// config returns that of a new incarnation of a name.
+func (w *world) config(name string) cluster.Config {
+	w.Helper()
+	self, err := identity.New(name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return cluster.Config{
+		Name: "bank", Carrier: w.network.Carrier(self), Seeds: w.seeds,
+		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// start starts a node, and does not wait for anything.
+func (w *world) start(name string, change ...func(*cluster.Config)) *cluster.Node {
+	w.Helper()
+	cfg := w.config(name)
+	for _, f := range change {
+		f(&cfg)
+	}
+	n, err := cluster.Start(cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.nodes[name] = n
+	w.all = append(w.all, n)
+	return n
+}
+
+// cluster starts nodes and waits until all know that all are Up.
+func (w *world) cluster(names ...string) []*cluster.Node {
+	w.Helper()
+	return w.clusterWith(func(*cluster.Config) {}, names...)
+}
+
+func (w *world) clusterWith(change func(*cluster.Config), names ...string) []*cluster.Node {
+	w.Helper()
+	nodes := make([]*cluster.Node, len(names))
+	for i, name := range names {
+		nodes[i] = w.start(name, change)
+	}
+	w.allUp(nodes...)
+	return nodes
+}
+
+// allUp waits until some nodes know that they are the members, and all are Up and reachable.
+func (w *world) allUp(nodes ...*cluster.Node) {
+	w.Helper()
+	for _, n := range nodes {
+		w.until(n, func(s *cluster.State) bool {
+			return len(s.Members) == len(nodes) && len(s.Unreachable) == 0 &&
+				!slices.ContainsFunc(s.Members, func(m cluster.Member) bool { return m.Status != cluster.Up })
+		})
+	}
+}
+
+// until waits until a node knows something. It fails after five minutes.
+func (w *world) until(n *cluster.Node, ok func(*cluster.State) bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 5*time.Minute)
+	defer cancel()
+	for range n.Events(ctx) {
+		if ok(n.State()) {
+			return
+		}
+	}
+	if !ok(n.State()) {
+		w.Fatalf("%v never knew what it should, but %+v", n.Self(), n.State())
+	}
+}
+
+// sleep lets time pass.
+func (w *world) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// gone waits until a node has ended, and returns why.
+func (w *world) gone(n *cluster.Node) error {
+	w.Helper()
+	select {
+	case <-n.Done():
+		return n.Err()
+	case <-time.After(5 * time.Minute):
+		w.Fatalf("%v has not ended", n.Self())
+		return nil
+	}
+}
+
+func (w *world) wantGone(n *cluster.Node, why error) {
+	w.Helper()
+	if err := w.gone(n); !errors.Is(err, why) {
+		w.Errorf("%v ended with %v, not %v", n.Self(), err, why)
+	}
+}
+
+// journalled is a log that is read afterwards.
+type journalled struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *journalled) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *journalled) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// has waits until what was written is in the log, and reports whether it contains a text.
+func (w *world) logged(text string) bool {
+	synctest.Wait()
+	return strings.Contains(w.log.String(), text)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,183 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/transport"
+)
+
+// Node is this process as a node of a cluster. Its methods are safe for concurrent use.
+type Node struct {
+	cfg       Config
+	self      identity.Node
+	log       *slog.Logger
+	base      context.Context //nolint:containedctx // of all that the node does
+	start     time.Time
+	transport *transport.Transport
+	inputs    *queue
+	calls     chan call
+	hub       *hub
+	outlet    *outlet
+	leases    *leases
+	hosts     hosts
+	phases    phaseHooks
+	asks      openAsks
+	beat      atomic.Int64 // when the loop has turned last, on the machine's clock
+
+	// What follows belongs to the loop.
+	machine *node.Machine
+	left    error // why the membership ended
+	parcels parcels
+	proxies map[string]*Proxy
+
+	quit     chan struct{} // ends the loop
+	ended    chan struct{} // the loop has ended
+	stopping sync.Once
+	stopped  chan struct{} // the shutdown has begun
+	done     chan struct{} // all has ended
+	err      error         // why, once done is closed
+}
+
+// Start starts a node. It returns at once: the node joins through Config.Seeds, however long it takes until somebody
+// answers. If the membership ends, because it leaves, because it is downed, or because it can't join, the node shuts itself
+// down: see Done. The error matches ErrInvalid, or is one of the transport.
+func Start(cfg Config) (*Node, error) {
+	if cfg.Carrier == nil {
+		return nil, invalid("field Config.Carrier is missing")
+	}
+	n, err := prepare(cfg)
+	if err != nil {
+		return nil, errors.Join(err, cfg.Carrier.Close())
+	}
+	settings := n.cfg.Transport
+	settings.Silent = append(append([]transport.Kind{}, settings.Silent...), silent...)
+	settings.OnEvent = n.heard(settings.OnEvent)
+	if n.transport, err = transport.Open(n.cfg.Carrier, settings); err != nil {
+		n.outlet.close(time.Second)
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	n.listen()
+	if len(n.cfg.Seeds) > 0 {
+		n.inputs.add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
+	}
+	go n.run()
+	return n, nil
+}
+
+// Join starts a node and waits until it is a member. When it fails, or when ctx ends before, the node is shut down again. Besides
+// the errors of Start there are ErrNameInUse, ErrIncompatible, ErrNoCluster and ErrDowned.
+func Join(ctx context.Context, cfg Config) (*Node, error) {
+	if len(cfg.Seeds) == 0 {
+		err := invalid("field Config.Seeds is missing")
+		if cfg.Carrier != nil {
+			err = errors.Join(err, cfg.Carrier.Close())
+		}
+		return nil, err
+	}
+	n, err := Start(cfg) //nolint:contextcheck // the node outlives the call
+	if err != nil {
+		return nil, err
+	}
+	if err := n.AwaitJoined(ctx); err != nil {
+		n.Stop()
+		<-n.done
+		return nil, err
+	}
+	return n, nil
+}
+
+// prepare returns a node that does not run yet.
+func prepare(cfg Config) (*Node, error) {
+	cfg = cfg.withDefaults()
+	version, err := cfg.validate()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	self := cfg.Carrier.Self()
+	machine, err := node.New(node.Config{
+		Cluster: cfg.Name,
+		Membership: membership.Config{
+			Self: self, Roles: cfg.Roles, Version: version, VersionPending: cfg.VersionPending,
+			Check: cfg.Check, Settings: cfg.Settings, Started: time.Now(), Rand: rand.New(rand.NewPCG(rand.Uint64(), self.UID)),
+		},
+		Downing: cfg.Downing, ExitTimeout: cfg.PhaseTimeout[PhaseExiting],
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	log := cfg.Logger.With(slog.String("node", self.String()))
+	base := context.Background()
+	n := &Node{
+		cfg: cfg, self: self, log: log, start: time.Now(), machine: machine,
+		inputs: newQueue(cfg.MaxInputs), calls: make(chan call), outlet: newOutlet(base, log), base: base,
+		parcels: parcels{open: map[uint64]*parcel{}}, proxies: map[string]*Proxy{},
+		quit: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
+	}
+	n.hub = newHub(cfg.MaxEvents, n.look())
+	n.leases, n.hosts.node = newLeases(n), n
+	return n, nil
+}
+
+// Self returns this node.
+func (n *Node) Self() identity.Node { return n.self }
+
+// Name returns the name of the cluster.
+func (n *Node) Name() string { return n.cfg.Name }
+
+// Transport returns what carries messages between the nodes. Others may use it, with kinds of their own, until the
+// node ends; they must not close it. Nodes that were removed are quarantined there.
+func (n *Node) Transport() *transport.Transport { return n.transport }
+
+// Logger returns the logger of the node.
+func (n *Node) Logger() *slog.Logger { return n.log }
+
+// AwaitJoined waits until the node is a member. If it ends before, the error says why.
+func (n *Node) AwaitJoined(ctx context.Context) error {
+	return n.await(ctx, func(s *State) bool { return s.Joined })
+}
+
+// AwaitUp waits until the node is Up. If it ends before, the error says why.
+func (n *Node) AwaitUp(ctx context.Context) error {
+	return n.await(ctx, func(s *State) bool {
+		status := s.Status(n.self)
+		return status == Up || status == PreparingForShutdown || status == ReadyForShutdown
+	})
+}
+
+func (n *Node) await(ctx context.Context, ok func(*State) bool) error {
+	s, err := n.until(ctx, func(s *State) bool { return s.Stopped || ok(s) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("cluster: wait for %v to join %q: %w", n.self, n.cfg.Name, err)
+	case !ok(s):
+		return s.Err
+	}
+	return nil
+}
+
+// Done is closed when the node has ended, all phases of its shutdown included.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err returns why the node has ended, nil if it has not: ErrLeft if it left the cluster, ErrStopped if it was stopped without leaving,
+// ErrDowned, ErrNameInUse, ErrIncompatible, ErrNoCluster or ErrFailed.
+func (n *Node) Err() error {
+	select {
+	case <-n.done:
+		return n.err
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,147 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+)
+
+// maxOutlet is how many lines and figures may wait.
+const maxOutlet = 4096
+
+// outlet writes the log and tells the observer on a goroutine of its own, so that the loop waits for
+// neither.
+type outlet struct {
+	log  *slog.Logger
+	base context.Context //nolint:containedctx // of all lines
+	news chan struct{}
+	done chan struct{}
+
+	mu     sync.Mutex
+	queue  []func()
+	lost   int
+	closed bool
+}
+
+func newOutlet(base context.Context, log *slog.Logger) *outlet {
+	o := &outlet{log: log, base: base, news: make(chan struct{}, 1), done: make(chan struct{})}
+	go o.run()
+	return o
+}
+
+// add lets f be called, in order, unless too much waits.
+func (o *outlet) add(f func()) {
+	o.mu.Lock()
+	switch {
+	case o.closed:
+	case len(o.queue) < maxOutlet:
+		o.queue = append(o.queue, f)
+	default:
+		o.lost++
+	}
+	o.mu.Unlock()
+	wake(o.news)
+}
+
+func (o *outlet) run() {
+	defer close(o.done)
+	for {
+		o.mu.Lock()
+		queue, lost, closed := o.queue, o.lost, o.closed
+		o.queue, o.lost = nil, 0
+		o.mu.Unlock()
+		for _, f := range queue {
+			o.call(f)
+		}
+		if lost > 0 {
+			o.log.WarnContext(o.base, "lines of the log and figures were dropped, as they were not taken", slog.Int("count", lost))
+		}
+		switch {
+		case len(queue) > 0 || lost > 0:
+		case closed:
+			return
+		default:
+			<-o.news
+		}
+	}
+}
+
+// call calls what is the user's.
+func (o *outlet) call(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			o.log.ErrorContext(o.base, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
+		}
+	}()
+	f()
+}
+
+// close waits a while until all is written.
+func (o *outlet) close(atMost time.Duration) {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	wake(o.news)
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-o.done:
+	case <-timer.C:
+	}
+}
+
+// write logs a line, as if it had been written at once.
+func (o *outlet) write(level slog.Level, message string, attrs ...slog.Attr) {
+	handler := o.log.Handler()
+	if !handler.Enabled(o.base, level) {
+		return
+	}
+	var pc [1]uintptr
+	runtime.Callers(2, pc[:])
+	r := slog.NewRecord(time.Now(), level, message, pc[0])
+	r.AddAttrs(attrs...)
+	o.add(func() { _ = handler.Handle(o.base, r) })
+}
+
+// levelOf returns the level of a line of the protocols.
+func levelOf(l membership.Level) slog.Level {
+	switch l {
+	case membership.Debug:
+		return slog.LevelDebug
+	case membership.Info:
+		return slog.LevelInfo
+	case membership.Warn:
+		return slog.LevelWarn
+	case membership.Error:
+	}
+	return slog.LevelError
+}
+
+// attrsOf returns what is said in a line of the protocols.
+func attrsOf(attrs []membership.Attr) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = slog.Any(a.Key, a.Value)
+		switch v := a.Value.(type) {
+		case []identity.Node:
+			names := make([]string, len(v))
+			for j, n := range v {
+				names[j] = n.String()
+			}
+			out[i] = slog.Any(a.Key, names)
+		case error:
+		case fmt.Stringer:
+			out[i] = slog.String(a.Key, v.String())
+		}
+	}
+	return out
+}

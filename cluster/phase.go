@@ -1,0 +1,91 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Phase is a part of a node's shutdown. Phases come one after the other; a phase that takes too long is passed
+// over.
+type Phase uint8
+
+// The phases, in their order. In brackets is what the node itself does.
+const (
+	PhaseBeforeUnbind Phase = iota
+	// PhaseUnbind: stop listening for requests from outside.
+	PhaseUnbind
+	// PhaseRequestsDone: answer those that are open.
+	PhaseRequestsDone
+	// PhaseStopServices: stop what answers them.
+	PhaseStopServices
+	PhaseBeforeClusterShutdown
+	// PhaseStopRegions: give up shards. It may take 10 s.
+	PhaseStopRegions
+	// PhaseLeave [the node announces that it leaves].
+	PhaseLeave
+	// PhaseExiting [all know it; singletons are handed over]. It may take 10 s.
+	PhaseExiting
+	// PhaseExitingDone [the node has left].
+	PhaseExitingDone
+	// PhaseClusterStop [the node ends its membership, if it could not leave].
+	PhaseClusterStop
+	PhaseBeforeTerminate
+	// PhaseTerminate: close what others may have used until now [instances of singletons have ended, the transport is closed after]. It
+	// may take 10 s.
+	PhaseTerminate
+
+	phases
+)
+
+func (p Phase) String() string {
+	names := [...]string{
+		"before-unbind", "unbind", "requests-done", "stop-services", "before-cluster-shutdown", "stop-regions",
+		"leave", "exiting", "exiting-done", "cluster-stop", "before-terminate", "terminate",
+	}
+	if int(p) >= len(names) {
+		return fmt.Sprintf("phase(%d)", uint8(p))
+	}
+	return names[p]
+}
+
+// hook is something to be done in a phase.
+type hook struct {
+	name string
+	f    func(context.Context) error
+}
+
+// phaseHooks are what is to be done in all phases.
+type phaseHooks struct {
+	mu    sync.Mutex
+	hooks [phases][]*hook
+}
+
+// OnShutdown lets f be called in a phase of the node's shutdown, side by side with the others of that phase. Its context ends when
+// the phase has taken too long; f should return then, for nobody waits for it any more. An error is logged under
+// the name. What is added when its phase has begun is not called. Remove takes it away again.
+func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) error) (remove func()) {
+	if p >= phases {
+		return func() {}
+	}
+	added := &hook{name, f}
+	n.phases.mu.Lock()
+	defer n.phases.mu.Unlock()
+	n.phases.hooks[p] = append(n.phases.hooks[p], added)
+	return func() {
+		n.phases.mu.Lock()
+		defer n.phases.mu.Unlock()
+		n.phases.hooks[p] = slices.DeleteFunc(n.phases.hooks[p], func(other *hook) bool { return other == added })
+	}
+}
+
+// of returns what is to be done in a phase.
+func (h *phaseHooks) of(p Phase) []*hook {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.hooks[p])
+}

@@ -1,0 +1,251 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/transport"
+)
+
+// ProxyConfig is how a proxy works. The zero value of each field is its default.
+type ProxyConfig = singleton.ProxyConfig
+
+// maxBufferBytes is how many bytes a proxy keeps.
+const maxBufferBytes = 16 << 20
+
+// defaultMaxMessage is that of the transport.
+const defaultMaxMessage = 1 << 20
+
+// Proxy passes messages on to the instance of a singleton, wherever it is, at most once. What one goroutine sends and asks gets there in
+// order. As long as it is not known where the instance is, messages are kept; of too many the oldest are dropped. Its methods are safe
+// for concurrent use.
+type Proxy struct {
+	node *Node
+	cfg  ProxyConfig
+	kept int // bytes that wait; of the loop
+}
+
+// Proxy returns the proxy of a singleton, which need not run on this node. A second call for the same one must have the same
+// configuration. The error matches ErrInvalid, or says why the node has ended.
+func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
+	cfg.Singleton = cmp.Or(cfg.Singleton, "singleton")
+	var p *Proxy
+	var failed error
+	err := n.call(ctx, func() {
+		if p = n.proxies[cfg.Singleton]; p != nil {
+			if p.cfg != cfg {
+				failed = invalid("there is a proxy with another configuration")
+			}
+			return
+		}
+		effects, err := n.machine.Proxy(n.now(), cfg)
+		if err != nil {
+			failed = fmt.Errorf("%w: %w", ErrInvalid, err)
+			return
+		}
+		p = &Proxy{node: n, cfg: cfg}
+		n.proxies[cfg.Singleton] = p
+		n.perform(effects)
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: proxy of singleton %q: %w", cfg.Singleton, err)
+	}
+	return p, nil
+}
+
+// Host returns the member that runs the instance or will, and whether the instance is known to run. It is the zero node if there is none.
+func (p *Proxy) Host(ctx context.Context) (host identity.Node, runs bool, err error) {
+	err = p.node.call(ctx, func() { host, runs = p.node.machine.Oldest(p.cfg.Singleton) })
+	return host, runs, err
+}
+
+// Send sends a message, which must not be changed any more. Nil says that it was sent, or is kept; not that it arrives. The error is one
+// of the transport's Send, ErrDropped, ErrBusy, that of ctx, or says why the node has ended.
+func (p *Proxy) Send(ctx context.Context, payload []byte) error {
+	err := p.pass(ctx, &parcel{data: appendForward(nil, p.cfg.Singleton, payload)})
+	if err != nil {
+		return fmt.Errorf("cluster: send to singleton %q: %w", p.cfg.Singleton, err)
+	}
+	return nil
+}
+
+// Ask sends a message, which must not be changed any more, and waits for the answer. Without a deadline in ctx it waits as long as it takes
+// until there is an instance. After ErrNotHosted, ErrBusy and ErrDropped the message surely was not handled; after others it may
+// have been: ErrRefused, ErrDisconnected, which is returned at once while this node is suspended, those of the transport's Request, that of
+// ctx, or why the node has ended.
+func (p *Proxy) Ask(ctx context.Context, payload []byte) ([]byte, error) {
+	answer, err := p.ask(ctx, payload)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: ask singleton %q: %w", p.cfg.Singleton, err)
+	}
+	return answer, nil
+}
+
+func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
+	n := p.node
+	ctx, leave, err := n.asks.enter(ctx, n.hub)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	a := &parcel{data: appendForward(nil, p.cfg.Singleton, payload), way: make(chan identity.Node, 1), failed: make(chan error, 1)}
+	if err = p.pass(ctx, a); err != nil {
+		return nil, err
+	}
+	var to identity.Node
+	select {
+	case to = <-a.way:
+	case err = <-a.failed:
+		return nil, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-n.ended:
+		return nil, n.endedErr()
+	}
+	b, err := n.transport.Request(ctx, to, kindForwarded, a.data)
+	if err != nil {
+		return nil, err
+	}
+	return result(p.cfg.Singleton, to, b)
+}
+
+// pass hands a message to the machine.
+func (p *Proxy) pass(ctx context.Context, a *parcel) error {
+	n := p.node
+	a.proxy = p
+	if limit := cmp.Or(n.cfg.Transport.MaxMessage, defaultMaxMessage); len(a.data) > limit {
+		return fmt.Errorf("%w: %d bytes, %d are allowed", transport.ErrTooLarge, len(a.data), limit)
+	}
+	var refused error
+	err := n.call(ctx, func() {
+		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.kept+len(a.data) > maxBufferBytes {
+			refused = fmt.Errorf("%w: nobody knows where it is", ErrBusy)
+			return
+		}
+		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: n.parcels.add(a)})
+		refused = a.err // later ones are told to nobody
+	})
+	return cmp.Or(err, refused)
+}
+
+// parcel is a message on its way to a singleton.
+type parcel struct {
+	proxy *Proxy
+	data  []byte
+	err   error // why it was not sent; of the loop
+
+	// For questions only.
+	way    chan identity.Node // where the asker sends it
+	failed chan error
+}
+
+// parcels are the messages that the machine knows by a number. They belong to the loop.
+type parcels struct {
+	last uint64
+	open map[uint64]*parcel
+}
+
+func (p *parcels) add(a *parcel) uint64 {
+	p.last++
+	p.open[p.last] = a
+	a.proxy.kept += len(a.data)
+	return p.last
+}
+
+func (p *parcels) take(id uint64) *parcel {
+	a := p.open[id]
+	if a != nil {
+		delete(p.open, id)
+		a.proxy.kept -= len(a.data)
+	}
+	return a
+}
+
+// forward sends a message to the instance.
+func (n *Node) forward(f node.Forwarded) {
+	a := n.parcels.take(f.Message)
+	switch {
+	case a == nil: // an asker who has left
+	case a.way != nil:
+		a.way <- f.To
+	default:
+		a.err = n.transport.Send(f.To, transport.Data, kindForwarded, a.data)
+		if a.err != nil {
+			n.dropped(DroppedForward, f.To, f.Singleton)
+		}
+	}
+}
+
+// drop gives up a message that the machine has no room for.
+func (p *parcels) drop(n *Node, id uint64) {
+	a := p.take(id)
+	if a == nil {
+		return
+	}
+	n.dropped(DroppedBuffer, n.self, a.proxy.cfg.Singleton)
+	if a.err = ErrDropped; a.failed != nil {
+		a.failed <- ErrDropped
+	}
+}
+
+// failAsks gives up the questions that wait.
+func (p *parcels) failAsks(err error) {
+	for id, a := range p.open { // the order does not show
+		if a.failed != nil {
+			p.take(id)
+			a.failed <- err
+		}
+	}
+}
+
+// openAsks are the questions that end when the node is suspended or ends.
+type openAsks struct {
+	mu   sync.Mutex
+	last uint64
+	open map[uint64]context.CancelCauseFunc
+}
+
+// enter returns a context for a question. It fails if there must be none.
+func (o *openAsks) enter(ctx context.Context, h *hub) (context.Context, func(), error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch s := h.current(); { // it is published before fail is called
+	case s.Stopped:
+		return nil, nil, cmp.Or(s.Err, errLoopEnded)
+	case s.Suspended:
+		return nil, nil, ErrDisconnected
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	if o.open == nil {
+		o.open = map[uint64]context.CancelCauseFunc{}
+	}
+	o.last++
+	id := o.last
+	o.open[id] = cancel
+	return ctx, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.open, id)
+		cancel(nil)
+	}, nil
+}
+
+// fail ends all questions.
+func (o *openAsks) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, cancel := range o.open { // the order does not show
+		cancel(err)
+	}
+}

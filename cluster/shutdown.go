@@ -1,0 +1,204 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/node"
+)
+
+// errPhaseTimeout is the cause of a context that ends because its phase took too long.
+var errPhaseTimeout = errors.New("cluster: the phase of the shutdown took too long")
+
+// Shutdown lets the node leave its cluster and end, phase by phase, and waits for it. It returns nil if the node has left, otherwise what Err
+// returns. If ctx ends before, the shutdown goes on and the error is that of ctx.
+func (n *Node) Shutdown(ctx context.Context) error {
+	n.beginShutdown()
+	select {
+	case <-n.done:
+	case <-ctx.Done():
+		return fmt.Errorf("cluster: shut down %v: %w", n.self, context.Cause(ctx))
+	}
+	if errors.Is(n.err, ErrLeft) {
+		return nil
+	}
+	return n.err
+}
+
+// Stop ends the membership at once, without leaving: the others find this node unreachable. It begins a shutdown and does not
+// wait for it.
+func (n *Node) Stop() {
+	n.inputs.add(node.Membership{Input: membership.Shutdown{}})
+	n.beginShutdown()
+}
+
+// ShutdownOnSignal waits for a signal, or for the end of ctx, and shuts the node down, however long that takes. It also returns when the node
+// ends by itself. The result is that of Shutdown. The signals are SIGTERM and SIGINT if none are named.
+func (n *Node) ShutdownOnSignal(ctx context.Context, signals ...os.Signal) error {
+	if len(signals) == 0 {
+		signals = []os.Signal{syscall.SIGTERM, os.Interrupt}
+	}
+	ctx, stop := signal.NotifyContext(ctx, signals...)
+	defer stop()
+	select {
+	case <-ctx.Done():
+		n.outlet.write(slog.LevelInfo, "the node was told to shut down", slog.Any("cause", context.Cause(ctx)))
+	case <-n.done:
+	}
+	return n.Shutdown(context.WithoutCancel(ctx))
+}
+
+// Stopping is closed when the shutdown of the node has begun.
+func (n *Node) Stopping() <-chan struct{} { return n.stopped }
+
+// beginShutdown begins the shutdown, once.
+func (n *Node) beginShutdown() {
+	n.stopping.Do(func() {
+		close(n.stopped)
+		go n.shutdown(n.base)
+	})
+}
+
+// shutdown runs all phases. Then it ends what the node owns, and waits for it.
+func (n *Node) shutdown(base context.Context) {
+	builtIn := map[Phase]func(context.Context) error{
+		PhaseLeave: n.phaseLeave, PhaseExiting: n.phaseExiting, PhaseExitingDone: n.phaseExitingDone,
+		PhaseClusterStop: n.phaseClusterStop, PhaseTerminate: n.phaseTerminate,
+	}
+	for p := range phases {
+		hooks := n.phases.of(p)
+		if f := builtIn[p]; f != nil {
+			hooks = append(hooks, &hook{"cluster", f})
+		}
+		n.runPhase(base, p, hooks)
+	}
+	close(n.quit)
+	<-n.ended
+	if err := n.transport.Close(); err != nil {
+		n.outlet.write(slog.LevelWarn, "the transport was not closed well", slog.Any("error", err))
+	}
+	n.leases.close()
+	if n.err = n.left; n.err == nil {
+		n.err = ErrStopped
+	}
+	n.hub.close()
+	n.outlet.write(slog.LevelInfo, "the node has ended", slog.String("because", n.err.Error()))
+	n.outlet.close(n.cfg.PhaseTimeout[PhaseTerminate])
+	close(n.done)
+}
+
+// runPhase does what is to be done in a phase, all at once, for as long as the phase may take.
+func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
+	if len(hooks) == 0 {
+		return
+	}
+	begun := time.Now()
+	ctx, cancel := context.WithTimeoutCause(base, n.cfg.PhaseTimeout[p], errPhaseTimeout)
+	defer cancel()
+	var running sync.WaitGroup
+	for _, h := range hooks {
+		running.Go(func() { n.runHook(ctx, p, h) })
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		running.Wait()
+	}()
+	timedOut := false
+	select {
+	case <-done:
+		timedOut = ctx.Err() != nil
+	case <-ctx.Done():
+		timedOut = true
+	}
+	took := time.Since(begun)
+	if timedOut {
+		n.outlet.write(slog.LevelWarn, "a phase of the shutdown took too long, it goes on without", slog.String("phase", p.String()), slog.Duration("after", took))
+	}
+	if f := n.cfg.Observer.Phase; f != nil {
+		n.outlet.add(func() { f(PhaseInfo{p, took, timedOut}) })
+	}
+}
+
+// runHook does one thing of a phase.
+func (n *Node) runHook(ctx context.Context, p Phase, h *hook) {
+	defer func() {
+		if r := recover(); r != nil {
+			n.outlet.write(slog.LevelError, "a part of the shutdown panicked", slog.String("phase", p.String()), slog.String("part", h.name),
+				slog.String("panic", fmt.Sprint(r)), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	if err := h.f(ctx); err != nil {
+		n.outlet.write(slog.LevelWarn, "a part of the shutdown failed", slog.String("phase", p.String()), slog.String("part", h.name), slog.Any("error", err))
+	}
+}
+
+// leaves reports whether a node that is in this state can still leave.
+func (n *Node) leaves(s *State) bool {
+	return s.Joined && !s.Stopped && s.Status(n.self) != Down
+}
+
+// phaseLeave announces that the node leaves.
+func (n *Node) phaseLeave(ctx context.Context) error {
+	if !n.leaves(n.hub.current()) {
+		return nil
+	}
+	if err := n.call(ctx, func() { n.member(membership.Leave{Node: n.self}) }); err != nil {
+		return err
+	}
+	_, err := n.until(ctx, func(s *State) bool { return !n.leaves(s) || s.Status(n.self) == Leaving || s.Status(n.self) == Exiting })
+	return err
+}
+
+// phaseExiting waits until all know that the node leaves, and gives away what it hosts.
+func (n *Node) phaseExiting(ctx context.Context) error {
+	s, err := n.until(ctx, func(s *State) bool { return !n.leaves(s) || s.Status(n.self) == Exiting })
+	if err != nil || !n.leaves(s) {
+		return err
+	}
+	if err := n.call(ctx, func() { n.step(node.Exit{}) }); err != nil {
+		return err
+	}
+	return n.phaseExitingDone(ctx)
+}
+
+// phaseExitingDone waits until the node has left.
+func (n *Node) phaseExitingDone(ctx context.Context) error {
+	_, err := n.until(ctx, func(s *State) bool { return !n.leaves(s) || s.Status(n.self) != Exiting })
+	return err
+}
+
+// phaseClusterStop ends the membership, if that has not happened. A node that is Down tells those that are Down with it.
+func (n *Node) phaseClusterStop(ctx context.Context) error {
+	s := n.hub.current()
+	if s.Joined && s.Status(n.self) == Down {
+		if _, err := n.until(ctx, func(s *State) bool { return s.Stopped }); err == nil {
+			return nil
+		}
+	}
+	if n.hub.current().Stopped {
+		return nil
+	}
+	return n.call(context.WithoutCancel(ctx), func() { n.member(membership.Shutdown{}) })
+}
+
+// phaseTerminate waits for the instances of singletons, and for what is still to be sent.
+func (n *Node) phaseTerminate(ctx context.Context) error {
+	err := n.hosts.wait(ctx)
+	if flushed := n.transport.Flush(ctx); flushed != nil && n.transport.Connected() == nil {
+		err = errors.Join(err, flushed)
+	}
+	return err
+}

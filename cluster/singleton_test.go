@@ -1,0 +1,259 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// one counts the instances of a singleton.
+type one struct {
+	mu      sync.Mutex
+	now     map[string]bool
+	most    int
+	history []string
+}
+
+// on returns the singleton as it runs on a node.
+func (o *one) on(n *cluster.Node) cluster.Singleton {
+	name := n.Self().Name
+	return cluster.Singleton{Name: "one", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
+		o.enter(name)
+		defer o.leave(name)
+		for d := range inbox.All(ctx) {
+			_ = d.Reply([]byte(name + " " + string(d.Payload)))
+		}
+		return nil
+	}}
+}
+
+func (o *one) enter(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now == nil {
+		o.now = map[string]bool{}
+	}
+	o.now[name] = true
+	o.most = max(o.most, len(o.now))
+	o.history = append(o.history, name)
+}
+
+func (o *one) leave(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.now, name)
+}
+
+// runs returns where instances run, and fails if there ever were two.
+func (o *one) runs(t *testing.T) string {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.most > 1 {
+		t.Errorf("%d instances ran at once: %v", o.most, o.history)
+	}
+	where := ""
+	for name := range o.now {
+		where += name
+	}
+	return where
+}
+
+// started returns how often one was started.
+func (o *one) started() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.history)
+}
+
+// await waits until an instance runs on a node.
+func (o *one) await(t *testing.T, where string) {
+	t.Helper()
+	for range 3000 {
+		if o.runs(t) == where {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("it runs on %q, not on %q", o.runs(t), where)
+}
+
+func (o *one) host(t *testing.T, nodes ...*cluster.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		must(t, n.Singleton(t.Context(), o.on(n)))
+	}
+}
+
+// The instance is handed over to the next oldest when its node leaves, and when that crashes it starts after the margin.
+func TestSingletonHandOver(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var nodes []*cluster.Node
+		for _, name := range []string{"a", "b", "c", "d"} { // in this order of age
+			nodes = append(nodes, w.start(name))
+			w.allUp(nodes...)
+		}
+		o := &one{}
+		o.host(w.T, nodes...)
+		o.await(w.T, "a")
+		must(w.T, nodes[0].Shutdown(w.Context()))
+		o.await(w.T, "b")
+		nodes[1].Stop() // crashes
+		o.await(w.T, "")
+		o.await(w.T, "c")
+		w.allUp(nodes[2:]...)
+	})
+}
+
+// The others wait for an instance that takes its time to stop, and it is complained about.
+func TestSingletonThatDoesNotStop(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		o := &one{}
+		release := make(chan struct{})
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "one", Run: func(ctx context.Context, _ *cluster.Inbox) error {
+			o.enter("a")
+			defer o.leave("a")
+			<-ctx.Done()
+			<-release
+			return context.Cause(ctx)
+		}}))
+		o.host(w.T, nodes[1])
+		o.await(w.T, "a")
+		must(w.T, nodes[1].Leave(w.Context(), nodes[0].Self()))
+		time.Sleep(8 * time.Second)
+		if o.runs(w.T) != "a" {
+			w.Error("it was not waited for")
+		}
+		if !w.logged("a singleton does not stop") {
+			w.Error("nothing was said")
+		}
+		close(release)
+		o.await(w.T, "b")
+		w.wantGone(nodes[0], cluster.ErrLeft)
+	})
+}
+
+// What ends by itself is not started again, whether it returns or panics; the node goes on.
+func TestSingletonThatEnds(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(context.Context, *cluster.Inbox) error{
+		"a singleton has ended":  func(context.Context, *cluster.Inbox) error { return nil },
+		"out of money":           func(context.Context, *cluster.Inbox) error { return errors.New("out of money") },
+		"a singleton has failed": func(context.Context, *cluster.Inbox) error { panic("at the disco") },
+	} {
+		in(t, func(w *world) {
+			a := w.cluster("a")[0]
+			starts := 0
+			must(w.T, a.Singleton(w.Context(), cluster.Singleton{Run: func(ctx context.Context, b *cluster.Inbox) error {
+				starts++
+				return run(ctx, b)
+			}}))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if starts != 1 {
+				w.Errorf("%s: started %d times", name, starts)
+			}
+			if !w.logged(name) {
+				w.Errorf("%s: that was not logged", name)
+			}
+			w.allUp(a)
+		})
+	}
+}
+
+// With a lease there is no instance before the lease is held, and none after it is lost.
+func TestSingletonWithLease(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		store := inmem.NewLeases(time.Minute)
+		nodes := w.clusterWith(func(c *cluster.Config) { c.Leases = store }, "a", "b")
+		if _, err := store.Create(w.Context(), "bank-singleton-one", "somebody"); err != nil {
+			w.Fatal(err)
+		}
+		o := &one{}
+		for _, n := range nodes {
+			s := o.on(n)
+			s.Lease = true
+			must(w.T, n.Singleton(w.Context(), s))
+		}
+		time.Sleep(50 * time.Second)
+		if where := o.runs(w.T); where != "" {
+			w.Errorf("it runs on %s without the lease", where)
+		}
+		o.await(w.T, "a")
+		entry, err := store.Get(w.Context(), "bank-singleton-one")
+		if err != nil || entry.Owner != nodes[0].Self().String() {
+			w.Errorf("the lease is %+v, %v", entry, err)
+		}
+		must(w.T, store.Delete(w.Context(), "bank-singleton-one", entry.Revision))
+		for o.started() < 2 { // it is asked for again
+			time.Sleep(time.Second)
+		}
+		o.await(w.T, "a")
+		must(w.T, nodes[0].Shutdown(w.Context()))
+		o.await(w.T, "b")
+	})
+}
+
+func TestSingletonArguments(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		run := func(ctx context.Context, _ *cluster.Inbox) error { <-ctx.Done(); return nil }
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "one", Run: run}))
+		for i, s := range []cluster.Singleton{
+			{},
+			{Name: "one", Run: run},
+			{Name: "two", Run: run, Lease: true},
+			{Name: "three", Run: run, MaxInbox: -1},
+			{Name: "four", Run: run, RetryInterval: -1},
+			{Name: string(make([]byte, 256)), Run: run},
+		} {
+			if err := a.Singleton(w.Context(), s); !errors.Is(err, cluster.ErrInvalid) {
+				w.Errorf("%d: %v", i, err)
+			}
+		}
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "four", Run: run})) // the name is free again
+		a.Stop()
+		<-a.Done()
+		if err := a.Singleton(w.Context(), cluster.Singleton{Name: "five", Run: run}); !errors.Is(err, cluster.ErrStopped) {
+			w.Errorf("on a node that has ended: %v", err)
+		}
+	})
+}
+
+// On nodes without the role nothing runs, but a proxy finds it.
+func TestSingletonOfARole(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		b := w.start("b", func(c *cluster.Config) { c.Roles = []string{"vault"} })
+		w.allUp(a, b)
+		o := &one{}
+		for _, n := range []*cluster.Node{a, b} {
+			s := o.on(n)
+			s.Role = "vault"
+			must(w.T, n.Singleton(w.Context(), s))
+		}
+		o.await(w.T, "b")
+		p, err := a.Proxy(w.Context(), cluster.ProxyConfig{Singleton: "one", Role: "vault"})
+		must(w.T, err)
+		answer, err := p.Ask(w.Context(), []byte("hello"))
+		if fmt.Sprintf("%s %v", answer, err) != "b hello <nil>" {
+			w.Errorf("%s, %v", answer, err)
+		}
+	})
+}
