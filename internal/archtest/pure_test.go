@@ -38,11 +38,13 @@ var pure = []string{
 	"cluster/downing",
 	"cluster/membership",
 	"cluster/singleton",
+	"ddata/crdt",
 	"delivery/window",
 	"eventsourcing/engine",
 	"internal/breaker/breaker.go",
 	"internal/node",
 	"sharding/allocation",
+	"sharding/passivation",
 	"transport/link",
 }
 
