@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -40,12 +41,23 @@ type Config[E any] struct {
 	// until the next Rebuild, with one worker each. Defaults to 1.
 	Workers int
 	// OnFailure says what to do about an event that can't be handled. Defaults to
-	// Fail.
+	// failing.
 	OnFailure Strategy
-	// Restart says how long a worker pauses that failed.
-	Restart Backoff
-	// Logger gets the logs: events that were skipped, failures. Defaults to none;
-	// then only Observer and Status tell why nothing happens.
+	// MinBackoff and MaxBackoff bound the pause after which a worker that failed
+	// begins again at its stored position. It doubles each time, until the position
+	// has moved or there is nothing to do. They default to 3 s and 30 s.
+	MinBackoff, MaxBackoff time.Duration
+	// BackoffJitter draws a pause out by up to this share of it. Defaults to
+	// 0.2; negative means none.
+	BackoffJitter float64
+	// MaxRestarts is how often in a row a worker begins again: one more failure and
+	// Run, or CatchUp, returns the error. To be fenced by another process, which
+	// does the work meanwhile, does not count. Defaults to 10 for CatchUp, about
+	// four minutes, and to no limit for Run; negative means never.
+	MaxRestarts int
+	// Logger gets a line for each failure, with the attempt, the error and when the
+	// next one is, and for each event that is tried again or skipped. Defaults to
+	// none; then only Observer and Status tell why nothing happens.
 	Logger *slog.Logger
 	// Observer is told what happens. Defaults to nothing.
 	Observer Observer
@@ -57,14 +69,13 @@ func (c Config[E]) withDefaults() Config[E] {
 	}
 	c.Workers = cmp.Or(c.Workers, 1)
 	c.OnFailure = c.OnFailure.withDefaults()
-	c.Restart = c.Restart.withDefaults()
-	return c
+	return c.withBackoffDefaults()
 }
 
 // build checks a configuration and returns what is made of it.
 func (c Config[E]) build() (journal.Querier, delivery[E], error) {
 	var (
-		errs    = []error{checkName(c.Name), c.OnFailure.validate(), c.Restart.validate()}
+		errs    = []error{checkName(c.Name), c.OnFailure.validate(), c.checkBackoff()}
 		querier journal.Querier
 		d       delivery[E]
 		err     error

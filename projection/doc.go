@@ -4,7 +4,7 @@
 // Package projection keeps read models up to date with a journal: tables to
 // query, search indexes, mails to send, made from the events of all entities.
 //
-//	store := pgprojection.NewStore(pool, pgprojection.Config{}) // plugins/postgres/pgprojection
+//	store, err := pgprojection.NewStore(pool, pgprojection.Config{}) // plugins/postgres/pgprojection
 //	totals, err := projection.New(projection.Config[Event]{
 //		Name:     "totals",
 //		Journal:  j,
@@ -58,12 +58,16 @@
 //
 // What the handler returns an error for is dealt with by Config.OnFailure: retried, and then
 // skipped, or not. A worker that fails, and one whose journal or store is away,
-// begins again at its stored position after a pause; the others go on. Errors that no pause
-// can mend end Run.
+// begins again at its stored position after a pause; the others go on. Each time
+// the Logger gets a warning with the attempt, the error and when the next one is,
+// and Status has the same. Run goes on like that for ever, unless
+// Config.MaxRestarts is set; CatchUp, which somebody waits for, gives up after
+// about four minutes without getting on. Errors that no pause can mend end both.
 //
 // A rebuild marks the stored positions, so it survives a crash at any point: who
 // finds the mark clears the read model first. ExactlyOnce clears in the
-// transaction that takes the mark away.
+// transaction that takes the mark away; the others claim the rebuild, clear, and
+// take the mark away then.
 //
 // # Several processes
 //
@@ -75,6 +79,14 @@
 // handled the events in between, and with AtMostOnce only the winner has. It
 // costs: for throughput let one process run it.
 //
+// A rebuild with ExactlyOnce is as safe as all else. With the other two, one of the
+// processes claims it, by a conditional move of the positions, and says every 5 s
+// that it is still there; the others wait, and take over 30 s after it was heard
+// of last. A Clear that can't say so for 20 s is canceled. Who finds that it has cleared
+// nevertheless after another one took over, or that AtLeastOnce has handled events
+// while another one rebuilt, asks for the rebuild again, and logs it. What is left is a process
+// that does so and crashes before it finds out.
+//
 // # Caveats
 //
 //   - A batch of ExactlyOnce is one transaction. Handlers of several workers that
@@ -82,12 +94,12 @@
 //     them in the same order: sort by the key, or use one worker.
 //   - A read model is behind the journal, by Status.Lag at least. What must be
 //     true at the moment of a decision belongs into an aggregate.
-//   - A worker that fails begins again for ever, unless Config.Restart has a Limit:
-//     a table that is missing looks like one that is not there yet. Give it a
-//     Logger, or look at Status.
+//   - A table that is missing looks like one that is not there yet: Run tries again
+//     for ever. Give it a Logger, or look at Status.
 //   - Events that were deleted from the journal are not there for a rebuild.
-//   - A Clear of AtLeastOnce and AtMostOnce is not fenced: while a rebuild is on its way, only one
-//     process may run.
+//   - Rebuild AtLeastOnce and AtMostOnce with one process if you can: stop the
+//     others first. Without a transaction, what one process does late, a Clear or a handler,
+//     may come between what another one builds. See "Several processes".
 //   - Positions mean something to the journal that made them. Who moves to another
 //     journal takes another name, or rebuilds.
 package projection

@@ -14,7 +14,8 @@ var (
 	// ErrInvalid is matched by errors about configurations and arguments.
 	ErrInvalid = errors.New("projection: invalid")
 	// ErrFenced says that a Store holds other positions than the move expected:
-	// another process runs the same projection, or a rebuild was asked for.
+	// another process runs the same projection, or a rebuild was asked for. It is
+	// no fault: who is fenced pauses, and begins again where the other one is.
 	ErrFenced = errors.New("projection: fenced: the stored positions are others than expected")
 	// ErrRefused is matched by an error of TxStore.Apply that says that the
 	// transaction surely was not committed, because of what the handler did in
@@ -72,7 +73,8 @@ func (e *EventError) Error() string {
 // Unwrap returns why.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// PanicError says that a handler panicked.
+// PanicError says that a function of the program panicked: a handler, a Clear, or
+// one of an Observer.
 type PanicError struct {
 	// Value is what it panicked with, and Stack where.
 	Value any
@@ -80,7 +82,7 @@ type PanicError struct {
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("projection: the handler panicked: %v", e.Value)
+	return fmt.Sprintf("projection: panic: %v", e.Value)
 }
 
 // Unwrap returns the value of the panic, if that is an error.

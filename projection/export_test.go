@@ -8,7 +8,7 @@ import "time"
 // Arrange is arrange.
 func Arrange(stored []Position, workers int) ([]Position, error) { return arrange(stored, workers) }
 
-// Pause is pause.
-func (b Backoff) Pause(n int, random float64) (time.Duration, bool) {
-	return b.withDefaults().pause(n, random)
+// Pause returns how long the nth pause in a row is.
+func (c Config[E]) Pause(n int, random float64) time.Duration {
+	return c.withBackoffDefaults().pause(n, random)
 }

@@ -52,8 +52,8 @@ type AtLeastOnce[E any] struct {
 	// until it returns. One of the two is required.
 	Handle      func(ctx context.Context, event Envelope[E]) error
 	HandleGroup func(ctx context.Context, events []Envelope[E]) error
-	// Clear empties the read model, and may be called again. Without it there is
-	// no Rebuild.
+	// Clear empties the read model, and may be called again. Its context ends when
+	// another process takes the rebuild over. Without it there is no Rebuild.
 	Clear func(ctx context.Context) error
 	// Group is how many events HandleGroup gets at most (more if an upcaster
 	// makes more of one stored event). Defaults to 20.
@@ -76,8 +76,8 @@ type AtMostOnce[E any] struct {
 	Store Store
 	// Handle gets one event at a time. Required.
 	Handle func(ctx context.Context, event Envelope[E]) error
-	// Clear empties the read model, and may be called again. Without it there is
-	// no Rebuild.
+	// Clear empties the read model, and may be called again. Its context ends when
+	// another process takes the rebuild over. Without it there is no Rebuild.
 	Clear func(ctx context.Context) error
 }
 
@@ -98,8 +98,12 @@ type delivery[E any] struct {
 	// One of the two. An error that is the handler's own is a *failure.
 	apply  func(ctx context.Context, m Move, events []Envelope[E]) error
 	handle func(ctx context.Context, events []Envelope[E]) error
-	// clear empties the read model and then moves, in one step if it can.
-	clear func(ctx context.Context, m Move) error
+	// clear empties the read model, inside of the gate, and then moves; in one step
+	// if it can.
+	clear func(ctx context.Context, g *gate, m Move) error
+	// settle is called first by a session, if there is one: a clear may have left
+	// something open.
+	settle func(ctx context.Context, name string) error
 }
 
 func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
@@ -118,7 +122,13 @@ func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
 		apply: func(ctx context.Context, m Move, events []Envelope[E]) error {
 			return applied(ctx, x.Store, m, func(ctx context.Context, tx Tx) error { return x.Handle(ctx, tx, events) })
 		},
-		clear: func(ctx context.Context, m Move) error { return x.Store.Apply(ctx, m, contained(x.Clear)) },
+		clear: func(ctx context.Context, g *gate, m Move) error {
+			if err := g.enter(ctx); err != nil {
+				return err
+			}
+			defer g.leave()
+			return x.Store.Apply(ctx, m, contained(x.Clear))
+		},
 	}, errors.Join(errs...)
 }
 
@@ -169,9 +179,10 @@ func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
 	if x.Group < 0 || x.SaveEvery < 0 || x.SaveInterval < 0 {
 		errs = append(errs, fmt.Errorf("%w: AtLeastOnce has a negative Group, SaveEvery or SaveInterval", ErrInvalid))
 	}
+	c := newClaimer(x.Store, x.Clear)
 	d := delivery[E]{
 		store: x.Store, saveEvery: cmp.Or(x.SaveEvery, 100), saveInterval: cmp.Or(x.SaveInterval, 500*time.Millisecond),
-		clears: x.Clear != nil, clear: clearing(x.Store, x.Clear),
+		clears: x.Clear != nil, clear: c.clear, settle: c.settle,
 	}
 	if x.Handle != nil {
 		d.batch, d.handle = 1, each(x.Handle)
@@ -195,9 +206,10 @@ func (x AtMostOnce[E]) delivery() (delivery[E], error) {
 	if x.Handle == nil {
 		errs = append(errs, fmt.Errorf("%w: AtMostOnce.Handle is required", ErrInvalid))
 	}
+	c := newClaimer(x.Store, x.Clear)
 	return delivery[E]{
 		store: x.Store, batch: 1, saveInterval: idleInterval, before: true,
-		clears: x.Clear != nil, handle: each(x.Handle), clear: clearing(x.Store, x.Clear),
+		clears: x.Clear != nil, handle: each(x.Handle), clear: c.clear, settle: c.settle,
 	}, errors.Join(errs...)
 }
 
@@ -210,17 +222,6 @@ func each[E any](handle func(ctx context.Context, event Envelope[E]) error) func
 			}
 		}
 		return nil
-	}
-}
-
-// clearing empties a read model that has no transaction with the store. A crash
-// in between leaves the mark in the positions, so that it is emptied again.
-func clearing(store Store, f func(ctx context.Context) error) func(ctx context.Context, m Move) error {
-	return func(ctx context.Context, m Move) error {
-		if err := contain(func() error { return f(ctx) }); err != nil {
-			return err
-		}
-		return store.Save(ctx, m)
 	}
 }
 

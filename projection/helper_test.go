@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,4 +240,31 @@ func stored(t *testing.T, store projection.Store) []projection.Position {
 		t.Fatal(err)
 	}
 	return positions
+}
+
+// outage is a fault that comes and goes while others are at work.
+type outage struct {
+	f atomic.Pointer[func(ctx context.Context) error]
+}
+
+func (o *outage) begin(f func(ctx context.Context) error) { o.f.Store(&f) }
+func (o *outage) end()                                    { o.f.Store(nil) }
+
+// query is for a source, fault for a table.
+func (o *outage) query(ctx context.Context, _ journal.Offset) error { return o.ask(ctx) }
+
+func (o *outage) fault(ctx context.Context, _ projectiontest.Step) error { return o.ask(ctx) }
+
+func (o *outage) ask(ctx context.Context) error {
+	if f := o.f.Load(); f != nil {
+		return (*f)(ctx)
+	}
+	return nil
+}
+
+func planted(context.Context) error { return errPlanted }
+
+func silent(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
 }

@@ -37,10 +37,37 @@ func (w *worker[E]) save(ctx context.Context) error {
 	}
 	if err := w.p.d.store.Save(ctx, w.move(to)); err != nil {
 		w.sure = false
+		if errors.Is(err, ErrFenced) && w.unsaved > 0 {
+			err = errors.Join(err, w.overtaken(ctx))
+		}
 		return fmt.Errorf("projection %q: %w", w.p.cfg.Name, err)
 	}
 	w.settled(to)
+	if !w.p.d.before { // there the handler has yet to succeed
+		w.advance(ctx)
+	}
 	return nil
+}
+
+// overtaken is called when events were handled whose position can't be saved, without
+// transactions. If another process has begun to clear the read model for a
+// rebuild, or has built some of it already, these events were handled
+// somewhere in between, in no order with the others: the rebuild has to be done
+// again.
+func (w *worker[E]) overtaken(ctx context.Context) error {
+	stored, err := w.p.d.store.Load(ctx, w.p.cfg.Name)
+	if err != nil {
+		return err
+	}
+	rebuilt := claimed(stored)
+	for _, p := range stored {
+		rebuilt = rebuilt || !p.Clear && p.Slices.Contains(w.slices.First) && p.Offset.Compare(w.stored.Offset) < 0
+	}
+	if !rebuilt {
+		return nil
+	}
+	w.p.cfg.Logger.WarnContext(ctx, "events were handled here while another process rebuilt the projection, which is asked for again", slog.String("projection", w.p.cfg.Name))
+	return w.p.d.store.Reset(ctx, w.p.cfg.Name)
 }
 
 // finish saves what was handled when a stream ends, unless it is not known what

@@ -73,13 +73,14 @@ func (w *worker[E]) attempt(ctx context.Context, items []item[E]) error {
 		return context.Cause(ctx)
 	}
 	last := w.events[len(w.events)-1].Time
-	if f := w.p.cfg.Observer.Batch; f != nil {
-		f(BatchInfo{Projection: w.p.cfg.Name, Slices: w.slices, Events: len(w.events), Last: last, Duration: time.Since(began), Err: err})
-	}
+	observe(ctx, w.p, w.p.cfg.Observer.Batch,
+		BatchInfo{Projection: w.p.cfg.Name, Slices: w.slices, Events: len(w.events), Last: last, Duration: time.Since(began), Err: err})
 	if err != nil {
 		return err
 	}
-	w.progress = true
+	if w.p.d.saveEvery == 0 {
+		w.advance(ctx)
+	}
 	w.p.total.handled.Add(uint64(len(w.events)))
 	w.figures.handled(len(w.events), last)
 	if w.p.d.saveEvery > 0 && w.unsaved >= w.p.d.saveEvery {
@@ -94,8 +95,8 @@ func (w *worker[E]) enter(ctx context.Context) error {
 		if err := w.save(ctx); err != nil {
 			return err
 		}
-		w.figures.state(Paused, nil)
-		defer w.figures.state(Running, nil)
+		w.figures.state(Paused)
+		defer w.figures.state(Running)
 	}
 	return w.p.gate.enter(ctx)
 }
@@ -137,7 +138,8 @@ func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
 		if err := w.save(ctx); err != nil {
 			return err
 		}
-		w.figures.state(Retrying, w.about(it, cause, attempts))
+		w.figures.retry(w.about(it, cause, attempts), s.Delay)
+		w.p.cfg.Logger.WarnContext(ctx, "a projection tries an event again", w.p.attrs(cause, append(names(it), slog.Int("attempt", attempts), slog.Duration("next_try_in", s.Delay))...)...)
 		if err := wait(ctx, s.Delay); err != nil {
 			return err
 		}
@@ -146,7 +148,8 @@ func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
 		f, failed := errors.AsType[*failure](err)
 		if !failed {
 			if err == nil {
-				w.figures.state(Running, nil)
+				w.figures.state(Running)
+				w.figures.recover()
 			}
 			return err
 		}
@@ -166,15 +169,20 @@ func (w *worker[E]) giveUp(ctx context.Context, it *item[E], cause error, attemp
 	if err := w.save(ctx); err != nil {
 		return err
 	}
-	w.progress = true
+	w.advance(ctx)
+	w.figures.state(Running)
+	w.figures.recover()
 	w.p.total.skipped.Add(1)
 	w.figures.skipped()
-	w.p.cfg.Logger.WarnContext(ctx, "a projection skips an event", slog.String("projection", w.p.cfg.Name), slog.String("id", about.ID),
-		slog.Uint64("sequence_nr", about.SequenceNr), slog.String("manifest", about.Manifest), slog.Int("attempts", attempts), slog.Any("error", cause))
-	if f := w.p.cfg.Observer.Skipped; f != nil {
-		f(about)
-	}
+	w.p.cfg.Logger.WarnContext(ctx, "a projection skips an event", w.p.attrs(cause, append(names(it), slog.Int("attempts", attempts))...)...)
+	observe(ctx, w.p, w.p.cfg.Observer.Skipped, about)
 	return nil
+}
+
+// names are what a log line says about an item.
+func names[E any](it *item[E]) []any {
+	e := &it.events[0]
+	return []any{slog.String("persistence_id", e.ID), slog.Uint64("sequence_nr", e.SequenceNr), slog.String("manifest", e.Manifest)}
 }
 
 // about describes an item that could not be handled.

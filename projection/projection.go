@@ -26,10 +26,14 @@ type Projection[E any] struct {
 	kick    chan struct{} // a rebuild was asked for here
 	total   counters
 
-	mu      sync.Mutex
-	running bool
-	workers []*worker[E]
-	err     error // why it could not begin
+	mu       sync.Mutex
+	started  bool
+	running  bool
+	workers  []*worker[E]
+	blind    time.Time // since when there are no workers, zero if there are
+	err      error     // why it could not begin the last time
+	failures int       // how often in a row
+	nextTry  time.Time // when it begins again, zero if it does not wait for that
 }
 
 // counters count since New.
@@ -44,21 +48,22 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 	if err != nil {
 		return nil, fmt.Errorf("projection %q: %w", cfg.Name, err)
 	}
-	return &Projection[E]{cfg: cfg, querier: querier, d: d, kick: make(chan struct{}, 1)}, nil
+	return &Projection[E]{cfg: cfg, querier: querier, d: d, kick: make(chan struct{}, 1), blind: time.Now()}, nil
 }
 
 // Run handles events, from the stored positions on and then live, until ctx
 // ends. It returns the cause of ctx, or earlier an error that beginning again
-// can't mend: the journal was closed, its offsets are of another kind, the store was never set up, the limit of
-// Config.Restart is reached. When it has returned no handler is running, and
-// what was handled is saved. The error matches ErrRunning if the projection runs
-// already.
+// can't mend: the journal was closed, its offsets are of another kind, the store
+// was never set up. All other failures are logged, shown by Status, and tried again
+// after a pause, for ever or as often as Config.MaxRestarts says. When it has
+// returned no handler is running, and what was handled is saved. The error matches
+// ErrRunning if the projection runs already.
 func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false) }
 
 // CatchUp is Run that returns nil when it has handled all events that the
-// journal showed when it began. Like Run it does not give up by itself: without
-// a Limit in Config.Restart it stays for as long as an event can't be handled, or
-// a store is away.
+// journal showed when it began. When an event can't be handled, or a journal or a
+// store is away, it gives up after 10 attempts in a row, which is about four
+// minutes, and returns the error; Config.MaxRestarts says otherwise.
 func (p *Projection[E]) CatchUp(ctx context.Context) error { return p.run(ctx, true) }
 
 // Pause waits for the handlers in progress to end, and lets none begin until
@@ -100,10 +105,10 @@ func (p *Projection[E]) run(ctx context.Context, once bool) error {
 		return fmt.Errorf("projection %q: %w", p.cfg.Name, ErrRunning)
 	}
 	defer p.end()
-	for failures := 0; ; {
+	for row := (streak{}); ; {
 		began, err := p.session(ctx, once)
 		if began {
-			failures = 0
+			row = streak{}
 		}
 		switch {
 		case err == nil:
@@ -112,11 +117,14 @@ func (p *Projection[E]) run(ctx context.Context, once bool) error {
 			return context.Cause(ctx)
 		case errors.Is(err, errRebuild) || errors.Is(err, errMoved):
 			continue
-		case began || hopeless(err): // a worker gave up
+		case began: // a worker gave up
 			return err
 		}
-		failures++
-		if err = p.restart(ctx, failures, err); err != nil {
+		if row.add(err, p.cfg.MaxRestarts, once) || hopeless(err) {
+			p.showFailure(err, row.length(), 0)
+			return err
+		}
+		if err = p.restart(ctx, row.length(), err); err != nil {
 			return err
 		}
 	}
@@ -127,14 +135,14 @@ func (p *Projection[E]) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	began := !p.running
-	p.running = true
+	p.started, p.running = true, true
 	return began
 }
 
 func (p *Projection[E]) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running = false
+	p.running, p.nextTry = false, time.Time{}
 }
 
 // session runs the workers, until one of them gives up or the ranges have to be
@@ -144,7 +152,7 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 	case <-p.kick: // what it asks for is about to be looked at
 	default:
 	}
-	p.show(nil, nil)
+	p.show(nil)
 	positions, err := p.prepare(ctx)
 	if err != nil {
 		return false, fmt.Errorf("projection %q: %w", p.cfg.Name, err)
@@ -155,8 +163,9 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 	results := make(chan error, len(positions))
 	for i, position := range positions {
 		workers[i] = &worker[E]{p: p, slices: position.Slices, once: once}
+		workers[i].figures.create(position.Slices)
 	}
-	p.show(workers, nil)
+	p.show(workers)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, w := range workers {
@@ -204,6 +213,11 @@ func (p *Projection[E]) lookForRebuild(ctx context.Context) error {
 // prepare loads the positions, divides ranges, and clears the read model if that
 // was asked for.
 func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
+	if p.d.settle != nil {
+		if err := p.d.settle(ctx, p.cfg.Name); err != nil {
+			return nil, err
+		}
+	}
 	stored, err := p.d.store.Load(ctx, p.cfg.Name)
 	if err != nil {
 		return nil, err
@@ -220,14 +234,10 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 		if !p.d.clears {
 			return nil, ErrNoClear
 		}
-		if err = p.gate.enter(ctx); err != nil {
-			return nil, err
-		}
-		defer p.gate.leave()
 		if positions, err = arrange(nil, p.cfg.Workers); err != nil { // all are at the beginning, so they may be joined
 			return nil, err
 		}
-		if err = p.d.clear(ctx, Move{Projection: p.cfg.Name, From: stored, To: positions}); err != nil {
+		if err = p.d.clear(ctx, &p.gate, Move{Projection: p.cfg.Name, From: stored, To: positions}); err != nil {
 			return nil, fmt.Errorf("clear the read model: %w", err)
 		}
 	case len(positions) > len(stored):
@@ -240,12 +250,9 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 
 // restart waits before the next attempt to begin.
 func (p *Projection[E]) restart(ctx context.Context, n int, cause error) error {
-	pause, ok := p.cfg.Restart.pause(n, rand.Float64()) //nolint:gosec // jitter is not a secret
-	if !ok {
-		return cause
-	}
-	p.tellRestart(ctx, journal.Slices{}, pause, cause)
-	p.show(nil, cause)
+	pause := p.cfg.pause(n, rand.Float64()) //nolint:gosec // jitter is not a secret
+	p.tellRestart(ctx, RestartInfo{Attempt: n, Pause: pause, Err: cause})
+	p.showFailure(cause, n, pause)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -258,18 +265,38 @@ func (p *Projection[E]) restart(ctx context.Context, n int, cause error) error {
 }
 
 // tellRestart counts and reports a failure.
-func (p *Projection[E]) tellRestart(ctx context.Context, slices journal.Slices, pause time.Duration, cause error) {
+func (p *Projection[E]) tellRestart(ctx context.Context, info RestartInfo) {
+	info.Projection = p.cfg.Name
 	p.total.restarts.Add(1)
-	p.cfg.Logger.WarnContext(ctx, "a projection failed and begins again", slog.String("projection", p.cfg.Name),
-		slog.String("slices", slices.String()), slog.Duration("pause", pause), slog.Any("error", cause))
-	if f := p.cfg.Observer.Restarted; f != nil {
-		f(RestartInfo{Projection: p.cfg.Name, Slices: slices, Pause: pause, Err: cause})
+	attrs := p.attrs(info.Err, slog.String("slices", info.Slices.String()), slog.Int("attempt", info.Attempt), slog.Duration("next_try_in", info.Pause))
+	if errors.Is(info.Err, ErrFenced) {
+		p.cfg.Logger.InfoContext(ctx, "a projection gives way to another process and begins again", attrs...)
+	} else {
+		p.cfg.Logger.WarnContext(ctx, "a projection failed and begins again", attrs...)
 	}
+	observe(ctx, p, p.cfg.Observer.Restarted, info)
 }
 
 // show is what Status sees from now on.
-func (p *Projection[E]) show(workers []*worker[E], err error) {
+func (p *Projection[E]) show(workers []*worker[E]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.workers, p.err = workers, err
+	p.workers, p.nextTry = workers, time.Time{}
+	switch {
+	case workers != nil:
+		p.blind, p.err, p.failures = time.Time{}, nil, 0
+	case p.blind.IsZero():
+		p.blind = time.Now()
+	}
+}
+
+// showFailure makes Status see why the projection did not begin for the nth time in
+// a row. No pause means that it gives up.
+func (p *Projection[E]) showFailure(err error, n int, pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err, p.failures = err, n
+	if pause > 0 {
+		p.nextTry = time.Now().Add(pause)
+	}
 }

@@ -20,12 +20,17 @@ func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- p
 	var end journal.Offset
 	if w.once {
 		var err error
-		if end, err = w.p.querier.End(ctx); err != nil {
+		w.figures.asks()
+		end, err = w.p.querier.End(ctx)
+		w.figures.answered(err)
+		if err != nil {
 			return fmt.Errorf("projection %q: find the end of the journal: %w", w.p.cfg.Name, err)
 		}
 	}
 	for number, told := 0, false; ; {
+		w.figures.asks()
 		found, err := w.p.querier.Query(ctx, query, after)
+		w.figures.answered(err)
 		if err != nil {
 			return fmt.Errorf("projection %q: read events behind %q: %w", w.p.cfg.Name, after, err)
 		}

@@ -357,11 +357,11 @@ func TestStatusOfFailures(t *testing.T) {
 			}
 			return errPlanted
 		}}
-		cfg.Restart.Jitter = -1
+		cfg.BackoffJitter = -1
 		cfg.OnFailure = projection.Strategy{Retries: 1, Delay: 10 * time.Second}
 		p := create(t, cfg)
-		if got := p.Status(); got.State != projection.Stopped || got.CaughtUp {
-			t.Errorf("status %+v before Run, want stopped", got)
+		if got := p.Status(); got.State != projection.NotStarted || got.CaughtUp || got.LagUnknownSince.IsZero() {
+			t.Errorf("status %+v before Run, want not started", got)
 		}
 		stop := start(t, p)
 		time.Sleep(5 * time.Second)
@@ -413,8 +413,9 @@ func TestConfigMistakes(t *testing.T) {
 		"negative Workers":    func(c *projection.Config[event]) { c.Workers = -1 },
 		"Retries":             func(c *projection.Config[event]) { c.OnFailure.Retries = -1 },
 		"Delay":               func(c *projection.Config[event]) { c.OnFailure.Delay = -1 },
-		"Restart":             func(c *projection.Config[event]) { c.Restart.Min = -1 },
-		"Jitter":              func(c *projection.Config[event]) { c.Restart.Jitter = 2 },
+		"MinBackoff":          func(c *projection.Config[event]) { c.MinBackoff = -1 },
+		"MaxBackoff":          func(c *projection.Config[event]) { c.MaxBackoff = time.Second },
+		"Jitter":              func(c *projection.Config[event]) { c.BackoffJitter = 2 },
 		"AtLeastOnce.Store":   func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Handle: handle} },
 		"AtLeastOnce without": func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Store: store} },
 		"AtLeastOnce with both": func(c *projection.Config[event]) {

@@ -4,7 +4,6 @@
 package projection
 
 import (
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/journal"
@@ -13,12 +12,14 @@ import (
 // State is what a worker, or a projection, is doing.
 type State int
 
-// The states, from the best to the worst: a projection is in the worst of its
-// workers' states.
+// The states, from the best to the worst: a projection that runs is in the worst
+// of its workers' states.
 const (
+	// NotStarted: neither Run nor CatchUp was called yet.
+	NotStarted State = iota
 	// Running: it handles events, or waits for some.
-	Running State = iota
-	// Starting: it has not looked at the journal yet.
+	Running
+	// Starting: it has not seen the journal yet, or not since it failed.
 	Starting
 	// Paused: it has events and waits for Resume.
 	Paused
@@ -26,12 +27,12 @@ const (
 	Retrying
 	// Waiting: it failed, and waits before it begins again.
 	Waiting
-	// Stopped: it does not run, or gave up.
+	// Stopped: it does not run any more, or gave up.
 	Stopped
 )
 
 func (s State) String() string {
-	names := [...]string{"running", "starting", "paused", "retrying", "waiting", "stopped"}
+	names := [...]string{"not started", "running", "starting", "paused", "retrying", "waiting", "stopped"}
 	if s < 0 || int(s) >= len(names) {
 		return "unknown"
 	}
@@ -43,15 +44,25 @@ type Status struct {
 	State State
 	// Handled counts the events that handlers were given with success, Skipped
 	// the stored events that were given up, Retries the repeated attempts at one,
-	// and Restarts how often a worker failed.
+	// and Restarts how often a worker failed and began again.
 	Handled, Skipped, Retries, Restarts uint64
 	// Lag is the largest of the workers'.
 	Lag time.Duration
+	// LagUnknownSince is the earliest of the workers', or since when there are none;
+	// zero while the lag is known.
+	LagUnknownSince time.Time
 	// CaughtUp says that all workers are.
 	CaughtUp bool
-	// Err is why the projection can't begin, nil if it could.
+	// Err is why the last attempt failed to begin, or, if it began, the error of
+	// the first worker that has one.
 	Err error
-	// Workers are in the order of their slices.
+	// Failures is how often in a row the projection failed to begin, or the largest of
+	// the workers'.
+	Failures int
+	// NextTry is the earliest of the workers', or when the projection begins again.
+	NextTry time.Time
+	// Workers are in the order of their slices. There are none before the projection
+	// has begun.
 	Workers []WorkerStatus
 }
 
@@ -70,18 +81,30 @@ type WorkerStatus struct {
 	// there is none. The journal is read one page ahead, also in a pause; while a worker waits to
 	// begin again, the event that it failed at is the oldest.
 	Lag time.Duration
+	// LagUnknownSince is since when the worker has no event in hand and can't see
+	// whether there are more: because the journal is away or does not answer, or the
+	// worker has failed or stopped. Lag is 0 then, which was right at that time; now it may
+	// be anything. Zero while the lag is known.
+	LagUnknownSince time.Time
 	// CaughtUp says that it has handled all that the journal showed when it was
-	// last looked at.
+	// last looked at. It is false while the journal can't be looked at; a worker that has
+	// stopped without an error keeps it.
 	CaughtUp bool
-	// Err is why it waits or has stopped.
+	// Err is why the worker failed the last time, or why it gave up. It stays until
+	// the worker gets on: until a position is stored, or there is nothing to do.
 	Err error
+	// Failures is how often it failed in a row.
+	Failures int
+	// NextTry is when it tries an event again, or begins again; zero if it does not
+	// wait for that.
+	NextTry time.Time
 }
 
 // Status returns how the projection is doing now.
 func (p *Projection[E]) Status() Status {
 	p.mu.Lock()
-	running, workers := p.running, p.workers
-	s := Status{State: Running, Err: p.err, CaughtUp: len(workers) > 0}
+	running, started, workers := p.running, p.started, p.workers
+	s := Status{Err: p.err, Failures: p.failures, NextTry: p.nextTry, LagUnknownSince: p.blind, CaughtUp: len(workers) > 0}
 	p.mu.Unlock()
 	s.Handled, s.Skipped = p.total.handled.Load(), p.total.skipped.Load()
 	s.Retries, s.Restarts = p.total.retries.Load(), p.total.restarts.Load()
@@ -89,15 +112,14 @@ func (p *Projection[E]) Status() Status {
 	for _, w := range workers {
 		one := w.figures.status(now)
 		one.Slices = w.slices
-		s.State = max(s.State, one.State)
-		s.Lag = max(s.Lag, one.Lag)
-		s.CaughtUp = s.CaughtUp && one.CaughtUp
-		s.Workers = append(s.Workers, one)
+		s.add(one)
 	}
 	switch {
+	case !started:
+		s.State = NotStarted
 	case !running:
 		s.State = Stopped
-	case s.Err != nil:
+	case !s.NextTry.IsZero() && len(workers) == 0:
 		s.State = Waiting
 	case len(workers) == 0:
 		s.State = Starting
@@ -105,91 +127,21 @@ func (p *Projection[E]) Status() Status {
 	return s
 }
 
-// figures are what is shown of a worker.
-type figures struct {
-	mu     sync.Mutex
-	now    WorkerStatus
-	began  bool
-	oldest time.Time // of what the worker holds
-	next   time.Time // of the page that the reader holds
-	page   int       // its number
-	end    bool
-}
-
-func (f *figures) status(now time.Time) WorkerStatus {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.now
-	if !f.began && s.State == Running {
-		s.State = Starting
+// add takes a worker into account.
+func (s *Status) add(w WorkerStatus) {
+	earliest := func(to *time.Time, t time.Time) {
+		if to.IsZero() || !t.IsZero() && t.Before(*to) {
+			*to = t
+		}
 	}
-	oldest := f.oldest
-	if oldest.IsZero() {
-		oldest = f.next
+	s.State = max(s.State, w.State)
+	s.Lag = max(s.Lag, w.Lag)
+	earliest(&s.LagUnknownSince, w.LagUnknownSince)
+	s.CaughtUp = s.CaughtUp && w.CaughtUp
+	if s.Err == nil {
+		s.Err = w.Err
 	}
-	if !oldest.IsZero() {
-		s.Lag = max(0, now.Sub(oldest))
-	}
-	s.CaughtUp = f.end && oldest.IsZero()
-	return s
-}
-
-func (f *figures) state(s State, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.State, f.now.Err = s, err
-}
-
-// begin is called before the journal is read.
-func (f *figures) begin(stored journal.Offset) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.State, f.now.Err, f.now.Offset = Running, nil, stored
-	f.began, f.next, f.page = false, time.Time{}, 0
-}
-
-// ahead is called by the reader, with the number of its page and the time of the
-// first event in it.
-func (f *figures) ahead(page int, first time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.page, f.next = page, first
-}
-
-// taken is called by the worker when it has got a page. The reader may hold the
-// next one already.
-func (f *figures) taken(page int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.page == page {
-		f.next = time.Time{}
-	}
-}
-
-// pending is called when the worker has something else to do: the time of its
-// oldest event, zero if it has none, and whether the journal showed no more.
-func (f *figures) pending(oldest time.Time, end bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.began = true
-	f.oldest, f.end = oldest, end
-}
-
-func (f *figures) handled(events int, last time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Handled += uint64(events) //nolint:gosec // a count
-	f.now.LastEvent = last
-}
-
-func (f *figures) skipped() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Skipped++
-}
-
-func (f *figures) stored(offset journal.Offset) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Offset = offset
+	s.Failures = max(s.Failures, w.Failures)
+	earliest(&s.NextTry, w.NextTry)
+	s.Workers = append(s.Workers, w)
 }

@@ -20,34 +20,6 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-func TestPauses(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		b      projection.Backoff
-		n      int
-		random float64
-		want   time.Duration
-		ok     bool
-	}{
-		{projection.Backoff{}, 1, 0, 3 * time.Second, true},
-		{projection.Backoff{}, 2, 0, 6 * time.Second, true},
-		{projection.Backoff{}, 4, 0, 24 * time.Second, true},
-		{projection.Backoff{}, 5, 0, 30 * time.Second, true},
-		{projection.Backoff{}, 1_000_000, 0, 30 * time.Second, true},
-		{projection.Backoff{}, 1, 0.5, 3300 * time.Millisecond, true},
-		{projection.Backoff{Jitter: -1}, 1, 0.9, 3 * time.Second, true},
-		{projection.Backoff{Limit: 2}, 2, 0, 6 * time.Second, true},
-		{projection.Backoff{Limit: 2}, 3, 0, 0, false},
-		{projection.Backoff{Limit: -1}, 1, 0, 0, false},
-		{projection.Backoff{Min: time.Minute}, 3, 0, time.Minute, true},
-		{projection.Backoff{Min: time.Second, Max: 90 * time.Second}, 8, 0, 90 * time.Second, true},
-	} {
-		if got, ok := c.b.Pause(c.n, c.random); got != c.want || ok != c.ok {
-			t.Errorf("%+v: pause %d is %v, %t, want %v, %t", c.b, c.n, got, ok, c.want, c.ok)
-		}
-	}
-}
-
 // failing makes the handler fail at one event, as often as attempts says.
 func failing(table *projectiontest.Table, id string, seqNr uint64, attempts *int, times int, fail func() error) projection.ExactlyOnce[event, *projectiontest.Rows] {
 	handler := sums(table)
@@ -80,7 +52,7 @@ func TestFailIsTheDefault(t *testing.T) {
 			s.fill(1, 100)
 			cfg := config(s, table)
 			cfg.Handler = failing(table, "box|0", 70, &attempts, -1, fail)
-			cfg.Restart.Limit = -1
+			cfg.MaxRestarts = -1
 			err := create(t, cfg).CatchUp(t.Context())
 			found, ok := errors.AsType[*projection.EventError](err)
 			if !ok || found.ID != "box|0" || found.SequenceNr != 70 || found.Manifest != "paid@2" || found.Undecodable || !errors.Is(err, errPlanted) {
@@ -110,7 +82,7 @@ func TestFailBeginsAgainAfterPauses(t *testing.T) {
 		s.fill(1, 3)
 		cfg := config(s, table)
 		cfg.Handler = failing(table, "box|0", 3, &attempts, 6, plainFailure) // once in a batch, 5 times alone
-		cfg.Restart.Jitter = -1
+		cfg.BackoffJitter = -1
 		var pauses []time.Duration
 		cfg.Observer.Restarted = func(i projection.RestartInfo) {
 			pauses = append(pauses, i.Pause)
@@ -141,7 +113,7 @@ func TestSkip(t *testing.T) {
 	var skipped []*projection.EventError
 	cfg := config(s, table)
 	cfg.Handler = failing(table, "box|1", 600, &attempts, -1, plainFailure)
-	cfg.OnFailure = projection.Skip()
+	cfg.OnFailure = projection.Strategy{Skip: true}
 	cfg.Observer.Skipped = func(e *projection.EventError) { skipped = append(skipped, e) }
 	p := catchUp(t, cfg)
 	s.sums["box|1"] -= 1200
@@ -164,7 +136,7 @@ func TestSkipAdvances(t *testing.T) {
 	s.fill(1, 2)
 	cfg := config(s, table)
 	cfg.Handler = failing(table, "box|0", 2, &attempts, -1, plainFailure)
-	cfg.OnFailure = projection.Skip()
+	cfg.OnFailure = projection.Strategy{Skip: true}
 	end, err := s.End(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -196,10 +168,10 @@ func TestRetries(t *testing.T) {
 		restarts uint64
 		took     time.Duration
 	}{
-		{"succeeds at the third", projection.RetryAndFail(), 2, 2, 0, 0, 2 * time.Second},
-		{"succeeds at the last", projection.RetryAndSkip(), 5, 5, 0, 0, 5 * time.Second},
-		{"skips", projection.RetryAndSkip(), 6, 5, 1, 0, 5 * time.Second},
-		{"fails", projection.RetryAndFail(), 6, 5, 0, 1, 8 * time.Second},
+		{"succeeds at the third", projection.Strategy{Retries: 5}, 2, 2, 0, 0, 2 * time.Second},
+		{"succeeds at the last", projection.Strategy{Retries: 5, Skip: true}, 5, 5, 0, 0, 5 * time.Second},
+		{"skips", projection.Strategy{Retries: 5, Skip: true}, 6, 5, 1, 0, 5 * time.Second},
+		{"fails", projection.Strategy{Retries: 5}, 6, 5, 0, 1, 8 * time.Second},
 		{"own figures", projection.Strategy{Retries: 2, Delay: time.Minute, Skip: true}, 9, 2, 1, 0, 2 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -209,7 +181,7 @@ func TestRetries(t *testing.T) {
 				s.fill(1, 4)
 				cfg := config(s, table)
 				cfg.Handler = failing(table, "box|0", 3, &attempts, 2+c.failures, plainFailure) // in 4, in 2, then alone
-				cfg.OnFailure, cfg.Restart.Jitter = c.strategy, -1
+				cfg.OnFailure, cfg.BackoffJitter = c.strategy, -1
 				began := time.Now()
 				p := catchUp(t, cfg)
 				got := p.Status()
@@ -243,15 +215,15 @@ func TestUndecodable(t *testing.T) {
 			c.plant(s)
 			s.fill(2, 10)
 			cfg := config(s, table)
-			cfg.OnFailure = projection.RetryAndFail()
-			cfg.Restart.Limit = -1
+			cfg.OnFailure = projection.Strategy{Retries: 5}
+			cfg.MaxRestarts = -1
 			err := create(t, cfg).CatchUp(t.Context())
 			found, ok := errors.AsType[*projection.EventError](err)
 			if !ok || found.ID != "box|bad" || found.SequenceNr != 1 || !found.Undecodable || found.Attempts != 0 || !errors.Is(err, c.cause) {
 				t.Errorf("CatchUp: %v, want event 1 of box|bad to be undecodable", err)
 			}
 			wantSums(t, table.Rows(), map[string]int64{"box|0": 1 + 3 + 5 + 7 + 9, "box|1": 2 + 4 + 6 + 8 + 10})
-			cfg.OnFailure = projection.RetryAndSkip()
+			cfg.OnFailure = projection.Strategy{Retries: 5, Skip: true}
 			p := catchUp(t, cfg)
 			wantSums(t, table.Rows(), s.sums)
 			if got := p.Status(); got.Skipped != 1 || got.Retries != 0 || got.Handled != 10 {
@@ -269,7 +241,7 @@ func TestOutagesSkipNothing(t *testing.T) {
 			s, table := newSource(t), &projectiontest.Table{}
 			s.fill(2, 30)
 			cfg := config(s, table)
-			cfg.OnFailure = projection.Skip()
+			cfg.OnFailure = projection.Strategy{Skip: true}
 			plant(table, step, 1, nil)
 			fault := table.Fault
 			table.Fault = func(ctx context.Context, at projectiontest.Step) error {
@@ -327,61 +299,12 @@ func TestRefusedTransactions(t *testing.T) {
 		return nil
 	}
 	cfg := config(s, table)
-	cfg.Handler, cfg.OnFailure = handler, projection.Skip()
+	cfg.Handler, cfg.OnFailure = handler, projection.Strategy{Skip: true}
 	p := catchUp(t, cfg)
 	wantSums(t, table.Rows(), map[string]int64{"box|0": 36 - 5})
 	if got := p.Status(); got.Skipped != 1 {
 		t.Errorf("%d skipped, want 1", got.Skipped)
 	}
-}
-
-func TestRestartLimit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, table := newSource(t), &projectiontest.Table{}
-		cfg := config(s, table)
-		cfg.Restart = projection.Backoff{Limit: 3, Jitter: -1}
-		s.query = func(context.Context, journal.Offset) error { return errPlanted }
-		began := time.Now()
-		if err := create(t, cfg).Run(t.Context()); !errors.Is(err, errPlanted) {
-			t.Errorf("Run: %v, want the error of the journal", err)
-		}
-		if took := time.Since(began); took != 21*time.Second {
-			t.Errorf("it gave up after %v, want 21 s", took)
-		}
-		table.Fault = func(context.Context, projectiontest.Step) error { return errPlanted }
-		began = time.Now()
-		if err := create(t, cfg).Run(t.Context()); !errors.Is(err, errPlanted) {
-			t.Errorf("Run: %v, want the error of the store", err)
-		}
-		if took := time.Since(began); took != 21*time.Second {
-			t.Errorf("it gave up after %v, want 21 s", took)
-		}
-	})
-}
-
-// After progress the shortest pause is in force again.
-func TestBackoffResets(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, table := newSource(t), &projectiontest.Table{}
-		s.fill(1, 6)
-		failures := make(map[uint64]int)
-		cfg := config(s, table)
-		cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: func(_ context.Context, e projection.Envelope[event]) error {
-			if failures[e.SequenceNr]++; e.SequenceNr%3 == 0 && failures[e.SequenceNr] <= 2 {
-				return errPlanted
-			}
-			return nil
-		}}
-		cfg.Restart.Jitter = -1
-		var pauses []time.Duration
-		cfg.Observer.Restarted = func(i projection.RestartInfo) { pauses = append(pauses, i.Pause) }
-		catchUp(t, cfg)
-		if want := []time.Duration{3 * time.Second, 6 * time.Second, 3 * time.Second, 6 * time.Second}; !slices.Equal(pauses, want) {
-			t.Errorf("pauses %v, want %v", pauses, want)
-		}
-	})
 }
 
 // A handler may return any error, such as one of another journal.

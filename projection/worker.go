@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -24,18 +25,18 @@ type worker[E any] struct {
 	figures figures
 
 	// The stream in hand.
-	stored   Position       // as the store has it
-	sure     bool           // stored is that for certain
-	reached  journal.Offset // how far events were handled
-	dirty    time.Time      // since when reached is ahead of stored, zero if it is not
-	unsaved  int            // events in between
-	pending  []item[E]      // read and not handled, from head on
-	head     int
-	count    int       // events in pending
-	since    time.Time // since when a group is being filled
-	atEnd    bool      // the journal showed nothing behind pending
-	progress bool      // something was handled
-	events   []Envelope[E]
+	stored  Position       // as the store has it
+	sure    bool           // stored is that for certain
+	reached journal.Offset // how far events were handled
+	dirty   time.Time      // since when reached is ahead of stored, zero if it is not
+	unsaved int            // events in between
+	pending []item[E]      // read and not handled, from head on
+	head    int
+	count   int       // events in pending
+	since   time.Time // since when a group is being filled
+	atEnd   bool      // the journal showed nothing behind pending
+	row     streak    // of failures
+	events  []Envelope[E]
 }
 
 // finishPatience is how long a worker that ends waits for its last save.
@@ -45,38 +46,46 @@ const finishPatience = 5 * time.Second
 // to try; if it is to end at the end of the journal, it returns nil there. After a
 // failure it begins again at its stored position.
 func (w *worker[E]) run(ctx context.Context) error {
-	for failures := 0; ; {
+	for {
 		err := w.stream(ctx)
 		switch {
 		case err == nil:
-			w.figures.state(Stopped, nil)
+			w.figures.stop(nil, 0)
 			return nil
 		case ctx.Err() != nil:
-			w.figures.state(Stopped, nil)
+			w.figures.stop(nil, 0)
 			return context.Cause(ctx)
 		case errors.Is(err, errMoved):
 			return err
 		}
-		if w.progress {
-			failures = 0
-		}
-		failures++
-		pause, ok := w.p.cfg.Restart.pause(failures, rand.Float64()) //nolint:gosec // jitter is not a secret
-		if !ok || hopeless(err) {
-			w.figures.state(Stopped, err)
+		if w.row.add(err, w.p.cfg.MaxRestarts, w.once) || hopeless(err) {
+			w.figures.stop(err, w.row.length())
 			return err
 		}
-		w.figures.state(Waiting, err)
-		w.p.tellRestart(ctx, w.slices, pause, err)
+		n := w.row.length()
+		pause := w.p.cfg.pause(n, rand.Float64()) //nolint:gosec // jitter is not a secret
+		w.figures.fail(err, n, pause)
+		w.p.tellRestart(ctx, RestartInfo{Slices: w.slices, Attempt: n, Pause: pause, Err: err})
 		if err := wait(ctx, pause); err != nil {
+			w.figures.stop(nil, 0)
 			return err
 		}
 	}
 }
 
+// advance notes that the worker gets on, which ends a row of failures.
+func (w *worker[E]) advance(ctx context.Context) {
+	if w.row == (streak{}) {
+		return
+	}
+	w.p.cfg.Logger.InfoContext(ctx, "a projection gets on again", slog.String("projection", w.p.cfg.Name),
+		slog.String("slices", w.slices.String()), slog.Int("failures", w.row.length()))
+	w.row = streak{}
+	w.figures.recover()
+}
+
 // stream handles events from the stored position on.
 func (w *worker[E]) stream(ctx context.Context) error {
-	w.progress = false
 	if err := w.load(ctx); err != nil {
 		return err
 	}
@@ -141,6 +150,9 @@ func (w *worker[E]) consume(ctx context.Context, pages <-chan page[E]) error {
 				return err
 			}
 			continue
+		}
+		if w.atEnd && w.head == len(w.pending) && w.dirty.IsZero() {
+			w.advance(ctx)
 		}
 		if !open {
 			return nil

@@ -47,14 +47,15 @@ func (c *projectCmd) Run(app *app) (err error) {
 	}
 	defer table.pool.Close()
 	p, err := projection.New(projection.Config[Event]{
-		Name:     "bank_totals",
-		Journal:  s.journal,
-		Criteria: journal.Criteria{Type: AccountTypeName},
-		Events:   AccountType(nil).Events,
-		Handler:  table.handler(),
-		Workers:  c.Workers,
-		Restart:  c.restart(),
-		Logger:   app.warnings(),
+		Name:        "bank_totals",
+		Journal:     s.journal,
+		Criteria:    journal.Criteria{Type: AccountTypeName},
+		Events:      AccountType(nil).Events,
+		Handler:     table.handler(),
+		Workers:     c.Workers,
+		MinBackoff:  minRestart,
+		MaxRestarts: c.restarts(),
+		Logger:      app.warnings(),
 	})
 	if errors.Is(err, projection.ErrInvalid) {
 		return usageError{err}
@@ -75,18 +76,33 @@ func (c *projectCmd) Run(app *app) (err error) {
 			err = nil // it was asked to stop
 		}
 	}
-	status := p.Status()
-	printf(app.stdout, "%s events, %s behind\n", thousands(int64(status.Handled)), status.Lag) //nolint:gosec // a count
+	printf(app.stdout, "%s\n", reached(p.Status()))
 	return err
 }
 
-// restart says how often to begin again after a failure: always, or a few times if
+// minRestart is the first pause after a failure.
+const minRestart = time.Second
+
+// restarts says how often to begin again after a failure: always, or a few times if
 // somebody waits for the end.
-func (c *projectCmd) restart() projection.Backoff {
+func (c *projectCmd) restarts() int {
 	if c.Once {
-		return projection.Backoff{Min: time.Second, Limit: 3}
+		return 3
 	}
-	return projection.Backoff{}
+	return 0
+}
+
+// reached says how far a projection came: events that it has in hand are some time
+// behind, and if it has not seen the end, nobody knows.
+func reached(s projection.Status) string {
+	behind := "up to date"
+	switch {
+	case s.Lag > 0:
+		behind = fmt.Sprintf("%s behind", s.Lag.Round(time.Millisecond))
+	case !s.CaughtUp:
+		behind = "and there may be more"
+	}
+	return fmt.Sprintf("%s events, %s", thousands(int64(s.Handled)), behind) //nolint:gosec // a count
 }
 
 // warnings is the log of what goes on whatever fails, so that its failures have to
@@ -100,9 +116,9 @@ func (a *app) warnings() *slog.Logger {
 
 // totalsTable is the read model: a row for each day and currency.
 type totalsTable struct {
-	pool   *pgxpool.Pool
-	schema string
-	name   string // quoted
+	pool  *pgxpool.Pool
+	store *pgprojection.Store
+	name  string // quoted
 }
 
 // openTotals connects to a database and creates the table if it is not there, in
@@ -119,7 +135,12 @@ func openTotals(ctx context.Context, address string) (*totalsTable, error) {
 	if err != nil {
 		return nil, errors.New("table on PostgreSQL: the address can't be read") // the error may quote a password
 	}
-	t := &totalsTable{pool: pool, schema: schema, name: pgx.Identifier{cmp.Or(schema, "refold"), "bank_totals"}.Sanitize()}
+	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: schema})
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("table on PostgreSQL: %w", err)
+	}
+	t := &totalsTable{pool: pool, store: store, name: pgx.Identifier{cmp.Or(schema, "refold"), "bank_totals"}.Sanitize()}
 	if _, err := pool.Exec(ctx, t.sql(createTotals)); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("create the table %s: %w", t.name, err)
@@ -170,7 +191,7 @@ func (t *totalsTable) sql(statement string) string {
 // the position: each event counts once, whatever happens.
 func (t *totalsTable) handler() projection.Handler[Event] {
 	return projection.ExactlyOnce[Event, pgx.Tx]{
-		Store: pgprojection.NewStore(t.pool, pgprojection.Config{Schema: t.schema}),
+		Store: t.store,
 		Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[Event]) error {
 			sums := make(totals)
 			for i := range events {

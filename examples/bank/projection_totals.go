@@ -43,8 +43,8 @@ func (c *totalsCmd) Run(app *app) (err error) {
 				return nil
 			},
 		},
-		Restart: projection.Backoff{Limit: -1},
-		Logger:  app.logger,
+		MaxRestarts: -1, // it only reads: who asked may ask again
+		Logger:      app.logger,
 	})
 	if err != nil {
 		return err

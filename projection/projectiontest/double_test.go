@@ -183,6 +183,17 @@ var bugs = []struct {
 			return d.force(ctx, name, stored)
 		}
 	}},
+	{"has no offset beside the mark", []string{"ResetClaimed"}, func(d *double) {
+		d.save = func(ctx context.Context, m projection.Move) error {
+			m.To = slices.Clone(m.To)
+			for i := range m.To {
+				if m.To[i].Clear {
+					m.To[i].Offset = ""
+				}
+			}
+			return d.Table.Save(ctx, m)
+		}
+	}},
 	{"names without case and end", []string{"NamesApart"}, func(d *double) {
 		fold := func(name string) string { return strings.TrimSpace(strings.ToLower(name)) }
 		d.load = func(ctx context.Context, name string) ([]projection.Position, error) {

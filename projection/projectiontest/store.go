@@ -28,6 +28,7 @@ func storeChecks() []check {
 		{name: "ResetMarks", rule: "a reset puts all positions back to the beginning, to be cleared", run: resetMarks},
 		{name: "ResetNothing", rule: "a reset of what is not known does nothing", run: resetNothing},
 		{name: "ResetFences", rule: "a move from before a reset is fenced, and the mark can be taken away", run: resetFences},
+		{name: "ResetClaimed", rule: "marked positions can be claimed, by one, from one to the next, and a reset ends that", run: resetClaimed},
 		{name: "NamesApart", rule: "projections have nothing to do with each other, however alike their names", run: namesApart},
 		{name: "Offsets", rule: "any offset of up to 64 printable bytes comes back as it was", run: offsets},
 		{name: "ContextEnded", rule: "a call whose context has ended fails and changes nothing", run: contextEnded},
@@ -181,6 +182,33 @@ func resetFences(p *probe) {
 	p.fenced(positions{at(0, 512, "1")}, positions{at(0, 512, "2")})
 	p.fenced(positions{at(512, 512, "")}, positions{at(512, 512, "2")})
 	p.save(positions{marked(0, 512), marked(512, 512)}, positions{at(0, 1024, "")})
+	p.want(at(0, 1024, ""))
+}
+
+func resetClaimed(p *probe) {
+	claim := func(name journal.Offset) positions {
+		claimed := positions{marked(0, 512), marked(512, 512)}
+		claimed[0].Offset, claimed[1].Offset = name, name
+		return claimed
+	}
+	p.save(nil, positions{at(0, 512, "1"), at(512, 512, "")})
+	if err := p.store.Reset(p.Context(), p.name); err != nil {
+		p.Fatalf("Reset: %v", err)
+	}
+	free := positions{marked(0, 512), marked(512, 512)}
+	p.save(free, claim("one"))
+	p.want(claim("one")...)
+	p.fenced(free, claim("two"))
+	p.fenced(free, positions{at(0, 1024, "")})
+	p.save(claim("one"), claim("two"))
+	p.fenced(claim("one"), positions{at(0, 1024, "")})
+	if err := p.store.Reset(p.Context(), p.name); err != nil {
+		p.Fatalf("Reset: %v", err)
+	}
+	p.want(free...)
+	p.fenced(claim("two"), positions{at(0, 1024, "")})
+	p.save(free, claim("three"))
+	p.save(claim("three"), positions{at(0, 1024, "")})
 	p.want(at(0, 1024, ""))
 }
 

@@ -124,10 +124,14 @@ func (b *run) summed(ctx context.Context, pool *pgxpool.Pool, sums string, want 
 
 // catchUp runs a new projection until it has handled everything.
 func catchUp(ctx context.Context, s *store, pool *pgxpool.Pool, name, sums string, n int) (float64, error) {
+	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: s.schema})
+	if err != nil {
+		return 0, err
+	}
 	totals, err := projection.New(projection.Config[event]{
 		Name: name, Journal: s.journal, Criteria: journal.Criteria{Type: "counter"}, Events: codec.Types(codec.Name[added]("added")),
 		Handler: projection.ExactlyOnce[event, pgx.Tx]{
-			Store: pgprojection.NewStore(pool, pgprojection.Config{Schema: s.schema}), Batch: backlogPage,
+			Store: store, Batch: backlogPage,
 			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[event]) error {
 				by := newTotals()
 				for i := range events {
@@ -179,7 +183,7 @@ func (t *totals) store(ctx context.Context, tx pgx.Tx, sums string) error {
 // rawBacklog fills a raw table with the same events, and measures with a function
 // that works them off.
 func (b *run) rawBacklog(ctx context.Context, n int, p notes, measure func(work func(sums string) (float64, error)) error) error {
-	return b.rawTable(ctx, func(table string) error {
+	return b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
 			schema, name := splitTable(table)
 			_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"},

@@ -1,0 +1,307 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/projection"
+	"github.com/refold-io/refold/projection/projectiontest"
+)
+
+// strict is a read model without transactions that knows for each box how far it
+// goes: what comes late is dropped, and what it was told out of order is lost for it. So
+// it is wrong for good after a Clear, or an event, at the wrong time.
+type strict struct {
+	model
+	upTo map[string]uint64
+}
+
+func newStrict() *strict {
+	return &strict{model: model{sums: make(map[string]int64)}, upTo: make(map[string]uint64)}
+}
+
+func (m *strict) handle(_ context.Context, e projection.Envelope[event]) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := e.Event.(paid)
+	if !ok {
+		return fmt.Errorf("a %T", e.Event)
+	}
+	if e.SequenceNr > m.upTo[e.ID] {
+		m.sums[e.ID] += p.N
+		m.upTo[e.ID] = e.SequenceNr
+	}
+	return nil
+}
+
+func (m *strict) clear(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.upTo)
+	clear(m.sums)
+	return nil
+}
+
+func (m *strict) rows() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.sums)
+}
+
+// slow waits, whatever becomes of the context.
+func slow(d time.Duration) { time.Sleep(d) }
+
+// Two processes find the mark. Clear takes far longer than a claim lasts, and is
+// called once; the other process waits for it.
+func TestClearsBesideOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
+		s.fill(3, 30)
+		clears := 0
+		cfg := config(s, table)
+		cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: m.handle, Clear: func(ctx context.Context) error {
+			clears++
+			slow(10 * time.Minute)
+			return m.clear(ctx)
+		}}
+		p := catchUp(t, cfg)
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		one := start(t, p)
+		synctest.Wait()
+		two := start(t, create(t, cfg))
+		time.Sleep(time.Hour)
+		wantSums(t, m.rows(), s.sums)
+		if clears != 1 {
+			t.Errorf("Clear was called %d times, want once", clears)
+		}
+		wantStopped(t, one)
+		wantStopped(t, two)
+	})
+}
+
+// The one who clears has crashed: another one takes over half a minute later, it
+// itself begins at once.
+func TestClaimOfACrash(t *testing.T) {
+	t.Parallel()
+	for _, same := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
+			s.fill(3, 30)
+			ctx, crash := context.WithCancel(t.Context())
+			cfg := config(s, table)
+			handler := projection.AtLeastOnce[event]{Store: table, Handle: m.handle, Clear: func(ctx context.Context) error {
+				if crash != nil {
+					crash()
+					crash = nil
+					return errPlanted
+				}
+				return m.clear(ctx)
+			}}
+			cfg.Handler = handler
+			p := catchUp(t, cfg)
+			if err := p.Rebuild(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.CatchUp(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("CatchUp: %v", err)
+			}
+			if !same {
+				p = create(t, cfg)
+			}
+			began := time.Now()
+			m.sums["wrong"] = 1
+			if err := p.CatchUp(t.Context()); err != nil {
+				t.Error(err)
+			}
+			wantSums(t, m.rows(), s.sums)
+			if took := time.Since(began); same && took != 0 || !same && (took < 30*time.Second || took > time.Minute) {
+				t.Errorf("it took %v to take over, by itself: %t", took, same)
+			}
+		})
+	}
+}
+
+// The one who clears is cut off from the store, is taken for dead, and empties
+// what the other one has built meanwhile. It finds out, and has it built again.
+func TestClearThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
+		s.fill(3, 30)
+		ended := make(chan error, 1)
+		link := &linked{Table: table}
+		cfg := config(s, table)
+		handler := projection.AtLeastOnce[event]{Store: table, Handle: m.handle, Clear: m.clear}
+		cfg.Handler = handler
+		p := catchUp(t, cfg)
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		handler.Store = link
+		clears := 0
+		handler.Clear = func(ctx context.Context) error {
+			if clears++; clears == 1 {
+				link.away.begin(silent)
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				slow(10 * time.Minute)
+				link.away.end()
+			}
+			return m.clear(ctx)
+		}
+		cfg.Handler = handler
+		late := start(t, create(t, cfg))
+		time.Sleep(time.Second)
+		other := start(t, p)
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the context of Clear ends with %v, want the error of the renewal", err)
+			}
+		default:
+			t.Error("a Clear whose claim can't be renewed goes on when others may soon take over")
+		}
+		time.Sleep(5 * time.Minute)
+		wantSums(t, m.rows(), s.sums) // the other one has built it
+		time.Sleep(15 * time.Minute)
+		wantSums(t, m.rows(), s.sums) // and again
+		wantStopped(t, late)
+		wantStopped(t, other)
+	})
+}
+
+// linked is a table behind a connection.
+type linked struct {
+	*projectiontest.Table
+	away outage
+}
+
+func (l *linked) Load(ctx context.Context, name string) ([]projection.Position, error) {
+	if err := l.away.ask(ctx); err != nil {
+		return nil, err
+	}
+	return l.Table.Load(ctx, name)
+}
+
+func (l *linked) Save(ctx context.Context, m projection.Move) error {
+	if err := l.away.ask(ctx); err != nil {
+		return err
+	}
+	return l.Table.Save(ctx, m)
+}
+
+func (l *linked) Reset(ctx context.Context, name string) error {
+	if err := l.away.ask(ctx); err != nil {
+		return err
+	}
+	return l.Table.Reset(ctx, name)
+}
+
+// A process is in the middle of an event when another one clears and builds anew:
+// what it does then is not left as it is.
+func TestHandlerThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
+		s.fill(1, 200)
+		cfg := config(s, table)
+		handler := projection.AtLeastOnce[event]{Store: table, Handle: m.handle, SaveEvery: 1, Clear: m.clear}
+		first := true
+		handler.Handle = func(ctx context.Context, e projection.Envelope[event]) error {
+			if e.SequenceNr == 150 && first {
+				first = false
+				slow(time.Minute)
+			}
+			return m.handle(ctx, e)
+		}
+		cfg.Handler = handler
+		late := start(t, create(t, cfg))
+		synctest.Wait()
+		handler.Handle = func(ctx context.Context, e projection.Envelope[event]) error {
+			slow(time.Second)
+			return m.handle(ctx, e)
+		}
+		cfg.Handler = handler
+		p := create(t, cfg)
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other := start(t, p)
+		time.Sleep(time.Hour)
+		wantSums(t, m.rows(), s.sums)
+		wantStopped(t, late)
+		wantStopped(t, other)
+	})
+}
+
+// Several processes come and go, rebuilds are asked for again and again, handlers and
+// Clears take their time and heed no context. In the end all is right.
+func TestRebuildsBesideOthers(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
+			cfg := config(s, table)
+			cfg.Handler = projection.AtLeastOnce[event]{
+				Store: table, SaveEvery: 1 + rnd.IntN(20),
+				Handle: func(ctx context.Context, e projection.Envelope[event]) error {
+					if e.SequenceNr%7 == 0 {
+						slow(time.Duration(e.SequenceNr%5) * 3 * time.Second)
+					}
+					return m.handle(ctx, e)
+				},
+				Clear: func(ctx context.Context) error {
+					slow(time.Duration(time.Now().Unix()%90) * time.Second)
+					return m.clear(ctx)
+				},
+			}
+			s.fill(5, 40)
+			var stops []func() error
+			for range 30 {
+				switch rnd.IntN(5) {
+				case 0, 1:
+					if len(stops) < 3 {
+						cfg.Workers = 1 << rnd.IntN(3)
+						stops = append(stops, start(t, create(t, cfg)))
+					}
+				case 2:
+					if len(stops) > 0 {
+						wantStopped(t, stops[0])
+						stops = stops[1:]
+					}
+				case 3:
+					if err := create(t, cfg).Rebuild(t.Context()); err != nil {
+						t.Error(err)
+					}
+				case 4:
+					s.fill(5, 5)
+				}
+				time.Sleep(time.Duration(rnd.IntN(100)) * time.Second)
+			}
+			stops = append(stops, start(t, create(t, cfg)))
+			time.Sleep(3 * time.Hour)
+			wantSums(t, m.rows(), s.sums)
+			for _, stop := range stops {
+				wantStopped(t, stop)
+			}
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		})
+	}
+}

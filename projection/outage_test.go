@@ -1,0 +1,248 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package projection_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/projection"
+	"github.com/refold-io/refold/projection/projectiontest"
+)
+
+// logged returns a logger, and what it has logged, without the time.
+func logged() (*slog.Logger, func() []string) {
+	var buf bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return logger, func() []string { return strings.Split(strings.TrimSpace(buf.String()), "\n") }
+}
+
+func wantLines(t *testing.T, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("it logs\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// An operator sees each failure, with the attempt, the error and the next try, and
+// that it is over.
+func TestFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		s.fill(1, 1)
+		cfg := config(s, table)
+		cfg.BackoffJitter = -1
+		var lines func() []string
+		cfg.Logger, lines = logged()
+		stores, journals := 0, 0
+		table.Fault = func(context.Context, projectiontest.Step) error {
+			if stores++; stores <= 2 {
+				return errPlanted
+			}
+			return nil
+		}
+		s.query = func(context.Context, journal.Offset) error {
+			if journals++; journals <= 2 {
+				return errPlanted
+			}
+			return nil
+		}
+		catchUp(t, cfg)
+		wantLines(t, lines(), []string{
+			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=1 next_try_in=3s error="projection \"sums\": planted"`,
+			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=2 next_try_in=6s error="projection \"sums\": planted"`,
+			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=1 next_try_in=3s error="projection \"sums\": read events behind \"\": planted"`,
+			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=2 next_try_in=6s error="projection \"sums\": read events behind \"\": planted"`,
+			`level=INFO msg="a projection gets on again" projection=sums slices=0-1023 failures=2`,
+		})
+	})
+}
+
+// So are the attempts at one event, and who is fenced does not alarm anybody.
+func TestRetriesAndFencesAreLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+		s.fill(1, 1)
+		cfg := config(s, table)
+		cfg.BackoffJitter = -1
+		cfg.Handler = failing(table, "box|0", 1, &attempts, 2, plainFailure)
+		cfg.OnFailure = projection.Strategy{Retries: 1, Delay: time.Minute, Skip: true}
+		var lines func() []string
+		cfg.Logger, lines = logged()
+		p := catchUp(t, cfg)
+		table.Fault = func(_ context.Context, at projectiontest.Step) error {
+			if at == projectiontest.BeforeBegin && p.Status().Failures == 0 {
+				return projection.ErrFenced
+			}
+			return nil
+		}
+		s.fill(1, 1)
+		if err := p.CatchUp(t.Context()); err != nil {
+			t.Error(err)
+		}
+		got := lines()
+		for i, line := range got {
+			got[i], _, _ = strings.Cut(line, " error=")
+		}
+		wantLines(t, got, []string{
+			`level=WARN msg="a projection tries an event again" projection=sums persistence_id=box|0 sequence_nr=1 manifest=paid@2 attempt=1 next_try_in=1m0s`,
+			`level=WARN msg="a projection skips an event" projection=sums persistence_id=box|0 sequence_nr=1 manifest=paid@2 attempts=2`,
+			`level=INFO msg="a projection gives way to another process and begins again" projection=sums slices=0-1023 attempt=1 next_try_in=3s`,
+			`level=INFO msg="a projection gets on again" projection=sums slices=0-1023 failures=1`,
+		})
+	})
+}
+
+// While the journal is away the lag is not 0 but unknown, and since when is told,
+// with the error.
+func TestLagWithoutAJournal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		s.fill(1, 3)
+		cfg := config(s, table)
+		cfg.BackoffJitter, cfg.MinBackoff, cfg.MaxBackoff = -1, time.Minute, time.Minute
+		var away outage
+		s.query = away.query
+		p := create(t, cfg)
+		stop := start(t, p)
+		synctest.Wait()
+		if got := p.Status(); !got.CaughtUp || got.Lag != 0 || !got.LagUnknownSince.IsZero() || got.Err != nil {
+			t.Errorf("status %+v, want caught up with a lag that is known", got)
+		}
+		time.Sleep(time.Hour)
+		gone := time.Now()
+		away.begin(planted)
+		s.pay("bag|0", 1) // the journal wakes its readers
+		for n := 1; n <= 2; n++ {
+			synctest.Wait()
+			want := gone.Add(time.Duration(n) * time.Minute)
+			got := p.Status()
+			if w := got.Workers[0]; got.CaughtUp || got.State != projection.Waiting || !got.LagUnknownSince.Equal(gone) || !errors.Is(got.Err, errPlanted) ||
+				got.Failures != n || !got.NextTry.Equal(want) || !w.LagUnknownSince.Equal(gone) || !errors.Is(w.Err, errPlanted) || w.Failures != n || w.CaughtUp {
+				t.Errorf("status %+v, want waiting for the attempt at %v, with a lag that is unknown since %v", got, want, gone)
+			}
+			time.Sleep(time.Minute)
+		}
+		answer := make(chan struct{})
+		away.begin(func(context.Context) error {
+			<-answer
+			return nil
+		})
+		time.Sleep(time.Minute)
+		if got := p.Status(); got.State != projection.Starting || !errors.Is(got.Err, errPlanted) || !got.LagUnknownSince.Equal(gone) || got.CaughtUp || !got.NextTry.IsZero() {
+			t.Errorf("status %+v in the next attempt, want the error of the last one", got)
+		}
+		away.end()
+		close(answer)
+		time.Sleep(6 * time.Second)
+		if got := p.Status(); got.State != projection.Running || got.Err != nil || got.Failures != 0 || !got.LagUnknownSince.IsZero() || !got.CaughtUp {
+			t.Errorf("status %+v, want it to have recovered", got)
+		}
+		stopped := time.Now()
+		wantStopped(t, stop)
+		time.Sleep(time.Minute)
+		if got := p.Status(); got.State != projection.Stopped || !got.LagUnknownSince.Equal(stopped) || !got.CaughtUp {
+			t.Errorf("status %+v, want a lag that is unknown since it has stopped", got)
+		}
+	})
+}
+
+// A journal that does not answer at all is away too.
+func TestLagOfASilentJournal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		var away outage
+		s.query = away.query
+		p := create(t, config(s, table))
+		stop := start(t, p)
+		synctest.Wait()
+		gone := time.Now()
+		away.begin(silent)
+		s.pay("bag|0", 1)
+		time.Sleep(time.Second)
+		if got := p.Status(); !got.CaughtUp || !got.LagUnknownSince.IsZero() {
+			t.Errorf("status %+v after a second, want patience", got)
+		}
+		time.Sleep(time.Minute)
+		if got := p.Status(); got.CaughtUp || !got.LagUnknownSince.Equal(gone) {
+			t.Errorf("status %+v after a minute, want a lag that is unknown since %v", got, gone)
+		}
+		wantStopped(t, stop)
+	})
+}
+
+// What was read and not handled is as old as it is, whoever is away.
+func TestLagWithAnEventInHand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table := newSource(t), &projectiontest.Table{}
+		var away outage
+		table.Fault = away.fault
+		p := create(t, config(s, table))
+		stop := start(t, p)
+		synctest.Wait()
+		away.begin(planted)
+		s.fill(1, 1)
+		time.Sleep(time.Hour)
+		if got := p.Status(); got.Lag != time.Hour || !got.LagUnknownSince.IsZero() || !errors.Is(got.Err, errPlanted) {
+			t.Errorf("status %+v, want a lag of an hour", got)
+		}
+		wantStopped(t, stop)
+
+		began := time.Now()
+		stop = start(t, p) // and now it does not even begin
+		time.Sleep(time.Minute)
+		if got := p.Status(); !got.LagUnknownSince.Equal(began) || got.Failures < 4 || got.NextTry.IsZero() || got.State != projection.Waiting {
+			t.Errorf("status %+v, want a lag that is unknown since %v", got, began)
+		}
+		wantStopped(t, stop)
+	})
+}
+
+// What a log or a metric does wrong does not stop the projection.
+func TestObserverPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, attempts := newSource(t), &projectiontest.Table{}, 0
+		s.fill(1, 3)
+		cfg := config(s, table)
+		cfg.Handler = failing(table, "box|0", 2, &attempts, 3, plainFailure)
+		var lines func() []string
+		cfg.Logger, lines = logged()
+		cfg.Observer = projection.Observer{
+			Batch:     func(projection.BatchInfo) { panic("batch") },
+			Restarted: func(projection.RestartInfo) { panic("restarted") },
+			Skipped:   func(*projection.EventError) { panic("skipped") },
+		}
+		catchUp(t, cfg)
+		wantSums(t, table.Rows(), s.sums)
+		attempts = -1000
+		s.store("box|0", "paid@2", []byte{0xc1})
+		cfg.OnFailure = projection.Strategy{Skip: true}
+		catchUp(t, cfg)
+		all := strings.Join(lines(), "\n")
+		for _, what := range []string{"batch", "restarted", "skipped"} {
+			if !strings.Contains(all, `level=ERROR msg="an observer of a projection panicked" projection=sums error="projection: panic: `+what+`" stack=`) {
+				t.Errorf("the log has no panic of %s:\n%s", what, all)
+			}
+		}
+	})
+}
