@@ -38,18 +38,15 @@ type Tick struct {
 // Compare says how c stands to other, in one pass.
 func (c Clock) Compare(other Clock) Order {
 	less, more := false, false
-	for i, j := 0, 0; i < len(c) || j < len(other); {
-		switch by := next(c, i, other, j); {
-		case by < 0:
+	for x, y := range pairs(c, other, compareTicks) {
+		switch {
+		case y == nil:
 			more = true
-			i++
-		case by > 0:
+		case x == nil:
 			less = true
-			j++
 		default:
-			less = less || c[i].Count < other[j].Count
-			more = more || c[i].Count > other[j].Count
-			i, j = i+1, j+1
+			less = less || x.Count < y.Count
+			more = more || x.Count > y.Count
 		}
 		if less && more {
 			return Concurrent
@@ -64,32 +61,14 @@ func (c Clock) Compare(other Clock) Order {
 	return Same
 }
 
-// next compares the nodes at two positions; behind the end is last.
-func next(a Clock, i int, b Clock, j int) int {
-	switch {
-	case i == len(a):
-		return 1
-	case j == len(b):
-		return -1
-	}
-	return a[i].Node.Compare(b[j].Node)
-}
-
 // Merge returns the higher count of each node.
 func (c Clock) Merge(other Clock) Clock {
 	merged := make(Clock, 0, max(len(c), len(other)))
-	for i, j := 0, 0; i < len(c) || j < len(other); {
-		switch by := next(c, i, other, j); {
-		case by < 0:
-			merged = append(merged, c[i])
-			i++
-		case by > 0:
-			merged = append(merged, other[j])
-			j++
-		default:
-			merged = append(merged, Tick{c[i].Node, max(c[i].Count, other[j].Count)})
-			i, j = i+1, j+1
+	for x, y := range pairs(c, other, compareTicks) {
+		if x == nil || y != nil && y.Count > x.Count {
+			x = y
 		}
+		merged = append(merged, *x)
 	}
 	return merged
 }

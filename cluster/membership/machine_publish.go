@@ -44,31 +44,17 @@ func (m *Machine) publishChanges(old Gossip, was cache) {
 func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes bool) {
 	var changed []Event
 	sameNodes = true
-	for i, j := 0, 0; i < len(old) || j < len(next); {
-		by := 0
+	for before, now := range pairs(old, next, compareMembers) {
 		switch {
-		case i == len(old):
-			by = 1
-		case j == len(next):
-			by = -1
-		case old[i] != next[j]:
-			by = old[i].Node.Compare(next[j].Node)
-		}
-		switch {
-		case by < 0:
+		case now == nil:
 			sameNodes = false
-			events = append(events, Event{Kind: MemberRemoved, Member: old[i].with(Removed), Previous: old[i].Status})
-			m.memberGone(old[i])
-			i++
-		case by > 0:
+			events = append(events, Event{Kind: MemberRemoved, Member: (*before).with(Removed), Previous: (*before).Status})
+			m.memberGone(*before)
+		case before == nil:
 			sameNodes = false
-			changed = append(changed, m.memberIs(nil, next[j]))
-			j++
-		default:
-			if old[i].Status != next[j].Status || old[i].UpNumber != next[j].UpNumber {
-				changed = append(changed, m.memberIs(old[i], next[j]))
-			}
-			i, j = i+1, j+1
+			changed = append(changed, m.memberIs(nil, *now))
+		case (*before).Status != (*now).Status || (*before).UpNumber != (*now).UpNumber:
+			changed = append(changed, m.memberIs(*before, *now))
 		}
 	}
 	return append(events, changed...), sameNodes
@@ -135,29 +121,14 @@ func (m *Machine) memberGone(old *Member) {
 func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	var bad, good []Event
 	now := m.cache.bad
-	for i, j := 0, 0; i < len(before) || j < len(now); {
-		by := 0
+	for was, is := range pairs(before, now, func(a, b *identity.Node) int { return a.Compare(*b) }) {
 		switch {
-		case i == len(before):
-			by = 1
-		case j == len(now):
-			by = -1
-		default:
-			by = before[i].Compare(now[j])
-		}
-		switch {
-		case by < 0:
-			if o := m.gossip.Member(before[i]); o != nil && o.Node != m.self {
+		case is == nil:
+			if o := m.gossip.Member(*was); o != nil && o.Node != m.self {
 				good = append(good, Event{Kind: MemberReachable, Member: o})
 			}
-			i++
-		case by > 0:
-			if now[j] != m.self {
-				bad = append(bad, Event{Kind: MemberUnreachable, Member: m.gossip.Member(now[j])})
-			}
-			j++
-		default:
-			i, j = i+1, j+1
+		case was == nil && *is != m.self:
+			bad = append(bad, Event{Kind: MemberUnreachable, Member: m.gossip.Member(*is)})
 		}
 	}
 	m.out.Events = append(append(m.out.Events, bad...), good...)

@@ -35,32 +35,16 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 
 // differences returns the keys of settings that are not the same.
 func differences(a, b []Setting) (keys []string) {
-	for len(a) > 0 || len(b) > 0 {
-		by := 0
+	for x, y := range pairs(a, b, func(a, b *Setting) int { return strings.Compare(a.Key, b.Key) }) {
 		switch {
-		case len(a) == 0:
-			by = 1
-		case len(b) == 0:
-			by = -1
-		default:
-			by = strings.Compare(a[0].Key, b[0].Key)
-		}
-		switch {
-		case by < 0:
-			if !a[0].Optional {
-				keys = append(keys, a[0].Key)
+		case x != nil && y != nil:
+			if x.Value != y.Value {
+				keys = append(keys, x.Key)
 			}
-			a = a[1:]
-		case by > 0:
-			if !b[0].Optional {
-				keys = append(keys, b[0].Key)
-			}
-			b = b[1:]
-		default:
-			if a[0].Value != b[0].Value {
-				keys = append(keys, a[0].Key)
-			}
-			a, b = a[1:], b[1:]
+		case x != nil && !x.Optional:
+			keys = append(keys, x.Key)
+		case y != nil && !y.Optional:
+			keys = append(keys, y.Key)
 		}
 	}
 	return keys

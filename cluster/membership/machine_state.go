@@ -27,7 +27,9 @@ type cache struct {
 	values      []Member
 	valuesOf    []*Member
 	// These follow from the content and from who has seen it.
-	state, seen, digests []byte
+	state, seen, digests, versions []byte
+	// size is that of the last body.
+	size int
 }
 
 // me returns this node as a member.
@@ -64,7 +66,7 @@ func (m *Machine) adopt(next Gossip) {
 func (m *Machine) set(next Gossip) {
 	old, was := m.gossip, m.cache
 	m.gossip = next
-	m.cache.state, m.cache.seen, m.cache.digests = nil, nil, nil
+	m.cache.state, m.cache.seen, m.cache.digests, m.cache.versions = nil, nil, nil, nil
 	if old.content == next.content {
 		if !slices.Equal(old.seen, next.seen) {
 			m.publish(Event{Kind: SeenChanged})
@@ -146,7 +148,8 @@ func (m *Machine) digest() Digest {
 func (m *Machine) encodedState() []byte {
 	if m.cache.state == nil {
 		if m.cache.body == nil {
-			m.cache.body = m.gossip.AppendContent(nil)
+			m.cache.body = m.gossip.AppendContent(make([]byte, 0, m.cache.size+m.cache.size/8))
+			m.cache.size = len(m.cache.body)
 		}
 		m.cache.state = AppendMessage(nil, State{m.digest(), encodeBitmap(m.gossip.seen), m.cache.body})
 	}
@@ -171,5 +174,9 @@ func (m *Machine) sendDigests(to identity.Node) {
 }
 
 func (m *Machine) sendVersions(to identity.Node) {
-	m.send(to, Versions{m.gossip.Clock(), m.gossip.SeenDigest()})
+	if m.cache.versions == nil {
+		clock := m.gossip.Clock()
+		m.cache.versions = AppendMessage(make([]byte, 0, 2*nodeSize*(len(clock)+2)), Versions{clock, m.gossip.SeenDigest()})
+	}
+	m.sendData(to, KindVersions, m.cache.versions)
 }

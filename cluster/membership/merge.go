@@ -53,27 +53,15 @@ func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
 func mergeMembers(a, b []*Member, buried []Tombstone) (merged []*Member, dropped bool) {
 	merged = make([]*Member, 0, max(len(a), len(b)))
 	ofA, ofB, k := true, true, 0
-	for i, j := 0, 0; i < len(a) || j < len(b); {
-		by := 0
-		switch {
-		case i == len(a):
-			by = 1
-		case j == len(b):
-			by = -1
-		case a[i] != b[j]:
-			by = a[i].Node.Compare(b[j].Node)
-		}
+	for x, y := range pairs(a, b, compareMembers) {
 		var m *Member
 		switch {
-		case by < 0:
-			m = a[i]
-			i++
-		case by > 0:
-			m = b[j]
-			j++
+		case y == nil:
+			m = *x
+		case x == nil:
+			m = *y
 		default:
-			m = later(a[i], b[j])
-			i, j = i+1, j+1
+			m = later(*x, *y)
 		}
 		for k < len(buried) && buried[k].Node.Compare(m.Node) < 0 {
 			k++
@@ -101,53 +89,25 @@ func mergeTombstones(a, b []Tombstone) []Tombstone {
 		return nil
 	}
 	merged := make([]Tombstone, 0, max(len(a), len(b)))
-	for len(a) > 0 || len(b) > 0 {
-		by := 0
+	for x, y := range pairs(a, b, func(a, b *Tombstone) int { return a.Node.Compare(b.Node) }) {
 		switch {
-		case len(a) == 0:
-			by = 1
-		case len(b) == 0:
-			by = -1
+		case y == nil:
+			merged = append(merged, *x)
+		case x == nil:
+			merged = append(merged, *y)
 		default:
-			by = a[0].Node.Compare(b[0].Node)
-		}
-		switch {
-		case by < 0:
-			merged, a = append(merged, a[0]), a[1:]
-		case by > 0:
-			merged, b = append(merged, b[0]), b[1:]
-		default:
-			merged = append(merged, Tombstone{a[0].Node, max(a[0].At, b[0].At), max(a[0].Count, b[0].Count)})
-			a, b = a[1:], b[1:]
+			merged = append(merged, Tombstone{x.Node, max(x.At, y.At), max(x.Count, y.Count)})
 		}
 	}
 	return merged
 }
 
-func mergeExtensions(a, b []Extension) []Extension {
-	var merged []Extension
-	for len(a) > 0 || len(b) > 0 {
-		by := 0
-		switch {
-		case len(a) == 0:
-			by = 1
-		case len(b) == 0:
-			by = -1
-		default:
-			by = cmp.Compare(a[0].Number, b[0].Number)
+func mergeExtensions(a, b []Extension) (merged []Extension) {
+	for x, y := range pairs(a, b, func(a, b *Extension) int { return cmp.Compare(a.Number, b.Number) }) {
+		if x == nil || y != nil && bytes.Compare(y.Data, x.Data) > 0 {
+			x = y
 		}
-		switch {
-		case by < 0:
-			merged, a = append(merged, a[0]), a[1:]
-		case by > 0:
-			merged, b = append(merged, b[0]), b[1:]
-		default:
-			greater := a[0]
-			if bytes.Compare(b[0].Data, greater.Data) > 0 {
-				greater = b[0]
-			}
-			merged, a, b = append(merged, greater), a[1:], b[1:]
-		}
+		merged = append(merged, *x)
 	}
 	return merged
 }

@@ -109,29 +109,11 @@ func (r Reachability) Merge(other Reachability, allowed func(identity.Node) bool
 			merged = append(merged, o.restrict(allowed))
 		}
 	}
-	for i, j := 0, 0; i < len(r.Observers) || j < len(other.Observers); {
-		by := -1
-		switch {
-		case i == len(r.Observers):
-			by = 1
-		case j < len(other.Observers):
-			by = r.Observers[i].Node.Compare(other.Observers[j].Node)
+	for x, y := range pairs(r.Observers, other.Observers, func(a, b *Observer) int { return a.Node.Compare(b.Node) }) {
+		if x == nil || y != nil && y.Version > x.Version {
+			x = y
 		}
-		switch {
-		case by < 0:
-			keep(r.Observers[i])
-			i++
-		case by > 0:
-			keep(other.Observers[j])
-			j++
-		default:
-			newer := r.Observers[i]
-			if other.Observers[j].Version > newer.Version {
-				newer = other.Observers[j]
-			}
-			keep(newer)
-			i, j = i+1, j+1
-		}
+		keep(*x)
 	}
 	return Reachability{merged}
 }

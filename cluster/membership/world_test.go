@@ -158,11 +158,13 @@ func (h *host) do(in membership.Input) {
 
 // carry carries effects out.
 func (h *host) carry(e membership.Effects) {
-	h.lines = append(h.lines, e.Log...)
 	for _, s := range e.Send {
 		h.w.send(h, s)
 	}
-	h.events = append(h.events, e.Events...)
+	if h.w.checked { // otherwise there may be too many
+		h.lines = append(h.lines, e.Log...)
+		h.events = append(h.events, e.Events...)
+	}
 	h.lives = append(h.lives, e.Life...)
 	for _, l := range e.Life {
 		if l.Kind == membership.Exits { // there is nothing to hand over
