@@ -14,5 +14,6 @@ func main() { os.Exit(program().Main()) }
 func program() operator.Program {
 	return operator.Program{Commands: []operator.Command{
 		{Name: "bench", Help: "Measure Refold against the limits of the machine.", Grammar: &benchCommand{}},
+		{Name: "demo", Help: "Show what Refold does, on this machine.", Grammar: &demoCommand{}},
 	}}
 }

@@ -1,0 +1,69 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain is also the main function of the processes that the demonstration starts.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "demo" {
+		os.Exit(program().Main())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// The demonstration shows what the issue is about: all up, one killed, found unreachable, downed, removed, and back
+// as another incarnation.
+func TestDemoCluster(t *testing.T) {
+	t.Parallel()
+	var out, stderr bytes.Buffer
+	p := program()
+	p.Stdout, p.Stderr = &out, &stderr
+	if status := p.Run(t.Context(), []string{"demo", "cluster", "--nodes", "3", "--stable-after", "2s"}); status != 0 {
+		t.Fatalf("exit status %d\n%s%s", status, &out, &stderr)
+	}
+	rest := out.String()
+	for _, step := range []string{
+		`node-c starts as process \d+`,
+		`node-a up, leads \| node-b up \| node-c up\n`,
+		`node-c#[0-9a-f]{16} is killed`,
+		`node-c up, unreachable\n`,
+		`node-c down, unreachable\n`,
+		`node-a up, leads \| node-b up\n`,
+		`node-c starts as process \d+`,
+		`node-a up, leads \| node-b up \| node-c up\n`,
+		`another incarnation, node-c#[0-9a-f]{16}\n`,
+	} {
+		at := regexp.MustCompile(step).FindStringIndex(rest)
+		if at == nil {
+			t.Fatalf("%q does not follow in\n%s%s", step, &out, &stderr)
+		}
+		rest = rest[at[1]:]
+	}
+	ids := regexp.MustCompile(`node-c#[0-9a-f]{16}`).FindAllString(out.String(), -1)
+	if ids[0] == ids[len(ids)-1] {
+		t.Errorf("%s came back as itself", ids[0])
+	}
+}
+
+func TestDemoClusterArguments(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--nodes 1", "--nodes 27", "--strategy lease-majority", "--strategy nonsense", "--stable-after 10ms"} {
+		var stderr bytes.Buffer
+		p := program()
+		p.Stderr = &stderr
+		flag, _, _ := strings.Cut(args, " ")
+		if status := p.Run(t.Context(), append([]string{"demo", "cluster"}, strings.Fields(args)...)); status != 2 || !strings.Contains(stderr.String(), flag) {
+			t.Errorf("%s: exit status %d, %q", args, status, &stderr)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cmd/refold/internal/fleet"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats"
+)
+
+const (
+	clusterName = "test"
+	stableAfter = 3 * time.Second
+	// patience is much longer than anything takes.
+	patience = 3 * time.Minute
+)
+
+// scene is a cluster of processes, and what is known of each of them.
+type scene struct {
+	t     *testing.T
+	fleet *fleet.Fleet
+	log   *logs
+	names []string
+	ids   map[string]identity.Node
+	views map[string]*fleet.View
+	ended map[string]string
+	gone  map[string]bool
+	spans []span
+	cpu   map[string]time.Duration
+}
+
+// span is a time in which an instance of the singleton ran.
+type span struct {
+	node     identity.Node
+	from, to time.Time // zero: it still runs
+}
+
+// logs collects what the processes log, for a test that fails.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// newScene starts nodes named a, b and so on, the first of which is the oldest.
+func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Access, leases nats.Access) *scene {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.StableAfter = stableAfter
+	if settings.Strategy == downing.Off {
+		settings.StableAfter = 0
+	}
+	s := &scene{
+		t: t, log: &logs{}, names: slices.Sorted(maps.Keys(access)), ids: map[string]identity.Node{}, views: map[string]*fleet.View{},
+		ended: map[string]string{}, gone: map[string]bool{}, cpu: map[string]time.Duration{},
+	}
+	s.fleet = fleet.New([]string{program, serve}, s.log)
+	t.Cleanup(func() {
+		s.fleet.Close()
+		if t.Failed() {
+			t.Logf("the nodes have logged:\n%s", s.log.b.String())
+		}
+	})
+	for i, name := range s.names {
+		_, err := s.fleet.Start(fleet.Node{
+			Name: name, Cluster: clusterName, Seeds: s.names, Access: access[name], Downing: settings, Leases: leases, Singleton: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			s.until("the first node is up", func() bool { return s.views[name] != nil && s.views[name].Up() == 1 })
+		}
+	}
+	s.until("all nodes are up", func() bool { return s.agree(s.names...) })
+	s.until("the oldest node runs the singleton", func() bool { return slices.Equal(s.hosts(), s.names[:1]) })
+	return s
+}
+
+// next takes in a report.
+func (s *scene) next(ctx context.Context) error {
+	r, err := s.fleet.Next(ctx)
+	if err != nil {
+		return err
+	}
+	name := r.Node.Name
+	switch {
+	case r.View != nil:
+		s.ids[name], s.views[name] = r.Node, r.View
+	case r.Hosts != nil && *r.Hosts:
+		s.spans = append(s.spans, span{node: r.Node, from: r.At})
+	case r.Hosts != nil:
+		s.hostsNoMore(r.Node, r.At)
+	case r.CPU != nil:
+		s.cpu[name] = *r.CPU
+	case r.Ended != "":
+		s.ended[name] = r.Ended
+	case r.Exit != "":
+		s.gone[name] = true
+		s.hostsNoMore(r.Node, r.At)
+	}
+	return nil
+}
+
+func (s *scene) hostsNoMore(n identity.Node, at time.Time) {
+	for i := range s.spans {
+		if s.spans[i].node == n && s.spans[i].to.IsZero() {
+			s.spans[i].to = at
+		}
+	}
+}
+
+// until takes in reports until something holds.
+func (s *scene) until(what string, holds func() bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	for !holds() {
+		if s.next(ctx) != nil {
+			s.t.Fatalf("after %v it is not true that %s\n%s", patience, what, s)
+		}
+	}
+}
+
+// during takes in reports for a time.
+func (s *scene) during(d time.Duration) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), d)
+	defer cancel()
+	for s.next(ctx) == nil {
+	}
+}
+
+// hosts are the nodes on which the singleton runs.
+func (s *scene) hosts() (names []string) {
+	for _, h := range s.spans {
+		if h.to.IsZero() {
+			names = append(names, h.node.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// hostedBy reports whether the singleton runs on one of some nodes.
+func (s *scene) hostedBy(names ...string) bool {
+	return slices.ContainsFunc(s.hosts(), func(host string) bool { return slices.Contains(names, host) })
+}
+
+// agree reports whether some nodes are up, and each of them takes just these for the members, all reachable.
+func (s *scene) agree(names ...string) bool {
+	for _, name := range names {
+		v := s.views[name]
+		if v == nil || v.Up() != len(names) || len(v.Members) != len(names) {
+			return false
+		}
+	}
+	return true
+}
+
+// survive waits until some nodes are what is left of the cluster, one of them runs the singleton, and all others have ended as
+// downed.
+func (s *scene) survive(names ...string) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("the others of %v have ended", names), func() bool {
+		return !slices.ContainsFunc(s.names, func(n string) bool { return !slices.Contains(names, n) && s.ended[n] == "" })
+	})
+	for name, why := range s.ended {
+		if !strings.Contains(why, "downed") {
+			s.t.Errorf("%s has ended: %s", name, why)
+		}
+	}
+	s.until(fmt.Sprintf("%v go on", names), func() bool { return s.agree(names...) && len(s.hosts()) == min(1, len(names)) })
+	for _, name := range names {
+		if s.ended[name] != "" {
+			s.t.Errorf("%s has ended: %s", name, s.ended[name])
+		}
+	}
+	s.alone(0)
+}
+
+// alone checks that no two instances of the singleton ran at the same time, for longer than allowed.
+func (s *scene) alone(allowed time.Duration) {
+	s.t.Helper()
+	for i, a := range s.spans {
+		for _, b := range s.spans[i+1:] {
+			if overlap := end(a, b).Sub(latest(a.from, b.from)); overlap > allowed {
+				s.t.Errorf("the singleton ran for %v on both %v and %v\n%s", overlap, a.node, b.node, s)
+			}
+		}
+	}
+}
+
+// end is when the first of two instances ended.
+func end(a, b span) time.Time {
+	now := time.Now()
+	if a.to.IsZero() {
+		a.to = now
+	}
+	if b.to.IsZero() {
+		b.to = now
+	}
+	if a.to.Before(b.to) {
+		return a.to
+	}
+	return b.to
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// String tells what is known.
+func (s *scene) String() string {
+	var b strings.Builder
+	for _, name := range s.names {
+		fmt.Fprintf(&b, "%v ended %q, gone %v, sees %+v\n", s.ids[name], s.ended[name], s.gone[name], s.views[name])
+	}
+	for _, h := range s.spans {
+		fmt.Fprintf(&b, "%v ran the singleton from %s to %s\n", h.node, h.from.Format(time.StampMilli), h.to.Format(time.StampMilli))
+	}
+	return b.String()
+}

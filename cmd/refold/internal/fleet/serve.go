@@ -1,0 +1,154 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/lease"
+	"github.com/refold-io/refold/plugins/nats"
+)
+
+// maxLine is the largest number of bytes of a line between parent and child.
+const maxLine = 1 << 20
+
+// Serve is the whole of a child process: it reads from in which Node it is, joins, and writes to out what it
+// learns, until it is no member any more or in ends. Its own log goes to log. It returns nil if the node has ended, for
+// whatever reason.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (err error) {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxLine)
+	if !lines.Scan() {
+		return errors.Join(errors.New("nobody says which node this is"), lines.Err())
+	}
+	var cfg Node
+	if err = json.Unmarshal(lines.Bytes(), &cfg); err != nil {
+		return fmt.Errorf("read which node this is: %w", err)
+	}
+	self, err := identity.New(cfg.Name)
+	if err != nil {
+		return err
+	}
+	c := &child{self: self, out: json.NewEncoder(out)}
+	leases, err := openLeases(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	if leases != nil {
+		defer func() { err = errors.Join(err, leases.Close()) }()
+	}
+	n, err := c.start(cfg, leases, log) //nolint:contextcheck // the node ends by itself, in order
+	if err != nil {
+		return err
+	}
+	var tasks sync.WaitGroup
+	tasks.Go(func() { c.watch(ctx, n) })
+	go c.obey(n, lines) //nolint:contextcheck // ends with the process: a read can't be interrupted
+	select {
+	case <-n.Done():
+	case <-ctx.Done():
+		err = n.Shutdown(context.WithoutCancel(ctx))
+	}
+	tasks.Wait()
+	c.report(Report{Ended: n.Err().Error()})
+	return err
+}
+
+// child is one node and where its reports go.
+type child struct {
+	self identity.Node
+	mu   sync.Mutex
+	out  *json.Encoder
+}
+
+// leaseTimeout is how long a lease outlives its holder.
+const leaseTimeout = 5 * time.Second
+
+func openLeases(ctx context.Context, cfg Node, log *slog.Logger) (lease.Store, error) {
+	if len(cfg.Leases.URLs) == 0 {
+		return nil, nil //nolint:nilnil // none is what was asked for
+	}
+	return nats.OpenLeases(ctx, nats.LeasesConfig{Access: cfg.Leases, Cluster: cfg.Cluster, Name: cfg.Name, Timeout: leaseTimeout, Logger: log})
+}
+
+// start joins the cluster, without waiting for it.
+func (c *child) start(cfg Node, leases lease.Store, log *slog.Logger) (*cluster.Node, error) {
+	carrier, err := nats.Connect(nats.Config{Access: cfg.Access, Cluster: cfg.Cluster, Self: c.self, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	n, err := cluster.Start(cluster.Config{Name: cfg.Cluster, Carrier: carrier, Seeds: cfg.Seeds, Downing: cfg.Downing, Leases: leases, Logger: log})
+	if err != nil || !cfg.Singleton {
+		return n, err
+	}
+	return n, n.Singleton(context.Background(), cluster.Singleton{Run: func(ctx context.Context, _ *cluster.Inbox) error {
+		yes, no := true, false
+		c.report(Report{Hosts: &yes})
+		<-ctx.Done()
+		c.report(Report{Hosts: &no})
+		return nil
+	}})
+}
+
+// watch reports what changes.
+func (c *child) watch(ctx context.Context, n *cluster.Node) {
+	var last *View
+	for range n.Events(ctx) {
+		if v := viewOf(n.State()); !reflect.DeepEqual(v, last) {
+			last = v
+			c.report(Report{View: v})
+		}
+	}
+}
+
+// obey does what the parent says, and stops when that is gone.
+func (c *child) obey(n *cluster.Node, lines *bufio.Scanner) {
+	for lines.Scan() {
+		switch lines.Text() {
+		case Leave:
+			go func() { _ = n.Shutdown(context.Background()) }()
+		case CPU:
+			used := processorTime()
+			c.report(Report{CPU: &used})
+		}
+	}
+	n.Stop()
+}
+
+// What a parent can say.
+const (
+	// Leave lets the node leave the cluster and end.
+	Leave = "leave"
+	// CPU asks for a report of the processor time.
+	CPU = "cpu"
+)
+
+// report writes a report. That nobody reads it is no matter: then the parent is gone, and the input ends.
+func (c *child) report(r Report) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.Node, r.At = c.self, time.Now()
+	_ = c.out.Encode(r)
+}
+
+// processorTime is how much processor time this process has taken.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
