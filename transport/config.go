@@ -27,6 +27,13 @@ type Config struct {
 	// MaxQueue is how much may wait to be sent to one peer on one lane. Defaults
 	// to 4 MiB.
 	MaxQueue int
+	// MaxQueueAll is how much may wait to be sent to all peers together on one lane. At
+	// least MaxQueue. Defaults to 256 MiB.
+	MaxQueueAll int
+	// MaxInboxAll is how much of what all peers together sent on one lane may be waiting to
+	// be handled. From the half of it on peers get less credit, and what is beyond is
+	// dropped and counted. At least Window. Defaults to 256 MiB.
+	MaxInboxAll int
 	// MaxPeers is how many incarnations there may be links with. Defaults to
 	// 20,000.
 	MaxPeers int
@@ -71,7 +78,8 @@ func (c Config) machine(self identity.Node, maxFrame int) (*link.Machine, error)
 	}
 	m, err := link.New(link.Config{
 		Self: self, MaxFrame: maxFrame,
-		FrameSize: c.FrameSize, MaxMessage: c.MaxMessage, Window: c.Window, MaxQueue: c.MaxQueue, MaxPeers: c.MaxPeers,
+		FrameSize: c.FrameSize, MaxMessage: c.MaxMessage, Window: c.Window, MaxQueue: c.MaxQueue,
+		MaxQueueAll: c.MaxQueueAll, MaxHeldAll: c.MaxInboxAll, MaxPeers: c.MaxPeers,
 		Silent: c.Silent,
 	})
 	return m, errors.Join(append(errs, err)...)

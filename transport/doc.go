@@ -35,6 +35,17 @@
 //     consumed runs out of credit, queues up to a limit and then gets
 //     [ErrBackpressure], on that link only.
 //
+// # Memory
+//
+// What waits is limited for each peer and for all together, on each lane for itself:
+//
+//	to be sent      Config.MaxQueue, 4 MiB, and Config.MaxQueueAll, 256 MiB
+//	to be handled   Config.Window, 4 MiB, and Config.MaxInboxAll, 256 MiB
+//	for bare names  1 MiB for each sender, 16 MiB for all
+//
+// Of messages that are put together from several frames the parts count as well. What
+// a carrier's client keeps for itself comes on top.
+//
 // # Operators
 //
 // Who is no node can ask one, if the carrier is [Operable]: what it asks goes to

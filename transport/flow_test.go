@@ -6,6 +6,8 @@ package transport_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -235,5 +237,51 @@ func TestCloseUnderLoad(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
+	}
+}
+
+// What comes to the bare name, where there is no credit, is limited for each name and
+// for all.
+func TestNamedMessagesAreLimited(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	b := c.open("b", transport.Config{})
+	box, release := newMailbox(), make(chan struct{})
+	b.HandleNamed(kindA, func(ctx context.Context, m transport.Message) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		box.handle(ctx, m)
+	})
+	sent := uint64(0)
+	send := func(from *transport.Transport) {
+		t.Helper()
+		if err := from.SendToName("b", kindA, make([]byte, 500<<10)); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+		for b.Stats().Lanes[transport.Control].MessagesIn < sent {
+			runtime.Gosched()
+		}
+	}
+	var first *transport.Transport
+	for i := range 17 { // two fit one name, 16 names the whole
+		a := c.open(fmt.Sprint("a", i), transport.Config{CompressAbove: -1})
+		send(a)
+		send(a)
+		if i == 0 {
+			first = a
+			send(a)
+		}
+	}
+	dropped := b.Stats().Dropped
+	if name, all := dropped[link.OverCredit], dropped[link.Overload]; name != 1 || all != 2 {
+		t.Errorf("%d are dropped because of their name, %d because of all", name, all)
+	}
+	close(release)
+	box.wait(t, 32)
+	for n := 33; len(box.all()) < n; { // the last ones are handled, and then their room is given back
+		send(first)
 	}
 }

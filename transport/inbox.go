@@ -13,9 +13,12 @@ import (
 	"github.com/refold-io/refold/transport/link"
 )
 
-// maxNamed is how many bytes one name may have waiting that came to the bare
-// name, where there is no credit.
-const maxNamed = 1 << 20
+// maxNamed and maxNamedAll are how many bytes one name, and all together, may have
+// waiting that came to the bare name, where there is no credit.
+const (
+	maxNamed    = 1 << 20
+	maxNamedAll = 16 << 20
+)
 
 // inboxKey is who sent something, and how. Of what came to the bare name all
 // senders of one name share an inbox.
@@ -31,7 +34,7 @@ type inbox struct {
 	key   inboxKey
 	queue []delivery
 	spare []delivery
-	bytes int         // of named messages
+	bytes int         // of named messages, also of those that are being handled
 	dead  atomic.Bool // the sender is quarantined
 }
 
@@ -52,11 +55,17 @@ func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 		b = &inbox{key: key}
 	}
 	if d.Named {
-		if b.bytes += len(d.Payload) + 64; b.bytes > maxNamed {
-			b.bytes -= len(d.Payload) + 64
+		size := len(d.Payload) + 64
+		switch {
+		case b.bytes+size > maxNamed:
 			t.loose.dropped[link.OverCredit].Add(1)
 			return
+		case t.named+size > maxNamedAll:
+			t.loose.dropped[link.Overload].Add(1)
+			return
 		}
+		b.bytes += size
+		t.named += size
 	}
 	b.queue = append(b.queue, delivery{from: from, Delivery: *d})
 	if fresh {
@@ -67,7 +76,7 @@ func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 
 // drain handles what is in an inbox until it is empty.
 func (t *Transport) drain(b *inbox) {
-	consumed := 0
+	consumed, named := 0, 0
 	giveBack := func() {
 		t.machine.Consume(b.key.from, b.key.lane, consumed)
 		t.wakeLocked()
@@ -80,7 +89,9 @@ func (t *Transport) drain(b *inbox) {
 		}
 		batch := b.queue
 		b.queue, b.spare = b.spare[:0], nil
-		b.bytes = 0
+		b.bytes -= named
+		t.named -= named
+		named = b.bytes
 		if len(batch) == 0 || t.closed {
 			delete(t.inboxes, b.key)
 			t.mu.Unlock()

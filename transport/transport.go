@@ -35,6 +35,7 @@ type Transport struct {
 	mu      sync.Mutex
 	machine *link.Machine
 	inboxes map[inboxKey]*inbox
+	named   int                         // bytes in those for what came to the bare name
 	flushed [link.Lanes][]chan struct{} // closed when a lane has nothing to send
 	closed  bool
 	admin   admin

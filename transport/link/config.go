@@ -6,6 +6,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -45,6 +46,13 @@ type Config struct {
 	// MaxQueue is how much may wait to be sent to one peer on one lane; a single
 	// message is always taken. Defaults to 4 MiB.
 	MaxQueue int
+	// MaxQueueAll is how much may wait on one lane for all peers together; a single
+	// message is always taken. At least MaxQueue. Defaults to 256 MiB.
+	MaxQueueAll int
+	// MaxHeldAll is how much of what all peers together have sent on one lane may be
+	// unconsumed. From the half of it on peers get less credit, and what is beyond is
+	// dropped. At least Window. Defaults to 256 MiB.
+	MaxHeldAll int
 	// MaxPeers is how many incarnations there may be links with. Defaults to
 	// 20,000.
 	MaxPeers int
@@ -69,6 +77,8 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxMessage, 1<<20)
 	def(&c.Window, max(4<<20, 2*c.MaxMessage))
 	def(&c.MaxQueue, 4<<20)
+	def(&c.MaxQueueAll, max(256<<20, c.MaxQueue))
+	def(&c.MaxHeldAll, max(256<<20, c.Window))
 	def(&c.MaxPeers, 20_000)
 	if c.NoticeInterval == 0 {
 		c.NoticeInterval = time.Second
@@ -92,11 +102,16 @@ func (c Config) validate() error {
 	check("MaxFrame", c.MaxFrame, MinFrame, 1<<30)
 	check("FrameSize", c.FrameSize, MinFrame, max(MinFrame, c.MaxFrame))
 	check("MaxMessage", c.MaxMessage, MinFrame, MaxMessageLimit)
-	check("Window", c.Window, max(2*c.MaxMessage, 4*firstCredit), 1<<30)
+	check("Window", c.Window, c.leastWindow(), 1<<30)
 	check("MaxQueue", c.MaxQueue, 1, 1<<30)
+	check("MaxQueueAll", c.MaxQueueAll, max(1, c.MaxQueue), math.MaxInt)
+	check("MaxHeldAll", c.MaxHeldAll, max(1, c.Window), math.MaxInt)
 	check("MaxPeers", c.MaxPeers, 1, 1<<20)
 	if c.NoticeInterval < 0 || c.ProbeInterval < 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.NoticeInterval %v, Config.ProbeInterval %v: neither can be negative", ErrInvalid, c.NoticeInterval, c.ProbeInterval))
 	}
 	return errors.Join(errs...)
 }
+
+// leastWindow returns the smallest window with which every message can be sent.
+func (c Config) leastWindow() int { return max(2*c.MaxMessage, 4*firstCredit) }

@@ -29,6 +29,12 @@
 // sender that has waited for credit for a while sends an empty frame that asks for
 // it.
 //
+// # Room
+//
+// What waits to be sent and to be consumed is limited for each link, and for all links of a
+// lane together. When much of all is unconsumed, peers are granted less; as they may have been
+// granted more before, a frame beyond the limit is dropped all the same.
+//
 // # Forgetting
 //
 // A link that is forgotten and begun again has a higher epoch, so that frames of

@@ -33,13 +33,8 @@ func (in *incoming) begin(epoch uint64) {
 	*in = incoming{epoch: epoch, told: firstCredit, held: in.held}
 }
 
-// giveUp drops what can't be completed any more, and reports whether there was
-// something.
-func (in *incoming) giveUp() bool {
-	if in.partial == nil {
-		return false
-	}
+// giveUp drops what is to be put together.
+func (in *incoming) giveUp() {
 	in.held -= min(in.held, in.partial.cost)
 	in.partial = nil
-	return true
 }

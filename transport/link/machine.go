@@ -35,6 +35,10 @@ type Machine struct {
 	// epochs is the last one that a link was given.
 	epochs uint64
 
+	// queued and held are what waits on a lane to be sent and to be consumed, as
+	// cost.
+	queued, held [Lanes]int
+
 	deliver []Delivery // reused
 	stats   Stats
 }
@@ -86,6 +90,13 @@ func (m *Machine) Send(to identity.Node, lane Lane, msg Message) error {
 		m.stats.Refused++
 		return fmt.Errorf("%w: %d bytes to %v on lane %v", ErrBackpressure, o.queued, to, lane)
 	}
+	if all := m.queued[lane]; all > 0 && all+cost(len(msg.Payload)) > m.cfg.MaxQueueAll {
+		m.stats.Refused++
+		if o.peer == nil && o.count() == 0 {
+			delete(m.named, to.Name)
+		}
+		return fmt.Errorf("%w: %d bytes to all peers on lane %v", ErrBackpressure, all, lane)
+	}
 	o.push(msg)
 	m.wake(o)
 	return nil
@@ -128,7 +139,7 @@ func (m *Machine) toName(to identity.Node, lane Lane, msg Message) (*outgoing, e
 		if len(m.named) >= m.cfg.MaxPeers {
 			return nil, fmt.Errorf("%w: the name %q is one more than %d", ErrTooManyPeers, to.Name, m.cfg.MaxPeers)
 		}
-		o = &outgoing{to: to, lane: Control}
+		o = &outgoing{to: to, lane: Control, total: &m.queued[Control]}
 		m.named[to.Name] = o
 	}
 	return o, nil
@@ -145,7 +156,7 @@ func (m *Machine) join(node identity.Node) *peer {
 	p := &peer{node: node}
 	for lane := range Lane(Lanes) {
 		m.epochs++
-		p.out[lane] = outgoing{to: node, lane: lane, epoch: m.epochs, limit: firstCredit, peer: p}
+		p.out[lane] = outgoing{to: node, lane: lane, epoch: m.epochs, limit: firstCredit, peer: p, total: &m.queued[lane]}
 		p.in[lane] = incoming{told: firstCredit}
 	}
 	m.peers[node] = p
@@ -171,9 +182,7 @@ func (m *Machine) leave(node identity.Node, why Reason) {
 		o := &p.out[lane]
 		m.drop(why, o.count())
 		o.clear()
-		if p.in[lane].partial != nil {
-			m.drop(Incomplete, 1)
-		}
+		m.giveUp(Lane(lane), &p.in[lane]) //nolint:gosec // a lane
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *outgoing) bool { return o.peer == p })
 }
@@ -212,6 +221,9 @@ func (m *Machine) Pending(lane Lane) bool {
 func (m *Machine) Stats() Stats {
 	s := m.stats
 	s.Peers = len(m.peers)
+	for lane := range s.Lanes {
+		s.Lanes[lane].Queued, s.Lanes[lane].Held = m.queued[lane], m.held[lane]
+	}
 	return s
 }
 

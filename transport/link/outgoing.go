@@ -16,9 +16,10 @@ type outgoing struct {
 	peer *peer // nil if it is a bare name
 
 	queue  []Message
-	head   int // of the queue
-	gone   int // bytes of the first message that were sent already
-	queued int // cost of the queue
+	head   int  // of the queue
+	gone   int  // bytes of the first message that were sent already
+	queued int  // cost of the queue
+	total  *int // of all links on the lane
 
 	epoch, number uint64
 	offset, limit uint64 // in bytes of credit: used, and granted
@@ -34,13 +35,16 @@ type outgoing struct {
 func (o *outgoing) push(msg Message) {
 	o.queue = append(o.queue, msg)
 	o.queued += cost(len(msg.Payload))
+	*o.total += cost(len(msg.Payload))
 }
 
 func (o *outgoing) count() int { return len(o.queue) - o.head }
 
 // pop removes the first message.
 func (o *outgoing) pop() {
-	o.queued -= cost(len(o.queue[o.head].Payload))
+	price := cost(len(o.queue[o.head].Payload))
+	o.queued -= price
+	*o.total -= price
 	o.queue[o.head] = Message{} // not kept alive
 	o.gone = 0
 	if o.head++; o.head == len(o.queue) {
@@ -56,7 +60,8 @@ func (o *outgoing) pop() {
 }
 
 func (o *outgoing) clear() {
-	*o = outgoing{to: o.to, lane: o.lane, ready: o.ready}
+	*o.total -= o.queued
+	*o = outgoing{to: o.to, lane: o.lane, ready: o.ready, total: o.total}
 }
 
 // affords reports whether there is credit for so many bytes.

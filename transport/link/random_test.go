@@ -69,7 +69,12 @@ func (n *network) step(faults bool) {
 		}
 		if n.r.IntN(200) == 0 {
 			a.Forget(b.self)
-			n.held[from] = [link.Lanes][]int{}
+			for on := range link.Lane(link.Lanes) {
+				for _, cost := range n.held[from][on] { // it is handled all the same
+					a.Consume(b.self, on, cost)
+				}
+				n.held[from][on] = nil
+			}
 			n.flying[1-from] = [link.Lanes][][]byte{} // it does not know what it had
 		}
 	}
@@ -139,6 +144,17 @@ func (n *network) heal() {
 	}
 	for range 1000 {
 		n.step(false)
+	}
+	for i, e := range n.ends {
+		for lane, stats := range e.Stats().Lanes {
+			held := 0
+			for _, cost := range n.held[i][lane] {
+				held += cost
+			}
+			if stats.Queued != 0 || stats.Held != held {
+				n.t.Errorf("seed %d: %d bytes are queued and %d held in the end, not %d", n.seed, stats.Queued, stats.Held, held)
+			}
+		}
 	}
 	if n.seen != n.next {
 		n.t.Errorf("seed %d: the last messages that arrived are %d, those that were sent %d", n.seed, n.seen, n.next)

@@ -50,6 +50,9 @@ const (
 	Unsent
 	// Closing is a message that was waiting when the transport was closed.
 	Closing
+	// Overload is a frame for which there is no room because of what all peers
+	// together have sent.
+	Overload
 
 	// Reasons is one more than the last reason.
 	Reasons
@@ -98,6 +101,8 @@ func (r Reason) String() string {
 		return "unsent"
 	case Closing:
 		return "closing"
+	case Overload:
+		return "overload"
 	case Reasons:
 	}
 	return "none"

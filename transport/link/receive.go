@@ -113,14 +113,14 @@ func (m *Machine) receiveLink(f Frame) Effects {
 	case f.Epoch == in.epoch && f.Offset < in.received:
 		return m.refuse(f.From, Malformed)
 	case f.Epoch > in.epoch:
-		m.giveUp(in)
+		m.giveUp(f.Lane, in)
 		in.begin(f.Epoch)
 	}
 	eff := Effects{From: f.From}
 	if eff.Lost = f.Number - in.number - 1; eff.Lost > 0 {
 		m.stats.Lanes[f.Lane].Gaps++
 		m.stats.Lanes[f.Lane].Lost += eff.Lost
-		m.giveUp(in)
+		m.giveUp(f.Lane, in)
 	}
 	in.number = f.Number
 	size := bodyCost(f.Body)
@@ -128,10 +128,10 @@ func (m *Machine) receiveLink(f Frame) Effects {
 	if f.Asks {
 		m.grant(p, f.Lane)
 	}
-	if in.held+size > m.cfg.Window {
-		m.giveUp(in)
+	if why := m.noRoom(in, f.Lane, size); why != 0 {
+		m.giveUp(f.Lane, in)
 		m.grant(p, f.Lane)
-		refused := m.refuse(f.From, OverCredit)
+		refused := m.refuse(f.From, why)
 		refused.Lost = eff.Lost
 		return refused
 	}
@@ -162,7 +162,7 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 		e, _ := r.entry()
 		price := cost(len(e.Payload))
 		if in.partial != nil && e.Type != continuation && e.Type <= Reply {
-			m.giveUp(in) // the sender has lost its way
+			m.giveUp(f.Lane, in) // the sender has lost its way
 		}
 		switch {
 		case e.Type == grant && f.Lane == Control:
@@ -172,9 +172,9 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 		case e.Type == continuation && in.partial == nil:
 			m.drop(Incomplete, 1)
 		case e.Type == continuation && in.partial.rest != uint64(len(e.Payload))+e.rest:
-			m.giveUp(in)
+			m.giveUp(f.Lane, in)
 		case e.Type == continuation:
-			in.held += price
+			m.hold(in, f.Lane, price)
 			in.partial.add(e, price)
 			if e.rest == 0 {
 				done(in.partial.msg, in.partial.cost)
@@ -183,10 +183,10 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 		case e.rest > uint64(m.cfg.MaxMessage) || len(e.Payload)+int(e.rest) > m.cfg.MaxMessage: //nolint:gosec // bounded by the first half
 			m.drop(TooLarge, 1)
 		case e.rest > 0:
-			in.held += price
+			m.hold(in, f.Lane, price)
 			in.partial = newPartial(e, price)
 		default:
-			in.held += price
+			m.hold(in, f.Lane, price)
 			done(e.Message, price)
 		}
 	}
@@ -209,12 +209,6 @@ func (p *partial) add(e entry, price int) {
 	p.cost += price
 }
 
-func (m *Machine) giveUp(in *incoming) {
-	if in.giveUp() {
-		m.drop(Incomplete, 1)
-	}
-}
-
 // heard makes a peer the last of its name to be forgotten.
 func (m *Machine) heard(p *peer) {
 	same := m.names[p.node.Name]
@@ -222,32 +216,5 @@ func (m *Machine) heard(p *peer) {
 		i := slices.Index(same, p)
 		copy(same[i:], same[i+1:])
 		same[len(same)-1] = p
-	}
-}
-
-// Consume gives back the cost of messages that were handled.
-func (m *Machine) Consume(from identity.Node, lane Lane, cost int) {
-	p := m.peers[from]
-	if p == nil {
-		return // forgotten meanwhile
-	}
-	in := &p.in[lane]
-	in.held -= min(in.held, cost)
-	m.regain(p, lane)
-}
-
-// regain lets a sender go on when it can go a good deal further than it was told.
-func (m *Machine) regain(p *peer, lane Lane) {
-	in := &p.in[lane]
-	if limit := in.limit(m.cfg.Window); limit >= in.told+uint64(m.cfg.Window/4) { //nolint:gosec // a size
-		m.grant(p, lane)
-	}
-}
-
-// grant lets the next control frame to a peer carry a grant.
-func (m *Machine) grant(p *peer, lane Lane) {
-	if lane.Credited() {
-		p.in[lane].grantDue = true
-		m.wake(&p.out[Control])
 	}
 }

@@ -117,8 +117,8 @@ func TestNames(t *testing.T) {
 
 func TestAConfigNamesAllThatIsWrong(t *testing.T) {
 	t.Parallel()
-	_, err := link.New(link.Config{MaxFrame: 1, MaxMessage: 1 << 30, Window: 1, MaxQueue: -1, MaxPeers: -1, FrameSize: 1, ProbeInterval: -1})
-	for _, field := range []string{"Self", "MaxFrame", "MaxMessage", "Window", "MaxQueue", "MaxPeers", "FrameSize", "ProbeInterval"} {
+	_, err := link.New(link.Config{MaxFrame: 1, MaxMessage: 1 << 30, Window: 1, MaxQueue: -1, MaxQueueAll: -1, MaxHeldAll: -1, MaxPeers: -1, FrameSize: 1, ProbeInterval: -1})
+	for _, field := range []string{"Self", "MaxFrame", "MaxMessage", "Window", "MaxQueue", "MaxQueueAll", "MaxHeldAll", "MaxPeers", "FrameSize", "ProbeInterval"} {
 		if !errors.Is(err, link.ErrInvalid) || !strings.Contains(err.Error(), field) {
 			t.Errorf("the error does not name %s: %v", field, err)
 		}

@@ -24,4 +24,7 @@ type LaneStats struct {
 	Gaps, Lost uint64
 	// Stalls is how often a link ran out of credit.
 	Stalls uint64
+	// Queued and Held are how many bytes wait now to be sent, and were received and
+	// are not consumed yet.
+	Queued, Held int
 }
