@@ -5,6 +5,7 @@ package downing
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -62,18 +63,9 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 		return sit.downable(func(n identity.Node) bool { return !gone(n) }), d
 	case KeepConnected:
 		indirect := sit.indirect()
-		var more []identity.Node
-		for _, n := range sit.gone {
-			if contains(indirect, n) {
-				continue
-			}
-			rest := sit.without(indirect)
-			second := s.decide(&rest)
-			if second == KeepConnected {
-				return s.carry(sit, KeepNobody)
-			}
-			more, _ = s.carry(&rest, second)
-			break
+		more, certain := s.besides(sit, indirect)
+		if !certain {
+			return s.carry(sit, KeepNobody)
 		}
 		return sit.downable(func(n identity.Node) bool { return contains(indirect, n) || contains(more, n) }), d
 	case KeepUnconnected:
@@ -82,4 +74,26 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 	case KeepNobody:
 	}
 	return sit.downable(func(identity.Node) bool { return true }), KeepNobody
+}
+
+// besides returns whom to down besides those who are connected indirectly only: what a
+// second decision says about the rest. It is not certain if that can't be told either.
+func (s *Settings) besides(sit *situation, indirect []identity.Node) (more []identity.Node, certain bool) {
+	rest := sit.without(indirect)
+	direct := slices.ContainsFunc(sit.gone, func(n identity.Node) bool { return !contains(indirect, n) })
+	switch {
+	case !direct && len(rest.gone) == 0:
+		return nil, true
+	case !direct:
+		// Who is connected well can't reach them. So they are no few pairs that don't see each other: the
+		// network is cut, and what the other side says comes through to this one. That side knows
+		// nothing of this, so what is left here goes on only if it may do so without any of them.
+		rest.gone = indirect
+	}
+	second := s.decide(&rest)
+	if second == KeepConnected {
+		return nil, false
+	}
+	more, _ = s.carry(&rest, second)
+	return more, true
 }

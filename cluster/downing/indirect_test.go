@@ -31,6 +31,8 @@ func TestIndirectlyConnected(t *testing.T) {
 		"a partition besides, larger here":      {majority, "a b! c! d e f! g! b>c c>b a>f a>g e>f e>g seen=a,d,e", connected, "b c f g"},
 		"a partition besides, larger there":     {majority, "a b! c! d f! g! h! i! j! k! b>c c>b a>f a>g a>h a>i a>j a>k seen=a,d", connected, "b c d a"},
 		"an indirect one has seen the crash":    {majority, "a b! c! d e f! b>c c>b b>f seen=a,d,e", connected, "b c f"},
+		"cut one way, the other side is lower":  {majority, "a! b! c d! e! f! a>d a>e a>f b>d b>e b>f c>d c>e c>f d>a e>b f>a seen=a,b,c", connected, "b c d e f a"},
+		"cut one way, most of it indirect":      {majority, "a! b c d e f! a>f b>f c>f d>f e>f f>a seen=a,b,c,d,e", connected, "f a"},
 		"still indirect at the second look":     {majority, "a b! c! d e a>b b>c seen=a,d,e", nobody, "b c d e a"},
 		"down ones are not downed again":        {majority, "a b:down! c! d e b>c c>b seen=a,d,e", connected, "c"},
 		"joining ones are":                      {majority, "a b:joining! c! d e b>c c>b seen=a,d,e", connected, "b c"},

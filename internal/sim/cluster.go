@@ -35,6 +35,7 @@ type cluster struct {
 
 	// What happens.
 	lag       map[string]time.Duration // of nodes that have too much to do
+	quick     map[string]time.Duration // when the last message was handled that came while they had
 	deaf      map[string]time.Duration // since when a node can't hear itself
 	leaving   map[identity.Node]bool
 	twins     map[identity.Node]bool // that want a name which is in use
@@ -69,7 +70,7 @@ func newCluster(seed uint64, plan Plan) *cluster {
 	c := &cluster{
 		w: w, plan: plan, store: w.NewStore(plan.LeaseTimeout), byNode: map[identity.Node]*host{}, names: plan.Names, coverage: Coverage{},
 		wasUp: map[identity.Node]bool{}, wasGone: map[identity.Node]bool{}, contents: map[membership.Digest]uint64{}, delivered: map[delivered]bool{},
-		lag: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
+		lag: map[string]time.Duration{}, quick: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
 		hopeless: map[identity.Node]membership.Reason{}, retiring: map[string]bool{},
 	}
 	return c
@@ -118,14 +119,20 @@ func (c *cluster) count(h *host) {
 	}
 }
 
-// latest returns the process with a name that lives, or nil.
+// latest returns the process with a name that lives, or nil. A twin may have taken the place of the
+// one it had the name of.
 func (c *cluster) latest(name string) *host {
+	var found *host
 	for _, h := range slices.Backward(c.hosts) {
-		if h.p.Node().Name == name && !h.p.Dead() && !c.twins[h.p.Node()] {
+		if h.p.Node().Name != name || h.p.Dead() {
+			continue
+		}
+		if !c.twins[h.p.Node()] {
 			return h
 		}
+		found = h
 	}
-	return nil
+	return found
 }
 
 // living returns the nodes that run and mean to go on.
@@ -183,6 +190,12 @@ func (c *cluster) supervise() {
 	}
 }
 
+// up reports whether a node knows itself as a full member.
+func (h *host) up() bool {
+	me := h.m.Gossip().Member(h.p.Node())
+	return me != nil && me.Status == membership.Up
+}
+
 func (c *cluster) isSeed(h *host) bool { return slices.Contains(c.plan.Seeds, h.p.Node().Name) }
 
 // wellSince is since when a node and the network are without troubles.
@@ -197,7 +210,7 @@ func (c *cluster) wellSince(h *host) time.Duration {
 func (c *cluster) restart(name string) {
 	members, seeds := c.members(), 0 // seeds let others in
 	for _, h := range members {
-		if n := h.p.Node().Name; n != name && c.isSeed(h) && c.well(h) {
+		if n := h.p.Node().Name; n != name && c.isSeed(h) && c.well(h) && h.up() {
 			seeds++
 		}
 	}

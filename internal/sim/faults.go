@@ -327,6 +327,7 @@ func busyNode(c *cluster) bool {
 	c.lag[name] = c.between(100*time.Millisecond, 4*time.Second)
 	c.w.Tell("FAULT: for %v %s handles messages up to %v late", d, name, c.lag[name])
 	c.trouble(d, func() {
+		c.quick[name] = c.w.Now() + c.lag[name]
 		delete(c.lag, name)
 		c.w.Tell("%s is quick again", name)
 	})

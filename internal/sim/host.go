@@ -6,6 +6,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,6 +147,9 @@ func (h *host) carry(e node.Effects) {
 	for _, line := range e.Log {
 		h.logged(line)
 	}
+	if slices.Contains(e.Life, membership.Life{Kind: membership.Joined}) {
+		onlyTheFirstSeedFounds(h)
+	}
 	for _, n := range e.Quarantine {
 		h.cut[n] = true
 	}
@@ -182,7 +186,6 @@ func (h *host) lives(l membership.Life) {
 		stoppedForAReason(h)
 	case membership.Joined:
 		h.joined = h.c.w.Now()
-		onlyTheFirstSeedFounds(h)
 	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Suspended, membership.Connected, membership.Resumed:
 	}
 }

@@ -99,10 +99,9 @@ func onlyTheFirstSeedFounds(h *host) {
 	// Who was cut off or paused meanwhile can't have answered. Its cluster can never be one with the new
 	// one, so whoever runs them has to end it.
 	for _, other := range h.c.members() {
-		me := other.m.Gossip().Member(other.p.Node())
 		switch {
 		case other == h:
-		case h.c.wellSince(other) <= h.p.Began() && other.joined < h.p.Began() && h.c.isSeed(other) && me.Status == membership.Up:
+		case h.c.wellSince(other) <= h.p.Began() && other.joined < h.p.Began() && h.c.isSeed(other) && other.up():
 			h.violate("only-the-first-seed-founds", "it founds a cluster, and %v is a member that hears it", other.p.Node())
 		default:
 			h.c.w.Tell("%v is left over from another cluster, and ended", other.p.Node())
@@ -124,7 +123,7 @@ func stoppedForAReason(h *host) {
 	case membership.NameTaken:
 		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience()
 	case membership.Incompatible, membership.Unsuccessful:
-		explained = c.hopeless[n] == h.stopped
+		explained = c.hopeless[n] == h.stopped || c.hopeless[n] != 0 && h.stopped == membership.Unsuccessful
 	case membership.Asked:
 	}
 	if !explained {

@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"slices"
 	"time"
 
 	"github.com/refold-io/refold/cluster/membership"
@@ -82,7 +81,7 @@ func removedOnlyWhenGone(h *host, e membership.Event) {
 	case was == nil:
 	case was.Status != membership.Down && was.Status != membership.Exiting:
 		h.violate("removed-only-when-gone", "it removes %v, which is %v", n, was.Status)
-	case !slices.Contains(h.watching.gossip.Unreachable(h.p.Node()), was) && other != nil && other.alive():
+	case !h.watching.unreachable[n] && other != nil && other.alive():
 		h.violate("removed-only-when-gone", "it removes %v, which is %v, reachable and runs", n, was.Status)
 	}
 }
@@ -183,7 +182,7 @@ func (h *host) checkLink(old, g membership.Gossip) {
 	if pause == 0 {
 		pause = 3 * time.Second
 	}
-	if !deaf || h.c.w.Now() < max(since, h.p.Began())+pause*51/50+200*time.Millisecond+h.p.Place().Slow || h.c.lag[h.p.Node().Name] > 0 {
+	if !deaf || h.c.w.Now() < max(since, h.p.Began(), h.c.quick[h.p.Node().Name])+pause*51/50+200*time.Millisecond+h.p.Place().Slow || h.c.lag[h.p.Node().Name] > 0 {
 		o.deaf = false
 		return
 	}

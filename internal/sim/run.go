@@ -54,6 +54,7 @@ func (c *cluster) live() {
 		c.run(c.between(500*time.Millisecond, 20*time.Second))
 	}
 	c.heal()
+	c.run(2 * c.plan.LeaseCall) // what was asked for before is answered, and may still be acted on
 	if !c.settle("comes-together", 4*time.Minute) {
 		return
 	}
