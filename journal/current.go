@@ -9,9 +9,10 @@ import (
 	"iter"
 )
 
-// Current yields the events that match behind a position, up to the end as it
-// is when the loop begins, in the order of their offsets. Who resumes after the
-// last offset seen, here or with Live, gets each event exactly once.
+// Current yields the events that match c and lie behind after, which is "" for the
+// beginning: in the order of their offsets, up to the end as it is when the loop
+// begins. Who resumes after the last offset seen, here or with Live, gets each event
+// exactly once.
 //
 // An error is yielded once and last: it matches ErrNoQueries if j can't be
 // queried, ErrInvalid for bad criteria and ErrOffset for a bad offset. At most a

@@ -9,9 +9,10 @@ import (
 	"iter"
 )
 
-// Live yields the events that match behind a position, in the order of their
-// offsets, and then those to come. It never completes: it ends with an error, at
-// the latest with the cause of ctx. Everything else is as with Current.
+// Live yields the events that match c and lie behind after, which is "" for the
+// beginning, in the order of their offsets, and then those to come. It never
+// completes: it ends with an error, at the latest with the cause of ctx. Everything
+// else is as with Current.
 func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
 	return func(yield func(Envelope, error) bool) {
 		querier, err := querierOf(j)

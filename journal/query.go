@@ -36,10 +36,11 @@ func (o Offset) Compare(p Offset) int {
 	return cmp.Or(cmp.Compare(len(o), len(p)), strings.Compare(string(o), string(p)))
 }
 
-// Criteria say which events a query reads. The zero value reads all of them.
+// Criteria say which events a query reads: those that match all fields that are
+// set. The zero value reads all events.
 //
-// Fences are never read, nor are events that were deleted. Events of one
-// persistence ID come in the order of their sequence numbers.
+// Fences (Event.IsFence) are never read, nor are events that were deleted. Events
+// of one persistence ID come in the order of their sequence numbers.
 type Criteria struct {
 	// Type reads only entities of this type, those whose ID begins with Type
 	// and "|". Empty reads all.

@@ -56,9 +56,9 @@
 //
 // # Failures
 //
-// What the handler returns an error for is dealt with by Config.OnFailure: retried, and then
-// skipped, or not. A worker that fails, and one whose journal or store is away,
-// begins again at its stored position after a pause; the others go on. Each time
+// What the handler returns an error for is dealt with by Config.OnFailure: retried,
+// and then skipped, or not. A worker that fails, and one whose journal or store is
+// away, begins again at its stored position after a pause; the others go on. Each time
 // the Logger gets a warning with the attempt, the error and when the next one is,
 // and Status has the same. Run goes on like that for ever, unless
 // Config.MaxRestarts is set; CatchUp, which somebody waits for, gives up after
@@ -74,18 +74,19 @@
 // All of them may run the same projection, each as a standby of the others. A
 // position moves only from where it was when it was loaded, so one of two that
 // handle the same events is fenced: it pauses, and begins again where the other one
-// is. With ExactlyOnce nothing is counted twice by that; the loser waits
-// for the lock on the position and has not even called its handler. With AtLeastOnce both may have
-// handled the events in between, and with AtMostOnce only the winner has. It
+// is. With ExactlyOnce nothing is counted twice by that; the loser waits for the lock
+// on the position and has not even called its handler. With AtLeastOnce both may
+// have handled the events in between, and with AtMostOnce only the winner has. It
 // costs: for throughput let one process run it.
 //
 // A rebuild with ExactlyOnce is as safe as all else. With the other two, one of the
 // processes claims it, by a conditional move of the positions, and says every 5 s
 // that it is still there; the others wait, and take over 30 s after it was heard
-// of last. A Clear that can't say so for 20 s is canceled. Who finds that it has cleared
-// nevertheless after another one took over, or that AtLeastOnce has handled events
-// while another one rebuilt, asks for the rebuild again, and logs it. What is left is a process
-// that does so and crashes before it finds out.
+// of last. A Clear that can't say so for 20 s is canceled. Who finds that it has
+// cleared nevertheless after another one took over, or that AtLeastOnce has handled
+// events while another one rebuilt, asks for the rebuild again, and logs it. What is
+// left is a process that does so and crashes before it finds out, a handler that
+// outlasts a whole rebuild, and the event that AtMostOnce had in hand.
 //
 // # Caveats
 //
@@ -98,8 +99,8 @@
 //     for ever. Give it a Logger, or look at Status.
 //   - Events that were deleted from the journal are not there for a rebuild.
 //   - Rebuild AtLeastOnce and AtMostOnce with one process if you can: stop the
-//     others first. Without a transaction, what one process does late, a Clear or a handler,
-//     may come between what another one builds. See "Several processes".
+//     others first. Without a transaction, what one process does late, a Clear or a
+//     handler, may come between what another one builds. See "Several processes".
 //   - Positions mean something to the journal that made them. Who moves to another
 //     journal takes another name, or rebuilds.
 package projection

@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Envelope is one event and what the journal knows about it. Handlers must not
-// change what it refers to.
+// Envelope is what a journal.Envelope is to a handler: one event, decoded, and
+// what the journal knows about it. Handlers must not change what it refers to.
 type Envelope[E any] struct {
 	// Event is the event, decoded and brought up to date.
 	Event E

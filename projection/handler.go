@@ -48,19 +48,19 @@ type ExactlyOnce[E, Tx any] struct {
 type AtLeastOnce[E any] struct {
 	// Store keeps the positions. Required.
 	Store Store
-	// Handle gets one event at a time, HandleGroup several; the slice is valid
+	// Handle gets one event at a time, HandleBatch several; the slice is valid
 	// until it returns. One of the two is required.
 	Handle      func(ctx context.Context, event Envelope[E]) error
-	HandleGroup func(ctx context.Context, events []Envelope[E]) error
+	HandleBatch func(ctx context.Context, events []Envelope[E]) error
 	// Clear empties the read model, and may be called again. Its context ends when
 	// another process takes the rebuild over. Without it there is no Rebuild.
 	Clear func(ctx context.Context) error
-	// Group is how many events HandleGroup gets at most (more if an upcaster
+	// Batch is how many events HandleBatch gets at most (more if an upcaster
 	// makes more of one stored event). Defaults to 20.
-	Group int
-	// GroupWait is how long the first event of a group waits for it to fill.
+	Batch int
+	// BatchWait is how long the first event of a batch waits for it to fill.
 	// Defaults to 500 ms; negative is not at all.
-	GroupWait time.Duration
+	BatchWait time.Duration
 	// SaveEvery is after how many events the position is saved. Defaults to 100.
 	SaveEvery int
 	// SaveInterval is after what time it is saved, if there were fewer. Defaults
@@ -173,11 +173,11 @@ func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
 	if x.Store == nil {
 		errs = append(errs, fmt.Errorf("%w: AtLeastOnce.Store is required", ErrInvalid))
 	}
-	if (x.Handle == nil) == (x.HandleGroup == nil) {
-		errs = append(errs, fmt.Errorf("%w: one of AtLeastOnce.Handle and AtLeastOnce.HandleGroup is required", ErrInvalid))
+	if (x.Handle == nil) == (x.HandleBatch == nil) {
+		errs = append(errs, fmt.Errorf("%w: one of AtLeastOnce.Handle and AtLeastOnce.HandleBatch is required", ErrInvalid))
 	}
-	if x.Group < 0 || x.SaveEvery < 0 || x.SaveInterval < 0 {
-		errs = append(errs, fmt.Errorf("%w: AtLeastOnce has a negative Group, SaveEvery or SaveInterval", ErrInvalid))
+	if x.Batch < 0 || x.SaveEvery < 0 || x.SaveInterval < 0 {
+		errs = append(errs, fmt.Errorf("%w: AtLeastOnce has a negative Batch, SaveEvery or SaveInterval", ErrInvalid))
 	}
 	c := newClaimer(x.Store, x.Clear)
 	d := delivery[E]{
@@ -188,9 +188,9 @@ func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
 		d.batch, d.handle = 1, each(x.Handle)
 		return d, errors.Join(errs...)
 	}
-	d.batch, d.wait = cmp.Or(x.Group, 20), max(0, cmp.Or(x.GroupWait, 500*time.Millisecond))
+	d.batch, d.wait = cmp.Or(x.Batch, 20), max(0, cmp.Or(x.BatchWait, 500*time.Millisecond))
 	d.handle = func(ctx context.Context, events []Envelope[E]) error {
-		if err := contain(func() error { return x.HandleGroup(ctx, events) }); err != nil {
+		if err := contain(func() error { return x.HandleBatch(ctx, events) }); err != nil {
 			return &failure{err}
 		}
 		return nil

@@ -80,7 +80,7 @@ func TestPages(t *testing.T) {
 	}
 	m := newModel()
 	cfg := config(s, table)
-	cfg.Handler = projection.AtLeastOnce[event]{Store: table, HandleGroup: func(ctx context.Context, events []projection.Envelope[event]) error {
+	cfg.Handler = projection.AtLeastOnce[event]{Store: table, HandleBatch: func(ctx context.Context, events []projection.Envelope[event]) error {
 		for _, e := range events {
 			if err := m.handle(ctx, e); err != nil {
 				return err
@@ -189,15 +189,15 @@ func TestAtLeastOnceSavesEvery100OrHalfASecond(t *testing.T) {
 	})
 }
 
-// A group is handed over when it is full, or half a second after its first event.
-func TestGroups(t *testing.T) {
+// A batch is handed over when it is full, or half a second after its first event.
+func TestBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(t)
 		began := time.Now()
 		var log []string
 		cfg := config(s, nil)
-		cfg.Handler = projection.AtLeastOnce[event]{Store: new(projection.Memory), HandleGroup: func(_ context.Context, events []projection.Envelope[event]) error {
+		cfg.Handler = projection.AtLeastOnce[event]{Store: new(projection.Memory), HandleBatch: func(_ context.Context, events []projection.Envelope[event]) error {
 			log = append(log, fmt.Sprintf("%v:%d", time.Since(began), len(events)))
 			return nil
 		}}
@@ -419,10 +419,10 @@ func TestConfigMistakes(t *testing.T) {
 		"AtLeastOnce.Store":   func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Handle: handle} },
 		"AtLeastOnce without": func(c *projection.Config[event]) { c.Handler = projection.AtLeastOnce[event]{Store: store} },
 		"AtLeastOnce with both": func(c *projection.Config[event]) {
-			c.Handler = projection.AtLeastOnce[event]{Store: store, Handle: handle, HandleGroup: group}
+			c.Handler = projection.AtLeastOnce[event]{Store: store, Handle: handle, HandleBatch: group}
 		},
-		"AtLeastOnce.Group": func(c *projection.Config[event]) {
-			c.Handler = projection.AtLeastOnce[event]{Store: store, HandleGroup: group, Group: -1}
+		"AtLeastOnce.Batch": func(c *projection.Config[event]) {
+			c.Handler = projection.AtLeastOnce[event]{Store: store, HandleBatch: group, Batch: -1}
 		},
 		"AtMostOnce.Store":  func(c *projection.Config[event]) { c.Handler = projection.AtMostOnce[event]{Handle: handle} },
 		"AtMostOnce.Handle": func(c *projection.Config[event]) { c.Handler = projection.AtMostOnce[event]{Store: store} },

@@ -46,10 +46,10 @@ type Status struct {
 	// the stored events that were given up, Retries the repeated attempts at one,
 	// and Restarts how often a worker failed and began again.
 	Handled, Skipped, Retries, Restarts uint64
-	// Lag is the largest of the workers'.
+	// Lag is the largest of the workers', as far as theirs are known.
 	Lag time.Duration
 	// LagUnknownSince is the earliest of the workers', or since when there are none;
-	// zero while the lag is known.
+	// zero while the lag of all is known.
 	LagUnknownSince time.Time
 	// CaughtUp says that all workers are.
 	CaughtUp bool
@@ -83,8 +83,8 @@ type WorkerStatus struct {
 	Lag time.Duration
 	// LagUnknownSince is since when the worker has no event in hand and can't see
 	// whether there are more: because the journal is away or does not answer, or the
-	// worker has failed or stopped. Lag is 0 then, which was right at that time; now it may
-	// be anything. Zero while the lag is known.
+	// worker has failed or stopped. Lag is 0 then and means nothing. Zero while the lag
+	// is known.
 	LagUnknownSince time.Time
 	// CaughtUp says that it has handled all that the journal showed when it was
 	// last looked at. It is false while the journal can't be looked at; a worker that has

@@ -33,7 +33,7 @@ type worker[E any] struct {
 	pending []item[E]      // read and not handled, from head on
 	head    int
 	count   int       // events in pending
-	since   time.Time // since when a group is being filled
+	since   time.Time // since when a batch is being filled
 	atEnd   bool      // the journal showed nothing behind pending
 	row     streak    // of failures
 	events  []Envelope[E]
