@@ -145,7 +145,7 @@ func (m *Machine) appendGrants(p *peer, dst []byte) []byte {
 			continue
 		}
 		in.grantDue = false
-		in.told = max(in.told, in.limit(m.window(Lane(lane)))) //nolint:gosec // a lane
+		in.told = max(in.told, in.limit(m.window(Lane(lane))))
 		var payload [binary.MaxVarintLen64]byte
 		n := binary.PutUvarint(payload[:], in.told)
 		dst = appendEntry(dst, entry{Message: Message{Type: grant, Kind: Kind(lane), Correlation: in.epoch, Payload: payload[:n]}})

@@ -182,7 +182,7 @@ func (m *Machine) leave(node identity.Node, why Reason) {
 		o := &p.out[lane]
 		m.drop(why, o.count())
 		o.clear()
-		m.giveUp(Lane(lane), &p.in[lane]) //nolint:gosec // a lane
+		m.giveUp(Lane(lane), &p.in[lane])
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *outgoing) bool { return o.peer == p })
 }

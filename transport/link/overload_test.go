@@ -74,7 +74,7 @@ func TestHeldOfAllPeers(t *testing.T) {
 	b := open(t, bob, small, func(c *link.Config) { c.MaxHeldAll = 1 << 20 })
 	var peers []*end
 	for i := range 6 {
-		p := open(t, identity.Node{Name: fmt.Sprint("peer:", i), UID: uint64(i) + 1}, small) //nolint:gosec // small
+		p := open(t, identity.Node{Name: fmt.Sprint("peer:", i), UID: uint64(i) + 1}, small)
 		peers = append(peers, p)
 		p.send(b, link.Data, kib64, kib64, kib64)
 		b.move(p, link.Data)
