@@ -115,6 +115,7 @@ func (h *hosts) run(ctx context.Context, n *Node, i *instance, f func(context.Co
 		h.gone = nil
 	}
 	h.mu.Unlock()
+	i.inbox.end()
 	i.stop(nil)
 	close(i.ended)
 	ran := time.Since(i.begun)

@@ -6,6 +6,8 @@ package cluster
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/refold-io/refold/identity"
@@ -23,6 +25,7 @@ type Inbox struct {
 
 	mu     sync.Mutex
 	queue  []*Delivery
+	taken  map[*Delivery]struct{} // questions that were not answered yet
 	bytes  int
 	closed bool
 }
@@ -34,6 +37,7 @@ type Delivery struct {
 	Payload []byte
 
 	request *transport.Request
+	inbox   *Inbox
 }
 
 // Asked reports whether somebody waits for an answer.
@@ -50,10 +54,17 @@ func (d *Delivery) answer(status byte, payload []byte) error {
 	if d.request == nil {
 		return nil
 	}
+	if d.inbox != nil {
+		d.inbox.mu.Lock()
+		delete(d.inbox.taken, d)
+		d.inbox.mu.Unlock()
+	}
 	return d.request.Reply(append([]byte{status}, payload...))
 }
 
-func newInbox(limit int) *Inbox { return &Inbox{limit: limit, news: make(chan struct{}, 1)} }
+func newInbox(limit int) *Inbox {
+	return &Inbox{limit: limit, news: make(chan struct{}, 1), taken: map[*Delivery]struct{}{}}
+}
 
 // put takes a message. It returns what became of it.
 func (b *Inbox) put(d *Delivery) byte {
@@ -65,6 +76,7 @@ func (b *Inbox) put(d *Delivery) byte {
 	case len(b.queue) >= b.limit || b.bytes+len(d.Payload) > maxInboxBytes:
 		return busy
 	}
+	d.inbox = b
 	b.queue = append(b.queue, d)
 	b.bytes += len(d.Payload)
 	wake(b.news)
@@ -83,6 +95,9 @@ func (b *Inbox) Receive(ctx context.Context) (*Delivery, error) {
 			b.queue[0] = nil
 			b.queue = b.queue[1:]
 			b.bytes -= len(d.Payload)
+			if d.request != nil {
+				b.taken[d] = struct{}{}
+			}
 			if len(b.queue) > 0 {
 				wake(b.news) // for another who waits
 			}
@@ -117,5 +132,15 @@ func (b *Inbox) close() {
 	b.mu.Unlock()
 	for _, d := range queue {
 		_ = d.answer(notHosted, nil) // the asker may be gone
+	}
+}
+
+// end answers what the instance has taken and not answered, now that it has ended.
+func (b *Inbox) end() {
+	b.mu.Lock()
+	taken := slices.Collect(maps.Keys(b.taken)) // the order does not matter
+	b.mu.Unlock()
+	for _, d := range taken {
+		_ = d.Refuse("the instance has ended") // the asker may be gone
 	}
 }

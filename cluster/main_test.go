@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +24,10 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	signal.Ignore(syscall.SIGUSR1) // a test sends it before somebody catches it
+	goleak.VerifyTestMain(m)
+}
 
 // world is a network with the nodes on it, in a bubble with a clock of its own.
 type world struct {

@@ -43,8 +43,10 @@ type Node struct {
 	parcels parcels
 	proxies map[string]*Proxy
 
-	quit     chan struct{} // ends the loop
-	ended    chan struct{} // the loop has ended
+	strategy string         // of downing
+	admins   sync.WaitGroup // what lets operators find this node
+	quit     chan struct{}  // ends the loop
+	ended    chan struct{}  // the loop has ended
 	stopping sync.Once
 	stopped  chan struct{} // the shutdown has begun
 	done     chan struct{} // all has ended
@@ -74,6 +76,7 @@ func Start(cfg Config) (*Node, error) {
 		n.inputs.add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
 	}
 	go n.run()
+	n.admins.Go(n.serveAdmin)
 	return n, nil
 }
 
@@ -123,7 +126,8 @@ func prepare(cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, self: self, log: log, start: time.Now(), machine: machine,
 		inputs: newQueue(cfg.MaxInputs), calls: make(chan call), outlet: newOutlet(base, log), base: base,
-		parcels: parcels{open: map[uint64]*parcel{}}, proxies: map[string]*Proxy{},
+		strategy: string(machine.Config().Downing.Strategy),
+		parcels:  parcels{open: map[uint64]*parcel{}}, proxies: map[string]*Proxy{},
 		quit: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.hub = newHub(cfg.MaxEvents, n.look())

@@ -86,6 +86,7 @@ func (n *Node) shutdown(base context.Context) {
 	}
 	close(n.quit)
 	<-n.ended
+	n.admins.Wait()
 	if err := n.transport.Close(); err != nil {
 		n.outlet.write(slog.LevelWarn, "the transport was not closed well", slog.Any("error", err))
 	}

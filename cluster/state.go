@@ -72,6 +72,12 @@ func (s *State) Reachable(n identity.Node) bool {
 	return !found
 }
 
+// seenBy reports whether a member knows just this.
+func (s *State) seenBy(n identity.Node) bool {
+	_, found := slices.BinarySearchFunc(s.Seen, n, identity.Node.Compare)
+	return found
+}
+
 // gone reports whether a node was a member and never will be again, or is known to be dead.
 func (s *State) gone(n identity.Node) bool {
 	if s.Stopped {

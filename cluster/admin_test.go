@@ -1,0 +1,84 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/transport"
+)
+
+func TestOperatorsSeeTheCluster(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.clusterWith(func(c *cluster.Config) { c.Roles, c.Version = []string{"teller"}, "1.2" }, "a", "b", "c")
+		admin := cluster.NewAdmin(w.network.Operator("root"))
+		w.until(nodes[1], func(s *cluster.State) bool { return len(s.Seen) == 3 })
+		s, err := admin.State(w.Context(), "b")
+		must(w.T, err)
+		if s.Cluster != "bank" || s.Self != nodes[1].Self().String() || s.Leader != nodes[0].Self().String() || s.Strategy != "keep-majority" || !s.Connected ||
+			!s.Converged || s.RoleLeaders["teller"] != s.Leader || len(s.Members) != 3 {
+			w.Errorf("b says %+v", s)
+		}
+		if m := s.Members[2]; m.Node != nodes[2].Self().String() || m.Status != "up" || m.Version != "1.2" || m.UpNumber == 0 || m.Unreachable || !m.Seen {
+			w.Errorf("b says of c: %+v", m)
+		}
+		heal := w.network.Partition([]string{"c"}, []string{"a", "b"})
+		w.until(nodes[1], func(s *cluster.State) bool { return len(s.Unreachable) == 1 })
+		s, err = admin.State(w.Context(), "b")
+		must(w.T, err)
+		if m := s.Members[2]; !m.Unreachable || len(m.UnreachableTo) == 0 || m.Terminated {
+			w.Errorf("b says of c, which is cut off: %+v", m)
+		}
+		heal()
+		w.allUp(nodes...)
+	})
+}
+
+func TestOperatorsCommand(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c", "d")
+		admin := cluster.NewAdmin(w.network.Operator("root"))
+		must(w.T, admin.Leave(w.Context(), "", "c"))
+		w.wantGone(nodes[2], cluster.ErrLeft)
+		must(w.T, admin.Down(w.Context(), "a", nodes[1].Self().String()))
+		w.wantGone(nodes[1], cluster.ErrDowned)
+		w.allUp(nodes[0], nodes[3])
+		if err := admin.Leave(w.Context(), "", "c"); !errors.Is(err, cluster.ErrNotMember) || !strings.Contains(err.Error(), "leave") {
+			w.Errorf("Leave of nobody: %v", err)
+		}
+		if err := admin.Down(w.Context(), "", "no name"); err == nil || errors.Is(err, cluster.ErrNotMember) {
+			w.Errorf("Down of no name: %v", err)
+		}
+		if _, err := admin.State(w.Context(), "x"); !errors.Is(err, transport.ErrNobody) {
+			w.Errorf("State of nobody: %v", err)
+		}
+		must(w.T, admin.PrepareForShutdown(w.Context(), ""))
+		w.until(nodes[0], func(s *cluster.State) bool { return s.Status(nodes[0].Self()) == cluster.ReadyForShutdown })
+	})
+}
+
+// Whatever an operator sends is answered.
+func TestOperatorsSendNonsense(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.cluster("a")
+		synctest.Wait() // operators find a node soon after it has joined
+		asker := w.network.Operator("root")
+		for _, request := range []string{"", "{", "[]", `{"command":"explode"}`, `{"command":"leave"}`, `{"command":"state","after":"#"}`, `{"command":"down","node":"` + strings.Repeat("x", 9999) + `"}`} {
+			b, err := asker.Ask(w.Context(), "a", []byte(request))
+			must(w.T, err)
+			var answer cluster.AdminAnswer
+			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.State != nil {
+				w.Errorf("%.40q: %s, %v", request, b, err)
+			}
+		}
+	})
+}

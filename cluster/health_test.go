@@ -1,0 +1,50 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/cluster"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		handler := a.Health()
+		get := func(path string) (int, string) {
+			r := httptest.NewRecorder()
+			handler.ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
+			return r.Code, strings.TrimSpace(r.Body.String())
+		}
+		for _, path := range []string{"/live", "/ready"} {
+			if code, body := get(path); code != http.StatusOK || body != "ok" {
+				w.Errorf("%s: %d %s", path, code, body)
+			}
+		}
+		if code, _ := get("/x"); code != http.StatusNotFound {
+			w.Errorf("/x: %d", code)
+		}
+		back := w.network.Disconnect("a", errors.New("cable pulled"))
+		w.sleep(5e9)
+		if code, body := get("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "disconnected") {
+			w.Errorf("/ready without a link: %d %s", code, body)
+		}
+		back()
+		w.allUp(a)
+		a.Stop()
+		<-a.Done()
+		if code, body := get("/live"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopped") {
+			w.Errorf("/live after the end: %d %s", code, body)
+		}
+		if err := a.Ready(); !errors.Is(err, cluster.ErrStopped) {
+			w.Errorf("Ready: %v", err)
+		}
+	})
+}

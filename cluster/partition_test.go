@@ -1,0 +1,190 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// The side that the strategy names survives, the others end themselves, and there never are two instances of a
+// singleton.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		settings downing.Settings
+		survive  []string // of a to e; a and b are cut off from the rest
+	}{
+		"keep-majority":                  {downing.Settings{}, []string{"c", "d", "e"}},
+		"static-quorum":                  {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, []string{"c", "d", "e"}},
+		"static-quorum of all but one":   {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 4}, nil},
+		"keep-oldest":                    {downing.Settings{Strategy: downing.KeepOldest}, []string{"a", "b"}},
+		"down-all":                       {downing.Settings{Strategy: downing.DownAll}, nil},
+		"lease-majority":                 {downing.Settings{Strategy: downing.LeaseMajority}, []string{"c", "d", "e"}},
+		"nobody decides, an operator is": {downing.Settings{Strategy: downing.Off}, []string{"a", "b", "c", "d", "e"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(w *world) {
+				leases := inmem.NewLeases(30 * time.Second)
+				nodes := w.clusterWith(func(c *cluster.Config) { c.Downing, c.Leases = test.settings, leases }, "a", "b", "c", "d", "e")
+				o := &one{}
+				o.host(w.T, nodes...)
+				o.await(w.T, "a")
+				w.network.Partition([]string{"a", "b"}, []string{"c", "d", "e"})
+				var left []*cluster.Node
+				for _, name := range test.survive {
+					left = append(left, w.nodes[name])
+				}
+				for _, n := range nodes {
+					if len(left) < len(nodes) && !slices.Contains(test.survive, n.Self().Name) {
+						w.wantGone(n, cluster.ErrDowned)
+					}
+				}
+				w.sleep(2 * time.Minute)
+				if len(left) == len(nodes) {
+					for _, n := range nodes {
+						if s := n.State(); len(s.Members) != 5 || len(s.Unreachable) < 2 {
+							w.Errorf("%v: %d members, %d unreachable", n.Self(), len(s.Members), len(s.Unreachable))
+						}
+					}
+					return
+				}
+				if len(left) > 0 {
+					w.allUp(left...)
+					o.await(w.T, left[0].Self().Name)
+				}
+				o.runs(w.T)
+			})
+		})
+	}
+}
+
+// What only one direction loses is decided too: whom some see and others don't goes.
+func TestOneWayPartition(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c", "d", "e")
+		o := &one{}
+		o.host(w.T, nodes...)
+		w.network.CutOneWay([]string{"a"}, []string{"b", "c", "d", "e"})
+		w.wantGone(nodes[0], cluster.ErrDowned)
+		w.allUp(nodes[1:]...)
+		w.sleep(time.Minute)
+		if where := o.runs(w.T); where == "" || where == "a" {
+			w.Errorf("it runs on %q", where)
+		}
+	})
+}
+
+// All the nodes lose the broker for a minute: nobody judges anybody, singletons stop in time, asks fail at once, and
+// afterwards all is as it was.
+func TestBrokerOutage(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		o := &one{}
+		o.host(w.T, nodes...)
+		o.await(w.T, "a")
+		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "one"})
+		_, err := p.Ask(w.Context(), []byte("?"))
+		must(w.T, err)
+		before := nodes[0].State().Members
+		var back []func()
+		for _, n := range nodes {
+			back = append(back, w.network.Disconnect(n.Self().Name, errors.New("no broker")))
+		}
+		w.sleep(5 * time.Second)
+		for _, n := range nodes {
+			if err = n.Ready(); !errors.Is(err, cluster.ErrDisconnected) {
+				w.Errorf("Ready: %v", err)
+			}
+			must(w.T, n.Live())
+		}
+		w.sleep(20 * time.Second)
+		if where := o.runs(w.T); where != "" || !nodes[0].State().Suspended {
+			w.Errorf("it still runs on %q", where)
+		}
+		if _, err = p.Ask(w.Context(), []byte("?")); !errors.Is(err, cluster.ErrDisconnected) {
+			w.Errorf("Ask: %v", err)
+		}
+		w.sleep(35 * time.Second)
+		for _, f := range back {
+			f()
+		}
+		w.allUp(nodes...)
+		o.await(w.T, "a")
+		for i, m := range nodes[2].State().Members {
+			if m.Node != before[i].Node || m.UpNumber != before[i].UpNumber {
+				w.Errorf("member %d is another one", i)
+			}
+		}
+		_, err = p.Ask(w.Context(), []byte("?"))
+		must(w.T, err)
+		for _, n := range nodes {
+			must(w.T, n.Ready())
+		}
+	})
+}
+
+// One of three loses its link: it stops hosting before another starts, is downed, and learns of it when it is back.
+func TestOneNodeLosesItsLink(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		o := &one{}
+		o.host(w.T, nodes...)
+		o.await(w.T, "a")
+		back := w.network.Disconnect("a", errors.New("cable pulled"))
+		o.await(w.T, "")
+		w.allUp(nodes[1:]...)
+		for o.started() < 2 {
+			w.sleep(time.Second)
+		}
+		if where := o.runs(w.T); where == "a" || where == "" {
+			w.Errorf("it runs on %q", where)
+		}
+		back()
+		w.wantGone(nodes[0], cluster.ErrDowned)
+		w.allUp(nodes[1:]...)
+		o.runs(w.T)
+	})
+}
+
+// A question that is on its way when the node is suspended fails at once.
+func TestAskEndsWithSuspension(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&mute{}).run}))
+		known := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
+		unknown := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "nobody"})
+		asked := make(chan error, 2)
+		for _, p := range []*cluster.Proxy{known, unknown} {
+			go func() {
+				_, err := p.Ask(w.Context(), nil)
+				asked <- err
+			}()
+		}
+		w.sleep(5 * time.Second)
+		back := w.network.Disconnect("b", errors.New("cable pulled"))
+		for range 2 {
+			if err := <-asked; !errors.Is(err, cluster.ErrDisconnected) {
+				w.Errorf("Ask: %v", err)
+			}
+		}
+		synctest.Wait()
+		if !nodes[1].State().Suspended {
+			w.Error("it is not suspended")
+		}
+		back()
+	})
+}

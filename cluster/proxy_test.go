@@ -1,0 +1,296 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/transport"
+)
+
+// tape is a singleton that notes what arrives.
+type tape struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (p *tape) run(ctx context.Context, inbox *cluster.Inbox) error {
+	for {
+		d, err := inbox.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.got = append(p.got, d.From.Name+string(d.Payload))
+		p.mu.Unlock()
+		if d.Asked() != (string(d.Payload) == "?") {
+			p.got = append(p.got, "asked is wrong")
+		}
+		_ = d.Reply([]byte("!"))
+	}
+}
+
+func (p *tape) all() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.got...)
+}
+
+func proxyOf(w *world, n *cluster.Node, cfg cluster.ProxyConfig) *cluster.Proxy {
+	w.Helper()
+	p, err := n.Proxy(w.Context(), cfg)
+	must(w.T, err)
+	return p
+}
+
+// What one sends before anybody runs the singleton arrives in order, and what is asked after that comes after it.
+func TestProxyKeepsOrder(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "tape"})
+		var sent []string
+		for i := range 200 {
+			text := string(binary.AppendUvarint([]byte("m"), uint64(i)))
+			must(w.T, p.Send(w.Context(), []byte(text)))
+			sent = append(sent, "b"+text)
+		}
+		asked := make(chan error, 1)
+		go func() {
+			_, err := p.Ask(w.Context(), []byte("?"))
+			asked <- err
+		}()
+		time.Sleep(10 * time.Second)
+		if host, runs, err := p.Host(w.Context()); host != nodes[0].Self() || runs || err != nil {
+			w.Errorf("it is looked for on %v, %t, %v", host, runs, err)
+		}
+		r := &tape{}
+		for _, n := range nodes {
+			must(w.T, n.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
+		}
+		must(w.T, <-asked)
+		got := r.all()
+		if len(got) != len(sent)+1 || got[len(sent)] != "b?" {
+			w.Fatalf("%d messages arrived, the last is %q", len(got), got[len(got)-1])
+		}
+		for i, text := range sent {
+			if got[i] != text {
+				w.Fatalf("message %d is %q, not %q", i, got[i], text)
+			}
+		}
+		if _, runs, err := p.Host(w.Context()); !runs || err != nil {
+			w.Errorf("it is not known to run: %v", err)
+		}
+	})
+}
+
+// Of too many the oldest make room, whoever asked hears of it, and without a buffer nothing is kept.
+func TestProxyDropsTheOldest(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var drops []cluster.Drop
+		a := w.start("a", func(c *cluster.Config) {
+			c.Observer.Dropped = func(d cluster.Drop) { drops = append(drops, d) }
+		})
+		w.allUp(a)
+		p := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape", BufferSize: 2})
+		asked := make(chan error, 1)
+		go func() {
+			_, err := p.Ask(w.Context(), []byte("?"))
+			asked <- err
+		}()
+		synctest.Wait()
+		for _, text := range []string{"1", "2", "3"} {
+			must(w.T, p.Send(w.Context(), []byte(text)))
+		}
+		if err := <-asked; !errors.Is(err, cluster.ErrDropped) {
+			w.Errorf("Ask: %v", err)
+		}
+		r := &tape{}
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
+		w.sleep(5 * time.Second)
+		if got := r.all(); len(got) != 2 || got[0] != "a2" || got[1] != "a3" {
+			w.Errorf("there arrived %q", got)
+		}
+		if len(drops) != 2 || drops[0].Reason != cluster.DroppedBuffer || drops[0].Singleton != "tape" {
+			w.Errorf("drops: %v", drops)
+		}
+		none := proxyOf(w, a, cluster.ProxyConfig{Singleton: "none", BufferSize: -1})
+		if err := none.Send(w.Context(), []byte("x")); !errors.Is(err, cluster.ErrDropped) {
+			w.Errorf("Send without a buffer: %v", err)
+		}
+	})
+}
+
+// A proxy does not keep more bytes than it may.
+func TestProxyKeepsSoMuchOnly(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		p := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape"})
+		big := bytes.Repeat([]byte("x"), 1<<20-100)
+		sent := 0
+		for ; sent < 100; sent++ {
+			if err := p.Send(w.Context(), big); err != nil {
+				if !errors.Is(err, cluster.ErrBusy) {
+					w.Errorf("Send: %v", err)
+				}
+				break
+			}
+		}
+		if sent != 16 {
+			w.Errorf("%d MiB are kept", sent)
+		}
+		if err := p.Send(w.Context(), bytes.Repeat([]byte("x"), 1<<20)); !errors.Is(err, transport.ErrTooLarge) {
+			w.Errorf("Send of what is too large: %v", err)
+		}
+	})
+}
+
+// The singleton moves; what is asked meanwhile waits for it.
+func TestProxyFollowsTheSingleton(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		o := &one{}
+		o.host(w.T, nodes...)
+		p := proxyOf(w, nodes[2], cluster.ProxyConfig{Singleton: "one"})
+		ask := func() string {
+			b, err := p.Ask(w.Context(), []byte("?"))
+			if errors.Is(err, cluster.ErrNotHosted) {
+				return "" // it had stopped when the question came
+			}
+			must(w.T, err)
+			return string(b)
+		}
+		if got := ask(); got != "a ?" {
+			w.Errorf("the answer is %q", got)
+		}
+		must(w.T, nodes[0].Shutdown(w.Context()))
+		for range 100 {
+			if got := ask(); got == "b ?" || got == "c ?" {
+				return
+			}
+		}
+		w.Error("nobody answers")
+	})
+}
+
+// An instance that does not take what it gets holds up nobody else: messages beyond the limit are refused.
+func TestInboxIsBounded(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "stuck", MaxInbox: 3, Run: func(ctx context.Context, _ *cluster.Inbox) error {
+			<-ctx.Done()
+			return nil
+		}}))
+		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "stuck"})
+		answers := make(chan error, 4)
+		ask := func() {
+			_, err := p.Ask(w.Context(), []byte("?"))
+			answers <- err
+		}
+		for range 3 {
+			go ask()
+		}
+		w.sleep(5 * time.Second)
+		ask()
+		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
+			w.Errorf("the fourth question: %v", err)
+		}
+		// Other traffic of the same sender goes on.
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "echo", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
+			for d := range inbox.All(ctx) {
+				_ = d.Refuse("out of money")
+			}
+			return nil
+		}}))
+		q := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "echo"})
+		if _, err := q.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrRefused) || !bytes.Contains([]byte(err.Error()), []byte("out of money")) {
+			w.Errorf("the refusal is %v", err)
+		}
+		must(w.T, nodes[0].Leave(w.Context(), nodes[0].Self()))
+		for range 3 { // what the instance has not taken was not handled
+			if err := <-answers; !errors.Is(err, cluster.ErrNotHosted) {
+				w.Errorf("a question that was not taken: %v", err)
+			}
+		}
+	})
+}
+
+func TestProxyArguments(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		p := proxyOf(w, a, cluster.ProxyConfig{})
+		if again := proxyOf(w, a, cluster.ProxyConfig{}); again != p {
+			w.Error("there are two proxies")
+		}
+		for _, cfg := range []cluster.ProxyConfig{{BufferSize: 5}, {Singleton: "x", BufferSize: 10_001}, {Singleton: string(make([]byte, 256))}} {
+			if _, err := a.Proxy(w.Context(), cfg); !errors.Is(err, cluster.ErrInvalid) {
+				w.Errorf("%+v: %v", cfg, err)
+			}
+		}
+		asked := make(chan error, 1)
+		go func() {
+			_, err := p.Ask(w.Context(), nil)
+			asked <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if _, err := p.Ask(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("Ask: %v", err)
+		}
+		a.Stop()
+		if err := <-asked; !errors.Is(err, cluster.ErrStopped) {
+			w.Errorf("Ask on a node that ended: %v", err)
+		}
+		<-a.Done()
+		if err := p.Send(w.Context(), nil); !errors.Is(err, cluster.ErrStopped) {
+			w.Errorf("Send on a node that has ended: %v", err)
+		}
+		if _, err := p.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrStopped) {
+			w.Errorf("Ask on a node that has ended: %v", err)
+		}
+	})
+}
+
+// A question that the instance has taken and not answered ends with the instance.
+func TestAskEndsWithTheInstance(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&mute{}).run}))
+		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
+		asked := make(chan error, 1)
+		go func() {
+			_, err := p.Ask(w.Context(), nil)
+			asked <- err
+		}()
+		w.sleep(5 * time.Second)
+		must(w.T, nodes[0].Shutdown(w.Context()))
+		if err := <-asked; !errors.Is(err, cluster.ErrRefused) {
+			w.Errorf("Ask: %v", err)
+		}
+	})
+}
+
+// mute takes what it gets and answers nothing.
+type mute struct{}
+
+func (*mute) run(ctx context.Context, inbox *cluster.Inbox) error {
+	for range inbox.All(ctx) {
+	}
+	return nil
+}

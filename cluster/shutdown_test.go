@@ -1,0 +1,293 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// What is added to the phases is done in their order, each once the one before is done, and the node leaves in the
+// middle of it.
+func TestShutdownPhases(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		a := nodes[0]
+		var mu sync.Mutex
+		var got []string
+		for p := cluster.PhaseTerminate + 1; p > 0; p-- { // in any order
+			a.OnShutdown(p-1, "note", func(context.Context) error {
+				time.Sleep(time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, fmt.Sprintf("%v %v", p-1, a.State().Status(a.Self())))
+				return nil
+			})
+		}
+		remove := a.OnShutdown(cluster.PhaseUnbind, "removed", func(context.Context) error {
+			w.Error("what was removed is called")
+			return nil
+		})
+		remove()
+		a.OnShutdown(99, "nonsense", nil)
+		must(w.T, a.Shutdown(w.Context()))
+		want := []string{
+			"before-unbind up", "unbind up", "requests-done up", "stop-services up", "before-cluster-shutdown up", "stop-regions up",
+		}
+		if len(got) != 12 || !slices.Equal(got[:6], want) || got[8] != "exiting-done removed" || got[11] != "terminate removed" {
+			w.Errorf("phases: %q", got)
+		}
+		w.allUp(nodes[1])
+		must(w.T, a.Shutdown(w.Context())) // again
+		if err := a.Ready(); !errors.Is(err, cluster.ErrStopped) {
+			w.Errorf("Ready: %v", err)
+		}
+	})
+}
+
+// A phase that takes too long is passed over; what fails or panics is logged. The context says that time is over.
+func TestShutdownPassesOver(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var infos []cluster.PhaseInfo
+		a := w.start("a", func(c *cluster.Config) {
+			c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseUnbind: time.Minute}
+			c.Observer.Phase = func(i cluster.PhaseInfo) { infos = append(infos, i) }
+		})
+		w.allUp(a)
+		stuck := make(chan struct{})
+		a.OnShutdown(cluster.PhaseUnbind, "stuck", func(ctx context.Context) error {
+			<-stuck
+			if ctx.Err() == nil {
+				w.Error("its context has not ended")
+			}
+			return nil
+		})
+		a.OnShutdown(cluster.PhaseStopServices, "failing", func(context.Context) error { return errors.New("out of money") })
+		a.OnShutdown(cluster.PhaseStopServices, "panicking", func(context.Context) error { panic("at the disco") })
+		begun := time.Now()
+		must(w.T, a.Shutdown(w.Context()))
+		if took := time.Since(begun); took < time.Minute || took > 2*time.Minute {
+			w.Errorf("it took %v", took)
+		}
+		if infos[0] != (cluster.PhaseInfo{Phase: cluster.PhaseUnbind, Took: time.Minute, TimedOut: true}) || infos[1].TimedOut {
+			w.Errorf("phases: %v", infos)
+		}
+		for _, text := range []string{"out of money", "at the disco", "took too long"} {
+			if !w.logged(text) {
+				w.Errorf("%q was not logged", text)
+			}
+		}
+		close(stuck)
+	})
+}
+
+// A node that can't agree with the others about leaving ends all the same.
+func TestShutdownWithoutTheOthers(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		w.network.Disconnect("a", errors.New("cable pulled"))
+		w.sleep(time.Second)
+		if err := nodes[0].Shutdown(w.Context()); !errors.Is(err, cluster.ErrStopped) {
+			w.Errorf("Shutdown: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		w.network.Disconnect("b", errors.New("cable pulled"))
+		if err := nodes[1].Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("Shutdown: %v", err)
+		}
+		w.wantGone(nodes[1], cluster.ErrStopped)
+	})
+}
+
+// A singleton that never returns does not keep the process alive.
+func TestShutdownWithAStuckSingleton(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		release := make(chan struct{})
+		defer close(release)
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Run: func(context.Context, *cluster.Inbox) error {
+			<-release
+			return nil
+		}}))
+		w.sleep(5 * time.Second)
+		must(w.T, a.Shutdown(w.Context()))
+		if !w.logged("singletons still run") {
+			w.Error("that was not logged")
+		}
+	})
+}
+
+// When a node is downed its phases run as well, without any attempt to leave.
+func TestShutdownWhenDowned(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		called := false
+		nodes[2].OnShutdown(cluster.PhaseStopRegions, "note", func(context.Context) error {
+			called = true
+			return nil
+		})
+		must(w.T, nodes[0].Down(w.Context(), nodes[2].Self()))
+		<-nodes[2].Stopping()
+		w.wantGone(nodes[2], cluster.ErrDowned)
+		if !called {
+			w.Error("the phases were left out")
+		}
+	})
+}
+
+// The process is told to end.
+func TestShutdownOnSignal(t *testing.T) {
+	t.Parallel()
+	self, err := identity.New("a")
+	must(t, err)
+	n, err := cluster.Join(t.Context(), cluster.Config{
+		Name: "bank", Carrier: inmem.NewNetwork(inmem.NetworkConfig{}).Carrier(self), Seeds: []string{"a"},
+		Settings: cluster.Settings{LeaderInterval: 10 * time.Millisecond, InitialDelay: time.Millisecond},
+	})
+	must(t, err)
+	n.OnShutdown(cluster.PhaseBeforeUnbind, "note", func(context.Context) error { return nil })
+	ended := make(chan error, 1)
+	go func() { ended <- n.ShutdownOnSignal(t.Context(), syscall.SIGUSR1) }()
+	for {
+		// Until the signal is caught it is ignored: see TestMain.
+		must(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR1))
+		select {
+		case err := <-ended:
+			must(t, err)
+			return
+		case <-n.Stopping():
+			must(t, <-ended)
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestShutdownOnSignalEndsWithTheNodeOrTheContext(t *testing.T) {
+	t.Parallel()
+	self, err := identity.New("a")
+	must(t, err)
+	other, err := identity.New("b")
+	must(t, err)
+	network := inmem.NewNetwork(inmem.NetworkConfig{})
+	start := func(self identity.Node) *cluster.Node {
+		n, err := cluster.Join(t.Context(), cluster.Config{Name: "bank", Carrier: network.Carrier(self), Seeds: []string{self.Name}})
+		must(t, err)
+		return n
+	}
+	n := start(self)
+	n.Stop()
+	if err := n.ShutdownOnSignal(t.Context()); !errors.Is(err, cluster.ErrStopped) {
+		t.Errorf("the node was stopped: %v", err)
+	}
+	n = start(other)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	must(t, n.ShutdownOnSignal(ctx))
+}
+
+// What does not return by itself holds up neither the node nor its end.
+func TestCallbacksThatBlock(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		release := make(chan struct{})
+		defer close(release)
+		stuck := func(c *cluster.Config) {
+			c.Observer = cluster.Observer{State: func(*cluster.State) { <-release }}
+			c.MaxEvents = 10
+		}
+		a, b := w.start("a", stuck), w.start("b")
+		reading := make(chan struct{})
+		go func() {
+			for range a.Events(context.WithoutCancel(w.Context())) {
+				close(reading)
+				<-release
+				return
+			}
+		}()
+		<-reading
+		w.allUp(a, b)
+		w.sleep(time.Minute)
+		w.allUp(a, b)
+		if len(b.State().Unreachable) > 0 {
+			w.Error("it was found unreachable")
+		}
+		must(w.T, a.Shutdown(w.Context()))
+		w.allUp(b)
+	})
+}
+
+// A fault of the program in an observer is no fault of the node.
+func TestObserverThatPanics(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.start("a", func(c *cluster.Config) { c.Observer.State = func(*cluster.State) { panic("at the disco") } })
+		w.allUp(a)
+		synctest.Wait()
+		if !w.logged("an observer panicked") {
+			w.Error("nothing was said")
+		}
+	})
+}
+
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var mu sync.Mutex
+		most := 0
+		var instances []cluster.InstanceInfo
+		var stats cluster.Stats
+		a := w.start("a", func(c *cluster.Config) {
+			c.StatsInterval = time.Second
+			c.Observer = cluster.Observer{
+				State: func(s *cluster.State) {
+					mu.Lock()
+					defer mu.Unlock()
+					most = max(most, len(s.Members))
+				},
+				Stats: func(s cluster.Stats) {
+					mu.Lock()
+					defer mu.Unlock()
+					stats = s
+				},
+				Instance: func(i cluster.InstanceInfo) {
+					mu.Lock()
+					defer mu.Unlock()
+					instances = append(instances, i)
+				},
+			}
+		})
+		b := w.start("b")
+		w.allUp(a, b)
+		o := &one{}
+		o.host(w.T, a, b)
+		w.sleep(10 * time.Second)
+		must(w.T, a.Shutdown(w.Context()))
+		mu.Lock()
+		defer mu.Unlock()
+		if most != 2 || len(instances) != 3 || instances[0].Ended || !instances[1].Stopping && !instances[1].Ended || instances[2].Ran < 10*time.Second {
+			w.Errorf("%d members, instances %v", most, instances)
+		}
+		if stats.Membership.Sent[1] == 0 || stats.Transport.Lanes[0].FramesOut == 0 {
+			w.Errorf("stats %+v", stats)
+		}
+	})
+}
