@@ -1,0 +1,232 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"encoding/binary"
+	"math"
+	"math/big"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// tally is what one node has counted: n, or big if that is too small. It is never
+// changed.
+type tally struct {
+	node identity.Node
+	n    uint64
+	big  *big.Int // nil unless it is above the largest n
+}
+
+// tallies are sorted by node, without zeroes.
+type tallies []tally
+
+func (t tally) int() *big.Int {
+	if t.big != nil {
+		return t.big
+	}
+	return new(big.Int).SetUint64(t.n)
+}
+
+func (t tally) compare(other tally) int {
+	switch {
+	case t.big == nil && other.big == nil:
+		if t.n < other.n {
+			return -1
+		} else if t.n > other.n {
+			return 1
+		}
+		return 0
+	case t.big == nil:
+		return -1
+	case other.big == nil:
+		return 1
+	}
+	return t.big.Cmp(other.big)
+}
+
+// plus adds to it. At 1,024 bits it stops.
+func (t tally) plus(n uint64, more *big.Int) tally {
+	if sum := t.n + n; more == nil && t.big == nil && sum >= t.n {
+		return tally{t.node, sum, nil}
+	}
+	if more == nil {
+		more = new(big.Int).SetUint64(n)
+	}
+	sum := new(big.Int).Add(t.int(), more)
+	switch {
+	case sum.IsUint64():
+		return tally{t.node, sum.Uint64(), nil}
+	case sum.BitLen() > maxCount*8:
+		sum.Sub(sum.Lsh(big.NewInt(1), maxCount*8), big.NewInt(1))
+	}
+	return tally{t.node, 0, sum}
+}
+
+func (t tallies) find(node identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(t, node, func(t tally, n identity.Node) int { return compareNodes(t.node, n) })
+}
+
+// add returns them with more for one node, and what that has now.
+func (t tallies) add(node identity.Node, n uint64, more *big.Int) (tallies, tally) {
+	i, found := t.find(node)
+	one := tally{node: node}
+	if found {
+		one = t[i]
+	}
+	one = one.plus(n, more)
+	return t.with(i, found, one), one
+}
+
+func (t tallies) with(i int, replace bool, one tally) tallies {
+	next := make(tallies, 0, len(t)+1)
+	next = append(append(next, t[:i]...), one)
+	if replace {
+		i++
+	}
+	return append(next, t[i:]...)
+}
+
+func (t tallies) without(node identity.Node) tallies {
+	i, found := t.find(node)
+	if !found {
+		return t
+	}
+	return slices.Concat(t[:i], t[i+1:])
+}
+
+// max returns the higher tally of each node, itself if those are its own.
+func (t tallies) max(other tallies) tallies {
+	same := true
+	next := make(tallies, 0, len(t)+len(other))
+	i, j := 0, 0
+	for i < len(t) || j < len(other) {
+		c := -1
+		switch {
+		case i == len(t):
+			c = 1
+		case j < len(other):
+			c = compareNodes(t[i].node, other[j].node)
+		}
+		switch {
+		case c < 0:
+			next = append(next, t[i])
+			i++
+			continue
+		case c > 0:
+			next, same = append(next, other[j]), false
+			j++
+			continue
+		}
+		if t[i].compare(other[j]) < 0 {
+			next, same = append(next, other[j]), false
+		} else {
+			next = append(next, t[i])
+		}
+		i, j = i+1, j+1
+	}
+	if same {
+		return t
+	}
+	return next
+}
+
+// prune moves what a removed node has counted to another.
+func (t tallies) prune(removed, into identity.Node) tallies {
+	i, found := t.find(removed)
+	if !found || removed == into {
+		return t
+	}
+	next, _ := t.without(removed).add(into, t[i].n, t[i].big)
+	return next
+}
+
+func (t tallies) has(node identity.Node) bool {
+	_, found := t.find(node)
+	return found
+}
+
+func (t tallies) nodes() []identity.Node {
+	nodes := make([]identity.Node, len(t))
+	for i := range t {
+		nodes[i] = t[i].node
+	}
+	return nodes
+}
+
+// sum returns the sum, and false if it does not fit.
+func (t tallies) sum() (uint64, bool) {
+	var sum uint64
+	for _, one := range t {
+		if one.big != nil || sum > math.MaxUint64-one.n {
+			return math.MaxUint64, false
+		}
+		sum += one.n
+	}
+	return sum, true
+}
+
+func (t tallies) bigSum() *big.Int {
+	sum := new(big.Int)
+	for _, one := range t {
+		sum.Add(sum, one.int())
+	}
+	return sum
+}
+
+func (t tallies) eachNode(table *nodeTable) {
+	for _, one := range t {
+		table.add(one.node)
+	}
+}
+
+func (e *encoder) tallies(t tallies) {
+	e.count(len(t))
+	for _, one := range t {
+		e.uint(e.nodes.index(one.node))
+		if one.big != nil {
+			e.bytes(one.big.Bytes())
+			continue
+		}
+		b := binary.BigEndian.AppendUint64(nil, one.n)
+		for b[0] == 0 {
+			b = b[1:]
+		}
+		e.bytes(b)
+	}
+}
+
+func (d *decoder) tallies() tallies {
+	n := d.count(MaxNodes, 3, "counts")
+	if n == 0 {
+		return nil
+	}
+	t := make(tallies, 0, n)
+	least := uint64(0)
+	for range n {
+		i := d.uint(math.MaxInt64, "node")
+		if i < least {
+			d.fail("counts are not in order")
+		}
+		least = i + 1
+		one := tally{node: d.member(i)}
+		b := d.bytes(maxCount, "count")
+		if len(b) == 0 || b[0] == 0 {
+			d.fail("a count is 0, or not in its shortest form")
+		}
+		if d.err != nil {
+			return nil
+		}
+		if len(b) > 8 {
+			one.big = new(big.Int).SetBytes(b)
+		} else {
+			for _, c := range b {
+				one.n = one.n<<8 | uint64(c)
+			}
+		}
+		t = append(t, one)
+	}
+	return t
+}

@@ -1,0 +1,299 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// decoder takes bytes apart. After the first error it returns zeroes. It accepts
+// only what the encoder writes, so that a value has one form.
+type decoder struct {
+	b     []byte
+	err   error
+	types *Types
+	nodes []identity.Node
+	used  []bool
+}
+
+// begin reads what every value and delta begins with.
+func (t *Types) begin(data []byte, version byte) (*decoder, *shape, error) {
+	if len(data) > MaxSize {
+		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrLimit, len(data), MaxSize)
+	}
+	d := &decoder{b: data, types: t}
+	if v := d.byte("version"); v != version {
+		d.fail("version %#x, want %#x", v, version)
+	}
+	s := d.shape(maxDepth)
+	n := d.count(MaxNodes, 10, "nodes")
+	for range n {
+		node := d.node()
+		if i := len(d.nodes); i > 0 && d.nodes[i-1].Compare(node) >= 0 {
+			d.fail("nodes are not in order")
+		}
+		if d.err != nil {
+			break
+		}
+		d.nodes = append(d.nodes, node)
+	}
+	d.used = make([]bool, len(d.nodes))
+	return d, s, d.err
+}
+
+// end returns the first error, or that something is left over.
+func (d *decoder) end() error {
+	if len(d.b) > 0 {
+		d.fail("%d bytes are left over", len(d.b))
+	}
+	for i, used := range d.used {
+		if !used {
+			d.fail("node %v does not occur", d.nodes[i])
+		}
+	}
+	return d.err
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	d.failed(fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)))
+}
+
+func (d *decoder) failed(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	d.b = nil
+}
+
+func (d *decoder) byte(what string) byte {
+	if len(d.b) == 0 {
+		d.fail("%s is missing", what)
+		return 0
+	}
+	b := d.b[0]
+	d.b = d.b[1:]
+	return b
+}
+
+func (d *decoder) uint(most uint64, what string) uint64 {
+	u, n := binary.Uvarint(d.b)
+	switch {
+	case n <= 0 || n > 1 && d.b[n-1] == 0:
+		d.fail("%s is missing or not in its shortest form", what)
+		return 0
+	case u > most:
+		d.fail("%s is %d, at most %d is allowed", what, u, most)
+		return 0
+	}
+	d.b = d.b[n:]
+	return u
+}
+
+// count reads how many things of at least size bytes follow.
+func (d *decoder) count(most, size int, what string) int {
+	n := int(d.uint(uint64(most), what)) //nolint:gosec // at most most, which is not negative
+	if n*size > len(d.b) {
+		d.fail("%d %s don't fit into %d bytes", n, what, len(d.b))
+		return 0
+	}
+	return n
+}
+
+// bytes reads a length and as many bytes, which are not copied.
+func (d *decoder) bytes(most int, what string) []byte {
+	n := d.count(most, 1, what)
+	b := d.b[:n:n]
+	d.b = d.b[n:]
+	return b
+}
+
+func (d *decoder) node() identity.Node {
+	name := string(d.bytes(identity.MaxNameLength, "name of a node"))
+	if len(d.b) < 8 {
+		d.fail("a UID is missing")
+		return identity.Node{}
+	}
+	uid := binary.LittleEndian.Uint64(d.b)
+	d.b = d.b[8:]
+	if err := identity.CheckName(name); err != nil || uid == 0 {
+		d.fail("node %.20q can't be", name)
+	}
+	return identity.Node{Name: name, UID: uid}
+}
+
+// member reads the place of a node. Behind the last one, it is in order.
+func (d *decoder) member(i uint64) identity.Node {
+	if i >= uint64(len(d.nodes)) {
+		d.fail("node %d of %d", i, len(d.nodes))
+		return identity.Node{}
+	}
+	d.used[i] = true
+	return d.nodes[i]
+}
+
+// some reads n dots in order.
+func (d *decoder) some(n int) vector {
+	if n == 0 || d.err != nil {
+		return nil
+	}
+	v := make(vector, 0, n)
+	least := uint64(0)
+	for range n {
+		i := d.uint(math.MaxInt64, "node")
+		if i < least {
+			d.fail("dots are not in order")
+		}
+		least = i + 1
+		v = append(v, dot{d.member(i), d.version()})
+		if d.err != nil {
+			return nil
+		}
+	}
+	return v
+}
+
+// version reads the number of a change.
+func (d *decoder) version() uint64 {
+	u := d.uint(math.MaxInt64, "version")
+	if u == 0 {
+		d.fail("a version is 0")
+	}
+	return u
+}
+
+func (d *decoder) vector() vector { return d.some(d.count(MaxNodes, 2, "versions")) }
+
+func (d *decoder) dots() vector {
+	u := d.uint(math.MaxInt64, "dots")
+	if u&1 == 0 {
+		v := dot{d.member(u >> 1), d.version()}
+		if d.err != nil {
+			return nil
+		}
+		return vector{v}
+	}
+	n := int(min(u>>1, MaxNodes+1))
+	if n == 1 || n > MaxNodes || 2*n > len(d.b) {
+		d.fail("%d dots", u>>1)
+		return nil
+	}
+	return d.some(n)
+}
+
+// element reads an element. Behind the last one, it is in order.
+func (d *decoder) element(k elementKind, after string, first bool) string {
+	s := string(d.bytes(MaxElement, "element"))
+	if d.err != nil {
+		return ""
+	}
+	if err := checkElement(k, s); err != nil {
+		d.failed(err)
+	}
+	if !first && s <= after {
+		d.fail("elements are not in order")
+	}
+	return s
+}
+
+// items reads a sorted list of elements with something behind each. An element
+// with it has at least size bytes.
+func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
+	n := d.count(MaxSize, size, "elements")
+	if d.err != nil {
+		return tree[V]{}
+	}
+	list := make([]item[V], 0, min(n, 1<<16))
+	for i := range n {
+		var last string
+		if i > 0 {
+			last = list[i-1].key
+		}
+		key := d.element(k, last, i == 0)
+		if d.err != nil {
+			return tree[V]{}
+		}
+		val := read()
+		if d.err != nil {
+			return tree[V]{}
+		}
+		list = append(list, item[V]{key, val})
+	}
+	return treeOf(list)
+}
+
+func (d *decoder) shape(depth int) *shape {
+	s := &shape{kind: kind(d.byte("type"))}
+	if depth == 0 {
+		d.failed(fmt.Errorf("%w: types in types, more than %d levels", ErrLimit, maxDepth))
+	}
+	if d.err != nil || s.kind == 0 || s.kind > kindOwn {
+		d.fail("type %d is unknown", s.kind)
+		return s
+	}
+	if s.kind.hasElements() {
+		s.elem = elementKind(d.byte("type of elements"))
+		if s.elem == 0 || s.elem > elementAny {
+			d.fail("type of elements %d is unknown", s.elem)
+			return s
+		}
+	}
+	switch {
+	case s.kind == kindOwn:
+		name := string(d.bytes(maxName, "name of a type"))
+		if d.err != nil {
+			return s
+		}
+		if s.own = d.types.named(name); s.own == nil {
+			d.failed(fmt.Errorf("%w: %.80q", ErrUndefined, name))
+		}
+	case s.kind.isMap():
+		s.of = d.shape(depth - 1)
+		if d.err == nil && !s.fits() {
+			d.fail("%v can't be", s)
+		}
+	}
+	return s
+}
+
+// fits reports whether a map's values are of a type that such maps have.
+func (s *shape) fits() bool {
+	switch s.kind {
+	case kindMultiMap, kindMultiMapDeltas:
+		return s.of.kind == kindORSet
+	case kindCounterMap:
+		return s.of.kind == kindPNCounter
+	case kindRegisterMap:
+		return s.of.kind == kindRegister
+	default:
+		return true
+	}
+}
+
+// value reads a value of a shape.
+func (d *decoder) value(s *shape) core {
+	switch s.kind {
+	case kindGCounter:
+		return &gcounter{tallies: d.tallies()}
+	case kindPNCounter:
+		return &pncounter{up: d.tallies(), down: d.tallies()}
+	case kindGSet:
+		return &gset{elem: s.elem, items: items(d, s.elem, 2, func() struct{} { return struct{}{} })}
+	case kindORSet:
+		return d.orset(s.elem)
+	case kindFlag:
+		return d.flag()
+	case kindRegister:
+		return d.register(s.elem)
+	case kindVersions:
+		return &versions{d.vector()}
+	case kindOwn:
+		return d.ownValue(s.own)
+	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
+	}
+	return d.ormap(s)
+}

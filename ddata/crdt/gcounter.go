@@ -1,0 +1,116 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"errors"
+	"math/big"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// GCounter is a counter that only grows: each node counts by itself, and the value
+// is the sum. The zero value counts 0. It is immutable.
+type GCounter struct{ handle[GCounter] }
+
+func (GCounter) empty(*Types) *shape { return &shape{kind: kindGCounter} }
+
+func (c GCounter) core() *gcounter {
+	if g, ok := c.v.(*gcounter); ok {
+		return g
+	}
+	return &gcounter{}
+}
+
+// Add returns the counter with n more.
+func (c GCounter) Add(self *Self, n uint64) GCounter { return c.add(self, n, nil) }
+
+// AddBig is Add for a number of any size. The error says that it is negative, or
+// of more than 1,000 bits (ErrLimit).
+func (c GCounter) AddBig(self *Self, n *big.Int) (GCounter, error) {
+	switch {
+	case n.Sign() < 0:
+		return c, errors.New("crdt: a GCounter only grows, PNCounter does both")
+	case n.BitLen() > maxAdd:
+		return c, ErrLimit
+	}
+	return c.add(self, 0, new(big.Int).Set(n)), nil
+}
+
+// maxAdd is how many bits a number to add has, well below those of a count.
+const maxAdd = 1000
+
+func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
+	if n == 0 && (more == nil || more.Sign() == 0) {
+		return c
+	}
+	g := c.core()
+	next := &gcounter{}
+	var one tally
+	next.tallies, one = g.tallies.add(self.node, n, more)
+	next.delta = tallies{one}
+	if len(g.delta) > 0 {
+		next.delta = g.delta.max(next.delta)
+	}
+	return c.of(next)
+}
+
+// Value returns the sum, the largest uint64 if that is larger; see Big.
+func (c GCounter) Value() uint64 {
+	sum, _ := c.core().tallies.sum()
+	return sum
+}
+
+// Big returns the sum. It belongs to the caller.
+func (c GCounter) Big() *big.Int { return c.core().tallies.bigSum() }
+
+// gcounter is the value of a GCounter.
+type gcounter struct {
+	tallies tallies
+	delta   tallies
+}
+
+func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }
+func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(removed) }
+func (g *gcounter) applyDelta(d change) (core, error)       { return mergeWhole(g, d) }
+func (g *gcounter) shape() *shape                           { return &shape{kind: kindGCounter} }
+func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }
+func (g *gcounter) encode(e *encoder)                       { e.tallies(g.tallies) }
+
+func (g *gcounter) merge(other core) (core, error) {
+	o, err := same(g, other)
+	if err != nil {
+		return nil, err
+	}
+	m := g.tallies.max(o.tallies)
+	if sameTallies(m, g.tallies) {
+		return g.resetDelta(), nil
+	}
+	return &gcounter{tallies: m}, nil
+}
+
+func (g *gcounter) changes() change {
+	if len(g.delta) == 0 {
+		return nil
+	}
+	return whole{&gcounter{tallies: g.delta}}
+}
+
+func (g *gcounter) resetDelta() core {
+	if len(g.delta) == 0 {
+		return g
+	}
+	return &gcounter{tallies: g.tallies}
+}
+
+func (g *gcounter) pruned(self *Self, removed identity.Node) (core, error) {
+	return &gcounter{tallies: g.tallies.prune(removed, self.node)}, nil
+}
+
+func (g *gcounter) cleaned(removed identity.Node) (core, error) {
+	if !g.tallies.has(removed) {
+		return g.resetDelta(), nil
+	}
+	return &gcounter{tallies: g.tallies.without(removed)}, nil
+}

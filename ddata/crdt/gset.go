@@ -1,0 +1,149 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"iter"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// GSet is a set that only grows. The zero value is empty. It is immutable.
+//
+// E is a string, integer, bool, float or byte kind, or a type that Types names. A
+// set of an interface type holds values of several.
+type GSet[E any] struct{ handle[GSet[E]] }
+
+func (GSet[E]) empty(*Types) *shape { return &shape{kind: kindGSet, elem: kindOf[E]()} }
+
+func (s GSet[E]) core() *gset {
+	if g, ok := s.v.(*gset); ok {
+		return g
+	}
+	return &gset{elem: kindOf[E]()}
+}
+
+// Add returns the set with the elements. The error matches ErrElement if one
+// can't be encoded, ErrLimit if it is too large.
+func (s GSet[E]) Add(elements ...E) (GSet[E], error) {
+	keys, err := encodeElements(elements, s.types)
+	if err != nil {
+		return s, err
+	}
+	g := s.core()
+	next := *g
+	for _, key := range keys {
+		if !next.items.has(key) {
+			next.items = next.items.set(key, struct{}{})
+			next.delta = next.delta.set(key, struct{}{})
+		}
+	}
+	if next.items.n == g.items.n {
+		return s, nil
+	}
+	if next.base == nil {
+		next.base = g
+	}
+	return s.of(&next), nil
+}
+
+// Contains reports whether an element is in the set.
+func (s GSet[E]) Contains(e E) bool {
+	key, err := encodeElement(e, s.types)
+	return err == nil && s.core().items.has(key)
+}
+
+// Len returns how many elements there are.
+func (s GSet[E]) Len() int { return s.core().items.n }
+
+// All yields the elements in the order of their encoded form: strings bytewise,
+// numbers by size. An error matches ErrElement: an element does not fit E, or its
+// type has no name here.
+func (s GSet[E]) All() iter.Seq2[E, error] { return decodeAll[E](s.core().items, s.types) }
+
+// Elements returns what All yields.
+func (s GSet[E]) Elements() ([]E, error) { return collect(s.Len(), s.All()) }
+
+func decodeAll[E, V any](t tree[V], types *Types) iter.Seq2[E, error] {
+	return func(yield func(E, error) bool) {
+		for key := range t.all() {
+			if !yield(decodeElement[E](key, types)) {
+				return
+			}
+		}
+	}
+}
+
+func collect[E any](n int, all iter.Seq2[E, error]) ([]E, error) {
+	elements := make([]E, 0, n)
+	for e, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		elements = append(elements, e)
+	}
+	return elements, nil
+}
+
+// gset is the value of a GSet.
+type gset struct {
+	noHistory
+	elem  elementKind
+	items tree[struct{}]
+	delta tree[struct{}]
+	base  *gset // what it was when delta was empty, nil if it is
+}
+
+func (g *gset) applyDelta(d change) (core, error)         { return mergeWhole(g, d) }
+func (g *gset) pruned(*Self, identity.Node) (core, error) { return g.resetDelta(), nil }
+func (g *gset) cleaned(identity.Node) (core, error)       { return g.resetDelta(), nil }
+func (g *gset) shape() *shape                             { return &shape{kind: kindGSet, elem: g.elem} }
+func (g *gset) eachNode(*nodeTable)                       {}
+
+func (g *gset) merge(other core) (core, error) {
+	o, err := same(g, other)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.base == g:
+		return o.resetDelta(), nil
+	}
+	next := gset{elem: g.elem, items: g.items}
+	if o.items.n < g.items.n/8 { // a delta, most likely
+		for key := range o.items.all() {
+			if !next.items.has(key) {
+				next.items = next.items.set(key, struct{}{})
+			}
+		}
+	} else {
+		next.items = mergeTrees(g.items, o.items, func(_ string, a, _ *struct{}) (struct{}, bool, bool) {
+			return struct{}{}, true, a != nil
+		})
+	}
+	if next.items.n == g.items.n {
+		return g.resetDelta(), nil
+	}
+	return &next, nil
+}
+
+func (g *gset) changes() change {
+	if g.delta.n == 0 {
+		return nil
+	}
+	return whole{&gset{elem: g.elem, items: g.delta}}
+}
+
+func (g *gset) resetDelta() core {
+	if g.base == nil {
+		return g
+	}
+	return &gset{elem: g.elem, items: g.items}
+}
+
+func (g *gset) encode(e *encoder) {
+	e.count(g.items.n)
+	for key := range g.items.all() {
+		e.text(key)
+	}
+}

@@ -1,0 +1,210 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import "iter"
+
+// ORMultiMap is a map from keys to sets of elements. The zero value is empty. It
+// is immutable.
+//
+// There are two variants, which don't merge with each other. The plain one ships
+// the whole set of a key when it changes, and forgets it with its key: of a key
+// that one node removes while another adds to it, all comes back. WithValueDeltas
+// ships what changed of the set; what a removed key held stays removed, as far as
+// nodes hear of it by deltas or have not merged in between. See ORMap for the
+// rest.
+//
+// K and E are as E for GSet.
+type ORMultiMap[K, E any] struct{ handle[ORMultiMap[K, E]] }
+
+func (ORMultiMap[K, E]) empty(*Types) *shape { return multiShape[K, E](kindMultiMap) }
+
+func multiShape[K, E any](k kind) *shape {
+	return &shape{kind: k, elem: kindOf[K](), of: &shape{kind: kindORSet, elem: kindOf[E]()}}
+}
+
+// WithValueDeltas returns the variant with value deltas of a map that nothing was
+// ever done to, and a map that is of it already. The error matches ErrType for
+// any other.
+func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
+	c, err := m.mapCore()
+	if err != nil {
+		return m, err
+	}
+	s := multiShape[K, E](kindMultiMapDeltas)
+	switch {
+	case c.retains():
+		return m, nil
+	case len(c.keys.vv) > 0:
+		return m, wrongType(s, c)
+	}
+	return m.of(s.empty()), nil
+}
+
+// Put returns the map with exactly these elements for a key. Without elements the
+// key has an empty set.
+func (m ORMultiMap[K, E]) Put(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
+	return m.change(self, key, elements, func(s *orset, encoded []string) *orset {
+		s = s.clear()
+		for _, e := range encoded {
+			s = s.add(self, e)
+		}
+		return s
+	})
+}
+
+// change updates the set of a key.
+func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orset, encoded []string) *orset) (ORMultiMap[K, E], error) {
+	c, k, err := entry(m.handle, key)
+	if err != nil {
+		return m, err
+	}
+	encoded, err := encodeElements(elements, m.types)
+	if err != nil {
+		return m, err
+	}
+	return m.of(c.updateSet(self, k, func(s *orset) *orset { return f(s, encoded) })), nil
+}
+
+// updateSet updates the set of a key of a multi-map.
+func (m *ormap) updateSet(self *Self, key string, f func(*orset) *orset) *ormap {
+	change := func(v core) core {
+		s, ok := v.(*orset)
+		if !ok {
+			return v
+		}
+		return f(s)
+	}
+	if m.retains() {
+		return m.update(self, key, change)
+	}
+	old, found := m.vals.get(key)
+	if !found {
+		old = m.typ.of.empty()
+	}
+	return m.put(self, key, change(old))
+}
+
+// Add returns the map with more elements for a key.
+func (m ORMultiMap[K, E]) Add(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
+	if len(elements) == 0 {
+		return m, nil
+	}
+	return m.change(self, key, elements, func(s *orset, encoded []string) *orset {
+		for _, e := range encoded {
+			s = s.add(self, e)
+		}
+		return s
+	})
+}
+
+// RemoveElements returns the map without some elements of a key, and without the
+// key if that leaves none. What is not there is no error.
+func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
+	c, k, err := entry(m.handle, key)
+	if err != nil {
+		return m, err
+	}
+	encoded, err := encodeElements(elements, m.types)
+	if err != nil || !c.holds(k, encoded) {
+		return m, err
+	}
+	return m.of(c.takeFrom(self, k, encoded)), nil
+}
+
+// holds reports whether the set of a key has one of some elements.
+func (m *ormap) holds(key string, elements []string) bool {
+	v, _ := m.get(key)
+	s, ok := v.(*orset)
+	for _, e := range elements {
+		if ok && s.items.has(e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *ormap) takeFrom(self *Self, key string, elements []string) *ormap {
+	next := m.updateSet(self, key, func(s *orset) *orset {
+		for _, e := range elements {
+			s = s.remove(self, e)
+		}
+		return s
+	})
+	if v, _ := next.get(key); v != nil {
+		if s, ok := v.(*orset); ok && s.items.n == 0 {
+			return next.remove(self, key)
+		}
+	}
+	return next
+}
+
+// Replace returns the map with one element of a key in place of another, which
+// need not be there.
+func (m ORMultiMap[K, E]) Replace(self *Self, key K, old, with E) (ORMultiMap[K, E], error) {
+	c, k, err := entry(m.handle, key)
+	if err != nil {
+		return m, err
+	}
+	both, err := encodeElements([]E{old, with}, m.types)
+	if err != nil || both[0] == both[1] {
+		return m, err
+	}
+	c = c.updateSet(self, k, func(s *orset) *orset { return s.add(self, both[1]) })
+	if c.holds(k, both[:1]) {
+		c = c.takeFrom(self, k, both[:1])
+	}
+	return m.of(c), nil
+}
+
+// Remove returns the map without some keys. What is not there is no error.
+func (m ORMultiMap[K, E]) Remove(self *Self, keys ...K) (ORMultiMap[K, E], error) {
+	c, err := m.mapCore()
+	if err != nil {
+		return m, err
+	}
+	encoded, err := encodeElements(keys, m.types)
+	if err != nil {
+		return m, err
+	}
+	next := c
+	for _, k := range encoded {
+		if next.retains() && next.keys.items.has(k) {
+			next = next.updateSet(self, k, (*orset).clear)
+		}
+		next = next.remove(self, k)
+	}
+	if next == c {
+		return m, nil
+	}
+	return m.of(next), nil
+}
+
+// Get returns the set of a key, and whether the key is there.
+func (m ORMultiMap[K, E]) Get(key K) (ORSet[E], bool) {
+	c, k, err := entry(m.handle, key)
+	if err != nil {
+		return ORSet[E]{}, false
+	}
+	v, found := c.get(k)
+	if !found {
+		return ORSet[E]{}, false
+	}
+	s, err := typed[ORSet[E]](m.types, v)
+	return s, err == nil
+}
+
+// Contains reports whether a key is there.
+func (m ORMultiMap[K, E]) Contains(key K) bool { return containsKey(m.handle, key) }
+
+// Len returns how many keys there are.
+func (m ORMultiMap[K, E]) Len() int { return m.mapLen() }
+
+// All yields the keys with their sets, as ORMap.All.
+func (m ORMultiMap[K, E]) All() iter.Seq2[Entry[K, ORSet[E]], error] {
+	return entries[K](m.handle, func(v core) (ORSet[E], error) { return typed[ORSet[E]](m.types, v) })
+}
+
+// Keys returns the keys, as All.
+func (m ORMultiMap[K, E]) Keys() ([]K, error) { return mapKeys[K](m.handle) }

@@ -1,0 +1,202 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import "slices"
+
+// opKind is a step of an ORSet's delta. The numbers are stored.
+type opKind byte
+
+const (
+	opAdd opKind = iota + 1
+	opRemove
+	opFull
+)
+
+// orsetOp is one step.
+type orsetOp struct {
+	kind    opKind
+	added   tree[addition] // opAdd
+	key     string         // opRemove
+	context vector         // opRemove: what had been seen
+	full    *orset         // opFull
+	vv      vector         // what the step lets the receiver know to have seen: of the node itself only
+}
+
+// addition is how an element was added: the changes that add it now, and those
+// of other nodes that they replace.
+type addition struct{ dots, gone vector }
+
+// orsetDelta is some steps, in order.
+type orsetDelta struct {
+	elem elementKind
+	ops  []*orsetOp
+}
+
+func (d *orsetDelta) of(k elementKind) *orsetDelta { return &orsetDelta{k, d.ops} }
+
+// then returns the delta, which may be nil, with one more step.
+func (d *orsetDelta) with(op *orsetOp) *orsetDelta {
+	if d == nil {
+		return &orsetDelta{ops: []*orsetOp{op}}
+	}
+	return &orsetDelta{d.elem, joinOps(d.ops, []*orsetOp{op})}
+}
+
+// joinOps returns one list of steps behind another. Additions that meet become
+// one.
+func joinOps(a, b []*orsetOp) []*orsetOp {
+	if len(a) == 0 || len(b) == 0 || a[len(a)-1].kind != opAdd || b[0].kind != opAdd {
+		return slices.Concat(a, b)
+	}
+	x, y := a[len(a)-1], b[0]
+	both := &orsetOp{kind: opAdd, added: x.added, vv: x.vv.max(y.vv)}
+	for key, later := range y.added.all() {
+		if former, found := both.added.get(key); found {
+			later.gone = former.gone.max(later.gone)
+		}
+		both.added = both.added.set(key, later)
+	}
+	return slices.Concat(a[:len(a)-1], []*orsetOp{both}, b[1:])
+}
+
+// apply returns the set after the steps of a delta.
+func (s *orset) apply(d *orsetDelta) *orset {
+	next := s.reset()
+	for _, op := range d.ops {
+		switch op.kind {
+		case opAdd:
+			next = next.applyAdd(op)
+		case opRemove:
+			next = next.applyRemove(op)
+		case opFull:
+			next = next.mergeSet(op.full)
+		}
+	}
+	return next
+}
+
+// applyAdd merges elements of which the rest of the set says nothing.
+func (s *orset) applyAdd(op *orsetOp) *orset {
+	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
+	for key, add := range op.added.all() {
+		local := s.find(key)
+		if local != nil {
+			rest := local.filter(func(d dot) bool { return !add.gone.has(d) })
+			local = &rest
+		}
+		dots, kept, _ := mergeElement(local, s.vv, &add.dots, op.vv)
+		if kept {
+			next.items = next.items.set(key, dots)
+		} else {
+			next.items = next.items.delete(key)
+		}
+	}
+	return next
+}
+
+// applyRemove takes away what the remover had seen of the element, and nothing
+// else: what is left of it was added at the same time.
+func (s *orset) applyRemove(op *orsetOp) *orset {
+	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
+	if local := s.find(op.key); local != nil {
+		if rest := local.newer(op.context); len(rest) > 0 {
+			next.items = next.items.set(op.key, rest)
+		} else {
+			next.items = next.items.delete(op.key)
+		}
+	}
+	return next
+}
+
+func (d *orsetDelta) opCount() int  { return len(d.ops) }
+func (d *orsetDelta) shape() *shape { return &shape{kind: kindORSet, elem: d.elem} }
+
+func (d *orsetDelta) then(later change) (change, error) {
+	l, err := sameChange[*orsetDelta](d.shape(), later)
+	if err != nil {
+		return nil, err
+	}
+	return &orsetDelta{d.elem, joinOps(d.ops, l.ops)}, nil
+}
+
+func (d *orsetDelta) eachNode(t *nodeTable) {
+	for _, op := range d.ops {
+		t.vector(op.vv)
+		t.vector(op.context)
+		for _, add := range op.added.all() {
+			t.vector(add.dots)
+			t.vector(add.gone)
+		}
+		if op.full != nil {
+			op.full.eachNode(t)
+		}
+	}
+}
+
+func (d *orsetDelta) encode(e *encoder) {
+	e.count(len(d.ops))
+	for _, op := range d.ops {
+		e.dst = append(e.dst, byte(op.kind))
+		switch op.kind {
+		case opAdd:
+			e.vector(op.vv)
+			e.count(op.added.n)
+			for key, add := range op.added.all() {
+				e.text(key)
+				e.dots(add.dots)
+				e.vector(add.gone)
+			}
+		case opRemove:
+			e.vector(op.vv)
+			e.text(op.key)
+			e.vector(op.context)
+		case opFull:
+			op.full.encode(e)
+		}
+	}
+}
+
+func (d *decoder) orsetDelta(k elementKind) *orsetDelta {
+	n := d.count(MaxSize, 2, "steps")
+	if n == 0 {
+		d.fail("a delta without steps")
+	}
+	delta := &orsetDelta{elem: k}
+	for range n {
+		op := d.orsetOp(k)
+		if d.err != nil {
+			break
+		}
+		delta.ops = append(delta.ops, op)
+	}
+	return delta
+}
+
+func (d *decoder) orsetOp(k elementKind) *orsetOp {
+	op := &orsetOp{kind: opKind(d.byte("step"))}
+	switch op.kind {
+	case opAdd:
+		op.vv = d.vector()
+		op.added = items(d, k, 4, func() addition {
+			add := addition{d.dots(), d.vector()}
+			if len(add.dots) == 0 || !op.vv.covers(add.dots) {
+				d.fail("an element is added by no change of the step")
+			}
+			return add
+		})
+	case opRemove:
+		op.vv = d.vector()
+		op.key = d.element(k, "", true)
+		op.context = d.vector()
+		if len(op.vv) > 1 || !op.context.covers(op.vv) {
+			d.fail("a removal by a change that its node has not seen")
+		}
+	case opFull:
+		op.full = d.orset(k)
+	default:
+		d.fail("step %d is unknown", op.kind)
+	}
+	return op
+}

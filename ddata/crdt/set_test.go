@@ -1,0 +1,271 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+type set = crdt.ORSet[string]
+
+func add(s set, by *crdt.Self, elements ...string) set { return must(s.Add(by, elements...)) }
+
+func remove(s set, by *crdt.Self, elements ...string) set { return must(s.Remove(by, elements...)) }
+
+// changes returns the delta of a value.
+func changes(v interface{ Delta() (crdt.Delta, bool) }) crdt.Delta {
+	d, _ := v.Delta()
+	return d
+}
+
+func wantSet(t *testing.T, what string, s set, want string) {
+	t.Helper()
+	if got := list(s.Elements()); got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+	if s.Len() != len(strings.Fields(want)) {
+		t.Errorf("%s: Len is %d", what, s.Len())
+	}
+	for e := range strings.FieldsSeq(want) {
+		if !s.Contains(e) {
+			t.Errorf("%s: it does not contain %q", what, e)
+		}
+	}
+}
+
+func TestORSetAddsAndRemoves(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	var s set
+	s = add(s, a, "x", "z", "y")
+	wantSet(t, "three", s, "x y z")
+	wantSet(t, "without what was never there", remove(s, a, "q"), "x y z")
+	wantSet(t, "without y", remove(s, a, "y"), "x z")
+	wantSet(t, "the one before is as it was", s, "x y z")
+	wantSet(t, "cleared", s.Clear(), "")
+	wantSet(t, "cleared and filled", add(s.Clear(), a, "w"), "w")
+}
+
+func TestORSetMerge(t *testing.T) {
+	t.Parallel()
+	a, b, c := self(t, "a"), self(t, "b"), self(t, "c")
+	both := add(set{}, a, "x", "y").ResetDelta()
+	for name, tt := range map[string]struct {
+		left, right set
+		want        string
+	}{
+		"union":                             {add(set{}, a, "x"), add(set{}, b, "y"), "x y"},
+		"a removal that was seen":           {both, remove(both, b, "x"), "y"},
+		"a removal against an addition":     {add(both, a, "x"), remove(both, b, "x"), "x y"},
+		"a removal of what it has not seen": {add(set{}, a, "x"), remove(add(set{}, b, "x"), b, "x"), "x"},
+		"clear against an addition":         {add(both, c, "z"), both.Clear(), "z"},
+		"both remove":                       {remove(both, a, "x"), remove(both, b, "x"), "y"},
+		"a removal of two additions against a third": {
+			remove(must(add(both, a, "z").Merge(add(both, b, "z"))), a, "z"), add(both, b, "z"), "x y z",
+		},
+	} {
+		wantSet(t, name, must(tt.left.Merge(tt.right)), tt.want)
+		wantSet(t, name+", the other way round", must(tt.right.Merge(tt.left)), tt.want)
+	}
+}
+
+// Removals by two nodes, each of which has seen the addition of one, take away both,
+// by deltas as by values.
+func TestORSetRemovalTakesWhatItHasSeen(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "b")
+	atA, atB := add(set{}, a, "x").ResetDelta(), add(set{}, b, "x").ResetDelta()
+	both := must(atA.Merge(atB))
+	removedA, removedB := remove(atA, a, "x"), remove(atB, b, "x")
+	s := must(both.MergeDelta(changes(removedA)))
+	wantSet(t, "after one removal", s, "x")
+	s = must(s.MergeDelta(changes(removedB)))
+	wantSet(t, "after both", s, "")
+	if full := must(must(both.Merge(removedA)).Merge(removedB)); !full.Equal(s) {
+		t.Errorf("by values it is %x, by deltas %x", bytesOf(full), bytesOf(s))
+	}
+}
+
+// An addition replaces those that its node had seen, on the other nodes too.
+func TestORSetAdditionReplaces(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "b")
+	atA := add(set{}, a, "x").ResetDelta()
+	atB := add(atA, b, "x")
+	byDelta := must(atA.MergeDelta(changes(atB)))
+	if !byDelta.Equal(atB) || !byDelta.Equal(must(atA.Merge(atB))) {
+		t.Errorf("by delta %x, by value %x", bytesOf(byDelta), bytesOf(atB))
+	}
+	// So b's removal is a removal everywhere.
+	wantSet(t, "removed by b", must(byDelta.MergeDelta(changes(remove(atB.ResetDelta(), b, "x")))), "")
+}
+
+func TestORSetDeltas(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	s := add(set{}, a, "k").ResetDelta()
+	for name, tt := range map[string]struct {
+		s   set
+		ops int
+	}{
+		"additions are one step":    {add(add(s, a, "x"), a, "y", "z"), 1},
+		"a removal":                 {remove(s, a, "k"), 1},
+		"two removals":              {remove(add(s, a, "x").ResetDelta(), a, "k", "x"), 2},
+		"added, removed, added":     {add(remove(add(s, a, "x"), a, "k"), a, "y", "z"), 3},
+		"clear":                     {s.Clear(), 1},
+		"clear and add, add":        {add(s.Clear(), a, "x", "y"), 2},
+		"nothing":                   {s, 0},
+		"removed what is not there": {remove(s, a, "q"), 0},
+		"no elements":               {add(s, a), 0},
+	} {
+		d, some := tt.s.Delta()
+		if some != (tt.ops > 0) {
+			t.Errorf("%s: a delta: %t", name, some)
+		}
+		if !some {
+			continue
+		}
+		if d.Ops() != tt.ops || !d.NeedsCausal() || d.Type() != "ORSet[string]" {
+			t.Errorf("%s: %d steps of a %s, causal %t", name, d.Ops(), d.Type(), d.NeedsCausal())
+		}
+	}
+	if d := changes(add(s.ResetDelta(), a, "x").ResetDelta()); !d.IsZero() {
+		t.Error("there is a delta after ResetDelta")
+	}
+	if d := changes(must(s.Merge(add(set{}, self(t, "bb"), "y")))); !d.IsZero() {
+		t.Error("there is a delta after Merge")
+	}
+}
+
+// What one addition to a large set costs on the wire.
+func TestORSetDeltaIsSmall(t *testing.T) {
+	t.Parallel()
+	var s set
+	for _, name := range []string{"a", "bb", "ccc", "orders-1.example.org:7400"} {
+		by := self(t, name)
+		for i := range 2_500 {
+			s = add(s, by, name+strings.Repeat("x", i%50)+string(rune('0'+i%10))+string(rune('a'+i/10%26))+string(rune('a'+i/260)))
+		}
+	}
+	s = s.ResetDelta()
+	by := self(t, "orders-1.example.org:7400")
+	for range 2_500 {
+		s = remove(add(s, by, "t"), by, "t").ResetDelta()
+	}
+	if n := len(bytesOf(changes(add(s, by, "an element")))); n > 300 {
+		t.Errorf("a delta of one addition to %d elements has %d bytes", s.Len(), n)
+	}
+}
+
+func TestGSet(t *testing.T) {
+	t.Parallel()
+	var s crdt.GSet[int]
+	s = must(s.Add(300, -1, 2, -300, 0, 1<<40))
+	if got := list(s.Elements()); got != "-300 -1 0 2 300 1099511627776" {
+		t.Errorf("elements: %s", got)
+	}
+	if d := changes(must(s.ResetDelta().Add(2))); !d.IsZero() {
+		t.Error("to add what is there makes a delta")
+	}
+	d := changes(must(s.ResetDelta().Add(2, 7)))
+	if other := must(crdt.GSet[int]{}.MergeDelta(d)); list(other.Elements()) != "7" || d.NeedsCausal() || d.Ops() != 0 {
+		t.Errorf("the delta holds %s", list(other.Elements()))
+	}
+	if len(s.ModifiedBy()) > 0 || !s.Contains(-300) || s.Contains(3) {
+		t.Error("it holds something else")
+	}
+}
+
+func TestORSetPruning(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	s := add(add(set{}, a, "x"), b, "y", "z")
+	if got := s.ModifiedBy(); len(got) != 2 || got[0] != a.Node() || got[1] != b.Node() {
+		t.Errorf("modified by %v", got)
+	}
+	p := must(s.Prune(a, b.Node()))
+	wantSet(t, "pruned", p, "x y z")
+	if p.NeedsPruning(b.Node()) || !s.NeedsPruning(b.Node()) {
+		t.Error("NeedsPruning")
+	}
+	c := must(s.Cleanup(b.Node()))
+	wantSet(t, "cleaned up", c, "x y z")
+	wantSet(t, "cleaned up, merged with the pruned one", must(c.Merge(p)), "x y z")
+	wantSet(t, "and with what is cleaned up alike", must(c.Merge(c)), "x y z")
+	removed := remove(p, a, "y")
+	wantSet(t, "what was removed since stays removed", must(c.Merge(removed)), "x z")
+	if !must(p.Merge(c)).Equal(p) {
+		t.Error("what is cleaned up changes the pruned one")
+	}
+}
+
+func TestElementErrors(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	type unnamed struct{ X int }
+	if _, err := (crdt.ORSet[unnamed]{}).Add(a, unnamed{}); !errors.Is(err, crdt.ErrElement) {
+		t.Errorf("a type without a name: %v", err)
+	}
+	if _, err := (crdt.ORSet[any]{}).Add(a, nil); !errors.Is(err, crdt.ErrElement) {
+		t.Errorf("nil: %v", err)
+	}
+	if _, err := (set{}).Add(a, strings.Repeat("x", crdt.MaxElement)); !errors.Is(err, crdt.ErrLimit) {
+		t.Errorf("a large element: %v", err)
+	}
+	wide := must(crdt.ORSet[int]{}.Add(a, 300))
+	narrow, err := crdt.As[crdt.ORSet[int8]](nil, value(wide))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := narrow.Elements(); !errors.Is(err, crdt.ErrElement) {
+		t.Errorf("300 as an int8: %v", err)
+	}
+	if _, err := crdt.As[crdt.ORSet[string]](nil, value(wide)); !errors.Is(err, crdt.ErrType) {
+		t.Errorf("ints as strings: %v", err)
+	}
+}
+
+// A set is a map of Go, with the same elements in order after any changes.
+func TestORSetAgainstAMap(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	a := self(t, "a")
+	model := make(map[int]bool)
+	var s crdt.ORSet[int]
+	for range 6_000 {
+		e := r.IntN(1_500) - 750
+		if r.IntN(5) < 2 {
+			s = must(s.Remove(a, e)).ResetDelta()
+			delete(model, e)
+		} else {
+			s = must(s.Add(a, e)).ResetDelta()
+			model[e] = true
+		}
+		if s.Len() != len(model) || s.Contains(e) != model[e] {
+			t.Fatalf("%d elements of %d, %d: %t", s.Len(), len(model), e, s.Contains(e))
+		}
+	}
+	last := -1 << 40
+	for e, err := range s.All() {
+		if err != nil || e <= last || !model[e] {
+			t.Fatalf("%d after %d, %v", e, last, err)
+		}
+		last = e
+	}
+	for len(model) > 0 {
+		for e := range model {
+			s = must(s.Remove(a, e)).ResetDelta()
+			delete(model, e)
+			break
+		}
+	}
+	if s.Len() != 0 || list(s.Elements()) != "" {
+		t.Errorf("left: %s", list(s.Elements()))
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// Deltas tells how the changes of a type spread.
+type Deltas byte
+
+const (
+	// NoDeltas says: only whole values.
+	NoDeltas Deltas = iota
+	// FreeDeltas says: what changed, in any order and any number of times.
+	FreeDeltas
+	// CausalDeltas says: what changed, from each node in the order in which it was
+	// changed there and without a gap.
+	CausalDeltas
+)
+
+// Value is a value of any data type without its Go type parameters, as a
+// replicator holds it. It is immutable. Types.Value makes one of a typed value,
+// As the other way round. The zero value is no value; but for IsZero, its methods
+// must not be called.
+type Value struct{ c core }
+
+// core is what a value is made of. Those that hold a delta also know what they
+// were before, so that to merge them with that takes no time.
+type core interface {
+	shape() *shape
+	// merge returns the receiver itself if it knows all of the other.
+	merge(other core) (core, error)
+	changes() change // nil if there are none
+	resetDelta() core
+	applyDelta(d change) (core, error)
+	modifiedBy() []identity.Node
+	needsPruning(removed identity.Node) bool
+	pruned(self *Self, removed identity.Node) (core, error)
+	cleaned(removed identity.Node) (core, error)
+	eachNode(t *nodeTable)
+	encode(e *encoder)
+}
+
+// IsZero reports whether there is no value.
+func (v Value) IsZero() bool { return v.c == nil }
+
+// Type names the type and its parameters, as in "ORSet[string]".
+func (v Value) Type() string { return v.c.shape().String() }
+
+// Deltas tells how changes of the type spread.
+func (v Value) Deltas() Deltas { return v.c.shape().deltas() }
+
+// Merge returns what both sides know. If that is what this one knows and it has no
+// delta, it is this value itself. The result has no delta. The error matches
+// ErrType if the types differ.
+func (v Value) Merge(other Value) (Value, error) {
+	c, err := v.c.merge(other.c)
+	if err != nil {
+		return v, err
+	}
+	return Value{c}, nil
+}
+
+// Delta returns what was changed since ResetDelta, Merge or decoding.
+func (v Value) Delta() Delta { return Delta{v.c.changes()} }
+
+// ResetDelta returns the value without its delta.
+func (v Value) ResetDelta() Value { return Value{v.c.resetDelta()} }
+
+// MergeDelta returns the value with what a delta tells. The error matches ErrType
+// if it is one of another type.
+func (v Value) MergeDelta(d Delta) (Value, error) {
+	c, err := v.c.applyDelta(d.c)
+	if err != nil {
+		return v, err
+	}
+	return Value{c}, nil
+}
+
+// ModifiedBy returns the nodes that the value holds history of, in order.
+func (v Value) ModifiedBy() []identity.Node { return v.c.modifiedBy() }
+
+// NeedsPruning reports whether the value holds history of a node.
+func (v Value) NeedsPruning(removed identity.Node) bool { return v.c.needsPruning(removed) }
+
+// Prune moves the history of a removed node to self. What the value means stays
+// the same. The error is that of a user's type.
+func (v Value) Prune(self *Self, removed identity.Node) (Value, error) {
+	if !v.NeedsPruning(removed) || removed == self.node {
+		return v.ResetDelta(), nil
+	}
+	c, err := v.c.pruned(self, removed)
+	if err != nil {
+		return v, err
+	}
+	return Value{c}, nil
+}
+
+// Cleanup strips the history of a removed node, which some other node has moved to
+// itself. The error is that of a user's type.
+func (v Value) Cleanup(removed identity.Node) (Value, error) {
+	if !v.NeedsPruning(removed) {
+		return v.ResetDelta(), nil
+	}
+	c, err := v.c.cleaned(removed)
+	if err != nil {
+		return v, err
+	}
+	return Value{c}, nil
+}
+
+// AppendBinary appends the encoded value, without its delta; Types.Decode reads
+// it. The same value has the same bytes on all nodes. The error matches ErrLimit if
+// it is too large, or is that of a user's type.
+func (v Value) AppendBinary(dst []byte) ([]byte, error) { return appendBinary(dst, versionValue, v.c) }
+
+// Equal reports whether two values are of one type and have the same bytes.
+func Equal(a, b Value) bool {
+	if a.c == b.c {
+		return true
+	}
+	if a.c == nil || b.c == nil || !a.c.shape().equal(b.c.shape()) {
+		return false
+	}
+	x, err := a.AppendBinary(nil)
+	if err != nil {
+		return false
+	}
+	y, err := b.AppendBinary(nil)
+	return err == nil && bytes.Equal(x, y)
+}
+
+// same returns other as a core of the same type as c.
+func same[C core](c C, other core) (C, error) {
+	o, ok := other.(C)
+	if !ok || !c.shape().equal(other.shape()) {
+		return o, wrongType(c.shape(), other)
+	}
+	return o, nil
+}
+
+// wrongType is the error about something that is not of a shape.
+func wrongType(want *shape, got interface{ shape() *shape }) error {
+	if got == nil {
+		return fmt.Errorf("%w: nothing instead of %v", ErrType, want)
+	}
+	return fmt.Errorf("%w: %v instead of %v", ErrType, got.shape(), want)
+}
+
+// noHistory is for types that hold no history of nodes.
+type noHistory struct{}
+
+func (noHistory) modifiedBy() []identity.Node     { return nil }
+func (noHistory) needsPruning(identity.Node) bool { return false }

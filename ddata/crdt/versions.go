@@ -1,0 +1,130 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"iter"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// VersionVector tells what was seen of each node: one number for each that has
+// changed something. The zero value has seen nothing. It is immutable.
+type VersionVector struct{ handle[VersionVector] }
+
+// Ordering is how two version vectors relate.
+type Ordering byte
+
+const (
+	// Same says: both have seen the same.
+	Same Ordering = iota
+	// Before says: the other has seen all of it and more.
+	Before
+	// After says: it has seen all of the other and more.
+	After
+	// Concurrent says: each has seen something that the other has not.
+	Concurrent
+)
+
+// String returns the name of the ordering.
+func (o Ordering) String() string {
+	return [...]string{"same", "before", "after", "concurrent"}[o&3]
+}
+
+func (VersionVector) empty(*Types) *shape { return &shape{kind: kindVersions} }
+
+func (v VersionVector) core() vector {
+	if c, ok := v.v.(*versions); ok {
+		return c.vector
+	}
+	return nil
+}
+
+// Increment returns the vector with a new number for self, the next of those that
+// all changes of a node take from: it is above the last one, and not by one.
+func (v VersionVector) Increment(self *Self) VersionVector {
+	return v.of(&versions{v.core().with(self.next())})
+}
+
+// Of returns what was seen of a node, 0 if that is nothing.
+func (v VersionVector) Of(node identity.Node) uint64 { return v.core().of(node) }
+
+// All yields the nodes, in order, with what was seen of each.
+func (v VersionVector) All() iter.Seq2[identity.Node, uint64] {
+	return func(yield func(identity.Node, uint64) bool) {
+		for _, d := range v.core() {
+			if !yield(d.node, d.n) {
+				return
+			}
+		}
+	}
+}
+
+// Len returns how many nodes it has seen something of.
+func (v VersionVector) Len() int { return len(v.core()) }
+
+// With returns the vector with at least n for a node. It is for those who number
+// something else than changes of values, such as deltas.
+func (v VersionVector) With(node identity.Node, n uint64) VersionVector {
+	if n == 0 {
+		return v
+	}
+	return v.of(&versions{v.core().with(dot{node, n})})
+}
+
+// Without returns the vector without a node.
+func (v VersionVector) Without(node identity.Node) VersionVector {
+	return v.of(&versions{v.core().without(node)})
+}
+
+// Compare tells how the vector relates to another.
+func (v VersionVector) Compare(other VersionVector) Ordering {
+	a, b := v.core(), other.core()
+	switch more, less := a.covers(b), b.covers(a); {
+	case more && less:
+		return Same
+	case more:
+		return After
+	case less:
+		return Before
+	}
+	return Concurrent
+}
+
+// versions is the value of a VersionVector.
+type versions struct{ vector vector }
+
+func (v *versions) changes() change                         { return nil }
+func (v *versions) resetDelta() core                        { return v }
+func (v *versions) applyDelta(d change) (core, error)       { return nil, wrongType(v.shape(), d) }
+func (v *versions) modifiedBy() []identity.Node             { return v.vector.nodes() }
+func (v *versions) needsPruning(removed identity.Node) bool { return v.vector.of(removed) > 0 }
+func (v *versions) shape() *shape                           { return &shape{kind: kindVersions} }
+func (v *versions) eachNode(t *nodeTable)                   { t.vector(v.vector) }
+func (v *versions) encode(e *encoder)                       { e.vector(v.vector) }
+
+func (v *versions) merge(other core) (core, error) {
+	o, err := same(v, other)
+	if err != nil {
+		return nil, err
+	}
+	if v.vector.covers(o.vector) {
+		return v, nil
+	}
+	return &versions{v.vector.max(o.vector)}, nil
+}
+
+func (v *versions) pruned(self *Self, removed identity.Node) (core, error) {
+	if !v.needsPruning(removed) {
+		return v, nil
+	}
+	return &versions{v.vector.without(removed).with(self.next())}, nil
+}
+
+func (v *versions) cleaned(removed identity.Node) (core, error) {
+	if !v.needsPruning(removed) {
+		return v, nil
+	}
+	return &versions{v.vector.without(removed)}, nil
+}

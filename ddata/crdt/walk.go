@@ -1,0 +1,97 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+// cursor walks through a tree.
+type cursor[V any] struct {
+	stack []step[V]
+	leaf  []item[V] // what is left of the leaf, the current item first
+}
+
+type step[V any] struct {
+	node *node[V]
+	next int
+}
+
+func (t tree[V]) cursor() *cursor[V] {
+	c := &cursor[V]{}
+	if t.root != nil {
+		c.descend(t.root)
+	}
+	return c
+}
+
+func (c *cursor[V]) descend(n *node[V]) {
+	for n.kids != nil {
+		c.stack = append(c.stack, step[V]{n, 1})
+		n = n.kids[0]
+	}
+	c.leaf = n.items
+}
+
+// item returns the current item, nil at the end.
+func (c *cursor[V]) item() *item[V] {
+	if len(c.leaf) == 0 {
+		return nil
+	}
+	return &c.leaf[0]
+}
+
+func (c *cursor[V]) advance() {
+	c.leaf = c.leaf[1:]
+	for len(c.leaf) == 0 && len(c.stack) > 0 {
+		top := &c.stack[len(c.stack)-1]
+		if top.next == len(top.node.kids) {
+			c.stack = c.stack[:len(c.stack)-1]
+			continue
+		}
+		kid := top.node.kids[top.next]
+		top.next++
+		c.descend(kid)
+	}
+}
+
+// mergeTrees returns what keep makes of the items of two trees, key by key; an
+// item that is on one side only comes with nil for the other. The third result
+// of keep tells whether the item is the one of a: if all are, a itself is
+// returned.
+func mergeTrees[V any](a, b tree[V], keep func(key string, a, b *V) (val V, kept, same bool)) tree[V] {
+	var items []item[V]
+	same := true
+	ca, cb := a.cursor(), b.cursor()
+	for {
+		ia, ib := ca.item(), cb.item()
+		if ia == nil && ib == nil {
+			break
+		}
+		var va, vb *V
+		var key string
+		switch {
+		case ib == nil || ia != nil && ia.key < ib.key:
+			key, va = ia.key, &ia.val
+			ca.advance()
+		case ia == nil || ib.key < ia.key:
+			key, vb = ib.key, &ib.val
+			cb.advance()
+		default:
+			key, va, vb = ia.key, &ia.val, &ib.val
+			ca.advance()
+			cb.advance()
+		}
+		val, kept, asBefore := keep(key, va, vb)
+		if !asBefore {
+			same = false
+		}
+		if kept {
+			if items == nil {
+				items = make([]item[V], 0, max(a.n, b.n))
+			}
+			items = append(items, item[V]{key, val})
+		}
+	}
+	if same {
+		return a
+	}
+	return treeOf(items)
+}
