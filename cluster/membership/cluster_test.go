@@ -99,6 +99,28 @@ func TestAPartitionThatHeals(t *testing.T) {
 	}
 }
 
+// What a member of a cluster in which nothing happens sends does not depend on how
+// many there are.
+func TestAQuietClusterCostsEachMemberTheSame(t *testing.T) {
+	t.Parallel()
+	perNode := func(n int) (bytes, packets float64) {
+		w := newWorld(t, 1)
+		w.checked = false
+		hosts := w.join(names(n)...)
+		w.up(2*time.Minute, hosts...)
+		w.run(5 * time.Second)
+		w.bytes, w.packets = 0, 0
+		w.run(time.Minute)
+		return float64(w.bytes) / float64(n), float64(w.packets) / float64(n)
+	}
+	fewBytes, fewPackets := perNode(40)
+	manyBytes, manyPackets := perNode(160)
+	t.Logf("each of 40 sends %.0f bytes, %.0f packets a minute, each of 160 %.0f and %.0f", fewBytes, fewPackets, manyBytes, manyPackets)
+	if manyBytes > 1.1*fewBytes || manyPackets > 1.1*fewPackets {
+		t.Error("in the larger cluster it is more")
+	}
+}
+
 // BenchmarkJoin lets a cluster form, and 1 in 20 of its members crash.
 func BenchmarkJoin(b *testing.B) {
 	for _, n := range []int{500, 2000} {

@@ -64,9 +64,12 @@ func (g Gossip) AppendContent(dst []byte) []byte {
 
 // appendIndex appends where a member stands, less where the one before stands.
 func (c *content) appendIndex(dst []byte, n identity.Node, last int) (encoded []byte, index int) {
-	// Neighbours are likely: members that tick and observe are often many.
-	i, _ := findMember(c.members[last:], n)
-	return binary.AppendUvarint(dst, uint64(i)), last + i //nolint:gosec // not negative
+	behind := c.members[last:]
+	i := 1 // neighbours are likely: members that tick are often many
+	if len(behind) < 2 || behind[1].Node != n {
+		i, _ = findMember(behind, n)
+	}
+	return binary.AppendUvarint(dst, uint64(i)), last + i
 }
 
 func (c *content) appendMembers(dst []byte) []byte {
@@ -172,12 +175,13 @@ func (c *content) readMembers(r *reader, old *content) {
 		}
 		if at < len(old.members) && nodes.is(old.members[at].Node) {
 			before := old.members[at]
+			at++ // most of the time that is the next one
 			m.Node = before.Node
 			if sameProfile(before, &m) { // from now on the comparison is fast
 				profiles[profile].Roles, profiles[profile].Version = before.Roles, before.Version
 			}
 			if before.same(&m) {
-				same = same && at == len(c.members)
+				same = same && at == len(c.members)+1
 				c.members = append(c.members, before)
 				continue
 			}

@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -44,6 +45,11 @@ func (r *reader) fail(format string, args ...any) {
 
 // uint reads a number that is at most most.
 func (r *reader) uint(most uint64, what string) uint64 {
+	if len(r.b) > 0 && r.b[0] < 1<<7 && uint64(r.b[0]) <= most { // nearly all are small
+		v := r.b[0]
+		r.b = r.b[1:]
+		return uint64(v)
+	}
 	v, n := binary.Uvarint(r.b)
 	switch {
 	case n <= 0:
@@ -183,10 +189,14 @@ func (w *nodeReader) next(r *reader) bool {
 	if r.err != nil {
 		return false
 	}
+	if w.last == nil {
+		both := make([]byte, 2*identity.MaxNameLength)
+		w.last, w.name = both[:0:identity.MaxNameLength], both[identity.MaxNameLength:identity.MaxNameLength]
+	}
 	w.last, w.name = w.name, append(append(append(w.last[:0], w.name[:head]...), middle...), w.name[len(w.name)-tail:]...)
 	before := w.uid
 	w.uid = uid
-	switch c := compareBytes(w.last, w.name); {
+	switch c := bytes.Compare(w.last[head:], w.name[head:]); {
 	case len(w.name) == 0 || uid == 0:
 		r.fail("a node is nobody")
 	case w.some && (c > 0 || c == 0 && before >= uid):
@@ -201,15 +211,6 @@ func (w *nodeReader) next(r *reader) bool {
 }
 
 func (w *nodeReader) node() identity.Node { return identity.Node{Name: string(w.name), UID: w.uid} }
-
-func compareBytes(a, b []byte) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return int(a[i]) - int(b[i])
-		}
-	}
-	return len(a) - len(b)
-}
 
 // checkName checks what is new in a name.
 func checkName(name []byte, head, tail int) error {
