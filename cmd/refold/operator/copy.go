@@ -57,8 +57,8 @@ type CopyReport struct {
 	// Digest is that of both sides, if there are no problems.
 	Digest Digest
 	// Grown is how many persistence IDs have got more records in the source
-	// meanwhile, which another Copy would copy.
-	Grown uint64
+	// meanwhile, and Later how many records that is. Another Copy would copy them.
+	Grown, Later uint64
 	// Problems are snapshots that can't be read, and so are not copied, and
 	// persistence IDs that differ in the end.
 	Problems []Problem
@@ -91,7 +91,9 @@ func (e *DifferenceError) Is(target error) bool { return target == ErrDifferent 
 // Copy makes one journal hold what another one does, between any two plugins:
 // records with their numbers, times, writers, tags and metadata, fences,
 // deletions and snapshots. In the end it compares both sides. The source is only
-// read; it may be in use, and then another Copy copies what was added.
+// read; it may be in use. A copy is of what a persistence ID held when its turn
+// came; what was appended after that is counted, and another Copy copies it. What was deleted or replaced
+// in the source until the end is followed.
 //
 // A target that holds anything already must hold a part of the same: that is
 // what an interrupted Copy leaves, and the next one goes on there. If not, the
@@ -112,12 +114,17 @@ func Copy(ctx context.Context, from, to *Source, opts CopyOptions) (CopyReport, 
 	if from.Snapshots != nil && to.Snapshots == nil {
 		return c.report, errors.New("the source has snapshots, and the target has no place for them")
 	}
-	for _, stage := range []func(context.Context) error{c.compare, c.copy, c.check} {
-		if err := stage(ctx); err != nil {
-			return c.finished(), err
-		}
+	if err := c.compare(ctx); err != nil {
+		return c.finished(), err
 	}
-	return c.finished(), nil
+	s, err := newSender(c.to.Journal) //nolint:contextcheck // it ends with close
+	if err != nil {
+		return c.finished(), fmt.Errorf("target: %w", err)
+	}
+	if err = c.copy(ctx, s); err == nil {
+		err = c.check(ctx, s)
+	}
+	return c.finished(), errors.Join(err, s.close(context.WithoutCancel(ctx)))
 }
 
 // copier is a Copy in progress.
@@ -166,16 +173,11 @@ func (c *copier) compare(ctx context.Context) error {
 }
 
 // copy copies what the target lacks.
-func (c *copier) copy(ctx context.Context) (err error) {
+func (c *copier) copy(ctx context.Context, s *sender) error {
 	ids, err := listed(ctx, c.from.Journal)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	s, err := newSender(c.to.Journal) //nolint:contextcheck // it ends with close
-	if err != nil {
-		return fmt.Errorf("target: %w", err)
-	}
-	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
 	one := func(ctx context.Context, id string) ([]Problem, error) {
 		return c.copyOne(ctx, s, id)
 	}
@@ -186,7 +188,7 @@ func (c *copier) copy(ctx context.Context) (err error) {
 }
 
 // check compares what both sides hold in the end.
-func (c *copier) check(ctx context.Context) error {
+func (c *copier) check(ctx context.Context, s *sender) error {
 	from, err := listed(ctx, c.from.Journal)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
@@ -196,15 +198,16 @@ func (c *copier) check(ctx context.Context) error {
 		return fmt.Errorf("target: %w", err)
 	}
 	all, done := newDigester(""), uint64(0)
-	err = inOrder(ctx, c.opts.Parallel, merged(from, to), c.digests, func(id string, d digests) error {
+	settled := func(ctx context.Context, id string) (digests, error) { return c.settled(ctx, s, id) }
+	err = inOrder(ctx, c.opts.Parallel, merged(from, to), settled, func(id string, d digests) error {
 		done++
 		c.progress(Checking, done, max(done, c.ids))
-		switch {
-		case d.new:
+		if d.later > 0 {
 			c.report.Grown++
+			c.report.Later += d.later
+		}
+		if d.new {
 			return nil
-		case d.grown:
-			c.report.Grown++
 		}
 		c.report.IDs++
 		c.report.Records += d.to.records

@@ -95,7 +95,7 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 		text += fmt.Sprintf("digest %v\n", r.Digest)
 	}
 	if r.Grown > 0 {
-		text += fmt.Sprintf("%s got more records in the source meanwhile: run it again to copy them\n", count(r.Grown, "persistence ID"))
+		text += fmt.Sprintf("%s got %s in the source meanwhile: run it again to copy them\n", count(r.Grown, "persistence ID"), count(r.Later, "more record"))
 	}
 	_, err := fmt.Fprint(env.Stdout, text)
 	return err
@@ -115,11 +115,12 @@ func (c *copyCommand) printJSON(env *Env, r *CopyReport) error {
 		CopiedSnapshots  uint64 `json:"copied_snapshots"`
 		RemovedSnapshots uint64 `json:"removed_snapshots"`
 		Grown            uint64 `json:"grown"`
+		Later            uint64 `json:"later"`
 		Problems         int    `json:"problems"`
 		Equal            bool   `json:"equal"`
 		Digest           string `json:"digest"`
 	}{
-		r.IDs, r.Records, r.Snapshots, r.CopiedRecords, r.CopiedSnapshots, r.RemovedSnapshots, r.Grown,
+		r.IDs, r.Records, r.Snapshots, r.CopiedRecords, r.CopiedSnapshots, r.RemovedSnapshots, r.Grown, r.Later,
 		len(r.Problems), len(r.Problems) == 0, r.Digest.String(),
 	})
 }

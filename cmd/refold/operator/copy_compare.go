@@ -130,8 +130,28 @@ func (c contents) String() string {
 // digests are the contents of an ID on both sides, up to where the target ends.
 type digests struct {
 	from, to contents
-	grown    bool // the source goes on
-	new      bool // it is in the source only
+	later    uint64 // records that the source has behind that
+	new      bool   // it is in the source only
+}
+
+// followed is how often a persistence ID is copied again because the source has
+// changed since.
+const followed = 3
+
+// settled returns the contents of an ID on both sides. If they differ and the
+// source is in use, it may have deleted records, and saved or deleted snapshots, since the
+// ID was copied; then what the target holds is brought up to that. What it should
+// not hold stays a difference.
+func (c *copier) settled(ctx context.Context, s *sender, id string) (d digests, err error) {
+	for again := 0; ; again++ {
+		d, err = c.digests(ctx, id)
+		if err != nil || d.new || d.from == d.to || c.from.Still || again == followed {
+			return d, err
+		}
+		if _, err := c.copyOne(ctx, s, id); err != nil { // its problems are known
+			return d, err
+		}
+	}
 }
 
 func (c *copier) digests(ctx context.Context, id string) (d digests, err error) {
@@ -143,7 +163,7 @@ func (c *copier) digests(ctx context.Context, id string) (d digests, err error) 
 	if err != nil {
 		return d, fmt.Errorf("source: %w", err)
 	}
-	d.new, d.grown = d.to.highest == 0, highest > d.to.highest
+	d.new, d.later = d.to.highest == 0, highest-min(highest, d.to.highest)
 	d.from.highest = min(highest, d.to.highest)
 	if d.new {
 		return d, nil

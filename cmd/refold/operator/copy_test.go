@@ -385,3 +385,55 @@ func TestCopyRefusesATargetThatHoldsSomethingElse(t *testing.T) {
 		})
 	}
 }
+
+// TestCopyOfASourceInUse changes what was copied already: the copy follows what was
+// deleted and replaced, and counts what it lacks.
+func TestCopyOfASourceInUse(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	for _, id := range []string{"a", "b", "c"} {
+		record(t, from, id, "w", good(9)...)
+		keep(t, from, id, 4, "earlier state")
+	}
+	inUse := func(p operator.CopyProgress) {
+		if p.Stage != operator.Copying || p.Done != 27 {
+			return // the records of "c" are not stored yet, "a" and "b" are done with
+		}
+		record(t, from, "a", "w", good(2)...)
+		drop(t, from, "a", 9)
+		drop(t, from, "b", 5) // as retention does
+		keep(t, from, "b", 9, "later state")
+		if err := from.Snapshots.Delete(t.Context(), "b", snapshot.Criteria{MaxSequenceNr: 4}); err != nil {
+			t.Error(err)
+		}
+		record(t, from, "z", "w", good(3)...)
+	}
+	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Parallel: 1, Progress: inUse})
+	if err != nil || len(report.Problems) > 0 {
+		t.Fatalf("problems %v, %v", report.Problems, err)
+	}
+	if report.Grown == 1 && report.Later == 3 { // "z" came too late
+		report, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{})
+	}
+	if err != nil || report.IDs != 4 || report.Grown != 0 || report.Later != 0 {
+		t.Errorf("report %+v, %v", report, err)
+	}
+	same(t, from, to)
+}
+
+// What the target should not hold is a difference, however often it is looked at.
+func TestCopyFollowsNoDamage(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	record(t, from, "a", "w", good(3)...)
+	spoil := func(p operator.CopyProgress) {
+		if p.Stage == operator.Copying {
+			record(t, to, "a", "somebody else", good(1)...)
+			record(t, from, "a", "w", good(2)...)
+		}
+	}
+	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Progress: spoil})
+	if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].String(), "the copy differs") {
+		t.Errorf("report %+v, %v", report, err)
+	}
+}

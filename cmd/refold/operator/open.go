@@ -29,6 +29,10 @@ type Source struct {
 	// Still says that nothing is added while it is open. Then tail does not wait
 	// for more. Defaults to false.
 	Still bool
+	// VerifyOrder checks that queries find all events. Its error matches
+	// journal.ErrCorrupt if they do not. Defaults to none, for a journal whose
+	// order can't be incomplete.
+	VerifyOrder func(context.Context) error
 	// Close frees both. Required.
 	Close func() error
 }
@@ -94,7 +98,13 @@ func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Still: cfg.ReadOnly, Close: db.Close}, nil
+	order := func(ctx context.Context) error {
+		if err := db.VerifyOrder(ctx); !errors.Is(err, leveldb.ErrNoOrder) {
+			return err
+		}
+		return nil // the directory is of a version that had none
+	}
+	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Still: cfg.ReadOnly, VerifyOrder: order, Close: db.Close}, nil
 }
 
 // The files of a LevelDB database: where it begins, and what it consists of.

@@ -19,6 +19,9 @@ type Problem struct {
 
 // String returns the problem as one line.
 func (p Problem) String() string {
+	if p.ID == "" {
+		return p.Err.Error()
+	}
 	if p.SequenceNr == 0 {
 		return fmt.Sprintf("%q: %v", p.ID, p.Err)
 	}

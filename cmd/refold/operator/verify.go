@@ -25,6 +25,9 @@ type VerifyOptions struct {
 	// upcasters. What is of another type is only checked for being well-formed.
 	// Defaults to none.
 	Entities []Linked
+	// Order checks that queries find all events, if all persistence IDs are looked
+	// at; see Source.VerifyOrder. Defaults to none.
+	Order func(context.Context) error
 	// MaxProblems is how many problems the report lists; the others are
 	// counted. Defaults to 1,000.
 	MaxProblems int
@@ -45,7 +48,8 @@ var ErrNoLister = errors.New("operator: the journal can't list its persistence I
 //   - times do not decrease;
 //   - each payload can be decoded, and a fence has none;
 //   - each snapshot can be read and decoded, and is not above the highest
-//     number.
+//     number;
+//   - queries find each event, if the journal offers to check that.
 //
 // It changes nothing, and may run while others write: what is appended meanwhile
 // is looked at or not. What is wrong with the data is in the report. The error
@@ -81,7 +85,20 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 			return v.report, err
 		}
 	}
-	return v.report, nil
+	return v.report, v.order(ctx)
+}
+
+// order looks at the order over all persistence IDs.
+func (v *verifier) order(ctx context.Context) error {
+	if v.opts.Order == nil {
+		return nil
+	}
+	err := v.opts.Order(ctx)
+	if err == nil || unreachable(ctx, err) || !damaged(err) {
+		return err
+	}
+	v.problem("", 0, err)
+	return nil
 }
 
 // verifier is a Verify in progress.

@@ -27,7 +27,7 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 		}
 		bar := env.bar(ctx, src, c.ID == "")
 		report, err := Verify(ctx, src.Journal, VerifyOptions{
-			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Digest: c.Digest, Progress: bar.set,
+			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Order: src.VerifyOrder, Digest: c.Digest, Progress: bar.set,
 		})
 		bar.stop()
 		if err = errors.Join(err, c.print(env, &report, err == nil)); err == nil && report.Found() > 0 {

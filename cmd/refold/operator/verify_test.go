@@ -323,3 +323,31 @@ func TestProblemText(t *testing.T) {
 		t.Error("the problem does not wrap its error")
 	}
 }
+
+func TestVerifyLooksAtTheOrder(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		id       string
+		order    error
+		problems []string
+		want     error
+	}{
+		"sound":           {},
+		"damaged":         {order: &journal.CorruptError{File: "order", Offset: -1, Detail: "an event is missing"}, problems: []string{"journal: corrupt: order: an event is missing"}},
+		"away":            {order: journal.ErrUnavailable, want: journal.ErrUnavailable},
+		"one ID is named": {id: "a|1", order: journal.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := &fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}}
+			report, err := operator.Verify(t.Context(), j, operator.VerifyOptions{ID: c.id, Order: func(context.Context) error { return c.order }})
+			var problems []string
+			for _, p := range report.Problems {
+				problems = append(problems, p.String())
+			}
+			if !errors.Is(err, c.want) || !slices.Equal(problems, c.problems) {
+				t.Errorf("problems %q, error %v, want %q, %v", problems, err, c.problems, c.want)
+			}
+		})
+	}
+}

@@ -63,12 +63,16 @@ func (b *run) rawConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	return errors.Join(f(conn), conn.Close(context.WithoutCancel(ctx)))
 }
 
-// rawTable runs f with the name of an empty table that holds what an event store
-// written by hand would: an ID, a number, a time and a payload, and the one
-// order over all IDs that read sides need.
-func (b *run) rawTable(ctx context.Context, f func(table string) error) error {
+// rawTable runs f with the name of an empty table that holds what any log of
+// events has to: an ID, a number, a time, a payload and the primary key. With ordered it
+// has the one order over all IDs too, which read sides need.
+func (b *run) rawTable(ctx context.Context, ordered bool, f func(table string) error) error {
 	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
 	quoted := pgx.Identifier{schema}.Sanitize()
+	order := ""
+	if ordered {
+		order = ", ordinal bigint GENERATED ALWAYS AS IDENTITY, UNIQUE (ordinal)"
+	}
 	err := b.rawConn(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `CREATE SCHEMA `+quoted+`;
 			CREATE TABLE `+quoted+`.raw (
@@ -76,9 +80,7 @@ func (b *run) rawTable(ctx context.Context, f func(table string) error) error {
 				seq_nr bigint NOT NULL,
 				at timestamptz NOT NULL,
 				payload bytea NOT NULL,
-				ordinal bigint GENERATED ALWAYS AS IDENTITY,
-				PRIMARY KEY (id, seq_nr),
-				UNIQUE (ordinal)
+				PRIMARY KEY (id, seq_nr)`+order+`
 			)`)
 		return err
 	})

@@ -37,10 +37,10 @@ func bulkWays() []rawWay {
 
 // rawBulk measures all ways of bulkWays for a share of the time each, and
 // returns the best rate with its name.
-func (b *run) rawBulk(ctx context.Context, p notes) (best float64, name string, err error) {
+func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64, name string, err error) {
 	ways := bulkWays()
 	for _, way := range ways {
-		rate, err := b.rawInserts(ctx, p, way, max(b.settings.Length/4, 10*time.Millisecond))
+		rate, err := b.rawInserts(ctx, p, way, ordered, max(b.settings.Length/4, 10*time.Millisecond))
 		if err != nil {
 			return 0, "", fmt.Errorf("%s: %w", way.name, err)
 		}
@@ -52,8 +52,8 @@ func (b *run) rawBulk(ctx context.Context, p notes) (best float64, name string, 
 }
 
 // rawInserts inserts events for a while and returns events a second.
-func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, length time.Duration) (rate float64, err error) {
-	err = b.rawTable(ctx, func(table string) error {
+func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool, length time.Duration) (rate float64, err error) {
+	err = b.rawTable(ctx, ordered, func(table string) error {
 		var connected, ended sync.WaitGroup
 		counts, errs := make([]int, way.conn), make([]error, way.conn)
 		begin := make(chan struct{})
@@ -126,10 +126,10 @@ func splitTable(table string) (schema, name string) {
 func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.Duration, rate float64, err error) {
 	way := rawWay{size: 1, conn: conns}
 	if conns > 1 {
-		rate, err = b.rawInserts(ctx, p, way, b.settings.Length)
+		rate, err = b.rawInserts(ctx, p, way, false, b.settings.Length)
 		return nil, rate, err
 	}
-	err = b.rawTable(ctx, func(table string) error {
+	err = b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
 			start := time.Now()
 			for n := 0; time.Since(start) < b.settings.Length; n++ {
@@ -149,7 +149,7 @@ func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.D
 // rawSelect fills a raw table with the events of one entity, and measures how
 // fast they are selected and decoded.
 func (b *run) rawSelect(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
-	return b.rawTable(ctx, func(table string) error {
+	return b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
 			schema, name := splitTable(table)
 			_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"},
