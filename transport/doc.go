@@ -65,5 +65,8 @@
 // and frames that are on their way are lost; nothing is kept for later. A
 // request whose answer is lost ends with its context.
 //
+// Nobody is quarantined for not answering: see docs/decisions/0021. Who does not hear
+// is found by heartbeats above the transport.
+//
 // How a link works, and why, is in package transport/link.
 package transport

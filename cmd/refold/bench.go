@@ -19,7 +19,7 @@ import (
 
 // benchCommand is "refold bench".
 type benchCommand struct {
-	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence), or all. Defaults to a list of them."`
+	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster), or all. Defaults to a list of them."`
 	Journal string        `help:"Only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a schema of its own there). Defaults to all that need no server." placeholder:"ADDRESS"`
 	JSON    bool          `name:"json" help:"Print one JSON object a line."`
 	Rounds  int           `default:"5" help:"How often each side is measured."`

@@ -49,7 +49,8 @@ const (
 // Settings are what a run may be told.
 type Settings struct {
 	// Journal is "inmem:", "leveldb:", "leveldb:DIR", "postgres:" for a private
-	// server, or a connection string; "" is every embedded journal of a row.
+	// server, or a connection string, "nats:" for what has no journal and a server of NATS; ""
+	// is everything embedded that a row runs on.
 	Journal string
 	// Rounds is how often each side is measured, at least 1.
 	Rounds int
@@ -82,6 +83,7 @@ func Rows() []Row {
 		{group, "snapshot-recover", []string{"leveldb"}, recoverSnapshot},
 		{group, "resident", []string{"inmem"}, resident},
 		{group, "wake", []string{"inmem"}, wake},
+		{"cluster", "transport", []string{"nats"}, transports},
 	}
 }
 
@@ -97,7 +99,7 @@ func Select(name string) ([]Row, error) {
 		names = append(names, r.Name)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, %q", name, names)
+		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, cluster, %q", name, names)
 	}
 	return rows, nil
 }

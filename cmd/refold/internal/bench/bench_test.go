@@ -14,11 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
 	"github.com/refold-io/refold/internal/testpg"
 )
 
-func TestMain(m *testing.M) { testpg.Main(m) }
+func TestMain(m *testing.M) {
+	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+}
 
 // small are settings under which each row takes a moment.
 func small(journal string) bench.Settings {
@@ -115,7 +119,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "hot": 1} {
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 1, "hot": 1} {
 		rows, err := bench.Select(name)
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)
@@ -129,7 +133,7 @@ func TestSelect(t *testing.T) {
 func TestJournalAddress(t *testing.T) {
 	t.Parallel()
 	row := bench.Rows()[0]
-	for _, address := range []string{"leveldb", "inmem:x", "postgres:x", "x"} {
+	for _, address := range []string{"leveldb", "inmem:x", "postgres:x", "nats:x", "x"} {
 		if err := row.Run(t.Context(), small(address), func(bench.Result) {}); err == nil {
 			t.Errorf("%q is accepted", address)
 		}

@@ -27,8 +27,8 @@ func parseJournal(address string) (scheme, dir string, err error) {
 	}
 	scheme, dir, found := strings.Cut(address, ":")
 	switch {
-	case !found, scheme != "inmem" && scheme != "leveldb", scheme == "inmem" && dir != "":
-		return "", "", fmt.Errorf("bench: --journal %q: it has to be inmem:, leveldb:, leveldb:DIR, postgres: or a URL of PostgreSQL", address)
+	case !found, scheme != "inmem" && scheme != "leveldb" && scheme != "nats", scheme != "leveldb" && dir != "":
+		return "", "", fmt.Errorf("bench: --journal %q: it has to be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a URL of PostgreSQL", address)
 	}
 	return scheme, dir, nil
 }
