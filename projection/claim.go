@@ -90,7 +90,24 @@ func (c *claimer) clear(ctx context.Context, g *gate, m Move) error {
 	if !c.holds(held) {
 		return errMoved
 	}
-	return c.store.Save(ctx, Move{Projection: m.Projection, From: held, To: m.To})
+	to := slices.Clone(m.To)
+	for i := range to {
+		to[i].Offset = journal.Offset(beginning + rand.Text())
+	}
+	return c.store.Save(ctx, Move{Projection: m.Projection, From: held, To: to})
+}
+
+// beginning is what the offset of a position begins with that is at the beginning
+// again. What follows makes it another one than all before: a process that loaded
+// the old beginning, and has handled events since that were cleared, must not move it.
+const beginning = "begin-"
+
+// start returns where to read from.
+func start(o journal.Offset) journal.Offset {
+	if strings.HasPrefix(string(o), beginning) {
+		return ""
+	}
+	return o
 }
 
 // settle finds out whether it held the claim to the end of a Clear. If not, what

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,9 +79,19 @@ func TestClearsBesideOthers(t *testing.T) {
 		if err := p.Rebuild(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		began := time.Now()
 		one := start(t, p)
 		synctest.Wait()
-		two := start(t, create(t, cfg))
+		standby := create(t, cfg)
+		two := start(t, standby)
+		time.Sleep(time.Minute)
+		if err := standby.Pause(t.Context()); err != nil { // nothing of it is going on
+			t.Error(err)
+		}
+		if got := time.Since(began); got != time.Minute {
+			t.Errorf("Pause waited for %v for the Clear of another process", got-time.Minute)
+		}
+		standby.Resume()
 		time.Sleep(time.Hour)
 		wantSums(t, m.rows(), s.sums)
 		if clears != 1 {
@@ -248,11 +259,51 @@ func TestHandlerThatComesTooLate(t *testing.T) {
 	})
 }
 
+// A process has handled the first events, and not saved that, when another one clears:
+// the beginning that it loaded is not the one that is stored then.
+func TestBeginningsDiffer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
+		s.fill(1, 10)
+		cfg := config(s, table)
+		handler := projection.AtLeastOnce[event]{Store: table, Handle: m.handle, Clear: m.clear}
+		handled := false
+		handler.Handle = func(ctx context.Context, e projection.Envelope[event]) error {
+			err := m.handle(ctx, e)
+			if e.SequenceNr == 5 && !handled {
+				handled = true
+				slow(time.Minute)
+			}
+			return err
+		}
+		cfg.Handler = handler
+		late := start(t, create(t, cfg))
+		synctest.Wait()
+		p := create(t, cfg)
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		handler.Handle = func(context.Context, projection.Envelope[event]) error { return errPlanted } // it clears, and that is all
+		cfg.Handler = handler
+		other := start(t, create(t, cfg))
+		time.Sleep(30 * time.Second)
+		wantStopped(t, other)
+		time.Sleep(time.Hour)
+		wantSums(t, m.rows(), s.sums)
+		wantStopped(t, late)
+	})
+}
+
 // Several processes come and go, rebuilds are asked for again and again, handlers and
 // Clears take their time and heed no context. In the end all is right.
 func TestRebuildsBesideOthers(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(40) {
+	seeds := uint64(40)
+	if os.Getenv("REFOLD_SOAK") != "" {
+		seeds = 2000
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			s, table, m := newSource(t), &projectiontest.Table{}, newStrict()

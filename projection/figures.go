@@ -62,7 +62,7 @@ func (f *figures) create(slices journal.Slices) {
 func (f *figures) begin(stored journal.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.State, f.now.NextTry, f.now.Offset = Running, time.Time{}, stored
+	f.now.State, f.now.NextTry, f.now.Offset = Running, time.Time{}, start(stored)
 	f.next, f.page = time.Time{}, 0
 }
 
@@ -178,5 +178,5 @@ func (f *figures) skipped() {
 func (f *figures) stored(offset journal.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.Offset = offset
+	f.now.Offset = start(offset)
 }

@@ -131,6 +131,9 @@ func TestLagWithoutAJournal(t *testing.T) {
 		away.begin(planted)
 		s.pay("bag|0", 1) // the journal wakes its readers
 		for n := 1; n <= 2; n++ {
+			if n > 1 {
+				time.Sleep(time.Minute)
+			}
 			synctest.Wait()
 			want := gone.Add(time.Duration(n) * time.Minute)
 			got := p.Status()
@@ -138,14 +141,13 @@ func TestLagWithoutAJournal(t *testing.T) {
 				got.Failures != n || !got.NextTry.Equal(want) || !w.LagUnknownSince.Equal(gone) || !errors.Is(w.Err, errPlanted) || w.Failures != n || w.CaughtUp {
 				t.Errorf("status %+v, want waiting for the attempt at %v, with a lag that is unknown since %v", got, want, gone)
 			}
-			time.Sleep(time.Minute)
 		}
 		answer := make(chan struct{})
 		away.begin(func(context.Context) error {
 			<-answer
 			return nil
 		})
-		time.Sleep(time.Minute)
+		time.Sleep(90 * time.Second)
 		if got := p.Status(); got.State != projection.Starting || !errors.Is(got.Err, errPlanted) || !got.LagUnknownSince.Equal(gone) || got.CaughtUp || !got.NextTry.IsZero() {
 			t.Errorf("status %+v in the next attempt, want the error of the last one", got)
 		}

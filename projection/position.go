@@ -16,6 +16,9 @@ import (
 // reach notes that everything up to a position was handled, with a number of
 // events.
 func (w *worker[E]) reach(to journal.Offset, events int) {
+	if to == "" { // an empty journal
+		to = w.stored.Offset
+	}
 	w.reached = to
 	w.unsaved += events
 	if w.dirty.IsZero() && to != w.stored.Offset {
@@ -61,7 +64,7 @@ func (w *worker[E]) overtaken(ctx context.Context) error {
 	}
 	rebuilt := claimed(stored)
 	for _, p := range stored {
-		rebuilt = rebuilt || !p.Clear && p.Slices.Contains(w.slices.First) && p.Offset.Compare(w.stored.Offset) < 0
+		rebuilt = rebuilt || !p.Clear && p.Slices.Contains(w.slices.First) && start(p.Offset).Compare(start(w.stored.Offset)) < 0
 	}
 	if !rebuilt {
 		return nil

@@ -13,8 +13,9 @@ import (
 type Position struct {
 	// Slices is the range. Its Count is at least 1.
 	Slices journal.Slices
-	// Offset is the position in the journal, empty for the beginning. With Clear it
-	// is empty, or names who is clearing. At most 64 bytes, printable.
+	// Offset is the position in the journal. Empty is the beginning, and so is
+	// "begin-" and a random text, as it is after a rebuild. With Clear it is empty, or
+	// names who is clearing. At most 64 bytes, printable.
 	Offset journal.Offset
 	// Clear says that the read model has to be cleared before anything is handled
 	// from here on, because a rebuild was asked for.

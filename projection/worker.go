@@ -57,6 +57,8 @@ func (w *worker[E]) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case errors.Is(err, errMoved):
 			return err
+		case errors.Is(err, ErrFenced) && w.p.lookForRebuild(ctx) != nil:
+			return errMoved // it was asked for between two looks, and is no failure
 		}
 		if w.row.add(err, w.p.cfg.MaxRestarts, w.once) || hopeless(err) {
 			w.figures.stop(err, w.row.length())
@@ -96,7 +98,7 @@ func (w *worker[E]) stream(ctx context.Context) error {
 		pages   = make(chan page[E])
 		readErr error
 	)
-	after := w.stored.Offset
+	after := start(w.stored.Offset)
 	reader.Go(func() {
 		defer close(pages)
 		readErr = w.read(reading, after, pages)
