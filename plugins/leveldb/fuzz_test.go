@@ -114,46 +114,71 @@ func engineRecords(t *testing.T, b []byte) [][]byte {
 }
 
 // FuzzLog takes a log that passes the check for one that the engine reads to
-// its end: the two find the same records.
+// its end: the two find the same records. Its seeds are small, because what is longer than a
+// block is tried a thousand times less often; TestLongLogs has those.
 func FuzzLog(f *testing.F) {
+	b := logOf(f, 0, 1, 100, 600, 3)
+	f.Add(b, uint32(0), byte(0), uint16(0))
+	f.Add(b, uint32(7), byte(1), uint16(9))
+	f.Add(b, uint32(300), byte(255), uint16(0))
+	f.Add(b[:200], uint32(0), byte(0), uint16(0)) // a record without its end
+	f.Add(b[:100], uint32(6), byte(3), uint16(600))
+	f.Fuzz(checkLog)
+}
+
+// TestLongLogs spoils a log of several blocks in all of their parts. It counts what is
+// allocated, so nothing runs beside it.
+func TestLongLogs(t *testing.T) { //nolint:paralleltest // see above
+	b := logOf(t, 0, 1, 100, 5000, 40_000, 33_000, 3)
+	checkLog(t, b, uint32(len(b)), 0, 0)
+	checkLog(t, slices.Concat(b[:32<<10], b[:200]), 0, 0, 0) // a record without its end
+	for at := 0; at < len(b); at += 997 {
+		checkLog(t, b, uint32(at), 255, 0)
+		checkLog(t, b, uint32(at), 1, 600)
+		checkLog(t, b[:at], 0, 0, 0)
+	}
+}
+
+// logOf makes a log with records of these lengths.
+func logOf(tb testing.TB, lengths ...int) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := log.NewWriter(&b)
-	for _, n := range []int{0, 1, 100, 5000, 40_000, 33_000, 3} {
+	for _, n := range lengths {
 		record, err := w.Next()
 		if err == nil {
 			_, err = record.Write(imagePayload(uint64(n), n))
 		}
 		if err != nil {
-			f.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		f.Fatal(err)
+		tb.Fatal(err)
 	}
-	f.Add(b.Bytes(), uint32(0), byte(0), uint16(0))
-	f.Add(b.Bytes(), uint32(7), byte(1), uint16(9))
-	f.Add(b.Bytes(), uint32(70_000), byte(255), uint16(0))
-	f.Add(slices.Concat(b.Bytes()[:32<<10], b.Bytes()[:200]), uint32(0), byte(0), uint16(0)) // a record without its end
-	f.Add(b.Bytes()[:200], uint32(6), byte(3), uint16(600))
-	f.Fuzz(func(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
-		b = slices.Clone(b)
-		if n := int(at); n < len(b) {
-			b[n] ^= mask
-			clear(b[n+1 : min(n+1+int(zeros), len(b))])
+	return b.Bytes()
+}
+
+// checkLog spoils a log at one place and holds the check against the engine.
+func checkLog(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
+	t.Helper()
+	b = slices.Clone(b)
+	if n := int(at); n < len(b) {
+		b[n] ^= mask
+		clear(b[n+1 : min(n+1+int(zeros), len(b))])
+	}
+	var got [][]byte
+	var err error
+	bounded(t, len(b), func() { got, err = leveldb.LogRecords(b) })
+	if err != nil {
+		if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset < 0 || corrupt.Offset > int64(len(b)) {
+			t.Errorf("%v", err)
 		}
-		var got [][]byte
-		var err error
-		bounded(t, len(b), func() { got, err = leveldb.LogRecords(b) })
-		if err != nil {
-			if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset < 0 || corrupt.Offset > int64(len(b)) {
-				t.Errorf("%v", err)
-			}
-			return
-		}
-		if want := engineRecords(t, b); !slices.EqualFunc(got, want, bytes.Equal) {
-			t.Errorf("%d records, the engine reads %d", len(got), len(want))
-		}
-	})
+		return
+	}
+	if want := engineRecords(t, b); !slices.EqualFunc(got, want, bytes.Equal) {
+		t.Errorf("%d records, the engine reads %d", len(got), len(want))
+	}
 }
 
 // FuzzBatch holds the check of a batch against the engine, and looks for panics
