@@ -117,7 +117,7 @@ func TestBenchArguments(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"bench none":                            `no benchmark "none"`,
-		"bench wake --journal file:x":           "it has to be inmem:, leveldb:, leveldb:DIR, postgres: or a URL",
+		"bench wake --journal file:x":           "it has to be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a URL",
 		"bench wake --journal leveldb:":         "no figures on --journal leveldb:",
 		"bench persist --rounds 0":              "--rounds is 0",
 		"verify --journal leveldb:/nonexistent": "there is no such directory",
