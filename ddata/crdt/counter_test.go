@@ -1,0 +1,179 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt_test
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"testing"
+
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+func TestGCounter(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	var c crdt.GCounter
+	if d := changes(c.Add(a, 0)); c.Value() != 0 || !d.IsZero() {
+		t.Error("0 more makes a delta")
+	}
+	atA, atB := c.Add(a, 3).Add(a, 4), c.Add(b, 5)
+	if m := must(atA.Merge(atB)); m.Value() != 12 || must(m.Merge(atA)).Value() != 12 {
+		t.Errorf("7 and 5 are %d", m.Value())
+	}
+	if _, err := c.AddBig(a, big.NewInt(-1)); err == nil {
+		t.Error("it has shrunk")
+	}
+	if _, err := c.AddBig(a, new(big.Int).Lsh(big.NewInt(1), 1000)); !errors.Is(err, crdt.ErrLimit) {
+		t.Errorf("2^1000: %v", err)
+	}
+	large := new(big.Int).Lsh(big.NewInt(1), 100)
+	huge := must(c.Add(a, math.MaxUint64).Add(a, 1).AddBig(b, large))
+	want := new(big.Int).Add(large, new(big.Int).Lsh(big.NewInt(1), 64))
+	if huge.Big().Cmp(want) != 0 || huge.Value() != math.MaxUint64 {
+		t.Errorf("the sum is %v, %d", huge.Big(), huge.Value())
+	}
+	if left := must(huge.Cleanup(a.Node())); left.Big().Cmp(large) != 0 {
+		t.Errorf("without what a has counted: %v", left.Big())
+	}
+	large.SetInt64(0)
+	if huge.Big().Cmp(want) != 0 {
+		t.Error("the caller's number is part of the value")
+	}
+}
+
+// A delta holds how much its node has counted in all, so that it can come twice, and
+// later ones before.
+func TestCounterDeltas(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	one := crdt.PNCounter{}.Add(a, 10).Add(b, 1).ResetDelta()
+	two := one.Add(a, -3)
+	three := two.ResetDelta().Add(a, 5)
+	d2, d3 := changes(two), changes(three)
+	if d2.NeedsCausal() || d2.Ops() != 0 || d2.Type() != "PNCounter" {
+		t.Errorf("a delta of %s, causal %t, %d steps", d2.Type(), d2.NeedsCausal(), d2.Ops())
+	}
+	var c crdt.PNCounter
+	for _, d := range []crdt.Delta{d3, d2, d3} {
+		c = must(c.MergeDelta(d))
+	}
+	if c.Value() != 12 { // 15 up and 3 down: the 10 are in the later one, b's are not
+		t.Errorf("the deltas make %d", c.Value())
+	}
+	if c = must(c.Merge(one)); c.Value() != three.Value() || !c.Equal(three) {
+		t.Errorf("with the value before: %d, want %d", c.Value(), three.Value())
+	}
+}
+
+func TestPNCounter(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	var c crdt.PNCounter
+	if d := changes(c.Add(a, 0)); !d.IsZero() {
+		t.Error("0 more makes a delta")
+	}
+	for _, tt := range []struct {
+		add  []int64
+		want int64
+	}{
+		{[]int64{5, -7}, -2},
+		{[]int64{math.MinInt64}, math.MinInt64},
+		{[]int64{math.MinInt64, math.MaxInt64, 1}, 0},
+		{[]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64}, math.MaxInt64},
+		{[]int64{math.MinInt64, math.MinInt64, -1}, math.MinInt64},
+		{[]int64{math.MinInt64, math.MinInt64, math.MinInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}, -3},
+	} {
+		c = crdt.PNCounter{}
+		want := new(big.Int)
+		for i, n := range tt.add {
+			c = c.Add([]*crdt.Self{a, b}[i%2], n)
+			want.Add(want, big.NewInt(n))
+		}
+		if c.Value() != tt.want || c.Big().Cmp(want) != 0 {
+			t.Errorf("%v: %d, %v", tt.add, c.Value(), c.Big())
+		}
+	}
+	big1 := must(c.AddBig(a, new(big.Int).Lsh(big.NewInt(-1), 70)))
+	if big1.Value() != math.MinInt64 || big1.Big().BitLen() != 71 {
+		t.Errorf("-2^70 is %d, %v", big1.Value(), big1.Big())
+	}
+}
+
+func TestCounterPruning(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	c := crdt.PNCounter{}.Add(a, 10).Add(b, 7).Add(b, -20)
+	p := must(c.Prune(a, b.Node()))
+	if p.Value() != c.Value() || p.NeedsPruning(b.Node()) || !c.NeedsPruning(b.Node()) {
+		t.Errorf("pruned: %d, want %d", p.Value(), c.Value())
+	}
+	if m := must(p.Merge(must(c.Cleanup(b.Node())))); !m.Equal(p) {
+		t.Errorf("merged with what is cleaned up: %d", m.Value())
+	}
+	if twice := must(p.Merge(c)); twice.Value() == p.Value() {
+		t.Error("without cleaning up nothing is counted twice: the caveat of the package is wrong")
+	}
+	if same := must(c.Prune(a, a.Node())); !same.Equal(c) {
+		t.Error("a node pruned itself")
+	}
+}
+
+func TestFlag(t *testing.T) {
+	t.Parallel()
+	var off crdt.Flag
+	on := off.Enable()
+	if off.Enabled() || !on.Enabled() || !on.Enable().Enabled() {
+		t.Error("a flag")
+	}
+	if !must(off.Merge(on)).Enabled() || !must(on.Merge(off)).Enabled() || must(off.Merge(off)).Enabled() {
+		t.Error("true wins")
+	}
+	if _, err := value(on).MergeDelta(changes(crdt.GCounter{}.Add(self(t, "a"), 1))); !errors.Is(err, crdt.ErrType) {
+		t.Errorf("a delta: %v", err)
+	}
+}
+
+func TestVersionVector(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	var none crdt.VersionVector
+	one := none.Increment(a)
+	other := none.Increment(a) // the numbers of a node are never used again
+	both := one.Increment(b)
+	for _, tt := range []struct {
+		x, y crdt.VersionVector
+		want crdt.Ordering
+	}{
+		{none, none, crdt.Same},
+		{none, one, crdt.Before},
+		{both, one, crdt.After},
+		{both, other, crdt.Concurrent},
+		{both, both, crdt.Same},
+	} {
+		if got := tt.x.Compare(tt.y); got != tt.want {
+			t.Errorf("%v, not %v", got, tt.want)
+		}
+	}
+	if one.Of(a.Node()) != 1 || other.Of(a.Node()) != 2 || one.Of(b.Node()) != 0 {
+		t.Errorf("numbers: %d, %d, %d", one.Of(a.Node()), other.Of(a.Node()), one.Of(b.Node()))
+	}
+	m := must(both.Merge(other))
+	if m.Of(a.Node()) != 2 || m.Of(b.Node()) != 1 || m.Len() != 2 {
+		t.Error("merged")
+	}
+	p := must(m.Prune(a, b.Node()))
+	if p.Of(b.Node()) != 0 || p.Of(a.Node()) != 3 {
+		t.Errorf("pruned: %d", p.Of(a.Node()))
+	}
+	if none.With(a.Node(), 0).Len() != 0 || none.With(a.Node(), 5).With(a.Node(), 3).Of(a.Node()) != 5 || m.Without(a.Node()).Len() != 1 {
+		t.Error("With and Without")
+	}
+	for n, of := range m.All() {
+		if m.Of(n) != of {
+			t.Errorf("%v: %d", n, of)
+		}
+	}
+}

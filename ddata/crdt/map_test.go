@@ -1,0 +1,238 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+func count(m crdt.PNCounterMap[string], by *crdt.Self, key string, n int64) crdt.PNCounterMap[string] {
+	return must(m.Add(by, key, n)).ResetDelta()
+}
+
+func bind(m sets, by *crdt.Self, key string, elements ...string) sets {
+	return must(m.Add(by, key, elements...))
+}
+
+func unbind(m sets, by *crdt.Self, key string, elements ...string) sets {
+	return must(m.RemoveElements(by, key, elements...))
+}
+
+func wantSets(t *testing.T, what string, m sets, want string) {
+	t.Helper()
+	if got := showSets(m); got != want {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+func TestORMap(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	type m = crdt.ORMap[string, crdt.GSet[string]]
+	gset := func(elements ...string) crdt.GSet[string] { return must(crdt.GSet[string]{}.Add(elements...)) }
+	base := must(m{}.Put(a, "k", gset("A"))).ResetDelta()
+	atA, atB := must(base.Put(a, "k", gset("B"))), must(base.Put(b, "k", gset("C")))
+	if v, _ := atA.Get("k"); list(v.Elements()) != "B" {
+		t.Errorf("put replaces what is here: %s", list(v.Elements()))
+	}
+	v, found := must(atA.Merge(atB)).Get("k")
+	if list(v.Elements()) != "B C" || !found {
+		t.Errorf("values are merged: %s", list(v.Elements()))
+	}
+	v, _ = must(base.MergeDelta(changes(atA))).Get("k")
+	if list(v.Elements()) != "A B" {
+		t.Errorf("a put that arrives does not erase: %s", list(v.Elements()))
+	}
+	removed := must(base.Remove(b, "k", "never there"))
+	if removed.Contains("k") || removed.Len() != 0 || must(atA.Merge(removed)).Len() != 1 || must(base.Merge(removed)).Len() != 0 {
+		t.Error("a removal takes what it has seen, and nothing else")
+	}
+	if _, found := removed.Get("k"); found {
+		t.Error("it is still there")
+	}
+	up := must(base.Update(a, "new", func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add("x") }))
+	if keys := list(up.Keys()); keys != "k new" {
+		t.Errorf("keys: %s", keys)
+	}
+	broken := errors.New("broken")
+	if _, err := base.Update(a, "k", func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s, broken }); !errors.Is(err, broken) {
+		t.Errorf("an update that fails: %v", err)
+	}
+}
+
+func TestORMapOfSetsIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	m := must(crdt.ORMap[int, set]{}.Put(a, 1, add(set{}, a, "x")))
+	if _, err := m.Put(a, 1, set{}); !errors.Is(err, crdt.ErrReplace) {
+		t.Errorf("a set is replaced: %v", err)
+	}
+	m = must(m.Update(a, 1, func(s set) (set, error) { return s.Remove(a, "x") }))
+	if v, found := m.Get(1); !found || v.Len() != 0 {
+		t.Error("an update is allowed")
+	}
+}
+
+func TestMapDeltaSteps(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	base := count(count(crdt.PNCounterMap[string]{}, a, "k", 1), a, "l", 1)
+	plain := bind(sets{}, a, "k", "x").ResetDelta()
+	deltas := bind(must(sets{}.WithValueDeltas()), a, "k", "x").ResetDelta()
+	for name, tt := range map[string]struct {
+		d    crdt.Delta
+		want int
+	}{
+		"put, put, one key":               {changes(must(must(base.Add(a, "k", 1)).Add(a, "k", 1))), 1},
+		"put, put, two keys":              {changes(must(must(base.Add(a, "k", 1)).Add(a, "l", 1))), 2},
+		"put, remove":                     {changes(must(must(base.Add(a, "k", 1)).Remove(a, "k"))), 2},
+		"remove, put":                     {changes(must(must(base.Remove(a, "k")).Add(a, "k", 1))), 2},
+		"update, update, two keys, known": {changes(bind(bind(bind(deltas, a, "l", "x").ResetDelta(), a, "k", "y"), a, "l", "z")), 1},
+		"put, update of it":               {changes(bind(bind(deltas, a, "new", "x"), a, "new", "y")), 1},
+		"update, put of another":          {changes(bind(bind(deltas, a, "k", "y"), a, "new", "x")), 2},
+		"update, update, one key":         {changes(bind(bind(deltas, a, "k", "y"), a, "k", "z")), 1},
+		"update, remove":                  {changes(must(deltas.Remove(a, "k"))), 2},
+		"plain: remove":                   {changes(must(plain.Remove(a, "k"))), 1},
+		"plain: remove the last":          {changes(unbind(plain, a, "k", "x")), 2},
+	} {
+		if tt.d.Ops() != tt.want || !tt.d.NeedsCausal() {
+			t.Errorf("%s: %d steps, want %d", name, tt.d.Ops(), tt.want)
+		}
+	}
+}
+
+// A removed counter that is counted elsewhere keeps its whole count, and one that is
+// made anew merges with what others still have of it: anomalies that are documented.
+func TestPNCounterMap(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	base := count(crdt.PNCounterMap[string]{}, a, "k", 3)
+	other := count(base, b, "k", 4)
+	removed := must(base.Remove(a, "k"))
+	if m := must(removed.Merge(other)); m.Value("k") != 7 {
+		t.Errorf("removed and counted: %d", m.Value("k"))
+	}
+	anew := count(removed.ResetDelta(), a, "k", 1)
+	if anew.Value("k") != 1 || must(anew.Merge(base)).Value("k") != 3 {
+		t.Errorf("removed and made anew: %d, merged %d", anew.Value("k"), must(anew.Merge(base)).Value("k"))
+	}
+	if m := must(base.Add(a, "zero", 0)); !m.Contains("zero") || m.Value("zero") != 0 || m.Len() != 2 {
+		t.Error("0 adds the key")
+	}
+	if m := must(base.Add(a, "k", 0)); !m.Equal(base) {
+		t.Error("0 changes a key that is there")
+	}
+	p := must(other.Prune(a, b.Node()))
+	if p.Value("k") != 7 || p.NeedsPruning(b.Node()) {
+		t.Errorf("pruned: %d", p.Value("k"))
+	}
+	if m := must(p.Merge(must(other.Cleanup(b.Node())))); m.Value("k") != 7 || !m.Equal(p) {
+		t.Errorf("pruned, merged with what is cleaned up: %d", m.Value("k"))
+	}
+}
+
+func TestLWWMap(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	type m = crdt.LWWMap[string, int]
+	base := must(m{}.Put(a, "k", 1)).ResetDelta()
+	put, removed := must(base.Put(b, "k", 2)), must(base.Remove(a, "k"))
+	v, found, err := must(removed.Merge(put)).Get("k")
+	if v != 2 || !found || err != nil {
+		t.Errorf("a put survives a removal: %d, %t, %v", v, found, err)
+	}
+	if _, found, err := must(base.Merge(removed)).Get("k"); found || err != nil {
+		t.Errorf("a removal: %t, %v", found, err)
+	}
+	first := must(m{}.PutBy(a, "k", 1, crdt.ReverseClock[int])).ResetDelta()
+	second := must(first.PutBy(a, "k", 2, crdt.ReverseClock[int]))
+	if v, _, _ := must(first.Merge(second)).Get("k"); v != 1 {
+		t.Errorf("with the reverse clock %d wins", v)
+	}
+	if got := entries(must(put.Put(b, "l", 5)).All(), func(v int) any { return v }); got != "k:2 l:5" {
+		t.Errorf("all: %s", got)
+	}
+}
+
+func TestORMultiMap(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	for name, m := range map[string]sets{"plain": {}, "value deltas": must(sets{}.WithValueDeltas())} {
+		base := bind(m, a, "k", "x", "y")
+		wantSets(t, name+", bound", base, "k:{x y}")
+		wantSets(t, name+", one unbound", unbind(base, a, "k", "x", "q"), "k:{y}")
+		wantSets(t, name+", the last unbound", unbind(base, a, "k", "x", "y"), "")
+		wantSets(t, name+", unbound where nothing is", unbind(base, a, "l", "x"), "k:{x y}")
+		wantSets(t, name+", put", must(base.Put(a, "k", "z")), "k:{z}")
+		wantSets(t, name+", put nothing", must(base.Put(a, "k")), "k:{}")
+		wantSets(t, name+", replaced", must(base.Replace(a, "k", "x", "z")), "k:{y z}")
+		wantSets(t, name+", replaced by itself", must(base.Replace(a, "k", "x", "x")), "k:{x y}")
+		wantSets(t, name+", replaced the only one", must(bind(m, a, "k", "x").Replace(a, "k", "x", "z")), "k:{z}")
+		wantSets(t, name+", removed", must(base.Remove(a, "k", "l")), "")
+		wantSets(t, name+", removed and bound again", bind(must(base.Remove(a, "k")), a, "k", "w"), "k:{w}")
+		if s, found := base.Get("k"); !found || s.Len() != 2 || !base.Contains("k") || base.Len() != 1 || list(base.Keys()) != "k" {
+			t.Errorf("%s: what is there is not found", name)
+		}
+	}
+}
+
+// The example of what value deltas are for: one node unbinds the last element while
+// another binds one more.
+func TestORMultiMapVariants(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	for want, m := range map[string]sets{"k:{A B}": {}, "k:{B}": must(sets{}.WithValueDeltas())} {
+		base := bind(m, a, "k", "A").ResetDelta()
+		atA, atB := unbind(base, a, "k", "A"), bind(base, b, "k", "B")
+		wantSets(t, "merged", must(atA.Merge(atB)), want)
+		wantSets(t, "merged the other way round", must(atB.Merge(atA)), want)
+		wantSets(t, "by delta", must(atB.MergeDelta(changes(atA))), want)
+	}
+	plain, deltas := bind(sets{}, a, "k", "x"), bind(must(sets{}.WithValueDeltas()), a, "k", "x")
+	if _, err := plain.Merge(deltas); !errors.Is(err, crdt.ErrType) {
+		t.Errorf("the two variants merged: %v", err)
+	}
+	if _, err := plain.WithValueDeltas(); !errors.Is(err, crdt.ErrType) {
+		t.Errorf("one made of the other: %v", err)
+	}
+	if again := must(deltas.WithValueDeltas()); !again.Equal(deltas) {
+		t.Error("asked for twice")
+	}
+	back := must(crdt.As[sets](nil, must((*crdt.Types)(nil).Decode([]byte(bytesOf(deltas))))))
+	if _, err := back.Merge(deltas); err != nil {
+		t.Errorf("the variant is not encoded: %v", err)
+	}
+}
+
+// A removed key's set is not left behind, where a later binding would find it.
+func TestORMultiMapForgetsWhatWasRemoved(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	old := bind(must(sets{}.WithValueDeltas()), b, "k", "old").ResetDelta()
+	gone := must(old.Remove(a, "k")).ResetDelta()
+	merged := must(must(gone.Merge(gone.ResetDelta())).Merge(old))
+	wantSets(t, "an older value is heard of", merged, "")
+	wantSets(t, "and the key bound again", bind(merged, a, "k", "new"), "k:{new}")
+}
+
+func TestMapsOfMaps(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	type inner = crdt.PNCounterMap[string]
+	type outer = crdt.ORMap[string, inner]
+	bump := func(m outer, by *crdt.Self) outer {
+		return must(m.Update(by, "k", func(i inner) (inner, error) { return i.Add(by, "l", 1) })).ResetDelta()
+	}
+	m := must(bump(outer{}, a).Merge(bump(outer{}, b)))
+	v, _ := m.Get("k")
+	if v.Value("l") != 2 {
+		t.Errorf("counted: %d", v.Value("l"))
+	}
+	if got := value(m).Type(); got != "ORMap[string, PNCounterMap[string, PNCounter]]" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,122 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+type register = crdt.LWWRegister[string]
+
+func at(t int64) crdt.Clock[string] {
+	return func(*crdt.Self, int64, string) (int64, error) { return t, nil }
+}
+
+func TestRegisterMerge(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "bb")
+	write := func(by *crdt.Self, v string, time int64) register {
+		return must(register{}.SetBy(by, v, at(time)))
+	}
+	for name, tt := range map[string]struct{ win, lose register }{
+		"something against nothing":           {write(a, "x", math.MinInt64), register{}},
+		"the higher timestamp":                {write(b, "x", 5), write(a, "y", 4)},
+		"a negative one":                      {write(b, "x", -4), write(a, "y", -5)},
+		"the lower node":                      {write(a, "y", 5), write(b, "x", 5)},
+		"the lower bytes, if nothing differs": {write(a, "x", 5), write(a, "y", 5)},
+	} {
+		if m := must(tt.lose.Merge(tt.win)); !m.Equal(tt.win) {
+			t.Errorf("%s: %q wins", name, must(m.Value()))
+		}
+		if m := must(tt.win.Merge(tt.lose)); !m.Equal(tt.win) {
+			t.Errorf("%s, the other way round: %q wins", name, must(m.Value()))
+		}
+	}
+}
+
+func TestDefaultClock(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a") // at 1000
+	r := must(register{}.Set(a, "x"))
+	if r.Timestamp() != 1000 || r.UpdatedBy() != a.Node() || must(r.Value()) != "x" || !r.IsSet() {
+		t.Errorf("%q at %d", must(r.Value()), r.Timestamp())
+	}
+	// Never twice, in another register neither: this one may be the same, made anew.
+	if other := must(register{}.Set(a, "y")); other.Timestamp() != 1001 {
+		t.Errorf("another register at %d", other.Timestamp())
+	}
+	r = must(r.Set(a, "z"))
+	if r.Timestamp() != 1002 {
+		t.Errorf("again at %d", r.Timestamp())
+	}
+	a.Advance(time.UnixMilli(500)) // the clock jumps back
+	if r = must(r.Set(a, "z")); r.Timestamp() != 1003 {
+		t.Errorf("with an earlier clock at %d", r.Timestamp())
+	}
+	a.Advance(time.UnixMilli(5000))
+	if r = must(r.Set(a, "z")); r.Timestamp() != 5000 {
+		t.Errorf("with a later clock at %d", r.Timestamp())
+	}
+	// One from a clock ahead of this is followed, also in other registers.
+	ahead := must(register{}.SetBy(self(t, "bb"), "q", at(9000)))
+	if r = must(ahead.Set(a, "z")); r.Timestamp() != 9001 {
+		t.Errorf("after 9000 comes %d", r.Timestamp())
+	}
+	if other := must(register{}.Set(a, "y")); other.Timestamp() != 9002 {
+		t.Errorf("another register at %d", other.Timestamp())
+	}
+	// One that is far ahead stays alone with that.
+	far := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64-1)))
+	if far = must(far.Set(a, "z")); far.Timestamp() != math.MaxInt64 {
+		t.Errorf("after the last but one comes %d", far.Timestamp())
+	}
+	if other := must(register{}.Set(a, "y")); other.Timestamp() > 10_000 {
+		t.Errorf("another register at %d", other.Timestamp())
+	}
+	if _, err := far.Set(a, "z"); !errors.Is(err, crdt.ErrClock) {
+		t.Errorf("after the last: %v", err)
+	}
+}
+
+func TestReverseClock(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	first := must(register{}.SetBy(a, "first", crdt.ReverseClock[string]))
+	second := must(register{}.SetBy(a, "second", crdt.ReverseClock[string]))
+	third := must(first.SetBy(a, "third", crdt.ReverseClock[string]))
+	if first.Timestamp() != -1000 || second.Timestamp() != -1001 || third.Timestamp() != -1002 {
+		t.Errorf("at %d, %d, %d", first.Timestamp(), second.Timestamp(), third.Timestamp())
+	}
+	if m := must(must(second.Merge(third)).Merge(first)); must(m.Value()) != "first" {
+		t.Errorf("%q wins", must(m.Value()))
+	}
+	last := must(register{}.SetBy(a, "x", at(math.MinInt64)))
+	if _, err := last.SetBy(a, "y", crdt.ReverseClock[string]); !errors.Is(err, crdt.ErrClock) {
+		t.Errorf("before the first: %v", err)
+	}
+}
+
+func TestCustomClock(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	type record = crdt.LWWRegister[int]
+	version := func(_ *crdt.Self, _ int64, v int) (int64, error) { return int64(v), nil }
+	r := must(record{}.SetBy(a, 7, version))
+	older := must(r.SetBy(a, 3, version))
+	if m := must(r.Merge(older)); must(m.Value()) != 7 {
+		t.Errorf("%d wins", must(m.Value()))
+	}
+	broken := errors.New("no version")
+	if _, err := r.SetBy(a, 1, func(*crdt.Self, int64, int) (int64, error) { return 0, broken }); !errors.Is(err, broken) {
+		t.Errorf("a clock that fails: %v", err)
+	}
+	if _, err := must(record{}.SetBy(a, 7, nil)).Value(); err != nil {
+		t.Errorf("no clock: %v", err)
+	}
+}
