@@ -116,13 +116,13 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 		}
 	}()
 	s.resolving(downing.Settings{Strategy: []downing.Strategy{downing.KeepMajority, downing.KeepOldest}[s.rand.IntN(2)]})
-	if seed%2 == 0 {
-		s.loss, s.double, s.delay = 0.02, 0.02, 20*time.Millisecond
-	}
 	s.cutOff = map[string]bool{}
 	s.cut = func(from, to string) bool { return s.cutOff[from] != s.cutOff[to] }
 	hosts := s.join(names(3 + s.rand.IntN(5))...)
 	s.up(time.Minute, hosts...)
+	if seed%2 == 0 {
+		s.loss, s.double, s.delay = 0.02, 0.02, 20*time.Millisecond
+	}
 	for range 1 + s.rand.IntN(3) {
 		s.fault(hosts)
 		s.watch(time.Duration(s.rand.IntN(60_000)) * time.Millisecond)
