@@ -18,7 +18,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "demo" {
 		os.Exit(program().Main())
 	}
-	goleak.VerifyTestMain(m)
+	// The engine leaves a goroutine behind that ends half a minute after it was closed.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
 // The demonstration shows what the issue is about: all up, one killed, found unreachable, downed, removed, and back
@@ -35,13 +36,13 @@ func TestDemoCluster(t *testing.T) {
 	for _, step := range []string{
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
-		`node-c#[0-9a-f]{16} is killed`,
+		`node-c#[0-9a-f]+ is killed`,
 		`node-c up, unreachable\n`,
 		`node-c down, unreachable\n`,
 		`node-a up, leads \| node-b up\n`,
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
-		`another incarnation, node-c#[0-9a-f]{16}\n`,
+		`another incarnation, node-c#[0-9a-f]+\n`,
 	} {
 		at := regexp.MustCompile(step).FindStringIndex(rest)
 		if at == nil {
@@ -49,7 +50,7 @@ func TestDemoCluster(t *testing.T) {
 		}
 		rest = rest[at[1]:]
 	}
-	ids := regexp.MustCompile(`node-c#[0-9a-f]{16}`).FindAllString(out.String(), -1)
+	ids := regexp.MustCompile(`node-c#[0-9a-f]+`).FindAllString(out.String(), -1)
 	if ids[0] == ids[len(ids)-1] {
 		t.Errorf("%s came back as itself", ids[0])
 	}

@@ -14,6 +14,7 @@ func main() { os.Exit(program().Main()) }
 func program() operator.Program {
 	return operator.Program{Commands: []operator.Command{
 		{Name: "bench", Help: "Measure Refold against the limits of the machine.", Grammar: &benchCommand{}},
+		{Name: "cluster", Help: "Look at a cluster's members, and let them leave or go down.", Grammar: &clusterCommand{}},
 		{Name: "demo", Help: "Show what Refold does, on this machine.", Grammar: &demoCommand{}},
 	}}
 }

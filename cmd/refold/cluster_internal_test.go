@@ -1,0 +1,209 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+)
+
+// lab is a cluster in this process, over a real NATS server.
+type lab struct {
+	t      *testing.T
+	server *embedded.Server
+	seeds  []string
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &lab{t: t, server: server, seeds: []string{"a"}}
+}
+
+// join starts a node and waits until it is up.
+func (l *lab) join(name string) *cluster.Node {
+	l.t.Helper()
+	self, err := identity.New(name)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	carrier, err := nats.Connect(nats.Config{Access: l.server.Access(), Cluster: "lab", Self: self})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	n, err := cluster.Join(l.t.Context(), cluster.Config{Name: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3"})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { n.Stop(); <-n.Done() })
+	if err := n.AwaitUp(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// run runs "refold cluster".
+func (l *lab) run(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	p := program()
+	p.Stdout, p.Stderr = &out, &errs
+	all := []string{"cluster", "--name", "lab", "--token-file", l.server.TokenFile()}
+	if !slices.Contains(args, "--nats") { // which may be given more than once
+		all = append(all, "--nats", l.server.URL())
+	}
+	status = p.Run(ctx, append(all, args...))
+	return status, out.String(), errs.String()
+}
+
+// settled runs "refold cluster members" until it says that all is well.
+func (l *lab) settled(args ...string) string {
+	l.t.Helper()
+	for {
+		status, out, stderr := l.run(l.t.Context(), append([]string{"members"}, args...)...)
+		switch {
+		case status == 0 && !strings.Contains(out, "joining"):
+			return out
+		case status == 0:
+		case status != 1 || l.t.Context().Err() != nil:
+			l.t.Fatalf("members: exit status %d, %s", status, stderr)
+		}
+	}
+}
+
+func TestClusterCommand(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.join("a")
+	b, c := l.join("b"), l.join("c")
+
+	out := l.settled()
+	for _, want := range []string{"MEMBER ", a.Self().String(), b.Self().String() + "  up", "1.2.3", "teller", "leads", "all members know this", "keep-majority"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	var s cluster.Summary
+	if err := json.Unmarshal([]byte(l.settled("--json", "--ask", "b")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Self != b.Self().String() || len(s.Members) != 3 || s.Leader != a.Self().String() {
+		t.Errorf("b says %+v", s)
+	}
+
+	if status, _, stderr := l.run(t.Context(), "leave", "b"); status != 0 {
+		t.Errorf("leave: exit status %d, %s", status, stderr)
+	}
+	<-b.Done()
+	if status, _, stderr := l.run(t.Context(), "down", c.Self().String()); status != 0 {
+		t.Errorf("down: exit status %d, %s", status, stderr)
+	}
+	<-c.Done()
+	if err := b.Err(); err == nil || !strings.Contains(err.Error(), "left") {
+		t.Errorf("b has ended: %v", err)
+	}
+	if err := c.Err(); err == nil || !strings.Contains(err.Error(), "downed") {
+		t.Errorf("c has ended: %v", err)
+	}
+	if status, _, stderr := l.run(t.Context(), "down", "nobody"); status != 2 || !strings.Contains(stderr, "nobody") {
+		t.Errorf("down nobody: exit status %d, %s", status, stderr)
+	}
+}
+
+func TestClusterWatch(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.join("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &follower{seen: make(chan string, 100)}
+	p := program()
+	p.Stdout, p.Stderr = out, out
+	done := make(chan int)
+	go func() {
+		done <- p.Run(ctx, []string{"cluster", "--name", "lab", "--nats", l.server.URL(), "--token-file", l.server.TokenFile(), "members", "--watch", "--interval", "20ms"})
+	}()
+	out.until(t, "a#")
+	l.join("b")
+	out.until(t, "b#")
+	cancel()
+	if status := <-done; status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+// follower hands on what is written.
+type follower struct{ seen chan string }
+
+func (f *follower) Write(b []byte) (int, error) {
+	f.seen <- string(b)
+	return len(b), nil
+}
+
+func (f *follower) until(t *testing.T, what string) {
+	t.Helper()
+	for {
+		select {
+		case s := <-f.seen:
+			if strings.Contains(s, what) {
+				return
+			}
+		case <-t.Context().Done():
+			t.Fatalf("%q was not shown", what)
+		}
+	}
+}
+
+func TestClusterFailures(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nobody answers":   {[]string{"--timeout", "300ms", "members"}, "lab"},
+		"a bad name":       {[]string{"--name", "a.b", "members"}, "a.b"},
+		"no name":          {[]string{"--name", "", "members"}, "--name"},
+		"a bad time":       {[]string{"--timeout", "-1s", "members"}, "--timeout"},
+		"a bad interval":   {[]string{"members", "--interval", "1ns"}, "--interval"},
+		"no token":         {[]string{"--token-file", "/nowhere", "members"}, "/nowhere"},
+		"no such server":   {[]string{"--nats", "nats://127.0.0.1:1", "members"}, "no servers"},
+		"leases operators": {[]string{"nats-permissions", "operator", "o", "--lease-timeout", "1s"}, "--lease-timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if status, _, stderr := l.run(t.Context(), c.args...); status != 2 || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit status %d, %s", status, stderr)
+			}
+		})
+	}
+}
+
+func TestClusterPermissions(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for who, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.*.x"} {
+		if status, out, stderr := l.run(t.Context(), "nats-permissions", who, "x"); status != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit status %d, %s%s", who, status, out, stderr)
+		}
+	}
+	if _, out, _ := l.run(t.Context(), "nats-permissions", "node", "x", "--lease-timeout", "10s"); !strings.Contains(out, "$KV.") {
+		t.Errorf("no leases in\n%s", out)
+	}
+}
