@@ -34,7 +34,7 @@ type AdminRequest struct {
 	Command AdminCommand `json:"command"`
 	// Node is who is to leave or is down: a name, or a name and a UID as identity.Node.String writes it.
 	Node string `json:"node,omitempty"`
-	// After is the node behind which the members of the answer begin: there are at most 2,000 in one.
+	// After is the node behind which the members of the answer begin: there may be too many for one.
 	After string `json:"after,omitempty"`
 }
 
@@ -86,7 +86,8 @@ type SummaryMember struct {
 }
 
 const (
-	adminPage     = 2000
+	adminPage     = 2000 // members, and
+	adminBytes    = 256 << 10
 	maxObservers  = 10
 	maxAdminError = 4 << 10
 )
@@ -155,8 +156,8 @@ func adminNode(r AdminRequest) (identity.Node, error) {
 	return identity.Node{Name: r.Node}, nil
 }
 
-// Summary returns what the node knows, as an operator sees it, with the first 2,000 members behind one, or in
-// all if that is empty. The error matches ErrInvalid.
+// Summary returns what the node knows, as an operator sees it, with the first members behind one, or in
+// all if that is empty: at most 2,000, or as many as have room in 256 KiB. The error matches ErrInvalid.
 func (n *Node) Summary(after string) (*Summary, error) {
 	var from identity.Node
 	if after != "" {
@@ -179,14 +180,15 @@ func (n *Node) Summary(after string) (*Summary, error) {
 		}
 		out.RoleLeaders[r.Role] = r.Node.String()
 	}
-	finds := observers(s)
+	size, finds := 0, observers(s)
 	for i := range s.Members {
 		switch m := &s.Members[i]; {
 		case after != "" && m.Node.Compare(from) <= 0:
-		case len(out.Members) == adminPage:
+		case len(out.Members) == adminPage || size > adminBytes:
 			out.More = true
 		default:
 			out.Members = append(out.Members, summaryOf(s, m, finds[m.Node]))
+			size += sizeOf(&out.Members[len(out.Members)-1])
 		}
 	}
 	return out, nil
@@ -215,6 +217,17 @@ func summaryOf(s *State, m *Member, by []string) SummaryMember {
 		out.Terminated = s.Reachability.Of(m.Node, nil) == membership.Terminated
 	}
 	return out
+}
+
+// sizeOf returns about how many bytes a member takes.
+func sizeOf(m *SummaryMember) int {
+	size := 128 + len(m.Node) + len(m.Version)
+	for _, texts := range [][]string{m.Roles, m.UnreachableTo} {
+		for _, t := range texts {
+			size += len(t) + 4
+		}
+	}
+	return size
 }
 
 // String returns the state in one line.

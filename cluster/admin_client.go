@@ -14,7 +14,7 @@ import (
 )
 
 // maxAdminPages is how many answers a state may be made of.
-const maxAdminPages = 10
+const maxAdminPages = 1000
 
 // Admin asks nodes on behalf of an operator, who is no node. Its methods are safe for concurrent use.
 type Admin struct{ asker transport.Asker }

@@ -9,9 +9,21 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/cluster"
 )
+
+// The founder of a cluster that is its only seed is a member before it hears itself.
+func TestReadyAlone(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.seeds = []string{"a"}
+		a := w.cluster("a")[0]
+		w.sleep(time.Second)
+		must(w.T, a.Ready())
+	})
+}
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
@@ -32,7 +44,7 @@ func TestHealth(t *testing.T) {
 			w.Errorf("/x: %d", code)
 		}
 		back := w.network.Disconnect("a", errors.New("cable pulled"))
-		w.sleep(5e9)
+		w.sleep(5 * time.Second)
 		if code, body := get("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "disconnected") {
 			w.Errorf("/ready without a link: %d %s", code, body)
 		}

@@ -28,7 +28,7 @@ type hosts struct {
 	known   map[string]*Singleton
 	running map[node.Instance]*instance
 	inboxes map[string]*Inbox // of those that run and were not asked to stop
-	gone    chan struct{}     // closed when none runs, nil if nobody waits
+	busy    underway
 }
 
 // instance is a singleton that runs.
@@ -71,6 +71,7 @@ func (h *hosts) start(base context.Context, n *Node, id node.Instance) {
 	h.running[id], h.inboxes[id.Singleton] = i, i.inbox
 	n.outlet.write(slog.LevelInfo, "a singleton starts here", slog.String("singleton", id.Singleton))
 	h.tell(n, InstanceInfo{Singleton: id.Singleton, Nr: id.Nr})
+	h.busy.more()
 	go h.run(ctx, n, i, s.Run)
 	go h.watch(ctx, n, i)
 }
@@ -110,10 +111,6 @@ func (h *hosts) run(ctx context.Context, n *Node, i *instance, f func(context.Co
 	h.mu.Lock()
 	h.close(i)
 	delete(h.running, i.Instance)
-	if len(h.running) == 0 && h.gone != nil {
-		close(h.gone)
-		h.gone = nil
-	}
 	h.mu.Unlock()
 	i.inbox.end()
 	i.stop(nil)
@@ -129,6 +126,7 @@ func (h *hosts) run(ctx context.Context, n *Node, i *instance, f func(context.Co
 	}
 	h.tell(n, InstanceInfo{Singleton: i.Singleton, Nr: i.Nr, Ended: true, Ran: ran, Err: err})
 	n.inputs.add(node.InstanceEnded{Instance: i.Instance})
+	h.busy.less()
 }
 
 // watch complains about an instance that does not stop.
@@ -155,26 +153,6 @@ func (h *hosts) watch(ctx context.Context, n *Node, i *instance) {
 func (h *hosts) tell(n *Node, info InstanceInfo) {
 	if f := n.cfg.Observer.Instance; f != nil {
 		n.outlet.add(func() { f(info) })
-	}
-}
-
-// wait waits until no instance runs.
-func (h *hosts) wait(ctx context.Context) error {
-	h.mu.Lock()
-	if len(h.running) == 0 {
-		h.mu.Unlock()
-		return nil
-	}
-	if h.gone == nil {
-		h.gone = make(chan struct{})
-	}
-	gone := h.gone
-	h.mu.Unlock()
-	select {
-	case <-gone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("singletons still run: %w", context.Cause(ctx))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 type leases struct {
 	node    *Node
 	running sync.WaitGroup
+	busy    underway
 	ctx     context.Context //nolint:containedctx // of all operations
 	cancel  context.CancelFunc
 
@@ -48,6 +49,7 @@ func (l *leases) begin(op node.LeaseOp) {
 			return
 		}
 	}
+	l.busy.more()
 	w.mu.Lock()
 	w.ops = append(w.ops, op)
 	w.mu.Unlock()
@@ -100,6 +102,7 @@ func (l *leases) run(w *leaser) {
 
 // carryOut carries out one operation and answers it. That the lease is lost is told after that.
 func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
+	defer l.busy.less()
 	n := l.node
 	if op.Release {
 		err := w.lease.Release(ctx)

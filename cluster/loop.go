@@ -78,16 +78,21 @@ func (n *Node) run() {
 			c.f()
 			close(c.done)
 		case <-n.inputs.news:
-			for _, in := range n.inputs.take() {
-				n.step(in)
-				n.tickIfDue()
-			}
+			n.handleAll()
 		case <-stats.C:
 			n.tellStats()
 		case <-timer.C:
 		}
 		n.tickIfDue()
 		n.beat.Store(int64(n.now()))
+	}
+}
+
+// handleAll handles what has happened until now.
+func (n *Node) handleAll() {
+	for _, in := range n.inputs.take() {
+		n.step(in)
+		n.tickIfDue()
 	}
 }
 
@@ -149,16 +154,30 @@ func (n *Node) perform(e node.Effects) {
 	if len(e.Events)+len(e.Life) > 0 {
 		n.publish(e)
 	}
+	n.notice()
 	for _, l := range e.Life {
 		n.lived(l)
+	}
+}
+
+// notice publishes that the node hears itself for the first time, which is no event.
+func (n *Node) notice() {
+	if s := n.hub.current(); !s.Connected && !s.Stopped && n.machine.View().Connected {
+		n.hub.publish(n.look(), nil)
 	}
 }
 
 // outcome notes why the membership ended, before anybody is told.
 func (n *Node) outcome(life []membership.Life) {
 	for _, l := range life {
-		if l.Kind == membership.Stopped {
-			n.left = errorOf(l.Reason)
+		switch l.Kind {
+		case membership.Downed:
+			n.downed = true
+		case membership.Stopped:
+			if n.left = errorOf(l.Reason); n.downed && l.Reason == membership.Asked {
+				n.left = ErrDowned // it did not wait for those that are down with it
+			}
+		default:
 		}
 	}
 }

@@ -38,10 +38,12 @@ type Node struct {
 	beat      atomic.Int64 // when the loop has turned last, on the machine's clock
 
 	// What follows belongs to the loop.
-	machine *node.Machine
-	left    error // why the membership ended
-	parcels parcels
-	proxies map[string]*Proxy
+	machine  *node.Machine
+	left     error // why the membership ended
+	downed   bool
+	complain time.Duration // when the next line about what can't be sent may be written
+	parcels  parcels
+	proxies  map[string]*Proxy
 
 	strategy string         // of downing
 	admins   sync.WaitGroup // what lets operators find this node
@@ -68,6 +70,7 @@ func Start(cfg Config) (*Node, error) {
 	settings.Silent = append(append([]transport.Kind{}, settings.Silent...), silent...)
 	settings.OnEvent = n.heard(settings.OnEvent)
 	if n.transport, err = transport.Open(n.cfg.Carrier, settings); err != nil {
+		n.leases.close()
 		n.outlet.close(time.Second)
 		return nil, fmt.Errorf("cluster: %w", err)
 	}

@@ -4,11 +4,11 @@
 package cluster
 
 import (
+	"context"
 	"time"
 
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -96,8 +96,8 @@ type Stats struct {
 	// Decisions counts what the downing strategy did about unreachable members.
 	Decisions uint64
 	// Malformed counts messages about singletons that can't be read, Refused those for none here or from a node that is
-	// gone, Stuck how often a hand-over was begun anew.
-	Malformed, Refused, Stuck uint64
+	// gone, Ignored those from nodes that have no say in it, Stuck how often a hand-over was begun anew.
+	Malformed, Refused, Ignored, Stuck uint64
 	// LeasesHeld, LeasesNotHeld and LeasesLost count answers about leases.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64
 }
@@ -110,16 +110,18 @@ func (n *Node) dropped(why DropReason, who identity.Node, singleton string) {
 	}
 }
 
+// Stats returns the figures. The error is that of ctx, or says why the node has ended.
+func (n *Node) Stats(ctx context.Context) (s Stats, err error) {
+	err = n.call(ctx, func() { s = n.stats() })
+	return s, err
+}
+
 // stats returns the figures. It is called by the loop.
 func (n *Node) stats() Stats {
 	c := n.machine.Counters()
-	return n.statsOf(&c)
-}
-
-func (n *Node) statsOf(c *node.Counters) Stats {
 	s := Stats{
 		Membership: c.Membership, Transport: n.transport.Stats(), Lagged: n.hub.lags(),
-		Malformed: c.Malformed, Refused: c.Refused, Stuck: c.Stuck,
+		Malformed: c.Malformed, Refused: c.Refused, Ignored: c.Ignored, Stuck: c.Stuck,
 		LeasesHeld: c.LeasesHeld, LeasesNotHeld: c.LeasesNotHeld, LeasesLost: c.LeasesLost,
 	}
 	for _, count := range c.Downing {

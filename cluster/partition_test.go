@@ -120,6 +120,9 @@ func TestBrokerOutage(t *testing.T) {
 		for _, f := range back {
 			f()
 		}
+		for _, n := range nodes {
+			w.until(n, func(s *cluster.State) bool { return s.Connected && !s.Suspended })
+		}
 		w.allUp(nodes...)
 		o.await(w.T, "a")
 		for i, m := range nodes[2].State().Members {
@@ -184,6 +187,11 @@ func TestAskEndsWithSuspension(t *testing.T) {
 		synctest.Wait()
 		if !nodes[1].State().Suspended {
 			w.Error("it is not suspended")
+		}
+		for _, p := range []*cluster.Proxy{known, unknown} {
+			if _, err := p.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrDisconnected) {
+				w.Errorf("Ask while suspended: %v", err)
+			}
 		}
 		back()
 	})

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,18 +46,19 @@ func (n *Node) Stop() {
 }
 
 // ShutdownOnSignal waits for a signal, or for the end of ctx, and shuts the node down, however long that takes. It also returns when the node
-// ends by itself. The result is that of Shutdown. The signals are SIGTERM and SIGINT if none are named.
+// ends by itself. The result is that of Shutdown. The signals are SIGTERM and SIGINT if none are named; a second one
+// does what it does by default, which is to end the process.
 func (n *Node) ShutdownOnSignal(ctx context.Context, signals ...os.Signal) error {
 	if len(signals) == 0 {
 		signals = []os.Signal{syscall.SIGTERM, os.Interrupt}
 	}
-	ctx, stop := signal.NotifyContext(ctx, signals...)
-	defer stop()
+	told, stop := signal.NotifyContext(ctx, signals...)
 	select {
-	case <-ctx.Done():
-		n.outlet.write(slog.LevelInfo, "the node was told to shut down", slog.Any("cause", context.Cause(ctx)))
+	case <-told.Done():
+		n.outlet.write(slog.LevelInfo, "the node was told to shut down", slog.Any("cause", context.Cause(told)))
 	case <-n.done:
 	}
+	stop()
 	return n.Shutdown(context.WithoutCancel(ctx))
 }
 
@@ -109,8 +111,12 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 	ctx, cancel := context.WithTimeoutCause(base, n.cfg.PhaseTimeout[p], errPhaseTimeout)
 	defer cancel()
 	var running sync.WaitGroup
-	for _, h := range hooks {
-		running.Go(func() { n.runHook(ctx, p, h) })
+	over := make([]atomic.Bool, len(hooks))
+	for i, h := range hooks {
+		running.Go(func() {
+			defer over[i].Store(true)
+			n.runHook(ctx, p, h)
+		})
 	}
 	done := make(chan struct{})
 	go func() {
@@ -126,7 +132,13 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 	}
 	took := time.Since(begun)
 	if timedOut {
-		n.outlet.write(slog.LevelWarn, "a phase of the shutdown took too long, it goes on without", slog.String("phase", p.String()), slog.Duration("after", took))
+		var open []string
+		for i, h := range hooks {
+			if !over[i].Load() {
+				open = append(open, h.name)
+			}
+		}
+		n.outlet.write(slog.LevelWarn, "a phase of the shutdown took too long, it goes on without", slog.String("phase", p.String()), slog.Any("unfinished", open), slog.Duration("after", took))
 	}
 	if f := n.cfg.Observer.Phase; f != nil {
 		n.outlet.add(func() { f(PhaseInfo{p, took, timedOut}) })
@@ -197,9 +209,16 @@ func (n *Node) phaseClusterStop(ctx context.Context) error {
 
 // phaseTerminate waits for the instances of singletons, and for what is still to be sent.
 func (n *Node) phaseTerminate(ctx context.Context) error {
-	err := n.hosts.wait(ctx)
-	if flushed := n.transport.Flush(ctx); flushed != nil && n.transport.Connected() == nil {
-		err = errors.Join(err, flushed)
+	var errs []error
+	if !n.hosts.busy.wait(ctx) {
+		errs = append(errs, fmt.Errorf("singletons still run: %w", context.Cause(ctx)))
 	}
-	return err
+	_ = n.call(ctx, n.handleAll) // that they have ended leads to releases; a loop that has failed releases nothing
+	if !n.leases.busy.wait(ctx) {
+		errs = append(errs, fmt.Errorf("leases are still being released: %w", context.Cause(ctx)))
+	}
+	if n.transport.Connected() == nil {
+		errs = append(errs, n.transport.Flush(ctx))
+	}
+	return errors.Join(errs...)
 }

@@ -86,7 +86,7 @@ func TestShutdownPassesOver(t *testing.T) {
 		if infos[0] != (cluster.PhaseInfo{Phase: cluster.PhaseUnbind, Took: time.Minute, TimedOut: true}) || infos[1].TimedOut {
 			w.Errorf("phases: %v", infos)
 		}
-		for _, text := range []string{"out of money", "at the disco", "took too long"} {
+		for _, text := range []string{"out of money", "at the disco", "took too long", "unfinished=[stuck]"} {
 			if !w.logged(text) {
 				w.Errorf("%q was not logged", text)
 			}
@@ -128,8 +128,10 @@ func TestShutdownWithAStuckSingleton(t *testing.T) {
 		}}))
 		w.sleep(5 * time.Second)
 		must(w.T, a.Shutdown(w.Context()))
-		if !w.logged("singletons still run") {
-			w.Error("that was not logged")
+		for _, text := range []string{"a singleton does not stop", "phase=terminate"} {
+			if !w.logged(text) {
+				w.Errorf("%q was not logged", text)
+			}
 		}
 	})
 }
@@ -138,7 +140,9 @@ func TestShutdownWithAStuckSingleton(t *testing.T) {
 func TestShutdownWhenDowned(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		nodes := w.cluster("a", "b", "c")
+		nodes := w.clusterWith(func(c *cluster.Config) { // it does not wait until others know
+			c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseClusterStop: time.Millisecond}
+		}, "a", "b", "c")
 		called := false
 		nodes[2].OnShutdown(cluster.PhaseStopRegions, "note", func(context.Context) error {
 			called = true
@@ -150,6 +154,11 @@ func TestShutdownWhenDowned(t *testing.T) {
 		if !called {
 			w.Error("the phases were left out")
 		}
+		// One that is cut off and can't tell the others has been downed no less.
+		w.network.Disconnect("b", errors.New("cable pulled"))
+		must(w.T, nodes[1].Down(w.Context(), nodes[0].Self()))
+		must(w.T, nodes[1].Down(w.Context(), nodes[1].Self()))
+		w.wantGone(nodes[1], cluster.ErrDowned)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/lease"
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
@@ -178,7 +179,7 @@ func TestSingletonThatEnds(t *testing.T) {
 func TestSingletonWithLease(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		store := inmem.NewLeases(time.Minute)
+		store := slowLeases{inmem.NewLeases(time.Minute)}
 		nodes := w.clusterWith(func(c *cluster.Config) { c.Leases = store }, "a", "b")
 		if _, err := store.Create(w.Context(), "bank-singleton-one", "somebody"); err != nil {
 			w.Fatal(err)
@@ -205,7 +206,24 @@ func TestSingletonWithLease(t *testing.T) {
 		o.await(w.T, "a")
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		o.await(w.T, "b")
+		nodes[1].Stop() // it does not leave, but it releases what it holds
+		<-nodes[1].Done()
+		if _, err := store.Get(w.Context(), "bank-singleton-one"); !errors.Is(err, lease.ErrFree) {
+			w.Errorf("the lease: %v", err)
+		}
 	})
+}
+
+// slowLeases take their time to delete an entry.
+type slowLeases struct{ *inmem.Leases }
+
+func (s slowLeases) Delete(ctx context.Context, name string, revision uint64) error {
+	select {
+	case <-time.After(time.Second):
+		return s.Leases.Delete(ctx, name, revision)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func TestSingletonArguments(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
@@ -66,10 +67,13 @@ func (n *Node) heard(next func(transport.Event)) func(transport.Event) {
 		case transport.Gap:
 		}
 		if next != nil {
-			next(e)
+			n.outlet.add(func() { next(e) })
 		}
 	}
 }
+
+// complainEvery is how often at most it is said that messages can't be sent.
+const complainEvery = time.Second
 
 // send sends a message of a protocol. They all bear that it is lost.
 func (n *Node) send(s node.Send) {
@@ -84,6 +88,11 @@ func (n *Node) send(s node.Send) {
 		// Those who are quarantined are told by the transport itself.
 	default:
 		n.dropped(DroppedSend, s.To, "")
+		now := n.now()
+		if now < n.complain {
+			return
+		}
+		n.complain = now + complainEvery
 		n.outlet.write(slog.LevelWarn, "a message can't be sent", slog.String("to", s.To.String()), slog.Int("kind", int(s.Kind)), slog.Any("error", err))
 	}
 }

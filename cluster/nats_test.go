@@ -1,0 +1,84 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+)
+
+// The same over a real broker, on the wall's clock: three nodes join, a singleton with a lease is asked from another node and moves, an
+// operator looks, and all of them leave.
+func TestOverNATS(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	server, err := embedded.Start(embedded.Config{})
+	must(t, err)
+	t.Cleanup(func() { must(t, server.Close()) })
+	start := func(name string) *cluster.Node {
+		self, failed := identity.New(name)
+		must(t, failed)
+		carrier, failed := nats.Connect(nats.Config{Access: server.Access(), Cluster: "bank", Self: self}) //nolint:contextcheck // it outlives the call
+		must(t, failed)
+		leases, failed := nats.OpenLeases(ctx, nats.LeasesConfig{Access: server.Access(), Cluster: "bank", Name: name})
+		must(t, failed)
+		t.Cleanup(func() { must(t, leases.Close()) })
+		n, failed := cluster.Start(cluster.Config{ //nolint:contextcheck // it outlives the call
+			Name: "bank", Carrier: carrier, Seeds: []string{"a", "b", "c"}, Leases: leases, Settings: cluster.Settings{
+				SeedNodeTimeout: 200 * time.Millisecond, InitialDelay: 100 * time.Millisecond, GossipInterval: 100 * time.Millisecond, LeaderInterval: 100 * time.Millisecond,
+			},
+		})
+		must(t, failed)
+		t.Cleanup(func() {
+			n.Stop()
+			<-n.Done()
+		})
+		return n
+	}
+	nodes := []*cluster.Node{start("a"), start("b"), start("c")}
+	o := &one{}
+	for _, n := range nodes {
+		must(t, n.AwaitUp(ctx))
+		s := o.on(n)
+		s.Lease = true
+		must(t, n.Singleton(ctx, s))
+	}
+	p, err := nodes[2].Proxy(ctx, cluster.ProxyConfig{Singleton: "one"})
+	must(t, err)
+	answer, err := p.Ask(ctx, []byte("hello"))
+	must(t, err)
+	if string(answer) != "a hello" {
+		t.Errorf("the answer is %q", answer)
+	}
+	operator, err := nats.ConnectOperator(nats.OperatorConfig{Access: server.Access(), Cluster: "bank", Name: "root"})
+	must(t, err)
+	t.Cleanup(func() { must(t, operator.Close()) })
+	var seen *cluster.Summary
+	for seen == nil || len(seen.Members) < 3 { // whoever answers may have just joined
+		seen, err = cluster.NewAdmin(operator).State(ctx, "")
+		must(t, err)
+	}
+	if seen.Cluster != "bank" || seen.Leader != nodes[0].Self().String() {
+		t.Errorf("a node says %+v", seen)
+	}
+	must(t, cluster.NewAdmin(operator).Leave(ctx, "", "a"))
+	<-nodes[0].Done()
+	for string(answer) != "b hello" && string(answer) != "c hello" {
+		answer, err = p.Ask(ctx, []byte("hello"))
+		if ctx.Err() != nil {
+			t.Fatalf("nobody answers: %v", err)
+		}
+	}
+	o.runs(t)
+	for _, n := range nodes[1:] {
+		must(t, n.Shutdown(ctx))
+	}
+}
