@@ -12,7 +12,7 @@ BENCHTIME ?= 1s
 FUZZTIME  ?= 30s
 SOAK      ?= .
 MUTANTS   ?=
-SEEDS     ?= 300
+SEEDS     ?=
 
 # Go where its own instructions put it, if it is not in the path.
 export PATH := $(PATH):/usr/local/go/bin
@@ -113,10 +113,14 @@ soak: need-go need-cc need-postgres ## run all tests at their full counts: kills
 .PHONY: sim
 sim: need-go ## simulate clusters: SEEDS=300 of them, or all that happens in one (SEED=number)
 ifeq ($(origin SEED),file)
-	@go run ./internal/sim/run -seeds $(SEEDS)
+	@go run ./internal/sim/run -seeds $(or $(SEEDS),300)
 else
 	@go run ./internal/sim/run -seed $(SEED)
 endif
+
+.PHONY: sim-large
+sim-large: need-go ## simulate 2,000 nodes that join, then 100 crash; what gossip costs; half an hour (SEEDS=10)
+	@go run ./internal/sim/run -large 2000 -seeds $(or $(SEEDS),10)
 
 .PHONY: mutants
 mutants: need-go need-postgres ## plant each known fault and require a test to notice (MUTANTS=name prefix)

@@ -35,7 +35,8 @@ const (
 type Result struct {
 	Mutant  Mutant
 	Outcome Outcome
-	// Detail is what go test said, if it was not Caught.
+	// Detail is what go test said, if it was not Caught; otherwise the lines that begin with
+	// "noticed:".
 	Detail string
 	Took   time.Duration
 }
@@ -72,9 +73,22 @@ func (r Runner) Run(ctx context.Context, m Mutant) Result {
 		result.Outcome, result.Detail = Missed, string(out)
 	case !isFailure || failure.ExitCode() != 1 || noTestRan(out):
 		result.Outcome, result.Detail = Broken, fmt.Sprintf("%v\n%s", err, out)
+	default:
+		result.Detail = noticed(out)
 	}
 	result.Took = time.Since(start)
 	return result
+}
+
+// noticed returns the lines in which a test says by what it notices the fault.
+func noticed(out []byte) string {
+	var found []string
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "noticed:") {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "\n")
 }
 
 // noTestRan reports whether go test failed before it came to a test.

@@ -32,6 +32,7 @@ type cluster struct {
 	wasGone   map[identity.Node]bool
 	contents  map[membership.Digest]uint64
 	delivered map[delivered]bool
+	versions  map[version]bool
 
 	// What happens.
 	lag       map[string]time.Duration // of nodes that have too much to do
@@ -69,7 +70,7 @@ func newCluster(seed uint64, plan Plan) *cluster {
 	w := world.New(seed)
 	c := &cluster{
 		w: w, plan: plan, store: w.NewStore(plan.LeaseTimeout), byNode: map[identity.Node]*host{}, names: plan.Names, coverage: Coverage{},
-		wasUp: map[identity.Node]bool{}, wasGone: map[identity.Node]bool{}, contents: map[membership.Digest]uint64{}, delivered: map[delivered]bool{},
+		wasUp: map[identity.Node]bool{}, wasGone: map[identity.Node]bool{}, contents: map[membership.Digest]uint64{}, delivered: map[delivered]bool{}, versions: map[version]bool{},
 		lag: map[string]time.Duration{}, quick: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
 		hopeless: map[identity.Node]membership.Reason{}, retiring: map[string]bool{},
 	}

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/sim/world"
 	"github.com/refold-io/refold/transport/link"
@@ -30,6 +32,7 @@ func faults() []fault {
 		{"crash", 4, crash},
 		{"crash and restart", 3, crashAndRestart},
 		{"leave", 4, leave},
+		{"forged hand-over", 2, forgedHandOver},
 		{"down", 2, down},
 		{"short pause", 2, func(c *cluster) bool { return pause(c, time.Second, 6*time.Second) }},
 		{"long pause", 3, func(c *cluster) bool { return pause(c, 10*time.Second, 75*time.Second) }},
@@ -148,6 +151,54 @@ func leave(c *cluster) bool {
 	return true
 }
 
+// forgedHandOver lets the oldest leave, and others say that they have handed over what they never
+// had.
+func forgedHandOver(c *cluster) bool {
+	var oldest *membership.Member
+	by := c.any()
+	if by == nil {
+		return false
+	}
+	for _, m := range by.m.Gossip().Members() {
+		if m.Status == membership.Up && (oldest == nil || m.OlderThan(oldest)) {
+			oldest = m
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	c.w.Tell("FAULT: %v is asked to let %v leave, and others answer in its name", by.p.Node(), oldest.Node)
+	c.leaving[oldest.Node] = true
+	by.tell(node.Membership{Input: membership.Leave{Node: oldest.Node}})
+	for i := range 200 {
+		c.w.After(time.Duration(i)*50*time.Millisecond, c.forge)
+	}
+	return true
+}
+
+// forge tells those who wait for a hand-over that it is done, in the name of somebody younger, who
+// never was asked.
+func (c *cluster) forge() {
+	for _, h := range c.living() {
+		me := h.m.Gossip().Member(h.p.Node())
+		for _, s := range h.m.Singletons() {
+			if s.State != singleton.BecomingOldest || me == nil {
+				continue
+			}
+			for _, m := range h.m.Gossip().Members() {
+				if m.Status != membership.Up || !me.OlderThan(m) {
+					continue
+				}
+				done := singleton.Message{Kind: singleton.HandOverDone, Singleton: s.Name, Hosted: true, Round: 1 + c.w.Rand.Uint64N(3)}
+				msg := world.Message{From: m.Node, To: h.p.Node(), Kind: link.Kind(node.KindSingleton), Data: singleton.AppendMessage(nil, done)}
+				c.hit("node", "forged hand-over")
+				h.p.Do(func() { h.received(msg) })
+				break
+			}
+		}
+	}
+}
+
 // down is an operator that downs a member: a dead one, or one that can hear of it.
 func down(c *cluster) bool {
 	by := c.any()
@@ -167,7 +218,7 @@ func down(c *cluster) bool {
 
 func pause(c *cluster, least, most time.Duration) bool {
 	h := c.any()
-	if h == nil || h.p.Paused() {
+	if h == nil || h.p.Paused() || c.cutting > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
 		return false
 	}
 	d := c.between(least, most)
@@ -364,17 +415,34 @@ func joinNew(c *cluster) bool {
 	return true
 }
 
-// twin starts a second process with the name of a member that lives.
+// twin starts a second process with the name of a member that lives. If nothing else is
+// wrong, that must not harm the first one.
 func twin(c *cluster) bool {
 	h := c.any()
-	if h == nil || !c.well(h) || c.troubled > 0 || h.p.Node().Name == c.plan.Seeds[0] {
+	if h == nil || !c.well(h) || c.troubled > 0 || !h.up() || h.p.Node().Name == c.plan.Seeds[0] {
 		return false
 	}
-	c.w.Tell("FAULT: a second %s starts", h.p.Node().Name)
+	calm := c.unsettled() == ""
+	c.w.Tell("FAULT: a second %s starts, calm %t", h.p.Node().Name, calm)
 	other := c.start(h.p.Node().Name, nil)
 	c.twins[other.p.Node()] = true
 	c.join(other)
+	if calm {
+		c.run(15 * time.Second)
+		twinHarmsNobody(c, h, other)
+	}
 	return true
+}
+
+// twinHarmsNobody: of two processes with one name the first one stays.
+func twinHarmsNobody(c *cluster, h, other *host) {
+	c.hit("node", "twin refused")
+	switch {
+	case !h.alive() || !h.up():
+		h.violate("twin-harms-nobody", "another one with its name has driven it out")
+	case other.stopped != membership.NameTaken:
+		other.violate("twin-harms-nobody", "it has the name of another, and was not told")
+	}
 }
 
 // hopeless starts a node that can't join.

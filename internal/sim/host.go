@@ -163,6 +163,7 @@ func (h *host) carry(e node.Effects) {
 		h.begin(i)
 	}
 	for _, s := range e.Send {
+		h.sends(s)
 		h.p.Send(s.To, link.Control, link.Kind(s.Kind), s.Data)
 	}
 	for _, f := range e.Forward {
@@ -174,6 +175,21 @@ func (h *host) carry(e node.Effects) {
 	}
 	h.p.WakeAt(h.m.Next())
 	h.maybeEnd()
+}
+
+// sends notes which version of the gossip a message holds: in one step there may be several.
+func (h *host) sends(s node.Send) {
+	if s.Kind != node.Kind(membership.KindState) && s.Kind != node.Kind(membership.KindWelcome) {
+		return
+	}
+	switch msg, err := membership.DecodeMessage(s.Data); msg := msg.(type) {
+	case membership.State:
+		h.had(msg.Version)
+	case membership.Welcome:
+		h.had(msg.Version)
+	default:
+		h.violate("sends-what-can-be-read", "a message of kind %d: %v", s.Kind, err)
+	}
 }
 
 func (h *host) lives(l membership.Life) {

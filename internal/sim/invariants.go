@@ -4,10 +4,13 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/sim/world"
 )
 
@@ -215,5 +218,50 @@ func notForOthers(h *host, m world.Message, old membership.Gossip) {
 	h.c.hit("node", "stray message")
 	if !same(old.Clock(), h.m.Gossip().Clock()) {
 		h.violate("not-for-others", "a message for %v was heeded", m.To)
+	}
+}
+
+// version is a version of the gossip at a node.
+type version struct {
+	node   identity.Node
+	digest membership.Digest
+}
+
+// had notes which version of the gossip a node has.
+func (h *host) had(d membership.Digest) { h.c.versions[version{h.p.Node(), d}] = true }
+
+// seenMeansSeen: whoever is said to have seen a version of the gossip had it.
+func seenMeansSeen(h *host, g membership.Gossip) {
+	if h.stopped != 0 || len(g.Members()) == 0 {
+		return
+	}
+	digest := g.Clock().Digest()
+	h.had(digest)
+	for _, n := range g.SeenBy() {
+		if h.c.byNode[n] != nil && !h.c.versions[version{n, digest}] {
+			h.violate("seen-means-seen", "%v is said to have seen what it never had", n)
+		}
+	}
+}
+
+// decidesWhenStable: nobody decides who survives before nothing has changed for a while. With a lease
+// the decision is carried out when that is held, whatever has changed since it was asked for.
+func decidesWhenStable(h *host, e node.Effects) {
+	o := &h.watching
+	if slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.MemberDowned }) {
+		decided, s := h.m.Counters().Downing[downing.Decided], h.m.Config().Downing
+		if quiet := h.p.Now() - o.stableAt; decided > o.decided && quiet < s.StableAfter && s.Strategy != downing.LeaseMajority {
+			h.violate("decides-when-stable", "it decides who survives %v after the last change", quiet)
+		}
+		o.decided = decided
+	}
+	for _, event := range e.Events {
+		switch event.Kind {
+		case membership.MemberUnreachable, membership.MemberReachable, membership.MemberUp, membership.MemberExited, membership.MemberDowned:
+			o.stableAt = h.p.Now()
+		case membership.TombstonesChanged, membership.ShuttingDown, membership.MemberRemoved, membership.MemberJoined, membership.MemberWeaklyUp,
+			membership.MemberPreparing, membership.MemberReady, membership.MemberLeft, membership.LeaderChanged, membership.RoleLeaderChanged,
+			membership.SeenChanged, membership.ReachabilityChanged:
+		}
 	}
 }

@@ -6,6 +6,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/cluster/membership"
@@ -24,6 +25,8 @@ type observed struct {
 	gossip      membership.Gossip
 	closed      bool // ShuttingDown was said
 
+	stableAt  time.Duration                 // when the reachability changed last, on the node's clock
+	decided   uint64                        // decisions so far
 	decisions [downing.Automatic + 1]uint64 // when it became deaf
 	deaf      bool
 }
@@ -52,6 +55,10 @@ func (h *host) check(e node.Effects) {
 	if changed && h.stopped == 0 && !o.closed {
 		h.checkGossip(old, g)
 	}
+	if changed || slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.SeenChanged }) {
+		seenMeansSeen(h, g)
+	}
+	decidesWhenStable(h, e)
 	h.checkLink(old, g)
 	for _, s := range h.c.plan.Singletons {
 		downHostsNothing(h, s.Name)

@@ -86,7 +86,7 @@ func chooseDowning(r *rand.Rand, n int) downing.Settings {
 	case k < 82:
 		s.Strategy = downing.DownAll
 	default:
-		s.Strategy, s.ReleaseAfter = downing.LeaseMajority, 10*time.Second
+		s.Strategy, s.ReleaseAfter = downing.LeaseMajority, 2*s.StableAfter
 	}
 	return s
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/refold-io/refold/internal/node"
 )
 
+// maxUnrest is the longest that things go wrong.
+const maxUnrest = 20 * time.Minute
+
 // Result is what came of a seed.
 type Result struct {
 	Seed uint64
@@ -49,7 +52,11 @@ func (c *cluster) live() {
 	if !c.settle("comes-up", time.Minute) {
 		return
 	}
-	for end := c.w.Now() + c.plan.Least; c.violation == nil && (c.faults < c.plan.Faults || c.w.Now() < end); {
+	begun := c.w.Now()
+	for c.violation == nil && (c.faults < c.plan.Faults || c.w.Now() < begun+c.plan.Least) {
+		if c.w.Now() > begun+maxUnrest { // most things can't go wrong as long as the first seed is away
+			c.violate("comes-together", c.hosts[0].p.Node(), "after %v only %d things went wrong: %s", c.w.Now()-begun, c.faults, c.unsettled())
+		}
 		c.misfortune()
 		c.run(c.between(500*time.Millisecond, 20*time.Second))
 	}

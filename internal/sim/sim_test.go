@@ -4,9 +4,13 @@
 package sim_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"math"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +18,10 @@ import (
 )
 
 var (
-	first = flag.Uint64("sim.first", 1, "the first seed of TestSeeds")
-	seeds = flag.Uint64("sim.seeds", 30, "how many seeds TestSeeds simulates")
+	ranges = flag.String("sim.ranges", "300001", "where the ranges of TestEveryRangeNotices begin, separated by commas")
+	length = flag.Uint64("sim.range", 2, "how many seeds each of them has")
+	first  = flag.Uint64("sim.first", 1, "the first seed of TestSeeds")
+	seeds  = flag.Uint64("sim.seeds", 30, "how many seeds TestSeeds simulates")
 )
 
 // TestSeeds simulates some seeds; make sim does more of them.
@@ -33,6 +39,35 @@ func TestSeeds(t *testing.T) {
 	})
 	if missing := all.Missing(); len(missing) > 0 && *seeds >= 200 {
 		t.Errorf("never happened: %q", missing)
+	}
+}
+
+// TestEveryRangeNotices is for faults that are planted. It fails if an invariant is broken
+// in every one of some ranges of seeds, and so not in sound code.
+func TestEveryRangeNotices(t *testing.T) {
+	t.Parallel()
+	var noticed []string
+	begins := strings.Split(*ranges, ",")
+	for _, begin := range begins {
+		from, err := strconv.ParseUint(begin, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := sim.Result{Seed: math.MaxUint64}
+		sim.Many(ctx, from, *length, runtime.GOMAXPROCS(0), func(r sim.Result) {
+			if r.Violation != nil && r.Seed < first.Seed {
+				first = r
+				cancel()
+			}
+		})
+		cancel()
+		if first.Violation != nil {
+			noticed = append(noticed, fmt.Sprintf("noticed: seed %d of %d to %d: %v", first.Seed, from, from+*length-1, first.Violation))
+		}
+	}
+	if len(noticed) == len(begins) {
+		t.Errorf("in each range:\n%s", strings.Join(noticed, "\n"))
 	}
 }
 

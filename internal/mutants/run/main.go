@@ -123,6 +123,9 @@ func report(results []mutants.Result, verbose bool) bool {
 			rule = "  " + r.Mutant.Rule
 		}
 		fmt.Printf("%-*s  %-7s  %7.1f%s\n", width, r.Mutant.Name, r.Outcome, r.Took.Seconds(), rule)
+		if r.Outcome == mutants.Caught && r.Detail != "" {
+			fmt.Println("  " + strings.ReplaceAll(r.Detail, "\n", "\n  "))
+		}
 	}
 	fmt.Printf("%d of %d caught\n", caught, len(results))
 	return caught == len(results)

@@ -25,13 +25,17 @@ func main() {
 	first := flag.Uint64("first", 1, "the first seed")
 	seeds := flag.Uint64("seeds", 300, "how many")
 	one := flag.Uint64("seed", 0, "only this one, with all that happens")
+	nodes := flag.Int("large", 0, "instead: clusters of so many nodes, and what large clusters cost")
 	parallel := flag.Int("p", runtime.NumCPU(), "how many at once")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ok := false
-	if *one != 0 {
+	switch {
+	case *nodes > 0:
+		ok = large(ctx, *first, *seeds, *nodes)
+	case *one != 0:
 		ok = tell(*one)
-	} else {
+	default:
 		ok = many(ctx, *first, *seeds, *parallel)
 	}
 	stop()

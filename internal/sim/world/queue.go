@@ -84,6 +84,9 @@ func (w *World) mix(kind, value uint64) {
 }
 
 func (w *World) mixBytes(b []byte) {
+	if w.Direct { // there is much of it
+		return
+	}
 	h := w.hash
 	for _, c := range b {
 		h = (h ^ uint64(c)) * fnvPrime

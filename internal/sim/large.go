@@ -1,0 +1,201 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// Large says how large a simulation without faults is, but for nodes that crash.
+type Large struct {
+	Seed uint64
+	// Nodes join through 3 seeds, within JoinWithin.
+	Nodes      int
+	JoinWithin time.Duration
+	// Crash is how many of them crash at once.
+	Crash int
+	// Loss is the probability that a message is lost.
+	Loss float64
+	// Quiet is for how long the cluster is left alone, to count what is sent.
+	Quiet time.Duration
+	// Progress is told how far it is, if it is not nil.
+	Progress func(at time.Duration, text string)
+}
+
+// LargeResult is what came of it. Times are simulated.
+type LargeResult struct {
+	// AllUp is the time from the last join until every node knows that all are Up, Decided
+	// the one from the crash to the decision about the last node that crashed.
+	AllUp, Decided time.Duration
+	// Messages and Bytes are what a node sent in a second while it was quiet, by lane.
+	Messages, Bytes [link.Lanes]float64
+	// State is the size of the encoded gossip in bytes.
+	State int
+	// Err says what did not happen in time.
+	Err error
+}
+
+// big is a simulation of a large cluster: many nodes, and nothing looked at but when all know
+// of all.
+type big struct {
+	Large
+
+	w         *world.World
+	nodes     []*bigNode
+	undecided map[*bigNode]bool
+}
+
+// bigNode is a node of a large cluster.
+type bigNode struct {
+	b *big
+	p *world.Process
+	m *node.Machine
+
+	up int // members that it knows to be Up
+}
+
+// Run simulates it.
+func (l Large) Run() LargeResult {
+	b := &big{Large: l, w: world.New(l.Seed), undecided: map[*bigNode]bool{}}
+	b.w.Direct = true
+	b.w.Network.Loss = l.Loss
+	var r LargeResult
+	lastJoin := time.Duration(0)
+	for i := range l.Nodes {
+		at := time.Duration(0)
+		if i > 0 {
+			at = time.Duration(b.w.Rand.Int64N(int64(l.JoinWithin)))
+		}
+		lastJoin = max(lastJoin, at)
+		b.w.After(at, func() { b.start(fmt.Sprintf("node-%04d", i)) })
+	}
+	allUp := func() bool {
+		for _, n := range b.nodes {
+			if n.up < l.Nodes {
+				return false
+			}
+		}
+		return len(b.nodes) == l.Nodes
+	}
+	if !b.until(lastJoin+5*time.Minute, "all up", allUp) {
+		r.Err = fmt.Errorf("not all are up after %v", b.w.Now())
+		return r
+	}
+	r.AllUp = b.w.Now() - lastJoin
+	for _, n := range b.nodes {
+		for _, m := range n.m.Gossip().Members() {
+			if m.Status != membership.Up {
+				r.Err = fmt.Errorf("%v takes %v for %v", n.p.Node(), m.Node, m.Status)
+				return r
+			}
+		}
+	}
+	r.State = len(b.nodes[0].m.Gossip().AppendContent(nil))
+	if l.Quiet > 0 {
+		b.w.Run(20*time.Second, nil) // until all have seen that
+		before := b.w.Traffic()
+		b.w.Run(l.Quiet, nil)
+		after := b.w.Traffic()
+		per := float64(l.Nodes) * l.Quiet.Seconds()
+		for lane := range link.Lanes {
+			r.Messages[lane] = float64(after.Messages[lane]-before.Messages[lane]) / per
+			r.Bytes[lane] = float64(after.Bytes[lane]-before.Bytes[lane]) / per
+		}
+	}
+	if l.Crash > 0 {
+		r.Decided, r.Err = b.crash()
+	}
+	return r
+}
+
+// crash kills some nodes at once, and waits until all of them are given up.
+func (b *big) crash() (time.Duration, error) {
+	b.w.Run(30*time.Second, nil)
+	at := b.w.Now()
+	for _, i := range b.w.Rand.Perm(b.Nodes)[:b.Crash] {
+		b.nodes[i].p.Kill()
+		b.undecided[b.nodes[i]] = true
+	}
+	if !b.until(5*time.Minute, "all decided", func() bool { return len(b.undecided) == 0 }) {
+		return 0, fmt.Errorf("after %v nothing is decided about %d nodes", b.w.Now()-at, len(b.undecided))
+	}
+	return b.w.Now() - at, nil
+}
+
+func (b *big) until(most time.Duration, what string, holds func() bool) bool {
+	for end := b.w.Now() + most; b.w.Now() < end; {
+		if holds() {
+			return true
+		}
+		b.w.Run(100*time.Millisecond, nil)
+		if b.Progress != nil && b.w.Now()%time.Second == 0 {
+			b.Progress(b.w.Now(), what)
+		}
+	}
+	return holds()
+}
+
+func (b *big) start(name string) {
+	n := &bigNode{b: b}
+	b.w.Start(name, func(p *world.Process) world.Program {
+		n.p = p
+		return n
+	})
+	var err error
+	n.m, err = node.New(node.Config{Cluster: "large", Membership: membership.Config{
+		Self: n.p.Node(), Started: n.p.Wall(), Rand: rand.New(rand.NewPCG(b.w.Rand.Uint64(), n.p.Node().UID)), //nolint:gosec // it has to be repeatable
+	}})
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", n.p.Node(), err))
+	}
+	b.nodes = append(b.nodes, n)
+	n.p.Do(func() {
+		n.carry(n.m.Step(n.p.Now(), node.Membership{Input: membership.JoinSeeds{Seeds: []string{"node-0000", "node-0001", "node-0002"}}}))
+	})
+}
+
+// Wake implements world.Program.
+func (n *bigNode) Wake() { n.carry(n.m.Tick(n.p.Now())) }
+
+// Connection implements world.Program.
+func (n *bigNode) Connection(bool) {}
+
+// Receive implements world.Program.
+func (n *bigNode) Receive(m world.Message) {
+	n.carry(n.m.Step(n.p.Now(), node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}))
+}
+
+func (n *bigNode) carry(e node.Effects) {
+	for _, s := range e.Send {
+		n.p.Send(s.To, link.Control, link.Kind(s.Kind), s.Data)
+	}
+	for _, event := range e.Events {
+		switch event.Kind {
+		case membership.MemberUp:
+			n.up++
+		case membership.MemberDowned:
+			n.b.given(event.Member)
+		case membership.TombstonesChanged, membership.ShuttingDown, membership.MemberRemoved, membership.MemberJoined, membership.MemberWeaklyUp,
+			membership.MemberPreparing, membership.MemberReady, membership.MemberLeft, membership.MemberExited, membership.MemberUnreachable,
+			membership.MemberReachable, membership.LeaderChanged, membership.RoleLeaderChanged, membership.SeenChanged, membership.ReachabilityChanged:
+		}
+	}
+	n.p.WakeAt(n.m.Next())
+}
+
+// given notes that a member was given up.
+func (b *big) given(m *membership.Member) {
+	for n := range b.undecided {
+		if n.p.Node() == m.Node {
+			delete(b.undecided, n)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/sim"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// TestLarge is make sim-large with few nodes.
+func TestLarge(t *testing.T) {
+	t.Parallel()
+	r := sim.Large{Seed: 1, Nodes: 60, JoinWithin: 5 * time.Second, Crash: 3, Loss: 0.001, Quiet: time.Minute}.Run()
+	switch {
+	case r.Err != nil:
+		t.Fatal(r.Err)
+	case r.AllUp > 45*time.Second || r.Decided > 38*time.Second:
+		t.Errorf("all are up after %v, and it is decided after %v", r.AllUp, r.Decided)
+	case r.Messages[link.Control] < 18 || r.Messages[link.Control] > 24: // 9 heartbeats, 9 answers, an echo, some gossip
+		t.Errorf("%v messages a second", r.Messages)
+	}
+	if again := (sim.Large{Seed: 1, Nodes: 60, JoinWithin: 5 * time.Second, Crash: 3, Loss: 0.001, Quiet: time.Minute}).Run(); again != r {
+		t.Errorf("the same seed: %+v, and %+v", r, again)
+	}
+}
