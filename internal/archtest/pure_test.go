@@ -44,6 +44,7 @@ var pure = []string{
 	"internal/breaker/breaker.go",
 	"internal/node",
 	"sharding/allocation",
+	"sharding/coordinator",
 	"sharding/passivation",
 	"transport/link",
 }

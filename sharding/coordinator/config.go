@@ -1,0 +1,106 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// ErrInvalid is matched by the errors about configurations that can't be.
+var ErrInvalid = errors.New("coordinator: invalid")
+
+// Config is how a coordinator works. It must be the same on all nodes, but for Self.
+type Config struct {
+	// Self is the node. Required.
+	Self identity.Node
+	// Type is the name of the entity type. Required, of at most 255 bytes.
+	Type string
+	// Role is what a member must have to host shards. Defaults to "": all do.
+	Role string
+	// Shards is how many there are. Defaults to 1,000, at most 100,000.
+	Shards int
+	// MinRegions is how many regions must have registered with this coordinator before shards are allocated, so that the
+	// first one doesn't get all. Defaults to 1. A coordinator that takes over from another one, and finds
+	// shards on members, doesn't wait.
+	MinRegions int
+	// Remember says that shards are remembered: all that ever had a home get one again without being asked
+	// for.
+	Remember bool
+	// RemovalMargin is how long after its removal from the cluster what a node hosted is started
+	// elsewhere. Defaults to 0; the settings of package downing tell what it has to be.
+	RemovalMargin time.Duration
+	// RetryInterval is how often a message is repeated. Defaults to 2 seconds.
+	RetryInterval time.Duration
+	// HandOffTimeout is how long moving a shard may take before it is given up. Defaults to 60
+	// seconds.
+	HandOffTimeout time.Duration
+	// StartTimeout is how long a region may take to start a shard before it is told again. Defaults to
+	// 10 seconds.
+	StartTimeout time.Duration
+	// RebalanceInterval is how often it is decided which shards to move. Defaults to 10 seconds.
+	RebalanceInterval time.Duration
+	// SaveTimeout is how long a save may take before the coordinator looks what is stored. Defaults to 5
+	// seconds.
+	SaveTimeout time.Duration
+	// StoreRetry is how long after a failure the store is tried again. Defaults to 1 second.
+	StoreRetry time.Duration
+	// Settle is how long a coordinator that takes over waits for news of nodes that are gone. Defaults to
+	// 500 milliseconds.
+	Settle time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.Shards = cmp.Or(c.Shards, 1000)
+	c.MinRegions = cmp.Or(c.MinRegions, 1)
+	c.RetryInterval = cmp.Or(c.RetryInterval, 2*time.Second)
+	c.HandOffTimeout = cmp.Or(c.HandOffTimeout, 60*time.Second)
+	c.StartTimeout = cmp.Or(c.StartTimeout, 10*time.Second)
+	c.RebalanceInterval = cmp.Or(c.RebalanceInterval, 10*time.Second)
+	c.SaveTimeout = cmp.Or(c.SaveTimeout, 5*time.Second)
+	c.StoreRetry = cmp.Or(c.StoreRetry, time.Second)
+	c.Settle = cmp.Or(c.Settle, 500*time.Millisecond)
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	fail := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: Config."+format, append([]any{ErrInvalid}, args...)...))
+	}
+	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
+		fail("Self is %v, it must be an incarnation", c.Self)
+	}
+	if len(c.Type) == 0 || len(c.Type) > MaxTypeLength {
+		fail("Type has %d bytes, it must have 1 to %d", len(c.Type), MaxTypeLength)
+	}
+	if c.Shards < 0 || c.Shards > MaxShards {
+		fail("Shards is %d, at most %d are allowed: the state of more doesn't fit into one message", c.Shards, MaxShards)
+	}
+	if c.MinRegions < 0 {
+		fail("MinRegions is %d, less than 0", c.MinRegions)
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"RemovalMargin", c.RemovalMargin},
+		{"RetryInterval", c.RetryInterval},
+		{"HandOffTimeout", c.HandOffTimeout},
+		{"StartTimeout", c.StartTimeout},
+		{"RebalanceInterval", c.RebalanceInterval},
+		{"SaveTimeout", c.SaveTimeout},
+		{"StoreRetry", c.StoreRetry},
+		{"Settle", c.Settle},
+	} {
+		if d.value < 0 {
+			fail("%s is %v, less than 0", d.field, d.value)
+		}
+	}
+	return errors.Join(errs...)
+}

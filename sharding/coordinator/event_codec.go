@@ -1,0 +1,44 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator
+
+import "encoding/binary"
+
+// AppendEvent appends the encoding of an event.
+func AppendEvent(dst []byte, e Event) []byte {
+	dst = append(dst, wire, byte(e.Kind))
+	if e.Kind == Started {
+		dst = binary.AppendUvarint(dst, e.Term)
+	}
+	if e.Kind != HomesDeallocated {
+		dst = appendNode(dst, e.Node)
+	}
+	if e.Kind == HomesAllocated || e.Kind == HomesDeallocated {
+		dst = appendShards(dst, e.Shards)
+	}
+	return dst
+}
+
+// DecodeEvent decodes what AppendEvent has written. The error matches
+// ErrMalformed.
+func DecodeEvent(b []byte) (Event, error) {
+	r := newReader(b)
+	e := Event{Kind: EventKind(r.byte("kind"))}
+	if r.err == nil && (e.Kind < Started || e.Kind > HomesDeallocated) {
+		r.fail("%v is not known", e.Kind)
+	}
+	if e.Kind == Started {
+		e.Term = r.uint(1<<63, "term")
+	}
+	if e.Kind != HomesDeallocated {
+		e.Node = r.node()
+	}
+	if e.Kind == HomesAllocated || e.Kind == HomesDeallocated {
+		e.Shards = r.shards()
+	}
+	if err := r.end(); err != nil {
+		return Event{}, err
+	}
+	return e, nil
+}

@@ -1,0 +1,148 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// Kind is what a message says.
+type Kind uint8
+
+// The numbers are those of the encoding and never change. First what regions and proxies say to a
+// coordinator, then what it says to them.
+const (
+	// Register asks to be known as a region. It is repeated until RegisterAck comes.
+	Register Kind = 1 + iota
+	// RegisterProxy asks to be known as a proxy.
+	RegisterProxy
+	// GetHomes asks where shards are. It is repeated until Homes or Host comes.
+	GetHomes
+	// Hosted answers Host: the shards are started. Round is that of the Host.
+	Hosted
+	// BeginHandOffAck answers BeginHandOff: nothing is sent to the shards any more, and what was sent has
+	// arrived. It is for all shards of the round.
+	BeginHandOffAck
+	// Stopped answers HandOff: nothing of these shards runs on this region. Round is that of the last HandOff
+	// that named them.
+	Stopped
+	// GracefulShutdown asks to take all shards away. It is repeated.
+	GracefulShutdown
+	// RegionStopped says that the region, or the proxy, is gone, and nothing of it runs.
+	RegionStopped
+	// Fenced answers a message of a lower term: Term is the higher one that the region has seen.
+	Fenced
+	// StopShards asks to stop shards that are not needed any more. The answer is Stopped.
+	StopShards
+
+	// RegisterAck answers Register and RegisterProxy.
+	RegisterAck
+	// Homes says where shards are.
+	Homes
+	// Host says that the receiver is the home of shards, and is to start them. It is repeated until Hosted
+	// comes.
+	Host
+	// BeginHandOff asks to forget the homes of shards, and to keep what is for them. It is
+	// repeated.
+	BeginHandOff
+	// HandOff asks the home of shards to stop them. It is repeated.
+	HandOff
+	// RegisterAgain says that there is a coordinator of this term, and the receiver is not registered with
+	// it. It goes to all that the one before knew, and answers what is for another term.
+	RegisterAgain
+
+	kinds
+)
+
+func (k Kind) String() string {
+	names := map[Kind]string{
+		Register: "register", RegisterProxy: "register proxy", GetHomes: "get homes", Hosted: "hosted", BeginHandOffAck: "begin hand-off ack",
+		Stopped: "stopped", GracefulShutdown: "graceful shutdown", RegionStopped: "region stopped", Fenced: "fenced", StopShards: "stop shards",
+		RegisterAck: "register ack", Homes: "homes", Host: "host", BeginHandOff: "begin hand-off", HandOff: "hand-off",
+		RegisterAgain: "register again",
+	}
+	if name := names[k]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Batch is how many shards a coordinator puts into one message at most.
+const Batch = 500
+
+// MaxTypeLength is the largest number of bytes that the name of an entity type has.
+const MaxTypeLength = 255
+
+// Message is what a coordinator and a region say to each other. Who says it to whom is on
+// the envelope. It is immutable.
+//
+// The messages of a coordinator have its term, and a round, which never falls within a term. Whatever the network
+// does, a region acts on the last one for each shard: it refuses a message with a lower term than it has
+// seen with Fenced, and passes over what a message says about a shard if the last one that it heeded about that shard had
+// a higher round.
+type Message struct {
+	Kind Kind
+	// Type is the name of the entity type.
+	Type string
+	// Term is that of the coordinator which says it, or which it is for. It is 0 where a region doesn't
+	// know yet, in Register, RegisterProxy, GracefulShutdown, RegionStopped and StopShards.
+	Term uint64
+	// Round is when the coordinator said it. Answers have that of the question.
+	Round uint64
+	// Instance counts the regions of this type that a node has had, from 1. It is in Register,
+	// GracefulShutdown and RegionStopped.
+	Instance uint64
+	// Shards are those that the message is about, but for Homes.
+	Shards []Shard
+	// Homes are regions with shards that they host.
+	Homes []Home
+}
+
+// Home is a region and shards that it hosts.
+type Home struct {
+	Node   identity.Node
+	Shards []Shard
+}
+
+// AppendMessage appends the encoding of a message.
+func AppendMessage(dst []byte, m Message) []byte {
+	dst = append(dst, wire, byte(m.Kind), byte(len(m.Type))) //nolint:gosec // at most MaxTypeLength
+	dst = append(dst, m.Type...)
+	dst = binary.AppendUvarint(dst, m.Term)
+	dst = binary.AppendUvarint(dst, m.Round)
+	dst = binary.AppendUvarint(dst, m.Instance)
+	dst = appendShards(dst, m.Shards)
+	dst = binary.AppendUvarint(dst, uint64(len(m.Homes)))
+	for _, h := range m.Homes {
+		dst = appendShards(appendNode(dst, h.Node), h.Shards)
+	}
+	return dst
+}
+
+// DecodeMessage decodes what AppendMessage has written. The error matches
+// ErrMalformed.
+func DecodeMessage(b []byte) (Message, error) {
+	r := newReader(b)
+	m := Message{Kind: Kind(r.byte("kind"))}
+	if r.err == nil && (m.Kind == 0 || m.Kind >= kinds) {
+		r.fail("%v is not known", m.Kind)
+	}
+	m.Type = string(r.bytes(int(r.byte("length")), "type"))
+	m.Term, m.Round, m.Instance = r.uint(1<<63, "term"), r.uint(1<<63, "round"), r.uint(1<<63, "instance")
+	m.Shards = r.shards()
+	for range r.count(MaxRegions, 11, "homes") {
+		h := Home{Node: r.node(), Shards: r.shards()}
+		if r.err != nil {
+			break
+		}
+		m.Homes = append(m.Homes, h)
+	}
+	if err := r.end(); err != nil {
+		return Message{}, err
+	}
+	return m, nil
+}

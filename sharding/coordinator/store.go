@@ -1,0 +1,265 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// load is what is being read.
+type load struct {
+	id      uint64 // 0 is nothing
+	retryAt time.Duration
+}
+
+// saving is the change that is being stored. There is one at a time, and it is asked for until it is
+// known to be stored: it may land at any time, so nothing else may be stored in its place.
+type saving struct {
+	Save
+	tries   int
+	lookAt  time.Duration // when to look what is stored
+	retryAt time.Duration
+}
+
+func (m *Machine) startLoad() {
+	m.load = load{id: m.id(), retryAt: Never}
+	m.out.Load = m.load.id
+}
+
+func (m *Machine) loadFailed(id uint64) {
+	if id == m.load.id && id != 0 {
+		m.load = load{retryAt: m.now + m.cfg.StoreRetry}
+		m.note(Note{Kind: LoadRetried})
+	}
+}
+
+func (m *Machine) tickStore() {
+	if m.now >= m.load.retryAt {
+		m.startLoad()
+	}
+	if m.save == nil {
+		return
+	}
+	if m.now >= m.save.lookAt {
+		m.save.lookAt = m.now + m.cfg.SaveTimeout
+		m.look()
+	}
+	if m.now >= m.save.retryAt {
+		m.askSave()
+	}
+}
+
+// look loads to find out whether the change was stored.
+func (m *Machine) look() {
+	m.note(Note{Kind: SaveRetried, Count: m.save.tries})
+	if m.load.id == 0 && m.load.retryAt == Never {
+		m.startLoad()
+	}
+}
+
+func (m *Machine) loaded(in Loaded) {
+	if in.ID != m.load.id || in.ID == 0 {
+		return
+	}
+	m.load = load{retryAt: Never}
+	switch {
+	case m.phase <= Claiming && (m.save == nil || !in.State.Equal(m.save.After)):
+		m.claim(in)
+	case m.save == nil: // its answer came meanwhile
+	case in.State.term > m.term, in.State.term == m.term && in.State.holder != m.cfg.Self:
+		m.stop(SupersededByTerm)
+	case in.State.Equal(m.save.After):
+		m.stored(in.Rev)
+	case in.State.Equal(m.state):
+		// Not stored, or not yet: it may land as long as nothing else has its number.
+		m.save.Rev = in.Rev
+		m.retrySave()
+	case in.Rev < m.rev:
+		m.retrySave() // the store has forgotten what it had acknowledged, and is told again
+	default:
+		m.stop(Diverged)
+	}
+}
+
+// claim stores a term that is higher than any before. Nothing else is done before.
+func (m *Machine) claim(in Loaded) {
+	if in.Repaired > 0 && m.phase == Loading {
+		m.note(Note{Kind: Repaired, Count: in.Repaired, Repairs: in.Repairs})
+	}
+	m.state, m.rev = in.State, in.Rev
+	m.remembered = make([]bool, m.cfg.Shards)
+	for _, s := range in.Remembered {
+		if m.cfg.Remember && int(s) < m.cfg.Shards {
+			m.remembered[s] = true
+		}
+	}
+	tries := 0
+	if m.save != nil {
+		tries = m.save.tries
+	}
+	m.term = m.state.term + 1
+	if m.phase != Claiming {
+		m.become(Claiming)
+	}
+	m.change([]Event{{Kind: Started, Term: m.term, Node: m.cfg.Self}})
+	if m.save != nil && tries > 0 {
+		m.out.Save, m.save.tries = nil, tries
+		m.retrySave()
+	}
+}
+
+// change stores events.
+func (m *Machine) change(events []Event) {
+	after, err := m.state.Apply(events...)
+	if err != nil { // can't be: they were made from the state
+		m.stop(Diverged)
+		return
+	}
+	m.save = &saving{Save: Save{ID: m.id(), Change: Change{Term: m.term, Rev: m.rev, Events: events, After: after}}}
+	m.askSave()
+}
+
+func (m *Machine) askSave() {
+	m.save.tries++
+	m.save.lookAt, m.save.retryAt = m.now+m.cfg.SaveTimeout, Never
+	save := m.save.Save
+	m.out.Save = &save
+}
+
+// retrySave asks for the change again, the first time at once.
+func (m *Machine) retrySave() {
+	if m.save.tries == 1 {
+		m.askSave()
+		return
+	}
+	m.save.retryAt = m.now + m.cfg.StoreRetry
+}
+
+func (m *Machine) saveFailed(in SaveFailed) {
+	switch {
+	case m.save == nil || in.ID != m.save.ID:
+	case in.Fenced:
+		m.stop(SupersededByTerm)
+	default:
+		m.look()
+	}
+}
+
+// stored takes the change for done.
+func (m *Machine) stored(rev uint64) {
+	change := m.save.Change
+	m.save, m.load = nil, load{retryAt: Never}
+	before := m.state
+	m.state, m.rev = change.After, rev
+	m.note(Note{Kind: Stored, Count: len(change.Events)})
+	for _, e := range change.Events {
+		switch e.Kind {
+		case Started:
+			m.claimed()
+		case RegionRegistered:
+			m.regionRegistered(e.Node)
+		case ProxyRegistered:
+			m.proxyRegistered(e.Node)
+		case RegionTerminated:
+			shards, _ := before.Region(e.Node)
+			m.regionTerminated(e.Node, shards)
+		case ProxyTerminated:
+			m.acked(e.Node)
+		case HomesAllocated:
+			m.homesAllocated(e.Node, e.Shards)
+		case HomesDeallocated:
+			m.homesDeallocated(e.Shards)
+		}
+	}
+}
+
+// next is the state as it will be when the change that is being stored is.
+func (m *Machine) next() State {
+	if m.save != nil {
+		return m.save.After
+	}
+	return m.state
+}
+
+// request is something to be decided. Those that arrive while a change is being stored are decided
+// together, in their order, and stored as one.
+type request struct {
+	kind   EventKind
+	node   identity.Node
+	shards []Shard
+	homes  []identity.Node // of HomesAllocated, for each shard
+}
+
+func (m *Machine) decide() {
+	if m.save != nil || len(m.queue) == 0 || m.phase < Settling {
+		return
+	}
+	queue := m.queue
+	m.queue = nil
+	f := NewFold(m.state)
+	var events []Event
+	add := func(e Event) bool {
+		if f.Apply(e) != nil {
+			return false
+		}
+		events = append(events, e)
+		return true
+	}
+	for _, r := range queue {
+		switch r.kind {
+		case RegionRegistered, ProxyRegistered:
+			if !add(Event{Kind: r.kind, Node: r.node}) {
+				m.acknowledge(r.node) // it was, meanwhile
+			}
+		case RegionTerminated:
+			if !add(Event{Kind: r.kind, Node: r.node}) {
+				m.notTerminating(r.node)
+			}
+		case ProxyTerminated:
+			add(Event{Kind: r.kind, Node: r.node})
+		case HomesDeallocated:
+			add(Event{Kind: r.kind, Shards: f.allocated(r.shards)})
+		case HomesAllocated:
+			m.decideHomes(r, add)
+		case Started:
+		}
+	}
+	events = slices.DeleteFunc(events, func(e Event) bool {
+		return len(e.Shards) == 0 && (e.Kind == HomesAllocated || e.Kind == HomesDeallocated)
+	})
+	if len(events) > 0 {
+		m.change(events)
+	}
+}
+
+// allocated returns those of the shards that have a home.
+func (f *Fold) allocated(shards []Shard) []Shard {
+	return slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool {
+		_, found := f.state.Home(s)
+		return !found
+	})
+}
+
+// decideHomes makes one event for each region that gets shards.
+func (m *Machine) decideHomes(r request, add func(Event) bool) {
+	var nodes []identity.Node
+	for _, n := range r.homes {
+		nodes = with(nodes, n)
+	}
+	for _, n := range nodes {
+		var shards []Shard
+		for i, s := range r.shards {
+			if r.homes[i] == n {
+				shards = append(shards, s)
+			}
+		}
+		if m.unavailable(n) || !add(Event{Kind: HomesAllocated, Node: n, Shards: shards}) {
+			m.wants.postpone(shards, m.now)
+		}
+	}
+	m.ask = asking{}
+}
