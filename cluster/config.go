@@ -92,9 +92,6 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Transport.Logger == nil {
-		c.Transport.Logger = c.Logger
-	}
 	return c
 }
 

@@ -60,7 +60,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("Join: %v", err)
 		}
-		if !w.logged("no seed has answered") {
+		if !w.logged("no seed lets this node in") {
 			w.Error("nothing was said about seeds that do not answer")
 		}
 	})

@@ -61,7 +61,7 @@ func (l *leases) open(name string) (*leaser, error) {
 	if n.cfg.Leases == nil {
 		return nil, invalid("field Config.Leases is missing")
 	}
-	held, err := lease.New(n.cfg.Leases, lease.Config{Name: name, Owner: n.self.String(), Logger: n.log})
+	held, err := lease.New(n.cfg.Leases, lease.Config{Name: name, Owner: n.self.String(), Logger: n.plain})
 	if err != nil {
 		return nil, err
 	}

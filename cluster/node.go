@@ -23,7 +23,8 @@ import (
 type Node struct {
 	cfg       Config
 	self      identity.Node
-	log       *slog.Logger
+	plain     *slog.Logger
+	log       *slog.Logger    // with the node
 	base      context.Context //nolint:containedctx // of all that the node does
 	start     time.Time
 	transport *transport.Transport
@@ -124,11 +125,16 @@ func prepare(cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	log := cfg.Logger.With(slog.String("node", self.String()))
 	base := context.Background()
+	out := newOutlet(base, cfg.Logger.With(slog.String("node", self.String())))
+	// The transport and the leases say by themselves which node it is.
+	plain := slog.New(lines{out, cfg.Logger.Handler()})
+	if cfg.Transport.Logger == nil {
+		cfg.Transport.Logger = plain
+	}
 	n := &Node{
-		cfg: cfg, self: self, log: log, start: time.Now(), machine: machine,
-		inputs: newQueue(cfg.MaxInputs), calls: make(chan call), outlet: newOutlet(base, log), base: base,
+		cfg: cfg, self: self, plain: plain, log: slog.New(lines{out, out.log.Handler()}), start: time.Now(), machine: machine,
+		inputs: newQueue(cfg.MaxInputs), calls: make(chan call), outlet: out, base: base,
 		strategy: string(machine.Config().Downing.Strategy),
 		parcels:  parcels{open: map[uint64]*parcel{}}, proxies: map[string]*Proxy{},
 		quit: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
@@ -148,7 +154,7 @@ func (n *Node) Name() string { return n.cfg.Name }
 // node ends; they must not close it. Nodes that were removed are quarantined there.
 func (n *Node) Transport() *transport.Transport { return n.transport }
 
-// Logger returns the logger of the node.
+// Logger returns the logger of the node, for others that belong to it. It does not block until the node has ended.
 func (n *Node) Logger() *slog.Logger { return n.log }
 
 // AwaitJoined waits until the node is a member. If it ends before, the error says why.

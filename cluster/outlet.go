@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -38,18 +37,27 @@ func newOutlet(base context.Context, log *slog.Logger) *outlet {
 	return o
 }
 
-// add lets f be called, in order, unless too much waits.
+// add lets f be called, in order, unless too much waits. Once all is written it is called at once.
 func (o *outlet) add(f func()) {
 	o.mu.Lock()
+	closed := o.closed
 	switch {
-	case o.closed:
+	case closed:
 	case len(o.queue) < maxOutlet:
 		o.queue = append(o.queue, f)
 	default:
 		o.lost++
 	}
 	o.mu.Unlock()
-	wake(o.news)
+	if !closed {
+		wake(o.news)
+		return
+	}
+	select {
+	case <-o.done:
+		o.call(f)
+	default: // it was given up
+	}
 }
 
 func (o *outlet) run() {
@@ -97,19 +105,6 @@ func (o *outlet) close(atMost time.Duration) {
 	case <-o.done:
 	case <-timer.C:
 	}
-}
-
-// write logs a line, as if it had been written at once.
-func (o *outlet) write(level slog.Level, message string, attrs ...slog.Attr) {
-	handler := o.log.Handler()
-	if !handler.Enabled(o.base, level) {
-		return
-	}
-	var pc [1]uintptr
-	runtime.Callers(2, pc[:])
-	r := slog.NewRecord(time.Now(), level, message, pc[0])
-	r.AddAttrs(attrs...)
-	o.add(func() { _ = handler.Handle(o.base, r) })
 }
 
 // levelOf returns the level of a line of the protocols.

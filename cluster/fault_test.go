@@ -1,0 +1,187 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+)
+
+// A fault in the node itself ends it, with all that it hosts: what it knew can't be trusted.
+func TestLoopThatPanics(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		o := &one{}
+		o.host(w.T, nodes...)
+		o.await(w.T, "a")
+		p := proxyOf(w, nodes[0], cluster.ProxyConfig{Singleton: "nobody"})
+		asked := make(chan error, 1)
+		go func() {
+			_, err := p.Ask(w.Context(), nil)
+			asked <- err
+		}()
+		synctest.Wait()
+		if err := nodes[0].OnLoop(w.Context(), func() { panic("at the disco") }); !errors.Is(err, cluster.ErrFailed) {
+			w.Errorf("the call: %v", err)
+		}
+		if err := <-asked; !errors.Is(err, cluster.ErrFailed) {
+			w.Errorf("Ask: %v", err)
+		}
+		w.wantGone(nodes[0], cluster.ErrFailed)
+		if where := o.runs(w.T); where != "" {
+			w.Errorf("it still runs on %q", where)
+		}
+		if !w.logged("at the disco") {
+			w.Error("nothing was said")
+		}
+		for range nodes[0].Events(w.Context()) { // ends
+		}
+		w.allUp(nodes[1:]...)
+	})
+}
+
+// A node that can't keep up drops messages of the protocols, counts them, and goes on.
+func TestTooManyMessages(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		drops := make(chan cluster.Drop, 1000)
+		a := w.start("a", func(c *cluster.Config) {
+			c.MaxInputs = 10
+			c.Observer.Dropped = func(d cluster.Drop) { drops <- d }
+		})
+		w.allUp(a)
+		self, err := identity.New("stranger")
+		must(w.T, err)
+		stranger, err := transport.Open(w.network.Carrier(self), transport.Config{})
+		must(w.T, err)
+		defer func() { must(w.T, stranger.Close()) }()
+		release, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			_ = a.OnLoop(w.Context(), func() {
+				close(stopped)
+				<-release
+			})
+		}()
+		<-stopped
+		for range 100 {
+			must(w.T, stranger.SendToName("a", transport.FirstClusterKind, []byte("garbage")))
+		}
+		synctest.Wait()
+		close(release)
+		w.sleep(time.Minute)
+		w.allUp(a)
+		stats, err := a.Stats(w.Context())
+		must(w.T, err)
+		if n := stats.Dropped[cluster.DroppedInput]; n < 90 || n > 100 || uint64(len(drops)) != n {
+			w.Errorf("%d messages were dropped, %d were told", n, len(drops))
+		}
+		if d := <-drops; d.Reason != cluster.DroppedInput || d.Node != self {
+			w.Errorf("dropped: %+v", d)
+		}
+	})
+}
+
+// A process that stood still for a minute finds out that it was given up; its singleton never ran twice.
+func TestPausedNode(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b", "c")
+		o := &one{}
+		o.host(w.T, nodes...)
+		o.await(w.T, "a")
+		resume := w.network.Pause("a")
+		w.allUp(nodes[1:]...)
+		for o.started() < 2 {
+			w.sleep(time.Second)
+		}
+		resume()
+		w.wantGone(nodes[0], cluster.ErrDowned)
+		w.allUp(nodes[1:]...)
+		o.runs(w.T)
+	})
+}
+
+// blocked is a log that does not come to an end.
+type blocked struct {
+	slog.Handler
+
+	release chan struct{}
+}
+
+func (b blocked) Handle(context.Context, slog.Record) error {
+	<-b.release
+	return nil
+}
+
+func (b blocked) Enabled(context.Context, slog.Level) bool { return true }
+func (b blocked) WithAttrs([]slog.Attr) slog.Handler       { return b }
+func (b blocked) WithGroup(string) slog.Handler            { return b }
+
+// A log that nobody reads holds up nobody, whoever writes to it.
+func TestLogThatBlocks(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		release := make(chan struct{})
+		defer close(release)
+		a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(blocked{release: release}) })
+		b := w.start("b")
+		w.allUp(a, b)
+		// The transport says that nobody handles such messages.
+		must(w.T, b.Transport().Send(a.Self(), transport.Control, transport.FirstUserKind, nil))
+		a.Logger().With(slog.String("a", "b")).WithGroup("g").InfoContext(w.Context(), "hello")
+		w.sleep(time.Minute)
+		w.allUp(a, b)
+		must(w.T, a.Shutdown(w.Context()))
+		a.Logger().InfoContext(w.Context(), "the end")
+	})
+}
+
+// Operators get all members, however many answers that takes.
+func TestOperatorsSeeManyMembers(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		const count = 40
+		roles := make([]string, 64)
+		for i := range roles {
+			roles[i] = fmt.Sprintf("%0128d", i)
+		}
+		var nodes []*cluster.Node
+		for i := range count {
+			nodes = append(nodes, w.start(cond(i == 0, "a", fmt.Sprintf("n%d", i)), func(c *cluster.Config) { c.Roles = roles }))
+		}
+		w.allUp(nodes...)
+		first, err := nodes[1].Summary("")
+		must(w.T, err)
+		if !first.More || len(first.Members) >= count {
+			w.Errorf("the first answer holds %d members", len(first.Members))
+		}
+		s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "n1")
+		must(w.T, err)
+		if len(s.Members) != count || s.More {
+			w.Fatalf("%d members, more: %t", len(s.Members), s.More)
+		}
+		for i, m := range nodes[1].State().Members {
+			if s.Members[i].Node != m.Node.String() {
+				w.Errorf("member %d is %s, not %v", i, s.Members[i].Node, m.Node)
+			}
+		}
+	})
+}
+
+func cond[T any](is bool, yes, no T) T {
+	if is {
+		return yes
+	}
+	return no
+}
