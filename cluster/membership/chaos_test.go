@@ -91,8 +91,15 @@ func (c *chaos) run(t *testing.T, seed uint64) {
 		c.loss, c.double = 0.03, 0.02
 	}
 	c.names = names(3 + int(seed)%8)
-	for _, name := range c.names {
-		c.restart(name)
+	late := seed%5 == 1 // is the first one, for which the others wait
+	for i, name := range c.names {
+		if i > 0 || !late {
+			c.restart(name)
+		}
+	}
+	if late {
+		c.world.run(6 * time.Second)
+		c.restart(c.names[0])
 	}
 	c.run0(time.Duration(c.rand.IntN(30)) * time.Second)
 	for range 12 {

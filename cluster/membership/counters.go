@@ -37,7 +37,7 @@ type Timeout uint8
 
 // The time-outs.
 const (
-	TimeoutSeeds         Timeout = iota // no seed has answered
+	TimeoutSeeds         Timeout = iota // no seed has let a node in
 	TimeoutJoin                         // no Welcome has come
 	TimeoutJoining                      // no cluster was found in all
 	TimeoutFirstResponse                // a monitored member has never answered

@@ -18,12 +18,12 @@ type join struct {
 	name   string   // who is asked to be let in
 	direct bool     // it was named by the user
 	nacked []string
-	asked  int           // how often the seeds were asked
 	since  time.Duration // since when they are asked without a break
 }
 
 const (
-	// seedRetry is the time between two questions of the first seed.
+	// seedRetry is the time between two questions of the first seed, and after which a seed is asked again that
+	// answered but could not let anybody in yet.
 	seedRetry = time.Second
 	// claimWait is for how long it waits, at the least, for another incarnation of
 	// itself to answer before it founds a cluster.
@@ -102,17 +102,13 @@ func (m *Machine) beginJoin() {
 		m.ask(m.join.name)
 	default:
 		m.phase = seeking
-		m.join.nacked, m.join.asked, m.join.since = nil, 0, m.now
+		m.join.nacked, m.join.since = nil, m.now
 		m.askSeeds()
 	}
 }
 
 // askSeeds asks all seeds that have not declined.
 func (m *Machine) askSeeds() {
-	m.join.asked++
-	if m.join.asked > 1 && !m.join.first {
-		m.log(Warn, "no seed has answered", Attr{"seeds", m.join.seeds}, Attr{"attempt", m.join.asked})
-	}
 	for _, name := range m.join.seeds {
 		if !m.join.first || !slices.Contains(m.join.nacked, name) {
 			m.send(identity.Node{Name: name}, InitJoin{m.cfg.Check})
@@ -122,6 +118,7 @@ func (m *Machine) askSeeds() {
 		m.claim()
 		m.again(timerJoin, min(seedRetry, max(time.Millisecond, m.join.since+m.s.SeedNodeTimeout-m.now)))
 	} else {
+		m.join.nacked = nil
 		m.again(timerJoin, m.s.SeedNodeTimeout)
 	}
 }
@@ -156,7 +153,11 @@ func (m *Machine) joinLate() {
 	case m.join.first:
 		m.askSeeds()
 	default:
-		m.count.TimedOut[TimeoutSeeds]++
+		if m.now-m.join.since >= m.s.SeedNodeTimeout {
+			m.count.TimedOut[TimeoutSeeds]++
+			m.log(Warn, "no seed lets this node in", Attr{"seeds", m.join.seeds}, Attr{"after", m.s.SeedNodeTimeout})
+			m.join.since = m.now
+		}
 		m.askSeeds()
 	}
 }

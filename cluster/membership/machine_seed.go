@@ -79,7 +79,10 @@ func (m *Machine) initJoinNack(from identity.Node) {
 	if !slices.Contains(m.join.nacked, from.Name) {
 		m.join.nacked = append(m.join.nacked, from.Name)
 	}
-	if m.join.first && len(m.join.nacked) == len(m.join.seeds) {
+	switch {
+	case !m.join.first:
+		m.soon(timerJoin, m.now+seedRetry)
+	case len(m.join.nacked) == len(m.join.seeds):
 		m.timers[timerJoin] = max(m.now, m.join.since+claimWait)
 	}
 }

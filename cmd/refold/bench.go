@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -107,7 +108,13 @@ func (c *benchCommand) list(env *operator.Env) error {
 func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []row) error {
 	p := printer{json: c.JSON, out: env.Stdout}
 	line := status{env: env}
-	settings := bench.Settings{Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Scale: c.Scale, Progress: line.show}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	settings := bench.Settings{
+		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Scale: c.Scale, Progress: line.show, Node: []string{program, "demo", "node"},
+	}
 	for _, r := range rows {
 		err := r.Run(ctx, settings, func(r bench.Result) {
 			line.clear()

@@ -58,6 +58,8 @@ type Settings struct {
 	Length time.Duration
 	// Scale divides the sizes of data sets, for tests.
 	Scale int
+	// Node is a command, with its arguments, that serves a node of a fleet: see package fleet.
+	Node []string
 	// Progress is told what is being measured.
 	Progress func(what string)
 }
@@ -84,6 +86,7 @@ func Rows() []Row {
 		{group, "resident", []string{"inmem"}, resident},
 		{group, "wake", []string{"inmem"}, wake},
 		{"cluster", "transport", []string{"nats"}, transports},
+		{"cluster", "nodes", []string{"nats"}, processes},
 	}
 }
 

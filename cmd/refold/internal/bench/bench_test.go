@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -17,16 +18,26 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
+	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/internal/testpg"
 )
 
+// serve makes this binary a node.
+const serve = "serve-a-node"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == serve {
+		if err := fleet.Serve(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
 // small are settings under which each row takes a moment.
 func small(journal string) bench.Settings {
-	return bench.Settings{Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000}
+	return bench.Settings{Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000, Node: []string{os.Args[0], serve}}
 }
 
 // Every row runs on every journal that it names, verifies itself, leaves no
@@ -119,7 +130,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 1, "hot": 1} {
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 2, "hot": 1} {
 		rows, err := bench.Select(name)
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)

@@ -1,0 +1,177 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cmd/refold/internal/fleet"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+)
+
+const (
+	// nodeStableAfter is that of the downing strategy.
+	nodeStableAfter = 5 * time.Second
+	// nodePatience is when something has gone wrong.
+	nodePatience = 2 * time.Minute
+	// quietTime is how long the processor of a cluster is measured in which nothing happens.
+	quietTime = 20 * time.Second
+
+	maxStart, maxDowned, maxProcessor = 5, 15, 1
+)
+
+// processes measures a cluster of three processes over a NATS server in this one: how long it takes until all are up, what a
+// node costs when nothing happens, and how long until one that was killed is downed.
+func processes(ctx context.Context, b *run) ([]Result, error) {
+	var started, quiet, downed []float64
+	for i := range max(1, b.settings.Rounds) {
+		b.progress("round %d of %d", i+1, b.settings.Rounds)
+		if err := b.cluster(ctx, &started, &quiet, &downed); err != nil {
+			return nil, err
+		}
+	}
+	row := func(values []float64, unit string, goal float64, settings string) Result {
+		value := slices.Max(values)
+		return Result{Value: value, Unit: unit, Ratio: value, Goal: goal, Better: lower, Settings: fmt.Sprintf("%s, worst of %d", settings, len(values))}.judge()
+	}
+	return []Result{
+		row(started, "s to all up", maxStart, "3 processes, embedded NATS, from the start of the first"),
+		row(quiet, "% of a core", maxProcessor, fmt.Sprintf("3 processes, each when nothing happens for %v", b.quietTime())),
+		row(downed, "s to downed", maxDowned, fmt.Sprintf("3 processes, from SIGKILL of one until another marks it as down, stable-after %v", nodeStableAfter)),
+	}, nil
+}
+
+// quietTime is shorter in a trial run.
+func (b *run) quietTime() time.Duration {
+	return max(time.Second, quietTime/time.Duration(max(1, b.settings.Scale)))
+}
+
+// cluster runs three processes once.
+func (b *run) cluster(ctx context.Context, started, quiet, downed *[]float64) (err error) {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	c := &nodes{fleet: fleet.New(b.settings.Node, io.Discard), views: map[string]*fleet.View{}, cpu: map[string][]time.Duration{}}
+	defer c.fleet.Close()
+	names := []string{"a", "b", "c"}
+	began := time.Now()
+	for _, name := range names {
+		if _, err = c.fleet.Start(fleet.Node{
+			Name: name, Cluster: "bench", Seeds: names, Access: server.Access(), Downing: downing.Settings{StableAfter: nodeStableAfter},
+		}); err != nil {
+			return err
+		}
+	}
+	if err = c.until(ctx, func() bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return c.views[n] == nil || c.views[n].Up() != len(names) })
+	}); err != nil {
+		return err
+	}
+	*started = append(*started, time.Since(began).Seconds())
+	percent, err := c.processor(ctx, names, b.quietTime())
+	if err != nil {
+		return err
+	}
+	*quiet = append(*quiet, percent)
+	victim := c.ids["c"]
+	if err := c.fleet.Kill("c"); err != nil {
+		return err
+	}
+	killed := time.Now()
+	delete(c.views, "c")
+	if err := c.until(ctx, func() bool { return c.down(victim) }); err != nil {
+		return err
+	}
+	*downed = append(*downed, time.Since(killed).Seconds())
+	return nil
+}
+
+// nodes is a fleet, and what is known of it.
+type nodes struct {
+	fleet *fleet.Fleet
+	views map[string]*fleet.View
+	ids   map[string]identity.Node
+	cpu   map[string][]time.Duration
+}
+
+// until takes in reports until something holds.
+func (c *nodes) until(ctx context.Context, holds func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
+	for !holds() {
+		r, err := c.fleet.Next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case r.Ended != "":
+			return fmt.Errorf("node %v has ended: %s", r.Node, r.Ended)
+		case r.View != nil:
+			c.views[r.Node.Name] = r.View
+			if c.ids == nil {
+				c.ids = map[string]identity.Node{}
+			}
+			c.ids[r.Node.Name] = r.Node
+		case r.CPU != nil:
+			c.cpu[r.Node.Name] = append(c.cpu[r.Node.Name], *r.CPU)
+		}
+	}
+	return nil
+}
+
+// processor returns the largest share of a core that a node takes, in percent.
+func (c *nodes) processor(ctx context.Context, names []string, length time.Duration) (percent float64, err error) {
+	ask := func(times int) error {
+		for _, name := range names {
+			if err := c.fleet.Say(name, fleet.CPU); err != nil {
+				return err
+			}
+		}
+		return c.until(ctx, func() bool {
+			return !slices.ContainsFunc(names, func(n string) bool { return len(c.cpu[n]) < times })
+		})
+	}
+	if err := ask(1); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if err := ask(2); err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		used := c.cpu[name][1] - c.cpu[name][0]
+		percent = max(percent, 100*used.Seconds()/time.Since(began).Seconds())
+	}
+	return percent, nil
+}
+
+// down reports whether some node takes another for down, or for removed.
+func (c *nodes) down(n identity.Node) bool {
+	for _, v := range c.views {
+		if !v.Has(n) {
+			return true
+		}
+		for _, m := range v.Members {
+			if m.Node == n && m.Status == "down" {
+				return true
+			}
+		}
+	}
+	return false
+}
