@@ -72,6 +72,13 @@ func TestDefaultClock(t *testing.T) {
 		t.Errorf("another register at %d", other.Timestamp())
 	}
 	// One that is far ahead stays alone with that.
+	tomorrow := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64/2)))
+	if tomorrow = must(tomorrow.Set(a, "z")); tomorrow.Timestamp() != math.MaxInt64/2+1 {
+		t.Errorf("after one far ahead comes %d", tomorrow.Timestamp())
+	}
+	if other := must(register{}.Set(a, "y")); other.Timestamp() > 10_000 {
+		t.Errorf("another register at %d", other.Timestamp())
+	}
 	far := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64-1)))
 	if far = must(far.Set(a, "z")); far.Timestamp() != math.MaxInt64 {
 		t.Errorf("after the last but one comes %d", far.Timestamp())

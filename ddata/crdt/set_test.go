@@ -269,3 +269,75 @@ func TestORSetAgainstAMap(t *testing.T) {
 		t.Errorf("left: %s", list(s.Elements()))
 	}
 }
+
+// A removal that overtakes the addition of another node, which its own node had
+// seen, does not hide what else that node has added: a full merge mends the rest.
+func TestORSetRemovalOvertakes(t *testing.T) {
+	t.Parallel()
+	a, b, c := self(t, "a"), self(t, "bb"), self(t, "ccc")
+	atB := add(set{}, b, "x").ResetDelta()
+	later := changes(add(set{}, b, "z"))
+	w := add(set{}, a, "w")
+	removal := remove(must(w.Merge(atB)), a, "x")
+	atC := must(add(set{}, c, "v").MergeDelta(changes(w)))
+	atC = must(atC.MergeDelta(changes(removal)))
+	atC = must(atC.Merge(atB))
+	wantSet(t, "what was removed shows until the removal is heard of in full", atC, "v w x")
+	atC = must(atC.MergeDelta(later))
+	wantSet(t, "and what came later", atC, "v w x z")
+	wantSet(t, "healed", must(atC.Merge(removal)), "v w z")
+}
+
+func TestTypesDoNotMix(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	values := []crdt.Value{
+		value(crdt.GCounter{}.Add(a, 1)),
+		value(crdt.PNCounter{}.Add(a, 1)),
+		value(crdt.Flag{}.Enable()),
+		value(crdt.VersionVector{}.Increment(a)),
+		value(must(crdt.GSet[string]{}.Add("x"))),
+		value(must(crdt.GSet[int]{}.Add(1))),
+		value(add(set{}, a, "x")),
+		value(must(crdt.ORSet[int]{}.Add(a, 1))),
+		value(must(crdt.LWWRegister[int]{}.Set(a, 1))),
+		value(must(crdt.LWWRegister[string]{}.Set(a, "x"))),
+		value(must(crdt.LWWMap[string, int]{}.Put(a, "k", 1))),
+		value(must(crdt.LWWMap[string, bool]{}.Put(a, "k", true))),
+		value(must(crdt.PNCounterMap[string]{}.Add(a, "k", 1))),
+		value(must(crdt.PNCounterMap[int]{}.Add(a, 1, 1))),
+		value(bind(sets{}, a, "k", "x")),
+		value(bind(must(sets{}.WithValueDeltas()), a, "k", "x")),
+		value(must(crdt.ORMap[string, crdt.PNCounter]{}.Put(a, "k", crdt.PNCounter{}))),
+		value(must(crdt.ORMap[string, crdt.GCounter]{}.Put(a, "k", crdt.GCounter{}))),
+	}
+	for i, x := range values {
+		for j, y := range values {
+			if i == j {
+				continue
+			}
+			if _, err := x.Merge(y); !errors.Is(err, crdt.ErrType) {
+				t.Errorf("%s merged with %s: %v", x.Type(), y.Type(), err)
+			}
+			if d := y.Delta(); !d.IsZero() {
+				if _, err := x.MergeDelta(d); !errors.Is(err, crdt.ErrType) {
+					t.Errorf("%s with a delta of %s: %v", x.Type(), d.Type(), err)
+				}
+				if e := x.Delta(); !e.IsZero() {
+					if _, err := e.Merge(d); !errors.Is(err, crdt.ErrType) {
+						t.Errorf("a delta of %s with one of %s: %v", e.Type(), d.Type(), err)
+					}
+				}
+			}
+			if crdt.Equal(x, y) {
+				t.Errorf("%s and %s are equal", x.Type(), y.Type())
+			}
+		}
+		if _, err := x.MergeDelta(crdt.Delta{}); !errors.Is(err, crdt.ErrType) {
+			t.Errorf("%s with no delta: %v", x.Type(), err)
+		}
+		if _, err := x.Merge(crdt.Value{}); !errors.Is(err, crdt.ErrType) {
+			t.Errorf("%s merged with nothing: %v", x.Type(), err)
+		}
+	}
+}
