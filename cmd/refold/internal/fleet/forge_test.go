@@ -1,0 +1,188 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/testnats"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// forger has the rights of a node, which is no member, and writes what it likes.
+type forger struct {
+	t       *testing.T
+	self    identity.Node
+	carrier transport.Carrier
+	links   map[identity.Node]*link.Machine
+}
+
+// Receive implements transport.Receiver.
+func (f *forger) Receive(transport.Lane, string, []byte) {}
+
+// Connection implements transport.Receiver.
+func (f *forger) Connection(error) {}
+
+// say sends a message whose envelope says that it is from a node.
+func (f *forger) say(as, to identity.Node, kind node.Kind, payload []byte) {
+	f.t.Helper()
+	m := f.links[as]
+	if m == nil {
+		var err error
+		if m, err = link.New(link.Config{Self: as, MaxFrame: 1 << 20}); err != nil {
+			f.t.Fatal(err)
+		}
+		f.links[as] = m
+	}
+	if err := m.Send(to, transport.Control, link.Message{Type: link.Tell, Kind: transport.Kind(kind), Payload: payload}); err != nil {
+		f.t.Fatal(err)
+	}
+	_, frame, _ := m.Flush(0, transport.Control, nil)
+	if err := f.carrier.Send(transport.Control, to, frame); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// join starts a node in this process that runs a singleton.
+func join(t *testing.T, access nats.Access, name string) *cluster.Node {
+	t.Helper()
+	self, err := identity.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carrier, err := nats.Connect(nats.Config{Access: access, Cluster: clusterName, Self: self})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := cluster.Join(t.Context(), cluster.Config{Name: clusterName, Carrier: carrier, Seeds: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Stop(); <-n.Done() })
+	if err := n.Singleton(t.Context(), cluster.Singleton{Run: func(ctx context.Context, _ *cluster.Inbox) error { <-ctx.Done(); return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.AwaitUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func figures(t *testing.T, n *cluster.Node) cluster.Stats {
+	t.Helper()
+	s, err := n.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Who has the rights of another node and writes Down, Welcome or hand-over messages, in its own name or in that of a
+// member, changes nothing, and all of it is counted.
+func TestForgedMessages(t *testing.T) {
+	t.Parallel()
+	server := testnats.Start(t, testnats.Config{Users: nodes(t, []string{"a", "b", "x"})})
+	a, b := join(t, server.Access(t, "a"), "a"), join(t, server.Access(t, "b"), "b")
+	self, err := identity.New("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &forger{t: t, self: self, links: map[identity.Node]*link.Machine{}}
+	if x.carrier, err = nats.Connect(nats.Config{Access: server.Access(t, "x"), Cluster: clusterName, Self: self}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = x.carrier.Close() }()
+	if err = x.carrier.Start(x); err != nil {
+		t.Fatal(err)
+	}
+	before := a.State()
+
+	// The state that all know, but for one member that is down, and one that nobody has let in.
+	var g membership.Gossip
+	g, err = g.Apply(b.Self(), membership.Change{Put: []*membership.Member{
+		{Node: a.Self(), Status: membership.Down, UpNumber: 1}, {Node: b.Self(), Status: membership.Up, UpNumber: 2}, {Node: x.self, Status: membership.Up, UpNumber: 3},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := membership.AppendMessage(nil, membership.StateOf(g))
+	welcome := membership.AppendMessage(nil, membership.Welcome{State: membership.StateOf(g)})
+	for _, m := range []struct {
+		what string
+		kind node.Kind
+		data []byte
+		// counted is how often a node has counted such a message of a stranger.
+		counted func(cluster.Stats) uint64
+	}{
+		{"down", node.Kind(membership.KindState), down, func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropStranger] }},
+		{"welcome", node.Kind(membership.KindWelcome), welcome, func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropUnexpected] }},
+		{
+			"exiting", node.Kind(membership.KindExitingConfirmed), membership.AppendMessage(nil, membership.ExitingConfirmed{}),
+			func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropStranger] },
+		},
+		{
+			"quarantined", node.Kind(membership.KindQuarantined), membership.AppendMessage(nil, membership.Quarantined{}),
+			func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropStranger] },
+		},
+		{
+			"hand over", node.KindSingleton, singleton.AppendMessage(nil, singleton.Message{Kind: singleton.HandOverToMe, Singleton: "singleton"}),
+			func(s cluster.Stats) uint64 { return s.Ignored },
+		},
+		{
+			"take over", node.KindSingleton, singleton.AppendMessage(nil, singleton.Message{Kind: singleton.TakeOverFromMe, Singleton: "singleton"}),
+			func(s cluster.Stats) uint64 { return s.Ignored },
+		},
+	} {
+		forged := figures(t, a).Transport.Dropped[link.Forged]
+		x.say(b.Self(), a.Self(), m.kind, m.data)
+		until(t, m.what+" in the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[link.Forged] > forged })
+		counted := m.counted(figures(t, a))
+		x.say(x.self, a.Self(), m.kind, m.data)
+		until(t, m.what+" of a stranger is counted", func() bool { return m.counted(figures(t, a)) > counted })
+	}
+
+	after := a.State()
+	if !slices.EqualFunc(before.Members, after.Members, func(m, n cluster.Member) bool {
+		return m.Node == n.Node && m.Status == n.Status && m.UpNumber == n.UpNumber
+	}) {
+		t.Errorf("the members were %+v and are %+v", before.Members, after.Members)
+	}
+	if _, err := a.Proxy(t.Context(), cluster.ProxyConfig{}); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-a.Done():
+		t.Errorf("the node has ended: %v", a.Err())
+	case <-b.Done():
+		t.Errorf("the node has ended: %v", b.Err())
+	default:
+	}
+}
+
+// until asks until something holds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("it took too long"))
+	defer cancel()
+	pause := time.NewTicker(5 * time.Millisecond)
+	defer pause.Stop()
+	for !holds() {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			t.Fatalf("it is not true that %s: %v", what, context.Cause(ctx))
+		}
+	}
+}
