@@ -64,6 +64,8 @@ const (
 	// Automatic says that nodes are downed without asking anybody. It comes once without nodes at the
 	// start, as a warning.
 	Automatic
+	// Orphaned says that those who let this node in have all given up, so it does, too.
+	Orphaned
 )
 
 func (k NoteKind) String() string {
@@ -78,6 +80,8 @@ func (k NoteKind) String() string {
 		return "outgrown"
 	case Automatic:
 		return "automatic"
+	case Orphaned:
+		return "orphaned"
 	}
 	return fmt.Sprintf("note(%d)", uint8(k))
 }

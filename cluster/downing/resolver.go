@@ -127,6 +127,29 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 	if r.changes > 0 && c != (change{}) && r.settled() {
 		r.changes = 0
 	}
+	if r.orphaned() {
+		r.act(now, Orphaned, KeepNobody, out)
+	}
+}
+
+// orphaned reports whether this node was let in by members that have given up since,
+// all of them, and did not know of it. It would go on alone, as the leader, and remove
+// the other side of a cut that may have survived.
+func (r *Resolver) orphaned() bool {
+	if s := r.view.status(r.self); s != membership.Joining && s != membership.WeaklyUp {
+		return false
+	}
+	given := false
+	for i := range r.view.Members {
+		switch m := &r.view.Members[i]; m.Status {
+		case membership.Down:
+			given = given || m.UpNumber != membership.NeverUp
+		case membership.Joining, membership.WeaklyUp:
+		case membership.Up, membership.Leaving, membership.Exiting, membership.Removed, membership.PreparingForShutdown, membership.ReadyForShutdown:
+			return false
+		}
+	}
+	return given
 }
 
 // settled reports whether all unreachable members go anyway.

@@ -81,7 +81,8 @@ func (s Status) CanBecome(next Status) bool {
 }
 
 // rank orders the statuses for a merge of what two nodes know: the higher one
-// happened later.
+// happened later. A member can only become one of a higher rank, or a merge would take back what
+// was decided.
 func (s Status) rank() int {
 	switch s {
 	case Joining:
@@ -92,13 +93,13 @@ func (s Status) rank() int {
 		return 3
 	case PreparingForShutdown:
 		return 4
-	case Leaving:
-		return 5
-	case Exiting:
-		return 6
-	case Down:
-		return 7
 	case ReadyForShutdown:
+		return 5
+	case Leaving:
+		return 6
+	case Exiting:
+		return 7
+	case Down:
 		return 8
 	case Removed:
 		return 9

@@ -53,7 +53,7 @@ func (c Coverage) add(n node.Counters) {
 	for o := membership.Same; o <= membership.Concurrent; o++ {
 		c.hit("gossip", o.String(), n.Membership.Gossip[o])
 	}
-	for k := downing.Decided; k <= downing.Automatic; k++ {
+	for k := downing.Decided; k <= downing.Orphaned; k++ {
 		c.hit("downing", k.String(), n.Downing[k])
 	}
 	for s := singleton.Younger; s <= singleton.End; s++ {

@@ -128,9 +128,8 @@ func (c *cluster) shutDown() {
 		c.violate("shuts-down", c.hosts[0].p.Node(), "not all are ready")
 		return
 	}
-	for _, h := range c.living() { // of two who leave at once one may be forgotten, see the order of a merge
+	for _, h := range c.living() {
 		h.tell(node.Membership{Input: membership.Leave{Node: h.p.Node()}})
-		c.run(15 * time.Second)
 	}
 	if !c.until(time.Minute, func() bool { return len(c.living()) == 0 }) {
 		c.violate("shuts-down", c.hosts[0].p.Node(), "%d nodes do not stop", len(c.living()))

@@ -21,7 +21,7 @@ var (
 	ranges = flag.String("sim.ranges", "300001", "where the ranges of TestEveryRangeNotices begin, separated by commas")
 	length = flag.Uint64("sim.range", 2, "how many seeds each of them has")
 	first  = flag.Uint64("sim.first", 1, "the first seed of TestSeeds")
-	seeds  = flag.Uint64("sim.seeds", 30, "how many seeds TestSeeds simulates")
+	seeds  = flag.Uint64("sim.seeds", 20, "how many seeds TestSeeds simulates")
 )
 
 // TestSeeds simulates some seeds; make sim does more of them.
@@ -74,7 +74,7 @@ func TestEveryRangeNotices(t *testing.T) {
 // TestSameSeedSameStory: what happens depends on the seed and on nothing else.
 func TestSameSeedSameStory(t *testing.T) {
 	t.Parallel()
-	for _, seed := range []uint64{2, 5} {
+	for _, seed := range []uint64{2} {
 		var stories [2][]string
 		var hashes [2]uint64
 		for i := range stories {
