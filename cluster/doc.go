@@ -18,7 +18,8 @@
 //   - Nobody is removed because it is silent, but by the strategy in [Config.Downing], or by [Node.Down]. The
 //     zero value keeps the majority. There is no strategy that is both automatic and safe whatever happens: see package downing.
 //   - Of a [Singleton] one instance runs at a time, as long as the members of both sides of a partition follow the same strategy and no process
-//     stands still for longer than the removal margin. With a lease it holds without that, as long as clocks run equally fast.
+//     stands still for longer than the removal margin: one that does notices as soon as it runs again. With a lease the members need not agree; their clocks have
+//     to run equally fast.
 //   - A reader of [Node.Events] gets a snapshot and each change of it, in order; one that is too slow gets another snapshot.
 //     Nothing that a user's code does holds up the node.
 //   - A message through a [Proxy] is handled at most once.
