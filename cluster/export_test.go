@@ -7,3 +7,9 @@ import "context"
 
 // OnLoop lets the loop of a node call f.
 func (n *Node) OnLoop(ctx context.Context, f func()) error { return n.call(ctx, f) }
+
+// AppendForward and DecodeForward are the encoding of messages for singletons.
+var (
+	AppendForward = appendForward
+	DecodeForward = decodeForward
+)

@@ -72,17 +72,17 @@ func (h *hosts) take(m transport.Message, r *transport.Request) {
 }
 
 // result returns what an answer says.
-func result(name string, from identity.Node, b []byte) ([]byte, error) {
+func result(from identity.Node, b []byte) ([]byte, error) {
 	if len(b) == 0 {
-		return nil, fmt.Errorf("cluster: ask singleton %q on %v: %w", name, from, errForward)
+		return nil, fmt.Errorf("on %v: %w", from, errForward)
 	}
 	switch b[0] {
 	case answered:
 		return b[1:], nil
 	case notHosted:
-		return nil, fmt.Errorf("cluster: ask singleton %q on %v: %w", name, from, ErrNotHosted)
+		return nil, fmt.Errorf("on %v: %w", from, ErrNotHosted)
 	case busy:
-		return nil, fmt.Errorf("cluster: ask singleton %q on %v: %w", name, from, ErrBusy)
+		return nil, fmt.Errorf("on %v: %w", from, ErrBusy)
 	}
-	return nil, fmt.Errorf("cluster: ask singleton %q on %v: %w: %s", name, from, ErrRefused, b[1:])
+	return nil, fmt.Errorf("on %v: %w: %s", from, ErrRefused, b[1:])
 }

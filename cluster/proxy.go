@@ -117,7 +117,7 @@ func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return result(p.cfg.Singleton, to, b)
+	return result(to, b)
 }
 
 // pass hands a message to the machine.
