@@ -217,6 +217,18 @@ func TestGarbageIsRefused(t *testing.T) {
 	}
 }
 
+// A length that can't be is found before memory is taken for it.
+func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+	b := []byte{0x10, byte(coordinator.HomesDeallocated), 0xa0, 0x8d, 0x06}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := coordinator.DecodeEvent(b)
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, coordinator.ErrMalformed) || taken > 100_000 {
+		t.Errorf("%d bytes for an event of %d bytes: %v", taken, len(b), err)
+	}
+}
+
 // bounded decodes, and checks that memory is taken in proportion to the input only.
 func bounded(t *testing.T, b []byte, decode func() error) {
 	t.Helper()

@@ -36,8 +36,8 @@ func TestEvents(t *testing.T) {
 		t.Errorf("shard 99999 is on %v", n)
 	}
 	before := coordinator.AppendState(nil, s)
-	after, err := s.Apply(terminated("b"), proxy(coordinator.ProxyTerminated, "p"), allocated("a", 2))
-	if err != nil || after.Shards() != 3 || len(after.Proxies()) != 0 || len(after.Regions()) != 1 {
+	after, err := s.Apply(terminated("b"), proxy(coordinator.ProxyTerminated, "p"), allocated("a", 2), deallocated(5))
+	if err != nil || after.Shards() != 2 || len(after.Proxies()) != 0 || len(after.Regions()) != 1 {
 		t.Errorf("after the end of b: %+v, %v", after, err)
 	}
 	if _, ok := after.Home(1); ok {

@@ -58,7 +58,7 @@ func TestHomesComeInBatches(t *testing.T) {
 	d := active(t, coordinator.Config{Shards: 7000}, "a b", append(registered("a", "b"), allocated("a", many[:300]...), allocated("b", many[300:]...))...)
 	d.say("a", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	sizes := ""
-	for _, line := range strings.SplitSeq(d.sent(), ", ") {
+	for line := range strings.SplitSeq(d.sent(), ", ") {
 		sizes += fmt.Sprint(len(strings.Fields(line))-2, " ")
 	}
 	// Each batch names the shards, and the region with the first one.
