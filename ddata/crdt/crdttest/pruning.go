@@ -33,6 +33,13 @@ func (w *world[T]) prunes() error {
 	if pruned.NeedsPruning(removed) || slices.Contains(pruned.ModifiedBy(), removed) {
 		return errors.New("history of the node is left after Prune")
 	}
+	back, err := w.decoded(pruned)
+	if err != nil {
+		return fmt.Errorf("what is pruned can't be decoded: %w", err)
+	}
+	if err = w.equal(false, "what is pruned and the same decoded differ", pruned, back); err != nil {
+		return err
+	}
 	if got, want := w.show(pruned), w.show(all); w.Read != nil && got != want {
 		return fmt.Errorf("%s is pruned, and then means %s", want, got)
 	}
