@@ -15,7 +15,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// ProxyConfig is how a proxy works. The zero value of each field is its default.
+// ProxyConfig is how a proxy works. The zero value of each field is its default. The fields are described at
+// [singleton.ProxyConfig].
 type ProxyConfig = singleton.ProxyConfig
 
 // maxBufferBytes is how many bytes a proxy keeps.

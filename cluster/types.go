@@ -14,7 +14,8 @@ type (
 	Member = membership.Member
 	// Status is where a member stands in its life. Being unreachable is no status.
 	Status = membership.Status
-	// Settings are what may be tuned; the zero value of each field is its default.
+	// Settings are what may be tuned; the zero value of each field is its default. The fields are
+	// described at [membership.Settings].
 	Settings = membership.Settings
 	// Setting is a setting that has to be the same on all nodes of a cluster.
 	Setting = membership.Setting

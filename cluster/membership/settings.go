@@ -82,7 +82,7 @@ type Settings struct {
 	ReaperInterval time.Duration
 	// SuspendAfter is for how long a node that doesn't hear its own heartbeats goes on
 	// hosting. It has to be less than the time after which the others start elsewhere
-	// what it hosts. Defaults to 20 s.
+	// what it hosts. Defaults to 20 s; in package cluster to StableAfter of the downing settings.
 	SuspendAfter time.Duration
 }
 

@@ -22,8 +22,9 @@ import (
 type Config struct {
 	// Port is where it listens, on 127.0.0.1. Defaults to a free one.
 	Port int
-	// Dir is the folder for JetStream and the token. It is made if it is not
-	// there. Defaults to a temporary one that goes away with the server.
+	// Dir is the folder for JetStream and the token, which is in its file "token" and another
+	// one at each start. It is made if it is not there, and must not be that of a server that
+	// runs. Defaults to a temporary one that goes away with the server.
 	Dir string
 	// StartTimeout is how long the server may take to start. Defaults to 10 s.
 	StartTimeout time.Duration
