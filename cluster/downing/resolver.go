@@ -128,7 +128,9 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 		r.changes = 0
 	}
 	if r.orphaned() {
-		r.act(now, Orphaned, KeepNobody, out)
+		self := []identity.Node{r.self} // others find out by themselves
+		out.Notes = append(out.Notes, Note{Kind: Orphaned, Decision: KeepNobody, Down: self})
+		out.Down = self
 	}
 }
 

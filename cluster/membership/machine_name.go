@@ -51,7 +51,7 @@ func (m *Machine) checkNames() {
 	for _, c := range m.names {
 		switch {
 		case m.gossip.Member(c.holder) == nil:
-		case m.link.state != linkUp:
+		case m.link.state != linkUp || m.link.suspended || m.now-m.link.heard >= 2*m.s.HeartbeatInterval:
 			c.since = m.now // silence says nothing
 			open = append(open, c)
 		case m.now-c.since >= m.s.AcceptablePause:

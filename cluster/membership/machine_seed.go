@@ -105,6 +105,11 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	case m.gossip.Member(from) != nil:
 		m.sendWelcome(from) // the first one was lost
 		return
+	case m.link.suspended:
+		// This node may have been given up: whoever it lets in may be let into nothing, and whoever had the
+		// name may live where it is still a member.
+		m.log(Info, "a node can't join now: this node does not know whether it is a member itself", Attr{"node", from})
+		return
 	case len(named) > 0:
 		m.contest(from, named)
 		return

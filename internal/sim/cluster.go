@@ -191,10 +191,10 @@ func (c *cluster) supervise() {
 	}
 }
 
-// up reports whether a node knows itself as a full member.
+// up reports whether a node knows for sure that it is a full member.
 func (h *host) up() bool {
 	me := h.m.Gossip().Member(h.p.Node())
-	return me != nil && me.Status == membership.Up
+	return me != nil && me.Status == membership.Up && !h.m.Suspended()
 }
 
 func (c *cluster) isSeed(h *host) bool { return slices.Contains(c.plan.Seeds, h.p.Node().Name) }

@@ -202,7 +202,7 @@ func (c *cluster) forge() {
 // down is an operator that downs a member: a dead one, or one that can hear of it.
 func down(c *cluster) bool {
 	by := c.any()
-	if by == nil || !c.well(by) || c.cutting > 0 {
+	if by == nil || !c.well(by) || !by.up() || c.cutting > 0 {
 		return false
 	}
 	for _, m := range by.m.Gossip().Members() {

@@ -179,11 +179,15 @@ func (h *host) carry(e node.Effects) {
 
 // sends notes which version of the gossip a message holds: in one step there may be several.
 func (h *host) sends(s node.Send) {
-	if s.Kind != node.Kind(membership.KindState) && s.Kind != node.Kind(membership.KindWelcome) {
+	switch s.Kind {
+	case node.Kind(membership.KindState), node.Kind(membership.KindSeen), node.Kind(membership.KindWelcome):
+	default:
 		return
 	}
 	switch msg, err := membership.DecodeMessage(s.Data); msg := msg.(type) {
 	case membership.State:
+		h.had(msg.Version)
+	case membership.Seen:
 		h.had(msg.Version)
 	case membership.Welcome:
 		h.had(msg.Version)

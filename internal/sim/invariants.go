@@ -258,7 +258,9 @@ func decidesWhenStable(h *host, e node.Effects) {
 	for _, event := range e.Events {
 		switch event.Kind {
 		case membership.MemberUnreachable, membership.MemberReachable, membership.MemberUp, membership.MemberExited, membership.MemberDowned:
-			o.stableAt = h.p.Now()
+			if _, stays := o.members[event.Member.Node]; stays { // who is removed in the same step matters no more
+				o.stableAt = h.p.Now()
+			}
 		case membership.TombstonesChanged, membership.ShuttingDown, membership.MemberRemoved, membership.MemberJoined, membership.MemberWeaklyUp,
 			membership.MemberPreparing, membership.MemberReady, membership.MemberLeft, membership.LeaderChanged, membership.RoleLeaderChanged,
 			membership.SeenChanged, membership.ReachabilityChanged:
