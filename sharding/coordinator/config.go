@@ -17,7 +17,7 @@ var ErrInvalid = errors.New("coordinator: invalid")
 
 // Config is how a coordinator works. It must be the same on all nodes, but for Self.
 type Config struct {
-	// Self is the node. Required.
+	// Self is the node. Required. It has one coordinator of a type at a time.
 	Self identity.Node
 	// Type is the name of the entity type. Required, of at most 255 bytes.
 	Type string

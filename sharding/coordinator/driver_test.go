@@ -61,10 +61,8 @@ func active(t *testing.T, cfg coordinator.Config, members string, events ...even
 		t.Fatalf("it is %v", d.m.Phase())
 	}
 	for _, r := range d.state.Regions() {
+		d.say(r.Node.Name, coordinator.Message{Kind: coordinator.Register})
 		d.say(r.Node.Name, coordinator.Message{Kind: coordinator.Hosted, Round: d.round(r.Node.Name), Shards: r.Shards})
-	}
-	for _, r := range d.state.Regions() {
-		d.say(r.Node.Name, coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	}
 	for _, n := range d.state.Proxies() {
 		d.say(n.Name, coordinator.Message{Kind: coordinator.RegisterProxy})
@@ -136,6 +134,7 @@ func (d *driver) say(from string, m coordinator.Message) {
 	if m.Type == "" {
 		m.Type = "account"
 	}
+	m.Instance = max(1, m.Instance)
 	switch m.Kind {
 	case coordinator.GetHomes, coordinator.Hosted, coordinator.BeginHandOffAck, coordinator.Stopped:
 		if m.Term == 0 {

@@ -167,8 +167,8 @@ func (m *Machine) tickHandOffs() {
 	}
 }
 
-// giveUp leaves shards where they are. Who has stopped them is told to start them again. If their
-// region shuts down, it asks again.
+// giveUp leaves shards where they are. Their home may have stopped them, or not started them yet: it is
+// told to. If it shuts down, it asks again.
 func (m *Machine) giveUp(h *handOff) {
 	late := slices.Clone(h.waiting)
 	left := h.shards
@@ -195,7 +195,7 @@ func (m *Machine) giveUp(h *handOff) {
 		}
 	}
 	for _, n := range homes {
-		if h.stopping && !m.unavailable(n) {
+		if !m.unavailable(n) {
 			m.host(n, byHome[n])
 		}
 	}

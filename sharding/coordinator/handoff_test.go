@@ -128,7 +128,7 @@ func TestHandOffTimesOut(t *testing.T) {
 	d.sent()
 	d.changes = nil
 	d.pass(second)
-	d.want("it stays where it is, and who asked is answered", "a homes b[1]")
+	d.want("it stays where it is, and who asked is answered", "a homes b[1], b host[1]")
 	d.ack(round, "c")
 	d.want("late", "")
 	if len(d.m.Moving()) > 0 || d.noted(coordinator.HandOffFailed) != 1 || d.notes[len(d.notes)-2].Node != node("c") {

@@ -203,9 +203,10 @@ func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
 	}
 }
 
-// host tells a region to start shards, again and again until it has.
+// host tells a region to start shards, again and again until it has. One that has not registered with this
+// coordinator is told when it does.
 func (m *Machine) host(n identity.Node, shards []Shard) {
-	if len(shards) == 0 {
+	if len(shards) == 0 || m.instances[n] == 0 {
 		return
 	}
 	h := hosting{due: m.now + m.cfg.StartTimeout, node: n, round: m.nextRound(), shards: shards}

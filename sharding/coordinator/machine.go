@@ -36,7 +36,7 @@ type Machine struct {
 	settleAt time.Duration
 
 	alive       []identity.Node          // regions that registered with this coordinator
-	instances   map[identity.Node]uint64 // the last one of each
+	instances   map[identity.Node]uint64 // the last one of each, and of proxies, that registered with this coordinator
 	invited     []identity.Node          // who was registered with the one before, and is not yet again
 	inviteAt    time.Duration
 	leaving     []identity.Node // regions that shut down
@@ -203,7 +203,7 @@ func (m *Machine) note(n Note) {
 }
 
 func (m *Machine) send(to identity.Node, msg Message) {
-	msg.Type, msg.Term = m.cfg.Type, m.term
+	msg.Type, msg.Term, msg.Instance = m.cfg.Type, m.term, m.instances[to]
 	m.out.Send = append(m.out.Send, Outgoing{to, msg})
 }
 
@@ -270,7 +270,7 @@ func (m *Machine) heed(from identity.Node, msg Message) bool {
 	case StopShards:
 		return m.stopShards(from, msg.Shards)
 	case GetHomes, Hosted, BeginHandOffAck, Stopped:
-		if msg.Term < m.term || !m.knows(from) {
+		if msg.Term < m.term || !m.knows(from) || msg.Instance != m.instances[from] {
 			if m.member(from) != nil {
 				m.invite(from)
 			}

@@ -81,7 +81,8 @@ const MaxTypeLength = 255
 // the envelope. It is immutable.
 //
 // The messages of a coordinator have its term, and a round, which never falls within a term. Whatever the network
-// does, a region acts on the last one for each shard: it refuses a message with a lower term than it has
+// does, a region acts on the last one for each shard: it passes over what is for another instance, but for
+// RegisterAgain; it refuses a message with a lower term than it has
 // seen with Fenced, and passes over what a message says about a shard if the last one that it heeded about that shard had
 // a higher round.
 type Message struct {
@@ -93,8 +94,8 @@ type Message struct {
 	Term uint64
 	// Round is when the coordinator said it. Answers have that of the question.
 	Round uint64
-	// Instance counts the regions of this type that a node has had, from 1. It is in Register,
-	// GracefulShutdown and RegionStopped.
+	// Instance counts the regions of this type that a node has had, from 1. Each message has that of the
+	// region or proxy that says it, or that it is for; RegisterAgain has that which the coordinator knows, or 0.
 	Instance uint64
 	// Shards are those that the message is about, but for Homes.
 	Shards []Shard

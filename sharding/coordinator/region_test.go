@@ -92,6 +92,10 @@ func (r *region) heeds(m coordinator.Message, s shard) bool {
 }
 
 func (r *region) receive(from identity.Node, m coordinator.Message) {
+	if m.Instance != r.instance && m.Kind != coordinator.RegisterAgain {
+		r.w.hit["for another instance"]++
+		return
+	}
 	if m.Term < r.term {
 		r.say(from, coordinator.Message{Kind: coordinator.Fenced, Term: r.term})
 		return

@@ -110,6 +110,11 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 	if member == nil || from != m.cfg.Self && member.Status != membership.Up {
 		return false
 	}
+	last := m.instances[from]
+	if msg.Instance == 0 || msg.Instance < last || msg.Kind == Register && !member.HasRole(m.cfg.Role) {
+		return false
+	}
+	m.instances[from] = msg.Instance
 	m.invited = without(m.invited, from)
 	if msg.Kind == RegisterProxy {
 		if m.next().HasProxy(from) {
@@ -119,11 +124,6 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 		}
 		return true
 	}
-	last := m.instances[from]
-	if !member.HasRole(m.cfg.Role) || msg.Instance < last {
-		return false
-	}
-	m.instances[from] = msg.Instance
 	shards, known := m.state.Region(from)
 	if !known || m.isTerminating(from) {
 		m.queue = append(m.queue, request{kind: RegionRegistered, node: from})
@@ -131,10 +131,12 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 	}
 	m.alive = with(m.alive, from)
 	m.acknowledge(from)
-	if last != 0 && msg.Instance > last {
-		// The one before is gone, with all that ran there.
+	if msg.Instance > last {
+		// One before is gone, with all that ran there.
 		m.leaving = without(m.leaving, from)
-		m.host(from, m.resting(shards))
+		if m.phase == Active {
+			m.host(from, m.resting(shards))
+		}
 	}
 	return true
 }

@@ -187,6 +187,11 @@ func (w *world) appoint(r *region) {
 	w.hit["appointed"]++
 	b := &boss{w: w, r: r, m: m}
 	w.bossList = append(w.bossList, b)
+	w.after(5*time.Second, func() { // all notice at last that there is another one
+		for _, r := range w.regions {
+			r.registered = false
+		}
+	})
 	b.step(w.view)
 }
 
@@ -338,6 +343,9 @@ func (w *world) disturb() {
 		if well > 2 && r.alive && !r.cut {
 			w.hit["cut"]++
 			r.cut = true
+			for _, b := range w.bossList { // who doesn't hear of the others doesn't begin to lead them
+				b.gone = b.gone || b.r == r && b.m.Phase() < coordinator.Settling
+			}
 		}
 	case 4, 5:
 		if well > 2 && !r.proxy {
@@ -355,7 +363,7 @@ func (w *world) disturb() {
 			b.gone = true
 		}
 	case 8:
-		if r.alive && !r.cut && !r.proxy { // a second coordinator, while the first one is there
+		if r.alive && !r.cut && !r.proxy && !slices.Contains(w.bosses(), r.node) { // a second coordinator, while the first one is there
 			w.hit["second"]++
 			w.appoint(r)
 		}
