@@ -39,6 +39,7 @@ var pure = []string{
 	"cluster/membership",
 	"cluster/singleton",
 	"ddata/crdt",
+	"ddata/replication",
 	"delivery/window",
 	"eventsourcing/engine",
 	"internal/breaker/breaker.go",

@@ -1,0 +1,68 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// Digest is a short form of some data: equal if the data is.
+type Digest [16]byte
+
+func digestOf(b []byte) (d Digest) {
+	h := sha256.Sum256(b)
+	copy(d[:], h[:])
+	return d
+}
+
+// Buckets of the digest tree: the root stands for all, 32 groups below it for 32
+// buckets each.
+const (
+	branch  = 32
+	buckets = branch * branch
+)
+
+// bucketOf returns the bucket of a key, the same on all nodes.
+func bucketOf(key string) uint16 {
+	h := sha256.Sum256([]byte(key))
+	return binary.BigEndian.Uint16(h[:]) % buckets
+}
+
+// sum adds up digests in any order. That of a tree's branch is the sum of all that
+// is below it, so a change takes no more than one addition at each level.
+type sum struct{ a, b uint64 }
+
+func (s *sum) add(o sum) { s.a, s.b = s.a+o.a, s.b+o.b }
+func (s *sum) sub(o sum) { s.a, s.b = s.a-o.a, s.b-o.b }
+
+func (s sum) digest() (d Digest) {
+	binary.LittleEndian.PutUint64(d[:], s.a)
+	binary.LittleEndian.PutUint64(d[8:], s.b)
+	return d
+}
+
+func sumOf(b []byte) sum {
+	h := sha256.Sum256(b)
+	return sum{binary.LittleEndian.Uint64(h[:]), binary.LittleEndian.Uint64(h[8:])}
+}
+
+// tree holds the digests of all entries.
+type tree struct {
+	root    sum
+	groups  [branch]sum
+	buckets [buckets]sum
+}
+
+func (t *tree) add(bucket uint16, s sum) {
+	t.root.add(s)
+	t.groups[bucket/branch].add(s)
+	t.buckets[bucket].add(s)
+}
+
+func (t *tree) sub(bucket uint16, s sum) {
+	t.root.sub(s)
+	t.groups[bucket/branch].sub(s)
+	t.buckets[bucket].sub(s)
+}

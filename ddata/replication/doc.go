@@ -1,0 +1,55 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package replication is the protocol by which nodes hold the same data, which any
+// of them may change at any time, as values and pure functions: no clock, no
+// goroutine, no socket, no log.
+//
+// A Machine is one node's part of it. It holds a value of package crdt for each key,
+// is told what happens, and when, and answers what is to be done; the same inputs give
+// the same answers:
+//
+//	m, err := replication.New(replication.Config{Self: self, Rand: random})
+//	effects := m.Step(now, replication.Members{All: members})
+//	effects = m.Step(now, replication.Update{Request: replication.Request{ID: 1, Key: "visits", Level: level}, Modify: f})
+//	effects = m.Step(now, replication.Received{From: from, Data: data})
+//	effects = m.Tick(now) // at m.Next(), which every step may change
+//
+// # How it spreads
+//
+//	Write, Delta --> Ack                          requests that wait for others
+//	Read         --> ReadResult
+//	Delta, Gossip  (--> Want --> Gossip)          what has changed, to all, soon
+//	Root --> Groups --> Buckets --> Keys          comparison of all, now and then:
+//	     --> Gossip, Want, Uses --> Gossip        a tree of digests, down to keys
+//	Pull --> Chunk                                all of it, to a node that is new
+//
+// A change is sent as a delta to those that a request needs, and soon afterwards to all.
+// Deltas of causal types have numbers; a node that misses one asks for the whole
+// value. What is lost nevertheless is found by comparing digests, which costs one short message
+// if all is equal.
+//
+// # What holds
+//
+//   - All nodes hold the same once they can talk to each other and nothing is changed any
+//     more.
+//   - A request is answered once. Done says that as many replicas as its level asks for have
+//     taken part, and the node itself is one of them: durable keys are on its disk.
+//   - A read sees what its node has changed before. A read from a majority sees all writes
+//     that a majority has acknowledged before it began, as long as members don't change, and
+//     while they do as long as written plus read replicas are more than there are nodes.
+//   - What a node has changed that was removed is moved to another one, neither lost nor
+//     counted twice, as long as whoever still has it comes back before Config.MarkerTTL.
+//   - What is received has limits, and never makes the machine panic.
+//
+// # What does not
+//
+// A write that was not acknowledged may have taken place. A majority is a regular register: a
+// write that has timed out may be read, then not, then again. With Get.RepairPeers a read makes
+// sure that later ones see at least as much; a register that only one node writes is
+// linearizable then.
+//
+// Several keys are never changed together. Deleted keys stay as tombstones. A value that
+// has become larger than a message, because nodes have added to it at the same
+// time, is not sent until it is smaller, and a note says so.
+package replication

@@ -1,0 +1,391 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+)
+
+// Machine is one node's part of the protocol. It is told what happens, with the
+// time on the node's monotonic clock, and answers what is to be done. It is not
+// safe for concurrent use.
+type Machine struct {
+	cfg     Config
+	self    identity.Node
+	actor   *crdt.Self
+	types   *crdt.Types
+	rand    *rand.Rand
+	durable patterns[struct{}]
+	expire  patterns[time.Duration]
+
+	now    time.Duration
+	skew   time.Duration // what the wall clock has gained
+	out    Effects
+	timers [timers]time.Duration
+	count  Counters
+
+	loading bool
+	queue   []Input // requests that came while loading
+	stopped bool
+
+	keys    map[string]*entry
+	buckets [buckets][]*entry // sorted by key
+	tree    tree
+	dirty   []*entry
+	alive   int    // keys that are not deleted
+	base    uint64 // the highest version of a key that was forgotten
+	scratch []byte
+
+	members  membersState
+	rounds   roundsState
+	deltas   deltaState
+	exchange exchangeState
+	pull     pullState
+	pruning  pruningState
+	subs     subscriptions
+	stores   storesState
+}
+
+// timer is one of the things that a machine waits for. When several are due they
+// are handled in this order.
+type timer uint8
+
+const (
+	timerGossip timer = iota
+	timerCompare
+	timerDelta
+	timerNotify
+	timerPrune
+	timerPull
+	timers
+)
+
+// New returns the machine of a node that holds nothing.
+func New(cfg Config) (*Machine, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("replication: %w", err)
+	}
+	m := &Machine{
+		cfg: cfg, self: cfg.Self.Node(), actor: cfg.Self, types: cfg.Types, rand: cfg.Rand,
+		keys: map[string]*entry{}, loading: len(cfg.Durable) > 0,
+	}
+	for _, p := range cfg.Durable {
+		m.durable.add(p, struct{}{})
+	}
+	for p, d := range cfg.Expire {
+		m.expire.add(p, d)
+	}
+	m.members.known = map[identity.Node]bool{}
+	m.rounds.open = map[uint64]*round{}
+	m.deltas.sent = map[identity.Node]uint64{}
+	m.deltas.asked = map[string]time.Duration{}
+	m.deltas.lastChange, m.deltas.lastFlush = -time.Hour, -time.Hour
+	m.pruning.removed = map[identity.Node]time.Duration{}
+	m.subs.byNr = map[uint64]*subscription{}
+	m.subs.exact = map[string][]*subscription{}
+	m.stores.waiting = map[uint64]waiter{}
+	for i := range m.timers {
+		m.timers[i] = Never
+	}
+	// Nodes that were started together do not all do the same at the same time.
+	m.timers[timerGossip] = time.Duration(m.rand.Int64N(int64(cfg.GossipInterval)))
+	if cfg.PruneInterval > 0 {
+		m.timers[timerPrune] = cfg.PruneInterval
+	}
+	return m, nil
+}
+
+// Step handles what happened at a time, which never goes back.
+func (m *Machine) Step(now time.Duration, in Input) Effects {
+	m.begin(now)
+	if !m.stopped {
+		m.handle(in)
+	}
+	return m.end()
+}
+
+func (m *Machine) handle(in Input) {
+	switch in := in.(type) {
+	case Members:
+		m.setMembers(in)
+	case SetClock:
+		m.skew = in.Time.Sub(m.cfg.Started) - m.now
+		m.actor.Advance(in.Time)
+	case Load:
+		m.load(in)
+	case Loaded:
+		m.loaded()
+	case Stored:
+		m.stored(in)
+	case Stop:
+		m.stop()
+	case Received:
+		if m.loading {
+			m.count.Dropped[DropLoading]++
+			return
+		}
+		m.receive(in)
+	default:
+		m.request(in)
+	}
+}
+
+// request handles what users want.
+func (m *Machine) request(in Input) {
+	if m.loading {
+		if r, is := requestOf(in); is && len(m.queue) >= m.cfg.MaxRequests {
+			m.reply(Reply{ID: r.ID, Outcome: Busy})
+			return
+		}
+		m.queue = append(m.queue, in)
+		return
+	}
+	switch in := in.(type) {
+	case Get:
+		m.get(in)
+	case Update:
+		m.update(in)
+	case Delete:
+		m.delete(in)
+	case Subscribe:
+		m.subscribe(in)
+	case Unsubscribe:
+		m.unsubscribe(in.Nr)
+	case Flush:
+		m.notify()
+		m.deltas.now = true
+	case Touch:
+		for _, key := range in.Keys {
+			if e := m.keys[key]; e != nil {
+				m.touch(e)
+			}
+		}
+	}
+}
+
+func requestOf(in Input) (Request, bool) {
+	switch in := in.(type) {
+	case Get:
+		return in.Request, true
+	case Update:
+		return in.Request, true
+	case Delete:
+		return in.Request, true
+	}
+	return Request{}, false
+}
+
+// Next returns when Tick is to be called next; Never if not at all. Every step
+// may change it.
+func (m *Machine) Next() time.Duration {
+	if m.stopped {
+		return Never
+	}
+	next := m.rounds.next()
+	for _, due := range m.timers {
+		next = min(next, due)
+	}
+	return next
+}
+
+// Tick handles all that is due.
+func (m *Machine) Tick(now time.Duration) Effects {
+	m.begin(now)
+	if !m.stopped {
+		for len(m.rounds.due) > 0 && m.rounds.due[0].due <= now {
+			m.roundDue(m.rounds.due[0])
+		}
+	}
+	for t := range timers {
+		if m.timers[t] <= now && !m.stopped {
+			m.timers[t] = Never
+			m.fire(t)
+		}
+	}
+	return m.end()
+}
+
+func (m *Machine) fire(t timer) {
+	switch t {
+	case timerGossip:
+		m.again(timerGossip, m.cfg.GossipInterval)
+		m.gossipTick()
+	case timerCompare:
+		m.compare()
+	case timerDelta:
+		m.deltas.now = true
+	case timerNotify:
+		m.notify()
+	case timerPrune:
+		m.again(timerPrune, m.cfg.PruneInterval)
+		m.prune()
+	case timerPull:
+		m.pullDue()
+	case timers:
+	}
+}
+
+// again sets a timer.
+func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + after }
+
+// soon sets a timer unless it is due before.
+func (m *Machine) soon(t timer, at time.Duration) { m.timers[t] = min(m.timers[t], at) }
+
+func (m *Machine) begin(now time.Duration) {
+	m.now = max(m.now, now)
+	m.out = Effects{}
+}
+
+func (m *Machine) end() Effects {
+	if m.deltas.now && !m.stopped && !m.loading {
+		m.deltas.now = false
+		m.propagate()
+	}
+	return m.out
+}
+
+func (m *Machine) wallTime() time.Time { return m.cfg.Started.Add(m.now + m.skew) }
+
+// wall is the time on the wall in Unix milliseconds.
+func (m *Machine) wall() uint64 { return uint64(max(1, m.wallTime().UnixMilli())) }
+
+func (m *Machine) note(n Note) { m.out.Notes = append(m.out.Notes, n) }
+
+func (m *Machine) reply(r Reply) { m.out.Replies = append(m.out.Replies, r) }
+
+// send sends a message, unless it is larger than any may be.
+func (m *Machine) send(to identity.Node, bulk bool, msg Message) {
+	m.sendEncoded(to, bulk, msg.kind(), AppendMessage(nil, msg))
+}
+
+func (m *Machine) sendEncoded(to identity.Node, bulk bool, kind Kind, data []byte) {
+	if len(data) > m.cfg.MaxMessage {
+		m.count.Dropped[DropTooLarge]++
+		return
+	}
+	m.count.Sent[kind]++
+	m.count.SentBytes[kind] += uint64(len(data))
+	m.out.Send = append(m.out.Send, Send{To: to, Bulk: bulk, Kind: kind, Data: data})
+}
+
+func (m *Machine) receive(in Received) {
+	if !m.members.known[in.From] {
+		m.count.Dropped[DropStranger]++
+		return
+	}
+	msg, err := DecodeMessage(in.Data)
+	if err != nil {
+		m.count.Dropped[DropMalformed]++
+		m.note(Note{Kind: NoteMalformed, Node: in.From, Err: err})
+		return
+	}
+	m.count.Received[msg.kind()]++
+	switch msg := msg.(type) {
+	case Write:
+		m.receiveWrite(in.From, msg)
+	case Delta:
+		m.receiveDelta(in.From, msg)
+	case Ack:
+		m.receiveAck(in.From, msg)
+	case Read:
+		m.receiveRead(in.From, msg)
+	case ReadResult:
+		m.receiveResult(in.From, msg)
+	case Root:
+		m.receiveRoot(in.From, msg)
+	case Groups:
+		m.receiveGroups(in.From, msg)
+	case Buckets:
+		m.receiveBuckets(in.From, msg)
+	case Keys:
+		m.receiveKeys(in.From, msg)
+	case Uses:
+		m.receiveUses(msg)
+	case Want:
+		m.receiveWant(in.From, msg)
+	case Gossip:
+		m.receiveGossip(in.From, msg)
+	case Pull:
+		m.receivePull(in.From, msg)
+	case Chunk:
+		m.receiveChunk(in.From, msg)
+	}
+}
+
+// stop ends it all.
+func (m *Machine) stop() {
+	for _, in := range m.queue {
+		if r, is := requestOf(in); is {
+			m.reply(Reply{ID: r.ID, Outcome: Stopped})
+		}
+	}
+	m.queue = nil
+	for _, r := range m.rounds.sorted() {
+		m.finish(r, Stopped, nil)
+	}
+	for _, nr := range m.stores.sorted() {
+		if w := m.stores.waiting[nr]; w.kind == waitsReply {
+			w.reply.Outcome = Stopped
+			m.reply(w.reply)
+		}
+	}
+	m.stopped, m.out.Stopped = true, true
+}
+
+// Value returns what a key holds. Of a deleted key it is the zero Value.
+func (m *Machine) Value(key string) (v crdt.Value, deleted, found bool) {
+	e := m.keys[key]
+	if e == nil {
+		return crdt.Value{}, false, false
+	}
+	return e.value, e.deleted, true
+}
+
+// Keys returns the keys that are not deleted, sorted.
+func (m *Machine) Keys() []string {
+	keys := make([]string, 0, m.alive)
+	for i := range m.buckets {
+		for _, e := range m.buckets[i] {
+			if !e.deleted {
+				keys = append(keys, e.key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// ReplicaCount returns how many nodes count in a quorum, this one included; 0
+// while records are loaded.
+func (m *Machine) ReplicaCount() int {
+	if m.loading {
+		return 0
+	}
+	return len(m.members.eligible) + 1
+}
+
+// Root returns the digest of all that the machine holds: two that agree hold
+// the same.
+func (m *Machine) Root() Digest {
+	m.refresh()
+	return m.tree.root.digest()
+}
+
+// Synced reports whether a node that was new has got the data from others.
+func (m *Machine) Synced() bool { return m.pull.done }
+
+// Counters returns what was counted so far.
+func (m *Machine) Counters() Counters {
+	c := m.count
+	c.Keys, c.Tombstones = m.alive, len(m.keys)-m.alive
+	c.Open, c.Log, c.Storing = len(m.rounds.open), len(m.deltas.log), len(m.stores.waiting)
+	return c
+}

@@ -1,0 +1,150 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"slices"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+)
+
+// get reads a key, here or with others.
+func (m *Machine) get(in Get) {
+	if !m.admit(in.Request) {
+		return
+	}
+	if e := m.keys[in.Key]; e != nil {
+		m.touch(e)
+	}
+	peers := m.order(in.Level, in.PreferOldest, nil)
+	if in.Level.Kind == Local || len(peers) == 0 && in.Level.Kind != Count {
+		o, v := m.found(in.Key)
+		m.local(in.Request, o, v, len(peers)+1)
+		return
+	}
+	r := m.openRound(in.Request, reading, peers)
+	r.repair = in.RepairPeers
+	if !r.tooFew {
+		m.ask(r, r.needed)
+	}
+	m.check(r)
+}
+
+// found says what a read finds here.
+func (m *Machine) found(key string) (Outcome, crdt.Value) {
+	switch e := m.keys[key]; {
+	case e == nil:
+		return NotFound, crdt.Value{}
+	case e.deleted:
+		return Deleted, crdt.Value{}
+	default:
+		return Done, e.value
+	}
+}
+
+func (m *Machine) receiveRead(from identity.Node, in Read) {
+	out := ReadResult{Nr: in.Nr}
+	if e := m.keys[in.Key]; e != nil {
+		w, err := m.wire(e)
+		if err != nil {
+			m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
+			return
+		}
+		out.Entry = &w
+	}
+	m.send(from, false, out)
+}
+
+func (m *Machine) receiveResult(from identity.Node, in ReadResult) {
+	r, t := m.target(in.Nr, from)
+	switch {
+	case r == nil:
+		return
+	case r.phase != reading, in.Entry != nil && in.Entry.Key != r.key:
+		m.count.Dropped[DropLate]++
+		return
+	}
+	t.done, t.answer = true, in.Entry
+	r.answered++
+	m.check(r)
+}
+
+// readDone merges what a read has found into what is here, and writes it to
+// others if it has to.
+func (m *Machine) readDone(r *round) {
+	changed := false
+	for i := range r.targets {
+		t := &r.targets[i]
+		if t.answer == nil {
+			continue
+		}
+		a, err := m.absorb(t.answer)
+		if err != nil {
+			m.refused(t.node, r.key, err)
+			m.finish(r, Failed, err)
+			return
+		}
+		changed = changed || a.changed
+	}
+	if changed {
+		m.count.Repaired++
+	}
+	e := m.keys[r.key]
+	if e == nil {
+		m.finish(r, NotFound, nil)
+		return
+	}
+	m.touch(e)
+	r.phase, r.durable = repairing, e.durable
+	if r.repair {
+		m.repair(r, e)
+	}
+	if changed && e.durable {
+		r.storing = true
+		m.store(e, waiter{kind: waitsRound, nr: r.nr})
+	}
+	m.repaired(r)
+}
+
+// repaired ends a read, unless the disk or others have to answer first.
+func (m *Machine) repaired(r *round) {
+	if r.storing || r.answered < r.required {
+		return
+	}
+	var o Outcome
+	if o, r.value = m.found(r.key); o != Done {
+		r.value = crdt.Value{}
+	}
+	m.finish(r, o, nil)
+}
+
+// repair writes what was read to those that have answered something else. They
+// are the first that are asked, and others in the second wave.
+func (m *Machine) repair(r *round, e *entry) {
+	m.clean(e)
+	slices.SortStableFunc(r.targets, func(a, b target) int {
+		switch {
+		case a.done == b.done:
+			return 0
+		case a.done:
+			return -1
+		}
+		return 1
+	})
+	r.answered = 1
+	for i := range r.targets {
+		t := &r.targets[i]
+		same := t.done && t.answer != nil && t.answer.digest() == e.digest
+		t.asked, t.done, t.answer = same, same, nil
+		if same {
+			r.answered++
+		}
+	}
+	if r.answered >= r.required {
+		return
+	}
+	m.retime(r)
+	m.ask(r, r.needed)
+}

@@ -1,0 +1,189 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+)
+
+const (
+	pullPeers  = 3
+	pullAtOnce = 4           // requests to one peer
+	pullRetry  = time.Second // after which one is repeated, elsewhere if there is another peer
+	pullTries  = 10
+)
+
+// pullState is how a new node gets the data.
+type pullState struct {
+	started bool
+	done    bool
+	peers   []identity.Node
+	parts   []part
+	last    uint64 // the number of the last request
+	entries int
+}
+
+// part is some buckets that are pulled from one peer.
+type part struct {
+	from, to uint16
+	after    string
+	peer     int
+	nr       uint64 // of the open request, 0 if there is none
+	due      time.Duration
+	tries    int
+	done     bool
+}
+
+// startPull begins to pull if the node is new: disjoint parts from a few nodes that
+// are older.
+func (m *Machine) startPull() {
+	p := &m.pull
+	s := &m.members
+	if p.started || m.loading || s.status == membership.Joining || !s.member {
+		return
+	}
+	var older []identity.Node
+	for _, o := range s.eligible {
+		if !o.unreachable && (s.status == membership.WeaklyUp || o.upNumber < s.upNumber) {
+			older = append(older, o.node)
+		}
+	}
+	switch {
+	case len(older) == 0 && s.status == membership.WeaklyUp:
+		return // somebody will come into sight
+	case len(older) == 0:
+		p.started, p.done = true, true // it is the first
+		return
+	}
+	m.rand.Shuffle(len(older), func(i, j int) { older[i], older[j] = older[j], older[i] })
+	p.started = true
+	p.peers = older[:min(len(older), pullPeers)]
+	m.note(Note{Kind: NotePulling, N: len(p.peers)})
+	n := len(p.peers)
+	for i := range n * pullAtOnce {
+		from, to := buckets*i/(n*pullAtOnce), buckets*(i+1)/(n*pullAtOnce)
+		p.parts = append(p.parts, part{from: uint16(from), to: uint16(to), peer: i / pullAtOnce, due: Never}) //nolint:gosec // at most buckets
+	}
+	m.pullMore()
+}
+
+// pullMore opens requests where there is room for more.
+func (m *Machine) pullMore() {
+	p := &m.pull
+	open := make([]int, len(p.peers))
+	for i := range p.parts {
+		if p.parts[i].nr != 0 {
+			open[p.parts[i].peer]++
+		}
+	}
+	left := false
+	next := Never
+	for i := range p.parts {
+		t := &p.parts[i]
+		if t.done {
+			continue
+		}
+		left = true
+		if t.nr == 0 && open[t.peer] < pullAtOnce {
+			open[t.peer]++
+			p.last++
+			t.nr, t.due = p.last, m.now+pullRetry
+			m.send(p.peers[t.peer], true, Pull{t.nr, t.from, t.to, t.after})
+		}
+		if t.nr != 0 {
+			next = min(next, t.due)
+		}
+	}
+	m.timers[timerPull] = next
+	if !left {
+		p.done, p.parts = true, nil
+		m.note(Note{Kind: NotePulled, N: p.entries})
+		m.exchange.with = p.peers[0]
+		m.soon(timerCompare, m.now)
+	}
+}
+
+// pullDue repeats what was not answered. What is never answered is found by
+// gossip.
+func (m *Machine) pullDue() {
+	p := &m.pull
+	for i := range p.parts {
+		t := &p.parts[i]
+		if t.done || t.nr == 0 || t.due > m.now {
+			continue
+		}
+		t.nr, t.due = 0, Never
+		t.tries++
+		t.peer = (t.peer + 1) % len(p.peers)
+		t.done = t.tries >= pullTries
+	}
+	m.pullMore()
+}
+
+func (m *Machine) receivePull(from identity.Node, in Pull) {
+	out := Chunk{Nr: in.Nr, Done: true}
+	size := 0
+	for b := in.From; b < in.To; b++ {
+		entries := m.buckets[b]
+		if b == in.From && in.After != "" {
+			i, found := findEntry(entries, in.After)
+			if found {
+				i++
+			}
+			entries = entries[i:]
+		}
+		for _, e := range entries {
+			if m.isExpired(e.key, e.used) {
+				continue
+			}
+			w, err := m.wire(e)
+			if err != nil || len(w.Value) > m.cfg.MaxMessage-overhead {
+				continue
+			}
+			if n := entrySize(&w); size > 0 && size+n > m.cfg.MaxBatch {
+				out.Done = false
+				m.send(from, true, out)
+				return
+			}
+			out.Entries = append(out.Entries, w)
+			out.Bucket, out.After = b, e.key
+			size += entrySize(&w)
+		}
+	}
+	m.send(from, true, out)
+}
+
+func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
+	p := &m.pull
+	i := slices.IndexFunc(p.parts, func(t part) bool { return t.nr == in.Nr && t.nr != 0 })
+	if i < 0 || p.peers[p.parts[i].peer] != from {
+		m.count.Dropped[DropLate]++
+		return
+	}
+	t := &p.parts[i]
+	for k := range in.Entries {
+		a, err := m.absorb(&in.Entries[k])
+		if err != nil {
+			m.refused(from, in.Entries[k].Key, err)
+			continue
+		}
+		if a.changed {
+			m.keep(a.e)
+		}
+		p.entries++
+	}
+	t.nr, t.due, t.tries = 0, Never, 0
+	ahead := in.Bucket > t.from || in.Bucket == t.from && in.After > t.after
+	switch {
+	case in.Done || in.Bucket >= t.to || !ahead:
+		t.done = true
+	default:
+		t.from, t.after = in.Bucket, in.After
+	}
+	m.pullMore()
+}

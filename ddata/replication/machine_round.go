@@ -1,0 +1,264 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+)
+
+// maxSecondaries is how many nodes more than needed are asked when some do not
+// answer.
+const maxSecondaries = 10
+
+// roundsState are the requests that wait for others.
+type roundsState struct {
+	open map[uint64]*round
+	due  roundHeap
+	last uint64
+}
+
+func (s *roundsState) next() time.Duration {
+	if len(s.due) == 0 {
+		return Never
+	}
+	return s.due[0].due
+}
+
+func (s *roundsState) sorted() []*round {
+	return slices.SortedFunc(maps.Values(s.open), func(a, b *round) int { return cmp.Compare(a.nr, b.nr) })
+}
+
+// phase is what a round waits for.
+type phase uint8
+
+const (
+	writing phase = iota
+	reading
+	repairing // what was read is written to those that don't have it
+)
+
+// round is a request that waits for others.
+type round struct {
+	nr       uint64
+	id       uint64 // of the request
+	key      string
+	phase    phase
+	repair   bool // a read is to be followed by repairing
+	targets  []target
+	needed   int // of the targets: those that are asked at once
+	required int // replicas, this one included
+	total    int
+	answered int // replicas, this one included
+	failed   int // targets that said no
+	verdict  Verdict
+	tooFew   bool
+	deadline time.Duration
+	due      time.Duration // the second wave, or the deadline
+	waved    bool
+	index    int // in the heap
+	storing  bool
+	durable  bool
+	value    crdt.Value
+	delta    []byte // an encoded Delta, nil if whole values are sent
+}
+
+// target is a node that a round asks.
+type target struct {
+	node   identity.Node
+	asked  bool
+	done   bool // it has answered
+	answer *Entry
+}
+
+// open begins a round: needed are asked at once.
+func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
+	r := &round{id: in.ID, key: in.Key, phase: p, total: len(peers) + 1, answered: 1, deadline: m.now + cmp.Or(in.Timeout, m.cfg.Timeout)}
+	m.rounds.last++
+	r.nr = m.rounds.last
+	r.required = in.Level.Required(r.total)
+	r.tooFew = r.required > r.total
+	r.needed = min(r.required-1, len(peers))
+	for _, n := range peers[:min(len(peers), r.needed+maxSecondaries)] {
+		r.targets = append(r.targets, target{node: n})
+	}
+	r.due = m.now + (r.deadline-m.now)/5
+	m.rounds.open[r.nr] = r
+	heap.Push(&m.rounds.due, r)
+	return r
+}
+
+// ask asks targets that were not asked yet, at least the first n.
+func (m *Machine) ask(r *round, n int) {
+	for i := range r.targets[:min(n, len(r.targets))] {
+		if t := &r.targets[i]; !t.asked && !t.done {
+			t.asked = true
+			m.askOne(r, t.node)
+		}
+	}
+}
+
+// retime makes the second wave of a round be due in a fifth of what is left.
+func (m *Machine) retime(r *round) {
+	r.waved, r.due = false, m.now+(r.deadline-m.now)/5
+	heap.Fix(&m.rounds.due, r.index)
+}
+
+func (m *Machine) askOne(r *round, to identity.Node) {
+	switch {
+	case r.phase == reading:
+		m.send(to, false, Read{r.nr, r.key})
+	case r.delta != nil && !r.waved:
+		m.sendEncoded(to, false, KindDelta, r.delta)
+	default:
+		m.sendWhole(r, to)
+	}
+}
+
+// sendWhole sends the whole value.
+func (m *Machine) sendWhole(r *round, to identity.Node) {
+	e := m.keys[r.key]
+	if e == nil {
+		return // it has expired
+	}
+	w, err := m.wire(e)
+	if err != nil {
+		m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
+		return
+	}
+	m.send(to, false, Write{r.nr, w})
+}
+
+// roundDue begins the second wave of a round, or ends it.
+func (m *Machine) roundDue(r *round) {
+	if r.waved || r.due >= r.deadline {
+		m.finish(r, TimedOut, nil)
+		return
+	}
+	m.count.SecondWaves++
+	r.waved, r.due = true, r.deadline
+	heap.Fix(&m.rounds.due, r.index)
+	if r.delta != nil {
+		for _, t := range r.targets {
+			if t.asked && !t.done {
+				m.sendWhole(r, t.node)
+			}
+		}
+	}
+	m.ask(r, len(r.targets))
+}
+
+// target returns the target of a round that a message is from, nil if nothing
+// waits for it.
+func (m *Machine) target(nr uint64, from identity.Node) (*round, *target) {
+	r := m.rounds.open[nr]
+	if r == nil {
+		m.count.Dropped[DropLate]++
+		return nil, nil
+	}
+	for i := range r.targets {
+		if t := &r.targets[i]; t.node == from && t.asked && !t.done {
+			return r, t
+		}
+	}
+	m.count.Dropped[DropLate]++
+	return nil, nil
+}
+
+func (m *Machine) receiveAck(from identity.Node, a Ack) {
+	r, t := m.target(a.Nr, from)
+	switch {
+	case r == nil:
+		return
+	case r.phase == reading:
+		m.count.Dropped[DropLate]++
+		return
+	case a.Verdict == Gap:
+		m.sendWhole(r, from)
+		return
+	case a.Verdict == Merged:
+		t.done = true
+		r.answered++
+	default:
+		t.done = true
+		r.failed++
+		r.verdict = a.Verdict
+		m.ask(r, r.needed+r.failed) // somebody else
+	}
+	m.check(r)
+}
+
+// check ends a round if it can be said how.
+func (m *Machine) check(r *round) {
+	switch {
+	case r.storing:
+	case r.tooFew:
+		m.finish(r, TooFew, nil)
+	case r.answered < r.required:
+		m.checkRefusals(r)
+	case r.phase == reading:
+		m.readDone(r)
+	case r.phase == repairing:
+		m.repaired(r)
+	case r.phase == writing:
+		m.finish(r, Done, nil)
+	}
+}
+
+// checkRefusals ends a round that too many have refused.
+func (m *Machine) checkRefusals(r *round) {
+	switch {
+	case len(r.targets)-r.failed < r.required-1 && r.verdict == StoreFault:
+		m.finish(r, StoreFailed, fmt.Errorf("replication: %d other replicas could not store %q", r.failed, r.key))
+	case len(r.targets)-r.failed < r.required-1:
+		m.finish(r, TimedOut, fmt.Errorf("%w: %d other replicas have refused %q", ErrType, r.failed, r.key))
+	}
+}
+
+// finish ends a round.
+func (m *Machine) finish(r *round, o Outcome, err error) {
+	delete(m.rounds.open, r.nr)
+	heap.Remove(&m.rounds.due, r.index)
+	reply := Reply{ID: r.id, Outcome: o, Answered: r.answered, Required: r.required, Total: r.total, Err: err}
+	if o == Done {
+		reply.Value = r.value
+	}
+	m.count.Outcomes[o]++
+	m.reply(reply)
+}
+
+// admit refuses requests that can't be, and those that are too many.
+func (m *Machine) admit(in Request) bool {
+	err := CheckKey(in.Key)
+	if err == nil {
+		err = in.Level.validate()
+	}
+	switch {
+	case err != nil:
+		m.fail(in, err)
+	case len(m.rounds.open)+len(m.stores.waiting) >= m.cfg.MaxRequests:
+		m.count.Outcomes[Busy]++
+		m.reply(Reply{ID: in.ID, Outcome: Busy})
+		return false
+	}
+	return err == nil
+}
+
+func (m *Machine) fail(in Request, err error) {
+	m.count.Outcomes[Failed]++
+	m.reply(Reply{ID: in.ID, Outcome: Failed, Err: err})
+}
+
+// local answers a request that waits for no other node.
+func (m *Machine) local(in Request, o Outcome, v crdt.Value, total int) {
+	m.count.Outcomes[o]++
+	m.reply(Reply{ID: in.ID, Outcome: o, Value: v, Answered: 1, Required: 1, Total: total})
+}
