@@ -44,7 +44,11 @@ func decodeForward(b []byte) (name string, payload []byte, err error) {
 func (h *hosts) message(_ context.Context, m transport.Message) { h.take(m, nil) }
 
 // request takes what a proxy has asked.
-func (h *hosts) request(_ context.Context, r *transport.Request) { h.take(r.Message, r) }
+func (h *hosts) request(_ context.Context, r *transport.Request) {
+	m := r.Message
+	r.Payload = nil // the delivery has it; what is kept until the answer is small
+	h.take(m, r)
+}
 
 // take leaves a message to the instance. It never waits for that: the handler would hold up what else the sender sent.
 func (h *hosts) take(m transport.Message, r *transport.Request) {

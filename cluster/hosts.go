@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node"
 )
 
@@ -161,6 +162,15 @@ func (h *hosts) inbox(name string) *Inbox {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.inboxes[name]
+}
+
+// forget gives up what a node has asked that is gone.
+func (h *hosts) forget(asker identity.Node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, inbox := range h.inboxes { // the order does not matter
+		inbox.forget(asker)
+	}
 }
 
 // guard calls what is the user's.

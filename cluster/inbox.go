@@ -25,12 +25,14 @@ type Inbox struct {
 
 	mu     sync.Mutex
 	queue  []*Delivery
-	taken  map[*Delivery]struct{} // questions that were not answered yet
-	bytes  int
+	bytes  int                        // of the queue
+	taken  map[*transport.Request]int // questions that were not answered yet, and their bytes
+	open   int                        // bytes of those
 	closed bool
 }
 
-// Delivery is a message of a proxy.
+// Delivery is a message of a proxy. If it was asked it has to be answered, by Reply or Refuse, at any time while the instance runs:
+// until then it takes up room that Singleton.MaxInbox has.
 type Delivery struct {
 	// From is the node of the proxy.
 	From    identity.Node
@@ -55,15 +57,13 @@ func (d *Delivery) answer(status byte, payload []byte) error {
 		return nil
 	}
 	if d.inbox != nil {
-		d.inbox.mu.Lock()
-		delete(d.inbox.taken, d)
-		d.inbox.mu.Unlock()
+		d.inbox.settle(d.request)
 	}
 	return d.request.Reply(append([]byte{status}, payload...))
 }
 
 func newInbox(limit int) *Inbox {
-	return &Inbox{limit: limit, news: make(chan struct{}, 1), taken: map[*Delivery]struct{}{}}
+	return &Inbox{limit: limit, news: make(chan struct{}, 1), taken: map[*transport.Request]int{}}
 }
 
 // put takes a message. It returns what became of it.
@@ -74,6 +74,8 @@ func (b *Inbox) put(d *Delivery) byte {
 	case b.closed:
 		return notHosted
 	case len(b.queue) >= b.limit || b.bytes+len(d.Payload) > maxInboxBytes:
+		return busy
+	case d.request != nil && (len(b.queue)+len(b.taken) >= b.limit || b.bytes+b.open+len(d.Payload) > maxInboxBytes):
 		return busy
 	}
 	d.inbox = b
@@ -96,7 +98,8 @@ func (b *Inbox) Receive(ctx context.Context) (*Delivery, error) {
 			b.queue = b.queue[1:]
 			b.bytes -= len(d.Payload)
 			if d.request != nil {
-				b.taken[d] = struct{}{}
+				b.taken[d.request] = len(d.Payload)
+				b.open += len(d.Payload)
 			}
 			if len(b.queue) > 0 {
 				wake(b.news) // for another who waits
@@ -135,12 +138,33 @@ func (b *Inbox) close() {
 	}
 }
 
+// settle gives back the room of a question.
+func (b *Inbox) settle(r *transport.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open -= b.taken[r]
+	delete(b.taken, r)
+}
+
+// forget gives back the room of what a node has asked that is gone.
+func (b *Inbox) forget(asker identity.Node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for r, size := range b.taken { // the order does not matter
+		if r.From == asker {
+			b.open -= size
+			delete(b.taken, r)
+		}
+	}
+}
+
 // end answers what the instance has taken and not answered, now that it has ended.
 func (b *Inbox) end() {
 	b.mu.Lock()
 	taken := slices.Collect(maps.Keys(b.taken)) // the order does not matter
+	b.taken, b.open = nil, 0
 	b.mu.Unlock()
-	for _, d := range taken {
-		_ = d.Refuse("the instance has ended") // the asker may be gone
+	for _, r := range taken {
+		_ = r.Reply(append([]byte{refused}, "the instance has ended"...)) // the asker may be gone
 	}
 }

@@ -129,6 +129,7 @@ func (n *Node) perform(e node.Effects) {
 	}
 	for _, q := range e.Quarantine {
 		n.transport.Quarantine(q, false)
+		n.hosts.forget(q)
 	}
 	for _, i := range e.Stop {
 		n.hosts.stop(i)

@@ -8,10 +8,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/transport"
@@ -283,6 +285,101 @@ func TestAskEndsWithTheInstance(t *testing.T) {
 		if err := <-asked; !errors.Is(err, cluster.ErrRefused) {
 			w.Errorf("Ask: %v", err)
 		}
+	})
+}
+
+// Questions that the instance has taken and not answered take up room, until they are answered or the asker is gone. What needs no
+// answer goes on, and of what the instance has forgotten nothing is kept.
+func TestQuestionsThatAreNotAnswered(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		took := make(chan *cluster.Delivery, 10)
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", MaxInbox: 3, Run: func(ctx context.Context, inbox *cluster.Inbox) error {
+			for d := range inbox.All(ctx) {
+				took <- d
+			}
+			return nil
+		}}))
+		p, q := proxyOf(w, nodes[0], cluster.ProxyConfig{Singleton: "mute"}), proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
+		answers := make(chan error, 10)
+		ask := func(p *cluster.Proxy) {
+			_, err := p.Ask(w.Context(), []byte("?"))
+			answers <- err
+		}
+		go ask(p)
+		first := <-took
+		go ask(q)
+		kept := weak.Make(<-took)
+		go ask(q)
+		<-took
+		ask(p)
+		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
+			w.Errorf("the fourth question: %v", err)
+		}
+		must(w.T, p.Send(w.Context(), []byte("news")))
+		if d := <-took; string(d.Payload) != "news" {
+			w.Errorf("there arrived %q", d.Payload)
+		}
+		runtime.GC()
+		if kept.Value() != nil {
+			w.Error("what the instance has forgotten is kept")
+		}
+		must(w.T, first.Reply(nil))
+		must(w.T, <-answers)
+		go ask(p) // has room again
+		<-took
+		ask(p)
+		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
+			w.Errorf("the fourth question, again: %v", err)
+		}
+		nodes[1].Stop()
+		for range 2 {
+			if err := <-answers; !errors.Is(err, cluster.ErrStopped) {
+				w.Errorf("a question of a node that ended: %v", err)
+			}
+		}
+		w.allUp(nodes[0])
+		w.sleep(time.Minute)
+		for range 2 {
+			go ask(p)
+			<-took
+		}
+	})
+}
+
+// Questions that are not answered hold so many bytes only.
+func TestQuestionsHoldSoMuchOnly(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&mute{}).run}))
+		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
+		refused, taken := 0, 0
+		var mu sync.Mutex
+		for range 20 {
+			go func() {
+				_, err := p.Ask(w.Context(), bytes.Repeat([]byte("x"), 1<<20-100))
+				mu.Lock()
+				defer mu.Unlock()
+				if errors.Is(err, cluster.ErrBusy) {
+					refused++
+				} else {
+					taken++
+				}
+			}()
+			w.sleep(5 * time.Second)
+		}
+		if mu.Lock(); refused != 4 || taken != 0 {
+			w.Errorf("%d questions were refused, %d were given up", refused, taken)
+		}
+		mu.Unlock()
+		must(w.T, nodes[0].Shutdown(w.Context()))
+		w.sleep(time.Second)
+		if mu.Lock(); refused != 4 || taken != 16 {
+			w.Errorf("at the end %d questions were refused, %d were given up", refused, taken)
+		}
+		mu.Unlock()
 	})
 }
 

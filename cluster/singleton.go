@@ -31,7 +31,8 @@ type Singleton struct {
 	RetryInterval time.Duration
 	// MinRetries is how often at least it is repeated before the node begins anew. Defaults to 15.
 	MinRetries int
-	// MaxInbox is how many messages may wait for the instance; together they hold at most 16 MiB. Defaults to 1,000.
+	// MaxInbox is how many messages may wait for the instance; together they hold at most 16 MiB. For further questions, those that
+	// the instance has taken and not answered count as well. Defaults to 1,000.
 	MaxInbox int
 }
 
