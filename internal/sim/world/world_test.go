@@ -138,7 +138,7 @@ func TestStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Create("x", "b"); !errors.Is(err, lease.ErrHeld) {
+	if _, err = s.Create("x", "b"); !errors.Is(err, lease.ErrHeld) {
 		t.Errorf("a second entry: %v", err)
 	}
 	w.Run(9*time.Second, nil)
