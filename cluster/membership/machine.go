@@ -71,13 +71,16 @@ type Machine struct {
 	gossip Gossip
 	cache  cache
 
-	join    join
-	names   []contested
-	claimed time.Duration // until when another with this node's name makes it go
-	link    link
-	doubts  doubts
-	watch   watch
-	leading leading
+	join     join
+	welcomed map[identity.Node]time.Duration // when
+	sweep    time.Duration                   // when the old ones of them are forgotten
+	away     time.Duration                   // when a log line may tell again who can't join
+	names    []contested
+	claimed  time.Duration // until when another with this node's name makes it go
+	link     link
+	doubts   doubts
+	watch    watch
+	leading  leading
 
 	exiting    bool                        // tasks are running
 	exited     bool                        // and are done
@@ -136,6 +139,7 @@ func New(cfg Config) (*Machine, error) {
 	m := &Machine{
 		cfg: cfg, s: s, self: cfg.Self, rand: cfg.Rand, minimums: minimums(s.MinMembersOfRole),
 		phi:        PhiConfig{Threshold: s.Threshold, MaxSamples: s.MaxSamples, MinStdDev: s.MinStdDeviation, AcceptablePause: s.AcceptablePause, FirstEstimate: s.HeartbeatInterval},
+		welcomed:   map[identity.Node]time.Duration{},
 		confirmed:  map[identity.Node]bool{},
 		quarantine: map[identity.Node]*excluded{},
 	}

@@ -19,12 +19,16 @@ type join struct {
 	direct bool     // it was named by the user
 	nacked []string
 	since  time.Duration // since when they are asked without a break
+	asked  time.Duration // when name was asked first
 }
 
 const (
 	// seedRetry is the time between two questions of the first seed, and after which a seed is asked again that
 	// answered but could not let anybody in yet.
 	seedRetry = time.Second
+	// joinAgain is the time between two wishes to be let in by one node: it may first
+	// have to find out that whoever has the name is gone, and does not say when it has.
+	joinAgain = time.Second
 	// claimWait is for how long it waits, at the least, for another incarnation of
 	// itself to answer before it founds a cluster.
 	claimWait = 500 * time.Millisecond
@@ -125,18 +129,24 @@ func (m *Machine) askSeeds() {
 
 // ask asks a node to be let in.
 func (m *Machine) ask(name string) {
-	m.phase, m.join.name = trying, name
-	m.send(identity.Node{Name: name}, Join{m.cfg.Roles, m.cfg.Version})
+	m.phase, m.join.name, m.join.asked = trying, name, m.now
+	m.askAgain()
+}
+
+// askAgain asks the same node, until it is time to begin anew.
+func (m *Machine) askAgain() {
+	m.send(identity.Node{Name: m.join.name}, Join{m.cfg.Roles, m.cfg.Version})
+	m.again(timerJoin, joinAgain)
 	if m.s.RetryJoinAfter > 0 {
-		m.again(timerJoin, m.s.RetryJoinAfter)
-	} else {
-		m.timers[timerJoin] = Never
+		m.soon(timerJoin, m.join.asked+m.s.RetryJoinAfter)
 	}
 }
 
 // joinLate is called when nobody has answered in time.
 func (m *Machine) joinLate() {
 	switch {
+	case m.phase == trying && (m.s.RetryJoinAfter < 0 || m.now < m.join.asked+m.s.RetryJoinAfter):
+		m.askAgain()
 	case m.phase == trying:
 		m.count.TimedOut[TimeoutJoin]++
 		m.log(Warn, "nobody has let this node in", Attr{"asked", m.join.name})

@@ -4,10 +4,20 @@
 package membership
 
 import (
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/refold-io/refold/identity"
+)
+
+const (
+	// welcomeAgain is after how long a node that asks again is taken not to have got its
+	// welcome. It asks every second, and with many of them a welcome takes longer than that.
+	welcomeAgain = 3 * time.Second
+	// awayInterval is the least time between two log lines about nodes that can't join.
+	awayInterval = 5 * time.Second
 )
 
 // initJoin answers whether a node could join here.
@@ -93,7 +103,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	named := m.gossip.Named(from.Name)
 	switch {
 	case m.cache.closing, me.Status.dead(), m.cfg.VersionPending:
-		m.log(Info, "a node can't join now", Attr{"node", from}, Attr{"status", me.Status.String()})
+		m.turnAway(Info, "a node can't join now", Attr{"member", from}, Attr{"status", me.Status.String()})
 		return
 	case from.Name == m.self.Name:
 		m.send(from, NameInUse{m.self})
@@ -103,18 +113,20 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		m.send(from, Quarantined{})
 		return
 	case m.gossip.Member(from) != nil:
-		m.sendWelcome(from) // the first one was lost
+		if last, known := m.welcomed[from]; !known || m.now-last >= welcomeAgain {
+			m.sendWelcome(from) // the first one was lost
+		}
 		return
 	case m.link.suspended:
 		// This node may have been given up: whoever it lets in may be let into nothing, and whoever had the
 		// name may live where it is still a member.
-		m.log(Info, "a node can't join now: this node does not know whether it is a member itself", Attr{"node", from})
+		m.turnAway(Info, "a node can't join now: this node does not know whether it is a member itself", Attr{"member", from})
 		return
 	case len(named) > 0:
 		m.contest(from, named)
 		return
 	case len(m.gossip.Members()) >= MaxMembers:
-		m.log(Error, "the cluster is full", Attr{"node", from}, Attr{"members", MaxMembers})
+		m.turnAway(Error, "the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
 		return
 	}
 	for i := range m.graves { // the name is in use again: whoever had it is gone
@@ -146,7 +158,23 @@ func (m *Machine) asksAgain(who identity.Node) bool {
 	return other != nil && !other.Status.dead() && (me.Status == Joining || me.Status == WeaklyUp)
 }
 
+// turnAway logs why a node can't join: once in a while, for it asks again and again, and
+// says itself that nobody lets it in.
+func (m *Machine) turnAway(level Level, why string, attrs ...Attr) {
+	if m.now >= m.away {
+		m.away = m.now + awayInterval
+		m.log(level, why, attrs...)
+	}
+}
+
+// sendWelcome lets a node know that it is a member. Who was welcomed is remembered for as long as
+// another wish of it is no reason to do so again: of a large cluster there is much to send.
 func (m *Machine) sendWelcome(to identity.Node) {
+	if m.now >= m.sweep {
+		m.sweep = m.now + welcomeAgain
+		maps.DeleteFunc(m.welcomed, func(_ identity.Node, last time.Duration) bool { return m.now-last >= welcomeAgain })
+	}
+	m.welcomed[to] = m.now
 	m.encodedState()
 	m.send(to, Welcome{State{m.digest(), encodeBitmap(m.gossip.seen), m.cache.body}})
 }

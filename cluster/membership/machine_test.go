@@ -61,7 +61,11 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	if got.Status != joining || !got.HasRole("api") || got.Version.String() != "1.2" || got.UpNumber != membership.NeverUp {
 		t.Errorf("n is %+v", got)
 	}
+	s.pass(2 * time.Second)
 	before := s.m.Gossip().Clock()
+	s.named("n", membership.Join{})
+	s.wants("the welcome may be on its way", membership.KindWelcome)
+	s.now += time.Second
 	s.named("n", membership.Join{})
 	s.wants("the welcome was lost", membership.KindWelcome, "n")
 	if s.m.Gossip().Clock().Compare(before) != membership.Same {
@@ -151,6 +155,39 @@ func TestWelcomes(t *testing.T) {
 	clock := s.m.Gossip().Clock()
 	if s.recv("a", welcome); s.m.Gossip().Clock().Compare(clock) != membership.Same || s.dropped(membership.DropUnexpected) < 2 {
 		t.Error("a second welcome is not taken")
+	}
+}
+
+// Who was asked may have to find out first that whoever had the name is gone: it is asked every
+// second, and after a while joining begins anew.
+func TestAJoinIsRepeated(t *testing.T) {
+	t.Parallel()
+	for after, warnings := range map[time.Duration]int{0: 2, 1500 * time.Millisecond: 13, -1: 0} {
+		s := newSolo(t, func(c *membership.Config) { c.Settings.RetryJoinAfter = after })
+		s.do(membership.JoinNode{Name: "a"})
+		s.forget()
+		s.pass(20500 * time.Millisecond)
+		// Anew every 1.5 s means that two are sent each time.
+		want := map[int]int{2: 20, 13: 27, 0: 20}[warnings]
+		if got := sentIn(s.all, membership.KindJoin); len(got) != want || slices.ContainsFunc(got, func(to string) bool { return to != "a" }) {
+			t.Errorf("after %v: %d were sent, want %d to a", after, len(got), want)
+		}
+		if got := s.logged("nobody has let this node in"); got != warnings {
+			t.Errorf("after %v: %d warnings, want %d", after, got, warnings)
+		}
+	}
+}
+
+// Those who can't join ask every second: the log does not tell each time.
+func TestTurnedAwayQuietly(t *testing.T) {
+	t.Parallel()
+	s := founded(t)
+	s.do(membership.DownNode{Node: self})
+	for range 100 {
+		s.named("n", membership.Join{})
+	}
+	if got := s.logged("a node can't join now"); got != 1 {
+		t.Errorf("%d lines", got)
 	}
 }
 

@@ -15,8 +15,8 @@ type Settings struct {
 	// SeedNodeTimeout is how long the first seed waits for another seed before it
 	// joins itself, and after which the others ask again. Defaults to 5 s.
 	SeedNodeTimeout time.Duration
-	// RetryJoinAfter is when joining begins anew if nobody answers. Defaults to 10 s;
-	// negative means never.
+	// RetryJoinAfter is when joining begins anew, with any seed, if the one that was asked
+	// lets nobody in. Until then it is asked every second. Defaults to 10 s; negative means never.
 	RetryJoinAfter time.Duration
 	// StopJoiningAfter is when a node that was given seeds and is still no member stops.
 	// 0 means never.
