@@ -81,7 +81,7 @@ func (n *connection) connected(nc *nats.Conn, again bool) {
 	if again {
 		// Who is told that it is connected can be heard: the server knows its
 		// subscriptions once it answers.
-		err = cmp.Or(err, nc.FlushTimeout(flushTimeout), n.deaf(nc.LastError()))
+		err = cmp.Or(err, n.reached(nc), n.deaf(nc.LastError()))
 	}
 	n.set(err, false)
 	if n.deaf(err) != nil {
@@ -93,6 +93,16 @@ func (n *connection) connected(nc *nats.Conn, again bool) {
 		n.c.log.InfoContext(context.Background(), "connected to NATS", slog.String("connection", n.name), slog.String("server", nc.ConnectedServerName()))
 	}
 	n.c.tell()
+}
+
+// reached waits until the server answers, however slow it is. A connection that is lost
+// meanwhile ends that.
+func (n *connection) reached(nc *nats.Conn) error {
+	err := nc.FlushTimeout(flushTimeout)
+	for errors.Is(err, nats.ErrTimeout) && nc.IsConnected() {
+		err = nc.FlushTimeout(flushTimeout)
+	}
+	return err
 }
 
 func (n *connection) lostConnection(err error) {
