@@ -34,7 +34,8 @@ var (
 	// ErrFailed says that this node ended because of a fault in the program.
 	ErrFailed = errors.New("cluster: this node has failed")
 
-	// ErrNotHosted says that no instance of the singleton was where the message went. It was not handled.
+	// ErrNotHosted says that no instance of the singleton was where the message went, or that none was known while there was time. It
+	// was not handled.
 	ErrNotHosted = errors.New("cluster: no instance of the singleton is there")
 	// ErrDropped says that a message for a singleton had to make room for newer ones. It was
 	// not handled.

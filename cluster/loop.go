@@ -201,12 +201,12 @@ func (n *Node) lived(l membership.Life) {
 	switch l.Kind {
 	case membership.Suspended:
 		n.asks.fail(ErrDisconnected)
-		n.parcels.failAsks(ErrDisconnected)
+		n.parcels.failAsks(n, ErrDisconnected)
 	case membership.Exits, membership.Downed:
 		n.beginShutdown()
 	case membership.Stopped:
 		n.asks.fail(n.left)
-		n.parcels.failAsks(n.left)
+		n.parcels.failAsks(n, n.left)
 		n.beginShutdown()
 	case membership.Joined, membership.BecameUp, membership.Disconnected, membership.Connected, membership.Resumed:
 	}

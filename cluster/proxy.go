@@ -82,8 +82,8 @@ func (p *Proxy) Send(ctx context.Context, payload []byte) error {
 }
 
 // Ask sends a message, which must not be changed any more, and waits for the answer. Without a deadline in ctx it waits as long as it takes
-// until there is an instance. After ErrNotHosted, ErrBusy and ErrDropped the message surely was not handled; after others it may
-// have been: ErrRefused, ErrDisconnected, which is returned at once while this node is suspended, those of the transport's Request, that of
+// until there is an instance; if it ends before, the error matches ErrNotHosted as well. After ErrNotHosted, ErrBusy and ErrDropped the message
+// surely was not handled; after others it may have been: ErrRefused, ErrDisconnected, which is returned at once while this node is suspended, those of the transport's Request, that of
 // ctx, or why the node has ended.
 func (p *Proxy) Ask(ctx context.Context, payload []byte) ([]byte, error) {
 	answer, err := p.ask(ctx, payload)
@@ -110,7 +110,7 @@ func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 	case err = <-a.failed:
 		return nil, err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, p.withdraw(ctx, a)
 	case <-n.ended:
 		return nil, n.endedErr()
 	}
@@ -119,6 +119,17 @@ func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 		return nil, err
 	}
 	return result(to, b)
+}
+
+// withdraw takes back a question that was not sent, and returns why.
+func (p *Proxy) withdraw(ctx context.Context, a *parcel) error {
+	err := p.node.call(context.WithoutCancel(ctx), func() { p.node.parcels.withdraw(p.node, a.id) })
+	select {
+	case failed := <-a.failed:
+		return failed
+	default:
+	}
+	return cmp.Or(err, fmt.Errorf("no instance is known: %w: %w", ErrNotHosted, context.Cause(ctx)))
 }
 
 // pass hands a message to the machine.
@@ -142,6 +153,7 @@ func (p *Proxy) pass(ctx context.Context, a *parcel) error {
 
 // parcel is a message on its way to a singleton.
 type parcel struct {
+	id    uint64 // for the machine; of the loop
 	proxy *Proxy
 	data  []byte
 	err   error // why it was not sent; of the loop
@@ -159,7 +171,8 @@ type parcels struct {
 
 func (p *parcels) add(a *parcel) uint64 {
 	p.last++
-	p.open[p.last] = a
+	a.id = p.last
+	p.open[a.id] = a
 	a.proxy.kept += len(a.data)
 	return p.last
 }
@@ -171,6 +184,13 @@ func (p *parcels) take(id uint64) *parcel {
 		a.proxy.kept -= len(a.data)
 	}
 	return a
+}
+
+// withdraw takes a message back, if it was not passed on yet.
+func (p *parcels) withdraw(n *Node, id uint64) {
+	if a := p.take(id); a != nil {
+		n.machine.Withdraw(node.Forward{Singleton: a.proxy.cfg.Singleton, Message: id})
+	}
 }
 
 // forward sends a message to the instance.
@@ -201,10 +221,10 @@ func (p *parcels) drop(n *Node, id uint64) {
 }
 
 // failAsks gives up the questions that wait.
-func (p *parcels) failAsks(err error) {
+func (p *parcels) failAsks(n *Node, err error) {
 	for id, a := range p.open { // the order does not show
 		if a.failed != nil {
-			p.take(id)
+			p.withdraw(n, id)
 			a.failed <- err
 		}
 	}

@@ -133,6 +133,61 @@ func TestProxyDropsTheOldest(t *testing.T) {
 	})
 }
 
+// A question whose time is over is kept no more, and takes no room from others. It surely was not handled.
+func TestProxyForgetsWhatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		p := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape", BufferSize: 2})
+		must(w.T, p.Send(w.Context(), []byte("1")))
+		for range 2 {
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			if _, err := p.Ask(ctx, []byte("?")); !errors.Is(err, cluster.ErrNotHosted) || !errors.Is(err, context.DeadlineExceeded) {
+				w.Errorf("Ask: %v", err)
+			}
+			cancel()
+		}
+		must(w.T, p.Send(w.Context(), []byte("2")))
+		r := &tape{}
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
+		w.sleep(5 * time.Second)
+		if got := r.all(); len(got) != 2 || got[0] != "a1" || got[1] != "a2" {
+			w.Errorf("there arrived %q", got)
+		}
+	})
+}
+
+// What was asked when the node was suspended takes no room from others either.
+func TestProxyForgetsWhatWasSuspended(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		p := proxyOf(w, nodes[0], cluster.ProxyConfig{Singleton: "tape", BufferSize: 2})
+		must(w.T, p.Send(w.Context(), []byte("1")))
+		asked := make(chan error, 1)
+		go func() {
+			_, err := p.Ask(w.Context(), []byte("?"))
+			asked <- err
+		}()
+		synctest.Wait()
+		backA, backB := w.network.Disconnect("a", errors.New("no broker")), w.network.Disconnect("b", errors.New("no broker"))
+		if err := <-asked; !errors.Is(err, cluster.ErrDisconnected) {
+			w.Errorf("Ask: %v", err)
+		}
+		must(w.T, p.Send(w.Context(), []byte("2")))
+		backA()
+		backB()
+		r := &tape{}
+		for _, n := range nodes {
+			must(w.T, n.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
+		}
+		w.sleep(time.Minute)
+		if got := r.all(); len(got) != 2 || got[0] != "a1" || got[1] != "a2" {
+			w.Errorf("there arrived %q", got)
+		}
+	})
+}
+
 // A proxy does not keep more bytes than it may.
 func TestProxyKeepsSoMuchOnly(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func (c ProxyConfig) validate() error {
 
 // Proxy passes messages on to the instance, wherever it is, each at most once and in
 // the order in which they came. It is not safe for concurrent use.
-type Proxy[M any] struct {
+type Proxy[M comparable] struct {
 	cfg    ProxyConfig
 	seen   Members
 	oldest identity.Node
@@ -65,7 +65,7 @@ type Proxy[M any] struct {
 }
 
 // ProxyEffects are what a proxy wants done, in the order of the fields.
-type ProxyEffects[M any] struct {
+type ProxyEffects[M comparable] struct {
 	// Dropped will reach nobody: the oldest ones that the buffer had no more room for.
 	Dropped []M
 	// Ask: send this to the manager on the node To, if its kind is not 0.
@@ -78,7 +78,7 @@ type ProxyEffects[M any] struct {
 
 // NewProxy returns a proxy. The error matches ErrInvalid and names each field that is
 // wrong.
-func NewProxy[M any](cfg ProxyConfig) (*Proxy[M], error) {
+func NewProxy[M comparable](cfg ProxyConfig) (*Proxy[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -129,6 +129,13 @@ func (p *Proxy[M]) Send(msg M) ProxyEffects[M] {
 	}
 	p.buffer = append(p.buffer, msg)
 	return out
+}
+
+// Withdraw takes a message back that is still kept.
+func (p *Proxy[M]) Withdraw(msg M) {
+	if i := slices.Index(p.buffer, msg); i >= 0 {
+		p.buffer = slices.Delete(p.buffer, i, i+1)
+	}
 }
 
 // Receive takes a message of a manager.

@@ -39,7 +39,10 @@ func TestProxyKeepsMessagesUntilTheInstanceIsKnown(t *testing.T) {
 	if out := p.Tick(time.Second); out.Ask.Kind != singleton.Identify || out.Ask.Round != 1 {
 		t.Errorf("asked again: %+v", out)
 	}
+	p.Send(3)
 	p.Send(2)
+	p.Withdraw(3)
+	p.Withdraw(4)
 	answer := singleton.Message{Kind: singleton.Identified, Singleton: "singleton", Round: 1}
 	for what, out := range map[string]singleton.ProxyEffects[int]{
 		"from another":       p.Receive(0, node("a"), answer),

@@ -185,6 +185,13 @@ func (m *Machine) forward(in Forward) {
 	m.proxyEffects(p, p.machine.Send(in.Message))
 }
 
+// Withdraw takes back a message that its proxy still keeps, so that it takes up no room.
+func (m *Machine) Withdraw(f Forward) {
+	if p := m.findProxy(f.Singleton); p != nil {
+		p.machine.Withdraw(f.Message)
+	}
+}
+
 // proxyEffects carries out what a proxy wants done.
 func (m *Machine) proxyEffects(p *proxy, e singleton.ProxyEffects[uint64]) {
 	for _, id := range e.Dropped {
