@@ -20,6 +20,9 @@ import (
 // errHandOver is the cause of the context of an instance that has to stop.
 var errHandOver = errors.New("cluster: the singleton is not to run here any more")
 
+// errGoexit is what an instance ends with that ends its goroutine.
+var errGoexit = errors.New("cluster: the singleton has called runtime.Goexit")
+
 // hosts are the instances of singletons that run on a node.
 type hosts struct {
 	node  *Node
@@ -107,7 +110,13 @@ func (h *hosts) close(i *instance) {
 
 // run is an instance.
 func (h *hosts) run(ctx context.Context, n *Node, i *instance, f func(context.Context, *Inbox) error) {
-	err := guard(func() error { return f(ctx, i.inbox) })
+	err := errGoexit
+	defer func() { h.ended(ctx, n, i, err) }()
+	err = guard(func() error { return f(ctx, i.inbox) })
+}
+
+// ended notes that an instance has ended.
+func (h *hosts) ended(ctx context.Context, n *Node, i *instance, err error) {
 	asked := ctx.Err() != nil
 	h.mu.Lock()
 	h.close(i)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/lease"
@@ -124,11 +125,23 @@ func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
 	n.inputs.add(answer(op, held && err == nil))
 }
 
-// close ends all operations, and leaves what is held to expire. It is called when the loop has ended.
-func (l *leases) close() {
+// close ends all operations, and leaves what is held to expire. It is called when the loop has ended. It waits a while only: a store
+// may not care about its context.
+func (l *leases) close(atMost time.Duration) {
 	l.cancel()
-	l.running.Wait()
-	for _, w := range l.held {
-		_ = w.lease.Close() // it never fails
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.running.Wait()
+		for _, w := range l.held {
+			_ = w.lease.Close() // it never fails
+		}
+	}()
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		l.node.outlet.write(slog.LevelWarn, "the store of leases does not return, the node ends without")
 	}
 }

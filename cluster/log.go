@@ -18,7 +18,9 @@ type lines struct {
 
 // Enabled implements slog.Handler.
 func (h lines) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.next.Enabled(ctx, level)
+	enabled := true
+	_ = caught(func() { enabled = h.next.Enabled(ctx, level) })
+	return enabled
 }
 
 // Handle implements slog.Handler.
@@ -36,15 +38,15 @@ func (h lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h lines) WithGroup(name string) slog.Handler { return lines{h.outlet, h.next.WithGroup(name)} }
 
-// write logs a line, as if it had been written at once.
+// write logs a line, as if it had been written at once. Not even whether it is wanted is asked here: the handler is the user's.
 func (o *outlet) write(level slog.Level, message string, attrs ...slog.Attr) {
-	handler := o.log.Handler()
-	if !handler.Enabled(o.base, level) {
-		return
-	}
 	var pc [1]uintptr
 	runtime.Callers(2, pc[:])
 	r := slog.NewRecord(time.Now(), level, message, pc[0])
 	r.AddAttrs(attrs...)
-	o.add(func() { _ = handler.Handle(o.base, r) })
+	o.add(func() {
+		if handler := o.log.Handler(); handler.Enabled(o.base, level) {
+			_ = handler.Handle(o.base, r) // nobody is left to tell
+		}
+	})
 }

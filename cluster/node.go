@@ -71,7 +71,7 @@ func Start(cfg Config) (*Node, error) {
 	settings.Silent = append(append([]transport.Kind{}, settings.Silent...), silent...)
 	settings.OnEvent = n.heard(settings.OnEvent)
 	if n.transport, err = transport.Open(n.cfg.Carrier, settings); err != nil {
-		n.leases.close()
+		n.leases.close(time.Second)
 		n.outlet.close(time.Second)
 		return nil, fmt.Errorf("cluster: %w", err)
 	}

@@ -71,7 +71,9 @@ func (o *outlet) run() {
 			o.call(f)
 		}
 		if lost > 0 {
-			o.log.WarnContext(o.base, "lines of the log and figures were dropped, as they were not taken", slog.Int("count", lost))
+			o.call(func() {
+				o.log.WarnContext(o.base, "lines of the log and figures were dropped, as they were not taken", slog.Int("count", lost))
+			})
 		}
 		switch {
 		case len(queue) > 0 || lost > 0:
@@ -83,14 +85,20 @@ func (o *outlet) run() {
 	}
 }
 
-// call calls what is the user's.
+// call calls what is the user's: an observer, or the handler of the log, which may panic again when that is said.
 func (o *outlet) call(f func()) {
-	defer func() {
-		if p := recover(); p != nil {
+	if p := caught(f); p != nil {
+		_ = caught(func() {
 			o.log.ErrorContext(o.base, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
-		}
-	}()
+		})
+	}
+}
+
+// caught calls f and returns what it panicked with.
+func caught(f func()) (p any) {
+	defer func() { p = recover() }()
 	f()
+	return nil
 }
 
 // close waits a while until all is written.

@@ -92,7 +92,7 @@ func (n *Node) shutdown(base context.Context) {
 	if err := n.transport.Close(); err != nil {
 		n.outlet.write(slog.LevelWarn, "the transport was not closed well", slog.Any("error", err))
 	}
-	n.leases.close()
+	n.leases.close(n.cfg.PhaseTimeout[PhaseTerminate])
 	if n.err = n.left; n.err == nil {
 		n.err = ErrStopped
 	}
