@@ -37,7 +37,7 @@ type Proxy struct {
 // Proxy returns the proxy of a singleton, which need not run on this node. A second call for the same one must have the same
 // configuration. The error matches ErrInvalid, or says why the node has ended.
 func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
-	cfg.Singleton = cmp.Or(cfg.Singleton, "singleton")
+	cfg = cfg.WithDefaults()
 	var p *Proxy
 	var failed error
 	err := n.call(ctx, func() {

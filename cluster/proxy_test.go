@@ -293,6 +293,12 @@ func TestProxyArguments(t *testing.T) {
 		if again := proxyOf(w, a, cluster.ProxyConfig{}); again != p {
 			w.Error("there are two proxies")
 		}
+		if again := proxyOf(w, a, cluster.ProxyConfig{Singleton: "singleton", IdentifyInterval: time.Second, BufferSize: 1000}); again != p {
+			w.Error("with its defaults spelled out it is another proxy")
+		}
+		if none := proxyOf(w, a, cluster.ProxyConfig{Singleton: "none", BufferSize: -5}); none != proxyOf(w, a, cluster.ProxyConfig{Singleton: "none", BufferSize: -1}) {
+			w.Error("there are two proxies that keep nothing")
+		}
 		for _, cfg := range []cluster.ProxyConfig{{BufferSize: 5}, {Singleton: "x", BufferSize: 10_001}, {Singleton: string(make([]byte, 256))}} {
 			if _, err := a.Proxy(w.Context(), cfg); !errors.Is(err, cluster.ErrInvalid) {
 				w.Errorf("%+v: %v", cfg, err)

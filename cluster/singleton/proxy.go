@@ -30,10 +30,11 @@ type ProxyConfig struct {
 	BufferSize int
 }
 
-func (c ProxyConfig) withDefaults() ProxyConfig {
+// WithDefaults returns the configuration as it is used.
+func (c ProxyConfig) WithDefaults() ProxyConfig {
 	c.Singleton = cmp.Or(c.Singleton, "singleton")
 	c.IdentifyInterval = cmp.Or(c.IdentifyInterval, time.Second)
-	c.BufferSize = max(0, cmp.Or(c.BufferSize, 1000))
+	c.BufferSize = max(-1, cmp.Or(c.BufferSize, 1000))
 	return c
 }
 
@@ -82,7 +83,7 @@ func NewProxy[M comparable](cfg ProxyConfig) (*Proxy[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Proxy[M]{cfg: cfg.withDefaults()}, nil
+	return &Proxy[M]{cfg: cfg.WithDefaults()}, nil
 }
 
 // See takes in the members, as a manager does.
@@ -119,7 +120,7 @@ func (p *Proxy[M]) Send(msg M) ProxyEffects[M] {
 	switch {
 	case p.known:
 		return ProxyEffects[M]{Forward: []M{msg}, To: p.oldest}
-	case p.cfg.BufferSize == 0:
+	case p.cfg.BufferSize < 0:
 		return ProxyEffects[M]{Dropped: []M{msg}}
 	}
 	var out ProxyEffects[M]
