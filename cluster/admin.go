@@ -168,7 +168,7 @@ func (n *Node) Summary(after string) (*Summary, error) {
 	}
 	s := n.hub.current()
 	out := &Summary{
-		Cluster: n.cfg.Name, Self: n.self.String(), Since: n.start, Connected: s.Connected, Suspended: s.Suspended,
+		Cluster: n.cfg.Cluster, Self: n.self.String(), Since: n.start, Connected: s.Connected, Suspended: s.Suspended,
 		Strategy: n.strategy, Converged: len(s.Seen) == len(s.Members) && len(s.Members) > 0,
 	}
 	if !s.Leader.IsZero() {

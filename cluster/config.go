@@ -21,8 +21,8 @@ import (
 
 // Config says who a node is and how it takes part in its cluster.
 type Config struct {
-	// Name is the name of the cluster, without dots. Names of leases are made of it. Required.
-	Name string
+	// Cluster is the name of the cluster, without dots, as the carrier has it. Names of leases are made of it. Required.
+	Cluster string
 	// Carrier is how messages get to other nodes; it also says who this node is. The node takes
 	// it over, and closes it also when it can't start. Required.
 	Carrier transport.Carrier
@@ -108,7 +108,7 @@ func (c *Config) validate() (membership.Version, error) {
 			errs = append(errs, fmt.Errorf("field Config.%s is %d, it must be at least %d", field, is, min))
 		}
 	}
-	check("Name", identity.CheckCluster(c.Name))
+	check("Cluster", identity.CheckCluster(c.Cluster))
 	check("Seeds", membership.CheckSeeds(c.Seeds))
 	_, err := membership.CheckRoles(c.Roles)
 	check("Roles", err)

@@ -18,7 +18,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		for field, change := range map[string]func(*cluster.Config){
-			"Config.Name":             func(c *cluster.Config) { c.Name = "my.bank" },
+			"Config.Cluster":          func(c *cluster.Config) { c.Cluster = "my.bank" },
 			"Config.Seeds":            func(c *cluster.Config) { c.Seeds = []string{"a", "b c"} },
 			"Config.Roles":            func(c *cluster.Config) { c.Roles = []string{"dc-east"} },
 			"Config.Version":          func(c *cluster.Config) { c.Version = "1.2.3.4" },

@@ -5,7 +5,7 @@
 // good order.
 //
 //	carrier, err := nats.Connect(nats.Config{Access: access, Cluster: "bank", Self: self}) // plugins/nats; plugins/inmem for tests
-//	node, err := cluster.Join(ctx, cluster.Config{Name: "bank", Carrier: carrier, Seeds: []string{"bank-0", "bank-1", "bank-2"}})
+//	node, err := cluster.Join(ctx, cluster.Config{Cluster: "bank", Carrier: carrier, Seeds: []string{"bank-0", "bank-1", "bank-2"}})
 //	...
 //	for e := range node.Events(ctx, cluster.MemberUp, cluster.MemberRemoved) { ... }
 //	...

@@ -21,7 +21,7 @@ func Example() {
 		if err != nil {
 			return nil, err
 		}
-		return cluster.Join(ctx, cluster.Config{Name: "bank", Carrier: network.Carrier(self), Seeds: []string{"a:1"}})
+		return cluster.Join(ctx, cluster.Config{Cluster: "bank", Carrier: network.Carrier(self), Seeds: []string{"a:1"}})
 	}
 	a, err := join("a:1")
 	if err != nil {

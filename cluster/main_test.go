@@ -70,7 +70,7 @@ func (w *world) config(name string) cluster.Config {
 		w.Fatal(err)
 	}
 	return cluster.Config{
-		Name: "bank", Carrier: w.network.Carrier(self), Seeds: w.seeds,
+		Cluster: "bank", Carrier: w.network.Carrier(self), Seeds: w.seeds,
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }

@@ -32,7 +32,7 @@ func TestOverNATS(t *testing.T) {
 		must(t, failed)
 		t.Cleanup(func() { must(t, leases.Close()) })
 		n, failed := cluster.Start(cluster.Config{ //nolint:contextcheck // it outlives the call
-			Name: "bank", Carrier: carrier, Seeds: []string{"a", "b", "c"}, Leases: leases, Settings: cluster.Settings{
+			Cluster: "bank", Carrier: carrier, Seeds: []string{"a", "b", "c"}, Leases: leases, Settings: cluster.Settings{
 				SeedNodeTimeout: 200 * time.Millisecond, InitialDelay: 100 * time.Millisecond, GossipInterval: 100 * time.Millisecond, LeaderInterval: 100 * time.Millisecond,
 			},
 		})

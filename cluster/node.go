@@ -115,7 +115,7 @@ func prepare(cfg Config) (*Node, error) {
 	}
 	self := cfg.Carrier.Self()
 	machine, err := node.New(node.Config{
-		Cluster: cfg.Name,
+		Cluster: cfg.Cluster,
 		Membership: membership.Config{
 			Self: self, Roles: cfg.Roles, Version: version, VersionPending: cfg.VersionPending,
 			Check: cfg.Check, Settings: cfg.Settings, Started: time.Now(), Rand: rand.New(rand.NewPCG(rand.Uint64(), self.UID)),
@@ -147,8 +147,8 @@ func prepare(cfg Config) (*Node, error) {
 // Self returns this node.
 func (n *Node) Self() identity.Node { return n.self }
 
-// Name returns the name of the cluster.
-func (n *Node) Name() string { return n.cfg.Name }
+// Cluster returns the name of the cluster.
+func (n *Node) Cluster() string { return n.cfg.Cluster }
 
 // Transport returns what carries messages between the nodes. Others may use it, with kinds of their own, until the
 // node ends; they must not close it. Nodes that were removed are quarantined there.
@@ -174,7 +174,7 @@ func (n *Node) await(ctx context.Context, ok func(*State) bool) error {
 	s, err := n.until(ctx, func(s *State) bool { return s.Stopped || ok(s) })
 	switch {
 	case err != nil:
-		return fmt.Errorf("cluster: wait for %v to join %q: %w", n.self, n.cfg.Name, err)
+		return fmt.Errorf("cluster: wait for %v to join %q: %w", n.self, n.cfg.Cluster, err)
 	case !ok(s):
 		return s.Err
 	}

@@ -168,7 +168,7 @@ func TestShutdownOnSignal(t *testing.T) {
 	self, err := identity.New("a")
 	must(t, err)
 	n, err := cluster.Join(t.Context(), cluster.Config{
-		Name: "bank", Carrier: inmem.NewNetwork(inmem.NetworkConfig{}).Carrier(self), Seeds: []string{"a"},
+		Cluster: "bank", Carrier: inmem.NewNetwork(inmem.NetworkConfig{}).Carrier(self), Seeds: []string{"a"},
 		Settings: cluster.Settings{LeaderInterval: 10 * time.Millisecond, InitialDelay: time.Millisecond},
 	})
 	must(t, err)
@@ -198,7 +198,7 @@ func TestShutdownOnSignalEndsWithTheNodeOrTheContext(t *testing.T) {
 	must(t, err)
 	network := inmem.NewNetwork(inmem.NetworkConfig{})
 	start := func(self identity.Node) *cluster.Node {
-		n, err := cluster.Join(t.Context(), cluster.Config{Name: "bank", Carrier: network.Carrier(self), Seeds: []string{self.Name}})
+		n, err := cluster.Join(t.Context(), cluster.Config{Cluster: "bank", Carrier: network.Carrier(self), Seeds: []string{self.Name}})
 		must(t, err)
 		return n
 	}

@@ -20,7 +20,7 @@ import (
 type clusterCommand struct {
 	natsFlags
 
-	Name     string        `help:"The name of the cluster. Required." env:"REFOLD_CLUSTER" placeholder:"NAME"`
+	Cluster  string        `help:"The name of the cluster. Required." env:"REFOLD_CLUSTER" placeholder:"NAME"`
 	Operator string        `help:"The name by which the nodes know you." default:"operator" placeholder:"NAME"`
 	Ask      string        `help:"The node to ask. Defaults to any that answers." placeholder:"NODE"`
 	Timeout  time.Duration `help:"How long to wait for an answer." default:"10s"`
@@ -55,8 +55,8 @@ func (f *natsFlags) access() nats.Access {
 // AfterApply hands the common flags to the subcommands.
 func (c *clusterCommand) AfterApply(k *kong.Context) error {
 	switch {
-	case c.Name == "":
-		return errors.New("--name is missing: the name of the cluster")
+	case c.Cluster == "":
+		return errors.New("--cluster is missing: the name of the cluster")
 	case c.Timeout <= 0:
 		return fmt.Errorf("--timeout is %v, it must be more than 0", c.Timeout)
 	}
@@ -66,7 +66,7 @@ func (c *clusterCommand) AfterApply(k *kong.Context) error {
 
 // with asks the nodes something.
 func (c *clusterCommand) with(ctx context.Context, f func(ctx context.Context, admin *cluster.Admin) error) (err error) {
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(), Cluster: c.Name, Name: c.Operator})
+	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(), Cluster: c.Cluster, Name: c.Operator})
 	if err != nil {
 		return err
 	}
@@ -146,9 +146,9 @@ is for it and to speak for itself only: that is what makes certain who a message
 
 // Run prints the permissions.
 func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterCommand) error {
-	permissions, err := nats.OperatorPermissions(common.Name, c.Is)
+	permissions, err := nats.OperatorPermissions(common.Cluster, c.Is)
 	if c.Who == "node" {
-		permissions, err = nats.NodePermissions(common.Name, c.Is)
+		permissions, err = nats.NodePermissions(common.Cluster, c.Is)
 	}
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 		if c.Who != "node" {
 			return errors.New("--lease-timeout is for nodes: operators hold no leases")
 		}
-		leases, failed := nats.LeasePermissions(common.Name, c.Is, c.LeaseTimeout)
+		leases, failed := nats.LeasePermissions(common.Cluster, c.Is, c.LeaseTimeout)
 		if failed != nil {
 			return failed
 		}

@@ -49,7 +49,7 @@ func (l *lab) join(name string) *cluster.Node {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	n, err := cluster.Join(l.t.Context(), cluster.Config{Name: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3"})
+	n, err := cluster.Join(l.t.Context(), cluster.Config{Cluster: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3"})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func (l *lab) run(ctx context.Context, args ...string) (status int, stdout, stde
 	var out, errs bytes.Buffer
 	p := program()
 	p.Stdout, p.Stderr = &out, &errs
-	all := []string{"cluster", "--name", "lab", "--token-file", l.server.TokenFile()}
+	all := []string{"cluster", "--cluster", "lab", "--token-file", l.server.TokenFile()}
 	if !slices.Contains(args, "--nats") { // which may be given more than once
 		all = append(all, "--nats", l.server.URL())
 	}
@@ -137,7 +137,7 @@ func TestClusterWatch(t *testing.T) {
 	p.Stdout, p.Stderr = out, out
 	done := make(chan int)
 	go func() {
-		done <- p.Run(ctx, []string{"cluster", "--name", "lab", "--nats", l.server.URL(), "--token-file", l.server.TokenFile(), "members", "--watch", "--interval", "20ms"})
+		done <- p.Run(ctx, []string{"cluster", "--cluster", "lab", "--nats", l.server.URL(), "--token-file", l.server.TokenFile(), "members", "--watch", "--interval", "20ms"})
 	}()
 	out.until(t, "a#")
 	l.join("b")
@@ -178,8 +178,8 @@ func TestClusterFailures(t *testing.T) {
 		want string
 	}{
 		"nobody answers":   {[]string{"--timeout", "300ms", "members"}, "lab"},
-		"a bad name":       {[]string{"--name", "a.b", "members"}, "a.b"},
-		"no name":          {[]string{"--name", "", "members"}, "--name"},
+		"a bad name":       {[]string{"--cluster", "a.b", "members"}, "a.b"},
+		"no name":          {[]string{"--cluster", "", "members"}, "--cluster"},
 		"a bad time":       {[]string{"--timeout", "-1s", "members"}, "--timeout"},
 		"a bad interval":   {[]string{"members", "--interval", "1ns"}, "--interval"},
 		"no token":         {[]string{"--token-file", "/nowhere", "members"}, "/nowhere"},

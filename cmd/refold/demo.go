@@ -112,7 +112,7 @@ func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err er
 	d.node.Seeds = d.names
 	defer d.fleet.Close()
 	d.say("a NATS server listens on %s; to look at the cluster from elsewhere:", server.URL())
-	d.say("    %s cluster members --watch --name demo --nats %s --token-file %s", env.Name, server.URL(), server.TokenFile())
+	d.say("    %s cluster members --watch --cluster demo --nats %s --token-file %s", env.Name, server.URL(), server.TokenFile())
 	return d.run(ctx)
 }
 

@@ -66,7 +66,7 @@ func join(t *testing.T, access nats.Access, name string) *cluster.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := cluster.Join(t.Context(), cluster.Config{Name: clusterName, Carrier: carrier, Seeds: []string{"a"}})
+	n, err := cluster.Join(t.Context(), cluster.Config{Cluster: clusterName, Carrier: carrier, Seeds: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
