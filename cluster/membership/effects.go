@@ -44,7 +44,8 @@ const (
 	Error
 )
 
-// Line is a line of the log.
+// Line is a line of the log. The shell adds the key "node", which is who says it: another node that
+// a line is about has the key "member", or that of its part.
 type Line struct {
 	Level   Level
 	Message string

@@ -15,6 +15,13 @@ import (
 func (h *host) check(e membership.Effects) {
 	w := h.w
 	w.tb.Helper()
+	for _, line := range e.Log {
+		for _, attr := range line.Attrs {
+			if attr.Key == "node" {
+				w.tb.Fatalf("%v: %q says twice which node it is: %v", h.node, line.Message, attr.Value)
+			}
+		}
+	}
 	before := maps.Clone(h.status)
 	for _, event := range e.Events {
 		h.checkEvent(event, before)

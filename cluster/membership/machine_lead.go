@@ -71,10 +71,10 @@ func (m *Machine) leadConverged() {
 		}
 	}
 	for _, o := range c.Put {
-		m.log(Info, "the leader moves a member on", Attr{"node", o.Node}, Attr{"status", o.Status.String()})
+		m.log(Info, "the leader moves a member on", Attr{"member", o.Node}, Attr{"status", o.Status.String()})
 	}
 	for _, n := range c.Remove {
-		m.log(Info, "the leader removes a member", Attr{"node", n})
+		m.log(Info, "the leader removes a member", Attr{"member", n})
 	}
 	if m.change(c) && len(exiting) > 0 {
 		m.gossipToOldest(exiting)

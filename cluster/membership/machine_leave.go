@@ -35,9 +35,9 @@ func (m *Machine) leave(n identity.Node) {
 	o := m.find(n)
 	switch {
 	case o == nil:
-		m.log(Warn, "who is to leave is no member", Attr{"node", n})
+		m.log(Warn, "who is to leave is no member", Attr{"member", n})
 	case o.Status.CanBecome(Leaving):
-		m.log(Info, "a member leaves", Attr{"node", o.Node})
+		m.log(Info, "a member leaves", Attr{"member", o.Node})
 		if m.change(Change{Put: []*Member{o.with(Leaving)}}) {
 			m.gossipWithOne()
 		}
@@ -49,9 +49,9 @@ func (m *Machine) down(n identity.Node) {
 	o := m.find(n)
 	switch {
 	case o == nil:
-		m.log(Warn, "who is to be marked as down is no member", Attr{"node", n})
+		m.log(Warn, "who is to be marked as down is no member", Attr{"member", n})
 	case o.Status.CanBecome(Down):
-		m.log(Warn, "a member is marked as down", Attr{"node", o.Node}, Attr{"status", o.Status.String()})
+		m.log(Warn, "a member is marked as down", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
 		if m.change(Change{Put: []*Member{o.with(Down)}}) {
 			m.spread(o.Node)
 		}

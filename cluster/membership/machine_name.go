@@ -74,7 +74,7 @@ func (m *Machine) checkNames() {
 // restarted.
 func (m *Machine) restarted(holder identity.Node) {
 	m.count.TimedOut[TimeoutName]++
-	m.log(Warn, "a node was restarted, its old incarnation is marked as down", Attr{"node", holder})
+	m.log(Warn, "a node was restarted, its old incarnation is marked as down", Attr{"member", holder})
 	c := Change{Observed: []Observation{{holder, Terminated}}}
 	if o := m.gossip.Member(holder); o != nil && o.Status.CanBecome(Down) {
 		c.Put = []*Member{o.with(Down)}
@@ -117,7 +117,7 @@ func (m *Machine) pong(from identity.Node) {
 		}
 		return
 	}
-	m.log(Warn, "a node wants the name of another that lives", Attr{"node", m.names[i].joiner}, Attr{"holder", from})
+	m.log(Warn, "a node wants the name of another that lives", Attr{"member", m.names[i].joiner}, Attr{"holder", from})
 	m.send(m.names[i].joiner, NameInUse{from})
 	m.names = slices.Delete(m.names, i, i+1)
 }

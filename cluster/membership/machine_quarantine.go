@@ -31,7 +31,7 @@ func (m *Machine) exclude(n identity.Node) {
 		return
 	}
 	if _, known := m.quarantine[n]; !known {
-		m.log(Info, "a node is quarantined", Attr{"node", n})
+		m.log(Info, "a node is quarantined", Attr{"member", n})
 		m.quarantine[n] = &excluded{since: m.now}
 		m.buried = append(m.buried, n)
 		m.out.Quarantine = append(m.out.Quarantine, n)

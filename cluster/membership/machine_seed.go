@@ -38,7 +38,7 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 	}
 	differ := differences(m.cfg.Check, msg.Settings)
 	if len(differ) > 0 {
-		m.log(Warn, "a node with other settings asks to join", Attr{"node", from}, Attr{"settings", differ})
+		m.log(Warn, "a node with other settings asks to join", Attr{"member", from}, Attr{"settings", differ})
 	}
 	m.send(from, InitJoinAck{Compatible: len(differ) == 0, Settings: m.cfg.Check})
 }
@@ -135,7 +135,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 			m.soon(timerGrave, m.now)
 		}
 	}
-	m.log(Info, "a node joins", Attr{"node", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
+	m.log(Info, "a node joins", Attr{"member", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
 	m.change(Change{Put: []*Member{{Node: from, Status: Joining, UpNumber: NeverUp, Roles: msg.Roles, Version: msg.Version}}})
 	m.sendWelcome(from)
 }

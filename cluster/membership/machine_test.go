@@ -27,6 +27,9 @@ func TestDefaults(t *testing.T) {
 	if got := (membership.Settings{}).WithDefaults(); !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults: %+v", got)
 	}
+	if got := (membership.Settings{QuarantineRemovedAfter: -time.Second}).WithDefaults().QuarantineRemovedAfter; got != 0 {
+		t.Errorf("who left may talk for %v, want not at all", got)
+	}
 }
 
 func TestBadConfigurations(t *testing.T) {

@@ -99,7 +99,7 @@ func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
 	}
 	o := m.watch.monitors[i]
 	if gap := o.detector.Gap(m.now); gap >= m.s.AcceptablePause*2/3 && o.detector.Available(m.now) {
-		m.log(Warn, "heartbeats are slow", Attr{"node", from}, Attr{"gap", gap})
+		m.log(Warn, "heartbeats are slow", Attr{"member", from}, Attr{"gap", gap})
 	}
 	o.detector.Beat(m.now)
 	o.heard = true
@@ -118,7 +118,7 @@ func (m *Machine) reap() {
 	for _, o := range m.watch.monitors {
 		if reach.By(m.self, o.node) == Reachable && !o.detector.Available(m.now) {
 			m.count.TimedOut[TimeoutHeartbeat]++
-			m.log(Warn, "a member is unreachable", Attr{"node", o.node}, Attr{"phi", o.detector.Phi(m.now)})
+			m.log(Warn, "a member is unreachable", Attr{"member", o.node}, Attr{"phi", o.detector.Phi(m.now)})
 			changed = append(changed, Observation{o.node, Unreachable})
 		}
 	}
@@ -131,7 +131,7 @@ func (m *Machine) reap() {
 				return
 			}
 		}
-		m.log(Info, "a member is reachable again", Attr{"node", rec.Subject})
+		m.log(Info, "a member is reachable again", Attr{"member", rec.Subject})
 		changed = append(changed, Observation{rec.Subject, Reachable})
 	})
 	if len(changed) > 0 {

@@ -57,7 +57,7 @@ type Settings struct {
 	// partition that lasts longer may bring it back. Defaults to 24 h.
 	PruneTombstonesAfter time.Duration
 	// QuarantineRemovedAfter is for how long a node that left may still talk.
-	// Defaults to 5 s.
+	// Defaults to 5 s; negative means not at all.
 	QuarantineRemovedAfter time.Duration
 
 	// HeartbeatInterval is the time between two heartbeats to each monitored member,
@@ -98,7 +98,7 @@ func (s Settings) withDefaults() Settings {
 	s.ReduceDifferentView = cmp.Or(s.ReduceDifferentView, 400)
 	s.LeaderInterval = cmp.Or(s.LeaderInterval, time.Second)
 	s.PruneTombstonesAfter = cmp.Or(s.PruneTombstonesAfter, 24*time.Hour)
-	s.QuarantineRemovedAfter = cmp.Or(s.QuarantineRemovedAfter, 5*time.Second)
+	s.QuarantineRemovedAfter = max(0, cmp.Or(s.QuarantineRemovedAfter, 5*time.Second))
 	s.HeartbeatInterval = cmp.Or(s.HeartbeatInterval, time.Second)
 	s.AcceptablePause = cmp.Or(s.AcceptablePause, 3*time.Second)
 	s.Threshold = cmp.Or(s.Threshold, 8)
@@ -126,7 +126,6 @@ func (s *Settings) validate() error {
 	least("GossipTimeToLive", s.GossipTimeToLive, time.Millisecond)
 	least("LeaderInterval", s.LeaderInterval, time.Millisecond)
 	least("PruneTombstonesAfter", s.PruneTombstonesAfter, time.Second)
-	least("QuarantineRemovedAfter", s.QuarantineRemovedAfter, 0)
 	least("HeartbeatInterval", s.HeartbeatInterval, time.Millisecond)
 	least("AcceptablePause", s.AcceptablePause, time.Millisecond)
 	least("MinStdDeviation", s.MinStdDeviation, time.Millisecond)
