@@ -61,8 +61,8 @@ type Settings struct {
 	// KeepLoneOldest lets the oldest member survive even if it is cut off alone. Defaults
 	// to false: then it goes down, and the others stay. For KeepOldest.
 	KeepLoneOldest bool
-	// LeaseName is the name of the lease. Defaults to one made of the cluster's name.
-	// For LeaseMajority.
+	// LeaseName is the name of the lease. Defaults to the name of the cluster and "-downing", such as
+	// "bank-downing". For LeaseMajority.
 	LeaseName string
 	// MinorityDelay is how long the smaller side waits before it asks for the lease.
 	// Defaults to 2 seconds. For LeaseMajority.
