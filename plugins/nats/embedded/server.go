@@ -5,11 +5,14 @@ package embedded
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,9 +25,10 @@ import (
 type Config struct {
 	// Port is where it listens, on 127.0.0.1. Defaults to a free one.
 	Port int
-	// Dir is the folder for JetStream and the token, which is in its file "token" and another
-	// one at each start. It is made if it is not there, and must not be that of a server that
-	// runs. Defaults to a temporary one that goes away with the server.
+	// Dir is the folder for JetStream and the token, which is in its file "token". It is made if
+	// it is not there, as is the token; both are kept from one start to the next. One server at a time
+	// has it: for a second one Start returns ErrInUse. Defaults to a temporary one that goes away with
+	// the server.
 	Dir string
 	// StartTimeout is how long the server may take to start. Defaults to 10 s.
 	StartTimeout time.Duration
@@ -38,12 +42,14 @@ type Server struct {
 	ns        *server.Server
 	dir       string
 	temporary bool
+	held      *os.File // locked while the server runs, nil if the folder is temporary
 	tokenFile string
 	closing   sync.Once
 	err       error
 }
 
-// Start starts a server. It is ready when Start returns.
+// Start starts a server. It is ready when Start returns. The error matches ErrInUse if Config.Dir is that of
+// another server, and says so if the port is in use.
 func Start(cfg Config) (*Server, error) {
 	s := &Server{dir: cfg.Dir, temporary: cfg.Dir == ""}
 	if err := s.start(cfg); err != nil {
@@ -57,21 +63,21 @@ func (s *Server) start(cfg Config) error {
 	if s.temporary {
 		s.dir, err = os.MkdirTemp("", "refold-nats-")
 	} else {
-		err = os.MkdirAll(s.dir, 0o700)
+		err = s.lock()
 	}
 	if err != nil {
 		return err
 	}
-	token := rand.Text()
 	s.tokenFile = filepath.Join(s.dir, "token")
-	if err = os.WriteFile(s.tokenFile, []byte(token+"\n"), 0o600); err != nil {
+	secret, err := token(s.tokenFile)
+	if err != nil {
 		return err
 	}
 	opts := &server.Options{
 		ServerName:    "refold-embedded-" + rand.Text()[:4],
 		Host:          "127.0.0.1",
 		Port:          cmp.Or(cfg.Port, server.RANDOM_PORT),
-		Authorization: token,
+		Authorization: secret,
 		JetStream:     true,
 		StoreDir:      filepath.Join(s.dir, "jetstream"),
 		NoLog:         true,
@@ -79,6 +85,9 @@ func (s *Server) start(cfg Config) error {
 	}
 	if cfg.Configure != nil {
 		cfg.Configure(opts)
+	}
+	if err = vacant(opts); err != nil {
+		return err
 	}
 	if s.ns, err = server.NewServer(opts); err != nil {
 		return err
@@ -88,6 +97,19 @@ func (s *Server) start(cfg Config) error {
 		return errors.New("it does not become ready")
 	}
 	return nil
+}
+
+// vacant returns an error if the port is in use: the server itself would try again and again, and not say why.
+func vacant(opts *server.Options) error {
+	if opts.Port <= 0 {
+		return nil
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", net.JoinHostPort(opts.Host, strconv.Itoa(opts.Port)))
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // URL returns where clients connect.
@@ -108,6 +130,9 @@ func (s *Server) Close() error {
 		if s.ns != nil {
 			s.ns.Shutdown()
 			s.ns.WaitForShutdown()
+		}
+		if s.held != nil {
+			s.err = s.held.Close()
 		}
 		if s.temporary && s.dir != "" {
 			s.err = os.RemoveAll(s.dir)

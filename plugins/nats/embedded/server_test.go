@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -92,11 +93,87 @@ func TestAPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	var port int
-	if _, err := fmt.Sscan(u.Port(), &port); err != nil {
+	if _, err = fmt.Sscan(u.Port(), &port); err != nil {
 		t.Fatal(err)
 	}
-	if other, err := embedded.Start(embedded.Config{Port: port, StartTimeout: 1}); err == nil {
+	other, err := embedded.Start(embedded.Config{Port: port})
+	if err == nil {
 		_ = other.Close()
-		t.Error("two servers listen on one port")
+		t.Fatal("two servers listen on one port")
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("it does not say that the port is in use: %v", err)
+	}
+}
+
+// A folder is one server's: another one changes nothing there, and says why it does not start. The
+// token outlasts the server.
+func TestAFolderInUse(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "nats")
+	s, err := embedded.Start(embedded.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	before, err := os.ReadFile(s.TokenFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		other, failed := embedded.Start(embedded.Config{Dir: dir})
+		if failed == nil {
+			_ = other.Close()
+		}
+		if !errors.Is(failed, embedded.ErrInUse) || !strings.Contains(failed.Error(), dir) {
+			t.Errorf("a second server: %v", failed)
+		}
+	}
+	let := func(s *embedded.Server) {
+		t.Helper()
+		nc, failed := natsgo.Connect(s.URL(), natsgo.Token(strings.TrimSpace(string(before))))
+		if failed != nil {
+			t.Errorf("the token does not let in: %v", failed)
+			return
+		}
+		nc.Close()
+	}
+	let(s)
+	if err = s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err = os.Chmod(s.TokenFile(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	again, err := embedded.Start(embedded.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	let(again)
+	if info, err := os.Stat(again.TokenFile()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the token: %v, %v", info.Mode(), err)
+	}
+}
+
+// What can't be a token is left alone; an empty file is one that was never finished.
+func TestAnUnfitToken(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]bool{"": true, "\n": true, "two words": false, "a:b": false, strings.Repeat("x", 1025): false} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "token")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := embedded.Start(embedded.Config{Dir: dir})
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), file) {
+			t.Errorf("with %.10q: %v", content, err)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+		if got, err := os.ReadFile(file); err != nil || !want && string(got) != content {
+			t.Errorf("with %.10q: now it is %q, %v", content, got, err)
+		}
 	}
 }

@@ -1,0 +1,22 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package embedded
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// hold takes a lock, without waiting, that goes away with the file or the process. It reports
+// whether it is free.
+func hold(file *os.File) (bool, error) {
+	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
