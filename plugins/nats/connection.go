@@ -45,7 +45,7 @@ func (n *connection) open(opts []nats.Option) error {
 	)
 	nc, err := nats.Connect(strings.Join(n.c.cfg.URLs, ","), opts...)
 	if err != nil {
-		return fmt.Errorf("nats: connect: %w", err)
+		return fmt.Errorf("nats: connect: %w", n.c.cfg.explain(err))
 	}
 	n.nc = nc
 	return nil
@@ -116,6 +116,7 @@ func (n *connection) lostConnection(err error) {
 
 // notConnected is called for each attempt that fails.
 func (n *connection) notConnected(err error) {
+	err = n.c.cfg.explain(err)
 	n.mu.Lock()
 	first := n.problem == nil || n.problem.Error() != err.Error()
 	n.mu.Unlock()

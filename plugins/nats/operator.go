@@ -75,14 +75,15 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.failed(err) }),
 	)
 	if o.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
-		return nil, fmt.Errorf("nats: connect: %w", err)
+		return nil, fmt.Errorf("nats: connect: %w", cfg.explain(err))
 	}
 	return o, nil
 }
 
 // Ask implements transport.Asker. It waits for 10 s at most if ctx has no end. Who is
 // asked as any node has 2 s to answer, then it may be another. Errors besides those of the
-// interface: what NATS says, such as missing permissions, and the end of ctx.
+// interface: transport.ErrDisconnected while the servers are away, what NATS says, such as missing permissions,
+// and the end of ctx.
 func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes, %d are allowed", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
@@ -105,6 +106,12 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNobody, whom, o.cfg.Cluster)
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
+		// The client names the size of its buffer, which is none.
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
+	case ctx.Err() != nil && !o.nc.IsConnected():
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w: %w",
+			whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected, context.Cause(ctx))
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: no answer: %w", whom, o.cfg.Cluster, context.Cause(ctx))
 	case err != nil:

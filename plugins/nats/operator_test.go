@@ -157,14 +157,19 @@ func TestConnectOperatorRefuses(t *testing.T) {
 		}
 	}
 	nowhere := nats.Access{URLs: []string{"nats://127.0.0.1:1"}}
-	if _, err = nats.ConnectOperator(nats.OperatorConfig{Access: nowhere, Cluster: "c", Name: "ops"}); err == nil {
-		t.Error("connected without a server")
+	if _, err = nats.ConnectOperator(nats.OperatorConfig{Access: nowhere, Cluster: "c", Name: "ops"}); !errors.Is(err, natsgo.ErrNoServers) || !strings.Contains(err.Error(), nowhere.URLs[0]) {
+		t.Errorf("without a server: %v", err)
 	}
 	access := withUsers(t, operators(t, "ops"))("ops")
 	access.TokenFile = write(t, "token", "ops:hunter2")
 	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
-	if !errors.Is(err, natsgo.ErrAuthorization) || strings.Contains(err.Error(), "hunter2") {
+	if !errors.Is(err, natsgo.ErrAuthorization) || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), access.URLs[0]+" lets nobody in with TokenFile "+access.TokenFile) {
 		t.Errorf("with a wrong password: %v", err)
+	}
+	access.TokenFile = ""
+	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
+	if !errors.Is(err, natsgo.ErrAuthorization) || !strings.Contains(err.Error(), "neither CredentialsFile") {
+		t.Errorf("without a password: %v", err)
 	}
 	if _, err := nats.OperatorPermissions("a.b", "ops"); !errors.Is(err, nats.ErrInvalid) {
 		t.Errorf("a bad cluster: %v", err)
@@ -181,6 +186,34 @@ func TestConnectOperatorRefuses(t *testing.T) {
 	}
 	if _, err := ops.Ask(t.Context(), "a", nil); !errors.Is(err, natsgo.ErrConnectionClosed) {
 		t.Errorf("ask after Close: %v", err)
+	}
+}
+
+// While the server is away it is not the size of a buffer that is to blame.
+func TestAskWhileTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	s := start(t, embedded.Config{})
+	ops := operator(t, nats.OperatorConfig{Access: s.Access(), Cluster: "test", Name: "ops"})
+	defer func() { _ = ops.Close() }()
+	if _, err := ops.Ask(t.Context(), "", nil); !errors.Is(err, transport.ErrNobody) {
+		t.Errorf("without nodes: %v", err)
+	}
+	url := s.URL()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, err := ops.Ask(t.Context(), "", nil)
+		if errors.Is(err, transport.ErrDisconnected) {
+			if text := err.Error(); !strings.Contains(text, "not connected to "+url) || strings.Contains(text, "buffer") {
+				t.Error(text)
+			}
+			break
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched() // the client finds out soon
 	}
 }
 
