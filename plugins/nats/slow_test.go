@@ -88,7 +88,7 @@ func (h *hesitant) serve(client net.Conn) {
 		}
 		_, _ = io.WriteString(client, line)
 		if strings.HasPrefix(line, "PONG") { // the client is connected
-			time.Sleep(pause)
+			<-time.After(pause) // that is the fault
 			break
 		}
 	}
