@@ -67,11 +67,9 @@ type Config struct {
 	// snapshot instead. Defaults to 16,384.
 	MaxEvents int
 
-	// Logger gets what happens. Defaults to one that discards. It may block: lines wait for it,
+	// Logger gets what happens; its handler says from which level on. Defaults to one that discards. It may block: lines wait for it,
 	// up to 4,096.
 	Logger *slog.Logger
-	// LogLevel is below which level nothing is logged about the protocols. Defaults to slog.LevelInfo.
-	LogLevel slog.Level
 	// Observer is told figures. Defaults to none.
 	Observer Observer
 	// StatsInterval is how often Observer.Stats is called. Defaults to 0: never.

@@ -23,11 +23,13 @@ var (
 	ErrLeft = errors.New("cluster: this node has left")
 	// ErrStopped says that this node was stopped without leaving the cluster.
 	ErrStopped = errors.New("cluster: this node was stopped")
+	// ErrShuttingDown says that this node shuts down, but has not ended yet.
+	ErrShuttingDown = errors.New("cluster: this node shuts down")
 	// ErrDowned says that the others have given this node up.
 	ErrDowned = errors.New("cluster: this node was downed")
-	// ErrNameInUse says that another node with the same name is alive.
+	// ErrNameInUse says that another node with the same name is alive, and which.
 	ErrNameInUse = errors.New("cluster: the name is in use")
-	// ErrIncompatible says that the settings of this node differ from those of the cluster.
+	// ErrIncompatible says that the settings of this node differ from those of the cluster, and which.
 	ErrIncompatible = errors.New("cluster: the settings differ from those of the cluster")
 	// ErrNoCluster says that no cluster was found in time.
 	ErrNoCluster = errors.New("cluster: no cluster was found in time")
@@ -48,7 +50,15 @@ var (
 )
 
 // errorOf returns the error for why a membership ended.
-func errorOf(r membership.Reason) error {
+func errorOf(l membership.Life) error {
+	err := sentinelOf(l.Reason)
+	if l.Detail != "" {
+		return fmt.Errorf("%w: %s", err, l.Detail)
+	}
+	return err
+}
+
+func sentinelOf(r membership.Reason) error {
 	switch r {
 	case membership.Left:
 		return ErrLeft

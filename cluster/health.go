@@ -35,8 +35,13 @@ func (n *Node) Live() error {
 func (n *Node) Ready() error {
 	s := n.hub.current()
 	select {
+	case <-n.done:
+		return n.err
+	default:
+	}
+	select {
 	case <-n.stopped:
-		return fmt.Errorf("%w: it is shutting down", ErrStopped)
+		return ErrShuttingDown
 	default:
 	}
 	switch status := s.Status(n.self); {

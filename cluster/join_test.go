@@ -6,6 +6,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +84,7 @@ func TestNameInUse(t *testing.T) {
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		_, err := cluster.Join(w.Context(), w.config("b"))
-		if !errors.Is(err, cluster.ErrNameInUse) {
+		if !errors.Is(err, cluster.ErrNameInUse) || !strings.HasSuffix(err.Error(), nodes[1].Self().String()) {
 			w.Errorf("Join: %v", err)
 		}
 		w.allUp(nodes...)
@@ -114,13 +115,13 @@ func TestIncompatibleSettings(t *testing.T) {
 		cfg := w.config("b")
 		cfg.Check = []cluster.Setting{{Key: "shards", Value: "100"}}
 		_, err := cluster.Join(w.Context(), cfg)
-		if !errors.Is(err, cluster.ErrIncompatible) {
+		if !errors.Is(err, cluster.ErrIncompatible) || !strings.HasSuffix(err.Error(), ": shards") {
 			w.Errorf("with another key: %v", err)
 		}
 		cfg = w.config("b")
 		cfg.Downing.StableAfter = time.Minute
 		_, err = cluster.Join(w.Context(), cfg)
-		if !errors.Is(err, cluster.ErrIncompatible) {
+		if !errors.Is(err, cluster.ErrIncompatible) || !strings.Contains(err.Error(), "downing") {
 			w.Errorf("with another strategy: %v", err)
 		}
 		if !w.logged("the settings of this node differ") {

@@ -123,9 +123,7 @@ func (n *Node) failed() {
 // perform carries out what the machine wants done, in order.
 func (n *Node) perform(e node.Effects) {
 	for _, l := range e.Log {
-		if level := levelOf(l.Level); level >= n.cfg.LogLevel {
-			n.outlet.write(level, l.Message, attrsOf(l.Attrs)...)
-		}
+		n.outlet.write(levelOf(l.Level), l.Message, attrsOf(l.Attrs)...)
 	}
 	for _, q := range e.Quarantine {
 		n.transport.Quarantine(q, false)
@@ -175,7 +173,7 @@ func (n *Node) outcome(life []membership.Life) {
 		case membership.Downed:
 			n.downed = true
 		case membership.Stopped:
-			if n.left = errorOf(l.Reason); n.downed && l.Reason == membership.Asked {
+			if n.left = errorOf(l); n.downed && l.Reason == membership.Asked {
 				n.left = ErrDowned // it did not wait for those that are down with it
 			}
 		default:

@@ -62,30 +62,40 @@ type hook struct {
 // phaseHooks are what is to be done in all phases.
 type phaseHooks struct {
 	mu    sync.Mutex
+	begun Phase // this one and those after it have not begun
 	hooks [phases][]*hook
 }
 
 // OnShutdown lets f be called in a phase of the node's shutdown, side by side with the others of that phase. Its context ends when
 // the phase has taken too long; f should return then, for nobody waits for it any more. An error is logged under
-// the name. What is added when its phase has begun is not called. Remove takes it away again.
-func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) error) (remove func()) {
-	if p >= phases {
-		return func() {}
+// the name. Remove takes it away again; it is never nil. The error matches ErrInvalid, or ErrShuttingDown if the phase has begun: then f
+// is not called.
+func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) error) (remove func(), err error) {
+	nothing := func() {}
+	switch {
+	case p >= phases:
+		return nothing, invalid("there is no %v of the shutdown, for %q", p, name)
+	case f == nil:
+		return nothing, invalid("there is nothing to call in the phase %v of the shutdown for %q", p, name)
 	}
 	added := &hook{name, f}
 	n.phases.mu.Lock()
 	defer n.phases.mu.Unlock()
+	if p < n.phases.begun {
+		return nothing, fmt.Errorf("%w: the phase %v has begun, it comes too late for %q", ErrShuttingDown, p, name)
+	}
 	n.phases.hooks[p] = append(n.phases.hooks[p], added)
 	return func() {
 		n.phases.mu.Lock()
 		defer n.phases.mu.Unlock()
 		n.phases.hooks[p] = slices.DeleteFunc(n.phases.hooks[p], func(other *hook) bool { return other == added })
-	}
+	}, nil
 }
 
-// of returns what is to be done in a phase.
+// of begins a phase, and returns what is to be done in it.
 func (h *phaseHooks) of(p Phase) []*hook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.begun = p + 1
 	return slices.Clone(h.hooks[p])
 }

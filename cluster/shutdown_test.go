@@ -29,20 +29,32 @@ func TestShutdownPhases(t *testing.T) {
 		var mu sync.Mutex
 		var got []string
 		for p := cluster.PhaseTerminate + 1; p > 0; p-- { // in any order
-			a.OnShutdown(p-1, "note", func(context.Context) error {
+			onShutdown(w.T, a, p-1, "note", func(context.Context) error {
 				time.Sleep(time.Second)
+				if err := a.Ready(); !errors.Is(err, cluster.ErrShuttingDown) || errors.Is(err, cluster.ErrStopped) {
+					w.Errorf("Ready in %v: %v", p-1, err)
+				}
+				if _, err := a.OnShutdown(p-1, "late", func(context.Context) error { return nil }); !errors.Is(err, cluster.ErrShuttingDown) {
+					w.Errorf("OnShutdown in %v: %v", p-1, err)
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, fmt.Sprintf("%v %v", p-1, a.State().Status(a.Self())))
 				return nil
 			})
 		}
-		remove := a.OnShutdown(cluster.PhaseUnbind, "removed", func(context.Context) error {
+		remove := onShutdown(w.T, a, cluster.PhaseUnbind, "removed", func(context.Context) error {
 			w.Error("what was removed is called")
 			return nil
 		})
 		remove()
-		a.OnShutdown(99, "nonsense", nil)
+		for p, f := range map[cluster.Phase]func(context.Context) error{99: func(context.Context) error { return nil }, cluster.PhaseUnbind: nil} {
+			none, err := a.OnShutdown(p, "nonsense", f)
+			if !errors.Is(err, cluster.ErrInvalid) {
+				w.Errorf("OnShutdown: %v", err)
+			}
+			none()
+		}
 		must(w.T, a.Shutdown(w.Context()))
 		want := []string{
 			"before-unbind up", "unbind up", "requests-done up", "stop-services up", "before-cluster-shutdown up", "stop-regions up",
@@ -52,10 +64,18 @@ func TestShutdownPhases(t *testing.T) {
 		}
 		w.allUp(nodes[1])
 		must(w.T, a.Shutdown(w.Context())) // again
-		if err := a.Ready(); !errors.Is(err, cluster.ErrStopped) {
+		if err := a.Ready(); !errors.Is(err, cluster.ErrLeft) {
 			w.Errorf("Ready: %v", err)
 		}
 	})
+}
+
+// onShutdown adds something to a phase.
+func onShutdown(t *testing.T, n *cluster.Node, p cluster.Phase, name string, f func(context.Context) error) (remove func()) {
+	t.Helper()
+	remove, err := n.OnShutdown(p, name, f)
+	must(t, err)
+	return remove
 }
 
 // A phase that takes too long is passed over; what fails or panics is logged. The context says that time is over.
@@ -69,15 +89,15 @@ func TestShutdownPassesOver(t *testing.T) {
 		})
 		w.allUp(a)
 		stuck := make(chan struct{})
-		a.OnShutdown(cluster.PhaseUnbind, "stuck", func(ctx context.Context) error {
+		onShutdown(w.T, a, cluster.PhaseUnbind, "stuck", func(ctx context.Context) error {
 			<-stuck
 			if ctx.Err() == nil {
 				w.Error("its context has not ended")
 			}
 			return nil
 		})
-		a.OnShutdown(cluster.PhaseStopServices, "failing", func(context.Context) error { return errors.New("out of money") })
-		a.OnShutdown(cluster.PhaseStopServices, "panicking", func(context.Context) error { panic("at the disco") })
+		onShutdown(w.T, a, cluster.PhaseStopServices, "failing", func(context.Context) error { return errors.New("out of money") })
+		onShutdown(w.T, a, cluster.PhaseStopServices, "panicking", func(context.Context) error { panic("at the disco") })
 		begun := time.Now()
 		must(w.T, a.Shutdown(w.Context()))
 		if took := time.Since(begun); took < time.Minute || took > 2*time.Minute {
@@ -144,7 +164,7 @@ func TestShutdownWhenDowned(t *testing.T) {
 			c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseClusterStop: time.Millisecond}
 		}, "a", "b", "c")
 		called := false
-		nodes[2].OnShutdown(cluster.PhaseStopRegions, "note", func(context.Context) error {
+		onShutdown(w.T, nodes[2], cluster.PhaseStopRegions, "note", func(context.Context) error {
 			called = true
 			return nil
 		})
@@ -172,7 +192,7 @@ func TestShutdownOnSignal(t *testing.T) {
 		Settings: cluster.Settings{LeaderInterval: 10 * time.Millisecond, InitialDelay: time.Millisecond},
 	})
 	must(t, err)
-	n.OnShutdown(cluster.PhaseBeforeUnbind, "note", func(context.Context) error { return nil })
+	onShutdown(t, n, cluster.PhaseBeforeUnbind, "note", func(context.Context) error { return nil })
 	ended := make(chan error, 1)
 	go func() { ended <- n.ShutdownOnSignal(t.Context(), syscall.SIGUSR1) }()
 	for {

@@ -116,6 +116,8 @@ type Life struct {
 	Kind LifeKind
 	// Reason is why it stopped.
 	Reason Reason
+	// Detail says more about that: who has the name, or which settings differ.
+	Detail string
 }
 
 // LifeKind says what became of the node.

@@ -340,7 +340,9 @@ func (m *Machine) Counters() Counters {
 }
 
 // stop ends the membership: all members are gone for this node.
-func (m *Machine) stop(why Reason) {
+func (m *Machine) stop(why Reason) { m.stopFor(why, "") }
+
+func (m *Machine) stopFor(why Reason, detail string) {
 	if m.phase == member {
 		m.out.Events = append(m.out.Events, Event{Kind: ShuttingDown})
 		for _, old := range m.gossip.Members() {
@@ -353,5 +355,5 @@ func (m *Machine) stop(why Reason) {
 	for i := range m.timers {
 		m.timers[i] = Never
 	}
-	m.out.Life = append(m.out.Life, Life{Stopped, why})
+	m.out.Life = append(m.out.Life, Life{Kind: Stopped, Reason: why, Detail: detail})
 }

@@ -107,7 +107,7 @@ func (m *Machine) ping(from identity.Node, msg Ping) {
 func (m *Machine) pong(from identity.Node) {
 	if from.Name == m.self.Name && m.now < m.claimed {
 		m.log(Error, "the name of this node is in use", Attr{"holder", from})
-		m.stop(NameTaken)
+		m.stopFor(NameTaken, from.String())
 		return
 	}
 	i := slices.IndexFunc(m.names, func(c contested) bool { return c.holder == from })
@@ -130,7 +130,7 @@ func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
 		return
 	}
 	m.log(Error, "the name of this node is in use", Attr{"holder", msg.Holder})
-	m.stop(NameTaken)
+	m.stopFor(NameTaken, msg.Holder.String())
 }
 
 // duplicates returns who has to go because another member has its name: two

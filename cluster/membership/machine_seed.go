@@ -77,7 +77,7 @@ func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 		return
 	}
 	m.log(Error, "the settings of this node differ from those of the cluster", Attr{"settings", differ})
-	m.stop(Incompatible)
+	m.stopFor(Incompatible, strings.Join(differ, ", "))
 }
 
 // initJoinNack is a seed that can't let anybody in.

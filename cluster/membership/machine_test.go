@@ -237,7 +237,7 @@ func TestAStrangerAsksAgain(t *testing.T) {
 	if s.recv("x", other); len(s.out.Life) > 0 {
 		t.Error("x is no member")
 	}
-	if s.recv("b", other); !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.NameTaken}}) {
+	if s.recv("b", other); !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: other.Holder.String()}}) {
 		t.Errorf("the name is in use: %v", s.out.Life)
 	}
 	s = with(t, "n")
@@ -329,7 +329,7 @@ func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
 		t.Error("too early")
 	}
 	s.do(membership.Received{From: identity.Node{Name: "m", UID: 9}, To: self, Data: membership.AppendMessage(nil, membership.Pong{})})
-	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Stopped, Reason: membership.NameTaken}) {
+	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: identity.Node{Name: "m", UID: 9}.String()}) {
 		t.Error("another lives")
 	}
 	// Without answers it takes 5 s.
