@@ -78,6 +78,11 @@ func AppendMessage(dst []byte, m Message) []byte {
 		w.bool(m.Done)
 		w.uint(uint64(m.Bucket))
 		w.key(m.After)
+	case Part:
+		w.uint(m.Nr)
+		w.uint(m.Index)
+		w.uint(m.Count)
+		w.text(m.Data)
 	}
 	return w.finish(dst, wireMajor|wireMinor, byte(m.kind()))
 }
@@ -240,6 +245,12 @@ func readMessage(r *reader, kind Kind) Message {
 		return p
 	case KindChunk:
 		return Chunk{r.number("number"), r.entries(), r.bool("done"), r.bucket(buckets), r.mark()}
+	case KindPart:
+		p := Part{r.number("number"), r.uint(MaxMessage, "part"), r.uint(MaxMessage, "parts"), r.text("part")}
+		if p.Index >= p.Count || len(p.Data) == 0 {
+			r.fail("part %d of %d has %d bytes", p.Index, p.Count, len(p.Data))
+		}
+		return p
 	case Kinds:
 	}
 	r.fail("%v is not known", kind)

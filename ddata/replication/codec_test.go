@@ -68,6 +68,7 @@ func messages() map[string]replication.Message {
 		"gossip":     replication.Gossip{SendBack: true, Entries: []replication.Entry{entry, plain, tombstone}},
 		"pull":       replication.Pull{Nr: 1, From: 0, To: 1024},
 		"pull-after": replication.Pull{Nr: 2, From: 5, To: 6, After: "visits"},
+		"part":       replication.Part{Nr: 1, Index: 2, Count: 3, Data: []byte{1, 2}},
 		"chunk":      replication.Chunk{Nr: 1, Entries: []replication.Entry{plain}, Done: true, Bucket: 3, After: "ä"},
 	}
 }
@@ -156,7 +157,7 @@ func TestGarbageIsNoMessage(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}
 	for what, b := range map[string][]byte{
 		"kind 0":              {0x10, 0, 0},
-		"kind 15":             {0x10, 15, 0},
+		"kind 16":             {0x10, 16, 0},
 		"many nodes":          append([]byte{0x10, 3}, huge...),
 		"a node without UID":  append([]byte{0x10, 3, 1, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0}, 1, 1),
 		"a long number":       {0x10, 3, 0, 0x81, 0, 1},
@@ -170,6 +171,8 @@ func TestGarbageIsNoMessage(t *testing.T) {
 		"group 32":            append([]byte{0x10, 8, 0, 1, 32}, make([]byte, 512)...),
 		"bucket 1024":         {0x10, 9, 0, 0, 1, 0x80, 8, 0, 1, 0},
 		"keys not in order":   append([]byte{0x10, 9, 0, 0, 1, 0, 0, 1, 2, 1, 'b'}, append(append(make([]byte, 17), 1, 'a'), make([]byte, 17)...)...),
+		"part 1 of 1":         {0x10, 15, 0, 1, 1, 1, 1, 1},
+		"an empty part":       {0x10, 15, 0, 1, 0, 1, 0},
 		"pull of nothing":     {0x10, 13, 0, 1, 5, 5, 0},
 		"changes backwards":   {0x10, 2, 0, 0, 1, 1, 'a', 2, 1, 0, 0},
 		"a node that is none": {0x10, 2, 0, 0, 1, 1, 'a', 1, 1, 0, 1, 0},

@@ -16,12 +16,13 @@ const (
 	DropLate                  // nothing waits for it any more
 	DropPruned                // it is a delta of a node that has left
 	DropTooLarge              // it is larger than messages may be
+	DropParts                 // other parts of it are missing
 	// Drops is one more than the last.
 	Drops
 )
 
 func (d Drop) String() string {
-	names := []string{"malformed", "stranger", "loading", "late", "pruned", "too large"}
+	names := []string{"malformed", "stranger", "loading", "late", "pruned", "too large", "parts"}
 	if int(d) >= len(names) {
 		return fmt.Sprintf("drop(%d)", uint8(d))
 	}

@@ -51,5 +51,6 @@
 //
 // Several keys are never changed together. Deleted keys stay as tombstones. A value that
 // has become larger than a message, because nodes have added to it at the same
-// time, is not sent until it is smaller, and a note says so.
+// time, is sent in parts; beyond MaxMessage it is not sent until it is smaller, and a note
+// says so.
 package replication

@@ -136,8 +136,8 @@ const (
 	NoteMalformed NoteKind = 1 + iota
 	// NoteRefused: what Node sent for Key could not be merged, see Err.
 	NoteRefused
-	// NoteTooLarge: the value of Key has N bytes, which is more than one message
-	// takes. It is not sent until it is smaller.
+	// NoteTooLarge: the value of Key has N bytes, which is more than MaxMessage. It is
+	// not sent until it is smaller.
 	NoteTooLarge
 	// NoteStore: the disk has failed, see Err.
 	NoteStore

@@ -110,7 +110,7 @@ func (m *Machine) clean(e *entry) {
 
 // settle puts an entry, whose encoded value is given, into the digest tree.
 func (m *Machine) settle(e *entry, value []byte) {
-	if most := m.cfg.MaxMessage - overhead; len(value) > most {
+	if len(value) > MaxMessage-overhead {
 		m.note(Note{Kind: NoteTooLarge, Key: e.key, N: len(value)})
 	}
 	e.size = len(value)

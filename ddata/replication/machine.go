@@ -43,6 +43,9 @@ type Machine struct {
 	base    uint64 // the highest version of a key that was forgotten
 	scratch []byte
 
+	parts      uint64 // the number of the last message that was sent in parts
+	assemblies []*assembly
+
 	members  membersState
 	rounds   roundsState
 	deltas   deltaState
@@ -261,14 +264,18 @@ func (m *Machine) note(n Note) { m.out.Notes = append(m.out.Notes, n) }
 
 func (m *Machine) reply(r Reply) { m.out.Replies = append(m.out.Replies, r) }
 
-// send sends a message, unless it is larger than any may be.
+// send sends a message, in parts if it is large, unless it is larger than any may be.
 func (m *Machine) send(to identity.Node, bulk bool, msg Message) {
 	m.sendEncoded(to, bulk, msg.kind(), AppendMessage(nil, msg))
 }
 
 func (m *Machine) sendEncoded(to identity.Node, bulk bool, kind Kind, data []byte) {
-	if len(data) > m.cfg.MaxMessage {
+	switch {
+	case len(data) > MaxMessage:
 		m.count.Dropped[DropTooLarge]++
+		return
+	case len(data) > m.cfg.MaxMessage:
+		m.split(to, bulk, data)
 		return
 	}
 	m.count.Sent[kind]++
@@ -281,42 +288,53 @@ func (m *Machine) receive(in Received) {
 		m.count.Dropped[DropStranger]++
 		return
 	}
-	msg, err := DecodeMessage(in.Data)
+	m.receiveData(in.From, in.Data, false)
+}
+
+// receiveData handles a message, which was put together from parts or is whole.
+func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
+	msg, err := DecodeMessage(data)
 	if err != nil {
 		m.count.Dropped[DropMalformed]++
-		m.note(Note{Kind: NoteMalformed, Node: in.From, Err: err})
+		m.note(Note{Kind: NoteMalformed, Node: from, Err: err})
 		return
 	}
 	m.count.Received[msg.kind()]++
 	switch msg := msg.(type) {
 	case Write:
-		m.receiveWrite(in.From, msg)
+		m.receiveWrite(from, msg)
 	case Delta:
-		m.receiveDelta(in.From, msg)
+		m.receiveDelta(from, msg)
 	case Ack:
-		m.receiveAck(in.From, msg)
+		m.receiveAck(from, msg)
 	case Read:
-		m.receiveRead(in.From, msg)
+		m.receiveRead(from, msg)
 	case ReadResult:
-		m.receiveResult(in.From, msg)
+		m.receiveResult(from, msg)
 	case Root:
-		m.receiveRoot(in.From, msg)
+		m.receiveRoot(from, msg)
 	case Groups:
-		m.receiveGroups(in.From, msg)
+		m.receiveGroups(from, msg)
 	case Buckets:
-		m.receiveBuckets(in.From, msg)
+		m.receiveBuckets(from, msg)
 	case Keys:
-		m.receiveKeys(in.From, msg)
+		m.receiveKeys(from, msg)
 	case Uses:
 		m.receiveUses(msg)
 	case Want:
-		m.receiveWant(in.From, msg)
+		m.receiveWant(from, msg)
 	case Gossip:
-		m.receiveGossip(in.From, msg)
+		m.receiveGossip(from, msg)
 	case Pull:
-		m.receivePull(in.From, msg)
+		m.receivePull(from, msg)
 	case Chunk:
-		m.receiveChunk(in.From, msg)
+		m.receiveChunk(from, msg)
+	case Part:
+		if assembled {
+			m.count.Dropped[DropParts]++
+			return
+		}
+		m.receivePart(from, msg)
 	}
 }
 

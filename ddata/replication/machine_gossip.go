@@ -26,6 +26,7 @@ type exchangeState struct {
 // done now and then.
 func (m *Machine) gossipTick() {
 	clear(m.deltas.asked)
+	m.dropParts()
 	m.advance()
 	if m.loading {
 		return

@@ -142,7 +142,7 @@ func (m *Machine) receivePull(from identity.Node, in Pull) {
 				continue
 			}
 			w, err := m.wire(e)
-			if err != nil || len(w.Value) > m.cfg.MaxMessage-overhead {
+			if err != nil || len(w.Value) > MaxMessage-overhead {
 				continue
 			}
 			if n := entrySize(&w); size > 0 && size+n > m.cfg.MaxBatch {

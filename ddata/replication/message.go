@@ -28,13 +28,14 @@ const (
 	KindGossip
 	KindPull
 	KindChunk
+	KindPart
 	// Kinds is one more than the last.
 	Kinds
 )
 
 func (k Kind) String() string {
 	names := []string{
-		"", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip", "pull", "chunk",
+		"", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip", "pull", "chunk", "part",
 	}
 	if k == 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind(%d)", uint8(k))
@@ -111,6 +112,14 @@ type (
 		Done    bool
 		Bucket  uint16
 		After   string
+	}
+
+	// Part is a part of a message that is larger than one may be: that with the Index, of
+	// Count.
+	Part struct {
+		Nr           uint64
+		Index, Count uint64
+		Data         []byte
 	}
 )
 
@@ -214,3 +223,4 @@ func (Want) kind() Kind       { return KindWant }
 func (Gossip) kind() Kind     { return KindGossip }
 func (Pull) kind() Kind       { return KindPull }
 func (Chunk) kind() Kind      { return KindChunk }
+func (Part) kind() Kind       { return KindPart }

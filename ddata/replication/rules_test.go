@@ -287,3 +287,49 @@ func TestAnotherTypeElsewhere(t *testing.T) {
 		t.Errorf("the other one has %s", b.show("x"))
 	}
 }
+
+// A value that nodes have made too large for one message together is sent in
+// parts, by gossip, to a new node and in answer to a read; what is hostile or cut
+// off is dropped.
+func TestLargerThanAMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxMessage: 64 << 10, MaxEntry: 50 << 10}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.cut = func(_, _ *host) bool { return true }
+	for i, h := range w.hosts {
+		for j := range 4 {
+			h.put("set", local, strings.Repeat(fmt.Sprintf("%d%d", i, j), 6<<10))
+		}
+	}
+	w.run(time.Second)
+	w.cut = nil
+	w.converge(time.Minute)
+	if n := len(strings.Fields(b.show("set"))); n != 8 {
+		t.Fatalf("it has %d words", n)
+	}
+	n := w.start("n9", nil)
+	w.set(n.self, membership.Up)
+	w.tell()
+	if r := w.wait(n, n.get("set", all)); r.Outcome != replication.Done || n.show("set") != a.show("set") {
+		t.Errorf("read: %+v", r)
+	}
+	if n.m.Counters().Received[replication.KindPart] == 0 {
+		t.Error("nothing came in parts")
+	}
+	if r := a.replies[a.put("set", local, strings.Repeat("x", 1<<10))]; r.Outcome != replication.Failed {
+		t.Errorf("still larger: %+v", r)
+	}
+	part := func(p replication.Part) {
+		a.step(replication.Received{From: b.self, Data: replication.AppendMessage(nil, p)})
+	}
+	for nr := range uint64(10) {
+		part(replication.Part{Nr: 100 + nr, Index: 0, Count: 2, Data: []byte{1}})
+	}
+	inner := replication.AppendMessage(nil, replication.Part{Nr: 1, Index: 0, Count: 1, Data: []byte{1}})
+	part(replication.Part{Nr: 200, Index: 0, Count: 1, Data: inner})
+	part(replication.Part{Nr: 201, Index: 1, Count: 2, Data: []byte{1}})
+	part(replication.Part{Nr: 109, Index: 0, Count: 2, Data: []byte{1}})
+	if got := a.m.Counters().Dropped[replication.DropParts]; got < 9 {
+		t.Errorf("%d were dropped", got)
+	}
+}
