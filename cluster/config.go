@@ -48,6 +48,8 @@ type Config struct {
 	// Leases is where leases are kept. Required by downing.LeaseMajority and by singletons with a
 	// lease. It stays the caller's.
 	Leases lease.Store
+	// Lease says how leases are held.
+	Lease LeaseSettings
 	// Check are further settings that have to be the same on all nodes. They are sent to whoever
 	// joins: nothing secret belongs there.
 	Check []Setting
@@ -74,6 +76,15 @@ type Config struct {
 	Observer Observer
 	// StatsInterval is how often Observer.Stats is called. Defaults to 0: never.
 	StatsInterval time.Duration
+}
+
+// LeaseSettings say how leases are held.
+type LeaseSettings struct {
+	// Interval is how often a lease is renewed, less than half of the time-out of the store. Defaults to a
+	// tenth of it and at least 5 s, or to a quarter of it if that is less.
+	Interval time.Duration
+	// OperationTimeout is how long one call of the store may take. Defaults to 5 s.
+	OperationTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -127,5 +138,16 @@ func (c *Config) validate() (membership.Version, error) {
 	if c.Downing.Strategy == downing.LeaseMajority && c.Leases == nil {
 		errs = append(errs, errors.New("field Config.Leases is missing: downing by a lease needs it"))
 	}
+	if c.Leases != nil {
+		_, err = lease.New(c.Leases, c.Lease.of("any", "any", nil))
+		errs = append(errs, err)
+	} else if c.Lease != (LeaseSettings{}) {
+		errs = append(errs, errors.New("field Config.Lease is of no use without Config.Leases"))
+	}
 	return version, errors.Join(errs...)
+}
+
+// of returns the configuration of a lease.
+func (s LeaseSettings) of(name, owner string, log *slog.Logger) lease.Config {
+	return lease.Config{Name: name, Owner: owner, Interval: s.Interval, OperationTimeout: s.OperationTimeout, Logger: log}
 }

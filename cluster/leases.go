@@ -62,7 +62,7 @@ func (l *leases) open(name string) (*leaser, error) {
 	if n.cfg.Leases == nil {
 		return nil, invalid("field Config.Leases is missing")
 	}
-	held, err := lease.New(n.cfg.Leases, lease.Config{Name: name, Owner: n.self.String(), Logger: n.plain})
+	held, err := lease.New(n.cfg.Leases, n.cfg.Lease.of(name, n.self.String(), n.plain))
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func prepare(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
 	version, err := cfg.validate()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
 	}
 	self := cfg.Carrier.Self()
 	machine, err := node.New(node.Config{
@@ -123,7 +123,7 @@ func prepare(cfg Config) (*Node, error) {
 		Downing: cfg.Downing, ExitTimeout: cfg.PhaseTimeout[PhaseExiting],
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
 	}
 	base := context.Background()
 	out := newOutlet(base, cfg.Logger.With(slog.String("node", self.String())))

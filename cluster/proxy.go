@@ -49,7 +49,7 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 		}
 		effects, err := n.machine.Proxy(n.now(), cfg)
 		if err != nil {
-			failed = fmt.Errorf("%w: %w", ErrInvalid, err)
+			failed = fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
 			return
 		}
 		p = &Proxy{node: n, cfg: cfg}

@@ -60,7 +60,7 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 		})
 		if err != nil {
 			n.hosts.unregister(s.Name)
-			failed = fmt.Errorf("%w: %w", ErrInvalid, err)
+			failed = fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
 			return
 		}
 		n.perform(effects)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -245,6 +246,8 @@ func TestSingletonArguments(t *testing.T) {
 		} {
 			if err := a.Singleton(w.Context(), s); !errors.Is(err, cluster.ErrInvalid) {
 				w.Errorf("%d: %v", i, err)
+			} else if i == 4 && !strings.HasSuffix(err.Error(), "cluster: invalid: Singleton.RetryInterval is -1ns, less than 0") {
+				w.Errorf("the field is not named: %v", err)
 			}
 		}
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "four", Run: run})) // the name is free again
