@@ -10,9 +10,6 @@ import (
 	"github.com/refold-io/refold/transport/link"
 )
 
-// Reason says why something was dropped.
-type Reason = link.Reason
-
 // LaneStats counts on one lane.
 type LaneStats = link.LaneStats
 
@@ -21,8 +18,8 @@ type Stats struct {
 	// Lanes has one entry for each Lane.
 	Lanes [link.Lanes]LaneStats
 	// Dropped counts frames and messages that were dropped. The index is a
-	// Reason.
-	Dropped [link.Reasons]uint64
+	// Reason, such as DropOverCredit.
+	Dropped [Reasons]uint64
 	// Refused counts messages that were answered with ErrBackpressure for want of
 	// room in a link's queue.
 	Refused uint64
@@ -58,13 +55,13 @@ func (t *Transport) Stats() Stats {
 
 // loose are counters that the machine does not keep.
 type loose struct {
-	dropped [link.Reasons]atomic.Uint64
+	dropped [Reasons]atomic.Uint64
 	saved   atomic.Uint64
-	logged  [link.Reasons]atomic.Int64 // when, in nanoseconds, 0 is never
+	logged  [Reasons]atomic.Int64 // when, in nanoseconds, 0 is never
 }
 
 // mayLog reports whether a reason was not logged for a minute.
-func (l *loose) mayLog(why link.Reason, now time.Duration) bool {
+func (l *loose) mayLog(why Reason, now time.Duration) bool {
 	last := l.logged[why].Load()
 	return (last == 0 || int64(now)-last >= int64(time.Minute)) && l.logged[why].CompareAndSwap(last, max(1, int64(now)))
 }

@@ -61,12 +61,16 @@ func (t Timeout) String() string {
 
 // Counters are what a machine has counted since it was made.
 type Counters struct {
+	// Sent and Received count messages. The index is a Kind, such as KindHeartbeat.
 	Sent, Received [Kinds]uint64
-	Dropped        [Drops]uint64
-	TimedOut       [Timeouts]uint64
-	// Gossip counts what a received gossip was, compared with what the node knew.
+	// Dropped counts messages that were not handled. The index is a Drop, such as DropExpired.
+	Dropped [Drops]uint64
+	// TimedOut counts what was waited for in vain. The index is a Timeout, such as TimeoutHeartbeat.
+	TimedOut [Timeouts]uint64
+	// Gossip counts what a received gossip was, compared with what the node knew. The index is an
+	// Order, such as Concurrent.
 	Gossip [Concurrent + 1]uint64
-	// Became counts the statuses that the node has seen members take.
+	// Became counts the statuses that the node has seen members take. The index is a Status.
 	Became [ReadyForShutdown + 1]uint64
 	// ClockSize is the number of entries of the clock, SeenBy that of members that
 	// have seen what the node knows.
