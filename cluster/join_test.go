@@ -16,7 +16,11 @@ import (
 func TestNodesJoinThroughSeeds(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		nodes := w.cluster("c", "b", "a", "d")
+		var nodes []*cluster.Node
+		for _, name := range []string{"c", "b", "a", "d"} {
+			nodes = append(nodes, w.start(name))
+		}
+		w.allUp(nodes...)
 		leader := nodes[0].State().Leader
 		for _, n := range nodes {
 			s := n.State()

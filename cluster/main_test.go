@@ -91,7 +91,7 @@ func (w *world) start(name string, change ...func(*cluster.Config)) *cluster.Nod
 	return n
 }
 
-// cluster starts nodes and waits until all know that all are Up.
+// cluster starts nodes, the first seed first, which are the older the earlier they are named.
 func (w *world) cluster(names ...string) []*cluster.Node {
 	w.Helper()
 	return w.clusterWith(func(*cluster.Config) {}, names...)
@@ -102,8 +102,8 @@ func (w *world) clusterWith(change func(*cluster.Config), names ...string) []*cl
 	nodes := make([]*cluster.Node, len(names))
 	for i, name := range names {
 		nodes[i] = w.start(name, change)
+		w.allUp(nodes[:i+1]...)
 	}
-	w.allUp(nodes...)
 	return nodes
 }
 
