@@ -18,18 +18,18 @@ type entry struct {
 	durable bool
 	gone    bool // it is forgotten
 	dirty   bool // it is not in the digest tree
+	causal  bool // deltas of the value are causal
 
 	value    crdt.Value // the zero Value if it is deleted
 	size     int        // at least what the encoded value has, 0 if nobody knows
 	used     uint64     // in Unix milliseconds, 0 if nobody cares
 	version  uint64     // of the last change by this node
+	pos      uint64     // of that in the log
 	digest   Digest     // valid unless it is dirty
 	leaf     sum        // valid unless it is dirty
 	versions []Version  // what the value holds of the changes of others
 	pruning  []Marker
 }
-
-func (e *entry) causal() bool { return !e.value.IsZero() && e.value.Deltas() == crdt.CausalDeltas }
 
 // marker returns what became of a node that has left, nil if nothing.
 func (e *entry) marker(removed identity.Node) *Marker {

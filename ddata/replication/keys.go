@@ -56,6 +56,9 @@ func (m *Machine) forget(e *entry) {
 func (m *Machine) set(e *entry, v crdt.Value) {
 	m.watch(e)
 	m.spoil(e)
+	if e.value.IsZero() { // the type never changes
+		e.causal = v.Deltas() == crdt.CausalDeltas
+	}
 	e.value = v
 	m.out.Values = append(m.out.Values, Change{Key: e.key, Value: v})
 }
@@ -153,7 +156,7 @@ func (m *Machine) wire(e *entry) (Entry, error) {
 	}
 	w.Value, e.size = b, len(b)
 	w.Pruning = e.pruning
-	if e.causal() {
+	if e.causal {
 		w.Versions = e.versions
 		if i, found := findVersion(e.versions, m.self); !found && e.version > 0 {
 			w.Versions = slices.Insert(slices.Clone(e.versions), i, Version{m.self, e.version})
@@ -253,7 +256,7 @@ func (m *Machine) adopt(in *Entry, v crdt.Value, pruning []Marker) (absorbed, er
 
 // number takes over the numbers that come with an entry.
 func (m *Machine) number(e *entry, in *Entry) {
-	if e.causal() {
+	if e.causal {
 		for _, v := range in.Versions {
 			if v.Node != m.self {
 				e.raise(v.Node, v.N)

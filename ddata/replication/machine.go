@@ -41,7 +41,8 @@ type Machine struct {
 	dirty   []*entry
 	alive   int    // keys that are not deleted
 	base    uint64 // the highest version of a key that was forgotten
-	scratch []byte
+	scratch []byte // for values
+	small   []byte // for deltas
 
 	parts      uint64 // the number of the last message that was sent in parts
 	assemblies []*assembly

@@ -26,6 +26,7 @@ const (
 type deltaState struct {
 	log        []change
 	end        uint64                   // the position of the last change
+	most       uint64                   // the highest position that was sent to anybody
 	sent       map[identity.Node]uint64 // up to which position
 	next       int                      // where the next slice of the nodes begins
 	now        bool                     // what waits is sent at the end of the step
@@ -34,31 +35,63 @@ type deltaState struct {
 	asked      map[string]time.Duration // keys that were asked for, since the last gossip
 }
 
-// change is a change of a key by this node.
+// change is some changes of a key by this node, one after the other.
 type change struct {
-	e       *entry
-	pos     uint64
-	version uint64
-	delta   crdt.Delta
-	encoded []byte
-	whole   bool // the whole value is to be sent
+	e        *entry
+	pos      uint64
+	from, to uint64 // the versions
+	delta    crdt.Delta
+	whole    bool // the whole value is to be sent
+}
+
+// join makes later changes of the same key a part of it.
+func (c *change) join(to uint64, delta crdt.Delta, whole bool, maxOps int) {
+	c.to = to
+	if c.whole = c.whole || whole; !c.whole {
+		merged, err := c.delta.Merge(delta)
+		c.delta = merged
+		c.whole = err != nil || merged.Ops() >= maxOps
+	}
+	if c.whole {
+		c.delta = crdt.Delta{}
+	}
 }
 
 // log takes a change to be sent and returns its position, 0 if there is nobody to
-// send it to.
-func (m *Machine) log(c change) uint64 {
+// send it to. It may join an earlier one of the key that was not sent to anybody yet.
+func (m *Machine) log(e *entry, delta crdt.Delta, whole, join bool) uint64 {
 	d := &m.deltas
-	d.end++
 	if len(m.members.gossip) == 0 {
+		d.end++
+		clear(d.log)
+		d.log = d.log[:0]
 		return 0
 	}
-	c.pos = d.end
+	if n := len(d.log); join && n > 0 && e.pos > d.most && e.pos >= d.log[0].pos {
+		c := &d.log[e.pos-d.log[0].pos]
+		c.join(e.version, delta, whole, m.cfg.MaxDeltaOps)
+		m.logged()
+		return c.pos
+	}
+	d.end++
+	c := change{e: e, pos: d.end, from: e.version, to: e.version, whole: whole}
+	if !whole {
+		c.delta = delta
+	}
 	if len(d.log) >= m.cfg.MaxLog {
 		n := max(1, m.cfg.MaxLog/10)
-		m.count.DeltasDropped += uint64(n)
+		m.count.DeltasDropped += uint64(n) //nolint:gosec // not negative
 		d.log = slices.Delete(d.log, 0, n)
 	}
 	d.log = append(d.log, c)
+	e.pos = c.pos
+	m.logged()
+	return c.pos
+}
+
+// logged says when the changes in the log are to be sent.
+func (m *Machine) logged() {
+	d := &m.deltas
 	switch {
 	case len(m.members.gossip)+1 > small:
 		m.soon(timerDelta, max(m.now, d.lastFlush+m.sliceInterval()))
@@ -68,7 +101,6 @@ func (m *Machine) log(c change) uint64 {
 		m.soon(timerDelta, max(m.now, d.lastFlush+m.cfg.DeltaInterval))
 	}
 	d.lastChange = m.now
-	return c.pos
 }
 
 // sliceInterval is how often a slice of the nodes is told in a large cluster.
@@ -112,6 +144,7 @@ func (m *Machine) propagate() {
 			m.send(n, false, msg)
 		}
 		d.sent[n] = d.end
+		d.most = d.end
 	}
 	d.lastFlush = m.now
 	least := d.end
@@ -130,56 +163,36 @@ func (m *Machine) propagate() {
 	}
 }
 
-// group is what has changed of one key.
-type group struct {
-	e        *entry
-	from, to uint64
-	delta    crdt.Delta
-	encoded  []byte
-	whole    bool
-}
-
 // build returns what tells of the changes behind a position.
 func (m *Machine) build(behind uint64) []Message {
-	var groups []group
+	var groups []change
 	index := map[*entry]int{}
 	for _, c := range m.deltas.log {
 		if c.pos <= behind || c.e.gone {
 			continue
 		}
-		i, found := index[c.e]
-		if !found {
-			index[c.e] = len(groups)
-			groups = append(groups, group{c.e, c.version, c.version, c.delta, c.encoded, c.whole})
+		if i, found := index[c.e]; found {
+			groups[i].join(c.to, c.delta, c.whole, m.cfg.MaxDeltaOps)
 			continue
 		}
-		g := &groups[i]
-		g.to, g.encoded = c.version, nil
-		if g.whole = g.whole || c.whole; g.whole {
-			continue
-		}
-		merged, err := g.delta.Merge(c.delta)
-		if err != nil || merged.Ops() >= m.cfg.MaxDeltaOps {
-			g.whole = true
-			continue
-		}
-		g.delta = merged
+		index[c.e] = len(groups)
+		groups = append(groups, c)
 	}
 	return m.messages(groups)
 }
 
-func (m *Machine) messages(groups []group) []Message {
+func (m *Machine) messages(groups []change) []Message {
 	var out []Message
 	var items []Item
 	var states []Entry
 	size, stateSize := 0, 0
 	for _, g := range groups {
+		var encoded []byte
 		whole := g.whole || g.e.deleted
-		if !whole && g.encoded == nil {
+		if !whole {
 			var err error
-			if g.encoded, err = g.delta.AppendBinary(nil); err != nil {
-				whole = true
-			}
+			encoded, err = g.delta.AppendBinary(nil)
+			whole = err != nil
 		}
 		if whole {
 			m.count.DeltasAsStates++
@@ -198,12 +211,12 @@ func (m *Machine) messages(groups []group) []Message {
 			stateSize += entrySize(&w)
 			continue
 		}
-		n := len(g.e.key) + len(g.encoded) + 24 + 2*len(g.e.pruning)
+		n := len(g.e.key) + len(encoded) + 24 + 2*len(g.e.pruning)
 		if size+n > m.cfg.MaxBatch && len(items) > 0 {
 			out = append(out, Delta{0, items})
 			items, size = nil, 0
 		}
-		items = append(items, Item{g.e.key, g.from, g.to, g.encoded, g.e.pruned()})
+		items = append(items, Item{g.e.key, g.from, g.to, encoded, g.e.pruned()})
 		size += n
 	}
 	if len(items) > 0 {

@@ -18,10 +18,13 @@ func (m *Machine) get(in Get) {
 	if e := m.keys[in.Key]; e != nil {
 		m.touch(e)
 	}
-	peers := m.order(in.Level, in.PreferOldest, nil)
-	if in.Level.Kind == Local || len(peers) == 0 && in.Level.Kind != Count {
+	var peers []identity.Node
+	if in.Level.Kind != Local {
+		peers = m.order(in.Level, in.PreferOldest, nil)
+	}
+	if len(peers) == 0 && in.Level.Kind != Count {
 		o, v := m.found(in.Key)
-		m.local(in.Request, o, v, len(peers)+1)
+		m.local(in.Request, o, v)
 		return
 	}
 	r := m.openRound(in.Request, reading, peers)

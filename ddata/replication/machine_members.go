@@ -102,6 +102,17 @@ func (m *Machine) takesPart(o *membership.Member) bool {
 	return !slices.ContainsFunc(m.cfg.Roles, func(role string) bool { return !o.HasRole(role) })
 }
 
+// total returns how many nodes count for a level, this one included.
+func (m *Machine) total(l Level) int {
+	n := 1
+	for i := range m.members.eligible {
+		if !m.members.eligible[i].exiting || !l.withoutExiting() {
+			n++
+		}
+	}
+	return n
+}
+
 // order returns the nodes that a request asks, those that it should ask first
 // before the others.
 func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.Node {

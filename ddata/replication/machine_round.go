@@ -258,7 +258,7 @@ func (m *Machine) fail(in Request, err error) {
 }
 
 // local answers a request that waits for no other node.
-func (m *Machine) local(in Request, o Outcome, v crdt.Value, total int) {
+func (m *Machine) local(in Request, o Outcome, v crdt.Value) {
 	m.count.Outcomes[o]++
-	m.reply(Reply{ID: in.ID, Outcome: o, Value: v, Answered: 1, Required: 1, Total: total})
+	m.reply(Reply{ID: in.ID, Outcome: o, Value: v, Answered: 1, Required: 1, Total: m.total(in.Level)})
 }

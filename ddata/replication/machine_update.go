@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
 )
 
 // update changes a key here, and then elsewhere.
@@ -17,7 +18,7 @@ func (m *Machine) update(in Update) {
 	e := m.keys[in.Key]
 	if e != nil && e.deleted {
 		m.touch(e)
-		m.local(in.Request, Deleted, crdt.Value{}, 1)
+		m.local(in.Request, Deleted, crdt.Value{})
 		return
 	}
 	var current crdt.Value
@@ -34,7 +35,8 @@ func (m *Machine) update(in Update) {
 	same := e != nil && delta.IsZero() && crdt.Equal(next, current)
 	var encoded []byte
 	if !same {
-		if encoded, err = delta.AppendBinary(nil); err == nil {
+		if encoded, err = delta.AppendBinary(m.small[:0]); err == nil {
+			m.small = encoded[:0]
 			size, err = m.fits(in.Key, current, next, size, len(encoded))
 		}
 		if err != nil {
@@ -60,11 +62,7 @@ func (m *Machine) update(in Update) {
 		e.version++
 		m.set(e, next)
 		e.size = size
-		item := change{e: e, version: e.version, delta: delta, encoded: encoded, whole: whole}
-		if whole {
-			item.delta, item.encoded = crdt.Delta{}, nil
-		}
-		pos = m.log(item)
+		pos = m.log(e, delta, whole, in.Level.Kind == Local)
 	}
 	m.touch(e)
 	m.spread(in.Request, e, pos, encoded, whole)
@@ -131,7 +129,7 @@ func (m *Machine) delete(in Delete) {
 	e := m.keys[in.Key]
 	if e != nil && e.deleted {
 		m.touch(e)
-		m.local(in.Request, Deleted, crdt.Value{}, 1)
+		m.local(in.Request, Deleted, crdt.Value{})
 		return
 	}
 	if e == nil {
@@ -146,25 +144,28 @@ func (m *Machine) delete(in Delete) {
 		e.version = m.base
 	}
 	m.touch(e)
-	pos := m.log(change{e: e, version: e.version, whole: true})
+	pos := m.log(e, crdt.Delta{}, true, in.Level.Kind == Local)
 	m.spread(in.Request, e, pos, nil, true)
 }
 
 // spread stores what has changed, if it is durable, and sends it to as many others
 // as the request says.
 func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole bool) {
-	var stable *entry
-	if !whole && e.causal() {
-		stable = e
+	var peers []identity.Node
+	if in.Level.Kind != Local {
+		var stable *entry
+		if !whole && e.causal {
+			stable = e
+		}
+		peers = m.order(in.Level, in.PreferOldest, stable)
 	}
-	peers := m.order(in.Level, in.PreferOldest, stable)
-	alone := in.Level.Kind == Local || len(peers) == 0 && in.Level.Kind != Count
+	alone := len(peers) == 0 && in.Level.Kind != Count
 	if alone && !e.durable {
-		m.local(in, Done, e.value, len(peers)+1)
+		m.local(in, Done, e.value)
 		return
 	}
 	if alone {
-		reply := Reply{ID: in.ID, Outcome: Done, Value: e.value, Answered: 1, Required: 1, Total: len(peers) + 1}
+		reply := Reply{ID: in.ID, Outcome: Done, Value: e.value, Answered: 1, Required: 1, Total: m.total(in.Level)}
 		m.store(e, waiter{kind: waitsReply, reply: reply})
 		return
 	}
@@ -182,6 +183,7 @@ func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole b
 		// What is sent now need not be sent again.
 		if n := r.targets[i].node; pos > 0 && m.deltas.sent[n] == pos-1 {
 			m.deltas.sent[n] = pos
+			m.deltas.most = max(m.deltas.most, pos)
 		}
 	}
 	m.check(r)
