@@ -47,6 +47,7 @@ var pure = []string{
 	"sharding/allocation",
 	"sharding/coordinator",
 	"sharding/passivation",
+	"sharding/shard",
 	"transport/link",
 }
 

@@ -1,0 +1,175 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import "time"
+
+type state uint8
+
+const (
+	recovering  state = iota // remembered, and not started yet
+	storing                  // its start is being stored
+	queued                   // waits for a slot to start in
+	active                   // runs
+	passivating              // was asked to stop, and may come back
+	stopping                 // was asked to stop, since the shard moves
+	forgetting               // its stop is being stored
+	resting                  // remembered, and ended by itself
+)
+
+type entity struct {
+	id          string
+	state       state
+	incarnation uint64
+	starting    bool
+	buffer      []uint64
+	restartAt   time.Duration
+}
+
+func (e *entity) runs() bool {
+	return e.state == active || e.state == passivating || e.state == stopping
+}
+
+// running returns an entity if that incarnation of it runs.
+func (m *Machine) running(id string, incarnation uint64) *entity {
+	if e := m.entities[id]; e != nil && e.runs() && e.incarnation == incarnation {
+		return e
+	}
+	return nil
+}
+
+func (m *Machine) act(kind ActionKind, e *entity, token uint64) {
+	m.out.Actions = append(m.out.Actions, Action{kind, e.id, e.incarnation, token})
+}
+
+func (m *Machine) refuse(id string, token uint64, reason Reason) {
+	m.out.Refused = append(m.out.Refused, Refusal{id, token, reason})
+}
+
+func (m *Machine) deliver(in Deliver) {
+	switch {
+	case m.phase == handingOff, m.leaving:
+		m.refuse(in.Entity, in.Token, HandedOff)
+		return
+	case m.phase == killing, m.phase == ended, m.phase == idle:
+		m.refuse(in.Entity, in.Token, max(m.reason, HandedOff))
+		return
+	}
+	e := m.entities[in.Entity]
+	if e != nil && e.state == active {
+		m.act(Pass, e, in.Token)
+		m.passivateAll(m.tracked.Touch(m.now, e.id))
+		return
+	}
+	if m.buffered >= m.cfg.BufferSize {
+		m.refuse(in.Entity, in.Token, BufferFull)
+		return
+	}
+	m.buffered++
+	if m.phase == loading {
+		m.pending = append(m.pending, in)
+		return
+	}
+	m.take(in)
+}
+
+// take buffers a message, and sees to it that its entity comes.
+func (m *Machine) take(in Deliver) {
+	e := m.entities[in.Entity]
+	fresh := e == nil
+	if fresh {
+		e = &entity{id: in.Entity}
+		m.entities[in.Entity] = e
+	}
+	e.buffer = append(e.buffer, in.Token)
+	switch {
+	case fresh && m.cfg.Remember:
+		m.remember(e)
+	case fresh, e.state == recovering, e.state == resting:
+		m.run(e)
+	}
+}
+
+// run starts an entity as soon as there is a slot.
+func (m *Machine) run(e *entity) {
+	e.state = queued
+	m.queue = append(m.queue, e)
+}
+
+func (m *Machine) fillSlots() {
+	for len(m.queue) > 0 && m.starting < m.cfg.Starts {
+		e := m.queue[0]
+		m.queue = m.queue[1:]
+		if e.state == queued {
+			m.start(e)
+		}
+	}
+}
+
+func (m *Machine) start(e *entity) {
+	m.incarnations++
+	m.starting++
+	e.state, e.incarnation, e.starting = active, m.incarnations, true
+	m.act(Start, e, 0)
+	var idle []string
+	for _, token := range e.buffer {
+		m.act(Pass, e, token)
+		idle = append(idle, m.tracked.Touch(m.now, e.id)...)
+	}
+	m.buffered -= len(e.buffer)
+	e.buffer = nil
+	if m.phase == handingOff {
+		m.stop(e)
+	}
+	m.passivateAll(idle)
+}
+
+// started frees a slot.
+func (m *Machine) started(e *entity) {
+	if e.starting {
+		e.starting = false
+		m.starting--
+	}
+}
+
+func (m *Machine) passivateAll(ids []string) {
+	for _, id := range ids {
+		if e := m.entities[id]; e != nil {
+			m.passivate(e)
+		}
+	}
+}
+
+func (m *Machine) passivate(e *entity) {
+	if e.state == active && m.phase == open {
+		m.tracked.Remove(e.id)
+		e.state = passivating
+		m.act(Stop, e, 0)
+	}
+}
+
+func (m *Machine) stop(e *entity) {
+	m.tracked.Remove(e.id)
+	e.state = stopping
+	m.act(Stop, e, 0)
+}
+
+// ended takes note of the end of an entity.
+func (m *Machine) ended(e *entity) {
+	m.started(e)
+	m.tracked.Remove(e.id)
+	switch {
+	case m.phase == killing, e.state == stopping:
+		delete(m.entities, e.id)
+	case e.state == passivating && m.cfg.Remember:
+		m.forget(e)
+	case e.state == passivating && len(e.buffer) > 0:
+		m.run(e)
+	case e.state == active && m.cfg.Remember:
+		e.state, e.restartAt = resting, m.now+m.cfg.RestartBackoff
+		m.resting = append(m.resting, e)
+	default:
+		delete(m.entities, e.id)
+	}
+}

@@ -1,0 +1,66 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// handOff stops the shard, behind all that has come before.
+func (m *Machine) handOff() {
+	switch {
+	case m.phase == loading && len(m.pending) > 0:
+		if !m.leaving {
+			m.leaving, m.deadline = true, m.now+m.cfg.StopTimeout
+		}
+	case m.phase == loading, m.phase == open:
+		m.beginHandOff(m.now + m.cfg.StopTimeout)
+	}
+}
+
+func (m *Machine) beginHandOff(deadline time.Duration) {
+	m.phase, m.reason, m.deadline = handingOff, HandedOff, deadline
+	m.recover = nil
+	for _, id := range slices.Sorted(maps.Keys(m.entities)) {
+		e := m.entities[id]
+		switch {
+		case e.state == active:
+			m.stop(e)
+		case len(e.buffer) > 0 || e.runs() || e.state == forgetting:
+			// It comes, takes what is there for it, and stops; or its end is stored.
+		default:
+			e.state = resting // nobody starts it here any more
+			delete(m.entities, id)
+		}
+	}
+}
+
+// kill ends all by force.
+func (m *Machine) kill(reason Reason) {
+	if m.phase == killing || m.phase == ended {
+		return
+	}
+	m.phase, m.reason = killing, reason
+	m.queue, m.resting, m.recover = nil, nil, nil
+	m.updates.id, m.updates.storing, m.updates.next = 0, change{}, change{}
+	for _, in := range m.pending {
+		m.refuse(in.Entity, in.Token, reason)
+	}
+	m.pending = nil
+	for _, id := range slices.Sorted(maps.Keys(m.entities)) {
+		e := m.entities[id]
+		for _, token := range e.buffer {
+			m.refuse(id, token, reason)
+		}
+		e.buffer = nil
+		if e.runs() {
+			m.act(Kill, e, 0)
+			continue
+		}
+		delete(m.entities, id)
+	}
+	m.buffered = 0
+}

@@ -1,0 +1,169 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/sharding/passivation"
+)
+
+type phase uint8
+
+const (
+	idle phase = iota // before Open
+	loading
+	open
+	handingOff
+	killing
+	ended
+)
+
+// Machine is one shard. It is told what happens, with the time on the node's monotonic clock, and answers what is
+// to be done. It is not safe for concurrent use; what it hands out is not changed any more.
+type Machine struct {
+	cfg      Config
+	phase    phase
+	reason   Reason // why it will be done
+	leaving  bool   // a hand-off waits for what is being loaded
+	now      time.Duration
+	out      Effects
+	deadline time.Duration
+
+	entities     map[string]*entity
+	tracked      *passivation.Entities
+	buffered     int
+	pending      []Deliver // while it loads
+	incarnations uint64
+	starting     int
+	queue        []*entity // wait for a slot; who doesn't any more is passed over
+	resting      []*entity // by the time of their restart; who doesn't any more is passed over
+	recover      []*entity // remembered, and not started yet
+	recoverAt    time.Duration
+	updates      updates
+}
+
+// New returns a shard. The error matches ErrInvalid or passivation.ErrInvalid and names each field that is
+// wrong.
+func New(cfg Config) (*Machine, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	tracked, err := passivation.New(cfg.Passivation, cfg.Entities)
+	if err != nil {
+		return nil, fmt.Errorf("shard: Config.Passivation: %w", err)
+	}
+	return &Machine{cfg: cfg, tracked: tracked, entities: map[string]*entity{}}, nil
+}
+
+// Open begins. It comes first, and once.
+func (m *Machine) Open(now time.Duration) Effects {
+	m.now = now
+	if m.phase == idle {
+		m.phase = open
+		if m.cfg.Remember {
+			m.phase, m.out.Load = loading, true
+		}
+	}
+	return m.flush()
+}
+
+// Step takes an input at a time, which is counted from anywhere and never goes back.
+func (m *Machine) Step(now time.Duration, in Input) Effects {
+	m.now = max(m.now, now)
+	switch in := in.(type) {
+	case Loaded:
+		m.loaded(in.Entities)
+	case LoadFailed:
+		if m.phase == loading {
+			m.kill(Failed)
+		}
+	case Deliver:
+		m.deliver(in)
+	case Started:
+		if e := m.running(in.Entity, in.Incarnation); e != nil {
+			m.started(e)
+		}
+	case Ended:
+		if e := m.running(in.Entity, in.Incarnation); e != nil {
+			m.ended(e)
+		}
+	case Passivate:
+		if e := m.running(in.Entity, in.Incarnation); e != nil {
+			m.passivate(e)
+		}
+	case Updated:
+		m.updated(in.ID)
+	case UpdateFailed:
+		if in.ID == m.updates.id && in.ID != 0 {
+			m.kill(Failed)
+		}
+	case HandOff:
+		m.handOff()
+	case Abort:
+		m.kill(Failed)
+	case Limits:
+		m.cfg.Starts = max(1, in.Starts)
+		m.passivateAll(m.tracked.SetLimit(max(0, in.Entities)))
+	}
+	return m.flush()
+}
+
+// Tick does what is due.
+func (m *Machine) Tick(now time.Duration) Effects {
+	m.now = max(m.now, now)
+	switch {
+	case m.phase == handingOff && m.now >= m.deadline:
+		m.kill(HandedOff)
+	case m.phase == loading && m.leaving && m.now >= m.deadline:
+		m.kill(HandedOff)
+	case m.updates.id != 0 && m.now >= m.updates.due:
+		m.kill(Failed)
+	}
+	if m.phase == open {
+		m.passivateAll(m.tracked.Tick(m.now))
+		for len(m.resting) > 0 && (m.resting[0].state != resting || m.now >= m.resting[0].restartAt) {
+			e := m.resting[0]
+			m.resting = m.resting[1:]
+			if e.state == resting && m.now >= e.restartAt {
+				m.run(e)
+			}
+		}
+		m.recoverSome()
+	}
+	return m.flush()
+}
+
+// Running returns the entities that run, sorted.
+func (m *Machine) Running() []string {
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(m.entities)) {
+		if m.entities[id].runs() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Len returns how many entities the shard knows: those that run, and those that will.
+func (m *Machine) Len() int { return len(m.entities) }
+
+// Buffered returns how many messages wait.
+func (m *Machine) Buffered() int { return m.buffered }
+
+// flush hands out the effects.
+func (m *Machine) flush() Effects {
+	m.fillSlots()
+	m.store()
+	if (m.phase == handingOff || m.phase == killing) && len(m.entities) == 0 {
+		m.phase, m.out.Done = ended, m.reason
+	}
+	out := m.out
+	m.out = Effects{}
+	return out
+}

@@ -1,0 +1,112 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shard
+
+import "time"
+
+// updates are what has to be stored about remembered entities. One update is stored at a time.
+type updates struct {
+	ids           uint64
+	id            uint64 // of the one that is being stored, 0 is none
+	due           time.Duration
+	storing, next change
+}
+
+type change struct{ started, stopped []*entity }
+
+// remember stores the start of an entity before it runs.
+func (m *Machine) remember(e *entity) {
+	e.state = storing
+	m.updates.next.started = append(m.updates.next.started, e)
+}
+
+// forget stores that an entity was passivated.
+func (m *Machine) forget(e *entity) {
+	e.state = forgetting
+	m.updates.next.stopped = append(m.updates.next.stopped, e)
+}
+
+// store begins the next update.
+func (m *Machine) store() {
+	u := &m.updates
+	if u.id != 0 || len(u.next.started)+len(u.next.stopped) == 0 || m.phase == killing {
+		return
+	}
+	u.ids++
+	u.id, u.due = u.ids, m.now+m.cfg.UpdateTimeout
+	u.storing, u.next = u.next, change{}
+	m.out.Update = &Update{ID: u.id, Started: names(u.storing.started), Stopped: names(u.storing.stopped)}
+}
+
+func names(entities []*entity) []string {
+	var ids []string
+	for _, e := range entities {
+		ids = append(ids, e.id)
+	}
+	return ids
+}
+
+func (m *Machine) updated(id uint64) {
+	u := &m.updates
+	if id != u.id || id == 0 || m.phase == killing || m.phase == ended {
+		return
+	}
+	done := u.storing
+	u.id, u.storing = 0, change{}
+	for _, e := range done.stopped {
+		if len(e.buffer) > 0 {
+			m.remember(e) // it was needed again meanwhile
+			continue
+		}
+		delete(m.entities, e.id)
+	}
+	for _, e := range done.started {
+		m.run(e)
+	}
+	m.fillSlots()
+}
+
+// loaded takes in the entities that are remembered.
+func (m *Machine) loaded(ids []string) {
+	if m.phase != loading {
+		return
+	}
+	m.phase = open
+	for _, id := range ids {
+		if m.entities[id] == nil {
+			e := &entity{id: id}
+			m.entities[id] = e
+			m.recover = append(m.recover, e)
+		}
+	}
+	pending := m.pending
+	m.pending = nil
+	for _, in := range pending {
+		m.take(in)
+	}
+	if m.leaving {
+		m.leaving = false
+		m.beginHandOff(m.deadline)
+		return
+	}
+	m.recoverAt = m.now
+	m.recoverSome()
+}
+
+// recoverSome starts remembered entities: all, or some in each interval.
+func (m *Machine) recoverSome() {
+	n := len(m.recover)
+	if m.cfg.RecoverNumber > 0 {
+		if n == 0 || m.now < m.recoverAt {
+			return
+		}
+		n, m.recoverAt = min(n, m.cfg.RecoverNumber), m.now+m.cfg.RecoverInterval
+	}
+	for _, e := range m.recover[:n] {
+		if e.state == recovering {
+			m.run(e)
+		}
+	}
+	m.recover = m.recover[n:]
+}
