@@ -67,6 +67,9 @@ func (n *Node) about(ctx context.Context, who identity.Node, f func()) error {
 	})
 	if err == nil && !known {
 		err = fmt.Errorf("%w: %v", ErrNotMember, who)
+		if who.UID == 0 {
+			err = fmt.Errorf("%w: %s", ErrNotMember, who.Name)
+		}
 	}
 	return err
 }

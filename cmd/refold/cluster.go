@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -68,10 +69,18 @@ func (c *clusterCommand) AfterApply(k *kong.Context) error {
 func (c *clusterCommand) with(ctx context.Context, f func(ctx context.Context, admin *cluster.Admin) error) (err error) {
 	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(), Cluster: c.Cluster, Name: c.Operator})
 	if err != nil {
-		return err
+		return hint(err)
 	}
 	defer func() { err = errors.Join(err, op.Close()) }()
 	return f(ctx, cluster.NewAdmin(op))
+}
+
+// hint says which flags tell who somebody is, if that is what is wrong.
+func hint(err error) error {
+	if strings.Contains(strings.ToLower(err.Error()), "authorization") {
+		return fmt.Errorf("%w (--token-file, --credentials, --nkey-file or --cert says who you are)", err)
+	}
+	return err
 }
 
 // once asks one thing, and waits for the answer as long as the flags say.
@@ -81,20 +90,6 @@ func (c *clusterCommand) once(ctx context.Context, f func(ctx context.Context, a
 		defer cancel()
 		return f(ctx, admin)
 	})
-}
-
-// clusterLeaveCommand is "refold cluster leave".
-type clusterLeaveCommand struct {
-	Node string `arg:"" help:"The name of the member, or the name and the UID as members shows them."`
-}
-
-// Run lets a member leave.
-func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
-	err := common.once(ctx, func(ctx context.Context, admin *cluster.Admin) error { return admin.Leave(ctx, common.Ask, c.Node) })
-	if err == nil {
-		_, err = fmt.Fprintf(env.Stdout, "%s leaves\n", c.Node)
-	}
-	return err
 }
 
 // clusterDownCommand is "refold cluster down".

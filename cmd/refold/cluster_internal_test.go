@@ -108,8 +108,11 @@ func TestClusterCommand(t *testing.T) {
 		t.Errorf("b says %+v", s)
 	}
 
-	if status, _, stderr := l.run(t.Context(), "leave", "b"); status != 0 {
-		t.Errorf("leave: exit status %d, %s", status, stderr)
+	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "b"); status != 0 || out != "b leaves\nb is gone\n" {
+		t.Errorf("leave: exit status %d, %s%s", status, out, stderr)
+	}
+	if _, member := a.State().Member(b.Self()); member {
+		t.Error("leave --wait has not waited")
 	}
 	<-b.Done()
 	if status, _, stderr := l.run(t.Context(), "down", c.Self().String()); status != 0 {
@@ -122,9 +125,15 @@ func TestClusterCommand(t *testing.T) {
 	if err := c.Err(); err == nil || !strings.Contains(err.Error(), "downed") {
 		t.Errorf("c has ended: %v", err)
 	}
-	if status, _, stderr := l.run(t.Context(), "down", "nobody"); status != 2 || !strings.Contains(stderr, "nobody") {
-		t.Errorf("down nobody: exit status %d, %s", status, stderr)
+	for _, command := range [][]string{{"down", "nobody"}, {"leave", "nobody"}, {"leave", "--wait", "nobody"}} {
+		if status, _, stderr := l.run(t.Context(), command...); status != 2 || !strings.Contains(stderr, "no member: nobody") || strings.Contains(stderr, "#") {
+			t.Errorf("%q: exit status %d, %s", command, status, stderr)
+		}
 	}
+	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--wait-timeout", "30s", a.Self().String()); status != 0 || !strings.Contains(out, "is gone") {
+		t.Errorf("the last one leaves: exit status %d, %s%s", status, out, stderr)
+	}
+	<-a.Done()
 }
 
 func TestClusterWatch(t *testing.T) {
@@ -184,6 +193,9 @@ func TestClusterFailures(t *testing.T) {
 		"a bad interval":   {[]string{"members", "--interval", "1ns"}, "--interval"},
 		"no token":         {[]string{"--token-file", "/nowhere", "members"}, "/nowhere"},
 		"no such server":   {[]string{"--nats", "nats://127.0.0.1:1", "members"}, "no servers"},
+		"nobody in":        {[]string{"--token-file", "", "members"}, "--token-file"},
+		"a bad wait":       {[]string{"leave", "x", "--wait-timeout", "-1s"}, "--wait-timeout"},
+		"servers":          {[]string{"--token-file", "", "members"}, l.server.URL()},
 		"leases operators": {[]string{"nats-permissions", "operator", "o", "--lease-timeout", "1s"}, "--lease-timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
