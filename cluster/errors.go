@@ -42,6 +42,8 @@ var (
 	// ErrDropped says that a message for a singleton had to make room for newer ones. It was
 	// not handled.
 	ErrDropped = errors.New("cluster: the message made room for newer ones")
+	// ErrProxyClosed says that a proxy was closed before the message was sent. It was not handled.
+	ErrProxyClosed = errors.New("cluster: the proxy is closed")
 	// ErrBusy says that too many messages wait for a singleton. This one was not handled.
 	ErrBusy = errors.New("cluster: too many messages wait for the singleton")
 	// ErrRefused says that the instance of a singleton has ended without an answer, or answered

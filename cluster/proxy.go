@@ -31,7 +31,10 @@ const defaultMaxMessage = 1 << 20
 type Proxy struct {
 	node *Node
 	cfg  ProxyConfig
-	kept int // bytes that wait; of the loop
+
+	// Of the loop.
+	kept   int // bytes that wait
+	closed bool
 }
 
 // Proxy returns the proxy of a singleton, which need not run on this node. A second call for the same one must have the same
@@ -71,8 +74,27 @@ func (p *Proxy) Host(ctx context.Context) (host identity.Node, runs bool, err er
 	return host, runs, err
 }
 
+// Close ends the proxy, for all who have it: what it keeps is dropped, questions that it keeps end with ErrProxyClosed, and so does what is
+// sent and asked from now on. What was sent already goes on. Node.Proxy returns another one then. The error is that of ctx.
+func (p *Proxy) Close(ctx context.Context) error {
+	n := p.node
+	err := n.call(ctx, func() {
+		if p.closed {
+			return
+		}
+		p.closed = true
+		delete(n.proxies, p.cfg.Singleton)
+		n.machine.CloseProxy(p.cfg.Singleton)
+		n.parcels.giveUp(n, p)
+	})
+	if ctx.Err() == nil {
+		return nil // a node that has ended has no proxies
+	}
+	return err
+}
+
 // Send sends a message, which must not be changed any more. Nil says that it was sent, or is kept; not that it arrives. The error is one
-// of the transport's Send, ErrDropped, ErrBusy, that of ctx, or says why the node has ended.
+// of the transport's Send, ErrDropped, ErrBusy, ErrProxyClosed, that of ctx, or says why the node has ended.
 func (p *Proxy) Send(ctx context.Context, payload []byte) error {
 	err := p.pass(ctx, &parcel{data: appendForward(nil, p.cfg.Singleton, payload)})
 	if err != nil {
@@ -82,7 +104,7 @@ func (p *Proxy) Send(ctx context.Context, payload []byte) error {
 }
 
 // Ask sends a message, which must not be changed any more, and waits for the answer. Without a deadline in ctx it waits as long as it takes
-// until there is an instance; if it ends before, the error matches ErrNotHosted as well. After ErrNotHosted, ErrBusy and ErrDropped the message
+// until there is an instance; if it ends before, the error matches ErrNotHosted as well. After ErrNotHosted, ErrBusy, ErrDropped and ErrProxyClosed the message
 // surely was not handled; after others it may have been: ErrRefused, ErrDisconnected, which is returned at once while this node is suspended, those of the transport's Request, that of
 // ctx, or why the node has ended.
 func (p *Proxy) Ask(ctx context.Context, payload []byte) ([]byte, error) {
@@ -141,6 +163,10 @@ func (p *Proxy) pass(ctx context.Context, a *parcel) error {
 	}
 	var refused error
 	err := n.call(ctx, func() {
+		if p.closed {
+			refused = ErrProxyClosed
+			return
+		}
 		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.kept+len(a.data) > maxBufferBytes {
 			refused = fmt.Errorf("%w: nobody knows where it is", ErrBusy)
 			return
@@ -217,6 +243,20 @@ func (p *parcels) drop(n *Node, id uint64) {
 	n.dropped(DroppedBuffer, n.self, a.proxy.cfg.Singleton)
 	if a.err = ErrDropped; a.failed != nil {
 		a.failed <- ErrDropped
+	}
+}
+
+// giveUp drops what a proxy keeps that is closed.
+func (p *parcels) giveUp(n *Node, of *Proxy) {
+	for id, a := range p.open { // the order does not show
+		if a.proxy != of {
+			continue
+		}
+		p.take(id)
+		n.dropped(DroppedBuffer, n.self, of.cfg.Singleton)
+		if a.failed != nil {
+			a.failed <- ErrProxyClosed
+		}
 	}
 }
 

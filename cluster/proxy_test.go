@@ -188,6 +188,47 @@ func TestProxyForgetsWhatWasSuspended(t *testing.T) {
 	})
 }
 
+// A proxy that is closed keeps nothing and sends nothing; another one is another.
+func TestProxyClose(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		other := proxyOf(w, a, cluster.ProxyConfig{Singleton: "other", BufferSize: 5})
+		must(w.T, other.Send(w.Context(), []byte("o")))
+		p := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape"})
+		must(w.T, p.Send(w.Context(), []byte("1")))
+		asked := make(chan error, 1)
+		go func() {
+			_, err := p.Ask(w.Context(), []byte("?"))
+			asked <- err
+		}()
+		synctest.Wait()
+		must(w.T, p.Close(w.Context()))
+		must(w.T, p.Close(w.Context()))
+		if err := <-asked; !errors.Is(err, cluster.ErrProxyClosed) {
+			w.Errorf("Ask: %v", err)
+		}
+		if err := p.Send(w.Context(), nil); !errors.Is(err, cluster.ErrProxyClosed) {
+			w.Errorf("Send: %v", err)
+		}
+		again := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape", BufferSize: 5})
+		must(w.T, again.Send(w.Context(), []byte("2")))
+		r, o := &tape{}, &tape{}
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "other", Run: o.run}))
+		w.sleep(5 * time.Second)
+		if got := r.all(); len(got) != 1 || got[0] != "a2" {
+			w.Errorf("there arrived %q", got)
+		}
+		if got := o.all(); len(got) != 1 || got[0] != "ao" {
+			w.Errorf("there arrived %q of another", got)
+		}
+		a.Stop()
+		<-a.Done()
+		must(w.T, again.Close(w.Context()))
+	})
+}
+
 // A proxy does not keep more bytes than it may.
 func TestProxyKeepsSoMuchOnly(t *testing.T) {
 	t.Parallel()

@@ -185,6 +185,11 @@ func (m *Machine) forward(in Forward) {
 	m.proxyEffects(p, p.machine.Send(in.Message))
 }
 
+// CloseProxy ends a proxy, and forgets what it keeps.
+func (m *Machine) CloseProxy(name string) {
+	m.proxies = slices.DeleteFunc(m.proxies, func(p *proxy) bool { return p.name == name })
+}
+
 // Withdraw takes back a message that its proxy still keeps, so that it takes up no room.
 func (m *Machine) Withdraw(f Forward) {
 	if p := m.findProxy(f.Singleton); p != nil {
