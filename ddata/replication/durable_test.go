@@ -39,7 +39,16 @@ func TestStoredBeforeAcknowledged(t *testing.T) {
 	if a.replies[one].Outcome != replication.Done || len(a.replies) != 2 {
 		t.Errorf("stored here: %v", a.replies)
 	}
-	w.hosts[1].held, w.hosts[2].held = false, false
+	w.hosts[1].held, w.hosts[2].held, a.held = false, false, true
+	here := a.add("shard-2", majority, 1)
+	w.run(500 * time.Millisecond)
+	if r, found := a.replies[here]; found {
+		t.Errorf("answered before it is stored here: %+v", r)
+	}
+	a.held = false
+	if r := w.wait(a, here); r.Outcome != replication.Done {
+		t.Errorf("stored here: %+v", r)
+	}
 	if r := w.wait(a, most); r.Outcome != replication.Done {
 		t.Errorf("stored everywhere: %+v", r)
 	}

@@ -38,6 +38,10 @@ func FuzzMessage(f *testing.F) {
 	for _, m := range messages() {
 		f.Add(replication.AppendMessage(nil, m))
 	}
+	for _, kind := range []replication.Kind{replication.KindDelta, replication.KindWant, replication.KindUses, replication.KindGossip} {
+		f.Add([]byte{0x10, byte(kind), 0, 0, 0x80, 0x80, 0x80, 8}) // counts with nothing behind them
+		f.Add([]byte{0x10, byte(kind), 0, 0x80, 0x80, 0x80, 8})
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := bytes.Clone(data)
 		var m replication.Message

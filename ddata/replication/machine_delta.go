@@ -80,7 +80,7 @@ func (m *Machine) log(e *entry, delta crdt.Delta, whole, join bool) uint64 {
 	}
 	if len(d.log) >= m.cfg.MaxLog {
 		n := max(1, m.cfg.MaxLog/10)
-		m.count.DeltasDropped += uint64(n) //nolint:gosec // not negative
+		m.count.DeltasDropped += uint64(n)
 		d.log = slices.Delete(d.log, 0, n)
 	}
 	d.log = append(d.log, c)

@@ -137,6 +137,11 @@ func (m *Machine) storeFor(e *entry, from identity.Node, nr uint64) {
 		m.store(e, waiter{})
 		return
 	}
+	if len(m.stores.waiting) >= 2*m.cfg.MaxRequests { // the disk does not keep up
+		m.store(e, waiter{})
+		m.ack(from, nr, StoreFault)
+		return
+	}
 	m.store(e, waiter{kind: waitsPeer, node: from, nr: nr})
 }
 

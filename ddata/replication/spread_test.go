@@ -136,6 +136,56 @@ func TestPrunedComesLate(t *testing.T) {
 	}
 }
 
+// While somebody can't be reached nothing is begun, though the time has come.
+func TestPruneBeginsWithAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{PruneInterval: time.Minute, PruneAfter: 10 * time.Second}, 4)
+	a, away, gone := w.hosts[0], w.hosts[2], w.hosts[3]
+	w.wait(gone, gone.add("visits", all, 10))
+	w.leave(gone)
+	w.run(40 * time.Second)
+	w.cut = func(x, y *host) bool { return x == away || y == away }
+	w.tell()
+	w.run(time.Minute)
+	if a.m.Counters().Initiated != 0 {
+		t.Error("it was begun while a node could not be reached")
+	}
+	w.cut = nil
+	w.tell()
+	w.run(time.Minute)
+	if a.m.Counters().Initiated != 1 {
+		t.Error("it was not begun when all could be reached")
+	}
+}
+
+// What one node only knows of a node that has left is not lost, though that one is
+// not heard for a while.
+func TestPruneWaitsForWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 4)
+	a, b, gone := w.hosts[0], w.hosts[1], w.hosts[3]
+	w.wait(gone, gone.add("visits", all, 10))
+	w.cut = func(x, y *host) bool { return x == b || y == b } // nobody notices
+	w.leave(gone)
+	v := must((*crdt.Types)(nil).Value(must(crdt.As[crdt.GCounter](nil, value(a, "visits"))).Add(gone.actor, 40)))
+	late := replication.Write{Entry: replication.Entry{Key: "visits", Value: must(v.AppendBinary(nil))}}
+	for _, h := range w.hosts[:3] { // told that all can be reached
+		h.step(replication.Members{All: w.members})
+	}
+	b.step(replication.Received{From: a.self, Data: replication.AppendMessage(nil, late)})
+	w.run(2 * time.Minute)
+	if a.m.Counters().Initiated != 1 || a.m.Counters().Pruned != 0 {
+		t.Errorf("%d begun, %d done", a.m.Counters().Initiated, a.m.Counters().Pruned)
+	}
+	w.cut = nil
+	w.run(2 * time.Minute)
+	for _, h := range w.hosts[:3] {
+		if holdsHistory(h, "visits", gone) || h.show("visits") != "50" {
+			t.Errorf("%v has %s", h.self, h.show("visits"))
+		}
+	}
+}
+
 // An owner that has left itself is followed by another.
 func TestPruneOwnerLeaves(t *testing.T) {
 	t.Parallel()
@@ -290,7 +340,11 @@ func TestCompareMendsBoth(t *testing.T) {
 	b.del("deleted", local)
 	w.run(time.Second)
 	w.cut = nil
-	w.run(4 * time.Second)
+	compared := func() uint64 { return a.m.Counters().Compared + b.m.Counters().Compared }
+	for before := compared(); compared() == before; { // one is enough
+		w.next(w.now + time.Minute)
+	}
+	w.run(20 * time.Millisecond)
 	for _, h := range w.hosts {
 		got := []string{h.show("both"), h.show("here"), h.show("there"), h.show("deleted")}
 		if !slices.Equal(got, []string{"a b", "a", "b", "deleted"}) {
