@@ -61,7 +61,7 @@ func (n *connection) sync() {
 	case n.nc.IsConnected():
 		n.problem = cmp.Or(n.unfit(n.nc), n.deafLocked(n.nc.LastError()))
 	case errors.Is(n.problem, errConnecting):
-		n.problem = because(n.nc.LastError(), errConnecting)
+		n.problem = because(n.c.cfg.explain(n.nc.LastError()), errConnecting)
 	}
 }
 
