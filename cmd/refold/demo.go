@@ -92,7 +92,7 @@ func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err er
 	if err != nil {
 		return err
 	}
-	server, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (b *run) quietTime() time.Duration {
 
 // cluster runs three processes once.
 func (b *run) cluster(ctx context.Context, started, quiet, downed *[]float64) (err error) {
-	server, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
 	if err != nil {
 		return err
 	}

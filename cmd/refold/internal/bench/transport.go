@@ -29,7 +29,7 @@ const (
 // transports measures requests and replies between two nodes over NATS, against the
 // same between two connections of the bare client. Both use one server, in this process.
 func transports(ctx context.Context, b *run) (results []Result, err error) {
-	s, err := embedded.Start(embedded.Config{})
+	s, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
 	if err != nil {
 		return nil, err
 	}
