@@ -48,5 +48,5 @@
 // # Caveats
 //
 // Hooks, observers and loggers are called on goroutines of the node; a singleton's Run has one of its own. A State and what it holds is
-// shared and must not be modified.
+// shared and must not be modified. An instance has to answer each question that it takes: until then the question takes up room of its inbox.
 package cluster

@@ -60,7 +60,7 @@ func (l *leases) begin(op node.LeaseOp) {
 func (l *leases) open(name string) (*leaser, error) {
 	n := l.node
 	if n.cfg.Leases == nil {
-		return nil, invalid("field Config.Leases is missing")
+		return nil, invalid("Config.Leases is missing")
 	}
 	held, err := lease.New(n.cfg.Leases, n.cfg.Lease.of(name, n.self.String(), n.plain))
 	if err != nil {

@@ -61,7 +61,7 @@ type Node struct {
 // down: see Done. The error matches ErrInvalid, or is one of the transport.
 func Start(cfg Config) (*Node, error) {
 	if cfg.Carrier == nil {
-		return nil, invalid("field Config.Carrier is missing")
+		return nil, invalid("Config.Carrier is missing")
 	}
 	n, err := prepare(cfg)
 	if err != nil {
@@ -88,7 +88,7 @@ func Start(cfg Config) (*Node, error) {
 // the errors of Start there are ErrNameInUse, ErrIncompatible, ErrNoCluster and ErrDowned.
 func Join(ctx context.Context, cfg Config) (*Node, error) {
 	if len(cfg.Seeds) == 0 {
-		err := invalid("field Config.Seeds is missing")
+		err := invalid("Config.Seeds is missing")
 		if cfg.Carrier != nil {
 			err = errors.Join(err, cfg.Carrier.Close())
 		}

@@ -42,13 +42,13 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	s.Name, s.MaxInbox = cmp.Or(s.Name, "singleton"), cmp.Or(s.MaxInbox, 1000)
 	switch {
 	case s.Run == nil:
-		return invalid("field Singleton.Run is missing")
+		return invalid("Singleton.Run is missing")
 	case s.Lease && n.cfg.Leases == nil:
-		return invalid("field Config.Leases is missing, Singleton.Lease needs it")
+		return invalid("Config.Leases is missing, Singleton.Lease needs it")
 	case s.MaxInbox < 1:
-		return invalid("field Singleton.MaxInbox is %d, it must be at least 1", s.MaxInbox)
+		return invalid("Singleton.MaxInbox is %d, it must be at least 1", s.MaxInbox)
 	case strings.ContainsRune(s.Name, 0):
-		return invalid("field Singleton.Name is %q", s.Name)
+		return invalid("Singleton.Name is %q", s.Name)
 	}
 	var failed error
 	err := n.call(ctx, func() {
