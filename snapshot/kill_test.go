@@ -118,31 +118,39 @@ func killSaver(t *testing.T, dir string, saves int) uint64 {
 	return n
 }
 
-// A directory that others open all the time can be saved to.
+// A directory that others open all the time can be saved to. Each opening may cost a save that goes on an attempt, of
+// which it has a hundred.
 func TestFilesShareADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := openFiles(t, dir, snapshot.FilesConfig{})
+	const perSave = 50
+	openings := make(chan struct{}, perSave)
 	var others sync.WaitGroup
-	stop := make(chan struct{})
 	others.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for range openings {
 			other, err := snapshot.OpenFiles(dir, snapshot.FilesConfig{})
 			if err != nil {
 				t.Errorf("OpenFiles: %v", err)
-				return
+				continue
 			}
 			if err := other.Close(); err != nil {
 				t.Errorf("Close: %v", err)
 			}
 		}
 	})
-	fill(t, store, 50)
-	close(stop)
-	others.Wait()
+	defer others.Wait()
+	defer close(openings)
+	for seqNr := uint64(1); seqNr <= 50; seqNr++ {
+		for range perSave {
+			select {
+			case openings <- struct{}{}:
+			default:
+			}
+		}
+		s := snapshot.Snapshot{Metadata: at("a", seqNr), Manifest: "m", Payload: []byte("state")}
+		if err := store.Save(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
