@@ -25,7 +25,7 @@ const Never = time.Duration(math.MaxInt64)
 const MaxKey = 512
 
 // Config configures a Machine. Nodes of a cluster may differ in it, but should not
-// in Roles.
+// in Roles, Expire and MaxMessage.
 type Config struct {
 	// Self is the node, on whose behalf values are changed. Required; the machine
 	// is the only one that uses it.

@@ -331,6 +331,7 @@ func TestCompareMendsBoth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
 	a, b := w.hosts[0], w.hosts[1]
+	w.run(100 * time.Millisecond) // the second one has nothing to pull
 	w.cut = func(_, _ *host) bool { return true }
 	a.put("both", local, "a")
 	b.put("both", local, "b")
