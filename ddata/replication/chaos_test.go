@@ -347,7 +347,7 @@ func TestSameSeedSameStory(t *testing.T) {
 			c.step()
 		}
 		for _, l := range c.sent {
-			h.Write([]byte(fmt.Sprintln(l.at, l.from.self, l.to.self, l.send.Bulk)))
+			_, _ = fmt.Fprintln(h, l.at, l.from.self, l.to.self, l.send.Bulk)
 			h.Write(l.send.Data)
 		}
 		return fmt.Sprintf("%d messages, %x", len(c.sent), h.Sum(nil))

@@ -337,8 +337,13 @@ func (m *Machine) expireKeys() {
 	if len(m.cfg.Expire) == 0 {
 		return
 	}
+	wall := m.wall()
 	for i := range m.buckets {
 		for _, e := range slices.Clone(m.buckets[i]) {
+			if e.used > wall { // the clock was set back
+				m.spoil(e)
+				e.used = wall
+			}
 			if !m.isExpired(e.key, e.used) {
 				continue
 			}
