@@ -370,7 +370,7 @@ func TestChaos(t *testing.T) {
 			hits[part] = map[string]int{}
 			t.Run(fmt.Sprint(part), func(t *testing.T) {
 				t.Parallel()
-				for seed := part; seed < seeds(160); seed += parts {
+				for seed := part; seed < seeds(120); seed += parts {
 					func() {
 						defer func() {
 							if t.Failed() {
