@@ -27,8 +27,8 @@ type Config struct {
 	Port int
 	// Dir is the folder for JetStream and the token, which is in its file "token". It is made if
 	// it is not there, as is the token; both are kept from one start to the next. One server at a time
-	// has it: for a second one Start returns ErrInUse. Defaults to a temporary one that goes away with
-	// the server.
+	// has it: for a second one Start returns ErrInUse, but not on Windows and Solaris, which have no
+	// flock. Defaults to a temporary one that goes away with the server.
 	Dir string
 	// StartTimeout is how long the server may take to start. Defaults to 10 s.
 	StartTimeout time.Duration
