@@ -47,6 +47,7 @@ var pure = []string{
 	"sharding/allocation",
 	"sharding/coordinator",
 	"sharding/passivation",
+	"sharding/region",
 	"sharding/shard",
 	"transport/link",
 }

@@ -1,0 +1,180 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// see takes the members. What was under way to those that are gone is not waited for.
+func (m *Machine) see(members []membership.Member) {
+	m.members = members
+	for _, s := range slices.Sorted(maps.Keys(m.homes)) {
+		if !m.member(m.homes[s]) {
+			delete(m.homes, s)
+			m.drain(s)
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(m.path)) {
+		if !m.member(m.path[s]) && m.flushing[s] == nil {
+			delete(m.path, s)
+			delete(m.relayed, s)
+		}
+	}
+	for _, f := range slices.Clone(m.flushes) {
+		if !m.member(f.to) {
+			m.flushed(f, nil)
+		}
+	}
+	if bosses := m.likely(); !slices.Equal(bosses, m.bosses) {
+		m.bosses = bosses
+		m.unregister()
+	}
+}
+
+func (m *Machine) member(n identity.Node) bool {
+	return slices.ContainsFunc(m.members, func(other membership.Member) bool { return other.Node == n })
+}
+
+// likely returns who may have the coordinator: from the oldest to the first one that stays.
+func (m *Machine) likely() []identity.Node {
+	var able []*membership.Member
+	for i := range m.members {
+		at := &m.members[i]
+		switch at.Status {
+		case membership.Up, membership.Leaving, membership.Exiting, membership.PreparingForShutdown, membership.ReadyForShutdown:
+			if at.HasRole(m.cfg.Role) {
+				able = append(able, at)
+			}
+		case membership.Joining, membership.WeaklyUp, membership.Down, membership.Removed:
+		}
+	}
+	slices.SortStableFunc(able, func(a, b *membership.Member) int {
+		switch {
+		case a.OlderThan(b):
+			return -1
+		case b.OlderThan(a):
+			return 1
+		}
+		return 0
+	})
+	var nodes []identity.Node
+	for _, at := range able {
+		nodes = append(nodes, at.Node)
+		if at.Status != membership.Leaving && at.Status != membership.Exiting {
+			break
+		}
+	}
+	return nodes
+}
+
+func (m *Machine) say(to identity.Node, msg coordinator.Message) {
+	msg.Type, msg.Instance = m.cfg.Type, m.cfg.Instance
+	m.out.Say = append(m.out.Say, Saying{to, msg})
+}
+
+func (m *Machine) sayAll(kind coordinator.Kind) {
+	for _, n := range m.bosses {
+		m.say(n, coordinator.Message{Kind: kind})
+	}
+}
+
+// unregister looks for the coordinator, soon and then more and more rarely.
+func (m *Machine) unregister() {
+	m.registered = false
+	m.pause = max(100*time.Millisecond, m.cfg.RetryInterval/8)
+	if !m.stopped {
+		m.register()
+	}
+}
+
+func (m *Machine) register() {
+	m.registerAt = m.now + m.pause
+	m.pause = min(2*m.pause, m.cfg.RetryInterval)
+	kind := coordinator.Register
+	if m.cfg.Proxy {
+		kind = coordinator.RegisterProxy
+	}
+	m.sayAll(kind)
+}
+
+// ask asks where shards are.
+func (m *Machine) ask(shards []Shard) {
+	if !m.registered {
+		return
+	}
+	shards = slices.DeleteFunc(shards, func(s Shard) bool { _, known := m.Home(s); return known && !m.isMoving(s) })
+	for part := range slices.Chunk(shards, coordinator.Batch) {
+		m.say(m.boss, coordinator.Message{Kind: coordinator.GetHomes, Term: m.term, Shards: slices.Clone(part)})
+	}
+}
+
+// isMoving reports whether this node has a shard and expects to lose it.
+func (m *Machine) isMoving(s Shard) bool {
+	h := m.hosts[s]
+	return h != nil && (h.moving || h.stopping)
+}
+
+// heeds reports whether a message about a shard is not late.
+func (m *Machine) heeds(msg coordinator.Message, s Shard) bool {
+	at := said{msg.Term, msg.Round}
+	if s >= coordinator.MaxShards || at.before(m.last[s]) {
+		return false
+	}
+	m.last[s] = at
+	return true
+}
+
+// hear takes a message of a coordinator.
+func (m *Machine) hear(from identity.Node, msg coordinator.Message) {
+	if msg.Type != m.cfg.Type || msg.Instance != m.cfg.Instance && msg.Kind != coordinator.RegisterAgain {
+		return
+	}
+	if msg.Term < m.term {
+		m.say(from, coordinator.Message{Kind: coordinator.Fenced, Term: m.term})
+		return
+	}
+	if m.stopped {
+		m.say(from, coordinator.Message{Kind: coordinator.RegionStopped})
+		return
+	}
+	if msg.Term > m.term {
+		m.term, m.boss, m.rounds = msg.Term, from, nil
+		if msg.Kind != coordinator.RegisterAck {
+			m.unregister()
+		}
+	}
+	switch msg.Kind {
+	case coordinator.RegisterAck:
+		if !m.registered {
+			m.registered = true
+			m.ask(slices.Sorted(maps.Keys(m.buffers)))
+		}
+	case coordinator.RegisterAgain:
+		if m.registered {
+			m.unregister()
+		}
+	case coordinator.Homes:
+		for _, h := range msg.Homes {
+			for _, s := range h.Shards {
+				if m.heeds(msg, s) {
+					m.home(s, h.Node)
+				}
+			}
+		}
+	case coordinator.Host:
+		m.host(from, msg)
+	case coordinator.BeginHandOff:
+		m.beginHandOff(from, msg)
+	case coordinator.HandOff:
+		m.handOff(from, msg)
+	default:
+	}
+}

@@ -1,0 +1,58 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// Shard is the number of a shard.
+type Shard = coordinator.Shard
+
+// Input is what a region is told.
+type Input interface{ input() }
+
+// Members says who is in the cluster. It is the first input, and comes again at each change. It is
+// immutable.
+type Members struct{ Members []membership.Member }
+
+// Said is a message of a coordinator.
+type Said struct {
+	From    identity.Node
+	Message coordinator.Message
+}
+
+// Send is a message of a sender on this node.
+type Send struct {
+	Shard Shard
+	Token uint64
+}
+
+// Arrived is a frame of another region. The frames of a region come in their order.
+type Arrived struct {
+	From  identity.Node
+	Frame Frame
+}
+
+// ShardDone says that nothing of a shard runs any more.
+type ShardDone struct {
+	Shard      Shard
+	Generation uint64
+}
+
+// Leave asks to give all shards away, and to stop then.
+type Leave struct{}
+
+// Stop ends the region at once, with all its shards.
+type Stop struct{}
+
+func (Members) input()   {}
+func (Said) input()      {}
+func (Send) input()      {}
+func (Arrived) input()   {}
+func (ShardDone) input() {}
+func (Leave) input()     {}
+func (Stop) input()      {}

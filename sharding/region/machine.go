@@ -1,0 +1,179 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// Machine is the region or the proxy of a node. It is told what happens, with the time on the node's monotonic clock, and
+// answers what is to be done. It is not safe for concurrent use; what it hands out is not changed any more.
+type Machine struct {
+	cfg     Config
+	now     time.Duration
+	out     Effects
+	members []membership.Member
+
+	term       uint64
+	boss       identity.Node   // who has said something with that term
+	bosses     []identity.Node // who may have the coordinator
+	registered bool
+	registerAt time.Duration
+	pause      time.Duration // until it registers again
+	repeatAt   time.Duration
+	leaving    bool
+	stopping   bool // by force
+	stopped    bool
+
+	last        map[Shard]said
+	homes       map[Shard]identity.Node // of others
+	hosts       map[Shard]*host
+	generations uint64
+	buffers     map[Shard][]message
+	buffered    int
+
+	path     map[Shard]identity.Node // where messages went to that may be under way
+	relayed  map[Shard]bool          // some of them came from others
+	flushes  []*flush
+	flushing map[Shard]*flush
+	flushIDs uint64
+	rounds   []round
+}
+
+// said orders what coordinators said.
+type said struct{ term, round uint64 }
+
+func (s said) before(other said) bool {
+	return s.term < other.term || s.term == other.term && s.round < other.round
+}
+
+// host is a shard on this node.
+type host struct {
+	generation uint64
+	running    bool
+	restartAt  time.Duration
+	moving     bool // what is sent here waits; what others forward is taken
+	stopping   bool
+	answers    bool // to the last HandOff
+	to         identity.Node
+	at         said
+	again      bool // it is to be started afterwards
+}
+
+// message waits.
+type message struct {
+	token uint64
+	from  identity.Node // none: of this node
+	hop   int           // it was passed on by another region that is not the home
+}
+
+// New returns a region. The error matches ErrInvalid and names each field that is wrong.
+func New(cfg Config) (*Machine, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Machine{
+		cfg: cfg.withDefaults(), last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard][]message{},
+		path: map[Shard]identity.Node{}, relayed: map[Shard]bool{}, flushing: map[Shard]*flush{},
+	}, nil
+}
+
+// Step takes an input at a time, which is counted from anywhere and never goes back.
+func (m *Machine) Step(now time.Duration, in Input) Effects {
+	m.now = max(m.now, now)
+	switch in := in.(type) {
+	case Members:
+		m.see(in.Members)
+	case Said:
+		m.hear(in.From, in.Message)
+	case Send:
+		m.send(in)
+	case Arrived:
+		m.arrived(in.From, in.Frame)
+	case ShardDone:
+		m.shardDone(in)
+	case Leave:
+		if !m.leaving {
+			m.leaving = true
+			m.sayAll(coordinator.GracefulShutdown)
+		}
+	case Stop:
+		m.stop()
+	}
+	return m.flush()
+}
+
+// Tick repeats what was not answered.
+func (m *Machine) Tick(now time.Duration) Effects {
+	m.now = max(m.now, now)
+	if !m.registered && !m.stopped && m.now >= m.registerAt {
+		m.register()
+	}
+	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
+		if h := m.hosts[s]; !h.running && m.cfg.Remember && m.now >= h.restartAt {
+			m.drain(s)
+		}
+	}
+	if m.now >= m.repeatAt {
+		m.repeatAt = m.now + m.cfg.RetryInterval
+		m.ask(slices.Sorted(maps.Keys(m.buffers)))
+		for _, f := range m.flushes {
+			m.sendFlush(f)
+		}
+		if m.leaving && !m.stopped {
+			m.sayAll(coordinator.GracefulShutdown)
+		}
+	}
+	return m.flush()
+}
+
+// Registered reports whether the coordinator knows the region.
+func (m *Machine) Registered() bool { return m.registered }
+
+// Hosted returns the shards on this node, sorted.
+func (m *Machine) Hosted() []Shard { return slices.Sorted(maps.Keys(m.hosts)) }
+
+// Home returns where a shard is, if that is known.
+func (m *Machine) Home(s Shard) (identity.Node, bool) {
+	if m.hosts[s] != nil {
+		return m.cfg.Self, true
+	}
+	n, found := m.homes[s]
+	return n, found
+}
+
+// Buffered returns how many messages wait.
+func (m *Machine) Buffered() int { return m.buffered }
+
+// flush hands out the effects.
+func (m *Machine) flush() Effects {
+	if (m.leaving && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped {
+		m.stopped, m.out.Stopped = true, true
+		m.sayAll(coordinator.RegionStopped)
+	}
+	out := m.out
+	m.out = Effects{}
+	return out
+}
+
+// stop ends all by force.
+func (m *Machine) stop() {
+	m.stopping = true
+	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
+		m.abort(s)
+	}
+	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
+		for _, msg := range m.buffers[s] {
+			m.refuse(s, msg.token, RegionStopped)
+		}
+		delete(m.buffers, s)
+	}
+	m.buffered = 0
+}
