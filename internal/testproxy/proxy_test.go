@@ -235,7 +235,9 @@ func TestFrozen(t *testing.T) {
 
 func TestDown(t *testing.T) {
 	t.Parallel()
-	proxy, client, _ := peers(t, "tcp")
+	proxy, client, server := peers(t, "tcp")
+	send(t, client, "there")
+	expect(t, server, "there") // so the proxy has taken the connection in
 	proxy.SetDown(true)
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the connection that there was: %v", err)
@@ -251,7 +253,7 @@ func TestDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for proxy.Stats().ToServer < 4 {
+	for proxy.Stats().ToServer < int64(len("there")+len("back")) {
 		send(t, again, "back")
 	}
 	proxy.ResetAll()
