@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// The founder of a cluster that is its only seed is a member before it hears itself.
+// A node that is its only seed waits for nobody but itself.
 func TestReadyAlone(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -95,6 +95,37 @@ func TestNameInUse(t *testing.T) {
 	})
 }
 
+// Of two processes with the name of the first seed, started at once or shortly after each other, one founds the
+// cluster.
+func TestTwoFirstSeeds(t *testing.T) {
+	t.Parallel()
+	for _, seeds := range [][]string{{"a"}, {"a", "b"}} {
+		for _, gap := range []time.Duration{0, time.Millisecond, 300 * time.Millisecond} {
+			in(t, func(w *world) {
+				w.seeds = seeds
+				one := w.start("a")
+				if gap > 0 {
+					w.sleep(gap)
+				}
+				other := w.start("a")
+				select {
+				case <-one.Done():
+					one, other = other, one
+				case <-other.Done():
+				}
+				w.wantGone(other, cluster.ErrNameInUse)
+				if !strings.HasSuffix(other.Err().Error(), one.Self().String()) {
+					w.Errorf("the error does not say who has the name: %v", other.Err())
+				}
+				if s := other.State(); s.Joined {
+					w.Errorf("it had founded a cluster, %v apart", gap)
+				}
+				w.allUp(one, w.start("b"))
+			})
+		}
+	}
+}
+
 // A process that crashed comes back as another node.
 func TestRestartUnderTheSameName(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,6 @@
 //
 // Who leads is not elected: while views differ there may be several leaders, which is
 // why they act only when all agree. A partition that lasts longer than the tombstones
-// can bring a removed node back. A node that is the only seed of its list founds a cluster at
-// once, before it can know whether there is one.
+// can bring a removed node back. Of two processes with one name that each have founded a
+// cluster and let others in, while they could not hear each other, none ends by itself.
 package membership

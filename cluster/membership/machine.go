@@ -76,7 +76,7 @@ type Machine struct {
 	sweep    time.Duration                   // when the old ones of them are forgotten
 	away     time.Duration                   // when a log line may tell again who can't join
 	names    []contested
-	claimed  time.Duration // until when another with this node's name makes it go
+	lone     bool // it has founded a cluster and let nobody in: another with its name may make it go
 	link     link
 	doubts   doubts
 	watch    watch

@@ -14,7 +14,7 @@ import (
 type join struct {
 	wanted bool
 	seeds  []string // others that are asked, in order
-	first  bool     // this node is the first of several seeds
+	first  bool     // this node is the first of the seeds, or the only one: it may found a cluster
 	name   string   // who is asked to be let in
 	direct bool     // it was named by the user
 	nacked []string
@@ -29,8 +29,8 @@ const (
 	// joinAgain is the time between two wishes to be let in by one node: it may first
 	// have to find out that whoever has the name is gone, and does not say when it has.
 	joinAgain = time.Second
-	// claimWait is for how long it waits, at the least, for another incarnation of
-	// itself to answer before it founds a cluster.
+	// claimWait is for how long it waits, at the least, for another process with its
+	// name to answer before it founds a cluster.
 	claimWait = 500 * time.Millisecond
 )
 
@@ -76,6 +76,9 @@ func (m *Machine) joinNode(name string) {
 		return
 	}
 	m.join = join{wanted: true, direct: true, name: name}
+	if name == m.self.Name { // which is to be the only seed
+		m.join = join{wanted: true, first: true}
+	}
 	m.beginJoin()
 }
 
@@ -96,11 +99,8 @@ func (m *Machine) beginJoin() {
 	if m.timers[timerEcho] == Never {
 		m.echo()
 	}
-	alone := m.join.direct && m.join.name == m.self.Name || !m.join.direct && len(m.join.seeds) == 0
 	switch {
 	case m.cfg.VersionPending:
-	case alone:
-		m.joinSelf()
 	case m.link.state != linkUp:
 	case m.join.direct:
 		m.ask(m.join.name)
@@ -119,8 +119,9 @@ func (m *Machine) askSeeds() {
 		}
 	}
 	if m.join.first {
-		m.claim()
+		m.askNamesake()
 		m.again(timerJoin, min(seedRetry, max(time.Millisecond, m.join.since+m.s.SeedNodeTimeout-m.now)))
+		m.allDeclined()
 	} else {
 		m.join.nacked = nil
 		m.again(timerJoin, m.s.SeedNodeTimeout)
@@ -155,6 +156,9 @@ func (m *Machine) joinLate() {
 	case m.link.state != linkUp || m.now-m.link.heard > 2*m.s.HeartbeatInterval:
 		m.join.since = m.now // silence says nothing
 		m.again(timerJoin, seedRetry)
+		if m.join.first {
+			m.askSeeds()
+		}
 	case m.join.first && len(m.join.nacked) == len(m.join.seeds):
 		m.joinSelf()
 	case m.join.first && m.now-m.join.since >= m.s.SeedNodeTimeout:
@@ -189,6 +193,7 @@ func (m *Machine) joinSelf() {
 	if m.cache.leader == m.self {
 		m.leadConverged()
 	}
+	m.lone = true
 	m.claim()
 }
 

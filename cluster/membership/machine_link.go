@@ -16,7 +16,6 @@ type link struct {
 	nr        uint64        // of the last one
 	floor     uint64        // the first one that counts
 	heard     time.Duration // when the last one came back
-	once      bool          // one came back
 	suspended bool
 }
 
@@ -93,8 +92,8 @@ func (m *Machine) echoed(from identity.Node, msg Echo) {
 
 // connect begins to judge others, from nothing.
 func (m *Machine) connect() {
-	was, once := m.link.state, m.link.once
-	m.link.state, m.link.once = linkUp, true
+	was := m.link.state
+	m.link.state = linkUp
 	if was == linkDown {
 		m.log(Info, "this node is connected again")
 		m.live(Connected)
@@ -104,9 +103,6 @@ func (m *Machine) connect() {
 			m.beginJoin()
 		}
 		return
-	}
-	if !once { // it has founded a cluster before it heard itself
-		m.claim()
 	}
 	for i := range m.names { // silence said nothing
 		m.names[i].since = m.now

@@ -82,11 +82,45 @@ func (m *Machine) restarted(holder identity.Node) {
 	m.change(c)
 }
 
-// claim asks whether another incarnation with this node's name lives, before a
-// cluster of its own splits the one that there is.
-func (m *Machine) claim() {
-	m.claimed = m.now + m.s.AcceptablePause
-	m.send(identity.Node{Name: m.self.Name}, Ping{m.self})
+// Whoever may found a cluster has to be the only one with its name that does. Before
+// it founds one it asks its own name, as it asks the seeds, and whoever hears that answers
+// NameInUse: a member, or of two that ask the one with the lower UID. Afterwards,
+// as long as it is alone, it says so again and again with a Ping of itself: that ends who only
+// asks, and is answered by a member that was let in or has let somebody in, or of two
+// that are alone by the one with the lower UID. So one remains, whatever is late or lost:
+// nobody is ended but by one that is further than it, or as far and with a lower UID.
+
+// askNamesake asks whether another process with this node's name lives, or may found a cluster.
+func (m *Machine) askNamesake() { m.send(identity.Node{Name: m.self.Name}, InitJoin{m.cfg.Check}) }
+
+// claim says that this node has founded a cluster, in which it is alone.
+func (m *Machine) claim() { m.send(identity.Node{Name: m.self.Name}, Ping{m.self}) }
+
+// namesakeAsks answers another process with this node's name that may found a cluster.
+func (m *Machine) namesakeAsks(from identity.Node) {
+	asks := m.phase == seeking && m.join.first
+	switch {
+	case m.phase == member && m.me().Status != Down, asks && m.self.UID < from.UID:
+		m.send(from, NameInUse{m.self})
+	case asks: // it may have missed the question that it should have answered
+		m.askNamesake()
+	}
+}
+
+// claimedBy hears that another process with this node's name has founded a cluster.
+func (m *Machine) claimedBy(from identity.Node) {
+	switch {
+	case m.phase == seeking && m.join.first:
+		m.nameTaken(from)
+	case m.phase == member && m.me().Status != Down && (!m.lone || m.self.UID < from.UID):
+		m.send(from, Pong{})
+	}
+}
+
+// nameTaken ends the membership of a node whose name is another's.
+func (m *Machine) nameTaken(holder identity.Node) {
+	m.log(Error, "the name of this node is in use", Attr{"holder", holder})
+	m.stopFor(NameTaken, holder.String())
 }
 
 // ping answers whether this node lives. One that is about to stop does not. Who was
@@ -97,17 +131,18 @@ func (m *Machine) ping(from identity.Node, msg Ping) {
 		m.send(from, Quarantined{})
 		return
 	}
-	claimed := msg.Node == from && from.Name == m.self.Name && m.phase == member
-	if (claimed || msg.Node == m.self) && from != m.self && (m.phase != member || m.me().Status != Down) {
+	switch {
+	case msg.Node == from && from.Name == m.self.Name:
+		m.claimedBy(from)
+	case msg.Node == m.self && (m.phase != member || m.me().Status != Down):
 		m.send(from, Pong{})
 	}
 }
 
 // pong says that who has a name lives: the newcomer can't have it.
 func (m *Machine) pong(from identity.Node) {
-	if from.Name == m.self.Name && m.now < m.claimed {
-		m.log(Error, "the name of this node is in use", Attr{"holder", from})
-		m.stopFor(NameTaken, from.String())
+	if from.Name == m.self.Name && m.lone {
+		m.nameTaken(from)
 		return
 	}
 	i := slices.IndexFunc(m.names, func(c contested) bool { return c.holder == from })
@@ -124,13 +159,13 @@ func (m *Machine) pong(from identity.Node) {
 
 // nameInUse says that this node can't join.
 func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
-	asked := m.phase == trying && from.Name == m.join.name || m.phase == member && m.asksAgain(from)
+	asked := m.phase == trying && from.Name == m.join.name || m.phase == member && m.asksAgain(from) ||
+		m.phase == seeking && m.join.first && from == msg.Holder
 	if !asked || msg.Holder.Name != m.self.Name || msg.Holder == m.self {
 		m.drop(DropUnexpected)
 		return
 	}
-	m.log(Error, "the name of this node is in use", Attr{"holder", msg.Holder})
-	m.stopFor(NameTaken, msg.Holder.String())
+	m.nameTaken(msg.Holder)
 }
 
 // duplicates returns who has to go because another member has its name: two

@@ -28,6 +28,8 @@ func (m *Machine) receive(in Received) {
 	case m.refuse(in.From, kind):
 		m.drop(DropQuarantined)
 		return
+	case in.From == m.self && byName:
+		return // what it asks its own name comes to it, too
 	case in.From == m.self && kind != KindEcho:
 		m.drop(DropUnexpected)
 		return

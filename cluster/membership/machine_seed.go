@@ -23,8 +23,7 @@ const (
 // initJoin answers whether a node could join here.
 func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 	if from.Name == m.self.Name {
-		// Another incarnation with this name: it asks itself, so to speak.
-		m.drop(DropUnexpected)
+		m.namesakeAsks(from)
 		return
 	}
 	if m.phase != member || m.me().Status.dead() {
@@ -89,10 +88,17 @@ func (m *Machine) initJoinNack(from identity.Node) {
 	if !slices.Contains(m.join.nacked, from.Name) {
 		m.join.nacked = append(m.join.nacked, from.Name)
 	}
-	switch {
-	case !m.join.first:
+	if m.join.first {
+		m.allDeclined()
+	} else {
 		m.soon(timerJoin, m.now+seedRetry)
-	case len(m.join.nacked) == len(m.join.seeds):
+	}
+}
+
+// allDeclined lets the first seed found a cluster if there is no other seed that could let it
+// in, but not before another process with its name had time to answer.
+func (m *Machine) allDeclined() {
+	if len(m.join.nacked) == len(m.join.seeds) {
 		m.timers[timerJoin] = max(m.now, m.join.since+claimWait)
 	}
 }
@@ -136,6 +142,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		}
 	}
 	m.log(Info, "a node joins", Attr{"member", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
+	m.lone = false // from now on its end would harm others
 	m.change(Change{Put: []*Member{{Node: from, Status: Joining, UpNumber: NeverUp, Roles: msg.Roles, Version: msg.Version}}})
 	m.sendWelcome(from)
 }

@@ -311,7 +311,7 @@ func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
 	s.recv("a", membership.InitJoinNack{})
 	s.forget()
 	s.pass(1500 * time.Millisecond)
-	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"b"}) {
+	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"b", "m"}) { // and its own name
 		t.Errorf("asked again: %v", got)
 	}
 	if s.m.Member() {
@@ -328,8 +328,8 @@ func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
 	if s.pass(400 * time.Millisecond); s.m.Member() {
 		t.Error("too early")
 	}
-	s.do(membership.Received{From: identity.Node{Name: "m", UID: 9}, To: self, Data: membership.AppendMessage(nil, membership.Pong{})})
-	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: identity.Node{Name: "m", UID: 9}.String()}) {
+	s.twin(9, membership.NameInUse{Holder: twin(9)})
+	if !s.nameTaken(9) {
 		t.Error("another lives")
 	}
 	// Without answers it takes 5 s.

@@ -63,6 +63,9 @@ func (m *Machine) heartbeat() {
 	}
 	m.watch.last = m.now
 	m.again(timerHeartbeat, interval)
+	if m.lone {
+		m.claim()
+	}
 	m.watch.nr++
 	data := AppendMessage(nil, Heartbeat{m.watch.nr, m.now})
 	for _, o := range m.watch.monitors {

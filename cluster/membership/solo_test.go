@@ -43,7 +43,8 @@ func founded(t *testing.T, change ...func(*membership.Config)) *solo {
 	t.Helper()
 	s := newSolo(t, change...)
 	s.do(membership.JoinNode{Name: "m"})
-	if got := s.status(self); got != up {
+	s.pass(500 * time.Millisecond)
+	if got := s.status(s.m.Self()); got != up {
 		t.Fatalf("the founder is %v", got)
 	}
 	return s
@@ -93,7 +94,7 @@ func (s *solo) took(e membership.Effects) membership.Effects {
 	s.all.Quarantine = append(s.all.Quarantine, e.Quarantine...)
 	for _, sent := range e.Send {
 		if sent.Kind == membership.KindEcho && !s.mute {
-			s.took(s.m.Step(s.now, membership.Received{From: self, To: self, Data: sent.Data}))
+			s.took(s.m.Step(s.now, membership.Received{From: s.m.Self(), To: s.m.Self(), Data: sent.Data}))
 		}
 	}
 	s.out = e
@@ -106,7 +107,7 @@ func (s *solo) do(in membership.Input) membership.Effects { return s.took(s.m.St
 
 // recv is a message to the incarnation, named one to its name.
 func (s *solo) recv(from string, msg membership.Message) membership.Effects {
-	return s.do(membership.Received{From: node(from), To: self, Data: membership.AppendMessage(nil, msg)})
+	return s.do(membership.Received{From: node(from), To: s.m.Self(), Data: membership.AppendMessage(nil, msg)})
 }
 
 func (s *solo) named(from string, msg membership.Message) {
