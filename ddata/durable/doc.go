@@ -35,8 +35,8 @@
 //
 // # When something fails
 //
-// A store outlives an error: the next call tries again, whatever the implementation
-// has to do for that. The records of a call that has failed may be on disk, or not.
+// A store outlives an error: later calls try again, whatever the implementation
+// has to do for that, and soon succeed once the disk works again. The records of a call that has failed may be on disk, or not.
 // They are older than those of any later call, and never come back once such a call
 // has stored the same key.
 //

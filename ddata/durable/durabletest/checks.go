@@ -1,0 +1,34 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package durabletest
+
+func checks() []check {
+	return []check{
+		{name: "Empty", rule: "a store that was never opened is empty", run: empty},
+		{name: "Order", rule: "all records are loaded, once, in the bytewise order of their keys", run: order},
+		{name: "Replace", rule: "a later record of a key takes the place of the one before", run: replace},
+		{name: "LastOfKey", rule: "of several records with one key in a call the last one counts", run: lastOfKey},
+		{name: "Delete", rule: "a record without data is deleted, whether it was there or not", run: deleteRecord},
+		{name: "Keys", rule: "keys are kept apart, whatever is in them", run: keys},
+		{name: "Data", rule: "data is loaded as it was written, up to MaxData", run: data},
+		{name: "Invalid", rule: "a call with a record that can't be stored stores nothing", run: invalid},
+		{name: "InvalidID", rule: "an ID that can't be one is refused", run: invalidID},
+		{name: "NotKept", rule: "neither the store nor its caller sees what the other does with its slices", run: notKept},
+		{name: "Persist", rule: "a store that is opened again has what was in it", run: persist},
+		{name: "Apart", rule: "each ID has a store of its own", run: apart},
+		{name: "InUse", rule: "nobody can open a store that is open, and everybody once it is closed", run: inUse},
+		{name: "Stop", rule: "a loop over Load can be left, and begun anew", run: stop},
+		{name: "View", rule: "Load yields what is there when the loop begins, whatever is written meanwhile", run: view},
+		{name: "Concurrent", rule: "calls at the same time do not disturb each other", run: concurrent},
+		{name: "CloseWaits", rule: "what was acknowledged while the store was being closed is stored", run: closeWaits},
+		{name: "Cancelled", rule: "a call whose context has ended fails, and stores nothing", run: cancelled},
+		{name: "Closed", rule: "after Close there is ErrClosed", run: closed},
+		{name: "Crash", rule: "what was acknowledged is on disk, and nothing comes back that was replaced", needs: func(c Config) bool { return c.Crash != nil }, run: crash},
+		{name: "Shrink", rule: "what was replaced or deleted does not take up space for ever", needs: func(c Config) bool { return c.Size != nil }, run: shrink},
+		{name: "Damaged", rule: "a damaged record is an error that names it, and not passed over", needs: func(c Config) bool { return c.Damage != nil }, run: damaged},
+		{name: "Format", rule: "a store of another format is refused and left as it is", needs: func(c Config) bool { return c.Alter != nil }, run: format},
+		{name: "Foreign", rule: "something else is refused and left as it is", needs: func(c Config) bool { return c.Replace != nil }, run: foreign},
+		{name: "Fail", rule: "a write that fails is an error, and the store goes on", needs: func(c Config) bool { return c.Fail != nil }, run: fail},
+	}
+}

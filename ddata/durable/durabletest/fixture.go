@@ -1,0 +1,146 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package durabletest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/refold-io/refold/ddata/durable"
+)
+
+// carts is the ID that most checks are about.
+func carts() durable.ID { return durable.ID{Node: "a:1", Replicator: "carts"} }
+
+// fixture is what a check works on.
+type fixture struct {
+	testing.TB
+
+	cfg Config
+	ctx context.Context //nolint:containedctx // as in testing.T, for the time of one check
+	o   durable.Opener
+}
+
+// open opens a store, and ends the check if it can't. It is closed in the end.
+func (f *fixture) open(id durable.ID) durable.Store {
+	f.Helper()
+	s, err := f.o.Open(f.ctx, id)
+	if err != nil {
+		f.Fatalf("Open(%v): %v", id, err)
+	}
+	f.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// wantOpenError opens a store that can't be.
+func (f *fixture) wantOpenError(id durable.ID, is func(error) bool, want string) {
+	f.Helper()
+	s, err := f.o.Open(f.ctx, id)
+	if err == nil {
+		_ = s.Close()
+	}
+	if err == nil || !is(err) {
+		f.Errorf("Open(%v): %v, want %s", id, err, want)
+	}
+}
+
+func (f *fixture) close(s durable.Store) {
+	f.Helper()
+	if err := s.Close(); err != nil {
+		f.Fatalf("Close: %v", err)
+	}
+}
+
+// reopen closes a store and opens it again.
+func (f *fixture) reopen(s durable.Store) durable.Store {
+	f.Helper()
+	f.close(s)
+	return f.open(carts())
+}
+
+// write writes records, and ends the check if it can't.
+func (f *fixture) write(s durable.Store, records ...durable.Record) {
+	f.Helper()
+	if err := s.Write(f.ctx, records); err != nil {
+		f.Fatalf("Write(%s): %v", show(records), err)
+	}
+}
+
+// load returns all records, and ends the check if it can't.
+func (f *fixture) load(s durable.Store) []durable.Record {
+	f.Helper()
+	records, err := f.tryLoad(s)
+	if err != nil {
+		f.Fatalf("Load: %v", err)
+	}
+	return records
+}
+
+func (f *fixture) tryLoad(s durable.Store) (records []durable.Record, err error) {
+	for r, lerr := range s.Load(f.ctx) {
+		if err != nil {
+			f.Errorf("Load goes on behind an error: %q, %v", r.Key, lerr)
+		}
+		if err = lerr; err == nil {
+			records = append(records, r)
+		} else if r.Key != "" || r.Data != nil {
+			f.Errorf("Load yields %q together with an error: %v", r.Key, err)
+		}
+	}
+	return records, err
+}
+
+// want compares all that is stored, in order.
+func (f *fixture) want(s durable.Store, what string, want ...durable.Record) {
+	f.Helper()
+	if got := f.load(s); !slices.EqualFunc(got, want, equal) {
+		f.Errorf("%s: Load has yielded %s, want %s", what, show(got), show(want))
+	}
+}
+
+func equal(a, b durable.Record) bool { return a.Key == b.Key && bytes.Equal(a.Data, b.Data) }
+
+func put(key, data string) durable.Record { return durable.Record{Key: key, Data: []byte(data)} }
+
+// show returns records as text that is not too long.
+func show(records []durable.Record) string {
+	var b bytes.Buffer
+	for i, r := range records {
+		if i == 10 {
+			fmt.Fprintf(&b, " ... (%d)", len(records))
+			break
+		}
+		fmt.Fprintf(&b, " %.20q=%.20q", r.Key, r.Data)
+		if len(r.Data) > 20 {
+			fmt.Fprintf(&b, "(%d)", len(r.Data))
+		}
+	}
+	return "[" + string(bytes.TrimSpace(b.Bytes())) + "]"
+}
+
+// content is what a store is expected to hold.
+type content map[string]string
+
+func (c content) records() []durable.Record {
+	var all []durable.Record
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		all = append(all, put(key, c[key]))
+	}
+	return all
+}
+
+// random returns a function that returns so many bytes that can't be compressed.
+func random(seed byte) func(n int) []byte {
+	source := rand.NewChaCha8([32]byte{seed})
+	return func(n int) []byte {
+		b := make([]byte, n)
+		_, _ = source.Read(b) // it never fails
+		return b
+	}
+}
