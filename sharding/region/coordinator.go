@@ -22,11 +22,13 @@ func (m *Machine) see(members []membership.Member) {
 			m.drain(s)
 		}
 	}
-	for _, s := range slices.Sorted(maps.Keys(m.path)) {
-		if !m.member(m.path[s]) && m.flushing[s] == nil {
-			delete(m.path, s)
-			delete(m.relayed, s)
-		}
+	for hop, path := range m.path {
+		maps.DeleteFunc(path, func(s Shard, n identity.Node) bool { return !m.member(n) && m.flushing[hop][s] == nil })
+	}
+	// What the removed have passed on for others is not waited for by those others any more: it must not come later.
+	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
+		m.refuseAll(s, &m.buffers[s].second, NoHome, func(msg message) bool { return !m.member(msg.from) })
+		m.tidy(s)
 	}
 	for _, f := range slices.Clone(m.flushes) {
 		if !m.member(f.to) {

@@ -21,4 +21,7 @@
 //
 // The home of a shard goes on taking what others forward until HandOff comes. A message that comes later is
 // passed on once, and refused if it meets another region that is not the home.
+//
+// What others sent waits and travels apart from what senders on this node did, so regions that took each other for the home don't
+// wait for each other for ever. A region that leaves stops when nothing is under way from it any more.
 package region

@@ -90,12 +90,14 @@ func (k FrameKind) String() string {
 
 // Frame is what regions say to each other. It is immutable.
 type Frame struct {
-	Kind   FrameKind
-	Shard  Shard   // of Forward and NotHome
-	Token  uint64  // of Forward: each side has its own
-	Hop    int     // of Forward: how many regions that were not the home it has met, 0 or 1
-	ID     uint64  // of Flush and Flushed
-	Shards []Shard // of Flush; of Flushed those for which something is held where they are not
+	Kind  FrameKind
+	Shard Shard  // of Forward and NotHome
+	Token uint64 // of Forward: each side has its own
+	Hop   int    // of Forward: how many regions that were not the home it has met, 0 or 1; of Flush: of the messages that it asks for
+	// Instance is that of the region that asks, of Flush and Flushed.
+	Instance uint64
+	ID       uint64  // of Flush and Flushed
+	Shards   []Shard // of Flush; of Flushed those for which something is held where they are not
 }
 
 // Outgoing is a frame to be sent.

@@ -4,16 +4,26 @@
 package region
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/coordinator"
 )
 
+// Messages of this node and messages of others that are passed on have paths of their own, numbered by the hops that they have.
+// That is why flushes come to an end: one for messages that were passed on waits for nothing but homes to be known, since nobody
+// passes them on again, and one for a node's own messages waits only for homes and for those.
+const (
+	sent    = 0
+	relayed = 1
+)
+
 // flush asks a region whether all that was sent to it has arrived.
 type flush struct {
 	id     uint64
 	to     identity.Node
+	hop    int // of the messages
 	shards []Shard
 	held   bool // what was sent has arrived where the shards are not, and waits there or was passed on
 }
@@ -39,7 +49,8 @@ func (m *Machine) beginHandOff(from identity.Node, msg coordinator.Message) {
 		}
 		shards = append(shards, s)
 	}
-	m.startFlush(shards)
+	m.startFlush(shards, sent)
+	m.startFlush(shards, relayed)
 	at := said{msg.Term, msg.Round}
 	if !slices.ContainsFunc(m.rounds, func(r round) bool { return r.at == at }) {
 		m.rounds = append(m.rounds, round{from, at, shards})
@@ -49,8 +60,9 @@ func (m *Machine) beginHandOff(from identity.Node, msg coordinator.Message) {
 
 // acknowledge answers the rounds that wait for nothing any more.
 func (m *Machine) acknowledge() {
+	pending := func(f *flush) bool { return f != nil && !f.held }
 	m.rounds = slices.DeleteFunc(m.rounds, func(r round) bool {
-		if slices.ContainsFunc(r.shards, func(s Shard) bool { f := m.flushing[s]; return f != nil && !f.held }) {
+		if slices.ContainsFunc(r.shards, func(s Shard) bool { return pending(m.flushing[sent][s]) || pending(m.flushing[relayed][s]) }) {
 			return false
 		}
 		m.say(r.from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: r.at.term, Round: r.at.round})
@@ -59,21 +71,21 @@ func (m *Machine) acknowledge() {
 }
 
 // startFlush flushes the paths of shards. One frame names all that go to a node.
-func (m *Machine) startFlush(shards []Shard) {
+func (m *Machine) startFlush(shards []Shard, hop int) {
 	var begun []*flush
 	for _, s := range shards {
-		n, sent := m.path[s]
-		if !sent || m.flushing[s] != nil {
+		n, used := m.path[hop][s]
+		if !used || m.flushing[hop][s] != nil {
 			continue
 		}
 		i := slices.IndexFunc(begun, func(f *flush) bool { return f.to == n })
 		if i < 0 {
 			m.flushIDs++
 			i = len(begun)
-			begun = append(begun, &flush{id: m.flushIDs, to: n})
+			begun = append(begun, &flush{id: m.flushIDs, to: n, hop: hop})
 		}
 		begun[i].shards = append(begun[i].shards, s)
-		m.flushing[s] = begun[i]
+		m.flushing[hop][s] = begun[i]
 	}
 	m.flushes = append(m.flushes, begun...)
 	for _, f := range begun {
@@ -82,7 +94,7 @@ func (m *Machine) startFlush(shards []Shard) {
 }
 
 func (m *Machine) sendFlush(f *flush) {
-	m.frame(f.to, Frame{Kind: Flush, ID: f.id, Shards: f.shards})
+	m.frame(f.to, Frame{Kind: Flush, Hop: f.hop, Instance: m.cfg.Instance, ID: f.id, Shards: f.shards})
 }
 
 // flushed takes note that nothing is under way any more, but for shards whose messages are held where they are not. Those come
@@ -95,9 +107,8 @@ func (m *Machine) flushed(f *flush, held []Shard) {
 			continue
 		}
 		done = append(done, s)
-		delete(m.flushing, s)
-		delete(m.path, s)
-		delete(m.relayed, s)
+		delete(m.flushing[f.hop], s)
+		delete(m.path[f.hop], s)
 	}
 	if f.shards, f.held = left, true; len(left) == 0 {
 		m.flushes = slices.DeleteFunc(m.flushes, func(other *flush) bool { return other == f })
@@ -109,25 +120,38 @@ func (m *Machine) flushed(f *flush, held []Shard) {
 }
 
 // clear reports whether messages may go to a node, and flushes the path to another one before.
-func (m *Machine) clear(s Shard, n identity.Node) bool {
-	if at, sent := m.path[s]; sent && at != n {
-		m.startFlush([]Shard{s})
+func (m *Machine) clear(s Shard, n identity.Node, hop int) bool {
+	if at, used := m.path[hop][s]; used && at != n {
+		m.startFlush([]Shard{s}, hop)
 	}
-	return m.flushing[s] == nil
+	return m.flushing[hop][s] == nil
 }
 
 // answerFlush answers, and names the shards for which something of the asker waits here, or may be on its way from here to another
 // region.
 func (m *Machine) answerFlush(from identity.Node, f Frame) {
-	var relayed, held []Shard
+	var held, passedOn []Shard
 	for _, s := range f.Shards {
-		if m.relayed[s] {
-			relayed = append(relayed, s)
+		var line []message
+		if b := m.buffers[s]; b != nil {
+			line = *b.of(message{from: from, hop: f.Hop})
 		}
-		if m.relayed[s] || slices.ContainsFunc(m.buffers[s], func(msg message) bool { return msg.from == from }) {
+		_, onward := m.path[relayed][s]
+		if onward = onward && f.Hop == sent; onward {
+			passedOn = append(passedOn, s)
+		}
+		if onward || slices.ContainsFunc(line, func(msg message) bool { return msg.from == from }) {
 			held = append(held, s)
 		}
 	}
-	m.startFlush(relayed)
-	m.frame(from, Frame{Kind: Flushed, ID: f.ID, Shards: held})
+	m.startFlush(passedOn, relayed)
+	m.frame(from, Frame{Kind: Flushed, Instance: f.Instance, ID: f.ID, Shards: held})
+}
+
+// arrivedAll reports whether nothing is under way from here any more, and flushes what may be.
+func (m *Machine) arrivedAll() bool {
+	for hop, path := range m.path {
+		m.startFlush(slices.Sorted(maps.Keys(path)), hop)
+	}
+	return !slices.ContainsFunc(m.flushes, func(f *flush) bool { return !f.held })
 }

@@ -4,8 +4,6 @@
 package region
 
 import (
-	"slices"
-
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/coordinator"
 )
@@ -104,13 +102,11 @@ func (m *Machine) handOff(from identity.Node, msg coordinator.Message) {
 // refuseOthers refuses what others have sent for a shard that was here and failed: the next messages of their senders go
 // to another home.
 func (m *Machine) refuseOthers(s Shard) {
-	kept := slices.DeleteFunc(slices.Clone(m.buffers[s]), func(msg message) bool {
-		if !msg.from.IsZero() {
-			m.refuse(s, msg.token, HandedOff)
-		}
-		return !msg.from.IsZero()
-	})
-	m.keepOnly(s, kept)
+	if b := m.buffers[s]; b != nil {
+		m.refuseAll(s, &b.second, HandedOff, all)
+		m.refuseAll(s, &b.first, HandedOff, all)
+		m.tidy(s)
+	}
 }
 
 // abort ends a shard by force.
@@ -136,6 +132,7 @@ func (m *Machine) shardDone(in ShardDone) {
 	}
 	if m.cfg.Remember {
 		h.restartAt += m.cfg.RestartBackoff
+		m.restartAt = min(m.restartAt, h.restartAt)
 	}
 	m.drain(in.Shard)
 }

@@ -36,13 +36,13 @@ type Machine struct {
 	homes       map[Shard]identity.Node // of others
 	hosts       map[Shard]*host
 	generations uint64
-	buffers     map[Shard][]message
+	restartAt   time.Duration // when the next shard that failed is due
+	buffers     map[Shard]*buffer
 	buffered    int
 
-	path     map[Shard]identity.Node // where messages went to that may be under way
-	relayed  map[Shard]bool          // some of them came from others
+	path     [2]map[Shard]identity.Node // where messages went to that may be under way
 	flushes  []*flush
-	flushing map[Shard]*flush
+	flushing [2]map[Shard]*flush
 	flushIDs uint64
 	rounds   []round
 }
@@ -67,21 +67,14 @@ type host struct {
 	again      bool // it is to be started afterwards
 }
 
-// message waits.
-type message struct {
-	token uint64
-	from  identity.Node // none: of this node
-	hop   int           // it was passed on by another region that is not the home
-}
-
 // New returns a region. The error matches ErrInvalid and names each field that is wrong.
 func New(cfg Config) (*Machine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	return &Machine{
-		cfg: cfg.withDefaults(), last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard][]message{},
-		path: map[Shard]identity.Node{}, relayed: map[Shard]bool{}, flushing: map[Shard]*flush{},
+		cfg: cfg.withDefaults(), restartAt: coordinator.Never, last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard]*buffer{},
+		path: [2]map[Shard]identity.Node{{}, {}}, flushing: [2]map[Shard]*flush{{}, {}},
 	}, nil
 }
 
@@ -116,10 +109,8 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	if !m.registered && !m.stopped && m.now >= m.registerAt {
 		m.register()
 	}
-	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
-		if h := m.hosts[s]; !h.running && m.cfg.Remember && m.now >= h.restartAt {
-			m.drain(s)
-		}
+	if m.now >= m.restartAt {
+		m.restart()
 	}
 	if m.now >= m.repeatAt {
 		m.repeatAt = m.now + m.cfg.RetryInterval
@@ -132,6 +123,30 @@ func (m *Machine) Tick(now time.Duration) Effects {
 		}
 	}
 	return m.flush()
+}
+
+// Next returns when Tick is to be called next. Every step may change it.
+func (m *Machine) Next() time.Duration {
+	next := min(m.repeatAt, m.restartAt)
+	if !m.registered && !m.stopped {
+		next = min(next, m.registerAt)
+	}
+	return next
+}
+
+// restart starts remembered shards again that failed, when their time has come.
+func (m *Machine) restart() {
+	m.restartAt = coordinator.Never
+	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
+		h := m.hosts[s]
+		switch {
+		case h.running:
+		case m.now >= h.restartAt:
+			m.drain(s)
+		default:
+			m.restartAt = min(m.restartAt, h.restartAt)
+		}
+	}
 }
 
 // Registered reports whether the coordinator knows the region.
@@ -154,7 +169,7 @@ func (m *Machine) Buffered() int { return m.buffered }
 
 // flush hands out the effects.
 func (m *Machine) flush() Effects {
-	if (m.leaving && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped {
+	if (m.leaving && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped && (m.stopping || m.arrivedAll()) {
 		m.stopped, m.out.Stopped = true, true
 		m.sayAll(coordinator.RegionStopped)
 	}
@@ -170,10 +185,9 @@ func (m *Machine) stop() {
 		m.abort(s)
 	}
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		for _, msg := range m.buffers[s] {
-			m.refuse(s, msg.token, RegionStopped)
+		for _, line := range m.buffers[s].lines() {
+			m.refuseAll(s, line, RegionStopped, all)
 		}
-		delete(m.buffers, s)
+		m.tidy(s)
 	}
-	m.buffered = 0
 }

@@ -95,7 +95,7 @@ func TestHandOffIsAcknowledgedAfterTheFlush(t *testing.T) {
 	if during := m.Step(0, region.Send{Shard: 1, Token: 2}); len(during.Frames) != 0 {
 		t.Errorf("sent during the hand-off: %+v", during)
 	}
-	flushed := region.Frame{Kind: region.Flushed, ID: out.Frames[0].Frame.ID}
+	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}
 	if out = m.Step(0, region.Arrived{From: node("b"), Frame: flushed}); !says(out, coordinator.BeginHandOffAck) {
 		t.Errorf("flushed: %+v", out)
 	}

@@ -42,7 +42,7 @@ func TestAnotherHomeWaitsForTheFlush(t *testing.T) {
 	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || out.Frames[0].To != node("b") {
 		t.Fatalf("another home: %+v", out)
 	}
-	flushed := region.Frame{Kind: region.Flushed, ID: out.Frames[0].Frame.ID, Shards: []region.Shard{1}}
+	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID, Shards: []region.Shard{1}}
 	if out = m.Step(0, region.Arrived{From: node("b"), Frame: flushed}); len(out.Frames) != 0 {
 		t.Errorf("it holds something: %+v", out)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 func (m *Machine) frame(to identity.Node, f Frame) {
@@ -28,13 +29,16 @@ func (m *Machine) send(in Send) {
 
 // arrived takes a frame of another region.
 func (m *Machine) arrived(from identity.Node, f Frame) {
+	if f.Shard >= coordinator.MaxShards {
+		return
+	}
 	switch f.Kind {
 	case Forward:
 		m.forwarded(from, f)
 	case NotHome:
 		if m.homes[f.Shard] == from {
 			delete(m.homes, f.Shard)
-			if len(m.buffers[f.Shard]) > 0 {
+			if m.buffers[f.Shard] != nil {
 				m.ask([]Shard{f.Shard})
 			}
 		}
@@ -42,7 +46,7 @@ func (m *Machine) arrived(from identity.Node, f Frame) {
 		m.answerFlush(from, f)
 	case Flushed:
 		i := slices.IndexFunc(m.flushes, func(at *flush) bool { return at.id == f.ID && at.to == from })
-		if i >= 0 {
+		if i >= 0 && f.Instance == m.cfg.Instance {
 			m.flushed(m.flushes[i], f.Shards)
 		}
 	}
@@ -50,82 +54,91 @@ func (m *Machine) arrived(from identity.Node, f Frame) {
 
 // forwarded takes a message of another region. If the shard is not here, it is passed on once.
 func (m *Machine) forwarded(from identity.Node, f Frame) {
-	if h := m.hosts[f.Shard]; h != nil && !h.stopping {
-		m.keep(f.Shard, message{f.Token, from, f.Hop})
-		return
+	msg := message{f.Token, from, f.Hop}
+	if h := m.hosts[f.Shard]; h == nil || h.stopping {
+		m.frame(from, Frame{Kind: NotHome, Shard: f.Shard})
+		if m.stopped || m.stopping {
+			m.refuse(f.Shard, f.Token, RegionStopped)
+			return
+		}
 	}
-	m.frame(from, Frame{Kind: NotHome, Shard: f.Shard})
-	switch {
-	case m.stopped, m.stopping:
-		m.refuse(f.Shard, f.Token, RegionStopped)
-	default:
-		m.keep(f.Shard, message{f.Token, from, f.Hop})
-	}
+	m.keep(f.Shard, msg)
 }
 
-// keep puts a message behind those that wait, and sends what can go.
+// keep sends a message, or puts it behind those that wait.
 func (m *Machine) keep(s Shard, msg message) {
-	waiting := len(m.buffers[s])
-	m.buffers[s] = append(m.buffers[s], msg)
+	b := m.buffers[s]
+	if b == nil {
+		if m.wake(s, true); m.pass(s, msg) {
+			return
+		}
+		m.ask([]Shard{s})
+		b = &buffer{}
+		m.buffers[s] = b
+	}
+	line := b.of(msg)
+	*line = append(*line, msg)
 	m.buffered++
 	m.drain(s)
-	if left := len(m.buffers[s]); left > waiting && m.buffered > m.cfg.BufferSize {
-		m.keepOnly(s, m.buffers[s][:left-1])
+	if len(*line) > 0 && m.buffered > m.cfg.BufferSize {
+		*line = (*line)[:len(*line)-1]
+		m.buffered--
+		m.tidy(s)
 		m.refuse(s, msg.token, BufferFull)
-	} else if waiting == 0 && left > 0 {
-		m.ask([]Shard{s})
-	}
-}
-
-// keepOnly replaces what waits for a shard.
-func (m *Machine) keepOnly(s Shard, kept []message) {
-	m.buffered += len(kept) - len(m.buffers[s])
-	if m.buffers[s] = kept; len(kept) == 0 {
-		delete(m.buffers, s)
 	}
 }
 
 // drain sends what waits for a shard, as far as it can go.
 func (m *Machine) drain(s Shard) {
-	h, n := m.hosts[s], m.homes[s]
-	switch {
-	case h != nil && !h.stopping:
-		m.drainHere(s, h)
-	case n.IsZero() || len(m.buffers[s]) == 0 || !m.clear(s, n):
-	default:
-		for _, msg := range m.buffers[s] {
-			f := Frame{Kind: Forward, Shard: s, Token: msg.token}
-			if msg.hop > 0 {
-				m.refuse(s, msg.token, NoHome)
-				continue
-			}
-			if !msg.from.IsZero() {
-				f.Hop, m.relayed[s] = 1, true
-			}
-			m.frame(n, f)
-			m.path[s] = n
+	b := m.buffers[s]
+	m.wake(s, b != nil)
+	if b == nil {
+		return
+	}
+	for _, line := range b.lines() {
+		n := 0
+		for n < len(*line) && m.pass(s, (*line)[n]) {
+			n++
 		}
-		m.keepOnly(s, nil)
+		m.buffered -= n
+		if *line = (*line)[n:]; len(*line) == 0 {
+			*line = nil
+		}
+	}
+	m.tidy(s)
+}
+
+// wake starts a shard of this node that has failed, if it is needed.
+func (m *Machine) wake(s Shard, needed bool) {
+	if h := m.hosts[s]; h != nil && !h.stopping && !h.running && m.now >= h.restartAt && (needed || m.cfg.Remember) {
+		m.start(s)
 	}
 }
 
-// drainHere passes what waits to a shard on this node. What others have sent waits only for the shard.
-func (m *Machine) drainHere(s Shard, h *host) {
-	if !h.running {
-		if m.now < h.restartAt || len(m.buffers[s]) == 0 && !m.cfg.Remember {
-			return
-		}
-		m.start(s)
+// pass sends a message if it can go, and reports whether it went. What others have sent waits, for a shard on this node, only for the
+// shard. What has met a region already that is not the home ends at the second one.
+func (m *Machine) pass(s Shard, msg message) bool {
+	h, n := m.hosts[s], m.homes[s]
+	own := msg.from.IsZero()
+	f := Frame{Kind: Forward, Shard: s, Token: msg.token}
+	if !own {
+		f.Hop = relayed
 	}
-	own := slices.ContainsFunc(m.buffers[s], func(msg message) bool { return msg.from.IsZero() })
-	own = own && !h.moving && m.clear(s, m.cfg.Self)
-	var kept []message
-	for _, msg := range m.buffers[s] {
-		if msg.from.IsZero() && !own {
-			kept = append(kept, msg)
-			continue
+	switch {
+	case h != nil && !h.stopping:
+		if !h.running || own && (h.moving || !m.clear(s, m.cfg.Self, sent)) {
+			return false
 		}
 		m.act(Pass, s, msg.token)
+	case n.IsZero():
+		return false
+	case msg.hop > 0:
+		m.refuse(s, msg.token, NoHome)
+	case !m.clear(s, n, f.Hop):
+		return false
+	default:
+		m.frame(n, f)
+		m.path[f.Hop][s] = n
 	}
-	m.keepOnly(s, kept)
+	return true
 }

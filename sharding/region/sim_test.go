@@ -4,9 +4,12 @@
 package region_test
 
 import (
+	"cmp"
 	"container/heap"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -337,6 +340,19 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 	return fmt.Sprint(w.sent, w.seq, len(w.last))
 }
 
+var (
+	firstSeed = flag.Uint64("region.seed", 0, "first seed of TestSimulation")
+	manySeeds = flag.Uint64("region.seeds", 0, "how many seeds, 0 is 60, or 2,000 if REFOLD_SOAK is set")
+)
+
+func seeds() (first, n uint64) {
+	n = 60
+	if os.Getenv("REFOLD_SOAK") != "" {
+		n = 2000
+	}
+	return *firstSeed, cmp.Or(*manySeeds, n)
+}
+
 // On planned moves nothing is lost, repeated or overtaken. If messages of the coordinator get lost, some are refused that met two regions
 // which were not the home. When nodes and shards fail, only what passed through a node that crashed is lost without a word.
 func TestSimulation(t *testing.T) {
@@ -345,7 +361,8 @@ func TestSimulation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hit := map[string]int{}
-			for seed := range uint64(60) {
+			from, n := seeds()
+			for seed := from; seed < from+n; seed++ {
 				first := simulate(t, seed, mode.lossy, mode.crashes, hit)
 				if seed%10 == 0 {
 					if again := simulate(t, seed, mode.lossy, mode.crashes, map[string]int{}); again != first {
