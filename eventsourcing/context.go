@@ -53,7 +53,7 @@ func (c *Context[C, E]) Context() context.Context {
 	if c.op != nil {
 		switch s := c.op.Env.Caller.(type) {
 		case *call:
-			return s.ctx
+			return s.context()
 		case sender:
 			return s.from().background(c.entity.host.rt.ctx)
 		}
@@ -137,8 +137,10 @@ func (c *Context[C, E]) Stop() Effect[C, E] {
 }
 
 // Passivate is Stop for an entity that is merely idle. On a local host it is the
-// same.
-func (c *Context[C, E]) Passivate() Effect[C, E] { return c.Stop() }
+// same; where entities are remembered, one that has passivated does not come back by itself.
+func (c *Context[C, E]) Passivate() Effect[C, E] {
+	return c.made(Effect[C, E]{control: stop}.with(part[C, E]{request: passivation{}}))
+}
 
 // SaveSnapshot saves the state as it is after the events of the effect so far.
 // The outcome is a SnapshotSaved or SnapshotFailed signal.
@@ -223,6 +225,7 @@ func (c *Context[C, E]) ask(request any) {
 // The requests that travel through the engine.
 type (
 	saveState        struct{}
+	passivation      struct{}
 	deleteSnapshots  struct{ criteria snapshot.Criteria }
 	handled          struct{ command *observed }
 	goRequest[C any] struct {

@@ -36,7 +36,8 @@ type entity[C, E any] struct {
 	queued bool // with the workers
 	gone   bool // removed from the host
 
-	absent bool // has no instance; not guarded by mu
+	absent     bool // has no instance; not guarded by mu
+	passivates bool // asked for it, or was asked to; not guarded by mu
 }
 
 // event is something other than a message and a stored unit that happened.
@@ -301,6 +302,7 @@ func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
 func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
 	if w&wantIdle != 0 && !e.awaits() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
+		e.passivates = e.passivates || e.absent
 	}
 	if w&wantDrain != 0 {
 		e.step(engine.Input{Kind: engine.Drain}, out)

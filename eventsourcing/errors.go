@@ -146,12 +146,19 @@ func Code(err error) string {
 		return r.code
 	}
 	if _, ok := errors.AsType[*PanicError](err); ok && !errors.Is(err, ErrPartlyStored) {
-		return "refold/panic"
+		return codePanic
 	}
-	for _, c := range []struct {
-		err  error
-		code string
-	}{
+	for _, c := range reserved() {
+		if errors.Is(err, c.err) {
+			return c.code
+		}
+	}
+	return "internal"
+}
+
+// reserved are the codes of the errors of Refold; the first that an error matches is its code.
+func reserved() []coded {
+	return []coded{
 		{ErrPartlyStored, "refold/partly_stored"},
 		{ErrNoReply, "refold/no_reply"},
 		{ErrUnhandled, "refold/unhandled"},
@@ -171,10 +178,41 @@ func Code(err error) string {
 		{codec.ErrNotRegistered, "refold/not_registered"},
 		{context.DeadlineExceeded, "refold/deadline_exceeded"},
 		{context.Canceled, "refold/canceled"},
-	} {
+	}
+}
+
+type coded struct {
+	err  error
+	code string
+}
+
+// codePanic is the code of a PanicError.
+const codePanic = "refold/panic"
+
+// codes returns the codes of all errors of Refold that an error matches.
+func codes(err error) []string {
+	var all []string
+	if _, ok := errors.AsType[*PanicError](err); ok {
+		all = append(all, codePanic)
+	}
+	for _, c := range reserved() {
 		if errors.Is(err, c.err) {
-			return c.code
+			all = append(all, c.code)
 		}
 	}
-	return "internal"
+	return all
+}
+
+// known returns the error of Refold with a code, nil if there is none: the program may be older than the one that
+// sent it.
+func known(code string) error {
+	if code == codePanic {
+		return &PanicError{Value: "see the log of the node that hosts it"}
+	}
+	for _, c := range reserved() {
+		if c.code == code {
+			return c.err
+		}
+	}
+	return nil
 }

@@ -76,6 +76,14 @@ type HostOptions struct {
 	// has nothing to do, such as a delivery that is not confirmed.
 	// Defaults to never.
 	PassivateAfter time.Duration
+	// Route, if it is not nil, gets all commands for entities of this type, also those that entities send, in place of the
+	// entities: they may be on other nodes. What is for this one it hands to Entities.Deliver. It must not block. An error
+	// says that the message was not handed over, and that nobody will answer it.
+	Route func(Message) error
+	// Gone is told of each entity that has left memory. It must not block. Passivated says that
+	// the entity asked for it with Context.Passivate, or was asked to by Entities.Passivate. A command that comes meanwhile
+	// starts the entity anew, and Gone is told of it again.
+	Gone func(id string, passivated bool)
 }
 
 func (o HostOptions) withDefaults() HostOptions {
@@ -202,12 +210,7 @@ func (h *Entities[C, E]) shard(id string) *hostShard[C, E] {
 
 // deliver is part of target.
 func (h *Entities[C, E]) deliver(id string, env *engine.Envelope) error {
-	err := h.place(id, env, false)
-	if err != nil && h.rt.watched {
-		h.rt.begin(h.model.typ.Name+"|"+id, env)
-		observing(env).end(err)
-	}
-	return err
+	return h.route(Message{id: id, env: env})
 }
 
 // place puts a message into the mailbox of its entity, which it makes if it is
@@ -262,10 +265,18 @@ func (h *Entities[C, E]) turnAway(pid string, env *engine.Envelope) error {
 	return fmt.Errorf("%s: %w", pid, ErrStashFull)
 }
 
-// checkIDs checks an entity's own ID and the persistence ID made of it.
-func checkIDs(id, pid string) error {
+// checkID checks an entity's own ID.
+func checkID(id string) error {
 	if err := journal.CheckID(id); err != nil {
 		return fmt.Errorf("%w: entity ID: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// checkIDs checks an entity's own ID and the persistence ID made of it.
+func checkIDs(id, pid string) error {
+	if err := checkID(id); err != nil {
+		return err
 	}
 	if err := journal.CheckID(pid); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -292,9 +303,34 @@ func (h *Entities[C, E]) remove(e *entity[C, E]) {
 		h.count.Add(-1)
 	}
 	s.mu.Unlock()
+	if gone && h.opts.Gone != nil {
+		h.opts.Gone(e.id(), e.passivates)
+	}
 	if gone && closed {
 		h.checkEmpty()
 	}
+}
+
+// Passivate asks an entity to stop if it has nothing to do. It reports whether the entity is in memory; HostOptions.Gone
+// is told when it has stopped.
+func (h *Entities[C, E]) Passivate(id string) bool { return h.want(id, wantIdle) }
+
+// Drain stops an entity when it has handled the commands that it has. The rest is as in Passivate.
+func (h *Entities[C, E]) Drain(id string) bool { return h.want(id, wantDrain) }
+
+// Kill stops an entity without waiting for that: the commands that it has are answered ErrStopped, but for those whose events are
+// being stored. The rest is as in Passivate.
+func (h *Entities[C, E]) Kill(id string) bool { return h.want(id, wantKill) }
+
+func (h *Entities[C, E]) want(id string, w wants) bool {
+	s := h.shard(id)
+	s.mu.Lock()
+	e := s.entities[id]
+	s.mu.Unlock()
+	if e != nil {
+		e.want(w)
+	}
+	return e != nil
 }
 
 // each calls f for every entity.

@@ -21,6 +21,8 @@ func (inspection[C, E]) hidden() {}
 // is for tests and for tools that look into a running system; to read a state
 // by itself, see Fold.
 //
+// HostOptions.Route has no part in it.
+//
 // Package eventsourcingtest uses it. f must not change or keep the state, and
 // runs again if a write ahead of it fails; the last run counts. The errors are
 // those of Ask.
@@ -29,7 +31,7 @@ func (h *Entities[C, E]) Inspect(ctx context.Context, id string, f func(state Ag
 		return err
 	}
 	c := h.calls().get(ctx, inspection[C, E]{f})
-	if err := h.deliver(id, &c.env); err != nil {
+	if err := h.here(Message{id: id, env: &c.env}); err != nil {
 		return err
 	}
 	_, err := c.wait(ctx)

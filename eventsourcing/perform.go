@@ -47,7 +47,7 @@ func (e *entity[C, E]) perform(out *engine.Effects) {
 		e.stopTimers()
 	}
 	if out.Recover {
-		e.absent = false
+		e.absent, e.passivates = false, false
 		e.recover()
 	}
 	if out.Wake > 0 {

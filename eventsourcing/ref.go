@@ -29,6 +29,7 @@ type call struct {
 	err   error
 	state atomic.Uint32
 	kept  atomic.Bool // a Token points here, so it must not be reused
+	away  *away       // of a caller on another node, else nil
 }
 
 const (
@@ -39,7 +40,10 @@ const (
 
 // callPool keeps answered calls for reuse. Each runtime has its own: a channel
 // that was made in a testing/synctest bubble can't be used outside of it.
-type callPool struct{ pool sync.Pool }
+type callPool struct {
+	pool    sync.Pool
+	answers AnswerCodec // those that come from other nodes
+}
 
 func (p *callPool) get(ctx context.Context, command any) *call {
 	c, ok := p.pool.Get().(*call)
@@ -63,6 +67,9 @@ func (p *callPool) put(c *call) {
 
 // Take is part of engine.Caller.
 func (c *call) Take() bool {
+	if c.away != nil {
+		return !c.away.late()
+	}
 	if c.ctx.Done() != nil && c.ctx.Err() != nil {
 		return false
 	}
@@ -73,8 +80,20 @@ func (c *call) Take() bool {
 func (c *call) Untake() { c.state.CompareAndSwap(callTaken, callWaiting) }
 
 func (c *call) reply(value any, err error) {
+	if c.away != nil {
+		c.away.reply(value, err)
+		return
+	}
 	c.value, c.err = value, err
 	c.done <- struct{}{}
+}
+
+// context is that of the caller.
+func (c *call) context() context.Context {
+	if c.away != nil {
+		return c.away.context(c.ctx)
+	}
+	return c.ctx
 }
 
 // wait returns the answer. After an error of the context the call must not be
@@ -179,9 +198,24 @@ func Ask[C, R any](ctx context.Context, to Ref[C], command Query[C, R]) (R, erro
 	if err != nil {
 		return zero, err
 	}
+	if data, away := value.(encodedAnswer); away {
+		return decodeAnswer[R](to, data)
+	}
 	result, ok := value.(R)
 	if !ok && value != nil {
 		return zero, fmt.Errorf("%w: %v answered %T to %T", ErrWrongReply, to, value, command)
+	}
+	return result, nil
+}
+
+// decodeAnswer returns an answer from another node.
+func decodeAnswer[R, C any](to Ref[C], data encodedAnswer) (R, error) {
+	var result, zero R
+	if err := to.to.calls().answers.decode(data, &result); err != nil {
+		if errors.Is(err, ErrWrongReply) {
+			err = fmt.Errorf("%v answered: %w", to, err)
+		}
+		return zero, err
 	}
 	return result, nil
 }

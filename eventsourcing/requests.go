@@ -27,6 +27,8 @@ func (e *entity[C, E]) request(r any) {
 		e.host.rt.stores.do(func() { e.dropSnapshots(r.criteria) })
 	case DeleteEvents:
 		e.requestDeletion(r)
+	case passivation:
+		e.passivates = true
 	case SnapshotFailed:
 		e.tell(r, r.Err)
 	}
@@ -69,7 +71,7 @@ func (e *entity[C, E]) goAsync(r goRequest[C]) {
 // tellSelf delivers a command that the entity sends to itself; it starts the
 // entity again if it has stopped meanwhile.
 func (h *Entities[C, E]) tellSelf(id string, env *engine.Envelope) {
-	if err := h.place(id, env, true); err != nil {
+	if err := h.route(Message{id: id, env: env, own: true}); err != nil {
 		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)
 	}
 }

@@ -70,7 +70,7 @@ func (h *Entities[C, E]) Wake(ctx context.Context) (started int, err error) {
 		}
 		pending, err := h.pending(ctx, id)
 		if err == nil && pending {
-			err = h.deliver(id, &engine.Envelope{Message: inspection[C, E]{func(Aggregate[C, E], uint64) {}}})
+			err = h.here(Message{id: id, env: &engine.Envelope{Message: inspection[C, E]{func(Aggregate[C, E], uint64) {}}}})
 		}
 		switch {
 		case ctx.Err() != nil:

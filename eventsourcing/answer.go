@@ -1,0 +1,204 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/refold-io/refold/codec"
+)
+
+// AnswerCodec encodes answers for callers on other nodes. The zero value is ready to use; it is safe
+// for concurrent use.
+//
+// The value is encoded as its type says, see package codec: without a name, since the
+// command of the caller knows the type. Errors keep their text, the code of a Refusal, and which of the errors of
+// this package they match.
+type AnswerCodec struct{ states sync.Map } // of a reflect.Type its *codec.State or an error
+
+// The forms of an answer.
+const (
+	answerNil     = 0
+	answerValue   = 1
+	answerError   = 2
+	answerRefused = 3
+)
+
+// Bounds of what is sent of an error.
+const (
+	maxErrorText  = 4 << 10
+	maxErrorCodes = 32
+)
+
+// encodedAnswer is the answer from another node, before its type is known.
+type encodedAnswer []byte
+
+// Append appends the encoded form of an answer. A value that can't be encoded becomes an error that matches ErrNoReply: the
+// command was done.
+func (c *AnswerCodec) Append(dst []byte, value any, err error) []byte {
+	switch {
+	case err != nil:
+		return appendError(dst, err)
+	case value == nil:
+		return append(dst, answerNil)
+	}
+	data, err := c.encode(value)
+	if err != nil {
+		return appendError(dst, fmt.Errorf("%w: the answer can't be sent to another node: %w", ErrNoReply, err))
+	}
+	return append(append(dst, answerValue), data...)
+}
+
+func (c *AnswerCodec) encode(value any) ([]byte, error) {
+	state, err := c.state(reflect.TypeOf(value))
+	if err != nil {
+		return nil, err
+	}
+	boxed := reflect.New(reflect.TypeOf(value))
+	boxed.Elem().Set(reflect.ValueOf(value))
+	return state.Encode(boxed.Interface())
+}
+
+// decode reads an answer into what a pointer points to.
+func (c *AnswerCodec) decode(data []byte, into any) error {
+	if len(data) == 0 {
+		return fmt.Errorf("%w: an empty answer", ErrWrongReply)
+	}
+	switch data[0] {
+	case answerNil:
+		return nil
+	case answerError, answerRefused:
+		return decodeError(data)
+	case answerValue:
+	default:
+		return fmt.Errorf("%w: an answer of a form that is unknown, %d", ErrWrongReply, data[0])
+	}
+	state, err := c.state(reflect.TypeOf(into).Elem())
+	if err == nil {
+		err = state.Decode(data[1:], into)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrWrongReply, err)
+	}
+	return nil
+}
+
+// state returns the codec of a type.
+func (c *AnswerCodec) state(t reflect.Type) (*codec.State, error) {
+	known, ok := c.states.Load(t)
+	if !ok {
+		state, err := codec.NewState(reflect.PointerTo(t))
+		known = any(state)
+		if err != nil {
+			known = err
+		}
+		c.states.Store(t, known)
+	}
+	if err, failed := known.(error); failed {
+		return nil, err
+	}
+	return known.(*codec.State), nil //nolint:errcheck,forcetypeassert // nothing else is stored
+}
+
+// appendError appends an error: the codes of all that it matches, its text, and the text of its refusal.
+func appendError(dst []byte, err error) []byte {
+	codes := codes(err)
+	form, refused := byte(answerError), ""
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		form, refused = answerRefused, r.message
+		codes = append([]string{r.code}, codes...)
+	}
+	dst = append(dst, form)
+	dst = binary.AppendUvarint(dst, uint64(len(codes)))
+	for _, code := range codes {
+		dst = appendText(dst, code)
+	}
+	dst = appendText(dst, err.Error())
+	if form == answerRefused {
+		dst = appendText(dst, refused)
+	}
+	return dst
+}
+
+func appendText(dst []byte, text string) []byte {
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "")
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(text)))
+	return append(dst, text...)
+}
+
+// decodeError returns the error that appendError has written.
+func decodeError(data []byte) error {
+	r := textReader{data: data[1:]}
+	n := r.uint(maxErrorCodes + 1)
+	codes := make([]string, 0, n)
+	for range n {
+		codes = append(codes, r.text())
+	}
+	text, refused := r.text(), ""
+	if data[0] == answerRefused {
+		refused = r.text()
+	}
+	if r.bad || data[0] == answerRefused && len(codes) == 0 {
+		return fmt.Errorf("%w: an error that can't be read", ErrWrongReply)
+	}
+	e := &awayError{text: text}
+	if data[0] == answerRefused {
+		r := NewRefusal(codes[0], refused)
+		if len(codes) == 1 && text == refused {
+			return r
+		}
+		e.matches, codes = append(e.matches, r), codes[1:]
+	}
+	for _, code := range codes {
+		if err := known(code); err != nil {
+			e.matches = append(e.matches, err)
+		}
+	}
+	return e
+}
+
+// awayError is an error of another node.
+type awayError struct {
+	text    string
+	matches []error
+}
+
+func (e *awayError) Error() string { return e.text }
+
+// Unwrap returns what it matches.
+func (e *awayError) Unwrap() []error { return e.matches }
+
+// textReader reads numbers and texts.
+type textReader struct {
+	data []byte
+	bad  bool
+}
+
+func (r *textReader) uint(most int) int {
+	v, n := binary.Uvarint(r.data)
+	if n <= 0 || v > uint64(most) { //nolint:gosec // most is a small constant
+		r.bad, r.data = true, nil
+		return 0
+	}
+	r.data = r.data[n:]
+	return int(v) //nolint:gosec // at most most
+}
+
+func (r *textReader) text() string {
+	n := r.uint(maxErrorText)
+	if n > len(r.data) {
+		r.bad, r.data = true, nil
+		return ""
+	}
+	text := string(r.data[:n])
+	r.data = r.data[n:]
+	return text
+}
