@@ -5,7 +5,6 @@ package downing
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -62,11 +61,7 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 	case KeepOtherSide:
 		return sit.downable(func(n identity.Node) bool { return !gone(n) }), d
 	case KeepConnected:
-		indirect := sit.indirect()
-		more, certain := s.besides(sit, indirect)
-		if !certain {
-			return s.carry(sit, KeepNobody)
-		}
+		indirect, more := sit.indirect(), s.besides(sit)
 		return sit.downable(func(n identity.Node) bool { return contains(indirect, n) || contains(more, n) }), d
 	case KeepUnconnected:
 		indirect := sit.indirect()
@@ -76,24 +71,14 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 	return sit.downable(func(identity.Node) bool { return true }), KeepNobody
 }
 
-// besides returns whom to down besides those who are connected indirectly only: what a
-// second decision says about the rest. It is not certain if that can't be told either.
-func (s *Settings) besides(sit *situation, indirect []identity.Node) (more []identity.Node, certain bool) {
-	rest := sit.without(indirect)
-	direct := slices.ContainsFunc(sit.gone, func(n identity.Node) bool { return !contains(indirect, n) })
-	switch {
-	case !direct && len(rest.gone) == 0:
-		return nil, true
-	case !direct:
-		// Who is connected well can't reach them. So they are no few pairs that don't see each other: the
-		// network is cut, and what the other side says comes through to this one. That side knows
-		// nothing of this, so what is left here goes on only if it may do so without any of them.
-		rest.gone = indirect
+// besides returns whom to down besides those who are connected indirectly only: what the strategy
+// says about the two sides, if there is another one. Who goes on is a part of this side, and
+// sides have no member in common, so no two of them go on.
+func (s *Settings) besides(sit *situation) []identity.Node {
+	sides := sit.sides()
+	if len(sides.downable(func(n identity.Node) bool { return contains(sides.gone, n) })) == 0 {
+		return nil
 	}
-	second := s.decide(&rest)
-	if second == KeepConnected {
-		return nil, false
-	}
-	more, _ = s.carry(&rest, second)
-	return more, true
+	more, _ := s.carry(&sides, s.decide(&sides))
+	return more
 }

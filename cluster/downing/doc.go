@@ -48,7 +48,12 @@
 // KeepOldest count once more as the other side could if it has missed the latest
 // changes; when that says otherwise, all go down.
 //
-// A node that some see and others don't is indirectly connected: it is no
-// side of a partition. All of these are downed, and what else can't be reached is
-// decided without them.
+// A node that can't be reached and has not seen the view in which that stands is on the other side. What it finds
+// of this side may come through where the network is cut one way only, and doesn't count: of course
+// it can't reach this one. Only if it has found all of this side unreachable does it count, since it may have heard
+// then of the view by which that side decides.
+//
+// Nodes of this side of which one doesn't reach another are indirectly connected. All of these are downed, and
+// it is decided about the two sides besides, as if each was of one mind. So whoever goes on is a part of
+// a side that may, and no other can.
 package downing

@@ -220,7 +220,8 @@ func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out 
 	if len(nodes) == 0 {
 		return nil
 	}
-	c := sit.count(ordinary(r.settings.Role))
+	sides := sit.sides()
+	c := sides.count(ordinary(r.settings.Role))
 	out.Notes = append(out.Notes, Note{Kind: kind, Decision: decision, Down: nodes, Here: c.here, There: c.there})
 	out.Down = selfLast(nodes, r.self)
 	r.changes = 0

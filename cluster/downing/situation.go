@@ -23,12 +23,43 @@ type record struct{ observer, subject identity.Node }
 
 func newSituation(self identity.Node, v *View) situation {
 	s := situation{members: v.Members, gone: v.gone(self), seen: v.Seen}
+	var subjects []identity.Node
 	v.Reachability.Bad(func(observer identity.Node, rec membership.Record) {
 		if v.status(observer) != membership.Removed && v.status(rec.Subject) != membership.Removed {
 			s.records = append(s.records, record{observer, rec.Subject})
+			subjects = append(subjects, rec.Subject)
 		}
 	})
+	slices.SortFunc(subjects, identity.Node.Compare)
+	s.dismiss(slices.Compact(subjects))
 	return s
+}
+
+// far reports whether a member is on the other side: it can't be reached, and has not seen the view.
+// Who has seen it is on this side, whatever anybody finds.
+func (s *situation) far(n identity.Node) bool { return contains(s.gone, n) && !contains(s.seen, n) }
+
+// dismiss drops what the other side finds, if gossip came from there for longer than it went there: it finds
+// this side unreachable, of course. Whom it has found so far is no less reachable here.
+//
+// When it decides it finds all of this side unreachable. If there is one here of whom nobody says so, the
+// view that it decides by has not come here, so nobody here is counted there. Otherwise somebody may
+// be, and what it finds is heeded. Members that are not up may have joined here only.
+func (s *situation) dismiss(subjects []identity.Node) {
+	known := ordinary("")
+	if !slices.ContainsFunc(s.members, func(m membership.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
+		return
+	}
+	var found []identity.Node
+	s.records = slices.DeleteFunc(s.records, func(r record) bool {
+		if s.far(r.observer) {
+			return true
+		}
+		found = append(found, r.subject)
+		return false
+	})
+	slices.SortFunc(found, identity.Node.Compare)
+	s.gone = slices.DeleteFunc(s.gone, func(n identity.Node) bool { return contains(s.seen, n) && !contains(found, n) })
 }
 
 // census says who of the members is looked at.
@@ -122,17 +153,13 @@ func (s *situation) indirect() []identity.Node {
 	return slices.Compact(nodes)
 }
 
-// without returns the situation as it would be if nodes had said nothing about
-// each other.
-func (s *situation) without(nodes []identity.Node) situation {
-	left := situation{members: s.members, seen: s.seen}
-	for _, r := range s.records {
-		if !contains(nodes, r.observer) || !contains(nodes, r.subject) {
-			left.records = append(left.records, r)
-			left.gone = append(left.gone, r.subject)
+// sides returns the situation as two sides that don't hear each other, each of one mind.
+func (s *situation) sides() situation {
+	sides := situation{members: s.members, seen: s.seen}
+	for _, n := range s.gone {
+		if s.far(n) {
+			sides.gone = append(sides.gone, n)
 		}
 	}
-	slices.SortFunc(left.gone, identity.Node.Compare)
-	left.gone = slices.Compact(left.gone)
-	return left
+	return sides
 }

@@ -1,0 +1,298 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cluster/membership"
+)
+
+// broken is a cluster in which some nodes don't hear some others. Who hears whom, and answers, is in one domain
+// with it, and so are those whom they hear in turn: all of these have the same view. Of the rest they know
+// what came through before it was noticed: the first few marks of each, maybe none.
+type broken struct {
+	members []membership.Member
+	hears   [][]bool // hears[a][b]: what a sends comes to b
+	dead    []bool
+	domain  []int         // of each node; the lowest one names it
+	marks   [][]int       // whom each finds unreachable, in the order in which it does
+	heard   map[int][]int // by domain: how many of the marks of each node it knows
+	seen    map[int]bool  // by domain: whether all of it have seen the view
+	moved   map[int]bool  // by domain: whether it has heard of the last that the leader did
+}
+
+func breakUp(members []membership.Member, hears [][]bool, dead []bool) *broken {
+	n := len(members)
+	b := &broken{members: members, hears: hears, dead: dead, domain: make([]int, n), marks: make([][]int, n), heard: map[int][]int{}, seen: map[int]bool{}, moved: map[int]bool{}}
+	for i := range n {
+		b.domain[i] = i
+	}
+	for range n {
+		for i := range n {
+			for j := range n {
+				if b.answers(i, j) {
+					b.domain[i] = min(b.domain[i], b.domain[j])
+				}
+			}
+		}
+	}
+	for i := range n {
+		for j := range n {
+			if i != j && !dead[i] && !b.answers(i, j) {
+				b.marks[i] = append(b.marks[i], j)
+			}
+		}
+		if !dead[i] {
+			b.heard[b.domain[i]] = nil
+		}
+	}
+	return b
+}
+
+// answers reports whether a hears of b when it asks.
+func (b *broken) answers(i, j int) bool {
+	return !b.dead[i] && !b.dead[j] && b.hears[i][j] && b.hears[j][i]
+}
+
+// leak lets each domain hear some of what others find, each time in another order.
+func (b *broken) leak(rnd *rand.Rand) {
+	for _, d := range b.domains() {
+		b.heard[d] = make([]int, len(b.members))
+		all := rnd.IntN(4)
+		for i, marks := range b.marks {
+			switch {
+			case b.domain[i] == d || all == 1:
+				b.heard[d][i] = len(marks)
+			case all > 1:
+				b.heard[d][i] = rnd.IntN(len(marks) + 1)
+			}
+		}
+		b.seen[d], b.moved[d] = rnd.IntN(8) > 0, rnd.IntN(2) == 0
+	}
+	for _, marks := range b.marks {
+		rnd.Shuffle(len(marks), func(i, j int) { marks[i], marks[j] = marks[j], marks[i] })
+	}
+}
+
+func (b *broken) domains() []int {
+	var all []int
+	for i, d := range b.domain {
+		if i == d && !b.dead[i] {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// view is what a node knows.
+func (b *broken) view(self int) downing.View {
+	d := b.domain[self]
+	v := downing.View{Members: b.members}
+	if b.moved[d] {
+		v.Members = lead(b.members)
+	}
+	unreachable := make([]bool, len(b.members))
+	for i, marks := range b.marks {
+		for _, j := range marks[:b.heard[d][i]] {
+			v.Reachability = v.Reachability.Change(b.members[i].Node, b.members[j].Node, membership.Unreachable)
+			unreachable[j] = true
+		}
+	}
+	for i, m := range v.Members {
+		if unreachable[i] && i != self {
+			v.Unreachable = append(v.Unreachable, m.Node)
+		}
+		if b.domain[i] == d && (b.seen[d] || i == self) {
+			v.Seen = append(v.Seen, m.Node)
+		}
+	}
+	v.Leader = leads(v.Members, unreachable, self)
+	return v
+}
+
+// leads is who leads as the membership sees it.
+func leads(members []membership.Member, unreachable []bool, self int) bool {
+	weak := -1
+	for i, m := range members {
+		switch {
+		case unreachable[i] && i != self:
+		case m.Status == membership.Up || m.Status == membership.Leaving:
+			return i == self
+		case m.Status == membership.WeaklyUp && weak < 0:
+			weak = i
+		}
+	}
+	return weak == self
+}
+
+// goesOn reports whether a domain goes on without others when one of it has decided: some of it are left, and
+// living ones elsewhere are downed. Where nobody is downed elsewhere, who is left decides
+// next.
+func (b *broken) goesOn(t *testing.T, s downing.Settings, self int, lease bool) bool {
+	t.Helper()
+	v := b.view(self)
+	if !v.Leader || len(v.Unreachable) == 0 {
+		return false
+	}
+	r, err := downing.New(b.members[self].Node, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Step(0, v)
+	out := r.Tick(time.Minute)
+	if s.Strategy == downing.LeaseMajority {
+		if !out.AskLease {
+			out = r.Tick(2 * time.Minute)
+		}
+		if out.AskLease {
+			out = r.Step(2*time.Minute, downing.LeaseAnswer{Held: lease})
+		}
+	}
+	left, elsewhere := false, false
+	for i, m := range v.Members {
+		here, downed := b.domain[i] == b.domain[self], slices.Contains(out.Down, m.Node)
+		left = left || here && m.Status != membership.Down && m.Status != membership.Exiting && !downed
+		elsewhere = elsewhere || !here && downed && !b.dead[i]
+	}
+	return left && elsewhere
+}
+
+// check returns the domains that go on without others, and fails if they are two. Any node that
+// takes itself for the leader may be the first to decide for its domain.
+func (b *broken) check(t *testing.T, s downing.Settings) (alive []int) {
+	t.Helper()
+	for self, d := range b.domain {
+		if b.dead[self] {
+			continue
+		}
+		if b.goesOn(t, s, self, true) && !slices.Contains(alive, d) {
+			alive = append(alive, d)
+		}
+		if s.Strategy == downing.LeaseMajority && b.goesOn(t, s, self, false) {
+			t.Errorf("%s: %d decides without the lease, and some go on: %v", s.Strategy, self, b)
+		}
+	}
+	if len(alive) > 1 && s.Strategy != downing.LeaseMajority { // only one of them gets the lease
+		t.Errorf("%s %d %t, role %q: domains %v all go on: %v", s.Strategy, s.QuorumSize, s.KeepLoneOldest, s.Role, alive, b)
+	}
+	return alive
+}
+
+func (b *broken) String() string {
+	s := ""
+	for i, m := range b.members {
+		s += fmt.Sprintf("\n%d %v@%d in %d, finds %v", i, m.Status, m.UpNumber, b.domain[i], b.marks[i])
+	}
+	for _, d := range b.domains() {
+		s += fmt.Sprintf("\n%d has heard %v, seen %t, moved %t", d, b.heard[d], b.seen[d], b.moved[d])
+	}
+	return s
+}
+
+// everyone is Up, the ages in any order.
+func everyone(n int, rnd *rand.Rand) []membership.Member {
+	var all []membership.Member
+	for i, age := range rnd.Perm(n) {
+		m := aged(i, membership.Up, i%3 == 1)
+		m.UpNumber = int32(age + 1)
+		all = append(all, m)
+	}
+	return all
+}
+
+// TestNeverDoTwoDomainsSurvive goes through all ways in which nodes of small clusters may not hear each other,
+// and some of larger ones.
+func TestNeverDoTwoDomainsSurvive(t *testing.T) {
+	t.Parallel()
+	soak, larger := os.Getenv("REFOLD_SOAK") != "", uint64(200)
+	if soak {
+		larger = 20000
+	}
+	tried := func(t *testing.T, members []membership.Member, hears [][]bool, dead []bool, rnd *rand.Rand) {
+		t.Helper()
+		b := breakUp(members, hears, dead)
+		b.leak(rnd)
+		for i, s := range strategies(len(members)) {
+			if s.Strategy == downing.StaticQuorum && len(members) > 2*s.QuorumSize-1 {
+				continue // more than may ever be there
+			}
+			if soak || len(members) < 4 || rnd.IntN(3) == 0 || i == 0 {
+				b.check(t, s)
+			}
+		}
+	}
+	for n := 2; n <= 4; n++ {
+		t.Run(fmt.Sprint("all of ", n), func(t *testing.T) {
+			t.Parallel()
+			rnd := rand.New(rand.NewPCG(uint64(n), 7))
+			for code := 0; code < 1<<(n*(n-1)) && !t.Failed(); code++ {
+				hears := square(n)
+				for bit := range n * (n - 1) {
+					from, to := bit/(n-1), bit%(n-1)
+					if to >= from {
+						to++
+					}
+					hears[from][to] = code>>bit&1 == 1
+				}
+				for range 5 - n {
+					tried(t, everyone(n, rnd), hears, make([]bool, n), rnd)
+				}
+			}
+		})
+	}
+	t.Run("larger ones", func(t *testing.T) {
+		t.Parallel()
+		for seed := uint64(0); seed < larger && !t.Failed(); seed++ {
+			rnd := rand.New(rand.NewPCG(seed, 8))
+			n := 5 + rnd.IntN(8)
+			members := everyone(n, rnd)
+			for i := range members {
+				if rnd.IntN(8) == 0 {
+					members[i].Status = []membership.Status{membership.Joining, membership.WeaklyUp, membership.Leaving, membership.Exiting, membership.Down}[rnd.IntN(5)]
+				}
+			}
+			dead := make([]bool, n)
+			for i := range dead {
+				dead[i] = rnd.IntN(12) == 0
+			}
+			tried(t, members, somehow(n, rnd), dead, rnd)
+		}
+	})
+}
+
+func square(n int) [][]bool {
+	s := make([][]bool, n)
+	for i := range s {
+		s[i] = make([]bool, n)
+	}
+	return s
+}
+
+// somehow cuts a cluster in two or three, one way or both, and maybe some pairs besides.
+func somehow(n int, rnd *rand.Rand) [][]bool {
+	hears, side, sides, oneWay, pairs := square(n), make([]int, n), 2+rnd.IntN(2), rnd.IntN(2) == 0, 0
+	for i := range side {
+		side[i] = rnd.IntN(sides)
+	}
+	if rnd.IntN(2) == 0 {
+		pairs = rnd.IntN(n)
+	}
+	for i := range n {
+		for j := range n {
+			hears[i][j] = side[i] == side[j] || oneWay && side[i] < side[j]
+		}
+	}
+	for range pairs {
+		i, j := rnd.IntN(n), rnd.IntN(n)
+		hears[i][j] = !hears[i][j]
+	}
+	return hears
+}
