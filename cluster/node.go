@@ -36,6 +36,7 @@ type Node struct {
 	hosts     hosts
 	phases    phaseHooks
 	asks      openAsks
+	attached  attached
 	beat      atomic.Int64 // when the loop has turned last, on the machine's clock
 
 	// What follows belongs to the loop.

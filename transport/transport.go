@@ -92,6 +92,9 @@ func Open(carrier Carrier, cfg Config) (*Transport, error) {
 // Self returns the incarnation that the transport speaks for.
 func (t *Transport) Self() identity.Node { return t.self }
 
+// MaxMessage returns the size of the largest payload, in bytes.
+func (t *Transport) MaxMessage() int { return t.cfg.MaxMessage }
+
 // Connected returns nil, or why the carrier is not connected.
 func (t *Transport) Connected() error {
 	if err := t.down.Load(); err != nil {

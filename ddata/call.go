@@ -1,0 +1,130 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/ddata/replication"
+)
+
+const (
+	// maxMargin is how long before its context the protocol gives a request up, at most: then the error says how
+	// many have answered.
+	maxMargin = 10 * time.Millisecond
+	// grace is how long the answer of a loop that is late is waited for.
+	grace = 100 * time.Millisecond
+)
+
+// call is a request that somebody waits for.
+type call struct {
+	in     replication.Input
+	id     uint64
+	answer chan replication.Reply // has room for the one that comes
+	state  atomic.Uint32
+}
+
+// The states of a call.
+const (
+	queued uint32 = iota
+	taken         // the loop has begun
+	left          // whoever has asked is gone, before it has
+)
+
+// calls are those that are not in use.
+type calls struct {
+	last   atomic.Uint64
+	unused sync.Pool
+}
+
+func (c *calls) get() *call {
+	o, ok := c.unused.Get().(*call)
+	if !ok {
+		o = &call{answer: make(chan replication.Reply, 1)}
+	}
+	o.state.Store(queued)
+	o.id = c.last.Add(1)
+	return o
+}
+
+// put takes a call that was answered.
+func (c *calls) put(o *call) {
+	o.in = nil
+	c.unused.Put(o)
+}
+
+// timeout returns how long the protocol may take, 0 if the context does not say.
+func timeout(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	left := time.Until(deadline)
+	return max(1, left-min(left/20, maxMargin))
+}
+
+// ask lets the loop handle a request and waits for the answer, or for the end of ctx.
+func (r *Replicator) ask(ctx context.Context, op string, request replication.Request, input func(replication.Request) replication.Input) (replication.Reply, error) {
+	if ctx.Err() != nil {
+		return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrCanceled, Cause: context.Cause(ctx)}
+	}
+	c := r.calls.get()
+	request.ID, request.Timeout = c.id, timeout(ctx)
+	c.in = input(request)
+	if !r.inbox.add(item{call: c}) {
+		return replication.Reply{}, r.stopped(op, request.Key)
+	}
+	var reply replication.Reply
+	select {
+	case reply = <-c.answer:
+	case <-ctx.Done():
+		var ok bool
+		if reply, ok = c.late(ctx, request.Level.Kind == replication.Local); !ok {
+			return reply, r.gaveUp(ctx, op, request.Key, c)
+		}
+	}
+	r.calls.put(c)
+	return reply, r.outcome(op, request.Key, &reply)
+}
+
+// late returns the answer of a call whose context has ended, if there is one. The protocol has given it
+// up a little before, so the answer is on its way.
+func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
+	if c.state.CompareAndSwap(queued, left) {
+		return replication.Reply{}, false
+	}
+	if local || ctx.Err() != context.DeadlineExceeded {
+		select {
+		case reply := <-c.answer:
+			return reply, true
+		default:
+			return replication.Reply{}, false
+		}
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case reply := <-c.answer:
+		return reply, true
+	case <-timer.C:
+		return replication.Reply{}, false
+	}
+}
+
+// gaveUp is the error of a request that was not answered before its context ended.
+func (r *Replicator) gaveUp(ctx context.Context, op, key string, c *call) error {
+	e := &Error{Op: op, Key: key, Reason: ErrQuorum, Cause: context.Cause(ctx)}
+	if c.state.Load() == left {
+		e.Reason = ErrCanceled
+	}
+	return e
+}
+
+// stopped is the error of what is asked of a replicator that has ended.
+func (r *Replicator) stopped(op, key string) error {
+	return &Error{Op: op, Key: key, Reason: ErrStopped, Cause: r.cause()}
+}

@@ -1,0 +1,148 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/ddata/replication"
+)
+
+// Observer is told what happens to a replicator: a struct of functions, each of which may be nil and then costs
+// nothing.
+type Observer struct {
+	// Request: a request has ended. It is called by whoever has made it, before it returns.
+	Request func(RequestInfo)
+	// Stats: the figures, each Config.StatsInterval, on a goroutine of its own.
+	Stats func(Stats)
+}
+
+// RequestInfo describes a request that has ended.
+type RequestInfo struct {
+	// Replicator is the name of the replicator.
+	Replicator string
+	// Op is "get", "update" or "delete".
+	Op  string
+	Key string
+	// Level is as its String says.
+	Level string
+	Took  time.Duration
+	// Err is what it has returned.
+	Err error
+}
+
+// Stats are figures of a replicator since it was started.
+type Stats struct {
+	// Protocol counts what the protocol has done.
+	Protocol replication.Counters
+	// Digest stands for all that this node holds: two nodes with the same one hold the same.
+	Digest replication.Digest
+	// Replicas is how many nodes count in a quorum.
+	Replicas int
+	// Synced says that the node has got what others had when it joined.
+	Synced bool
+	// Subscribers is how many loops over Subscribe there are.
+	Subscribers int
+	// Unsent counts packets that the transport did not take, Malformed those that could not be read.
+	Unsent, Malformed uint64
+	// Turns counts how often the loop has looked for work, Packets and Requests what it has found.
+	Turns, Packets, Requests uint64
+	// DiskWrites counts calls of the store, DiskErrors those that have failed, Waiting is how many records wait for the next one.
+	DiskWrites, DiskErrors uint64
+	Waiting                int
+}
+
+// Stats returns the figures. It takes the longer the more has changed since the last comparison with another node. The
+// error is that of ctx, or ErrStopped.
+func (r *Replicator) Stats(ctx context.Context) (s Stats, err error) {
+	err = r.call(ctx, func() { s = r.stats() })
+	if err != nil {
+		err = fmt.Errorf("ddata: figures of %q: %w", r.cfg.Name, err)
+	}
+	return s, err
+}
+
+// stats returns the figures. It is called by the loop.
+func (r *Replicator) stats() Stats {
+	p := r.machine.Protocol()
+	s := r.count
+	s.Protocol, s.Digest, s.Replicas, s.Synced = p.Counters(), p.Root(), p.ReplicaCount(), p.Synced()
+	s.Malformed, s.Subscribers = r.machine.Malformed(), r.subs.len()
+	if r.disk != nil {
+		s.DiskWrites, s.DiskErrors, s.Waiting = r.disk.stats()
+	}
+	return s
+}
+
+// observe tells of a request that has ended.
+func (r *Replicator) observe(began time.Time, op, key string, level fmt.Stringer, err error) {
+	if began.IsZero() {
+		return
+	}
+	r.tell(func() {
+		r.cfg.Observer.Request(RequestInfo{Replicator: r.cfg.Name, Op: op, Key: key, Level: level.String(), Took: time.Since(began), Err: err})
+	})
+}
+
+// tell calls an observer, which may panic.
+func (r *Replicator) tell(f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.ErrorContext(r.base, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
+		}
+	}()
+	f()
+}
+
+// report tells the figures again and again.
+func (r *Replicator) report(ctx context.Context) {
+	ticker := time.NewTicker(r.cfg.StatsInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if s, err := r.Stats(ctx); err == nil {
+			r.tell(func() { r.cfg.Observer.Stats(s) })
+		}
+	}
+}
+
+// touched are the keys that were read past the loop, so that they don't expire.
+type touched struct {
+	on bool // some keys expire
+
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+func (t *touched) add(key string) {
+	if !t.on {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.keys == nil {
+		t.keys = map[string]struct{}{}
+	}
+	t.keys[key] = struct{}{}
+}
+
+// take returns them, and begins anew.
+func (t *touched) take() (keys []string) {
+	t.mu.Lock()
+	all := t.keys
+	t.keys = nil
+	t.mu.Unlock()
+	for key := range all { // the order does not matter
+		keys = append(keys, key)
+	}
+	return keys
+}

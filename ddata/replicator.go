@@ -1,0 +1,284 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/node/replica"
+)
+
+// Replicator holds data on this node that other nodes hold as well. Its methods, and the functions that take one, are
+// safe for concurrent use.
+type Replicator struct {
+	cfg    Config
+	node   *cluster.Node
+	board  *switchboard
+	types  *crdt.Types
+	self   *crdt.Self
+	log    *slog.Logger
+	start  time.Time
+	base   context.Context //nolint:containedctx // of all that the replicator does
+	inbox  *inbox
+	values *values
+	calls  calls
+	subs   subscribers
+	disk   *disk // nil if nothing is durable
+
+	touched  touched
+	replicas atomic.Int64
+	over     atomic.Bool // nothing is answered any more
+
+	// What follows belongs to the loop.
+	machine *replica.Machine
+	pending map[uint64]*call
+	count   Stats
+	house   time.Duration // when there is housekeeping to do
+	lines   lines
+
+	cancel  context.CancelFunc // of base
+	watch   sync.WaitGroup
+	hooks   []func() // remove what is to be done when the node shuts down
+	stop    sync.Once
+	done    chan struct{}
+	mu      sync.Mutex
+	why     error
+	badEnds error // of the disk
+}
+
+// Start starts a replicator on a node, which need not be a member of its cluster yet. If there are durable keys, it returns when they are
+// loaded; ctx is for that only. The replicator ends with the node, with Close, or when the node is removed from its cluster.
+//
+// The error matches ErrInvalid, or cluster.ErrShuttingDown if it is too late, or is one of package durable.
+func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
+	cfg = cfg.withDefaults(node)
+	r, err := prepare(ctx, node, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("ddata: start replicator %.64q: %w: %w", cfg.Name, ErrInvalid, err)
+	}
+	if err := r.open(ctx); err != nil {
+		r.board.remove(r)
+		r.cancel()
+		return nil, fmt.Errorf("ddata: start replicator %q: %w", cfg.Name, err)
+	}
+	return r, nil
+}
+
+// prepare returns a replicator that does not run yet, and that nobody else can have.
+func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
+	if err := cfg.validate(node); err != nil {
+		return nil, err
+	}
+	self, err := crdt.NewSelf(node.Self())
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	machine, err := cfg.machine(self, started.Round(0), node.Transport().MaxMessage())
+	if err != nil {
+		return nil, err
+	}
+	r := &Replicator{
+		cfg: cfg, node: node, board: switchboardOf(node), types: cfg.Types, self: self,
+		log: cfg.Logger.With(slog.String("replicator", cfg.Name)), start: started,
+		inbox: newInbox(), values: newValues(), machine: machine, pending: map[uint64]*call{}, done: make(chan struct{}),
+	}
+	r.base, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	r.touched.on = len(cfg.Expire) > 0
+	return r, r.board.add(r)
+}
+
+// open loads what is on the disk and begins.
+func (r *Replicator) open(ctx context.Context) error {
+	store, err := r.load(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.addHooks(); err != nil {
+		r.removeHooks()
+		if store != nil {
+			err = errors.Join(err, store.Close())
+		}
+		return err
+	}
+	if store != nil {
+		r.disk = newDisk(r.base, store, r.cfg.WriteBehind, r.stored, r.log) //nolint:contextcheck // it is not of the call
+	}
+	r.perform(r.machine.Step(r.now(), replica.Batch{Members: r.members()}))
+	r.watch.Go(func() { r.follow(r.base) })
+	if r.cfg.StatsInterval > 0 && r.cfg.Observer.Stats != nil {
+		r.watch.Go(func() { r.report(r.base) })
+	}
+	go r.run()
+	return nil
+}
+
+// load opens the store, if there is one, and loads it.
+func (r *Replicator) load(ctx context.Context) (durable.Store, error) {
+	if r.cfg.Opener == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	store, err := r.cfg.Opener.Open(ctx, durable.ID{Node: r.node.Self().Name, Replicator: r.cfg.Name})
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	began := time.Now()
+	n := 0
+	for record, err := range store.Load(ctx) {
+		if err == nil {
+			err = r.step(replication.Load{Key: record.Key, Data: record.Data})
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("load the store: %w", err), store.Close())
+		}
+		n++
+	}
+	if err := r.step(replication.Loaded{}); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	r.log.InfoContext(ctx, "durable keys were loaded", slog.Int("keys", n), slog.Duration("took", time.Since(began)))
+	return store, nil
+}
+
+// step tells the machine something while nothing else does.
+func (r *Replicator) step(in replication.Input) error {
+	e := r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{in}})
+	r.values.publish(e.Values)
+	for _, n := range e.Notes {
+		if n.Kind == replication.NoteLoad {
+			return n.Err
+		}
+	}
+	return nil
+}
+
+// addHooks makes the replicator end with its node: it tells the others all that it has before the node leaves, and serves until it has
+// left.
+func (r *Replicator) addHooks() error {
+	name := "replicator " + r.cfg.Name
+	for phase, f := range map[cluster.Phase]func(context.Context) error{
+		cluster.PhaseLeave: r.Flush,
+		cluster.PhaseBeforeTerminate: func(ctx context.Context) error {
+			return r.close(ctx, fmt.Errorf("the node has ended: %w", cluster.ErrShuttingDown))
+		},
+	} {
+		remove, err := r.node.OnShutdown(phase, name, f)
+		if err != nil {
+			return err
+		}
+		r.hooks = append(r.hooks, remove)
+	}
+	return nil
+}
+
+func (r *Replicator) removeHooks() {
+	for _, remove := range r.hooks {
+		remove()
+	}
+}
+
+// members returns who is in the cluster now.
+func (r *Replicator) members() *replication.Members {
+	s := r.node.State()
+	if s.Stopped {
+		return &replication.Members{}
+	}
+	return &replication.Members{All: s.Members, Unreachable: s.Unreachable}
+}
+
+// follow tells the loop who is in the cluster, whenever that changes.
+func (r *Replicator) follow(ctx context.Context) {
+	for range r.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
+		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable, cluster.ShuttingDown) {
+		r.inbox.see(r.members())
+	}
+}
+
+// Name returns the name of the replicator.
+func (r *Replicator) Name() string { return r.cfg.Name }
+
+// Node returns the node that it is on.
+func (r *Replicator) Node() *cluster.Node { return r.node }
+
+// Self returns on whose behalf values are changed on this node. It is for functions given to Update, and for nothing
+// else: see crdt.Self.
+func (r *Replicator) Self() *crdt.Self { return r.self }
+
+// Keys returns the keys that this node has and that are not deleted, sorted. It does not wait for anything.
+func (r *Replicator) Keys() []string { return r.values.keys() }
+
+// ReplicaCount returns how many nodes count in a quorum, this one included.
+func (r *Replicator) ReplicaCount() int { return int(r.replicas.Load()) }
+
+// Flush tells subscribers of what has changed, and the other nodes as well, without waiting for the next interval. It does not wait for them
+// to answer. The error is that of ctx, or ErrStopped.
+func (r *Replicator) Flush(ctx context.Context) error {
+	if err := r.call(ctx, func() {
+		r.perform(r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{replication.Flush{}}}))
+	}); err != nil {
+		return fmt.Errorf("ddata: flush %q: %w", r.cfg.Name, err)
+	}
+	return nil
+}
+
+// Close ends the replicator on this node: open requests fail with ErrStopped, what waits for the disk is written, the
+// store is closed. What others have stays there. It waits for that until ctx ends. The error is that of the disk, or of ctx.
+func (r *Replicator) Close(ctx context.Context) error {
+	return r.close(ctx, errors.New("it was closed"))
+}
+
+func (r *Replicator) close(ctx context.Context, why error) error {
+	r.stop.Do(func() {
+		r.end(why)
+		r.inbox.add(item{in: replication.Stop{}})
+	})
+	select {
+	case <-r.done:
+		return r.badEnds
+	case <-ctx.Done():
+	}
+	if r.disk != nil {
+		r.disk.giveUp()
+	}
+	return fmt.Errorf("ddata: close %q: %w", r.cfg.Name, context.Cause(ctx))
+}
+
+// Done is closed when the replicator has ended.
+func (r *Replicator) Done() <-chan struct{} { return r.done }
+
+// Err returns why the replicator has ended, nil if it has not. It matches ErrStopped.
+func (r *Replicator) Err() error {
+	select {
+	case <-r.done:
+		return fmt.Errorf("%w: %w", ErrStopped, r.cause())
+	default:
+		return nil
+	}
+}
+
+// end notes why it ends, if nobody has before.
+func (r *Replicator) end(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.why == nil {
+		r.why = why
+	}
+}
+
+// cause is why it has ended.
+func (r *Replicator) cause() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.why
+}

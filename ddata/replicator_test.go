@@ -1,0 +1,411 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+// What one node writes to a majority, each other reads from one.
+func TestMajorities(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c", "d", "e")
+		for i, r := range rs {
+			w.must(w.add(r, visits, ddata.WriteMajority(), 1))
+			for _, o := range rs {
+				w.want(o, visits, ddata.ReadMajority(), uint64(i)+1)
+			}
+			w.want(r, visits, ddata.ReadLocal(), uint64(i)+1)
+		}
+		w.must(w.put(rs[0], ddata.WriteAll(), "milk", "tea"))
+		for _, r := range rs {
+			s, err := ddata.Get(w.Context(), r, cart, ddata.ReadLocal())
+			elements, _ := s.Elements()
+			if !slices.Equal(elements, []string{"milk", "tea"}) {
+				t.Errorf("%v has %v: %v", r.Node().Self(), elements, err)
+			}
+			if got := r.Keys(); !slices.Equal(got, []string{"cart", "visits"}) {
+				t.Errorf("%v has the keys %v", r.Node().Self(), got)
+			}
+		}
+		// Written here alone, it spreads nevertheless.
+		w.must(w.add(rs[1], "other", ddata.WriteLocal(), 7))
+		w.want(rs[1], "other", ddata.ReadLocal(), 7)
+		w.sleep(time.Second)
+		for _, r := range rs {
+			w.want(r, "other", ddata.ReadLocal(), 7)
+		}
+		// All kinds of levels.
+		for _, level := range []ddata.WriteLevel{ddata.WriteTo(3), ddata.WriteMajorityPlus(1), ddata.WriteMajority().AtLeast(4).PreferOldest()} {
+			w.must(w.add(rs[2], visits, level, 1))
+		}
+		for _, level := range []ddata.ReadLevel{ddata.ReadFrom(5), ddata.ReadMajorityPlus(1), ddata.ReadAll().PreferOldest(), ddata.ReadMajority().AtLeast(5).RepairPeers()} {
+			w.want(rs[3], visits, level, 8)
+		}
+	})
+}
+
+// Two of five can't acknowledge for all, and say how many have. What they have changed is there when the others
+// are.
+func TestQuorumsAreHonest(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c", "d", "e")
+		w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
+		heal := w.network.Partition([]string{"a", "b"}, []string{"c", "d", "e"})
+		began := time.Now()
+		err := w.add(rs[0], visits, ddata.WriteMajority(), 10)
+		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, context.DeadlineExceeded)
+		e, _ := errors.AsType[*ddata.Error](err)
+		if e == nil || e.Op != "update" || e.Key != "visits" || e.Answered != 2 || e.Required != 3 || e.Total != 5 {
+			t.Errorf("the error is %+v", e)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v of one second", took)
+		}
+		if want := `ddata: update "visits": not enough replicas: 2 of 3, 5 in all: context deadline exceeded`; err.Error() != want {
+			t.Errorf("%v\n%v", err, want)
+		}
+		_, err = w.get(rs[1], visits, ddata.ReadMajority())
+		w.wantErr(err, ddata.ErrQuorum)
+		w.want(rs[1], visits, ddata.ReadLocal(), 11)
+		w.must(w.add(rs[3], visits, ddata.WriteMajority(), 100))
+		err = w.add(rs[3], visits, ddata.WriteTo(6), 1000)
+		w.wantErr(err, ddata.ErrTooFew)
+		w.wantErr(err, ddata.ErrQuorum)
+		heal()
+		w.allUp(w.nodes...)
+		w.converged(rs...)
+		for _, r := range rs {
+			w.want(r, visits, ddata.ReadLocal(), 1111)
+		}
+	})
+}
+
+// What a call says about what can't be.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{MaxEntry: 1000}, "a", "b", "c")[0]
+		ctx := w.Context()
+		check := func(want error, err error, text string) {
+			t.Helper()
+			w.wantErr(err, want)
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v: no %q", err, text)
+			}
+		}
+		_, err := ddata.Get(ctx, r, visits, ddata.ReadLocal())
+		check(ddata.ErrNotFound, err, `ddata: get "visits": not found`)
+		_, err = ddata.Get(ctx, r, visits, ddata.ReadAll())
+		check(ddata.ErrNotFound, err, `ddata: get "visits": not found`)
+		_, err = ddata.Get(ctx, r, ddata.Key[crdt.GCounter](""), ddata.ReadLocal())
+		check(ddata.ErrInvalid, err, "a key is empty")
+		check(ddata.ErrInvalid, w.add(r, "all*", ddata.WriteLocal(), 1), "ends in a star")
+		check(ddata.ErrInvalid, w.add(r, visits, ddata.WriteTo(1), 1), "the least is 2")
+
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		wrong := ddata.Key[crdt.ORSet[string]](visits)
+		_, err = ddata.Get(ctx, r, wrong, ddata.ReadLocal())
+		check(ddata.ErrType, err, "GCounter")
+		_, err = ddata.Get(ctx, r, wrong, ddata.ReadMajority())
+		check(ddata.ErrType, err, "GCounter")
+		_, err = ddata.Update(ctx, r, wrong, ddata.WriteLocal(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s, nil })
+		check(ddata.ErrType, err, "GCounter")
+		_, err = ddata.Update(ctx, r, ddata.Key[time.Time]("time"), ddata.WriteLocal(), func(t time.Time) (time.Time, error) { return t, nil })
+		check(ddata.ErrInvalid, err, "not defined")
+
+		no := errors.New("no")
+		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(r.Self(), 1), no })
+		check(ddata.ErrModify, err, `ddata: update "visits": the update was not made: no`)
+		w.wantErr(err, no)
+		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
+		check(ddata.ErrModify, err, "oh")
+		if p, ok := errors.AsType[*ddata.PanicError](err); !ok || p.Value != "oh" {
+			t.Errorf("%v", p)
+		}
+		err = w.put(r, ddata.WriteLocal(), strings.Repeat("x", 2000))
+		check(ddata.ErrTooLarge, err, "at most 1000 are allowed")
+		if l, ok := errors.AsType[*ddata.TooLargeError](err); !ok || l.Size < 2000 || l.Max != 1000 || l.Key != "cart" {
+			t.Errorf("%+v", l)
+		}
+		w.want(r, visits, ddata.ReadLocal(), 1)
+
+		ended, cancel := context.WithCancelCause(ctx)
+		cancel(no)
+		_, err = ddata.Get(ended, r, visits, ddata.ReadAll())
+		check(ddata.ErrCanceled, err, "no")
+		w.wantErr(err, no)
+	})
+}
+
+// A deleted key is deleted for ever, and everywhere.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
+		w.must(ddata.Delete(w.Context(), rs[1], visits, ddata.WriteAll()))
+		for _, r := range rs {
+			_, err := w.get(r, visits, ddata.ReadLocal())
+			w.wantErr(err, ddata.ErrDeleted)
+			_, err = w.get(r, visits, ddata.ReadMajority())
+			w.wantErr(err, ddata.ErrDeleted)
+			w.wantErr(w.add(r, visits, ddata.WriteMajority(), 1), ddata.ErrDeleted)
+			w.wantErr(ddata.Delete(w.Context(), r, visits, ddata.WriteMajority()), ddata.ErrDeleted)
+			if len(r.Keys()) > 0 {
+				t.Errorf("keys: %v", r.Keys())
+			}
+		}
+	})
+}
+
+// A caller who goes away gets an answer at once; what has begun goes on.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		heal := w.network.Partition([]string{"a"}, []string{"b", "c"})
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(w.Context())
+		done := make(chan error)
+		go func() {
+			_, err := ddata.Update(ctx, rs[0], visits, ddata.WriteMajority(), func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(rs[0].Self(), 1), nil })
+			done <- err
+		}()
+		synctest.Wait()
+		cancel(why)
+		err := <-done
+		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, why)
+		// Without a deadline there is that of the configuration.
+		began := time.Now()
+		_, err = ddata.Get(w.Context(), rs[0], visits, ddata.ReadMajority())
+		w.wantErr(err, ddata.ErrQuorum)
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		// One that the loop has not begun with does not take place.
+		release, held := make(chan struct{}), make(chan error)
+		go func() {
+			_, failed := ddata.Update(w.Context(), rs[0], cart, ddata.WriteLocal(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+				<-release
+				return s.Add(rs[0].Self(), "milk")
+			})
+			held <- failed
+		}()
+		synctest.Wait()
+		w.wantErr(w.add(rs[0], "late", ddata.WriteLocal(), 1), ddata.ErrCanceled)
+		close(release)
+		w.must(<-held)
+		_, err = w.get(rs[0], "late", ddata.ReadLocal())
+		w.wantErr(err, ddata.ErrNotFound)
+		heal()
+		w.converged(rs...)
+	})
+}
+
+// Replicators with other names hold other data, and those of a role are invisible to the rest.
+func TestSeveralReplicators(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var nodes []*cluster.Node
+		for _, name := range []string{"a", "b", "c", "d"} {
+			nodes = append(nodes, w.start(name, func(c *cluster.Config) {
+				if name > "b" {
+					c.Roles = []string{"web", "eu"}
+				}
+			}))
+		}
+		w.allUp(nodes...)
+		var all, web []*ddata.Replicator
+		for _, n := range nodes {
+			all = append(all, w.replicate(n, ddata.Config{}))
+			r, err := ddata.Start(w.Context(), n, ddata.Config{Name: "web", Roles: []string{"eu", "web"}})
+			if n.Self().Name > "b" {
+				w.must(err)
+				web = append(web, r)
+				continue
+			}
+			w.wantErr(err, ddata.ErrInvalid)
+			if err == nil || !strings.Contains(err.Error(), `Config.Roles has "eu", which this node does not`) {
+				t.Error(err)
+			}
+		}
+		_, err := ddata.Start(w.Context(), nodes[0], ddata.Config{})
+		w.wantErr(err, ddata.ErrInvalid)
+		synctest.Wait()
+		w.must(w.add(all[0], visits, ddata.WriteAll(), 1))
+		w.must(w.add(web[0], visits, ddata.WriteAll(), 10))
+		for _, r := range all {
+			w.want(r, visits, ddata.ReadAll(), 1)
+			w.want(r, visits, ddata.ReadLocal(), 1)
+			if r.ReplicaCount() != 4 {
+				t.Errorf("%d replicas", r.ReplicaCount())
+			}
+		}
+		for _, r := range web {
+			w.want(r, visits, ddata.ReadLocal(), 10)
+			if r.ReplicaCount() != 2 {
+				t.Errorf("%d replicas of the role", r.ReplicaCount())
+			}
+		}
+	})
+}
+
+// A node that comes back is a new one, and gets what the others have.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		for _, r := range rs {
+			w.must(w.add(r, visits, ddata.WriteMajority(), 1))
+		}
+		n := rs[2].Node()
+		w.must(w.add(rs[2], visits, ddata.WriteLocal(), 10)) // told when the node leaves, at the latest
+		w.must(n.Shutdown(w.Context()))
+		<-rs[2].Done()
+		w.wantErr(rs[2].Err(), ddata.ErrStopped)
+		_, err := w.get(rs[2], visits, ddata.ReadLocal())
+		w.wantErr(err, ddata.ErrStopped)
+		w.wantErr(w.add(rs[2], visits, ddata.WriteLocal(), 1), ddata.ErrStopped)
+		w.want(rs[0], visits, ddata.ReadAll(), 13)
+
+		again := w.start("c")
+		w.allUp(rs[0].Node(), rs[1].Node(), again)
+		r := w.replicate(again, ddata.Config{})
+		w.want(r, visits, ddata.ReadMajority(), 13)
+		w.must(w.add(r, visits, ddata.WriteAll(), 100))
+		w.converged(rs[0], rs[1], r)
+		w.want(rs[0], visits, ddata.ReadLocal(), 113)
+		if s, err := r.Stats(w.Context()); err != nil || !s.Synced || s.Replicas != 3 || s.Protocol.Keys != 1 {
+			t.Errorf("%+v: %v", s, err)
+		}
+	})
+}
+
+// A node that crashes is removed, and the quorum is that of the others then.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{PruneInterval: 10 * time.Second, PruneAfter: 20 * time.Second}, "a", "b", "c")
+		w.must(w.add(rs[2], visits, ddata.WriteAll(), 5))
+		rs[2].Node().Stop()
+		<-rs[2].Node().Done()
+		w.allUp(rs[0].Node(), rs[1].Node())
+		synctest.Wait()
+		if got := rs[0].ReplicaCount(); got != 2 {
+			t.Errorf("%d replicas", got)
+		}
+		w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
+		w.sleep(2 * time.Minute) // what it has counted is moved to another node
+		for _, r := range rs[:2] {
+			w.want(r, visits, ddata.ReadLocal(), 6)
+			c, err := ddata.Get(w.Context(), r, visits, ddata.ReadLocal())
+			w.must(err)
+			if slices.Contains(c.ModifiedBy(), rs[2].Node().Self()) {
+				t.Errorf("%v still has what the removed node has counted", r.Node().Self())
+			}
+		}
+	})
+}
+
+// Requests that are open when the replicator is closed end with an error.
+func TestCloseInFlight(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		w.network.Partition([]string{"a"}, []string{"b", "c"})
+		errs := make(chan error)
+		for range 10 {
+			go func() { errs <- w.add(rs[0], visits, ddata.WriteMajority(), 1) }()
+		}
+		var seen []ddata.Change
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			seen = slices.Collect(rs[0].Subscribe(w.Context(), ddata.Prefix("")))
+		}()
+		synctest.Wait()
+		w.must(rs[0].Flush(w.Context()))
+		w.must(rs[0].Close(w.Context()))
+		w.must(rs[0].Close(w.Context()))
+		for range 10 {
+			w.wantErr(<-errs, ddata.ErrStopped)
+		}
+		<-over
+		if len(seen) != 1 {
+			t.Errorf("seen: %v", seen)
+		}
+		w.wantErr(rs[0].Flush(w.Context()), ddata.ErrStopped)
+		_, err := rs[0].Stats(w.Context())
+		w.wantErr(err, ddata.ErrStopped)
+		if got := slices.Collect(rs[0].Subscribe(w.Context(), visits.Any())); len(got) > 0 {
+			t.Errorf("seen: %v", got)
+		}
+		// There may be another one under the name.
+		r := w.replicate(rs[0].Node(), ddata.Config{})
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		w.want(r, visits, ddata.ReadLocal(), 1)
+	})
+}
+
+// A function that leaves the loop ends the replicator, and not the node.
+func TestGoexit(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{}, "a")[0]
+		_, err := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(crdt.GCounter) (crdt.GCounter, error) {
+			runtime.Goexit()
+			return crdt.GCounter{}, nil
+		})
+		w.wantErr(err, ddata.ErrStopped)
+		<-r.Done()
+		if r.Node().Err() != nil {
+			t.Error("the node has ended")
+		}
+	})
+}
+
+// What can't be is refused at the start.
+func TestStartRefuses(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		n := w.cluster("a")[0]
+		for want, cfg := range map[string]ddata.Config{
+			"Config.Name":                    {Name: "a/b"},
+			"Config.Opener is missing":       {Durable: []string{"a"}},
+			"Config.WriteBehind is -1ns":     {WriteBehind: -1},
+			"Config.StatsInterval is -1ns":   {StatsInterval: -1},
+			"Config.GossipInterval is -1ns":  {GossipInterval: -1},
+			"Config.MaxEntry is 2097152, it": {MaxEntry: 2 << 20},
+			"Config.Expire: ":                {Expire: map[string]time.Duration{"a": 1}},
+		} {
+			_, err := ddata.Start(w.Context(), n, cfg)
+			w.wantErr(err, ddata.ErrInvalid)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: no %q", err, want)
+			}
+		}
+		r := w.replicate(n, ddata.Config{}) // none of them is in the way
+		n.Stop()
+		<-n.Done()
+		<-r.Done()
+		_, err := ddata.Start(w.Context(), n, ddata.Config{})
+		w.wantErr(err, cluster.ErrShuttingDown)
+	})
+}
