@@ -45,6 +45,7 @@ const (
 	TimeoutName                         // an old incarnation has not answered
 	TimeoutEcho                         // the node does not hear itself
 	TimeoutSuspend                      // and has not for long
+	TimeoutUndecided                    // nobody has decided about who can't be reached
 	TimeoutConvergence                  // Joining members became WeaklyUp
 	TimeoutLate                         // the node itself was paused
 	// Timeouts is one more than the last.
@@ -52,7 +53,7 @@ const (
 )
 
 func (t Timeout) String() string {
-	names := []string{"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "convergence", "late"}
+	names := []string{"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "undecided", "convergence", "late"}
 	if int(t) >= len(names) {
 		return fmt.Sprintf("timeout(%d)", uint8(t))
 	}

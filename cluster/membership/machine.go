@@ -71,16 +71,17 @@ type Machine struct {
 	gossip Gossip
 	cache  cache
 
-	join     join
-	welcomed map[identity.Node]time.Duration // when
-	sweep    time.Duration                   // when the old ones of them are forgotten
-	away     time.Duration                   // when a log line may tell again who can't join
-	names    []contested
-	lone     bool // it has founded a cluster and let nobody in: another with its name may make it go
-	link     link
-	doubts   doubts
-	watch    watch
-	leading  leading
+	join      join
+	welcomed  map[identity.Node]time.Duration // when
+	sweep     time.Duration                   // when the old ones of them are forgotten
+	away      time.Duration                   // when a log line may tell again who can't join
+	names     []contested
+	lone      bool // it has founded a cluster and let nobody in: another with its name may make it go
+	link      link
+	doubts    doubts
+	undecided undecided
+	watch     watch
+	leading   leading
 
 	exiting    bool                        // tasks are running
 	exited     bool                        // and are done
@@ -99,6 +100,7 @@ type timer uint8
 const (
 	timerEcho timer = iota
 	timerLink
+	timerUndecided
 	timerExpect
 	timerHeartbeat
 	timerReaper
@@ -142,6 +144,7 @@ func New(cfg Config) (*Machine, error) {
 		welcomed:   map[identity.Node]time.Duration{},
 		confirmed:  map[identity.Node]bool{},
 		quarantine: map[identity.Node]*excluded{},
+		undecided:  undecided{since: Never},
 	}
 	for i := range m.timers {
 		m.timers[i] = Never
@@ -249,6 +252,8 @@ func (m *Machine) fire(t timer) {
 		m.echo()
 	case timerLink:
 		m.checkLink()
+	case timerUndecided:
+		m.checkUndecided()
 	case timerExpect:
 		m.expect()
 	case timerHeartbeat:
@@ -292,6 +297,7 @@ func (m *Machine) begin(now time.Duration) {
 		m.count.TimedOut[TimeoutLate]++
 		m.disconnect("this node was not running", Attr{"late", late})
 		m.checkLink()
+		m.checkUndecided()
 	}
 }
 

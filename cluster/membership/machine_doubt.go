@@ -60,7 +60,7 @@ func (m *Machine) doubt() {
 // probe asks those that have not vouched for this node, and lets it go on if that
 // is proven.
 func (m *Machine) probe() {
-	if !m.doubts.open || m.resume() {
+	if !m.doubts.open || m.overdue() || m.resume() {
 		return
 	}
 	var unknown, away []identity.Node
@@ -155,6 +155,9 @@ func (m *Machine) resume() bool {
 		m.doubts.open = false
 		return true
 	}
+	if m.overdue() {
+		return false
+	}
 	m.forgetVouchers()
 	certain, all := false, true
 	for i, o := range m.gossip.Members() {
@@ -178,6 +181,10 @@ func (m *Machine) resume() bool {
 	m.link.suspended = false
 	m.log(Info, "this node is still a member: it may host again")
 	m.live(Resumed)
+	if !m.undecided.open {
+		m.undecided.since = Never
+	}
+	m.weigh()
 	return true
 }
 

@@ -47,9 +47,7 @@ func (m *Machine) checkLink() {
 	}
 	if silent >= m.s.SuspendAfter && !m.link.suspended && m.phase == member {
 		m.count.TimedOut[TimeoutSuspend]++
-		m.link.suspended = true
-		m.log(Error, "this node is disconnected for too long: it stops hosting", Attr{"for", silent})
-		m.live(Suspended)
+		m.suspend("this node is disconnected for too long: it stops hosting", silent)
 	}
 	switch {
 	case m.link.state != linkDown:
@@ -61,6 +59,13 @@ func (m *Machine) checkLink() {
 	default:
 		m.timers[timerLink] = Never
 	}
+}
+
+// suspend stops this node from hosting anything.
+func (m *Machine) suspend(why string, d time.Duration) {
+	m.link.suspended = true
+	m.log(Error, why, Attr{"for", d})
+	m.live(Suspended)
 }
 
 // disconnect stops judging others until this node hears itself again. What was
@@ -75,6 +80,7 @@ func (m *Machine) disconnect(why string, attrs ...Attr) {
 	m.doubts.open = false
 	m.live(Disconnected)
 	m.soon(timerLink, max(m.now, m.link.heard+m.s.SuspendAfter))
+	m.weigh()
 }
 
 // echoed hears this node's own heartbeat.
@@ -111,6 +117,7 @@ func (m *Machine) connect() {
 	m.watch.monitors = nil
 	m.remonitor()
 	m.leading.attempts = 0
+	m.reconnected()
 	if m.link.suspended {
 		m.doubt()
 	}

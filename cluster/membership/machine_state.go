@@ -22,6 +22,7 @@ type cache struct {
 	roles       []string
 	roleLeaders []identity.Node
 	anyDown     bool
+	open        bool   // it is open about somebody whether to go on without
 	closing     bool   // the whole cluster is about to stop
 	candidates  bitmap // whom to gossip with
 	values      []Member
@@ -70,6 +71,7 @@ func (m *Machine) set(next Gossip) {
 	if old.content == next.content {
 		if !slices.Equal(old.seen, next.seen) {
 			m.publish(Event{Kind: SeenChanged})
+			m.weigh()
 		}
 		return
 	}
@@ -78,6 +80,7 @@ func (m *Machine) set(next Gossip) {
 	m.cache.of, m.cache.digest, m.cache.body = next.content, Digest{}, nil
 	if !sameMembers || !sameReach {
 		m.findUnreachable()
+		m.findOpen()
 		m.cache.candidates = nil
 	}
 	if !sameMembers {
@@ -92,6 +95,7 @@ func (m *Machine) set(next Gossip) {
 		m.findLeaders()
 	}
 	m.publishChanges(old, was)
+	m.weigh()
 }
 
 // findUnreachable finds who is unreachable. The slices stay the same if nobody

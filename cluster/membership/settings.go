@@ -84,6 +84,12 @@ type Settings struct {
 	// hosting. It has to be less than the time after which the others start elsewhere
 	// what it hosts. Defaults to 20 s; in package cluster to StableAfter of the downing settings.
 	SuspendAfter time.Duration
+	// UndecidedAfter is for how long a node goes on hosting while members that are neither
+	// Down nor Exiting can't be reached, counted from when all agreed last that all can. It
+	// has to be longer than a decision takes, and less than the time after which others start elsewhere what it
+	// hosts. 0, the default, means forever; in package cluster it is StableAfter and half the RemovalMargin of the
+	// downing settings.
+	UndecidedAfter time.Duration
 }
 
 func (s Settings) withDefaults() Settings {
@@ -132,6 +138,7 @@ func (s *Settings) validate() error {
 	least("ExpectedResponseAfter", s.ExpectedResponseAfter, time.Millisecond)
 	least("ReaperInterval", s.ReaperInterval, time.Millisecond)
 	least("SuspendAfter", s.SuspendAfter, s.AcceptablePause)
+	least("UndecidedAfter", s.UndecidedAfter, 0)
 	for _, f := range []struct {
 		name  string
 		value int

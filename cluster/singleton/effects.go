@@ -47,6 +47,10 @@ type Suspend struct{}
 // Resume ends Suspend. It must be sure that the node still is a member.
 type Resume struct{}
 
+// Link says whether the node hears itself through the network. While it does not, no instance is
+// started: this node can't know what became of it. It does at first.
+type Link struct{ Up bool }
+
 func (Members) input()       {}
 func (Received) input()      {}
 func (InstanceEnded) input() {}
@@ -56,6 +60,7 @@ func (LeaseLost) input()     {}
 func (SelfExiting) input()   {}
 func (Suspend) input()       {}
 func (Resume) input()        {}
+func (Link) input()          {}
 
 // Effects are what a manager wants done, in the order of the fields.
 type Effects struct {

@@ -50,13 +50,12 @@ func (m *Manager) leaseLost(out *Effects) {
 	if m.state != Oldest {
 		return
 	}
-	switch {
-	case m.instance != 0 && !m.suspended:
-		m.again = false
-		m.become(AcquiringLease, out)
-	case m.again && !m.suspended:
-		m.startAgain(out)
+	if m.instance == 0 || m.suspended {
+		m.goOn(out)
+		return
 	}
+	m.again = false
+	m.become(AcquiringLease, out)
 }
 
 // dropLease releases the lease if it is held or asked for, and reports whether. That is done

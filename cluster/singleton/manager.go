@@ -43,8 +43,8 @@ type Manager struct {
 
 	instance, instances uint64
 	ending              bool
-	suspended           bool
-	again               bool            // start once no longer suspended
+	suspended, cut      bool            // nothing is started
+	again               bool            // start once it is neither
 	watchers            []identity.Node // whose proxies know where the instance is
 
 	lease leaseState
@@ -92,7 +92,11 @@ func (m *Manager) Step(now time.Duration, in Input) Effects {
 	case Suspend:
 		m.suspend(&out)
 	case Resume:
-		m.resume(&out)
+		m.suspended = false
+		m.goOn(&out)
+	case Link:
+		m.cut = !in.Up
+		m.goOn(&out)
 	}
 	m.heed(now, &out)
 	return out
@@ -269,7 +273,7 @@ func (m *Manager) becomeOldest(sure bool, out *Effects) {
 }
 
 func (m *Manager) start(out *Effects) {
-	if m.suspended {
+	if m.held() {
 		m.again = true
 		return
 	}
@@ -296,9 +300,7 @@ func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects
 	switch m.state {
 	case Oldest:
 		// It is not started again, unless it was stopped from here.
-		if m.again && !m.suspended {
-			m.startAgain(out)
-		}
+		m.goOn(out)
 	case AcquiringLease:
 		if m.lease.asked == 0 {
 			m.acquire(out)
@@ -322,9 +324,12 @@ func (m *Manager) suspend(out *Effects) {
 	m.stop(out)
 }
 
-func (m *Manager) resume(out *Effects) {
-	m.suspended = false
-	if m.state == Oldest && m.again && m.instance == 0 {
+// held reports whether nothing may be started now.
+func (m *Manager) held() bool { return m.suspended || m.cut }
+
+// goOn starts what waits for that, if it may be started.
+func (m *Manager) goOn(out *Effects) {
+	if m.state == Oldest && m.again && m.instance == 0 && !m.held() {
 		m.startAgain(out)
 	}
 }

@@ -87,7 +87,7 @@ type script struct {
 //	members                                   of the line below: see parse
 //	from NODE hand-over-to-me|in-progress|done|done-none|take-over-from-me|identify [round=1] [of=singleton]
 //	tick DURATION                             ticks each half second and prints what has an effect
-//	ended N, lease held|refused|lost|released, exiting, suspend, resume
+//	ended N, lease held|refused|lost|released, exiting, suspend, resume, link up|down
 func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	first := ""
@@ -159,6 +159,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 		return step(singleton.Suspend{})
 	case "resume":
 		return step(singleton.Resume{})
+	case "link":
+		return step(singleton.Link{Up: first == "up"})
 	}
 	t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
 	return ""

@@ -64,8 +64,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(append(errs, c.suspension())...)
 }
 
-// suspension sets when a node that is cut off stops what it hosts, and checks that this is before
-// others start it: they wait at least for StableAfter and RemovalMargin.
+// suspension sets when a node that is cut off, or does not know who is, stops what it hosts, and checks that this is
+// before others start it: they wait at least for StableAfter and RemovalMargin.
 func (c *Config) suspension() error {
 	s := &c.Membership.Settings
 	if c.Downing.StableAfter == 0 { // nobody decides by a time
@@ -80,7 +80,17 @@ func (c *Config) suspension() error {
 			s.SuspendAfter = pause
 		}
 	}
-	if s.SuspendAfter >= limit && c.Downing.RemovalMargin > 0 {
+	if c.Downing.RemovalMargin == 0 {
+		return nil
+	}
+	if s.UndecidedAfter == 0 {
+		s.UndecidedAfter = c.Downing.StableAfter + c.Downing.RemovalMargin/2
+	}
+	if s.UndecidedAfter <= c.Downing.StableAfter || s.UndecidedAfter >= limit {
+		return fmt.Errorf("field Config.Membership.Settings.UndecidedAfter is %v, it must be more than StableAfter of Config.Downing, %v, and less than that plus RemovalMargin, %v",
+			s.UndecidedAfter, c.Downing.StableAfter, limit)
+	}
+	if s.SuspendAfter >= limit {
 		return fmt.Errorf("field Config.Membership.Settings.SuspendAfter is %v, it must be less than StableAfter plus RemovalMargin of Config.Downing, %v: others would start "+
 			"what this node still hosts", s.SuspendAfter, limit)
 	}

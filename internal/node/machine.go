@@ -35,6 +35,7 @@ type Machine struct {
 	out     Effects
 	tickAt  time.Duration
 	stopped bool
+	cut     bool // it does not hear itself
 	exit    exit
 	count   Counters
 }
@@ -170,9 +171,13 @@ func (m *Machine) absorb(e membership.Effects) {
 func (m *Machine) lives(l membership.Life) {
 	switch l.Kind {
 	case membership.Disconnected:
+		m.cut = true
 		m.decide(m.resolver.Step(m.now, downing.Link{Up: false}))
+		m.eachHosted(singleton.Link{Up: false})
 	case membership.Connected:
+		m.cut = false
 		m.decide(m.resolver.Step(m.now, downing.Link{Up: true}))
+		m.eachHosted(singleton.Link{Up: true})
 	case membership.Suspended:
 		m.eachHosted(singleton.Suspend{})
 	case membership.Resumed:

@@ -30,6 +30,8 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		{"exit timeout", func(c *node.Config) { c.ExitTimeout = -1 }, "Config.ExitTimeout"},
 		{"downing", func(c *node.Config) { c.Downing.QuorumSize = 3 }, "Settings.QuorumSize"},
 		{"a key of downing", func(c *node.Config) { c.Membership.Check = []membership.Setting{{Key: "downing"}} }, `"downing"`},
+		{"decided too late", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 10 * time.Second }, "UndecidedAfter"},
+		{"halted before a decision", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 5 * time.Second }, "UndecidedAfter"},
 		{"suspended too late", func(c *node.Config) { c.Membership.Settings.SuspendAfter = 10 * time.Second }, "SuspendAfter"},
 		{"no self", func(*node.Config) {}, "Config.Self"},
 	} {
@@ -49,19 +51,23 @@ func TestSuspensionComesBeforeOthersStart(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		downing downing.Settings
-		want    time.Duration
+		want    time.Duration // without a link
+		open    time.Duration // without a decision
 	}{
-		{"stable-after", downing.Settings{StableAfter: 7 * time.Second}, 7 * time.Second},
-		{"default", downing.Settings{}, 20 * time.Second},
-		{"no margin", downing.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second},
-		{"shorter than the pause", downing.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second},
-		{"off", downing.Settings{Strategy: downing.Off}, 20 * time.Second},
+		{"stable-after", downing.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond},
+		{"default", downing.Settings{}, 20 * time.Second, 30 * time.Second},
+		{"no margin", downing.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second, 0},
+		{"shorter than the pause", downing.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second, 3 * time.Second},
+		{"off", downing.Settings{Strategy: downing.Off}, 20 * time.Second, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newWorld(t).add("a", 1, func(cfg *node.Config) { cfg.Downing = c.downing })
 			if got := b.Config().Membership.Settings.SuspendAfter; got != c.want {
 				t.Errorf("SuspendAfter is %v, want %v", got, c.want)
+			}
+			if got := b.Config().Membership.Settings.UndecidedAfter; got != c.open {
+				t.Errorf("UndecidedAfter is %v, want %v", got, c.open)
 			}
 		})
 	}
@@ -102,6 +108,9 @@ func TestACrashedHost(t *testing.T) {
 	if margin := w.now - removed; margin < 4*time.Second { // the other one may have removed it a little earlier
 		t.Errorf("it started %v after the removal", margin)
 	}
+	if nodes[1].lived(membership.Suspended) || nodes[2].lived(membership.Suspended) {
+		t.Error("who is left has decided in time, and stopped hosting all the same")
+	}
 }
 
 // A node whose link is gone stops its singletons before others start them, and is down when
@@ -129,6 +138,79 @@ func TestALostLink(t *testing.T) {
 	}
 	w.isolate(nodes[0], false)
 	w.until("it learns that it is down", nodes[0].Stopped)
+}
+
+// Nodes that are cut off from the others, and lose their links for a moment before they decide, count the time of
+// stability anew. The others do not, so these nodes have to stop hosting before they know who lives.
+func TestALostLinkBeforeTheDecision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(5, nil)
+	for _, b := range nodes {
+		b.host(singleton.Config{})
+	}
+	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	w.run(10 * time.Second)
+	few, most := nodes[:2], nodes[2:]
+	cut := func() {
+		for _, a := range few {
+			for _, b := range most {
+				w.cut[[2]string{a.self.Name, b.self.Name}], w.cut[[2]string{b.self.Name, a.self.Name}] = true, true
+			}
+		}
+	}
+	cut()
+	w.until("all find the others unreachable", func() bool {
+		return !slices.ContainsFunc(nodes, func(b *box) bool { return len(b.View().Unreachable) < 2 })
+	})
+	for range 2 {
+		w.run(2500 * time.Millisecond)
+		for _, a := range few {
+			w.isolate(a, true)
+		}
+		w.run(3800 * time.Millisecond)
+		clear(w.cut)
+		cut()
+	}
+	w.until("it runs elsewhere", func() bool {
+		if len(w.hosts("singleton")) > 1 {
+			t.Fatalf("it runs on %v", w.hosts("singleton"))
+		}
+		return most[0].runs("singleton")
+	})
+	if few[0].lived(membership.Downed) {
+		t.Errorf("it has decided in time: %v", few[0].life)
+	}
+	for _, b := range most {
+		if b.lived(membership.Suspended) {
+			t.Errorf("%v has decided in time, and lived %v", b.self, b.life)
+		}
+	}
+}
+
+// A node starts nothing while it does not hear itself, even if the margin is over.
+func TestALostLinkInTheMargin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nodes := w.cluster(3, func(cfg *node.Config) {
+		cfg.Downing.RemovalMargin = 7 * time.Second
+		cfg.Membership.Settings.SuspendAfter = 10 * time.Second
+	})
+	for _, b := range nodes {
+		b.host(singleton.Config{})
+	}
+	w.until("it runs", func() bool { return nodes[0].runs("singleton") })
+	nodes[0].dead = true
+	w.until("it is removed", func() bool { return len(nodes[1].View().Members) == 2 })
+	w.run(2 * time.Second)
+	w.isolate(nodes[1], true)
+	w.run(7 * time.Second)
+	nodes[1].host(singleton.Config{Name: "late"})
+	if nodes[1].View().Connected || nodes[1].Suspended() || len(nodes[1].started) > 0 {
+		t.Fatalf("connected %t, suspended %t, started %v", nodes[1].View().Connected, nodes[1].Suspended(), nodes[1].started)
+	}
+	w.isolate(nodes[1], false)
+	w.until("both run", func() bool { return nodes[1].runs("singleton") && nodes[1].runs("late") })
 }
 
 // A link that comes back in time changes nothing.

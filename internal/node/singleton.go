@@ -46,6 +46,9 @@ func (m *Machine) Host(now time.Duration, cfg singleton.Config) (Effects, error)
 	if m.members.Suspended() {
 		m.hostedStep(h, singleton.Suspend{})
 	}
+	if m.cut {
+		m.hostedStep(h, singleton.Link{Up: false})
+	}
 	if m.exit.begun {
 		m.hostedStep(h, singleton.SelfExiting{})
 	}
