@@ -1,0 +1,178 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/internal/sim/world"
+)
+
+func linkLost(c *cluster) bool {
+	h := c.any()
+	if h == nil || !c.wellAt(h.p.Node().Name) {
+		return false
+	}
+	place, d := h.p.Place(), c.between(time.Second, 60*time.Second)
+	kind := c.w.Rand.IntN(4)
+	place.NoUp, place.NoDown = kind != 1, kind != 2
+	noticed := kind == 3 && c.w.Rand.IntN(2) == 0
+	c.w.Tell("FAULT: %v loses its link for %v: up %t, down %t, noticed %t", h.p.Node(), d, place.NoUp, place.NoDown, noticed)
+	c.trouble(d, func() {
+		place.NoUp, place.NoDown = false, false
+		c.w.Tell("%s has its link again", place.Name)
+		if now := c.latest(place.Name); now != nil && noticed {
+			now.p.Connection(true)
+		}
+	})
+	if noticed {
+		h.p.Connection(false)
+	}
+	return true
+}
+
+func (c *cluster) mayCut() bool {
+	return c.cutting == 0 && c.troubled == 0 && c.unsettled() == ""
+}
+
+func partition(c *cluster, oneWay bool) bool {
+	if !c.mayCut() {
+		return false
+	}
+	n, d := &c.w.Network, c.between(3*time.Second, 90*time.Second)
+	var there []string
+	for _, name := range c.names {
+		c.w.Place(name).Side = c.w.Rand.IntN(2)
+		if c.w.Place(name).Side == 1 {
+			there = append(there, name)
+		}
+	}
+	if len(there) == 0 || len(there) == len(c.names) {
+		return false
+	}
+	c.w.Tell("FAULT: the broker is split for %v, one way %t: %s on the other side", d, oneWay, strings.Join(there, " "))
+	n.Split, n.OneWay = true, oneWay
+	c.cutting++
+	c.trouble(d, func() {
+		n.Split, n.OneWay = false, false
+		c.cutting--
+		c.w.Tell("the broker is one again")
+	})
+	return true
+}
+
+func pairLost(c *cluster) bool {
+	if !c.mayCut() {
+		return false
+	}
+	d := c.between(3*time.Second, 60*time.Second)
+	type pair struct{ from, to string }
+	var pairs []pair
+	for range 1 + c.w.Rand.IntN(3) {
+		a, b := c.any(), c.any()
+		if a == b {
+			continue
+		}
+		from, to := a.p.Node().Name, b.p.Node().Name
+		pairs = append(pairs, pair{from, to})
+		c.w.Network.Pair(from, to, world.Pair{Loss: 1})
+		c.w.Tell("FAULT: nothing gets from %s to %s for %v", from, to, d)
+	}
+	c.cutting++
+	c.trouble(d, func() {
+		c.cutting--
+		for _, p := range pairs {
+			c.w.Network.Pair(p.from, p.to, world.Pair{})
+		}
+		c.w.Tell("the pairs hear each other again")
+	})
+	return len(pairs) > 0
+}
+
+func loss(c *cluster) bool {
+	n := &c.w.Network
+	if n.Loss > 0 {
+		return false
+	}
+	n.Loss, n.Double, n.Overtake = 0.2*math.Pow(c.w.Rand.Float64(), 2), 0.1*c.w.Rand.Float64(), 0.1*c.w.Rand.Float64()
+	d := c.between(5*time.Second, 30*time.Second)
+	c.w.Tell("FAULT: for %v frames are lost with %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
+	c.trouble(d, func() {
+		n.Loss, n.Double, n.Overtake = 0, 0, 0
+		c.w.Tell("no frames are lost any more")
+	})
+	return true
+}
+
+func slowNetwork(c *cluster) bool {
+	n := &c.w.Network
+	old, d := n.Delay, c.between(5*time.Second, 30*time.Second)
+	n.Delay = world.Between{Least: 10 * time.Millisecond, Most: c.between(50*time.Millisecond, 1500*time.Millisecond)}
+	c.w.Tell("FAULT: for %v the network is slow: %v", d, n.Delay.Most)
+	c.trouble(d, func() {
+		n.Delay = old
+		c.w.Tell("the network is fast again")
+	})
+	return old.Most < 10*time.Millisecond
+}
+
+func slowNode(c *cluster) bool {
+	h := c.any()
+	if h == nil || h.p.Place().Slow > 0 {
+		return false
+	}
+	place, d := h.p.Place(), c.between(5*time.Second, 30*time.Second)
+	place.Slow = c.between(100*time.Millisecond, 4*time.Second)
+	c.w.Tell("FAULT: for %v messages from and to %s take %v", d, place.Name, place.Slow)
+	c.trouble(d, func() {
+		place.Slow = 0
+		c.w.Tell("%s is fast again", place.Name)
+	})
+	return true
+}
+
+func brokerAway(c *cluster) bool {
+	d := c.between(2*time.Second, 75*time.Second)
+	calm := c.mayCut()
+	var were []*host
+	if calm {
+		were = c.living()
+		d = max(d, 60*time.Second)
+	}
+	noticed := c.w.Rand.IntN(2) == 0
+	c.w.Tell("FAULT: the broker is away for %v, noticed %t, calm %t", d, noticed, calm)
+	c.w.Network.Away = true
+	tell := func(up bool) {
+		for _, h := range c.living() {
+			if noticed {
+				h.p.Connection(up)
+			}
+		}
+	}
+	tell(false)
+	c.trouble(d, func() {
+		c.w.Network.Away = false
+		c.w.Tell("the broker is back")
+		tell(true)
+	})
+	if calm {
+		c.run(d + 30*time.Second)
+		outageLosesNobody(c, were)
+	}
+	return true
+}
+
+func outageLosesNobody(c *cluster, were []*host) {
+	c.hit("node", "outage without losses")
+	for _, h := range were {
+		if h.p.Dead() || h.stopped != 0 {
+			h.violate("outage-loses-nobody", "it did not survive that the broker was away")
+		}
+	}
+	if why := c.unsettled(); why != "" && c.violation == nil {
+		c.violate("outage-loses-nobody", were[0].p.Node(), "after the broker was away: %s", why)
+	}
+}
