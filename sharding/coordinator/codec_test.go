@@ -229,6 +229,15 @@ func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts wh
 	}
 }
 
+// A state of a few bytes takes little memory, whatever shards it names.
+func TestStatesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+	b := coordinator.AppendState(nil, apply(t, append(registered("a"), allocated("a", coordinator.MaxShards-1))...))
+	bounded(t, b, func() error {
+		_, err := coordinator.DecodeState(b)
+		return err
+	})
+}
+
 // bounded decodes, and checks that memory is taken in proportion to the input only.
 func bounded(t *testing.T, b []byte, decode func() error) {
 	t.Helper()
@@ -236,7 +245,7 @@ func bounded(t *testing.T, b []byte, decode func() error) {
 	runtime.ReadMemStats(&before)
 	err := decode()
 	runtime.ReadMemStats(&after)
-	if taken := after.TotalAlloc - before.TotalAlloc; taken > 64*uint64(len(b))+4<<20 {
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > 64*uint64(len(b))+512<<10 {
 		t.Errorf("%d bytes made it allocate %d", len(b), taken)
 	}
 	if err != nil && !errors.Is(err, coordinator.ErrMalformed) {

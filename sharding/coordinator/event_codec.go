@@ -3,16 +3,20 @@
 
 package coordinator
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/refold-io/refold/internal/wire"
+)
 
 // AppendEvent appends the encoding of an event.
 func AppendEvent(dst []byte, e Event) []byte {
-	dst = append(dst, wire, byte(e.Kind))
+	dst = append(dst, version, byte(e.Kind))
 	if e.Kind == Started {
 		dst = binary.AppendUvarint(dst, e.Term)
 	}
 	if e.Kind != HomesDeallocated {
-		dst = appendNode(dst, e.Node)
+		dst = wire.AppendNode(dst, e.Node)
 	}
 	if e.Kind == HomesAllocated || e.Kind == HomesDeallocated {
 		dst = appendShards(dst, e.Shards)
@@ -24,20 +28,20 @@ func AppendEvent(dst []byte, e Event) []byte {
 // ErrMalformed.
 func DecodeEvent(b []byte) (Event, error) {
 	r := newReader(b)
-	e := Event{Kind: EventKind(r.byte("kind"))}
-	if r.err == nil && (e.Kind < Started || e.Kind > HomesDeallocated) {
-		r.fail("%v is not known", e.Kind)
+	e := Event{Kind: EventKind(r.Byte("kind"))}
+	if r.Err() == nil && (e.Kind < Started || e.Kind > HomesDeallocated) {
+		r.Fail("%v is not known", e.Kind)
 	}
 	if e.Kind == Started {
-		e.Term = r.uint(1<<63, "term")
+		e.Term = r.Uint(1<<63, "term")
 	}
 	if e.Kind != HomesDeallocated {
-		e.Node = r.node()
+		e.Node = r.Node()
 	}
 	if e.Kind == HomesAllocated || e.Kind == HomesDeallocated {
-		e.Shards = r.shards()
+		e.Shards = readShards(r)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return Event{}, err
 	}
 	return e, nil

@@ -8,13 +8,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
 // ErrImpossible is matched by the errors about events that can't follow on what was
 // before.
 var ErrImpossible = errors.New("coordinator: impossible event")
+
+// tooMany is said of a region or proxy beyond MaxRegions.
+const tooMany = "there are too many"
 
 // maxRepairs is how many repairs are kept for the log. All are counted.
 const maxRepairs = 100
@@ -63,9 +65,15 @@ func (f *Fold) check(e *Event) string {
 		if region {
 			return "it is registered"
 		}
+		if len(f.state.regions) >= MaxRegions {
+			return tooMany
+		}
 	case ProxyRegistered:
 		if f.state.HasProxy(e.Node) {
 			return "it is registered"
+		}
+		if len(f.state.proxies) >= MaxRegions {
+			return tooMany
 		}
 	case RegionTerminated:
 		if !region {
@@ -115,26 +123,29 @@ func (f *Fold) apply(e *Event) {
 		i, _ := allocation.Find(f.state.regions, e.Node)
 		f.state.regions = slices.Insert(f.state.regions, i, allocation.Region{Node: e.Node})
 		f.own = slices.Insert(f.own, i, true)
+		f.renumber(i, 1)
 	case ProxyRegistered:
 		f.state.proxies = with(f.state.proxies, e.Node)
 	case RegionTerminated:
 		i, _ := allocation.Find(f.state.regions, e.Node)
 		for _, s := range f.state.regions[i].Shards {
-			f.state.homes[s] = identity.Node{}
+			f.state.homes[s] = 0
 			f.state.shards--
 		}
 		f.state.regions = slices.Delete(f.state.regions, i, i+1)
 		f.own = slices.Delete(f.own, i, i+1)
+		f.renumber(i, -1)
 	case ProxyTerminated:
 		f.state.proxies = without(f.state.proxies, e.Node)
 	case HomesAllocated:
-		r := f.region(e.Node)
+		i, _ := allocation.Find(f.state.regions, e.Node)
+		r := f.region(i)
 		r.Shards = append(r.Shards, e.Shards...)
 		for _, s := range e.Shards {
 			if missing := int(s) + 1 - len(f.state.homes); missing > 0 {
-				f.state.homes = append(f.state.homes, make([]identity.Node, missing)...)
+				f.state.homes = append(f.state.homes, make([]uint16, missing)...)
 			}
-			f.state.homes[s] = e.Node
+			f.state.homes[s] = uint16(i + 1) //nolint:gosec // at most MaxRegions
 		}
 		f.state.shards += len(e.Shards)
 	case HomesDeallocated:
@@ -145,16 +156,24 @@ func (f *Fold) apply(e *Event) {
 }
 
 func (f *Fold) deallocate(s Shard) {
-	r := f.region(f.state.homes[s])
+	r := f.region(int(f.state.homes[s]) - 1)
 	i := slices.Index(r.Shards, s)
 	r.Shards = slices.Delete(r.Shards, i, i+1)
-	f.state.homes[s] = identity.Node{}
+	f.state.homes[s] = 0
 	f.state.shards--
 }
 
+// renumber takes note that the regions from one on have moved.
+func (f *Fold) renumber(from, by int) {
+	for s, nr := range f.state.homes {
+		if int(nr) > from {
+			f.state.homes[s] = uint16(int(nr) + by) //nolint:gosec // at most MaxRegions
+		}
+	}
+}
+
 // region returns a region whose list of shards may be changed.
-func (f *Fold) region(n identity.Node) *allocation.Region {
-	i, _ := allocation.Find(f.state.regions, n)
+func (f *Fold) region(i int) *allocation.Region {
 	r := &f.state.regions[i]
 	if !f.own[i] {
 		r.Shards, f.own[i] = slices.Clone(r.Shards), true

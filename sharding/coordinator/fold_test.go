@@ -185,3 +185,32 @@ func TestRepairsAreCountedAndFewAreKept(t *testing.T) {
 		t.Errorf("%d of %d repairs", len(repairs), n)
 	}
 }
+
+// There are no more regions than a state can hold, whatever was stored.
+func TestRegionsAreLimited(t *testing.T) {
+	t.Parallel()
+	f := coordinator.NewFold(coordinator.State{})
+	for i := range coordinator.MaxRegions {
+		for _, kind := range []coordinator.EventKind{coordinator.RegionRegistered, coordinator.ProxyRegistered} {
+			if err := f.Apply(event{Kind: kind, Node: identity.Node{Name: "n", UID: uint64(i + 1)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, kind := range []coordinator.EventKind{coordinator.RegionRegistered, coordinator.ProxyRegistered} {
+		e := event{Kind: kind, Node: node("more")}
+		if err := f.Apply(e); !errors.Is(err, coordinator.ErrImpossible) {
+			t.Errorf("%v: %v", kind, err)
+		}
+		f.Replay(e)
+	}
+	f.Replay(allocated("more", 1))
+	repairs, _ := f.Repairs()
+	if len(repairs) != 3 || repairs[2].Kind != coordinator.TooManyRegions {
+		t.Errorf("repairs: %+v", repairs)
+	}
+	s := f.State()
+	if again, err := coordinator.DecodeState(coordinator.AppendState(nil, s)); err != nil || !again.Equal(s) {
+		t.Error(err)
+	}
+}

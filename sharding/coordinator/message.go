@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // Kind is what a message says.
@@ -111,7 +112,7 @@ type Home struct {
 
 // AppendMessage appends the encoding of a message.
 func AppendMessage(dst []byte, m Message) []byte {
-	dst = append(dst, wire, byte(m.Kind), byte(len(m.Type))) //nolint:gosec // at most MaxTypeLength
+	dst = append(dst, version, byte(m.Kind), byte(len(m.Type))) //nolint:gosec // at most MaxTypeLength
 	dst = append(dst, m.Type...)
 	dst = binary.AppendUvarint(dst, m.Term)
 	dst = binary.AppendUvarint(dst, m.Round)
@@ -119,7 +120,7 @@ func AppendMessage(dst []byte, m Message) []byte {
 	dst = appendShards(dst, m.Shards)
 	dst = binary.AppendUvarint(dst, uint64(len(m.Homes)))
 	for _, h := range m.Homes {
-		dst = appendShards(appendNode(dst, h.Node), h.Shards)
+		dst = appendShards(wire.AppendNode(dst, h.Node), h.Shards)
 	}
 	return dst
 }
@@ -128,21 +129,21 @@ func AppendMessage(dst []byte, m Message) []byte {
 // ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
 	r := newReader(b)
-	m := Message{Kind: Kind(r.byte("kind"))}
-	if r.err == nil && (m.Kind == 0 || m.Kind >= kinds) {
-		r.fail("%v is not known", m.Kind)
+	m := Message{Kind: Kind(r.Byte("kind"))}
+	if r.Err() == nil && (m.Kind == 0 || m.Kind >= kinds) {
+		r.Fail("%v is not known", m.Kind)
 	}
-	m.Type = string(r.bytes(int(r.byte("length")), "type"))
-	m.Term, m.Round, m.Instance = r.uint(1<<63, "term"), r.uint(1<<63, "round"), r.uint(1<<63, "instance")
-	m.Shards = r.shards()
-	for range r.count(MaxRegions, 11, "homes") {
-		h := Home{Node: r.node(), Shards: r.shards()}
-		if r.err != nil {
+	m.Type = string(r.Bytes(int(r.Byte("length")), "type"))
+	m.Term, m.Round, m.Instance = r.Uint(1<<63, "term"), r.Uint(1<<63, "round"), r.Uint(1<<63, "instance")
+	m.Shards = readShards(r)
+	for range r.Count(MaxRegions, 11, "homes") {
+		h := Home{Node: r.Node(), Shards: readShards(r)}
+		if r.Err() != nil {
 			break
 		}
 		m.Homes = append(m.Homes, h)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return Message{}, err
 	}
 	return m, nil

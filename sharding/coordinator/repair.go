@@ -28,6 +28,9 @@ const (
 	HomeTwice
 	// HomeUnknown says that a shard was deallocated that had no home.
 	HomeUnknown
+	// TooManyRegions says that a region or proxy was registered, or used, that is one more than there may be. It
+	// is left out, with its shards.
+	TooManyRegions
 	// ShardUnknown says that a shard has a number beyond the highest possible. It is left
 	// out.
 	ShardUnknown
@@ -47,6 +50,8 @@ func (k RepairKind) String() string {
 		return "home allocated twice"
 	case HomeUnknown:
 		return "home unknown"
+	case TooManyRegions:
+		return "too many regions"
 	case ShardUnknown:
 		return "shard unknown"
 	}
@@ -76,8 +81,13 @@ func (f *Fold) repaired(r Repair) {
 // are understood so that each shard has one home, which is the last one that was stored, and what was done
 // about it is told by Repairs. That something unknown is terminated is no repair.
 func (f *Fold) Replay(e Event) {
-	if f.check(&e) == "" {
+	why := f.check(&e)
+	if why == "" {
 		f.apply(&e)
+		return
+	}
+	if why == tooMany {
+		f.repaired(Repair{Kind: TooManyRegions, Node: e.Node})
 		return
 	}
 	switch e.Kind {
@@ -101,6 +111,10 @@ func (f *Fold) Replay(e Event) {
 
 func (f *Fold) replayAllocated(e *Event) {
 	if _, found := f.state.Region(e.Node); !found {
+		if len(f.state.regions) >= MaxRegions {
+			f.repaired(Repair{Kind: TooManyRegions, Node: e.Node})
+			return
+		}
 		f.repaired(Repair{Kind: RegionUnknown, Node: e.Node})
 		f.apply(&Event{Kind: RegionRegistered, Node: e.Node})
 	}

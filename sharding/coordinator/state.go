@@ -17,7 +17,7 @@ type State struct {
 	holder  identity.Node
 	regions []allocation.Region // sorted by node
 	proxies []identity.Node     // sorted
-	homes   []identity.Node     // by shard, of those up to the highest that has one
+	homes   []uint16            // by shard, up to the highest that has a home: which of the regions that is, from 1; 0 is none
 	shards  int
 }
 
@@ -41,8 +41,11 @@ func (s State) Home(shard Shard) (identity.Node, bool) {
 	if int(shard) >= len(s.homes) {
 		return identity.Node{}, false
 	}
-	n := s.homes[shard]
-	return n, !n.IsZero()
+	nr := s.homes[shard]
+	if nr == 0 {
+		return identity.Node{}, false
+	}
+	return s.regions[nr-1].Node, true
 }
 
 // Region returns the shards of a region.

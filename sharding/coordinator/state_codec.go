@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -15,10 +16,10 @@ import (
 // its shards, and the proxies. Of a name that begins as the one before it only the rest is written. A shard
 // takes 1 to 3 bytes.
 func AppendState(dst []byte, s State) []byte {
-	dst = append(dst, wire)
+	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, s.term)
 	if s.term > 0 {
-		dst = appendNode(dst, s.holder)
+		dst = wire.AppendNode(dst, s.holder)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(s.regions)))
 	before := ""
@@ -46,19 +47,19 @@ func appendNext(dst []byte, before *string, n identity.Node) []byte {
 	return binary.LittleEndian.AppendUint64(dst, n.UID)
 }
 
-// DecodeState decodes what AppendState has written. The error matches
-// ErrMalformed.
+// DecodeState decodes what AppendState has written, and takes memory in proportion to it, and 200 kB for a
+// shard with a high number. The error matches ErrMalformed.
 func DecodeState(b []byte) (State, error) {
 	r := newReader(b)
 	var s State
-	if s.term = r.uint(1<<63, "term"); s.term > 0 {
-		s.holder = r.node()
+	if s.term = r.Uint(1<<63, "term"); s.term > 0 {
+		s.holder = r.Node()
 	}
 	var before identity.Node
-	for range r.count(MaxRegions, 11, "regions") {
-		before = r.next(before)
-		region := allocation.Region{Node: before, Shards: r.shards()}
-		if r.err != nil {
+	for range r.Count(MaxRegions, 11, "regions") {
+		before = next(r, before)
+		region := allocation.Region{Node: before, Shards: readShards(r)}
+		if r.Err() != nil {
 			break
 		}
 		s.regions = append(s.regions, region)
@@ -66,53 +67,53 @@ func DecodeState(b []byte) (State, error) {
 	}
 	s.place(r)
 	before = identity.Node{}
-	for range r.count(MaxRegions, 10, "proxies") {
-		before = r.next(before)
-		if r.err != nil {
+	for range r.Count(MaxRegions, 10, "proxies") {
+		before = next(r, before)
+		if r.Err() != nil {
 			break
 		}
 		s.proxies = append(s.proxies, before)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return State{}, err
 	}
 	return s, nil
 }
 
 // next reads the node behind another one.
-func (r *reader) next(before identity.Node) identity.Node {
-	same := int(r.byte("name"))
-	rest := r.bytes(int(r.byte("length")), "name")
-	if r.err == nil && same > len(before.Name) {
-		r.fail("a name begins with %d bytes of one that has %d", same, len(before.Name))
+func next(r *wire.Reader, before identity.Node) identity.Node {
+	same := int(r.Byte("name"))
+	rest := r.Bytes(int(r.Byte("length")), "name")
+	if r.Err() == nil && same > len(before.Name) {
+		r.Fail("a name begins with %d bytes of one that has %d", same, len(before.Name))
 	}
-	if r.err != nil {
+	if r.Err() != nil {
 		return identity.Node{}
 	}
 	n := identity.Node{Name: before.Name[:same] + string(rest)}
-	n.UID = r.uid()
-	if n = r.checked(n); r.err == nil && before.Compare(n) >= 0 {
-		r.fail("%v comes after %v", n, before)
+	n.UID = r.UID()
+	if n = r.Checked(n); r.Err() == nil && before.Compare(n) >= 0 {
+		r.Fail("%v comes after %v", n, before)
 	}
 	return n
 }
 
-// place finds the homes of the shards.
-func (s *State) place(r *reader) {
+// place finds the homes of the shards. It takes 2 bytes for each up to the highest, 200 kB at most.
+func (s *State) place(r *wire.Reader) {
 	most := Shard(0)
 	for _, region := range s.regions {
 		if len(region.Shards) > 0 {
 			most = max(most, slices.Max(region.Shards)+1)
 		}
 	}
-	s.homes = make([]identity.Node, most)
-	for _, region := range s.regions {
+	s.homes = make([]uint16, most)
+	for i, region := range s.regions {
 		for _, shard := range region.Shards {
-			if home := s.homes[shard]; !home.IsZero() {
-				r.fail("shard %d is on %v and %v", shard, home, region.Node)
+			if home := s.homes[shard]; home != 0 {
+				r.Fail("shard %d is on %v and %v", shard, s.regions[home-1].Node, region.Node)
 				return
 			}
-			s.homes[shard] = region.Node
+			s.homes[shard] = uint16(i + 1)
 		}
 	}
 }
