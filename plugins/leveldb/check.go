@@ -23,17 +23,17 @@ type checked struct {
 
 // check reads the manifest and the logs before the engine does, which drops
 // what it can't read without a word.
-func check(files storage.Storage, readOnly bool) (c checked, err error) {
+func check(files storage.Storage, f format, readOnly bool) (c checked, err error) {
 	all, err := files.List(storage.TypeAll)
 	if err != nil {
 		return c, err
 	}
 	current, err := files.GetMeta()
 	if err != nil {
-		return checked{version: formatVersion}, checkNew(files, all, readOnly, err)
+		return checked{version: f.latest}, checkNew(files, all, readOnly, err)
 	}
 	var m manifest
-	if c.version, err = checkManifest(files, current, &m); err != nil {
+	if c.version, err = checkManifest(files, f, current, &m); err != nil {
 		return c, err
 	}
 	present := make(map[storage.FileDesc]bool, len(all))
@@ -89,12 +89,12 @@ func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reas
 }
 
 // checkManifest returns the version of the format.
-func checkManifest(files storage.Storage, fd storage.FileDesc, m *manifest) (version uint32, err error) {
+func checkManifest(files storage.Storage, f format, fd storage.FileDesc, m *manifest) (version uint32, err error) {
 	_, _, err = scanFile(files, fd, m)
 	if m.has[fieldComparer] {
 		// A newer version may have changed whatever looks damaged.
 		var oerr error
-		if version, oerr = checkOrder(m.comparer); oerr != nil {
+		if version, oerr = f.checkOrder(m.comparer); oerr != nil {
 			return 0, oerr
 		}
 	}

@@ -36,7 +36,8 @@ type Config struct {
 	// saved or loaded. Defaults to 64 MiB; at most 1 GiB.
 	MaxSnapshotSize int
 
-	tune        func(*opt.Options) // for tests
+	format      format
+	tune        func(*opt.Options) // for durable data, and for tests
 	reopenPause time.Duration      // see DB.reopen, for tests
 	portion     int                // records that are read at once, for tests
 }
@@ -53,6 +54,7 @@ func (c Config) withDefaults() Config {
 	c.MaxSnapshotSize = cmp.Or(c.MaxSnapshotSize, defaultMaxSnapshotSize)
 	c.reopenPause = cmp.Or(c.reopenPause, defaultReopenPause)
 	c.portion = cmp.Or(c.portion, portionRecords)
+	c.format = cmp.Or(c.format, eventsFormat())
 	return c
 }
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package leveldb is the embedded journal and snapshot store: both live in one
-// directory, on goleveldb, and need no set-up.
+// directory, on goleveldb, and need no set-up. [Durable] keeps the durable keys of
+// replicated data, in directories of its own.
 //
 //	db, err := leveldb.Open("bank-data", leveldb.Config{})
 //	if err != nil {

@@ -38,7 +38,8 @@ type engine struct {
 
 // openEngine checks the files, upgrades and opens them.
 func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine, error) {
-	found, err := check(base, cfg.ReadOnly)
+	f := cfg.format
+	found, err := check(base, f, cfg.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -46,18 +47,18 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 		if len(found.logs) > 1 {
 			base = &readOnlyFiles{Storage: base, logs: found.logs}
 		}
-		return openChecked(newGuard(base, syncDir, found.version, found.version), cfg)
+		return openChecked(newGuard(base, syncDir, f, found.version, found.version), cfg)
 	}
 	if err = removeProbe(base); err != nil {
 		return nil, err
 	}
-	if found.version == unorderedVersion {
-		if err = announceUpgrade(newGuard(base, syncDir, unorderedVersion, unorderedVersion), cfg); err != nil {
+	if f == eventsFormat() && found.version == unorderedVersion {
+		if err = announceUpgrade(newGuard(base, syncDir, f, unorderedVersion, unorderedVersion), cfg); err != nil {
 			return nil, err
 		}
 	}
-	e, err := openChecked(newGuard(base, syncDir, found.version, formatVersion), cfg)
-	if err == nil && !e.ordered {
+	e, err := openChecked(newGuard(base, syncDir, f, found.version, f.latest), cfg)
+	if err == nil && f == eventsFormat() && !e.ordered {
 		if err = e.upgrade(); err != nil {
 			return nil, errors.Join(err, e.close())
 		}
@@ -80,6 +81,9 @@ func openChecked(g *guard, cfg Config) (*engine, error) {
 	e := &engine{
 		db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync},
 		streams: newCache(cfg.CachedIDs), names: newNameCache(cfg.CachedIDs), records: cfg.portion,
+	}
+	if cfg.format != eventsFormat() {
+		return e, nil
 	}
 	if err := e.look(); err != nil {
 		return nil, errors.Join(err, db.Close())

@@ -33,10 +33,6 @@ var (
 	ErrNoOrder = fmt.Errorf("%w: the directory was written by an older version, open it once for writing", journal.ErrNoQueries)
 )
 
-func errNewerFormat(version uint64) error {
-	return fmt.Errorf("%w: format %d, this one knows %d", journal.ErrNewerVersion, version, formatVersion)
-}
-
 // translate turns an error of the engine into one of ours: corruption into a
 // *journal.CorruptError, everything else into ErrUnavailable.
 func translate(err error) error {

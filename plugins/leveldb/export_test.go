@@ -97,7 +97,7 @@ const MaxLooked = maxLooked
 // OptionsOf returns the options of a version of the format.
 func OptionsOf(version uint32) *opt.Options {
 	o := Options()
-	o.Comparer = newOrder(version)
+	o.Comparer = newOrder(eventsFormat(), version)
 	return o
 }
 

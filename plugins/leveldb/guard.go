@@ -41,8 +41,8 @@ type guard struct {
 	failure  atomic.Pointer[error]
 }
 
-func newGuard(base storage.Storage, syncDir func() error, stored, version uint32) *guard {
-	return &guard{Storage: base, syncDir: syncDir, order: newOrder(stored), version: version}
+func newGuard(base storage.Storage, syncDir func() error, f format, stored, version uint32) *guard {
+	return &guard{Storage: base, syncDir: syncDir, order: newOrder(f, stored), version: version}
 }
 
 // err returns the first failure.

@@ -17,6 +17,12 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		crash(dir)
 	}
+	if dir := os.Getenv(holdDurableDir); dir != "" {
+		holdDurable(dir)
+	}
+	if dir := os.Getenv(crashDurableDir); dir != "" {
+		crashDurable(dir)
+	}
 	// The engine drains a pool of its own for up to a second after it was closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

@@ -13,13 +13,15 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/comparer"
 	"github.com/syndtr/goleveldb/leveldb/filter"
 	"github.com/syndtr/goleveldb/leveldb/opt"
+
+	"github.com/refold-io/refold/journal"
 )
 
 // Options returns the options under which a database of this package is opened:
 // what a benchmark needs to compare with the engine alone. The caller owns it.
 func Options() *opt.Options {
 	return &opt.Options{
-		Comparer:                     newOrder(formatVersion),
+		Comparer:                     newOrder(eventsFormat(), formatVersion),
 		Filter:                       filter.NewBloomFilter(10),
 		WriteBuffer:                  16 << 20,
 		BlockCacheCapacity:           32 << 20,
@@ -39,14 +41,26 @@ const (
 	unorderedVersion = 1
 )
 
+// format is a kind of database, and the latest version of what is in there.
+type format struct {
+	prefix string
+	latest uint32
+}
+
+// eventsFormat is that of events and snapshots.
+func eventsFormat() format { return format{orderPrefix, formatVersion} }
+
 // order is the bytewise order of keys. Its version is that of the format that
 // the manifest says or, once another manifest is begun, is to say.
-type order struct{ version atomic.Uint32 }
+type order struct {
+	prefix  string
+	version atomic.Uint32
+}
 
 var _ comparer.Comparer = (*order)(nil)
 
-func newOrder(version uint32) *order {
-	o := new(order)
+func newOrder(f format, version uint32) *order {
+	o := &order{prefix: f.prefix}
 	o.version.Store(version)
 	return o
 }
@@ -64,19 +78,19 @@ func (*order) Successor(dst, b []byte) []byte { return comparer.DefaultComparer.
 
 // Name implements comparer.Comparer.
 func (o *order) Name() string {
-	return orderPrefix + strconv.FormatUint(uint64(o.version.Load()), 10)
+	return o.prefix + strconv.FormatUint(uint64(o.version.Load()), 10)
 }
 
 // checkOrder returns the version of the format of a database whose keys are
 // ordered by the comparer of that name, or an error if this one can't read it.
-func checkOrder(name string) (uint32, error) {
-	version, ours := strings.CutPrefix(name, orderPrefix)
+func (f format) checkOrder(name string) (uint32, error) {
+	version, ours := strings.CutPrefix(name, f.prefix)
 	n, err := strconv.ParseUint(version, 10, 32)
 	switch {
 	case !ours || err != nil || n == 0:
 		return 0, fmt.Errorf("%w: its keys are ordered by %q", ErrForeign, name)
-	case n > formatVersion:
-		return 0, errNewerFormat(n)
+	case n > uint64(f.latest):
+		return 0, fmt.Errorf("%w: format %d, this one knows %d", journal.ErrNewerVersion, n, f.latest)
 	}
 	return uint32(n), nil
 }

@@ -1,0 +1,169 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/syndtr/goleveldb/leveldb/opt"
+
+	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/journal"
+)
+
+// DurableConfig says how durable data is opened. The zero value is the default.
+type DurableConfig struct {
+	// ReadOnly opens stores for tools that only look at them: nothing is changed, and what
+	// is not there can't be opened. Defaults to false.
+	ReadOnly bool
+
+	db Config // for tests
+}
+
+// Durable keeps the durable keys of replicators in a directory: it implements
+// durable.Opener. Each store has a directory of its own in there, and one process at
+// a time has that open; others get durable.ErrInUse. See Dir.
+//
+// What Write has acknowledged survives a power cut. A call is one sync, or several if
+// it has more than 8 MiB. Each record has a checksum, and what Open does about damaged
+// logs, and calls about a disk that fails, is the same as for a journal.
+//
+// The space of what was replaced or deleted is freed in the background once it is about
+// 8 MiB, and half of what is left. A store keeps up to 8 MiB in memory.
+type Durable struct {
+	dir string
+	cfg DurableConfig
+}
+
+var _ durable.Opener = (*Durable)(nil)
+
+// NewDurable returns an opener of stores below a directory, which is created together with
+// the first one.
+func NewDurable(dir string, cfg DurableConfig) *Durable { return &Durable{dir: dir, cfg: cfg} }
+
+// durableFormat is that of durable data.
+func durableFormat() format { return format{"refold.leveldb.durable/", 1} }
+
+// Dir returns the directory of a store: one named after the node, in that one named after
+// the replicator. Upper case, colons and dots at the ends are written another way, so that
+// they are names, and different ones, on any file system.
+func (d *Durable) Dir(id durable.ID) string {
+	return filepath.Join(d.dir, dirName(id.Node), dirName(id.Replicator))
+}
+
+// Open implements durable.Opener.
+func (d *Durable) Open(ctx context.Context, id durable.ID) (durable.Store, error) {
+	s, err := d.open(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("leveldb: open the durable data %v: %w", id, durableError(err))
+	}
+	return s, nil
+}
+
+func (d *Durable) open(ctx context.Context, id durable.ID) (*durableStore, error) {
+	if err := id.Check(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	dir := d.Dir(id)
+	if err := checkContents(dir); err != nil {
+		return nil, err
+	}
+	cfg := d.cfg.db
+	cfg.ReadOnly = d.cfg.ReadOnly
+	cfg.format, cfg.tune = durableFormat(), tuneDurable(cfg.tune)
+	db, err := Open(dir, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newDurableStore(id, db), nil
+}
+
+// tuneDurable makes a database need less memory than one for events: it is read once, and
+// small records are written.
+func tuneDurable(further func(*opt.Options)) func(*opt.Options) {
+	return func(o *opt.Options) {
+		o.WriteBuffer, o.CompactionTableSize, o.BlockCacheCapacity = 4<<20, 4<<20, 1<<20
+		o.DisableSeeksCompaction = true
+		if further != nil {
+			further(o)
+		}
+	}
+}
+
+// durableStore is an open store.
+type durableStore struct {
+	handle
+
+	id durable.ID
+	db *DB
+
+	space      space
+	compacting atomic.Bool
+	closing    atomic.Bool
+	background sync.WaitGroup
+}
+
+var _ durable.Store = (*durableStore)(nil)
+
+func newDurableStore(id durable.ID, db *DB) *durableStore {
+	s := &durableStore{id: id, db: db}
+	s.ended = make(chan struct{})
+	s.space.live = tableSize(db.engine)
+	return s
+}
+
+// Close implements durable.Store.
+func (s *durableStore) Close() error {
+	s.closing.Store(true)
+	s.shut()
+	s.background.Wait()
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("leveldb: close the durable data %v: %w", s.id, err)
+	}
+	return nil
+}
+
+// use returns the engine for one call, or a part of one. release must be called.
+func (s *durableStore) use(ctx context.Context, writing bool) (*engine, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if !s.enter() {
+		return nil, durable.ErrClosed
+	}
+	e, err := s.db.acquire(writing)
+	if err != nil {
+		s.leave()
+	}
+	return e, err
+}
+
+func (s *durableStore) release() {
+	s.db.release()
+	s.leave()
+}
+
+// durableError gives an error of the database its counterpart in package durable.
+func durableError(err error) error {
+	for _, known := range []struct{ ours, theirs error }{
+		{journal.ErrClosed, durable.ErrClosed},
+		{journal.ErrCorrupt, durable.ErrCorrupt},
+		{journal.ErrNewerVersion, durable.ErrVersion},
+		{ErrForeign, durable.ErrForeign},
+		{ErrInUse, durable.ErrInUse},
+	} {
+		if errors.Is(err, known.ours) && !errors.Is(err, known.theirs) {
+			return fmt.Errorf("%w: %w", known.theirs, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+const crashDurableDir = "REFOLD_TEST_CRASH_DURABLE_DIR"
+
+func noContext() context.Context { return context.Background() }
+
+// killedKeys is how many keys crashDurable writes, one after the other.
+const killedKeys = 7
+
+// killedBatch is call number n of crashDurable: three keys get the number, and of
+// every third call one is deleted. The data is long now and then, so that logs become tables.
+func killedBatch(n int) []durable.Record {
+	var batch []durable.Record
+	for i := range 3 {
+		r := durable.Record{Key: fmt.Sprint("key-", (n+i)%killedKeys), Data: []byte(fmt.Sprint(n, " "))}
+		if n%3 == 0 && i == 0 {
+			r.Data = nil
+		}
+		if n%5 == 0 && i == 1 {
+			r.Data = append(r.Data, strings.Repeat("x", 200<<10)...)
+		}
+		batch = append(batch, r)
+	}
+	return batch
+}
+
+// killedContent is what is stored after some calls: the number of each key.
+func killedContent(calls int) map[string]string {
+	all := map[string]string{}
+	for n := max(1, calls-3*killedKeys); n <= calls; n++ {
+		for _, r := range killedBatch(n) {
+			if len(r.Data) == 0 {
+				delete(all, r.Key)
+			} else {
+				all[r.Key] = string(r.Data)
+			}
+		}
+	}
+	return all
+}
+
+// crashDurable writes to a store, and says after each call that it is stored, until it is
+// killed. It is a process of its own of TestDurableKilled. It goes on behind a number.
+func crashDurable(dir string) {
+	dir, from, _ := strings.Cut(dir, "\n")
+	n, err := strconv.Atoi(from)
+	if err != nil {
+		n = 0
+	}
+	s, err := leveldb.NewDurable(dir, leveldb.DurableConfig{}).Open(noContext(), durableID())
+	for err == nil {
+		n++
+		if err = s.Write(noContext(), killedBatch(n)); err == nil {
+			_, _ = fmt.Fprintln(os.Stdout, n)
+		}
+	}
+	_, _ = os.Stdout.WriteString(err.Error() + "\n")
+	os.Exit(1)
+}
+
+// TestDurableKilled kills a process that writes, several times: many more when REFOLD_SOAK
+// is set, as make soak does. What it has acknowledged is there, with the call that
+// was under way or without.
+func TestDurableKilled(t *testing.T) {
+	t.Parallel()
+	rounds := 5
+	if os.Getenv("REFOLD_SOAK") != "" {
+		rounds = 200
+	}
+	dir := t.TempDir()
+	last := 0
+	for round := range rounds {
+		last = killDurable(t, dir, last, 20+13*(round%20))
+		s := openDurable(t, dir, leveldb.DurableConfig{})
+		all, err := loadDurable(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, r := range all {
+			got[r.Key] = string(r.Data)
+		}
+		without, with := fmt.Sprint(killedContent(last)), fmt.Sprint(killedContent(last+1))
+		switch fmt.Sprint(got) {
+		case without:
+		case with:
+			last++
+		default:
+			t.Fatalf("round %d: %d calls were acknowledged, stored is %.500v", round, last, got)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// killDurable lets another process write, kills it after some calls, and returns how many
+// were acknowledged.
+func killDurable(t *testing.T, dir string, last, calls int) int {
+	t.Helper()
+	other := exec.Command(os.Args[0])
+	other.Env = append(os.Environ(), fmt.Sprintf("%s=%s\n%d", crashDurableDir, dir, last))
+	out, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		n, err := strconv.Atoi(lines.Text())
+		if err != nil || n != last+1 {
+			t.Fatalf("behind %d: %q", last, lines.Text())
+		}
+		last = n
+		if seen++; seen == calls {
+			if err := other.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = other.Wait() // it was killed
+	return last
+}

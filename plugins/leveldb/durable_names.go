@@ -1,0 +1,113 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package leveldb
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/identity"
+)
+
+// dirName returns the name of a directory for a name that identity.CheckName accepts: in lower
+// case, with + for a colon and a comma for a dot at either end. Behind a = it says which
+// letters were in upper case, a bit for each byte.
+func dirName(name string) string {
+	b := []byte(name)
+	upper := make([]byte, (len(b)+7)/8)
+	found := false
+	for i, c := range b {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			b[i] = c + 'a' - 'A'
+			upper[i/8] |= 0x80 >> (i % 8)
+			found = true
+		case c == ':':
+			b[i] = '+'
+		case c == '.' && (i == 0 || i == len(b)-1):
+			b[i] = ','
+		}
+	}
+	if found {
+		return string(b) + "=" + hex.EncodeToString(upper)
+	}
+	return string(b)
+}
+
+// nameOfDir returns the name that a directory is named after, and whether there is one.
+func nameOfDir(dir string) (string, bool) {
+	lower, bits, _ := strings.Cut(dir, "=")
+	b := []byte(strings.NewReplacer("+", ":", ",", ".").Replace(lower))
+	upper, err := hex.DecodeString(bits)
+	if err != nil {
+		return "", false
+	}
+	for i, c := range b {
+		if i/8 < len(upper) && upper[i/8]&(0x80>>(i%8)) != 0 && 'a' <= c && c <= 'z' {
+			b[i] = c - ('a' - 'A')
+		}
+	}
+	name := string(b)
+	return name, identity.CheckName(name) == nil && dirName(name) == dir
+}
+
+// IDs returns whose data there is, in the order of the directories. Other directories and
+// files are passed over; what is in there is found out by Open.
+func (d *Durable) IDs() ([]durable.ID, error) {
+	nodes, err := os.ReadDir(d.dir)
+	if err != nil {
+		return nil, fmt.Errorf("leveldb: list durable data: %w", err)
+	}
+	var ids []durable.ID
+	for _, n := range nodes {
+		node, ok := nameOfDir(n.Name())
+		if !ok || !n.IsDir() {
+			continue
+		}
+		replicators, err := os.ReadDir(filepath.Join(d.dir, n.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("leveldb: list durable data: %w", err)
+		}
+		for _, r := range replicators {
+			if replicator, ok := nameOfDir(r.Name()); ok && r.IsDir() {
+				ids = append(ids, durable.ID{Node: node, Replicator: replicator})
+			}
+		}
+	}
+	return ids, nil
+}
+
+// checkContents returns ErrForeign if a directory holds something that LevelDB has not
+// written, or is none.
+func checkContents(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w: %w", ErrForeign, err)
+	case err != nil:
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		ext := filepath.Ext(name)
+		switch {
+		case e.IsDir():
+		case ext == ".log", ext == ".ldb", ext == ".sst", ext == ".tmp", ext == ".bak":
+			continue
+		case name == "LOCK", name == "LOG", name == "LOG.old", strings.HasPrefix(name, "CURRENT"), strings.HasPrefix(name, "MANIFEST-"):
+			continue
+		}
+		return fmt.Errorf("%w: there is %q in %q", ErrForeign, name, dir)
+	}
+	return nil
+}
