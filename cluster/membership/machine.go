@@ -107,6 +107,7 @@ const (
 	timerGossip
 	timerGossipTwice
 	timerGossipThrice
+	timerLeave
 	timerLeader
 	timerJoin
 	timerJoining
@@ -266,6 +267,8 @@ func (m *Machine) fire(t timer) {
 		m.gossipRound()
 	case timerGossipTwice, timerGossipThrice:
 		m.speedUp()
+	case timerLeave:
+		m.leaveAfterOthers()
 	case timerLeader:
 		m.again(timerLeader, m.s.LeaderInterval)
 		m.lead()

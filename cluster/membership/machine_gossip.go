@@ -19,15 +19,16 @@ func (m *Machine) gossipRound() {
 	m.probe()
 	m.gossipWithOne()
 	if m.hurry() {
-		m.timers[timerGossipTwice] = m.now + m.s.GossipInterval/3
+		m.soon(timerGossipTwice, m.now+m.s.GossipInterval/3)
 		m.timers[timerGossipThrice] = m.now + 2*m.s.GossipInterval/3
 	}
 }
 
 // speedUp is an additional round.
 func (m *Machine) speedUp() {
-	if m.phase == member && m.hurry() {
+	if m.phase == member && (m.hurry() || m.rush()) {
 		m.gossipWithOne()
+		m.rushOn()
 	}
 }
 
@@ -84,23 +85,29 @@ func (m *Machine) candidates() bitmap {
 		}
 		clear(m.self)
 		m.gossip.Reachability().of(m.self, func(rec Record) { clear(rec.Subject) })
+		for n := range m.confirmed { // the order does not show
+			clear(n)
+		}
 		m.cache.candidates = all
 	}
 	return m.cache.candidates
 }
 
-// gossipWithSome gossips with up to n others at random.
+// gossipWithSome gossips with up to n others at random. Those that exit come last: they know
+// what there is to know, or others will tell them.
 func (m *Machine) gossipWithSome(n int) {
+	var some, exiting []identity.Node
 	all := m.candidates()
-	k := all.count()
-	if k == 0 {
-		return
-	}
-	for i, j := range m.rand.Perm(k) {
-		if i == n {
-			return
+	for _, j := range m.rand.Perm(all.count()) {
+		if o := m.gossip.members[all.nth(j)]; o.Status == Exiting {
+			exiting = append(exiting, o.Node)
+		} else {
+			some = append(some, o.Node)
 		}
-		m.sendState(m.gossip.members[all.nth(j)].Node)
+	}
+	some = append(some, exiting...)
+	for _, o := range some[:min(n, len(some))] {
+		m.sendState(o)
 	}
 }
 

@@ -257,7 +257,7 @@ func TestWhomToGossipWith(t *testing.T) {
 		names = append(names, fmt.Sprintf("n%d", i))
 	}
 	s := with(t, names...)
-	s.do(membership.Leave{Node: node("n0")})
+	s.do(membership.PrepareForShutdown{})
 	s.seen(names[1:]...) // n0 has not
 	s.forget()
 	s.pass(1000*time.Second, names...)

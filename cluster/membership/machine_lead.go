@@ -77,7 +77,7 @@ func (m *Machine) leadConverged() {
 		m.log(Info, "the leader removes a member", Attr{"member", n})
 	}
 	if m.change(c) && len(exiting) > 0 {
-		m.gossipToOldest(exiting)
+		m.tellExiting(exiting)
 	}
 }
 
@@ -138,10 +138,16 @@ func (m *Machine) leadDiverged() {
 	m.change(c)
 }
 
-// gossipToOldest tells the oldest members that others exit, for these may host
-// what has to be handed over.
-func (m *Machine) gossipToOldest(exiting []*Member) {
-	var told []identity.Node
+// tellExiting tells members that they exit, for when many do there may soon be nobody who could, and the
+// oldest members, for these may host what has to be handed over.
+func (m *Machine) tellExiting(exiting []*Member) {
+	told := []identity.Node{m.self}
+	for _, o := range exiting {
+		if len(told) <= exitingTold && o.Node != m.self {
+			told = append(told, o.Node)
+			m.sendState(o.Node)
+		}
+	}
 	tell := func(role string) {
 		byAge := slices.DeleteFunc(slices.Clone(m.gossip.Members()), func(o *Member) bool { return !o.HasRole(role) || o.Node == m.self })
 		slices.SortFunc(byAge, (*Member).age)

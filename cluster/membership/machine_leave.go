@@ -30,20 +30,6 @@ func (m *Machine) find(n identity.Node) *Member {
 	return named[len(named)-1]
 }
 
-// leave marks a member as leaving.
-func (m *Machine) leave(n identity.Node) {
-	o := m.find(n)
-	switch {
-	case o == nil:
-		m.log(Warn, "who is to leave is no member", Attr{"member", n})
-	case o.Status.CanBecome(Leaving):
-		m.log(Info, "a member leaves", Attr{"member", o.Node})
-		if m.change(Change{Put: []*Member{o.with(Leaving)}}) {
-			m.gossipWithOne()
-		}
-	}
-}
-
 // down marks a member as down.
 func (m *Machine) down(n identity.Node) {
 	o := m.find(n)
@@ -70,38 +56,6 @@ func (m *Machine) prepare() {
 		m.log(Info, "the cluster prepares for its shutdown")
 		m.gossipWithOne()
 	}
-}
-
-// exitingDone ends the membership of a node that has left: whoever leads is told
-// that nobody has to wait for it.
-func (m *Machine) exitingDone() {
-	me := m.me()
-	if m.phase != member || me.Status != Exiting {
-		m.log(Warn, "this node does not exit")
-		return
-	}
-	m.exiting, m.exited = false, true
-	m.adopt(m.gossip)
-	m.gossipWithSome(lastGossips)
-	var first identity.Node
-	for range 2 {
-		next := leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool { return o.Node != m.self && o.Node != first })
-		if next.IsZero() {
-			break
-		}
-		m.send(next, ExitingConfirmed{})
-		first = next
-	}
-	m.stop(Left)
-}
-
-// exitingConfirmed notes that a member is ready to be removed.
-func (m *Machine) exitingConfirmed(from identity.Node) {
-	if m.gossip.Member(from) == nil {
-		m.drop(DropStranger)
-		return
-	}
-	m.confirmed[from] = true
 }
 
 // stopIfDown stops a node that was given up, once those that were given up with

@@ -22,6 +22,8 @@ type cache struct {
 	roles       []string
 	roleLeaders []identity.Node
 	anyDown     bool
+	anyLeaving  bool
+	anyExiting  bool
 	open        bool   // it is open about somebody whether to go on without
 	closing     bool   // the whole cluster is about to stop
 	candidates  bitmap // whom to gossip with
@@ -72,6 +74,7 @@ func (m *Machine) set(next Gossip) {
 		if !slices.Equal(old.seen, next.seen) {
 			m.publish(Event{Kind: SeenChanged})
 			m.weigh()
+			m.leavers()
 		}
 		return
 	}
@@ -85,9 +88,11 @@ func (m *Machine) set(next Gossip) {
 	}
 	if !sameMembers {
 		m.cache.roles = roles(next.members)
-		m.cache.anyDown, m.cache.closing = false, false
+		m.cache.anyDown, m.cache.anyLeaving, m.cache.anyExiting, m.cache.closing = false, false, false, false
 		for _, o := range next.members {
 			m.cache.anyDown = m.cache.anyDown || o.Status == Down
+			m.cache.anyLeaving = m.cache.anyLeaving || o.Status == Leaving
+			m.cache.anyExiting = m.cache.anyExiting || o.Status == Exiting
 			m.cache.closing = m.cache.closing || o.Status == PreparingForShutdown || o.Status == ReadyForShutdown
 		}
 	}
@@ -96,6 +101,7 @@ func (m *Machine) set(next Gossip) {
 	}
 	m.publishChanges(old, was)
 	m.weigh()
+	m.leavers()
 }
 
 // findUnreachable finds who is unreachable. The slices stay the same if nobody
