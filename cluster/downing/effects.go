@@ -9,7 +9,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Input is what a resolver is told: a View, a LeaseAnswer, a LeaseReleased or a
+// Input is what a resolver is told: a View, a LeaseAnswer, a LeaseLost, a LeaseReleased or a
 // Link.
 type Input interface{ input() }
 
@@ -18,6 +18,10 @@ type LeaseAnswer struct {
 	// Held is true if the lease is surely held: an error is false.
 	Held bool
 }
+
+// LeaseLost says that the lease, which was held, is no longer. It is asked for again until it is
+// released: the other side may still be about to decide, and must not get it.
+type LeaseLost struct{}
 
 // LeaseReleased answers ReleaseLease.
 type LeaseReleased struct {
@@ -30,6 +34,7 @@ type LeaseReleased struct {
 type Link struct{ Up bool }
 
 func (LeaseAnswer) input()   {}
+func (LeaseLost) input()     {}
 func (LeaseReleased) input() {}
 func (Link) input()          {}
 

@@ -32,6 +32,8 @@ type leaseState struct {
 	queued change
 
 	held      bool
+	lost      bool            // it is held by right, and has to be asked for again
+	regaining bool            // that was done, and has no answer yet
 	waiting   []identity.Node // to be removed before the lease is released, sorted
 	releasing bool            // nobody is waited for
 	releaseAt time.Duration
@@ -70,14 +72,18 @@ func (r *Resolver) tickAsking(now time.Duration, out *Effects) {
 
 func (r *Resolver) leaseAnswered(now time.Duration, held bool, out *Effects) {
 	l := &r.lease
+	if l.regaining { // which was asked first
+		l.regaining, l.lost = false, l.lost && !held
+		return
+	}
 	switch l.phase {
 	case idle, delaying:
 		return // answers nothing
 	case abandoned:
-		l.held = held
+		l.held, l.lost = held, false
 		l.release(now, &r.settings)
 	case asking:
-		l.held = held
+		l.held, l.lost = held, false
 		if held {
 			l.waiting = append(slices.Clone(l.waiting), r.act(now, Decided, l.decision, out)...)
 			slices.SortFunc(l.waiting, identity.Node.Compare)
@@ -111,6 +117,18 @@ func (r *Resolver) abandon(now time.Duration, out *Effects) {
 	}
 }
 
+// leaseLost notes that the lease has to be asked for again.
+func (r *Resolver) leaseLost() { r.lease.lost = r.lease.held }
+
+// tickRegain asks again for a lease that was lost.
+func (r *Resolver) tickRegain(out *Effects) {
+	l := &r.lease
+	if l.lost && !l.regaining && l.phase == idle && !out.ReleaseLease {
+		l.regaining = true
+		out.AskLease = true
+	}
+}
+
 // release starts the time after which the lease is released, once nobody is waited
 // for.
 func (l *leaseState) release(now time.Duration, s *Settings) {
@@ -139,6 +157,6 @@ func (r *Resolver) tickRelease(now time.Duration, out *Effects) {
 // asked for again is about an earlier time.
 func (r *Resolver) leaseReleased(done bool) {
 	if l := &r.lease; done && l.phase == idle && l.releasing {
-		l.held, l.releasing = false, false
+		l.held, l.releasing, l.lost = false, false, false
 	}
 }

@@ -59,6 +59,8 @@ func (r *Resolver) Step(now time.Duration, in Input) Effects {
 		r.see(now, in, &out)
 	case LeaseAnswer:
 		r.leaseAnswered(now, in.Held, &out)
+	case LeaseLost:
+		r.leaseLost()
 	case LeaseReleased:
 		r.leaseReleased(in.Done)
 	case Link:
@@ -85,6 +87,7 @@ func (r *Resolver) Tick(now time.Duration) Effects {
 	if len(out.Down) == 0 && r.responsible() && r.gone > 0 && now-r.changedAt >= r.settings.StableAfter {
 		r.decide(now, &out)
 	}
+	r.tickRegain(&out)
 	return out
 }
 

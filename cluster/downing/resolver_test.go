@@ -40,7 +40,7 @@ type script struct {
 //	resolver STRATEGY [stable=10s] [unstable=off|5s] [quorum=3] makes a resolver of the node a; the clock is at 0
 //	view [follower]                what it sees, in the line below: see parse
 //	tick DURATION                  ticks each second, for that long, and prints each that has an effect
-//	lease held|refused             an answer
+//	lease held|refused|lost        an answer, or what became of it
 //	released done|failed
 //	link up|down
 func (s *script) do(t *testing.T, d *datadriven.TestData) string {
@@ -89,6 +89,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 		}
 		return b.String()
 	case "lease":
+		if first == "lost" {
+			return s.print(s.r.Step(s.now, downing.LeaseLost{}))
+		}
 		return s.print(s.r.Step(s.now, downing.LeaseAnswer{Held: first == "held"}))
 	case "released":
 		return s.print(s.r.Step(s.now, downing.LeaseReleased{Done: first == "done"}))

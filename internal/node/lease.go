@@ -50,11 +50,12 @@ func (m *Machine) leaseReleased(in LeaseReleased) {
 	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseReleased{})
 }
 
-// leaseLost tells a singleton. The resolver holds its lease for others not to get it, and
-// asks again before it decides.
+// leaseLost tells the machine that held it.
 func (m *Machine) leaseLost(in LeaseLost) {
 	m.count.LeasesLost++
-	if !m.resolves(in.Lease) {
-		m.hostedStep(m.ofLease(in.Lease), singleton.LeaseLost{})
+	if m.resolves(in.Lease) {
+		m.decide(m.resolver.Step(m.now, downing.LeaseLost{}))
+		return
 	}
+	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseLost{})
 }
