@@ -42,6 +42,9 @@ func partition(c *cluster, oneWay bool) bool {
 	if !c.mayCut() {
 		return false
 	}
+	if !oneWay && c.w.Rand.IntN(2) == 0 {
+		return c.cleanCut()
+	}
 	n, d := &c.w.Network, c.between(3*time.Second, 90*time.Second)
 	var there []string
 	for _, name := range c.names {
