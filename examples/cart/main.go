@@ -1,0 +1,74 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command cart is the example of replicated data: shopping carts that three nodes share, and that
+// each of them can change at any time.
+//
+//	go run ./examples/cart
+//
+// It starts three nodes and a NATS server in this process, has a customer shop at all of them, and
+// crashes one node, then a second one. Begin to read at cart.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const customer = "ann"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, 2*time.Second)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cart:", err)
+		os.Exit(1)
+	}
+}
+
+// run tells the story, with a customer who waits so long for each thing.
+func run(ctx context.Context, w io.Writer, patience time.Duration) (err error) {
+	s := shop{out: w, patience: patience}
+	s.say("Three nodes start ...\n")
+	if err = s.open(ctx); err != nil {
+		return errors.Join(err, s.close())
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+
+	s.say("\nThe carts are on all nodes; a read and a write each ask two of them.\n\n")
+	s.show(ctx, 0, "2 tea", adding("tea", 2))
+	s.show(ctx, 1, "1 milk", adding("milk", 1))
+
+	s.say("On all nodes at once:\n\n")
+	var all sync.WaitGroup
+	for _, carts := range s.carts {
+		all.Go(func() { _ = s.within(ctx, carts, adding("bread", 1)) })
+	}
+	all.Wait()
+	s.show(ctx, 2, "and without the tea", func(ctx context.Context, c Carts) error {
+		return c.Remove(ctx, customer, "tea")
+	})
+
+	s.say("shop-2 crashes. Two are a majority of three:\n\n")
+	s.crash(2)
+	s.show(ctx, 1, "1 butter", adding("butter", 1))
+
+	s.say("shop-1 crashes as well. One is none, and says so after %v:\n\n", patience)
+	s.crash(1)
+	s.show(ctx, 0, "1 jam", adding("jam", 1))
+	s.say("The jam is on shop-0, and reaches the others when they can be reached. When some stay away, the cluster removes them:\nsee Config.Downing of package cluster.\n")
+	return ctx.Err()
+}
+
+// adding returns what puts something into the cart.
+func adding(product string, quantity int64) func(context.Context, Carts) error {
+	return func(ctx context.Context, c Carts) error { return c.Add(ctx, customer, product, quantity) }
+}
