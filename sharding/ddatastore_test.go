@@ -1,0 +1,164 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/shardingtest"
+)
+
+// replicas is a cluster with a replicator on each node, in a bubble with a clock of its own.
+type replicas struct {
+	testing.TB
+
+	network *inmem.Network
+	nodes   []*ddata.Replicator
+}
+
+func replicate(tb testing.TB, n int) *replicas {
+	tb.Helper()
+	w := &replicas{TB: tb, network: inmem.NewNetwork(inmem.NetworkConfig{})}
+	disk := &inmem.Durable{}
+	for i := range n {
+		self, err := identity.New(fmt.Sprint("n", i))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		node, err := cluster.Join(tb.Context(), cluster.Config{Cluster: "bank", Carrier: w.network.Carrier(self), Seeds: []string{"n0"}})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			node.Stop()
+			<-node.Done()
+		})
+		if err = node.AwaitUp(tb.Context()); err != nil {
+			tb.Fatal(err)
+		}
+		r, err := ddata.Start(tb.Context(), node, ddata.Config{Durable: []string{"shard-*"}, Opener: disk})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		w.nodes = append(w.nodes, r)
+	}
+	for range 60 {
+		ready := true
+		for _, r := range w.nodes {
+			ready = ready && r.ReplicaCount() == n
+		}
+		if ready {
+			return w
+		}
+		time.Sleep(time.Second) // of the bubble
+	}
+	tb.Fatal("the replicators never knew each other")
+	return nil
+}
+
+// place has what may go wrong with one node.
+func (w *replicas) place() shardingtest.Place {
+	at := func(node int) *ddata.Replicator { return w.nodes[node%len(w.nodes)] }
+	place := shardingtest.Place{
+		Coordinators: func(node int) sharding.CoordinatorStores { return sharding.ReplicatedState(at(node)) },
+		Entities:     func(node int) sharding.RememberStores { return sharding.ReplicatedEntities(at(node)) },
+		Unfenced:     true,
+	}
+	others := func(node int) (names []string) {
+		for i, r := range w.nodes {
+			if i != node {
+				names = append(names, r.Node().Self().Name)
+			}
+		}
+		return names
+	}
+	for name, strike := range map[string]func(own string, others []string) func(){
+		"the node is cut off":           func(own string, others []string) func() { return w.network.Partition([]string{own}, others) },
+		"nothing from the node arrives": func(own string, others []string) func() { return w.network.CutOneWay([]string{own}, others) },
+		"nothing arrives at the node":   func(own string, others []string) func() { return w.network.CutOneWay(others, []string{own}) },
+	} {
+		place.Faults = append(place.Faults, shardingtest.Fault{Name: name, Strike: func(node int) func() {
+			return strike(at(node).Node().Self().Name, others(node))
+		}})
+	}
+	place.Faults = append(place.Faults, shardingtest.Fault{Name: "one other node is cut off", Strike: func(node int) func() {
+		other := at(node + 1).Node().Self().Name
+		return w.network.Partition([]string{other}, others((node+1)%len(w.nodes)))
+	}})
+	return place
+}
+
+func TestReplicated(t *testing.T) {
+	t.Parallel()
+	shardingtest.Run(t, shardingtest.Config{
+		Wrap:  synctest.Test,
+		Limit: time.Hour, // of the bubble
+		Open:  func(tb testing.TB) shardingtest.Place { tb.Helper(); return replicate(tb, 3).place() },
+	})
+}
+
+// With one of three nodes gone, changes are still stored; a new coordinator reads from all, though, and so
+// from none.
+func TestReplicatedWithoutOneNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := replicate(t, 3)
+		a := lead(t, sharding.ReplicatedState(w.nodes[0]), "a")
+		heal := w.network.Partition([]string{"n1"}, []string{"n0", "n2"})
+		for i := range 5 {
+			began := time.Now()
+			a.must(a.save(allocated("r", shard(i))))
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("save %d took %v", i, took)
+			}
+		}
+		a.must(a.load())
+		b := open(t, sharding.ReplicatedState(w.nodes[2]), "b")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if _, err := b.store.Load(ctx); !errors.Is(err, ddata.ErrQuorum) {
+			t.Errorf("a new coordinator loads from two of three: %v", err)
+		}
+		cancel()
+		heal()
+		time.Sleep(10 * time.Second) // of the bubble
+		b.lead()
+		if err := a.save(allocated("r", 9)); !errors.Is(err, sharding.ErrFenced) {
+			t.Errorf("the old coordinator saves: %v", err)
+		}
+		if b.state.Shards() != 5 {
+			t.Errorf("%d shards are left", b.state.Shards())
+		}
+	})
+}
+
+// Data that is not durable can't hold entities that are remembered.
+func TestReplicatedEntitiesAreDurable(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := replicate(t, 1).nodes[0].Node()
+		for _, keys := range [][]string{nil, {"shard-*x"}, {"shard-account||all"}, {"other-*"}} {
+			cfg := ddata.Config{Name: fmt.Sprint("r", len(keys), len(fmt.Sprint(keys))), Durable: keys}
+			if len(keys) > 0 {
+				cfg.Opener = &inmem.Durable{}
+			}
+			r, err := ddata.Start(t.Context(), node, cfg)
+			if err != nil {
+				continue // patterns that can't be
+			}
+			if _, err := sharding.ReplicatedEntities(r).OpenEntities(sharding.Scope{Type: "account"}); !errors.Is(err, sharding.ErrInvalid) {
+				t.Errorf("durable keys %q: %v, want ErrInvalid", keys, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,17 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/internal/testpg"
+)
+
+// The embedded store leaves a goroutine behind for a while when it is closed.
+func TestMain(m *testing.M) {
+	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+}

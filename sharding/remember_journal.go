@@ -1,0 +1,246 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/refold-io/refold/journal"
+)
+
+// maxTries is how often a record is tried that others may get before.
+const maxTries = 5
+
+// maxEventsPerWrite bounds what one append holds; a larger update takes several.
+const maxEventsPerWrite = 500
+
+// journalEntities keeps in a journal which entities run: a history for each shard, and one for the list of
+// shards.
+//
+// Who loads a shard appends a fence, and knows the number behind it. Another owner, which doesn't know of that one, expects a number
+// that is taken.
+type journalEntities struct {
+	open   func(shard Shard) *ledger
+	shards *ledger
+	every  uint64
+	behind *background
+
+	mu    sync.Mutex
+	owned map[Shard]*owned
+	list  head
+	known map[Shard]bool // shards that surely are in the list
+}
+
+// OpenEntities implements RememberStores.
+func (c JournalConfig) OpenEntities(s Scope) (RememberStore, error) {
+	open, c, err := c.ledgers(s)
+	if err != nil {
+		return nil, err
+	}
+	return &journalEntities{
+		open: func(shard Shard) *ledger {
+			return open("entities", strconv.FormatUint(uint64(shard), 10), entitiesEvent, entitiesState)
+		},
+		shards: open("shards", "", shardsEvent, shardsState),
+		every:  uint64(c.SnapshotEvery), //nolint:gosec // it was checked
+		behind: newBackground(),
+		owned:  map[Shard]*owned{}, known: map[Shard]bool{},
+	}, nil
+}
+
+// owned is a shard that was loaded.
+type owned struct {
+	head head
+	busy bool // an update is being stored, or has failed
+}
+
+// Load implements RememberStore.
+func (j *journalEntities) Load(ctx context.Context, shard Shard) ([]string, error) {
+	if err := checkShards([]Shard{shard}); err != nil {
+		return nil, err
+	}
+	l := j.open(shard)
+	var err error
+	for range maxTries {
+		var set entitySet
+		var h head
+		if set, h, err = readEntities(ctx, l); err != nil {
+			return nil, err
+		}
+		after, failed := l.write(ctx, h, []journal.Event{{SequenceNr: h.rev + 1, Time: h.next()}})
+		if failed == nil {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.owned[shard] = &owned{head: after}
+			return set.sorted(), nil
+		}
+		if err = failed; !errors.Is(err, journal.ErrConflict) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("sharding: take %q over: %w", l.id, err)
+}
+
+func readEntities(ctx context.Context, l *ledger) (set entitySet, h head, err error) {
+	h, err = l.read(ctx, func(b []byte) (failed error) {
+		set, failed = decodeEntities(b)
+		return failed
+	}, func(b []byte) error { return set.apply(b) })
+	return set, h, err
+}
+
+// Update implements RememberStore. Of more than 50,000 entities some may be stored when it fails.
+func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stopped []string) error {
+	if err := errors.Join(checkShards([]Shard{shard}), checkIDs(started), checkIDs(stopped)); err != nil {
+		return err
+	}
+	o := j.take(shard)
+	if o == nil {
+		return fmt.Errorf("%w: shard %d was not loaded, or has failed since", ErrConflict, shard)
+	}
+	l, h := j.open(shard), o.head
+	for part := range slices.Chunk(entityEvents(started, stopped), maxEventsPerWrite) {
+		var err error
+		if h, err = l.append(ctx, h, part); errors.Is(err, journal.ErrConflict) {
+			return fmt.Errorf("%w: shard %d has another owner: %w", ErrFenced, shard, err)
+		}
+		if err != nil {
+			return fmt.Errorf("sharding: append to %q behind %d: %w", l.id, h.rev, err)
+		}
+	}
+	if l.snapshots != nil && h.rev >= h.snapshot+j.every && j.behind.do(ctx, func(ctx context.Context) { j.save(ctx, l) }) {
+		h.snapshot = h.rev
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o.head, o.busy = h, false
+	return nil
+}
+
+// take returns a shard for an update. It is busy until that is known to be stored.
+func (j *journalEntities) take(shard Shard) *owned {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o := j.owned[shard]
+	if o == nil || o.busy {
+		return nil
+	}
+	o.busy = true
+	return o
+}
+
+// save makes a snapshot of what is stored.
+func (j *journalEntities) save(ctx context.Context, l *ledger) {
+	set, h, err := readEntities(ctx, l)
+	if err == nil {
+		b := set.encode()
+		if err = fmt.Errorf("%w: entities of %d bytes, at most %d are allowed", ErrInvalid, len(b), maxRemembered); len(b) <= maxRemembered {
+			err = l.save(ctx, h, b)
+		}
+	}
+	if err != nil {
+		l.failed(ctx, err)
+	}
+}
+
+// Shards implements RememberStore.
+func (j *journalEntities) Shards(ctx context.Context) ([]Shard, error) {
+	shards, _, err := j.readShards(ctx)
+	return shards, err
+}
+
+func (j *journalEntities) readShards(ctx context.Context) ([]Shard, head, error) {
+	var set map[Shard]bool
+	add := func(s Shard) { set[s] = true }
+	h, err := j.shards.read(ctx, func(b []byte) error {
+		set = map[Shard]bool{}
+		if b == nil {
+			return nil
+		}
+		return readShards(b, add)
+	}, func(b []byte) error { return readShards(b, add) })
+	if err != nil {
+		return nil, head{}, err
+	}
+	shards := make([]Shard, 0, len(set))
+	for s := range set {
+		shards = append(shards, s)
+	}
+	slices.Sort(shards)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h.rev > j.list.rev {
+		j.list = h
+	}
+	for _, s := range shards {
+		j.known[s] = true
+	}
+	return shards, h, nil
+}
+
+// AddShards implements RememberStore. Coordinators that add at the same time do no harm to each other.
+func (j *journalEntities) AddShards(ctx context.Context, shards []Shard) error {
+	if err := checkShards(shards); err != nil {
+		return err
+	}
+	var err error
+	for range maxTries {
+		j.mu.Lock()
+		h := j.list
+		missing := slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool { return j.known[s] })
+		j.mu.Unlock()
+		if len(missing) == 0 {
+			return nil
+		}
+		var after head
+		if after, err = j.shards.append(ctx, h, [][]byte{encodeShards(missing)}); err == nil {
+			j.added(ctx, after, missing)
+			return nil
+		}
+		if !errors.Is(err, journal.ErrConflict) {
+			break
+		}
+		if _, _, err = j.readShards(ctx); err != nil {
+			return err
+		}
+		err = fmt.Errorf("%w: others add shards all the time", ErrConflict)
+	}
+	return fmt.Errorf("sharding: append to %q: %w", j.shards.id, err)
+}
+
+func (j *journalEntities) added(ctx context.Context, after head, shards []Shard) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	after.snapshot = j.list.snapshot
+	if j.shards.snapshots != nil && after.rev >= after.snapshot+j.every && j.behind.do(ctx, j.saveShards) {
+		after.snapshot = after.rev
+	}
+	if after.rev > j.list.rev {
+		j.list = after
+	}
+	for _, s := range shards {
+		j.known[s] = true
+	}
+}
+
+func (j *journalEntities) saveShards(ctx context.Context) {
+	shards, h, err := j.readShards(ctx)
+	if err == nil {
+		err = j.shards.save(ctx, h, encodeShards(shards))
+	}
+	if err != nil {
+		j.shards.failed(ctx, err)
+	}
+}
+
+// Close implements RememberStore.
+func (j *journalEntities) Close() error {
+	j.behind.close()
+	return nil
+}

@@ -1,0 +1,326 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shardingtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+func coordinatorChecks() []check {
+	return []check{
+		{name: "LoadNothing", rule: "where nothing is stored, the state is empty", run: loadNothing},
+		{name: "Save", rule: "what is saved is loaded, by any node", run: save},
+		{name: "SaveManyEvents", rule: "one change holds ten thousand shards", run: saveManyEvents},
+		{name: "SaveAgain", rule: "a change that is saved again is stored once", run: saveAgain},
+		{name: "SaveAtOnce", rule: "a change that is saved several times at once is stored once", run: saveAtOnce},
+		{name: "SaveBehind", rule: "a change that is based on something else is refused", run: saveBehind},
+		{name: "SaveUnloaded", rule: "who has loaded nothing can't save", run: saveUnloaded},
+		{name: "SaveInvalid", rule: "changes that can't be are refused", run: saveInvalid},
+		{name: "Fenced", rule: "a coordinator of a lower term is fenced, and what it saves is not there", run: fenced},
+		{name: "FencedLoaded", rule: "one that has loaded the higher term is fenced, too", run: fencedLoaded},
+		{name: "ClaimOnce", rule: "a term is claimed once", run: claimOnce},
+		{name: "ClaimHigher", rule: "only a higher term can be claimed", run: claimHigher},
+		{name: "ClaimStale", rule: "a claim that is based on something else is refused, and loses nothing", run: claimStale},
+		{name: "Unclaimed", rule: "a term that was not claimed can't be used", run: unclaimed},
+		{name: "Scopes", rule: "types and roles are kept apart", run: scopes},
+		{name: "ScopeInvalid", rule: "scopes that can't be are refused", run: scopeInvalid},
+		{name: "Cancelled", rule: "a call whose context has ended fails", run: cancelled},
+		{name: "Faults", rule: "whatever fails at whatever call, a load tells what is stored, and goes on", run: faults},
+		{name: "Rivals", rule: "of coordinators that act at once, what was acknowledged is never lost", run: rivals},
+	}
+}
+
+func loadNothing(f *fixture) {
+	f.stored(0, coordinator.State{})
+	f.stored(1, coordinator.State{})
+}
+
+func save(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	f.stored(1, a.state)
+	a.mustSave(a.change(registered("a"), registered("b")))
+	a.mustSave(a.change(allocated("a", 1, 2, 3), allocated("b", 4)))
+	a.mustSave(a.change(coordinator.Event{Kind: coordinator.ProxyRegistered, Node: region("p")}))
+	a.mustSave(a.change(coordinator.Event{Kind: coordinator.HomesDeallocated, Shards: []shard{2, 4}}, allocated("b", 2)))
+	for node := range 3 {
+		f.stored(node, a.state)
+	}
+	rev := a.rev
+	a.mustLoad()
+	if a.rev != rev {
+		f.Errorf("it is at %d, and %d is loaded", rev, a.rev)
+	}
+	a.mustSave(a.change(coordinator.Event{Kind: coordinator.RegionTerminated, Node: region("a")}))
+	f.stored(1, a.state)
+	b := f.actor(1)
+	b.lead()
+	b.mustSave(b.change(registered("c")))
+	f.stored(2, b.state)
+}
+
+func saveManyEvents(f *fixture) {
+	const regions, each = 100, 100
+	a := f.actor(0)
+	a.lead()
+	var events []coordinator.Event
+	for i := range regions {
+		name := fmt.Sprintf("node-%03d.example.com:7000", i)
+		events = append(events, registered(name), allocated(name, span(i*each, each)...))
+	}
+	a.mustSave(a.change(events...))
+	if a.state.Shards() != regions*each {
+		f.Fatalf("%d shards", a.state.Shards())
+	}
+	f.stored(1, a.state)
+	f.Logf("the state has %d bytes", len(coordinator.AppendState(nil, a.state)))
+}
+
+func saveAgain(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	a.mustSave(a.change(registered("a")))
+	c := a.change(allocated("a", 1))
+	a.mustSave(c)
+	a.mustSave(c)
+	f.stored(1, c.After)
+	a.mustSave(a.change(allocated("a", 2)))
+	f.stored(1, a.state)
+}
+
+func saveAtOnce(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	a.mustSave(a.change(registered("a")))
+	for i := range 10 {
+		c := a.change(allocated("a", shard(i)))
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := a.store.Save(a.ctx, c); err != nil {
+					f.Errorf("Save of %s: %v", describe(c), err)
+				}
+			})
+		}
+		wg.Wait()
+		a.mustLoad()
+		if !a.state.Equal(c.After) {
+			f.Fatalf("Load: %s, want %s", show(a.state), show(c.After))
+		}
+	}
+}
+
+func saveBehind(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	old := a.change(registered("b"))
+	a.mustSave(a.change(registered("a")))
+	a.refused(old, sharding.ErrConflict)
+	ahead := a.change(registered("c"))
+	ahead.Rev += 5
+	a.refused(ahead, sharding.ErrConflict)
+	f.stored(1, a.state)
+	a.mustSave(a.change(registered("b")))
+	f.stored(1, a.state)
+}
+
+func saveUnloaded(f *fixture) {
+	a := f.actor(0)
+	a.refused(a.claim(1), sharding.ErrConflict)
+	a.lead()
+	b := f.actor(0)
+	b.state, b.rev, b.term = a.state, a.rev, a.term
+	b.refused(b.change(registered("a")), sharding.ErrConflict)
+	f.stored(1, a.state)
+}
+
+func saveInvalid(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	whole := a.change(registered("a"))
+	for name, spoil := range map[string]func(c *sharding.Change){
+		"no events":      func(c *sharding.Change) { c.Events = nil },
+		"no term":        func(c *sharding.Change) { c.Term = 0 },
+		"another term":   func(c *sharding.Change) { c.Term++ },
+		"another state":  func(c *sharding.Change) { c.After = coordinator.State{} },
+		"a second start": func(c *sharding.Change) { c.Events = append(c.Events, a.starts(a.term)) },
+	} {
+		c := whole
+		if spoil(&c); !errors.Is(a.store.Save(f.ctx, c), sharding.ErrInvalid) {
+			f.Errorf("a change with %s is not refused", name)
+		}
+	}
+	f.stored(1, a.state)
+}
+
+func fenced(f *fixture) {
+	a, b := f.actor(0), f.actor(1)
+	a.lead()
+	a.mustSave(a.change(registered("a")))
+	b.lead()
+	a.refused(a.change(allocated("a", 1)), sharding.ErrFenced)
+	b.mustLoad()
+	if _, found := b.state.Home(1); found {
+		f.Errorf("what was fenced is stored")
+	}
+	b.mustSave(b.change(allocated("a", 2)))
+	a.refused(a.change(allocated("a", 1)), sharding.ErrFenced)
+	a.refused(a.change(allocated("a", 3)), sharding.ErrFenced)
+	f.stored(2, b.state)
+}
+
+func fencedLoaded(f *fixture) {
+	a, b := f.actor(0), f.actor(1)
+	a.lead()
+	b.lead()
+	b.mustSave(b.change(registered("a")))
+	a.mustLoad()
+	if a.state.Term() != b.term {
+		f.Errorf("term %d is loaded, want %d", a.state.Term(), b.term)
+	}
+	c := a.change(allocated("a", 1))
+	c.After, _ = coordinator.State{}.Apply(append([]coordinator.Event{a.starts(1)}, registered("a"), allocated("a", 1))...)
+	c.Term = 1
+	a.refused(c, sharding.ErrFenced)
+	f.stored(2, b.state)
+}
+
+func claimOnce(f *fixture) {
+	a, b := f.actor(0), f.actor(1)
+	a.mustLoad()
+	b.mustLoad()
+	a.mustSave(a.claim(1))
+	b.refused(b.claim(1), sharding.ErrConflict)
+	a.mustSave(a.change(registered("a")))
+	f.stored(2, a.state)
+	b.lead()
+	a.refused(a.change(registered("b")), sharding.ErrFenced)
+	f.stored(2, b.state)
+}
+
+func claimHigher(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	a.mustLoad()
+	a.mustSave(a.claim(a.state.Term() + 4))
+	b := f.actor(1)
+	b.mustLoad()
+	for _, term := range []uint64{b.state.Term(), b.state.Term() - 1} {
+		c := b.change(registered("a"))
+		c.Term = term
+		c.Events = []coordinator.Event{b.starts(term)}
+		c.After, _ = coordinator.State{}.Apply(c.Events...)
+		b.refused(c, sharding.ErrConflict)
+	}
+	f.stored(2, a.state)
+}
+
+func claimStale(f *fixture) {
+	a, b := f.actor(0), f.actor(1)
+	a.lead()
+	b.mustLoad()
+	a.mustSave(a.change(registered("a")))
+	b.refused(b.claim(a.term+1), sharding.ErrConflict)
+	b.mustLoad()
+	if _, found := b.state.Region(region("a")); !found {
+		f.Errorf("what was acknowledged is not loaded: %s", show(b.state))
+	}
+	b.lead()
+	if _, found := b.state.Region(region("a")); !found {
+		f.Errorf("what was acknowledged is lost: %s", show(b.state))
+	}
+	f.stored(2, b.state)
+}
+
+func unclaimed(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	a.mustSave(a.change(registered("a")))
+	c := a.change(registered("b"))
+	c.Term += 2
+	c.After, _ = coordinator.State{}.Apply(a.starts(c.Term), registered("a"), registered("b"))
+	a.refused(c, sharding.ErrConflict)
+	f.stored(1, a.state)
+}
+
+func scopes(f *fixture) {
+	all := []sharding.Scope{
+		{Type: "account"},
+		{Type: "Account"},
+		{Type: "account", Role: "a"},
+		{Type: "account", Role: "a|b"},
+		{Type: "account", Role: "a|state"},
+		{Type: "account", Role: "1"},
+		{Type: "a-1"},
+		{Type: "a"},
+		{Type: "a", Role: "*"},
+		{Type: "a*"},
+		{Type: "ä ö", Role: "日本"},
+		{Type: "state"},
+		{Type: strings.Repeat("t", 255), Role: strings.Repeat("r", 128)},
+	}
+	want := make([]coordinator.State, len(all))
+	for i, scope := range all {
+		a := f.actor(0)
+		a.store = f.coordinators(0, scope)
+		a.lead()
+		a.mustSave(a.change(registered(fmt.Sprint("r", i))))
+		want[i] = a.state
+	}
+	for i, scope := range all {
+		l, err := f.coordinators(1, scope).Load(f.ctx)
+		if err != nil || !l.State.Equal(want[i]) {
+			f.Errorf("%.40q, %.40q: %s, %v, want %s", scope.Type, scope.Role, show(l.State), err, show(want[i]))
+		}
+	}
+}
+
+// badScopes can't be.
+func badScopes() []sharding.Scope {
+	return []sharding.Scope{
+		{},
+		{Type: " "},
+		{Type: "a|b"},
+		{Type: "a\x00"},
+		{Type: "a\xff"},
+		{Type: strings.Repeat("t", 256)},
+		{Type: "a", Role: "b\x00"},
+		{Type: "a", Role: "\xff"},
+		{Type: "a", Role: strings.Repeat("r", 129)},
+	}
+}
+
+func scopeInvalid(f *fixture) {
+	for _, scope := range badScopes() {
+		if _, err := f.place.Coordinators(0).OpenCoordinator(scope); !errors.Is(err, sharding.ErrInvalid) {
+			f.Errorf("OpenCoordinator(%.40q, %.40q): %v, want ErrInvalid", scope.Type, scope.Role, err)
+		}
+	}
+}
+
+func cancelled(f *fixture) {
+	a := f.actor(0)
+	a.lead()
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	if _, err := a.store.Load(ctx); err == nil {
+		f.Errorf("Load with a context that has ended: no error")
+	}
+	c := a.change(registered("a"))
+	if err := a.store.Save(ctx, c); err == nil {
+		f.Errorf("Save with a context that has ended: no error")
+	}
+	a.mustLoad()
+	if !a.state.Equal(c.After) {
+		a.mustSave(a.change(registered("a")))
+	}
+	f.stored(1, a.state)
+}

@@ -1,0 +1,327 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shardingtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+func entityChecks() []check {
+	all := []check{
+		{name: "EntitiesNone", rule: "where nothing is stored, there are no entities and no shards", run: entitiesNone},
+		{name: "Entities", rule: "what was started and not stopped is loaded, by any node", run: entitiesUpdate},
+		{name: "EntitiesTwice", rule: "what is started twice is there once, and what is stopped need not be there", run: entitiesTwice},
+		{name: "EntitiesMany", rule: "an update holds thousands of entities", run: entitiesMany},
+		{name: "EntitiesOdd", rule: "IDs are kept as they are", run: entitiesOdd},
+		{name: "EntitiesInvalid", rule: "IDs, shards and scopes that can't be are refused", run: entitiesInvalid},
+		{name: "EntitiesApart", rule: "types, roles and shards are kept apart", run: entitiesApart},
+		{name: "EntitiesFenced", rule: "an owner is fenced once another one has loaded the shard", run: entitiesFenced},
+		{name: "EntitiesFaults", rule: "whatever fails at whatever call, a load tells what is stored, and goes on", run: entitiesFaults},
+		{name: "EntitiesCancelled", rule: "a call whose context has ended fails", run: entitiesCancelled},
+		{name: "Shards", rule: "shards that were added are there once, sorted", run: shards},
+		{name: "ShardsAtOnce", rule: "no shard is lost when several are added at once", run: shardsAtOnce},
+	}
+	for i := range all {
+		all[i].entities = true
+	}
+	return all
+}
+
+// wantEntities loads a shard at another store.
+func (f *fixture) wantEntities(node int, s shard, want ...string) {
+	f.Helper()
+	f.wantLoaded(f.entities(node, account()), s, want...)
+}
+
+func (f *fixture) wantLoaded(store sharding.RememberStore, s shard, want ...string) {
+	f.Helper()
+	got, err := store.Load(f.ctx, s)
+	if err != nil {
+		f.Fatalf("Load of shard %d: %v", s, err)
+	}
+	got = slices.Sorted(slices.Values(got))
+	if slices.Sort(want); !slices.Equal(got, want) {
+		f.Errorf("Load of shard %d: %d entities, %.200q, want %d, %.200q", s, len(got), got, len(want), want)
+	}
+}
+
+func (f *fixture) wantShards(node int, want ...shard) {
+	f.Helper()
+	got, err := f.entities(node, account()).Shards(f.ctx)
+	if err != nil || !slices.Equal(got, want) {
+		f.Errorf("Shards: %v, %v, want %v", got, err, want)
+	}
+}
+
+func (f *fixture) update(store sharding.RememberStore, s shard, started, stopped []string) {
+	f.Helper()
+	if err := store.Update(f.ctx, s, started, stopped); err != nil {
+		f.Fatalf("Update of shard %d with %.100q, %.100q: %v", s, started, stopped, err)
+	}
+}
+
+func entitiesNone(f *fixture) {
+	f.wantEntities(0, 7)
+	f.wantEntities(1, 7)
+	f.wantShards(0)
+}
+
+func entitiesUpdate(f *fixture) {
+	a := f.entities(0, account())
+	f.wantLoaded(a, 7)
+	f.update(a, 7, []string{"x", "y", "z"}, nil)
+	f.update(a, 7, []string{"w"}, []string{"y"})
+	f.update(a, 7, nil, []string{"x"})
+	f.update(a, 7, nil, nil)
+	f.update(a, 7, []string{"y"}, nil)
+	for node := range 3 {
+		f.wantEntities(node, 7, "w", "y", "z")
+	}
+	b := f.entities(1, account())
+	f.wantLoaded(b, 7, "w", "y", "z")
+	f.update(b, 7, nil, []string{"w", "y", "z"})
+	f.wantEntities(2, 7)
+}
+
+func entitiesTwice(f *fixture) {
+	a := f.entities(0, account())
+	f.wantLoaded(a, 0)
+	f.update(a, 0, []string{"x", "y"}, []string{"z"})
+	f.update(a, 0, []string{"x", "z"}, []string{"w"})
+	f.update(a, 0, nil, []string{"x"})
+	f.wantEntities(1, 0, "y", "z")
+}
+
+func entitiesMany(f *fixture) {
+	a := f.entities(0, account())
+	f.wantLoaded(a, 3)
+	var ids []string
+	for i := range 5000 {
+		ids = append(ids, fmt.Sprintf("%036d", i))
+	}
+	f.update(a, 3, ids, nil)
+	f.wantEntities(1, 3, ids...)
+	f.wantLoaded(a, 3, ids...)
+	f.update(a, 3, nil, ids[1:])
+	f.wantEntities(1, 3, ids[0])
+}
+
+// oddIDs are hard to keep.
+func oddIDs() []string {
+	return []string{
+		" ", "a", "A", "a ", "a|b", "|", "a\x00b", "\x00", "\xff\xfe", "ä", "a\u0308", "日本", "*", "a*", "a.b", "a/b", "'; drop table", strings.Repeat("x", sharding.MaxEntityID),
+	}
+}
+
+func entitiesOdd(f *fixture) {
+	a := f.entities(0, account())
+	f.wantLoaded(a, 0)
+	ids := oddIDs()
+	f.update(a, 0, ids, nil)
+	f.wantEntities(1, 0, ids...)
+	f.wantLoaded(a, 0, ids...)
+	f.update(a, 0, nil, ids)
+	f.wantEntities(1, 0)
+}
+
+func entitiesInvalid(f *fixture) {
+	a := f.entities(0, account())
+	f.wantLoaded(a, 0)
+	for _, ids := range [][]string{{""}, {"x", ""}, {strings.Repeat("x", sharding.MaxEntityID+1)}} {
+		if err := a.Update(f.ctx, 0, ids, nil); !errors.Is(err, sharding.ErrInvalid) {
+			f.Errorf("%.40q is started: %v, want ErrInvalid", ids, err)
+		}
+		if err := a.Update(f.ctx, 0, nil, ids); !errors.Is(err, sharding.ErrInvalid) {
+			f.Errorf("%.40q is stopped: %v, want ErrInvalid", ids, err)
+		}
+	}
+	if err := a.AddShards(f.ctx, []shard{1, coordinator.MaxShards}); !errors.Is(err, sharding.ErrInvalid) {
+		f.Errorf("AddShards of one beyond the last: %v, want ErrInvalid", err)
+	}
+	if _, err := a.Load(f.ctx, coordinator.MaxShards); !errors.Is(err, sharding.ErrInvalid) {
+		f.Errorf("Load of one beyond the last: %v, want ErrInvalid", err)
+	}
+	for _, scope := range badScopes() {
+		if _, err := f.place.Entities(0).OpenEntities(scope); !errors.Is(err, sharding.ErrInvalid) {
+			f.Errorf("OpenEntities(%.40q, %.40q): %v, want ErrInvalid", scope.Type, scope.Role, err)
+		}
+	}
+	f.update(a, 0, []string{"x"}, nil)
+	f.wantEntities(1, 0, "x")
+	f.wantShards(1)
+}
+
+func entitiesApart(f *fixture) {
+	all := []sharding.Scope{{Type: "account"}, {Type: "account", Role: "a"}, {Type: "account", Role: "1"}, {Type: "account-1"}, {Type: "a", Role: "1|1"}, {Type: "a", Role: "all"}}
+	for i, scope := range all {
+		s := f.entities(0, scope)
+		for k := range shard(3) {
+			f.wantLoaded(s, k*10)
+			f.update(s, k*10, []string{fmt.Sprint(i, k)}, nil)
+		}
+		if err := s.AddShards(f.ctx, []shard{shard(i)}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for i, scope := range all {
+		s := f.entities(1, scope)
+		for k := range shard(3) {
+			f.wantLoaded(s, k*10, fmt.Sprint(i, k))
+		}
+		if got, err := s.Shards(f.ctx); err != nil || len(got) != 1 || int(got[0]) != i {
+			f.Errorf("Shards of %+v: %v, %v", scope, got, err)
+		}
+	}
+}
+
+func entitiesFenced(f *fixture) {
+	if f.place.Unfenced {
+		f.Logf("they are not")
+		return
+	}
+	a, b := f.entities(0, account()), f.entities(1, account())
+	f.wantLoaded(a, 1)
+	f.wantLoaded(a, 2)
+	f.update(a, 1, []string{"x"}, nil)
+	f.wantLoaded(b, 1, "x")
+	if err := a.Update(f.ctx, 1, []string{"y"}, nil); !errors.Is(err, sharding.ErrFenced) {
+		f.Errorf("Update of a shard that another owner has loaded: %v, want ErrFenced", err)
+	}
+	if err := a.Update(f.ctx, 1, []string{"y"}, nil); err == nil {
+		f.Errorf("Update behind one that has failed: no error")
+	}
+	f.update(a, 2, []string{"z"}, nil)
+	f.update(b, 1, []string{"w"}, []string{"x"})
+	f.wantLoaded(a, 1, "w")
+	f.update(a, 1, []string{"y"}, nil)
+	if err := b.Update(f.ctx, 1, nil, []string{"y"}); !errors.Is(err, sharding.ErrFenced) {
+		f.Errorf("Update of a shard that was taken back: %v, want ErrFenced", err)
+	}
+	f.wantEntities(1, 1, "w", "y")
+	f.wantEntities(1, 2, "z")
+	if err := f.entities(0, account()).Update(f.ctx, 2, []string{"y"}, nil); !errors.Is(err, sharding.ErrConflict) {
+		f.Errorf("Update of a shard that was not loaded: %v, want ErrConflict", err)
+	}
+}
+
+// entitiesFaults strikes before each call in turn. What fails is loaded again, as a shard does that starts
+// again.
+func entitiesFaults(f *fixture) {
+	const calls = 5
+	for n, fault := range f.place.Faults {
+		for at := range calls {
+			scope := sharding.Scope{Type: fmt.Sprint("account", n, "-", at)}
+			s := f.entities(0, scope)
+			t := trouble{fault: fault, at: at}
+			do := func(what func(ctx context.Context) error) bool { return t.do(f.ctx, what) == nil }
+			load := func(wants ...[]string) {
+				for tries := 0; ; tries++ {
+					if tries > 100 {
+						f.Fatalf("%s: it loads for ever", fault.Name)
+					}
+					var got []string
+					if !do(func(ctx context.Context) (err error) { got, err = s.Load(ctx, 1); return err }) {
+						continue
+					}
+					slices.Sort(got)
+					if !slices.ContainsFunc(wants, func(want []string) bool { return slices.Equal(got, want) }) {
+						f.Fatalf("%s at call %d: %q is loaded, want one of %q", fault.Name, at, got, wants)
+					}
+					return
+				}
+			}
+			load(nil)
+			was := []string(nil)
+			for i := range 3 {
+				want := slices.Sorted(slices.Values(append(slices.Clone(was), fmt.Sprint("e", i))))
+				for !do(func(ctx context.Context) error { return s.Update(ctx, 1, []string{fmt.Sprint("e", i)}, nil) }) {
+					load(was, want)
+				}
+				was = want
+			}
+			for !do(func(ctx context.Context) error { return s.AddShards(ctx, []shard{1, 2}) }) {
+				f.Logf("%s at call %d: again", fault.Name, at)
+			}
+			t.mend()
+			f.wantLoaded(f.entities(1, scope), 1, was...)
+			if got, err := f.entities(1, scope).Shards(f.ctx); err != nil || !slices.Equal(got, []shard{1, 2}) {
+				f.Errorf("%s at call %d: Shards: %v, %v", fault.Name, at, got, err)
+			}
+		}
+	}
+}
+
+func entitiesCancelled(f *fixture) {
+	s := f.entities(0, account())
+	f.wantLoaded(s, 1)
+	f.update(s, 1, []string{"x"}, nil)
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	if _, err := s.Load(ctx, 1); err == nil {
+		f.Errorf("Load with a context that has ended: no error")
+	}
+	if err := s.Update(ctx, 1, []string{"x"}, nil); err == nil {
+		f.Errorf("Update with a context that has ended: no error")
+	}
+	if _, err := s.Shards(ctx); err == nil {
+		f.Errorf("Shards with a context that has ended: no error")
+	}
+	if err := s.AddShards(ctx, []shard{1}); err == nil {
+		f.Errorf("AddShards with a context that has ended: no error")
+	}
+	f.wantLoaded(s, 1, "x")
+}
+
+func shards(f *fixture) {
+	s := f.entities(0, account())
+	for _, add := range [][]shard{{5, 1}, {1, 5}, {3, 5}, nil, {coordinator.MaxShards - 1}} {
+		if err := s.AddShards(f.ctx, add); err != nil {
+			f.Fatalf("AddShards(%v): %v", add, err)
+		}
+	}
+	for node := range 3 {
+		f.wantShards(node, 1, 3, 5, coordinator.MaxShards-1)
+	}
+	if err := f.entities(1, account()).AddShards(f.ctx, append(span(0, 1000), 5)); err != nil {
+		f.Fatalf("AddShards of 1,000: %v", err)
+	}
+	f.wantShards(2, append(span(0, 1000), coordinator.MaxShards-1)...)
+}
+
+func shardsAtOnce(f *fixture) {
+	var wg sync.WaitGroup
+	for node := range 3 {
+		s := f.entities(node, account())
+		wg.Go(func() {
+			for i := range 5 {
+				for tries := 0; ; tries++ {
+					err := s.AddShards(f.ctx, span(node*100+i*10, 3))
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, sharding.ErrConflict) || tries > 100 {
+						f.Errorf("AddShards: %v", err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var want []shard
+	for node := range 3 {
+		for i := range 5 {
+			want = append(want, span(node*100+i*10, 3)...)
+		}
+	}
+	f.wantShards(0, want...)
+}

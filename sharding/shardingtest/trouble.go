@@ -1,0 +1,234 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shardingtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// faults strikes before each call in turn.
+func faults(f *fixture) {
+	const calls = 6
+	scope := 0
+	for _, fault := range f.place.Faults {
+		for at := range calls {
+			scope++
+			a := f.actor(0)
+			s := sharding.Scope{Type: fmt.Sprint("account", scope)}
+			a.store = f.coordinators(0, s)
+			t := trouble{fault: fault, at: at}
+			a.persist(&t)
+			t.mend()
+			l, err := f.coordinators(1, s).Load(f.ctx)
+			if err != nil || !l.State.Equal(a.state) {
+				f.Errorf("%s at call %d: %s is stored, %v, want %s", fault.Name, at, show(l.State), err, show(a.state))
+			}
+		}
+	}
+	if len(f.place.Faults) == 0 {
+		f.Errorf("there are no faults to strike")
+	}
+}
+
+// trouble is a fault that strikes before a call.
+type trouble struct {
+	fault    Fault
+	at, call int
+	release  func()
+}
+
+// patience is how long a call may take while it can't succeed.
+const patience = 100 * time.Millisecond
+
+// do makes a call. If that fails, and would fail again, the fault is mended.
+func (t *trouble) do(ctx context.Context, what func(ctx context.Context) error) error {
+	if t.call == t.at {
+		t.release = t.fault.Strike(0)
+	}
+	if t.release != nil && !t.fault.Once {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	t.call++
+	err := what(ctx)
+	if err != nil && !t.fault.Once {
+		t.mend()
+	}
+	return err
+}
+
+func (t *trouble) mend() {
+	if t.release != nil {
+		t.release()
+	}
+	t.release = nil
+}
+
+// persist does what a coordinator does: it loads, claims a term, and saves some changes, each until it is
+// known to be stored.
+func (a *actor) persist(t *trouble) {
+	a.Helper()
+	fault := t.fault
+	do := func(what func() error) error {
+		return t.do(a.fixture.ctx, func(ctx context.Context) error {
+			a.ctx = ctx
+			defer func() { a.ctx = a.fixture.ctx }()
+			return what()
+		})
+	}
+	tries := 0
+	try := func() {
+		if tries++; tries > 100 {
+			a.Fatalf("%s: it tries for ever", fault.Name)
+		}
+	}
+	for {
+		for do(a.load) != nil {
+			try()
+		}
+		c := a.claim(a.state.Term() + 1)
+		if do(func() error { return a.save(c) }) == nil {
+			break
+		}
+		try()
+	}
+	for i := range 4 {
+		events := []coordinator.Event{allocated("a", span(i*10, 3)...), allocated("b", span(i*10+3, 2)...)}
+		if i == 0 {
+			events = []coordinator.Event{registered("a"), registered("b")}
+		}
+		was, c := a.state, a.change(events...)
+		for do(func() error { return a.save(c) }) != nil {
+			for do(a.load) != nil {
+				try()
+			}
+			if a.state.Equal(c.After) {
+				break
+			}
+			if !a.state.Equal(was) {
+				a.Fatalf("%s: Load: %s, want %s or %s", fault.Name, show(a.state), show(was), show(c.After))
+			}
+			c.Rev = a.rev
+			try()
+		}
+		if !a.state.Equal(c.After) {
+			a.Fatalf("%s: %s after %s", fault.Name, show(a.state), describe(c))
+		}
+	}
+}
+
+// log is what rivals say was acknowledged.
+type log struct {
+	mu     sync.Mutex
+	terms  map[uint64]string
+	shards map[shard]string
+}
+
+// has returns what was acknowledged by now.
+func (l *log) has() []shard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []shard
+	for s := range l.shards {
+		all = append(all, s)
+	}
+	return all
+}
+
+// rivals lets coordinators that don't know of each other claim terms and allocate shards, each shard
+// once. Whoever loads must find all that was acknowledged before.
+func rivals(f *fixture) {
+	const actors, rounds = 4, 12
+	acked := &log{terms: map[uint64]string{}, shards: map[shard]string{}}
+	first := f.actor(0)
+	first.lead()
+	first.mustSave(first.change(registered("a")))
+	var wg sync.WaitGroup
+	for i := range actors {
+		a := f.actor(i)
+		a.node.Name = fmt.Sprint("rival", i)
+		rnd := rand.New(rand.NewPCG(uint64(i), 7))
+		wg.Go(func() {
+			next := i * 1000
+			for range rounds {
+				leads := false
+				for range 30 {
+					if leads = a.compete(acked); leads {
+						break
+					}
+				}
+				for range 1 + rnd.IntN(5) {
+					if !leads {
+						break
+					}
+					c := a.change(allocated("a", shard(next))) //nolint:gosec // few
+					next++
+					err := a.save(c)
+					if err != nil {
+						if !errors.Is(err, sharding.ErrFenced) && !errors.Is(err, sharding.ErrConflict) {
+							f.Errorf("Save of %s: %v", describe(c), err)
+						}
+						break
+					}
+					acked.mu.Lock()
+					acked.shards[c.Events[0].Shards[0]] = fmt.Sprintf("%v in term %d", a.node, a.term)
+					acked.mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	acked.check(f.actor(0), acked.has())
+	if len(acked.shards) < rounds {
+		f.Errorf("only %d changes were acknowledged", len(acked.shards))
+	}
+}
+
+// compete loads and claims a term, and reports whether that was acknowledged.
+func (a *actor) compete(acked *log) bool {
+	before := acked.has()
+	if !acked.check(a, before) {
+		return false
+	}
+	c := a.claim(a.state.Term() + 1)
+	if err := a.save(c); err != nil {
+		if !errors.Is(err, sharding.ErrConflict) && !errors.Is(err, sharding.ErrFenced) {
+			a.Errorf("Save of %s: %v", describe(c), err)
+		}
+		return false
+	}
+	acked.mu.Lock()
+	defer acked.mu.Unlock()
+	if other := acked.terms[a.term]; other != "" {
+		a.Errorf("term %d was acknowledged to %v and to %s", a.term, a.node, other)
+	}
+	acked.terms[a.term] = a.node.String()
+	return true
+}
+
+// check loads, and looks for what was acknowledged before.
+func (l *log) check(a *actor, before []shard) bool {
+	if err := a.load(); err != nil {
+		a.Errorf("Load: %v", err)
+		return false
+	}
+	for _, s := range before {
+		if _, found := a.state.Home(s); !found {
+			l.mu.Lock()
+			a.Errorf("shard %d, acknowledged to %s, is not in %s", s, l.shards[s], show(a.state))
+			l.mu.Unlock()
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,115 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+type (
+	shard = sharding.Shard
+	event = coordinator.Event
+)
+
+func node(name string) identity.Node { return identity.Node{Name: name, UID: 7} }
+
+func registered(name string) event {
+	return event{Kind: coordinator.RegionRegistered, Node: node(name)}
+}
+
+func allocated(name string, shards ...shard) event {
+	return event{Kind: coordinator.HomesAllocated, Node: node(name), Shards: shards}
+}
+
+func started(term uint64, name string) event {
+	return event{Kind: coordinator.Started, Term: term, Node: node(name)}
+}
+
+// boss is a coordinator as far as its store sees it.
+type boss struct {
+	testing.TB
+
+	store sharding.CoordinatorStore
+	name  string
+	state coordinator.State
+	rev   uint64
+}
+
+func open(tb testing.TB, stores sharding.CoordinatorStores, name string) *boss {
+	tb.Helper()
+	s, err := stores.OpenCoordinator(sharding.Scope{Type: "account"})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return &boss{TB: tb, store: s, name: name}
+}
+
+// lead opens a store and begins a term, with region "r".
+func lead(tb testing.TB, stores sharding.CoordinatorStores, name string) *boss {
+	tb.Helper()
+	b := open(tb, stores, name)
+	b.lead()
+	b.must(b.save(registered("r")))
+	return b
+}
+
+func (b *boss) lead() {
+	b.Helper()
+	b.must(b.load())
+	b.must(b.save(started(b.state.Term()+1, b.name)))
+}
+
+func (b *boss) load() error {
+	l, err := b.store.Load(b.Context())
+	if err == nil {
+		b.state, b.rev = l.State, l.Rev
+	}
+	return err
+}
+
+func (b *boss) save(events ...event) error {
+	after, err := b.state.Apply(events...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = b.store.Save(b.Context(), sharding.Change{Term: after.Term(), Rev: b.rev, Events: events, After: after})
+	if err == nil {
+		b.state, b.rev = after, b.rev+uint64(len(events))
+	}
+	return err
+}
+
+func (b *boss) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// Stores say what is missing to open them.
+func TestOpenInvalid(t *testing.T) {
+	t.Parallel()
+	scope := sharding.Scope{Type: "account"}
+	for name, open := range map[string]func() error{
+		"no journal":                  func() error { _, err := sharding.JournalState(nil, nil).OpenCoordinator(scope); return err },
+		"no journal, entities":        func() error { _, err := sharding.JournalEntities(nil, nil).OpenEntities(scope); return err },
+		"no replicator":               func() error { _, err := sharding.ReplicatedState(nil).OpenCoordinator(scope); return err },
+		"no replicator, entities":     func() error { _, err := sharding.ReplicatedEntities(nil).OpenEntities(scope); return err },
+		"a negative number of events": func() error { _, err := sharding.JournalConfig{SnapshotEvery: -1}.OpenCoordinator(scope); return err },
+	} {
+		if err := open(); !errors.Is(err, sharding.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+}
