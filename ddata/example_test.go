@@ -82,15 +82,15 @@ func ExampleReplicator_Subscribe() {
 	a, b, end := pair(ctx)
 	defer end()
 
-	cart := ddata.Key[crdt.ORSet[string]]("cart-17")
-	_, err := ddata.Update(ctx, a, cart, ddata.WriteMajority(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+	mine := ddata.Key[crdt.ORSet[string]]("cart-17")
+	_, err := ddata.Update(ctx, a, mine, ddata.WriteMajority(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
 		return s.Add(a.Self(), "milk", "tea")
 	})
 	if err != nil {
 		fmt.Println(err)
 	}
 	for change := range b.Subscribe(ctx, ddata.Prefix("cart-")) {
-		s, err := cart.Value(change)
+		s, err := mine.Value(change)
 		if err != nil {
 			fmt.Println(err)
 		}

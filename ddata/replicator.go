@@ -133,6 +133,14 @@ func (r *Replicator) load(ctx context.Context) (durable.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
+	if err := r.loadAll(ctx, store); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// loadAll loads all records of a store.
+func (r *Replicator) loadAll(ctx context.Context, store durable.Store) error {
 	began := time.Now()
 	n := 0
 	for record, err := range store.Load(ctx) {
@@ -140,15 +148,15 @@ func (r *Replicator) load(ctx context.Context) (durable.Store, error) {
 			err = r.step(replication.Load{Key: record.Key, Data: record.Data})
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("load the store: %w", err), store.Close())
+			return fmt.Errorf("load the store: %w", err)
 		}
 		n++
 	}
 	if err := r.step(replication.Loaded{}); err != nil {
-		return nil, errors.Join(err, store.Close())
+		return err
 	}
 	r.log.InfoContext(ctx, "durable keys were loaded", slog.Int("keys", n), slog.Duration("took", time.Since(began)))
-	return store, nil
+	return nil
 }
 
 // step tells the machine something while nothing else does.

@@ -97,9 +97,28 @@ func (t tallies) without(node identity.Node) tallies {
 	return slices.Concat(t[:i], t[i+1:])
 }
 
-// max returns the higher tally of each node, itself if those are its own.
+// covers reports whether no tally of others is higher.
+func (t tallies) covers(other tallies) bool {
+	i := 0
+	for j := range other {
+		for i < len(t) && compareNodes(t[i].node, other[j].node) < 0 {
+			i++
+		}
+		if i == len(t) || t[i].node != other[j].node || t[i].compare(other[j]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// max returns the higher tally of each node: one of the two if those are its own.
 func (t tallies) max(other tallies) tallies {
-	same := true
+	switch {
+	case t.covers(other):
+		return t
+	case other.covers(t):
+		return other
+	}
 	next := make(tallies, 0, len(t)+len(other))
 	i, j := 0, 0
 	for i < len(t) || j < len(other) {
@@ -116,19 +135,16 @@ func (t tallies) max(other tallies) tallies {
 			i++
 			continue
 		case c > 0:
-			next, same = append(next, other[j]), false
+			next = append(next, other[j])
 			j++
 			continue
 		}
 		if t[i].compare(other[j]) < 0 {
-			next, same = append(next, other[j]), false
+			next = append(next, other[j])
 		} else {
 			next = append(next, t[i])
 		}
 		i, j = i+1, j+1
-	}
-	if same {
-		return t
 	}
 	return next
 }

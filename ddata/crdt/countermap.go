@@ -12,8 +12,8 @@ import "iter"
 // K is as E for GSet.
 type PNCounterMap[K any] struct{ handle[PNCounterMap[K]] }
 
-func (PNCounterMap[K]) empty(*Types) *shape {
-	return &shape{kind: kindCounterMap, elem: kindOf[K](), of: &shape{kind: kindPNCounter}}
+func (PNCounterMap[K]) empty(*Types) shape {
+	return shape{kind: kindCounterMap, elem: kindOf[K](), of: &shape{kind: kindPNCounter}}
 }
 
 // Add returns the map with n more for a key, less if n is negative. If it is 0, a

@@ -22,9 +22,9 @@ type decoder struct {
 }
 
 // begin reads what every value and delta begins with.
-func (t *Types) begin(data []byte, version byte) (*decoder, *shape, error) {
+func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 	if len(data) > MaxSize {
-		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrLimit, len(data), MaxSize)
+		return nil, shape{}, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrLimit, len(data), MaxSize)
 	}
 	d := &decoder{b: data, types: t}
 	if v := d.byte("version"); v != version {
@@ -226,8 +226,8 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 	return treeOf(list)
 }
 
-func (d *decoder) shape(depth int) *shape {
-	s := &shape{kind: kind(d.byte("type"))}
+func (d *decoder) shape(depth int) shape {
+	s := shape{kind: kind(d.byte("type"))}
 	if depth == 0 {
 		d.failed(fmt.Errorf("%w: types in types, more than %d levels", ErrLimit, maxDepth))
 	}
@@ -252,7 +252,8 @@ func (d *decoder) shape(depth int) *shape {
 			d.failed(fmt.Errorf("%w: %.80q", ErrUndefined, name))
 		}
 	case s.kind.isMap():
-		s.of = d.shape(depth - 1)
+		of := d.shape(depth - 1)
+		s.of = &of
 		if d.err == nil && !s.fits() {
 			d.fail("%v can't be", s)
 		}
@@ -261,7 +262,7 @@ func (d *decoder) shape(depth int) *shape {
 }
 
 // fits reports whether a map's values are of a type that such maps have.
-func (s *shape) fits() bool {
+func (s shape) fits() bool {
 	switch s.kind {
 	case kindMultiMap, kindMultiMapDeltas:
 		return s.of.kind == kindORSet
@@ -275,7 +276,7 @@ func (s *shape) fits() bool {
 }
 
 // value reads a value of a shape.
-func (d *decoder) value(s *shape) core {
+func (d *decoder) value(s shape) core {
 	switch s.kind {
 	case kindGCounter:
 		return &gcounter{tallies: d.tallies()}

@@ -9,7 +9,7 @@ type Delta struct{ c change }
 
 // change is what a delta is made of.
 type change interface {
-	shape() *shape
+	shape() shape
 	// then returns this change followed by a later one of the same node.
 	then(later change) (change, error)
 	opCount() int
@@ -60,7 +60,7 @@ func (d Delta) AppendBinary(dst []byte) ([]byte, error) {
 }
 
 // sameChange returns a change as one of a type.
-func sameChange[C change](of *shape, d change) (C, error) {
+func sameChange[C change](of shape, d change) (C, error) {
 	o, ok := d.(C)
 	if !ok || !of.equal(d.shape()) {
 		return o, wrongType(of, d)

@@ -56,7 +56,7 @@ type encoder struct {
 }
 
 func appendBinary(dst []byte, version byte, v interface {
-	shape() *shape
+	shape() shape
 	eachNode(t *nodeTable)
 	encode(e *encoder)
 },
@@ -97,7 +97,7 @@ func (e *encoder) bytes(b []byte) {
 	e.dst = append(e.dst, b...)
 }
 
-func (e *encoder) shape(s *shape) {
+func (e *encoder) shape(s shape) {
 	e.dst = append(e.dst, byte(s.kind))
 	if s.kind.hasElements() {
 		e.dst = append(e.dst, byte(s.elem))
@@ -106,7 +106,7 @@ func (e *encoder) shape(s *shape) {
 	case s.kind == kindOwn:
 		e.text(s.own.name)
 	case s.of != nil:
-		e.shape(s.of)
+		e.shape(*s.of)
 	}
 }
 

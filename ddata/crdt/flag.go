@@ -9,7 +9,7 @@ import "github.com/refold-io/refold/identity"
 // false. It is immutable.
 type Flag struct{ handle[Flag] }
 
-func (Flag) empty(*Types) *shape { return &shape{kind: kindFlag} }
+func (Flag) empty(*Types) shape { return shape{kind: kindFlag} }
 
 // Enable returns the flag that is true.
 func (f Flag) Enable() Flag {
@@ -36,7 +36,7 @@ func (f *flag) resetDelta() core                          { return f }
 func (f *flag) applyDelta(d change) (core, error)         { return nil, wrongType(f.shape(), d) }
 func (f *flag) pruned(*Self, identity.Node) (core, error) { return f, nil }
 func (f *flag) cleaned(identity.Node) (core, error)       { return f, nil }
-func (f *flag) shape() *shape                             { return &shape{kind: kindFlag} }
+func (f *flag) shape() shape                              { return shape{kind: kindFlag} }
 func (f *flag) eachNode(*nodeTable)                       {}
 
 func (f *flag) merge(other core) (core, error) {

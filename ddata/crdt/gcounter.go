@@ -14,7 +14,7 @@ import (
 // is the sum. The zero value counts 0. It is immutable.
 type GCounter struct{ handle[GCounter] }
 
-func (GCounter) empty(*Types) *shape { return &shape{kind: kindGCounter} }
+func (GCounter) empty(*Types) shape { return shape{kind: kindGCounter} }
 
 func (c GCounter) core() *gcounter {
 	if g, ok := c.v.(*gcounter); ok {
@@ -74,7 +74,7 @@ type gcounter struct {
 func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }
 func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(removed) }
 func (g *gcounter) applyDelta(d change) (core, error)       { return mergeWhole(g, d) }
-func (g *gcounter) shape() *shape                           { return &shape{kind: kindGCounter} }
+func (g *gcounter) shape() shape                            { return shape{kind: kindGCounter} }
 func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }
 func (g *gcounter) encode(e *encoder)                       { e.tallies(g.tallies) }
 
@@ -84,8 +84,11 @@ func (g *gcounter) merge(other core) (core, error) {
 		return nil, err
 	}
 	m := g.tallies.max(o.tallies)
-	if sameTallies(m, g.tallies) {
+	switch {
+	case sameTallies(m, g.tallies):
 		return g.resetDelta(), nil
+	case len(o.delta) == 0 && sameTallies(m, o.tallies):
+		return o, nil
 	}
 	return &gcounter{tallies: m}, nil
 }

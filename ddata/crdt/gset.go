@@ -15,7 +15,7 @@ import (
 // set of an interface type holds values of several.
 type GSet[E any] struct{ handle[GSet[E]] }
 
-func (GSet[E]) empty(*Types) *shape { return &shape{kind: kindGSet, elem: kindOf[E]()} }
+func (GSet[E]) empty(*Types) shape { return shape{kind: kindGSet, elem: kindOf[E]()} }
 
 func (s GSet[E]) core() *gset {
 	if g, ok := s.v.(*gset); ok {
@@ -98,7 +98,7 @@ type gset struct {
 func (g *gset) applyDelta(d change) (core, error)         { return mergeWhole(g, d) }
 func (g *gset) pruned(*Self, identity.Node) (core, error) { return g.resetDelta(), nil }
 func (g *gset) cleaned(identity.Node) (core, error)       { return g.resetDelta(), nil }
-func (g *gset) shape() *shape                             { return &shape{kind: kindGSet, elem: g.elem} }
+func (g *gset) shape() shape                              { return shape{kind: kindGSet, elem: g.elem} }
 func (g *gset) eachNode(*nodeTable)                       {}
 
 func (g *gset) merge(other core) (core, error) {

@@ -18,19 +18,19 @@ type handle[T any] struct {
 }
 
 // empties is what a typed value says about its type: the shape of the zero value,
-// nil if that needs types that are not there.
+// none if that needs types that are not there.
 type empties interface {
-	empty(types *Types) *shape
+	empty(types *Types) shape
 }
 
-func (h handle[T]) zero(types *Types) (*shape, error) {
+func (h handle[T]) zero(types *Types) (shape, error) {
 	var t T
 	if e, ok := any(t).(empties); ok {
-		if s := e.empty(types); s != nil {
+		if s := e.empty(types); s.kind != 0 {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %v: give NewTypes a Define of what it holds", ErrUndefined, reflect.TypeFor[T]())
+	return shape{}, fmt.Errorf("%w: %v: give NewTypes a Define of what it holds", ErrUndefined, reflect.TypeFor[T]())
 }
 
 // held returns the value without its type parameters. Types are those of the
@@ -63,9 +63,9 @@ func (h *handle[T]) hold(v core, types *Types) error {
 
 // accepts reports whether a Go type whose zero value has one shape can hold
 // another: both variants of a multi-map have one Go type.
-func (s *shape) accepts(other *shape) bool {
+func (s shape) accepts(other shape) bool {
 	if s.kind == kindMultiMap && other.kind == kindMultiMapDeltas {
-		return s.elem == other.elem && s.of.equal(other.of)
+		return s.elem == other.elem && s.of.equal(*other.of)
 	}
 	return s.equal(other)
 }

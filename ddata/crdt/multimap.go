@@ -18,10 +18,10 @@ import "iter"
 // K and E are as E for GSet.
 type ORMultiMap[K, E any] struct{ handle[ORMultiMap[K, E]] }
 
-func (ORMultiMap[K, E]) empty(*Types) *shape { return multiShape[K, E](kindMultiMap) }
+func (ORMultiMap[K, E]) empty(*Types) shape { return multiShape[K, E](kindMultiMap) }
 
-func multiShape[K, E any](k kind) *shape {
-	return &shape{kind: k, elem: kindOf[K](), of: &shape{kind: kindORSet, elem: kindOf[E]()}}
+func multiShape[K, E any](k kind) shape {
+	return shape{kind: k, elem: kindOf[K](), of: &shape{kind: kindORSet, elem: kindOf[E]()}}
 }
 
 // WithValueDeltas returns the variant with value deltas of a map that nothing was

@@ -34,13 +34,14 @@ type Entry[K, V any] struct {
 	Value V
 }
 
-func (ORMap[K, V]) empty(types *Types) *shape {
+func (ORMap[K, V]) empty(types *Types) shape {
 	var v V
 	held, err := types.core(v)
 	if err != nil {
-		return nil
+		return shape{}
 	}
-	return &shape{kind: kindMap, elem: kindOf[K](), of: held.shape()}
+	of := held.shape()
+	return shape{kind: kindMap, elem: kindOf[K](), of: &of}
 }
 
 // mapCore returns the value of a map.
@@ -51,7 +52,7 @@ func (h handle[T]) mapCore() (*ormap, error) {
 	}
 	m, ok := v.(*ormap)
 	if !ok {
-		return nil, wrongType(&shape{kind: kindMap}, v)
+		return nil, wrongType(shape{kind: kindMap}, v)
 	}
 	return m, nil
 }
@@ -70,7 +71,7 @@ func (m ORMap[K, V]) Put(self *Self, key K, value V) (ORMap[K, V], error) {
 		return m, err
 	}
 	if !c.typ.of.equal(v.shape()) {
-		return m, wrongType(c.typ.of, v)
+		return m, wrongType(*c.typ.of, v)
 	}
 	if c.typ.of.kind == kindORSet && c.keys.items.has(k) {
 		return m, ErrReplace
@@ -112,7 +113,7 @@ func (m ORMap[K, V]) Update(self *Self, key K, f func(V) (V, error)) (ORMap[K, V
 		return m, err
 	}
 	if !c.typ.of.equal(v.shape()) {
-		return m, wrongType(c.typ.of, v)
+		return m, wrongType(*c.typ.of, v)
 	}
 	return m.of(c.put(self, k, v)), nil
 }

@@ -152,7 +152,7 @@ func (m *ormap) replay(d *mapDelta) (*ormap, error) {
 }
 
 func (m *ormap) applyDelta(d change) (core, error) {
-	o, err := sameChange[*mapDelta](m.typ, d)
+	o, err := sameChange[*mapDelta](*m.typ, d)
 	if err != nil {
 		return nil, err
 	}
@@ -168,11 +168,11 @@ func (m *ormap) applyDelta(d change) (core, error) {
 	return next, nil
 }
 
-func (d *mapDelta) opCount() int  { return len(d.ops) }
-func (d *mapDelta) shape() *shape { return d.typ }
+func (d *mapDelta) opCount() int { return len(d.ops) }
+func (d *mapDelta) shape() shape { return *d.typ }
 
 func (d *mapDelta) then(later change) (change, error) {
-	l, err := sameChange[*mapDelta](d.typ, later)
+	l, err := sameChange[*mapDelta](*d.typ, later)
 	if err != nil {
 		return nil, err
 	}
@@ -216,12 +216,12 @@ func (d *mapDelta) encode(e *encoder) {
 	}
 }
 
-func (d *decoder) mapDelta(s *shape) *mapDelta {
+func (d *decoder) mapDelta(s shape) *mapDelta {
 	n := d.count(MaxSize, 6, "steps")
 	if n == 0 {
 		d.fail("a delta without steps")
 	}
-	delta := &mapDelta{typ: s}
+	delta := &mapDelta{typ: &s}
 	for range n {
 		op := d.mapOp(s)
 		if d.err != nil {
@@ -232,7 +232,7 @@ func (d *decoder) mapDelta(s *shape) *mapDelta {
 	return delta
 }
 
-func (d *decoder) mapOp(s *shape) *mapOp {
+func (d *decoder) mapOp(s shape) *mapOp {
 	op := &mapOp{kind: mapKind(d.byte("step"))}
 	if op.kind == 0 || op.kind > mapRemoveKey || op.kind == mapRemoveKey && s.kind != kindMultiMapDeltas {
 		d.fail("step %d is unknown", op.kind)
@@ -244,11 +244,11 @@ func (d *decoder) mapOp(s *shape) *mapOp {
 	case op.kind == mapUpdate && s.of.deltas() == NoDeltas:
 		d.fail("%v has no deltas", s.of)
 	case op.kind == mapUpdate:
-		op.deltas = items(d, s.elem, 4, func() change { return d.delta(s.of) })
+		op.deltas = items(d, s.elem, 4, func() change { return d.delta(*s.of) })
 	default:
 		op.key = d.element(s.elem, "", true)
 		if op.kind == mapPut && d.err == nil {
-			op.val = d.value(s.of)
+			op.val = d.value(*s.of)
 		}
 	}
 	return op

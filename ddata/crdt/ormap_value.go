@@ -180,7 +180,7 @@ func (m *ormap) value(key string) *core {
 }
 
 func (m *ormap) resetDelta() core { return m.reset() }
-func (m *ormap) shape() *shape    { return m.typ }
+func (m *ormap) shape() shape     { return *m.typ }
 
 func (m *ormap) merge(other core) (core, error) {
 	o, err := same(m, other)
@@ -310,13 +310,13 @@ func (m *ormap) entries() int {
 	return n
 }
 
-func (d *decoder) ormap(s *shape) *ormap {
+func (d *decoder) ormap(s shape) *ormap {
 	type entry struct {
 		flags byte
 		dots  vector
 		val   core
 	}
-	m := &ormap{typ: s, keys: &orset{elem: s.elem, vv: d.vector()}}
+	m := &ormap{typ: &s, keys: &orset{elem: s.elem, vv: d.vector()}}
 	all := items(d, s.elem, 4, func() entry {
 		e := entry{flags: d.byte("entry")}
 		if e.flags == 0 || e.flags > entryKey|entryValue || e.flags == entryValue && !m.retains() {
@@ -329,7 +329,7 @@ func (d *decoder) ormap(s *shape) *ormap {
 			d.fail("a key was added by a change that was not seen")
 		}
 		if e.flags&entryValue != 0 && d.err == nil {
-			e.val = d.value(s.of)
+			e.val = d.value(*s.of)
 		}
 		return e
 	})

@@ -15,7 +15,7 @@ import "iter"
 // E is as for GSet.
 type ORSet[E any] struct{ handle[ORSet[E]] }
 
-func (ORSet[E]) empty(*Types) *shape { return &shape{kind: kindORSet, elem: kindOf[E]()} }
+func (ORSet[E]) empty(*Types) shape { return shape{kind: kindORSet, elem: kindOf[E]()} }
 
 func (s ORSet[E]) core() *orset {
 	if o, ok := s.v.(*orset); ok {

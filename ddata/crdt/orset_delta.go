@@ -110,8 +110,8 @@ func (s *orset) applyRemove(op *orsetOp) *orset {
 	return next
 }
 
-func (d *orsetDelta) opCount() int  { return len(d.ops) }
-func (d *orsetDelta) shape() *shape { return &shape{kind: kindORSet, elem: d.elem} }
+func (d *orsetDelta) opCount() int { return len(d.ops) }
+func (d *orsetDelta) shape() shape { return shape{kind: kindORSet, elem: d.elem} }
 
 func (d *orsetDelta) then(later change) (change, error) {
 	l, err := sameChange[*orsetDelta](d.shape(), later)

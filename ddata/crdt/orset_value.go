@@ -112,7 +112,7 @@ func (s *orset) find(key string) *vector {
 func (s *orset) resetDelta() core                        { return s.reset() }
 func (s *orset) modifiedBy() []identity.Node             { return s.vv.nodes() }
 func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(removed) > 0 }
-func (s *orset) shape() *shape                           { return &shape{kind: kindORSet, elem: s.elem} }
+func (s *orset) shape() shape                            { return shape{kind: kindORSet, elem: s.elem} }
 
 func (s *orset) merge(other core) (core, error) {
 	o, err := same(s, other)

@@ -67,7 +67,7 @@ type ownDelta struct {
 	d   any
 }
 
-func (d *ownDelta) shape() *shape       { return &shape{kind: kindOwn, own: d.def} }
+func (d *ownDelta) shape() shape        { return shape{kind: kindOwn, own: d.def} }
 func (d *ownDelta) eachNode(*nodeTable) {}
 
 func (d *ownDelta) opCount() (n int) {

@@ -17,7 +17,7 @@ type own struct {
 	v   any
 }
 
-func (o *own) shape() *shape       { return &shape{kind: kindOwn, own: o.def} }
+func (o *own) shape() shape        { return shape{kind: kindOwn, own: o.def} }
 func (o *own) eachNode(*nodeTable) {}
 
 func (o *own) merge(other core) (core, error) {

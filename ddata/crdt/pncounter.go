@@ -16,7 +16,7 @@ import (
 // immutable.
 type PNCounter struct{ handle[PNCounter] }
 
-func (PNCounter) empty(*Types) *shape { return &shape{kind: kindPNCounter} }
+func (PNCounter) empty(*Types) shape { return shape{kind: kindPNCounter} }
 
 func (c PNCounter) core() *pncounter {
 	if p, ok := c.v.(*pncounter); ok {
@@ -108,7 +108,7 @@ func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pnc
 }
 
 func (p *pncounter) applyDelta(d change) (core, error) { return mergeWhole(p, d) }
-func (p *pncounter) shape() *shape                     { return &shape{kind: kindPNCounter} }
+func (p *pncounter) shape() shape                      { return shape{kind: kindPNCounter} }
 
 func (p *pncounter) eachNode(t *nodeTable) {
 	p.up.eachNode(t)

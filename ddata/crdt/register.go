@@ -31,8 +31,8 @@ func DefaultClock[V any](self *Self, current int64, _ V) (int64, error) { return
 // ReverseClock is the time in negative Unix milliseconds: the first write wins.
 func ReverseClock[V any](self *Self, current int64, _ V) (int64, error) { return self.before(current) }
 
-func (LWWRegister[V]) empty(*Types) *shape {
-	return &shape{kind: kindRegister, elem: kindOf[V]()}
+func (LWWRegister[V]) empty(*Types) shape {
+	return shape{kind: kindRegister, elem: kindOf[V]()}
 }
 
 func (r LWWRegister[V]) core() *register {

@@ -25,7 +25,7 @@ func (r *register) resetDelta() core                          { return r }
 func (r *register) applyDelta(d change) (core, error)         { return nil, wrongType(r.shape(), d) }
 func (r *register) pruned(*Self, identity.Node) (core, error) { return r, nil }
 func (r *register) cleaned(identity.Node) (core, error)       { return r, nil }
-func (r *register) shape() *shape                             { return &shape{kind: kindRegister, elem: r.elem} }
+func (r *register) shape() shape                              { return shape{kind: kindRegister, elem: r.elem} }
 
 func (r *register) merge(other core) (core, error) {
 	o, err := same(r, other)

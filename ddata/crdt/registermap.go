@@ -12,8 +12,8 @@ import "iter"
 // K and V are as E for GSet.
 type LWWMap[K, V any] struct{ handle[LWWMap[K, V]] }
 
-func (LWWMap[K, V]) empty(*Types) *shape {
-	return &shape{kind: kindRegisterMap, elem: kindOf[K](), of: &shape{kind: kindRegister, elem: kindOf[V]()}}
+func (LWWMap[K, V]) empty(*Types) shape {
+	return shape{kind: kindRegisterMap, elem: kindOf[K](), of: &shape{kind: kindRegister, elem: kindOf[V]()}}
 }
 
 // Put returns the map with a value, by the DefaultClock. The error matches

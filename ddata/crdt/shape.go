@@ -43,17 +43,17 @@ type shape struct {
 	own  *definition // of a user's type
 }
 
-func (s *shape) equal(other *shape) bool {
-	if s == other {
-		return true
-	}
-	if s == nil || other == nil || s.kind != other.kind || s.elem != other.elem || !s.of.equal(other.of) {
+func (s shape) equal(other shape) bool {
+	switch {
+	case s.kind != other.kind || s.elem != other.elem:
+		return false
+	case s.of != other.of && (s.of == nil || other.of == nil || !s.of.equal(*other.of)):
 		return false
 	}
 	return s.own == other.own || s.own != nil && other.own != nil && s.own.name == other.own.name && s.own.typ == other.own.typ
 }
 
-func (s *shape) String() string {
+func (s shape) String() string {
 	switch {
 	case s.kind == kindOwn:
 		return s.own.name
@@ -66,7 +66,7 @@ func (s *shape) String() string {
 }
 
 // deltas tells how values of the type spread their changes.
-func (s *shape) deltas() Deltas {
+func (s shape) deltas() Deltas {
 	switch s.kind {
 	case kindGCounter, kindPNCounter, kindGSet:
 		return FreeDeltas
@@ -80,7 +80,7 @@ func (s *shape) deltas() Deltas {
 }
 
 // empty returns the value of the type that holds nothing.
-func (s *shape) empty() core {
+func (s shape) empty() core {
 	switch s.kind {
 	case kindGCounter:
 		return &gcounter{}
@@ -100,5 +100,5 @@ func (s *shape) empty() core {
 		return s.own.zero()
 	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 	}
-	return &ormap{typ: s, keys: &orset{elem: s.elem}}
+	return &ormap{typ: &s, keys: &orset{elem: s.elem}}
 }

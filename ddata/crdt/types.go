@@ -114,7 +114,7 @@ func typed[T any](types *Types, c core) (T, error) {
 			return t, nil
 		}
 	}
-	return t, wrongType(&shape{kind: kindOwn, own: d}, c)
+	return t, wrongType(shape{kind: kindOwn, own: d}, c)
 }
 
 // With returns a value of a type of this package that knows the types: the zero
@@ -157,7 +157,7 @@ func (t *Types) DecodeDelta(data []byte) (Delta, error) {
 }
 
 // delta reads a delta of values of a shape.
-func (d *decoder) delta(s *shape) change {
+func (d *decoder) delta(s shape) change {
 	switch {
 	case s.deltas() == NoDeltas:
 		d.fail("%v has no deltas", s)

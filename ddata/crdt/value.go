@@ -32,7 +32,7 @@ type Value struct{ c core }
 // core is what a value is made of. Those that hold a delta also know what they
 // were before, so that to merge them with that takes no time.
 type core interface {
-	shape() *shape
+	shape() shape
 	// merge returns the receiver itself if it knows all of the other.
 	merge(other core) (core, error)
 	changes() change // nil if there are none
@@ -145,7 +145,7 @@ func same[C core](c C, other core) (C, error) {
 }
 
 // wrongType is the error about something that is not of a shape.
-func wrongType(want *shape, got interface{ shape() *shape }) error {
+func wrongType(want shape, got interface{ shape() shape }) error {
 	if got == nil {
 		return fmt.Errorf("%w: nothing instead of %v", ErrType, want)
 	}

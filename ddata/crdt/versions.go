@@ -32,7 +32,7 @@ func (o Ordering) String() string {
 	return [...]string{"same", "before", "after", "concurrent"}[o&3]
 }
 
-func (VersionVector) empty(*Types) *shape { return &shape{kind: kindVersions} }
+func (VersionVector) empty(*Types) shape { return shape{kind: kindVersions} }
 
 func (v VersionVector) core() vector {
 	if c, ok := v.v.(*versions); ok {
@@ -100,7 +100,7 @@ func (v *versions) resetDelta() core                        { return v }
 func (v *versions) applyDelta(d change) (core, error)       { return nil, wrongType(v.shape(), d) }
 func (v *versions) modifiedBy() []identity.Node             { return v.vector.nodes() }
 func (v *versions) needsPruning(removed identity.Node) bool { return v.vector.of(removed) > 0 }
-func (v *versions) shape() *shape                           { return &shape{kind: kindVersions} }
+func (v *versions) shape() shape                            { return shape{kind: kindVersions} }
 func (v *versions) eachNode(t *nodeTable)                   { t.vector(v.vector) }
 func (v *versions) encode(e *encoder)                       { e.vector(v.vector) }
 

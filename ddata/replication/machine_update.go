@@ -78,8 +78,10 @@ func (m *Machine) modify(in Update, current crdt.Value, pruning []Marker) (next 
 	case changed.IsZero():
 		return current, delta, fmt.Errorf("%w: no value for %q", ErrInvalid, in.Key)
 	}
-	delta, next = changed.Delta(), changed.ResetDelta()
-	if !current.IsZero() {
+	delta = changed.Delta()
+	if current.IsZero() {
+		next = changed.ResetDelta()
+	} else {
 		if next, err = current.Merge(changed); err != nil {
 			return current, delta, mergeError(in.Key, err)
 		}

@@ -1,0 +1,295 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/durable"
+)
+
+// disks are stores in memory that outlive their replicators, with faults.
+type disks struct {
+	mu     sync.Mutex
+	data   map[durable.ID]map[string][]byte
+	calls  int
+	fail   error         // what calls of Write return
+	hold   chan struct{} // what calls of Write wait for
+	broken error         // what Load ends with
+	closed int
+}
+
+// Open implements durable.Opener.
+func (d *disks) Open(_ context.Context, id durable.ID) (durable.Store, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.data == nil {
+		d.data = map[durable.ID]map[string][]byte{}
+	}
+	if d.data[id] == nil {
+		d.data[id] = map[string][]byte{}
+	}
+	return &disk{d, d.data[id]}, nil
+}
+
+func (d *disks) set(fail error, hold chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail, d.hold = fail, hold
+}
+
+func (d *disks) keys() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.data[durable.ID{Node: "a", Replicator: "ddata"}])
+}
+
+func (d *disks) writes() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
+type disk struct {
+	*disks
+
+	by map[string][]byte
+}
+
+// Load implements durable.Store.
+func (d *disk) Load(context.Context) iter.Seq2[durable.Record, error] {
+	return func(yield func(durable.Record, error) bool) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for key, data := range d.by {
+			if !yield(durable.Record{Key: key, Data: data}, nil) {
+				return
+			}
+		}
+		if d.broken != nil {
+			yield(durable.Record{}, d.broken)
+		}
+	}
+}
+
+// Write implements durable.Store.
+func (d *disk) Write(ctx context.Context, records []durable.Record) error {
+	d.mu.Lock()
+	d.calls++
+	hold := d.hold
+	d.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fail != nil {
+		return d.fail
+	}
+	for _, r := range records {
+		if d.by[r.Key] = r.Data; len(r.Data) == 0 {
+			delete(d.by, r.Key)
+		}
+	}
+	return nil
+}
+
+// Close implements durable.Store.
+func (d *disk) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed++
+	return nil
+}
+
+var errDisk = errors.New("disk full")
+
+// Durable keys are there after all nodes have crashed, deletions included, and others are not.
+func TestDurable(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		d := &disks{}
+		cfg := ddata.Config{Durable: []string{"durable-*"}, Opener: d}
+		rs := w.replicators(cfg, "a", "b", "c")
+		w.must(w.add(rs[0], "durable-1", ddata.WriteMajority(), 1))
+		w.must(w.add(rs[1], "durable-1", ddata.WriteAll(), 10))
+		w.must(w.add(rs[1], "durable-2", ddata.WriteAll(), 1))
+		w.must(ddata.Delete(w.Context(), rs[2], ddata.Key[crdt.GCounter]("durable-2"), ddata.WriteAll()))
+		w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
+		for _, r := range rs {
+			r.Node().Stop()
+		}
+		for _, r := range rs {
+			<-r.Done()
+			<-r.Node().Done()
+		}
+		if d.closed != 3 {
+			t.Errorf("%d stores were closed", d.closed)
+		}
+		again := w.replicators(cfg, "a", "b", "c")
+		for _, r := range again {
+			w.want(r, "durable-1", ddata.ReadLocal(), 11)
+			_, err := w.get(r, "durable-2", ddata.ReadLocal())
+			w.wantErr(err, ddata.ErrDeleted)
+			_, err = w.get(r, visits, ddata.ReadLocal())
+			w.wantErr(err, ddata.ErrNotFound)
+		}
+		w.must(w.add(again[0], "durable-1", ddata.WriteMajority(), 100))
+		w.want(again[1], "durable-1", ddata.ReadMajority(), 111)
+	})
+}
+
+// A disk that fails is an error to whoever waits for it: here, or at too many others. The change stays, and spreads.
+func TestDiskFails(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		good, bad := &disks{}, &disks{fail: errDisk}
+		nodes := w.cluster("a", "b", "c")
+		rs := []*ddata.Replicator{
+			w.replicate(nodes[0], ddata.Config{Durable: []string{"*"}, Opener: good}),
+			w.replicate(nodes[1], ddata.Config{Durable: []string{"*"}, Opener: bad}),
+			w.replicate(nodes[2], ddata.Config{Durable: []string{"*"}, Opener: bad}),
+		}
+		synctest.Wait()
+		err := w.add(rs[1], visits, ddata.WriteLocal(), 1)
+		w.wantErr(err, ddata.ErrStore)
+		w.wantErr(err, errDisk)
+		err = w.add(rs[0], visits, ddata.WriteMajority(), 1)
+		w.wantErr(err, ddata.ErrStore)
+		if e, _ := errors.AsType[*ddata.Error](err); e == nil || e.Answered != 1 || e.Required != 2 {
+			t.Errorf("%+v", e)
+		}
+		w.must(w.add(rs[0], visits, ddata.WriteLocal(), 1))
+		bad.set(nil, nil)
+		w.must(w.add(rs[1], visits, ddata.WriteMajority(), 10))
+		w.converged(rs...)
+		w.want(rs[2], visits, ddata.ReadLocal(), 13)
+		s, err := rs[1].Stats(w.Context())
+		if err != nil || s.DiskErrors == 0 || s.DiskWrites <= s.DiskErrors {
+			t.Errorf("%+v: %v", s, err)
+		}
+		if !strings.Contains(w.log.String(), "durable keys can't be written to disk") {
+			t.Error("nobody was told")
+		}
+	})
+}
+
+// A disk that hangs holds up those who wait for it, and no others. What has piled up meanwhile goes in one call.
+func TestDiskHangs(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		d := &disks{hold: make(chan struct{})}
+		r := w.replicate(w.cluster("a")[0], ddata.Config{Durable: []string{"durable-*"}, Opener: d})
+		w.sleep(time.Second)
+		began := time.Now()
+		err := w.add(r, "durable-1", ddata.WriteLocal(), 1)
+		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, context.DeadlineExceeded)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		done := make(chan error)
+		for i := range 20 {
+			go func() {
+				_, err := ddata.Update(w.Context(), r, ddata.Key[crdt.GCounter](fmt.Sprintf("durable-%d", i%5)), ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
+					return c.Add(r.Self(), 1), nil
+				})
+				done <- err
+			}()
+		}
+		synctest.Wait()
+		close(d.hold)
+		for range 20 {
+			w.must(<-done)
+		}
+		if got := d.writes(); got != 2 {
+			t.Errorf("%d calls", got)
+		}
+		// One that hangs for ever does not keep Close.
+		d.set(nil, make(chan struct{}))
+		go func() { done <- w.add(r, "durable-1", ddata.WriteLocal(), 1) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		w.wantErr(r.Close(ctx), context.DeadlineExceeded)
+		w.wantErr(<-done, ddata.ErrStopped)
+		<-r.Done()
+	})
+}
+
+// With write-behind nobody waits for the disk, one record of a key is written for many changes, what fails is tried again,
+// and the rest is written at the end.
+func TestWriteBehind(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		d := &disks{}
+		cfg := ddata.Config{Durable: []string{"*"}, Opener: d, WriteBehind: time.Minute}
+		r := w.replicate(w.cluster("a")[0], cfg)
+		w.sleep(time.Second)
+		for range 100 {
+			w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		}
+		if d.writes() != 0 {
+			t.Error("it was written at once")
+		}
+		d.set(errDisk, nil)
+		w.sleep(61 * time.Second)
+		if d.writes() != 1 || d.keys() != 0 {
+			t.Errorf("%d calls, %d keys", d.writes(), d.keys())
+		}
+		d.set(nil, nil)
+		w.sleep(61 * time.Second)
+		if d.writes() != 2 || d.keys() != 1 {
+			t.Errorf("%d calls, %d keys", d.writes(), d.keys())
+		}
+		w.must(w.add(r, "other", ddata.WriteLocal(), 1))
+		w.must(r.Close(w.Context()))
+		if d.writes() != 3 || d.keys() != 2 {
+			t.Errorf("%d calls, %d keys", d.writes(), d.keys())
+		}
+		r = w.replicate(r.Node(), cfg)
+		w.want(r, visits, ddata.ReadLocal(), 100)
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		d.set(errDisk, nil)
+		w.wantErr(r.Close(w.Context()), errDisk)
+	})
+}
+
+// A replicator that can't load what it has acknowledged does not start.
+func TestLoadFails(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		d := &disks{broken: errDisk}
+		n := w.cluster("a")[0]
+		cfg := ddata.Config{Durable: []string{"*"}, Opener: d}
+		_, err := ddata.Start(w.Context(), n, cfg)
+		w.wantErr(err, errDisk)
+		d.broken = nil
+		d.data[durable.ID{Node: "a", Replicator: "ddata"}]["visits"] = []byte("no record")
+		_, err = ddata.Start(w.Context(), n, cfg)
+		if err == nil || !strings.Contains(err.Error(), `load "visits"`) {
+			t.Error(err)
+		}
+		if d.closed != 2 {
+			t.Errorf("%d stores were closed", d.closed)
+		}
+		delete(d.data[durable.ID{Node: "a", Replicator: "ddata"}], "visits")
+		w.must(w.replicate(n, cfg).Close(w.Context()))
+	})
+}

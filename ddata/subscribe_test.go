@@ -1,0 +1,231 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+// reader notes what a loop over Subscribe gets.
+type reader struct {
+	mu   sync.Mutex
+	seen []string
+	over bool
+}
+
+func (r *reader) take() []string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.seen
+	r.seen = nil
+	return seen
+}
+
+func (r *reader) has(c ddata.Change) {
+	text := fmt.Sprintf("%s %v", c.Key, c.Kind)
+	if c.Kind == ddata.Changed {
+		v, err := visits.Value(c)
+		if text += fmt.Sprintf(" %d", v.Value()); err != nil {
+			text = err.Error()
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, text)
+}
+
+func read(ctx context.Context, of *ddata.Replicator, p ddata.Pattern) *reader {
+	r := &reader{}
+	go func() {
+		for c := range of.Subscribe(ctx, p) {
+			r.has(c)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.over = true
+	}()
+	return r
+}
+
+// A loop gets what there is and then each change, of a key or of all with a prefix, wherever it was made.
+func TestSubscribe(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b")
+		a, b := rs[0], rs[1]
+		w.must(w.add(a, "user-1", ddata.WriteAll(), 1))
+		w.must(w.add(a, "user-2", ddata.WriteAll(), 2))
+		w.must(w.add(a, "other", ddata.WriteAll(), 3))
+		ctx, cancel := context.WithCancel(w.Context())
+		one := read(ctx, b, ddata.Key[crdt.GCounter]("user-1").Any())
+		users := read(ctx, b, ddata.Prefix("user-"))
+		all := read(ctx, b, ddata.Prefix(""))
+		none := read(ctx, b, ddata.Key[crdt.GCounter]("").Any())
+		check := func(who string, r *reader, want ...string) {
+			t.Helper()
+			if got := r.take(); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, not %q", who, got, want)
+			}
+		}
+		check("one", one)
+		w.must(b.Flush(w.Context()))
+		check("one", one, "user-1 changed 1")
+		check("users", users, "user-1 changed 1", "user-2 changed 2")
+		check("all", all, "other changed 3", "user-1 changed 1", "user-2 changed 2")
+
+		w.must(w.add(a, "user-1", ddata.WriteLocal(), 10))
+		w.must(w.add(b, "user-1", ddata.WriteLocal(), 100))
+		w.must(w.add(a, "user-3", ddata.WriteLocal(), 5))
+		w.sleep(2 * time.Second) // nobody flushes
+		check("one", one, "user-1 changed 111")
+		if got := users.take(); len(got) != 2 {
+			t.Errorf("users: %q", got)
+		}
+		w.must(ddata.Delete(w.Context(), a, ddata.Key[crdt.GCounter]("user-1"), ddata.WriteAll()))
+		w.must(b.Flush(w.Context()))
+		check("one", one, "user-1 deleted")
+		check("users", users, "user-1 deleted")
+		check("none", none)
+		if s, err := b.Stats(w.Context()); err != nil || s.Subscribers != 4 {
+			t.Errorf("%d subscribers: %v", s.Subscribers, err)
+		}
+		cancel()
+		synctest.Wait()
+		if s, err := b.Stats(w.Context()); err != nil || s.Subscribers != 0 {
+			t.Errorf("%d subscribers: %v", s.Subscribers, err)
+		}
+		if one.mu.Lock(); !one.over {
+			t.Error("the loop goes on")
+		}
+		one.mu.Unlock()
+		for c := range b.Subscribe(w.Context(), ddata.Prefix("user-2")) {
+			if _, err := cart.Value(c); !errors.Is(err, ddata.ErrType) {
+				t.Errorf("read as another type: %v", err)
+			}
+			break
+		}
+		if got := ddata.Prefix("a").String() + visits.Any().String(); got != "a*visits" {
+			t.Error(got)
+		}
+	})
+}
+
+// A loop that stands still holds up nobody, keeps one change for each key, and has missed nothing but what was replaced.
+func TestSlowSubscriber(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{}, "a")[0]
+		w.must(w.add(r, "key-0", ddata.WriteLocal(), 1))
+		blocked, done := make(chan struct{}), make(chan []string)
+		go func() {
+			var s reader
+			for c := range r.Subscribe(w.Context(), ddata.Prefix("key-")) {
+				if s.has(c); len(s.seen) == 1 {
+					<-blocked
+				}
+				if len(s.seen) == 4 {
+					break
+				}
+			}
+			done <- s.seen
+		}()
+		w.sleep(time.Second)
+		for i := range 100 {
+			w.must(w.add(r, ddata.Key[crdt.GCounter](fmt.Sprintf("key-%d", i%3)), ddata.WriteLocal(), 1))
+			w.must(r.Flush(w.Context()))
+		}
+		close(blocked)
+		if got, want := <-done, []string{"key-0 changed 1", "key-0 changed 35", "key-1 changed 33", "key-2 changed 33"}; !slices.Equal(got, want) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// What is read past the loop does not expire, and what nobody reads does.
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{Expire: map[string]time.Duration{"session-*": time.Minute}}, "a", "b")
+		for _, key := range []ddata.Key[crdt.GCounter]{"session-1", "session-2", "other"} {
+			w.must(w.add(rs[0], key, ddata.WriteAll(), 1))
+		}
+		r := read(w.Context(), rs[1], ddata.Prefix("session-"))
+		w.sleep(time.Second)
+		r.take()
+		for range 20 {
+			w.sleep(10 * time.Second)
+			w.want(rs[1], "session-2", ddata.ReadLocal(), 1)
+		}
+		for _, o := range rs {
+			if got := o.Keys(); !slices.Equal(got, []string{"other", "session-2"}) {
+				t.Errorf("%v has %v", o.Node().Self(), got)
+			}
+		}
+		if got := r.take(); !slices.Equal(got, []string{"session-1 expired"}) {
+			t.Errorf("%q", got)
+		}
+		_, err := w.get(rs[0], "session-1", ddata.ReadLocal())
+		w.wantErr(err, ddata.ErrNotFound)
+		w.must(w.add(rs[0], "session-1", ddata.WriteAll(), 7))
+		w.want(rs[1], "session-1", ddata.ReadLocal(), 7)
+	})
+}
+
+// An observer hears of each request, and now and then of the figures. One that panics is no harm.
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var mu sync.Mutex
+		var requests []string
+		var stats []ddata.Stats
+		rs := w.replicators(ddata.Config{StatsInterval: 10 * time.Second, Observer: ddata.Observer{
+			Request: func(i ddata.RequestInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				requests = append(requests, fmt.Sprint(i.Replicator, " ", i.Op, " ", i.Key, " ", i.Level, " ", i.Err != nil))
+				panic("oh")
+			},
+			Stats: func(s ddata.Stats) {
+				mu.Lock()
+				defer mu.Unlock()
+				stats = append(stats, s)
+			},
+		}}, "a", "b", "c")
+		w.must(w.add(rs[0], visits, ddata.WriteMajority(), 1))
+		_, err := w.get(rs[0], "other", ddata.ReadMajorityPlus(1).AtLeast(2))
+		w.wantErr(err, ddata.ErrNotFound)
+		w.must(ddata.Delete(w.Context(), rs[0], visits, ddata.WriteTo(2)))
+		_, err = rs[0].Raw(w.Context(), "visits", ddata.ReadLocal())
+		w.wantErr(err, ddata.ErrDeleted)
+		w.sleep(11 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		want := []string{
+			"ddata update visits majority false", "ddata get other majority plus 1 of at least 2 true",
+			"ddata delete visits 2 nodes false", "ddata get visits local true",
+		}
+		if !slices.Equal(requests, want) {
+			t.Errorf("%q", requests)
+		}
+		if len(stats) != 3 {
+			t.Fatalf("%d figures", len(stats))
+		}
+		for _, s := range stats {
+			if s.Replicas != 3 || s.Protocol.Tombstones != 1 || s.Protocol.Keys != 0 || s.Packets == 0 || s.Turns == 0 || s.Digest != stats[0].Digest || s.Malformed+s.Unsent > 0 {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
