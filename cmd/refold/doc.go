@@ -11,6 +11,7 @@
 //	refold tail --tag vip              the events of all, as they are stored
 //	refold copy leveldb:A postgres://B a journal on another store, compared in the end
 //	refold migrate --check             are the tables there that this version needs?
+//	refold ddata stat --dir DIR        what nodes that are not running have of replicated data
 //	refold bench persist --json        a figure beside its limit and its goal
 //
 // --journal names another journal: leveldb:DIR, or postgres://USER@HOST/DATABASE,

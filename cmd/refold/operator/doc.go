@@ -14,6 +14,8 @@
 //	copy FROM TO     makes one journal hold what another does, of any kind
 //	migrate          creates and changes the tables of PostgreSQL
 //
+// Durable holds further ones, on what nodes have on disk of replicated data.
+//
 // The command refold has them, but it can't know the Go types of anybody's
 // entities. What needs them, rebuild and upcasters, needs a program that has
 // them, which is three lines:

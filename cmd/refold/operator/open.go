@@ -14,6 +14,9 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
@@ -160,7 +163,7 @@ func (f *journalFlag) with(ctx context.Context, env *Env, do func(*Source) error
 func damaged(err error) bool {
 	for _, target := range []error{
 		journal.ErrCorrupt, journal.ErrHistoryGap, journal.ErrViolation, snapshot.ErrCorrupt,
-		codec.ErrUnknown, codec.ErrMalformed, codec.ErrLimit,
+		codec.ErrUnknown, codec.ErrMalformed, codec.ErrLimit, durable.ErrCorrupt, replication.ErrMalformed, crdt.ErrMalformed,
 	} {
 		if errors.Is(err, target) {
 			return true
