@@ -6,6 +6,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/transport"
@@ -79,4 +80,12 @@ func sentinelOf(r membership.Reason) error {
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
+
+// doing adds what was being done with a singleton when there was an error. Those of this package say by themselves that they are.
+func doing(what, singleton string, err error) error {
+	if strings.Contains(err.Error(), "cluster: ") {
+		return fmt.Errorf("%s %q: %w", what, singleton, err)
+	}
+	return fmt.Errorf("cluster: %s %q: %w", what, singleton, err)
 }

@@ -63,7 +63,7 @@ const (
 	Resumed
 )
 
-// plain are the kinds of the machine's events, in their order.
+// The kinds of the machine's events stand together, in their order.
 const (
 	firstOfMachine = TombstonesChanged
 	lastOfMachine  = ReachabilityChanged
@@ -104,10 +104,15 @@ func (e Event) String() string {
 	return e.Kind.String()
 }
 
+// kindOf returns the kind of an event of the machine.
+func kindOf(k membership.EventKind) EventKind {
+	return EventKind(k) - EventKind(membership.TombstonesChanged) + firstOfMachine
+}
+
 // eventOf returns an event of the machine.
 func eventOf(e membership.Event) Event {
 	out := Event{
-		Kind:     EventKind(e.Kind) - EventKind(membership.TombstonesChanged) + firstOfMachine,
+		Kind:     kindOf(e.Kind),
 		Previous: e.Previous, Leader: e.Node, Role: e.Role,
 	}
 	if e.Member != nil {
@@ -132,28 +137,4 @@ func eventsOf(life []membership.Life) (events []Event) {
 		}
 	}
 	return events
-}
-
-// became returns the event of a member that has a status.
-func became(s Status) EventKind {
-	switch s {
-	case Joining:
-		return MemberJoined
-	case WeaklyUp:
-		return MemberWeaklyUp
-	case Up:
-		return MemberUp
-	case Leaving:
-		return MemberLeft
-	case Exiting:
-		return MemberExited
-	case Down:
-		return MemberDowned
-	case PreparingForShutdown:
-		return MemberPreparing
-	case ReadyForShutdown:
-		return MemberReady
-	case Removed:
-	}
-	return MemberRemoved
 }

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
 )
 
@@ -118,7 +119,7 @@ func (t *tally) catchUp(s *State) (events []Event) {
 	events = append(events, removed...)
 	for _, m := range s.Members {
 		if old, known := t.members[m.Node]; !known || old.Status != m.Status || old.UpNumber != m.UpNumber {
-			events = append(events, Event{Kind: became(m.Status), Member: m})
+			events = append(events, Event{Kind: kindOf(membership.Became(m.Status)), Member: m})
 		}
 	}
 	events = append(events, t.reach(s)...)

@@ -63,7 +63,7 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 		err = failed
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cluster: proxy of singleton %q: %w", cfg.Singleton, err)
+		return nil, doing("proxy of singleton", cfg.Singleton, err)
 	}
 	return p, nil
 }
@@ -98,7 +98,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 func (p *Proxy) Send(ctx context.Context, payload []byte) error {
 	err := p.pass(ctx, &parcel{data: appendForward(nil, p.cfg.Singleton, payload)})
 	if err != nil {
-		return fmt.Errorf("cluster: send to singleton %q: %w", p.cfg.Singleton, err)
+		return doing("send to singleton", p.cfg.Singleton, err)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (p *Proxy) Send(ctx context.Context, payload []byte) error {
 func (p *Proxy) Ask(ctx context.Context, payload []byte) ([]byte, error) {
 	answer, err := p.ask(ctx, payload)
 	if err != nil {
-		return nil, fmt.Errorf("cluster: ask singleton %q: %w", p.cfg.Singleton, err)
+		return nil, doing("ask singleton", p.cfg.Singleton, err)
 	}
 	return answer, nil
 }

@@ -69,7 +69,7 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 		err = failed
 	}
 	if err != nil {
-		return fmt.Errorf("cluster: singleton %q: %w", s.Name, err)
+		return doing("singleton", s.Name, err)
 	}
 	return nil
 }

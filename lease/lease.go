@@ -35,15 +35,15 @@ type hold struct {
 	done     chan struct{} // closed when it is not renewed any more
 }
 
-// New returns a lease that is not held. The store stays the caller's. The error
-// matches ErrInvalid.
+// New returns a lease that is not held. The store stays the caller's; a call of it that panics counts as
+// failed. The error matches ErrInvalid.
 func New(store Store, cfg Config) (*Lease, error) {
 	cfg = cfg.withDefaults(store.Timeout())
 	if err := cfg.validate(store.Timeout()); err != nil {
 		return nil, err
 	}
 	return &Lease{
-		store: store, cfg: cfg, turn: make(chan struct{}, 1),
+		store: guarded{store}, cfg: cfg, turn: make(chan struct{}, 1),
 		log: cfg.Logger.With(slog.String("lease", cfg.Name), slog.String("owner", cfg.Owner)),
 	}, nil
 }

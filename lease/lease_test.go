@@ -311,3 +311,51 @@ func TestNewRefuses(t *testing.T) {
 		t.Errorf("the default interval does not fit a short time-out: %v", err)
 	}
 }
+
+// panicking is a store whose calls panic.
+type panicking struct{ lease.Store }
+
+func (panicking) Create(context.Context, string, string) (uint64, error) { panic("no disk") }
+func (panicking) Get(context.Context, string) (lease.Entry, error)       { panic("no disk") }
+
+type panickingLater struct{ lease.Store }
+
+func (panickingLater) Renew(context.Context, string, string, uint64) (uint64, error) {
+	panic("no disk")
+}
+func (panickingLater) Delete(context.Context, string, uint64) error { panic("no disk") }
+
+// A store that panics harms nobody but the lease.
+func TestAStoreThatPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := inmem.NewLeases(30 * time.Second)
+		l, err := lease.New(panicking{store}, lease.Config{Name: "a", Owner: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		held, err := l.Acquire(t.Context())
+		if held || err == nil || !strings.Contains(err.Error(), "no disk") {
+			t.Errorf("Acquire: %v, %v", held, err)
+		}
+		if err = l.Release(t.Context()); err == nil {
+			t.Error("Release: no error")
+		}
+		later, err := lease.New(panickingLater{store}, lease.Config{Name: "b", Owner: "me"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = later.Close() }()
+		lost := make(chan error, 1)
+		if held, err = later.AcquireWithLost(t.Context(), func(cause error) { lost <- cause }); !held || err != nil {
+			t.Fatalf("Acquire: %v, %v", held, err)
+		}
+		if cause := <-lost; cause == nil {
+			t.Error("lost for nothing")
+		}
+		if held, err = later.Acquire(t.Context()); held || err == nil {
+			t.Errorf("Acquire of what could not be renewed: %v, %v", held, err)
+		}
+	})
+}

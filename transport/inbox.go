@@ -168,7 +168,7 @@ func (t *Transport) dropped(b *inbox, from identity.Node) bool {
 	dead := b.dead.Load()
 	if b.key.named {
 		t.mu.Lock()
-		dead = t.machine.IsQuarantined(from.UID)
+		dead = t.machine.IsQuarantined(from)
 		t.mu.Unlock()
 	}
 	switch {

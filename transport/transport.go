@@ -110,7 +110,7 @@ func (t *Transport) Connected() error {
 func (t *Transport) Quarantine(node identity.Node, quiet bool) {
 	t.mu.Lock()
 	t.machine.Quarantine(node, quiet)
-	quarantined := t.machine.IsQuarantined(node.UID)
+	quarantined := t.machine.IsQuarantined(node)
 	if quarantined {
 		t.bury(node)
 	}
@@ -161,7 +161,8 @@ func (t *Transport) Flush(ctx context.Context) error {
 
 // Close ends the transport and its carrier: requests fail with ErrClosed, what
 // waits to be sent or handled is dropped, the contexts of handlers end. It
-// returns when all handlers have returned, so it must not be called by one.
+// returns when all handlers have returned, so it must not be called by one; after 10 s it
+// waits no more for those that do not care about their context, and the error says so.
 func (t *Transport) Close() error {
 	t.closing.Do(func() {
 		t.mu.Lock()
@@ -172,11 +173,33 @@ func (t *Transport) Close() error {
 			t.failed = fmt.Errorf("transport: close the carrier of %v: %w", t.self, err)
 		}
 		t.calls.close()
-		t.running.Wait()
-		t.pool.wait()
+		if !t.await(closeWait) {
+			t.failed = errors.Join(t.failed, fmt.Errorf("transport: close %v: handlers have not returned %v after their contexts ended", t.self, closeWait))
+		}
 	})
 	return t.failed
 }
 
 // now is the time of the machine.
 func (t *Transport) now() time.Duration { return time.Since(t.start) }
+
+// closeWait is how long Close waits for handlers.
+const closeWait = 10 * time.Second
+
+// await waits until all that runs has ended, and reports whether it has in time.
+func (t *Transport) await(most time.Duration) bool {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		t.running.Wait()
+		t.pool.wait()
+	}()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

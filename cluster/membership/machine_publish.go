@@ -78,10 +78,11 @@ func (m *Machine) memberIs(old, now *Member) Event {
 		case Joining, WeaklyUp, Leaving, Removed, PreparingForShutdown, ReadyForShutdown:
 		}
 	}
-	return Event{Kind: became(now.Status), Member: now}
+	return Event{Kind: Became(now.Status), Member: now}
 }
 
-func became(s Status) EventKind {
+// Became returns the event of a member that has come to a status.
+func Became(s Status) EventKind {
 	switch s {
 	case Joining:
 		return MemberJoined

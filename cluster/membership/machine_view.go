@@ -76,7 +76,7 @@ func (m *Machine) Snapshot() Snapshot {
 func (s Snapshot) Events() []Event {
 	var events []Event
 	for _, o := range s.Members {
-		events = append(events, Event{Kind: became(o.Status), Member: o})
+		events = append(events, Event{Kind: Became(o.Status), Member: o})
 	}
 	for _, o := range s.Unreachable {
 		events = append(events, Event{Kind: MemberUnreachable, Member: o})

@@ -108,10 +108,10 @@ func (n *connection) reached(nc *nats.Conn) error {
 func (n *connection) lostConnection(err error) {
 	err = because(err, errConnecting)
 	n.set(err, false)
+	n.c.tell()
 	if !n.c.isClosed() {
 		n.c.log.WarnContext(context.Background(), "connection to NATS is lost", slog.String("connection", n.name), slog.Any("error", err))
 	}
-	n.c.tell()
 }
 
 // notConnected is called for each attempt that fails.
@@ -121,18 +121,18 @@ func (n *connection) notConnected(err error) {
 	first := n.problem == nil || n.problem.Error() != err.Error()
 	n.mu.Unlock()
 	n.set(err, false)
+	n.c.tell()
 	if first && !n.c.isClosed() {
 		n.c.log.WarnContext(context.Background(), "can't connect to NATS", slog.String("connection", n.name), slog.Any("error", err))
 	}
-	n.c.tell()
 }
 
 func (n *connection) closedConnection(err error) {
 	n.set(because(err, ErrClosed), true)
+	n.c.tell()
 	if !n.c.isClosed() {
 		n.c.log.ErrorContext(context.Background(), "connection to NATS was closed for good", slog.String("connection", n.name), slog.Any("error", err))
 	}
-	n.c.tell()
 }
 
 // failed takes errors that do not end a connection.

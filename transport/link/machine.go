@@ -23,7 +23,7 @@ type Machine struct {
 	names map[string][]*peer
 	// named holds what is on its way to bare names.
 	named       map[string]*outgoing
-	quarantined map[uint64]*quarantine
+	quarantined map[identity.Node]*quarantine
 
 	// ready holds what has something to send, in the order in which it is its
 	// turn.
@@ -63,7 +63,7 @@ func New(cfg Config) (*Machine, error) {
 		peers:       make(map[identity.Node]*peer),
 		names:       make(map[string][]*peer),
 		named:       make(map[string]*outgoing),
-		quarantined: make(map[uint64]*quarantine),
+		quarantined: make(map[identity.Node]*quarantine),
 	}
 	for _, kind := range cfg.Silent {
 		m.silent[kind] = true
@@ -107,7 +107,7 @@ func (m *Machine) outgoing(to identity.Node, lane Lane, msg Message) (*outgoing,
 	if to.UID == 0 {
 		return m.toName(to, lane, msg)
 	}
-	if m.quarantined[to.UID] != nil {
+	if m.quarantined[to] != nil {
 		m.drop(Quarantined, 1)
 		return nil, fmt.Errorf("%w: %v", ErrQuarantined, to)
 	}

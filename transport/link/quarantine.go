@@ -9,7 +9,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// quarantine is what is known about a quarantined UID.
+// quarantine is what is known about a quarantined incarnation.
 type quarantine struct {
 	quiet    bool // without notices
 	notified bool
@@ -21,25 +21,25 @@ type quarantine struct {
 // sending is told. A later call can make a quiet quarantine a loud one, not the
 // other way round. Nobody can quarantine itself.
 func (m *Machine) Quarantine(node identity.Node, quiet bool) {
-	if node.UID == 0 || node.UID == m.cfg.Self.UID {
+	if node.UID == 0 || node == m.cfg.Self {
 		return
 	}
 	m.leave(node, Quarantined)
-	if q := m.quarantined[node.UID]; q != nil {
+	if q := m.quarantined[node]; q != nil {
 		q.quiet = q.quiet && quiet
 		return
 	}
-	m.quarantined[node.UID] = &quarantine{quiet: quiet}
+	m.quarantined[node] = &quarantine{quiet: quiet}
 }
 
-// IsQuarantined reports whether there is no traffic with a UID.
-func (m *Machine) IsQuarantined(uid uint64) bool { return m.quarantined[uid] != nil }
+// IsQuarantined reports whether there is no traffic with an incarnation.
+func (m *Machine) IsQuarantined(node identity.Node) bool { return m.quarantined[node] != nil }
 
 // answer lets a quarantined sender know, not too often, and never in answer to
 // something that is silent: two nodes that quarantined each other would go on for
 // ever.
 func (m *Machine) answer(now time.Duration, f Frame) {
-	q := m.quarantined[f.From.UID]
+	q := m.quarantined[f.From]
 	if q.quiet || q.notified && now < q.last+m.cfg.NoticeInterval {
 		return
 	}

@@ -34,13 +34,19 @@ func TestQuarantineIsForBothWays(t *testing.T) {
 	b.move(a, link.Data)
 	b.want("1")
 	b.wantDropped(link.Quarantined, 3)
-	if !b.IsQuarantined(alice.UID) || b.Stats().Peers != 0 {
+	if !b.IsQuarantined(alice) || b.Stats().Peers != 0 {
 		t.Error("there is still a link")
 	}
 	next := open(t, identity.Node{Name: alice.Name, UID: alice.UID + 1})
 	next.send(b, link.Data, tell("another incarnation"))
 	b.move(next, link.Data)
 	b.want("1", "another incarnation")
+	// UIDs are drawn by each node for itself.
+	other := open(t, identity.Node{Name: "other", UID: alice.UID})
+	other.send(b, link.Data, tell("another node with the same UID"))
+	b.move(other, link.Data)
+	b.want("1", "another incarnation", "another node with the same UID")
+	b.send(other, link.Data, tell("x"))
 }
 
 func TestNotices(t *testing.T) {

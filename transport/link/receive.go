@@ -59,7 +59,7 @@ func (m *Machine) Receive(now time.Duration, lane Lane, from string, frame []byt
 		return m.refuse(f.From, WrongLane)
 	case f.To != m.cfg.Self.UID && (f.To != 0 || f.Sequenced):
 		return m.refuse(f.From, WrongReceiver)
-	case m.quarantined[f.From.UID] != nil:
+	case m.quarantined[f.From] != nil:
 		m.answer(now, f)
 		return m.refuse(f.From, Quarantined)
 	case !f.Sequenced:

@@ -1,0 +1,50 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nats_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/transport"
+)
+
+// blocking is a handler of a logger that blocks on warnings.
+type blocking struct {
+	slog.Handler
+
+	goOn <-chan struct{}
+}
+
+func (blocking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b blocking) Handle(_ context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		<-b.goOn
+	}
+	return nil
+}
+
+func (b blocking) WithAttrs([]slog.Attr) slog.Handler { return b }
+
+// That the server is gone is told at once, also when the log can't be written just now.
+func TestALoggerThatBlocks(t *testing.T) {
+	t.Parallel()
+	server := start(t, embedded.Config{})
+	goOn := make(chan struct{})
+	cfg := config(server, "a")
+	cfg.Logger = slog.New(blocking{slog.DiscardHandler, goOn})
+	var tcfg transport.Config
+	told := connections(&tcfg)
+	open(t, cfg, tcfg)
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next(t, told); err == nil {
+		t.Error("told that it is connected")
+	}
+	close(goOn)
+}
