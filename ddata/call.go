@@ -75,7 +75,7 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	c := r.calls.get()
 	request.ID, request.Timeout = c.id, timeout(ctx)
 	c.in = input(request)
-	if !r.inbox.add(item{call: c}) {
+	if !r.direct(c) && !r.inbox.add(item{call: c}) {
 		return replication.Reply{}, r.stopped(op, request.Key)
 	}
 	var reply replication.Reply

@@ -58,6 +58,13 @@ func (b *inbox) add(it item) bool {
 	return true
 }
 
+// idle reports whether nothing waits.
+func (b *inbox) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.closed && b.waiting.members == nil && len(b.waiting.packets)+len(b.waiting.items) == 0
+}
+
 // see replaces who is in the cluster.
 func (b *inbox) see(m *replication.Members) {
 	b.mu.Lock()

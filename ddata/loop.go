@@ -28,30 +28,70 @@ var errRemoved = errors.New("the node is no member of its cluster any more")
 // now is the time of the machine.
 func (r *Replicator) now() time.Duration { return time.Since(r.start) }
 
-// run is the only one who touches the machine. When it is over, all else of the replicator ends.
+// run handles what comes, but for what callers do themselves. When it is over, all else of the replicator ends.
 func (r *Replicator) run() {
 	defer r.finish()
-	defer r.failed()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	armed := time.Duration(0)
 	var spare waiting
 	for !r.over.Load() {
-		// A timer that fires too early does no harm.
-		if next := min(r.machine.Next(), r.house); next < armed {
-			timer.Reset(max(0, next-r.now()))
-			armed = next
-		}
+		fired := false
 		select {
 		case <-r.inbox.news:
 		case <-timer.C:
-			armed = replica.Never
+			fired = true
 		}
-		r.count.Turns++
-		spare = r.inbox.take(spare)
-		r.handle(&spare)
-		r.tickIfDue()
+		r.take(func() {
+			r.count.Turns++
+			spare = r.inbox.take(spare)
+			r.handle(&spare)
+			r.tickIfDue()
+			// A timer that fires too early does no harm.
+			if next := r.next(); next < r.armed || fired {
+				timer.Reset(max(0, next-r.now()))
+				r.armed = next
+			}
+		})
 	}
+}
+
+// next is when there is something to do.
+func (r *Replicator) next() time.Duration { return min(r.machine.Next(), r.house) }
+
+// take calls f with the turn. If f panics, or is left by a function of a user, the replicator ends: what it knew can't be
+// trusted any more.
+func (r *Replicator) take(f func()) {
+	r.turn <- struct{}{}
+	defer r.give()
+	defer r.failed()
+	f()
+	r.sound = true
+}
+
+func (r *Replicator) give() { <-r.turn }
+
+// direct handles a request at once if the loop has nothing to do: to wake it up takes longer than most requests do. It is
+// false if the loop has to handle it.
+func (r *Replicator) direct(c *call) bool {
+	select {
+	case r.turn <- struct{}{}:
+		defer r.give()
+	default:
+		return false
+	}
+	if r.over.Load() || !r.inbox.idle() {
+		return false
+	}
+	defer r.failed()
+	b := replica.Batch{Inputs: r.single[:0]}
+	r.item(&item{call: c}, &b)
+	r.perform(r.machine.Step(r.now(), b))
+	clear(r.single[:])
+	if r.over.Load() || r.next() < r.armed {
+		r.inbox.wake()
+	}
+	r.sound = true
+	return true
 }
 
 // handle handles what has come.
@@ -168,16 +208,17 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	}
 }
 
-// failed ends the replicator when the loop panics, or is left by a function of a user: what it knew can't be trusted
-// any more.
+// failed ends the replicator if the turn has not come to its end.
 func (r *Replicator) failed() {
 	p := recover()
-	if p == nil && r.over.Load() {
+	if r.sound {
+		r.sound = false
 		return
 	}
 	r.log.ErrorContext(r.base, "the replicator has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 	r.end(fmt.Errorf("it has failed: %v", p))
 	r.over.Store(true)
+	r.inbox.wake()
 }
 
 // finish ends all that belongs to the replicator, and waits for it.

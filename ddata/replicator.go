@@ -40,12 +40,16 @@ type Replicator struct {
 	replicas atomic.Int64
 	over     atomic.Bool // nothing is answered any more
 
-	// What follows belongs to the loop.
+	// What follows belongs to whoever has turn: the loop, or a caller who finds it idle.
+	turn    chan struct{} // has room for one
 	machine *replica.Machine
 	pending map[uint64]*call
 	count   Stats
 	house   time.Duration // when there is housekeeping to do
+	armed   time.Duration // when the loop wakes up, at the latest
 	lines   lines
+	single  [1]replication.Input
+	sound   bool // the turn has come to its end
 
 	cancel  context.CancelFunc // of base
 	watch   sync.WaitGroup
@@ -92,7 +96,7 @@ func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, 
 	r := &Replicator{
 		cfg: cfg, node: node, board: switchboardOf(node), types: cfg.Types, self: self,
 		log: cfg.Logger.With(slog.String("replicator", cfg.Name)), start: started,
-		inbox: newInbox(), values: newValues(), machine: machine, pending: map[uint64]*call{}, done: make(chan struct{}),
+		inbox: newInbox(), values: newValues(), machine: machine, pending: map[uint64]*call{}, turn: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	r.base, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.touched.on = len(cfg.Expire) > 0

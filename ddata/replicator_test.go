@@ -364,17 +364,19 @@ func TestCloseInFlight(t *testing.T) {
 	})
 }
 
-// A function that leaves the loop ends the replicator, and not the node.
+// A function that leaves its goroutine ends the replicator, and not the node.
 func TestGoexit(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{}, "a")[0]
-		_, err := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(crdt.GCounter) (crdt.GCounter, error) {
-			runtime.Goexit()
-			return crdt.GCounter{}, nil
-		})
-		w.wantErr(err, ddata.ErrStopped)
+		go func() {
+			_, _ = ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(crdt.GCounter) (crdt.GCounter, error) {
+				runtime.Goexit()
+				return crdt.GCounter{}, nil
+			})
+		}()
 		<-r.Done()
+		w.wantErr(w.add(r, visits, ddata.WriteLocal(), 1), ddata.ErrStopped)
 		if r.Node().Err() != nil {
 			t.Error("the node has ended")
 		}

@@ -32,7 +32,7 @@ func Get[T any](ctx context.Context, r *Replicator, key Key[T], level ReadLevel)
 // value, or the empty one, and merges what that returns into the present value; nothing is ever taken away but by
 // the methods of the data type.
 //
-// Modify is called at most once, by the loop of the replicator: it must not wait for anything, and must not call
+// Modify is called at most once, and no other function at the same time: it must not wait for anything, and must not call
 // anything of the replicator but Self and reads at ReadLocal. An error or a panic of it changes nothing.
 //
 // The error is an *Error: ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid, ErrBusy and ErrCanceled say that nothing has
