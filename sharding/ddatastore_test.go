@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +160,29 @@ func TestReplicatedEntitiesAreDurable(t *testing.T) {
 			if _, err := sharding.ReplicatedEntities(r).OpenEntities(sharding.Scope{Type: "account"}); !errors.Is(err, sharding.ErrInvalid) {
 				t.Errorf("durable keys %q: %v, want ErrInvalid", keys, err)
 			}
+		}
+	})
+}
+
+// The names of keys, and which entity is under which of them, never change.
+func TestReplicatedKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := replicate(t, 1).nodes[0]
+		lead(t, sharding.ReplicatedState(r), "a")
+		s := openEntities(t, sharding.ReplicatedEntities(r))
+		for i, id := range []string{"x", "42", "0f8fad5b-d9cb-469f-a165-70867728950e", ""} {
+			err := s.AddShards(t.Context(), []shard{shard(i)})
+			if id != "" && err == nil {
+				err = s.Update(t.Context(), shard(i), []string{id}, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{"shard-account||0-1", "shard-account||1-1", "shard-account||2-4", "shard-account||all", "sharding|account||state", "sharding|account||terms"}
+		if got := r.Keys(); !slices.Equal(got, want) {
+			t.Errorf("the keys are %q, want %q", got, want)
 		}
 	})
 }

@@ -28,7 +28,7 @@ const (
 type journalCoordinator struct {
 	ledger *ledger
 	every  uint64
-	behind *background
+	behind background
 
 	mu     sync.Mutex
 	loaded bool
@@ -46,7 +46,6 @@ func (c JournalConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	return &journalCoordinator{
 		ledger: open("coordinator", "", coordinatorEvent, coordinatorState),
 		every:  uint64(c.SnapshotEvery), //nolint:gosec // it was checked
-		behind: newBackground(),
 	}, nil
 }
 

@@ -21,8 +21,8 @@ import (
 // have it.
 const JournalPrefix = "refold.sharding|"
 
-// saveTimeout bounds what is done for a snapshot in the background.
-const saveTimeout = time.Minute
+// saveTimeout bounds what is done for a snapshot in the background, for which Close waits.
+const saveTimeout = 20 * time.Second
 
 // JournalConfig says how stores keep what they are given in a journal: by events, each appended where the
 // number of the last one is as expected, and by snapshots.
@@ -107,13 +107,6 @@ type background struct {
 	mu           sync.Mutex
 	closed, busy bool
 	running      sync.WaitGroup
-	onStop       func(f func()) (remove func() bool)
-	stop         context.CancelFunc
-}
-
-func newBackground() *background {
-	all, stop := context.WithCancel(context.Background())
-	return &background{onStop: func(f func()) func() bool { return context.AfterFunc(all, f) }, stop: stop}
 }
 
 // do runs f and returns true, unless something runs already or the store is closed.
@@ -125,11 +118,9 @@ func (b *background) do(ctx context.Context, f func(ctx context.Context)) bool {
 	}
 	b.busy = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
-	remove := b.onStop(cancel)
 	b.running.Go(func() {
+		defer cancel()
 		f(ctx)
-		remove()
-		cancel()
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.busy = false
@@ -137,12 +128,11 @@ func (b *background) do(ctx context.Context, f func(ctx context.Context)) bool {
 	return true
 }
 
-// close ends what goes on, and waits for it.
+// close waits for what goes on.
 func (b *background) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	b.stop()
 	b.running.Wait()
 }
 

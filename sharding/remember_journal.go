@@ -29,7 +29,7 @@ type journalEntities struct {
 	open   func(shard Shard) *ledger
 	shards *ledger
 	every  uint64
-	behind *background
+	behind background
 
 	mu    sync.Mutex
 	owned map[Shard]*owned
@@ -49,7 +49,6 @@ func (c JournalConfig) OpenEntities(s Scope) (RememberStore, error) {
 		},
 		shards: open("shards", "", shardsEvent, shardsState),
 		every:  uint64(c.SnapshotEvery), //nolint:gosec // it was checked
-		behind: newBackground(),
 		owned:  map[Shard]*owned{}, known: map[Shard]bool{},
 	}, nil
 }

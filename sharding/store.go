@@ -65,7 +65,7 @@ type CoordinatorStore interface {
 	// The same change may be saved again, also while the first call goes on, and is stored once.
 	Save(ctx context.Context, c Change) error
 
-	// Close waits for what goes on in the background. It closes nothing that the store was made from.
+	// Close waits for what goes on in the background, at most some seconds. It closes nothing that the store was made from.
 	Close() error
 }
 
@@ -95,7 +95,7 @@ type RememberStore interface {
 	// AddShards adds shards. What is there already is no error.
 	AddShards(ctx context.Context, shards []Shard) error
 
-	// Close waits for what goes on in the background. It closes nothing that the store was made from.
+	// Close waits for what goes on in the background, at most some seconds. It closes nothing that the store was made from.
 	Close() error
 }
 

@@ -34,7 +34,8 @@ func coordinatorChecks() []check {
 		{name: "ScopeInvalid", rule: "scopes that can't be are refused", run: scopeInvalid},
 		{name: "Cancelled", rule: "a call whose context has ended fails", run: cancelled},
 		{name: "Faults", rule: "whatever fails at whatever call, a load tells what is stored, and goes on", run: faults},
-		{name: "Rivals", rule: "of coordinators that act at once, what was acknowledged is never lost", run: rivals},
+		{name: "Rivals", rule: "of coordinators that act at once, what was acknowledged is never lost", run: rivalsAtOnce},
+		{name: "RivalsInTrouble", rule: "so it is when calls of each of them fail, too", run: rivalsInTrouble},
 	}
 }
 

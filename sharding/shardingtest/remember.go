@@ -97,6 +97,8 @@ func entitiesTwice(f *fixture) {
 	f.wantLoaded(a, 0)
 	f.update(a, 0, []string{"x", "y"}, []string{"z"})
 	f.update(a, 0, []string{"x", "z"}, []string{"w"})
+	f.wantEntities(1, 0, "x", "y", "z")
+	f.wantLoaded(a, 0, "x", "y", "z")
 	f.update(a, 0, nil, []string{"x"})
 	f.wantEntities(1, 0, "y", "z")
 }

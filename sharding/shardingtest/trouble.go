@@ -5,10 +5,7 @@ package shardingtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/sharding"
@@ -125,110 +122,4 @@ func (a *actor) persist(t *trouble) {
 			a.Fatalf("%s: %s after %s", fault.Name, show(a.state), describe(c))
 		}
 	}
-}
-
-// log is what rivals say was acknowledged.
-type log struct {
-	mu     sync.Mutex
-	terms  map[uint64]string
-	shards map[shard]string
-}
-
-// has returns what was acknowledged by now.
-func (l *log) has() []shard {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []shard
-	for s := range l.shards {
-		all = append(all, s)
-	}
-	return all
-}
-
-// rivals lets coordinators that don't know of each other claim terms and allocate shards, each shard
-// once. Whoever loads must find all that was acknowledged before.
-func rivals(f *fixture) {
-	const actors, rounds = 4, 12
-	acked := &log{terms: map[uint64]string{}, shards: map[shard]string{}}
-	first := f.actor(0)
-	first.lead()
-	first.mustSave(first.change(registered("a")))
-	var wg sync.WaitGroup
-	for i := range actors {
-		a := f.actor(i)
-		a.node.Name = fmt.Sprint("rival", i)
-		rnd := rand.New(rand.NewPCG(uint64(i), 7))
-		wg.Go(func() {
-			next := i * 1000
-			for range rounds {
-				leads := false
-				for range 30 {
-					if leads = a.compete(acked); leads {
-						break
-					}
-				}
-				for range 1 + rnd.IntN(5) {
-					if !leads {
-						break
-					}
-					c := a.change(allocated("a", shard(next))) //nolint:gosec // few
-					next++
-					err := a.save(c)
-					if err != nil {
-						if !errors.Is(err, sharding.ErrFenced) && !errors.Is(err, sharding.ErrConflict) {
-							f.Errorf("Save of %s: %v", describe(c), err)
-						}
-						break
-					}
-					acked.mu.Lock()
-					acked.shards[c.Events[0].Shards[0]] = fmt.Sprintf("%v in term %d", a.node, a.term)
-					acked.mu.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	acked.check(f.actor(0), acked.has())
-	if len(acked.shards) < rounds {
-		f.Errorf("only %d changes were acknowledged", len(acked.shards))
-	}
-}
-
-// compete loads and claims a term, and reports whether that was acknowledged.
-func (a *actor) compete(acked *log) bool {
-	before := acked.has()
-	if !acked.check(a, before) {
-		return false
-	}
-	c := a.claim(a.state.Term() + 1)
-	if err := a.save(c); err != nil {
-		if !errors.Is(err, sharding.ErrConflict) && !errors.Is(err, sharding.ErrFenced) {
-			a.Errorf("Save of %s: %v", describe(c), err)
-		}
-		return false
-	}
-	acked.mu.Lock()
-	defer acked.mu.Unlock()
-	if other := acked.terms[a.term]; other != "" {
-		a.Errorf("term %d was acknowledged to %v and to %s", a.term, a.node, other)
-	}
-	acked.terms[a.term] = a.node.String()
-	return true
-}
-
-// check loads, and looks for what was acknowledged before.
-func (l *log) check(a *actor, before []shard) bool {
-	if err := a.load(); err != nil {
-		a.Errorf("Load: %v", err)
-		return false
-	}
-	for _, s := range before {
-		if _, found := a.state.Home(s); !found {
-			l.mu.Lock()
-			a.Errorf("shard %d, acknowledged to %s, is not in %s", s, l.shards[s], show(a.state))
-			l.mu.Unlock()
-			return false
-		}
-	}
-	return true
 }

@@ -1,0 +1,315 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/snapshot"
+)
+
+const accountID = sharding.JournalPrefix + "coordinator|account"
+
+// imported is a journal with a history of events, one to a write, that nobody has checked.
+func imported(t *testing.T, events ...event) *inmem.Journal {
+	t.Helper()
+	j := inmem.NewJournal()
+	for i, e := range events {
+		put(t, j, uint64(i), journal.Event{Manifest: "refold.coordinator.event", Payload: coordinator.AppendEvent(nil, e)})
+	}
+	return j
+}
+
+// put appends a record behind a number.
+func put(t *testing.T, j journal.Journal, expect uint64, e journal.Event) {
+	t.Helper()
+	e.SequenceNr, e.Time = expect+1, time.Unix(1_700_000_000, 0).UTC()
+	if errs := j.Append(t.Context(), []journal.Write{{ID: accountID, Writer: "w", Expect: expect, Events: []journal.Event{e}}}); errs != nil {
+		t.Fatal(errs)
+	}
+}
+
+// What two coordinators wrote, each ignorant of the other, makes sense, and it is told what was mended. A new one
+// goes on from there, and its snapshot ends the matter.
+func TestAHistoryOfTwoCoordinators(t *testing.T) {
+	t.Parallel()
+	j := imported(t,
+		started(1, "a"), registered("r"), registered("s"), allocated("r", 1, 2),
+		started(1, "b"),      // of the same term
+		registered("r"),      // again
+		allocated("s", 2, 3), // which has 2 already, as the other knows
+		allocated("u", 4),    // of which nobody has heard
+		allocated("r", 1),    // again
+		event{Kind: coordinator.HomesDeallocated, Shards: []shard{9}},
+		event{Kind: coordinator.RegionTerminated, Node: node("x")},
+	)
+	s := inmem.NewSnapshotStore()
+	b := open(t, sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 13}, "c")
+	l, err := b.store.Load(t.Context())
+	b.must(err)
+	var kinds []string
+	for _, r := range l.Repairs {
+		kinds = append(kinds, r.Kind.String())
+	}
+	want := []string{"term not higher", "registered twice", "home moved", "region unknown", "home allocated twice", "home unknown"}
+	if !slices.Equal(kinds, want) || l.Repaired != len(want) {
+		t.Errorf("%d repairs: %q, want %q", l.Repaired, kinds, want)
+	}
+	homes := map[shard]string{}
+	for n := range shard(10) {
+		if home, found := l.State.Home(n); found {
+			homes[n] = home.Name
+		}
+	}
+	if got := fmt.Sprint(homes, l.State.Term(), l.Rev); got != "map[1:r 2:s 3:s 4:u] 1 11" {
+		t.Errorf("the state is %s", got)
+	}
+	b.lead()
+	b.must(b.save(allocated("r", 5)))
+	b.must(b.store.Close())
+	other := open(t, sharding.JournalState(j, s), "d")
+	b.must(other.load())
+	if !other.state.Equal(b.state) {
+		t.Errorf("a later one finds something else")
+	}
+	if l, err = other.store.Load(t.Context()); err != nil || l.Repaired != 0 {
+		t.Errorf("behind the snapshot %d repairs are made: %v", l.Repaired, err)
+	}
+}
+
+// Records that can't be read are no reason to begin anew.
+func TestAHistoryThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]journal.Event{
+		"a manifest that is not known": {Manifest: "deposited", Payload: coordinator.AppendEvent(nil, registered("r"))},
+		"a payload that is damaged":    {Manifest: "refold.coordinator.event", Payload: []byte{0x10, 2, 200}},
+		"a payload of another version": {Manifest: "refold.coordinator.event", Payload: []byte{0x20, 2}},
+	} {
+		j := imported(t, started(1, "a"))
+		put(t, j, 1, bad)
+		if _, err := open(t, sharding.JournalState(j, nil), "b").store.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "event 2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Events that were deleted with no snapshot to cover them.
+	j := imported(t, started(1, "a"), registered("r"), registered("s"))
+	for _, upTo := range []uint64{2, 3} {
+		if err := j.DeleteTo(t.Context(), accountID, upTo); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(t, sharding.JournalState(j, inmem.NewSnapshotStore()), "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
+			t.Errorf("events up to %d are missing: %v", upTo, err)
+		}
+	}
+	// A snapshot of what the journal has lost.
+	s := inmem.NewSnapshotStore()
+	keep(t, s, 5, "refold.coordinator.state", coordinator.AppendState(nil, coordinator.State{}))
+	if _, err := open(t, sharding.JournalState(imported(t, started(1, "a")), s), "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
+		t.Errorf("the snapshot is above the journal: %v", err)
+	}
+}
+
+func keep(t *testing.T, s snapshot.Store, at uint64, manifest string, payload []byte) {
+	t.Helper()
+	m := snapshot.Metadata{ID: accountID, SequenceNr: at, Time: time.Unix(1_700_000_000, 0).UTC()}
+	if err := s.Save(t.Context(), snapshot.Snapshot{Metadata: m, Manifest: manifest, Payload: payload}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recordedSnapshots tells when a snapshot was saved and what is superfluous deleted.
+type recordedSnapshots struct {
+	snapshot.Store
+
+	mu    sync.Mutex
+	saved []uint64
+	fail  error
+}
+
+func (r *recordedSnapshots) Save(ctx context.Context, s snapshot.Snapshot) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail != nil {
+		return r.fail
+	}
+	r.saved = append(r.saved, s.SequenceNr)
+	return r.Store.Save(ctx, s)
+}
+
+// stored returns the numbers of the snapshots and of the events.
+func stored(t *testing.T, j journal.Journal, s snapshot.Store, id string) (snapshots, events []uint64) {
+	t.Helper()
+	for m, err := range s.List(t.Context(), id, snapshot.Latest()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		snapshots = append(snapshots, m.SequenceNr)
+	}
+	for e, err := range j.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e.SequenceNr)
+	}
+	return snapshots, events
+}
+
+// settle opens a store anew for each change, so that each snapshot is there before the next change.
+func settle(t *testing.T, cfg sharding.JournalConfig, changes int) coordinator.State {
+	t.Helper()
+	b := lead(t, cfg, "a")
+	b.must(b.store.Close())
+	for i := range changes {
+		next := open(t, cfg, "a")
+		next.must(next.load())
+		next.must(next.save(allocated("r", shard(i))))
+		next.must(next.store.Close())
+		b = next
+	}
+	return b.state
+}
+
+// A snapshot is saved each so many events. Some are kept, and what the oldest of those covers is deleted: not
+// more, and only behind it.
+func TestSnapshotsAndWhatIsKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		every, keep       int
+		snapshots, events string
+	}{
+		{5, 1, "[20 15]", "[16 17 18 19 20 21 22]"},
+		{5, 2, "[20 15 10]", "[11 12 13 14 15 16 17 18 19 20 21 22]"},
+		{5, 0, "[20 15 10]", "[11 12 13 14 15 16 17 18 19 20 21 22]"},
+		{5, -1, "[20]", "[21 22]"},
+		{20, 1, "[20]", "[1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22]"},
+	} {
+		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
+		cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: c.every, KeepSnapshots: c.keep}
+		state := settle(t, cfg, 20)
+		snapshots, events := stored(t, j, s, accountID)
+		if fmt.Sprint(snapshots) != c.snapshots || fmt.Sprint(events) != c.events {
+			t.Errorf("every %d, %d kept: snapshots %v, events %v, want %s, %s", c.every, c.keep, snapshots, events, c.snapshots, c.events)
+		}
+		b := open(t, cfg, "b")
+		if b.must(b.load()); !b.state.Equal(state) {
+			t.Errorf("every %d, %d kept: something else is loaded", c.every, c.keep)
+		}
+	}
+}
+
+// Snapshots that can't be read are passed over as long as the events are there, and nothing is taken for
+// empty where they are not.
+func TestSnapshotsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
+	cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: 1}
+	want := settle(t, cfg, 20)
+	keep(t, s, 20, "refold.coordinator.state", []byte{0x10, 200})
+	var log bytes.Buffer
+	logged, err := cfg.OpenCoordinator(sharding.Scope{Type: "account", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := logged.Load(t.Context())
+	if err != nil || !l.State.Equal(want) {
+		t.Errorf("one snapshot is damaged: %v", err)
+	}
+	if !strings.Contains(log.String(), "snapshot does not decode") || !strings.Contains(log.String(), "sequence_nr=20") {
+		t.Errorf("the log says %s", log.String())
+	}
+	if err := logged.Close(); err != nil {
+		t.Error(err)
+	}
+	keep(t, s, 15, "something else", coordinator.AppendState(nil, coordinator.State{}))
+	if _, err := open(t, cfg, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
+		t.Errorf("all snapshots are damaged: %v", err)
+	}
+}
+
+// A snapshot that can't be saved is no reason to fail, and nothing is deleted for it.
+func TestSnapshotsThatCannotBeSaved(t *testing.T) {
+	t.Parallel()
+	j := inmem.NewJournal()
+	s := &recordedSnapshots{Store: inmem.NewSnapshotStore(), fail: errors.New("the disk is full")}
+	cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
+	settle(t, cfg, 10)
+	if _, events := stored(t, j, s, accountID); len(events) != 12 {
+		t.Errorf("the events %v are left", events)
+	}
+}
+
+// After a save whose outcome is not known, a load settles it: what has not landed by then never does.
+func TestAFenceSettlesASave(t *testing.T) {
+	t.Parallel()
+	faulty := journaltest.NewFaulty(inmem.NewJournal())
+	b := lead(t, sharding.JournalState(faulty, nil), "a")
+	late := faulty.Inject(journaltest.Fault{Do: journaltest.Late})
+	was, rev := b.state, b.rev
+	if err := b.save(allocated("r", 1)); err == nil {
+		t.Fatal("it is stored")
+	}
+	b.must(b.load())
+	if !b.state.Equal(was) || b.rev != rev+1 {
+		t.Errorf("it is at %d, and was at %d", b.rev, rev)
+	}
+	late.Release()
+	if n := late.Landed(); n != 0 {
+		t.Errorf("%d writes land behind the fence", n)
+	}
+	b.must(b.save(allocated("r", 2)))
+	// One that has landed is found, and needs no further fence.
+	faulty.Inject(journaltest.Fault{Do: journaltest.Store})
+	if err := b.save(allocated("r", 3)); err == nil {
+		t.Fatal("it is acknowledged")
+	}
+	b.must(b.load())
+	if home, found := b.state.Home(3); !found || home != node("r") {
+		t.Errorf("what has landed is not loaded")
+	}
+	if b.rev != rev+3 {
+		t.Errorf("it is at %d, want %d", b.rev, rev+3)
+	}
+	// A load that can't settle it fails.
+	faulty.Inject(journaltest.Fault{Times: -1})
+	if err := b.save(allocated("r", 4)); err == nil {
+		t.Fatal("it is stored")
+	}
+	if err := b.load(); err == nil {
+		t.Errorf("a load does not know whether the save has landed, and succeeds")
+	}
+	faulty.Reset()
+	b.must(b.load())
+	b.must(b.save(allocated("r", 4)))
+}
+
+// The events of a history never go back in time.
+func TestTimeNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	j := inmem.NewJournal()
+	future := time.Now().UTC().Truncate(time.Microsecond).Add(time.Hour)
+	e := journal.Event{SequenceNr: 1, Time: future, Manifest: "refold.coordinator.event", Payload: coordinator.AppendEvent(nil, started(1, "a"))}
+	if errs := j.Append(t.Context(), []journal.Write{{ID: accountID, Writer: "w", Events: []journal.Event{e}}}); errs != nil {
+		t.Fatal(errs)
+	}
+	lead(t, sharding.JournalState(j, nil), "b")
+	for e, err := range j.Replay(t.Context(), accountID, 1, journal.MaxSequenceNr) {
+		if err != nil || e.Time.Before(future) {
+			t.Errorf("event %d is at %v: %v", e.SequenceNr, e.Time, err)
+		}
+	}
+}

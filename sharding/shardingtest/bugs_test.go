@@ -1,0 +1,152 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shardingtest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/testrecorder"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/shardingtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestASoundStore(t *testing.T) {
+	t.Parallel()
+	shardingtest.Run(t, config(bug{}))
+}
+
+// bugs are what the checks are there to find.
+func bugs() map[string]struct {
+	finds []string
+	bug   bug
+} {
+	type planted = struct {
+		finds []string
+		bug   bug
+	}
+	return map[string]planted{
+		"it begins with a region": {[]string{"LoadNothing"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
+			if l.State.Term() == 0 {
+				l.State, _ = l.State.Apply(coordinator.Event{Kind: coordinator.RegionRegistered, Node: identity.Node{Name: "x", UID: 1}})
+			}
+			return l
+		}}},
+		"nodes see places of their own": {[]string{"Save", "SaveManyEvents", "Fenced", "Entities", "Shards"}, bug{apart: true}},
+		"a load forgets the last event": {[]string{"Save", "SaveManyEvents"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
+			if all := l.State.Regions(); len(all) > 0 {
+				l.State, _ = l.State.Apply(coordinator.Event{Kind: coordinator.RegionTerminated, Node: all[len(all)-1].Node})
+			}
+			return l
+		}}},
+		"a change that is saved again fails":             {[]string{"SaveAgain", "SaveAtOnce"}, bug{noRepeat: true}},
+		"a change may be based on anything":              {[]string{"SaveBehind", "ClaimStale"}, bug{anyRev: true}},
+		"nothing need be loaded":                         {[]string{"SaveUnloaded"}, bug{unloaded: true}},
+		"all changes are taken":                          {[]string{"SaveInvalid"}, bug{unchecked: true}},
+		"a lower term is accepted where it fits":         {[]string{"FencedLoaded"}, bug{lowerTerm: true}},
+		"a lower term is a conflict":                     {[]string{"Fenced", "FencedLoaded"}, bug{noFence: true}},
+		"a term is given to all":                         {[]string{"ClaimOnce", "Rivals"}, bug{anyClaim: true, anyRev: true}},
+		"any term can be claimed":                        {[]string{"ClaimHigher"}, bug{anyClaim: true}},
+		"a term need not be claimed":                     {[]string{"Unclaimed"}, bug{unclaimed: true}},
+		"roles are not kept apart":                       {[]string{"Scopes", "EntitiesApart"}, bug{key: func(s sharding.Scope) string { return s.Type }}},
+		"types are not kept apart":                       {[]string{"Scopes"}, bug{key: func(s sharding.Scope) string { return strings.ToLower(s.Type) + "|" + s.Role }}},
+		"all scopes are taken":                           {[]string{"ScopeInvalid", "EntitiesInvalid"}, bug{anyScope: true}},
+		"the context is not heeded":                      {[]string{"Cancelled", "EntitiesCancelled"}, bug{forgetful: true}},
+		"what has failed is taken for stored":            {[]string{"Faults", "EntitiesFaults", "RivalsInTrouble"}, bug{optimist: true}},
+		"entities are there twice":                       {[]string{"EntitiesTwice"}, bug{doubles: true}},
+		"an update holds a thousand entities at most":    {[]string{"EntitiesMany"}, bug{limit: 1000}},
+		"IDs are trimmed":                                {[]string{"EntitiesOdd"}, bug{id: strings.TrimSpace}},
+		"IDs end at NUL":                                 {[]string{"EntitiesOdd"}, bug{id: func(id string) string { id, _, _ = strings.Cut(id, "\x00"); return id }}},
+		"shards share their entities":                    {[]string{"EntitiesApart"}, bug{one: true}},
+		"there is always an entity":                      {[]string{"EntitiesNone"}, bug{ghost: true}},
+		"an owner that was replaced goes on":             {[]string{"EntitiesFenced"}, bug{unfenced: true}},
+		"shards that are added take the place of others": {[]string{"Shards", "ShardsAtOnce"}, bug{replaces: true}},
+	}
+}
+
+// Each check fails on the bug that it is there for, and none could be left out.
+func TestBugs(t *testing.T) {
+	t.Parallel()
+	found := make(map[string]bool)
+	for name, planted := range bugs() {
+		for _, check := range planted.finds {
+			found[check] = true
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, check := range planted.finds {
+				failures := testrecorder.Record(t, func(tb testing.TB) { shardingtest.RunOne(tb, config(planted.bug), check) })
+				if len(failures) == 0 {
+					t.Errorf("%s does not find the bug", check)
+					continue
+				}
+				t.Logf("%s: %s", check, failures[0])
+			}
+		})
+	}
+	for _, name := range shardingtest.Names() {
+		if !found[name] {
+			t.Errorf("no bug is planted for %s", name)
+		}
+	}
+	for name := range found {
+		if !slices.Contains(shardingtest.Names(), name) {
+			t.Errorf("a bug is planted for %s, which does not exist", name)
+		}
+	}
+}
+
+var errStruck = errors.New("struck")
+
+func config(b bug) shardingtest.Config {
+	return shardingtest.Config{Limit: 10 * time.Second, Open: func(testing.TB) shardingtest.Place {
+		places := []*place{{}, {}, {}, {}}
+		if !b.apart {
+			places = []*place{{}}
+		}
+		nodes := make([]*node, 4)
+		for i := range nodes {
+			nodes[i] = &node{place: places[i%len(places)], bug: b}
+		}
+		return shardingtest.Place{
+			Coordinators: func(i int) sharding.CoordinatorStores { return nodes[i%len(nodes)] },
+			Entities:     func(i int) sharding.RememberStores { return nodes[i%len(nodes)] },
+			Faults: []shardingtest.Fault{
+				{Name: "the next call is lost", Once: true, Strike: func(i int) func() { return nodes[i].strike(lost) }},
+				{Name: "the next call has no answer", Once: true, Strike: func(i int) func() { return nodes[i].strike(unanswered) }},
+				{Name: "all calls hang", Strike: func(i int) func() { return nodes[i].strike(hangs) }},
+			},
+		}
+	}}
+}
+
+// call is one call of a store, with its fault.
+func (n *node) call(ctx context.Context, b *bug, do func() error) error {
+	if ctx.Err() != nil && !b.forgetful {
+		return ctx.Err()
+	}
+	switch n.struck() {
+	case lost:
+		return n.hide(b, errStruck)
+	case unanswered:
+		if err := do(); err != nil {
+			return err
+		}
+		return n.hide(b, errStruck)
+	case hangs:
+		<-ctx.Done()
+		return n.hide(b, ctx.Err())
+	}
+	return do()
+}
