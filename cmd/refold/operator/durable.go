@@ -60,11 +60,14 @@ func (f *durableFlags) each(ctx context.Context, do func(id durable.ID, dir stri
 		if f.Node != "" && f.Node != id.Node || f.Replicator != "" && f.Replicator != id.Replicator {
 			continue
 		}
-		found = true
 		s, err := d.Open(ctx, id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // an empty directory
+		}
 		if err != nil {
 			return err
 		}
+		found = true
 		if err := errors.Join(do(id, d.Dir(id), s), s.Close()); err != nil {
 			return err
 		}

@@ -164,6 +164,9 @@ func TestDurableGet(t *testing.T) {
 func TestDurableStat(t *testing.T) {
 	t.Parallel()
 	dir := replicated(t)
+	if err := os.MkdirAll(filepath.Join(dir, "b+1", "empty"), 0o750); err != nil {
+		t.Fatal(err)
+	}
 	o := ddata(t, nil, "stat", "--dir", dir, "--json")
 	o.want(t, operator.ExitOK, "")
 	got := regexp.MustCompile(`"disk":[1-9]\d+`).ReplaceAllString(strings.ReplaceAll(o.stdout, dir+string(filepath.Separator), ""), `"disk":N`)
