@@ -8,7 +8,8 @@
 //	parent                              child, one for each node
 //	Fleet.Start  ── Node as JSON ─────▶ Serve(ctx, stdin, stdout)
 //	Fleet.Say    ── a word a line ────▶   leave, cpu
-//	Fleet.Reports ◀── Report a line ───   what changed
+//	Fleet.Ask    ── Request ──────────▶   what to do with replicated data
+//	Fleet.Reports ◀── Report a line ───   what changed, Answer
 //	             ── end of input ─────▶   stops: the parent is gone
 //
 // What the child runs is the program itself, with arguments that lead to Serve.

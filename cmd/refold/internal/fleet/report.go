@@ -23,6 +23,8 @@ type Node struct {
 	Leases nats.Access
 	// Singleton says that the node takes part in running a singleton, which does nothing.
 	Singleton bool
+	// Data says that the node holds replicated data. Defaults to none.
+	Data *Data `json:",omitempty"`
 }
 
 // Report is what a child says. Exactly one of its parts is set, besides Node and At.
@@ -34,6 +36,8 @@ type Report struct {
 	View *View `json:",omitempty"`
 	// Hosts says whether the instance of the singleton runs here, when that has changed.
 	Hosts *bool `json:",omitempty"`
+	// Answer is that to a Request.
+	Answer *Answer `json:",omitempty"`
 	// CPU is how much processor time the process has taken so far.
 	CPU *time.Duration `json:",omitempty"`
 	// Ended says why the node is no member any more. It is the last report.

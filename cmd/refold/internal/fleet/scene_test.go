@@ -40,6 +40,7 @@ type scene struct {
 	gone  map[string]bool
 	spans []span
 	cpu   map[string]time.Duration
+	crowd *crowd // who uses the data, nil if there is none
 }
 
 // span is a time in which an instance of the singleton ran.
@@ -60,19 +61,15 @@ func (l *logs) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// newScene starts nodes named a, b and so on, the first of which is the oldest.
-func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Access, leases nats.Access) *scene {
+// emptyScene returns a scene without nodes.
+func emptyScene(t *testing.T, names ...string) *scene {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings.StableAfter = stableAfter
-	if settings.Strategy == downing.Off {
-		settings.StableAfter = 0
-	}
 	s := &scene{
-		t: t, log: &logs{}, names: slices.Sorted(maps.Keys(access)), ids: map[string]identity.Node{}, views: map[string]*fleet.View{},
+		t: t, log: &logs{}, names: names, ids: map[string]identity.Node{}, views: map[string]*fleet.View{},
 		ended: map[string]string{}, gone: map[string]bool{}, cpu: map[string]time.Duration{},
 	}
 	s.fleet = fleet.New([]string{program, serve}, s.log)
@@ -82,6 +79,17 @@ func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Ac
 			t.Logf("the nodes have logged:\n%s", s.log.b.String())
 		}
 	})
+	return s
+}
+
+// newScene starts nodes named a, b and so on, the first of which is the oldest.
+func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Access, leases nats.Access) *scene {
+	t.Helper()
+	settings.StableAfter = stableAfter
+	if settings.Strategy == downing.Off {
+		settings.StableAfter = 0
+	}
+	s := emptyScene(t, slices.Sorted(maps.Keys(access))...)
 	for i, name := range s.names {
 		_, err := s.fleet.Start(fleet.Node{
 			Name: name, Cluster: clusterName, Seeds: s.names, Access: access[name], Downing: settings, Leases: leases, Singleton: true,
@@ -112,12 +120,15 @@ func (s *scene) next(ctx context.Context) error {
 		s.spans = append(s.spans, span{node: r.Node, from: r.At})
 	case r.Hosts != nil:
 		s.hostsNoMore(r.Node, r.At)
+	case r.Answer != nil:
+		s.crowd.take(r.Answer)
 	case r.CPU != nil:
 		s.cpu[name] = *r.CPU
 	case r.Ended != "":
 		s.ended[name] = r.Ended
 	case r.Exit != "":
 		s.gone[name] = true
+		s.crowd.lose(name)
 		s.hostsNoMore(r.Node, r.At)
 	}
 	return nil

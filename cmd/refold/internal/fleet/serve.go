@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -54,15 +55,26 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (
 	if err != nil {
 		return err
 	}
+	var data *holder
+	if cfg.Data != nil {
+		if data, err = hold(ctx, n, *cfg.Data); err != nil {
+			n.Stop()
+			<-n.Done()
+			return err
+		}
+	}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { c.watch(ctx, n) })
-	go c.obey(n, lines) //nolint:contextcheck // ends with the process: a read can't be interrupted
+	go c.obey(ctx, n, data, lines) // ends with the process: a read can't be interrupted
 	select {
 	case <-n.Done():
 	case <-ctx.Done():
 		err = n.Shutdown(context.WithoutCancel(ctx))
 	}
 	tasks.Wait()
+	if data != nil {
+		data.close()
+	}
 	c.report(Report{Ended: n.Err().Error()})
 	return err
 }
@@ -115,11 +127,15 @@ func (c *child) watch(ctx context.Context, n *cluster.Node) {
 }
 
 // obey does what the parent says, and stops when that is gone.
-func (c *child) obey(n *cluster.Node, lines *bufio.Scanner) {
+func (c *child) obey(ctx context.Context, n *cluster.Node, data *holder, lines *bufio.Scanner) {
 	for lines.Scan() {
+		if request, found := strings.CutPrefix(lines.Text(), ask); found && data != nil {
+			data.serve(ctx, request, c.report)
+			continue
+		}
 		switch lines.Text() {
 		case Leave:
-			go func() { _ = n.Shutdown(context.Background()) }()
+			go func() { _ = n.Shutdown(context.WithoutCancel(ctx)) }()
 		case CPU:
 			used := processorTime()
 			c.report(Report{CPU: &used})
