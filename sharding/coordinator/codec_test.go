@@ -105,6 +105,9 @@ func TestMessagesAreEncodedAsEver(t *testing.T) {
 		if got, err := coordinator.DecodeMessage(b); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: %+v, %v", want, got, err)
 		}
+		if got, err := coordinator.MessageType(b); err != nil || got != want.Type {
+			t.Errorf("it is about %q, %v", got, err)
+		}
 		encoded = append(encoded, b)
 	}
 	golden(t, "messages.v1.golden", encoded, func(b []byte) (any, error) { return coordinator.DecodeMessage(b) })

@@ -239,6 +239,13 @@ func (m *Machine) rebalanced(in Rebalanced) {
 	}
 	m.rebalance = 0
 	if m.phase == Active && !m.preparing() {
-		m.beginHandOff(in.Shards)
+		m.beginHandOff(slices.DeleteFunc(slices.Clone(in.Shards), m.isStarting))
 	}
+}
+
+// isStarting reports whether a region was told to host a shard, and has not said that it does. What was sent to it may wait there, and
+// would have to be passed on: twice, if the shard went on like this.
+func (m *Machine) isStarting(s Shard) bool {
+	_, starting := m.unstarted[s]
+	return starting
 }

@@ -197,6 +197,12 @@ func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
 	if m.isTerminating(n) {
 		return // they get another home soon
 	}
+	if has(m.leaving, n) { // they are being moved
+		for _, asker := range askers {
+			m.getHomes(asker, byAsker[asker])
+		}
+		return
+	}
 	m.host(n, shards)
 	for _, asker := range askers {
 		m.sendHomes(asker, []Home{{n, byAsker[asker]}})

@@ -72,6 +72,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
+// ToCoordinator reports whether it is something that regions and proxies say to a coordinator. The rest is what it says to
+// them.
+func (k Kind) ToCoordinator() bool { return k < RegisterAck }
+
 // Batch is how many shards a coordinator puts into one message at most.
 const Batch = 500
 
@@ -123,6 +127,15 @@ func AppendMessage(dst []byte, m Message) []byte {
 		dst = appendShards(wire.AppendNode(dst, h.Node), h.Shards)
 	}
 	return dst
+}
+
+// MessageType returns the type that an encoded message is about. The rest is not looked at. The error matches
+// ErrMalformed.
+func MessageType(b []byte) (string, error) {
+	r := newReader(b)
+	r.Byte("kind")
+	name := string(r.Bytes(int(r.Byte("length")), "type"))
+	return name, r.Err()
 }
 
 // DecodeMessage decodes what AppendMessage has written. The error matches

@@ -170,6 +170,9 @@ func (m *Machine) acknowledge(n identity.Node) {
 	left := maxHomes * Batch
 	var homes []Home
 	for _, r := range m.state.regions {
+		if m.phase < Active && !has(m.alive, r.Node) {
+			continue // it may have stopped, and the coordinator before has not stored that
+		}
 		shards := m.resting(r.Shards)
 		if shards = shards[:min(left, len(shards))]; len(shards) > 0 && !m.isTerminating(r.Node) {
 			homes = append(homes, Home{r.Node, shards})

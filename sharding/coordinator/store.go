@@ -157,6 +157,11 @@ func (m *Machine) stored(rev uint64) {
 	m.state, m.rev = change.After, rev
 	m.note(Note{Kind: Stored, Count: len(change.Events)})
 	for _, e := range change.Events {
+		if e.Kind == HomesAllocated && has(m.leaving, e.Node) { // since it was decided: nobody is to send there
+			m.beginHandOff(e.Shards)
+		}
+	}
+	for _, e := range change.Events {
 		switch e.Kind {
 		case Started:
 			m.claimed()

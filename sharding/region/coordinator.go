@@ -88,10 +88,13 @@ func (m *Machine) sayAll(kind coordinator.Kind) {
 	}
 }
 
+// firstPause is after what it registers again at first.
+func firstPause(cfg Config) time.Duration { return max(100*time.Millisecond, cfg.RetryInterval/8) }
+
 // unregister looks for the coordinator, soon and then more and more rarely.
 func (m *Machine) unregister() {
 	m.registered = false
-	m.pause = max(100*time.Millisecond, m.cfg.RetryInterval/8)
+	m.pause = firstPause(m.cfg)
 	if !m.stopped {
 		m.register()
 	}

@@ -57,6 +57,15 @@ func AppendPacket(dst []byte, p Packet) []byte {
 	return dst
 }
 
+// PacketType returns the type that an encoded packet is about. The rest is not looked at. The error matches
+// ErrMalformed.
+func PacketType(b []byte) (string, error) {
+	r := wire.NewReader(b, version, MaxPacket, ErrMalformed)
+	r.Byte("kind")
+	name := string(r.Bytes(int(r.Byte("length")), "type"))
+	return name, r.Err()
+}
+
 // DecodePacket decodes what AppendPacket has written. The error matches ErrMalformed.
 func DecodePacket(b []byte) (Packet, error) {
 	r := wire.NewReader(b, version, MaxPacket, ErrMalformed)

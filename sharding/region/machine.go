@@ -72,8 +72,9 @@ func New(cfg Config) (*Machine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	cfg = cfg.withDefaults()
 	return &Machine{
-		cfg: cfg.withDefaults(), restartAt: coordinator.Never, last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard]*buffer{},
+		cfg: cfg, pause: firstPause(cfg), restartAt: coordinator.Never, last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard]*buffer{},
 		path: [2]map[Shard]identity.Node{{}, {}}, flushing: [2]map[Shard]*flush{{}, {}},
 	}, nil
 }
@@ -151,6 +152,12 @@ func (m *Machine) restart() {
 
 // Registered reports whether the coordinator knows the region.
 func (m *Machine) Registered() bool { return m.registered }
+
+// Coordinator returns the node whose coordinator the region is registered with.
+func (m *Machine) Coordinator() (identity.Node, bool) { return m.boss, m.registered }
+
+// Stopping reports whether the region was ended by force.
+func (m *Machine) Stopping() bool { return m.stopping }
 
 // Hosted returns the shards on this node, sorted.
 func (m *Machine) Hosted() []Shard { return slices.Sorted(maps.Keys(m.hosts)) }

@@ -139,6 +139,27 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	return m.flush()
 }
 
+// Next returns when Tick is to be called next; passivation.Never if not at all. Every step may change it.
+func (m *Machine) Next() time.Duration {
+	next := passivation.Never
+	if m.updates.id != 0 {
+		next = m.updates.due
+	}
+	switch {
+	case m.phase == handingOff, m.phase == loading && m.leaving:
+		next = min(next, m.deadline)
+	case m.phase == open:
+		next = min(next, m.tracked.Next())
+		if len(m.resting) > 0 {
+			next = min(next, m.resting[0].restartAt)
+		}
+		if len(m.recover) > 0 {
+			next = min(next, m.recoverAt)
+		}
+	}
+	return next
+}
+
 // Running returns the entities that run, sorted.
 func (m *Machine) Running() []string {
 	var ids []string

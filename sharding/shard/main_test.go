@@ -81,7 +81,13 @@ func (d *driver) step(in shard.Input, want string) {
 func (d *driver) tick(after time.Duration, want string) {
 	d.t.Helper()
 	d.now += after
+	if next := d.m.Next(); want != "" && next > d.now {
+		d.t.Errorf("the next tick is at %v, and something is due at %v", next, d.now)
+	}
 	d.want(d.m.Tick(d.now), want)
+	if next := d.m.Next(); next <= d.now {
+		d.t.Errorf("after a tick at %v the next one is at %v", d.now, next)
+	}
 }
 
 func to(id string, token uint64) shard.Deliver { return shard.Deliver{Entity: id, Token: token} }

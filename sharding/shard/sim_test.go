@@ -206,7 +206,9 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 			w.step(shard.HandOff{})
 		default:
 			w.now += 100 * time.Millisecond
-			w.perform(m.Tick(w.now))
+			if w.now >= m.Next() {
+				w.perform(m.Tick(w.now))
+			}
 		}
 	}
 	if w.done != shard.HandedOff {

@@ -1,0 +1,154 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards
+
+import (
+	"fmt"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// Effects are what is to be done after a step, in the order of the fields.
+type Effects struct {
+	// Notes of the coordinator are for the log and the counters.
+	Notes []coordinator.Note
+	// Malformed are frames that are passed over.
+	Malformed []Malformed
+	// Refused are messages that reach nobody. Their senders are told.
+	Refused []Refusal
+	// Remember are questions to the store of remembered entities.
+	Remember []Remember
+	// Actions are for entities on this node, in this order.
+	Actions []Action
+	// Ended are shards of which nothing runs any more on this node. No answer to what they asked is of use.
+	Ended []Run
+	// Load, AddShards and Save are for the store of the coordinator, see coordinator.Effects. 0 and nil are none.
+	Load      uint64
+	AddShards *coordinator.AddShards
+	Save      *coordinator.Save
+	// Ask and Rebalance are for the strategy.
+	Ask       *coordinator.AskStrategy
+	Rebalance *coordinator.AskRebalance
+	// Send are frames for other nodes, in this order, at most once. They leave after the actions are done: a frame may say that a
+	// message stands in the mailbox of its entity.
+	Send []Outgoing
+	// Dismissed says that this node has no coordinator any more.
+	Dismissed bool
+	// Stopped says that nothing of the region runs any more. The machine still has to answer coordinators which don't know
+	// yet, for as long as the node is a member.
+	Stopped bool
+}
+
+// Malformed is a frame that can't be read.
+type Malformed struct {
+	From identity.Node
+	Err  error
+}
+
+// Refusal is a message that reaches nobody.
+type Refusal struct {
+	Shard   Shard
+	Message Message
+	Reason  Reason
+}
+
+// Action is something to be done with an incarnation of an entity of a run of a shard.
+type Action struct {
+	Run
+
+	Kind        shard.ActionKind
+	Entity      string
+	Incarnation uint64  // from 1, rising in the run
+	Message     Message // of Pass
+}
+
+// Remember is a question of a run of a shard to the store of remembered entities: which ones are, or to store Update.
+type Remember struct {
+	Run
+
+	Update *shard.Update // nil: to load
+}
+
+// Outgoing is a frame to be sent to a node.
+type Outgoing struct {
+	To   identity.Node
+	Kind Kind
+	// Data is the frame, but for a message of a sender on this node: see Encoded.
+	Data []byte
+	// Message is the one that is passed on, if there is one.
+	Message Message
+	packet  region.Packet
+}
+
+// Encoded returns the frame, given the encoding of Message.Local if that is set.
+func (o Outgoing) Encoded(body []byte) []byte {
+	if o.Data != nil {
+		return o.Data
+	}
+	o.packet.Body = body
+	return region.AppendPacket(nil, o.packet)
+}
+
+// Reason says why a message is refused.
+type Reason uint8
+
+const (
+	// BufferFull says that too many messages wait.
+	BufferFull Reason = 1 + iota
+	// NotHome says that it met two regions that are not the home of the shard.
+	NotHome
+	// HandedOff says that the shard moved before the message was there.
+	HandedOff
+	// Stopped says that the region has stopped.
+	Stopped
+	// ShardFailed says that the shard failed, or was ended by force.
+	ShardFailed
+	// NoShard says that there is no shard of this number.
+	NoShard
+)
+
+func (r Reason) String() string {
+	switch r {
+	case BufferFull:
+		return "buffer full"
+	case NotHome:
+		return "not home"
+	case HandedOff:
+		return "handed off"
+	case Stopped:
+		return "region stopped"
+	case ShardFailed:
+		return "shard failed"
+	case NoShard:
+		return "no such shard"
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+func reasonOfRegion(r region.Reason) Reason {
+	switch r {
+	case region.BufferFull:
+		return BufferFull
+	case region.NoHome:
+		return NotHome
+	case region.HandedOff:
+		return HandedOff
+	case region.RegionStopped:
+	}
+	return Stopped
+}
+
+func reasonOfShard(r shard.Reason) Reason {
+	switch r {
+	case shard.BufferFull:
+		return BufferFull
+	case shard.HandedOff:
+		return HandedOff
+	case shard.Failed:
+	}
+	return ShardFailed
+}

@@ -1,0 +1,128 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// place is where an incarnation of an entity runs.
+type place struct {
+	shards.Run
+
+	entity      string
+	incarnation uint64
+}
+
+// entity is an incarnation with its mailbox. It works at its own pace.
+type entity struct {
+	h       *host
+	at      place
+	mailbox []uint64
+	stop    bool // asked to, behind the mailbox
+	killed  bool
+	ended   bool
+}
+
+func (h *host) act(a shards.Action) {
+	w := h.w
+	at := place{a.Run, a.Entity, a.Incarnation}
+	e := h.entities[at]
+	switch {
+	case a.Kind == shard.Start:
+		if other := w.live[a.Entity]; other != nil {
+			w.fail("%s runs on %v and starts on %v", a.Entity, other.h.node, h.node)
+		}
+		if w.remember && !w.store.entities[a.Shard][a.Entity] {
+			w.fail("%s starts, and is not remembered", a.Entity)
+		}
+		e = &entity{h: h, at: at}
+		h.entities[at], h.runs[a.Run], w.live[a.Entity] = e, true, e
+		w.hit["start"]++
+		w.after(w.delay(), func() {
+			if e.runs() {
+				h.step(shards.Entities{Run: at.Run, Input: shard.Started{Entity: at.entity, Incarnation: at.incarnation}})
+				e.work()
+			}
+		})
+	case e == nil:
+		w.fail("%v of %s %d on %v, which does not run", a.Kind, a.Entity, a.Incarnation, h.node)
+	case a.Kind == shard.Pass && (e.stop || e.killed):
+		w.fail("a message comes behind the stop of %s", a.Entity)
+	case a.Kind == shard.Pass:
+		e.mailbox = append(e.mailbox, w.number(a.Message))
+	case a.Kind == shard.Stop:
+		w.hit["stop"]++
+		e.stop = true
+	case a.Kind == shard.Kill:
+		w.hit["kill"]++
+		e.killed = true
+	}
+}
+
+func (e *entity) runs() bool { return !e.ended && !e.h.gone }
+
+// work does something, and goes on later.
+func (e *entity) work() {
+	w := e.h.w
+	if !e.runs() {
+		return
+	}
+	switch {
+	case e.killed, w.odds(200):
+		e.end()
+		return
+	case len(e.mailbox) > 0:
+		nr := e.mailbox[0]
+		e.mailbox = e.mailbox[1:]
+		l := w.letters[nr-1]
+		from := fmt.Sprint(l.from.node, l.entity)
+		if l.entity != e.at.entity || nr <= w.last[from] {
+			w.fail("%s gets message %d of %s for %s behind %d", e.at.entity, nr, from, l.entity, w.last[from])
+		}
+		w.last[from] = nr
+		l.fate++
+	case e.stop:
+		e.end()
+		return
+	case w.rnd.IntN(40) == 0:
+		e.h.step(shards.Entities{Run: e.at.Run, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	}
+	w.after(w.delay(), e.work)
+}
+
+// end ends an incarnation. What is in its mailbox is lost.
+func (e *entity) end() {
+	for _, nr := range e.mailbox {
+		e.h.w.letters[nr-1].lost = true
+	}
+	e.ended = true
+	delete(e.h.entities, e.at)
+	delete(e.h.w.live, e.at.entity)
+	e.h.step(shards.Entities{Run: e.at.Run, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+}
+
+func (h *host) ended(r shards.Run) {
+	delete(h.runs, r)
+	for at := range h.entities {
+		if at.Run == r {
+			h.w.fail("%v of %v has ended, and %s runs", r, h.node, at.entity)
+		}
+	}
+}
+
+// text is what runs on a node.
+func (h *host) text() string {
+	var running []string
+	for at := range h.entities {
+		running = append(running, at.entity)
+	}
+	slices.Sort(running)
+	return h.node.String() + ": " + strings.Join(running, " ")
+}

@@ -1,0 +1,43 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards
+
+import (
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// Registered reports whether a coordinator knows the region.
+func (m *Machine) Registered() bool { return m.region.Registered() }
+
+// Boss returns the node whose coordinator the region is registered with.
+func (m *Machine) Boss() (identity.Node, bool) { return m.region.Coordinator() }
+
+// Home returns where a shard is, if that is known.
+func (m *Machine) Home(s Shard) (identity.Node, bool) { return m.region.Home(s) }
+
+// Hosted returns the shards of this node, sorted, also those that don't run at the moment.
+func (m *Machine) Hosted() []Shard { return m.region.Hosted() }
+
+// Running returns the entities of a shard that run on this node, sorted.
+func (m *Machine) Running(s Shard) []string {
+	if at := m.runs[s]; at != nil {
+		return at.m.Running()
+	}
+	return nil
+}
+
+// Tracked returns how many entities a shard on this node knows: those that run, and those that will.
+func (m *Machine) Tracked(s Shard) int {
+	if at := m.runs[s]; at != nil {
+		return at.m.Len()
+	}
+	return 0
+}
+
+// Waiting returns how many messages wait on this node, for homes, shards or entities.
+func (m *Machine) Waiting() int { return len(m.waiting) }
+
+// Coordinator returns the coordinator if it is on this node. It must not be told anything.
+func (m *Machine) Coordinator() *coordinator.Machine { return m.coordinator.m }

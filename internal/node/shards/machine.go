@@ -1,0 +1,182 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/region"
+)
+
+// Never is the time of something that is not going to happen.
+const Never = coordinator.Never
+
+// Machine is what a node runs of an entity type. It is told what happens, with the time on the node's monotonic clock, and
+// answers what is to be done. The same inputs at the same times give the same effects. It is not safe for concurrent use;
+// what it hands out is immutable.
+type Machine struct {
+	cfg   Config
+	self  identity.Node
+	now   time.Duration
+	out   Effects
+	queue []func() // what the machines have to say to each other
+
+	members  coordinator.Members
+	joined   bool // this node has been a member
+	removals []coordinator.Removal
+
+	region      *region.Machine
+	waiting     map[uint64]message // by token
+	tokens      uint64
+	runs        map[Shard]*run
+	shared      int           // by how many runs the limits are shared
+	runsAt      time.Duration // when the next run has something to do, or earlier
+	coordinator appointment
+}
+
+// message is one that a machine has the token of.
+type message struct {
+	shard Shard
+	Message
+}
+
+// New returns the machine of an entity type. The error names each field that is wrong.
+func New(cfg Config) (*Machine, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r, err := region.New(cfg.Region)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{
+		cfg: cfg, self: cfg.Region.Self, region: r, waiting: map[uint64]message{}, runs: map[Shard]*run{}, runsAt: Never, coordinator: appointment{retryAt: Never},
+	}, nil
+}
+
+// Step handles what happened at a time, which is counted from anywhere and never goes back.
+func (m *Machine) Step(now time.Duration, in Input) Effects {
+	m.now = max(m.now, now)
+	switch in := in.(type) {
+	case Members:
+		m.see(in.Members)
+	case Send:
+		m.send(in)
+	case Received:
+		m.receive(in)
+	case Appoint:
+		m.appoint()
+	case Dismiss:
+		m.dismiss(in.Now)
+	case Answer:
+		m.answer(in.Input)
+	case Rebalance:
+		m.coordinate(coordinator.RebalanceNow{})
+	case Entities:
+		if at := m.runs[in.Shard]; at != nil && at.Generation == in.Generation {
+			m.runStep(at, in.Input)
+		}
+	case Leave:
+		m.regionStep(region.Leave{})
+	case Stop:
+		m.stop()
+	}
+	return m.end()
+}
+
+// Tick does what is due.
+func (m *Machine) Tick(now time.Duration) Effects {
+	m.now = max(m.now, now)
+	m.tickCoordinator()
+	if m.now >= m.region.Next() {
+		m.regionEffects(m.region.Tick(m.now))
+	}
+	if m.now >= m.runsAt {
+		m.tickRuns()
+	}
+	return m.end()
+}
+
+// Next returns when Tick is to be called next. Every step may change it.
+func (m *Machine) Next() time.Duration {
+	return min(m.region.Next(), m.runsAt, m.coordinator.next())
+}
+
+// end lets the machines say to each other what they have to say, and hands out the effects.
+func (m *Machine) end() Effects {
+	for {
+		for len(m.queue) > 0 {
+			say := m.queue[0]
+			m.queue = m.queue[1:]
+			say()
+		}
+		if m.shared == len(m.runs) {
+			break
+		}
+		m.share()
+	}
+	m.queue = nil
+	out := m.out
+	m.out = Effects{}
+	return out
+}
+
+// see takes the members.
+func (m *Machine) see(in coordinator.Members) {
+	was, self := m.members.Members, false
+	m.members = in
+	down := false
+	for i := range in.Members {
+		if at := &in.Members[i]; at.Node == m.self {
+			self, down = true, at.Status == membership.Down
+		}
+	}
+	for i := range was {
+		if n := was[i].Node; !contains(in.Members, n) {
+			m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
+		}
+	}
+	m.forget()
+	if down || m.joined && !self {
+		m.stop()
+		return
+	}
+	m.joined = m.joined || self
+	m.regionStep(region.Members{Members: in.Members})
+	m.coordinate(m.view())
+}
+
+// forget drops removals that are of no matter any more.
+func (m *Machine) forget() {
+	for len(m.removals) > 0 && m.now-m.removals[0].At > m.cfg.Coordinator.RemovalMargin {
+		m.removals = m.removals[1:]
+	}
+}
+
+// view is what a coordinator has to know about the members.
+func (m *Machine) view() coordinator.Members {
+	m.forget()
+	view := m.members
+	view.Removed = slices.Concat(view.Removed, m.removals)
+	return view
+}
+
+func contains(members []membership.Member, n identity.Node) bool {
+	for i := range members {
+		if members[i].Node == n {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Machine) stop() {
+	m.regionStep(region.Stop{})
+	m.dismiss(true)
+}

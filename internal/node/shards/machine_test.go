@@ -1,0 +1,307 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/passivation"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+func node(name string) identity.Node { return identity.Node{Name: name, UID: 7} }
+
+func config() shards.Config {
+	return shards.Config{
+		Region:      region.Config{Self: node("a"), Type: "account", Instance: 1},
+		Shard:       shard.Config{Passivation: passivation.Settings{Limit: 4}, Starts: 6},
+		Coordinator: coordinator.Config{Shards: 10, RemovalMargin: time.Minute},
+	}
+}
+
+// driver drives the machine of node a by hand.
+type driver struct {
+	t   *testing.T
+	m   *shards.Machine
+	now time.Duration
+}
+
+func drive(t *testing.T, names ...string) *driver {
+	t.Helper()
+	m, err := shards.New(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{t: t, m: m}
+	d.see(membership.Up, names...)
+	return d
+}
+
+func (d *driver) step(in shards.Input) shards.Effects { return d.m.Step(d.now, in) }
+
+func (d *driver) see(self membership.Status, names ...string) shards.Effects {
+	var in shards.Members
+	for i, name := range names {
+		at := membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i + 1)}
+		if name == "a" {
+			at.Status = self
+		}
+		in.Members.Members = append(in.Members.Members, at)
+	}
+	return d.step(in)
+}
+
+func (d *driver) hear(msg coordinator.Message) shards.Effects {
+	msg.Type, msg.Instance, msg.Term = "account", 1, max(msg.Term, 3)
+	return d.step(shards.Received{From: node("b"), Kind: shards.KindCoordinator, Data: coordinator.AppendMessage(nil, msg)})
+}
+
+func (d *driver) arrive(f region.Frame, entity string) shards.Effects {
+	data := region.AppendPacket(nil, region.Packet{Type: "account", Frame: f, Entity: entity, Body: []byte("hello")})
+	return d.step(shards.Received{From: node("b"), Kind: shards.KindRegion, Data: data})
+}
+
+// lead makes node a the coordinator, with a store that is quick.
+func (d *driver) lead() {
+	d.t.Helper()
+	out := d.step(shards.Appoint{})
+	out = d.step(shards.Answer{Input: coordinator.Loaded{ID: out.Load}})
+	for out.Save != nil {
+		out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	}
+	d.now += time.Second
+	out = d.m.Tick(d.now)
+	for out.Save != nil {
+		out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	}
+	if c := d.m.Coordinator(); c == nil || c.Phase() != coordinator.Active || !d.m.Registered() {
+		d.t.Fatalf("coordinator %v, registered: %t", c, d.m.Registered())
+	}
+}
+
+func message(entity string) shards.Message { return shards.Message{Entity: entity, Local: "hello"} }
+
+// The region and the coordinator of a node find each other, and an entity starts, all on one node.
+func TestOneNodeServesItself(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "a")
+	d.lead()
+	out := d.step(shards.Send{Shard: 3, Message: message("x")})
+	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
+		t.Fatalf("the strategy is not asked: %+v", out)
+	}
+	out = d.step(shards.Answer{Input: coordinator.Placed{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
+	if out.Save == nil || len(out.Actions) != 0 {
+		t.Fatalf("it is not stored first: %+v", out)
+	}
+	out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Start || out.Actions[1].Message.Local != "hello" {
+		t.Fatalf("it does not start: %+v", out)
+	}
+	run := out.Actions[0].Run
+	out = d.step(shards.Entities{Run: run, Input: shard.Passivate{Entity: "x", Incarnation: 1}})
+	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Stop || d.m.Tracked(3) != 1 || len(d.m.Running(3)) != 1 {
+		t.Errorf("it wants to be passivated: %+v", out)
+	}
+	d.step(shards.Entities{Run: shards.Run{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+	if d.m.Tracked(3) != 1 {
+		t.Error("what another run says counts")
+	}
+	d.step(shards.Entities{Run: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+	if d.m.Tracked(3) != 0 || d.m.Waiting() != 0 {
+		t.Errorf("it has ended, %d are left, %d messages wait", d.m.Tracked(3), d.m.Waiting())
+	}
+	if home, _ := d.m.Home(3); home != node("a") || len(d.m.Hosted()) != 1 {
+		t.Errorf("the home is %v", home)
+	}
+}
+
+func TestMessagesTravelEncoded(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "b", "a", "c")
+	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
+	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shards.Shard{1}}}})
+	out := d.step(shards.Send{Shard: 1, Message: message("x")})
+	if len(out.Send) != 1 || out.Send[0].Data != nil || out.Send[0].Message.Local != "hello" || out.Send[0].To != node("c") {
+		t.Fatalf("%+v", out)
+	}
+	data := out.Send[0].Encoded([]byte("hello"))
+	p, err := region.DecodePacket(data)
+	if err != nil || p.Entity != "x" || string(p.Body) != "hello" || p.Shard != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if name, err := shards.TypeOf(shards.KindRegion, data); err != nil || name != "account" {
+		t.Errorf("it is about %q, %v", name, err)
+	}
+	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shards.Shard{2}})
+	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "y")
+	if len(out.Actions) != 2 || string(out.Actions[1].Message.Body) != "hello" || out.Actions[1].Entity != "y" {
+		t.Errorf("from another node: %+v", out)
+	}
+	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, "x")
+	if i := len(out.Send) - 1; i < 0 || out.Send[i].To != node("c") || out.Send[i].Data == nil {
+		t.Errorf("it is passed on as it came: %+v", out)
+	}
+}
+
+func TestWhatCanNotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "b", "a")
+	if out := d.step(shards.Send{Shard: 10, Message: message("x")}); len(out.Refused) != 1 || out.Refused[0].Reason != shards.NoShard {
+		t.Errorf("beyond the last shard: %+v", out)
+	}
+	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 10}, "x"); len(out.Refused) != 1 || out.Refused[0].Reason != shards.NoShard {
+		t.Errorf("from another node: %+v", out)
+	}
+	for _, kind := range []shards.Kind{shards.KindCoordinator, shards.KindRegion} {
+		out := d.step(shards.Received{From: node("b"), Kind: kind, Data: []byte("?")})
+		if len(out.Malformed) != 1 || out.Malformed[0].From != node("b") {
+			t.Errorf("%d: %+v", kind, out)
+		}
+	}
+	if d.m.Waiting() != 0 {
+		t.Errorf("%d messages wait", d.m.Waiting())
+	}
+}
+
+// A node that was downed or removed stops at once, with all that it hosts.
+func TestWhoIsNoMemberStops(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(d *driver) shards.Effects{
+		"down":    func(d *driver) shards.Effects { return d.see(membership.Down, "a", "b") },
+		"removed": func(d *driver) shards.Effects { return d.see(membership.Up, "b") },
+		"stop":    func(d *driver) shards.Effects { return d.step(shards.Stop{}) },
+	} {
+		d := drive(t, "a", "b")
+		d.step(shards.Appoint{})
+		d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{2}})
+		d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
+		out := end(d)
+		if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.Dismissed || out.Stopped {
+			t.Errorf("%s: %+v", what, out)
+		}
+		out = d.step(shards.Entities{Run: out.Actions[0].Run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+		if !out.Stopped || len(out.Ended) != 1 {
+			t.Errorf("%s: it has ended: %+v", what, out)
+		}
+		if out = d.step(shards.Appoint{}); !out.Dismissed || out.Load != 0 {
+			t.Errorf("%s: it is appointed again: %+v", what, out)
+		}
+	}
+}
+
+// A coordinator that was fenced is followed by another one, after a pause that grows. No answer to one reaches the next.
+func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "a")
+	out := d.step(shards.Appoint{})
+	for _, pause := range []time.Duration{5, 10, 20, 25, 25} {
+		first := out.Load
+		out = d.step(shards.Answer{Input: coordinator.Loaded{ID: first}})
+		if out.Save == nil {
+			t.Fatalf("it does not claim a term: %+v", out)
+		}
+		d.step(shards.Answer{Input: coordinator.SaveFailed{ID: out.Save.ID, Fenced: true}})
+		if d.m.Coordinator() != nil {
+			t.Fatal("it goes on")
+		}
+		out = d.m.Tick(d.now + pause*time.Second - 1)
+		if next := d.now + pause*time.Second; out.Load != 0 || d.m.Coordinator() != nil {
+			t.Fatalf("before %v: %+v", next, out)
+		}
+		d.now += pause * time.Second
+		if out = d.m.Tick(d.now); out.Load == 0 || out.Load == first {
+			t.Fatalf("at %v: %+v", d.now, out)
+		}
+		if late := d.step(shards.Answer{Input: coordinator.Loaded{ID: first}}); late.Save != nil {
+			t.Errorf("an answer to the one before: %+v", late)
+		}
+	}
+	if out = d.step(shards.Dismiss{}); !out.Dismissed || d.m.Coordinator() != nil {
+		t.Errorf("dismissed: %+v", out)
+	}
+}
+
+// What this node knows about removals is told to a coordinator that starts later.
+func TestRemovalsAreRemembered(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "a", "c")
+	d.see(membership.Up, "a")
+	d.now = 30 * time.Second
+	out := d.step(shards.Appoint{})
+	state, err := coordinator.State{}.Apply(
+		coordinator.Event{Kind: coordinator.Started, Term: 1, Node: node("c")},
+		coordinator.Event{Kind: coordinator.RegionRegistered, Node: node("c")}, coordinator.Event{Kind: coordinator.HomesAllocated, Node: node("c"), Shards: []shards.Shard{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = d.step(shards.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 3}})
+	out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	for d.now < 59*time.Second {
+		if out.Save != nil && out.Save.Events[0].Kind == coordinator.RegionTerminated {
+			t.Fatalf("at %v the margin is not over: %+v", d.now, out.Save)
+		}
+		if out.Save != nil {
+			out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+			continue
+		}
+		d.now += time.Second
+		out = d.m.Tick(d.now)
+	}
+	d.now = time.Minute
+	if out = d.m.Tick(d.now); out.Save == nil || out.Save.Events[0].Kind != coordinator.RegionTerminated {
+		t.Errorf("the margin is over: %+v", out)
+	}
+}
+
+// Shards share the limits of the node.
+func TestLimitsAreShared(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "b", "a")
+	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{1}})
+	for _, entity := range []string{"v", "w", "x", "y"} {
+		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, entity); len(out.Actions) != 2 {
+			t.Errorf("%s: %+v", entity, out)
+		}
+	}
+	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{2}})
+	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Stop || out.Actions[1].Kind != shard.Stop {
+		t.Errorf("there are two shards: %+v", out)
+	}
+}
+
+func TestInvalidConfigsNameTheField(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*shards.Config){
+		"Coordinator: Self":  func(c *shards.Config) { c.Coordinator.Type = "x" },
+		"Shard.Remember":     func(c *shards.Config) { c.Shard.Remember = true },
+		"Shard.Entities":     func(c *shards.Config) { c.Shard.Entities = 1 },
+		"CoordinatorBackoff": func(c *shards.Config) { c.CoordinatorBackoff = -1 },
+	} {
+		cfg := config()
+		change(&cfg)
+		if _, err := shards.New(cfg); !errors.Is(err, shards.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for what, change := range map[string]func(*shards.Config){
+		"region":      func(c *shards.Config) { c.Region.BufferSize = -1 },
+		"shard":       func(c *shards.Config) { c.Shard.BufferSize = -1 },
+		"coordinator": func(c *shards.Config) { c.Coordinator.Settle = -1 },
+	} {
+		cfg := config()
+		change(&cfg)
+		if _, err := shards.New(cfg); err == nil || !strings.Contains(err.Error(), what+": invalid") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

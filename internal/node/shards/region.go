@@ -1,0 +1,141 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards
+
+import (
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// token gives a message a number for the machines.
+func (m *Machine) token(s Shard, msg Message) uint64 {
+	m.tokens++
+	m.waiting[m.tokens] = message{s, msg}
+	return m.tokens
+}
+
+// take returns the message of a token, which is not used again.
+func (m *Machine) take(token uint64) message {
+	msg := m.waiting[token]
+	delete(m.waiting, token)
+	return msg
+}
+
+func (m *Machine) refuse(token uint64, why Reason) {
+	msg := m.take(token)
+	m.out.Refused = append(m.out.Refused, Refusal{msg.shard, msg.Message, why})
+}
+
+func (m *Machine) send(in Send) {
+	if int(in.Shard) >= m.cfg.Coordinator.Shards {
+		m.out.Refused = append(m.out.Refused, Refusal{in.Shard, in.Message, NoShard})
+		return
+	}
+	m.regionStep(region.Send{Shard: in.Shard, Token: m.token(in.Shard, in.Message)})
+}
+
+// receive takes a frame of another node.
+func (m *Machine) receive(in Received) {
+	if in.Kind == KindRegion {
+		p, err := region.DecodePacket(in.Data)
+		switch {
+		case err != nil:
+			m.out.Malformed = append(m.out.Malformed, Malformed{in.From, err})
+		case p.Type != m.cfg.Region.Type:
+		case p.Kind != region.Forward:
+			m.regionStep(region.Arrived{From: in.From, Frame: p.Frame})
+		default:
+			m.forwarded(in.From, p)
+		}
+		return
+	}
+	msg, err := coordinator.DecodeMessage(in.Data)
+	switch {
+	case err != nil:
+		m.out.Malformed = append(m.out.Malformed, Malformed{in.From, err})
+	case msg.Kind.ToCoordinator():
+		m.coordinate(coordinator.Received{From: in.From, Message: msg})
+	default:
+		m.regionStep(region.Said{From: in.From, Message: msg})
+	}
+}
+
+func (m *Machine) forwarded(from identity.Node, p region.Packet) {
+	msg := Message{Entity: p.Entity, Body: p.Body}
+	if int(p.Shard) >= m.cfg.Coordinator.Shards {
+		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, NoShard})
+		return
+	}
+	p.Token = m.token(p.Shard, msg)
+	m.regionStep(region.Arrived{From: from, Frame: p.Frame})
+}
+
+func (m *Machine) regionStep(in region.Input) { m.regionEffects(m.region.Step(m.now, in)) }
+
+func (m *Machine) regionEffects(out region.Effects) {
+	for _, r := range out.Refused {
+		m.refuse(r.Token, reasonOfRegion(r.Reason))
+	}
+	for _, a := range out.Actions {
+		m.regionAction(a)
+	}
+	for _, f := range out.Frames {
+		m.sendFrame(f)
+	}
+	for _, s := range out.Say {
+		m.say(s)
+	}
+	m.out.Stopped = m.out.Stopped || out.Stopped
+}
+
+func (m *Machine) regionAction(a region.Action) {
+	if a.Kind == region.Start {
+		m.startRun(Run{a.Shard, a.Generation})
+		return
+	}
+	at := m.runs[a.Shard]
+	if at == nil || at.Generation != a.Generation { // it has just ended
+		if a.Kind == region.Pass {
+			m.refuse(a.Token, ShardFailed)
+		}
+		return
+	}
+	switch a.Kind {
+	case region.Pass:
+		m.runStep(at, shard.Deliver{Entity: m.waiting[a.Token].Entity, Token: a.Token})
+	case region.HandOff:
+		m.runStep(at, shard.HandOff{})
+	case region.Abort:
+		m.runStep(at, shard.Abort{})
+	case region.Start:
+	}
+}
+
+// sendFrame sends a frame to another region.
+func (m *Machine) sendFrame(f region.Outgoing) {
+	o := Outgoing{To: f.To, Kind: KindRegion, packet: region.Packet{Type: m.cfg.Region.Type, Frame: f.Frame}}
+	if f.Frame.Kind == region.Forward {
+		o.Message = m.take(f.Frame.Token).Message
+		o.packet.Token, o.packet.Entity, o.packet.Body = 0, o.Message.Entity, o.Message.Body
+	}
+	if o.Message.Local == nil {
+		o.Data = region.AppendPacket(nil, o.packet)
+	}
+	m.out.Send = append(m.out.Send, o)
+}
+
+// say sends a message to a coordinator, or tells the one that is here.
+func (m *Machine) say(s region.Saying) {
+	if s.To == m.self {
+		m.queue = append(m.queue, func() { m.coordinate(coordinator.Received{From: m.self, Message: s.Message}) })
+		return
+	}
+	m.sendMessage(s.To, s.Message)
+}
+
+func (m *Machine) sendMessage(to identity.Node, msg coordinator.Message) {
+	m.out.Send = append(m.out.Send, Outgoing{To: to, Kind: KindCoordinator, Data: coordinator.AppendMessage(nil, msg)})
+}

@@ -1,0 +1,89 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/sharding/passivation"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// run is a shard on this node.
+type run struct {
+	Run
+
+	m  *shard.Machine
+	at time.Duration // when it has something to do
+}
+
+// limits are what each of so many shards gets of what they share.
+func (m *Machine) limits(runs int) shard.Limits {
+	return shard.Limits{Entities: passivation.PerShard(m.cfg.Shard.Passivation.Limit, runs), Starts: max(1, m.cfg.Shard.Starts/max(1, runs))}
+}
+
+func (m *Machine) startRun(at Run) {
+	cfg := m.cfg.Shard
+	limits := m.limits(len(m.runs) + 1)
+	cfg.Entities, cfg.Starts = limits.Entities, limits.Starts
+	s, err := shard.New(cfg)
+	if err != nil { // can't be: it was checked, and the limits are not negative
+		m.queue = append(m.queue, func() { m.regionStep(region.ShardDone{Shard: at.Shard, Generation: at.Generation}) })
+		return
+	}
+	r := &run{Run: at, m: s}
+	m.runs[at.Shard] = r
+	m.runEffects(r, s.Open(m.now))
+}
+
+func (m *Machine) runStep(at *run, in shard.Input) { m.runEffects(at, at.m.Step(m.now, in)) }
+
+func (m *Machine) runEffects(at *run, out shard.Effects) {
+	for _, r := range out.Refused {
+		m.refuse(r.Token, reasonOfShard(r.Reason))
+	}
+	if out.Load {
+		m.out.Remember = append(m.out.Remember, Remember{Run: at.Run})
+	}
+	if out.Update != nil {
+		m.out.Remember = append(m.out.Remember, Remember{at.Run, out.Update})
+	}
+	for _, a := range out.Actions {
+		action := Action{Run: at.Run, Kind: a.Kind, Entity: a.Entity, Incarnation: a.Incarnation}
+		if a.Kind == shard.Pass {
+			action.Message = m.take(a.Token).Message
+		}
+		m.out.Actions = append(m.out.Actions, action)
+	}
+	at.at = at.m.Next()
+	m.runsAt = min(m.runsAt, at.at)
+	if out.Done != 0 {
+		delete(m.runs, at.Shard)
+		m.out.Ended = append(m.out.Ended, at.Run)
+		m.queue = append(m.queue, func() { m.regionStep(region.ShardDone{Shard: at.Shard, Generation: at.Generation}) })
+	}
+}
+
+func (m *Machine) tickRuns() {
+	m.runsAt = Never
+	for _, s := range slices.Sorted(maps.Keys(m.runs)) {
+		at := m.runs[s]
+		if m.now >= at.at {
+			m.runEffects(at, at.m.Tick(m.now))
+		}
+		m.runsAt = min(m.runsAt, at.at)
+	}
+}
+
+// share divides what shards share among those that are there.
+func (m *Machine) share() {
+	m.shared = len(m.runs)
+	limits := m.limits(m.shared)
+	for _, s := range slices.Sorted(maps.Keys(m.runs)) {
+		m.runStep(m.runs[s], limits)
+	}
+}

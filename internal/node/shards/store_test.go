@@ -1,0 +1,132 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards_test
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// store is a journal of coordinators, which refuses what expects another number than it has, and keeps what is remembered.
+type store struct {
+	w        *world
+	events   []coordinator.Event
+	fold     *coordinator.Fold
+	known    map[shards.Shard]bool
+	entities map[shards.Shard]map[string]bool
+	owner    map[shards.Shard]owner // who has loaded them last
+}
+
+type owner struct {
+	h *host
+	shards.Run
+}
+
+func (s *store) save(c coordinator.Change) (stored, fenced bool) {
+	w := s.w
+	if c.Rev != uint64(len(s.events)) {
+		return false, c.Term < s.fold.State().Term()
+	}
+	for _, e := range c.Events {
+		if err := s.fold.Apply(e); err != nil {
+			w.fail("stored: %v", err)
+		}
+		s.events = append(s.events, e)
+		w.hit["stored: "+e.Kind.String()]++
+	}
+	if !s.fold.State().Equal(c.After) {
+		w.fail("what is stored is not what the coordinator says")
+	}
+	return true, false
+}
+
+// do carries out a save. Some fail, land late, or are never answered.
+func (s *store) do(h *host, c coordinator.Save) {
+	w := s.w
+	answer := func(in coordinator.Input) { w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) }) }
+	failed := coordinator.SaveFailed{ID: c.ID}
+	fault := 9
+	if w.odds(6) {
+		fault = w.rnd.IntN(4)
+		w.hit["save fails"]++
+	}
+	switch fault {
+	case 0:
+		answer(failed)
+	case 1:
+		s.save(c.Change)
+		answer(failed)
+	case 2:
+		answer(failed)
+		w.after(w.delay()*20, func() { s.save(c.Change) })
+	case 3: // there is no answer
+		w.after(w.delay()*20, func() { s.save(c.Change) })
+	default:
+		w.after(w.delay(), func() {
+			stored, fenced := s.save(c.Change)
+			if stored {
+				answer(coordinator.Saved{ID: c.ID})
+				return
+			}
+			answer(coordinator.SaveFailed{ID: c.ID, Fenced: fenced})
+		})
+	}
+}
+
+func (s *store) load(h *host, id uint64) {
+	w := s.w
+	var in coordinator.Input = coordinator.LoadFailed{ID: id}
+	if !w.odds(6) {
+		in = coordinator.Loaded{ID: id, State: s.fold.State(), Rev: uint64(len(s.events)), Remembered: slices.Sorted(maps.Keys(s.known))}
+	}
+	w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) })
+}
+
+func (s *store) add(h *host, a coordinator.AddShards) {
+	w := s.w
+	failed := w.odds(6)
+	w.after(w.delay(), func() {
+		for _, n := range a.Shards {
+			s.known[n] = true
+		}
+		h.step(shards.Answer{Input: coordinator.ShardsAdded{ID: a.ID, Failed: failed}})
+	})
+}
+
+// remember loads or stores which entities of a shard run. An owner that was replaced can't store any more.
+func (s *store) remember(h *host, r shards.Remember) {
+	w := s.w
+	answer := func(in shard.Input) { w.after(w.delay(), func() { h.step(shards.Entities{Run: r.Run, Input: in}) }) }
+	me := owner{h, r.Run}
+	w.after(w.delay(), func() {
+		at := s.entities[r.Shard]
+		if at == nil {
+			at = map[string]bool{}
+			s.entities[r.Shard] = at
+		}
+		switch {
+		case r.Update == nil && w.odds(10):
+			w.hit["load of entities fails"]++
+			answer(shard.LoadFailed{})
+		case r.Update == nil:
+			s.owner[r.Shard] = me
+			answer(shard.Loaded{Entities: slices.Sorted(maps.Keys(at))})
+		case s.owner[r.Shard] != me || w.odds(20):
+			w.hit["update of entities fails"]++
+			answer(shard.UpdateFailed{ID: r.Update.ID})
+		default:
+			for _, id := range r.Update.Started {
+				at[id] = true
+			}
+			for _, id := range r.Update.Stopped {
+				delete(at, id)
+			}
+			answer(shard.Updated{ID: r.Update.ID})
+		}
+	})
+}

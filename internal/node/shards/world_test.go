@@ -1,0 +1,368 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards_test
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/allocation"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/passivation"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+const (
+	numShards = 12
+	perShard  = 3
+	sends     = 30 * time.Second // messages are sent, and faults come, until then
+	settle    = 120 * time.Second
+)
+
+type task struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type agenda []task
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, k int) bool {
+	return a[i].at < a[k].at || a[i].at == a[k].at && a[i].seq < a[k].seq
+}
+func (a agenda) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // what else is in it
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+// mode says which faults there are. Nodes come and go in good order, and shards move, in all of them.
+type mode struct {
+	lossy   bool // what is said to and by coordinators may get lost
+	crashes bool // nodes, entities and stores fail, nodes stop by force, and there are two coordinators at a time
+}
+
+// letter is a message.
+type letter struct {
+	from   *host
+	entity string
+	shard  shards.Shard
+	fate   int
+	lost   bool    // it was in the mailbox of an entity that failed, or on its way to or from a node that did
+	at     []*host // where it was
+}
+
+type link struct{ from, to identity.Node }
+
+// world is nodes that each run the machine of one entity type, with what is around them: a network, entities, stores, and
+// somebody who says which node has the coordinator.
+type world struct {
+	t    *testing.T
+	rnd  *rand.Rand
+	seed uint64
+	mode
+
+	remember bool
+	now      time.Duration
+	due      agenda
+	seq      int
+	hosts    []*host // by age
+	names    int
+	letters  []*letter // by number, from 1
+	last     map[string]uint64
+	live     map[string]*entity
+	links    map[link]time.Duration
+	store    store
+	hit      map[string]int
+}
+
+type host struct {
+	w         *world
+	node      identity.Node
+	m         *shards.Machine
+	proxy     bool
+	status    membership.Status
+	up        int32
+	appointed bool
+	gone      bool // crashed, or ended
+	crashed   bool
+	stopped   bool // its region
+	forced    bool
+	leaving   bool
+	seen      time.Duration
+	entities  map[place]*entity
+	runs      map[shards.Run]bool
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("seed %d, %v: %s", w.seed, w.now, fmt.Sprintf(format, args...))
+}
+
+func (w *world) after(d time.Duration, do func()) {
+	w.seq++
+	heap.Push(&w.due, task{w.now + d, w.seq, do})
+}
+
+func (w *world) delay() time.Duration {
+	if w.rnd.IntN(15) == 0 {
+		return time.Duration(w.rnd.IntN(int(2 * time.Second)))
+	}
+	return time.Duration(w.rnd.IntN(int(40 * time.Millisecond)))
+}
+
+// odds is true once in n times, in modes with crashes and while there are faults.
+func (w *world) odds(n int) bool { return w.crashes && w.now < sends && w.rnd.IntN(n) == 0 }
+
+func (w *world) find(n identity.Node) *host {
+	return w.hosts[slices.IndexFunc(w.hosts, func(h *host) bool { return h.node == n })]
+}
+
+func (w *world) join(proxy bool) {
+	w.names++
+	h := &host{
+		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: membership.Joining,
+		entities: map[place]*entity{}, runs: map[shards.Run]bool{},
+	}
+	m, err := shards.New(shards.Config{
+		Region: region.Config{Self: h.node, Type: "account", Role: "bank", Instance: 1, Proxy: proxy, Remember: w.remember, RestartBackoff: time.Second},
+		Shard: shard.Config{
+			Passivation: passivation.Settings{IdleTimeout: 4 * time.Second, Limit: 20}, Starts: 20, StopTimeout: 40 * time.Second, UpdateTimeout: 4 * time.Second,
+		},
+		Coordinator: coordinator.Config{
+			Shards: numShards, MinRegions: 2, HandOffTimeout: 8 * time.Second, RebalanceInterval: 3 * time.Second, StartTimeout: 4 * time.Second, SaveTimeout: 2 * time.Second,
+		},
+		CoordinatorBackoff: time.Second,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h.m = m
+	w.hosts = append(w.hosts, h)
+	w.publish()
+	w.welcome(h)
+}
+
+// welcome makes a node Up when all members know it.
+func (w *world) welcome(h *host) {
+	seen := w.now
+	for _, other := range w.hosts {
+		if other.status != membership.Removed && !other.gone {
+			seen = max(seen, other.seen)
+		}
+	}
+	w.after(seen-w.now, func() {
+		h.status, h.up = membership.Up, int32(h.node.UID)
+		w.publish()
+	})
+}
+
+// publish tells all nodes who is a member, each at its time.
+func (w *world) publish() {
+	var in shards.Members
+	for _, h := range w.hosts {
+		if h.status != membership.Removed {
+			at := membership.Member{Node: h.node, Status: h.status, UpNumber: h.up}
+			if !h.proxy {
+				at.Roles = []string{"bank"}
+			}
+			in.Members.Members = append(in.Members.Members, at)
+		}
+	}
+	slices.SortFunc(in.Members.Members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	for _, h := range w.hosts {
+		if h.status == membership.Removed {
+			continue
+		}
+		h.seen = max(h.seen, w.now+w.delay())
+		w.after(h.seen-w.now, func() { h.step(in) })
+	}
+}
+
+func (h *host) step(in shards.Input) {
+	if !h.gone {
+		h.perform(h.m.Step(h.w.now, in))
+	}
+}
+
+func (h *host) tick() {
+	if h.gone || h.w.now < h.m.Next() {
+		return
+	}
+	h.perform(h.m.Tick(h.w.now))
+	if next := h.m.Next(); next <= h.w.now {
+		h.w.fail("%v: after a tick the next one is at %v", h.node, next)
+	}
+}
+
+func (h *host) perform(out shards.Effects) {
+	w := h.w
+	for _, n := range out.Notes {
+		w.hit[n.Kind.String()]++
+	}
+	for _, m := range out.Malformed {
+		w.fail("%v: %v", h.node, m.Err)
+	}
+	for _, r := range out.Refused {
+		w.refused(h, r)
+	}
+	for _, r := range out.Remember {
+		w.store.remember(h, r)
+	}
+	for _, a := range out.Actions {
+		h.act(a)
+	}
+	for _, r := range out.Ended {
+		h.ended(r)
+	}
+	h.ask(out)
+	for _, o := range out.Send {
+		h.send(o)
+	}
+	if out.Dismissed {
+		w.hit["dismissed"]++
+		h.appointed = false
+	}
+	if out.Stopped {
+		w.hit["region has stopped"]++
+		if h.stopped = true; len(h.entities) > 0 || len(h.runs) > 0 {
+			w.fail("%v has stopped, and entities run", h.node)
+		}
+	}
+}
+
+// ask carries out what the coordinator asks of its store and its strategy.
+func (h *host) ask(out shards.Effects) {
+	w := h.w
+	if out.Load != 0 {
+		w.store.load(h, out.Load)
+	}
+	if out.AddShards != nil {
+		w.store.add(h, *out.AddShards)
+	}
+	if out.Save != nil {
+		w.store.do(h, *out.Save)
+	}
+	if out.Ask != nil {
+		in := coordinator.Placed{ID: out.Ask.ID, Homes: allocation.All(out.Ask.View, out.Ask.Requests, allocation.LeastShards{}.Allocate)}
+		w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) })
+	}
+	if out.Rebalance != nil {
+		in := coordinator.Rebalanced{ID: out.Rebalance.ID, Shards: allocation.LeastShards{}.Rebalance(out.Rebalance.View)}
+		for s := range shards.Shard(numShards) {
+			if w.now < sends && w.rnd.IntN(4) == 0 {
+				in.Shards = append(in.Shards, s)
+			}
+		}
+		w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) })
+	}
+}
+
+// send carries a frame. Those between regions keep their order; others come at any time, again, or never.
+func (h *host) send(o shards.Outgoing) {
+	w := h.w
+	if o.To == h.node {
+		w.fail("%v sends to itself", h.node)
+	}
+	var body []byte
+	if nr, ok := o.Message.Local.(uint64); ok {
+		body = binary.AppendUvarint(nil, nr)
+	}
+	data := o.Encoded(body)
+	if name, err := shards.TypeOf(o.Kind, data); err != nil || name != "account" {
+		w.fail("a frame of type %q: %v", name, err)
+	}
+	to := w.find(o.To)
+	deliver := func() {
+		if h.gone && o.Message.Entity != "" || to.gone {
+			w.lost(o.Message)
+			return
+		}
+		if o.Message.Entity != "" {
+			w.letter(o.Message).at = append(w.letter(o.Message).at, to)
+		}
+		to.step(shards.Received{From: h.node, Kind: o.Kind, Data: data})
+	}
+	if o.Kind == shards.KindRegion {
+		l := link{h.node, o.To}
+		w.links[l] = max(w.links[l], w.now+w.delay())
+		w.after(w.links[l]-w.now, deliver)
+		return
+	}
+	h.check(data)
+	for range 1 + w.rnd.IntN(10)/9 {
+		if !w.lossy || w.rnd.IntN(10) > 0 {
+			w.after(w.delay(), deliver)
+		}
+	}
+}
+
+// check looks at what a coordinator says: it has to be stored.
+func (h *host) check(data []byte) {
+	w := h.w
+	m, err := coordinator.DecodeMessage(data)
+	if err != nil {
+		w.fail("%v", err)
+	}
+	w.hit[m.Kind.String()]++
+	c := h.m.Coordinator()
+	if m.Kind.ToCoordinator() || c == nil { // it has ended, behind that
+		return
+	}
+	state, rev := c.State()
+	stored, err := coordinator.State{}.Apply(w.store.events[:min(rev, uint64(len(w.store.events)))]...)
+	if err != nil || state.Term() != m.Term || rev > uint64(len(w.store.events)) || !stored.Equal(state) {
+		w.fail("%v says %v in term %d, its state %d is not what is stored: %v", h.node, m.Kind, m.Term, rev, err)
+	}
+}
+
+// number returns that of a message.
+func (w *world) number(m shards.Message) uint64 {
+	if nr, ok := m.Local.(uint64); ok {
+		return nr
+	}
+	nr, n := binary.Uvarint(m.Body)
+	if n != len(m.Body) || nr == 0 || nr > uint64(len(w.letters)) || w.letters[nr-1].entity != m.Entity {
+		w.fail("a message %+v", m)
+	}
+	return nr
+}
+
+func (w *world) letter(m shards.Message) *letter { return w.letters[w.number(m)-1] }
+
+func (w *world) lost(m shards.Message) {
+	if m.Entity != "" {
+		w.letter(m).lost = true
+	}
+}
+
+func (w *world) refused(h *host, r shards.Refusal) {
+	w.hit["refused: "+r.Reason.String()]++
+	w.letter(r.Message).fate++
+	if !w.crashes && (!w.lossy || r.Reason != shards.NotHome && r.Reason != shards.Stopped) {
+		w.fail("%v refuses message %d for %s: %v", h.node, w.number(r.Message), r.Message.Entity, r.Reason)
+	}
+}
+
+func (w *world) write(h *host) {
+	if h.gone || h.stopped || h.forced {
+		return
+	}
+	s := shards.Shard(w.rnd.IntN(numShards))
+	l := &letter{from: h, at: []*host{h}, shard: s, entity: fmt.Sprintf("%d/%d", s, w.rnd.IntN(perShard))}
+	w.letters = append(w.letters, l)
+	h.step(shards.Send{Shard: s, Message: shards.Message{Entity: l.entity, Local: uint64(len(w.letters))}})
+}
