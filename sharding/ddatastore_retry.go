@@ -15,7 +15,7 @@ const (
 	// maxRetries is how often a key is read or written until enough replicas take part. Each try has its share of
 	// the time, and asks further nodes when a fifth of that is over: so one that doesn't answer costs little.
 	maxRetries = 5
-	// retryTimeout is how long that may take in all, if the context does not say.
+	// retryTimeout is how long that may take in all.
 	retryTimeout = 5 * time.Second
 )
 
@@ -23,7 +23,7 @@ const (
 func retry(ctx context.Context, f func(ctx context.Context) error) error {
 	left := retryTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		left = time.Until(deadline)
+		left = min(left, time.Until(deadline))
 	}
 	var err error
 	for range maxRetries {

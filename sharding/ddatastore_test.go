@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/sharding/shardingtest"
+	"github.com/refold-io/refold/transport"
 )
 
 // replicas is a cluster with a replicator on each node, in a bubble with a clock of its own.
@@ -106,6 +108,26 @@ func TestReplicated(t *testing.T) {
 		Wrap:  synctest.Test,
 		Limit: time.Hour, // of the bubble
 		Open:  func(tb testing.TB) shardingtest.Place { tb.Helper(); return replicate(tb, 3).place() },
+	})
+}
+
+// Coordinators that act at once lose nothing where frames get lost, late and doubled all the time.
+func TestReplicatedOnABadNetwork(t *testing.T) {
+	t.Parallel()
+	shardingtest.Run(t, shardingtest.Config{
+		Wrap: func(t *testing.T, check func(t *testing.T)) {
+			t.Helper()
+			if strings.HasSuffix(t.Name(), "RivalsInTrouble") {
+				synctest.Test(t, check)
+			}
+		},
+		Limit: time.Hour, // of the bubble
+		Open: func(tb testing.TB) shardingtest.Place {
+			tb.Helper()
+			w := replicate(tb, 5)
+			tb.Cleanup(w.network.Inject(inmem.Fault{Lanes: []transport.Lane{transport.Data, transport.Bulk}, Drop: 0.05, Duplicate: 0.05, Jitter: 5 * time.Millisecond}))
+			return w.place()
+		},
 	})
 }
 

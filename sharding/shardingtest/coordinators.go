@@ -195,11 +195,13 @@ func fencedLoaded(f *fixture) {
 }
 
 func claimOnce(f *fixture) {
-	a, b := f.actor(0), f.actor(1)
+	a, b, twin := f.actor(0), f.actor(1), f.actor(0)
 	a.mustLoad()
 	b.mustLoad()
+	twin.mustLoad()
 	a.mustSave(a.claim(1))
 	b.refused(b.claim(1), sharding.ErrConflict)
+	twin.refused(twin.claim(1), sharding.ErrConflict) // it differs in nothing but its store
 	a.mustSave(a.change(registered("a")))
 	f.stored(2, a.state)
 	b.lead()
@@ -234,6 +236,7 @@ func claimStale(f *fixture) {
 	if _, found := b.state.Region(region("a")); !found {
 		f.Errorf("what was acknowledged is not loaded: %s", show(b.state))
 	}
+	f.actor(2).lead() // whatever the claim has left behind
 	b.lead()
 	if _, found := b.state.Region(region("a")); !found {
 		f.Errorf("what was acknowledged is lost: %s", show(b.state))

@@ -72,6 +72,9 @@ func (r *rivals) act(a *actor, node, rounds int) {
 				}
 				break
 			}
+			for range rnd.IntN(4) { // or they would stay in step
+				r.check(a)
+			}
 		}
 		mend()
 	}
