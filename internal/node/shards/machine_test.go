@@ -88,14 +88,14 @@ func (d *driver) lead() {
 	}
 }
 
-func message(entity string) shards.Message { return shards.Message{Entity: entity, Local: "hello"} }
+func message() shards.Message { return shards.Message{Entity: "x", Local: "hello"} }
 
 // The region and the coordinator of a node find each other, and an entity starts, all on one node.
 func TestOneNodeServesItself(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
 	d.lead()
-	out := d.step(shards.Send{Shard: 3, Message: message("x")})
+	out := d.step(shards.Send{Shard: 3, Message: message()})
 	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
 		t.Fatalf("the strategy is not asked: %+v", out)
 	}
@@ -130,7 +130,7 @@ func TestMessagesTravelEncoded(t *testing.T) {
 	d := drive(t, "b", "a", "c")
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
 	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shards.Shard{1}}}})
-	out := d.step(shards.Send{Shard: 1, Message: message("x")})
+	out := d.step(shards.Send{Shard: 1, Message: message()})
 	if len(out.Send) != 1 || out.Send[0].Data != nil || out.Send[0].Message.Local != "hello" || out.Send[0].To != node("c") {
 		t.Fatalf("%+v", out)
 	}
@@ -156,7 +156,7 @@ func TestMessagesTravelEncoded(t *testing.T) {
 func TestWhatCanNotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
-	if out := d.step(shards.Send{Shard: 10, Message: message("x")}); len(out.Refused) != 1 || out.Refused[0].Reason != shards.NoShard {
+	if out := d.step(shards.Send{Shard: 10, Message: message()}); len(out.Refused) != 1 || out.Refused[0].Reason != shards.NoShard {
 		t.Errorf("beyond the last shard: %+v", out)
 	}
 	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 10}, "x"); len(out.Refused) != 1 || out.Refused[0].Reason != shards.NoShard {
