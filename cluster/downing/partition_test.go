@@ -69,10 +69,12 @@ func (c *cut) survives(t *testing.T, s downing.Settings, first, lease bool) bool
 	r.Step(0, v)
 	out := r.Tick(time.Minute)
 	if s.Strategy == downing.LeaseMajority {
-		if !out.AskLease {
+		if !out.AskLease && len(out.Down) == 0 {
 			out = r.Tick(2 * time.Minute)
 		}
-		out = r.Step(2*time.Minute, downing.LeaseAnswer{Held: lease})
+		if out.AskLease {
+			out = r.Step(2*time.Minute, downing.LeaseAnswer{Held: lease})
+		}
 	}
 	for _, n := range v.Seen {
 		i := slices.IndexFunc(v.Members, func(m membership.Member) bool { return m.Node == n })

@@ -209,6 +209,11 @@ func (r *Resolver) tickUnstable(now time.Duration, out *Effects) {
 func (r *Resolver) decide(now time.Duration, out *Effects) {
 	sit := newSituation(r.self, &r.view)
 	decision := r.settings.decide(&sit)
+	if r.settings.Strategy == LeaseMajority && !r.lease.held && sit.onlyLeaves() {
+		// The others may have removed this side without a decision, and it goes anyway: it leaves them the lease.
+		r.act(now, Decided, KeepOtherSide, out)
+		return
+	}
 	if r.settings.Strategy != LeaseMajority {
 		r.act(now, Decided, decision, out)
 		return

@@ -116,6 +116,12 @@ func (s *situation) count(who census) count {
 	return c
 }
 
+// onlyLeaves reports whether nobody stays on this side, and somebody does on the other.
+func (s *situation) onlyLeaves() bool {
+	c := s.count(census{joining: true})
+	return c.here == 0 && c.there > 0
+}
+
 // isHere reports whether a member is on this side.
 func (s *situation) isHere(m *membership.Member) bool { return !contains(s.gone, m.Node) }
 

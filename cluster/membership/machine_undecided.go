@@ -41,7 +41,7 @@ func (m *Machine) weigh() {
 	case u.since == Never, m.link.suspended:
 		m.timers[timerUndecided] = Never
 	case u.open:
-		m.timers[timerUndecided] = u.since + m.s.UndecidedAfter
+		m.timers[timerUndecided] = u.since + m.undecidedAfter()
 	case m.now < u.shown:
 		m.timers[timerUndecided] = u.shown
 	default:
@@ -66,7 +66,16 @@ func (m *Machine) checkUndecided() {
 // overdue reports whether others may have decided by now, and start what this node hosts.
 func (m *Machine) overdue() bool {
 	u := &m.undecided
-	return u.open && u.since != Never && m.now-u.since >= m.s.UndecidedAfter
+	return u.open && u.since != Never && m.now-u.since >= m.undecidedAfter()
+}
+
+// undecidedAfter is for how long it may be open who goes on. Whoever leaves is Exiting as soon as all have seen that, and then
+// others wait for nothing but the margin.
+func (m *Machine) undecidedAfter() time.Duration {
+	if me := m.me(); me != nil && (me.Status == Leaving || me.Status == Exiting) {
+		return m.s.LeavingUndecidedAfter
+	}
+	return m.s.UndecidedAfter
 }
 
 // reconnected gives a cut that this node could not see time to show itself: twice as long as it takes to

@@ -57,6 +57,20 @@ func TestUndecided(t *testing.T) {
 		s.pass(10*time.Minute, "n")
 		s.suspended(false, "whoever can't be reached hosts nothing that starts elsewhere")
 	})
+	t.Run("it leaves", func(t *testing.T) {
+		t.Parallel()
+		s := founded(t, func(c *membership.Config) {
+			c.Settings.UndecidedAfter, c.Settings.LeavingUndecidedAfter = 30*time.Second, 10*time.Second
+		})
+		s.add("n", "o")
+		s.pass(15*time.Second, "n", "o")
+		s.do(membership.Leave{Node: self})
+		s.lose("n")
+		s.pass(5*time.Second, "n")
+		s.suspended(false, "too early")
+		s.pass(5*time.Second, "n")
+		s.suspended(true, "the others may have removed it")
+	})
 	t.Run("it was decided", func(t *testing.T) {
 		t.Parallel()
 		s := halting(t, "n", "o")

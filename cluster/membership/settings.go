@@ -90,6 +90,9 @@ type Settings struct {
 	// hosts. 0, the default, means forever; in package cluster it is StableAfter and half the RemovalMargin of the
 	// downing settings.
 	UndecidedAfter time.Duration
+	// LeavingUndecidedAfter is the same for a node that leaves, which others remove without a decision as soon as they can't reach it. 0, the
+	// default, means UndecidedAfter; in package cluster it is half the RemovalMargin.
+	LeavingUndecidedAfter time.Duration
 }
 
 func (s Settings) withDefaults() Settings {
@@ -114,6 +117,7 @@ func (s Settings) withDefaults() Settings {
 	s.ExpectedResponseAfter = cmp.Or(s.ExpectedResponseAfter, time.Second)
 	s.ReaperInterval = cmp.Or(s.ReaperInterval, time.Second)
 	s.SuspendAfter = cmp.Or(s.SuspendAfter, 20*time.Second)
+	s.LeavingUndecidedAfter = cmp.Or(s.LeavingUndecidedAfter, s.UndecidedAfter)
 	return s
 }
 
@@ -139,6 +143,7 @@ func (s *Settings) validate() error {
 	least("ReaperInterval", s.ReaperInterval, time.Millisecond)
 	least("SuspendAfter", s.SuspendAfter, s.AcceptablePause)
 	least("UndecidedAfter", s.UndecidedAfter, 0)
+	least("LeavingUndecidedAfter", s.LeavingUndecidedAfter, 0)
 	for _, f := range []struct {
 		name  string
 		value int

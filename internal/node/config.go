@@ -86,6 +86,12 @@ func (c *Config) suspension() error {
 	if s.UndecidedAfter == 0 {
 		s.UndecidedAfter = c.Downing.StableAfter + c.Downing.RemovalMargin/2
 	}
+	if s.LeavingUndecidedAfter == 0 {
+		s.LeavingUndecidedAfter = c.Downing.RemovalMargin / 2
+	}
+	if s.LeavingUndecidedAfter >= c.Downing.RemovalMargin {
+		return fmt.Errorf("field Config.Membership.Settings.LeavingUndecidedAfter is %v, it must be less than RemovalMargin of Config.Downing, %v", s.LeavingUndecidedAfter, c.Downing.RemovalMargin)
+	}
 	if s.UndecidedAfter <= c.Downing.StableAfter || s.UndecidedAfter >= limit {
 		return fmt.Errorf("field Config.Membership.Settings.UndecidedAfter is %v, it must be more than StableAfter of Config.Downing, %v, and less than that plus RemovalMargin, %v",
 			s.UndecidedAfter, c.Downing.StableAfter, limit)

@@ -162,14 +162,15 @@ func sameClockSameContent(h *host, g membership.Gossip) {
 	h.c.contents[digest] = hash
 }
 
-// oneSide: two living nodes have not removed each other.
+// oneSide: two nodes that run have not removed each other. One that is paused meanwhile, while a lease that it held ran
+// out, has to find out when it goes on: until then it is suspended, see node.lives.
 func oneSide(h *host, old, g membership.Gossip) {
 	if same(old.Tombstones(), g.Tombstones()) {
 		return
 	}
 	for _, t := range g.Tombstones() {
 		other := h.c.byNode[t.Node]
-		if other == nil || !other.alive() || !other.m.Member() || !other.m.Gossip().Buried(h.p.Node()) {
+		if other == nil || !other.alive() || other.p.Paused() || h.p.Paused() || !other.m.Member() || !other.m.Gossip().Buried(h.p.Node()) {
 			continue
 		}
 		h.violate("one-side", "it and %v have removed each other, and both go on", t.Node)
