@@ -15,20 +15,44 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/transport"
 )
 
-// live returns replicators of as many nodes, on the real clock.
-func live(b *testing.B, n int) []*ddata.Replicator {
-	b.Helper()
+// inMemory returns the carriers of nodes of one process.
+func inMemory(*testing.B) func(identity.Node) transport.Carrier {
 	network := inmem.NewNetwork(inmem.NetworkConfig{})
+	return func(self identity.Node) transport.Carrier { return network.Carrier(self) }
+}
+
+// overNATS returns the carriers of nodes that are connected by a broker.
+func overNATS(b *testing.B) func(identity.Node) transport.Carrier {
+	b.Helper()
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = server.Close() })
+	return func(self identity.Node) transport.Carrier {
+		carrier, err := nats.Connect(nats.Config{Access: server.Access(), Cluster: "bench", Self: self})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return carrier
+	}
+}
+
+// live returns replicators of as many nodes, on the real clock.
+func live(b *testing.B, n int, carrier func(identity.Node) transport.Carrier) []*ddata.Replicator {
+	b.Helper()
 	rs := make([]*ddata.Replicator, n)
 	for i := range rs {
 		self, err := identity.New(fmt.Sprintf("n%d", i))
 		if err != nil {
 			b.Fatal(err)
 		}
-		node, err := cluster.Join(b.Context(), cluster.Config{Cluster: "bench", Carrier: network.Carrier(self), Seeds: []string{"n0"}})
+		node, err := cluster.Join(b.Context(), cluster.Config{Cluster: "bench", Carrier: carrier(self), Seeds: []string{"n0"}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -66,7 +90,7 @@ func count(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key
 
 // BenchmarkLocal is what one caller waits for that asks no other node.
 func BenchmarkLocal(b *testing.B) {
-	r := live(b, 1)[0]
+	r := live(b, 1, inMemory(b))[0]
 	ctx := b.Context()
 	count(ctx, b, r, visits, ddata.WriteLocal())
 	b.Run("GCounter", func(b *testing.B) {
@@ -124,10 +148,16 @@ func callers(b *testing.B, n int, f func(ctx context.Context, i uint64)) {
 	})
 }
 
-// BenchmarkWriteMajority compares writes to a majority with raw requests to as many peers.
-func BenchmarkWriteMajority(b *testing.B) {
+// BenchmarkWriteMajority compares writes to a majority with raw requests to as many peers. All nodes are in this process.
+func BenchmarkWriteMajority(b *testing.B) { majorities(b, inMemory) }
+
+// BenchmarkNATS is the same over a broker.
+func BenchmarkNATS(b *testing.B) { majorities(b, overNATS) }
+
+func majorities(b *testing.B, network func(*testing.B) func(identity.Node) transport.Carrier) {
+	b.Helper()
 	for _, nodes := range []int{3, 5} {
-		rs := live(b, nodes)
+		rs := live(b, nodes, network(b))
 		r := rs[0]
 		payload := make([]byte, 80)
 		for _, o := range rs {

@@ -113,10 +113,11 @@ func is[E error](err error) bool {
 
 // outcome returns the error for a reply, nil if it is done.
 func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
+	if reply.Outcome == replication.Done {
+		return nil
+	}
 	e := &Error{Op: op, Key: key, Answered: reply.Answered, Required: reply.Required, Total: reply.Total, Cause: reply.Err}
 	switch reply.Outcome {
-	case replication.Done:
-		return nil
 	case replication.NotFound:
 		e.Reason = ErrNotFound
 	case replication.Deleted:
@@ -138,6 +139,7 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 		if m, ok := errors.AsType[*modifyError](reply.Err); ok {
 			e.Cause = m.err
 		}
+	case replication.Done:
 	}
 	return e
 }

@@ -61,8 +61,8 @@ func TestPatterns(t *testing.T) {
 // values.
 func TestLogIsLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: time.Hour}, 2)
-	a, b := w.hosts[0], w.hosts[1]
+	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: 5 * time.Second}, 12) // too many to be told at once
+	a := w.hosts[0]
 	keys := 30
 	for round := range 4 {
 		for i := range keys {
@@ -79,13 +79,33 @@ func TestLogIsLimited(t *testing.T) {
 		a.put(fmt.Sprint("set-", i), local, "last")
 		w.run(100 * time.Millisecond)
 	}
-	w.run(time.Second)
-	if a.m.Counters().DeltasDropped == 0 || b.m.Counters().DeltasGap == 0 {
-		t.Errorf("%d dropped, %d gaps", a.m.Counters().DeltasDropped, b.m.Counters().DeltasGap)
+	w.run(10 * time.Second)
+	gaps := uint64(0)
+	for _, b := range w.hosts[1:] {
+		gaps += b.m.Counters().DeltasGap
+		for i := range keys {
+			if key := fmt.Sprint("set-", i); a.show(key) != b.show(key) {
+				t.Errorf("%s: %s and %s", key, a.show(key), b.show(key))
+			}
+		}
 	}
-	for i := range keys {
-		if key := fmt.Sprint("set-", i); a.show(key) != b.show(key) {
-			t.Errorf("%s: %s and %s", key, a.show(key), b.show(key))
+	if a.m.Counters().DeltasDropped == 0 || gaps == 0 {
+		t.Errorf("%d dropped, %d gaps", a.m.Counters().DeltasDropped, gaps)
+	}
+}
+
+// Where all are told at the same time, nothing is dropped, however much changes.
+func TestFullLogIsSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: time.Hour}, 3)
+	a := w.hosts[0]
+	for i := range 300 {
+		a.add(fmt.Sprint("key-", i%100), local, 1)
+	}
+	w.run(time.Second)
+	for _, h := range w.hosts {
+		if c := h.m.Counters(); c.DeltasDropped > 0 || c.Keys != 100 || h.m.Root() != a.m.Root() {
+			t.Errorf("%v has %d keys, %d changes were dropped", h.self, c.Keys, c.DeltasDropped)
 		}
 	}
 }

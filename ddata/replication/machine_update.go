@@ -63,6 +63,9 @@ func (m *Machine) update(in Update) {
 		m.set(e, next)
 		e.size = size
 		pos = m.log(e, delta, whole, in.Level.Kind == Local)
+		if len(m.deltas.log) > m.cfg.MaxLog/2 && len(m.members.gossip) < small {
+			m.deltas.now = true // before some have to be dropped
+		}
 	}
 	m.touch(e)
 	m.spread(in.Request, e, pos, encoded, whole)

@@ -81,13 +81,21 @@ type effects struct {
 }
 
 func (e *effects) add(o replication.Effects) {
-	e.Notes = append(e.Notes, o.Notes...)
-	e.Store = append(e.Store, o.Store...)
-	e.send = append(e.send, o.Send...)
-	e.Values = append(e.Values, o.Values...)
-	e.Replies = append(e.Replies, o.Replies...)
-	e.Events = append(e.Events, o.Events...)
+	e.Notes = join(e.Notes, o.Notes)
+	e.Store = join(e.Store, o.Store)
+	e.send = join(e.send, o.Send)
+	e.Values = join(e.Values, o.Values)
+	e.Replies = join(e.Replies, o.Replies)
+	e.Events = join(e.Events, o.Events)
 	e.Stopped = e.Stopped || o.Stopped
+}
+
+// join returns a list with another behind it. Nobody else has either of them.
+func join[E any](a, b []E) []E {
+	if len(a) == 0 {
+		return b
+	}
+	return append(a, b...)
 }
 
 // Step handles what has happened until a time, which never goes back.
