@@ -41,7 +41,7 @@
 //	                                   +-- disk <--------+--> subscribers
 //
 // One goroutine has the state; all that has come while it was busy is handled together, and what goes to the same node
-// goes in one packet. A change is sent to those that the level asks for, and to all others soon after, as a delta if the type has
+// goes in one packet. A caller who finds it idle takes its place for its own request. A change is sent to those that the level asks for, and to all others soon after, as a delta if the type has
 // those. Nodes compare digests of all that they have now and then, so that nothing stays lost. The protocol is that of package
 // replication: see there for what holds and what does not.
 //

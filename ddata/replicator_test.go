@@ -298,6 +298,21 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// A node that leaves tells the others what they have not heard of yet.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{DeltaInterval: time.Hour, GossipInterval: time.Hour}, "a", "b")
+		for range 2 { // the first one is told at once
+			w.must(w.add(rs[1], visits, ddata.WriteLocal(), 1))
+		}
+		w.sleep(time.Second)
+		w.want(rs[0], visits, ddata.ReadLocal(), 1)
+		w.must(rs[1].Node().Shutdown(w.Context()))
+		w.want(rs[0], visits, ddata.ReadLocal(), 2)
+	})
+}
+
 // A node that crashes is removed, and the quorum is that of the others then.
 func TestCrash(t *testing.T) {
 	t.Parallel()

@@ -128,15 +128,13 @@ func TestSlowSubscriber(t *testing.T) {
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{}, "a")[0]
 		w.must(w.add(r, "key-0", ddata.WriteLocal(), 1))
+		ctx, cancel := context.WithCancel(w.Context())
 		blocked, done := make(chan struct{}), make(chan []string)
 		go func() {
 			var s reader
-			for c := range r.Subscribe(w.Context(), ddata.Prefix("key-")) {
+			for c := range r.Subscribe(ctx, ddata.Prefix("key-")) {
 				if s.has(c); len(s.seen) == 1 {
 					<-blocked
-				}
-				if len(s.seen) == 4 {
-					break
 				}
 			}
 			done <- s.seen
@@ -147,6 +145,8 @@ func TestSlowSubscriber(t *testing.T) {
 			w.must(r.Flush(w.Context()))
 		}
 		close(blocked)
+		synctest.Wait()
+		cancel()
 		if got, want := <-done, []string{"key-0 changed 1", "key-0 changed 35", "key-1 changed 33", "key-2 changed 33"}; !slices.Equal(got, want) {
 			t.Errorf("%q", got)
 		}
