@@ -39,7 +39,7 @@ type chaos struct {
 func newChaos(t *testing.T, seed uint64) *chaos {
 	t.Helper()
 	cfg := replication.Config{
-		PruneInterval: 5 * time.Second, PruneAfter: 10 * time.Second, MarkerTTL: 2 * time.Minute, DurableMarkerTTL: 2 * time.Minute,
+		PruneInterval: 5 * time.Second, PruneAfter: 10 * time.Second, DurablePruneAfter: 10 * time.Second, MarkerTTL: 2 * time.Minute, DurableMarkerTTL: 2 * time.Minute,
 		Durable: []string{"durable*"}, MaxDeltaOps: 10,
 	}
 	c := &chaos{

@@ -57,8 +57,10 @@ type Config struct {
 	// to 2 minutes; below 0 they are kept for ever.
 	PruneInterval time.Duration
 	// PruneAfter is how long a node must have been away, while all others could be
-	// reached, before it is pruned. Defaults to 5 minutes.
-	PruneAfter time.Duration
+	// reached, before it is pruned. Defaults to 5 minutes, DurablePruneAfter for durable
+	// keys to 24 hours: who comes back later loses what only its disk had of a node
+	// that was pruned meanwhile.
+	PruneAfter, DurablePruneAfter time.Duration
 	// MarkerTTL is how long it is remembered that a node was pruned. What it has left
 	// behind and comes back later counts again. Defaults to 6 hours, DurableMarkerTTL
 	// for durable keys to 10 days.
@@ -97,6 +99,7 @@ func (c Config) withDefaults() Config {
 	c.DeltaInterval = cmp.Or(c.DeltaInterval, 200*time.Millisecond)
 	c.PruneInterval = cmp.Or(c.PruneInterval, 2*time.Minute)
 	c.PruneAfter = cmp.Or(c.PruneAfter, 5*time.Minute)
+	c.DurablePruneAfter = cmp.Or(c.DurablePruneAfter, 24*time.Hour)
 	c.MarkerTTL = cmp.Or(c.MarkerTTL, 6*time.Hour)
 	c.DurableMarkerTTL = cmp.Or(c.DurableMarkerTTL, 10*24*time.Hour)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
@@ -126,6 +129,7 @@ func (c Config) validate() error {
 		{"NotifyInterval", c.NotifyInterval},
 		{"DeltaInterval", c.DeltaInterval},
 		{"PruneAfter", c.PruneAfter},
+		{"DurablePruneAfter", c.DurablePruneAfter},
 		{"MarkerTTL", c.MarkerTTL},
 		{"DurableMarkerTTL", c.DurableMarkerTTL},
 		{"Timeout", c.Timeout},

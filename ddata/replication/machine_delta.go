@@ -308,6 +308,9 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 		return applied{e: e}, nil
 	case causal && item.From > have+1:
 		return applied{gap: true}, nil
+	case causal && value.Behind(delta):
+		// It removes what is still on its way here from somebody else, and would come and stay.
+		return applied{gap: true}, nil
 	}
 	next, err := value.MergeDelta(delta)
 	if err == nil {

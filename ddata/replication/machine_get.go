@@ -101,6 +101,8 @@ func (m *Machine) readDone(r *round) {
 	}
 	m.touch(e)
 	r.phase, r.durable = repairing, e.durable
+	// What comes later is not answered: nobody has made sure that the others have it.
+	r.found, r.value = m.found(r.key)
 	if r.repair {
 		m.repair(r, e)
 	}
@@ -116,11 +118,7 @@ func (m *Machine) repaired(r *round) {
 	if r.storing || r.answered < r.required {
 		return
 	}
-	var o Outcome
-	if o, r.value = m.found(r.key); o != Done {
-		r.value = crdt.Value{}
-	}
-	m.finish(r, o, nil)
+	m.finish(r, r.found, nil)
 }
 
 // repair writes what was read to those that have answered something else. They

@@ -276,6 +276,7 @@ func (m *Machine) receiveGossip(from identity.Node, in Gossip) {
 			m.refused(from, w.Key, err)
 			continue
 		}
+		delete(m.deltas.asked, w.Key)
 		if a.changed {
 			m.keep(a.e)
 		}

@@ -67,11 +67,11 @@ func (m *Machine) findRemoved() {
 	})
 }
 
-// due returns the nodes that have been away for long enough.
+// due returns the nodes that have been away for long enough, for some keys at least.
 func (m *Machine) due() []identity.Node {
 	var due []identity.Node
 	for _, n := range slices.SortedFunc(maps.Keys(m.pruning.removed), identity.Node.Compare) {
-		if m.pruning.clock-m.pruning.removed[n] > m.cfg.PruneAfter {
+		if m.pruning.clock-m.pruning.removed[n] > min(m.cfg.PruneAfter, m.cfg.DurablePruneAfter) {
 			due = append(due, n)
 		}
 	}
@@ -81,10 +81,10 @@ func (m *Machine) due() []identity.Node {
 // initiate says that this node is going to take over what others have left.
 func (m *Machine) initiate() {
 	for _, n := range m.due() {
-		keys := 0
+		keys, away := 0, m.pruning.clock-m.pruning.removed[n]
 		m.each(func(e *entry) {
 			k := e.marker(n)
-			if !e.value.NeedsPruning(n) || k != nil && (k.Performed || k.Owner == m.self) {
+			if e.durable && away <= m.cfg.DurablePruneAfter || !e.durable && away <= m.cfg.PruneAfter || !e.value.NeedsPruning(n) || k != nil && (k.Performed || k.Owner == m.self) {
 				return
 			}
 			keys++

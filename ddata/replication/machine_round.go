@@ -68,7 +68,8 @@ type round struct {
 	storing  bool
 	durable  bool
 	value    crdt.Value
-	delta    []byte // an encoded Delta, nil if whole values are sent
+	found    Outcome // what a read has found, with the value
+	delta    []byte  // an encoded Delta, nil if whole values are sent
 }
 
 // target is a node that a round asks.

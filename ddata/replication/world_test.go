@@ -346,6 +346,10 @@ func (h *host) put(key string, l replication.Level, elements ...string) uint64 {
 	return update(h, key, l, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(h.actor, elements...) })
 }
 
+func remover(h *host, elements ...string) func(crdt.ORSet[string]) (crdt.ORSet[string], error) {
+	return func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Remove(h.actor, elements...) }
+}
+
 func (h *host) drop(key string, l replication.Level, elements ...string) {
 	update(h, key, l, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
 		return s.Remove(h.actor, elements...)

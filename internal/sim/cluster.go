@@ -19,6 +19,7 @@ type cluster struct {
 	w     *world.World
 	plan  Plan
 	store *world.Store
+	data  *data
 
 	hosts  []*host // all there ever were
 	byNode map[identity.Node]*host
@@ -74,6 +75,7 @@ func newCluster(seed uint64, plan Plan) *cluster {
 		lag: map[string]time.Duration{}, quick: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
 		hopeless: map[identity.Node]membership.Reason{}, retiring: map[string]bool{},
 	}
+	c.data = newData(c, seed, NewDataPlan(seed))
 	return c
 }
 

@@ -25,6 +25,15 @@
 // differently, and on the wall they jump; leases are answered late or never, and a request
 // lands when nobody waits for it any more. Members leave, join, and are downed by operators.
 //
+// # Replicated data
+//
+// Each node runs a replicator as well (package internal/node/replica), with a disk that is slow or fails,
+// and survives the node. Clients change and read counters, sets, maps and registers at any node and level.
+// A ledger says who has asked for what and what was answered, and the simulator looks into all nodes: as many as an answer
+// says have what was written, on disk if it is durable; reads see what was acknowledged before wherever the
+// replicas that were written and those that are read must meet; a register that one process writes is linearizable where
+// reads are repaired. In the end all hold the same, and that is what was asked for.
+//
 // # What may not
 //
 // Some things the protocol does not promise, and so they don't happen here: the network is not cut along

@@ -29,6 +29,7 @@ type host struct {
 	leases    map[string]*holder
 	cut       map[identity.Node]bool // quarantined
 	serial    uint64                 // of messages through proxies
+	data      *replicator
 
 	joined   time.Duration // when it became a member
 	stopped  membership.Reason
@@ -65,6 +66,7 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	c.hosts = append(c.hosts, h)
 	c.byNode[h.p.Node()] = h
 	c.w.Tell("%v starts", h.p.Node())
+	h.data = c.data.replicate(h)
 	for _, s := range c.plan.Singletons {
 		h.hosts(s)
 	}
@@ -127,6 +129,10 @@ func (h *host) Receive(m world.Message) {
 		h.forwarded(m)
 		return
 	}
+	if m.Kind == kindData {
+		h.data.received(m)
+		return
+	}
 	if lag := h.c.lag[h.p.Place().Name]; lag > 0 { // it has too much to do
 		h.p.After(time.Duration(h.c.w.Rand.Int64N(int64(lag))), func() { h.received(m) })
 		return
@@ -170,6 +176,7 @@ func (h *host) carry(e node.Effects) {
 		h.forward(f)
 	}
 	h.check(e)
+	h.data.members(e.Events)
 	for _, l := range e.Life {
 		h.lives(l)
 	}
@@ -204,6 +211,7 @@ func (h *host) lives(l membership.Life) {
 	case membership.Stopped:
 		h.stopped = l.Reason
 		stoppedForAReason(h)
+		h.data.stop()
 	case membership.Joined:
 		h.joined = h.c.w.Now()
 	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Suspended, membership.Connected, membership.Resumed:
@@ -222,6 +230,7 @@ func (h *host) maybeEnd() {
 	if h.stopped != 0 && len(h.instances) == 0 && !h.p.Dead() {
 		h.p.After(0, func() {
 			h.c.count(h)
+			h.data.end()
 			h.p.Kill()
 			h.c.w.Tell("%v has ended", h.p.Node())
 		})
@@ -232,6 +241,7 @@ func (h *host) maybeEnd() {
 func (h *host) kill() {
 	if !h.p.Dead() {
 		h.c.count(h)
+		h.data.end()
 		h.p.Kill()
 	}
 }

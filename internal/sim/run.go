@@ -39,9 +39,11 @@ func Run(seed uint64, o Options) Result {
 	c := newCluster(seed, plan)
 	c.w.Story = o.Story
 	c.w.Tell("%v", plan)
+	c.w.Tell("data: %v", c.data.plan)
 	c.live()
 	for _, h := range c.hosts {
 		c.count(h)
+		c.data.count(h.data)
 	}
 	return Result{Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults, Coverage: c.coverage}
 }
@@ -49,6 +51,7 @@ func Run(seed uint64, o Options) Result {
 // live is all of a simulation.
 func (c *cluster) live() {
 	c.begin()
+	c.data.begin()
 	if !c.settle("comes-up", time.Minute) {
 		return
 	}
@@ -65,9 +68,13 @@ func (c *cluster) live() {
 	if !c.settle("comes-together", 4*time.Minute) {
 		return
 	}
+	c.data.calm()
 	c.run(20 * time.Second) // nothing happens any more
 	if why := c.unsettled(); why != "" && c.violation == nil {
 		c.violate("stays-together", c.hosts[0].p.Node(), "%s", why)
+	}
+	if c.violation == nil {
+		c.data.finish()
 	}
 	if c.plan.Shutdown && c.violation == nil {
 		c.shutDown()

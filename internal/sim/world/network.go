@@ -4,6 +4,7 @@
 package world
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -39,11 +40,11 @@ type Pair struct {
 type Between struct{ Least, Most time.Duration }
 
 // Pick returns one of them.
-func (b Between) pick(w *World) time.Duration {
+func (b Between) pick(r *rand.Rand) time.Duration {
 	if b.Most <= b.Least {
 		return b.Least
 	}
-	return b.Least + time.Duration(w.Rand.Int64N(int64(b.Most-b.Least)))
+	return b.Least + time.Duration(r.Int64N(int64(b.Most-b.Least)))
 }
 
 // Pair sets what ails the way from one name to another. The zero value is nothing.
@@ -100,7 +101,7 @@ func (w *World) transmit(from *Process, to identity.Node, e event) {
 	e.from, e.name = from, to.UID == 0
 	if to.UID != 0 {
 		p := w.byUID[to.UID]
-		if p == nil && w.Network.Stray > 0 && w.Rand.Float64() < w.Network.Stray {
+		if p == nil && w.Network.Stray > 0 && w.chance(e).Float64() < w.Network.Stray {
 			if next := w.Place(to.Name).processes; len(next) > 0 {
 				p = next[0]
 			}
@@ -115,16 +116,24 @@ func (w *World) transmit(from *Process, to identity.Node, e event) {
 	}
 }
 
+// chance is where what happens to a frame by chance comes from.
+func (w *World) chance(e event) *rand.Rand {
+	if link.Lane(e.lane) == link.Control {
+		return w.Rand
+	}
+	return w.other
+}
+
 func (w *World) carry(to *Process, e event) {
-	n := &w.Network
-	if !w.Passes(e.from.place, to.place) || n.Loss > 0 && w.Rand.Float64() < n.Loss {
+	n, r := &w.Network, w.chance(e)
+	if !w.Passes(e.from.place, to.place) || n.Loss > 0 && r.Float64() < n.Loss {
 		return
 	}
 	e.to = to
-	delay := n.Delay.pick(w) + e.from.place.Slow + to.place.Slow
+	delay := n.Delay.pick(r) + e.from.place.Slow + to.place.Slow
 	if len(n.pairs) > 0 {
 		pair := n.pairs[[2]string{e.from.place.Name, to.place.Name}]
-		if pair.Loss > 0 && w.Rand.Float64() < pair.Loss {
+		if pair.Loss > 0 && r.Float64() < pair.Loss {
 			return
 		}
 		delay += pair.Slow
@@ -135,15 +144,15 @@ func (w *World) carry(to *Process, e event) {
 		return
 	}
 	key := way{e.from.place.nr, to.place.nr, e.lane}
-	if n.Overtake > 0 && w.Rand.Float64() < n.Overtake {
-		e.at += time.Duration(w.Rand.Int64N(int64(50 * time.Millisecond)))
+	if n.Overtake > 0 && r.Float64() < n.Overtake {
+		e.at += time.Duration(r.Int64N(int64(50 * time.Millisecond)))
 	} else {
 		e.at = max(e.at, w.ordered[key])
 		w.ordered[key] = e.at
 	}
 	w.queue.push(e)
-	if n.Double > 0 && w.Rand.Float64() < n.Double {
-		e.at += time.Duration(w.Rand.Int64N(int64(20 * time.Millisecond)))
+	if n.Double > 0 && r.Float64() < n.Double {
+		e.at += time.Duration(r.Int64N(int64(20 * time.Millisecond)))
 		w.queue.push(e)
 	}
 }

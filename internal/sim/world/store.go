@@ -95,7 +95,7 @@ func (s *Store) Call(p *Process, request func() (answer func())) {
 	if s.Away || w.Network.Away || p.place.NoUp || s.Loss > 0 && w.Rand.Float64() < s.Loss {
 		return
 	}
-	delay := w.Network.Delay.pick(w)
+	delay := w.Network.Delay.pick(w.Rand)
 	if s.Late > 0 && w.Rand.Float64() < s.Late {
 		delay += time.Duration(w.Rand.Int64N(int64(MaxLate)))
 	}
@@ -104,6 +104,6 @@ func (s *Store) Call(p *Process, request func() (answer func())) {
 		if s.Away || w.Network.Away || p.place.NoDown || s.Loss > 0 && w.Rand.Float64() < s.Loss {
 			return
 		}
-		w.After(w.Network.Delay.pick(w), func() { p.Do(answer) })
+		w.After(w.Network.Delay.pick(w.Rand), func() { p.Do(answer) })
 	})
 }

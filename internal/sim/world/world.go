@@ -27,6 +27,7 @@ type World struct {
 	now   time.Duration
 	queue queue
 	hash  uint64
+	other *rand.Rand // for frames that are not of the lane Control: they change nothing for those that are
 
 	places  map[string]*Place
 	byUID   map[uint64]*Process
@@ -39,7 +40,8 @@ type World struct {
 func New(seed uint64) *World {
 	return &World{
 		Rand: rand.New(rand.NewPCG(seed, 0x5eed)), Network: Network{Delay: Between{time.Millisecond, 5 * time.Millisecond}}, //nolint:gosec // it has to be repeatable
-		hash: fnvOffset, places: map[string]*Place{}, byUID: map[uint64]*Process{}, ordered: map[way]time.Duration{},
+		other: rand.New(rand.NewPCG(seed, 0x1a9e5)), //nolint:gosec // it has to be repeatable
+		hash:  fnvOffset, places: map[string]*Place{}, byUID: map[uint64]*Process{}, ordered: map[way]time.Duration{},
 	}
 }
 

@@ -1,0 +1,161 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/sim/world"
+)
+
+// data is the replicated data of a cluster, and what is known about it from outside: what was
+// asked for, what was answered, and who holds what. Chance comes from a source of its own,
+// so that the nodes' story is the same with data and without.
+type data struct {
+	c    *cluster
+	w    *world.World
+	plan DataPlan
+	rand *rand.Rand
+
+	all    []*replicator // there ever were
+	byNode map[identity.Node]*replicator
+	disks  map[string]*disk // by name of the node
+	views  map[string]*view
+
+	keys     []*datum // there ever were
+	byKey    map[string]*datum
+	current  map[kind]*datum // that is written
+	requests uint64          // the last one
+	acks     uint64          // the last acknowledgement or answer
+	serial   int             // of what is unique
+	held     []*holders      // what all had at times
+	looks    int
+	pruned   map[identity.Node]bool // of whom somebody has taken over what was left
+	quiet    bool                   // nothing is changed any more
+}
+
+func newData(c *cluster, seed uint64, plan DataPlan) *data {
+	d := &data{
+		c: c, w: c.w, plan: plan, rand: rand.New(rand.NewPCG(seed, 0xda7a)), //nolint:gosec // it has to be repeatable
+		byNode: map[identity.Node]*replicator{}, disks: map[string]*disk{}, views: map[string]*view{}, byKey: map[string]*datum{}, pruned: map[identity.Node]bool{},
+		current: map[kind]*datum{},
+	}
+	return d
+}
+
+// begin lets clients work.
+func (d *data) begin() {
+	d.later(d.plan.Pace, d.work)
+	d.later(4*time.Second, d.look)
+	d.later(20*time.Second, d.diskTrouble)
+}
+
+// later calls f after about some time, again and again, until nothing is changed any more.
+func (d *data) later(about time.Duration, f func()) {
+	d.w.After(d.between(about/4, about*7/4), func() {
+		if !d.quiet && d.c.violation == nil {
+			f()
+			d.later(about, f)
+		}
+	})
+}
+
+func (d *data) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(d.rand.Int64N(int64(most-least)))
+}
+
+func (d *data) hit(table, row string) { d.c.hit(table, row) }
+
+// view is who counts in a quorum, in the eyes of one of them.
+type view struct {
+	nodes []identity.Node // sorted
+	gone  map[*view]int   // how many of them are not in another one
+}
+
+func (v *view) missingIn(other *view) int {
+	n, known := v.gone[other]
+	if !known {
+		for _, m := range v.nodes {
+			if _, found := slices.BinarySearchFunc(other.nodes, m, identity.Node.Compare); !found {
+				n++
+			}
+		}
+		v.gone[other] = n
+	}
+	return n
+}
+
+// view returns who counts for a level, as the node's membership says.
+func (d *data) view(r *replicator, l replication.Level) *view {
+	self := r.h.p.Node()
+	nodes := []identity.Node{self}
+	for _, m := range r.h.m.Gossip().Members() {
+		switch {
+		case m.Node == self:
+		case m.Status == membership.Exiting && (l.Kind == replication.All || l.Kind == replication.MajorityPlus):
+		case m.Status == membership.Up, m.Status == membership.Leaving, m.Status == membership.Exiting:
+			nodes = append(nodes, m.Node)
+		}
+	}
+	slices.SortFunc(nodes, identity.Node.Compare)
+	var name strings.Builder
+	for _, n := range nodes {
+		name.WriteString(n.String())
+		name.WriteByte(' ')
+	}
+	v := d.views[name.String()]
+	if v == nil {
+		v = &view{nodes: nodes, gone: map[*view]int{}}
+		d.views[name.String()] = v
+	}
+	return v
+}
+
+// needed is how many of n replicas a level asks for, counted in another way than the protocol does.
+func needed(l replication.Level, n int) int {
+	majority := 1
+	for 2*majority <= n {
+		majority++
+	}
+	switch l.Kind {
+	case replication.Count:
+		return l.N
+	case replication.All:
+		return n
+	case replication.MajorityPlus:
+		majority += l.N
+	case replication.Local:
+		return 1
+	case replication.Majority:
+	}
+	if majority < l.MinCap {
+		majority = l.MinCap
+	}
+	if majority > n {
+		majority = n
+	}
+	return majority
+}
+
+// living returns the replicators of living nodes that have loaded what is on their disks.
+func (d *data) living() []*replicator {
+	var living []*replicator
+	for _, r := range d.all {
+		if r.serves() {
+			living = append(living, r)
+		}
+	}
+	return living
+}
+
+// holders returns those of them that hold data: members, and who was told to change something.
+func (d *data) holders() []*replicator {
+	return slices.DeleteFunc(d.living(), func(r *replicator) bool { return !r.h.m.Member() && !r.wrote })
+}

@@ -1,0 +1,326 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/node/replica"
+)
+
+// work lets a client do something at some node.
+func (d *data) work() {
+	nodes := d.clients()
+	if len(nodes) == 0 {
+		return
+	}
+	r := nodes[d.rand.IntN(len(nodes))]
+	for range 1 + d.rand.IntN(3)*d.rand.IntN(2) {
+		d.something(r)
+	}
+}
+
+// clients returns where clients work: mostly at members.
+func (d *data) clients() []*replicator {
+	var nodes []*replicator
+	for _, r := range d.all {
+		if !r.ended && r.h.alive() && (r.h.m.Member() || d.rand.IntN(50) == 0) {
+			nodes = append(nodes, r)
+		}
+	}
+	return nodes
+}
+
+func (d *data) something(r *replicator) {
+	durable := d.plan.Durable && d.rand.IntN(3) == 0
+	switch n := d.rand.IntN(100); {
+	case n < 12:
+		d.change(r, d.use(counter, durable))
+	case n < 19:
+		d.change(r, d.use(balance, durable))
+	case n < 26:
+		d.change(r, d.use(words, durable))
+	case n < 36:
+		d.change(r, d.use(cart, durable))
+	case n < 43:
+		d.change(r, d.use(dict, durable))
+	case n < 47:
+		d.change(r, d.use(stock, durable))
+	case n < 51:
+		d.change(r, d.use(tags, durable))
+	case n < 53:
+		d.change(r, d.use(leased, false))
+	case n < 63:
+		d.writeRegister(r)
+	case n < 70:
+		d.readRegister(r)
+	case n < 72:
+		d.racing(r)
+	case n < 73:
+		d.remove(r)
+	case n < 74:
+		d.mistake(r)
+	case n < 75:
+		d.resubscribe(r)
+	case n < 76 && d.plan.Large:
+		d.outgrow()
+	default:
+		d.read(r, d.anyKey(), d.rand.IntN(4) == 0)
+	}
+}
+
+// anyKey returns a key that somebody wrote, most likely one of the last.
+func (d *data) anyKey() *datum {
+	if len(d.keys) == 0 || d.rand.IntN(50) == 0 {
+		return &datum{key: "none", kind: words}
+	}
+	n := min(len(d.keys), 12)
+	if d.rand.IntN(5) == 0 {
+		n = len(d.keys)
+	}
+	return d.keys[len(d.keys)-1-d.rand.IntN(n)]
+}
+
+// level chooses one.
+func (d *data) level() replication.Level {
+	switch n := d.rand.IntN(20); {
+	case n < 5:
+		return replication.Level{}
+	case n < 7:
+		return replication.Level{Kind: replication.Count, N: 2 + d.rand.IntN(3)}
+	case n < 9:
+		return replication.Level{Kind: replication.All}
+	case n < 11:
+		return replication.Level{Kind: replication.MajorityPlus, N: 1 + d.rand.IntN(2), MinCap: d.rand.IntN(2) * 4}
+	case n < 13:
+		return replication.Level{Kind: replication.Majority, MinCap: 3 + d.rand.IntN(3)}
+	}
+	return replication.Level{Kind: replication.Majority}
+}
+
+// ask makes a request at a node. It is heard when the node is not paused.
+func (d *data) ask(r *replicator, q *request, in func(replication.Request) replication.Input) {
+	d.requests++
+	q.id, q.by = d.requests, r
+	r.h.p.Do(func() {
+		if r.ended || !r.h.alive() {
+			return
+		}
+		q.timeout = d.between(500*time.Millisecond, 4*time.Second)
+		q.began, q.begun, q.known = d.w.Now(), len(q.key.writes), len(q.key.events)
+		d.acks++
+		q.seq = d.acks
+		if r.loaded {
+			q.view = d.view(r, q.level)
+		} else {
+			d.hit("data", "asked while loading")
+		}
+		if q.write != nil {
+			q.write.view, q.write.by = q.view, r
+			if q.key.kind.tracked() {
+				q.key.writes = append(q.key.writes, q.write)
+			}
+		}
+		r.requests[q.id] = q
+		d.w.Tell("%v: request %d, %v", r.h.p.Node(), q.id, q)
+		q.overdue(q.timeout)
+		r.step(replica.Batch{Inputs: []replication.Input{in(replication.Request{
+			ID: q.id, Key: q.key.key, Level: q.level, Timeout: q.timeout, PreferOldest: d.rand.IntN(4) == 0,
+		})}})
+	})
+}
+
+// update asks for a change of a typed value.
+func update[T any](d *data, r *replicator, w *write, f func(T) (T, error)) {
+	w.datum.begun++
+	d.ask(r, &request{key: w.datum, write: w, level: w.level}, func(q replication.Request) replication.Input {
+		return replication.Update{Request: q, Modify: func(v crdt.Value) (crdt.Value, error) {
+			w.calls++
+			t, err := f(as[T](v))
+			if err != nil {
+				return v, err
+			}
+			w.done, r.wrote = true, true
+			r.ran = append(r.ran, w)
+			return (*crdt.Types)(nil).Value(t)
+		}}
+	})
+}
+
+// unique returns a name that is used once.
+func (d *data) unique() string {
+	d.serial++
+	return fmt.Sprint("x", d.serial)
+}
+
+// change changes a key as it is used.
+func (d *data) change(r *replicator, k *datum) {
+	w := &write{datum: k, by: r, level: d.level(), id: d.unique()}
+	switch k.kind {
+	case counter:
+		w.n = int64(1 + d.rand.IntN(5))
+		update(d, r, w, func(c crdt.GCounter) (crdt.GCounter, error) {
+			c = c.Add(r.self, uint64(w.n)) //nolint:gosec // small
+			w.sum = tally(untyped(c), r.h.p.Node())
+			return c, nil
+		})
+	case balance:
+		w.n = int64(1 + d.rand.IntN(5))
+		if r.h.p.Node().UID%2 == 0 && !d.plan.prunes(k) { // who takes over what another has left does not count both ways either
+			w.n = -w.n
+		}
+		update(d, r, w, func(c crdt.PNCounter) (crdt.PNCounter, error) {
+			c = c.Add(r.self, w.n)
+			w.sum = tally(untyped(c), r.h.p.Node())
+			return c, nil
+		})
+	case words:
+		update(d, r, w, func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add(w.id) })
+	case leased:
+		w.id = fmt.Sprint(d.rand.IntN(20))
+		update(d, r, w, func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add(w.id) })
+	case cart:
+		remove, which := d.rand.IntN(3) == 0, d.rand.IntN(1000)
+		update(d, r, w, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+			if !remove {
+				return s.Add(r.self, w.id)
+			}
+			all, err := s.Elements()
+			if err != nil || len(all) == 0 {
+				w.do = nothing
+				return s, err
+			}
+			w.do, w.id = removes, all[which%len(all)]
+			return s.Remove(r.self, w.id)
+		})
+	case dict:
+		update(d, r, w, func(m crdt.LWWMap[string, string]) (crdt.LWWMap[string, string], error) {
+			return m.Put(r.self, w.id, "v"+w.id)
+		})
+	case stock:
+		w.id = fmt.Sprint(d.rand.IntN(6))
+		remove := d.rand.IntN(4) == 0
+		update(d, r, w, func(m crdt.PNCounterMap[string]) (crdt.PNCounterMap[string], error) {
+			if remove {
+				return m.Remove(r.self, w.id)
+			}
+			return m.Add(r.self, w.id, 1)
+		})
+	case tags:
+		d.tag(r, w)
+	case register, race, huge, kinds:
+	}
+}
+
+// tag changes a map of sets.
+func (d *data) tag(r *replicator, w *write) {
+	key, element, how := fmt.Sprint(d.rand.IntN(3)), fmt.Sprint(d.rand.IntN(6)), d.rand.IntN(6)
+	update(d, r, w, func(m crdt.ORMultiMap[string, string]) (crdt.ORMultiMap[string, string], error) {
+		switch how {
+		case 0:
+			return m.Remove(r.self, key)
+		case 1:
+			return m.RemoveElements(r.self, key, element)
+		case 2:
+			return m.Put(r.self, key, element)
+		default:
+			return m.Add(r.self, key, element)
+		}
+	})
+}
+
+// remove deletes a key for ever.
+func (d *data) remove(r *replicator) {
+	k := d.anyKey()
+	if k.key == "none" || k.kind == register || k.begun < perKey && d.rand.IntN(4) > 0 {
+		return
+	}
+	w := &write{datum: k, by: r, do: deletes, level: d.level()}
+	q := &request{key: k, write: w, level: w.level}
+	d.ask(r, q, func(in replication.Request) replication.Input {
+		if _, deleted, _ := r.value(k.key); !deleted {
+			w.done, r.wrote = true, true
+			r.ran = append(r.ran, w)
+		}
+		return replication.Delete{Request: in}
+	})
+}
+
+var errMistake = errors.New("a mistake")
+
+// mistake asks for what can't be, and must not change anything.
+func (d *data) mistake(r *replicator) {
+	k := d.use(words, false)
+	q := &request{key: k, level: d.level(), mistake: true}
+	how := d.rand.IntN(3)
+	d.ask(r, q, func(in replication.Request) replication.Input {
+		return replication.Update{Request: in, Modify: func(v crdt.Value) (crdt.Value, error) {
+			switch {
+			case how == 0:
+				panic(errMistake)
+			case how == 1 && !v.IsZero():
+				return (*crdt.Types)(nil).Value(crdt.GCounter{}.Add(r.self, 1))
+			}
+			return v, errMistake
+		}}
+	})
+}
+
+// read reads a key.
+func (d *data) read(r *replicator, k *datum, repair bool) {
+	q := &request{key: k, level: d.level(), repair: repair}
+	d.ask(r, q, func(in replication.Request) replication.Input {
+		return replication.Get{Request: in, RepairPeers: repair}
+	})
+}
+
+// racing lets two nodes add and remove the same element at the same time. Neither sees what the other
+// does, and both have removed what they have added.
+func (d *data) racing(r *replicator) {
+	nodes := slices.DeleteFunc(d.clients(), func(o *replicator) bool { return o == r })
+	if len(nodes) == 0 {
+		return
+	}
+	other := nodes[d.rand.IntN(len(nodes))]
+	k, id := d.use(race, false), d.unique()
+	var both [2]*write
+	for i, r := range []*replicator{r, other} {
+		both[i] = &write{datum: k, by: r, id: id, do: removes, level: replication.Level{Kind: replication.All}}
+		add := &write{datum: k, by: r, id: id}
+		update(d, r, add, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(r.self, id) })
+		k.begun++
+		d.ask(r, &request{key: k, write: both[i], level: both[i].level, then: func() { goneForBoth(d, both) }}, func(in replication.Request) replication.Input {
+			return replication.Update{Request: in, Modify: func(v crdt.Value) (crdt.Value, error) {
+				s, err := as[crdt.ORSet[string]](v).Remove(r.self, id)
+				if err != nil {
+					return v, err
+				}
+				both[i].done = true
+				return (*crdt.Types)(nil).Value(s)
+			}}
+		})
+	}
+}
+
+// outgrow lets two nodes add so much to a set that together it is larger than a message.
+func (d *data) outgrow() {
+	nodes := d.clients()
+	if k := d.use(huge, false); k.begun == 0 && len(nodes) > 1 {
+		for _, i := range d.rand.Perm(len(nodes))[:2] {
+			r := nodes[i]
+			for range 18 {
+				w := &write{datum: k, by: r, id: d.unique() + strings.Repeat(".", 2_000)}
+				update(d, r, w, func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add(w.id) })
+			}
+		}
+		k.begun = perKey
+		delete(d.current, huge)
+	}
+}

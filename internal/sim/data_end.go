@@ -1,0 +1,311 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+const (
+	// maxConverging is the longest until all hold the same once nothing is changed any more.
+	maxConverging = 60 * time.Second
+	// maxPruning is the longest until what nodes have left is moved, beyond that.
+	maxPruning = 90 * time.Second
+)
+
+// calm ends all that clients do, and what ails disks.
+func (d *data) calm() {
+	d.w.Tell("nothing is changed any more")
+	d.quiet = true
+	for _, k := range d.disks {
+		k.failing, k.slow = false, false
+	}
+}
+
+// finish checks what must be in the end, when the nodes are one cluster and nothing is changed any
+// more.
+func (d *data) finish() {
+	if !d.converge("converges", maxConverging, d.differ) || !d.complete("in the end") {
+		return
+	}
+	misinformed := func() string {
+		for _, r := range d.living() {
+			if why := r.misinformed(); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+	if !d.converge("subscribers-hear-of-changes", 5*time.Second, misinformed) {
+		return
+	}
+	d.onDisks()
+	if !d.plan.Pruned || d.c.violation != nil {
+		return
+	}
+	before := d.shown()
+	pruned := func() string {
+		if why := d.unpruned(); why != "" {
+			return why
+		}
+		return d.differ()
+	}
+	if !d.converge("prunes", maxPruning, pruned) {
+		return
+	}
+	d.complete("after pruning")
+	d.same(before, "after pruning")
+	if d.plan.Forgotten && d.c.violation == nil {
+		d.c.run(forgottenAfter + 20*time.Second)
+		if d.converge("converges", maxConverging, d.differ) {
+			d.complete("when markers are forgotten")
+			d.same(before, "when markers are forgotten")
+		}
+	}
+}
+
+// converge waits until nothing keeps the nodes from it.
+func (d *data) converge(invariant string, most time.Duration, why func() string) bool {
+	began := d.w.Now()
+	if !d.c.until(most, func() bool { return why() == "" }) {
+		d.c.violate(invariant, d.living()[0].h.p.Node(), "after %v: %s", d.w.Now()-began, why())
+	}
+	if d.c.violation == nil {
+		d.hit("checked", invariant)
+	}
+	return d.c.violation == nil
+}
+
+// differ returns what is not the same on all living nodes, or nothing.
+func (d *data) differ() string {
+	for _, h := range d.c.living() {
+		switch r := h.data; {
+		case r.ended:
+			return h.p.Node().String() + " lives without its data"
+		case !r.loaded:
+			return h.p.Node().String() + " has not loaded what is on its disk"
+		case !r.m.Protocol().Synced():
+			return h.p.Node().String() + " has not got the data of the others"
+		case len(r.requests) > 0:
+			return h.p.Node().String() + " has not answered all that was asked for"
+		case r.backlog.Len() > 0 || r.writing != nil:
+			return h.p.Node().String() + " has not stored all"
+		}
+	}
+	living := d.living()
+	first := living[0].m.Protocol()
+	keys := first.Keys()
+	for _, r := range living[1:] {
+		if first.Root() == r.m.Protocol().Root() {
+			continue
+		}
+		who := living[0].h.p.Node().String() + " and " + r.h.p.Node().String()
+		if other := r.m.Protocol().Keys(); !slices.Equal(keys, other) {
+			return fmt.Sprintf("%s do not have the same keys: %q, %q", who, keys, other)
+		}
+		for _, key := range keys {
+			a, _, _ := first.Value(key)
+			if b, _, _ := r.value(key); !crdt.Equal(a, b) {
+				return fmt.Sprintf("%s hold something else in %s: %s, %s", who, key, spell(a), spell(b))
+			}
+		}
+		return who + " have other digests, and hold the same but for pruning or deleted keys"
+	}
+	return ""
+}
+
+// spell says which node has counted what.
+func spell(v crdt.Value) string {
+	s := v.Type()
+	for _, n := range v.ModifiedBy() {
+		s += fmt.Sprint(" ", n)
+		if s[0] == 'G' && s[1] == 'C' || s[0] == 'P' && s[2] == 'C' {
+			s += fmt.Sprint(" ", tally(v, n))
+		}
+	}
+	return s
+}
+
+// complete checks that all hold what they should.
+func (d *data) complete(when string) bool {
+	living := d.living()
+	for _, r := range living {
+		for _, key := range r.m.Protocol().Keys() {
+			v, _, _ := r.value(key)
+			if a, _, _ := living[0].value(key); !crdt.Equal(a, v) {
+				r.violate("converges", "%s: its digest is that of %v, and it holds something else in %q", when, living[0].h.p.Node(), key)
+			}
+			if r.held[key].Value != v {
+				r.violate("converges", "%s: who reads %q without asking sees something else", when, key)
+			}
+		}
+	}
+	r := living[0]
+	for _, k := range d.keys {
+		if k.kind.tracked() {
+			d.keeps(r, k, when)
+		}
+	}
+	return d.c.violation == nil
+}
+
+// kept reports whether a write has to be there in the end.
+func (w *write) kept() bool {
+	return w.done && !w.lost && (w.stable() || w.by.serves() || w.acked > 0 && w.do != removes && slices.Contains(w.by.d.c.names, w.by.disk.name) && (!w.datum.durable || !w.datum.untracked))
+}
+
+// keeps checks what a key holds in the end.
+func (d *data) keeps(r *replicator, k *datum, when string) {
+	v, deleted, found := r.value(k.key)
+	sums := k.kind == counter || k.kind == balance
+	least, most := k.base, int64(0)
+	for _, w := range k.writes {
+		if !w.done {
+			continue
+		}
+		must := w.kept()
+		if must && w.acked > 0 && !w.by.serves() {
+			if k.durable && !w.stable() {
+				d.hit("checked", "acknowledged durable writes of nodes that are gone")
+			} else {
+				d.hit("checked", "acknowledged writes of nodes that are gone")
+			}
+		}
+		switch {
+		case must && w.do == deletes && !deleted:
+			r.violate("acknowledged-stays", "%s: %q was deleted by %v, and is there", when, k.key, w.by.h.p.Node())
+		case !sums && must && w.do != nothing && !w.undone() && !w.contained(v, deleted, found):
+			r.violate("acknowledged-stays", "%s: the %v is not in %q", when, w, k.key)
+		case w.do != adds || !sums:
+		case d.plan.prunes(k): // nobody counts down
+			most += w.n
+			if must && !w.stable() {
+				least += w.n
+			}
+		default:
+			least += bound(w, must, w.n < 0)
+			most += bound(w, must, w.n > 0)
+		}
+	}
+	if deleted && !k.deleting() {
+		r.violate("acknowledged-stays", "%s: %q is deleted, and nobody has done that", when, k.key)
+	}
+	if deleted {
+		return
+	}
+	if k.kind == register && number(v) > k.last {
+		r.violate("acknowledged-stays", "%s: %q holds %d, and %d was written last", when, k.key, number(v), k.last)
+	}
+	if !sums {
+		return
+	}
+	if least == most {
+		d.hit("checked", "sums that are known")
+	} else {
+		d.hit("checked", "sums with something unknown")
+	}
+	if sum := k.sum(v); sum < least || sum > most {
+		r.violate("counts-once", "%s: %q counts %d, which should be %d to %d", when, k.key, sum, least, most)
+	}
+}
+
+// onDisks: what nodes hold of durable keys is on their disks.
+func (d *data) onDisks() {
+	for _, r := range d.living() {
+		for _, k := range d.keys {
+			v, deleted, found := r.value(k.key)
+			if !k.durable || !found || r.disk.failed {
+				continue
+			}
+			d.hit("checked", "records")
+			if stored, gone, there := r.disk.value(k.key); !there || gone != deleted || !deleted && !crdt.Equal(stored, v) {
+				r.violate("durable-is-stored", "its disk has something else in %q", k.key)
+			}
+		}
+	}
+}
+
+// unpruned returns what nodes that are gone have left, or nothing.
+func (d *data) unpruned() string {
+	living := d.living()
+	for _, r := range living {
+		for _, key := range r.m.Protocol().Keys() {
+			v, _, _ := r.value(key)
+			if k := d.byKey[key]; k == nil || !d.plan.prunes(k) {
+				continue
+			}
+			for _, n := range v.ModifiedBy() {
+				if !slices.ContainsFunc(living, func(r *replicator) bool { return r.h.p.Node() == n }) {
+					return r.h.p.Node().String() + " still has what " + n.String() + " has left in " + key
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// shown returns what keys say.
+func (d *data) shown() map[string]string {
+	all := map[string]string{}
+	for _, k := range d.keys {
+		v, deleted, found := d.living()[0].value(k.key)
+		all[k.key] = k.show(v, deleted, found)
+	}
+	return all
+}
+
+// same checks that keys still say the same.
+func (d *data) same(before map[string]string, when string) {
+	for _, k := range d.keys {
+		v, deleted, found := d.living()[0].value(k.key)
+		if now := k.show(v, deleted, found); now != before[k.key] && k.kind != leased {
+			d.c.violate("pruning-changes-nothing", d.living()[0].h.p.Node(), "%s: %q says %s, and said %s before", when, k.key, now, before[k.key])
+		}
+	}
+}
+
+// show says what a value means.
+func (k *datum) show(v crdt.Value, deleted, found bool) string {
+	if deleted || !found {
+		return fmt.Sprint("deleted ", deleted, ", found ", found)
+	}
+	var all any
+	var err error
+	switch k.kind {
+	case counter, balance:
+		all = k.sum(v)
+	case words, leased, huge:
+		all, err = as[crdt.GSet[string]](v).Elements()
+	case cart, race:
+		all, err = as[crdt.ORSet[string]](v).Elements()
+	case dict:
+		all, err = as[crdt.LWWMap[string, string]](v).Keys()
+	case register:
+		all = number(v)
+	case stock:
+		m := as[crdt.PNCounterMap[string]](v)
+		var keys []string
+		keys, err = m.Keys()
+		for i, key := range keys {
+			keys[i] = fmt.Sprint(key, "=", m.Value(key))
+		}
+		all = keys
+	case tags:
+		m := as[crdt.ORMultiMap[string, string]](v)
+		var keys []string
+		keys, err = m.Keys()
+		for i, key := range keys {
+			s, _ := m.Get(key)
+			elements, failed := s.Elements()
+			keys[i], err = fmt.Sprint(key, "=", elements), failed
+		}
+		all = keys
+	case kinds:
+	}
+	return fmt.Sprint(all, err)
+}

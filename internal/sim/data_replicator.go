@@ -1,0 +1,253 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/transport/link"
+)
+
+const (
+	// kindData is the kind of the messages between replicators.
+	kindData link.Kind = 100
+	// maxPayload is what fits into a frame.
+	maxPayload = 1<<20 - 1<<10
+)
+
+// replicator is that of a host: what package ddata does in earnest, without threads.
+type replicator struct {
+	d    *data
+	h    *host
+	m    *replica.Machine
+	self *crdt.Self
+
+	disk    *disk
+	backlog replica.Backlog
+	writing *replica.Writing
+	loaded  bool
+	ended   bool
+	wrote   bool
+	wakes   time.Duration // when it is going to look at the time, on its own clock
+	quick   time.Duration // when the last message was handled that came while it had too much to do
+
+	requests map[uint64]*request
+	held     map[string]replication.Change // what those see who don't ask the machine
+	ran      []*write                      // changes that were made in this step
+	counts   map[string]uint64             // by key: what it saw of counters
+	feeds    []*feed
+}
+
+// replicate starts the replicator of a node.
+func (d *data) replicate(h *host) *replicator {
+	self, err := crdt.NewSelf(h.p.Node())
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the names are the simulator's
+	}
+	r := &replicator{
+		d: d, h: h, self: self, disk: d.disk(h.p.Node().Name), wakes: replication.Never, requests: map[uint64]*request{},
+		held: map[string]replication.Change{}, counts: map[string]uint64{},
+	}
+	cfg := d.plan.Config
+	cfg.Self, cfg.Started = self, h.p.Wall()
+	if d.plan.Forgotten { // clocks must not be wrong by that time
+		cfg.Started = cfg.Started.Add(-h.p.Place().Wall)
+	}
+	cfg.Rand = rand.New(rand.NewPCG(d.rand.Uint64(), h.p.Node().UID)) //nolint:gosec // it has to be repeatable
+	payload := maxPayload
+	if cfg.MaxMessage > 0 {
+		payload = cfg.MaxMessage + replica.Overhead
+	}
+	if r.m, err = replica.New(replica.Config{Name: "sim", MaxPayload: payload, Protocol: cfg}); err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the configuration is the simulator's
+	}
+	d.all = append(d.all, r)
+	d.byNode[h.p.Node()] = r
+	if d.plan.Durable {
+		r.after(0, r.open)
+	} else {
+		r.loaded = true
+	}
+	r.subscribe()
+	r.wakeUp()
+	if !d.plan.Forgotten {
+		r.setClock()
+	}
+	return r
+}
+
+// serves reports whether it answers, and means to go on.
+func (r *replicator) serves() bool { return !r.ended && r.loaded && r.h.alive() }
+
+func (r *replicator) violate(invariant, format string, args ...any) {
+	r.h.violate(invariant, format, args...)
+}
+
+// after calls f on the node's clock, unless all is over.
+func (r *replicator) after(t time.Duration, f func()) {
+	r.h.p.After(t, func() {
+		if !r.ended {
+			f()
+		}
+	})
+}
+
+func (r *replicator) value(key string) (v crdt.Value, deleted, found bool) {
+	return r.m.Protocol().Value(key)
+}
+
+// setClock tells the machine what time it is on the wall, now and then.
+func (r *replicator) setClock() {
+	r.after(r.d.between(5*time.Second, 15*time.Second), func() {
+		r.step(replica.Batch{Inputs: []replication.Input{replication.SetClock{Time: r.h.p.Wall().Add(r.h.p.Now())}}})
+		r.setClock()
+	})
+}
+
+// members tells the machine who is in the cluster.
+func (r *replicator) members(events []membership.Event) {
+	if r.ended || !slices.ContainsFunc(events, changesMembers) || !r.h.m.Member() {
+		return
+	}
+	s := r.h.m.Snapshot()
+	var in replication.Members
+	for _, m := range s.Members {
+		in.All = append(in.All, *m)
+	}
+	for _, m := range s.Unreachable {
+		in.Unreachable = append(in.Unreachable, m.Node)
+	}
+	r.step(replica.Batch{Members: &in})
+}
+
+func changesMembers(e membership.Event) bool {
+	switch e.Kind {
+	case membership.ShuttingDown, membership.LeaderChanged, membership.RoleLeaderChanged, membership.TombstonesChanged, membership.SeenChanged,
+		membership.ReachabilityChanged:
+		return false
+	default:
+		return true
+	}
+}
+
+// received hands over a packet, late if the node has too much to do.
+func (r *replicator) received(m world.Message) {
+	switch lag, now := r.h.c.lag[r.h.p.Place().Name], r.h.p.Now(); {
+	case m.To != r.h.p.Node():
+		r.d.hit("data", "stray message")
+	case r.h.cut[m.From] || r.ended:
+	case lag > 0 || r.quick > now:
+		r.quick = max(r.quick, now+time.Duration(r.d.rand.Int64N(int64(lag/4+time.Millisecond))))
+		r.after(r.quick-now, func() { r.receive(m) })
+	default:
+		r.receive(m)
+	}
+}
+
+func (r *replicator) receive(m world.Message) {
+	r.step(replica.Batch{Packets: []replica.Packet{{From: m.From, Payload: m.Data}}})
+}
+
+// step tells the machine what happened, and does what it wants.
+func (r *replicator) step(b replica.Batch) {
+	if !r.ended {
+		r.carry(r.m.Step(r.h.p.Now(), b))
+	}
+}
+
+func (r *replicator) carry(e replica.Effects) {
+	r.notes(e.Notes)
+	r.backlog.Add(e.Store)
+	for _, s := range e.Send {
+		lane := link.Data
+		if s.Bulk {
+			lane = link.Bulk
+		}
+		if !r.h.cut[s.To] {
+			r.h.p.Send(s.To, lane, kindData, s.Payload)
+		}
+	}
+	for _, v := range e.Values {
+		r.changed(v)
+	}
+	readsItsWrites(r)
+	for i := range e.Replies {
+		r.replied(&e.Replies[i])
+	}
+	for i := range e.Events {
+		r.event(&e.Events[i])
+	}
+	if e.Stopped && !r.ended {
+		r.end()
+	}
+	r.flush()
+	r.wakeUp()
+}
+
+// wakeUp lets the machine look at the time when it wants to.
+func (r *replicator) wakeUp() {
+	next := r.m.Next()
+	if r.ended || next >= r.wakes {
+		return
+	}
+	r.wakes = next
+	r.after(next-r.h.p.Now(), func() {
+		if r.wakes != next {
+			return
+		}
+		r.wakes = replication.Never
+		if r.m.Next() <= r.h.p.Now() {
+			r.carry(r.m.Tick(r.h.p.Now()))
+		}
+		r.wakeUp()
+	})
+}
+
+// stop ends it with its node.
+func (r *replicator) stop() {
+	r.step(replica.Batch{Inputs: []replication.Input{replication.Stop{}}})
+	for id := range r.requests {
+		r.violate("requests-are-answered", "it has stopped, and request %d is open", id)
+	}
+}
+
+// end notes that it is gone, with what only it had.
+func (r *replicator) end() {
+	if r.ended {
+		return
+	}
+	r.ended = true
+	r.crash()
+	r.d.lost(r)
+}
+
+// notes counts what the machine has noticed.
+func (r *replicator) notes(notes []replication.Note) {
+	for _, n := range notes {
+		r.d.hit("data note", n.Kind.String())
+		switch n.Kind {
+		case replication.NoteMalformed, replication.NoteRefused, replication.NoteTooLarge, replication.NoteFull, replication.NoteLoad:
+			r.violate("data-is-sound", "%v of %v, %q: %v", n.Kind, n.Node, n.Key, n.Err)
+		case replication.NotePruned:
+			r.d.w.Tell("%v: %v is pruned from %d keys", r.h.p.Node(), n.Node, n.N)
+			prunedForAll(r, n.Node)
+		case replication.NoteStore, replication.NotePulling, replication.NotePulled, replication.NotePruning, replication.NoteRemoved:
+		}
+	}
+}
+
+// knows reports whether a node holds the data in the eyes of this one.
+func (r *replicator) knows(n identity.Node) bool {
+	m := r.h.m.Gossip().Member(n)
+	return m != nil && m.Status != membership.Joining && m.Status != membership.Down
+}
