@@ -6,8 +6,8 @@ package leveldb_test
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"runtime"
