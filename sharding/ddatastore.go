@@ -162,7 +162,7 @@ func (r *replicatedCoordinator) Save(ctx context.Context, c Change) error {
 // claim begins a term.
 func (r *replicatedCoordinator) claim(ctx context.Context, c *Change) error {
 	own := strconv.FormatUint(c.Term, 10) + " " + c.Events[0].Node.String() + " " + r.nonce
-	err := update(ctx, r.replicator, r.claims, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+	err := writeKey(ctx, r.replicator, r.claims, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
 		held, err := claimsOf(s)
 		if err != nil {
 			return s, err
@@ -215,7 +215,7 @@ func (r *replicatedCoordinator) write(ctx context.Context, c *Change) error {
 		return err
 	}
 	after := coordinator.AppendState(nil, c.After)
-	err = update(ctx, r.replicator, r.state, func(held crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error) {
+	err = writeKey(ctx, r.replicator, r.state, func(held crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error) {
 		switch term, at := unpack(held.Timestamp()); {
 		case term > c.Term:
 			return held, fmt.Errorf("%w: term %d, and there is term %d", ErrFenced, c.Term, term)
@@ -251,7 +251,7 @@ type held struct {
 }
 
 func (r *replicatedCoordinator) read(ctx context.Context, level ddata.ReadLevel) (held, error) {
-	register, err := get(ctx, r.replicator, r.state, level)
+	register, err := readKey(ctx, r.replicator, r.state, level)
 	if err != nil {
 		return held{}, fmt.Errorf("sharding: read the state: %w", err)
 	}
@@ -303,7 +303,7 @@ func claimsOf(s crdt.ORSet[string]) (claimed, error) {
 }
 
 func (r *replicatedCoordinator) readClaims(ctx context.Context) (claimed, error) {
-	s, err := get(ctx, r.replicator, r.claims, ddata.ReadMajority().PreferOldest())
+	s, err := readKey(ctx, r.replicator, r.claims, ddata.ReadMajority().PreferOldest())
 	if err != nil {
 		return nil, fmt.Errorf("sharding: read the claims: %w", err)
 	}

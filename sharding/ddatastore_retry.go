@@ -37,8 +37,8 @@ func retry(ctx context.Context, f func(ctx context.Context) error) error {
 	return err
 }
 
-// get reads a key. One that is not there is the empty value.
-func get[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], level ddata.ReadLevel) (v T, err error) {
+// readKey reads a key. One that is not there is the empty value.
+func readKey[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], level ddata.ReadLevel) (v T, err error) {
 	err = retry(ctx, func(ctx context.Context) (err error) {
 		v, err = ddata.Get(ctx, r, key, level)
 		if errors.Is(err, ddata.ErrNotFound) {
@@ -50,8 +50,8 @@ func get[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], leve
 	return v, err
 }
 
-// update changes a key. What modify does, it must do once if it is called again.
-func update[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], modify func(T) (T, error)) error {
+// writeKey changes a key. What modify does, it must do once if it is called again.
+func writeKey[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], modify func(T) (T, error)) error {
 	return retry(ctx, func(ctx context.Context) error {
 		_, err := ddata.Update(ctx, r, key, ddata.WriteMajority().PreferOldest(), modify)
 		return err

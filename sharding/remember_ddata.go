@@ -61,7 +61,7 @@ func (e *replicatedEntities) Load(ctx context.Context, shard Shard) ([]string, e
 	}
 	var parts [entityKeys][]string
 	err := e.each(func(i int) error {
-		set, err := get(ctx, e.replicator, e.key(shard, i), ddata.ReadMajority())
+		set, err := readKey(ctx, e.replicator, e.key(shard, i), ddata.ReadMajority())
 		if err == nil {
 			parts[i], err = set.Elements()
 		}
@@ -95,7 +95,7 @@ func (e *replicatedEntities) Update(ctx context.Context, shard Shard, started, s
 		if len(start[i])+len(stop[i]) == 0 {
 			return nil
 		}
-		return update(ctx, e.replicator, e.key(shard, i), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+		return writeKey(ctx, e.replicator, e.key(shard, i), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
 			var missing []string
 			for _, id := range start[i] {
 				if !s.Contains(id) {
@@ -118,7 +118,7 @@ func (e *replicatedEntities) Update(ctx context.Context, shard Shard, started, s
 // Shards implements RememberStore.
 func (e *replicatedEntities) Shards(ctx context.Context) ([]Shard, error) {
 	var shards []Shard
-	set, err := get(ctx, e.replicator, e.all, ddata.ReadMajorityPlus(readPlus).PreferOldest())
+	set, err := readKey(ctx, e.replicator, e.all, ddata.ReadMajorityPlus(readPlus).PreferOldest())
 	if err == nil {
 		var all []uint32
 		all, err = set.Elements()
@@ -141,7 +141,7 @@ func (e *replicatedEntities) AddShards(ctx context.Context, shards []Shard) erro
 	if err := checkShards(shards); err != nil {
 		return err
 	}
-	err := update(ctx, e.replicator, e.all, func(s crdt.GSet[uint32]) (crdt.GSet[uint32], error) {
+	err := writeKey(ctx, e.replicator, e.all, func(s crdt.GSet[uint32]) (crdt.GSet[uint32], error) {
 		var missing []uint32
 		for _, shard := range shards {
 			if !s.Contains(uint32(shard)) {
