@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cmd/refold/internal/bench"
 	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/identity"
@@ -26,6 +27,7 @@ import (
 type demoCommand struct {
 	Cluster demoClusterCommand `cmd:"" help:"Run the nodes of a cluster as processes, kill one, and see what the others do."`
 	Node    demoNodeCommand    `cmd:"" hidden:""`
+	Data    demoDataCommand    `cmd:"" hidden:""`
 }
 
 // demoNodeCommand is one of those processes.
@@ -40,6 +42,14 @@ func (c *demoNodeCommand) Run(ctx context.Context, env *operator.Env) error {
 		log = slog.New(slog.NewTextHandler(env.Stderr, nil))
 	}
 	return fleet.Serve(ctx, os.Stdin, env.Stdout, log)
+}
+
+// demoDataCommand is a process with a replicator, for "refold bench".
+type demoDataCommand struct{}
+
+// Run does what is ordered.
+func (*demoDataCommand) Run(ctx context.Context, env *operator.Env) error {
+	return bench.ServeData(ctx, os.Stdin, env.Stdout, slog.New(slog.DiscardHandler))
 }
 
 // demoClusterCommand is "refold demo cluster".

@@ -60,6 +60,8 @@ type Settings struct {
 	Scale int
 	// Node is a command, with its arguments, that serves a node of a fleet: see package fleet.
 	Node []string
+	// DataNode is one that leads to ServeData.
+	DataNode []string
 	// Progress is told what is being measured.
 	Progress func(what string)
 }
@@ -87,6 +89,13 @@ func Rows() []Row {
 		{group, "wake", []string{"inmem"}, wake},
 		{"cluster", "transport", []string{"nats"}, transports},
 		{"cluster", "nodes", []string{"nats"}, processes},
+		{"ddata", "ddata-local", []string{"inmem"}, dataLocal},
+		{"ddata", "ddata-wire", []string{"inmem"}, dataWire},
+		{"ddata", "ddata-memory", []string{"inmem"}, dataMemory},
+		{"ddata", "ddata-idle", []string{"inmem"}, dataIdle},
+		{"ddata", "ddata-visible", []string{"nats"}, dataVisible},
+		{"ddata", "ddata-update", []string{"nats"}, dataUpdate},
+		{"ddata", "ddata-join", []string{"nats"}, dataJoin},
 	}
 }
 
@@ -102,7 +111,7 @@ func Select(name string) ([]Row, error) {
 		names = append(names, r.Name)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, cluster, %q", name, names)
+		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, cluster, ddata, %q", name, names)
 	}
 	return rows, nil
 }

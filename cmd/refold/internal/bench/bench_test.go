@@ -22,12 +22,21 @@ import (
 	"github.com/refold-io/refold/internal/testpg"
 )
 
-// serve makes this binary a node.
-const serve = "serve-a-node"
+// These make this binary a node, and one with a replicator.
+const (
+	serve     = "serve-a-node"
+	serveData = "serve-data"
+)
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == serve {
 		if err := fleet.Serve(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == serveData {
+		if err := bench.ServeData(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -37,7 +46,10 @@ func TestMain(m *testing.M) {
 
 // small are settings under which each row takes a moment.
 func small(journal string) bench.Settings {
-	return bench.Settings{Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000, Node: []string{os.Args[0], serve}}
+	return bench.Settings{
+		Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000,
+		Node: []string{os.Args[0], serve}, DataNode: []string{os.Args[0], serveData},
+	}
 }
 
 // Every row runs on every journal that it names, verifies itself, leaves no
@@ -130,7 +142,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 2, "hot": 1} {
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 2, "ddata": 7, "hot": 1} {
 		rows, err := bench.Select(name)
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)

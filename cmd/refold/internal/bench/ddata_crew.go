@@ -1,0 +1,193 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+)
+
+// crew are processes that have a replicator each, and the server of NATS in this process through which they talk.
+type crew struct {
+	command []string
+	server  *embedded.Server
+	hands   []*hand
+}
+
+// hand is one of those processes.
+type hand struct {
+	name  string
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	out   *json.Encoder
+	in    *json.Decoder
+}
+
+func (b *run) newCrew() (*crew, error) {
+	if len(b.settings.DataNode) == 0 {
+		return nil, errors.New("there is no command for processes of replicators")
+	}
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return &crew{command: b.settings.DataNode, server: server}, nil
+}
+
+// close ends all processes: they end when nobody orders anything any more.
+func (c *crew) close() error {
+	for _, h := range c.hands {
+		_ = h.stdin.Close()
+	}
+	for _, h := range c.hands {
+		h.wait()
+	}
+	return c.server.Close()
+}
+
+func (h *hand) wait() {
+	patience := time.AfterFunc(nodePatience, func() { _ = h.cmd.Process.Kill() })
+	defer patience.Stop()
+	_ = h.cmd.Wait() // what went wrong was answered
+}
+
+// start starts a process, without a node yet.
+func (c *crew) start(ctx context.Context, name string) (*hand, error) {
+	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...) //nolint:gosec // that is what it is for
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start process %s: %w", name, err)
+	}
+	h := &hand{name: name, cmd: cmd, stdin: stdin, out: json.NewEncoder(stdin), in: json.NewDecoder(stdout)}
+	c.hands = append(c.hands, h)
+	return h, nil
+}
+
+// join starts a process whose node joins those that were started before, and waits until it is up.
+func (c *crew) join(ctx context.Context, name string) (*hand, dataAnswer, error) {
+	h, err := c.start(ctx, name)
+	if err != nil {
+		return nil, dataAnswer{}, err
+	}
+	a, err := h.order(c.joining(h))
+	return h, a, err
+}
+
+// joining tells a process to join.
+func (c *crew) joining(h *hand) dataOrder {
+	access := c.server.Access()
+	return dataOrder{Do: orderJoin, Name: h.name, Seeds: []string{c.hands[0].name}, Access: &access}
+}
+
+// dismiss ends a process.
+func (c *crew) dismiss(h *hand) error {
+	c.hands = slices.DeleteFunc(c.hands, func(o *hand) bool { return o == h })
+	err := h.stdin.Close()
+	h.wait()
+	return err
+}
+
+// joinAll starts as many, which see each other when it returns.
+func (c *crew) joinAll(ctx context.Context, n int) error {
+	for i := range n {
+		if _, err := c.start(ctx, fmt.Sprintf("n%d", i+1)); err != nil {
+			return err
+		}
+	}
+	if _, err := c.hands[0].order(c.joining(c.hands[0])); err != nil { // the others find it
+		return err
+	}
+	if _, err := eachOwn(c.hands[1:], func(i int) dataOrder { return c.joining(c.hands[1+i]) }); err != nil {
+		return err
+	}
+	_, err := each(c.hands, dataOrder{Do: orderAwait, Count: n})
+	return err
+}
+
+// order has a process do something, and waits for it.
+func (h *hand) order(o dataOrder) (a dataAnswer, err error) {
+	if err = h.out.Encode(o); err == nil {
+		err = h.in.Decode(&a)
+	}
+	if err == nil && a.Err != "" {
+		err = errors.New(a.Err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s of node %s: %w", o.Do, h.name, err)
+	}
+	return a, err
+}
+
+// each has all processes do the same at a time.
+func each(hands []*hand, o dataOrder) ([]dataAnswer, error) {
+	return eachOwn(hands, func(int) dataOrder { return o })
+}
+
+// eachOwn has each process do its own.
+func eachOwn(hands []*hand, order func(i int) dataOrder) ([]dataAnswer, error) {
+	answers := make([]dataAnswer, len(hands))
+	errs := make(chan error, len(hands))
+	for i, h := range hands {
+		go func() {
+			var err error
+			answers[i], err = h.order(order(i))
+			errs <- err
+		}()
+	}
+	var all []error
+	for range hands {
+		all = append(all, <-errs)
+	}
+	return answers, errors.Join(all...)
+}
+
+// equal waits until all processes hold the same, and returns the digest of that.
+func (c *crew) equal(ctx context.Context) (replication.Digest, error) {
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
+	for {
+		answers, err := each(c.hands, dataOrder{Do: orderStats})
+		if err != nil {
+			return replication.Digest{}, err
+		}
+		same := true
+		for _, a := range answers {
+			same = same && a.Digest == answers[0].Digest
+		}
+		if same {
+			return answers[0].Digest, nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return replication.Digest{}, fmt.Errorf("wait until all nodes hold the same: %w", err)
+		}
+	}
+}
+
+// pause waits for a time.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

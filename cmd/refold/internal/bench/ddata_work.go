@@ -1,0 +1,201 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+)
+
+const (
+	dataCallers = 64
+	// dataTimeout is when an update has failed.
+	dataTimeout = 30 * time.Second
+)
+
+// dataKeys are the keys of a set of them.
+func dataKeys[T any](set string, n int) []ddata.Key[T] {
+	keys := make([]ddata.Key[T], n)
+	for i := range keys {
+		keys[i] = ddata.Key[T](fmt.Sprintf("%s-%d", set, i))
+	}
+	return keys
+}
+
+// setElements are what the set of a key holds.
+func setElements(key, n int) []string {
+	elements := make([]string, n)
+	for i := range elements {
+		elements[i] = fmt.Sprintf("element-%d-%d", key%10, i)
+	}
+	return elements
+}
+
+// fill makes keys on all nodes.
+func (s *dataServer) fill(ctx context.Context, o *dataOrder) (dataAnswer, error) {
+	counters, sets := dataKeys[crdt.GCounter](o.Set, o.From+o.Count), dataKeys[crdt.ORSet[string]](o.Set, o.From+o.Count)
+	errs := make([]error, dataCallers)
+	var wg sync.WaitGroup
+	for caller := range dataCallers {
+		wg.Go(func() {
+			for i := o.From + caller; i < o.From+o.Count && errs[caller] == nil; i += dataCallers {
+				if o.Kind == kindCounter {
+					errs[caller] = s.count(ctx, counters[i], ddata.WriteAll(), 1)
+				} else {
+					errs[caller] = s.add(ctx, sets[i], ddata.WriteAll(), setElements(i, o.Size)...)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return dataAnswer{}, firstError(errs)
+}
+
+func firstError(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *dataServer) count(ctx context.Context, key ddata.Key[crdt.GCounter], level ddata.WriteLevel, n uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, dataTimeout)
+	defer cancel()
+	_, err := ddata.Update(ctx, s.r, key, level, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(s.r.Self(), n), nil })
+	return err
+}
+
+func (s *dataServer) add(ctx context.Context, key ddata.Key[crdt.ORSet[string]], level ddata.WriteLevel, elements ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, dataTimeout)
+	defer cancel()
+	_, err := ddata.Update(ctx, s.r, key, level, func(o crdt.ORSet[string]) (crdt.ORSet[string], error) { return o.Add(s.r.Self(), elements...) })
+	return err
+}
+
+// update has callers update keys picked at random at WriteMajority. A set gets one of its elements once more.
+func (s *dataServer) update(ctx context.Context, o *dataOrder) (dataAnswer, error) {
+	counters, sets := dataKeys[crdt.GCounter](o.Set, o.Count), dataKeys[crdt.ORSet[string]](o.Set, o.Count)
+	elements := make([][]string, 10)
+	for i := range elements {
+		elements[i] = setElements(i, o.Size)
+	}
+	callers := cmp.Or(o.Callers, dataCallers)
+	rngs := randoms(callers)
+	samples := make([][]dataSample, callers)
+	c, err := together(callers, o.Length, func(caller, n int) error {
+		rng := rngs[caller]
+		if o.Pause > 0 {
+			if err := pause(ctx, o.Pause/2+time.Duration(rng.Int64N(int64(o.Pause)))); err != nil {
+				return err
+			}
+		}
+		began := time.Now()
+		i := rng.IntN(o.Count)
+		var err error
+		if o.Kind == kindCounter {
+			err = s.count(ctx, counters[i], ddata.WriteMajority(), 1)
+		} else {
+			err = s.add(ctx, sets[i], ddata.WriteMajority(), elements[i%10][rng.IntN(o.Size)])
+		}
+		if o.Pause > 0 || n%sampleEvery == 0 {
+			now := time.Now()
+			samples[caller] = append(samples[caller], dataSample{now, now.Sub(began)})
+		}
+		return err
+	})
+	a := dataAnswer{Ops: c.ops, Took: c.elapsed}
+	for _, one := range samples {
+		a.Samples = append(a.Samples, one...)
+	}
+	return a, err
+}
+
+// randoms are sources of random numbers for as many callers.
+func randoms(n int) []*rand.Rand {
+	rngs := make([]*rand.Rand, n)
+	for i := range rngs {
+		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42)) //nolint:gosec // no secret
+	}
+	return rngs
+}
+
+// raw has callers send requests to as many peers at a time as a majority needs, and wait for all the answers.
+func (s *dataServer) raw(ctx context.Context, o *dataOrder) (dataAnswer, error) {
+	var peers []identity.Node
+	for _, m := range s.node.Members() {
+		if m.Node != s.node.Self() {
+			peers = append(peers, m.Node)
+		}
+	}
+	if len(peers) < o.Count {
+		return dataAnswer{}, fmt.Errorf("%d peers, %d are needed", len(peers), o.Count)
+	}
+	payload := make([]byte, max(o.Size, o.Answer))
+	payload[0] = byte(o.Answer) //nolint:gosec // an acknowledgement is short
+	rngs := randoms(dataCallers)
+	c, err := together(dataCallers, o.Length, func(caller, _ int) error {
+		limited, cancel := context.WithTimeout(ctx, dataTimeout)
+		defer cancel()
+		first := rngs[caller].IntN(len(peers))
+		ask := func(i int) error {
+			got, err := s.node.Transport().Request(limited, peers[(first+i)%len(peers)], echoKind, payload)
+			if err == nil && len(got) != o.Answer {
+				err = fmt.Errorf("%d bytes came back", len(got))
+			}
+			return err
+		}
+		errs := make(chan error, o.Count)
+		for i := 1; i < o.Count; i++ {
+			go func() { errs <- ask(i) }()
+		}
+		errs <- ask(0)
+		var err error
+		for range o.Count {
+			if e := <-errs; e != nil {
+				err = e
+			}
+		}
+		return err
+	})
+	return dataAnswer{Ops: c.ops, Took: c.elapsed}, err
+}
+
+// check reads all keys back: the sum of counters, or that sets hold what they should.
+func (s *dataServer) check(ctx context.Context, o *dataOrder) (a dataAnswer, err error) {
+	counters, sets := dataKeys[crdt.GCounter](o.Set, o.Count), dataKeys[crdt.ORSet[string]](o.Set, o.Count)
+	for i := range o.Count {
+		if o.Kind == kindCounter {
+			c, err := ddata.Get(ctx, s.r, counters[i], ddata.ReadLocal())
+			if err != nil {
+				return a, err
+			}
+			a.Sum += c.Value()
+			continue
+		}
+		set, err := ddata.Get(ctx, s.r, sets[i], ddata.ReadLocal())
+		if err != nil {
+			return a, err
+		}
+		for _, e := range setElements(i, o.Size) {
+			if !set.Contains(e) {
+				return a, fmt.Errorf("%s does not hold %q", sets[i], e)
+			}
+		}
+		if set.Len() != o.Size {
+			return a, fmt.Errorf("%s holds %d elements, want %d", sets[i], set.Len(), o.Size)
+		}
+		a.Ops++
+	}
+	return a, nil
+}
