@@ -42,7 +42,9 @@ type AdminRequest struct {
 type AdminAnswer struct {
 	Error string `json:"error,omitempty"`
 	// NotMember says that the error is ErrNotMember.
-	NotMember bool     `json:"not_member,omitempty"`
+	NotMember bool `json:"not_member,omitempty"`
+	// NoService says that nobody answers for the service: see Node.HandleAdmin.
+	NoService bool     `json:"no_service,omitempty"`
 	State     *Summary `json:"state,omitempty"`
 }
 
@@ -106,7 +108,13 @@ func (n *Node) serveAdmin() {
 func (n *Node) admin(ctx context.Context, operator string, request []byte) []byte {
 	var answer AdminAnswer
 	var r AdminRequest
-	err := json.Unmarshal(request, &r)
+	serve, err := n.services.of(request)
+	if serve != nil {
+		return serve(ctx, operator, request)
+	}
+	if err == nil {
+		err = json.Unmarshal(request, &r)
+	}
 	if err == nil {
 		if r.Command != AdminState {
 			n.outlet.write(slog.LevelInfo, "an operator commands", slog.String("operator", operator), slog.String("command", string(r.Command)), slog.String("about", r.Node))
@@ -115,7 +123,7 @@ func (n *Node) admin(ctx context.Context, operator string, request []byte) []byt
 	}
 	if err != nil {
 		text := err.Error()
-		answer = AdminAnswer{Error: text[:min(len(text), maxAdminError)], NotMember: errors.Is(err, ErrNotMember)}
+		answer = AdminAnswer{Error: text[:min(len(text), maxAdminError)], NotMember: errors.Is(err, ErrNotMember), NoService: errors.Is(err, errNoService)}
 	}
 	b, err := json.Marshal(answer)
 	if err != nil {

@@ -4,6 +4,7 @@
 package cluster_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -65,18 +66,37 @@ func TestOperatorsCommand(t *testing.T) {
 	})
 }
 
+// What is for a package that stands on this one is answered by that.
+func TestOperatorsAskServices(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		a.HandleAdmin("carts", func(_ context.Context, operator string, request []byte) []byte {
+			return append([]byte(operator+" "), request...)
+		})
+		synctest.Wait()
+		request := `{"service":"carts","node":[1]}`
+		b, err := w.network.Operator("root").Ask(w.Context(), "a", []byte(request))
+		if must(w.T, err); string(b) != "root "+request {
+			w.Errorf("the service gets %s", b)
+		}
+	})
+}
+
 // Whatever an operator sends is answered.
 func TestOperatorsSendNonsense(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.cluster("a")
+		a := w.cluster("a")[0]
+		a.HandleAdmin("gone", func(context.Context, string, []byte) []byte { return []byte("wrong") })
+		a.HandleAdmin("gone", nil)
 		synctest.Wait() // operators find a node soon after it has joined
 		asker := w.network.Operator("root")
-		for _, request := range []string{"", "{", "[]", `{"command":"explode"}`, `{"command":"leave"}`, `{"command":"state","after":"#"}`, `{"command":"down","node":"` + strings.Repeat("x", 9999) + `"}`} {
+		for _, request := range []string{"", "{", "[]", `{"command":"explode"}`, `{"command":"leave"}`, `{"command":"state","after":"#"}`, `{"service":"gone","command":"state"}`, `{"service":"none"}`, `{"command":"down","node":"` + strings.Repeat("x", 9999) + `"}`} {
 			b, err := asker.Ask(w.Context(), "a", []byte(request))
 			must(w.T, err)
 			var answer cluster.AdminAnswer
-			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.State != nil {
+			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.State != nil || answer.NoService != strings.Contains(request, "service") {
 				w.Errorf("%.40q: %s, %v", request, b, err)
 			}
 		}

@@ -37,6 +37,7 @@ type Node struct {
 	phases    phaseHooks
 	asks      openAsks
 	attached  attached
+	services  adminServices
 	beat      atomic.Int64 // when the loop has turned last, on the machine's clock
 
 	// What follows belongs to the loop.

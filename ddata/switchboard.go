@@ -31,6 +31,7 @@ func switchboardOf(node *cluster.Node) *switchboard {
 	s, _ := node.Attached(switchboardKey{}, func() any {
 		s := &switchboard{byName: map[string]*Replicator{}}
 		node.Transport().Handle(kind, s.receive)
+		node.HandleAdmin(AdminService, s.admin)
 		return s
 	}).(*switchboard)
 	return s

@@ -53,7 +53,9 @@ func (h *holders) start(seeds []string, names ...string) {
 		delete(h.ended, name)
 		delete(h.gone, name)
 		_, err := h.fleet.Start(fleet.Node{
-			Name: name, Cluster: clusterName, Seeds: seeds, Access: h.access[name], Data: &h.data, Downing: downing.Settings{StableAfter: stableAfter},
+			Name: name, Cluster: clusterName, Seeds: seeds, Access: h.access[name], Data: &h.data,
+			// Two that are killed one after the other are no reason to give up.
+			Downing: downing.Settings{StableAfter: stableAfter, DownAllWhenUnstable: -1},
 		})
 		if err != nil {
 			h.t.Fatal(err)

@@ -1,0 +1,212 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// AdminService is the name under which operators ask for replicators: see cluster.Node.HandleAdmin.
+const AdminService = "ddata"
+
+// AdminCommand is what an operator asks of a node. Nothing is changed by any of them, but for what a read from others repairs.
+type AdminCommand string
+
+// The commands.
+const (
+	// AdminStats asks for figures of the replicators, or of the one that is named.
+	AdminStats AdminCommand = "stats"
+	// AdminKeys asks for keys.
+	AdminKeys AdminCommand = "keys"
+	// AdminGet asks for a value, or a part of one.
+	AdminGet AdminCommand = "get"
+	// AdminDigests asks for the digests of the buckets into which the keys are divided, AdminBucket for those of the keys in one.
+	AdminDigests AdminCommand = "digests"
+	AdminBucket  AdminCommand = "bucket"
+)
+
+// AdminRequest is a request of an operator, in JSON.
+type AdminRequest struct {
+	// Service is AdminService.
+	Service string       `json:"service"`
+	Command AdminCommand `json:"command"`
+	// Replicator is the name of the replicator. Defaults to DefaultName, for AdminStats to all.
+	Replicator string `json:"replicator,omitempty"`
+	// Key is what AdminGet is about; Level is "local", "majority" or "all", and defaults to "local".
+	Key   string `json:"key,omitempty"`
+	Level string `json:"level,omitempty"`
+	// JSON asks for the value in JSON, as crdt.JSON makes it, not as it is encoded. Offset is how many bytes of that are there already.
+	JSON   bool `json:"json,omitempty"`
+	Offset int  `json:"offset,omitempty"`
+	// Prefix is what the keys begin with; Deleted asks for those that were deleted, too.
+	Prefix  string `json:"prefix,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"`
+	// Bucket is the number of a bucket.
+	Bucket int `json:"bucket,omitempty"`
+	// After is the key, or the replicator, behind which the answer begins: there may be too many for one.
+	After string `json:"after,omitempty"`
+}
+
+// AdminAnswer is the answer, in JSON. What has gone wrong is in Error; then the rest is empty but for Reason.
+type AdminAnswer struct {
+	Error string `json:"error,omitempty"`
+	// NoService says that the node has no replicator of that name.
+	NoService bool `json:"no_service,omitempty"`
+	// Reason is "not found", "deleted", "quorum", or empty for other errors.
+	Reason string `json:"reason,omitempty"`
+	// Node is who answers, as identity.Node.String writes it.
+	Node  string      `json:"node,omitempty"`
+	Stats []AdminStat `json:"stats,omitempty"`
+	Keys  []AdminKey  `json:"keys,omitempty"`
+	Part  *AdminPart  `json:"part,omitempty"`
+	Sums  *AdminSums  `json:"sums,omitempty"`
+	Marks []AdminMark `json:"marks,omitempty"`
+	// More says that there are more, behind the last one.
+	More bool `json:"more,omitempty"`
+}
+
+// AdminStat are figures of a replicator.
+type AdminStat struct {
+	Replicator string `json:"replicator"`
+	// Replicas is how many nodes count in a quorum, by what this one knows.
+	Replicas int `json:"replicas"`
+	// Keys is how many keys there are, Deleted how many were deleted and are remembered.
+	Keys    int `json:"keys"`
+	Deleted int `json:"deleted"`
+	// Synced says that the node has got what others had when it joined.
+	Synced bool `json:"synced"`
+	// Digest stands for all that it holds.
+	Digest string `json:"digest"`
+	// DiskErrors is how often the disk has failed, Waiting how many records wait for it.
+	DiskErrors uint64 `json:"disk_errors,omitempty"`
+	Waiting    int    `json:"waiting,omitempty"`
+}
+
+// AdminKey is a key.
+type AdminKey struct {
+	Key string `json:"key"`
+	// Type is the type of its value, empty if it was deleted.
+	Type    string `json:"type,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"`
+	// Durable says that it is kept on disk.
+	Durable bool `json:"durable,omitempty"`
+}
+
+// AdminPart is a part of a value.
+type AdminPart struct {
+	Type string `json:"type"`
+	// Digest is that of the whole, Size its length in bytes.
+	Digest string `json:"digest"`
+	Size   int    `json:"size"`
+	Data   []byte `json:"data"`
+}
+
+// AdminSums are digests of all that a replicator holds, and of its buckets, one behind the other.
+type AdminSums struct {
+	Digest  string `json:"digest"`
+	Buckets []byte `json:"buckets"`
+}
+
+// AdminMark is the digest of what a key holds, empty if it was deleted.
+type AdminMark struct {
+	Key    string `json:"key"`
+	Digest string `json:"digest,omitempty"`
+}
+
+const (
+	adminPage     = 1000      // keys, or
+	adminBytes    = 192 << 10 // of those, or of a value
+	maxAdminError = 4 << 10
+)
+
+// ErrNoReplicator says that a node has no replicator of the name that an operator has asked for.
+var ErrNoReplicator = errors.New("ddata: the node has no such replicator")
+
+// admin answers an operator.
+func (s *switchboard) admin(ctx context.Context, _ string, request []byte) []byte {
+	var r AdminRequest
+	var answer AdminAnswer
+	err := json.Unmarshal(request, &r)
+	if err == nil {
+		answer, err = s.administer(ctx, &r)
+	}
+	if err != nil {
+		text := err.Error()
+		answer = AdminAnswer{Error: text[:min(len(text), maxAdminError)], NoService: errors.Is(err, ErrNoReplicator), Reason: adminReason(err)}
+	}
+	b, err := json.Marshal(answer)
+	if err != nil {
+		return []byte(`{"error":"the answer can't be encoded"}`)
+	}
+	return b
+}
+
+// adminReasons returns the errors that are told apart, by their names.
+func adminReasons() map[string]error {
+	return map[string]error{"not found": ErrNotFound, "deleted": ErrDeleted, "quorum": ErrQuorum}
+}
+
+func adminReason(err error) string {
+	for text, known := range adminReasons() { // at most one of them matches
+		if errors.Is(err, known) {
+			return text
+		}
+	}
+	return ""
+}
+
+func (s *switchboard) administer(ctx context.Context, request *AdminRequest) (AdminAnswer, error) {
+	if request.Command == AdminStats && request.Replicator == "" {
+		return s.adminStats(ctx, request.After)
+	}
+	name := cmp.Or(request.Replicator, DefaultName)
+	s.mu.RLock()
+	r := s.byName[name]
+	s.mu.RUnlock()
+	if r == nil {
+		return AdminAnswer{}, fmt.Errorf("%w: %.100q", ErrNoReplicator, name)
+	}
+	answer, err := r.administer(ctx, request)
+	answer.Node = r.node.Self().String()
+	return answer, err
+}
+
+// adminStats returns the figures of all replicators behind one.
+func (s *switchboard) adminStats(ctx context.Context, after string) (answer AdminAnswer, err error) {
+	s.mu.RLock()
+	all := slices.SortedFunc(maps.Values(s.byName), func(a, b *Replicator) int { return cmp.Compare(a.cfg.Name, b.cfg.Name) })
+	s.mu.RUnlock()
+	for _, r := range all {
+		switch {
+		case r.cfg.Name <= after:
+			continue
+		case len(answer.Stats) == adminPage/10:
+			answer.More = true
+			return answer, nil
+		}
+		answer.Node = r.node.Self().String()
+		stats, err := r.Stats(ctx)
+		if errors.Is(err, ErrStopped) {
+			continue
+		}
+		if err != nil {
+			return answer, err
+		}
+		answer.Stats = append(answer.Stats, r.adminStat(&stats))
+	}
+	return answer, nil
+}
+
+func (r *Replicator) adminStat(s *Stats) AdminStat {
+	return AdminStat{
+		Replicator: r.cfg.Name, Replicas: s.Replicas, Keys: s.Protocol.Keys, Deleted: s.Protocol.Tombstones, Synced: s.Synced,
+		Digest: fmt.Sprintf("%x", s.Digest), DiskErrors: s.DiskErrors, Waiting: s.Waiting,
+	}
+}

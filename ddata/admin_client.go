@@ -1,0 +1,199 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+)
+
+const (
+	// maxAdminPages is how many answers a list, or a value, may be made of.
+	maxAdminPages = 100_000
+	// maxAdminValue is the largest value that is put together: MaxSize of package crdt in JSON takes no more.
+	maxAdminValue = 8 * crdt.MaxSize
+	// maxAdminTries is how often a value is asked for that changes while it is sent.
+	maxAdminTries = 10
+)
+
+// Admin asks nodes for what replicators hold, on behalf of an operator, who is no node. Its methods are safe for concurrent use. Their
+// errors are those of transport.Asker, or an *AdminError.
+type Admin struct{ asker transport.Asker }
+
+// NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
+func NewAdmin(asker transport.Asker) *Admin { return &Admin{asker} }
+
+// At says who is asked.
+type At struct {
+	// Node is the name of a node. Defaults to any.
+	Node string
+	// Replicator is the name of its replicator. Defaults to DefaultName.
+	Replicator string
+}
+
+// AdminError is what a node says that could not do what it was asked. It matches ErrNoReplicator, ErrNotFound, ErrDeleted
+// and ErrQuorum.
+type AdminError struct {
+	Command AdminCommand
+	Text    string
+
+	is error
+}
+
+func (e *AdminError) Error() string {
+	return fmt.Sprintf("ddata: %s: the node says: %s", e.Command, strings.TrimPrefix(e.Text, "ddata: "))
+}
+
+// Unwrap returns the error of this package that it matches, nil if there is none.
+func (e *AdminError) Unwrap() error { return e.is }
+
+// Stats returns the figures of a node's replicators, and who has answered, as identity.Node.String writes it. All of the node if
+// at.Replicator is empty.
+func (a *Admin) Stats(ctx context.Context, at At) (node string, stats []AdminStat, err error) {
+	request := AdminRequest{Command: AdminStats}
+	for answer, err := range a.pages(ctx, at, &request) {
+		if err != nil {
+			return node, stats, err
+		}
+		stats, node = append(stats, answer.Stats...), answer.Node
+		if len(answer.Stats) > 0 {
+			request.After = answer.Stats[len(answer.Stats)-1].Replicator
+		}
+	}
+	return node, stats, nil
+}
+
+// Keys yields the keys that a node has and that begin with a text, sorted; those that were deleted as well, if that is wanted. The
+// error is the last that it yields.
+func (a *Admin) Keys(ctx context.Context, at At, prefix string, deleted bool) iter.Seq2[AdminKey, error] {
+	return func(yield func(AdminKey, error) bool) {
+		request := AdminRequest{Command: AdminKeys, Prefix: prefix, Deleted: deleted}
+		for answer, err := range a.pages(ctx, at, &request) {
+			if err != nil {
+				yield(AdminKey{}, err)
+				return
+			}
+			for _, k := range answer.Keys {
+				if request.After = k.Key; !yield(k, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// AdminValue is what a key holds.
+type AdminValue struct {
+	// Node is who has answered.
+	Node string
+	Key  string
+	// Type is the type of the value.
+	Type string
+	// Data is the encoded value: crdt.Types decode it.
+	Data []byte
+}
+
+// Get returns what a node has of a key, encoded. The level is "local", "majority" or "all".
+func (a *Admin) Get(ctx context.Context, at At, key, level string) (*AdminValue, error) {
+	return a.value(ctx, at, AdminRequest{Command: AdminGet, Key: key, Level: level})
+}
+
+// GetJSON returns what a node has of a key as JSON, as crdt.JSON makes it there. It is for types that are not known here.
+func (a *Admin) GetJSON(ctx context.Context, at At, key, level string) (*AdminValue, error) {
+	return a.value(ctx, at, AdminRequest{Command: AdminGet, Key: key, Level: level, JSON: true})
+}
+
+// value puts a value together. If it changes meanwhile it begins anew.
+func (a *Admin) value(ctx context.Context, at At, request AdminRequest) (*AdminValue, error) {
+	var v *AdminValue
+	digest := ""
+	for tries := 0; tries < maxAdminTries; {
+		answer, err := a.ask(ctx, at, request)
+		if err != nil {
+			return nil, err
+		}
+		p := answer.Part
+		switch {
+		case p != nil && request.Offset > 0 && p.Digest != digest:
+			tries++
+			request.Offset = 0
+			continue
+		case p == nil || p.Size > maxAdminValue || request.Offset+len(p.Data) > p.Size || len(p.Data) == 0 && request.Offset < p.Size:
+			return nil, fmt.Errorf("ddata: the answer to %s of %q makes no sense", request.Command, request.Key)
+		case request.Offset == 0:
+			digest, v = p.Digest, &AdminValue{Node: answer.Node, Key: request.Key, Type: p.Type, Data: make([]byte, 0, p.Size)}
+		}
+		v.Data = append(v.Data, p.Data...)
+		if request.Offset = len(v.Data); request.Offset == p.Size {
+			return v, nil
+		}
+		if at, err = at.stay(answer); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("ddata: %s %q: it changes faster than it can be read", request.Command, request.Key)
+}
+
+// stay returns the node that has answered as the one that is asked for the rest.
+func (at At) stay(answer *AdminAnswer) (At, error) {
+	n, err := identity.Parse(answer.Node)
+	if err != nil {
+		return at, fmt.Errorf("ddata: the answer of %.150q: %w", answer.Node, err)
+	}
+	at.Node = n.Name
+	return at, nil
+}
+
+// pages yields answers until there are no more. Whoever takes them sets what the next one begins behind.
+func (a *Admin) pages(ctx context.Context, at At, request *AdminRequest) iter.Seq2[*AdminAnswer, error] {
+	return func(yield func(*AdminAnswer, error) bool) {
+		for range maxAdminPages {
+			before := request.After
+			answer, err := a.ask(ctx, at, *request)
+			if !yield(answer, err) || err != nil || !answer.More {
+				return
+			}
+			if request.After == before { // or it would never end
+				yield(nil, fmt.Errorf("ddata: the answer to %s makes no sense", request.Command))
+				return
+			}
+			if at, err = at.stay(answer); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+		yield(nil, fmt.Errorf("ddata: the answers to %s never end", request.Command))
+	}
+}
+
+func (a *Admin) ask(ctx context.Context, at At, r AdminRequest) (*AdminAnswer, error) {
+	r.Service, r.Replicator = AdminService, at.Replicator
+	request, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("ddata: %s: %w", r.Command, err)
+	}
+	b, err := a.asker.Ask(ctx, at.Node, request)
+	if err != nil {
+		return nil, fmt.Errorf("ddata: ask for %s: %w", r.Command, err)
+	}
+	var answer AdminAnswer
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return nil, fmt.Errorf("ddata: the answer to %s can't be read: %w", r.Command, err)
+	}
+	if answer.Error == "" {
+		return &answer, nil
+	}
+	e := &AdminError{Command: r.Command, Text: answer.Error, is: adminReasons()[answer.Reason]}
+	if answer.NoService {
+		e.is = ErrNoReplicator
+	}
+	return nil, e
+}

@@ -1,0 +1,291 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/transport"
+)
+
+// mark is a data type of a program's own.
+type mark struct{ text string }
+
+func (m mark) Merge(o mark) (mark, error) { return mark{max(m.text, o.text)}, nil }
+
+func (m mark) AppendBinary(dst []byte) ([]byte, error) { return append(dst, m.text...), nil }
+
+func (m mark) MarshalJSON() ([]byte, error) { return json.Marshal("mark " + m.text) }
+
+func decodeMark(data []byte) (mark, error) { return mark{string(data)}, nil }
+
+// operator returns an operator, once all nodes let themselves be asked.
+func (w *world) operator() *ddata.Admin {
+	synctest.Wait()
+	return ddata.NewAdmin(w.network.Operator("root"))
+}
+
+// collect returns the keys that an operator sees.
+func (w *world) collect(admin *ddata.Admin, at ddata.At, prefix string, deleted bool) (all []string) {
+	w.Helper()
+	for k, err := range admin.Keys(w.Context(), at, prefix, deleted) {
+		w.must(err)
+		text := k.Key + " " + k.Type
+		if k.Deleted {
+			text += "deleted"
+		}
+		if k.Durable {
+			text += " durable"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestOperatorsLook(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{Durable: []string{"durable-*"}, Opener: &disks{}}, "a", "b", "c")
+		other := w.replicate(rs[0].Node(), ddata.Config{Name: "other"})
+		w.must(w.add(other, "elsewhere", ddata.WriteLocal(), 1))
+		w.must(w.add(rs[0], visits, ddata.WriteAll(), 7))
+		w.must(w.put(rs[0], ddata.WriteAll(), "tea", "milk"))
+		w.must(w.add(rs[0], "durable-1", ddata.WriteAll(), 1))
+		w.must(w.add(rs[0], "gone", ddata.WriteAll(), 1))
+		w.must(ddata.Delete(w.Context(), rs[0], ddata.Key[crdt.GCounter]("gone"), ddata.WriteAll()))
+		w.converged(rs...)
+		admin := w.operator()
+
+		node, stats, err := admin.Stats(w.Context(), ddata.At{Node: "a"})
+		w.must(err)
+		if node != rs[0].Node().Self().String() || len(stats) != 2 || stats[1].Replicator != "other" || stats[1].Keys != 1 {
+			w.Errorf("a says %s, %+v", node, stats)
+		}
+		_, of, err := admin.Stats(w.Context(), ddata.At{Node: "b", Replicator: "ddata"})
+		w.must(err)
+		if s := of[0]; s.Replicas != 3 || s.Keys != 3 || s.Deleted != 1 || s.Digest != stats[0].Digest || len(s.Digest) != 32 {
+			w.Errorf("b says %+v, a %+v", s, stats[0])
+		}
+
+		if got, want := w.collect(admin, ddata.At{Node: "c"}, "", false), []string{"cart ORSet[string]", "durable-1 GCounter durable", "visits GCounter"}; !slices.Equal(got, want) {
+			w.Errorf("the keys are %q", got)
+		}
+		if got, want := w.collect(admin, ddata.At{}, "g", true), []string{"gone deleted"}; !slices.Equal(got, want) {
+			w.Errorf("the keys that begin with g are %q", got)
+		}
+		for _, level := range []string{"", "local", "majority", "all"} {
+			v, err := admin.Get(w.Context(), ddata.At{Node: "b"}, "cart", level)
+			w.must(err)
+			var types *crdt.Types
+			held, err := types.Decode(v.Data)
+			w.must(err)
+			if text := string(crdt.JSON{}.Append(nil, held)); text != `["milk","tea"]` || v.Key != "cart" || v.Type != "ORSet[string]" || v.Node != rs[1].Node().Self().String() {
+				w.Errorf("the cart at %q is %s, %+v", level, text, v)
+			}
+		}
+		for key, want := range map[string]error{"none": ddata.ErrNotFound, "gone": ddata.ErrDeleted} {
+			if _, err := admin.Get(w.Context(), ddata.At{}, key, "majority"); !errors.Is(err, want) {
+				w.Errorf("%s: %v", key, err)
+			}
+		}
+		if _, err := admin.Get(w.Context(), ddata.At{Replicator: "none"}, "cart", ""); !errors.Is(err, ddata.ErrNoReplicator) || errors.Is(err, ddata.ErrNotFound) {
+			w.Errorf("a replicator that there is not: %v", err)
+		}
+	})
+}
+
+// What is too much for one answer comes in several, from one node.
+func TestOperatorsLookAtMuch(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		types, err := crdt.NewTypes(nil, crdt.Define("mark", decodeMark))
+		w.must(err)
+		rs := w.replicators(ddata.Config{Types: types}, "a", "b")
+		var want []string
+		for i := range 2500 {
+			key := fmt.Sprintf("key-%04d", i)
+			want = append(want, key+" GCounter")
+			w.must(w.add(rs[0], ddata.Key[crdt.GCounter](key), ddata.WriteLocal(), 1))
+		}
+		for i := range 100 { // which take six times as much as JSON
+			w.must(w.add(rs[0], ddata.Key[crdt.GCounter](fmt.Sprintf("\x01%0500d", i)+strings.Repeat("\x01", 8)), ddata.WriteLocal(), 1))
+		}
+		long := strings.Repeat("long ", 80_000)
+		_, err = ddata.Update(w.Context(), rs[0], ddata.Key[mark]("mark"), ddata.WriteLocal(), func(mark) (mark, error) { return mark{long}, nil })
+		w.must(err)
+		w.converged(rs...)
+		admin := w.operator()
+		if got := w.collect(admin, ddata.At{Node: "b"}, "key-", false); !slices.Equal(got, want) {
+			w.Errorf("%d keys were seen, the last of them %q", len(got), got[len(got)-1])
+		}
+		if got := w.collect(admin, ddata.At{}, "", false); len(got) != len(want)+101 || !slices.IsSorted(got) {
+			w.Errorf("%d keys were seen", len(got))
+		}
+		v, err := admin.Get(w.Context(), ddata.At{}, "mark", "")
+		w.must(err)
+		var none *crdt.Types
+		if _, err = none.Decode(v.Data); !errors.Is(err, crdt.ErrUndefined) {
+			w.Errorf("the mark can be read without its type: %v", err)
+		}
+		held, err := types.Decode(v.Data)
+		w.must(err)
+		m, err := crdt.As[mark](types, held)
+		if w.must(err); m.text != long {
+			w.Errorf("a mark of %d bytes was seen", len(m.text))
+		}
+		v, err = admin.GetJSON(w.Context(), ddata.At{}, "mark", "all")
+		if w.must(err); string(v.Data) != `"mark `+long+`"` || v.Type != "mark" {
+			w.Errorf("the mark is %.20s as JSON, %d bytes", v.Data, len(v.Data))
+		}
+	})
+}
+
+// A comparison finds what is not the same, and nothing else.
+func TestOperatorsCompare(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		w.start("d")
+		w.must(w.add(rs[0], visits, ddata.WriteAll(), 7))
+		w.must(w.add(rs[0], "gone", ddata.WriteAll(), 1))
+		w.must(w.add(rs[0], "same", ddata.WriteAll(), 1))
+		w.converged(rs...)
+		admin := w.operator()
+		all := []string{"a", "b", "c", "d"}
+		d, err := admin.Diff(w.Context(), "", all, 100)
+		w.must(err)
+		if !d.Same() || d.Nodes[0].Digest != d.Nodes[2].Digest || d.Nodes[1].Node != rs[1].Node().Self().String() || !errors.Is(d.Nodes[3].Err, ddata.ErrNoReplicator) {
+			w.Errorf("where all is the same there is %+v", d)
+		}
+
+		heal := w.network.Partition([]string{"c"}, []string{"a", "b", "d"})
+		w.must(w.add(rs[2], visits, ddata.WriteLocal(), 1))
+		w.must(w.add(rs[0], "new", ddata.WriteTo(2), 1))
+		w.must(ddata.Delete(w.Context(), rs[0], ddata.Key[crdt.GCounter]("gone"), ddata.WriteTo(2)))
+		d, err = admin.Diff(w.Context(), "", all, 100)
+		w.must(err)
+		want := map[string][]bool{"gone": {true, true, false}, "new": {true, true, false}, "visits": {true, true, false}} // as a has it
+		if len(d.Keys) != len(want) || d.Same() || d.More {
+			w.Errorf("there differs %+v", d.Keys)
+		}
+		for _, k := range d.Keys {
+			for i, as := range want[k.Key] {
+				if (k.Held[i] == k.Held[0]) != as {
+					w.Errorf("%s: %q", k.Key, k.Held)
+				}
+			}
+			if k.Key == "gone" && k.Held[0] != ddata.DiffDeleted || k.Key == "new" && k.Held[2] != "" {
+				w.Errorf("%s: %q", k.Key, k.Held)
+			}
+		}
+		if d, err = admin.Diff(w.Context(), "", all, 2); err != nil || len(d.Keys) != 2 || !d.More {
+			w.Errorf("of two keys at most there differ %+v, %v", d, err)
+		}
+		if d, err = admin.Diff(w.Context(), "", []string{"a", "x"}, 100); err != nil || d.Same() || !errors.Is(d.Nodes[1].Err, transport.ErrNobody) {
+			w.Errorf("with a node that there is not: %+v, %v", d, err)
+		}
+		heal()
+		w.converged(rs...)
+		if d, err = admin.Diff(w.Context(), "", all, 100); err != nil || !d.Same() {
+			w.Errorf("afterwards there differ %+v, %v", d, err)
+		}
+	})
+}
+
+// That an operator looks at a key does not keep it from expiring.
+func TestOperatorsTouchNothing(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{Expire: map[string]time.Duration{"*": 30 * time.Second}}, "a")[0]
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		admin := w.operator()
+		for range 120 {
+			if _, err := admin.Get(w.Context(), ddata.At{}, "visits", ""); errors.Is(err, ddata.ErrNotFound) {
+				return
+			}
+			w.sleep(time.Second)
+		}
+		w.Error("the key does not expire while an operator looks at it")
+	})
+}
+
+// Whatever an operator sends is answered, and whatever a node answers ends.
+func TestOperatorsSendNonsense(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.must(w.add(w.replicators(ddata.Config{}, "a")[0], visits, ddata.WriteLocal(), 1))
+		w.operator()
+		asker := w.network.Operator("root")
+		for _, fields := range []string{
+			`"command":"explode"`, `"command":1`, `"command":"get"`, `"command":"get","key":"visits*"`, `"command":"get","key":"visits","level":"most"`,
+			`"command":"get","key":"visits","offset":-1`, `"command":"bucket","bucket":-1`, `"command":"bucket","bucket":1024`,
+			`"command":"stats","replicator":"` + strings.Repeat("x", 9999) + `"`,
+		} {
+			b, err := asker.Ask(w.Context(), "a", []byte(`{"service":"ddata",`+fields+`}`))
+			w.must(err)
+			var answer ddata.AdminAnswer
+			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.Part != nil || len(answer.Error) > 4<<10 {
+				w.Errorf("%.60q: %s, %v", fields, b, err)
+			}
+		}
+	})
+	for name, answer := range map[string]string{
+		"no JSON": "{", "nothing": "{}", "no end": `{"node":"a#1","more":true,"part":{"size":9,"digest":"x","data":"AAAA"},"keys":[{"key":"k"}]}`,
+		"too much": `{"part":{"size":999999999999}}`, "more than there is": `{"part":{"size":1,"data":"AAAAAAAA"}}`, "nobody": `{"more":true,"keys":[{"key":"k"}],"part":{"size":9,"data":"AAAA"}}`,
+		"few sums": `{"sums":{"buckets":"AAAA"}}`,
+	} {
+		admin := ddata.NewAdmin(liar(answer))
+		_, getErr := admin.Get(t.Context(), ddata.At{}, "k", "")
+		var keysErr error
+		for _, err := range admin.Keys(t.Context(), ddata.At{}, "", false) {
+			keysErr = err
+		}
+		d, err := admin.Diff(t.Context(), "", []string{"a"}, 1)
+		if err != nil || d.Nodes[0].Err == nil {
+			t.Errorf("%s: compared: %+v, %v", name, d, err)
+		}
+		if name != "no end" && getErr == nil || (name == "no end" || name == "nobody") && keysErr == nil {
+			t.Errorf("%s: get: %v, keys: %v", name, getErr, keysErr)
+		}
+	}
+}
+
+// liar answers all the same.
+type liar string
+
+// Ask implements transport.Asker.
+func (l liar) Ask(context.Context, string, []byte) ([]byte, error) { return []byte(l), nil }
+
+// Close implements transport.Asker.
+func (l liar) Close() error { return nil }
+
+// A node without replicators says so, and one whose replicator has ended.
+func TestOperatorsFindNone(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		n := w.cluster("a")[0]
+		admin := w.operator()
+		if _, _, err := admin.Stats(w.Context(), ddata.At{}); !errors.Is(err, ddata.ErrNoReplicator) {
+			w.Errorf("without replicators: %v", err)
+		}
+		w.must(w.replicate(n, ddata.Config{}).Close(w.Context()))
+		if _, _, err := admin.Stats(w.Context(), ddata.At{Replicator: "ddata"}); !errors.Is(err, ddata.ErrNoReplicator) {
+			w.Errorf("after the end: %v", err)
+		}
+		if s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "a"); err != nil || len(s.Members) != 1 {
+			w.Errorf("the cluster answers %+v, %v", s, err)
+		}
+	})
+}
