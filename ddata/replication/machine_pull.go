@@ -16,6 +16,9 @@ const (
 	pullAtOnce = 4           // requests to one peer
 	pullRetry  = time.Second // after which one is repeated, elsewhere if there is another peer
 	pullTries  = 10
+	// pullBatch is up to how many bytes are put together in one answer. What the new node has asked for waits for its loop together
+	// with what it has to acknowledge, and that should not wait long.
+	pullBatch = 64 << 10
 )
 
 // pullState is how a new node gets the data.
@@ -145,7 +148,7 @@ func (m *Machine) receivePull(from identity.Node, in Pull) {
 			if err != nil || len(w.Value) > MaxMessage-overhead {
 				continue
 			}
-			if n := entrySize(&w); size > 0 && size+n > m.cfg.MaxBatch {
+			if n := entrySize(&w); size > 0 && size+n > min(pullBatch, m.cfg.MaxBatch) {
 				out.Done = false
 				m.send(from, true, out)
 				return
