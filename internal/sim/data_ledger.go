@@ -46,9 +46,11 @@ type datum struct {
 	last    int64 // that the writer has written
 	events  []settled
 
-	base      int64    // what a counter had when all had the same, if nodes are pruned
-	has       *holders // who had it then
-	untracked bool     // what only was on disks may have been pruned
+	base      int64                         // what a counter had when all had the same, if nodes are pruned
+	has       *holders                      // who had it then
+	owners    map[identity.Node]*replicator // who has taken over what a node has left
+	twice     bool                          // two have, in clusters that did not know of each other, and disks bring that together
+	untracked bool                          // what only was on disks may have been pruned
 }
 
 // use returns the key that is written at present, a new one now and then.
