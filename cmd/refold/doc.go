@@ -11,7 +11,8 @@
 //	refold tail --tag vip              the events of all, as they are stored
 //	refold copy leveldb:A postgres://B a journal on another store, compared in the end
 //	refold migrate --check             are the tables there that this version needs?
-//	refold ddata stat --dir DIR        what nodes that are not running have of replicated data
+//	refold ddata diff --cluster NAME   do all nodes hold the same replicated data?
+//	refold ddata disk stat --dir DIR   what nodes that are not running have of it
 //	refold bench persist --json        a figure beside its limit and its goal
 //
 // --journal names another journal: leveldb:DIR, or postgres://USER@HOST/DATABASE,

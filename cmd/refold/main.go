@@ -15,7 +15,7 @@ func program() operator.Program {
 	return operator.Program{Commands: []operator.Command{
 		{Name: "bench", Help: "Measure Refold against the limits of the machine.", Grammar: &benchCommand{}},
 		{Name: "cluster", Help: "Look at a cluster's members, and let them leave or go down.", Grammar: &clusterCommand{}},
-		{Name: "ddata", Help: "Look at the replicated data that nodes have on disk.", Grammar: &ddataCommand{}},
+		{Name: "ddata", Help: "Look at replicated data: what nodes hold, and whether it is the same on all.", Grammar: &ddataCommand{}},
 		{Name: "demo", Help: "Show what Refold does, on this machine.", Grammar: &demoCommand{}},
 	}}
 }

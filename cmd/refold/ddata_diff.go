@@ -1,0 +1,188 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/ddata"
+)
+
+// ddataDiffCommand is "refold ddata diff".
+type ddataDiffCommand struct {
+	replicatorFlag
+
+	Limit int           `help:"Print at most so many keys." default:"100"`
+	Wait  time.Duration `help:"Look again until all hold the same, for at most so long." default:"0s"`
+	JSON  bool          `name:"json" help:"Print one JSON object."`
+}
+
+// diffPoll is how often --wait looks.
+const diffPoll = 200 * time.Millisecond
+
+// Help is the long help of the command.
+func (c *ddataDiffCommand) Help() string {
+	return `The nodes are asked one by one, so a key that is changed meanwhile can differ although it will be the same soon: --wait looks again.
+Each key is shown with the begin of the digest that each node has of it. The exit status is 1 if there are differences, or if a
+member does not answer.`
+}
+
+// Validate checks the flags.
+func (c *ddataDiffCommand) Validate() error {
+	switch {
+	case c.Limit < 1:
+		return fmt.Errorf("--limit is %d, it must be at least 1", c.Limit)
+	case c.Wait < 0:
+		return fmt.Errorf("--wait is %v, it must not be negative", c.Wait)
+	}
+	return nil
+}
+
+// Run compares.
+func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
+	return common.with(func(n *nodes) error {
+		deadline := time.Now().Add(c.Wait)
+		for {
+			d, err := c.look(ctx, common, n)
+			if err != nil {
+				return err
+			}
+			if d.Same() || !time.Now().Before(deadline) {
+				return c.print(env.Stdout, d)
+			}
+			select {
+			case <-time.After(diffPoll):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// look compares all members that may hold data.
+func (c *ddataDiffCommand) look(ctx context.Context, common *ddataCommand, n *nodes) (*ddata.Diff, error) {
+	s, err := n.members.State(ctx, common.Ask)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range s.Members {
+		switch m := &s.Members[i]; m.Status {
+		case cluster.Down.String(), cluster.Joining.String():
+		default:
+			name, _, _ := strings.Cut(m.Node, "#")
+			names = append(names, name)
+		}
+	}
+	return n.data.Diff(ctx, c.Replicator, names, c.Limit)
+}
+
+// diffNode is a node in JSON, diffKey a key with what nodes hold.
+type diffNode struct {
+	Name   string `json:"name"`
+	Node   string `json:"node,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	Absent bool   `json:"absent,omitempty"` // it has no such replicator
+	Error  string `json:"error,omitempty"`
+}
+
+type diffKey struct {
+	Key  string            `json:"key"`
+	Held map[string]string `json:"held"`
+}
+
+func (c *ddataDiffCommand) print(w io.Writer, d *ddata.Diff) error {
+	var all []diffNode
+	for i := range d.Nodes {
+		n := &d.Nodes[i]
+		out := diffNode{Name: n.Name, Node: n.Node, Digest: n.Digest, Absent: errors.Is(n.Err, ddata.ErrNoReplicator)}
+		if n.Err != nil && !out.Absent {
+			out.Error = n.Err.Error()
+		}
+		all = append(all, out)
+	}
+	err := c.show(w, d, all)
+	if err == nil && !d.Same() {
+		err = operator.ErrProblems
+	}
+	return err
+}
+
+func (c *ddataDiffCommand) show(w io.Writer, d *ddata.Diff, all []diffNode) error {
+	if c.JSON {
+		keys := make([]diffKey, len(d.Keys))
+		for i, k := range d.Keys {
+			keys[i] = diffKey{k.Key, map[string]string{}}
+			for j, held := range k.Held {
+				if d.Nodes[j].Err == nil {
+					keys[i].Held[d.Nodes[j].Name] = held
+				}
+			}
+		}
+		return json.NewEncoder(w).Encode(struct {
+			Same  bool       `json:"same"`
+			Nodes []diffNode `json:"nodes"`
+			Keys  []diffKey  `json:"keys"`
+			More  bool       `json:"more,omitempty"`
+		}{d.Same(), all, keys, d.More})
+	}
+	out := newLines(w, false, "NODE\tDIGEST\n")
+	compared := []int{}
+	for i, n := range all {
+		text := n.Digest
+		switch {
+		case n.Absent:
+			text = "no such replicator"
+		case n.Error != "":
+			text = n.Error
+		default:
+			compared = append(compared, i)
+		}
+		if err := out.line(nil, "%s\t%s\n", n.Name, plain(text)); err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if len(d.Keys) == 0 {
+		_, err := fmt.Fprintf(w, "\nno key differs on these %d nodes\n", len(compared))
+		return err
+	}
+	head := []string{"\nKEY"}
+	for _, i := range compared {
+		head = append(head, strings.ToUpper(all[i].Name))
+	}
+	out = newLines(w, false, strings.Join(head, "\t")+"\n")
+	for _, k := range d.Keys {
+		cells := []string{plain(k.Key)}
+		for _, i := range compared {
+			cells = append(cells, short(k.Held[i]))
+		}
+		if err := out.line(nil, "%s\n", strings.Join(cells, "\t")); err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil || !d.More {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "and more")
+	return err
+}
+
+// short is the begin of a digest.
+func short(digest string) string {
+	if digest == ddata.DiffDeleted {
+		return digest
+	}
+	return orNone(digest[:min(len(digest), 8)])
+}

@@ -1,0 +1,181 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/plugins/leveldb"
+)
+
+// label is a data type that the command does not know, article an element.
+type (
+	label   struct{ text string }
+	article struct{ Name string }
+)
+
+func (l label) Merge(o label) (label, error)            { return label{max(l.text, o.text)}, nil } //nolint:unparam // as crdt.Data says
+func (l label) AppendBinary(dst []byte) ([]byte, error) { return append(dst, l.text...), nil }     //nolint:unparam // as crdt.Data says
+func (l label) MarshalJSON() ([]byte, error)            { return json.Marshal("label " + l.text) }
+
+// data runs "refold ddata" on a lab.
+func (l *lab) data(args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	p := program()
+	p.Stdout, p.Stderr = &out, &errs
+	status = p.Run(l.t.Context(), append([]string{"ddata", "--cluster", "lab", "--token-file", l.server.TokenFile(), "--nats", l.server.URL()}, args...))
+	return status, out.String(), errs.String()
+}
+
+// want runs "refold ddata" and compares what it prints.
+func (l *lab) want(stdout string, args ...string) {
+	l.t.Helper()
+	if status, out, stderr := l.data(args...); status != 0 || out != stdout {
+		l.t.Errorf("%q: exit status %d\n%s%s", args, status, out, stderr)
+	}
+}
+
+func put[T any](t *testing.T, r *ddata.Replicator, key string, f func(T) (T, error)) {
+	t.Helper()
+	if _, err := ddata.Update(t.Context(), r, ddata.Key[T](key), ddata.WriteLocal(), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDataCommand(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	types, err := crdt.NewTypes(codec.Types(codec.Name[article]("article")),
+		crdt.Define("label", func(data []byte) (label, error) { return label{string(data)}, nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rs []*ddata.Replicator
+	for _, name := range []string{"a", "b"} {
+		cfg := ddata.Config{Types: types}
+		if name == "a" {
+			cfg.Durable, cfg.Opener = []string{"visits"}, leveldb.NewDurable(t.TempDir(), leveldb.DurableConfig{})
+		}
+		r, err := ddata.Start(t.Context(), l.join(name), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs = append(rs, r)
+	}
+	l.join("c") // which holds nothing
+	l.settled()
+	put(t, rs[0], "visits", func(c crdt.PNCounter) (crdt.PNCounter, error) { return c.Add(rs[0].Self(), 7), nil })
+	put(t, rs[1], "cart", func(s crdt.ORSet[article]) (crdt.ORSet[article], error) { return s.Add(rs[1].Self(), article{"tea"}) })
+	put(t, rs[1], "label", func(label) (label, error) { return label{"new"}, nil })
+	put(t, rs[1], "old\n", func(f crdt.Flag) (crdt.Flag, error) { return f.Enable(), nil })
+	if err := ddata.Delete(t.Context(), rs[1], ddata.Key[crdt.Flag]("old\n"), ddata.WriteLocal()); err != nil {
+		t.Fatal(err)
+	}
+
+	_, out, _ := l.data("diff", "--wait", "1m")
+	for _, want := range []string{"NODE  DIGEST\na     ", "c     no such replicator\n", "no key differs on these 2 nodes"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	l.want("KEY     TYPE        DURABLE\ncart    ORSet[any]  no\nlabel   label       no\nvisits  PNCounter   yes\n", "keys", "--ask", "a")
+	l.want(`{"key":"old\n","deleted":true}`+"\n", "keys", "--ask", "b", "--json", "--deleted", "o")
+	l.want("KEY   TYPE        DURABLE\ncart  ORSet[any]  no\n", "keys", "--limit", "1", "--ask", "b")
+	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b")
+	l.want(`{"node":"`+rs[1].Node().Self().String()+`","key":"label","type":"label","value":"label new"}`+"\n", "get", "--json", "--ask", "b", "label")
+	if _, out, _ := l.data("get", "cart", "--ask", "a"); !strings.Contains(out, `"type": "article"`) || !strings.Contains(out, "tea") {
+		t.Errorf("the cart is %s", out)
+	}
+	if _, out, _ := l.data("count", "--ask", "b"); !strings.HasPrefix(out, "3 replicas\n") || !strings.Contains(out, "3 keys, 1 deleted; digest ") {
+		t.Errorf("count prints %s", out)
+	}
+	var counted ddata.AdminStat
+	if _, out, _ := l.data("count", "--ask", "a", "--json"); json.Unmarshal([]byte(out), &counted) != nil || counted.Replicas != 3 || counted.Keys != 3 {
+		t.Errorf("count prints %s", out)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"get", "nothing", "--ask", "a"}, "not found"},
+		{[]string{"get", "old\n", "--ask", "a"}, "deleted"},
+		{[]string{"get", "visits", "--ask", "c"}, "no such service"},
+		{[]string{"keys", "--replicator", "other", "--ask", "a"}, "no such replicator"},
+		{[]string{"keys", "--limit=-1"}, "--limit"},
+		{[]string{"diff", "--limit=0"}, "--limit"},
+		{[]string{"diff", "--wait=-1s"}, "--wait"},
+		{[]string{"--cluster", "", "keys"}, "--cluster"},
+		{[]string{"--timeout", "0s", "keys"}, "--timeout"},
+		{[]string{"get", "visits", "--level", "most"}, "--level"},
+		{[]string{"disk", "keys"}, "--dir"},
+	} {
+		if status, _, stderr := l.data(c.args...); status != 2 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit status %d, %s", c.args, status, stderr)
+		}
+	}
+}
+
+// What differs is shown, and ends in status 1.
+func TestDataDiffers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for _, name := range []string{"a", "b"} {
+		if _, err := ddata.Start(t.Context(), l.join(name), ddata.Config{Name: "data-" + name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.settled()
+	if status, out, _ := l.data("diff", "--replicator", "data-a"); status != 0 || !strings.Contains(out, "on these 1 nodes") {
+		t.Errorf("of one node: exit status %d\n%s", status, out)
+	}
+	var b strings.Builder
+	d := &ddata.Diff{
+		Nodes: []ddata.DiffNode{{Name: "a", Digest: "aa"}, {Name: "b", Digest: "bb"}, {Name: "c", Err: errors.New("still")}, {Name: "d", Err: ddata.ErrNoReplicator}},
+		Keys: []ddata.DiffKey{
+			{Key: "k\n", Held: []string{"0123456789abcdef", ddata.DiffDeleted, "", ""}},
+			{Key: "x", Held: []string{"", "99", "", ""}},
+		},
+		More: true,
+	}
+	var c ddataDiffCommand
+	if err := c.print(&b, d); err == nil {
+		t.Error("differences are no problem")
+	}
+	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY    A         B\n\"k\\n\"  01234567  deleted\nx      -         99\nand more\n"
+	if b.String() != want {
+		t.Errorf("printed is\n%s", b.String())
+	}
+	b.Reset()
+	c.JSON = true
+	if err := c.print(&b, d); err == nil || !strings.Contains(b.String(), `{"key":"x","held":{"a":"","b":"99"}}`) || !strings.Contains(b.String(), `"same":false`) || !strings.Contains(b.String(), `"absent":true`) {
+		t.Errorf("printed is %s", b.String())
+	}
+}
+
+// What is on disk is looked at without any node.
+func TestDataOnDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := leveldb.NewDurable(dir, leveldb.DurableConfig{}).Open(t.Context(), durable.ID{Node: "a", Replicator: "ddata"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	p := program()
+	p.Stdout, p.Stderr = &out, &out
+	if status := p.Run(t.Context(), []string{"ddata", "disk", "stat", "--dir", dir, "--json"}); status != 0 || !strings.Contains(out.String(), `"keys":0`) {
+		t.Errorf("exit status %d, %s", status, &out)
+	}
+}
