@@ -17,6 +17,11 @@ import (
 
 // pair returns the replicators of two nodes, and what ends them.
 func pair(ctx context.Context) (a, b *ddata.Replicator, end func()) {
+	return pairOf(ctx, ddata.Config{})
+}
+
+// pairOf is pair with a configuration.
+func pairOf(ctx context.Context, cfg ddata.Config) (a, b *ddata.Replicator, end func()) {
 	network := inmem.NewNetwork(inmem.NetworkConfig{}) // plugins/nats connects processes
 	start := func(name string) *ddata.Replicator {
 		self, err := identity.New(name)
@@ -30,7 +35,7 @@ func pair(ctx context.Context) (a, b *ddata.Replicator, end func()) {
 		if err = node.AwaitUp(ctx); err != nil {
 			panic(err)
 		}
-		r, err := ddata.Start(ctx, node, ddata.Config{})
+		r, err := ddata.Start(ctx, node, cfg)
 		if err != nil {
 			panic(err)
 		}

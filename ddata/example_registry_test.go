@@ -1,0 +1,82 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+// registry knows where services can be reached: a set of addresses for each service, in a key of its own.
+type registry struct{ replicator *ddata.Replicator }
+
+type addresses = crdt.ORSet[string]
+
+func service(name string) ddata.Key[addresses] { return ddata.Key[addresses]("service-" + name) }
+
+// register makes an address known. Others hear of it soon after.
+func (g registry) register(ctx context.Context, name, address string) error {
+	_, err := ddata.Update(ctx, g.replicator, service(name), ddata.WriteLocal(), func(s addresses) (addresses, error) {
+		return s.Add(g.replicator.Self(), address)
+	})
+	return err
+}
+
+// unregister takes an address out again.
+func (g registry) unregister(ctx context.Context, name, address string) error {
+	_, err := ddata.Update(ctx, g.replicator, service(name), ddata.WriteLocal(), func(s addresses) (addresses, error) {
+		return s.Remove(g.replicator.Self(), address)
+	})
+	return err
+}
+
+// watch calls f with the addresses of a service now, and whenever they change, until f returns false.
+func (g registry) watch(ctx context.Context, name string, f func(addresses []string) bool) error {
+	for change := range g.replicator.Subscribe(ctx, service(name).Any()) {
+		s, err := service(name).Value(change)
+		if err != nil {
+			return err
+		}
+		all, err := s.Elements()
+		if err != nil {
+			return err
+		}
+		if !f(all) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// Services that nodes register, and others find.
+func Example_registry() {
+	ctx := context.Background()
+	a, b, end := pair(ctx)
+	defer end()
+
+	here, there := registry{a}, registry{b}
+	fmt.Println(here.register(ctx, "mail", "10.0.0.1:25"), there.register(ctx, "mail", "10.0.0.2:25"))
+	err := here.watch(ctx, "mail", func(all []string) bool { return len(all) < 2 }) // until both are known here
+	fmt.Println(err)
+
+	fmt.Println(here.unregister(ctx, "mail", "10.0.0.2:25"))
+	err = there.watch(ctx, "mail", func(all []string) bool {
+		if slices.Contains(all, "10.0.0.2:25") {
+			return true // it has not heard of it yet
+		}
+		fmt.Println(all)
+		return false
+	})
+	fmt.Println(err)
+	// Output:
+	// <nil> <nil>
+	// <nil>
+	// <nil>
+	// [10.0.0.1:25]
+	// <nil>
+}
