@@ -49,6 +49,18 @@
 // sure that later ones see at least as much; a register that only one node writes is
 // linearizable then.
 //
+// Where nodes that have left are pruned:
+//   - Who takes over what a node has left in an ORSet or a map adds its elements anew. That is
+//     concurrent with a removal by a node that has not heard of it yet: an element whose
+//     removal was acknowledged may be back then.
+//   - A node with durable keys that comes back after others were pruned, or while the owner
+//     prunes them, loses what nobody but its disk had of those others. Config.DurablePruneAfter has to
+//     be longer than nodes are away.
+//   - Two clusters that know nothing of each other, and both prune the same node, count what it has
+//     left twice once their disks come together.
+//   - All of it is by clocks on the wall. If they differ by more than Config.MarkerTTL, some forget what
+//     was pruned while others still have it.
+//
 // Several keys are never changed together. Deleted keys stay as tombstones. A value that
 // has become larger than a message, because nodes have added to it at the same
 // time, is sent in parts; beyond MaxMessage it is not sent until it is smaller, and a note

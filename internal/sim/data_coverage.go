@@ -29,7 +29,7 @@ func (d *data) mustHappen() {
 	for table, rows := range map[string][]string{
 		"read":    {"done", "not found", "deleted", "timed out", "too few replicas", "stopped"},
 		"update":  {"done", "deleted", "timed out", "too few replicas", "store failed", "stopped"},
-		"delete":  {"done", "deleted", "timed out", "too few replicas"},
+		"delete":  {"done", "deleted", "timed out"},
 		"event":   {"changed", "deleted", "expired"},
 		"disk":    {"loaded", "loaded records", "failed", "written", "written at the end", "in use", "store failed"},
 		"promise": {"members fixed", "members joined", "members left", "members joined and left"},

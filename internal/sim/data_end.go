@@ -6,6 +6,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
@@ -125,14 +126,15 @@ func (d *data) differ() string {
 
 // spell says which node has counted what.
 func spell(v crdt.Value) string {
-	s := v.Type()
+	var s strings.Builder
+	s.WriteString(v.Type())
 	for _, n := range v.ModifiedBy() {
-		s += fmt.Sprint(" ", n)
+		s.WriteString(" " + n.String())
 		if v.Type() == "GCounter" || v.Type() == "PNCounter" {
-			s += fmt.Sprint(" ", tally(v, n))
+			fmt.Fprintf(&s, " %d", tally(v, n))
 		}
 	}
-	return s
+	return s.String()
 }
 
 // complete checks that all hold what they should.

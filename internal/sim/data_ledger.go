@@ -203,9 +203,23 @@ func (k *datum) deleting() bool {
 	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == deletes && w.done })
 }
 
-// added reports whether all had an element earlier. Who does not have it else may not know of it.
-func (k *datum) added(id string, now *holders) bool {
-	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == adds && w.id == id && w.has != nil && w.has != now })
+// heard reports whether all know of a removal. Who does not have the element may just never have heard of it: it had
+// it when all did, or holds the same as one that had it.
+func (w *write) heard(now *holders) bool {
+	knew := func(r *replicator) bool {
+		return w.stable() && slices.Contains(w.has.of, r) || slices.ContainsFunc(w.datum.writes, func(a *write) bool {
+			return a.do == adds && a.id == w.id && a.stable() && slices.Contains(a.has.of, r)
+		})
+	}
+	first := slices.IndexFunc(now.of, knew)
+	if first < 0 {
+		return false
+	}
+	known, _, _ := now.of[first].value(w.datum.key)
+	return !slices.ContainsFunc(now.of, func(r *replicator) bool {
+		v, _, _ := r.value(w.datum.key)
+		return v != known && !knew(r) && !crdt.Equal(v, known)
+	})
 }
 
 // removed reports whether anybody has removed an element.
@@ -250,7 +264,10 @@ func (d *data) look() {
 			continue
 		}
 		for _, w := range k.writes {
-			if w.done && (again || !w.stable()) && (w.do != removes || k.added(w.id, now)) && !slices.ContainsFunc(now.of, func(r *replicator) bool { return !w.at(r) }) {
+			switch {
+			case !w.done, w.stable() && !again, w.do == adds && k.kind == cart && k.removed(w.id):
+			case slices.ContainsFunc(now.of, func(r *replicator) bool { return !w.at(r) }):
+			case w.do != removes || w.heard(now):
 				w.has = now
 			}
 		}
