@@ -6,6 +6,7 @@ package cluster
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // attached is what other packages keep for a node.
@@ -34,3 +35,6 @@ func (n *Node) Attached(key any, make func() any) any {
 func (n *Node) Roles() []string {
 	return slices.Compact(slices.Sorted(slices.Values(n.cfg.Roles)))
 }
+
+// RemovalMargin is how long after the removal of a node it is sure that the node has stopped what it hosted.
+func (n *Node) RemovalMargin() time.Duration { return n.machine.Config().Downing.RemovalMargin }

@@ -82,6 +82,22 @@ func (m Message) Answer(value any, err error) {
 // any more.
 func (m Message) AnswerEncoded(data []byte) { m.Answer(encodedAnswer(data), nil) }
 
+// Inject returns what Observer.Inject makes of a context, so that it travels with a command. Nil is nothing.
+func (r *Runtime) Inject(ctx context.Context) []byte {
+	if r.obs.Inject == nil {
+		return nil
+	}
+	return r.obs.Inject(ctx)
+}
+
+// Extract is the reverse: see Observer.Extract.
+func (r *Runtime) Extract(ctx context.Context, metadata []byte) context.Context {
+	if r.obs.Extract == nil || len(metadata) == 0 {
+		return ctx
+	}
+	return r.obs.Extract(ctx, metadata)
+}
+
 // away is the caller of a command that came from another node.
 type away struct {
 	answered func(value any, err error)

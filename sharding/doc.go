@@ -4,6 +4,45 @@
 // Package sharding spreads entities over the nodes of a cluster: each of them lives once, on the
 // node that hosts its shard, and moves when nodes come and go.
 //
+//	region, err := sharding.Start(ctx, node, AccountType(), sharding.Options{Runtime: rt, State: sharding.JournalState(journal, snapshots)})
+//	balance, err := eventsourcing.Ask(ctx, region.Ref("42"), Lookup{})
+//
+//	      node a                      node b                        node c
+//	+-----------------+         +-----------------+           +-----------------+
+//	| Ref("42")       |         |                 |           | Ref("42")       |
+//	|    |            | command |                 |  command  |    |            |
+//	| region ---------+---------+-> region <------+-----------+- proxy          |
+//	|    ^            |         |      |          |           |                 |
+//	|    | where is   |         |      v          |  answer   |                 |
+//	|    | shard 7?   |         | shard 7 [42] ---+-----------+-> caller        |
+//	|    v            |         |      [43] [61]  |           |                 |
+//	| coordinator     |         |                 |           |                 |
+//	|    | decides    |         |                 |           |                 |
+//	+----+------------+         +-----------------+           +-----------------+
+//	     v
+//	  CoordinatorStore
+//
+// An entity belongs to a shard by its ID. The coordinator, a cluster singleton, gives each shard a home and remembers that
+// durably. Regions ask for homes once; commands wait meanwhile, and go straight to the home then. A proxy does the same and
+// hosts nothing.
+//
+// # Guarantees
+//
+//   - An entity lives on one node at a time, as long as the cluster does not split: see package downing.
+//   - The commands of a sender to an entity through one region arrive in order, also when the shard moves.
+//   - A planned move loses nothing: a rebalance, a node that leaves. When a node dies, what was on its way to it is lost, and callers get an
+//     error that matches eventsourcing.ErrOutcomeUnknown.
+//   - Nothing is sent twice. A command that was refused says so: see ErrHandOff and the others, and eventsourcing.NotDone.
+//
+// # Caveats
+//
+// Shards, ShardOf and the role of a type must be the same on all nodes, and every node with the role must Start the type: the oldest
+// of them runs the coordinator. An Ask needs a deadline, since the network may lose the answer. Commands and answers of other nodes
+// are copies, those of the own node are not.
+//
+// An entity that is to leave memory, because nobody needs it or its shard moves, stops behind the commands that it has. Deliveries
+// that are not confirmed and deadlines go on when it is there again, which is with the next command.
+//
 // # Stores
 //
 // The coordinator of an entity type keeps what it decides in a CoordinatorStore: in a journal, or in

@@ -31,6 +31,7 @@ type Machine struct {
 	removals []coordinator.Removal
 
 	region      *region.Machine
+	turn        uint64             // see Turn
 	waiting     map[uint64]message // by token
 	tokens      uint64
 	runs        map[Shard]*run
@@ -95,6 +96,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	m.tickCoordinator()
 	if m.now >= m.region.Next() {
+		m.turn++
 		m.regionEffects(m.region.Tick(m.now))
 	}
 	if m.now >= m.runsAt {

@@ -73,7 +73,12 @@ func (m *Machine) forwarded(from identity.Node, p region.Packet) {
 	m.regionStep(region.Arrived{From: from, Frame: p.Frame})
 }
 
-func (m *Machine) regionStep(in region.Input) { m.regionEffects(m.region.Step(m.now, in)) }
+func (m *Machine) regionStep(in region.Input) {
+	if turns(in) {
+		m.turn++
+	}
+	m.regionEffects(m.region.Step(m.now, in))
+}
 
 func (m *Machine) regionEffects(out region.Effects) {
 	for _, r := range out.Refused {

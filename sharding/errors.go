@@ -1,0 +1,43 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"fmt"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/node/shards"
+)
+
+// Why a command did not reach its entity. Each of these says that surely nothing was done: eventsourcing.NotDone is true for
+// them, on whatever node the command was refused.
+var (
+	// ErrHandOff says that the command was waiting for its entity when the shard moved and was ended by force, or failed.
+	ErrHandOff = fmt.Errorf("sharding: the shard moved before the command was handled: %w", eventsourcing.ErrStopped)
+	// ErrNotHome says that the command met two nodes that are not the home of its shard. It is so while a shard is lost
+	// and found.
+	ErrNotHome = fmt.Errorf("sharding: the shard is not where it was looked for: %w", eventsourcing.ErrStopped)
+	// ErrBuffersFull says that too many commands wait.
+	ErrBuffersFull = fmt.Errorf("sharding: too many commands wait: %w", eventsourcing.ErrStashFull)
+	// ErrStopped says that the region has stopped, or that its node hosts nothing at the moment.
+	ErrStopped = fmt.Errorf("sharding: the region has stopped: %w", eventsourcing.ErrStopped)
+	// ErrNotSent says that the command could not be sent to the node that has its shard.
+	ErrNotSent = fmt.Errorf("sharding: the command could not be sent: %w", eventsourcing.ErrStopped)
+)
+
+// refusal returns the error for a reason to refuse a command.
+func refusal(why shards.Reason) error {
+	switch why {
+	case shards.BufferFull:
+		return ErrBuffersFull
+	case shards.NotHome:
+		return ErrNotHome
+	case shards.HandedOff, shards.ShardFailed:
+		return ErrHandOff
+	case shards.NoShard:
+		return fmt.Errorf("%w: there is no such shard: the nodes do not agree on how many there are", eventsourcing.ErrInvalid)
+	case shards.Stopped:
+	}
+	return ErrStopped
+}

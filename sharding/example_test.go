@@ -1,0 +1,93 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+)
+
+type (
+	Command interface{ eventsourcing.Target[Command] }
+	Event   interface{ isEvent() }
+
+	Deposit struct { // is answered with the balance
+		eventsourcing.For[Command, int]
+		Amount int
+	}
+	Deposited struct{ Amount int }
+	Account   struct{ Balance int }
+)
+
+func (Deposited) isEvent() {}
+
+func (a *Account) HandleCommand(ctx *eventsourcing.Context[Command, Event], cmd Command) eventsourcing.Effect[Command, Event] {
+	switch c := cmd.(type) {
+	case Deposit:
+		return ctx.Persist(Deposited{c.Amount}).Reply(c.Answer(func() int { return a.Balance }))
+	}
+	return ctx.Unhandled()
+}
+
+func (a *Account) ApplyEvent(event Event) {
+	if e, ok := event.(Deposited); ok {
+		a.Balance += e.Amount
+	}
+}
+
+func AccountType() eventsourcing.Type[Command, Event] {
+	return eventsourcing.Type[Command, Event]{
+		Name:     "account",
+		New:      func(string) eventsourcing.Aggregate[Command, Event] { return &Account{} },
+		Events:   codec.Types(codec.Name[Deposited]("deposited")),
+		Commands: codec.Types(codec.Name[Deposit]("deposit")),
+	}
+}
+
+// Three nodes share the accounts, and each reaches all of them.
+func Example() {
+	ctx := context.Background()
+	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal() // plugins/nats and plugins/postgres connect processes
+	var regions []*sharding.Region[Command]
+	for _, name := range []string{"a:1", "b:1", "c:1"} {
+		self, err := identity.New(name)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		node, err := cluster.Join(ctx, cluster.Config{Cluster: "bank", Carrier: network.Carrier(self), Seeds: []string{"a:1"}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = rt.Close(ctx) }()
+		defer func() { _ = node.Shutdown(ctx) }()
+		region, err := sharding.Start(ctx, node, AccountType(), sharding.Options{Runtime: rt, State: sharding.JournalState(journal, nil)})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		regions = append(regions, region)
+	}
+	for _, region := range regions {
+		balance, err := eventsourcing.Ask(ctx, region.Ref("42"), Deposit{Amount: 10})
+		fmt.Println(balance, err)
+	}
+	// Output:
+	// 10 <nil>
+	// 20 <nil>
+	// 30 <nil>
+}

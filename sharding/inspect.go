@@ -1,0 +1,81 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// State is what a region on a node knows and runs.
+type State struct {
+	// Registered says that a coordinator knows the region, Coordinator on which node that is.
+	Registered  bool
+	Coordinator identity.Node
+	// Shards are those that this node hosts, sorted by number.
+	Shards []ShardState
+	// Waiting is how many commands wait, for homes, shards or entities.
+	Waiting int
+	// Asks is how many answers from other nodes are awaited, of all types.
+	Asks int
+	// Dropped is how many commands have reached nobody since the region was started.
+	Dropped uint64
+}
+
+// ShardState is a shard on a node.
+type ShardState struct {
+	Shard Shard
+	// Entities are those that run, sorted.
+	Entities []string
+	// Tracked is how many there are together with those that will run.
+	Tracked int
+}
+
+// State returns what the region knows and runs. The error is that of ctx, or ErrStopped.
+func (r *Region[C]) State(ctx context.Context) (state State, err error) {
+	s := r.site
+	err = s.call(ctx, func() {
+		m := s.machine
+		state.Registered = m.Registered()
+		if boss, ok := m.Boss(); ok {
+			state.Coordinator = boss
+		}
+		for _, n := range m.Hosted() {
+			state.Shards = append(state.Shards, ShardState{n, m.Running(n), m.Tracked(n)})
+		}
+		state.Waiting = m.Waiting()
+	})
+	if err != nil {
+		return State{}, fmt.Errorf("sharding: state of type %q: %w", s.name, err)
+	}
+	state.Asks, state.Dropped = s.board.asks.len(), s.dropped.Load()
+	return state, nil
+}
+
+// Home returns the node that has a shard, as far as this node knows. The error is that of ctx, or ErrStopped.
+func (r *Region[C]) Home(ctx context.Context, shard Shard) (home identity.Node, known bool, err error) {
+	if err = r.site.call(ctx, func() { home, known = r.site.machine.Home(shard) }); err != nil {
+		err = fmt.Errorf("sharding: home of shard %d of type %q: %w", shard, r.site.name, err)
+	}
+	return home, known, err
+}
+
+// call lets the loop call f, which must not block, and waits for that.
+func (s *site) call(ctx context.Context, f func()) error {
+	called := make(chan struct{})
+	if !s.inbox.add(item{do: func() {
+		defer close(called)
+		f()
+	}}) {
+		return ErrStopped
+	}
+	select {
+	case <-called:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// line is a kind of lines that there may be many of.
+type line uint8
+
+const (
+	lineUnsent line = iota
+	lineMalformed
+	lineDropped
+	lineIgnored
+	lineKinds
+)
+
+// lineInterval is how often there is one of a kind.
+const lineInterval = time.Minute
+
+// lines remember when lines were written last.
+type lines struct {
+	mu   sync.Mutex
+	last [lineKinds]struct {
+		next time.Duration
+		lost int
+	}
+}
+
+// write writes a line unless there was one of its kind shortly before.
+func (l *lines) write(s *site, kind line, level slog.Level, message string, attrs ...slog.Attr) {
+	now := s.now()
+	l.mu.Lock()
+	k := &l.last[kind]
+	if k.next > now {
+		k.lost++
+		l.mu.Unlock()
+		return
+	}
+	if k.lost > 0 {
+		attrs = append(attrs, slog.Int("not_logged_before", k.lost))
+	}
+	k.next, k.lost = now+lineInterval, 0
+	l.mu.Unlock()
+	s.log.LogAttrs(s.base, level, message, attrs...) //nolint:sloglint // those that are given are constants
+}
+
+// drop tells that a command reached nobody.
+func (s *site) drop(id string, asked bool, err error) {
+	s.dropped.Add(1)
+	n, _ := s.shardOf(id)
+	if f := s.opts.Observer.Dropped; f != nil {
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.ErrorContext(s.base, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
+			}
+		}()
+		f(DroppedInfo{Type: s.name, Entity: id, Shard: n, Asked: asked, Err: err})
+	}
+	level := slog.LevelWarn
+	if asked {
+		level = slog.LevelDebug // whoever waits is told
+	}
+	s.lines.write(s, lineDropped, level, "a command reached nobody", slog.String("entity", id), slog.Any("error", err))
+}
+
+// note logs what the coordinator finds worth knowing.
+func (s *site) note(n *coordinator.Note) {
+	level := slog.LevelDebug
+	switch n.Kind {
+	case coordinator.Ignored:
+		s.lines.write(s, lineIgnored, level, "the coordinator does not heed a message", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
+		return
+	case coordinator.Became, coordinator.HandOffDone, coordinator.Terminating:
+		level = slog.LevelInfo
+	case coordinator.Repaired, coordinator.LoadRetried, coordinator.SaveRetried, coordinator.HandOffFailed:
+		level = slog.LevelWarn
+	case coordinator.Stored, coordinator.Unplaced, coordinator.HandOffBegun:
+	}
+	attrs := []slog.Attr{
+		slog.String("what", n.Kind.String()), slog.String("phase", n.Phase.String()), slog.Uint64("term", n.Term), slog.Int("shards", len(n.Shards)), slog.Int("count", n.Count),
+	}
+	if n.Node.Name != "" {
+		attrs = append(attrs, slog.String("peer", n.Node.String()))
+	}
+	if n.Reason != 0 {
+		attrs = append(attrs, slog.String("why", n.Reason.String()))
+	}
+	s.log.LogAttrs(s.base, level, "coordinator", attrs...)
+}

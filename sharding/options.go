@@ -1,0 +1,155 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/allocation"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/passivation"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// Options say how an entity type is spread over the nodes. Shards, ShardOf, Role and State must be the same on all nodes. The
+// zero value of each field is its default.
+type Options struct {
+	// Runtime runs the entities on this node. It stays the caller's, who closes it after the node. Required.
+	Runtime *eventsourcing.Runtime
+	// State says where the coordinator keeps which shard is where: JournalState or ReplicatedState. Required by Start;
+	// a proxy has no use for it.
+	State CoordinatorStores
+	// Host are options of the entities. Route, Gone and PassivateAfter must not be set.
+	Host eventsourcing.HostOptions
+
+	// Shards is how many shards there are, about ten for each node that there may ever be. It must never change as long as any node
+	// runs. Defaults to 1,000, at most 100,000.
+	Shards int
+	// ShardOf returns the shard of an entity, below Shards. It is called by many goroutines, and must always return the same. Defaults to a
+	// hash of the ID.
+	ShardOf func(id string) Shard
+	// Role is what a node must have to host entities of the type. Start on other nodes starts a proxy. Defaults to "": all do.
+	Role string
+	// MinMembers is how many nodes must host the type before shards are allocated. Defaults to 1.
+	MinMembers int
+	// Strategy says where shards are. Defaults to By(allocation.LeastShards{}).
+	Strategy Strategy
+	// Passivation says when entities that nobody needs leave memory. Defaults to after two idle minutes.
+	Passivation passivation.Settings
+
+	// BufferSize is how many commands may wait on a node for shards without a home, and for entities that come and go. Defaults to
+	// 100,000, at most 1,000,000.
+	BufferSize int
+	// MaxStarts is how many entities may be starting on a node. Defaults to 1,000.
+	MaxStarts int
+	// RetryInterval is how often what was not answered is said again. Defaults to 2 s.
+	RetryInterval time.Duration
+	// HandOffTimeout is how long moving a shard may take. Five seconds before, but at least after 1 s, entities that have not stopped
+	// are ended by force. Defaults to 60 s.
+	HandOffTimeout time.Duration
+	// ShardStartTimeout is how long a node may take to start a shard before it is told again. Defaults to 10 s.
+	ShardStartTimeout time.Duration
+	// RebalanceInterval is how often the strategy is asked which shards should move. Defaults to 10 s.
+	RebalanceInterval time.Duration
+	// StateTimeout is how long a call of the coordinator's store may take. Defaults to 5 s.
+	StateTimeout time.Duration
+	// StrategyTimeout is how long the strategy may take. Defaults to 5 s.
+	StrategyTimeout time.Duration
+	// CoordinatorBackoff is how long after a failure of the coordinator there is another one, up to five times as long after
+	// several. Defaults to 5 s.
+	CoordinatorBackoff time.Duration
+
+	// Logger is told what happens. A handler that blocks holds up the region. Defaults to that of the node, which does not.
+	Logger *slog.Logger
+	// Observer is told more. Defaults to none.
+	Observer Observer
+}
+
+// Observer is told what happens to a region: a struct of functions, each of which may be nil and then costs nothing. They must not
+// block.
+type Observer struct {
+	// Dropped: a command reached nobody. If somebody waits for its answer, that is told as well.
+	Dropped func(DroppedInfo)
+}
+
+// DroppedInfo describes a command that reached nobody.
+type DroppedInfo struct {
+	// Type is the name of the entity type.
+	Type string
+	// Entity is the ID.
+	Entity string
+	Shard  Shard
+	// Asked says that somebody waits for the answer.
+	Asked bool
+	Err   error
+}
+
+func (o Options) withDefaults(node *cluster.Node) Options {
+	o.Shards = cmp.Or(o.Shards, 1000)
+	if o.Strategy == nil {
+		o.Strategy = By(allocation.LeastShards{})
+	}
+	o.BufferSize = cmp.Or(o.BufferSize, 100_000)
+	o.HandOffTimeout = cmp.Or(o.HandOffTimeout, time.Minute)
+	o.StateTimeout = cmp.Or(o.StateTimeout, 5*time.Second)
+	o.StrategyTimeout = cmp.Or(o.StrategyTimeout, 5*time.Second)
+	if o.Logger == nil {
+		o.Logger = node.Logger()
+	}
+	return o
+}
+
+// validate returns all that is wrong but for what the machine checks.
+func (o *Options) validate(proxy bool) error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("Options."+format, args...)) }
+	if o.Runtime == nil && !proxy {
+		fail("Runtime is missing")
+	}
+	if o.State == nil && !proxy {
+		fail("State is missing: JournalState or ReplicatedState")
+	}
+	if o.Host.Route != nil || o.Host.Gone != nil || o.Host.PassivateAfter != 0 {
+		fail("Host: Route, Gone or PassivateAfter is set, they are not for entities of a cluster: see Options.Passivation")
+	}
+	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
+		fail("Shards is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"HandOffTimeout", o.HandOffTimeout}, {"StateTimeout", o.StateTimeout}, {"StrategyTimeout", o.StrategyTimeout}} {
+		if d.value < 0 {
+			fail("%s is %v, less than 0", d.name, d.value)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// machine returns the configuration of the machine.
+func (o *Options) machine(node *cluster.Node, name string, proxy bool) shards.Config {
+	return shards.Config{
+		Region: region.Config{
+			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval,
+		},
+		Shard: shard.Config{
+			BufferSize: o.BufferSize, Starts: o.MaxStarts, Passivation: o.Passivation,
+			StopTimeout: max(o.HandOffTimeout-5*time.Second, time.Second),
+		},
+		Coordinator: coordinator.Config{
+			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: max(0, node.RemovalMargin()), RetryInterval: o.RetryInterval,
+			HandOffTimeout: o.HandOffTimeout, StartTimeout: o.ShardStartTimeout, RebalanceInterval: o.RebalanceInterval,
+			SaveTimeout: o.StateTimeout,
+		},
+		CoordinatorBackoff: o.CoordinatorBackoff,
+	}
+}

@@ -1,0 +1,288 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
+)
+
+// both runs a test with both stores of the coordinator.
+func both(t *testing.T, f func(w *world)) {
+	t.Helper()
+	for name, replicated := range map[string]bool{"journal": false, "replicated": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(w *world) {
+				w.replicated, w.options.Shards = replicated, 30
+				f(w)
+			})
+		})
+	}
+}
+
+// TestOneEntityFromEverywhere: whoever asks reaches the one entity, and all nodes have some of them.
+func TestOneEntityFromEverywhere(t *testing.T) {
+	t.Parallel()
+	both(t, func(w *world) {
+		all := w.cluster("a", "b", "c")
+		for n := range 3 {
+			if where := w.spread(all, 40, n); len(where) != 3 {
+				w.Errorf("round %d: all is on %v", n, where)
+			}
+		}
+		for _, h := range all {
+			for d := range 40 {
+				w.wrote(all[0], "d"+strconv.Itoa(d), h.Self().Name, 3)
+			}
+		}
+	})
+}
+
+// TestANodeLeaves: its shards move, nothing is lost, and the order is kept, while others go on writing.
+func TestANodeLeaves(t *testing.T) {
+	t.Parallel()
+	both(t, func(w *world) {
+		all := w.cluster("a", "b", "c")
+		w.spread(all, 20, 0)
+		const writes = 300
+		var wg sync.WaitGroup
+		for _, h := range all[1:] {
+			for d := range 10 {
+				wg.Go(func() {
+					id, by := "d"+strconv.Itoa(d), "writer "+h.Self().Name
+					for n := range writes {
+						if _, err := ask(w, h, id, write{By: by, N: n}); err != nil {
+							w.Errorf("%s writes %d into %s: %v", by, n, id, err)
+							return
+						}
+						pause()
+					}
+				})
+			}
+		}
+		w.sleep(time.Second)
+		w.must(all[0].Shutdown(w.Context())) // the one with the coordinator
+		wg.Wait()
+		for _, h := range all[1:] {
+			for d := range 10 {
+				w.wrote(h, "d"+strconv.Itoa(d), "writer "+h.Self().Name, writes)
+			}
+		}
+		for d := range 20 {
+			w.wrote(all[1], "d"+strconv.Itoa(d), "a", 1)
+		}
+	})
+}
+
+// TestANodeStops: its shards move when it was removed and the margin has passed.
+func TestANodeStops(t *testing.T) {
+	t.Parallel()
+	both(t, func(w *world) {
+		all := w.cluster("a", "b", "c")
+		w.spread(all, 20, 0)
+		w.network.CutOneWay([]string{"a"}, []string{"b", "c"})
+		w.network.CutOneWay([]string{"b", "c"}, []string{"a"})
+		for d := range 20 {
+			ctx, cancel := context.WithTimeout(w.Context(), 5*time.Minute)
+			for {
+				try, stop := context.WithTimeout(ctx, 5*time.Second)
+				p, err := eventsourcing.Ask(try, all[1].region.Ref("d"+strconv.Itoa(d)), write{By: "late"})
+				stop()
+				if err == nil {
+					if p.Node == "a" || p.Count < 4 {
+						w.Errorf("d%d: %v", d, p)
+					}
+					break
+				}
+				if ctx.Err() != nil {
+					w.Fatalf("d%d is never back: %v", d, err)
+				}
+			}
+			cancel()
+		}
+		<-all[0].Done()
+		if !errors.Is(all[0].Err(), cluster.ErrDowned) {
+			w.Errorf("a ended with %v", all[0].Err())
+		}
+	})
+}
+
+// TestAnswersFromOtherNodes: refusals, codes, late answers and what can't travel.
+func TestAnswersFromOtherNodes(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		all := w.cluster("a", "b")
+		for range 2 { // through the loop, and past it
+			for d := range 10 {
+				id := "d" + strconv.Itoa(d)
+				_, err := ask(w, all[0], id, tear{})
+				if !errors.Is(err, errTear) || eventsourcing.Code(err) != "diary/tear" {
+					w.Errorf("%s: %v", id, err)
+				}
+				_, err = ask(w, all[0], id, ponder{})
+				w.must(err)
+				short, cancel := context.WithTimeout(w.Context(), time.Second)
+				_, err = eventsourcing.Ask(short, all[0].region.Ref(id), ponder{Stay: true})
+				cancel()
+				w.wantErr(err, eventsourcing.ErrOutcomeUnknown, true)
+				number, err := all[0].region.ShardOf(id)
+				w.must(err)
+				home, known, err := all[0].region.Home(w.Context(), number)
+				w.must(err)
+				if !known {
+					w.Errorf("%s: no home", id)
+				}
+				if _, err = ask(w, all[0], id, secret{}); home == all[1].Self() {
+					w.wantErr(err, eventsourcing.ErrInvalid, false)
+				} else {
+					w.wantErr(err, eventsourcing.ErrUnhandled, false)
+				}
+			}
+		}
+		_, err := ask(w, all[0], "", tear{})
+		w.wantErr(err, eventsourcing.ErrInvalid, false)
+	})
+}
+
+// TestProxies: a node that hosts nothing reaches all, and a node without the role is one.
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.Shards = "library", 10
+		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("c")}
+		d := w.join("d")
+		var err error
+		d.region, err = sharding.StartProxy(w.Context(), d.Node, diaries("d"), sharding.Options{Role: "library", Shards: 10})
+		w.must(err)
+		all = append(all, d)
+		w.up(all...)
+		where := w.spread(all, 20, 0)
+		if where["a"] == 0 || where["b"] == 0 || len(where) != 2 {
+			w.Errorf("all is on %v", where)
+		}
+		if r, err := sharding.RegionOf[diaryCommand](d.Node, "diary"); err != nil || r != d.region {
+			w.Errorf("the proxy is %v: %v", r, err)
+		}
+		if _, err := sharding.RegionOf[string](d.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
+			w.Errorf("with other commands: %v", err)
+		}
+	})
+}
+
+// TestBuffersFull: without a coordinator commands wait, up to a limit, and those beyond are refused at once.
+func TestBuffersFull(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.BufferSize, w.options.MinMembers = 3, 2
+		a := w.start("a")
+		w.must(a.region.AwaitReady(w.Context()))
+		var wg sync.WaitGroup
+		for n := range 3 {
+			wg.Go(func() {
+				if _, err := ask(w, a, "d"+strconv.Itoa(n), write{}); err != nil {
+					w.Errorf("%d: %v", n, err)
+				}
+			})
+			w.sleep(time.Second)
+		}
+		_, err := ask(w, a, "d", write{})
+		w.wantErr(err, sharding.ErrBuffersFull, false)
+		short, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if err = eventsourcing.Tell(short, a.region.Ref("d"), write{}); err != nil { // taken, and dropped then
+			w.Error(err)
+		}
+		if s, err := a.region.State(w.Context()); err != nil || s.Waiting != 3 || s.Dropped != 2 || !s.Registered {
+			w.Errorf("%+v: %v", s, err)
+		}
+		w.start("b")
+		wg.Wait()
+	})
+}
+
+// TestPassivation: an entity that leaves memory comes back for the next command, whoever has asked it to leave.
+func TestPassivation(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		all := w.cluster("a", "b")
+		running := func() (n int) {
+			for _, h := range all {
+				s, err := h.region.State(w.Context())
+				w.must(err)
+				for _, shard := range s.Shards {
+					n += len(shard.Entities)
+				}
+			}
+			return n
+		}
+		for n := range 3 {
+			w.spread(all, 10, n)
+			if got := running(); got != 10 {
+				w.Errorf("%d run", got)
+			}
+			switch n {
+			case 0:
+				w.sleep(10 * time.Minute)
+			case 1:
+				for d := range 10 {
+					_, err := ask(w, all[d%2], "d"+strconv.Itoa(d), closeIt{})
+					w.must(err)
+				}
+				w.sleep(time.Second)
+			default:
+				continue
+			}
+			if got := running(); got != 0 {
+				w.Errorf("after round %d %d run", n, got)
+			}
+		}
+		for range 300 { // it is needed all the time, and stays
+			_, err := ask(w, all[0], "d0", read{})
+			w.must(err)
+			w.sleep(time.Second)
+		}
+		if got := running(); got != 1 {
+			w.Errorf("in the end %d run", got)
+		}
+	})
+}
+
+// TestStartInvalid: what is missing is named.
+func TestStartInvalid(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.join("a")
+		typ := diaries("a")
+		typ.Commands = nil
+		for want, opts := range map[string]sharding.Options{
+			"Type.Commands": w.opts(a), "Options.Runtime": {}, "Options.State": {Runtime: a.rt}, "Options.Shards": {Shards: -1},
+			"Options.HandOffTimeout": {HandOffTimeout: -1}, "Options.Host": {Host: eventsourcing.HostOptions{PassivateAfter: 1}},
+		} {
+			_, err := sharding.Start(w.Context(), a.Node, typ, opts)
+			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				w.Errorf("%s: %v", want, err)
+			}
+		}
+		if _, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
+			w.Errorf("no region: %v", err)
+		}
+		_, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a))
+		w.must(err)
+		if _, err = sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) {
+			w.Errorf("a second one: %v", err)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// resident is an incarnation of an entity on this node, as the machine knows it.
+//
+// It lasts as long as the entity may be in memory. Commands come to entities by the loop, and past it through a gate to those that have a
+// seat. So when one has no seat, and is not in memory when the loop looks, it is gone.
+type resident struct {
+	shards.Run
+
+	id          string
+	incarnation uint64
+	stopping    bool
+	seated      bool
+}
+
+// gone is told by the runtime that an entity has left memory. A command may have started it anew.
+func (s *site) gone(id string, asked bool) { s.inbox.add(item{gone: id, asked: asked}) }
+
+// startEntity lets an entity come when it gets its first command.
+func (s *site) startEntity(a *shards.Action) {
+	r := &resident{Run: a.Run, id: a.Entity, incarnation: a.Incarnation}
+	s.residents[a.Entity] = r
+	s.fresh = append(s.fresh, r)
+	s.follows(r, shard.Started{Entity: r.id, Incarnation: r.incarnation})
+}
+
+// stopEntity lets an entity leave, behind the commands that it has or without them.
+func (s *site) stopEntity(a *shards.Action, leave func(id string) bool) {
+	r := s.residents[a.Entity]
+	if r == nil || r.Run != a.Run || r.incarnation != a.Incarnation {
+		return // it has left before
+	}
+	r.stopping = true
+	s.unseat(r)
+	if !leave(r.id) {
+		s.ended(r, false)
+	}
+}
+
+// hasGone takes note that an entity has left memory.
+func (s *site) hasGone(id string, asked bool) {
+	r := s.residents[id]
+	if r == nil {
+		return
+	}
+	s.unseat(r)
+	if s.entities.Drain(id) {
+		return // it is there again, and leaves behind the commands that have come
+	}
+	s.ended(r, asked)
+}
+
+// ended tells the machine that nothing of an incarnation runs any more.
+func (s *site) ended(r *resident, asked bool) {
+	delete(s.residents, r.id)
+	if asked && !r.stopping {
+		s.follows(r, shard.Passivate{Entity: r.id, Incarnation: r.incarnation})
+	}
+	r.stopping = true
+	s.follows(r, shard.Ended{Entity: r.id, Incarnation: r.incarnation})
+}
+
+// follows lets the machine know next.
+func (s *site) follows(r *resident, in shard.Input) {
+	s.todo = append(s.todo, shards.Entities{Run: r.Run, Input: in})
+}
+
+// seat lets entities that have come take commands past the loop. All that came for them before stands in their mailboxes.
+func (s *site) seat() {
+	for _, r := range s.fresh {
+		if r.stopping {
+			continue
+		}
+		g := &s.gates[r.Shard]
+		g.mu.Lock()
+		if g.seats == nil {
+			g.seats = map[string]*seat{}
+		}
+		g.seats[r.id] = &seat{}
+		g.mu.Unlock()
+		r.seated = true
+	}
+	clear(s.fresh)
+	s.fresh = s.fresh[:0]
+}
+
+// unseat lets commands for an entity come by the loop only.
+func (s *site) unseat(r *resident) {
+	if !r.seated {
+		return
+	}
+	r.seated = false
+	g := &s.gates[r.Shard]
+	g.mu.Lock()
+	delete(g.seats, r.id)
+	g.mu.Unlock()
+}

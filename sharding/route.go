@@ -1,0 +1,114 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/transport"
+)
+
+// hash is the default of Options.ShardOf: FNV-1a of 64 bits, folded. It must never change.
+func hash(id string) uint32 {
+	h := uint64(14695981039346656037)
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * 1099511628211
+	}
+	return uint32(h>>32) ^ uint32(h) //nolint:gosec // folded on purpose
+}
+
+// shardOf returns the shard of an entity. The program's function may panic.
+func (s *site) shardOf(id string) (n Shard, err error) {
+	if s.opts.ShardOf == nil {
+		return Shard(hash(id) % uint32(s.opts.Shards)), nil //nolint:gosec // at most coordinator.MaxShards
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: Options.ShardOf panicked over %q: %v", eventsourcing.ErrInvalid, id, p)
+		}
+	}()
+	if n = s.opts.ShardOf(id); int(n) >= s.opts.Shards {
+		return 0, fmt.Errorf("%w: Options.ShardOf says %d for %q, there are %d shards", eventsourcing.ErrInvalid, n, id, s.opts.Shards)
+	}
+	return n, nil
+}
+
+// route takes a command of this node. It does not block.
+func (s *site) route(m eventsourcing.Message) error {
+	id := m.ID()
+	if len(id) > region.MaxEntity {
+		return fmt.Errorf("%w: the entity ID has %d bytes, at most %d are allowed", eventsourcing.ErrInvalid, len(id), region.MaxEntity)
+	}
+	n, err := s.shardOf(id)
+	if err != nil {
+		return err
+	}
+	g := &s.gates[n]
+	var e *encoded
+	if g.remote.Load() {
+		if e, err = s.encode(&m); err != nil {
+			return err
+		}
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.own && g.ownWaiting.Load() == 0 {
+		switch {
+		case !g.here && e != nil:
+			return s.send(g.home, n, m, e)
+		case g.here:
+			if at := g.seats[id]; at != nil {
+				at.touch()
+				return s.entities.Deliver(m)
+			}
+		}
+	}
+	g.ownWaiting.Add(1)
+	if err := s.inbox.send(n, &parcel{m, e}); err != nil {
+		g.ownWaiting.Add(-1)
+		return err
+	}
+	return nil
+}
+
+// send sends a command to the node that has its shard, past the loop.
+func (s *site) send(to identity.Node, n Shard, m eventsourcing.Message, e *encoded) error {
+	if !m.Take() {
+		return nil // its caller has left
+	}
+	number := s.await(to, &m)
+	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(nil, &m, e, number)}
+	return s.sent(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, &m)
+}
+
+// await returns the number under which the answer to a command is to come, 0 if nobody waits for it.
+func (s *site) await(to identity.Node, m *eventsourcing.Message) uint64 {
+	if !m.Asked() {
+		return 0
+	}
+	return s.board.asks.add(ask{*m, s, to})
+}
+
+// sent sends a frame with a command. The error says that it was not sent.
+func (s *site) sent(to identity.Node, frame []byte, number uint64, m *eventsourcing.Message) error {
+	err := s.node.Transport().Send(to, transport.Data, transport.Kind(shards.KindRegion), frame)
+	if err == nil {
+		return nil
+	}
+	if number != 0 {
+		if _, open := s.board.asks.take(number); !open {
+			return nil // it was told meanwhile that the node is gone
+		}
+	}
+	m.Untake()
+	if errors.Is(err, transport.ErrTooLarge) {
+		return fmt.Errorf("%w: %w: %w", ErrNotSent, eventsourcing.ErrInvalid, err)
+	}
+	return fmt.Errorf("%w to %v: %w", ErrNotSent, to, err)
+}

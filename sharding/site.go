@@ -1,0 +1,197 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/node/shards"
+)
+
+// entities is what a site needs of eventsourcing.Entities, whatever their commands and events are.
+type entities interface {
+	Deliver(m eventsourcing.Message) error
+	Drain(id string) bool
+	Kill(id string) bool
+}
+
+// site is what a node runs of an entity type: the shell of a shards.Machine.
+type site struct {
+	node     *cluster.Node
+	board    *switchboard
+	name     string
+	opts     Options
+	commands *codec.Registry
+	entities entities // nil of a proxy
+	store    CoordinatorStore
+	log      *slog.Logger
+	base     context.Context //nolint:containedctx // of all that the site does
+	cancel   context.CancelFunc
+	root     context.Context //nolint:containedctx // of commands that come from other nodes: it has nothing
+	start    time.Time
+	inbox    *inbox
+	gates    []gate
+	over     atomic.Bool // the loop ends
+	dropped  atomic.Uint64
+
+	// What follows belongs to the loop.
+	cfg       shards.Config
+	machine   *shards.Machine
+	turn      uint64
+	opened    map[Shard]struct{} // gates
+	todo      []shards.Input     // what follows from what was done
+	residents map[string]*resident
+	fresh     []*resident   // have no seat yet
+	suspended bool          // the node must not host anything
+	halted    bool          // all was stopped for that
+	empty     bool          // nothing of the region runs any more
+	leaving   bool          // for good
+	holds     bool          // the machine is appointed
+	presides  bool          // it is to be
+	dismissed chan struct{} // closed when it is not any more, if somebody waits
+	lines     lines
+
+	work  sync.WaitGroup
+	hooks []func()
+	ready chan struct{} // closed once a coordinator has known the region
+	left  chan struct{} // closed when nothing of the region runs any more
+	done  chan struct{}
+}
+
+// newSite returns one that does not run yet.
+func newSite(ctx context.Context, node *cluster.Node, name string, commands *codec.Registry, opts Options, proxy bool) (*site, error) {
+	cfg := opts.machine(node, name, proxy)
+	machine, err := shards.New(cfg)
+	if err != nil {
+		return nil, errors.New(strings.NewReplacer("Config.", "Options: ", "\n", "; ").Replace(err.Error()))
+	}
+	s := &site{
+		node: node, board: switchboardOf(node), name: name, opts: opts, commands: commands, cfg: cfg, machine: machine,
+		log: opts.Logger.With(slog.String("type", name)), start: time.Now(), inbox: newInbox(opts.BufferSize), gates: make([]gate, opts.Shards),
+		opened: map[Shard]struct{}{}, residents: map[string]*resident{},
+		ready: make(chan struct{}), left: make(chan struct{}), done: make(chan struct{}),
+	}
+	s.base, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.root = context.Background()
+	if proxy {
+		return s, nil
+	}
+	if s.store, err = opts.State.OpenCoordinator(Scope{Type: name, Role: opts.Role, Logger: s.log}); err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("Options.State: %w", err)
+	}
+	return s, nil
+}
+
+// begin lets it run. Host makes the entities.
+func (s *site) begin(ctx context.Context, host func() error, r any) error {
+	if err := s.board.add(s, r); err != nil {
+		return errors.Join(err, s.abandon())
+	}
+	if err := s.addHooks(); err != nil {
+		s.board.remove(s)
+		return errors.Join(err, s.abandon())
+	}
+	if err := host(); err != nil { // after it, nothing may fail: there is no way back
+		s.board.remove(s)
+		return errors.Join(err, s.abandon())
+	}
+	s.see() //nolint:contextcheck // the loop has a context of its own
+	s.work.Go(func() { s.follow(s.base) })
+	go s.run() //nolint:contextcheck // the loop has a context of its own
+	if s.store == nil {
+		return nil
+	}
+	err := s.node.Singleton(ctx, cluster.Singleton{Name: "sharding|" + s.name, Role: s.opts.Role, Run: s.preside})
+	if err != nil {
+		s.inbox.add(item{do: s.end})
+		<-s.done
+	}
+	return err
+}
+
+// abandon gives up a site that has not run.
+func (s *site) abandon() error {
+	s.removeHooks()
+	s.cancel()
+	close(s.done)
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Close()
+}
+
+func (s *site) addHooks() error {
+	for phase, f := range map[cluster.Phase]func(context.Context) error{
+		cluster.PhaseStopRegions: func(ctx context.Context) error {
+			if err := s.leave(ctx); err != nil { // too late: others may host soon what is here
+				s.inbox.add(item{do: func() { s.quit(shards.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
+				return fmt.Errorf("shards are stopped by force: %w", err)
+			}
+			return nil
+		},
+		cluster.PhaseBeforeTerminate: s.close,
+	} {
+		remove, err := s.node.OnShutdown(phase, "sharding "+s.name, f)
+		if err != nil {
+			return err
+		}
+		s.hooks = append(s.hooks, remove)
+	}
+	return nil
+}
+
+func (s *site) removeHooks() {
+	for _, remove := range s.hooks {
+		remove()
+	}
+}
+
+// follow tells the loop when somebody comes or goes.
+func (s *site) follow(ctx context.Context) {
+	for range s.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
+		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable,
+		cluster.ShuttingDown, cluster.Suspended, cluster.Resumed) {
+		s.inbox.see()
+	}
+}
+
+// leave gives all shards away, and waits for that.
+func (s *site) leave(ctx context.Context) error {
+	s.inbox.add(item{do: func() { s.quit(shards.Leave{}) }}) //nolint:contextcheck // the loop has a context of its own
+	return s.awaitLeft(ctx)
+}
+
+func (s *site) awaitLeft(ctx context.Context) error {
+	select {
+	case <-s.left:
+		return nil
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// close ends it: what still runs is ended by force. It waits for that as long as ctx lasts.
+func (s *site) close(ctx context.Context) error {
+	s.inbox.add(item{do: func() { s.quit(shards.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
+	err := s.awaitLeft(ctx)
+	s.inbox.add(item{do: s.end})
+	<-s.done
+	return err
+}
+
+// end lets the loop end.
+func (s *site) end() { s.over.Store(true) }

@@ -1,0 +1,173 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// Region is how this node reaches the entities of a type, and hosts its share of them. Its methods are safe for concurrent
+// use.
+type Region[C any] struct {
+	site *site
+	ref  func(id string) eventsourcing.Ref[C]
+}
+
+// Start lets a node host entities of a type, together with all other nodes that do the same, and returns the way to all of them. On a
+// node that does not have Options.Role it starts a proxy. It does not wait until the node is a member, or a
+// coordinator is found: see Region.AwaitReady.
+//
+// The region ends with the node: when that shuts down, its shards move to other nodes before, in order and without a loss, as far as there
+// are others and cluster.PhaseStopRegions is long enough. The error matches ErrInvalid or cluster.ErrShuttingDown.
+func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
+	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
+		return StartProxy(ctx, node, typ, opts)
+	}
+	var entities *eventsourcing.Entities[C, E]
+	r, err := begin(ctx, node, typ, opts, false, func(s *site, r *Region[C]) (err error) {
+		host := s.opts.Host
+		host.Route, host.Gone = s.route, s.gone
+		if entities, err = eventsourcing.Host(s.opts.Runtime, typ, host); err != nil {
+			return err
+		}
+		s.entities, r.ref = entities, entities.Ref
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sharding: start type %q: %w", typ.Name, err)
+	}
+	return r, nil
+}
+
+// StartProxy gives a node that hosts no entities of a type the way to them. A node that has Options.Role must not have a proxy but a
+// region: the oldest of those nodes runs the coordinator. Options.State is not needed, and Options.Runtime only so that
+// the context of traces travels.
+func StartProxy[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
+	r, err := begin(ctx, node, typ, opts, true, func(s *site, r *Region[C]) error {
+		r.ref = eventsourcing.NewRoute[C](typ.Name, s.route).Ref
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sharding: start a proxy of type %q: %w", typ.Name, err)
+	}
+	return r, nil
+}
+
+// begin starts a region or a proxy. Host makes the entities and the way to them.
+func begin[C, E any](
+	ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options, proxy bool, host func(*site, *Region[C]) error,
+) (*Region[C], error) {
+	if node == nil {
+		return nil, fmt.Errorf("%w: there is no node", ErrInvalid)
+	}
+	opts = opts.withDefaults(node)
+	err := opts.validate(proxy)
+	if typ.Commands == nil {
+		err = errors.Join(err, errors.New("Type.Commands is missing: commands travel between nodes under the names that it has"))
+	} else if bad := typ.Commands.Err(); bad != nil {
+		err = errors.Join(err, fmt.Errorf("Type.Commands: %w", bad))
+	}
+	if bad := (Scope{Type: typ.Name, Role: opts.Role}).validate(); bad != nil {
+		err = errors.Join(err, bad)
+	}
+	if strings.HasPrefix(typ.Name+"|", JournalPrefix) {
+		err = errors.Join(err, fmt.Errorf("Type.Name is %q, which this package has for itself", typ.Name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	s, err := newSite(ctx, node, typ.Name, typ.Commands, opts, proxy)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	r := &Region[C]{site: s}
+	if err := s.begin(ctx, func() error { return host(s, r) }, r); err != nil {
+		return nil, err
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "the region has started", slog.Bool("proxy", proxy), slog.Int("shards", opts.Shards))
+	return r, nil
+}
+
+// RegionOf returns what Start or StartProxy has started for a type on a node. The error matches ErrInvalid if there is none, or if its
+// commands are no C.
+func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
+	if node == nil {
+		return nil, fmt.Errorf("%w: region of type %q: there is no node", ErrInvalid, typ)
+	}
+	b := switchboardOf(node)
+	b.mu.RLock()
+	found := b.regions[typ]
+	b.mu.RUnlock()
+	switch r := found.(type) {
+	case *Region[C]:
+		return r, nil
+	case nil:
+		return nil, fmt.Errorf("%w: region of type %q: none was started on %v", ErrInvalid, typ, node.Self())
+	}
+	return nil, fmt.Errorf("%w: region of type %q: it has other commands: it is a %T", ErrInvalid, typ, found)
+}
+
+// Ref addresses the entity with this ID, on whatever node it is: it stays valid while the entity starts, stops and moves. The ID has at
+// most 1,024 bytes, and is checked when a command is sent.
+//
+// An Ask should have a deadline: a command or an answer that the network loses is not sent again.
+func (r *Region[C]) Ref(id string) eventsourcing.Ref[C] { return r.ref(id) }
+
+// Type returns the name of the entity type.
+func (r *Region[C]) Type() string { return r.site.name }
+
+// Node returns the node that it is on.
+func (r *Region[C]) Node() *cluster.Node { return r.site.node }
+
+// ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf does not say.
+func (r *Region[C]) ShardOf(id string) (Shard, error) {
+	n, err := r.site.shardOf(id)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return n, nil
+}
+
+// Leave gives all shards of this node away, as a shutdown of the node does, and waits for that. No shard comes back.
+// The error is that of ctx.
+func (r *Region[C]) Leave(ctx context.Context) error {
+	if err := r.site.leave(ctx); err != nil {
+		return fmt.Errorf("sharding: type %q leaves %v: %w", r.site.name, r.site.node.Self(), err)
+	}
+	return nil
+}
+
+// AwaitReady waits until a coordinator knows the region, so that entities can be reached. The error is that of ctx, or
+// ErrStopped.
+func (r *Region[C]) AwaitReady(ctx context.Context) error {
+	select {
+	case <-r.site.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.site.name, context.Cause(ctx))
+	case <-r.site.done:
+		return fmt.Errorf("%w: type %q", ErrStopped, r.site.name)
+	}
+}
+
+// Ready reports whether a coordinator has known the region, for a readiness probe. It stays true.
+func (r *Region[C]) Ready() bool {
+	select {
+	case <-r.site.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// Done is closed when the region has ended.
+func (r *Region[C]) Done() <-chan struct{} { return r.site.done }

@@ -1,0 +1,184 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/transport"
+)
+
+// Kinds of messages of this package, besides those of package shards. They never change.
+const (
+	// kindAnswer is the answer to a command.
+	kindAnswer transport.Kind = 202
+)
+
+// switchboard leads what comes to a node to its regions. There is one for each node.
+type switchboard struct {
+	node    *cluster.Node
+	asks    asks
+	answers eventsourcing.AnswerCodec
+
+	mu      sync.RWMutex
+	sites   map[string]*site
+	regions map[string]any // *Region of some type of commands
+	unknown atomic.Uint64  // frames for none, or that can't be read
+	unsent  atomic.Uint64  // answers
+	late    atomic.Uint64  // answers that nobody waits for
+}
+
+type switchboardKey struct{}
+
+// switchboardOf returns that of a node.
+func switchboardOf(node *cluster.Node) *switchboard {
+	b, _ := node.Attached(switchboardKey{}, func() any {
+		b := &switchboard{node: node, sites: map[string]*site{}, regions: map[string]any{}}
+		t := node.Transport()
+		t.Handle(transport.Kind(shards.KindCoordinator), b.said)
+		t.Handle(transport.Kind(shards.KindRegion), b.arrived)
+		t.Handle(kindAnswer, b.answered)
+		return b
+	}).(*switchboard)
+	return b
+}
+
+// add lets frames come to a region.
+func (b *switchboard) add(s *site, r any) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sites[s.name] != nil {
+		return fmt.Errorf("%w: there is a region, or a proxy, of the type on this node: RegionOf returns it", ErrInvalid)
+	}
+	b.sites[s.name], b.regions[s.name] = s, r
+	return nil
+}
+
+func (b *switchboard) remove(s *site) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sites[s.name] == s {
+		delete(b.sites, s.name)
+		delete(b.regions, s.name)
+	}
+}
+
+func (b *switchboard) find(name string) *site {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.sites[name]
+}
+
+// said takes what a coordinator or a region says to the other. What is for no region is dropped: it is not there yet, or no more.
+func (b *switchboard) said(ctx context.Context, m transport.Message) {
+	name, err := shards.TypeOf(shards.KindCoordinator, m.Payload)
+	s := b.find(name)
+	if err != nil || s == nil {
+		b.unknown.Add(1)
+		return
+	}
+	s.inbox.receive(ctx, item{frame: &shards.Received{From: m.From, Kind: shards.KindCoordinator, Data: m.Payload}})
+}
+
+// arrived takes a frame of another region.
+func (b *switchboard) arrived(ctx context.Context, m transport.Message) {
+	p, err := region.DecodePacket(m.Payload)
+	s := b.find(p.Type)
+	if err != nil || s == nil {
+		b.unknown.Add(1)
+		return
+	}
+	received := &shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Payload}
+	if p.Kind == region.Forward {
+		s.forwarded(ctx, &p, received)
+		return
+	}
+	s.inbox.receive(ctx, item{frame: received})
+}
+
+// reply sends an answer to whoever waits for it. One that is too large for a message is replaced.
+func (b *switchboard) reply(to identity.Node, data []byte, instead func(error) []byte) {
+	if to == b.node.Self() {
+		b.replied(data)
+		return
+	}
+	t := b.node.Transport()
+	if most := t.MaxMessage(); len(data) > most && instead != nil {
+		data = instead(fmt.Errorf("it has %d bytes, at most %d are allowed", len(data), most))
+	}
+	if err := t.Send(to, transport.Data, kindAnswer, data); err != nil {
+		b.unsent.Add(1)
+		b.node.Logger().Debug("an answer could not be sent", slog.String("to", to.String()), slog.Any("error", err))
+	}
+}
+
+// answered takes an answer.
+func (b *switchboard) answered(_ context.Context, m transport.Message) { b.replied(m.Payload) }
+
+func (b *switchboard) replied(data []byte) {
+	r, err := decodeReply(data)
+	if err != nil {
+		b.unknown.Add(1)
+		return
+	}
+	open, ok := b.asks.take(r.number)
+	switch {
+	case !ok:
+		b.late.Add(1)
+	case r.why != 0:
+		open.message.Answer(nil, refusal(r.why))
+	default:
+		open.message.AnswerEncoded(r.data)
+	}
+}
+
+// forwarded takes a command of another node.
+func (s *site) forwarded(ctx context.Context, p *region.Packet, received *shards.Received) {
+	n, err := s.shardOf(p.Entity)
+	if err != nil || n != p.Shard {
+		s.drop(p.Entity, s.refuse(p.Body, shards.NoShard), fmt.Errorf("the sender, %v, takes it for one of shard %d: the nodes do not agree", received.From, p.Shard))
+		return
+	}
+	g := &s.gates[n]
+	if g.local.Load() {
+		if m, ok := s.open(p.Entity, p.Body); !ok || s.admit(g, m) { //nolint:contextcheck // a command has the context that came with it
+			return
+		}
+	}
+	g.othersWaiting.Add(1)
+	if !s.inbox.receive(ctx, item{frame: received, forward: true, shard: n}) {
+		g.othersWaiting.Add(-1)
+		s.drop(p.Entity, s.refuse(p.Body, shards.Stopped), ErrStopped)
+	}
+}
+
+// admit hands a command of another node to its entity, past the loop. It is false if it can't go there.
+func (s *site) admit(g *gate, m eventsourcing.Message) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	at := g.seats[m.ID()]
+	if !g.others || at == nil || g.othersWaiting.Load() != 0 {
+		return false
+	}
+	at.touch()
+	s.deliver(m)
+	return true
+}
+
+// deliver hands a command to its entity. If that fails whoever waits for the answer is told.
+func (s *site) deliver(m eventsourcing.Message) {
+	if err := s.entities.Deliver(m); err != nil {
+		s.drop(m.ID(), m.Asked(), err)
+		m.Answer(nil, err)
+	}
+}
