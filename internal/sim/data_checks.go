@@ -26,6 +26,7 @@ type request struct {
 	view    *view // who counted when it was asked for, nil if nobody knows
 	timeout time.Duration
 	began   time.Duration
+	late    bool   // records were being loaded when it was asked for
 	begun   int    // the writes that were asked for before
 	known   int    // the events that were before, of a register
 	seq     uint64 // what was acknowledged before has a lower number
@@ -66,8 +67,8 @@ func (q *request) overdue(in time.Duration) {
 			q.overdue(max(left, slack))
 			return
 		}
-		if q.view == nil { // it began when everything was loaded
-			q.view = r.d.view(r, q.level)
+		if q.view == nil && !q.late { // it began when everything was loaded
+			q.late = true
 			q.overdue(q.timeout + slack)
 			return
 		}
