@@ -70,12 +70,14 @@ func newInbox(limit int) *Inbox {
 func (b *Inbox) put(d *Delivery) byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	waiting, bytes := len(b.queue), b.bytes+len(d.Payload)
+	if d.request != nil {
+		waiting, bytes = waiting+len(b.taken), bytes+b.open
+	}
 	switch {
 	case b.closed:
 		return notHosted
-	case len(b.queue) >= b.limit || b.bytes+len(d.Payload) > maxInboxBytes:
-		return busy
-	case d.request != nil && (len(b.queue)+len(b.taken) >= b.limit || b.bytes+b.open+len(d.Payload) > maxInboxBytes):
+	case waiting >= b.limit || bytes > maxInboxBytes:
 		return busy
 	}
 	d.inbox = b
