@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/refold-io/refold/internal/freeport"
 )
 
 // User is the superuser of a server.
@@ -66,7 +68,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// create makes the cluster and starts the server on a port that is free.
+// create makes the cluster and starts the server on a port that is free, and stays so while the server is away.
 func (s *Server) create(ctx context.Context) error {
 	passwordFile := filepath.Join(s.dir, "password")
 	if err := s.write(passwordFile, s.password); err != nil {
@@ -81,9 +83,9 @@ func (s *Server) create(ctx context.Context) error {
 	}
 	var errs []error
 	for range 5 { // somebody else may take the port meanwhile
-		port, err := freePort(ctx)
+		port, err := freeport.Find(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("pgserver: %w", err)
 		}
 		s.port = port
 		if err = s.write(filepath.Join(s.data(), "postgresql.conf"), s.cfg.file(s.dir, port)); err != nil {
@@ -109,20 +111,6 @@ func (s *Server) write(path, content string) error {
 		return fmt.Errorf("pgserver: %w", err)
 	}
 	return own(path, s.account)
-}
-
-// freePort finds a port that nobody listens on.
-func freePort(ctx context.Context) (int, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("pgserver: look for a free port: %w", err)
-	}
-	defer listener.Close() //nolint:errcheck // nothing was sent
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("pgserver: look for a free port: %w", err)
-	}
-	return strconv.Atoi(port)
 }
 
 func (s *Server) data() string    { return filepath.Join(s.dir, "data") }

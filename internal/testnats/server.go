@@ -6,6 +6,7 @@ package testnats
 import (
 	"bufio"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 
+	"github.com/refold-io/refold/internal/freeport"
 	"github.com/refold-io/refold/internal/testproxy"
 	"github.com/refold-io/refold/plugins/nats"
 )
@@ -36,7 +38,7 @@ type Server struct {
 
 	mu                    sync.Mutex
 	cfg                   Config
-	clientPort, routePort int // -1 until they are known
+	clientPort, routePort int // the latter is -1 if there are no routes
 	child                 *exec.Cmd
 	in                    io.WriteCloser
 	out                   *bufio.Reader
@@ -45,25 +47,49 @@ type Server struct {
 // Start starts a server. It is ready when Start returns, and ends with the test.
 func Start(tb testing.TB, cfg Config) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, dir: tb.TempDir(), name: "testnats-" + rand.Text(), secret: rand.Text(), cfg: cfg.clone(), clientPort: -1, routePort: -1}
+	s := &Server{tb: tb, dir: tb.TempDir(), name: "testnats-" + rand.Text(), secret: rand.Text(), cfg: cfg.clone()}
 	tb.Cleanup(s.Kill)
-	s.Restart()
-	return s
+	var err error
+	for range 3 { // somebody else may take a port meanwhile
+		s.clientPort, s.routePort = lastingPort(tb), lastingPort(tb)
+		if err = s.launch(); err == nil {
+			return s
+		}
+		s.Kill()
+	}
+	tb.Fatalf("testnats: %v", err)
+	return nil
+}
+
+// lastingPort returns one that stays free while the server is away.
+func lastingPort(tb testing.TB) int {
+	tb.Helper()
+	port, err := freeport.Find(tb.Context())
+	if err != nil {
+		tb.Fatalf("testnats: %v", err)
+	}
+	return port
 }
 
 // Restart starts the server again after Kill, at the same address and with what it has
 // on disk.
 func (s *Server) Restart() {
 	s.tb.Helper()
+	if err := s.launch(); err != nil {
+		s.tb.Fatalf("testnats: %v", err)
+	}
+}
+
+func (s *Server) launch() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.child != nil {
-		s.tb.Fatal("testnats: the server is running")
+		return errors.New("the server is running")
 	}
 	s.write()
 	self, err := os.Executable()
 	if err != nil {
-		s.tb.Fatalf("testnats: %v", err)
+		return err
 	}
 	// A test binary that does not call RunIfServer runs no tests, and is found out.
 	child := exec.Command(self, "-test.run=^$") //nolint:noctx,gosec // this program, and it lives until Kill
@@ -71,14 +97,14 @@ func (s *Server) Restart() {
 	child.Stderr = os.Stderr
 	in, err := child.StdinPipe()
 	if err != nil {
-		s.tb.Fatalf("testnats: %v", err)
+		return err
 	}
 	out, err := child.StdoutPipe()
 	if err != nil {
-		s.tb.Fatalf("testnats: %v", err)
+		return err
 	}
 	if err = child.Start(); err != nil {
-		s.tb.Fatalf("testnats: start a server: %v", err)
+		return fmt.Errorf("start a server: %w", err)
 	}
 	s.child, s.in, s.out = child, in, bufio.NewReader(out)
 	ports, err := s.answer()
@@ -86,8 +112,9 @@ func (s *Server) Restart() {
 		_, err = fmt.Sscan(ports, &s.clientPort, &s.routePort)
 	}
 	if err != nil {
-		s.tb.Fatalf("testnats: a server does not start (does TestMain call RunIfServer?): %v", err)
+		return fmt.Errorf("a server does not start (does TestMain call RunIfServer?): %w", err)
 	}
+	return nil
 }
 
 // Kill ends the server as SIGKILL does. A second call does nothing.

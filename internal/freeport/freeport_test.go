@@ -1,0 +1,40 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package freeport_test
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/internal/freeport"
+)
+
+func TestFindIsNotInTheRangeOfConnections(t *testing.T) {
+	t.Parallel()
+	port, err := freeport.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatalf("the port %d is not free: %v", port, err)
+	}
+	if err = listener.Close(); err != nil {
+		t.Error(err)
+	}
+	data, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return // another system, whose range is said to begin higher
+	}
+	from, err := strconv.Atoi(strings.Fields(string(data))[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if port >= from {
+		t.Errorf("the port is %d, and the system gives connections those from %d on", port, from)
+	}
+}
