@@ -44,7 +44,11 @@ type ShardDone struct {
 }
 
 // Leave asks to give all shards away, and to stop then.
-type Leave struct{}
+type Leave struct {
+	// Stay says that the region does not stop: it hosts nothing more, and goes on sending what this node has to send. A later Leave
+	// without it lets it stop.
+	Stay bool
+}
 
 // Stop ends the region at once, with all its shards.
 type Stop struct{}

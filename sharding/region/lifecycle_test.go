@@ -69,6 +69,41 @@ func TestARegionThatLeavesGivesItsShardsAwayAndStops(t *testing.T) {
 	}
 }
 
+func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, about(coordinator.Host, 1))
+	if out := m.Step(0, region.Leave{Stay: true}); !says(out, coordinator.GracefulShutdown) || !m.Leaving() {
+		t.Fatalf("leave: %+v", out)
+	}
+	hear(m, about(coordinator.BeginHandOff, 2))
+	hear(m, about(coordinator.HandOff, 2))
+	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !says(out, coordinator.Stopped) || out.Stopped || len(m.Hosted()) != 0 {
+		t.Fatalf("its shard is gone: %+v", out)
+	}
+	hear(m, homes(5, 3, "b"))
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(kinds(out, "b")) != 1 || len(out.Refused) != 0 {
+		t.Errorf("it sends: %+v", out)
+	}
+	if way := m.Way(1); way.Home != node("b") || !way.Own {
+		t.Errorf("the way to the shard is %+v", way)
+	}
+	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 4, Shards: []region.Shard{3}}); len(out.Actions) != 0 || !says(out, coordinator.GracefulShutdown) {
+		t.Errorf("another shard: %+v", out)
+	}
+	if out := m.Step(0, region.Leave{Stay: true}); out.Stopped {
+		t.Errorf("told again: %+v", out)
+	}
+	out := m.Step(0, region.Leave{})
+	if way := m.Way(1); way.Own || out.Stopped || len(kinds(out, "b")) != 1 {
+		t.Fatalf("leave: %+v, the way is %+v", out, way)
+	}
+	m.Step(0, region.Leave{Stay: true}) // too late
+	if out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
+		t.Errorf("all has arrived: %+v", out)
+	}
+}
+
 func TestWhatWaitsKeepsALeavingRegion(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})

@@ -29,6 +29,7 @@ type Machine struct {
 	pause      time.Duration // until it registers again
 	repeatAt   time.Duration
 	leaving    bool
+	stays      bool // when it has left
 	stopping   bool // by force
 	stopped    bool
 
@@ -94,10 +95,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	case ShardDone:
 		m.shardDone(in)
 	case Leave:
-		if !m.leaving {
-			m.leaving = true
-			m.sayAll(coordinator.GracefulShutdown)
-		}
+		m.leave(in.Stay)
 	case Stop:
 		m.stop()
 	}
@@ -156,6 +154,9 @@ func (m *Machine) Registered() bool { return m.registered }
 // Coordinator returns the node whose coordinator the region is registered with.
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.boss, m.registered }
 
+// Leaving reports whether the region takes no shards any more.
+func (m *Machine) Leaving() bool { return m.leaving || m.stopping }
+
 // Stopping reports whether the region was ended by force.
 func (m *Machine) Stopping() bool { return m.stopping }
 
@@ -176,13 +177,22 @@ func (m *Machine) Buffered() int { return m.buffered }
 
 // flush hands out the effects.
 func (m *Machine) flush() Effects {
-	if (m.leaving && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped && (m.stopping || m.arrivedAll()) {
+	if (m.leaving && !m.stays && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped && (m.stopping || m.arrivedAll()) {
 		m.stopped, m.out.Stopped = true, true
 		m.sayAll(coordinator.RegionStopped)
 	}
 	out := m.out
 	m.out = Effects{}
 	return out
+}
+
+// leave gives all shards away. Who stops will not stay.
+func (m *Machine) leave(stay bool) {
+	m.stays = stay && (m.stays || !m.leaving)
+	if !m.leaving {
+		m.leaving = true
+		m.sayAll(coordinator.GracefulShutdown)
+	}
 }
 
 // stop ends all by force.

@@ -65,8 +65,8 @@ type Entities struct {
 	shard.Input
 }
 
-// Leave gives all shards away, and stops the region then.
-type Leave struct{}
+// Leave gives all shards away, and stops the region then, unless that is to stay: see region.Leave.
+type Leave struct{ Stay bool }
 
 // Stop ends the region at once, with all its entities, and the coordinator.
 type Stop struct{}

@@ -11,6 +11,9 @@ import (
 // Registered reports whether a coordinator knows the region.
 func (m *Machine) Registered() bool { return m.region.Registered() }
 
+// Leaving reports whether the region takes no shards any more.
+func (m *Machine) Leaving() bool { return m.region.Leaving() }
+
 // Boss returns the node whose coordinator the region is registered with.
 func (m *Machine) Boss() (identity.Node, bool) { return m.region.Coordinator() }
 

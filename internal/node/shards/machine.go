@@ -84,7 +84,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 			m.runStep(at, in.Input)
 		}
 	case Leave:
-		m.regionStep(region.Leave{})
+		m.regionStep(region.Leave{Stay: in.Stay})
 	case Stop:
 		m.stop()
 	}

@@ -52,10 +52,24 @@ func (w *world) appoint() {
 	}
 }
 
-// leave takes a node out in good order: its shards, then its coordinator, then itself.
+// leave takes a node out in good order: its shards, then its coordinator, then itself. Some stay for a while without shards.
 func (w *world) leave(h *host) {
-	w.hit["leave"]++
 	h.leaving = true
+	if w.rnd.IntN(2) == 0 {
+		w.hit["drained"]++
+		h.step(shards.Leave{Stay: true})
+		w.after(time.Duration(w.rnd.Int64N(int64(10*time.Second))), func() {
+			if !h.gone {
+				w.goAway(h)
+			}
+		})
+		return
+	}
+	w.goAway(h)
+}
+
+func (w *world) goAway(h *host) {
+	w.hit["leave"]++
 	h.step(shards.Leave{})
 	var wait func()
 	wait = func() {
@@ -222,7 +236,7 @@ func TestSimulation(t *testing.T) {
 					}
 				}
 			}
-			for _, what := range []string{"leave", "removed", "dismissed", "region has stopped", "hand-off done", "start", "stop"} {
+			for _, what := range []string{"drained", "leave", "removed", "dismissed", "region has stopped", "hand-off done", "start", "stop"} {
 				if hit[what] == 0 {
 					t.Errorf("%s never happened", what)
 				}
