@@ -81,11 +81,11 @@ func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !says(out, coordinator.Stopped) || out.Stopped || len(m.Hosted()) != 0 {
 		t.Fatalf("its shard is gone: %+v", out)
 	}
-	hear(m, homes(5, 3, "b"))
-	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(kinds(out, "b")) != 1 || len(out.Refused) != 0 {
+	hear(m, homes(5, 3, "c"))
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(kinds(out, "c")) != 1 || len(out.Refused) != 0 {
 		t.Errorf("it sends: %+v", out)
 	}
-	if way := m.Way(1); way.Home != node("b") || !way.Own {
+	if way := m.Way(1); way.Home != node("c") || !way.Own {
 		t.Errorf("the way to the shard is %+v", way)
 	}
 	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 4, Shards: []region.Shard{3}}); len(out.Actions) != 0 || !says(out, coordinator.GracefulShutdown) {
@@ -95,11 +95,11 @@ func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
 		t.Errorf("told again: %+v", out)
 	}
 	out := m.Step(0, region.Leave{})
-	if way := m.Way(1); way.Own || out.Stopped || len(kinds(out, "b")) != 1 {
+	if way := m.Way(1); way.Own || out.Stopped || len(kinds(out, "c")) != 1 {
 		t.Fatalf("leave: %+v, the way is %+v", out, way)
 	}
 	m.Step(0, region.Leave{Stay: true}) // too late
-	if out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
+	if out = arrive(m, "c", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
 		t.Errorf("all has arrived: %+v", out)
 	}
 }
