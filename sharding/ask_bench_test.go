@@ -6,6 +6,7 @@ package sharding_test
 import (
 	"context"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -72,18 +73,24 @@ func BenchmarkAsk(b *testing.B) {
 		ref  func(string) eventsourcing.Ref[diaryCommand]
 		ids  []string
 	}{{"host", local.Ref, ids(here)}, {"here", regions[0].Ref, ids(here)}, {"there", regions[0].Ref, ids(there)}} {
-		b.Run(c.name, func(b *testing.B) {
-			var next atomic.Int64
-			b.SetParallelism(32)
-			b.RunParallel(func(pb *testing.PB) {
-				ref := c.ref(c.ids[next.Add(1)%64])
-				for pb.Next() {
-					if _, err := eventsourcing.Ask(b.Context(), ref, read{}); err != nil {
-						b.Error(err)
-						return
-					}
+		for _, callers := range []int{1, 64} {
+			b.Run(c.name+"/callers="+strconv.Itoa(callers), func(b *testing.B) {
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var wg sync.WaitGroup
+				for i := range callers {
+					wg.Go(func() {
+						ref := c.ref(c.ids[i])
+						for left.Add(-1) >= 0 {
+							if _, err := eventsourcing.Ask(b.Context(), ref, read{}); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
 				}
+				wg.Wait()
 			})
-		})
+		}
 	}
 }

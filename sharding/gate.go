@@ -24,8 +24,10 @@ type gate struct {
 	others bool             // commands of other nodes may, if it is here
 	seats  map[string]*seat // the entities that take them, by ID
 
-	// How many wait for the loop, of this node and of others.
-	ownWaiting, othersWaiting atomic.Int32
+	// What waits for the loop, and how many there are or are about to be, of this node and of others. The lines belong to the
+	// inbox.
+	lines [2][]*waiting
+	count [2]atomic.Int32
 	// Hints, for what is better done without the lock.
 	remote, local atomic.Bool
 }

@@ -20,13 +20,11 @@ const (
 
 // item is something for the loop: one of these.
 type item struct {
-	command *parcel // for shard
-	frame   *shards.Received
-	forward bool // frame is a command, for shard
-	shard   Shard
-	in      shards.Input // anything else for the machine
-	gone    string       // an entity that has left memory
-	asked   bool         // it was asked to, or has asked
+	command *waiting
+	frame   *shards.Received // that is no command
+	in      shards.Input     // anything else for the machine
+	gone    string           // an entity that has left memory
+	asked   bool             // it was asked to, or has asked
 	do      func()
 }
 
@@ -60,8 +58,8 @@ func (b *inbox) add(it item) bool {
 	return true
 }
 
-// send adds a command of this node.
-func (b *inbox) send(n Shard, p *parcel) error {
+// send adds a command of this node, for a shard behind a gate.
+func (b *inbox) send(g *gate, w *waiting) error {
 	b.mu.Lock()
 	switch {
 	case b.closed:
@@ -72,15 +70,20 @@ func (b *inbox) send(n Shard, p *parcel) error {
 		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, b.most)
 	}
 	b.commands++
-	b.items = append(b.items, item{command: p, shard: n})
+	b.items = append(b.items, item{command: w})
+	g.lines[own] = append(g.lines[own], w)
 	b.mu.Unlock()
 	b.wake()
 	return nil
 }
 
-// receive adds a frame. It waits while there is no room, and is false if the loop has ended, or ctx.
-func (b *inbox) receive(ctx context.Context, it item) bool {
-	size := len(it.frame.Data)
+// receive adds a frame, which may be a command for a shard behind a gate. It waits while there is no room, and is false if the loop has ended, or ctx.
+func (b *inbox) receive(ctx context.Context, it item, g *gate) bool {
+	frame := it.frame
+	if g != nil {
+		frame = it.command.frame
+	}
+	size := len(frame.Data)
 	for {
 		b.mu.Lock()
 		switch {
@@ -91,6 +94,9 @@ func (b *inbox) receive(ctx context.Context, it item) bool {
 			b.frames++
 			b.bytes += size
 			b.items = append(b.items, it)
+			if g != nil {
+				g.lines[others] = append(g.lines[others], it.command)
+			}
 			b.mu.Unlock()
 			b.wake()
 			return true

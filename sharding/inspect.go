@@ -21,6 +21,9 @@ type State struct {
 	Waiting int
 	// Asks is how many answers from other nodes are awaited, of all types.
 	Asks int
+	// Queued is how many commands have waited for the region to look at them since it was started. The others went straight to their
+	// entity, or to the node that has it.
+	Queued uint64
 	// Dropped is how many commands have reached nobody since the region was started.
 	Dropped uint64
 }
@@ -51,7 +54,7 @@ func (r *Region[C]) State(ctx context.Context) (state State, err error) {
 	if err != nil {
 		return State{}, fmt.Errorf("sharding: state of type %q: %w", s.name, err)
 	}
-	state.Asks, state.Dropped = s.board.asks.len(), s.dropped.Load()
+	state.Asks, state.Queued, state.Dropped = s.board.asks.len(), s.looped.Load(), s.dropped.Load()
 	return state, nil
 }
 

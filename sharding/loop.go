@@ -56,12 +56,7 @@ func (s *site) handle(it *item) {
 		s.hasGone(it.gone, it.asked)
 		s.goOn()
 	case it.command != nil:
-		m := it.command.message
-		s.about(it.shard, shards.Send{Shard: it.shard, Message: shards.Message{Entity: m.ID(), Local: it.command}})
-		s.gates[it.shard].ownWaiting.Add(-1)
-	case it.forward:
-		s.about(it.shard, *it.frame)
-		s.gates[it.shard].othersWaiting.Add(-1)
+		s.waited(it.command)
 	case it.frame != nil:
 		s.step(*it.frame)
 	case it.in != nil:
@@ -160,7 +155,7 @@ func (s *site) finish() {
 	for _, it := range s.inbox.close() {
 		switch {
 		case it.command != nil:
-			it.command.message.Answer(nil, ErrStopped)
+			s.unheard(it.command)
 		case it.do != nil:
 			it.do()
 		}

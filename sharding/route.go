@@ -58,7 +58,7 @@ func (s *site) route(m eventsourcing.Message) error {
 	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if g.own && g.ownWaiting.Load() == 0 {
+	if g.own && g.count[own].Load() == 0 {
 		switch {
 		case !g.here && e != nil:
 			return s.send(g.home, n, m, e)
@@ -69,9 +69,9 @@ func (s *site) route(m eventsourcing.Message) error {
 			}
 		}
 	}
-	g.ownWaiting.Add(1)
-	if err := s.inbox.send(n, &parcel{m, e}); err != nil {
-		g.ownWaiting.Add(-1)
+	g.count[own].Add(1)
+	if err := s.inbox.send(g, &waiting{shard: n, parcel: &parcel{m, e}}); err != nil {
+		g.count[own].Add(-1)
 		return err
 	}
 	return nil

@@ -44,6 +44,7 @@ type site struct {
 	gates    []gate
 	over     atomic.Bool // the loop ends
 	dropped  atomic.Uint64
+	looped   atomic.Uint64 // commands
 
 	// What follows belongs to the loop.
 	cfg       shards.Config

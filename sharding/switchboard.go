@@ -87,7 +87,7 @@ func (b *switchboard) said(ctx context.Context, m transport.Message) {
 		b.unknown.Add(1)
 		return
 	}
-	s.inbox.receive(ctx, item{frame: &shards.Received{From: m.From, Kind: shards.KindCoordinator, Data: m.Payload}})
+	s.inbox.receive(ctx, item{frame: &shards.Received{From: m.From, Kind: shards.KindCoordinator, Data: m.Payload}}, nil)
 }
 
 // arrived takes a frame of another region.
@@ -103,7 +103,7 @@ func (b *switchboard) arrived(ctx context.Context, m transport.Message) {
 		s.forwarded(ctx, &p, received)
 		return
 	}
-	s.inbox.receive(ctx, item{frame: received})
+	s.inbox.receive(ctx, item{frame: received}, nil)
 }
 
 // reply sends an answer to whoever waits for it. One that is too large for a message is replaced.
@@ -149,16 +149,16 @@ func (s *site) forwarded(ctx context.Context, p *region.Packet, received *shards
 		s.drop(p.Entity, s.refuse(p.Body, shards.NoShard), fmt.Errorf("the sender, %v, takes it for one of shard %d: the nodes do not agree", received.From, p.Shard))
 		return
 	}
-	g := &s.gates[n]
+	g, w := &s.gates[n], &waiting{shard: n, frame: received, entity: p.Entity, body: p.Body}
 	if g.local.Load() {
-		if m, ok := s.open(p.Entity, p.Body); !ok || s.admit(g, m) { //nolint:contextcheck // a command has the context that came with it
+		if w.message, w.opened = s.open(p.Entity, p.Body); !w.opened || s.admit(g, w.message) { //nolint:contextcheck // a command has the context that came with it
 			return
 		}
 	}
-	g.othersWaiting.Add(1)
-	if !s.inbox.receive(ctx, item{frame: received, forward: true, shard: n}) {
-		g.othersWaiting.Add(-1)
-		s.drop(p.Entity, s.refuse(p.Body, shards.Stopped), ErrStopped)
+	g.count[others].Add(1)
+	if !s.inbox.receive(ctx, item{command: w}, g) {
+		g.count[others].Add(-1)
+		s.unheard(w)
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *site) admit(g *gate, m eventsourcing.Message) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	at := g.seats[m.ID()]
-	if !g.others || at == nil || g.othersWaiting.Load() != 0 {
+	if !g.others || at == nil || g.count[others].Load() != 0 {
 		return false
 	}
 	at.touch()

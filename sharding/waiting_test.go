@@ -1,0 +1,100 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
+)
+
+// homes returns an entity whose shard a node has, for each node, with a second one of the first's shard.
+func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
+	w.Helper()
+	ids, seconds = make([]string, len(on)), make([]string, len(on))
+	first := map[sharding.Shard]string{}
+	for n := 0; ; n++ {
+		id, missing := "h"+strconv.Itoa(n), false
+		shard, err := by.region.ShardOf(id)
+		w.must(err)
+		_, err = ask(w, by, id, read{})
+		w.must(err)
+		home, _, err := by.region.Home(w.Context(), shard)
+		w.must(err)
+		for i, h := range on {
+			if home == h.Self() && first[shard] != "" && ids[i] == "" {
+				ids[i], seconds[i] = first[shard], id
+			}
+			missing = missing || ids[i] == ""
+		}
+		if !missing {
+			return ids, seconds
+		}
+		if first[shard] == "" {
+			first[shard] = id
+		}
+	}
+}
+
+// TestCommandsDontWaitInTurn: when some had to wait for the region, behind one for an entity that wasn't there, they all go at once
+// then: else those that come meanwhile would wait as well, and so on.
+func TestCommandsDontWaitInTurn(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 4
+		blocked, release := make(chan struct{}), make(chan struct{})
+		b := w.start("b")
+		w.options.Observer.Dropped = func(sharding.DroppedInfo) {
+			close(blocked)
+			<-release
+		}
+		a := w.start("a")
+		w.up(a, b)
+		ids, _ := w.homes(b, a, b)
+		hot, far := ids[0], ids[1]
+		for range 2 {
+			for _, h := range []*host{a, b} {
+				_, err := ask(w, h, hot, read{})
+				w.must(err)
+			}
+		}
+		shard, err := a.region.ShardOf(hot)
+		w.must(err)
+		var cold []string
+		for n := 0; len(cold) < 2; n++ {
+			id := "cold " + strconv.Itoa(n)
+			if at, bad := a.region.ShardOf(id); bad != nil || at == shard {
+				cold = append(cold, id)
+			}
+		}
+		before, err := a.region.State(w.Context())
+		w.must(err)
+		w.must(eventsourcing.Tell(w.Context(), a.region.Ref(far), secret{})) // it has no name for the other node
+		<-blocked
+		var wg sync.WaitGroup
+		for i, h := range []*host{a, b} {
+			w.must(eventsourcing.Tell(w.Context(), h.region.Ref(cold[i]), write{}))
+			synctest.Wait()
+			for range 50 {
+				wg.Go(func() {
+					if _, failed := ask(w, h, hot, read{}); failed != nil {
+						w.Error(failed)
+					}
+				})
+			}
+		}
+		synctest.Wait()
+		close(release)
+		wg.Wait()
+		after, err := a.region.State(w.Context())
+		w.must(err)
+		if n := after.Queued - before.Queued; n != 3 {
+			w.Errorf("%d commands were handled in turn, not 3", n)
+		}
+	})
+}
