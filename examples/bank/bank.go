@@ -23,12 +23,13 @@ import (
 //go:embed rates.json
 var builtInRates []byte
 
-// bank is a runtime that hosts accounts.
+// bank is a runtime and the way to the accounts, which it hosts, or the cluster that it is a branch of.
 type bank struct {
 	runtime  *eventsourcing.Runtime
-	accounts *eventsourcing.Entities[Command, Event]
+	accounts *eventsourcing.Entities[Command, Event] // nil in a branch
 	typ      eventsourcing.Type[Command, Event]
 	journal  journal.Journal
+	ref      func(id string) eventsourcing.Ref[Command]
 }
 
 // A database that restarts is back in seconds, and then customers should not wait
@@ -41,6 +42,19 @@ const (
 
 // openBank starts a bank on a store.
 func openBank(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
+	b, err := openRuntime(s, r, log, observer)
+	if err != nil {
+		return nil, err
+	}
+	if b.accounts, err = eventsourcing.Host(b.runtime, b.typ, patience()); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the bank: %w", err), b.runtime.Close(context.Background()))
+	}
+	b.ref = b.accounts.Ref
+	return b, nil
+}
+
+// openRuntime starts a bank that hosts nothing yet.
+func openRuntime(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{
 		Journal: s.journal, JournalGuard: journal.GuardConfig{ResetTimeout: resetTimeout},
 		Snapshots: s.snapshots, SnapshotGuard: snapshot.GuardConfig{ResetTimeout: resetTimeout},
@@ -49,11 +63,12 @@ func openBank(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.
 	if err != nil {
 		return nil, fmt.Errorf("open the bank: %w", err)
 	}
-	b := &bank{runtime: rt, typ: AccountType(r), journal: s.journal}
-	if b.accounts, err = eventsourcing.Host(rt, b.typ, eventsourcing.HostOptions{MinBackoff: minBackoff, MaxBackoff: maxBackoff}); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the bank: %w", err), rt.Close(context.Background()))
-	}
-	return b, nil
+	return &bank{runtime: rt, typ: AccountType(r), journal: s.journal}, nil
+}
+
+// patience are the options of accounts, wherever they are hosted.
+func patience() eventsourcing.HostOptions {
+	return eventsourcing.HostOptions{MinBackoff: minBackoff, MaxBackoff: maxBackoff}
 }
 
 // closePatience is how long a bank that closes waits for what is in hand.
@@ -67,7 +82,7 @@ func (b *bank) close() error {
 }
 
 // account addresses an account.
-func (b *bank) account(id string) eventsourcing.Ref[Command] { return b.accounts.Ref(id) }
+func (b *bank) account(id string) eventsourcing.Ref[Command] { return b.ref(id) }
 
 // execute carries out a line, as a request with an ID if there is one.
 func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Receipt, error) {

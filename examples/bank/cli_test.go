@@ -53,6 +53,20 @@ func TestUsage(t *testing.T) {
 		{"refold dance", exitUsage, "bank refold: unexpected argument dance"},
 		{"refold verify --journal leveldb:" + missing, exitUsage, "there is no such directory"},
 		{"apply --help", exitOK, ""},
+		{"serve --nodes 3 --join a", exitUsage, "only one of them can be"},
+		{"serve --nodes 21 --journal inmem:", exitUsage, "--nodes 21: it has to be 1 to 20"},
+		{"serve --nodes=-1", exitUsage, "--nodes -1"},
+		{"serve --name a", exitUsage, "--name is for --join"},
+		{"serve --state ddata", exitUsage, "--state is about a cluster: it needs --nodes or --join"},
+		{"serve --cluster shop", exitUsage, "--cluster is about a cluster"},
+		{"serve --stable-after 9s", exitUsage, "--stable-after is about a cluster"},
+		{"serve --nodes 3 --state disk", exitUsage, `--state "disk": it has to be journal or ddata`},
+		{"serve --nodes 3 --stable-after 9ms", exitUsage, "at least 1s"},
+		{"serve --nodes 3 --addr here:http --journal inmem:", exitFailed, "has to be a number"},
+		{"serve --join a", exitUsage, "--join needs --name"},
+		{"serve --join a --name a", exitUsage, "--join needs --nats"},
+		{"serve --join a --name a --nats nats://127.0.0.1:1", exitUsage, "--join and --journal leveldb: do not go together"},
+		{"serve --join a --name a --nats nats://127.0.0.1:1 --journal inmem:", exitUsage, "--join and --journal inmem: do not go together"},
 	} {
 		r := call(t.Context(), "", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.errout, c.want) {

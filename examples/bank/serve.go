@@ -15,7 +15,9 @@ import (
 
 // serveCmd answers HTTP.
 type serveCmd struct {
-	Addr string `default:"127.0.0.1:8080" help:"Where to listen, HOST:PORT."`
+	Addr string `default:"127.0.0.1:8080" help:"Where to listen, HOST:PORT. The branches of --nodes have this port and the following ones."`
+
+	clusterFlags
 }
 
 // drainPatience is how long a server that stops waits for the requests in hand.
@@ -23,6 +25,12 @@ const drainPatience = 10 * time.Second
 
 // Run executes the command.
 func (c *serveCmd) Run(app *app) (err error) {
+	if err = c.check(app.flags.Journal); err != nil {
+		return usageError{err}
+	}
+	if c.clustered() {
+		return c.runCluster(app)
+	}
 	listener, err := (&net.ListenConfig{}).Listen(app.ctx, "tcp", c.Addr)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)

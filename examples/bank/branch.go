@@ -1,0 +1,110 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/rates"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/transport"
+)
+
+// Where the coordinator of the accounts keeps which shard is where.
+const (
+	stateJournal = "journal"
+	stateDDATA   = "ddata"
+)
+
+// shards is how many parts the accounts are divided into: some for each branch that there may ever be. It must not
+// change while any runs.
+const shards = 200
+
+// branchConfig says how a branch takes part in its cluster.
+type branchConfig struct {
+	cluster string
+	carrier transport.Carrier // the branch closes it
+	seeds   []string
+	state   string
+	downing downing.Settings
+	logger  *slog.Logger
+}
+
+// branch is a node of a cluster that runs the bank: it hosts some of the accounts, and reaches all of them. What it can do with
+// an account is what any bank can; only where the account is differs.
+type branch struct {
+	*bank
+
+	node   *cluster.Node
+	region *sharding.Region[Command]
+	logger *slog.Logger
+}
+
+// openBranch starts a branch on a store, which all of them share. It does not wait until it has joined.
+func openBranch(ctx context.Context, cfg branchConfig, s *store, r rates.Rates) (_ *branch, err error) {
+	log := cfg.logger.With(slog.String("branch", cfg.carrier.Self().Name))
+	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // it lives until it is shut down
+		Cluster: cfg.cluster, Carrier: cfg.carrier, Seeds: cfg.seeds, Downing: cfg.downing, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the branch: %w", err)
+	}
+	b := &branch{node: node, logger: log}
+	defer func() { //nolint:contextcheck // to end takes as long as it takes
+		if err != nil {
+			node.Stop()
+			err = fmt.Errorf("open the branch: %w", errors.Join(err, b.close()))
+		}
+	}()
+	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // it lives until it is closed
+		return nil, err
+	}
+	var state sharding.CoordinatorStores = sharding.JournalState(s.journal, s.snapshots)
+	if cfg.state == stateDDATA {
+		replicator, failed := ddata.Start(ctx, node, ddata.Config{})
+		if failed != nil {
+			return nil, failed
+		}
+		state = sharding.ReplicatedState(replicator)
+	}
+	b.region, err = sharding.Start(ctx, node, b.typ, sharding.Options{Runtime: b.runtime, State: state, Host: patience(), Shards: shards})
+	if err != nil {
+		return nil, err
+	}
+	b.ref = b.region.Ref
+	return b, node.Singleton(ctx, cluster.Singleton{Name: "bank-waker", Run: func(ctx context.Context, _ *cluster.Inbox) error {
+		b.keepAwake(ctx)
+		return nil
+	}})
+}
+
+// shutdown lets the branch leave: what it hosts moves to others, and nothing is lost.
+func (b *branch) shutdown(ctx context.Context) error {
+	return errors.Join(b.node.Shutdown(ctx), b.close()) //nolint:contextcheck // to end takes as long as it takes
+}
+
+// close ends a branch whose node ends, and waits for that.
+func (b *branch) close() error {
+	<-b.node.Done()
+	if b.bank == nil {
+		return nil
+	}
+	return b.bank.close()
+}
+
+// branchNames returns the names of some branches, "branch-1" and so on.
+func branchNames(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("branch-%d", i+1))
+	}
+	return slices.Clip(all)
+}

@@ -1,0 +1,321 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+)
+
+// chain is a bank with branches on a network in memory, in a bubble with a clock of its own.
+type chain struct {
+	*testing.T
+
+	store    *store
+	network  *inmem.Network
+	state    string
+	branches map[string]*branch
+	log      *lockedBuffer
+}
+
+// lockedBuffer is a log that is read afterwards.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// onBranches runs a test on three branches, once for each place where the coordinator keeps its state.
+func onBranches(t *testing.T, f func(c *chain)) {
+	t.Helper()
+	for _, state := range []string{stateJournal, stateDDATA} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &chain{
+					T: t, store: newStore(t, "inmem:"), network: inmem.NewNetwork(inmem.NetworkConfig{}), state: state,
+					branches: map[string]*branch{}, log: &lockedBuffer{},
+				}
+				defer c.end()
+				for _, name := range branchNames(3) {
+					c.open(name)
+				}
+				f(c)
+			})
+		})
+	}
+}
+
+func (c *chain) end() {
+	for name := range c.branches {
+		c.crash(name)
+	}
+	if err := c.store.Close(); err != nil {
+		c.Error(err)
+	}
+	if c.Failed() {
+		c.Log(c.log.String())
+	}
+}
+
+// open opens a branch and waits until it is there.
+func (c *chain) open(name string) {
+	c.Helper()
+	self, err := identity.New(name)
+	if err != nil {
+		c.Fatal(err)
+	}
+	cfg := branchConfig{
+		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: c.state,
+		downing: downing.Settings{StableAfter: 5 * time.Second, DownAllWhenUnstable: -1},
+		logger:  slog.New(slog.NewTextHandler(c.log, nil)),
+	}
+	b, err := openBranch(c.Context(), cfg, c.store, parseRates(c.T, testRates))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.branches[name] = b
+	if err := b.node.AwaitUp(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+	if err := b.region.AwaitReady(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// crash ends a branch without telling the others.
+func (c *chain) crash(name string) {
+	c.Helper()
+	b := c.branches[name]
+	delete(c.branches, name)
+	b.node.Stop()
+	if err := b.close(); err != nil {
+		c.Errorf("%s: %v", name, err)
+	}
+}
+
+// leave lets a branch end in good order.
+func (c *chain) leave(name string) {
+	c.Helper()
+	b := c.branches[name]
+	delete(c.branches, name)
+	if err := b.shutdown(c.Context()); err != nil {
+		c.Errorf("%s: %v", name, err)
+	}
+}
+
+// post calls the API of a branch, which has to answer with a status.
+func (c *chain) post(name, path string, want int, body string, args ...any) string {
+	c.Helper()
+	r := httptest.NewRequestWithContext(c.Context(), http.MethodPost, path, strings.NewReader(fmt.Sprintf(body, args...)))
+	r.Header.Set("Content-Type", "application/json")
+	return c.send(name, r, want)
+}
+
+// get calls it, too, and has to find something.
+func (c *chain) get(name, path string) string {
+	c.Helper()
+	return c.send(name, httptest.NewRequestWithContext(c.Context(), http.MethodGet, path, nil), http.StatusOK)
+}
+
+func (c *chain) send(name string, r *http.Request, want int) string {
+	c.Helper()
+	w := httptest.NewRecorder()
+	c.branches[name].api().ServeHTTP(w, r)
+	if w.Code != want {
+		c.Fatalf("%s: %s %s: %d %s, want %d", name, r.Method, r.URL, w.Code, w.Body, want)
+	}
+	return w.Body.String()
+}
+
+// home returns the branch that has an account, as another one knows.
+func (c *chain) home(asked, id string) string {
+	c.Helper()
+	region := c.branches[asked].region
+	shard, err := region.ShardOf(id)
+	if err != nil {
+		c.Fatal(err)
+	}
+	home, known, err := region.Home(c.Context(), shard)
+	if err != nil || !known {
+		c.Fatalf("%s does not know where %s is: %v", asked, id, err)
+	}
+	return home.Name
+}
+
+// until waits until a look-up at a branch shows something.
+func (c *chain) until(name, id, what string) {
+	c.Helper()
+	r := httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/accounts/"+id, nil)
+	var last string
+	for range 300 {
+		w := httptest.NewRecorder()
+		c.branches[name].api().ServeHTTP(w, r)
+		if last = w.Body.String(); w.Code == http.StatusOK && strings.Contains(last, what) {
+			return
+		}
+		time.Sleep(time.Second) // of the bubble
+	}
+	c.Fatalf("%s never shows %s of %s, but %s", name, what, id, last)
+}
+
+func (c *chain) audit(name string) *auditReport {
+	c.Helper()
+	return audited(c.T, c.branches[name].bank)
+}
+
+// openAccounts opens accounts with 100 dollars each, by the branches in turn.
+func (c *chain) openAccounts(n int) {
+	c.Helper()
+	for i := range n {
+		name := branchNames(3)[i%3]
+		c.post(name, "/accounts", http.StatusOK, `{"id": %q, "currency": "USD", "owner": "Ada"}`, id(i))
+		c.post(name, "/accounts/"+id(i)+"/deposits", http.StatusOK, `{"amount": "100", "currency": "USD", "request_id": "first"}`)
+	}
+}
+
+// The same calls to each branch reach the same accounts, and a transfer between accounts on different branches arrives.
+func TestBranches(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		const n = 12
+		c.openAccounts(n)
+		homes, across := map[string]int{}, 0
+		for i := range n {
+			for _, name := range branchNames(3) {
+				if got := c.get(name, "/accounts/"+id(i)); !strings.Contains(got, `"balance":"100.00"`) {
+					c.Errorf("%s shows %s", name, got)
+				}
+				// The answer is the first one, whichever branch is asked.
+				c.post(name, "/accounts/"+id(i)+"/deposits", http.StatusOK, `{"amount": "100", "currency": "USD", "request_id": "first"}`)
+				c.post(name, "/accounts/"+id(i)+"/deposits", http.StatusConflict, `{"amount": "9", "currency": "USD", "request_id": "first"}`)
+			}
+			homes[c.home("branch-1", id(i))]++
+		}
+		if len(homes) != 3 {
+			c.Errorf("the accounts are on %v", homes)
+		}
+		for i := range n {
+			from, to := id(i), id((i+1)%n)
+			if c.home("branch-1", from) != c.home("branch-1", to) {
+				across++
+			}
+			got := c.post(branchNames(3)[i%3], "/accounts/"+from+"/transfers", http.StatusOK, `{"amount": "7", "currency": "USD", "to": %q}`, to)
+			if !strings.Contains(got, `"transfer":1`) {
+				c.Error(got)
+			}
+		}
+		if across == 0 {
+			c.Error("no transfer goes to another branch")
+		}
+		c.post("branch-2", "/accounts/"+id(0)+"/transfers", http.StatusOK, `{"amount": "7", "currency": "USD", "to": "nobody"}`)
+		for i := range n {
+			c.until("branch-3", id(i), `"balance":"100.00","currency":"USD","in_flight":"0.00","pending":[]`)
+		}
+		if id := coordinatorHistory(c); (id != "") != (c.state == stateJournal) {
+			c.Errorf("with the state in %s the journal has %q", c.state, id)
+		}
+		if r := c.audit("branch-2"); r.completed != n || r.refunded != 1 || r.accounts != n {
+			c.Errorf("the audit found %d accounts, %d transfers completed, %d refunded", r.accounts, r.completed, r.refunded)
+		}
+		if got := c.get("branch-1", "/branch"); strings.Count(got, `"status":"up","reachable":true`) != 3 || strings.Contains(got, `"shards":0`) {
+			c.Error(got)
+		}
+		c.get("branch-1", "/ready")
+	})
+}
+
+// coordinatorHistory is under what name the coordinator keeps its state in the journal, empty if it does not.
+func coordinatorHistory(c *chain) string {
+	c.Helper()
+	lister, _ := journal.As[journal.IDLister](c.store.journal)
+	for id, err := range lister.PersistenceIDs(c.Context(), "") {
+		if err != nil {
+			c.Fatal(err)
+		}
+		if strings.HasPrefix(id, sharding.JournalPrefix) {
+			return id
+		}
+	}
+	return ""
+}
+
+// What a branch has is on the others when it has crashed, and as well when it has left; transfers that were on their way
+// arrive, although nobody asks for their source again.
+func TestABranchEnds(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(*chain, string){"crash": (*chain).crash, "leave": (*chain).leave} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			onBranches(t, func(c *chain) {
+				const n = 12
+				c.openAccounts(n)
+				c.network.Inject(inmem.Fault{Delay: 50 * time.Millisecond}) // so that transfers take their time
+				for i := range n {
+					c.get("branch-1", "/accounts/"+id(i))
+				}
+				for _, gone := range []string{"branch-1", "branch-3"} { // the oldest, which has the coordinator, is the first
+					asked := "branch-2"
+					for i := range n {
+						c.post(gone, "/accounts/"+id(i)+"/transfers", http.StatusOK, `{"amount": "3", "currency": "USD", "to": %q}`, id((i+1)%n))
+					}
+					end(c, gone)
+					if r := c.audit(asked); how == "crash" && r.inFlight+r.unconfirmed == 0 {
+						c.Error("no transfer was on its way")
+					}
+					c.awaitNothingInFlight(asked)
+					for i := range n {
+						c.until(asked, id(i), `"balance":"100.00"`)
+						if home := c.home(asked, id(i)); home == gone {
+							c.Errorf("%s is on %s, which has ended", id(i), home)
+						}
+					}
+				}
+				if r := c.audit("branch-2"); r.completed != 2*n || r.accounts != n {
+					c.Errorf("the audit found %d accounts, %d transfers completed", r.accounts, r.completed)
+				}
+				c.open("branch-1") // it comes back
+				c.until("branch-1", id(0), `"balance":"100.00"`)
+			})
+		})
+	}
+}
+
+// awaitNothingInFlight waits until no account has a transfer that has not ended, by what is in the journal: nobody is asked.
+func (c *chain) awaitNothingInFlight(name string) {
+	c.Helper()
+	for range 300 {
+		report := c.audit(name)
+		if report.inFlight+report.unconfirmed == 0 {
+			return
+		}
+		time.Sleep(time.Second) // of the bubble
+	}
+	c.Fatal("some transfers never end")
+}

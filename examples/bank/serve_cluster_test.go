@@ -1,0 +1,154 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/plugins/nats"
+)
+
+// caller calls the APIs of banks that run. Its connections end with each call.
+type caller struct{ client http.Client }
+
+func newCaller(timeout time.Duration) *caller {
+	return &caller{http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+// do returns the status and the body of an answer. The error says that there is none.
+func (c *caller) do(ctx context.Context, method, url, body string) (status int, answer string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	got, err := c.client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = got.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(got.Body, 1<<20))
+	return got.StatusCode, string(data), err
+}
+
+// branchAt asks a branch what it knows.
+func (c *caller) branchAt(ctx context.Context, url string) (known branchBody, err error) {
+	status, answer, err := c.do(ctx, http.MethodGet, url+"/branch", "")
+	if err != nil {
+		return known, err
+	}
+	if status != http.StatusOK {
+		return known, fmt.Errorf("status %d: %s", status, answer)
+	}
+	return known, json.Unmarshal([]byte(answer), &known)
+}
+
+// One process runs three branches, each with an API. One that is given up has its accounts elsewhere, and an operator finds them all by what
+// is printed.
+func TestServeOnNodes(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, code := make(lineWriter, 100), make(chan int, 1)
+	var errout strings.Builder
+	go func() {
+		code <- run(ctx, []string{"serve", "--nodes", "3", "--state", "ddata", "--journal", "inmem:", "--addr", "127.0.0.1:0", "--stable-after", "2s"}, strings.NewReader(""), out, &errout)
+		close(out)
+	}()
+	var urls []string
+	for _, name := range branchNames(3) {
+		line := <-out
+		url, found := strings.CutPrefix(strings.TrimSpace(line), name+" is open at ")
+		if !found {
+			t.Fatalf("%q, %s", line, errout.String())
+		}
+		urls = append(urls, url)
+	}
+	var words []string
+	for line := ""; line != "\n" || len(words) == 0 || !slices.Contains(words, "--token-file"); {
+		line = <-out
+		words = append(words, strings.Fields(line)...)
+	}
+	flag := func(name string) string {
+		for i, word := range words[:len(words)-1] {
+			if word == name {
+				return words[i+1]
+			}
+		}
+		t.Fatalf("%s is not in %v", name, words)
+		return ""
+	}
+	call := newCaller(20 * time.Second)
+	must := func(method, url, body, want string) {
+		t.Helper()
+		status, answer, err := call.do(t.Context(), method, url, body)
+		for tries := 0; status == http.StatusServiceUnavailable && tries < 1000; tries++ { // it surely was not done
+			status, answer, err = call.do(t.Context(), method, url, body)
+		}
+		if err != nil || status != http.StatusOK || !strings.Contains(answer, want) {
+			t.Fatalf("%s %s: %d %s, %v; want %s", method, url, status, answer, err, want)
+		}
+	}
+	for i := range 9 {
+		must(http.MethodPost, urls[i%3]+"/accounts", fmt.Sprintf(`{"id": %q, "currency": "USD"}`, id(i)), `"balance":"0.00"`)
+		must(http.MethodPost, urls[(i+1)%3]+"/accounts/"+id(i)+"/deposits", `{"amount": "5", "currency": "USD"}`, `"balance":"5.00"`)
+		must(http.MethodGet, urls[(i+2)%3]+"/accounts/"+id(i), "", `"balance":"5.00"`)
+	}
+
+	operator, err := nats.ConnectOperator(nats.OperatorConfig{
+		Access: nats.Access{URLs: []string{flag("--nats")}, TokenFile: flag("--token-file")}, Cluster: flag("--cluster"), Name: "operator",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = operator.Close() }()
+	if err = cluster.NewAdmin(operator).Down(t.Context(), "branch-1", "branch-3"); err != nil {
+		t.Fatal(err)
+	}
+	if line := <-out; line != "branch-3 has ended: cluster: this node was downed\n" {
+		t.Error(line)
+	}
+	for i := range 9 {
+		must(http.MethodGet, urls[i%2]+"/accounts/"+id(i), "", `"balance":"5.00"`)
+	}
+	if known, err := call.branchAt(t.Context(), urls[0]); err != nil || len(known.Members) != 2 || known.Coordinator == "" {
+		t.Errorf("%+v, %v", known, err)
+	}
+	stop()
+	if got := <-code; got != exitFailed || errout.String() != "bank: branch-3: cluster: this node was downed\n" {
+		t.Errorf("exit code %d, %s", got, errout.String())
+	}
+}
+
+// A whole cluster that ends hands nothing over.
+func TestServeOnNodesStops(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	out, code := make(lineWriter, 100), make(chan int, 1)
+	var errout strings.Builder
+	go func() {
+		code <- run(ctx, []string{"serve", "--nodes", "2", "--journal", "inmem:", "--addr", "127.0.0.1:0"}, strings.NewReader(""), out, &errout)
+		close(out)
+	}()
+	<-out
+	stop()
+	var last string
+	for line := range out {
+		last = line
+	}
+	if got := <-code; got != exitOK || last != "stopped\n" || errout.String() != "" {
+		t.Errorf("exit code %d, %s, %s", got, last, errout.String())
+	}
+}
