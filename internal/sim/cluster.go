@@ -20,6 +20,7 @@ type cluster struct {
 	plan  Plan
 	store *world.Store
 	data  *data
+	shard *sharding
 
 	hosts  []*host // all there ever were
 	byNode map[identity.Node]*host
@@ -76,6 +77,7 @@ func newCluster(seed uint64, plan Plan) *cluster {
 		hopeless: map[identity.Node]membership.Reason{}, retiring: map[string]bool{},
 	}
 	c.data = newData(c, seed, NewDataPlan(seed))
+	c.shard = newSharding(c, seed, NewShardsPlan(seed, plan))
 	return c
 }
 

@@ -34,6 +34,17 @@
 // replicas that were written and those that are read must meet; a register that one process writes is linearizable where
 // reads are repaired. In the end all hold the same, and that is what was asked for.
 //
+// # Sharded entities
+//
+// Each node hosts shards of an entity type as well (package internal/node/shards); some nodes have a proxy. The coordinator is a
+// singleton like others, and keeps its state in a journal that fails, is slow, and stores late what it has not answered. Clients send at
+// least 10,000 numbered commands to entities, which store them in the journal, fenced, and answer. Shards are rebalanced for no
+// reason, and now and then there are two coordinators. After each step: an entity lives once and a shard has one owner, coordinators say what
+// is stored, regions heed no lower term, and the commands of a region to an entity arrive in order, none twice. In the end each command
+// was delivered, refused, or is lost with a node that has ended or a link that has reported a gap; what was acknowledged is
+// stored once, all asks are answered, and what is remembered runs. In one of eight seeds nothing happens but planned
+// moves, and then no command is lost or refused.
+//
 // # What may not
 //
 // Some things the protocol does not promise, and so they don't happen here: the network is not cut along

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 )
 
@@ -11,6 +12,8 @@ import (
 type fault struct {
 	name   string
 	weight int
+	// planned says that it is something that operators do, or that harms nobody.
+	planned bool
 	// do lets it happen, and reports whether it did: not everything is possible at any
 	// time.
 	do func(c *cluster) bool
@@ -18,29 +21,29 @@ type fault struct {
 
 func faults() []fault {
 	return []fault{
-		{"crash", 4, crash},
-		{"crash and restart", 3, crashAndRestart},
-		{"leave", 4, leave},
-		{"forged hand-over", 2, forgedHandOver},
-		{"down", 2, down},
-		{"short pause", 2, func(c *cluster) bool { return pause(c, time.Second, 6*time.Second) }},
-		{"long pause", 3, func(c *cluster) bool { return pause(c, 10*time.Second, 75*time.Second) }},
-		{"link lost", 5, linkLost},
-		{"partition", 4, func(c *cluster) bool { return partition(c, false) }},
-		{"one-way partition", 3, func(c *cluster) bool { return partition(c, true) }},
-		{"pair lost", 2, pairLost},
-		{"loss", 2, loss},
-		{"slow network", 2, slowNetwork},
-		{"slow node", 2, slowNode},
-		{"busy node", 1, busyNode},
-		{"broker away", 2, brokerAway},
-		{"wall clock", 1, wallClock},
-		{"join", 2, joinNew},
-		{"twin", 2, twin},
-		{"hopeless", 1, hopeless},
-		{"lease store", 3, leaseStoreTrouble},
-		{"stray", 1, stray},
-		{"garbage", 1, garbage},
+		{name: "crash", weight: 4, do: crash},
+		{name: "crash and restart", weight: 3, do: crashAndRestart},
+		{name: "leave", weight: 4, planned: true, do: leave},
+		{name: "forged hand-over", weight: 2, planned: true, do: forgedHandOver},
+		{name: "down", weight: 2, do: down},
+		{name: "short pause", weight: 2, do: func(c *cluster) bool { return pause(c, time.Second, 6*time.Second) }},
+		{name: "long pause", weight: 3, do: func(c *cluster) bool { return pause(c, 10*time.Second, 75*time.Second) }},
+		{name: "link lost", weight: 5, do: linkLost},
+		{name: "partition", weight: 4, do: func(c *cluster) bool { return partition(c, false) }},
+		{name: "one-way partition", weight: 3, do: func(c *cluster) bool { return partition(c, true) }},
+		{name: "pair lost", weight: 2, do: pairLost},
+		{name: "loss", weight: 2, do: loss},
+		{name: "slow network", weight: 2, do: slowNetwork},
+		{name: "slow node", weight: 2, do: slowNode},
+		{name: "busy node", weight: 1, do: busyNode},
+		{name: "broker away", weight: 2, do: brokerAway},
+		{name: "wall clock", weight: 1, planned: true, do: wallClock},
+		{name: "join", weight: 2, planned: true, do: joinNew},
+		{name: "twin", weight: 2, planned: true, do: twin},
+		{name: "hopeless", weight: 1, planned: true, do: hopeless},
+		{name: "lease store", weight: 3, do: leaseStoreTrouble},
+		{name: "stray", weight: 1, planned: true, do: stray},
+		{name: "garbage", weight: 1, planned: true, do: garbage},
 	}
 }
 
@@ -52,6 +55,9 @@ func (c *cluster) misfortune() bool {
 	}
 	c.coverage.hit("clean cut", namedSideLeft, 0) // a run without any is missing something
 	all, sum := faults(), 0
+	if c.shard.plan.Calm {
+		all = slices.DeleteFunc(all, func(f fault) bool { return !f.planned })
+	}
 	for _, f := range all {
 		sum += f.weight
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/node/shards"
 	"github.com/refold-io/refold/internal/sim/world"
 	"github.com/refold-io/refold/transport/link"
 )
@@ -30,6 +31,7 @@ type host struct {
 	cut       map[identity.Node]bool // quarantined
 	serial    uint64                 // of messages through proxies
 	data      *replicator
+	site      *site
 
 	joined   time.Duration // when it became a member
 	stopped  membership.Reason
@@ -67,6 +69,7 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	c.byNode[h.p.Node()] = h
 	c.w.Tell("%v starts", h.p.Node())
 	h.data = c.data.replicate(h)
+	h.site = c.shard.host(h)
 	for _, s := range c.plan.Singletons {
 		h.hosts(s)
 	}
@@ -75,11 +78,17 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 
 // hosts lets the node take part in a singleton, and send it messages.
 func (h *host) hosts(s Singleton) {
-	e, err := h.m.Host(h.p.Now(), singleton.Config{Name: s.Name, UseLease: s.Lease})
+	if s.Role != "" && h.site.proxy {
+		return
+	}
+	e, err := h.m.Host(h.p.Now(), singleton.Config{Name: s.Name, UseLease: s.Lease, Role: s.Role})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
 	}
 	h.carry(e)
+	if s.Name == coordination { // nobody sends messages to it by its name
+		return
+	}
 	if e, err = h.m.Proxy(h.p.Now(), singleton.ProxyConfig{Singleton: s.Name, BufferSize: 20}); err != nil {
 		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
 	}
@@ -92,6 +101,9 @@ func (c *cluster) config(p *world.Process) node.Config {
 	cfg := c.plan.Config
 	cfg.Membership.Self = p.Node()
 	cfg.Membership.Started = p.Wall()
+	if p.Node().Name != c.shard.plan.Proxy {
+		cfg.Membership.Roles = []string{shardRole}
+	}
 	cfg.Membership.Rand = rand.New(rand.NewPCG(c.w.Rand.Uint64(), p.Node().UID)) //nolint:gosec // it has to be repeatable
 	return cfg
 }
@@ -131,6 +143,10 @@ func (h *host) Receive(m world.Message) {
 	}
 	if m.Kind == kindData {
 		h.data.received(m)
+		return
+	}
+	if m.Kind >= link.Kind(shards.KindCoordinator) && m.Kind <= kindAnswer {
+		h.site.received(m)
 		return
 	}
 	if lag := h.c.lag[h.p.Place().Name]; lag > 0 { // it has too much to do
@@ -177,6 +193,7 @@ func (h *host) carry(e node.Effects) {
 	}
 	h.check(e)
 	h.data.members(e.Events)
+	h.site.members(e.Events)
 	for _, l := range e.Life {
 		h.lives(l)
 	}
@@ -207,14 +224,18 @@ func (h *host) lives(l membership.Life) {
 	h.c.w.Tell("%v: %v%s", h.p.Node(), l.Kind, reasonOf(l))
 	switch l.Kind {
 	case membership.Exits:
-		h.p.After(h.c.between(10*time.Millisecond, 1500*time.Millisecond), func() { h.step(node.Exit{}) })
+		wait := h.c.between(10*time.Millisecond, 1500*time.Millisecond)
+		h.p.After(0, func() { h.site.leave(func() { h.p.After(wait, func() { h.step(node.Exit{}) }) }) })
 	case membership.Stopped:
 		h.stopped = l.Reason
 		stoppedForAReason(h)
+		h.site.see()
 		h.data.stop()
 	case membership.Joined:
 		h.joined = h.c.w.Now()
-	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Suspended, membership.Connected, membership.Resumed:
+	case membership.Suspended, membership.Resumed:
+		h.site.see()
+	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Connected:
 	}
 }
 
@@ -227,10 +248,11 @@ func reasonOf(l membership.Life) string {
 
 // maybeEnd ends the process once there is nothing left to do.
 func (h *host) maybeEnd() {
-	if h.stopped != 0 && len(h.instances) == 0 && !h.p.Dead() {
+	if h.stopped != 0 && len(h.instances) == 0 && h.site.idle() && !h.p.Dead() {
 		h.p.After(0, func() {
 			h.c.count(h)
 			h.data.end()
+			h.site.end()
 			h.p.Kill()
 			h.c.w.Tell("%v has ended", h.p.Node())
 		})
@@ -242,6 +264,7 @@ func (h *host) kill() {
 	if !h.p.Dead() {
 		h.c.count(h)
 		h.data.end()
+		h.site.end()
 		h.p.Kill()
 	}
 }

@@ -187,13 +187,13 @@ func (c *cluster) unsettled() string {
 
 // misplaced returns which singleton does not run on the oldest member, or nothing.
 func (c *cluster) misplaced(living []*host) string {
-	var oldest *membership.Member
-	for _, m := range living[0].m.Gossip().Members() {
-		if oldest == nil || m.OlderThan(oldest) {
-			oldest = m
-		}
-	}
 	for _, s := range c.plan.Singletons {
+		var oldest *membership.Member
+		for _, m := range living[0].m.Gossip().Members() {
+			if m.HasRole(s.Role) && (oldest == nil || m.OlderThan(oldest)) {
+				oldest = m
+			}
+		}
 		for _, h := range c.hosts {
 			i := h.instances[s.Name]
 			runs := i != nil && !h.p.Dead() && !i.stopping

@@ -27,6 +27,13 @@ func (h *host) begin(i node.Instance) {
 	h.c.hit("instance", "started")
 	downHostsNothing(h, i.Singleton)
 	oneInstance(h.c, i.Singleton)
+	if i.Singleton == coordination {
+		h.p.After(0, func() {
+			if running := h.instances[coordination]; running != nil && running.nr == i.Nr && !running.stopping {
+				h.site.preside()
+			}
+		})
+	}
 }
 
 // stop asks an instance to end, which takes a while.
@@ -38,15 +45,22 @@ func (h *host) stop(i node.Instance) {
 	}
 	h.c.w.Tell("%v: %s is asked to end", h.p.Node(), i.Singleton)
 	running.stopping = true
-	h.p.After(h.c.between(time.Millisecond, maxStopping), func() {
-		if h.instances[i.Singleton] == running {
-			delete(h.instances, i.Singleton)
-			h.c.w.Tell("%v: %s has ended", h.p.Node(), i.Singleton)
-			h.c.hit("instance", "stopped")
-			h.step(node.InstanceEnded{Instance: i})
-			h.maybeEnd()
-		}
-	})
+	if i.Singleton == coordination {
+		h.site.retire(func() { h.p.After(0, func() { h.hasEnded(i, running) }) })
+		return
+	}
+	h.p.After(h.c.between(time.Millisecond, maxStopping), func() { h.hasEnded(i, running) })
+}
+
+// hasEnded takes note that an instance has ended.
+func (h *host) hasEnded(i node.Instance, running *instance) {
+	if h.instances[i.Singleton] == running {
+		delete(h.instances, i.Singleton)
+		h.c.w.Tell("%v: %s has ended", h.p.Node(), i.Singleton)
+		h.c.hit("instance", "stopped")
+		h.step(node.InstanceEnded{Instance: i})
+		h.maybeEnd()
+	}
 }
 
 // talk sends numbered messages to a singleton, now and then.

@@ -22,6 +22,7 @@ const spares = 2
 type Singleton struct {
 	Name  string
 	Lease bool
+	Role  string
 }
 
 // Plan is what is chosen before a simulation begins.
@@ -44,7 +45,7 @@ func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x91a7)) //nolint:gosec // it has to be repeatable
 	p := Plan{
 		LeaseTimeout: 15 * time.Second, LeaseCall: 3 * time.Second, Faults: 8 + r.IntN(7), Least: 120 * time.Second, Shutdown: r.IntN(10) == 0,
-		Singletons: []Singleton{{Name: "plain"}, {Name: "leased", Lease: true}},
+		Singletons: []Singleton{{Name: "plain"}, {Name: "leased", Lease: true}, {Name: coordination, Role: shardRole}},
 	}
 	n := 3 + r.IntN(5)
 	switch k := r.IntN(100); {

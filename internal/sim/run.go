@@ -40,11 +40,13 @@ func Run(seed uint64, o Options) Result {
 	c.w.Story = o.Story
 	c.w.Tell("%v", plan)
 	c.w.Tell("data: %v", c.data.plan)
+	c.w.Tell("sharding: %v", c.shard.plan)
 	c.live()
 	for _, h := range c.hosts {
 		c.count(h)
 		c.data.count(h.data)
 	}
+	c.shard.mustHappen()
 	return Result{Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults, Coverage: c.coverage}
 }
 
@@ -52,6 +54,7 @@ func Run(seed uint64, o Options) Result {
 func (c *cluster) live() {
 	c.begin()
 	c.data.begin()
+	c.shard.begin()
 	if !c.settle("comes-up", time.Minute) {
 		return
 	}
@@ -67,6 +70,10 @@ func (c *cluster) live() {
 	c.run(2 * c.plan.LeaseCall) // what was asked for before is answered, and may still be acted on
 	if !c.settle("comes-together", 4*time.Minute) {
 		return
+	}
+	c.shard.calm()
+	if c.violation == nil {
+		c.shard.finish()
 	}
 	c.data.calm()
 	c.run(20 * time.Second) // nothing happens any more

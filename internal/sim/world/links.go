@@ -25,16 +25,15 @@ func (p *Process) connect() {
 }
 
 // Send sends a message, in order and at most once on each lane, when what runs now is
-// over.
-func (p *Process) Send(to identity.Node, lane link.Lane, kind link.Kind, data []byte) {
+// over. It reports whether the links have taken it: nothing here waits for room.
+func (p *Process) Send(to identity.Node, lane link.Lane, kind link.Kind, data []byte) bool {
 	p.w.traffic.Messages[lane]++
 	if p.links == nil {
 		p.w.transmit(p, to, event{data: data, kind: uint16(kind), lane: uint8(lane)})
 		p.w.traffic.Bytes[lane] += headerSize(p.node)
-		return
+		return true
 	}
-	// What the links refuse is lost: nothing here waits for room.
-	_ = p.links.Send(to, lane, link.Message{Type: link.Tell, Kind: kind, Payload: data})
+	return p.links.Send(to, lane, link.Message{Type: link.Tell, Kind: kind, Payload: data}) == nil
 }
 
 // headerSize is about what a frame adds to a message.
@@ -76,6 +75,9 @@ func (p *Process) receive(e *event) {
 		return
 	}
 	effects := p.links.Receive(p.Now(), lane, e.from.node.Name, e.data)
+	if effects.Lost > 0 {
+		p.w.gap(e.from, p, true)
+	}
 	if effects.Dropped == link.WrongReceiver {
 		p.stray(e)
 		return

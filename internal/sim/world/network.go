@@ -92,6 +92,27 @@ type Traffic struct {
 // Traffic returns what was sent so far.
 func (w *World) Traffic() Traffic { return w.traffic }
 
+// Gap is what was lost on the way from one process to another.
+type Gap struct {
+	// Frames is how often a frame was lost, Noticed how often the receiver's link has said so.
+	Frames, Noticed uint64
+}
+
+// Gap returns what was lost on the way from one incarnation to another.
+func (w *World) Gap(from, to identity.Node) Gap { return w.gaps[[2]uint64{from.UID, to.UID}] }
+
+// gap notes that a frame was lost, or that a link has noticed that.
+func (w *World) gap(from, to *Process, noticed bool) {
+	key := [2]uint64{from.node.UID, to.node.UID}
+	g := w.gaps[key]
+	if noticed {
+		g.Noticed++
+	} else {
+		g.Frames++
+	}
+	w.gaps[key] = g
+}
+
 // transmit carries a frame, or a message if there are no frames.
 func (w *World) transmit(from *Process, to identity.Node, e event) {
 	w.traffic.Frames[e.lane]++
@@ -127,6 +148,7 @@ func (w *World) chance(e event) *rand.Rand {
 func (w *World) carry(to *Process, e event) {
 	n, r := &w.Network, w.chance(e)
 	if !w.Passes(e.from.place, to.place) || n.Loss > 0 && r.Float64() < n.Loss {
+		w.gap(e.from, to, false)
 		return
 	}
 	e.to = to
@@ -134,6 +156,7 @@ func (w *World) carry(to *Process, e event) {
 	if len(n.pairs) > 0 {
 		pair := n.pairs[[2]string{e.from.place.Name, to.place.Name}]
 		if pair.Loss > 0 && r.Float64() < pair.Loss {
+			w.gap(e.from, to, false)
 			return
 		}
 		delay += pair.Slow
@@ -161,11 +184,13 @@ func (w *World) carry(to *Process, e event) {
 func (w *World) arrive(e *event) {
 	p := e.to
 	if p.dead || !w.Passes(e.from.place, p.place) {
+		w.gap(e.from, p, false)
 		return
 	}
 	w.mix(9, p.node.UID)
 	if p.paused {
 		if p.frames++; p.frames > maxWaiting {
+			w.gap(e.from, p, false)
 			return
 		}
 		late := *e

@@ -34,6 +34,7 @@ type World struct {
 	procs   []*Process
 	ordered map[way]time.Duration
 	traffic Traffic
+	gaps    map[[2]uint64]Gap
 }
 
 // New returns a world of which nothing is known but the seed.
@@ -42,6 +43,7 @@ func New(seed uint64) *World {
 		Rand: rand.New(rand.NewPCG(seed, 0x5eed)), Network: Network{Delay: Between{time.Millisecond, 5 * time.Millisecond}}, //nolint:gosec // it has to be repeatable
 		other: rand.New(rand.NewPCG(seed, 0x1a9e5)), //nolint:gosec // it has to be repeatable
 		hash:  fnvOffset, places: map[string]*Place{}, byUID: map[uint64]*Process{}, ordered: map[way]time.Duration{},
+		gaps: map[[2]uint64]Gap{},
 	}
 }
 

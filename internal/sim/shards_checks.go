@@ -1,0 +1,162 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// stale reports whether a node is paused, or has just gone on, and runs something from before: others may have given it
+// up meanwhile.
+func (s *site) stale() bool {
+	p := s.h.p
+	return p.Paused() || p.Resumed() > s.since && s.d.w.Now() <= p.Resumed()+overlap
+}
+
+// oneEntity: an entity lives once. Only a node that was paused for long may have another one for a second more.
+func oneEntity(e *entity) {
+	if e.ended || e.s.gone {
+		return
+	}
+	for _, other := range e.a.running {
+		switch {
+		case other == e || other.s == e.s && other.killed: // the one before is being ended by force
+		case other.s.stale() || e.s.stale():
+			e.s.d.hit("sharding", "entity twice after a pause")
+			e.s.d.w.After(overlap+time.Millisecond, func() {
+				if !other.ended && !other.s.h.p.Paused() && !e.s.h.p.Paused() {
+					oneEntity(e)
+				}
+			})
+		default:
+			e.s.violate("one-entity", "%s starts, and runs on %v", e.a.id, other.s.h.p.Node())
+		}
+	}
+}
+
+// oneOwner: a shard is hosted once.
+func oneOwner(s *site) {
+	if s.m.Turn() == s.turn {
+		return
+	}
+	s.turn = s.m.Turn()
+	hosted := s.m.Hosted()
+	for _, n := range hosted {
+		if _, before := slices.BinarySearch(s.hosted, n); before {
+			continue
+		}
+		if !s.d.store.hosts[n][s.h.p.Node()] {
+			s.violate("host-only-after-stored", "it hosts shard %d, which was never stored", n)
+		}
+		for _, other := range s.d.all {
+			if _, too := slices.BinarySearch(other.hosted, n); !too || other == s || other.gone || other.stale() || s.stale() {
+				continue
+			}
+			s.violate("one-owner", "it hosts shard %d, and so does %v", n, other.h.p.Node())
+		}
+	}
+	s.hosted = hosted
+}
+
+// endedRunsNothing: of a shard that has ended no entity runs.
+func endedRunsNothing(s *site, r shards.Run) {
+	for at := range s.entities {
+		if at.Run == r {
+			s.violate("stopped-hosts-nothing", "shard %d has ended, and %s runs", r.Shard, at.entity)
+		}
+	}
+}
+
+// lowerTermsAreRefused: a region does nothing for a coordinator of a lower term than it has heard of, and tells it.
+func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, e *shards.Effects) {
+	if s.empty || msg.Instance != s.cfg.Region.Instance && msg.Kind != coordinator.RegisterAgain {
+		return // it only says that it has stopped, or nothing
+	}
+	if msg.Term >= s.term {
+		s.term = msg.Term
+		return
+	}
+	s.d.hit("sharding", "lower term refused")
+	fenced := false
+	for i := range e.Send {
+		if o := &e.Send[i]; o.Kind == shards.KindCoordinator {
+			m, err := coordinator.DecodeMessage(o.Data)
+			fenced = fenced || err == nil && m.Kind == coordinator.Fenced && o.To == from
+		}
+	}
+	if !fenced || len(e.Actions) > 0 || len(e.Send) > 1 {
+		s.violate("terms-never-fall", "it has heard of term %d, and heeds %v of term %d", s.term, msg.Kind, msg.Term)
+	}
+}
+
+// says: what a coordinator says is stored.
+func (s *site) says(to identity.Node, data []byte) {
+	m, err := coordinator.DecodeMessage(data)
+	s.saysAgain(to, &m)
+	c := s.m.Coordinator()
+	if err != nil || m.Kind.ToCoordinator() || c == nil { // it has ended, behind that
+		return
+	}
+	state, rev := c.State()
+	if !s.d.store.was(state, rev) || state.Term() != m.Term {
+		s.violate("state-is-stored", "it says %v in term %d, and its state of term %d at %d is not what is stored", m.Kind, m.Term, state.Term(), rev)
+	}
+	if m.Kind == coordinator.Host {
+		for _, n := range m.Shards {
+			if home, _ := state.Home(n); home != to {
+				s.violate("host-only-after-stored", "it tells %v to host shard %d, which is on %v", to, n, home)
+			}
+		}
+	}
+}
+
+// was reports whether a state is the one after so many events.
+func (s *stateStore) was(state coordinator.State, rev uint64) bool {
+	if rev > uint64(len(s.events)) {
+		return false
+	}
+	if rev == uint64(len(s.events)) {
+		return s.state.Equal(state)
+	}
+	then, err := coordinator.State{}.Apply(s.events[:rev]...)
+	return err == nil && then.Equal(state)
+}
+
+// movingIsNotTold: nobody is told the home of a shard that is being moved.
+func movingIsNotTold(s *site, sends []shards.Outgoing) {
+	c := s.m.Coordinator()
+	if c == nil || len(sends) == 0 {
+		return
+	}
+	moving := c.Moving()
+	if len(moving) == 0 {
+		return
+	}
+	var told []shards.Shard
+	for i := range sends {
+		if sends[i].Kind != shards.KindCoordinator {
+			continue
+		}
+		m, err := coordinator.DecodeMessage(sends[i].Data)
+		switch {
+		case err != nil:
+		case m.Kind == coordinator.Homes:
+			for _, h := range m.Homes {
+				told = append(told, h.Shards...)
+			}
+		case m.Kind == coordinator.BeginHandOff: // it begins behind that
+			told = slices.DeleteFunc(told, func(n shards.Shard) bool { return slices.Contains(m.Shards, n) })
+		}
+	}
+	for _, n := range told {
+		if _, found := slices.BinarySearch(moving, n); found {
+			s.violate("moving-is-not-told", "it tells the home of shard %d, which is being moved", n)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// maxAnswering is the longest until every command is answered once all is well.
+const maxAnswering = 90 * time.Second
+
+// calm ends all that happens by itself.
+func (d *sharding) calm() {
+	d.w.Tell("no shard is moved without need any more")
+	d.quiet = true
+	d.store.broken, d.store.slow = false, false
+}
+
+// finish checks what must be in the end, when the nodes are one cluster and nothing happens any more.
+func (d *sharding) finish() {
+	for len(d.letters) < enoughMessages && d.c.violation == nil {
+		d.work()
+		d.c.run(100 * time.Millisecond)
+	}
+	d.passivateSome()
+	if !d.converge("every-asker-is-answered", maxAnswering, d.unanswered) {
+		return
+	}
+	if !d.converge("every-shard-has-a-home", maxAnswering, d.waiting) {
+		return
+	}
+	d.accountForAll()
+	d.allStored()
+}
+
+func (d *sharding) converge(invariant string, most time.Duration, why func() string) bool {
+	began := d.w.Now()
+	if !d.c.until(most, func() bool { return why() == "" }) {
+		d.c.violate(invariant, d.living()[0].h.p.Node(), "after %v: %s", d.w.Now()-began, why())
+	}
+	if d.c.violation == nil {
+		d.hit("checked", invariant)
+	}
+	return d.c.violation == nil
+}
+
+// unanswered asks for all shards on all nodes until each command is done, and returns which is not.
+func (d *sharding) unanswered() string {
+	why := ""
+	for _, s := range d.living() {
+		if s.asked == nil {
+			s.asked = make([]uint64, d.plan.Shards)
+		}
+		for n, nr := range s.asked {
+			if nr != 0 {
+				switch o := d.letter(nr).outcome; o {
+				case done:
+					continue
+				case waits:
+					why = fmt.Sprintf("command %d of %v for shard %d waits", nr, s.h.p.Node(), n)
+					continue
+				case failed, refused, unknown:
+					d.hit("sharding", "asked again in the end")
+				}
+			}
+			s.h.p.Do(func() { s.asked[n] = s.write(d.accounts[n*d.plan.Entities]) })
+			why = fmt.Sprintf("%v asks for shard %d", s.h.p.Node(), n)
+		}
+	}
+	return why
+}
+
+// waiting returns what waits on nodes, or what is not as it should be, or nothing.
+func (d *sharding) waiting() string {
+	for _, s := range d.living() {
+		switch n := s.m.Waiting(); {
+		case n > 0:
+			return fmt.Sprintf("%d commands wait on %v", n, s.h.p.Node())
+		case !s.m.Registered():
+			return s.h.p.Node().String() + " is not registered"
+		case s.halted || s.leaving:
+			return s.h.p.Node().String() + " hosts nothing"
+		}
+		if boss, _ := s.m.Boss(); d.byNode[boss] == nil || !d.byNode[boss].holds || !d.byNode[boss].presides {
+			return fmt.Sprintf("%v takes %v for the one that has the coordinator", s.h.p.Node(), boss)
+		}
+	}
+	return d.forgotten()
+}
+
+// passivateSome lets entities that run leave, so that they are remembered no more.
+func (d *sharding) passivateSome() {
+	for _, a := range d.accounts {
+		for _, e := range a.running {
+			if d.rand.IntN(2) == 0 {
+				e.s.h.p.Do(e.passivate)
+			}
+		}
+	}
+}
+
+// forgotten returns what is remembered and does not run, or the other way around.
+func (d *sharding) forgotten() string {
+	if !d.plan.Config.Region.Remember {
+		return ""
+	}
+	for _, a := range d.accounts {
+		if remembered := d.memory.entities[a.shard][a.id]; remembered != (len(a.running) > 0) {
+			return fmt.Sprintf("%s is remembered %t, and runs %d times", a.id, remembered, len(a.running))
+		}
+	}
+	return ""
+}
+
+// accountForAll: each command was delivered or refused, or is lost with a node or a link that explains it.
+func (d *sharding) accountForAll() {
+	for i := range d.letters {
+		l := &d.letters[i]
+		why := ""
+		switch {
+		case l.delivered || l.refused:
+			continue
+		case l.dropped:
+			why = "sender quarantined"
+		case l.at.gone:
+			why = "node has ended"
+		case l.to == nil:
+		case l.to.gone:
+			why = "receiver has ended"
+		default:
+			g := d.w.Gap(l.at.h.p.Node(), l.to.h.p.Node())
+			switch {
+			case g.Noticed > 0:
+				why = "link gap"
+			case g.Frames > 0:
+				why = "frame lost, nothing came behind it"
+			}
+		}
+		if d.plan.Calm && !l.at.forced || why == "" {
+			d.c.violate("planned-moves-lose-nothing", l.at.h.p.Node(), "command %d of %v for %s is lost there: %s", i+1, l.from.h.p.Node(), l.account.id, why)
+			return
+		}
+		d.hit("command lost", why)
+	}
+	d.hit("checked", "commands are accounted for")
+	if d.plan.Calm {
+		d.hit("checked", "planned moves only")
+	}
+}
+
+// allStored: what was acknowledged is stored, once.
+func (d *sharding) allStored() {
+	times := map[uint64]int{}
+	for _, a := range d.accounts {
+		for _, nr := range a.stored {
+			times[nr]++
+			if l := d.letter(nr); l.account != a || times[nr] > 1 {
+				d.c.violate("stored-once", l.from.h.p.Node(), "command %d for %s is stored %d times, in %s", nr, l.account.id, times[nr], a.id)
+			}
+		}
+	}
+	for i := range d.letters {
+		if l := &d.letters[i]; l.outcome == done && times[uint64(i+1)] != 1 {
+			l.from.violate("acknowledged-is-stored", "command %d for %s is done, and stored %d times", i+1, l.account.id, times[uint64(i+1)])
+		}
+	}
+	d.hit("checked", "acknowledged commands are stored once")
+}

@@ -1,0 +1,200 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"time"
+
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// place is where an incarnation of an entity runs.
+type place struct {
+	shards.Run
+
+	entity      string
+	incarnation uint64
+}
+
+// entity is an incarnation of an account, with its mailbox. It stores the commands in the mailbox as one, behind those that it knows
+// of, and answers them.
+type entity struct {
+	s       *site
+	at      place
+	a       *account
+	known   int // how many commands are stored, as far as it knows
+	loaded  bool
+	writing bool
+	stop    bool // asked to, behind the mailbox
+	killed  bool
+	ended   bool
+	mailbox []uint64
+}
+
+// act does something with an entity.
+func (s *site) act(a shards.Action) {
+	d := s.d
+	at := place{a.Run, a.Entity, a.Incarnation}
+	e := s.entities[at]
+	d.hit("entity", a.Kind.String())
+	switch {
+	case a.Kind == shard.Start:
+		e = &entity{s: s, at: at, a: d.byID[a.Entity]}
+		s.entities[at] = e
+		e.a.running = append(e.a.running, e)
+		oneEntity(e)
+		s.rememberedBefore(a)
+		s.after(d.storeDelay(), e.load)
+	case e == nil:
+		s.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
+	case a.Kind == shard.Pass && (e.stop || e.killed):
+		s.violate("entities-in-turn", "a command comes behind the stop of %s", a.Entity)
+	case a.Kind == shard.Pass:
+		nr := numberOf(a.Message)
+		d.delivered(e, nr)
+		e.mailbox = append(e.mailbox, nr)
+		e.work()
+	case a.Kind == shard.Stop:
+		e.stop = true
+		if d.odds(50) {
+			d.hit("entity", "does not stop")
+			e.writing = true
+			s.after(d.between(5*time.Second, 40*time.Second), e.end)
+			return
+		}
+		e.work()
+	case a.Kind == shard.Kill:
+		e.killed = true
+		s.after(d.between(time.Millisecond, maxStopping), e.end)
+	}
+}
+
+// load reads what is stored.
+func (e *entity) load() {
+	if e.ended {
+		return
+	}
+	if e.s.d.store.failing() && e.s.d.odds(3) {
+		e.s.d.hit("entity", "can't be loaded")
+		e.end()
+		return
+	}
+	e.loaded, e.known = true, len(e.a.stored)
+	e.s.step(shards.Entities{Run: e.at.Run, Input: shard.Started{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.work()
+}
+
+// work stores what is in the mailbox.
+func (e *entity) work() {
+	switch {
+	case e.ended || e.killed || !e.loaded || e.writing:
+	case len(e.mailbox) > 0:
+		e.writing = true
+		batch, known := e.mailbox, e.known
+		e.mailbox = nil
+		e.append(batch, known)
+	case e.stop:
+		e.writing = true // nothing follows
+		e.s.after(e.s.d.between(0, 20*time.Millisecond), e.end)
+	case e.s.d.rand.IntN(60) == 0:
+		e.s.after(0, e.passivate)
+	}
+}
+
+// passivate asks to be stopped.
+func (e *entity) passivate() {
+	if !e.ended {
+		e.s.step(shards.Entities{Run: e.at.Run, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	}
+}
+
+// append stores commands behind those that are known. It may fail, or land late.
+func (e *entity) append(batch []uint64, known int) {
+	s, d := e.s, e.s.d
+	written := func(err string) {
+		e.writing = false
+		switch {
+		case e.ended:
+		case err != "":
+			d.hit("entity", err)
+			d.replyAll(s, batch, failed)
+			e.end()
+		default:
+			e.known += len(batch)
+			d.replyAll(s, batch, done)
+			e.work()
+		}
+	}
+	delay, how := d.store.fate()
+	if how == lands || how == landsUnheard {
+		d.w.After(delay, func() {
+			stored := e.a.append(d, known, batch)
+			if how == landsUnheard {
+				return
+			}
+			s.after(d.between(0, 5*time.Millisecond), func() {
+				if stored {
+					written("")
+				} else {
+					written("fenced")
+				}
+			})
+		})
+	}
+	switch how {
+	case fails:
+		s.after(delay, func() { written("store failed") })
+	case landsUnheard, vanishes:
+		s.after(storeTimeout, func() { written("store timed out") })
+	case lands:
+	}
+}
+
+// end ends an incarnation. What is in its mailbox is not done.
+func (e *entity) end() {
+	if e.ended {
+		return
+	}
+	e.vanish()
+	delete(e.s.entities, e.at)
+	e.s.d.replyAll(e.s, e.mailbox, failed)
+	e.s.step(shards.Entities{Run: e.at.Run, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.s.h.maybeEnd()
+}
+
+// vanish takes note that an incarnation does not run any more.
+func (e *entity) vanish() {
+	e.ended = true
+	for i, other := range e.a.running {
+		if other == e {
+			e.a.running = append(e.a.running[:i:i], e.a.running[i+1:]...)
+			break
+		}
+	}
+}
+
+// account is an entity, wherever it runs, and the commands that are stored, as a journal keeps them.
+type account struct {
+	id      string
+	shard   shards.Shard
+	stored  []uint64
+	running []*entity
+}
+
+// append stores commands, if nothing else has come before.
+func (a *account) append(d *sharding, known int, batch []uint64) bool {
+	if len(a.stored) != known {
+		return false
+	}
+	for _, nr := range batch {
+		if l := d.letter(nr); l.stored {
+			d.c.violate("stored-once", l.from.h.p.Node(), "command %d for %s is stored once more", nr, a.id)
+		} else {
+			l.stored = true
+		}
+	}
+	a.stored = append(a.stored, batch...)
+	return true
+}

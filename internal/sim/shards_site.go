@@ -1,0 +1,329 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/transport/link"
+)
+
+// kindAnswer is the kind of the answers to commands.
+const kindAnswer link.Kind = 202
+
+// maxLeaving is how long a node that leaves waits until its shards are elsewhere.
+const maxLeaving = 9 * time.Second
+
+// site is what a host runs of the entity type: what package sharding does in earnest, without threads.
+type site struct {
+	d   *sharding
+	h   *host
+	m   *shards.Machine
+	cfg shards.Config
+
+	proxy     bool
+	wakes     time.Duration // when it is going to look at the time, on its own clock
+	quick     time.Duration // when the last message was handled that came while it had too much to do
+	gone      bool          // the process has ended
+	suspended bool
+	halted    bool // all was stopped, since the node must not host anything
+	empty     bool // nothing of the region runs any more
+	leaving   bool // for good
+	left      func()
+	holds     bool // the machine is appointed
+	presides  bool // it is to be
+	usurps    bool // it is, though it isn't to be
+	dismissed func()
+
+	entities map[place]*entity
+	hosted   []shards.Shard
+	turn     uint64
+	since    time.Duration            // when the machine began
+	term     uint64                   // the highest that the region has heard of
+	open     map[uint64]identity.Node // commands that were sent to others and whose answers are awaited
+	asked    []uint64                 // by shard: the last command in the end
+	said     map[said]bool
+	forced   bool // it was stopped by force, though it had time
+}
+
+// host starts the site of a node.
+func (d *sharding) host(h *host) *site {
+	s := &site{
+		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, wakes: shards.Never, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
+		said: map[said]bool{},
+	}
+	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
+	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
+	s.anew()
+	d.all = append(d.all, s)
+	d.byNode[h.p.Node()] = s
+	return s
+}
+
+// anew makes a machine.
+func (s *site) anew() {
+	m, err := shards.New(s.cfg)
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", s.h.p.Node(), err)) // the configuration is the simulator's
+	}
+	s.m, s.turn, s.hosted, s.since, s.term = m, 0, nil, s.d.w.Now(), 0
+}
+
+func (s *site) violate(invariant, format string, args ...any) {
+	s.h.violate(invariant, format, args...)
+}
+
+// after calls f on the node's clock, unless the process has ended.
+func (s *site) after(t time.Duration, f func()) {
+	s.h.p.After(t, func() {
+		if !s.gone {
+			f()
+		}
+	})
+}
+
+// do lets somebody outside tell the machine what happened.
+func (s *site) do(in shards.Input) { s.h.p.Do(func() { s.step(in) }) }
+
+// step tells the machine what happened, and does what it wants.
+func (s *site) step(in shards.Input) {
+	if !s.gone {
+		s.perform(s.m.Step(s.h.p.Now(), in))
+	}
+}
+
+// wakeUp lets the machine look at the time when it wants to.
+func (s *site) wakeUp() {
+	next := s.m.Next()
+	if s.gone || next >= s.wakes {
+		return
+	}
+	s.wakes = next
+	s.after(next-s.h.p.Now(), func() {
+		if s.wakes != next {
+			return
+		}
+		s.wakes = shards.Never
+		if s.m.Next() <= s.h.p.Now() {
+			s.perform(s.m.Tick(s.h.p.Now()))
+		}
+		s.wakeUp()
+	})
+}
+
+// members tells the machine who is in the cluster.
+func (s *site) members(events []membership.Event) {
+	if s.gone || !slices.ContainsFunc(events, func(e membership.Event) bool { return changesMembers(e) || e.Kind == membership.ShuttingDown }) {
+		return
+	}
+	s.see()
+}
+
+func (s *site) see() {
+	if s.suspended = s.h.m.Suspended(); s.suspended {
+		s.halt()
+		return
+	}
+	s.again()
+	var in coordinator.Members
+	stopped := s.h.m.Stopped()
+	if !stopped {
+		snapshot := s.h.m.Snapshot()
+		for _, m := range snapshot.Members {
+			in.Members = append(in.Members, *m)
+		}
+		for _, m := range snapshot.Unreachable {
+			in.Unreachable = append(in.Unreachable, m.Node)
+		}
+	}
+	s.step(shards.Members{Members: in})
+	if stopped || s.h.m.Member() {
+		s.lost(func(n identity.Node) bool { return !stopped && s.h.m.Gossip().Member(n) != nil })
+	}
+}
+
+// halt stops all at once, since the node must not host anything for now.
+func (s *site) halt() {
+	if !s.halted {
+		s.halted = true
+		s.d.hit("sharding", "halted")
+		s.step(shards.Stop{})
+	}
+}
+
+// again begins anew when the node may host again, and all that was stopped has ended.
+func (s *site) again() {
+	if !s.halted || s.suspended || !s.empty || s.leaving || s.gone {
+		return
+	}
+	s.d.hit("sharding", "begun again")
+	s.cfg.Region.Instance++
+	s.halted, s.empty = false, false
+	s.anew()
+	s.see()
+	s.appoint()
+}
+
+// leave gives all shards away, and calls then when that is done or takes too long.
+func (s *site) leave(then func()) {
+	done := false
+	once := func() {
+		if !done {
+			done = true
+			then()
+		}
+	}
+	s.after(maxLeaving, func() {
+		if !done {
+			s.d.hit("sharding", "stopped by force when it leaves")
+			s.forced = true
+			s.quit(shards.Stop{})
+			once()
+		}
+	})
+	s.left = once
+	s.quit(shards.Leave{})
+}
+
+// quit ends the region for good.
+func (s *site) quit(in shards.Input) {
+	s.leaving = true
+	if s.empty {
+		s.hasLeft()
+		return
+	}
+	s.step(in)
+}
+
+func (s *site) hasLeft() {
+	if f := s.left; f != nil {
+		s.left = nil
+		f()
+	}
+}
+
+// appoint gives the machine the coordinator, if it is to have it.
+func (s *site) appoint() {
+	if s.presides && !s.holds && !s.halted {
+		s.holds = true
+		s.step(shards.Appoint{})
+	}
+}
+
+// preside is called when the singleton starts.
+func (s *site) preside() {
+	s.presides = true
+	s.appoint()
+}
+
+// retire is called when the singleton is to end, and calls then when it has.
+func (s *site) retire(then func()) {
+	s.presides = false
+	if !s.holds {
+		then()
+		return
+	}
+	s.dismissed = then
+	s.step(shards.Dismiss{})
+}
+
+// end notes that the process is gone, with all that it had.
+func (s *site) end() {
+	if s.gone {
+		return
+	}
+	s.gone = true
+	for _, e := range s.entities {
+		e.vanish()
+	}
+	clear(s.entities)
+	clear(s.open)
+}
+
+// idle reports whether nothing of the region runs.
+func (s *site) idle() bool { return s.gone || len(s.entities) == 0 }
+
+// received hands over a message of another node, late if the node has too much to do.
+func (s *site) received(m world.Message) {
+	switch lag, now := s.h.c.lag[s.h.p.Place().Name], s.h.p.Now(); {
+	case m.To != s.h.p.Node():
+		s.d.hit("sharding", "stray message")
+	case s.h.cut[m.From], s.gone:
+		s.d.undelivered(m)
+	case lag > 0 || s.quick > now:
+		s.quick = max(s.quick, now+time.Duration(s.d.rand.Int64N(int64(lag/4+time.Millisecond))))
+		s.after(s.quick-now, func() { s.receive(m) })
+	default:
+		s.receive(m)
+	}
+}
+
+func (s *site) receive(m world.Message) {
+	switch m.Kind {
+	case kindAnswer:
+		s.answered(m.Data)
+	case link.Kind(shards.KindRegion):
+		if p, err := region.DecodePacket(m.Data); err == nil {
+			s.d.hit("region frame", p.Kind.String())
+			if p.Kind == region.Forward {
+				s.d.arrived(s, p.Body)
+			}
+		}
+		s.step(shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Data})
+	default:
+		s.hear(m)
+	}
+}
+
+// hear takes a message of a coordinator, or for one.
+func (s *site) hear(m world.Message) {
+	msg, err := coordinator.DecodeMessage(m.Data)
+	if err != nil {
+		s.violate("sends-what-can-be-read", "a message about sharding: %v", err)
+		return
+	}
+	s.d.hit("shard message", msg.Kind.String())
+	in := shards.Received{From: m.From, Kind: shards.KindCoordinator, Data: m.Data}
+	if s.gone {
+		return
+	}
+	e := s.m.Step(s.h.p.Now(), in)
+	if !msg.Kind.ToCoordinator() {
+		lowerTermsAreRefused(s, m.From, msg, &e)
+	}
+	s.perform(e)
+}
+
+// stopShards asks the coordinator to stop shards that are not needed, as a package would that knows that.
+func (s *site) stopShards() {
+	boss, known := s.m.Boss()
+	if !known || boss == s.h.p.Node() || s.leaving || s.halted {
+		return
+	}
+	n := shards.Shard(s.d.rand.IntN(s.d.plan.Shards)) //nolint:gosec // small
+	msg := coordinator.Message{Kind: coordinator.StopShards, Type: s.cfg.Region.Type, Instance: s.cfg.Region.Instance, Shards: []shards.Shard{n}}
+	s.h.p.Do(func() {
+		if !s.gone && !s.h.cut[boss] {
+			s.h.p.Send(boss, link.Data, link.Kind(shards.KindCoordinator), coordinator.AppendMessage(nil, msg))
+		}
+	})
+}
+
+// numberOf returns the number of a command.
+func numberOf(m shards.Message) uint64 {
+	if nr, own := m.Local.(uint64); own {
+		return nr
+	}
+	nr, _ := binary.Uvarint(m.Body)
+	return nr
+}

@@ -1,0 +1,159 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// storeTimeout is how long a call of a store takes at most.
+const storeTimeout = 5 * time.Second
+
+// How a call of the journal ends.
+type ending uint8
+
+const (
+	lands        ending = iota // and the answer comes
+	landsUnheard               // maybe late, and there is no answer
+	fails                      // and nothing was stored
+	vanishes                   // nothing was stored, and there is no answer
+)
+
+// stateStore is a journal that all nodes reach, and the state of coordinators in it.
+type stateStore struct {
+	d      *sharding
+	events []coordinator.Event
+	fold   *coordinator.Fold
+	state  coordinator.State // after all events
+	hosts  map[shards.Shard]map[identity.Node]bool
+
+	broken bool // calls fail, or have no answer
+	slow   bool
+}
+
+func newStateStore(d *sharding) *stateStore {
+	return &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), hosts: map[shards.Shard]map[identity.Node]bool{}}
+}
+
+func (s *stateStore) failing() bool { return s.broken && !s.d.quiet }
+
+// storeTrouble lets the journal fail, or be slow, for a while.
+func (d *sharding) storeTrouble() {
+	s := d.store
+	if d.plan.Calm || s.broken || s.slow {
+		return
+	}
+	s.broken = d.rand.IntN(2) == 0
+	s.slow = !s.broken || d.rand.IntN(3) == 0
+	took := d.between(time.Second, 12*time.Second)
+	d.w.Tell("the journal fails %t, is slow %t, for %v", s.broken, s.slow, took)
+	d.w.After(took, func() { s.broken, s.slow = false, false })
+}
+
+// storeDelay is how long something takes that is stored.
+func (d *sharding) storeDelay() time.Duration {
+	if d.store.slow && !d.quiet {
+		return d.between(10*time.Millisecond, 3*time.Second)
+	}
+	return d.between(200*time.Microsecond, 12*time.Millisecond)
+}
+
+// fate says how long a call takes, and how it ends.
+func (s *stateStore) fate() (time.Duration, ending) {
+	d := s.d
+	took := d.storeDelay()
+	if !s.failing() || d.rand.IntN(3) == 0 {
+		return took, lands
+	}
+	how := ending(d.rand.IntN(4)) //nolint:gosec // small
+	d.hit("journal", []string{"lands", "no answer", "fails", "vanishes"}[how])
+	if how == landsUnheard && d.rand.IntN(2) == 0 {
+		took = d.between(0, 8*time.Second)
+		d.hit("journal", "lands late")
+	}
+	return took, how
+}
+
+// append stores a change if it is based on what is stored.
+func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
+	if c.Rev != uint64(len(s.events)) {
+		return false, c.Term < s.state.Term()
+	}
+	for _, e := range c.Events {
+		if err := s.fold.Apply(e); err != nil {
+			s.d.c.violate("state-is-stored", identity.Node{}, "what can't be is to be stored: %v", err)
+			return false, false
+		}
+		s.d.hit("stored", e.Kind.String())
+		for _, n := range e.Shards {
+			if e.Kind != coordinator.HomesAllocated {
+				continue
+			}
+			if s.hosts[n] == nil {
+				s.hosts[n] = map[identity.Node]bool{}
+			}
+			s.hosts[n][e.Node] = true
+		}
+	}
+	s.events = append(s.events, c.Events...)
+	s.state = s.fold.State()
+	if !s.state.Equal(c.After) {
+		s.d.c.violate("state-is-stored", s.state.Holder(), "after %d events another state is stored than the coordinator says", len(s.events))
+	}
+	return true, false
+}
+
+// answer tells the machine that has asked, unless that is there no more.
+func (s *stateStore) answer(at *site, m *shards.Machine, in coordinator.Input) {
+	if at.m == m {
+		at.step(shards.Answer{Input: in})
+	}
+}
+
+// save carries out a save of a coordinator.
+func (s *stateStore) save(at *site, c coordinator.Save) {
+	m := at.m
+	took, how := s.fate()
+	if how == lands || how == landsUnheard {
+		s.d.w.After(took, func() {
+			stored, fenced := s.append(c.Change)
+			if how == landsUnheard {
+				return
+			}
+			at.after(s.d.between(0, 5*time.Millisecond), func() {
+				if stored {
+					s.answer(at, m, coordinator.Saved{ID: c.ID})
+				} else {
+					s.d.hit("journal", "conflict")
+					s.answer(at, m, coordinator.SaveFailed{ID: c.ID, Fenced: fenced})
+				}
+			})
+		})
+	}
+	switch how {
+	case fails:
+		at.after(took, func() { s.answer(at, m, coordinator.SaveFailed{ID: c.ID}) })
+	case landsUnheard, vanishes:
+		at.after(storeTimeout, func() { s.answer(at, m, coordinator.SaveFailed{ID: c.ID}) })
+	case lands:
+	}
+}
+
+// load reads the state.
+func (s *stateStore) load(at *site, id uint64) {
+	m := at.m
+	took, how := s.fate()
+	if how != lands {
+		at.after(took, func() { s.answer(at, m, coordinator.LoadFailed{ID: id}) })
+		return
+	}
+	at.after(took, func() {
+		in := coordinator.Loaded{ID: id, State: s.state, Rev: uint64(len(s.events)), Remembered: s.d.memory.shards()}
+		at.after(s.d.between(0, 5*time.Millisecond), func() { s.answer(at, m, in) })
+	})
+}
