@@ -72,6 +72,7 @@ type Machine struct {
 	cache  cache
 
 	join      join
+	waiting   []waiting                       // until this node is a member
 	welcomed  map[identity.Node]time.Duration // when
 	sweep     time.Duration                   // when the old ones of them are forgotten
 	away      time.Duration                   // when a log line may tell again who can't join

@@ -23,8 +23,7 @@ type join struct {
 }
 
 const (
-	// seedRetry is the time between two questions of the first seed, and after which a seed is asked again that
-	// answered but could not let anybody in yet.
+	// seedRetry is the time between two questions to the seeds: some don't run yet, or can't let anybody in yet.
 	seedRetry = time.Second
 	// joinAgain is the time between two wishes to be let in by one node: it may first
 	// have to find out that whoever has the name is gone, and does not say when it has.
@@ -118,13 +117,10 @@ func (m *Machine) askSeeds() {
 			m.send(identity.Node{Name: name}, InitJoin{m.cfg.Check})
 		}
 	}
+	m.again(timerJoin, min(seedRetry, max(time.Millisecond, m.join.since+m.s.SeedNodeTimeout-m.now)))
 	if m.join.first {
 		m.askNamesake()
-		m.again(timerJoin, min(seedRetry, max(time.Millisecond, m.join.since+m.s.SeedNodeTimeout-m.now)))
 		m.allDeclined()
-	} else {
-		m.join.nacked = nil
-		m.again(timerJoin, m.s.SeedNodeTimeout)
 	}
 }
 
@@ -195,6 +191,7 @@ func (m *Machine) joinSelf() {
 	}
 	m.lone = true
 	m.claim()
+	m.offerAll()
 }
 
 // become makes this node a member, with what it knows from then on.
@@ -245,4 +242,5 @@ func (m *Machine) welcome(from identity.Node, w Welcome) {
 	m.log(Info, "this node was let in", Attr{"by", from}, Attr{"members", len(g.Members())})
 	m.become(func() { m.adopt(g) })
 	m.sendState(from)
+	m.offerAll()
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
+// upTold is how many members are told at once that they are Up; others hear it from these.
+const upTold = 10
+
 // leading is what a leader remembers.
 type leading struct {
 	attempts int // without convergence, in a row
@@ -43,7 +46,7 @@ func (m *Machine) isConfirmed(n identity.Node) bool { return m.confirmed[n] }
 func (m *Machine) leadConverged() {
 	m.leading.attempts = 0
 	c := Change{At: m.wall(), Forget: m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())}
-	var exiting []*Member
+	var exiting, risen []*Member
 	losers := duplicates(m.gossip.Members())
 	promote := m.enough() && !m.cache.closing
 	youngest := int32(0)
@@ -60,7 +63,7 @@ func (m *Machine) leadConverged() {
 			youngest++
 			next := o.with(Up)
 			next.UpNumber = youngest
-			c.Put = append(c.Put, next)
+			c.Put, risen = append(c.Put, next), append(risen, next)
 		case o.Status == Leaving:
 			next := o.with(Exiting)
 			c.Put, exiting = append(c.Put, next), append(exiting, next)
@@ -76,8 +79,16 @@ func (m *Machine) leadConverged() {
 	for _, n := range c.Remove {
 		m.log(Info, "the leader removes a member", Attr{"member", n})
 	}
-	if m.change(c) && len(exiting) > 0 {
+	if !m.change(c) {
+		return
+	}
+	if len(exiting) > 0 {
 		m.tellExiting(exiting)
+	}
+	for _, o := range risen[:min(upTold, len(risen))] {
+		if o.Node != m.self {
+			m.sendState(o.Node)
+		}
 	}
 }
 

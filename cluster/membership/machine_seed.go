@@ -18,7 +18,16 @@ const (
 	welcomeAgain = 3 * time.Second
 	// awayInterval is the least time between two log lines about nodes that can't join.
 	awayInterval = 5 * time.Second
+	// maxWaiting bounds how many nodes are remembered that wait for this one to be a member; more
+	// ask again.
+	maxWaiting = 1000
 )
+
+// waiting is a node that has asked whether it could join here when this node was no member yet.
+type waiting struct {
+	node       identity.Node
+	compatible bool
+}
 
 // initJoin answers whether a node could join here.
 func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
@@ -26,20 +35,63 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 		m.namesakeAsks(from)
 		return
 	}
-	if m.phase != member || m.me().Status.dead() {
+	switch {
+	case m.phase != member:
+		m.wait(from, msg.Settings)
+	case m.me().Status.dead():
 		m.send(from, InitJoinNack{})
-		return
-	}
-	if m.gossip.Buried(from) {
+	case m.gossip.Buried(from):
 		m.drop(DropRemoved)
 		m.send(from, Quarantined{})
-		return
+	default:
+		m.offer(from, m.compatible(from, msg.Settings))
 	}
-	differ := differences(m.cfg.Check, msg.Settings)
+}
+
+// wait declines for now, and remembers who asks: the nodes of a cluster start together, and would wait for nothing when
+// this one is a member. A seed that asks could let nobody in either.
+func (m *Machine) wait(from identity.Node, settings []Setting) {
+	m.send(from, InitJoinNack{})
+	if !m.waits(from) {
+		m.remember(waiting{from, m.compatible(from, settings)})
+	}
+	if m.phase == seeking && m.join.first && slices.Contains(m.join.seeds, from.Name) {
+		m.declined(from.Name)
+	}
+}
+
+func (m *Machine) waits(n identity.Node) bool {
+	return slices.ContainsFunc(m.waiting, func(w waiting) bool { return w.node == n })
+}
+
+func (m *Machine) remember(w waiting) {
+	if len(m.waiting) < maxWaiting {
+		m.waiting = append(m.waiting, w)
+	}
+}
+
+// compatible reports whether a node's settings are this one's.
+func (m *Machine) compatible(other identity.Node, settings []Setting) bool {
+	differ := differences(m.cfg.Check, settings)
 	if len(differ) > 0 {
-		m.log(Warn, "a node with other settings asks to join", Attr{"member", from}, Attr{"settings", differ})
+		m.log(Warn, "a node with other settings asks to join", Attr{"member", other}, Attr{"settings", differ})
 	}
-	m.send(from, InitJoinAck{Compatible: len(differ) == 0, Settings: m.cfg.Check})
+	return len(differ) == 0
+}
+
+// offer tells a node that it could join here.
+func (m *Machine) offer(to identity.Node, compatible bool) {
+	m.send(to, InitJoinAck{Compatible: compatible, Settings: m.cfg.Check})
+}
+
+// offerAll tells those that wait that they could join now.
+func (m *Machine) offerAll() {
+	for _, w := range m.waiting {
+		if !m.gossip.Buried(w.node) {
+			m.offer(w.node, w.compatible)
+		}
+	}
+	m.waiting = nil
 }
 
 // differences returns the keys of settings that are not the same.
@@ -79,24 +131,29 @@ func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 	m.stopFor(Incompatible, strings.Join(differ, ", "))
 }
 
-// initJoinNack is a seed that can't let anybody in.
+// initJoinNack is a seed that can't let anybody in. The first seed takes it for one that waits, too: it may have asked
+// before this one ran. It compares the settings itself.
 func (m *Machine) initJoinNack(from identity.Node) {
-	if m.phase != seeking || !slices.Contains(m.join.seeds, from.Name) {
+	switch {
+	case m.phase != seeking || !slices.Contains(m.join.seeds, from.Name):
 		m.drop(DropUnexpected)
-		return
-	}
-	if !slices.Contains(m.join.nacked, from.Name) {
-		m.join.nacked = append(m.join.nacked, from.Name)
-	}
-	if m.join.first {
-		m.allDeclined()
-	} else {
-		m.soon(timerJoin, m.now+seedRetry)
+	case m.join.first:
+		if !m.waits(from) {
+			m.remember(waiting{from, true})
+		}
+		m.declined(from.Name)
 	}
 }
 
-// allDeclined lets the first seed found a cluster if there is no other seed that could let it
+// declined lets the first seed found a cluster if there is no other seed that could let it
 // in, but not before another process with its name had time to answer.
+func (m *Machine) declined(seed string) {
+	if !slices.Contains(m.join.nacked, seed) {
+		m.join.nacked = append(m.join.nacked, seed)
+	}
+	m.allDeclined()
+}
+
 func (m *Machine) allDeclined() {
 	if len(m.join.nacked) == len(m.join.seeds) {
 		m.timers[timerJoin] = max(m.now, m.join.since+claimWait)

@@ -277,29 +277,26 @@ func TestTheFirstOfferIsTaken(t *testing.T) {
 	}
 }
 
-// A seed that is there and knows no cluster yet is asked again after a second; one that is silent after 5 s.
+// Seeds are asked every second, whether they decline or are silent: who does not run yet hears no question.
 func TestOthersAskAgain(t *testing.T) {
 	t.Parallel()
-	s := newSolo(t)
-	s.do(membership.JoinSeeds{Seeds: []string{"a", "b", "m"}})
-	s.recv("a", membership.InitJoinNack{})
-	s.forget()
-	s.pass(900 * time.Millisecond)
-	if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
-		t.Errorf("too early: %v", got)
-	}
-	s.pass(200 * time.Millisecond)
-	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("asked again: %v", got)
-	}
-	s.forget()
-	s.pass(4800 * time.Millisecond)
-	if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
-		t.Errorf("nobody has answered: %v", got)
-	}
-	s.pass(400 * time.Millisecond)
-	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("asked again: %v", got)
+	for _, declines := range []bool{false, true} {
+		s := newSolo(t)
+		s.do(membership.JoinSeeds{Seeds: []string{"a", "b", "m"}})
+		for range 10 {
+			if declines {
+				s.recv("a", membership.InitJoinNack{})
+			}
+			s.forget()
+			s.pass(999 * time.Millisecond)
+			if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
+				t.Errorf("too early: %v", got)
+			}
+			s.pass(time.Millisecond)
+			if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
+				t.Errorf("asked again: %v", got)
+			}
+		}
 	}
 }
 

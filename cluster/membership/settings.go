@@ -13,7 +13,8 @@ import (
 // Settings are what may be tuned. The zero value of each field is its default.
 type Settings struct {
 	// SeedNodeTimeout is how long the first seed waits for another seed before it
-	// joins itself, and after which the others ask again. Defaults to 5 s.
+	// joins itself, and after which the others log that no seed lets them in. Seeds are asked
+	// every second. Defaults to 5 s.
 	SeedNodeTimeout time.Duration
 	// RetryJoinAfter is when joining begins anew, with any seed, if the one that was asked
 	// lets nobody in. Until then it is asked every second. Defaults to 10 s; negative means never.
