@@ -28,6 +28,9 @@ func (s *site) again() {
 	s.narrowAll()
 	s.see()
 	s.appoint()
+	if s.drained {
+		s.step(shards.Leave{Stay: true})
+	}
 }
 
 // quit ends the region for good, with Leave or Stop.

@@ -43,6 +43,7 @@ func (s *site) perform(e *shards.Effects) {
 	if s.machine.Registered() {
 		s.beReady()
 	}
+	s.tellDrained()
 }
 
 // refused tells the sender of a command that it reached nobody.

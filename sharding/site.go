@@ -28,6 +28,8 @@ type entities interface {
 
 // site is what a node runs of an entity type: the shell of a shards.Machine.
 type site struct {
+	tended // by operators
+
 	node     *cluster.Node
 	board    *switchboard
 	name     string
@@ -100,6 +102,7 @@ func (s *site) begin(ctx context.Context, host func() error, r any) error {
 	if err := s.board.add(s, r); err != nil {
 		return errors.Join(err, s.abandon())
 	}
+	s.board.serve()
 	if err := s.addHooks(); err != nil {
 		s.board.remove(s)
 		return errors.Join(err, s.abandon())

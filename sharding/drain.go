@@ -1,0 +1,67 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/refold-io/refold/internal/node/shards"
+)
+
+// tended is what a site needs for operators and other nodes that look at it.
+type tended struct {
+	questions atomic.Int32    // that wait for the loop
+	drained   bool            // it hosts nothing, for good
+	drainers  []chan struct{} // closed when it does not
+}
+
+// Drain gives all shards of this node away, in order and without a loss, and waits until it hosts none. The region goes on: entities
+// are still reached through it, and its node may still have the coordinator, but no shard comes back before the node is
+// started again. Where no other region is left shards have no home, and what is for them waits. The error is that of
+// ctx; then the rest is given away without anybody waiting.
+func (r *Region[C]) Drain(ctx context.Context) error {
+	if err := r.site.drain(ctx); err != nil {
+		return fmt.Errorf("sharding: drain type %q on %v: %w", r.site.name, r.site.node.Self(), err)
+	}
+	return nil
+}
+
+func (s *site) drain(ctx context.Context) error {
+	drained := s.beginDrain() //nolint:contextcheck // the loop has a context of its own
+	select {
+	case <-drained:
+		return nil
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// beginDrain begins to give all shards away. What it returns is closed when that is done.
+func (s *site) beginDrain() <-chan struct{} {
+	drained := make(chan struct{})
+	s.inbox.add(item{do: func() {
+		s.drainers = append(s.drainers, drained)
+		s.drained = true
+		if !s.halted {
+			s.step(shards.Leave{Stay: true})
+		}
+		s.tellDrained()
+	}})
+	return drained
+}
+
+// tellDrained tells those who wait for it that this node hosts nothing.
+func (s *site) tellDrained() {
+	if len(s.drainers) == 0 || len(s.machine.Hosted()) > 0 {
+		return
+	}
+	for _, waits := range s.drainers {
+		close(waits)
+	}
+	s.drainers = nil
+}

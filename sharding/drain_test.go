@@ -1,0 +1,109 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+)
+
+// id is the ID of a diary.
+func id(d int) string { return "d" + strconv.Itoa(d) }
+
+// TestDrain: a node gives all its shards away while everybody writes, nothing is lost, and it goes on reaching all entities, also when it has the
+// coordinator, or another node gets it.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	both(t, func(w *world) {
+		all := w.cluster("a", "b", "c")
+		w.spread(all, 20, 0)
+		const writes = 100
+		var wg sync.WaitGroup
+		for _, h := range all {
+			for d := range 10 {
+				wg.Go(func() {
+					by := "writer " + h.Self().Name
+					for n := range writes {
+						if _, err := ask(w, h, id(d), write{By: by, N: n}); err != nil {
+							w.Errorf("%s writes %d into %s: %v", by, n, id(d), err)
+							return
+						}
+						pause()
+					}
+				})
+			}
+		}
+		w.sleep(time.Second)
+		w.must(all[0].region.Drain(w.Context())) // the one with the coordinator
+		if s, err := all[0].region.State(w.Context()); err != nil || len(s.Shards) != 0 {
+			w.Errorf("drained is %+v: %v", s, err)
+		}
+		wg.Wait()
+		for _, h := range all {
+			for d := range 10 {
+				w.wrote(all[0], id(d), "writer "+h.Self().Name, writes)
+			}
+		}
+		w.must(all[0].region.Drain(w.Context())) // again
+		if where := w.spread(all, 40, 1); where["a"] != 0 || len(where) != 2 {
+			w.Errorf("all is on %v", where)
+		}
+		w.must(all[1].region.Drain(w.Context()))
+		w.must(all[0].Shutdown(w.Context())) // b gets the coordinator, and does not forget
+		w.sleep(time.Minute)
+		if where := w.spread(all[1:], 40, 2); where["b"] != 0 || len(where) != 1 {
+			w.Errorf("all is on %v", where)
+		}
+		w.must(all[1].Shutdown(w.Context()))
+	})
+}
+
+// TestDrainWithoutAnother: shards go, what comes for them waits, and a node that hosts may bring them back.
+func TestDrainWithoutAnother(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 5
+		all := w.cluster("a")
+		w.spread(all, 5, 0)
+		w.must(all[0].region.Drain(w.Context()))
+		short, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+		defer cancel()
+		if p, err := eventsourcing.Ask(short, all[0].region.Ref(id(0)), write{}); err == nil {
+			w.Errorf("somebody answers: %v", p)
+		}
+		b := w.start("b")
+		if where := w.spread([]*host{all[0], b}, 5, 1); where["b"] != 10 {
+			w.Errorf("all is on %v", where)
+		}
+	})
+}
+
+// TestADrainedNodeThatWasCutOff: when it hosts again, after it was suspended, it does not.
+func TestADrainedNodeThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		all := w.cluster("a", "b", "c")
+		w.spread(all, 10, 0)
+		w.must(all[2].region.Drain(w.Context()))
+		reconnect := w.network.Disconnect("c", context.DeadlineExceeded)
+		for !all[2].State().Suspended {
+			w.sleep(time.Second)
+		}
+		reconnect()
+		for all[2].State().Suspended {
+			w.sleep(time.Second)
+		}
+		w.up(all...)
+		w.sleep(time.Minute)
+		if where := w.spread(all, 20, 1); where["c"] != 0 {
+			w.Errorf("all is on %v", where)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/sharding"
+)
+
+// TestHealth: a node is ready when coordinators know its regions, or when it has waited for long enough.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.Shards = "library", 10
+		a := w.join("a")
+		ready := func(cfg sharding.HealthConfig) *sharding.Health { return sharding.NewHealth(a.Node, cfg) }
+		if err := ready(sharding.HealthConfig{}).Ready(); !errors.Is(err, cluster.ErrNotMember) {
+			w.Errorf("before it is a member: %v", err)
+		}
+		w.up(a)
+		if err := ready(sharding.HealthConfig{}).Ready(); err != nil {
+			w.Errorf("without a type: %v", err)
+		}
+		if err := ready(sharding.HealthConfig{Types: []string{"diary"}}).Ready(); !errors.Is(err, sharding.ErrNotReady) {
+			w.Errorf("the type was not started: %v", err)
+		}
+		var err error
+		a.region, err = sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)) // a proxy, and nobody has the coordinator
+		w.must(err)
+		patient, endless := ready(sharding.HealthConfig{}), ready(sharding.HealthConfig{GiveUpAfter: -1})
+		for _, h := range []*sharding.Health{patient, endless} {
+			if err := h.Ready(); !errors.Is(err, sharding.ErrNotReady) || !strings.Contains(err.Error(), "diary") {
+				w.Errorf("without a coordinator: %v", err)
+			}
+		}
+		w.sleep(10*time.Second - 1)
+		if err := patient.Ready(); !errors.Is(err, sharding.ErrNotReady) {
+			w.Errorf("shortly before it gives up: %v", err)
+		}
+		w.sleep(time.Second)
+		if err := patient.Ready(); err != nil {
+			w.Errorf("after it has given up: %v", err)
+		}
+		probe := func(path string) (int, string) {
+			r := httptest.NewRecorder()
+			endless.ServeHTTP(r, httptest.NewRequest(http.MethodGet, path, nil))
+			return r.Code, r.Body.String()
+		}
+		if code, body := probe("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "diary") {
+			w.Errorf("/ready: %d %s", code, body)
+		}
+		if code, body := probe("/live"); code != http.StatusOK || body != "ok\n" {
+			w.Errorf("/live: %d %s", code, body)
+		}
+		w.start("b", "library")
+		w.must(a.region.AwaitReady(w.Context()))
+		if code, body := probe("/ready"); code != http.StatusOK || body != "ok\n" {
+			w.Errorf("/ready: %d %s", code, body)
+		}
+		w.nodes["b"].Stop() // once is enough
+		if code, body := probe("/ready"); code != http.StatusOK {
+			w.Errorf("/ready: %d %s", code, body)
+		}
+		a.Stop()
+		<-a.Done()
+		if code, _ := probe("/ready"); code != http.StatusServiceUnavailable {
+			w.Errorf("/ready after the end: %d", code)
+		}
+	})
+}

@@ -1,0 +1,70 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding/allocation"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// What nodes ask each other about regions is read as it was written, and what can't be is refused.
+func TestQuestionsAndAnswers(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("n", coordinator.MaxTypeLength)
+	if what, got, err := decodeQuestion(encodeQuestion(askCounts, name)); err != nil || what != askCounts || got != name {
+		t.Errorf("question %d about %q: %v", what, got, err)
+	}
+	counts := []ShardCount{{0, 7}, {3, 0}, {coordinator.MaxShards - 1, 1 << 40}}
+	if got, err := decodeCounts(encodeCounts(counts)); err != nil || !reflect.DeepEqual(got, counts) {
+		t.Errorf("counts %v: %v", got, err)
+	}
+	nodes := []identity.Node{{Name: "a", UID: 1}, {Name: "b", UID: 2}}
+	if got, err := decodeNodes(encodeNodes([]allocation.Region{{Node: nodes[0]}, {Node: nodes[1]}})); err != nil || !reflect.DeepEqual(got, nodes) {
+		t.Errorf("nodes %v: %v", got, err)
+	}
+	if got, err := decodeInformation(encodeInformation([]byte("all"), nil)); err != nil || string(got) != "all" {
+		t.Errorf("answer %q: %v", got, err)
+	}
+	if _, err := decodeInformation(encodeInformation(nil, errors.New(strings.Repeat("no", 1000)))); err == nil || errors.Is(err, errMalformed) || len(err.Error()) > 2*maxReason {
+		t.Errorf("why not: %v", err)
+	}
+	for _, counts := range [][]ShardCount{{{3, 1}, {3, 1}}, {{coordinator.MaxShards - 1, 1}, {0, 1}}} {
+		if got, err := decodeCounts(encodeCounts(counts)); !errors.Is(err, errMalformed) {
+			t.Errorf("counts %v: %v", got, err)
+		}
+	}
+}
+
+func FuzzQuestionsAndAnswers(f *testing.F) {
+	f.Add(encodeQuestion(askRegions, "account"))
+	f.Add(encodeCounts([]ShardCount{{1, 2}, {5, 0}}))
+	f.Add(encodeNodes([]allocation.Region{{Node: identity.Node{Name: "a", UID: 1}}}))
+	f.Add(encodeInformation(nil, errStopping))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for what, decode := range map[string]func() (int, error){
+			"question": func() (int, error) { _, name, err := decodeQuestion(b); return len(name), err },
+			"counts":   func() (int, error) { all, err := decodeCounts(b); return len(all), err },
+			"nodes":    func() (int, error) { all, err := decodeNodes(b); return len(all), err },
+			"answer": func() (int, error) {
+				all, err := decodeInformation(b)
+				if err != nil && !errors.Is(err, errMalformed) {
+					err = errMalformed // the other node's reason
+				}
+				return len(all), err
+			},
+		} {
+			if n, err := decode(); n > len(b) || err != nil && !errors.Is(err, errMalformed) {
+				t.Errorf("%s: %d of %d bytes, %v", what, n, len(b), err)
+			}
+		}
+	})
+}
+
+var errStopping = errors.New("it stops")

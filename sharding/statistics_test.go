@@ -1,0 +1,93 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/sharding"
+)
+
+// TestStatistics: all regions are asked, from anywhere, and those that don't answer in time are named.
+func TestStatistics(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.Shards = "library", 10
+		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("c", "library"), w.start("d")} // d is a proxy
+		w.up(all...)
+		w.spread(all, 20, 0)
+		ids := []identity.Node{all[0].Self(), all[1].Self(), all[2].Self()}
+		want := map[sharding.Shard]int{}
+		for d := range 20 {
+			n, err := all[0].region.ShardOf(id(d))
+			w.must(err)
+			want[n]++
+		}
+		for _, h := range all {
+			nodes, err := h.region.CurrentRegions(w.Context())
+			if err != nil || !slices.Equal(nodes, ids) {
+				w.Errorf("%v knows the regions %v: %v", h.Self(), nodes, err)
+			}
+			s, err := h.region.Statistics(w.Context(), 0)
+			w.must(err)
+			if len(s.Regions) != 3 || len(s.Silent) != 0 || s.Entities() != 20 {
+				w.Fatalf("%v: %+v", h.Self(), s)
+			}
+			for i, r := range s.Regions {
+				if r.Node != ids[i] || len(r.Shards) == 0 {
+					w.Errorf("%v: region %d: %+v", h.Self(), i, r)
+				}
+				for _, c := range r.Shards {
+					if c.Entities != want[c.Shard] {
+						w.Errorf("%v: shard %d: %+v", h.Self(), c.Shard, c)
+					}
+				}
+			}
+		}
+		begun := time.Now()
+		resume := w.network.Pause("c")
+		s, err := all[3].region.Statistics(w.Context(), 2*time.Second)
+		w.must(err)
+		if took := time.Since(begun); took != 2*time.Second || len(s.Regions) != 2 || !slices.Equal(s.Silent, ids[2:]) {
+			w.Errorf("c is paused: after %v %+v", took, s)
+		}
+		resume()
+		ended, cancel := context.WithCancel(w.Context())
+		cancel()
+		if _, err := all[1].region.Statistics(ended, 0); !errors.Is(err, context.Canceled) {
+			w.Errorf("with a context that has ended: %v", err)
+		}
+		w.network.Pause("a")
+		for _, ask := range []func() error{
+			func() error { _, err := all[1].region.CurrentRegions(w.Context()); return err },
+			func() error { _, err := all[1].region.Statistics(w.Context(), time.Second); return err },
+		} {
+			if err := ask(); !errors.Is(err, sharding.ErrNoCoordinator) {
+				w.Errorf("its coordinator is paused: %v", err)
+			}
+		}
+	})
+}
+
+// TestNobodyToAsk: without a coordinator nothing is known, and of a region that has ended nothing more.
+func TestNobodyToAsk(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.Shards = "library", 10
+		a := w.start("a")
+		w.up(a)
+		if _, err := a.region.CurrentRegions(w.Context()); !errors.Is(err, sharding.ErrNoCoordinator) {
+			w.Errorf("nobody has the role: %v", err)
+		}
+		w.must(a.Shutdown(w.Context()))
+		if _, err := a.region.Statistics(w.Context(), 0); !errors.Is(err, sharding.ErrStopped) {
+			w.Errorf("after the end: %v", err)
+		}
+	})
+}
