@@ -89,7 +89,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	m.members.known = map[identity.Node]bool{}
 	m.rounds.open = map[uint64]*round{}
-	m.deltas.sent = map[identity.Node]uint64{}
+	m.deltas.followers = map[identity.Node]*follower{}
 	m.deltas.asked = map[string]time.Duration{}
 	m.deltas.lastChange, m.deltas.lastFlush = -time.Hour, -time.Hour
 	m.pruning.removed = map[identity.Node]time.Duration{}

@@ -76,16 +76,14 @@ func (m *Machine) setMembers(in Members) {
 	for _, n := range before {
 		if n != m.self && !s.known[n] && !contains(s.all, n) {
 			m.pruning.removed[n] = m.pruning.clock
-			delete(m.deltas.sent, n)
+			delete(m.deltas.followers, n)
 		}
 	}
 	for _, n := range s.all {
 		delete(m.pruning.removed, n)
 	}
 	for _, n := range s.gossip {
-		if _, found := m.deltas.sent[n]; !found {
-			m.deltas.sent[n] = m.deltas.end // what was before it gets in other ways
-		}
+		m.deltas.follow(n)
 	}
 	switch {
 	case s.member && !here:

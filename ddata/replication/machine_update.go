@@ -181,15 +181,25 @@ func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole b
 		m.store(e, waiter{kind: waitsRound, nr: r.nr})
 	}
 	if !whole {
-		r.delta = AppendMessage(nil, Delta{r.nr, []Item{{Key: e.key, From: e.version, To: e.version, Delta: delta, Pruned: e.pruned()}}})
+		r.delta = m.deltaOf(r.nr, e, pos, delta)
 	}
 	m.ask(r, r.needed)
 	for i := range r.targets[:r.needed] {
-		// What is sent now need not be sent again.
-		if n := r.targets[i].node; pos > 0 && m.deltas.sent[n] == pos-1 {
-			m.deltas.sent[n] = pos
-			m.deltas.most = max(m.deltas.most, pos)
-		}
+		m.tell(pos, r.targets[i].node)
 	}
 	m.check(r)
+}
+
+// deltaOf returns the message with the delta of the last change of an entry, which has a position in the log.
+func (m *Machine) deltaOf(nr uint64, e *entry, pos uint64, delta []byte) []byte {
+	if len(e.pruning) > 0 {
+		return AppendMessage(nil, Delta{nr, []Item{{Key: e.key, From: e.version, To: e.version, Delta: delta, Pruned: e.pruned()}}})
+	}
+	b := appendDeltaHead(make([]byte, 0, itemSize(e.key, delta)+deltaHead), nr, 1)
+	head := len(b)
+	b = appendItem(b, e.key, e.version, e.version, delta)
+	if c := m.deltas.at(pos); c != nil {
+		c.item = b[head:]
+	}
+	return b
 }
