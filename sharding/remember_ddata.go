@@ -14,6 +14,7 @@ import (
 
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/node/shards/register"
 )
 
 // entityKeys is over how many keys the entities of a shard are spread, so that each stays small. It never
@@ -118,7 +119,7 @@ func (e *replicatedEntities) Update(ctx context.Context, shard Shard, started, s
 // Shards implements RememberStore.
 func (e *replicatedEntities) Shards(ctx context.Context) ([]Shard, error) {
 	var shards []Shard
-	set, err := readKey(ctx, e.replicator, e.all, ddata.ReadMajorityPlus(readPlus).PreferOldest())
+	set, err := readKey(ctx, e.replicator, e.all, ddata.ReadMajorityPlus(register.ReadPlus).PreferOldest())
 	if err == nil {
 		var all []uint32
 		all, err = set.Elements()

@@ -11,18 +11,19 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/refold-io/refold/internal/node/shards/register"
 	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 var (
 	// ErrFenced says that somebody else has taken over: a coordinator of a higher term, or another
 	// owner of a shard. Whoever gets it stops.
-	ErrFenced = errors.New("sharding: fenced: another one has taken over")
+	ErrFenced = register.ErrFenced
 	// ErrConflict says that a change was refused, since something else is stored than it is based on. What
 	// to do is to load, and to decide again.
-	ErrConflict = errors.New("sharding: conflict: something else is stored")
+	ErrConflict = register.ErrConflict
 	// ErrInvalid is matched by the errors about arguments and settings that can't be.
-	ErrInvalid = errors.New("sharding: invalid argument")
+	ErrInvalid = register.ErrInvalid
 )
 
 // Shard is the number of a shard.

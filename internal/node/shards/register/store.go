@@ -1,0 +1,100 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package register
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// Store keeps the state of a coordinator, as one node reaches it. All methods are safe for concurrent use.
+type Store struct {
+	data  Data
+	nonce string
+
+	mu     sync.Mutex
+	loaded bool
+	term   uint64 // the last one that was claimed with this store, 0 is none
+	holds  bool   // nothing is known of a higher one
+}
+
+// New returns a store. The nonce tells apart those who claim a term on one node.
+func New(data Data, nonce string) *Store { return &Store{data: data, nonce: nonce} }
+
+// Load returns what is stored, and the number of the last event that is in it. All changes that were acknowledged before it
+// began are in it. Its term is the highest one that anybody has claimed.
+func (r *Store) Load(ctx context.Context) (state coordinator.State, rev uint64, err error) {
+	found, highest, err := r.readAll(ctx)
+	if err == nil && r.lost(highest) {
+		found, highest, err = r.readAll(ctx)
+	}
+	if err != nil {
+		return coordinator.State{}, 0, err
+	}
+	if highest > found.term {
+		// Somebody has claimed it, and nobody knows yet who will hold it: the next one has to be higher.
+		if found.state, err = found.state.Apply(coordinator.Event{Kind: coordinator.Started, Term: highest}); err != nil {
+			return coordinator.State{}, 0, fmt.Errorf("sharding: lift the state to term %d: %w", highest, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loaded = true
+	return found.state, found.rev, nil
+}
+
+// readAll returns the state and the highest term. What is found is written back, and the claims are read behind
+// that: then it is as good as if it had been acknowledged.
+func (r *Store) readAll(ctx context.Context) (held, uint64, error) {
+	h, err := r.read(ctx, true)
+	if err != nil {
+		return held{}, 0, err
+	}
+	claims, err := r.readClaims(ctx)
+	return h, max(h.term, claims.highest()), err
+}
+
+// lost reports whether this store held a term until a higher one was there.
+func (r *Store) lost(highest uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.holds || highest <= r.term {
+		return false
+	}
+	r.holds = false
+	return true
+}
+
+// sees reports whether this store sees what it has written itself, by reading from a majority. Before it holds a term it reads
+// from more.
+func (r *Store) sees() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holds
+}
+
+// Save stores a change that is based on what is stored, and that is not empty. What nil and the errors say is what they say in
+// package sharding.
+func (r *Store) Save(ctx context.Context, c coordinator.Change) error {
+	r.mu.Lock()
+	loaded, term := r.loaded, r.term
+	r.mu.Unlock()
+	switch {
+	case !loaded:
+		return fmt.Errorf("%w: nothing was loaded", ErrConflict)
+	case claims(&c):
+		return r.claim(ctx, &c)
+	case c.Term < term:
+		return fmt.Errorf("%w: term %d, and there is term %d", ErrFenced, c.Term, term)
+	case c.Term > term:
+		return fmt.Errorf("%w: term %d was not claimed here", ErrConflict, c.Term)
+	}
+	return r.write(ctx, &c)
+}
+
+// claims reports whether a change begins its term.
+func claims(c *coordinator.Change) bool { return c.Events[0].Kind == coordinator.Started }

@@ -1,0 +1,99 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package register
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// claim begins a term.
+func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
+	own := strconv.FormatUint(c.Term, 10) + " " + c.Events[0].Node.String() + " " + r.nonce
+	err := r.data.ChangeClaims(ctx, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+		held, err := claimsOf(s)
+		if err != nil {
+			return s, err
+		}
+		if other := held.against(c.Term, own); other != "" {
+			return s, fmt.Errorf("%w: term %d is claimed, and there is %q", ErrConflict, c.Term, other)
+		}
+		if s.Contains(own) {
+			return s, nil
+		}
+		if s, err = s.Remove(r.data.Self(), held...); err != nil {
+			return s, err
+		}
+		return s.Add(r.data.Self(), own)
+	})
+	if err != nil {
+		return fmt.Errorf("sharding: claim term %d: %w", c.Term, err)
+	}
+	held, err := r.readClaims(ctx)
+	if err != nil {
+		return err
+	}
+	if other := held.against(c.Term, own); other != "" {
+		return fmt.Errorf("%w: term %d is claimed, and there is %q", ErrConflict, c.Term, other)
+	}
+	// What was acknowledged to others, was before the claim was there: it is read now.
+	before, err := r.read(ctx, false)
+	if err != nil {
+		return err
+	}
+	if before.term < c.Term {
+		if after, err := before.state.Apply(c.Events...); before.rev != c.Rev || err != nil || !after.Equal(c.After) {
+			return fmt.Errorf("%w: term %d is claimed behind %d, and there is other data, at %d", ErrConflict, c.Term, c.Rev, before.rev)
+		}
+	}
+	if err := r.write(ctx, c); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.term, r.holds = max(r.term, c.Term), true
+	return nil
+}
+
+// write stores the state after a change of a term that was claimed.
+func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
+	rev := c.Rev + uint64(len(c.Events))
+	timestamp, err := pack(c.Term, rev)
+	if err != nil {
+		return err
+	}
+	after := coordinator.AppendState(nil, c.After)
+	err = r.data.ChangeState(ctx, func(held crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error) {
+		switch term, at := unpack(held.Timestamp()); {
+		case term > c.Term:
+			return held, fmt.Errorf("%w: term %d, and there is term %d", ErrFenced, c.Term, term)
+		case term == c.Term && at == rev: // it may be this one that is there
+			if value, bad := held.Value(); bad != nil || !bytes.Equal(value, after) {
+				return held, fmt.Errorf("%w: something else is stored at %d", ErrConflict, at)
+			}
+			return held, nil
+		case term == c.Term && claims(c) && at > rev: // and more since
+			return held, nil
+		case term == c.Term && (claims(c) || at != c.Rev), term < c.Term && !claims(c):
+			return held, fmt.Errorf("%w: the change of term %d stands behind %d, the data is of term %d at %d", ErrConflict, c.Term, c.Rev, term, at)
+		}
+		return held.SetBy(r.data.Self(), after, func(*crdt.Self, int64, []byte) (int64, error) { return timestamp, nil })
+	})
+	if err != nil {
+		return fmt.Errorf("sharding: write the state of term %d at %d: %w", c.Term, rev, err)
+	}
+	held, err := r.readClaims(ctx)
+	if err != nil {
+		return err
+	}
+	if highest := held.highest(); highest > c.Term {
+		return fmt.Errorf("%w: term %d, and there is a claim of term %d", ErrFenced, c.Term, highest)
+	}
+	return nil
+}
