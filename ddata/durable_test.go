@@ -263,7 +263,9 @@ func TestWriteBehind(t *testing.T) {
 		if d.writes() != 3 || d.keys() != 2 {
 			t.Errorf("%d calls, %d keys", d.writes(), d.keys())
 		}
-		r = w.replicate(r.Node(), cfg)
+		r.Node().Stop()
+		<-r.Node().Done()
+		r = w.replicate(w.cluster("a")[0], cfg)
 		w.want(r, visits, ddata.ReadLocal(), 100)
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		d.set(errDisk, nil)

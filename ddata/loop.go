@@ -5,7 +5,6 @@ package ddata
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -22,8 +21,6 @@ const (
 	// housekeeping is how often the clock is looked at, and what was read past the loop is told.
 	housekeeping = time.Second
 )
-
-var errRemoved = errors.New("the node is no member of its cluster any more")
 
 // now is the time of the machine.
 func (r *Replicator) now() time.Duration { return time.Since(r.start) }
@@ -164,7 +161,7 @@ func (r *Replicator) perform(e replica.Effects) {
 	}
 	r.subs.tell(e.Events, r.types)
 	if e.Stopped {
-		r.end(errRemoved)
+		r.end(r.removed())
 		r.over.Store(true)
 	}
 }

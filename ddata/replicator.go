@@ -62,7 +62,8 @@ type Replicator struct {
 }
 
 // Start starts a replicator on a node, which need not be a member of its cluster yet. If there are durable keys, it returns when they are
-// loaded; ctx is for that only. The replicator ends with the node, with Close, or when the node is removed from its cluster.
+// loaded; ctx is for that only. The replicator ends with the node, with Close, or when the node is removed from its cluster. Once it has
+// ended, its name is refused on this node: the node, or its process, has to start anew.
 //
 // The error matches ErrInvalid, or cluster.ErrShuttingDown if it is too late, or is one of package durable.
 func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
@@ -72,7 +73,7 @@ func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, er
 		return nil, fmt.Errorf("ddata: start replicator %.64q: %w: %w", cfg.Name, ErrInvalid, err)
 	}
 	if err := r.open(ctx); err != nil {
-		r.board.remove(r)
+		r.board.withdraw(r)
 		r.cancel()
 		return nil, fmt.Errorf("ddata: start replicator %q: %w", cfg.Name, err)
 	}
@@ -245,7 +246,8 @@ func (r *Replicator) Flush(ctx context.Context) error {
 }
 
 // Close ends the replicator on this node: open requests fail with ErrStopped, what waits for the disk is written, the
-// store is closed. What others have stays there. It waits for that until ctx ends. The error is that of the disk, or of ctx.
+// store is closed. What others have stays there. There can't be another one with that name on this node afterwards. It waits for that until
+// ctx ends. The error is that of the disk, or of ctx.
 func (r *Replicator) Close(ctx context.Context) error {
 	return r.close(ctx, errors.New("it was closed"))
 }
@@ -269,7 +271,8 @@ func (r *Replicator) close(ctx context.Context, why error) error {
 // Done is closed when the replicator has ended.
 func (r *Replicator) Done() <-chan struct{} { return r.done }
 
-// Err returns why the replicator has ended, nil if it has not. It matches ErrStopped.
+// Err returns why the replicator has ended, nil if it has not. It matches ErrStopped; if the node has ended, cluster.ErrShuttingDown as
+// well, and what the node's Err says, such as cluster.ErrDowned, if the membership ended first.
 func (r *Replicator) Err() error {
 	select {
 	case <-r.done:
@@ -286,6 +289,15 @@ func (r *Replicator) end(why error) {
 	if r.why == nil {
 		r.why = why
 	}
+}
+
+// removed is why it ends when its node is no member any more.
+func (r *Replicator) removed() error {
+	const text = "the node is no member of its cluster any more"
+	if why := r.node.State().Err; why != nil {
+		return fmt.Errorf("%s: %w (%w)", text, why, cluster.ErrShuttingDown)
+	}
+	return fmt.Errorf("%s: %w", text, cluster.ErrShuttingDown)
 }
 
 // cause is why it has ended.

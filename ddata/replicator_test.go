@@ -372,10 +372,36 @@ func TestCloseInFlight(t *testing.T) {
 		if got := slices.Collect(rs[0].Subscribe(w.Context(), visits.Any())); len(got) > 0 {
 			t.Errorf("seen: %v", got)
 		}
-		// There may be another one under the name.
-		r := w.replicate(rs[0].Node(), ddata.Config{})
+		// Another name is not in the way.
+		r := w.replicate(rs[0].Node(), ddata.Config{Name: "other"})
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		w.want(r, visits, ddata.ReadLocal(), 1)
+	})
+}
+
+// The others know a node's changes by their numbers: one that would begin anew with those is refused, or acknowledged changes would
+// be lost. The next incarnation of the node is another one.
+func TestStartAgain(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b")
+		w.must(w.add(rs[1], visits, ddata.WriteAll(), 5))
+		w.must(rs[1].Close(w.Context()))
+		n := rs[1].Node()
+		_, err := ddata.Start(w.Context(), n, ddata.Config{})
+		w.wantErr(err, ddata.ErrInvalid)
+		if err == nil || !strings.Contains(err.Error(), `"ddata", and a replicator with that name has ended on this node (it was closed)`) || !strings.Contains(err.Error(), "start the node anew") {
+			t.Error(err)
+		}
+		w.must(n.Shutdown(w.Context()))
+		_, err = ddata.Start(w.Context(), n, ddata.Config{})
+		w.wantErr(err, ddata.ErrInvalid)
+
+		again := w.start("b")
+		w.allUp(rs[0].Node(), again)
+		r := w.replicate(again, ddata.Config{})
+		w.must(w.add(r, visits, ddata.WriteAll(), 3))
+		w.want(rs[0], visits, ddata.ReadLocal(), 8)
 	})
 }
 
@@ -422,7 +448,11 @@ func TestStartRefuses(t *testing.T) {
 		n.Stop()
 		<-n.Done()
 		<-r.Done()
-		_, err := ddata.Start(w.Context(), n, ddata.Config{})
-		w.wantErr(err, cluster.ErrShuttingDown)
+		w.wantErr(r.Err(), ddata.ErrStopped)
+		w.wantErr(r.Err(), cluster.ErrStopped)
+		for _, name := range []string{"", "other"} {
+			_, err := ddata.Start(w.Context(), n, ddata.Config{Name: name})
+			w.wantErr(err, cluster.ErrShuttingDown)
+		}
 	})
 }

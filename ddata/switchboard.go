@@ -21,6 +21,7 @@ const kind = transport.FirstReplicationKind
 type switchboard struct {
 	mu      sync.RWMutex
 	byName  map[string]*Replicator
+	ended   map[string]error // why those did that have run and do no more
 	unknown atomic.Uint64 // packets for none
 }
 
@@ -29,7 +30,7 @@ type switchboardKey struct{}
 // switchboardOf returns that of a node.
 func switchboardOf(node *cluster.Node) *switchboard {
 	s, _ := node.Attached(switchboardKey{}, func() any {
-		s := &switchboard{byName: map[string]*Replicator{}}
+		s := &switchboard{byName: map[string]*Replicator{}, ended: map[string]error{}}
 		node.Transport().Handle(kind, s.receive)
 		node.HandleAdmin(AdminService, s.admin)
 		return s
@@ -37,23 +38,36 @@ func switchboardOf(node *cluster.Node) *switchboard {
 	return s
 }
 
-// add lets packets come to a replicator.
+// add lets packets come to a replicator. What changes values on a node numbers its changes from one on, and the others tell a
+// change that they know from a new one by that. So there is one replicator of a name in the life of a node, and not a second one
+// that begins anew.
 func (s *switchboard) add(r *Replicator) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byName[r.cfg.Name] != nil {
 		return fmt.Errorf("Config.Name is %q, and there is a replicator with that name on this node", r.cfg.Name)
 	}
+	if why, ended := s.ended[r.cfg.Name]; ended {
+		return fmt.Errorf("Config.Name is %q, and a replicator with that name has ended on this node (%w): the others would take what a second one changes "+
+			"for what they have of the first; start the node anew", r.cfg.Name, why)
+	}
 	s.byName[r.cfg.Name] = r
 	return nil
 }
 
+// withdraw removes a replicator that has never run.
+func (s *switchboard) withdraw(r *Replicator) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byName, r.cfg.Name)
+}
+
+// remove removes a replicator that has ended.
 func (s *switchboard) remove(r *Replicator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byName[r.cfg.Name] == r {
-		delete(s.byName, r.cfg.Name)
-	}
+	delete(s.byName, r.cfg.Name)
+	s.ended[r.cfg.Name] = r.cause()
 }
 
 // receive hands a packet to the replicator that it is for. Others are dropped: the replicator of that name is not there yet, or
