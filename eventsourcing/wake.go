@@ -10,6 +10,7 @@ import (
 	"iter"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/refold-io/refold/eventsourcing/engine"
 	"github.com/refold-io/refold/journal"
@@ -50,6 +51,23 @@ func (h *Entities[C, E]) Start(ctx context.Context, id string) error {
 	return h.Inspect(ctx, id, func(Aggregate[C, E], uint64) {})
 }
 
+// Rouse is Start for those who must not wait. Done is told when the entity is recovered, or has failed to; it must not block, and is
+// nil if nobody wants to know. An error says that the entity was not started, and that done will not be told.
+//
+// HostOptions.Route has no part in it.
+func (h *Entities[C, E]) Rouse(id string, done func(error)) error {
+	return h.here(h.roused(id, done))
+}
+
+// roused is a message that does nothing.
+func (h *Entities[C, E]) roused(id string, done func(error)) Message {
+	look := inspection[C, E]{func(Aggregate[C, E], uint64) {}}
+	if done == nil {
+		return Message{id: id, env: &engine.Envelope{Message: look}}
+	}
+	return NewMessage(context.Background(), id, look, time.Time{}, func(_ any, err error) { done(err) })
+}
+
 // Wake starts the entities of the type that have something to do by themselves:
 // deliveries that are not confirmed, or a deadline (see Timed). A program calls it
 // when it comes up, so that what a crash has left in flight goes on even if no
@@ -70,7 +88,7 @@ func (h *Entities[C, E]) Wake(ctx context.Context) (started int, err error) {
 		}
 		pending, err := h.pending(ctx, id)
 		if err == nil && pending {
-			err = h.here(Message{id: id, env: &engine.Envelope{Message: inspection[C, E]{func(Aggregate[C, E], uint64) {}}}})
+			err = h.here(h.roused(id, nil))
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -41,7 +41,8 @@
 // are copies, those of the own node are not.
 //
 // An entity that is to leave memory, because nobody needs it or its shard moves, stops behind the commands that it has. Deliveries
-// that are not confirmed and deadlines go on when it is there again, which is with the next command.
+// that are not confirmed and deadlines go on when it is there again, which is with the next command. With Options.Remember only
+// the shard's move makes it leave, and it is there again at its new home.
 //
 // # Stores
 //

@@ -163,10 +163,8 @@ func (s *site) finish() {
 	s.lost(func(identity.Node) bool { return false })
 	s.cancel()
 	s.work.Wait()
-	if s.store != nil {
-		if err := s.store.Close(); err != nil {
-			s.log.WarnContext(s.base, "the coordinator's store could not be closed", slog.Any("error", err))
-		}
+	if err := s.closeStores(); err != nil {
+		s.log.WarnContext(s.base, "a store could not be closed", slog.Any("error", err))
 	}
 	s.removeHooks()
 	close(s.done)

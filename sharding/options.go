@@ -46,6 +46,20 @@ type Options struct {
 	// Passivation says when entities that nobody needs leave memory. Defaults to after two idle minutes.
 	Passivation passivation.Settings
 
+	// Remember says where it is kept which entities run: JournalEntities or ReplicatedEntities. Those that ran run again, without a
+	// command, when their shard has moved and when the cluster has been stopped; only one that asks to leave, with Context.Passivate, is
+	// forgotten. Passivation has no part in them. Defaults to nil: nothing is
+	// remembered.
+	Remember RememberStores
+	// RecoverNumber is how many remembered entities a node starts in each RecoverInterval. Defaults to 0: all at once, within
+	// MaxStarts.
+	RecoverNumber int
+	// RecoverInterval is the time between them. Defaults to 100 ms.
+	RecoverInterval time.Duration
+	// RestartBackoff is how long after it has ended by itself a remembered entity is started again, unless a command comes, and after
+	// the store of remembered entities has failed their shard. Defaults to 10 s.
+	RestartBackoff time.Duration
+
 	// BufferSize is how many commands may wait on a node for shards without a home, and for entities that come and go. Defaults to
 	// 100,000, at most 1,000,000.
 	BufferSize int
@@ -140,10 +154,12 @@ func (o *Options) machine(node *cluster.Node, name string, proxy bool) shards.Co
 	return shards.Config{
 		Region: region.Config{
 			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval,
+			Remember: o.Remember != nil && !proxy, RestartBackoff: o.RestartBackoff,
 		},
 		Shard: shard.Config{
 			BufferSize: o.BufferSize, Starts: o.MaxStarts, Passivation: o.Passivation,
-			StopTimeout: max(o.HandOffTimeout-5*time.Second, time.Second),
+			StopTimeout: max(o.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: o.StateTimeout,
+			RecoverNumber: o.RecoverNumber, RecoverInterval: o.RecoverInterval,
 		},
 		Coordinator: coordinator.Config{
 			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: max(0, node.RemovalMargin()), RetryInterval: o.RetryInterval,

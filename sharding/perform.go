@@ -26,6 +26,9 @@ func (s *site) perform(e *shards.Effects) {
 	for i := range e.Refused {
 		s.refused(&e.Refused[i])
 	}
+	for i := range e.Remember {
+		s.remember(&e.Remember[i])
+	}
 	for i := range e.Actions {
 		s.act(&e.Actions[i])
 	}

@@ -65,8 +65,7 @@ func (s *site) tellDismissed() {
 func (s *site) consult(e *shards.Effects) {
 	if id := e.Load; id != 0 {
 		s.ask("load", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
-			l, err := s.store.Load(ctx)
-			return coordinator.Loaded{ID: id, State: l.State, Rev: l.Rev, Repairs: l.Repairs, Repaired: l.Repaired}, err
+			return s.load(ctx, id)
 		}, func(error) coordinator.Input { return coordinator.LoadFailed{ID: id} })
 	}
 	if save := e.Save; save != nil {
@@ -76,8 +75,10 @@ func (s *site) consult(e *shards.Effects) {
 			return coordinator.SaveFailed{ID: save.ID, Fenced: errors.Is(err, ErrFenced)}
 		})
 	}
-	if add := e.AddShards; add != nil { // nothing is remembered
-		s.answered(coordinator.ShardsAdded{ID: add.ID})
+	if add := e.AddShards; add != nil {
+		s.ask("remember shards", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+			return coordinator.ShardsAdded{ID: add.ID}, s.memory.AddShards(ctx, add.Shards)
+		}, func(error) coordinator.Input { return coordinator.ShardsAdded{ID: add.ID, Failed: true} })
 	}
 	if ask := e.Ask; ask != nil {
 		s.ask("allocate", s.opts.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
@@ -103,29 +104,36 @@ func (s *site) consult(e *shards.Effects) {
 
 // ask calls f, and tells the machine what it says, or what its failure means.
 func (s *site) ask(what string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
+	m := s.machine
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(s.base, limit)
 		defer cancel()
-		in, err := contained(ctx, f)
+		var in coordinator.Input
+		err := contained(func() (err error) {
+			in, err = f(ctx)
+			return err
+		})
 		if err != nil {
 			s.complain(what, err)
 			in = failed(err)
 		}
-		s.answered(in)
+		s.inbox.add(item{do: func() {
+			if s.machine == m { // it is the one that has asked
+				s.step(shards.Answer{Input: in})
+			}
+		}})
 	})
 }
 
 // contained calls f, which is somebody else's and may panic.
-func contained(ctx context.Context, f func(context.Context) (coordinator.Input, error)) (in coordinator.Input, err error) {
+func contained(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("it panicked: %v", p)
 		}
 	}()
-	return f(ctx)
+	return f()
 }
-
-func (s *site) answered(in coordinator.Input) { s.inbox.add(item{in: shards.Answer{Input: in}}) }
 
 func (s *site) complain(what string, err error) {
 	if err != nil && s.base.Err() == nil {

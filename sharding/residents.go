@@ -24,12 +24,22 @@ type resident struct {
 // gone is told by the runtime that an entity has left memory. A command may have started it anew.
 func (s *site) gone(id string, asked bool) { s.inbox.add(item{gone: id, asked: asked}) }
 
-// startEntity lets an entity come when it gets its first command.
+// startEntity starts an entity. That it has come is told when it is refolded, or that has failed: it is tried again by itself.
 func (s *site) startEntity(a *shards.Action) {
 	r := &resident{Run: a.Run, id: a.Entity, incarnation: a.Incarnation}
 	s.residents[a.Entity] = r
 	s.fresh = append(s.fresh, r)
-	s.follows(r, shard.Started{Entity: r.id, Incarnation: r.incarnation})
+	err := s.entities.Rouse(r.id, func(error) {
+		s.inbox.add(item{do: func() {
+			if s.residents[r.id] == r {
+				s.follows(r, shard.Started{Entity: r.id, Incarnation: r.incarnation})
+				s.goOn()
+			}
+		}})
+	})
+	if err != nil { // what was for it will be told the same
+		s.ended(r, false)
+	}
 }
 
 // stopEntity lets an entity leave, behind the commands that it has or without them.

@@ -10,6 +10,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/sharding/region"
 	"github.com/refold-io/refold/transport"
 )
@@ -42,8 +43,8 @@ func (s *site) shardOf(id string) (n Shard, err error) {
 // route takes a command of this node. It does not block.
 func (s *site) route(m eventsourcing.Message) error {
 	id := m.ID()
-	if len(id) > region.MaxEntity {
-		return fmt.Errorf("%w: the entity ID has %d bytes, at most %d are allowed", eventsourcing.ErrInvalid, len(id), region.MaxEntity)
+	if n := len(s.name) + 1 + len(id); n > journal.MaxIDLength { // found out later, it would be remembered
+		return fmt.Errorf("%w: the entity ID has with its type %d bytes, at most %d are allowed", eventsourcing.ErrInvalid, n, journal.MaxIDLength)
 	}
 	n, err := s.shardOf(id)
 	if err != nil {

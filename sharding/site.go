@@ -22,6 +22,7 @@ import (
 // entities is what a site needs of eventsourcing.Entities, whatever their commands and events are.
 type entities interface {
 	Deliver(m eventsourcing.Message) error
+	Rouse(id string, done func(error)) error
 	Drain(id string) bool
 	Kill(id string) bool
 }
@@ -37,6 +38,7 @@ type site struct {
 	commands *codec.Registry
 	entities entities // nil of a proxy
 	store    CoordinatorStore
+	memory   RememberStore // nil: nothing is remembered
 	log      *slog.Logger
 	base     context.Context //nolint:containedctx // of all that the site does
 	cancel   context.CancelFunc
@@ -55,14 +57,15 @@ type site struct {
 	opened    map[Shard]struct{} // gates
 	todo      []shards.Input     // what follows from what was done
 	residents map[string]*resident
-	fresh     []*resident   // have no seat yet
-	suspended bool          // the node must not host anything
-	halted    bool          // all was stopped for that
-	empty     bool          // nothing of the region runs any more
-	leaving   bool          // for good
-	holds     bool          // the machine is appointed
-	presides  bool          // it is to be
-	dismissed chan struct{} // closed when it is not any more, if somebody waits
+	asked     map[Shard]chan struct{} // the last question to memory for a shard; closed when it is answered
+	fresh     []*resident             // have no seat yet
+	suspended bool                    // the node must not host anything
+	halted    bool                    // all was stopped for that
+	empty     bool                    // nothing of the region runs any more
+	leaving   bool                    // for good
+	holds     bool                    // the machine is appointed
+	presides  bool                    // it is to be
+	dismissed chan struct{}           // closed when it is not any more, if somebody waits
 	lines     lines
 
 	work  sync.WaitGroup
@@ -82,7 +85,7 @@ func newSite(ctx context.Context, node *cluster.Node, name string, commands *cod
 	s := &site{
 		node: node, board: switchboardOf(node), name: name, opts: opts, commands: commands, cfg: cfg, machine: machine,
 		log: opts.Logger.With(slog.String("type", name)), start: time.Now(), inbox: newInbox(opts.BufferSize), gates: make([]gate, opts.Shards),
-		opened: map[Shard]struct{}{}, residents: map[string]*resident{},
+		opened: map[Shard]struct{}{}, residents: map[string]*resident{}, asked: map[Shard]chan struct{}{},
 		ready: make(chan struct{}), left: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.base, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -93,6 +96,13 @@ func newSite(ctx context.Context, node *cluster.Node, name string, commands *cod
 	if s.store, err = opts.State.OpenCoordinator(Scope{Type: name, Role: opts.Role, Logger: s.log}); err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("Options.State: %w", err)
+	}
+	if opts.Remember == nil {
+		return s, nil
+	}
+	if s.memory, err = opts.Remember.OpenEntities(Scope{Type: name, Role: opts.Role, Logger: s.log}); err != nil {
+		s.cancel()
+		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), s.store.Close())
 	}
 	return s, nil
 }
@@ -130,10 +140,18 @@ func (s *site) abandon() error {
 	s.removeHooks()
 	s.cancel()
 	close(s.done)
-	if s.store == nil {
-		return nil
+	return s.closeStores()
+}
+
+func (s *site) closeStores() error {
+	var errs []error
+	if s.memory != nil {
+		errs = append(errs, s.memory.Close())
 	}
-	return s.store.Close()
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (s *site) addHooks() error {

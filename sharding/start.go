@@ -116,8 +116,8 @@ func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
 	return nil, fmt.Errorf("%w: region of type %q: it has other commands: it is a %T", ErrInvalid, typ, found)
 }
 
-// Ref addresses the entity with this ID, on whatever node it is: it stays valid while the entity starts, stops and moves. The ID has at
-// most 1,024 bytes, and is checked when a command is sent.
+// Ref addresses the entity with this ID, on whatever node it is: it stays valid while the entity starts, stops and moves. The ID has
+// with the name of the type at most journal.MaxIDLength bytes, and is checked when a command is sent.
 //
 // An Ask should have a deadline: a command or an answer that the network loses is not sent again.
 func (r *Region[C]) Ref(id string) eventsourcing.Ref[C] { return r.ref(id) }

@@ -52,6 +52,10 @@ type (
 		eventsourcing.For[diaryCommand, page]
 		Stay bool // not at all
 	}
+	// perish ends the diary.
+	perish struct {
+		eventsourcing.For[diaryCommand, page]
+	}
 	// closeIt lets the diary leave memory.
 	closeIt struct {
 		eventsourcing.For[diaryCommand, page]
@@ -96,6 +100,8 @@ func (d *diary) HandleCommand(ctx *diaryCtx, cmd diaryCommand) diaryEffect {
 		return ctx.Reply(c.With(all))
 	case tear:
 		return ctx.Refuse(errTear)
+	case perish:
+		return ctx.Stop().Reply(c.With(d.page()))
 	case closeIt:
 		return ctx.Passivate().Reply(c.With(d.page()))
 	case ponder:
@@ -122,7 +128,7 @@ func diaries(node string) eventsourcing.Type[diaryCommand, wrote] {
 		Events: codec.Types(codec.Name[wrote]("wrote")),
 		Commands: codec.Types(
 			codec.Name[write]("write"), codec.Name[read]("read"), codec.Name[tear]("tear"), codec.Name[ponder]("ponder"),
-			codec.Name[closeIt]("close"), codec.Name[pondered]("pondered"),
+			codec.Name[closeIt]("close"), codec.Name[perish]("perish"), codec.Name[pondered]("pondered"),
 		),
 	}
 }
@@ -134,6 +140,8 @@ type world struct {
 	network    *inmem.Network
 	journal    *inmem.Journal
 	replicated bool // the coordinator's state
+	remembers  bool // which entities run
+	disk       inmem.Durable
 	options    sharding.Options
 	log        *journalled
 	nodes      map[string]*host
@@ -158,7 +166,8 @@ func in(t *testing.T, f func(w *world)) {
 	})
 }
 
-func (w *world) end() {
+// halt stops all nodes.
+func (w *world) halt() {
 	for _, h := range w.order {
 		h.Stop()
 	}
@@ -168,6 +177,11 @@ func (w *world) end() {
 			w.Error(err)
 		}
 	}
+	w.order = nil
+}
+
+func (w *world) end() {
+	w.halt()
 	if w.Failed() {
 		w.Log(w.log.String())
 	}
@@ -200,9 +214,18 @@ func (w *world) opts(h *host) sharding.Options {
 	o.Runtime = h.rt
 	o.State = sharding.JournalState(w.journal, nil)
 	if w.replicated {
-		r, err := ddata.Start(w.Context(), h.Node, ddata.Config{})
+		var cfg ddata.Config
+		if w.remembers {
+			cfg = ddata.Config{Durable: []string{"shard-*"}, Opener: &w.disk}
+		}
+		r, err := ddata.Start(w.Context(), h.Node, cfg)
 		w.must(err)
 		o.State = sharding.ReplicatedState(r)
+		if w.remembers {
+			o.Remember = sharding.ReplicatedEntities(r)
+		}
+	} else if w.remembers {
+		o.Remember = sharding.JournalEntities(w.journal, nil)
 	}
 	return o
 }

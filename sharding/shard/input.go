@@ -49,6 +49,9 @@ type HandOff struct{}
 // Abort ends the shard at once: the node has lost it. What waits is refused with Failed.
 type Abort struct{}
 
+// Recover starts up to so many remembered entities, if Config.RecoverAsked.
+type Recover struct{ Number int }
+
 // Limits changes Config.Entities and Config.Starts, when the region has more or fewer shards.
 type Limits struct{ Entities, Starts int }
 
@@ -62,4 +65,5 @@ func (Updated) input()      {}
 func (UpdateFailed) input() {}
 func (HandOff) input()      {}
 func (Abort) input()        {}
+func (Recover) input()      {}
 func (Limits) input()       {}

@@ -107,6 +107,10 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.handOff()
 	case Abort:
 		m.kill(Failed)
+	case Recover:
+		if m.phase == open && m.cfg.RecoverAsked {
+			m.recoverNext(in.Number)
+		}
 	case Limits:
 		m.cfg.Starts = max(1, in.Starts)
 		m.passivateAll(m.tracked.SetLimit(max(0, in.Entities)))
@@ -153,7 +157,7 @@ func (m *Machine) Next() time.Duration {
 		if len(m.resting) > 0 {
 			next = min(next, m.resting[0].restartAt)
 		}
-		if len(m.recover) > 0 {
+		if len(m.recover) > 0 && !m.cfg.RecoverAsked {
 			next = min(next, m.recoverAt)
 		}
 	}
@@ -173,6 +177,9 @@ func (m *Machine) Running() []string {
 
 // Len returns how many entities the shard knows: those that run, and those that will.
 func (m *Machine) Len() int { return len(m.entities) }
+
+// Recovering returns how many remembered entities may still have to be started.
+func (m *Machine) Recovering() int { return len(m.recover) }
 
 // Buffered returns how many messages wait.
 func (m *Machine) Buffered() int { return m.buffered }

@@ -97,16 +97,25 @@ func (m *Machine) loaded(ids []string) {
 // recoverSome starts remembered entities: all, or some in each interval.
 func (m *Machine) recoverSome() {
 	n := len(m.recover)
+	if n == 0 || m.cfg.RecoverAsked {
+		return
+	}
 	if m.cfg.RecoverNumber > 0 {
-		if n == 0 || m.now < m.recoverAt {
+		if m.now < m.recoverAt {
 			return
 		}
-		n, m.recoverAt = min(n, m.cfg.RecoverNumber), m.now+m.cfg.RecoverInterval
+		n, m.recoverAt = m.cfg.RecoverNumber, m.now+m.cfg.RecoverInterval
 	}
-	for _, e := range m.recover[:n] {
-		if e.state == recovering {
+	m.recoverNext(n)
+}
+
+// recoverNext starts up to n of those that were not started by a message meanwhile.
+func (m *Machine) recoverNext(n int) {
+	for n > 0 && len(m.recover) > 0 {
+		e := m.recover[0]
+		if m.recover = m.recover[1:]; e.state == recovering {
 			m.run(e)
+			n--
 		}
 	}
-	m.recover = m.recover[n:]
 }

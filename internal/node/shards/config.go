@@ -21,8 +21,8 @@ var ErrInvalid = errors.New("shards: invalid")
 type Config struct {
 	// Region is that of the region, or the proxy.
 	Region region.Config
-	// Shard is that of each shard, but for what all shards of the node share: Starts, and the limit of Passivation. Remember and,
-	// unless it is set, RestartBackoff are those of Region; Entities must not be set.
+	// Shard is that of each shard, but for what all shards of the node share: Starts, RecoverNumber, and the limit of Passivation. Remember
+	// and, unless it is set, RestartBackoff are those of Region; Entities and RecoverAsked must not be set.
 	Shard shard.Config
 	// Coordinator is that of the coordinator. Self, Type, Role and Remember are those of Region and must not be set.
 	Coordinator coordinator.Config
@@ -49,6 +49,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Shard.Entities != 0 {
 		fail("Shard.Entities")
 	}
+	if c.Shard.RecoverAsked {
+		fail("Shard.RecoverAsked")
+	}
 	if c.CoordinatorBackoff < 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.CoordinatorBackoff is %v, less than 0", ErrInvalid, c.CoordinatorBackoff))
 	}
@@ -57,6 +60,8 @@ func (c Config) withDefaults() (Config, error) {
 	c.Coordinator.Shards = cmp.Or(c.Coordinator.Shards, 1000)
 	c.Shard.Remember, c.Shard.RestartBackoff = r.Remember, cmp.Or(c.Shard.RestartBackoff, r.RestartBackoff)
 	c.Shard.Starts = cmp.Or(c.Shard.Starts, 1000)
+	c.Shard.RecoverInterval = cmp.Or(c.Shard.RecoverInterval, 100*time.Millisecond)
+	c.Shard.RecoverAsked = c.Shard.RecoverNumber > 0
 	c.CoordinatorBackoff = cmp.Or(c.CoordinatorBackoff, 5*time.Second)
 	if _, err := coordinator.New(c.Coordinator); err != nil {
 		errs = append(errs, err)

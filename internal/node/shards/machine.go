@@ -37,6 +37,7 @@ type Machine struct {
 	runs        map[Shard]*run
 	shared      int           // by how many runs the limits are shared
 	runsAt      time.Duration // when the next run has something to do, or earlier
+	recovery    recovery
 	coordinator appointment
 }
 
@@ -57,7 +58,7 @@ func New(cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	return &Machine{
-		cfg: cfg, self: cfg.Region.Self, region: r, waiting: map[uint64]message{}, runs: map[Shard]*run{}, runsAt: Never, coordinator: appointment{retryAt: Never},
+		cfg: cfg, self: cfg.Region.Self, region: r, waiting: map[uint64]message{}, runs: map[Shard]*run{}, runsAt: Never, coordinator: appointment{retryAt: Never}, recovery: recovery{at: Never},
 	}, nil
 }
 
@@ -102,12 +103,15 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	if m.now >= m.runsAt {
 		m.tickRuns()
 	}
+	if m.now >= m.recovery.at {
+		m.recover()
+	}
 	return m.end()
 }
 
 // Next returns when Tick is to be called next. Every step may change it.
 func (m *Machine) Next() time.Duration {
-	return min(m.region.Next(), m.runsAt, m.coordinator.next())
+	return min(m.region.Next(), m.runsAt, m.recovery.at, m.coordinator.next())
 }
 
 // end lets the machines say to each other what they have to say, and hands out the effects.

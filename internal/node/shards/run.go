@@ -59,6 +59,9 @@ func (m *Machine) runEffects(at *run, out shard.Effects) {
 		}
 		m.out.Actions = append(m.out.Actions, action)
 	}
+	if m.cfg.Shard.RecoverAsked && at.m.Recovering() > 0 {
+		m.recovery.begin(m.now)
+	}
 	at.at = at.m.Next()
 	m.runsAt = min(m.runsAt, at.at)
 	if out.Done != 0 {
