@@ -52,6 +52,7 @@ func (m *Machine) beginRound(shards []Shard) {
 	// Who was removed sends nothing any more.
 	h.waiting = slices.DeleteFunc(h.waiting, func(n identity.Node) bool { return m.member(n) == nil })
 	m.handOffs = append(m.handOffs, h)
+	m.begun += len(shards)
 	m.note(Note{Kind: HandOffBegun, Shards: shards, Count: len(h.waiting)})
 	m.urge(h)
 }

@@ -54,6 +54,7 @@ type Machine struct {
 
 	moving      map[Shard]*handOff
 	handOffs    []*handOff
+	begun       int                       // shards to hand off
 	stopFor     map[Shard][]identity.Node // who asked to stop shards
 	rebalance   uint64                    // the strategy is being asked
 	rebalanceAt time.Duration
@@ -90,6 +91,12 @@ func (m *Machine) Moving() []Shard {
 	slices.Sort(moving)
 	return moving
 }
+
+// Rebalancing reports whether the strategy is being asked which shards should move.
+func (m *Machine) Rebalancing() bool { return m.rebalance != 0 }
+
+// HandOffs returns how many shards this coordinator has begun to hand off.
+func (m *Machine) HandOffs() int { return m.begun }
 
 // Step takes an input at a time, which is counted from anywhere and never goes
 // back.

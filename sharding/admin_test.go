@@ -1,0 +1,211 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/transport"
+)
+
+// TestOperators: what operators see of regions, and what they can have done.
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.Shards, w.options.RebalanceInterval = "library", 40, time.Hour
+		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("p")}
+		w.up(all...)
+		op := w.network.Operator("ann")
+		admin := sharding.NewAdmin(op)
+		ctx := w.Context()
+		for d := range 60 {
+			if _, err := ask(w, all[d%3], id(d), write{}); err != nil {
+				w.Fatal(err)
+			}
+		}
+		w.join("x") // which has no region
+		w.up(append(all, w.nodes["x"])...)
+
+		nodes := admin.Regions(ctx, []string{"a", "b", "p", "x", "nobody"})
+		if err := nodes[3].Err; !errors.Is(err, sharding.ErrNoRegion) {
+			w.Errorf("x: %v", err)
+		}
+		if err := nodes[4].Err; !errors.Is(err, transport.ErrNobody) {
+			w.Errorf("nobody: %v", err)
+		}
+		a, b, p := nodes[0].Region("diary"), nodes[1].Region("diary"), nodes[2].Region("diary")
+		if a == nil || b == nil || p == nil || nodes[0].Node != all[0].Self().String() || nodes[0].Region("other") != nil {
+			w.Fatalf("%+v", nodes)
+		}
+		if a.Entities+b.Entities != 60 || a.Shards == 0 || b.Shards == 0 || a.Total != 40 || a.Role != "library" || a.Coordinator != nodes[0].Node || p.Coordinator != nodes[0].Node {
+			w.Errorf("%+v, %+v, %+v", a, b, p)
+		}
+		if !p.Proxy || p.Shards != 0 || a.Proxy || a.Drained || b.Rules != nil || a.Rules == nil || a.Rules.Regions != 2 || a.Rules.Proxies != 1 || a.Rules.Placed != a.Shards+b.Shards || a.Rules.Phase != "active" || a.Rules.Term != 1 {
+			w.Errorf("%+v (%+v), %+v, %+v", a, a.Rules, b, p)
+		}
+
+		running := map[string]string{} // by entity, where
+		for _, name := range []string{"a", "b", "p"} {
+			var last sharding.Shard
+			for s, err := range admin.Shards(ctx, name, "diary") {
+				w.must(err)
+				if s.Shard < last {
+					w.Errorf("%s: shard %d behind %d", name, s.Shard, last)
+				}
+				last = s.Shard
+				n := 0
+				for id, err := range admin.Entities(ctx, name, "diary", s.Shard) {
+					w.must(err)
+					running[id] = name
+					n++
+				}
+				if n != s.Entities {
+					w.Errorf("%s: shard %d has %d of %d entities", name, s.Shard, n, s.Entities)
+				}
+			}
+		}
+		if len(running) != 60 {
+			w.Errorf("%d entities run", len(running))
+		}
+		for d := range 60 {
+			n, err := all[0].region.ShardOf(id(d))
+			w.must(err)
+			found, err := admin.Find(ctx, "p", "diary", id(d))
+			w.must(err)
+			if want := w.nodes[running[id(d)]].Self().String(); found.Shard != n || found.Home != want || !found.Running {
+				w.Errorf("%s is in shard %d on %s: %+v", id(d), n, want, found)
+			}
+		}
+
+		nowhere, elsewhere := 0, 0
+		for d := 60; nowhere == 0 || elsewhere == 0; d++ {
+			n, err := all[2].region.ShardOf(id(d))
+			w.must(err)
+			_, known, err := all[2].region.Home(ctx, n)
+			w.must(err)
+			found, err := admin.Find(ctx, "p", "diary", id(d))
+			w.must(err)
+			switch {
+			case found.Running:
+				w.Errorf("%s does not run: %+v", id(d), found)
+			case found.Home == "":
+				nowhere++
+			case !known: // the coordinator has told
+				elsewhere++
+			}
+			p, err := ask(w, all[1], id(d), write{})
+			w.must(err)
+			if found, err = admin.Find(ctx, "p", "diary", id(d)); err != nil || found.Home != w.nodes[p.Node].Self().String() || !found.Running {
+				w.Errorf("%s is on %s: %+v: %v", id(d), p.Node, found, err)
+			}
+		}
+
+		c := w.start("c", "library")
+		w.up(append(all, w.nodes["x"], c)...)
+		w.must(c.region.AwaitReady(ctx))
+		if _, err := admin.Rebalance(ctx, "b", "diary"); !errors.Is(err, sharding.ErrNoCoordinator) {
+			w.Errorf("rebalance on b: %v", err)
+		}
+		moved := 0
+		for {
+			n, err := admin.Rebalance(ctx, "a", "diary")
+			w.must(err)
+			if n == 0 {
+				break
+			}
+			moved += n
+			w.sleep(10 * time.Second)
+		}
+		now := admin.Regions(ctx, []string{"c"})[0].Region("diary")
+		if moved == 0 || now == nil || now.Shards < 10 {
+			w.Errorf("%d have moved: %+v", moved, now)
+		}
+
+		w.must(admin.Drain(ctx, "a", "diary"))
+		w.must(admin.Drain(ctx, "p", "diary"))
+		w.sleep(10 * time.Second)
+		if now := admin.Regions(ctx, []string{"a"})[0].Region("diary"); now.Shards != 0 || !now.Drained || now.Rules == nil {
+			w.Errorf("drained is %+v", now)
+		}
+		if now := admin.Regions(ctx, []string{"p"})[0].Region("diary"); now.Drained {
+			w.Errorf("a proxy is %+v", now)
+		}
+		for _, call := range []func() error{
+			func() error { return admin.Drain(ctx, "a", "other") },
+			func() error { return admin.Drain(ctx, "x", "diary") },
+			func() error { _, err := admin.Find(ctx, "b", "other", "d1"); return err },
+		} {
+			if err := call(); !errors.Is(err, sharding.ErrNoRegion) {
+				w.Errorf("without a region: %v", err)
+			}
+		}
+		var answer sharding.AdminAnswer
+		for _, request := range []string{`{"service":"sharding","command":"dance","type":"diary"}`, `{"service":"sharding","type":7}`} {
+			out, err := op.Ask(ctx, "a", []byte(request))
+			w.must(err)
+			if err := json.Unmarshal(out, &answer); err != nil || answer.Error == "" {
+				w.Errorf("%s: %s", request, out)
+			}
+		}
+	})
+}
+
+// fake is an asker that answers by a function.
+type fake func(r sharding.AdminRequest) sharding.AdminAnswer
+
+func (f fake) Ask(_ context.Context, _ string, request []byte) ([]byte, error) {
+	var r sharding.AdminRequest
+	if err := json.Unmarshal(request, &r); err != nil {
+		return nil, err
+	}
+	return json.Marshal(f(r))
+}
+
+func (f fake) Close() error { return nil }
+
+// TestLongLists: lists are put together from pages, and one that never goes on is given up.
+func TestLongLists(t *testing.T) {
+	t.Parallel()
+	admin := sharding.NewAdmin(fake(func(r sharding.AdminRequest) (a sharding.AdminAnswer) {
+		switch r.Command {
+		case sharding.AdminRegions:
+			n, _ := strconv.Atoi(strings.TrimPrefix(r.After, "t"))
+			a.Regions, a.More = []sharding.AdminRegion{{Type: "t" + strconv.Itoa(n+1)}}, n < 4
+		case sharding.AdminShards:
+			a.Shards, a.More = []sharding.AdminShard{{Shard: r.Behind + 2}}, r.Behind < 9
+		case sharding.AdminEntities:
+			a.Entities, a.More = []string{"a", "b"}, true
+		default:
+		}
+		return a
+	}))
+	if n := admin.Regions(t.Context(), []string{"a"})[0]; n.Err != nil || len(n.Regions) != 5 {
+		t.Errorf("regions: %+v", n)
+	}
+	var shards []sharding.Shard
+	for s, err := range admin.Shards(t.Context(), "a", "t") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		shards = append(shards, s.Shard)
+	}
+	if !slices.Equal(shards, []sharding.Shard{2, 5, 8, 11}) {
+		t.Errorf("shards %v", shards)
+	}
+	var failed error
+	for _, err := range admin.Entities(t.Context(), "a", "t", 1) {
+		failed = err
+	}
+	if failed == nil || !strings.Contains(failed.Error(), "makes no sense") {
+		t.Errorf("an answer that never ends: %v", failed)
+	}
+}
