@@ -118,6 +118,9 @@ func (c *Config) validate() (membership.Version, error) {
 		}
 	}
 	check("Cluster", identity.CheckCluster(c.Cluster))
+	if of, ok := c.Carrier.(transport.Clustered); ok && of.Cluster() != c.Cluster {
+		errs = append(errs, fmt.Errorf("field Config.Cluster is %q, Config.Carrier is one of %q", c.Cluster, of.Cluster()))
+	}
 	check("Seeds", membership.CheckSeeds(c.Seeds))
 	_, err := membership.CheckRoles(c.Roles)
 	check("Roles", err)

@@ -12,7 +12,13 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/transport"
 )
+
+// shop is a carrier of another cluster.
+type shop struct{ transport.Carrier }
+
+func (shop) Cluster() string { return "shop" }
 
 // Each error names the field, and the carrier is closed.
 func TestConfig(t *testing.T) {
@@ -20,6 +26,7 @@ func TestConfig(t *testing.T) {
 	in(t, func(w *world) {
 		for field, change := range map[string]func(*cluster.Config){
 			"Config.Cluster": func(c *cluster.Config) { c.Cluster = "my.bank" },
+			"Config.Cluster is \"bank\", Config.Carrier is one of \"shop\"": func(c *cluster.Config) { c.Carrier = shop{c.Carrier} },
 			"Config.Seeds":   func(c *cluster.Config) { c.Seeds = []string{"a", "b c"} },
 			"Config.Roles":   func(c *cluster.Config) { c.Roles = []string{"dc-east"} },
 			"Config.Version": func(c *cluster.Config) { c.Version = "1.2.3.4" },

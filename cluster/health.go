@@ -49,8 +49,10 @@ func (n *Node) Ready() error {
 		return s.Err
 	case !s.Joined:
 		return fmt.Errorf("%w yet: %v", ErrNotMember, n.self)
-	case !s.Connected || s.Suspended:
+	case !s.Connected:
 		return fmt.Errorf("%w: %v does not hear itself", ErrDisconnected, n.self)
+	case s.Suspended:
+		return fmt.Errorf("%w: %v hosts nothing until it is known who goes on: some members can't be reached, or have not said that it still is one", ErrDisconnected, n.self)
 	case status != Up && status != WeaklyUp && status != PreparingForShutdown && status != ReadyForShutdown:
 		return fmt.Errorf("cluster: %v is %v", n.self, status)
 	}

@@ -60,3 +60,33 @@ func TestHealth(t *testing.T) {
 		}
 	})
 }
+
+// A node is not ready as long as nobody has said that it still is a member, and says so: it does hear itself.
+func TestReadyWhileSuspended(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a", "b", "c")[0]
+		back := w.network.Disconnect("a", errors.New("cable pulled"))
+		w.sleep(30 * time.Second)
+		heal := w.network.Partition([]string{"a"}, []string{"b", "c"})
+		back()
+		w.until(a, func(s *cluster.State) bool { return s.Connected })
+		if err := a.Ready(); !errors.Is(err, cluster.ErrDisconnected) || !strings.Contains(err.Error(), "until it is known who goes on") {
+			w.Errorf("Ready: %v", err)
+		}
+		heal()
+	})
+}
+
+// Whoever looks at a node that waits for its seeds sees whether it hears itself.
+func TestConnectedBeforeItJoins(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.seeds = []string{"nobody"}
+		a := w.start("a")
+		w.sleep(10 * time.Second)
+		if s := a.State(); !s.Connected || s.Joined {
+			w.Errorf("connected: %t, joined: %t", s.Connected, s.Joined)
+		}
+	})
+}

@@ -41,6 +41,12 @@ type Flusher interface {
 	Flush(ctx context.Context) error
 }
 
+// Clustered is what a Carrier offers that carries frames within one cluster only.
+type Clustered interface {
+	// Cluster returns the name of the cluster. It never changes.
+	Cluster() string
+}
+
 // Receiver is what a Carrier gives its frames to. A Transport is one.
 type Receiver interface {
 	// Receive takes a frame that came on a lane. From is the name of the node

@@ -61,9 +61,14 @@ type Proxy[M comparable] struct {
 	// known says that the oldest has the instance.
 	known  bool
 	round  uint64
+	asked  int // how often in this round
 	askAt  time.Duration
 	buffer []M
 }
+
+// silentAfter is how many questions without an answer are worth a note. Each is an interval: a hand-over, or a
+// crash, has its time.
+const silentAfter = 60
 
 // ProxyEffects are what a proxy wants done, in the order of the fields.
 type ProxyEffects[M comparable] struct {
@@ -75,6 +80,8 @@ type ProxyEffects[M comparable] struct {
 	Forward []M
 	// To is the oldest member.
 	To identity.Node
+	// Silent says, once in each search, that To was asked many times and has never said that it has the instance.
+	Silent bool
 }
 
 // NewProxy returns a proxy. The error matches ErrInvalid and names each field that is
@@ -171,12 +178,15 @@ func (p *Proxy[M]) Oldest() (identity.Node, bool) { return p.oldest, p.known }
 func (p *Proxy[M]) lost(now time.Duration, out *ProxyEffects[M]) {
 	p.known = false
 	p.round++
+	p.asked = 0
 	p.ask(now, out)
 }
 
 func (p *Proxy[M]) ask(now time.Duration, out *ProxyEffects[M]) {
 	p.askAt = now + p.cfg.IdentifyInterval
 	if !p.oldest.IsZero() {
+		p.asked++
+		out.Silent = p.asked == silentAfter+1
 		out.Ask, out.To = Message{Kind: Identify, Singleton: p.cfg.Singleton, Round: p.round}, p.oldest
 	}
 }

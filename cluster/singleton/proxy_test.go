@@ -94,6 +94,28 @@ func TestProxyKeepsMessagesUntilTheInstanceIsKnown(t *testing.T) {
 	}
 }
 
+// Once in each search it is noted that nobody answers.
+func TestProxyThatHearsNothing(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, singleton.ProxyConfig{})
+	for round, members := range []string{"a@1 b@2", "b@2"} {
+		p.See(0, parse(t, members))
+		silent := 0
+		for i := range 200 {
+			out := p.Tick(time.Duration(200*round+i) * time.Second)
+			if out.Silent {
+				silent++
+			}
+			if out.Silent && (i < 59 || out.To.IsZero()) {
+				t.Errorf("after %d questions to %v", i, out.To)
+			}
+		}
+		if silent != 1 {
+			t.Errorf("round %d: noted %d times", round, silent)
+		}
+	}
+}
+
 func TestProxyOfARole(t *testing.T) {
 	t.Parallel()
 	p := proxy(t, singleton.ProxyConfig{Role: "r", Singleton: "x"})

@@ -338,6 +338,24 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
+// A singleton that runs nowhere is complained about once, by those that look for it.
+func TestNobodySaysThatASingletonRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.cluster(1, nil)[0]
+	a.proxy(singleton.ProxyConfig{Singleton: "x"})
+	w.run(5 * time.Minute)
+	n := 0
+	for _, l := range a.lines {
+		if l == "a member that should run a singleton does not say that it does" {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("complained about %d times", n)
+	}
+}
+
 func TestLeaseMajority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

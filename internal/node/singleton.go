@@ -211,4 +211,8 @@ func (m *Machine) proxyEffects(p *proxy, e singleton.ProxyEffects[uint64]) {
 	if e.Ask.Kind != 0 {
 		m.sendSingleton(e.To, e.Ask)
 	}
+	if e.Silent {
+		m.log(membership.Warn, "a member that should run a singleton does not say that it does",
+			membership.Attr{Key: "singleton", Value: p.name}, membership.Attr{Key: "member", Value: e.To})
+	}
 }

@@ -75,9 +75,10 @@ type Carrier struct {
 }
 
 var (
-	_ transport.Carrier  = (*Carrier)(nil)
-	_ transport.Flusher  = (*Carrier)(nil)
-	_ transport.Operable = (*Carrier)(nil)
+	_ transport.Carrier   = (*Carrier)(nil)
+	_ transport.Flusher   = (*Carrier)(nil)
+	_ transport.Operable  = (*Carrier)(nil)
+	_ transport.Clustered = (*Carrier)(nil)
 )
 
 // Connect returns a carrier. The configuration and its files are checked. That no
@@ -114,6 +115,9 @@ func Connect(cfg Config) (*Carrier, error) {
 
 // Self implements transport.Carrier.
 func (c *Carrier) Self() identity.Node { return c.cfg.Self }
+
+// Cluster implements transport.Clustered.
+func (c *Carrier) Cluster() string { return c.cfg.Cluster }
 
 // MaxFrame implements transport.Carrier.
 func (c *Carrier) MaxFrame() int { return c.cfg.MaxFrame }
