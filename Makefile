@@ -11,6 +11,7 @@ BENCH     ?= .
 BENCHTIME ?= 1s
 FUZZTIME  ?= 30s
 SOAK      ?= .
+SOAKTIME  ?= 10m
 MUTANTS   ?=
 SEEDS     ?=
 
@@ -109,6 +110,10 @@ fuzz: need-go ## fuzz every decoder for a while (PKG, FUZZTIME=30s each)
 soak: need-go need-cc need-postgres ## run all tests at their full counts: kills, histories, late commits; about an hour (PKG, SOAK=test names)
 	go test -race -count=1 -timeout=1h ./eventsourcing -refold.histories=200 -refold.late=1000
 	REFOLD_SOAK=1 go test -race -shuffle=on -count=1 -timeout=3h -run '$(SOAK)' $(PKG)
+
+.PHONY: soak-cluster
+soak-cluster: need-go need-postgres ## three processes of the bank are killed, stopped and drained for SOAKTIME=10m with each state store: then the audit
+	REFOLD_SOAK=1 REFOLD_SOAK_TIME=$(SOAKTIME) go test -v -count=1 -timeout=2h -run 'TestProcessesUnderFaults' ./examples/bank
 
 .PHONY: sim
 sim: need-go ## simulate clusters: SEEDS=300 of them, or all that happens in one (SEED=number)

@@ -4,14 +4,39 @@
 package main
 
 import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/refold-io/refold/internal/testnats"
 	"github.com/refold-io/refold/internal/testpg"
 )
 
+// program makes this binary the program, with the arguments that follow.
+const program = "be-the-bank"
+
 // A goroutine of goleveldb ends by itself some 30 s after the database is closed.
 func TestMain(m *testing.M) {
+	testnats.RunIfServer()
+	if len(os.Args) > 1 && os.Args[1] == program {
+		os.Exit(beTheBank(os.Args[2:]))
+	}
 	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+}
+
+// beTheBank is main, but that the program ends as well when the test has, however that happens.
+func beTheBank(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(exitFailed)
+	}()
+	return run(ctx, args, strings.NewReader(""), os.Stdout, os.Stderr)
 }

@@ -1,0 +1,252 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/refold-io/refold/internal/testnats"
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/plugins/nats"
+)
+
+// processes are the branches of a bank, each a process.
+type processes struct {
+	s      *soak
+	names  []string
+	access map[string]nats.Access
+	caller *caller
+	log    *tail
+	struck map[fault]int
+
+	mu      sync.Mutex
+	running map[string]*process
+	waits   sync.WaitGroup
+}
+
+// process is one that runs, or has run.
+type process struct {
+	name  string
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	dead  chan struct{}
+	exit  error // when it is dead
+
+	mu  sync.Mutex
+	url string
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 2 << 20
+
+func (l *tail) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.buf = append(l.buf, p...); len(l.buf) > 2*tailSize {
+		l.buf = append(l.buf[:0], l.buf[len(l.buf)-tailSize:]...)
+	}
+	return len(p), nil
+}
+
+// startProcesses starts some. They end with the test.
+func startProcesses(s *soak, server *testnats.Server, names []string) *processes {
+	s.Helper()
+	p := &processes{
+		s: s, names: names, access: map[string]nats.Access{}, caller: newCaller(5 * time.Second), log: &tail{}, struck: map[fault]int{},
+		running: map[string]*process{},
+	}
+	s.Cleanup(p.close)
+	for _, name := range names {
+		p.access[name] = server.Access(s.T, name)
+		p.start(name)
+	}
+	return p
+}
+
+func (p *processes) close() {
+	for _, name := range p.names {
+		if r := p.process(name); r != nil {
+			_ = r.cmd.Process.Kill()
+			<-r.dead
+		}
+	}
+	p.waits.Wait()
+	if p.s.Failed() {
+		p.s.Logf("the branches have logged:\n%s", p.log.buf)
+	}
+}
+
+// start starts a process.
+func (p *processes) start(name string) {
+	p.s.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		p.s.Fatal(err)
+	}
+	access := p.access[name]
+	cmd := exec.Command(self, program, "serve", "-v", "--journal", "postgres:", "--join", strings.Join(p.names, ","), "--name", name, "--state", p.s.state, //nolint:noctx // close ends it
+		"--nats", access.URLs[0], "--nats-token-file", access.TokenFile, "--addr", "127.0.0.1:0", "--stable-after", p.s.stable.String())
+	cmd.Env = append(os.Environ(), testpg.Env+"="+p.s.address)
+	cmd.Stderr = p.log
+	r := &process{name: name, cmd: cmd, dead: make(chan struct{})}
+	r.stdin, err = cmd.StdinPipe()
+	out, failed := cmd.StdoutPipe()
+	if err = errors.Join(err, failed, cmd.Start()); err != nil {
+		p.s.Fatal(err)
+	}
+	p.mu.Lock()
+	p.running[name] = r
+	p.mu.Unlock()
+	p.waits.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if url, found := strings.CutPrefix(lines.Text(), name+" is open at "); found {
+				r.mu.Lock()
+				r.url = url
+				r.mu.Unlock()
+			}
+		}
+		r.exit = cmd.Wait()
+		_ = r.stdin.Close()
+		_, _ = fmt.Fprintf(p.log, "%s %s has ended: %v\n", time.Now().Format(time.StampMilli), name, r.exit)
+		p.mu.Lock()
+		delete(p.running, name)
+		p.mu.Unlock()
+		close(r.dead)
+	})
+}
+
+// process returns one that runs, nil if it does not.
+func (p *processes) process(name string) *process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running[name]
+}
+
+// anyURL returns the address of one that serves, empty if there is none.
+func (p *processes) anyURL(random *rand.Rand) string {
+	p.mu.Lock()
+	var all []*process
+	for _, name := range p.names {
+		if r := p.running[name]; r != nil {
+			all = append(all, r)
+		}
+	}
+	p.mu.Unlock()
+	if len(all) == 0 {
+		return ""
+	}
+	return all[random.IntN(len(all))].at()
+}
+
+func (r *process) at() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.url
+}
+
+// until waits until something holds. Processes that have ended are started again meanwhile, unless they are to be left alone.
+func (p *processes) until(what string, leave []string, holds func() bool) {
+	p.s.Helper()
+	for patience := time.Now().Add(3 * time.Minute); !holds(); {
+		for _, name := range p.names {
+			if p.process(name) == nil && !slices.Contains(leave, name) {
+				_, _ = fmt.Fprintf(p.log, "%s %s is started again\n", time.Now().Format(time.StampMilli), name)
+				p.start(name)
+			}
+		}
+		if time.Now().After(patience) || !sleep(p.s.Context(), 50*time.Millisecond) {
+			p.s.Fatalf("it never holds that %s", what)
+		}
+	}
+}
+
+// whole waits until all run, and each takes all of these for the members.
+func (p *processes) whole() {
+	p.s.Helper()
+	p.until("all are members", nil, func() bool { return p.agree(p.names...) })
+}
+
+// agree reports whether some are the members, as each of them sees it.
+func (p *processes) agree(names ...string) bool {
+	var first branchBody
+	for i, name := range names {
+		r := p.process(name)
+		if r == nil || r.at() == "" {
+			return false
+		}
+		known, err := p.caller.branchAt(p.s.Context(), r.at())
+		if err != nil || len(known.Members) != len(names) {
+			return false
+		}
+		if i == 0 {
+			first = known
+		}
+		if !slices.Equal(known.Members, first.Members) || known.Coordinator == "" ||
+			slices.ContainsFunc(known.Members, func(m memberBody) bool { return m.Status != "up" || !m.Reachable }) {
+			return false
+		}
+	}
+	return true
+}
+
+// allHost waits until each has a share again. The accounts of a shard that has moved come with the first command for them.
+func (p *processes) allHost() {
+	p.s.Helper()
+	p.until("each has shards", nil, func() bool {
+		var all []int
+		for _, name := range p.names {
+			r := p.process(name)
+			if r == nil {
+				return false
+			}
+			known, err := p.caller.branchAt(p.s.Context(), r.at())
+			if err != nil || known.Shards == 0 {
+				return false
+			}
+			all = append(all, known.Shards)
+		}
+		p.s.Logf("shards of each branch: %v", all)
+		return true
+	})
+}
+
+// drain ends all in good order, one after the other.
+func (p *processes) drain() {
+	p.s.Helper()
+	for _, name := range p.names {
+		r := p.process(name)
+		if r == nil {
+			p.s.Errorf("%s does not run any more", name)
+			continue
+		}
+		p.signal(r, syscall.SIGTERM)
+		<-r.dead
+		if r.exit != nil {
+			p.s.Errorf("%s was drained, and ended with %v", name, r.exit)
+		}
+	}
+}
+
+func (p *processes) signal(r *process, s syscall.Signal) {
+	p.s.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.s.Errorf("%s: %v", r.name, err)
+	}
+}

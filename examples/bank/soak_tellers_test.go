@@ -1,0 +1,261 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/refold-io/refold/examples/bank/money"
+)
+
+// sharedPrefix begins the IDs of the accounts that tellers share.
+const sharedPrefix = "shared-"
+
+// tellers are clients that use the same few accounts at the same time, by any branch, and take down what they asked and were told.
+type tellers struct {
+	s        *soak
+	seed     uint64
+	caller   *caller
+	accounts []string
+	clock    atomic.Int64
+	quit     chan struct{}
+	work     sync.WaitGroup
+
+	mu       sync.Mutex
+	recorded []porcupine.Operation
+	requests map[string]bool // whether it was done, by the answer
+	open     []*doubt
+	looks    int
+}
+
+// doubt is an operation that was refused when it had been tried before, without an answer: then it was perhaps done before, or will be.
+type doubt struct {
+	request string
+	op      porcupine.Operation
+	credit  *porcupine.Operation // of a transfer
+}
+
+// teller is one of them.
+type teller struct {
+	*tellers
+
+	number, last int
+	random       *rand.Rand
+}
+
+func newTellers(s *soak, seed uint64) *tellers {
+	t := &tellers{s: s, seed: seed, caller: newCaller(5 * time.Second), quit: make(chan struct{}), requests: map[string]bool{}}
+	for i := range s.shared {
+		t.accounts = append(t.accounts, fmt.Sprint(sharedPrefix, i))
+	}
+	return t
+}
+
+// start opens the accounts and begins.
+func (t *tellers) start() {
+	t.s.Helper()
+	opener := &teller{tellers: t, random: rand.New(rand.NewPCG(t.seed, 2))}
+	for _, id := range t.accounts {
+		if status, answer, _ := opener.persist("/accounts", asJSON(map[string]string{"id": id, "currency": "USD", "request_id": "open"})); status != http.StatusOK {
+			t.s.Fatalf("open %s: %d %s", id, status, answer)
+		}
+	}
+	for i := range t.s.tellers {
+		one := &teller{tellers: t, number: 1 + i, random: rand.New(rand.NewPCG(t.seed, uint64(100+i)))}
+		t.work.Go(one.run)
+	}
+}
+
+// stop ends them, each after what it is at.
+func (t *tellers) stop() {
+	close(t.quit)
+	t.work.Wait()
+}
+
+func (t *teller) run() {
+	for {
+		select {
+		case <-t.quit:
+			return
+		case <-t.s.Context().Done():
+			return
+		case <-time.After(time.Duration(t.random.IntN(100)) * time.Millisecond):
+		}
+		op := tellerOp{account: t.accounts[t.random.IntN(len(t.accounts))], amount: 100 * (1 + t.random.Int64N(50))}
+		switch n := t.random.IntN(10); {
+		case n < 3:
+			op.kind = "deposits"
+		case n < 5:
+			op.kind = "withdrawals"
+		case n < 7:
+			op.kind = "transfers"
+		default:
+			t.look(op.account)
+			continue
+		}
+		t.change(op)
+	}
+}
+
+// change asks for a deposit, a withdrawal or a transfer, until there is an answer. Of a transfer it waits for the end.
+func (t *teller) change(op tellerOp) {
+	t.last++
+	request := fmt.Sprintf("teller-%d-%d", t.number, t.last)
+	body := map[string]string{"amount": money.New(op.amount, money.USD).Decimal(), "currency": "USD", "request_id": request}
+	var to string
+	if op.kind == "transfers" {
+		others := slices.DeleteFunc(slices.Clone(t.accounts), func(id string) bool { return id == op.account })
+		to = others[t.random.IntN(len(others))]
+		body["to"] = to
+	}
+	call := t.clock.Add(1)
+	status, answer, attempts := t.persist("/accounts/"+op.account+"/"+op.kind, asJSON(body))
+	end := t.clock.Add(1)
+	if status == 0 {
+		return // the test is over
+	}
+	var receipt receiptBody
+	got := tellerAnswer{}
+	switch code := codeOf(answer); {
+	case status == http.StatusOK && json.Unmarshal([]byte(answer), &receipt) == nil:
+		got.balance = t.minor(receipt.Balance)
+	case code == ErrInsufficient.Code():
+		got.refused = true
+	default:
+		t.s.Errorf("%s of %s: %d %s", op.kind, op.account, status, answer)
+		return
+	}
+	operation := porcupine.Operation{ClientId: t.number, Input: op, Call: call, Output: got, Return: end}
+	credit := porcupine.Operation{ClientId: 1000 + t.number, Input: tellerOp{account: to, kind: "credit", amount: op.amount}, Call: call, Output: tellerAnswer{}, Return: math.MaxInt64}
+	if got.refused && attempts > 1 {
+		d := &doubt{request: request, op: operation}
+		if to != "" {
+			d.credit = &credit
+		}
+		t.mu.Lock()
+		t.open = append(t.open, d)
+		t.mu.Unlock()
+		return
+	}
+	t.note(request, operation, !got.refused)
+	if to == "" || got.refused {
+		return
+	}
+	// It is credited before its source says that it has ended.
+	for t.s.Context().Err() == nil {
+		view, ok := t.look(op.account)
+		if ok && !slices.ContainsFunc(view.Pending, func(p pendingBody) bool { return p.Transfer == receipt.Transfer }) {
+			credit.Return = t.clock.Add(1)
+			break
+		}
+		sleep(t.s.Context(), 50*time.Millisecond)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.recorded = append(t.recorded, credit)
+}
+
+// look looks an account up, once, and takes down what it is told, if anything.
+func (t *teller) look(account string) (view accountBody, ok bool) {
+	url := t.s.servers.anyURL(t.random)
+	if url == "" {
+		return view, false
+	}
+	call := t.clock.Add(1)
+	status, answer, err := t.caller.do(t.s.Context(), http.MethodGet, url+"/accounts/"+account, "")
+	end := t.clock.Add(1)
+	if err != nil || status >= http.StatusInternalServerError {
+		return view, false
+	}
+	if status != http.StatusOK || json.Unmarshal([]byte(answer), &view) != nil {
+		t.s.Errorf("look up %s: %d %s", account, status, answer)
+		return view, false
+	}
+	t.note("", porcupine.Operation{
+		ClientId: t.number, Input: tellerOp{account: account, kind: "lookup"}, Call: call, Output: tellerAnswer{balance: t.minor(view.Balance)}, Return: end,
+	}, true)
+	return view, true
+}
+
+// persist posts the same request until there is an answer. The status is 0 if the test is over before.
+func (t *teller) persist(path, body string) (status int, answer string, attempts int) {
+	for t.s.Context().Err() == nil {
+		if url := t.s.servers.anyURL(t.random); url != "" {
+			attempts++
+			status, answer, err := t.caller.do(t.s.Context(), http.MethodPost, url+path, body)
+			if err == nil && status < http.StatusInternalServerError {
+				return status, answer, attempts
+			}
+		}
+		sleep(t.s.Context(), 50*time.Millisecond)
+	}
+	return 0, "", attempts
+}
+
+func (t *teller) minor(balance string) int64 {
+	amount, err := money.Parse(balance, money.USD)
+	if err != nil {
+		t.s.Errorf("balance %q: %v", balance, err)
+	}
+	return amount.Minor()
+}
+
+func (t *tellers) note(request string, op porcupine.Operation, done bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.recorded = append(t.recorded, op)
+	if request == "" {
+		t.looks++
+	} else {
+		t.requests[request] = done
+	}
+}
+
+// String tells what they did.
+func (t *tellers) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fmt.Sprintf("%d tellers have changed %d shared accounts %d times, and looked %d times", t.s.tellers, len(t.accounts), len(t.requests)+len(t.open), t.looks)
+}
+
+// check requires that what was answered is in the journal, once, that nothing else is, and that there is an order of all operations of
+// an account in which each answer is right.
+func (t *tellers) check(books ledger) {
+	t.s.Helper()
+	for _, d := range t.open { // the journal knows
+		switch n := books.requests[d.request]; n {
+		case 0:
+			t.requests[d.request] = false
+			t.recorded = append(t.recorded, d.op)
+		default:
+			t.requests[d.request] = true
+			d.op.Output, d.op.Return = tellerAnswer{unknown: true}, math.MaxInt64
+			t.recorded = append(t.recorded, d.op)
+			if d.credit != nil {
+				t.recorded = append(t.recorded, *d.credit)
+			}
+		}
+	}
+	for _, request := range slices.Sorted(maps.Keys(t.requests)) {
+		want := 0
+		if t.requests[request] {
+			want = 1
+		}
+		if n := books.requests[request]; n != want {
+			t.s.Errorf("request %s is in the journal %d times, want %d", request, n, want)
+		}
+	}
+	t.checkOrder()
+}

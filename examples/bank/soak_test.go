@@ -1,0 +1,179 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/examples/bank/requests"
+	"github.com/refold-io/refold/internal/testnats"
+	"github.com/refold-io/refold/internal/testpg"
+)
+
+// soak is a bank of three processes that are killed, stopped and drained while clients use it.
+type soak struct {
+	*testing.T
+
+	// The lines of a file are spread over this time.
+	time   time.Duration
+	lines  killing
+	faults []fault // one after the other; all of them, again and again, as long as there are lines if it is empty
+	stable time.Duration
+	// tellers are clients that share some accounts with each other.
+	tellers, shared int
+
+	state   string
+	random  *rand.Rand // of the test's own goroutine
+	servers *processes
+	address string // of the journal
+}
+
+// Three processes on a journal in PostgreSQL, and a NATS server in a process of its own: whatever befalls the processes, each line of a file
+// is done exactly once, the books are in order, and what clients were told has an order in which all of it is right.
+func TestProcessesUnderFaults(t *testing.T) {
+	t.Parallel()
+	turn := make(chan struct{}, 2)
+	if soaking() {
+		turn = make(chan struct{}, 1)
+	}
+	for _, state := range []string{stateJournal, stateDDATA} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			s := &soak{
+				T: t, state: state, time: 5 * time.Second, lines: killing{accounts: 30, commands: 300, seed: 19}, faults: []fault{kill},
+				stable: 2 * time.Second, tellers: 3, shared: 2,
+			}
+			if soaking() {
+				s.time, s.lines, s.faults = soakTime(t), killing{accounts: 1000, commands: 100_000, seed: 19}, nil
+				s.stable, s.tellers, s.shared = 5*time.Second, 8, 6
+			}
+			s.run()
+		})
+	}
+}
+
+// soakTime is how long a soak takes: ten minutes, or what REFOLD_SOAK_TIME says.
+func soakTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("REFOLD_SOAK_TIME")
+	if text == "" {
+		return 10 * time.Minute
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (s *soak) run() {
+	seed := rand.Uint64()
+	if text := os.Getenv("REFOLD_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.Logf("REFOLD_SEED=%d", seed)
+	s.random = rand.New(rand.NewPCG(seed, 0))
+	s.lines.dir = s.TempDir()
+	want := s.lines.generate(s.T)
+
+	names := []string{"a", "b", "c"}
+	users, err := testnats.Nodes("bank", names...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.address = testpg.DSN(s.T)
+	s.servers = startProcesses(s, testnats.Start(s.T, testnats.Config{Users: users}), names)
+	s.servers.whole()
+
+	tellers := newTellers(s, seed)
+	lines := newLineClients(s, seed)
+	began := time.Now()
+	tellers.start()
+	lines.start()
+	s.strike(lines.done)
+	<-lines.done
+	tellers.stop()
+	s.Logf("%d lines in %v; %s", s.lines.commands, time.Since(began).Round(time.Second), lines)
+	s.Logf("faults: %v; %s", s.servers.struck, tellers)
+
+	s.servers.whole()
+	if soaking() { // it takes a while until who has come back gets its share
+		s.servers.allHost()
+	}
+	s.awaitNothingInFlight()
+	s.servers.drain()
+	s.Logf("bank audit\n%s", must(s.T, exitOK, "audit", "--journal", s.address).out)
+	s.compare(lines.acknowledged, want)
+	tellers.check(readLedger(s.T, s.address))
+}
+
+// awaitNothingInFlight waits until all transfers have ended, by what is in the journal: nobody is asked.
+func (s *soak) awaitNothingInFlight() {
+	s.Helper()
+	store, err := openStore(s.Context(), s.address, true)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	b := startBank(s.T, store, testRates)
+	defer stopBank(s.T, b)
+	patience := time.Now().Add(4 * time.Minute)
+	for {
+		report, err := b.audit(s.Context())
+		if err != nil {
+			s.Fatal(err)
+		}
+		if report.inFlight+report.unconfirmed == 0 {
+			return
+		}
+		if time.Now().After(patience) {
+			s.Errorf("%d transfers are in flight and %d unconfirmed, and stay so", report.inFlight, report.unconfirmed)
+			return
+		}
+		sleep(s.Context(), time.Second)
+	}
+}
+
+// compare requires that each line was answered and done once, and that the accounts have what an undisturbed bank makes of it.
+func (s *soak) compare(acknowledged int, want ledger) {
+	s.Helper()
+	got := readLedger(s.T, s.address)
+	if acknowledged != s.lines.commands {
+		s.Errorf("%d lines were answered, the file has %d", acknowledged, s.lines.commands)
+	}
+	done := maps.Clone(got.requests)
+	maps.DeleteFunc(done, func(request string, _ int) bool {
+		_, _, isLine := requests.ParseFileLine(request)
+		return !isLine
+	})
+	for request, n := range done {
+		if n != 1 {
+			s.Errorf("line %s was done %d times", request, n)
+		}
+	}
+	if !maps.Equal(done, want.requests) {
+		s.Errorf("%d lines were done, %d undisturbed", len(done), len(want.requests))
+	}
+	maps.DeleteFunc(got.balances, func(id, _ string) bool { return strings.HasPrefix(id, AccountTypeName+"|"+sharedPrefix) })
+	if !maps.Equal(got.balances, want.balances) {
+		s.Error("the balances differ from those of an undisturbed run")
+	}
+	if !s.Failed() {
+		s.Logf("%d lines were done, each of them once, the others refused as in an undisturbed run, and the balances of %d accounts are the same",
+			len(done), len(got.balances))
+	}
+	_ = os.RemoveAll(filepath.Join(s.lines.dir, "calm"))
+}
