@@ -89,6 +89,19 @@ func (c *AnswerCodec) decode(data []byte, into any) error {
 	return nil
 }
 
+// decodeFor reads the answer to a command of which only the value is at hand.
+func (c *AnswerCodec) decodeFor(command any, data []byte) (any, error) {
+	typed, ok := command.(interface{ resultType() reflect.Type })
+	if !ok {
+		return nil, fmt.Errorf("%w: %T does not say with what it is answered", ErrWrongReply, command)
+	}
+	into := reflect.New(typed.resultType())
+	if err := c.decode(data, into.Interface()); err != nil {
+		return nil, err
+	}
+	return into.Elem().Interface(), nil
+}
+
 // state returns the codec of a type.
 func (c *AnswerCodec) state(t reflect.Type) (*codec.State, error) {
 	known, ok := c.states.Load(t)

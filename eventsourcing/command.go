@@ -3,6 +3,8 @@
 
 package eventsourcing
 
+import "reflect"
+
 // Target is a command that entities of one kind understand: an interface C
 // that embeds Target[C] is the set of all commands of that kind. A type becomes
 // one of them by embedding For[C, R].
@@ -28,6 +30,9 @@ type For[C, R any] struct{}
 
 func (For[C, R]) target(C) {}
 func (For[C, R]) result(R) {}
+
+// resultType is R.
+func (For[C, R]) resultType() reflect.Type { return reflect.TypeFor[R]() }
 
 // With is the answer with a value that is known now: before the events of the same
 // effect are applied. For a value that depends on them use Answer. The value must

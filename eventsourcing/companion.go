@@ -79,6 +79,8 @@ type sendCall struct {
 	origin
 	back     func(context.Context, Signal)
 	answered func(value any, err error) Signal
+	command  any
+	answers  *AnswerCodec // those that come from other nodes
 }
 
 // Take is part of engine.Caller.
@@ -88,6 +90,9 @@ func (*sendCall) Take() bool { return true }
 func (*sendCall) Untake() {}
 
 func (c *sendCall) reply(value any, err error) {
+	if data, away := value.(encodedAnswer); away {
+		value, err = c.answers.decodeFor(c.command, data)
+	}
 	if s := c.answered(value, err); s != nil {
 		c.back(c.ctx, s)
 	}

@@ -255,7 +255,7 @@ func (r *Runtime) send(s Send, back func(context.Context, Signal)) {
 	}
 	env := &engine.Envelope{Message: s.Command}
 	if s.Answered != nil {
-		env.Caller = &sendCall{origin: from, back: back, answered: s.Answered}
+		env.Caller = &sendCall{origin: from, back: back, answered: s.Answered, command: s.Command, answers: &r.calls.answers}
 	} else {
 		env.Caller = &told{origin: from}
 	}

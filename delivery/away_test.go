@@ -1,0 +1,89 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/delivery"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// An answer from another node means what one from the own node does: a refusal ends a delivery as refused, an error lets it be
+// sent again, and a value has the type that the message is answered with.
+func TestAnswersFromOtherNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			entities *eventsourcing.Entities[Command, Event]
+			answers  eventsourcing.AnswerCodec
+			mu       sync.Mutex
+			told     []string
+			credits  int
+		)
+		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close(context.Background()) //nolint:errcheck // nothing is in flight
+		p := &probe{signal: func(_ string, s eventsourcing.Signal) {
+			if a, ok := s.(delivery.Answered[Credit]); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, fmt.Sprintf("%d: %T %v, attempt %d", a.Nr, a.Value, a.Err, a.Attempt))
+			}
+		}}
+		away := func(m eventsourcing.Message) error {
+			credit, ok := m.Command().(Credit)
+			if !ok {
+				return entities.Deliver(m)
+			}
+			mu.Lock()
+			credits++
+			first := credits == 1
+			mu.Unlock()
+			if first { // the node has lost the entity just now
+				m.AnswerEncoded(answers.Append(nil, nil, fmt.Errorf("it moves: %w", eventsourcing.ErrStopped)))
+				return nil
+			}
+			return entities.Deliver(eventsourcing.NewMessage(context.Background(), m.ID(), credit, time.Time{}, func(value any, err error) {
+				m.AnswerEncoded(answers.Append(nil, value, err))
+			}))
+		}
+		if entities, err = eventsourcing.Host(rt, accountType(p), eventsourcing.HostOptions{Route: away}); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			if _, err = eventsourcing.Ask(t.Context(), entities.Ref(id), Deposit{Amount: 10}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err = eventsourcing.Ask(t.Context(), entities.Ref("c"), Lock{Locked: true}); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range []string{"b", "c"} {
+			if _, err = eventsourcing.Ask(t.Context(), entities.Ref("a"), Transfer{To: to, Amount: 3}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // of the bubble: it is sent again
+			synctest.Wait()
+		}
+		want := "1: int <nil>, attempt 2\n2: <nil> the account is locked, attempt 1"
+		if got := strings.Join(told, "\n"); got != want {
+			t.Errorf("the sender is told\n%s\nwant\n%s", got, want)
+		}
+		for id, balance := range map[string]int{"a": 7, "b": 13, "c": 10} {
+			if r, err := eventsourcing.Ask(t.Context(), entities.Ref(id), Lookup{}); err != nil || r.Balance != balance || r.InFlight != 0 {
+				t.Errorf("%s has %+v, %v; want %d", id, r, err, balance)
+			}
+		}
+	})
+}
