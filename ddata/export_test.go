@@ -20,11 +20,20 @@ type Inbox struct{ *inbox }
 
 func NewInbox() Inbox { return Inbox{newInbox()} }
 
-func (b Inbox) Receive(ctx context.Context, payload []byte) {
-	b.receive(ctx, replica.Packet{Payload: payload})
+// Receive adds a packet, which is bulk or not.
+func (b Inbox) Receive(ctx context.Context, payload []byte, bulk bool) {
+	b.receive(ctx, replica.Packet{Payload: payload}, bulk)
 }
 
-// Take returns how many packets have waited.
-func (b Inbox) Take() int { return len(b.take(waiting{}).packets) }
+// Take returns how many packets the loop gets at a time.
+func (b Inbox) Take(bulk bool) int {
+	if !bulk {
+		return len(b.take(waiting{}).packets)
+	}
+	if _, found, _ := b.takeBulk(); found {
+		return 1
+	}
+	return 0
+}
 
 func (b Inbox) Close() { b.close() }

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/node/replica"
 )
 
-// maxWaiting is how many bytes of messages may wait for the loop, maxWaitingCount how many packets.
-// The handler of one more waits, and so does what its sender sends on that lane.
+// maxWaiting is how many bytes of messages may wait for the loop, maxWaitingCount how many packets, each for those that are bulk and for
+// all others. The handler of one more waits, and so does what its sender sends on that lane.
 const (
 	maxWaiting      = 16 << 20
 	maxWaitingCount = 8192
@@ -30,13 +30,21 @@ type inbox struct {
 	news chan struct{}
 
 	mu      sync.Mutex
-	waiting waiting
-	bytes   int
-	room    chan struct{} // closed when there is room, if somebody waits
+	members *replication.Members
+	items   []item
+	urgent  queue
+	bulk    queue
 	closed  bool
 }
 
-// waiting is what has come since the loop has looked.
+// queue is the packets that wait, in the order in which they came.
+type queue struct {
+	packets []replica.Packet
+	bytes   int
+	room    chan struct{} // closed when there is room, if somebody waits
+}
+
+// waiting is what the loop handles at once: all that has come since it has looked, but for bulk.
 type waiting struct {
 	members *replication.Members
 	packets []replica.Packet
@@ -52,47 +60,45 @@ func (b *inbox) add(it item) bool {
 		b.mu.Unlock()
 		return false
 	}
-	b.waiting.items = append(b.waiting.items, it)
+	b.items = append(b.items, it)
 	b.mu.Unlock()
 	b.wake()
 	return true
 }
 
-// idle reports whether nothing waits.
+// idle reports whether nothing waits but bulk.
 func (b *inbox) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.closed && b.waiting.members == nil && len(b.waiting.packets)+len(b.waiting.items) == 0
+	return !b.closed && b.members == nil && len(b.urgent.packets)+len(b.items) == 0
 }
 
 // see replaces who is in the cluster.
 func (b *inbox) see(m *replication.Members) {
 	b.mu.Lock()
-	b.waiting.members = m
+	b.members = m
 	b.mu.Unlock()
 	b.wake()
 }
 
 // receive adds a packet. It waits while there is no room.
-func (b *inbox) receive(ctx context.Context, p replica.Packet) {
+func (b *inbox) receive(ctx context.Context, p replica.Packet, bulk bool) {
+	q := &b.urgent
+	if bulk {
+		q = &b.bulk
+	}
 	for {
 		b.mu.Lock()
-		switch {
-		case b.closed:
+		if b.closed {
 			b.mu.Unlock()
 			return
-		case b.bytes == 0, b.bytes+len(p.Payload) <= maxWaiting && len(b.waiting.packets) < maxWaitingCount:
-			b.bytes += len(p.Payload)
-			b.waiting.packets = append(b.waiting.packets, p)
-			b.mu.Unlock()
+		}
+		room := q.add(p)
+		b.mu.Unlock()
+		if room == nil {
 			b.wake()
 			return
 		}
-		if b.room == nil {
-			b.room = make(chan struct{})
-		}
-		room := b.room
-		b.mu.Unlock()
 		select {
 		case <-room:
 		case <-ctx.Done():
@@ -101,14 +107,52 @@ func (b *inbox) receive(ctx context.Context, p replica.Packet) {
 	}
 }
 
-// take returns all that waits. What it was given before is used again.
+// add adds a packet, or returns what tells when there is room for it.
+func (q *queue) add(p replica.Packet) (room <-chan struct{}) {
+	if q.bytes > 0 && (q.bytes+len(p.Payload) > maxWaiting || len(q.packets) >= maxWaitingCount) {
+		if q.room == nil {
+			q.room = make(chan struct{})
+		}
+		return q.room
+	}
+	q.bytes += len(p.Payload)
+	q.packets = append(q.packets, p)
+	return nil
+}
+
+// makeRoom says that there is room for as many bytes more.
+func (q *queue) makeRoom(bytes int) {
+	q.bytes -= bytes
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+}
+
+// take returns all that waits, but for bulk. What it was given before is used again.
 func (b *inbox) take(spare waiting) waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := b.waiting
-	b.waiting = waiting{packets: reuse(spare.packets), items: reuse(spare.items)}
-	b.makeRoom()
+	w := waiting{b.members, b.urgent.packets, b.items}
+	b.members, b.urgent.packets, b.items = nil, reuse(spare.packets), reuse(spare.items)
+	b.urgent.makeRoom(b.urgent.bytes)
 	return w
+}
+
+// takeBulk returns the packet of bulk that has waited longest, and whether there are more.
+func (b *inbox) takeBulk() (p replica.Packet, found, more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := &b.bulk
+	if len(q.packets) == 0 {
+		return p, false, false
+	}
+	p, q.packets[0] = q.packets[0], replica.Packet{}
+	if q.packets = q.packets[1:]; len(q.packets) == 0 {
+		q.packets = nil
+	}
+	q.makeRoom(len(p.Payload))
+	return p, true, len(q.packets) > 0
 }
 
 // reuse returns a slice without elements that takes the memory of one that is no longer needed.
@@ -120,22 +164,17 @@ func reuse[E any](s []E) []E {
 	return s[:0]
 }
 
-func (b *inbox) makeRoom() {
-	b.bytes = 0
-	if b.room != nil {
-		close(b.room)
-		b.room = nil
-	}
-}
-
 // close ends it, and returns what the loop has not taken.
 func (b *inbox) close() waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	b.makeRoom()
-	w := b.waiting
-	b.waiting = waiting{}
+	w := waiting{items: b.items}
+	b.members, b.items = nil, nil
+	for _, q := range []*queue{&b.urgent, &b.bulk} {
+		q.packets = nil
+		q.makeRoom(q.bytes)
+	}
 	return w
 }
 

@@ -15,7 +15,11 @@ import (
 // with them.
 func TestInboxIsLimited(t *testing.T) {
 	t.Parallel()
-	for name, payload := range map[string][]byte{"count": make([]byte, 1), "bytes": make([]byte, ddata.MaxWaiting/4)} {
+	for name, c := range map[string]struct {
+		payload []byte
+		bulk    bool
+	}{"count": {make([]byte, 1), false}, "bytes": {make([]byte, ddata.MaxWaiting/4), false}, "bulk": {make([]byte, ddata.MaxWaiting/4), true}} {
+		payload := c.payload
 		synctest.Test(t, func(t *testing.T) {
 			room := min(ddata.MaxWaitingCount, ddata.MaxWaiting/len(payload))
 			b := ddata.NewInbox()
@@ -23,7 +27,7 @@ func TestInboxIsLimited(t *testing.T) {
 			done := make(chan bool, 1)
 			receive := func(n int) {
 				for range n {
-					b.Receive(ctx, payload)
+					b.Receive(ctx, payload, c.bulk)
 				}
 				done <- true
 			}
@@ -43,8 +47,12 @@ func TestInboxIsLimited(t *testing.T) {
 			}
 			take := func(want int) {
 				t.Helper()
-				if n := b.Take(); n != want {
-					t.Errorf("%s: %d packets, not %d", name, n, want)
+				got := b.Take(c.bulk)
+				for c.bulk && got < want && b.Take(true) > 0 { // one at a time
+					got++
+				}
+				if got != want {
+					t.Errorf("%s: %d packets, not %d", name, got, want)
 				}
 			}
 			go receive(room)
@@ -64,12 +72,36 @@ func TestInboxIsLimited(t *testing.T) {
 			waits(true)
 			b.Close()
 			waits(false)
-			b.Receive(ctx, payload)
+			b.Receive(ctx, payload, c.bulk)
 			take(0)
 			// What is larger than all the room has room where there is nothing else.
 			b = ddata.NewInbox()
-			b.Receive(ctx, make([]byte, ddata.MaxWaiting+1))
+			b.Receive(ctx, make([]byte, ddata.MaxWaiting+1), c.bulk)
 			take(1)
 		})
+	}
+}
+
+// What can wait does not take the place of what can't, and not its turn: of bulk there is one packet at a time.
+func TestBulkWaits(t *testing.T) {
+	t.Parallel()
+	b := ddata.NewInbox()
+	for range 4 {
+		b.Receive(t.Context(), make([]byte, ddata.MaxWaiting/4), true)
+	}
+	for range 3 {
+		b.Receive(t.Context(), make([]byte, ddata.MaxWaiting/4), false)
+	}
+	if urgent, bulk := b.Take(false), b.Take(true); urgent != 3 || bulk != 1 {
+		t.Errorf("%d and %d packets at once", urgent, bulk)
+	}
+	b.Receive(t.Context(), make([]byte, ddata.MaxWaiting/4), true)
+	for i := range 4 {
+		if b.Take(true) != 1 {
+			t.Errorf("packet %d of bulk is missing", i)
+		}
+	}
+	if b.Take(true) != 0 || b.Take(false) != 0 {
+		t.Error("there is more")
 	}
 }

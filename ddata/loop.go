@@ -42,6 +42,7 @@ func (r *Replicator) run() {
 			r.count.Turns++
 			spare = r.inbox.take(spare)
 			r.handle(&spare)
+			r.handleBulk()
 			r.tickIfDue()
 			// A timer that fires too early does no harm.
 			if next := r.next(); next < r.armed || fired {
@@ -107,6 +108,19 @@ func (r *Replicator) handle(w *waiting) {
 		}
 		r.perform(r.machine.Step(r.now(), b))
 		w.members, packets, items = nil, packets[n:], items[k:]
+	}
+}
+
+// handleBulk handles one packet of bulk: what comes meanwhile and can't wait is next.
+func (r *Replicator) handleBulk() {
+	p, found, more := r.inbox.takeBulk()
+	if !found {
+		return
+	}
+	r.count.Packets++
+	r.perform(r.machine.Step(r.now(), replica.Batch{Packets: []replica.Packet{p}}))
+	if more {
+		r.inbox.wake()
 	}
 }
 

@@ -22,7 +22,7 @@ type switchboard struct {
 	mu      sync.RWMutex
 	byName  map[string]*Replicator
 	ended   map[string]error // why those did that have run and do no more
-	unknown atomic.Uint64 // packets for none
+	unknown atomic.Uint64    // packets for none
 }
 
 type switchboardKey struct{}
@@ -81,5 +81,5 @@ func (s *switchboard) receive(ctx context.Context, m transport.Message) {
 		s.unknown.Add(1)
 		return
 	}
-	r.inbox.receive(ctx, replica.Packet{From: m.From, Payload: m.Payload})
+	r.inbox.receive(ctx, replica.Packet{From: m.From, Payload: m.Payload}, m.Lane == transport.Bulk)
 }

@@ -32,7 +32,7 @@ func (m *Machine) gossipTick() {
 		return
 	}
 	m.expireKeys()
-	if nodes := m.members.gossip; len(nodes) > 0 {
+	if nodes := m.members.gossip; len(nodes) > 0 && !m.pulling() {
 		m.exchange.with = nodes[m.rand.IntN(len(nodes))]
 		m.compare()
 	}
@@ -48,6 +48,9 @@ func (m *Machine) compare() {
 }
 
 func (m *Machine) receiveRoot(from identity.Node, in Root) {
+	if m.pulling() {
+		return // most of what differs is on its way, and it compares when it has come
+	}
 	m.refresh()
 	if in.Digest == m.tree.root.digest() {
 		m.count.Equal++

@@ -18,7 +18,7 @@ const (
 	pullTries  = 10
 	// pullBatch is up to how many bytes are put together in one answer. What the new node has asked for waits for its loop together
 	// with what it has to acknowledge, and that should not wait long.
-	pullBatch = 64 << 10
+	pullBatch = 16 << 10
 )
 
 // pullState is how a new node gets the data.
@@ -74,6 +74,9 @@ func (m *Machine) startPull() {
 	}
 	m.pullMore()
 }
+
+// pulling reports whether the node still gets the data from others.
+func (m *Machine) pulling() bool { return m.pull.started && !m.pull.done }
 
 // pullMore opens requests where there is room for more.
 func (m *Machine) pullMore() {
