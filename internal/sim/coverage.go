@@ -79,6 +79,8 @@ func optional(table, row string) bool {
 		return table == "dropped" || row == downing.Automatic.String() || row == downing.Outgrown.String()
 	case "coordinator":
 		return row == coordinator.Repaired.String() // nobody writes what can't be
+	case "coordinator ended":
+		return row == coordinator.Diverged.String() // nobody else writes in its term
 	case "refused":
 		// Senders know how many there are, buffers are large, and that a command meets two that are not the home takes many chances.
 		return row == shards.NoShard.String() || row == shards.BufferFull.String() || row == shards.NotHome.String()

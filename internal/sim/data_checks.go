@@ -78,6 +78,9 @@ func (q *request) overdue(in time.Duration) {
 
 // replied looks at an answer.
 func (r *replicator) replied(a *replication.Reply) {
+	if r.h.site.replied(a) {
+		return
+	}
 	q := r.requests[a.ID]
 	if q == nil {
 		r.violate("requests-are-answered", "request %d is answered twice, or was never asked for", a.ID)

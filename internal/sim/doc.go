@@ -37,7 +37,8 @@
 // # Sharded entities
 //
 // Each node hosts shards of an entity type as well (package internal/node/shards); some nodes have a proxy. The coordinator is a
-// singleton like others, and keeps its state in a journal that fails, is slow, and stores late what it has not answered. Clients send at
+// singleton like others, and keeps its state in replicated data (package internal/node/shards/register), or in a journal that fails, is slow, and
+// stores late what it has not answered. Clients send at
 // least 10,000 numbered commands to entities, which store them in the journal, fenced, and answer. Shards are rebalanced for no
 // reason, and now and then there are two coordinators. After each step: an entity lives once and a shard has one owner, coordinators say what
 // is stored, regions heed no lower term, and the commands of a region to an entity arrive in order, none twice. In the end each command

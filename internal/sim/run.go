@@ -47,6 +47,9 @@ func Run(seed uint64, o Options) Result {
 		c.data.count(h.data)
 	}
 	c.shard.mustHappen()
+	for _, s := range c.shard.all {
+		s.endErrands()
+	}
 	return Result{Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults, Coverage: c.coverage}
 }
 

@@ -33,7 +33,8 @@ type sharding struct {
 	byID     map[string]*account
 	letters  []letter // by number, from 1
 	last     map[sender]uint64
-	quiet    bool // nothing happens by itself any more
+	errands  uint64 // what they have asked so far
+	quiet    bool   // nothing happens by itself any more
 }
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {

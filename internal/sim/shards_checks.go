@@ -118,6 +118,9 @@ func (s *site) says(to identity.Node, data []byte) {
 
 // was reports whether a state is the one after so many events.
 func (s *stateStore) was(state coordinator.State, rev uint64) bool {
+	if s.replicated != nil {
+		return s.replicated.was(state, rev)
+	}
 	if rev > uint64(len(s.events)) {
 		return false
 	}

@@ -71,10 +71,12 @@ func (d *sharding) mustHappen() {
 		d.c.coverage.hit("entity", k.String(), 0)
 	}
 	for table, rows := range map[string][]string{
-		"entity":  {"can't be loaded", "fenced", "store failed", "store timed out", "does not stop"},
-		"answer":  {"done", "failed", "refused", "unknown"},
-		"journal": {"lands", "no answer", "fails", "vanishes", "lands late", "conflict"},
-		"memory":  {"loaded", "load failed", "updated", "update failed", "fenced"},
+		"entity":     {"can't be loaded", "fenced", "store failed", "store timed out", "does not stop"},
+		"answer":     {"done", "failed", "refused", "unknown"},
+		"journal":    {"lands", "no answer", "fails", "vanishes", "lands late", "conflict"},
+		"replicated": {"done", "not found", "timed out", "failed", "stopped"},
+		"register":   {"loaded", "load failed", "saved", "save failed", "conflict", "fenced", "state lost with its nodes"},
+		"memory":     {"loaded", "load failed", "updated", "update failed", "fenced"},
 		"sharding": {
 			"second coordinator", "halted", "begun again", "stopped by force when it leaves", "dismissed", "region has stopped", "lower term refused",
 			"entity twice after a pause",

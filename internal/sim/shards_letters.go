@@ -55,7 +55,7 @@ func (d *sharding) letter(nr uint64) *letter {
 	return &d.letters[nr-1]
 }
 
-// work lets a client send some commands from some node.
+// work lets a client send commands from some node to a few accounts, for some seconds.
 func (d *sharding) work() {
 	var nodes []*site
 	for _, s := range d.all {
@@ -70,24 +70,37 @@ func (d *sharding) work() {
 	if len(d.letters) > enoughMessages {
 		most = 10
 	}
-	s := nodes[d.rand.IntN(len(nodes))]
-	var few [6]*account
-	for i := range few {
-		few[i] = d.accounts[d.rand.IntN(len(d.accounts))]
+	c := &client{s: nodes[d.rand.IntN(len(nodes))], left: 1 + d.rand.IntN(most), pace: d.between(time.Millisecond, 120*time.Millisecond)}
+	for i := range c.accounts {
+		c.accounts[i] = d.accounts[d.rand.IntN(len(d.accounts))]
 	}
-	wait := d.between(5*time.Second, 40*time.Second)
-	s.h.p.Do(func() {
-		first := len(d.letters)
-		for range 1 + d.rand.IntN(most) {
-			s.write(few[d.rand.IntN(len(few))])
+	c.s.h.p.Do(c.work)
+}
+
+// client sends commands at its own pace.
+type client struct {
+	s        *site
+	left     int
+	pace     time.Duration
+	accounts [3]*account
+}
+
+func (c *client) work() {
+	d := c.s.d
+	first := len(d.letters)
+	for range min(c.left, 1+d.rand.IntN(6)) {
+		c.left--
+		c.s.write(c.accounts[d.rand.IntN(len(c.accounts))])
+	}
+	last := len(d.letters)
+	c.s.after(d.between(5*time.Second, 40*time.Second), func() {
+		for nr := first + 1; nr <= last; nr++ {
+			c.s.close(uint64(nr), unknown) //nolint:gosec // not negative
 		}
-		last := len(d.letters)
-		s.after(wait, func() {
-			for nr := first + 1; nr <= last; nr++ {
-				s.close(uint64(nr), unknown) //nolint:gosec // not negative
-			}
-		})
 	})
+	if c.left > 0 && c.s.sends() {
+		c.s.after(c.pace, c.work)
+	}
 }
 
 // sends reports whether clients work there.

@@ -38,7 +38,7 @@ type ShardsPlan struct {
 // NewShardsPlan chooses what a seed stands for.
 func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	r := rand.New(rand.NewPCG(seed, 0x5a4d)) //nolint:gosec // it has to be repeatable
-	p := ShardsPlan{Shards: 8 + r.IntN(25), Entities: 2 + r.IntN(4), Calm: r.IntN(8) == 0, Replicated: false}
+	p := ShardsPlan{Shards: 8 + r.IntN(25), Entities: 2 + r.IntN(4), Calm: r.IntN(8) == 0, Replicated: r.IntN(2) == 0}
 	if len(plan.Names) > 3 && r.IntN(3) == 0 {
 		p.Proxy = plan.Names[len(plan.Names)-1] // no seed
 	}

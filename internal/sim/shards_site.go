@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
+	statereg "github.com/refold-io/refold/internal/node/shards/register"
 	"github.com/refold-io/refold/internal/sim/world"
 	"github.com/refold-io/refold/sharding/coordinator"
 	"github.com/refold-io/refold/sharding/region"
@@ -53,15 +54,19 @@ type site struct {
 	open     map[uint64]identity.Node // commands that were sent to others and whose answers are awaited
 	asked    []uint64                 // by shard: the last command in the end
 	said     map[said]bool
-	forced   bool // it was stopped by force, though it had time
+	register *statereg.Store
+	errands  map[*errand]bool
+	awaits   map[uint64]*errand // by the number of what they have asked
+	forced   bool               // it was stopped by force, though it had time
 }
 
 // host starts the site of a node.
 func (d *sharding) host(h *host) *site {
 	s := &site{
 		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, wakes: shards.Never, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
-		said: map[said]bool{},
+		said: map[said]bool{}, errands: map[*errand]bool{}, awaits: map[uint64]*errand{},
 	}
+	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
 	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
 	s.anew()
@@ -248,6 +253,7 @@ func (s *site) end() {
 	}
 	clear(s.entities)
 	clear(s.open)
+	s.endErrands()
 }
 
 // idle reports whether nothing of the region runs.

@@ -34,10 +34,16 @@ type stateStore struct {
 
 	broken bool // calls fail, or have no answer
 	slow   bool
+
+	replicated *replicatedStore // nil: the journal has the state
 }
 
 func newStateStore(d *sharding) *stateStore {
-	return &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), hosts: map[shards.Shard]map[identity.Node]bool{}}
+	s := &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), hosts: map[shards.Shard]map[identity.Node]bool{}}
+	if d.plan.Replicated {
+		s.replicated = &replicatedStore{d: d, known: map[edition]coordinator.State{}, acked: map[edition]bool{}}
+	}
+	return s
 }
 
 func (s *stateStore) failing() bool { return s.broken && !s.d.quiet }
@@ -94,10 +100,7 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 			if e.Kind != coordinator.HomesAllocated {
 				continue
 			}
-			if s.hosts[n] == nil {
-				s.hosts[n] = map[identity.Node]bool{}
-			}
-			s.hosts[n][e.Node] = true
+			s.allocated(n, e.Node)
 		}
 	}
 	s.events = append(s.events, c.Events...)
@@ -106,6 +109,14 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 		s.d.c.violate("state-is-stored", s.state.Holder(), "after %d events another state is stored than the coordinator says", len(s.events))
 	}
 	return true, false
+}
+
+// allocated notes that a shard has had a home.
+func (s *stateStore) allocated(n shards.Shard, to identity.Node) {
+	if s.hosts[n] == nil {
+		s.hosts[n] = map[identity.Node]bool{}
+	}
+	s.hosts[n][to] = true
 }
 
 // answer tells the machine that has asked, unless that is there no more.
@@ -117,6 +128,10 @@ func (s *stateStore) answer(at *site, m *shards.Machine, in coordinator.Input) {
 
 // save carries out a save of a coordinator.
 func (s *stateStore) save(at *site, c coordinator.Save) {
+	if s.replicated != nil {
+		s.replicated.save(at, c)
+		return
+	}
 	m := at.m
 	took, how := s.fate()
 	if how == lands || how == landsUnheard {
@@ -146,6 +161,10 @@ func (s *stateStore) save(at *site, c coordinator.Save) {
 
 // load reads the state.
 func (s *stateStore) load(at *site, id uint64) {
+	if s.replicated != nil {
+		s.replicated.load(at, id)
+		return
+	}
 	m := at.m
 	took, how := s.fate()
 	if how != lands {

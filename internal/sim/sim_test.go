@@ -21,7 +21,7 @@ var (
 	ranges = flag.String("sim.ranges", "300001", "where the ranges of TestEveryRangeNotices begin, separated by commas")
 	length = flag.Uint64("sim.range", 2, "how many seeds each of them has")
 	first  = flag.Uint64("sim.first", 1, "the first seed of TestSeeds")
-	seeds  = flag.Uint64("sim.seeds", 10, "how many seeds TestSeeds simulates")
+	seeds  = flag.Uint64("sim.seeds", 6, "how many seeds TestSeeds simulates")
 )
 
 // TestSeeds simulates some seeds; make sim does more of them.
