@@ -58,6 +58,7 @@ const (
 	wantIdle wants = 1 << iota
 	wantDrain
 	wantKill
+	wantForce // by Entities.Kill
 )
 
 // extra is the part of an entity's memory that few entities need.
@@ -304,8 +305,14 @@ func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 		e.passivates = e.passivates || e.absent
 	}
+	if w&wantIdle != 0 && !e.absent && e.host.opts.Busy != nil {
+		e.host.opts.Busy(e.id())
+	}
 	if w&wantDrain != 0 {
 		e.step(engine.Input{Kind: engine.Drain}, out)
+	}
+	if w&wantForce != 0 {
+		e.step(engine.Input{Kind: engine.Kill, Err: e.host.opts.Killed}, out)
 	}
 	if w&wantKill != 0 {
 		e.step(engine.Input{Kind: engine.Kill}, out)

@@ -84,6 +84,12 @@ type HostOptions struct {
 	// the entity asked for it with Context.Passivate, or was asked to by Entities.Passivate. A command that comes meanwhile
 	// starts the entity anew, and Gone is told of it again.
 	Gone func(id string, passivated bool)
+	// Busy is told of each entity that was asked to stop by Entities.Passivate and goes on, since it has something to do. It must not
+	// block.
+	Busy func(id string)
+	// Killed is what the commands are answered that an entity had not handled when it was stopped by Entities.Kill. It must match
+	// ErrStopped. Defaults to ErrStopped.
+	Killed error
 }
 
 func (o HostOptions) withDefaults() HostOptions {
@@ -105,6 +111,9 @@ func (o HostOptions) validate() error {
 	}
 	if o.PassivateAfter < 0 {
 		errs = append(errs, fmt.Errorf("%w: HostOptions.PassivateAfter is negative", ErrInvalid))
+	}
+	if o.Killed != nil && !errors.Is(o.Killed, ErrStopped) {
+		errs = append(errs, fmt.Errorf("%w: HostOptions.Killed is %q, which does not match ErrStopped", ErrInvalid, o.Killed.Error()))
 	}
 	if o.Overflow > OverflowReply {
 		errs = append(errs, fmt.Errorf("%w: HostOptions.Overflow %d is unknown", ErrInvalid, o.Overflow))
@@ -312,15 +321,15 @@ func (h *Entities[C, E]) remove(e *entity[C, E]) {
 }
 
 // Passivate asks an entity to stop if it has nothing to do. It reports whether the entity is in memory; HostOptions.Gone
-// is told when it has stopped.
+// is told when it has stopped, and HostOptions.Busy if it does not.
 func (h *Entities[C, E]) Passivate(id string) bool { return h.want(id, wantIdle) }
 
 // Drain stops an entity when it has handled the commands that it has. The rest is as in Passivate.
 func (h *Entities[C, E]) Drain(id string) bool { return h.want(id, wantDrain) }
 
-// Kill stops an entity without waiting for that: the commands that it has are answered ErrStopped, but for those whose events are
-// being stored. The rest is as in Passivate.
-func (h *Entities[C, E]) Kill(id string) bool { return h.want(id, wantKill) }
+// Kill stops an entity without waiting for that: the commands that it has are answered HostOptions.Killed, but for those whose events
+// are being stored. The rest is as in Passivate.
+func (h *Entities[C, E]) Kill(id string) bool { return h.want(id, wantForce) }
 
 func (h *Entities[C, E]) want(id string, w wants) bool {
 	s := h.shard(id)

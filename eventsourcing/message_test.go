@@ -83,6 +83,9 @@ func (t *traveller) HandleCommand(ctx *travelCtx, cmd travelCommand) travelEffec
 			return ctx.Reply(c.With(stamp{t.id, 3}))
 		case "passivate":
 			return ctx.Passivate().Reply(c.With(stamp{t.id, 4}))
+		case "wait":
+			ctx.StartTimer("wait", time.Hour, arrive{})
+			return ctx.Reply(c.With(stamp{}))
 		case "stop":
 			return ctx.Stop().Reply(c.With(stamp{t.id, 5}))
 		}
@@ -126,6 +129,11 @@ func goAbroad(t *testing.T) *abroad {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.gone = append(a.gone, fmt.Sprint(id, " ", passivated))
+		},
+		Busy: func(id string) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.gone = append(a.gone, id+" is busy")
 		},
 	})
 	if err != nil {
@@ -261,7 +269,7 @@ func TestDeadlineTravels(t *testing.T) {
 	})
 }
 
-// TestLeavingMemory: the host is told of each entity that has left, and whether it has passivated.
+// TestLeavingMemory: the host is told of each entity that has left, whether it has passivated, and of one that has not since it is busy.
 func TestLeavingMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -273,6 +281,7 @@ func TestLeavingMemory(t *testing.T) {
 			{func() { a.mustAsk(t, "passivate") }, "rome true"},
 			{func() { a.mustAsk(t, "stop") }, "rome false"},
 			{func() { a.mustAsk(t, "answer"); a.entities.Passivate("rome") }, "rome true"},
+			{func() { a.mustAsk(t, "wait"); a.entities.Passivate("rome") }, "rome is busy"},
 			{func() { a.mustAsk(t, "answer"); a.entities.Drain("rome") }, "rome false"},
 			{func() { a.mustAsk(t, "answer"); a.entities.Kill("rome") }, "rome false"},
 		} {

@@ -40,9 +40,17 @@
 // of them runs the coordinator. An Ask needs a deadline, since the network may lose the answer. Commands and answers of other nodes
 // are copies, those of the own node are not.
 //
-// An entity that is to leave memory, because nobody needs it or its shard moves, stops behind the commands that it has. Deliveries
-// that are not confirmed and deadlines go on when it is there again, which is with the next command. With Options.Remember only
-// the shard's move makes it leave, and it is there again at its new home.
+// An entity that nobody needs leaves memory, if it has nothing to do: see Options.Passivation. When its shard moves it stops behind the
+// commands that it has, and is ended by force if that takes too long. Deliveries that are not confirmed and deadlines go on when it is
+// there again, which is with the next command or, with Options.Remember, at once.
+//
+// # Failures
+//
+// An entity that can't be made or refolded, or that panics, is supervised by its host: whoever waits is told, and it is tried again after a
+// pause that grows, between Options.Host.MinBackoff and MaxBackoff. A remembered one that has ended all the same comes back after
+// Options.RestartBackoff. One that a handler or a journal holds up is ended by force when its shard moves, five seconds before
+// Options.HandOffTimeout: commands that it had not begun to handle are refused with ErrHandOff, and those whose events are on their way
+// to the journal have an unknown outcome. A handler that never returns keeps its shard where it is.
 //
 // # Stores
 //

@@ -28,7 +28,8 @@ type Options struct {
 	// State says where the coordinator keeps which shard is where: JournalState or ReplicatedState. Required by Start;
 	// a proxy has no use for it.
 	State CoordinatorStores
-	// Host are options of the entities. Route, Gone and PassivateAfter must not be set.
+	// Host are options of the entities, such as the pauses after they have failed. Route, Gone, Busy, Killed and PassivateAfter must not be
+	// set.
 	Host eventsourcing.HostOptions
 
 	// Shards is how many shards there are, about ten for each node that there may ever be. It must never change as long as any node
@@ -43,7 +44,8 @@ type Options struct {
 	MinMembers int
 	// Strategy says where shards are. Defaults to By(allocation.LeastShards{}).
 	Strategy Strategy
-	// Passivation says when entities that nobody needs leave memory. Defaults to after two idle minutes.
+	// Passivation says when entities that nobody needs leave memory. One that has something to do, such as a timer, a deadline or a delivery
+	// that is not confirmed, stays. Defaults to after two idle minutes.
 	Passivation passivation.Settings
 
 	// Remember says where it is kept which entities run: JournalEntities or ReplicatedEntities. Those that ran run again, without a
@@ -132,8 +134,8 @@ func (o *Options) validate(proxy bool) error {
 	if o.State == nil && !proxy {
 		fail("State is missing: JournalState or ReplicatedState")
 	}
-	if o.Host.Route != nil || o.Host.Gone != nil || o.Host.PassivateAfter != 0 {
-		fail("Host: Route, Gone or PassivateAfter is set, they are not for entities of a cluster: see Options.Passivation")
+	if o.Host.Route != nil || o.Host.Gone != nil || o.Host.Busy != nil || o.Host.Killed != nil || o.Host.PassivateAfter != 0 {
+		fail("Host: Route, Gone, Busy, Killed or PassivateAfter is set, they are not for entities of a cluster: see Options.Passivation")
 	}
 	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
 		fail("Shards is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)

@@ -193,6 +193,10 @@ func (s *site) answer(a *arrival, value any, err error) {
 	if a.number == 0 {
 		return
 	}
+	if errors.Is(err, ErrHandOff) { // it was ended by force
+		s.board.reply(a.asker, append(answerHead(a, formRefused), byte(shards.HandedOff)), nil)
+		return
+	}
 	s.board.reply(a.asker, s.board.answers.Append(answerHead(a, formAnswer), value, err), func(err error) []byte {
 		return s.board.answers.Append(answerHead(a, formAnswer), nil, fmt.Errorf("%w: the answer can't be sent: %w", eventsourcing.ErrNoReply, err))
 	})

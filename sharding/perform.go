@@ -72,6 +72,10 @@ func (s *site) act(a *shards.Action) {
 			s.deliver(m)
 		}
 	case shard.Stop:
+		if a.Idle {
+			s.restEntity(a)
+			return
+		}
 		s.stopEntity(a, s.entities.Drain)
 	case shard.Kill:
 		s.stopEntity(a, s.entities.Kill)

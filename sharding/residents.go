@@ -18,6 +18,7 @@ type resident struct {
 	id          string
 	incarnation uint64
 	stopping    bool
+	resting     bool // is to leave unless it has something to do
 	seated      bool
 }
 
@@ -55,6 +56,33 @@ func (s *site) stopEntity(a *shards.Action, leave func(id string) bool) {
 	}
 }
 
+// restEntity lets an entity leave that nobody needs, unless it has something to do.
+func (s *site) restEntity(a *shards.Action) {
+	r := s.residents[a.Entity]
+	if r == nil || r.Run != a.Run || r.incarnation != a.Incarnation {
+		return // it has left before
+	}
+	r.resting = true
+	s.unseat(r)
+	if !s.entities.Passivate(r.id) {
+		s.ended(r, false)
+	}
+}
+
+// busy is told by the runtime that an entity goes on that was to leave.
+func (s *site) busy(id string) {
+	s.inbox.add(item{do: func() {
+		r := s.residents[id]
+		if r == nil || r.stopping || !r.resting {
+			return
+		}
+		r.resting = false
+		s.follows(r, shard.Busy{Entity: r.id, Incarnation: r.incarnation})
+		s.fresh = append(s.fresh, r)
+		s.goOn()
+	}})
+}
+
 // hasGone takes note that an entity has left memory.
 func (s *site) hasGone(id string, asked bool) {
 	r := s.residents[id]
@@ -86,7 +114,7 @@ func (s *site) follows(r *resident, in shard.Input) {
 // seat lets entities that have come take commands past the loop. All that came for them before stands in their mailboxes.
 func (s *site) seat() {
 	for _, r := range s.fresh {
-		if r.stopping {
+		if r.stopping || r.resting || r.seated {
 			continue
 		}
 		g := &s.gates[r.Shard]

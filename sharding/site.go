@@ -23,6 +23,7 @@ import (
 type entities interface {
 	Deliver(m eventsourcing.Message) error
 	Rouse(id string, done func(error)) error
+	Passivate(id string) bool
 	Drain(id string) bool
 	Kill(id string) bool
 }

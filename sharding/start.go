@@ -35,7 +35,7 @@ func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.
 	var entities *eventsourcing.Entities[C, E]
 	r, err := begin(ctx, node, typ, opts, false, func(s *site, r *Region[C]) (err error) {
 		host := s.opts.Host
-		host.Route, host.Gone = s.route, s.gone
+		host.Route, host.Gone, host.Busy, host.Killed = s.route, s.gone, s.busy, ErrHandOff
 		if entities, err = eventsourcing.Host(s.opts.Runtime, typ, host); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 )
@@ -51,6 +52,11 @@ type (
 	ponder struct {
 		eventsourcing.For[diaryCommand, page]
 		Stay bool // not at all
+	}
+	// remind writes later.
+	remind struct {
+		eventsourcing.For[diaryCommand, page]
+		After time.Duration
 	}
 	// perish ends the diary.
 	perish struct {
@@ -100,6 +106,9 @@ func (d *diary) HandleCommand(ctx *diaryCtx, cmd diaryCommand) diaryEffect {
 		return ctx.Reply(c.With(all))
 	case tear:
 		return ctx.Refuse(errTear)
+	case remind:
+		ctx.StartTimer("remind", c.After, write{By: "timer"})
+		return ctx.Reply(c.With(d.page()))
 	case perish:
 		return ctx.Stop().Reply(c.With(d.page()))
 	case closeIt:
@@ -128,7 +137,7 @@ func diaries(node string) eventsourcing.Type[diaryCommand, wrote] {
 		Events: codec.Types(codec.Name[wrote]("wrote")),
 		Commands: codec.Types(
 			codec.Name[write]("write"), codec.Name[read]("read"), codec.Name[tear]("tear"), codec.Name[ponder]("ponder"),
-			codec.Name[closeIt]("close"), codec.Name[perish]("perish"), codec.Name[pondered]("pondered"),
+			codec.Name[closeIt]("close"), codec.Name[perish]("perish"), codec.Name[remind]("remind"), codec.Name[pondered]("pondered"),
 		),
 	}
 }
@@ -143,6 +152,8 @@ type world struct {
 	remembers  bool // which entities run
 	disk       inmem.Durable
 	options    sharding.Options
+	made       func(id string) // is called when a diary is made
+	hung       chan struct{}   // closed when writes of node a go on, if not nil
 	log        *journalled
 	nodes      map[string]*host
 	order      []*host
@@ -199,7 +210,11 @@ func (w *world) join(name string, roles ...string) *host {
 		Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With(slog.String("at", name)),
 	})
 	w.must(err)
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: w.journal})
+	var j journal.Journal = w.journal
+	if w.hung != nil && name == "a" {
+		j = &hanging{w.journal, w.hung}
+	}
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j})
 	w.must(err)
 	h := &host{Node: n, rt: rt}
 	w.nodes[name] = h
@@ -234,8 +249,15 @@ func (w *world) opts(h *host) sharding.Options {
 func (w *world) start(name string, roles ...string) *host {
 	w.Helper()
 	h := w.join(name, roles...)
+	typ := diaries(name)
+	if made := w.made; made != nil {
+		typ.New = func(id string) eventsourcing.Aggregate[diaryCommand, wrote] {
+			made(id)
+			return &diary{node: name}
+		}
+	}
 	var err error
-	h.region, err = sharding.Start(w.Context(), h.Node, diaries(name), w.opts(h))
+	h.region, err = sharding.Start(w.Context(), h.Node, typ, w.opts(h))
 	w.must(err)
 	return h
 }

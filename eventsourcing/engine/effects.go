@@ -29,7 +29,8 @@ type Input struct {
 	Env *Envelope
 	// N is the number of units of Stored.
 	N int
-	// Err is the outcome of NotStored, Recovered, Probed and Fenced.
+	// Err is the outcome of NotStored, Recovered, Probed and Fenced. Of Kill it is what those are answered who wait, and matches
+	// ErrStopped; nil is ErrStopped.
 	Err error
 	// Recovery is the result of Recovered.
 	Recovery Recovery

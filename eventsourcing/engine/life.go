@@ -192,14 +192,17 @@ func (m *Machine) drain(out *Effects) {
 
 // stopped ends the instance. What waits inside for good is answered; what came
 // for the next incarnation starts it.
-func (m *Machine) stopped(out *Effects) {
+func (m *Machine) stopped(out *Effects) { m.stoppedFor(ErrStopped, out) }
+
+// stoppedFor is stopped for some reason.
+func (m *Machine) stoppedFor(why error, out *Effects) {
 	m.stopping = m.draining
 	m.phase = absent
 	m.writer = ""
 	out.Stopped = true
 	for _, q := range []*Queue{&m.user, &m.stash} {
 		for e := q.Pop(); e != nil; e = q.Pop() {
-			m.answer(out, e, nil, ErrStopped)
+			m.answer(out, e, nil, why)
 		}
 	}
 	m.dropLater(out)
@@ -208,7 +211,7 @@ func (m *Machine) stopped(out *Effects) {
 		switch {
 		case e.Signal: // it was meant for this instance
 		case m.killed:
-			m.answer(out, e, nil, ErrStopped)
+			m.answer(out, e, nil, why)
 		default:
 			m.stash.Push(e)
 		}
@@ -219,7 +222,7 @@ func (m *Machine) stopped(out *Effects) {
 }
 
 // kill ends the entity whatever it is doing.
-func (m *Machine) kill(out *Effects) {
+func (m *Machine) kill(why error, out *Effects) {
 	m.draining, m.killed = true, true
 	for s := m.head; s != nil; s = s.next {
 		if s.op.open > 0 {
@@ -229,7 +232,7 @@ func (m *Machine) kill(out *Effects) {
 	}
 	m.dropPending()
 	m.outstanding = 0
-	m.stopped(out)
+	m.stoppedFor(cmp.Or(why, ErrStopped), out)
 }
 
 // dropLater answers those to whom a reply was promised, in the order in which

@@ -133,7 +133,7 @@ func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 	case Drain:
 		m.drain(out)
 	case Kill:
-		m.kill(out)
+		m.kill(in.Err, out)
 	}
 	m.pump(out)
 }

@@ -13,6 +13,9 @@
 //	    '-------------------------------------------'----------------------------------------'
 //	                    it ended                      it ended: again from the start if messages came meanwhile
 //
+// An entity that nobody needs may have something to do, such as a message that it sends until it is confirmed. It goes on then, and is asked
+// again later.
+//
 // What comes for an entity that can't take it yet waits in its buffer and reaches it in order; no message of an
 // earlier time overtakes it. All buffers of a shard share one limit.
 //

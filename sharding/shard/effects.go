@@ -59,6 +59,8 @@ type Action struct {
 	Entity      string
 	Incarnation uint64 // from 1, rising in the shard
 	Token       uint64 // of Pass
+	// Idle says of Stop that nobody needs the incarnation. If it has something to do it may go on, and say so by Busy.
+	Idle bool
 }
 
 // Refusal is a message that reaches nobody.

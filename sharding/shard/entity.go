@@ -23,8 +23,9 @@ type entity struct {
 	state       state
 	incarnation uint64
 	starting    bool
+	idle        bool // was asked to stop since nobody needs it
 	buffer      []uint64
-	restartAt   time.Duration
+	restartAt   time.Duration // if resting; if it was idle and busy: when it is asked again
 }
 
 func (e *entity) runs() bool {
@@ -40,7 +41,7 @@ func (m *Machine) running(id string, incarnation uint64) *entity {
 }
 
 func (m *Machine) act(kind ActionKind, e *entity, token uint64) {
-	m.out.Actions = append(m.out.Actions, Action{kind, e.id, e.incarnation, token})
+	m.out.Actions = append(m.out.Actions, Action{Kind: kind, Entity: e.id, Incarnation: e.incarnation, Token: token})
 }
 
 func (m *Machine) refuse(id string, token uint64, reason Reason) {
@@ -58,6 +59,7 @@ func (m *Machine) deliver(in Deliver) {
 	}
 	e := m.entities[in.Entity]
 	if e != nil && e.state == active {
+		e.idle = false
 		m.act(Pass, e, in.Token)
 		m.passivateAll(m.tracked.Touch(m.now, e.id))
 		return
@@ -112,17 +114,7 @@ func (m *Machine) start(e *entity) {
 	m.starting++
 	e.state, e.incarnation, e.starting = active, m.incarnations, true
 	m.act(Start, e, 0)
-	var idle []string
-	for _, token := range e.buffer {
-		m.act(Pass, e, token)
-		idle = append(idle, m.tracked.Touch(m.now, e.id)...)
-	}
-	m.buffered -= len(e.buffer)
-	e.buffer = nil
-	if m.phase == handingOff {
-		m.stop(e)
-	}
-	m.passivateAll(idle)
+	m.takeIn(e)
 }
 
 // started frees a slot.
@@ -136,17 +128,66 @@ func (m *Machine) started(e *entity) {
 func (m *Machine) passivateAll(ids []string) {
 	for _, id := range ids {
 		if e := m.entities[id]; e != nil {
-			m.passivate(e)
+			m.passivate(e, true)
 		}
 	}
 }
 
-func (m *Machine) passivate(e *entity) {
+// passivate stops an entity that wishes it, or that nobody needs.
+func (m *Machine) passivate(e *entity, idle bool) {
 	if e.state == active && m.phase == open {
 		m.tracked.Remove(e.id)
-		e.state = passivating
-		m.act(Stop, e, 0)
+		e.state, e.idle = passivating, idle
+		m.out.Actions = append(m.out.Actions, Action{Kind: Stop, Entity: e.id, Incarnation: e.incarnation, Idle: idle})
 	}
+}
+
+// busy lets an entity go on that nobody needs.
+func (m *Machine) busy(e *entity) {
+	if e.state != passivating || !e.idle || m.phase == killing {
+		return
+	}
+	e.state = active
+	if len(e.buffer) == 0 && m.phase == open {
+		e.restartAt = m.now + busyRetry
+		m.held = append(m.held, e)
+		return
+	}
+	m.takeIn(e)
+}
+
+// busyRetry is when an entity is asked again that nobody needs and that had something to do. As long as no message comes for it, it
+// counts no more among those that are.
+const busyRetry = 30 * time.Second
+
+// askAgain asks those that had something to do.
+func (m *Machine) askAgain() {
+	for len(m.held) > 0 {
+		e := m.held[0]
+		waits := e.state == active && e.idle
+		if waits && m.now < e.restartAt {
+			return
+		}
+		if m.held = m.held[1:]; waits {
+			m.passivate(e, true)
+		}
+	}
+}
+
+// takeIn gives an entity that takes messages again, or at last, those that wait for it.
+func (m *Machine) takeIn(e *entity) {
+	var idle []string
+	for _, token := range e.buffer {
+		e.idle = false
+		m.act(Pass, e, token)
+		idle = append(idle, m.tracked.Touch(m.now, e.id)...)
+	}
+	m.buffered -= len(e.buffer)
+	e.buffer = nil
+	if m.phase == handingOff {
+		m.stop(e)
+	}
+	m.passivateAll(idle)
 }
 
 func (m *Machine) stop(e *entity) {

@@ -37,6 +37,12 @@ type Passivate struct {
 	Incarnation uint64
 }
 
+// Busy says that an incarnation goes on that was to stop since nobody needs it.
+type Busy struct {
+	Entity      string
+	Incarnation uint64
+}
+
 // Updated answers Update: it is durable.
 type Updated struct{ ID uint64 }
 
@@ -61,6 +67,7 @@ func (Deliver) input()      {}
 func (Started) input()      {}
 func (Ended) input()        {}
 func (Passivate) input()    {}
+func (Busy) input()         {}
 func (Updated) input()      {}
 func (UpdateFailed) input() {}
 func (HandOff) input()      {}

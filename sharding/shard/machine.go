@@ -42,6 +42,7 @@ type Machine struct {
 	starting     int
 	queue        []*entity // wait for a slot; who doesn't any more is passed over
 	resting      []*entity // by the time of their restart; who doesn't any more is passed over
+	held         []*entity // nobody needs them and they have something to do; who is needed again is passed over
 	recover      []*entity // remembered, and not started yet
 	recoverAt    time.Duration
 	updates      updates
@@ -95,7 +96,11 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		}
 	case Passivate:
 		if e := m.running(in.Entity, in.Incarnation); e != nil {
-			m.passivate(e)
+			m.passivate(e, false)
+		}
+	case Busy:
+		if e := m.running(in.Entity, in.Incarnation); e != nil {
+			m.busy(e)
 		}
 	case Updated:
 		m.updated(in.ID)
@@ -138,6 +143,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 				m.run(e)
 			}
 		}
+		m.askAgain()
 		m.recoverSome()
 	}
 	return m.flush()
@@ -156,6 +162,9 @@ func (m *Machine) Next() time.Duration {
 		next = min(next, m.tracked.Next())
 		if len(m.resting) > 0 {
 			next = min(next, m.resting[0].restartAt)
+		}
+		if len(m.held) > 0 {
+			next = min(next, m.held[0].restartAt)
 		}
 		if len(m.recover) > 0 && !m.cfg.RecoverAsked {
 			next = min(next, m.recoverAt)

@@ -183,3 +183,34 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An entity that nobody needs and that has something to do goes on, with what has come for it meanwhile, and is asked again.
+func TestBusyEntities(t *testing.T) {
+	t.Parallel()
+	cfg := shard.Config{Passivation: passivation.Settings{IdleTimeout: time.Minute, IdleInterval: time.Minute}}
+	d := drive(t, cfg)
+	busy := shard.Busy{Entity: "a", Incarnation: 1}
+	d.step(to("a", 1), "+a1, a1:1")
+	d.step(busy, "")
+	d.tick(2*time.Minute, "-a1")
+	d.step(busy, "")
+	d.tick(29*time.Second, "")
+	d.tick(time.Second, "-a1")
+	d.step(to("a", 2), "")
+	d.step(to("a", 3), "")
+	d.step(busy, "a1:2, a1:3")
+	d.tick(31*time.Second, "") // it is needed
+	d.tick(2*time.Minute, "-a1")
+	d.step(to("a", 4), "")
+	d.step(shard.HandOff{}, "")
+	d.step(busy, "a1:4, -a1")
+	d.step(busy, "")
+	d.step(ended("a", 1), "done: handed off")
+
+	d = drive(t, cfg)
+	d.step(to("a", 1), "+a1, a1:1")
+	d.step(passivate("a", 1), "-a1") // it has asked for it
+	d.step(busy, "")
+	d.step(to("a", 2), "")
+	d.step(ended("a", 1), "+a2, a2:2")
+}

@@ -20,6 +20,7 @@ type incarnation struct {
 	n       uint64
 	mailbox []uint64
 	stop    bool // asked to, behind the mailbox
+	idle    bool // it may go on
 	killed  bool
 	ready   bool
 }
@@ -79,7 +80,7 @@ func (w *world) perform(out shard.Effects) {
 		case a.Kind == shard.Pass:
 			at.mailbox = append(at.mailbox, a.Token)
 		case a.Kind == shard.Stop:
-			at.stop = true
+			at.stop, at.idle = true, a.Idle
 		case a.Kind == shard.Kill:
 			at.killed = true
 		}
@@ -136,6 +137,9 @@ func (w *world) work() {
 		}
 		w.last[id] = token
 		w.fate[token]++
+	case at.stop && at.idle && w.rnd.IntN(2) == 0:
+		at.stop = false
+		w.step(shard.Busy{Entity: id, Incarnation: at.n})
 	case at.stop:
 		w.end(id, at)
 	case w.rnd.IntN(4) == 0:

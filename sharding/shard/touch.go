@@ -11,6 +11,7 @@ func (m *Machine) Touch(now time.Duration, entities []string) Effects {
 	m.now = max(m.now, now)
 	for _, id := range entities {
 		if e := m.entities[id]; e != nil && e.state == active {
+			e.idle = false
 			m.passivateAll(m.tracked.Touch(m.now, id))
 		}
 	}

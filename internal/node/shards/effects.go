@@ -64,6 +64,7 @@ type Action struct {
 	Entity      string
 	Incarnation uint64  // from 1, rising in the run
 	Message     Message // of Pass
+	Idle        bool    // of Stop: see shard.Action
 }
 
 // Remember is a question of a run of a shard to the store of remembered entities: which ones are, or to store Update.

@@ -58,7 +58,7 @@ type Answer struct{ coordinator.Input }
 // Rebalance asks the coordinator to ask its strategy at once.
 type Rebalance struct{}
 
-// Entities is what the host of entities, or the store of remembered ones, has to say to a run of a shard: Started, Ended, Passivate,
+// Entities is what the host of entities, or the store of remembered ones, has to say to a run of a shard: Started, Ended, Passivate, Busy,
 // Loaded, LoadFailed, Updated or UpdateFailed.
 type Entities struct {
 	Run

@@ -53,7 +53,7 @@ func (m *Machine) runEffects(at *run, out shard.Effects) {
 		m.out.Remember = append(m.out.Remember, Remember{at.Run, out.Update})
 	}
 	for _, a := range out.Actions {
-		action := Action{Run: at.Run, Kind: a.Kind, Entity: a.Entity, Incarnation: a.Incarnation}
+		action := Action{Run: at.Run, Kind: a.Kind, Entity: a.Entity, Incarnation: a.Incarnation, Idle: a.Idle}
 		if a.Kind == shard.Pass {
 			action.Message = m.take(a.Token).Message
 		}

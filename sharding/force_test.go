@@ -1,0 +1,145 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+)
+
+// hanging is a journal in which writes of entities called stuck hang until wait is closed.
+type hanging struct {
+	*inmem.Journal
+
+	wait chan struct{}
+}
+
+func (h *hanging) Append(ctx context.Context, writes []journal.Write) []error {
+	for i := range writes {
+		if strings.Contains(writes[i].ID, "|stuck") {
+			<-h.wait
+		}
+	}
+	return h.Journal.Append(ctx, writes)
+}
+
+// TestAnEntityThatWontStop is ended by force when its shard moves: what it had not handled is refused, on whatever node it was asked, and
+// it is reached at its new home.
+func TestAnEntityThatWontStop(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards, w.options.HandOffTimeout, w.options.Host.MaxPending = 4, 20*time.Second, 1
+		w.hung = make(chan struct{})
+		release := sync.OnceFunc(func() { close(w.hung) })
+		defer release()
+		a := w.start("a")
+		b := w.start("b")
+		w.up(a, b)
+		id := ""
+		for i := 0; id == ""; i++ {
+			try := "stuck" + strconv.Itoa(i)
+			_, err := ask(w, b, try, read{})
+			w.must(err)
+			n, err := b.region.ShardOf(try)
+			w.must(err)
+			if home, _, err := b.region.Home(w.Context(), n); err == nil && home == a.Self() {
+				id = try
+			}
+		}
+		var wg sync.WaitGroup
+		for i, h := range []*host{a, a, b} {
+			wg.Go(func() {
+				_, err := ask(w, h, id, write{By: "x", N: i})
+				if i == 0 {
+					w.wantErr(err, eventsourcing.ErrOutcomeUnknown, true)
+				} else {
+					w.wantErr(err, sharding.ErrHandOff, false)
+				}
+			})
+			synctest.Wait()
+		}
+		w.must(a.region.Leave(w.Context()))
+		wg.Wait()
+		_, err := ask(w, b, id, write{By: "b"})
+		w.must(err)
+		release()
+		w.sleep(time.Minute)
+		w.wrote(b, id, "x", 0) // it came too late
+		w.wrote(b, id, "b", 1)
+	})
+}
+
+// TestAnEntityThatCantBeMade: whoever asks is told, it is tried again after pauses, and comes when it can.
+func TestAnEntityThatCantBeMade(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		var broken atomic.Bool
+		var tries atomic.Int64
+		broken.Store(true)
+		w.made = func(id string) {
+			if id == "bad" && broken.Load() {
+				tries.Add(1)
+				panic("no paper")
+			}
+		}
+		w.options.Host.MinBackoff, w.options.Host.MaxBackoff = 2*time.Second, 10*time.Second
+		all := w.cluster("a", "b")
+		began := time.Now()
+		for time.Since(began) < time.Minute {
+			for _, h := range all {
+				_, err := ask(w, h, "bad", write{})
+				if err == nil || !strings.Contains(err.Error(), "no paper") {
+					w.Fatal(err)
+				}
+			}
+		}
+		if n := tries.Load(); n < 5 || n > 12 {
+			w.Errorf("in a minute it was tried %d times", n)
+		}
+		broken.Store(false)
+		_, err := ask(w, all[0], "bad", write{By: "a"})
+		w.must(err)
+		w.wrote(all[1], "bad", "a", 1)
+	})
+}
+
+// TestABusyEntityStays in memory although nobody needs it, until it has done what it has to do.
+func TestABusyEntityStays(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")
+		for _, id := range []string{"x", "idle"} {
+			_, err := ask(w, a[0], id, write{By: "a"})
+			w.must(err)
+		}
+		_, err := ask(w, a[0], "x", remind{After: 15 * time.Minute})
+		w.must(err)
+		w.sleep(14 * time.Minute)
+		if n := a[0].rt.Resident()["diary"]; n != 1 {
+			t.Errorf("%d are in memory, not the one that is busy", n)
+		}
+		for n := range 3 { // it takes commands as ever
+			_, err := ask(w, a[0], "x", write{By: "a", N: n + 1})
+			w.must(err)
+			w.sleep(10 * time.Second)
+		}
+		w.sleep(10 * time.Minute)
+		if n := a[0].rt.Resident()["diary"]; n != 0 {
+			t.Errorf("%d are in memory, which have nothing to do", n)
+		}
+		w.wrote(a[0], "x", "a", 4)
+		w.wrote(a[0], "x", "timer", 1)
+	})
+}
