@@ -120,11 +120,14 @@ func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, acces
 		printf(app.stdout, "%s is open at http://%s\n", name, listeners[i].Addr())
 	}
 	greet(app.stdout, "http://"+listeners[0].Addr().String())
-	printf(app.stdout, "\nThe cluster: go run ./cmd/refold cluster members --cluster %s --nats %s", c.Cluster, access.URLs[0])
-	if access.TokenFile != "" {
-		printf(app.stdout, " --token-file %s", access.TokenFile)
-	}
 	printf(app.stdout, "\n")
+	for _, what := range []string{"cluster members", "shards"} {
+		printf(app.stdout, "  go run ./cmd/refold %s --cluster %s --nats %s", what, c.Cluster, access.URLs[0])
+		if access.TokenFile != "" {
+			printf(app.stdout, " --token-file %s", access.TokenFile)
+		}
+		printf(app.stdout, "\n")
+	}
 }
 
 // offices are the branches that are in this process, each with its counter: the API.

@@ -77,7 +77,7 @@ func TestServeOnNodes(t *testing.T) {
 		urls = append(urls, url)
 	}
 	var words []string
-	for line := ""; line != "\n" || len(words) == 0 || !slices.Contains(words, "--token-file"); {
+	for line := ""; line != "\n" || !slices.Contains(words, "shards"); {
 		line = <-out
 		words = append(words, strings.Fields(line)...)
 	}

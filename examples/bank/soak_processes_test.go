@@ -101,7 +101,7 @@ func (p *processes) start(name string) {
 		p.s.Fatal(err)
 	}
 	access := p.access[name]
-	cmd := exec.Command(self, program, "serve", "-v", "--journal", "postgres:", "--join", strings.Join(p.names, ","), "--name", name, "--state", p.s.state, //nolint:noctx // close ends it
+	cmd := exec.Command(self, program, "serve", "-v", "--journal", "postgres:", "--join", strings.Join(p.names, ","), "--name", name, "--state", p.s.state,
 		"--nats", access.URLs[0], "--nats-token-file", access.TokenFile, "--addr", "127.0.0.1:0", "--stable-after", p.s.stable.String())
 	cmd.Env = append(os.Environ(), testpg.Env+"="+p.s.address)
 	cmd.Stderr = p.log
