@@ -48,6 +48,8 @@ type AdminRequest struct {
 	// Prefix is what the keys begin with; Deleted asks for those that were deleted, too.
 	Prefix  string `json:"prefix,omitempty"`
 	Deleted bool   `json:"deleted,omitempty"`
+	// TimeoutMS is how many milliseconds AdminGet may read from others. Defaults to what Config.Timeout says; the most is a minute.
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 	// Bucket is the number of a bucket.
 	Bucket int `json:"bucket,omitempty"`
 	// After is the key, or the replicator, behind which the answer begins: there may be too many for one.

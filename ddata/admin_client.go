@@ -6,9 +6,11 @@ package ddata
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
@@ -37,6 +39,9 @@ type At struct {
 	Node string
 	// Replicator is the name of its replicator. Defaults to DefaultName.
 	Replicator string
+	// Timeout is how long the node may read from others, at most a minute. Defaults to what the replicator's Config.Timeout says. Give it less
+	// than the context has, so that the answer tells how many have taken part.
+	Timeout time.Duration
 }
 
 // AdminError is what a node says that could not do what it was asked. It matches ErrNoReplicator, ErrNotFound, ErrDeleted
@@ -52,8 +57,8 @@ func (e *AdminError) Error() string {
 	return fmt.Sprintf("ddata: %s: the node says: %s", e.Command, strings.TrimPrefix(e.Text, "ddata: "))
 }
 
-// Unwrap returns the error of this package that it matches, nil if there is none.
-func (e *AdminError) Unwrap() error { return e.is }
+// Is reports whether that is the error of this package that the node meant.
+func (e *AdminError) Is(target error) bool { return e.is != nil && errors.Is(e.is, target) }
 
 // Stats returns the figures of a node's replicators, and who has answered, as identity.Node.String writes it. All of the node if
 // at.Replicator is empty.
@@ -175,7 +180,7 @@ func (a *Admin) pages(ctx context.Context, at At, request *AdminRequest) iter.Se
 }
 
 func (a *Admin) ask(ctx context.Context, at At, r AdminRequest) (*AdminAnswer, error) {
-	r.Service, r.Replicator = AdminService, at.Replicator
+	r.Service, r.Replicator, r.TimeoutMS = AdminService, at.Replicator, at.Timeout.Milliseconds()
 	request, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("ddata: %s: %w", r.Command, err)
@@ -194,6 +199,9 @@ func (a *Admin) ask(ctx context.Context, at At, r AdminRequest) (*AdminAnswer, e
 	e := &AdminError{Command: r.Command, Text: answer.Error, is: adminReasons()[answer.Reason]}
 	if answer.NoService {
 		e.is = ErrNoReplicator
+		if answer.Node == "" && !strings.HasPrefix(e.Text, ErrNoReplicator.Error()) { // it has none at all
+			e.Text = ErrNoReplicator.Error()
+		}
 	}
 	return nil, e
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/replication"
@@ -104,6 +105,9 @@ func (v *values) behind(after, prefix string, deleted bool, limit int) []AdminKe
 	return keys
 }
 
+// maxAdminTimeout is how long an operator may have others read.
+const maxAdminTimeout = time.Minute
+
 // adminGet returns a part of a value. That an operator looks at a key does not keep it from expiring.
 func (r *Replicator) adminGet(ctx context.Context, request *AdminRequest) (*AdminPart, error) {
 	v, err := r.adminRead(ctx, request)
@@ -130,7 +134,12 @@ func adminDigest(data []byte) string {
 }
 
 func (r *Replicator) adminRead(ctx context.Context, request *AdminRequest) (crdt.Value, error) {
-	ctx = context.WithoutCancel(ctx) // it takes at most Config.Timeout
+	ctx = context.WithoutCancel(ctx) // it takes at most Config.Timeout, or what is wanted
+	if wanted := request.TimeoutMS; wanted > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(wanted, maxAdminTimeout.Milliseconds()))*time.Millisecond)
+		defer cancel()
+	}
 	switch request.Level {
 	case "", "local":
 		switch h, found := r.values.get(request.Key); {

@@ -5,6 +5,8 @@ package ddata
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +72,7 @@ func timeout(ctx context.Context) time.Duration {
 // ask lets the loop handle a request and waits for the answer, or for the end of ctx.
 func (r *Replicator) ask(ctx context.Context, op string, request replication.Request, input func(replication.Request) replication.Input) (replication.Reply, error) {
 	if ctx.Err() != nil {
-		return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrCanceled, Cause: context.Cause(ctx)}
+		return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrCanceled, Cause: causeOf(ctx)}
 	}
 	c := r.calls.get()
 	request.ID, request.Timeout = c.id, timeout(ctx)
@@ -81,14 +83,39 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	var reply replication.Reply
 	select {
 	case reply = <-c.answer:
-	case <-ctx.Done():
+	default:
 		var ok bool
-		if reply, ok = c.late(ctx, request.Level.Kind == replication.Local); !ok {
+		if reply, ok = r.wait(ctx, c, request.Level.Kind == replication.Local); !ok {
 			return reply, r.gaveUp(ctx, op, request.Key, c)
 		}
 	}
 	r.calls.put(c)
 	return reply, r.outcome(op, request.Key, &reply)
+}
+
+// wait waits for the answer of a call, false if there is none. Who has no deadline waits for Config.Timeout until the loop begins with it: it
+// never does if this is in a function that is given to Update.
+func (r *Replicator) wait(ctx context.Context, c *call, local bool) (replication.Reply, bool) {
+	var patience <-chan time.Time
+	if _, limited := ctx.Deadline(); !limited && c.state.Load() == queued {
+		timer := time.NewTimer(r.cfg.Timeout)
+		defer timer.Stop()
+		patience = timer.C
+	}
+	for {
+		select {
+		case reply := <-c.answer:
+			return reply, true
+		case <-ctx.Done():
+			return c.late(ctx, local)
+		case <-patience:
+			if !c.state.CompareAndSwap(queued, left) {
+				patience = nil // the protocol limits what has begun
+				continue
+			}
+			return replication.Reply{}, false
+		}
+	}
 }
 
 // late returns the answer of a call whose context has ended, if there is one. The protocol has given it
@@ -117,11 +144,53 @@ func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
 
 // gaveUp is the error of a request that was not answered before its context ended.
 func (r *Replicator) gaveUp(ctx context.Context, op, key string, c *call) error {
-	e := &Error{Op: op, Key: key, Reason: ErrQuorum, Cause: context.Cause(ctx)}
-	if c.state.Load() == left {
-		e.Reason = ErrCanceled
+	e := &Error{Op: op, Key: key, Reason: ErrQuorum, Cause: causeOf(ctx)}
+	switch {
+	case c.state.Load() == left && e.Cause == nil:
+		e.Reason, e.Cause = ErrCanceled, r.held(fmt.Errorf("it did not begin within %v: %w", r.cfg.Timeout, context.DeadlineExceeded))
+	case c.state.Load() == left:
+		e.Reason, e.Cause = ErrCanceled, r.held(e.Cause)
+	case errors.Is(ctx.Err(), context.Canceled):
+		e.Reason = ErrGivenUp
 	}
 	return e
+}
+
+// causeOf returns why a context has ended, nil if it has not. It matches the error of the context.
+func causeOf(ctx context.Context) error {
+	why, err := context.Cause(ctx), ctx.Err()
+	if err == nil || errors.Is(why, err) {
+		return why
+	}
+	return fmt.Errorf("%w: %w", err, why)
+}
+
+// call lets the loop call f and waits for that. F must not block. After an error it is not called any more.
+func (r *Replicator) call(ctx context.Context, f func()) error {
+	var state atomic.Uint32
+	done := make(chan struct{})
+	if !r.inbox.add(item{do: func() {
+		if state.CompareAndSwap(queued, taken) {
+			defer close(done)
+			f()
+		}
+	}}) {
+		return fmt.Errorf("%w: %w", ErrStopped, r.cause())
+	}
+	var err error
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		err = causeOf(ctx)
+	case <-r.done:
+		err = r.Err()
+	}
+	if !state.CompareAndSwap(queued, left) { // it has begun
+		<-done
+		return nil
+	}
+	return r.held(err)
 }
 
 // stopped is the error of what is asked of a replicator that has ended.

@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/ddata/replication"
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/replica"
 )
 
@@ -29,27 +27,30 @@ type Config struct {
 	// digits and "_-:.". Defaults to DefaultName.
 	Name string
 	// Roles are those that a node must have, all of them, to hold the data. Other nodes are invisible to it, and can't start it. Defaults to
-	// none: all nodes do.
+	// none: all nodes do. Every member with the roles counts in majorities, whether it has started a replicator of this name or not: one
+	// that has none never answers.
 	Roles []string
-	// Types are the data types and the types of elements of the program. Defaults to those of package crdt with
-	// elements of basic kinds.
+	// Types are the data types and the types of elements of the program: crdt.NewTypes(codec.Types(codec.Name[Product]("product"))) lets a Product
+	// be an element. Defaults to those of package crdt with elements of basic kinds. All nodes need a type before one of them uses it: the
+	// others refuse what they can't read.
 	Types *crdt.Types
 
 	// Durable are the keys that are kept on disk: exact ones, and prefixes that end in a star. Defaults to none. They are loaded before Start
 	// returns, and a change of one is on disk before it is acknowledged.
 	Durable []string
-	// Opener opens the store in which they are kept. Required if there are Durable ones. The replicator closes what it has opened.
+	// Opener opens the store in which they are kept: leveldb.NewDurable of plugins/leveldb is one. Required if there are Durable ones. The
+	// replicator closes what it has opened.
 	Opener durable.Opener
 	// WriteBehind is after which time what has changed is written to disk, if requests need not wait for that. A crash loses up to so
 	// much of what this node has acknowledged. Defaults to 0: they wait.
 	WriteBehind time.Duration
 
 	// Expire says after which time without use keys are forgotten on all nodes, by key or by prefix that ends in a star. An
-	// exact key goes before prefixes, a longer prefix before a shorter one.
+	// exact key goes before prefixes, a longer prefix before a shorter one. At least GossipInterval, and the same on all nodes.
 	Expire map[string]time.Duration
 	// PreferOldest lets all requests ask the oldest nodes first, not any. It is good where a singleton writes.
 	PreferOldest bool
-	// Timeout is that of requests whose context has no deadline. Defaults to 5 s.
+	// Timeout is that of requests whose context has no deadline, and how long those wait at most until they begin. Defaults to 5 s.
 	Timeout time.Duration
 
 	// GossipInterval is how often all data is compared with another node. Defaults to 2 s.
@@ -62,8 +63,9 @@ type Config struct {
 	// PruneInterval is how often it is looked for nodes that have left, so that their history is moved to another one. Defaults to 2
 	// minutes; below 0 it is kept for ever.
 	PruneInterval time.Duration
-	// PruneAfter is how long a node must have been away, while all others could be reached. Defaults to 5 minutes.
-	PruneAfter time.Duration
+	// PruneAfter is how long a node must have been away, while all others could be reached. Defaults to 5 minutes; DurablePruneAfter, for durable
+	// keys, to 24 hours: a node that comes back later loses what only its disk had of a node that was pruned meanwhile.
+	PruneAfter, DurablePruneAfter time.Duration
 	// MarkerTTL is how long it is remembered that a node was pruned: whoever has not heard of that must not come back later with what it
 	// has. Defaults to 6 hours; DurableMarkerTTL, for durable keys, to 10 days.
 	MarkerTTL, DurableMarkerTTL time.Duration
@@ -71,8 +73,8 @@ type Config struct {
 	DisableDeltas bool
 	// MaxDeltaOps is from how many changes of one key on its value is sent instead of those. Defaults to 50.
 	MaxDeltaOps int
-	// MaxEntry is the largest encoded value that an update may make, in bytes. Defaults to 512 KiB, or half of what the transport
-	// takes if that is less.
+	// MaxEntry is the largest encoded value that an update may make, in bytes: 1 to a little less than what the transport takes, which is
+	// 1 MiB at most. Defaults to 512 KiB, or half of what the transport takes if that is less.
 	MaxEntry int
 	// MaxKeys is how many keys there may be, deleted ones included. Defaults to 10,000,000.
 	MaxKeys int
@@ -91,6 +93,7 @@ type Config struct {
 
 func (c Config) withDefaults(node *cluster.Node) Config {
 	c.Name = cmp.Or(c.Name, DefaultName)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = node.Logger()
 	}
@@ -100,9 +103,6 @@ func (c Config) withDefaults(node *cluster.Node) Config {
 // validate returns all that is wrong but for what the protocol checks.
 func (c *Config) validate(node *cluster.Node) error {
 	var errs []error
-	if err := identity.CheckName(c.Name); err != nil {
-		errs = append(errs, fmt.Errorf("Config.Name: %w", err))
-	}
 	has := map[string]bool{}
 	for _, role := range node.Roles() {
 		has[role] = true
@@ -137,7 +137,7 @@ func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*r
 		Protocol: replication.Config{
 			Self: self, Types: c.Types, Roles: c.Roles, Durable: c.Durable, Expire: c.Expire, Started: started,
 			GossipInterval: c.GossipInterval, NotifyInterval: c.NotifyInterval, DeltaInterval: c.DeltaInterval,
-			PruneInterval: c.PruneInterval, PruneAfter: c.PruneAfter, MarkerTTL: c.MarkerTTL, DurableMarkerTTL: c.DurableMarkerTTL,
+			PruneInterval: c.PruneInterval, PruneAfter: c.PruneAfter, DurablePruneAfter: c.DurablePruneAfter, MarkerTTL: c.MarkerTTL, DurableMarkerTTL: c.DurableMarkerTTL,
 			Timeout: c.Timeout, DisableDeltas: c.DisableDeltas, MaxDeltaOps: c.MaxDeltaOps,
 			MaxEntry: cmp.Or(c.MaxEntry, min(512<<10, room/2)), MaxBatch: min(256<<10, room),
 			MaxKeys: c.MaxKeys, MaxRequests: c.MaxRequests, MaxLog: c.MaxLog,
@@ -145,7 +145,7 @@ func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*r
 		},
 	})
 	if err != nil {
-		return nil, errors.New(strings.NewReplacer("replication: ", "", "replica: ", "", "\n", "; ").Replace(err.Error()))
+		return nil, err
 	}
 	return m, nil
 }

@@ -5,6 +5,7 @@
 // others, and that becomes the same everywhere.
 //
 //	r, err := ddata.Start(ctx, node, ddata.Config{})
+//	err = r.AwaitReplicas(ctx, 3)
 //
 //	visits := ddata.Key[crdt.PNCounter]("visits")
 //	n, err := ddata.Update(ctx, r, visits, ddata.WriteMajority(), func(c crdt.PNCounter) (crdt.PNCounter, error) {
@@ -30,7 +31,9 @@
 //	ReadAll, WriteAll           3                   5           9
 //
 // Who writes to a majority and reads from one reads what was written. WriteLocal is heard of by others within a few tenths of a second. Nodes
-// that are about to join, and those that are WeaklyUp, do not count.
+// that are about to join, and those that are WeaklyUp, do not count. All others with Config.Roles do, whether they have a replicator of that name
+// or not; Error.Silent tells which have not answered. A majority is one of the nodes that this node knows: right after the start that may be
+// itself alone, so a program calls AwaitReplicas first. AtLeast never asks for more nodes than there are.
 //
 // # How it works
 //
@@ -51,7 +54,7 @@
 // # Guarantees
 //
 //   - A call that returns nil has had as many nodes as its level asks for; a durable key is on their disks. Else the error
-//     says how many of how many have taken part: see Error.
+//     says how many of how many have taken part, and who has not answered: see Error.
 //   - A node reads what it has written, at any level.
 //   - Reads at ReadLocal take an immutable value and never wait for the loop.
 //   - A subscriber gets the last value of each key, however slow it is.
@@ -70,7 +73,8 @@
 //
 // Updates go on in each part of a cluster that is cut, at levels that have enough nodes there, and are merged when it is whole again. A node that was removed from
 // the cluster has to start anew, with another replicator; what it alone had and had not told anybody is lost unless it is durable. A disk
-// that fails is ErrStore to whoever waits for it. A function of the user that panics changes nothing.
+// that fails is ErrStore to whoever waits for it. A function of the user that panics changes nothing. A replicator that has ended is not started
+// again on its node: that would number its changes anew, and the others would take them for those that they know.
 //
 // # Shutdown
 //

@@ -11,9 +11,10 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/identity"
 )
 
-// The reasons of an Error. After ErrQuorum, ErrStore and ErrStopped an update or a deletion may have taken
+// The reasons of an Error. After ErrQuorum, ErrGivenUp, ErrStore and ErrStopped an update or a deletion may have taken
 // place, and spreads if it has; after the others nothing has changed.
 var (
 	// ErrInvalid is matched by errors about configurations, keys, levels and values that can't be.
@@ -22,13 +23,17 @@ var (
 	ErrNotFound = errors.New("ddata: not found")
 	// ErrDeleted says that the key was deleted, which is for ever.
 	ErrDeleted = errors.New("ddata: deleted")
-	// ErrQuorum says that not enough nodes have taken part in time.
+	// ErrQuorum says that not enough nodes have taken part in time, or that too many have refused: then it matches ErrType as well, if
+	// they hold another type.
 	ErrQuorum = errors.New("ddata: not enough replicas")
+	// ErrGivenUp says that the context was canceled while others were asked. The change is here, and spreads.
+	ErrGivenUp = errors.New("ddata: given up while it was under way")
 	// ErrTooFew says that there are not so many nodes. It matches ErrQuorum.
 	ErrTooFew = fmt.Errorf("%w: the cluster has too few nodes", ErrQuorum)
 	// ErrStore says that a durable key could not be written to disk, here or at too many others.
 	ErrStore = errors.New("ddata: the disk has failed")
-	// ErrModify says that the function given to Update has failed or panicked.
+	// ErrModify says that the function given to Update has failed or panicked, or that it has changed the value with the Self of
+	// another node.
 	ErrModify = errors.New("ddata: the update was not made")
 	// ErrType says that the key holds a value of another type.
 	ErrType = errors.New("ddata: another type")
@@ -38,7 +43,8 @@ var (
 	ErrFull = errors.New("ddata: too many keys")
 	// ErrBusy says that too many requests are open.
 	ErrBusy = errors.New("ddata: too many requests")
-	// ErrCanceled says that the context ended before the request began.
+	// ErrCanceled says that the context, or Config.Timeout, ended before the request began. The cause says if that was because the function of
+	// another update does not return.
 	ErrCanceled = errors.New("ddata: canceled")
 	// ErrStopped says that the replicator has ended.
 	ErrStopped = errors.New("ddata: the replicator has ended")
@@ -61,6 +67,8 @@ type Error struct {
 	// Answered is how many replicas have taken part, this node included, Required how many had
 	// to, of Total. All are 0 if none was asked, or it isn't known.
 	Answered, Required, Total int
+	// Silent are the nodes that were asked and have not answered when the time was up, sorted.
+	Silent []identity.Node
 	// Cause says more, for example context.DeadlineExceeded, or what a function has returned. It may be nil.
 	Cause error
 }
@@ -70,11 +78,29 @@ func (e *Error) Error() string {
 	fmt.Fprintf(&b, "ddata: %s %q: %s", e.Op, e.Key, strings.TrimPrefix(e.Reason.Error(), "ddata: "))
 	if e.Required > 0 && e.Reason != ErrNotFound && e.Reason != ErrDeleted { //nolint:errorlint // the sentinel itself
 		fmt.Fprintf(&b, ": %d of %d, %d in all", e.Answered, e.Required, e.Total)
+		b.WriteString(silentText(e.Silent))
 	}
 	if e.Cause != nil {
 		fmt.Fprintf(&b, ": %v", e.Cause)
 	}
 	return b.String()
+}
+
+// maxSilent is how many nodes an error names.
+const maxSilent = 5
+
+func silentText(nodes []identity.Node) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	names := make([]string, 0, maxSilent+1)
+	for _, n := range nodes[:min(len(nodes), maxSilent)] {
+		names = append(names, n.Name)
+	}
+	if more := len(nodes) - maxSilent; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return ", no answer from " + strings.Join(names, ", ")
 }
 
 // Unwrap returns the reason and the cause.
@@ -85,16 +111,10 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.Cause}
 }
 
-// modifyError is an error of a function given to Update, so that it is told from others.
-type modifyError struct{ err error }
-
-func (e *modifyError) Error() string { return e.err.Error() }
-func (e *modifyError) Unwrap() error { return e.err }
-
 // reasonOf returns the reason for an error of the machine or of a data type.
 func reasonOf(err error) error {
 	switch {
-	case is[*modifyError](err), is[*PanicError](err):
+	case is[*modifyError](err), is[*PanicError](err), errors.Is(err, replication.ErrForeign):
 		return ErrModify
 	case is[*TooLargeError](err):
 		return ErrTooLarge
@@ -116,15 +136,22 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	if reply.Outcome == replication.Done {
 		return nil
 	}
-	e := &Error{Op: op, Key: key, Answered: reply.Answered, Required: reply.Required, Total: reply.Total, Cause: reply.Err}
+	e := &Error{Op: op, Key: key, Answered: reply.Answered, Required: reply.Required, Total: reply.Total, Silent: reply.Silent, Cause: plain(reply.Err)}
 	switch reply.Outcome {
 	case replication.NotFound:
 		e.Reason = ErrNotFound
 	case replication.Deleted:
 		e.Reason = ErrDeleted
 	case replication.TimedOut:
-		if e.Reason = ErrQuorum; e.Cause == nil {
+		e.Reason = ErrQuorum
+		if errors.Is(e.Cause, replication.ErrType) {
+			e.Cause = &plainError{e.Cause.Error() + ", as they hold another type", []error{ErrType, e.Cause}}
+		}
+		switch {
+		case e.Cause == nil:
 			e.Cause = context.DeadlineExceeded
+		case len(e.Silent) > 0:
+			e.Cause = fmt.Errorf("%w: %w", e.Cause, context.DeadlineExceeded)
 		}
 	case replication.TooFew:
 		e.Reason = ErrTooFew

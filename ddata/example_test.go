@@ -42,6 +42,11 @@ func pairOf(ctx context.Context, cfg ddata.Config) (a, b *ddata.Replicator, end 
 		return r
 	}
 	a, b = start("a:1"), start("b:1")
+	for _, r := range []*ddata.Replicator{a, b} {
+		if err := r.AwaitReplicas(ctx, 2); err != nil {
+			panic(err)
+		}
+	}
 	return a, b, func() {
 		_ = b.Node().Shutdown(ctx)
 		_ = a.Node().Shutdown(ctx)

@@ -4,6 +4,8 @@
 package ddata
 
 import (
+	"fmt"
+
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/replication"
 )
@@ -11,7 +13,7 @@ import (
 // Key names a value of a data type, one of package crdt or of one's own: 1 to 512 bytes of
 // UTF-8 that do not end in a star. Two keys with the same text are the same key, so they need to be of
 // the same type.
-type Key[T any] string
+type Key[T crdt.Data[T]] string
 
 // Any returns what stands for this one key in Replicator.Subscribe.
 func (k Key[T]) Any() Pattern { return Pattern{text: string(k)} }
@@ -22,9 +24,20 @@ func (k Key[T]) Any() Pattern { return Pattern{text: string(k)} }
 func (k Key[T]) Value(c Change) (T, error) {
 	v, err := crdt.As[T](c.types, c.value)
 	if err != nil {
-		return v, &Error{Op: "read a change of", Key: c.Key, Reason: reasonOf(err), Cause: err}
+		return v, &Error{Op: "read a change of", Key: c.Key, Reason: reasonOf(err), Cause: plain(err)}
 	}
 	return v, nil
+}
+
+// check returns an error if no key can be meant.
+func (p Pattern) check() error {
+	if !p.prefix {
+		return plain(replication.CheckKey(p.text))
+	}
+	if len(p.text) > replication.MaxKey {
+		return fmt.Errorf("a prefix of %d bytes, a key has at most %d", len(p.text), replication.MaxKey)
+	}
+	return nil
 }
 
 // Prefix returns what stands for all keys that begin with a text, those that come later

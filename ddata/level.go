@@ -4,6 +4,7 @@
 package ddata
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/refold-io/refold/ddata/replication"
@@ -38,8 +39,8 @@ func ReadMajorityPlus(more int) ReadLevel {
 // ReadAll reads from all nodes but those that are about to leave.
 func ReadAll() ReadLevel { return ReadLevel{level: replication.Level{Kind: replication.All}} }
 
-// AtLeast returns the level with a least number of nodes for a majority, or all if there are not
-// so many. It is for small clusters, of which a majority is few.
+// AtLeast returns a level of a majority with a least number of nodes, but never more than there are. It is for small
+// clusters, of which a majority is few. With levels that are no majority, requests fail with ErrInvalid.
 func (l ReadLevel) AtLeast(n int) ReadLevel {
 	l.level.MinCap = n
 	return l
@@ -48,20 +49,34 @@ func (l ReadLevel) AtLeast(n int) ReadLevel {
 // RepairPeers returns the level at which a read, before it returns, makes sure that as many
 // nodes as it has read from have what it returns, so that later reads see at least that. A
 // register that one node only writes is linearizable then, if it is written and read at
-// majorities.
+// majorities. At ReadLocal, which has no peers, requests fail with ErrInvalid.
 func (l ReadLevel) RepairPeers() ReadLevel {
 	l.repair = true
 	return l
 }
 
-// PreferOldest returns the level that asks the oldest nodes first.
+// PreferOldest returns the level that asks the oldest nodes first, as far as it asks any.
 func (l ReadLevel) PreferOldest() ReadLevel {
 	l.oldest = true
 	return l
 }
 
-// String returns it as in "majority" or "majority plus 2 of at least 5".
-func (l ReadLevel) String() string { return levelText(l.level) }
+// String returns it as in "majority", or "majority plus 2 of at least 5, repairing peers, oldest first".
+func (l ReadLevel) String() string {
+	text := levelText(l.level)
+	if l.repair {
+		text += ", repairing peers"
+	}
+	return text + oldestText(l.oldest)
+}
+
+// check returns what is wrong with it that the protocol does not see.
+func (l ReadLevel) check() error {
+	if l.repair && l.level.Kind == replication.Local {
+		return errors.New("a local read has no peers to repair")
+	}
+	return checkLeast(l.level)
+}
 
 // WriteLevel says how many nodes must have a change before the call returns. The node itself is
 // always one of them. The zero value is that of WriteLocal.
@@ -96,14 +111,30 @@ func (l WriteLevel) AtLeast(n int) WriteLevel {
 	return l
 }
 
-// PreferOldest returns the level that asks the oldest nodes first.
+// PreferOldest is as ReadLevel.PreferOldest.
 func (l WriteLevel) PreferOldest() WriteLevel {
 	l.oldest = true
 	return l
 }
 
-// String returns it as in "majority" or "majority plus 2 of at least 5".
-func (l WriteLevel) String() string { return levelText(l.level) }
+// String returns it as in "majority", or "majority plus 2 of at least 5, oldest first".
+func (l WriteLevel) String() string { return levelText(l.level) + oldestText(l.oldest) }
+
+func (l WriteLevel) check() error { return checkLeast(l.level) }
+
+func checkLeast(l replication.Level) error {
+	if l.MinCap == 0 || l.Kind == replication.Majority || l.Kind == replication.MajorityPlus {
+		return nil
+	}
+	return fmt.Errorf("AtLeast is for majorities, and the level is %q", levelText(replication.Level{Kind: l.Kind, N: l.N}))
+}
+
+func oldestText(oldest bool) string {
+	if oldest {
+		return ", oldest first"
+	}
+	return ""
+}
 
 func count(n int) replication.Level { return replication.Level{Kind: replication.Count, N: n} }
 

@@ -20,6 +20,7 @@ const (
 	lineTooLarge
 	lineStore
 	lineFull
+	lineSlow
 	lineKinds
 )
 
@@ -50,7 +51,7 @@ func (l *lines) write(r *Replicator, kind line, level slog.Level, message string
 // note logs what the protocol finds worth knowing.
 func (r *Replicator) note(n *replication.Note) {
 	ctx := r.base
-	peer, key, count, why := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Int("count", n.N), slog.Any("error", n.Err)
+	peer, key, count, why := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Int("count", n.N), slog.Any("error", plain(n.Err))
 	switch n.Kind {
 	case replication.NoteMalformed:
 		r.lines.write(r, lineMalformed, slog.LevelWarn, "a message can't be read", peer, why)

@@ -4,7 +4,6 @@
 package ddata
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -166,6 +165,7 @@ func (r *Replicator) perform(e replica.Effects) {
 	}
 	r.values.publish(e.Values)
 	r.replicas.Store(int64(r.machine.Protocol().ReplicaCount()))
+	r.tellAwaits()
 	for i := range e.Replies {
 		reply := &e.Replies[i]
 		if c := r.pending[reply.ID]; c != nil {
@@ -194,30 +194,6 @@ func (r *Replicator) send(s *replica.Send) {
 
 // stored tells the loop what became of some records.
 func (r *Replicator) stored(s replication.Stored) { r.inbox.add(item{in: s}) }
-
-// call lets the loop call f and waits for that. F must not block.
-func (r *Replicator) call(ctx context.Context, f func()) error {
-	done := make(chan struct{})
-	if !r.inbox.add(item{do: func() {
-		defer close(done)
-		f()
-	}}) {
-		return fmt.Errorf("%w: %w", ErrStopped, r.cause())
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-r.done:
-		select { // it may have been the last
-		case <-done:
-			return nil
-		default:
-			return r.Err()
-		}
-	}
-}
 
 // failed ends the replicator if the turn has not come to its end.
 func (r *Replicator) failed() {

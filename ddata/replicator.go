@@ -36,9 +36,10 @@ type Replicator struct {
 	subs   subscribers
 	disk   *disk // nil if nothing is durable
 
-	touched  touched
-	replicas atomic.Int64
-	over     atomic.Bool // nothing is answered any more
+	touched   touched
+	replicas  atomic.Int64
+	over      atomic.Bool            // nothing is answered any more
+	modifying atomic.Pointer[string] // the key whose update is in the user's function now
 
 	// What follows belongs to whoever has turn: the loop, or a caller who finds it idle.
 	turn    chan struct{} // has room for one
@@ -48,6 +49,7 @@ type Replicator struct {
 	house   time.Duration // when there is housekeeping to do
 	armed   time.Duration // when the loop wakes up, at the latest
 	lines   lines
+	awaits  []*await
 	single  [1]replication.Input
 	sound   bool // the turn has come to its end
 
@@ -63,7 +65,8 @@ type Replicator struct {
 
 // Start starts a replicator on a node, which need not be a member of its cluster yet. If there are durable keys, it returns when they are
 // loaded; ctx is for that only. The replicator ends with the node, with Close, or when the node is removed from its cluster. Once it has
-// ended, its name is refused on this node: the node, or its process, has to start anew.
+// ended, its name is refused on this node: the node, or its process, has to start anew. All members with Config.Roles should start one of
+// the same name, as they count in majorities from the moment they are Up.
 //
 // The error matches ErrInvalid, or cluster.ErrShuttingDown if it is too late, or is one of package durable.
 func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
@@ -82,17 +85,14 @@ func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, er
 
 // prepare returns a replicator that does not run yet, and that nobody else can have.
 func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
-	if err := cfg.validate(node); err != nil {
-		return nil, err
-	}
 	self, err := crdt.NewSelf(node.Self())
 	if err != nil {
 		return nil, err
 	}
 	started := time.Now()
 	machine, err := cfg.machine(self, started.Round(0), node.Transport().MaxMessage())
-	if err != nil {
-		return nil, err
+	if err = errors.Join(cfg.validate(node), err); err != nil {
+		return nil, plain(err)
 	}
 	r := &Replicator{
 		cfg: cfg, node: node, board: switchboardOf(node), types: cfg.Types, self: self,
@@ -170,7 +170,7 @@ func (r *Replicator) step(in replication.Input) error {
 	r.values.publish(e.Values)
 	for _, n := range e.Notes {
 		if n.Kind == replication.NoteLoad {
-			return n.Err
+			return plain(n.Err)
 		}
 	}
 	return nil
@@ -231,7 +231,7 @@ func (r *Replicator) Self() *crdt.Self { return r.self }
 // Keys returns the keys that this node has and that are not deleted, sorted. It does not wait for anything.
 func (r *Replicator) Keys() []string { return r.values.keys() }
 
-// ReplicaCount returns how many nodes count in a quorum, this one included.
+// ReplicaCount returns how many nodes count in a quorum, this one included. See AwaitReplicas for a program that starts.
 func (r *Replicator) ReplicaCount() int { return int(r.replicas.Load()) }
 
 // Flush tells subscribers of what has changed, and the other nodes as well, without waiting for the next interval. It does not wait for them
@@ -246,7 +246,7 @@ func (r *Replicator) Flush(ctx context.Context) error {
 }
 
 // Close ends the replicator on this node: open requests fail with ErrStopped, what waits for the disk is written, the
-// store is closed. What others have stays there. There can't be another one with that name on this node afterwards. It waits for that until
+// store is closed. What others have stays there, and the node goes on counting in their majorities until it leaves. There can't be another one with that name on this node afterwards. It waits for that until
 // ctx ends. The error is that of the disk, or of ctx.
 func (r *Replicator) Close(ctx context.Context) error {
 	return r.close(ctx, errors.New("it was closed"))
@@ -265,7 +265,7 @@ func (r *Replicator) close(ctx context.Context, why error) error {
 	if r.disk != nil {
 		r.disk.giveUp()
 	}
-	return fmt.Errorf("ddata: close %q: %w", r.cfg.Name, context.Cause(ctx))
+	return r.held(fmt.Errorf("ddata: close %q: %w", r.cfg.Name, causeOf(ctx)))
 }
 
 // Done is closed when the replicator has ended.

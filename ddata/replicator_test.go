@@ -77,7 +77,7 @@ func TestQuorumsAreHonest(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v of one second", took)
 		}
-		if want := `ddata: update "visits": not enough replicas: 2 of 3, 5 in all: context deadline exceeded`; err.Error() != want {
+		if want := `ddata: update "visits": not enough replicas: 2 of 3, 5 in all, no answer from c, d, e: context deadline exceeded`; err.Error() != want {
 			t.Errorf("%v\n%v", err, want)
 		}
 		_, err = w.get(rs[1], visits, ddata.ReadMajority())
@@ -114,32 +114,46 @@ func TestErrors(t *testing.T) {
 		_, err = ddata.Get(ctx, r, visits, ddata.ReadAll())
 		check(ddata.ErrNotFound, err, `ddata: get "visits": not found`)
 		_, err = ddata.Get(ctx, r, ddata.Key[crdt.GCounter](""), ddata.ReadLocal())
-		check(ddata.ErrInvalid, err, "a key is empty")
+		check(ddata.ErrInvalid, err, `get "": invalid: a key is empty`)
 		check(ddata.ErrInvalid, w.add(r, "all*", ddata.WriteLocal(), 1), "ends in a star")
-		check(ddata.ErrInvalid, w.add(r, visits, ddata.WriteTo(1), 1), "the least is 2")
+		check(ddata.ErrInvalid, w.add(r, visits, ddata.WriteTo(1), 1), `update "visits": invalid: a count of 1 replicas, the least is 2`)
+		for _, level := range []ddata.WriteLevel{ddata.WriteLocal().AtLeast(2), ddata.WriteTo(2).AtLeast(3), ddata.WriteAll().AtLeast(2)} {
+			check(ddata.ErrInvalid, w.add(r, visits, level, 1), "AtLeast is for majorities")
+			check(ddata.ErrInvalid, ddata.Delete(ctx, r, visits, level), "AtLeast is for majorities")
+		}
+		for _, level := range []ddata.ReadLevel{ddata.ReadLocal().AtLeast(2), ddata.ReadFrom(2).AtLeast(3), ddata.ReadAll().AtLeast(2)} {
+			_, err = ddata.Get(ctx, r, visits, level)
+			check(ddata.ErrInvalid, err, "AtLeast is for majorities")
+		}
+		_, err = ddata.Get(ctx, r, visits, ddata.ReadLocal().RepairPeers())
+		check(ddata.ErrInvalid, err, "no peers")
 
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		wrong := ddata.Key[crdt.ORSet[string]](visits)
 		_, err = ddata.Get(ctx, r, wrong, ddata.ReadLocal())
-		check(ddata.ErrType, err, "GCounter")
+		check(ddata.ErrType, err, `ddata: get "visits": another type: GCounter instead of ORSet[string]`)
 		_, err = ddata.Get(ctx, r, wrong, ddata.ReadMajority())
 		check(ddata.ErrType, err, "GCounter")
 		_, err = ddata.Update(ctx, r, wrong, ddata.WriteLocal(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s, nil })
 		check(ddata.ErrType, err, "GCounter")
-		_, err = ddata.Update(ctx, r, ddata.Key[time.Time]("time"), ddata.WriteLocal(), func(t time.Time) (time.Time, error) { return t, nil })
+		_, err = ddata.Update(ctx, r, ddata.Key[unknown]("unknown"), ddata.WriteLocal(), func(u unknown) (unknown, error) { return u, nil })
 		check(ddata.ErrInvalid, err, "not defined")
+		_, err = ddata.Update(ctx, r, ddata.Key[crdt.ORSet[unknown]]("set"), ddata.WriteLocal(), func(s crdt.ORSet[unknown]) (crdt.ORSet[unknown], error) {
+			return s.Add(r.Self(), unknown{})
+		})
+		check(ddata.ErrModify, err, "for ddata.Config.Types")
 
 		no := errors.New("no")
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(r.Self(), 1), no })
 		check(ddata.ErrModify, err, `ddata: update "visits": the update was not made: no`)
 		w.wantErr(err, no)
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
-		check(ddata.ErrModify, err, "oh")
+		check(ddata.ErrModify, err, `ddata: update "visits": the update was not made: panic: oh`)
 		if p, ok := errors.AsType[*ddata.PanicError](err); !ok || p.Value != "oh" {
 			t.Errorf("%v", p)
 		}
 		err = w.put(r, ddata.WriteLocal(), strings.Repeat("x", 2000))
-		check(ddata.ErrTooLarge, err, "at most 1000 are allowed")
+		check(ddata.ErrTooLarge, err, `ddata: update "cart": too large: the value of "cart" would have 20`)
 		if l, ok := errors.AsType[*ddata.TooLargeError](err); !ok || l.Size < 2000 || l.Max != 1000 || l.Key != "cart" {
 			t.Errorf("%+v", l)
 		}
@@ -150,6 +164,134 @@ func TestErrors(t *testing.T) {
 		_, err = ddata.Get(ended, r, visits, ddata.ReadAll())
 		check(ddata.ErrCanceled, err, "no")
 		w.wantErr(err, no)
+		w.wantErr(err, context.Canceled)
+	})
+}
+
+// unknown is a data type that no replicator is told of.
+type unknown struct{}
+
+func (u unknown) Merge(unknown) (unknown, error)          { return u, nil }
+func (u unknown) AppendBinary(dst []byte) ([]byte, error) { return dst, nil }
+
+// A value that is changed with the Self of another node counts what that has counted, and its changes would be lost.
+func TestForeignSelf(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b")
+		_, err := ddata.Update(w.Context(), rs[0], visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(rs[1].Self(), 1), nil })
+		w.wantErr(err, ddata.ErrModify)
+		if err == nil || !strings.Contains(err.Error(), "changed with the Self of another node") {
+			t.Error(err)
+		}
+		_, err = w.get(rs[0], visits, ddata.ReadLocal())
+		w.wantErr(err, ddata.ErrNotFound)
+	})
+}
+
+// Nodes that hold another type refuse, and the error says so: at once if all do, with those who are silent if the time was up.
+func TestTypesClash(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		heal := w.network.Partition([]string{"a"}, []string{"b", "c"})
+		w.must(w.add(rs[0], "key", ddata.WriteLocal(), 1))
+		for _, r := range rs[1:] {
+			_, err := ddata.Update(w.Context(), r, ddata.Key[crdt.Flag]("key"), ddata.WriteLocal(), func(f crdt.Flag) (crdt.Flag, error) { return f.Enable(), nil })
+			w.must(err)
+		}
+		heal()
+		began := time.Now()
+		err := w.add(rs[0], "key", ddata.WriteMajority(), 1)
+		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, ddata.ErrType)
+		if errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 500*time.Millisecond {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		w.network.Partition([]string{"a", "b"}, []string{"c"})
+		err = w.add(rs[0], "key", ddata.WriteMajority(), 1)
+		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, ddata.ErrType)
+		w.wantErr(err, context.DeadlineExceeded)
+		if err == nil || !strings.Contains(err.Error(), "no answer from c: 1 other replicas have refused \"key\", as they hold another type: ") {
+			t.Error(err)
+		}
+	})
+}
+
+// Whoever waits for a majority waits until there are nodes.
+func TestAwaitReplicas(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.replicate(w.cluster("a")[0], ddata.Config{})
+		w.must(a.AwaitReplicas(w.Context(), 1))
+		w.wantErr(a.AwaitReplicas(w.Context(), 0), ddata.ErrInvalid)
+		short, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+		defer cancel()
+		err := a.AwaitReplicas(short, 2)
+		w.wantErr(err, context.DeadlineExceeded)
+		if err == nil || !strings.Contains(err.Error(), `wait for 2 replicas of "ddata", there are 1: `) {
+			t.Error(err)
+		}
+		w.must(w.add(a, visits, ddata.WriteLocal(), 1))
+		done := make(chan error)
+		go func() { done <- a.AwaitReplicas(w.Context(), 2) }()
+		b := w.replicate(w.start("b"), ddata.Config{})
+		w.must(b.AwaitReplicas(w.Context(), 2))
+		w.want(b, visits, ddata.ReadLocal(), 1) // it has got what there was
+		w.must(<-done)
+		if n := a.ReplicaCount(); n != 2 {
+			t.Errorf("%d replicas", n)
+		}
+		go func() { done <- a.AwaitReplicas(w.Context(), 3) }()
+		synctest.Wait()
+		w.must(a.Close(w.Context()))
+		w.wantErr(<-done, ddata.ErrStopped)
+		w.wantErr(a.AwaitReplicas(w.Context(), 1), ddata.ErrStopped)
+	})
+}
+
+// An update in the function of an update can never begin: it does not wait for ever, and says what it waits for.
+func TestUpdateInUpdate(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{}, "a")[0]
+		var inner error
+		_, err := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
+			_, inner = ddata.Update(context.Background(), r, "other", ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { return c, nil })
+			return c.Add(r.Self(), 1), nil
+		})
+		w.must(err)
+		w.wantErr(inner, ddata.ErrCanceled)
+		w.wantErr(inner, context.DeadlineExceeded)
+		if inner == nil || !strings.Contains(inner.Error(), `it did not begin within 5s: context deadline exceeded: the function of an update of "visits" has not returned`) {
+			t.Error(inner)
+		}
+		synctest.Wait() // the log is written by the node
+		if !strings.Contains(w.log.String(), `msg="the function of an update has held up the replicator"`) {
+			t.Error("nobody was told")
+		}
+		w.want(r, visits, ddata.ReadLocal(), 1)
+		// Nor does Close say nothing.
+		release, held := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
+				<-release
+				return c, nil
+			})
+			held <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		err = r.Close(ctx)
+		w.wantErr(err, context.DeadlineExceeded)
+		if err == nil || !strings.Contains(err.Error(), `the function of an update of "visits" has not returned`) {
+			t.Error(err)
+		}
+		close(release)
+		<-held
+		<-r.Done()
 	})
 }
 
@@ -190,8 +332,10 @@ func TestCanceled(t *testing.T) {
 		synctest.Wait()
 		cancel(why)
 		err := <-done
-		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, ddata.ErrGivenUp)
+		w.wantErr(err, context.Canceled)
 		w.wantErr(err, why)
+		w.want(rs[0], visits, ddata.ReadLocal(), 1)
 		// Without a deadline there is that of the configuration.
 		began := time.Now()
 		_, err = ddata.Get(w.Context(), rs[0], visits, ddata.ReadMajority())
@@ -435,12 +579,19 @@ func TestStartRefuses(t *testing.T) {
 			"Config.WriteBehind is -1ns":     {WriteBehind: -1},
 			"Config.StatsInterval is -1ns":   {StatsInterval: -1},
 			"Config.GossipInterval is -1ns":  {GossipInterval: -1},
+			"Config.DurablePruneAfter is -1": {DurablePruneAfter: -1},
 			"Config.MaxEntry is 2097152, it": {MaxEntry: 2 << 20},
 			"Config.Expire: ":                {Expire: map[string]time.Duration{"a": 1}},
 		} {
 			_, err := ddata.Start(w.Context(), n, cfg)
 			w.wantErr(err, ddata.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: no %q", err, want)
+			}
+		}
+		_, err := ddata.Start(w.Context(), n, ddata.Config{Name: "a/b", Roles: []string{"no"}, Timeout: -1, Durable: []string{""}})
+		for _, want := range []string{"Config.Name", "Config.Roles", "Config.Timeout", "Config.Durable: a key is empty", "Config.Opener"} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v: no %q", err, want)
 			}
 		}

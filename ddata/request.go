@@ -14,10 +14,10 @@ import (
 // Get returns the value of a key. Without a deadline in ctx a read from others takes at most
 // Config.Timeout. At ReadLocal it returns at once what this node has, without waiting for anything.
 //
-// Other errors are those of an *Error: ErrNotFound if none of the nodes that were read has the key, ErrDeleted, ErrQuorum
-// if too few have answered, ErrType, ErrInvalid, ErrBusy, ErrCanceled, ErrStopped, and ErrStore if the key is durable
+// The error is an *Error whose Reason is ErrNotFound if none of the nodes that were read has the key, ErrDeleted, ErrQuorum
+// if too few have answered, ErrGivenUp, ErrType, ErrInvalid, ErrBusy, ErrCanceled, ErrStopped, or ErrStore if the key is durable
 // and what was read could not be written to disk.
-func Get[T any](ctx context.Context, r *Replicator, key Key[T], level ReadLevel) (T, error) {
+func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level ReadLevel) (T, error) {
 	began := r.begin()
 	raw, err := r.get(ctx, string(key), level)
 	var v T
@@ -33,15 +33,16 @@ func Get[T any](ctx context.Context, r *Replicator, key Key[T], level ReadLevel)
 // the methods of the data type.
 //
 // Modify is called at most once, and no other function at the same time: it must not wait for anything, and must not call
-// anything of the replicator but Self and reads at ReadLocal. An error or a panic of it changes nothing.
+// anything of the replicator but Self and reads at ReadLocal. The Self has to be that of this replicator. An error or a panic of it
+// changes nothing; if it takes long, that is logged, as all else waits.
 //
 // The error is an *Error: ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid, ErrBusy and ErrCanceled say that nothing has
-// changed. ErrQuorum and ErrStore do not take anything back: it has changed here and spreads.
-func Update[T any](ctx context.Context, r *Replicator, key Key[T], level WriteLevel, modify func(T) (T, error)) (T, error) {
+// changed. ErrQuorum, ErrGivenUp and ErrStore do not take anything back: it has changed here and spreads. After ErrStopped it may have.
+func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel, modify func(T) (T, error)) (T, error) {
 	began := r.begin()
 	var v T
-	reply, err := r.ask(ctx, "update", r.request(string(key), level.level, level.oldest), func(request replication.Request) replication.Input {
-		return replication.Update{Request: request, Modify: untyped(r.types, modify)}
+	reply, err := r.change(ctx, "update", string(key), level, func(request replication.Request) replication.Input {
+		return replication.Update{Request: request, Modify: untyped(r, string(key), modify)}
 	})
 	if err == nil {
 		v, err = typed[T](r, "update", string(key), reply.Value)
@@ -53,9 +54,9 @@ func Update[T any](ctx context.Context, r *Replicator, key Key[T], level WriteLe
 // Delete deletes a key for ever, whatever its type is. It is remembered that it was: each deleted key takes
 // some memory on all nodes, and a place on the disk if it is durable. The error is an *Error as of Update; ErrDeleted says that it was deleted
 // before.
-func Delete[T any](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
+func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
 	began := r.begin()
-	_, err := r.ask(ctx, "delete", r.request(string(key), level.level, level.oldest), func(request replication.Request) replication.Input {
+	_, err := r.change(ctx, "delete", string(key), level, func(request replication.Request) replication.Input {
 		return replication.Delete{Request: request}
 	})
 	r.observe(began, "delete", string(key), level, err)
@@ -74,7 +75,18 @@ func (r *Replicator) request(key string, level replication.Level, oldest bool) r
 	return replication.Request{Key: key, Level: level, PreferOldest: oldest || r.cfg.PreferOldest}
 }
 
+// change is ask for what changes a key.
+func (r *Replicator) change(ctx context.Context, op, key string, level WriteLevel, input func(replication.Request) replication.Input) (replication.Reply, error) {
+	if err := level.check(); err != nil {
+		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
+	}
+	return r.ask(ctx, op, r.request(key, level.level, level.oldest), input)
+}
+
 func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt.Value, error) {
+	if err := level.check(); err != nil {
+		return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: err}
+	}
 	if level.level.Kind == replication.Local {
 		return r.local(key)
 	}
@@ -96,7 +108,7 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 	switch {
 	case !found:
 		if err := replication.CheckKey(key); err != nil {
-			return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: err}
+			return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: plain(err)}
 		}
 		return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrNotFound}
 	case h.deleted:
@@ -109,23 +121,9 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 func typed[T any](r *Replicator, op, key string, raw crdt.Value) (T, error) {
 	v, err := crdt.As[T](r.types, raw)
 	if err != nil {
-		return v, &Error{Op: op, Key: key, Reason: reasonOf(err), Cause: err}
+		return v, &Error{Op: op, Key: key, Reason: reasonOf(err), Cause: plain(err)}
 	}
 	return v, nil
-}
-
-// untyped returns a function of values for one of a Go type.
-func untyped[T any](types *crdt.Types, modify func(T) (T, error)) func(crdt.Value) (crdt.Value, error) {
-	return func(current crdt.Value) (crdt.Value, error) {
-		v, err := crdt.As[T](types, current)
-		if err != nil {
-			return current, err
-		}
-		if v, err = modify(v); err != nil {
-			return current, &modifyError{err}
-		}
-		return types.Value(v)
-	}
 }
 
 // begin returns when a request began, if somebody wants to know.

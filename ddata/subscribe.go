@@ -6,6 +6,7 @@ package ddata
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"sync"
 
 	"github.com/refold-io/refold/ddata/crdt"
@@ -15,9 +16,16 @@ import (
 // Subscribe yields what the keys of a pattern hold when the loop over it begins, and then each change, until ctx or
 // the replicator ends. Changes are told each Config.NotifyInterval, the last one of each key; Flush does it at once. A loop that is
 // slow gets the last one of each key as well, so nothing but what was replaced is lost, and nothing piles up. What compares equal
-// to what was told before is not told again, and keys that can't be never are.
+// to what was told before is not told again.
+//
+// A loop ends without a word: if ctx has not ended, Err says whether the replicator has, and why. One over a pattern that no key can match, such as
+// Key("visits*").Any(), ends at once, with a line in the log.
 func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
+		if err := of.check(); err != nil {
+			r.log.ErrorContext(ctx, "nothing can match what is subscribed to", slog.String("pattern", of.String()), slog.Any("error", err))
+			return
+		}
 		s := &subscriber{news: make(chan struct{}, 1), latest: map[string]Change{}}
 		nr, ok := r.subs.add(s)
 		if !ok {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,7 +73,6 @@ func TestSubscribe(t *testing.T) {
 		one := read(ctx, b, ddata.Key[crdt.GCounter]("user-1").Any())
 		users := read(ctx, b, ddata.Prefix("user-"))
 		all := read(ctx, b, ddata.Prefix(""))
-		none := read(ctx, b, ddata.Key[crdt.GCounter]("").Any())
 		check := func(who string, r *reader, want ...string) {
 			t.Helper()
 			if got := r.take(); !slices.Equal(got, want) {
@@ -97,8 +97,7 @@ func TestSubscribe(t *testing.T) {
 		w.must(b.Flush(w.Context()))
 		check("one", one, "user-1 deleted")
 		check("users", users, "user-1 deleted")
-		check("none", none)
-		if s, err := b.Stats(w.Context()); err != nil || s.Subscribers != 4 {
+		if s, err := b.Stats(w.Context()); err != nil || s.Subscribers != 3 {
 			t.Errorf("%d subscribers: %v", s.Subscribers, err)
 		}
 		cancel()
@@ -226,6 +225,42 @@ func TestObserver(t *testing.T) {
 			if s.Replicas != 3 || s.Protocol.Tombstones != 1 || s.Protocol.Keys != 0 || s.Packets == 0 || s.Turns == 0 || s.Digest != stats[0].Digest || s.Malformed+s.Unsent > 0 {
 				t.Errorf("%+v", s)
 			}
+		}
+	})
+}
+
+// What nothing can match ends at once, and is told.
+func TestSubscribeToNothing(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{}, "a")[0]
+		for i, p := range []ddata.Pattern{ddata.Key[crdt.Flag]("visits*").Any(), ddata.Key[crdt.Flag]("").Any(), ddata.Prefix(strings.Repeat("x", 513))} {
+			if got := slices.Collect(r.Subscribe(w.Context(), p)); len(got) > 0 {
+				t.Errorf("%v: %v", p, got)
+			}
+			synctest.Wait() // the log is written by the node
+			if got := strings.Count(w.log.String(), "nothing can match what is subscribed to"); got != i+1 {
+				t.Errorf("%v: %d lines", p, got)
+			}
+		}
+		if err := r.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A key that is there no more has no value, which is of no type.
+func TestDeletedHasNoType(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{}, "a")[0]
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		w.must(ddata.Delete(w.Context(), r, visits, ddata.WriteLocal()))
+		for c := range r.Subscribe(w.Context(), visits.Any()) {
+			if c.Kind != ddata.Deleted || c.Raw().Type() != "" {
+				t.Errorf("%v %q", c.Kind, c.Raw().Type())
+			}
+			return
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
 )
 
 const (
@@ -38,7 +39,7 @@ func retry(ctx context.Context, f func(ctx context.Context) error) error {
 }
 
 // readKey reads a key. One that is not there is the empty value.
-func readKey[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], level ddata.ReadLevel) (v T, err error) {
+func readKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], level ddata.ReadLevel) (v T, err error) {
 	err = retry(ctx, func(ctx context.Context) (err error) {
 		v, err = ddata.Get(ctx, r, key, level)
 		if errors.Is(err, ddata.ErrNotFound) {
@@ -51,7 +52,7 @@ func readKey[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], 
 }
 
 // writeKey changes a key. What modify does, it must do once if it is called again.
-func writeKey[T any](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], modify func(T) (T, error)) error {
+func writeKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], modify func(T) (T, error)) error {
 	return retry(ctx, func(ctx context.Context) error {
 		_, err := ddata.Update(ctx, r, key, ddata.WriteMajority().PreferOldest(), modify)
 		return err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -23,9 +24,9 @@ type ddataCommand struct {
 	natsFlags
 
 	Cluster  string        `help:"The name of the cluster. Required, but for disk." env:"REFOLD_CLUSTER" placeholder:"NAME"`
-	Operator string        `help:"The name by which the nodes know you." default:"operator" placeholder:"NAME"`
-	Ask      string        `help:"The node to ask. Defaults to any that answers." placeholder:"NODE"`
-	Timeout  time.Duration `help:"How long to wait for an answer." default:"10s"`
+	Operator string        `help:"The name by which the nodes know you. Defaults to ${default}." default:"operator" placeholder:"NAME"`
+	Ask      string        `help:"The node to ask. Defaults to any that answers and has the replicator." placeholder:"NODE"`
+	Timeout  time.Duration `help:"How long to wait for an answer, and for what a node reads from others. Defaults to ${default}." default:"10s"`
 
 	Keys  ddataKeysCommand  `cmd:"" help:"List the keys that a node has."`
 	Get   ddataGetCommand   `cmd:"" help:"Print the value of a key, as JSON."`
@@ -49,6 +50,23 @@ type nodes struct {
 	members *cluster.Admin
 }
 
+// names returns the members that may hold data.
+func (n *nodes) names(ctx context.Context, common *ddataCommand) (names []string, err error) {
+	s, err := n.members.State(ctx, common.Ask)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Members {
+		switch m := &s.Members[i]; m.Status {
+		case cluster.Down.String(), cluster.Joining.String():
+		default:
+			name, _, _ := strings.Cut(m.Node, "#")
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // with asks the nodes something, and waits for each answer as long as the flags say.
 func (c *ddataCommand) with(f func(n *nodes) error) (err error) {
 	if c.Cluster == "" {
@@ -65,12 +83,31 @@ func (c *ddataCommand) with(f func(n *nodes) error) (err error) {
 
 // replicatorFlag says which replicator it is about.
 type replicatorFlag struct {
-	Replicator string `help:"The replicator." default:"ddata" placeholder:"NAME"`
+	Replicator string `help:"The replicator. Defaults to ${default}." default:"ddata" placeholder:"NAME"`
 }
 
 // at is who is asked.
 func (f *replicatorFlag) at(common *ddataCommand) ddata.At {
-	return ddata.At{Node: common.Ask, Replicator: f.Replicator}
+	return ddata.At{Node: common.Ask, Replicator: f.Replicator, Timeout: common.Timeout - common.Timeout/10}
+}
+
+// find calls f with who is asked. If that is anybody, and whoever has answered has no such replicator, it goes on with the members.
+func (f *replicatorFlag) find(ctx context.Context, common *ddataCommand, n *nodes, do func(at ddata.At) error) error {
+	at := f.at(common)
+	err := do(at)
+	if at.Node != "" || !errors.Is(err, ddata.ErrNoReplicator) {
+		return err
+	}
+	names, failed := n.names(ctx, common)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	for _, at.Node = range names {
+		if err = do(at); !errors.Is(err, ddata.ErrNoReplicator) {
+			return err
+		}
+	}
+	return fmt.Errorf("no member has replicator %q: %w", f.Replicator, err)
 }
 
 // patient waits for each answer for a time.

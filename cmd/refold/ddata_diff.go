@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/ddata"
 )
@@ -70,18 +69,9 @@ func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *d
 
 // look compares all members that may hold data.
 func (c *ddataDiffCommand) look(ctx context.Context, common *ddataCommand, n *nodes) (*ddata.Diff, error) {
-	s, err := n.members.State(ctx, common.Ask)
+	names, err := n.names(ctx, common)
 	if err != nil {
 		return nil, err
-	}
-	var names []string
-	for i := range s.Members {
-		switch m := &s.Members[i]; m.Status {
-		case cluster.Down.String(), cluster.Joining.String():
-		default:
-			name, _, _ := strings.Cut(m.Node, "#")
-			names = append(names, name)
-		}
 	}
 	return n.data.Diff(ctx, c.Replicator, names, c.Limit)
 }

@@ -44,7 +44,7 @@ func (l *lab) want(stdout string, args ...string) {
 	}
 }
 
-func put[T any](t *testing.T, r *ddata.Replicator, key string, f func(T) (T, error)) {
+func put[T crdt.Data[T]](t *testing.T, r *ddata.Replicator, key string, f func(T) (T, error)) {
 	t.Helper()
 	if _, err := ddata.Update(t.Context(), r, ddata.Key[T](key), ddata.WriteLocal(), f); err != nil {
 		t.Fatal(err)
@@ -95,6 +95,14 @@ func TestDataCommand(t *testing.T) {
 	if _, out, _ := l.data("get", "cart", "--ask", "a"); !strings.Contains(out, `"type": "article"`) || !strings.Contains(out, "tea") {
 		t.Errorf("the cart is %s", out)
 	}
+	for range 5 { // whoever answers: c does, and has none
+		if status, out, stderr := l.data("count"); status != 0 || !strings.HasPrefix(out, "3 replicas\n") {
+			t.Errorf("count of any prints %s%s", out, stderr)
+		}
+	}
+	if status, out, stderr := l.data("keys", "--replicator", "other"); status != 2 || out != "" || !strings.Contains(stderr, `no member has replicator "other"`) {
+		t.Errorf("keys that nobody has: exit status %d\n%s%s", status, out, stderr)
+	}
 	if _, out, _ := l.data("count", "--ask", "b"); !strings.HasPrefix(out, "3 replicas\n") || !strings.Contains(out, "3 keys, 1 deleted; digest ") {
 		t.Errorf("count prints %s", out)
 	}
@@ -108,8 +116,9 @@ func TestDataCommand(t *testing.T) {
 	}{
 		{[]string{"get", "nothing", "--ask", "a"}, "not found"},
 		{[]string{"get", "old\n", "--ask", "a"}, "deleted"},
-		{[]string{"get", "visits", "--ask", "c"}, "no such service"},
+		{[]string{"get", "visits", "--ask", "c"}, "no such replicator"},
 		{[]string{"keys", "--replicator", "other", "--ask", "a"}, "no such replicator"},
+		{[]string{"get", "visits", "--level", "all", "--timeout", "3s", "--ask", "a"}, "not enough replicas: 2 of 3, 3 in all, no answer from c"},
 		{[]string{"keys", "--limit=-1"}, "--limit"},
 		{[]string{"diff", "--limit=0"}, "--limit"},
 		{[]string{"diff", "--wait=-1s"}, "--wait"},

@@ -33,31 +33,38 @@ func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *d
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
 	}
-	return common.with(func(n *nodes) (err error) {
-		out := newLines(env.Stdout, c.JSON, "KEY\tTYPE\tDURABLE\n")
-		defer func() { err = errors.Join(err, out.Flush()) }()
-		printed := 0
-		for k, err := range n.data.Keys(ctx, c.at(common), c.Prefix, c.Deleted) {
-			if err != nil {
-				return err
-			}
-			if printed++; c.Limit > 0 && printed > c.Limit {
-				_, err := fmt.Fprintf(env.Stderr, "%s: there are more, from %q on\n", env.Name, k.Key)
-				return err
-			}
-			kind, durable := k.Type, "no"
-			if k.Deleted {
-				kind = "deleted"
-			}
-			if k.Durable {
-				durable = "yes"
-			}
-			if err := out.line(k, "%s\t%s\t%s\n", plain(k.Key), plain(kind), durable); err != nil {
-				return err
-			}
-		}
-		return nil
+	return common.with(func(n *nodes) error {
+		return c.find(ctx, common, n, func(at ddata.At) error { return c.list(ctx, env, n, at) })
 	})
+}
+
+// list prints the keys of a node; nothing if it does not answer.
+func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
+	out := newLines(env.Stdout, c.JSON, "KEY\tTYPE\tDURABLE\n")
+	printed := 0
+	for k, err := range n.data.Keys(ctx, at, c.Prefix, c.Deleted) {
+		switch {
+		case err != nil && printed == 0:
+			return err
+		case err != nil:
+			return errors.Join(err, out.Flush())
+		}
+		if printed++; c.Limit > 0 && printed > c.Limit {
+			_, err := fmt.Fprintf(env.Stderr, "%s: there are more, from %q on\n", env.Name, k.Key)
+			return errors.Join(err, out.Flush())
+		}
+		kind, durable := k.Type, "no"
+		if k.Deleted {
+			kind = "deleted"
+		}
+		if k.Durable {
+			durable = "yes"
+		}
+		if err := out.line(k, "%s\t%s\t%s\n", plain(k.Key), plain(kind), durable); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
 }
 
 // lines prints a table, or an object a line.
@@ -119,31 +126,35 @@ that is asked, as a program's would.`
 // Run prints the value.
 func (c *ddataGetCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	return common.with(func(n *nodes) error {
-		v, err := n.data.Get(ctx, c.at(common), c.Key, c.Level)
-		if err != nil {
-			return err
-		}
-		var types *crdt.Types
-		value, err := types.Decode(v.Data)
-		text := json.RawMessage(operator.ValueJSON(value))
-		if errors.Is(err, crdt.ErrUndefined) { // the node knows the type
-			if v, err = n.data.GetJSON(ctx, c.at(common), c.Key, c.Level); err == nil {
-				text = v.Data
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if !c.JSON {
-			return env.PrintJSON(text)
-		}
-		return json.NewEncoder(env.Stdout).Encode(struct {
-			Node  string          `json:"node"`
-			Key   string          `json:"key"`
-			Type  string          `json:"type"`
-			Value json.RawMessage `json:"value"`
-		}{v.Node, v.Key, v.Type, text})
+		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })
 	})
+}
+
+func (c *ddataGetCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
+	v, err := n.data.Get(ctx, at, c.Key, c.Level)
+	if err != nil {
+		return err
+	}
+	var types *crdt.Types
+	value, err := types.Decode(v.Data)
+	text := json.RawMessage(operator.ValueJSON(value))
+	if errors.Is(err, crdt.ErrUndefined) { // the node knows the type
+		if v, err = n.data.GetJSON(ctx, at, c.Key, c.Level); err == nil {
+			text = v.Data
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !c.JSON {
+		return env.PrintJSON(text)
+	}
+	return json.NewEncoder(env.Stdout).Encode(struct {
+		Node  string          `json:"node"`
+		Key   string          `json:"key"`
+		Type  string          `json:"type"`
+		Value json.RawMessage `json:"value"`
+	}{v.Node, v.Key, v.Type, text})
 }
 
 // ddataCountCommand is "refold ddata count".
@@ -156,25 +167,29 @@ type ddataCountCommand struct {
 // Run prints the figures.
 func (c *ddataCountCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	return common.with(func(n *nodes) error {
-		node, stats, err := n.data.Stats(ctx, c.at(common))
-		if err != nil {
-			return err
-		}
-		for i := range stats {
-			s := &stats[i]
-			if c.JSON {
-				err = json.NewEncoder(env.Stdout).Encode(struct {
-					Node string `json:"node"`
-					*ddata.AdminStat
-				}{node, s})
-			} else {
-				synced := ""
-				if !s.Synced {
-					synced = "; it has not got all from the others yet"
-				}
-				_, err = fmt.Fprintf(env.Stdout, "%d replicas\n\nas %s sees it; %d keys, %d deleted; digest %s%s\n", s.Replicas, node, s.Keys, s.Deleted, s.Digest, synced)
-			}
-		}
-		return err
+		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })
 	})
+}
+
+func (c *ddataCountCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
+	node, stats, err := n.data.Stats(ctx, at)
+	if err != nil {
+		return err
+	}
+	for i := range stats {
+		s := &stats[i]
+		if c.JSON {
+			err = json.NewEncoder(env.Stdout).Encode(struct {
+				Node string `json:"node"`
+				*ddata.AdminStat
+			}{node, s})
+		} else {
+			synced := ""
+			if !s.Synced {
+				synced = "; it has not got all from the others yet"
+			}
+			_, err = fmt.Fprintf(env.Stdout, "%d replicas\n\nas %s sees it; %d keys, %d deleted; digest %s%s\n", s.Replicas, node, s.Keys, s.Deleted, s.Digest, synced)
+		}
+	}
+	return err
 }

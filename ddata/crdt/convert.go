@@ -5,9 +5,12 @@ package crdt
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
+
+	"github.com/refold-io/refold/codec"
 )
 
 // appendElement appends the encoded form of a Go value.
@@ -68,10 +71,18 @@ func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) 
 	}
 	manifest, payload, err := types.registry().Encode(v.Interface())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrElement, err)
+		return nil, unnamed(err)
 	}
 	dst = binary.AppendUvarint(append(dst, tagNamed), uint64(len(manifest)))
 	return append(append(dst, manifest...), payload...), nil
+}
+
+// unnamed is the error of the registry about an element. It says which registry that is.
+func unnamed(err error) error {
+	if errors.Is(err, codec.ErrNotRegistered) || errors.Is(err, codec.ErrUnknown) {
+		return fmt.Errorf("%w: %w: the registry is that of crdt.NewTypes, for ddata.Config.Types", ErrElement, err)
+	}
+	return fmt.Errorf("%w: %w", ErrElement, err)
 }
 
 // encodeElement returns the encoded form of a Go value.
@@ -122,7 +133,7 @@ func decodeNamed(s string, to reflect.Value, types *Types) error {
 	}
 	v, err := types.registry().Decode(manifest, []byte(payload))
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrElement, err)
+		return unnamed(err)
 	}
 	rv := reflect.ValueOf(v)
 	if !rv.IsValid() || !rv.Type().AssignableTo(to.Type()) {

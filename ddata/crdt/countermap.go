@@ -62,7 +62,7 @@ func (m PNCounterMap[K]) Value(key K) int64 {
 	return c.Value()
 }
 
-// Contains reports whether a key is there.
+// Contains reports whether a key is there. One that can't be encoded never is.
 func (m PNCounterMap[K]) Contains(key K) bool { return containsKey(m.handle, key) }
 
 // Len returns how many keys there are.

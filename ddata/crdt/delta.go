@@ -3,6 +3,8 @@
 
 package crdt
 
+import "github.com/refold-io/refold/identity"
+
 // Delta is some changes of a value. It is immutable. The zero value is no delta,
 // which changes nothing; but for IsZero and Merge, its methods must not be called.
 type Delta struct{ c change }
@@ -13,6 +15,7 @@ type change interface {
 	// then returns this change followed by a later one of the same node.
 	then(later change) (change, error)
 	opCount() int
+	by(node identity.Node) bool
 	eachNode(t *nodeTable)
 	encode(e *encoder)
 }

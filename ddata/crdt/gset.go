@@ -48,7 +48,8 @@ func (s GSet[E]) Add(elements ...E) (GSet[E], error) {
 	return s.of(&next), nil
 }
 
-// Contains reports whether an element is in the set.
+// Contains reports whether an element is in the set. One that can't be encoded, as its type
+// has no name in Types, is in none: Add would say so.
 func (s GSet[E]) Contains(e E) bool {
 	key, err := encodeElement(e, s.types)
 	return err == nil && s.core().items.has(key)

@@ -195,7 +195,7 @@ func (m ORMultiMap[K, E]) Get(key K) (ORSet[E], bool) {
 	return s, err == nil
 }
 
-// Contains reports whether a key is there.
+// Contains reports whether a key is there. One that can't be encoded never is.
 func (m ORMultiMap[K, E]) Contains(key K) bool { return containsKey(m.handle, key) }
 
 // Len returns how many keys there are.

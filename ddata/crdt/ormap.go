@@ -157,7 +157,7 @@ func (m ORMap[K, V]) Get(key K) (V, bool) {
 	return v, err == nil
 }
 
-// Contains reports whether a key is there.
+// Contains reports whether a key is there. One that can't be encoded never is.
 func (m ORMap[K, V]) Contains(key K) bool { return containsKey(m.handle, key) }
 
 func containsKey[T, K any](h handle[T], key K) bool {

@@ -64,7 +64,8 @@ func (s ORSet[E]) Clear() ORSet[E] {
 	return s.of(s.core().clear())
 }
 
-// Contains reports whether an element is in the set.
+// Contains reports whether an element is in the set. One that can't be encoded, as its type
+// has no name in Types, is in none: Add would say so.
 func (s ORSet[E]) Contains(e E) bool {
 	key, err := encodeElement(e, s.types)
 	return err == nil && s.core().items.has(key)

@@ -61,7 +61,7 @@ func (m LWWMap[K, V]) Get(key K) (V, bool, error) {
 	return v, err == nil, err
 }
 
-// Contains reports whether a key is there.
+// Contains reports whether a key is there. One that can't be encoded never is.
 func (m LWWMap[K, V]) Contains(key K) bool { return containsKey(m.handle, key) }
 
 // Len returns how many keys there are.

@@ -209,7 +209,7 @@ func TestElementErrors(t *testing.T) {
 	t.Parallel()
 	a := self(t, "a")
 	type unnamed struct{ X int }
-	if _, err := (crdt.ORSet[unnamed]{}).Add(a, unnamed{}); !errors.Is(err, crdt.ErrElement) {
+	if _, err := (crdt.ORSet[unnamed]{}).Add(a, unnamed{}); !errors.Is(err, crdt.ErrElement) || !strings.Contains(err.Error(), "Config.Types") {
 		t.Errorf("a type without a name: %v", err)
 	}
 	if _, err := (crdt.ORSet[any]{}).Add(a, nil); !errors.Is(err, crdt.ErrElement) {

@@ -25,8 +25,8 @@ const (
 
 // Value is a value of any data type without its Go type parameters, as a
 // replicator holds it. It is immutable. Types.Value makes one of a typed value,
-// As the other way round. The zero value is no value; but for IsZero, its methods
-// must not be called.
+// As the other way round. The zero value is no value; but for IsZero and Type, its
+// methods must not be called.
 type Value struct{ c core }
 
 // core is what a value is made of. Those that hold a delta also know what they
@@ -49,8 +49,14 @@ type core interface {
 // IsZero reports whether there is no value.
 func (v Value) IsZero() bool { return v.c == nil }
 
-// Type names the type and its parameters, as in "ORSet[string]".
-func (v Value) Type() string { return v.c.shape().String() }
+// Type names the type and its parameters, as in "ORSet[string]". It is empty if there
+// is no value.
+func (v Value) Type() string {
+	if v.c == nil {
+		return ""
+	}
+	return v.c.shape().String()
+}
 
 // Deltas tells how changes of the type spread.
 func (v Value) Deltas() Deltas { return v.c.shape().deltas() }

@@ -100,8 +100,10 @@ type Reply struct {
 	// Answered is how many replicas have taken part, this one included; Required how
 	// many had to, of Total.
 	Answered, Required, Total int
-	// Err says why, of Failed and StoreFailed.
+	// Err says why, of Failed and StoreFailed, and of TimedOut if some have refused.
 	Err error
+	// Silent are those that were asked and have not answered when the time was up, sorted.
+	Silent []identity.Node
 }
 
 // EventKind says what became of a key.

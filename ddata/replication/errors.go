@@ -17,6 +17,8 @@ var (
 	// ErrType is matched by the errors about a value that is of another type than
 	// what the key holds.
 	ErrType = errors.New("replication: the key holds another type")
+	// ErrForeign says that a value was changed on behalf of another node.
+	ErrForeign = errors.New("replication: changed with the Self of another node")
 	// ErrFull says that there are as many keys as there may be.
 	ErrFull = errors.New("replication: too many keys")
 )

@@ -141,7 +141,7 @@ func (m *Machine) sendWhole(r *round, to identity.Node) {
 // roundDue begins the second wave of a round, or ends it.
 func (m *Machine) roundDue(r *round) {
 	if r.waved || r.due >= r.deadline {
-		m.finish(r, TimedOut, nil)
+		m.endRound(r, Reply{Outcome: TimedOut, Err: r.refusal(), Silent: r.silent()})
 		return
 	}
 	m.count.SecondWaves++
@@ -217,22 +217,49 @@ func (m *Machine) check(r *round) {
 // checkRefusals ends a round that too many have refused.
 func (m *Machine) checkRefusals(r *round) {
 	switch {
-	case len(r.targets)-r.failed < r.required-1 && r.verdict == StoreFault:
-		m.finish(r, StoreFailed, fmt.Errorf("replication: %d other replicas could not store %q", r.failed, r.key))
-	case len(r.targets)-r.failed < r.required-1:
-		m.finish(r, TimedOut, fmt.Errorf("%w: %d other replicas have refused %q", ErrType, r.failed, r.key))
+	case len(r.targets)-r.failed >= r.required-1:
+	case r.verdict == StoreFault:
+		m.finish(r, StoreFailed, r.refusal())
+	default:
+		m.finish(r, TimedOut, r.refusal())
 	}
 }
 
+// refusal is what targets have said that have said no.
+func (r *round) refusal() error {
+	switch {
+	case r.failed == 0:
+		return nil
+	case r.verdict == StoreFault:
+		return fmt.Errorf("replication: %d other replicas could not store %q", r.failed, r.key)
+	}
+	return fmt.Errorf("%w: %d other replicas have refused %q", ErrType, r.failed, r.key)
+}
+
+// silent returns the targets that were asked and have not answered.
+func (r *round) silent() []identity.Node {
+	var nodes []identity.Node
+	for i := range r.targets {
+		if t := &r.targets[i]; t.asked && !t.done {
+			nodes = append(nodes, t.node)
+		}
+	}
+	slices.SortFunc(nodes, identity.Node.Compare)
+	return nodes
+}
+
 // finish ends a round.
-func (m *Machine) finish(r *round, o Outcome, err error) {
+func (m *Machine) finish(r *round, o Outcome, err error) { m.endRound(r, Reply{Outcome: o, Err: err}) }
+
+// endRound is finish with all that the reply says.
+func (m *Machine) endRound(r *round, reply Reply) {
 	delete(m.rounds.open, r.nr)
 	heap.Remove(&m.rounds.due, r.index)
-	reply := Reply{ID: r.id, Outcome: o, Answered: r.answered, Required: r.required, Total: r.total, Err: err}
-	if o == Done {
+	reply.ID, reply.Answered, reply.Required, reply.Total = r.id, r.answered, r.required, r.total
+	if reply.Outcome == Done {
 		reply.Value = r.value
 	}
-	m.count.Outcomes[o]++
+	m.count.Outcomes[reply.Outcome]++
 	m.reply(reply)
 }
 

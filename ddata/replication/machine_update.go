@@ -81,7 +81,9 @@ func (m *Machine) modify(in Update, current crdt.Value, pruning []Marker) (next 
 	case changed.IsZero():
 		return current, delta, fmt.Errorf("%w: no value for %q", ErrInvalid, in.Key)
 	}
-	delta = changed.Delta()
+	if delta = changed.Delta(); !delta.By(m.self) {
+		return current, crdt.Delta{}, fmt.Errorf("%w: %q", ErrForeign, in.Key)
+	}
 	if current.IsZero() {
 		next = changed.ResetDelta()
 	} else {

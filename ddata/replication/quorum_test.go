@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/identity"
 )
 
 var (
@@ -80,6 +81,9 @@ func TestHonestQuorum(t *testing.T) {
 	r := w.wait(h, h.add("visits", majority, 5))
 	if r.Outcome != replication.TimedOut || r.Answered != 2 || r.Required != 3 || w.now-begun != 5*time.Second {
 		t.Errorf("%+v after %v", r, w.now-begun)
+	}
+	if want := []identity.Node{w.hosts[2].self, w.hosts[3].self, w.hosts[4].self}; !slices.Equal(r.Silent, want) || r.Err != nil {
+		t.Errorf("%v have not answered, not %v: %v", r.Silent, want, r.Err)
 	}
 	r = w.wait(h, h.get("visits", majority))
 	if r.Outcome != replication.TimedOut || r.Answered != 2 {
@@ -187,8 +191,40 @@ func TestModifyFails(t *testing.T) {
 	if r := h.replies[r.ID]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrType) {
 		t.Errorf("another type in the end: %+v", r)
 	}
+	for what, change := range map[string]func(crdt.GCounter) (crdt.GCounter, error){
+		"first": func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(w.hosts[1].actor, 1), nil },
+		"then":  func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 1).Add(w.hosts[1].actor, 1), nil },
+	} {
+		if r := h.replies[update(h, "visits", majority, change)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrForeign) {
+			t.Errorf("another node's Self %s: %+v", what, r)
+		}
+	}
 	if h.show("visits") != "1" {
 		t.Errorf("it holds %s", h.show("visits"))
+	}
+}
+
+// What others have said no to is told when the time is up, too.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 5, replication.Config{}, 3)
+	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
+	w.cut = func(x, y *host) bool { return x != y }
+	w.tell()
+	b.put("visits", local, "x")
+	c.put("visits", local, "x")
+	w.cut = func(x, y *host) bool { return x == c || y == c }
+	w.tell()
+	r := w.wait(a, a.add("visits", majority, 1))
+	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || !slices.Equal(r.Silent, []identity.Node{c.self}) {
+		t.Errorf("one refuses: %+v", r)
+	}
+	w.cut = nil
+	w.tell()
+	begun := w.now
+	r = w.wait(a, a.add("visits", majority, 1))
+	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || len(r.Silent) > 0 || w.now-begun > time.Second {
+		t.Errorf("both refuse: %+v after %v", r, w.now-begun)
 	}
 }
 

@@ -44,31 +44,41 @@ func run(ctx context.Context, w io.Writer, patience time.Duration) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 
 	s.say("\nThe carts are on all nodes; a read and a write each ask two of them.\n\n")
-	s.show(ctx, 0, "2 tea", adding("tea", 2))
-	s.show(ctx, 1, "1 milk", adding("milk", 1))
+	s.do(ctx, 0, "put in 2 tea", adding("r1", "tea", 2))
+	s.do(ctx, 1, "put in 1 milk", adding("r2", "milk", 1))
+	s.do(ctx, 2, "the same request again", adding("r2", "milk", 1))
+	s.show(ctx, 2)
 
-	s.say("On all nodes at once:\n\n")
+	s.say("All nodes put 1 bread in at once. All three count:\n\n")
 	var all sync.WaitGroup
-	for _, carts := range s.carts {
-		all.Go(func() { _ = s.within(ctx, carts, adding("bread", 1)) })
+	for node := range s.carts {
+		all.Go(func() { s.do(ctx, node, "put in 1 bread", adding(fmt.Sprintf("r%d", 3+node), "bread", 1)) })
 	}
 	all.Wait()
-	s.show(ctx, 2, "and without the tea", func(ctx context.Context, c Carts) error {
-		return c.Remove(ctx, customer, "tea")
-	})
+	s.show(ctx, 0)
+
+	s.say("The tea goes, and other tea comes:\n\n")
+	s.do(ctx, 2, "take out the tea", func(ctx context.Context, c Carts) error { return c.Remove(ctx, customer, "tea") })
+	s.show(ctx, 0)
+	s.do(ctx, 0, "put in 1 tea", adding("r6", "tea", 1))
+	s.show(ctx, 1)
 
 	s.say("shop-2 crashes. Two are a majority of three:\n\n")
 	s.crash(2)
-	s.show(ctx, 1, "1 butter", adding("butter", 1))
+	s.do(ctx, 1, "put in 1 butter", adding("r7", "butter", 1))
+	s.show(ctx, 1)
 
 	s.say("shop-1 crashes as well. One is none, and says so after %v:\n\n", patience)
 	s.crash(1)
-	s.show(ctx, 0, "1 jam", adding("jam", 1))
+	s.do(ctx, 0, "put in 1 jam", adding("r8", "jam", 1))
+	s.show(ctx, 0)
 	s.say("The jam is on shop-0, and reaches the others when they can be reached. When some stay away, the cluster removes them:\nsee Config.Downing of package cluster.\n")
 	return ctx.Err()
 }
 
 // adding returns what puts something into the cart.
-func adding(product string, quantity int64) func(context.Context, Carts) error {
-	return func(ctx context.Context, c Carts) error { return c.Add(ctx, customer, product, quantity) }
+func adding(request, product string, quantity int64) func(context.Context, Carts) error {
+	return func(ctx context.Context, c Carts) error {
+		return c.Add(ctx, customer, Addition{request, product, quantity})
+	}
 }

@@ -5,9 +5,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -21,6 +23,7 @@ import (
 type shop struct {
 	out      io.Writer
 	patience time.Duration // of a customer
+	mu       sync.Mutex    // of out
 
 	server *embedded.Server
 	nodes  []*cluster.Node
@@ -39,13 +42,9 @@ func (s *shop) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, c := range s.carts {
-		for c.data.ReplicaCount() < nodes {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(20 * time.Millisecond):
-			}
+	for _, c := range s.carts { // before that, a majority would be one of fewer
+		if err := c.data.AwaitReplicas(ctx, nodes); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -68,7 +67,11 @@ func (s *shop) add(ctx context.Context, name string) error {
 	if err = node.AwaitUp(ctx); err != nil {
 		return err
 	}
-	data, err := ddata.Start(ctx, node, ddata.Config{})
+	t, err := types()
+	if err != nil {
+		return err
+	}
+	data, err := ddata.Start(ctx, node, ddata.Config{Types: t})
 	if err != nil {
 		return err
 	}
@@ -93,26 +96,34 @@ func (s *shop) close() error {
 	return s.server.Close()
 }
 
-// show prints what a customer does, and what is in the cart then.
-func (s *shop) show(ctx context.Context, node int, what string, do func(context.Context, Carts) error) {
+// do prints what a customer does, and how it ends.
+func (s *shop) do(ctx context.Context, node int, what string, do func(context.Context, Carts) error) {
 	outcome := "done"
 	if err := s.within(ctx, s.carts[node], do); err != nil {
 		outcome = err.Error()
 	}
-	cart := "unknown, as no majority can be asked"
+	s.say("shop-%d  %-24s %s\n", node, what, outcome)
+}
+
+// show prints what a customer finds in the cart.
+func (s *shop) show(ctx context.Context, node int) {
 	var items []Item
 	err := s.within(ctx, s.carts[node], func(ctx context.Context, c Carts) (err error) {
 		items, err = c.Items(ctx, customer)
 		return err
 	})
-	if err == nil {
-		var texts []string
-		for _, i := range items {
-			texts = append(texts, fmt.Sprintf("%d %s", i.Quantity, i.Product))
-		}
-		cart = strings.Join(texts, ", ")
+	var texts []string
+	for _, i := range items {
+		texts = append(texts, fmt.Sprintf("%d %s", i.Quantity, i.Product))
 	}
-	s.say("shop-%d  %-28s %s\n        in the cart: %s\n\n", node, what, outcome, cart)
+	text := strings.Join(texts, ", ")
+	switch {
+	case errors.Is(err, ddata.ErrQuorum):
+		text = fmt.Sprintf("unknown, as no majority answers (%v)", err)
+	case err != nil:
+		text = err.Error()
+	}
+	s.say("shop-%d  the cart: %s\n\n", node, text)
 }
 
 // within does something for as long as a customer waits.
@@ -123,5 +134,7 @@ func (s *shop) within(ctx context.Context, c Carts, do func(context.Context, Car
 }
 
 func (s *shop) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	_, _ = fmt.Fprintf(s.out, format, args...)
 }

@@ -4,6 +4,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,12 +39,13 @@ type Machine struct {
 // New returns the machine of a replicator that holds nothing. The error names each field that is
 // wrong.
 func New(cfg Config) (*Machine, error) {
-	if err := identity.CheckName(cfg.Name); err != nil {
-		return nil, fmt.Errorf("replica: Config.Name: %w", err)
+	named := identity.CheckName(cfg.Name)
+	if named != nil {
+		named = fmt.Errorf("replica: Config.Name: %w", named)
 	}
 	cfg.Protocol.MaxMessage = min(cfg.MaxPayload-Overhead, replication.MaxMessage)
 	protocol, err := replication.New(cfg.Protocol)
-	if err != nil {
+	if err = errors.Join(named, err); err != nil {
 		return nil, err
 	}
 	return &Machine{name: cfg.Name, protocol: protocol}, nil

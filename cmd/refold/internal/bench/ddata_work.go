@@ -23,7 +23,7 @@ const (
 )
 
 // dataKeys are the keys of a set of them.
-func dataKeys[T any](set string, n int) []ddata.Key[T] {
+func dataKeys[T crdt.Data[T]](set string, n int) []ddata.Key[T] {
 	keys := make([]ddata.Key[T], n)
 	for i := range keys {
 		keys[i] = ddata.Key[T](fmt.Sprintf("%s-%d", set, i))

@@ -68,7 +68,7 @@ func (h *holder) serve(ctx context.Context, line string, report func(Report)) {
 		}
 		if err != nil {
 			answer.Error = err.Error()
-			answer.Unknown = errors.Is(err, ddata.ErrQuorum) || errors.Is(err, ddata.ErrStore) || errors.Is(err, ddata.ErrStopped)
+			answer.Unknown = errors.Is(err, ddata.ErrQuorum) || errors.Is(err, ddata.ErrGivenUp) || errors.Is(err, ddata.ErrStore) || errors.Is(err, ddata.ErrStopped)
 		}
 		report(Report{Answer: &answer})
 	})
@@ -113,7 +113,7 @@ func (h *holder) do(ctx context.Context, request Request) (json.RawMessage, erro
 	return nil, fmt.Errorf("nothing that can be done with data: %q", request.Do)
 }
 
-func change[T any](ctx context.Context, h *holder, key string, level ddata.WriteLevel, modify func(T) (T, error)) error {
+func change[T crdt.Data[T]](ctx context.Context, h *holder, key string, level ddata.WriteLevel, modify func(T) (T, error)) error {
 	_, err := ddata.Update(ctx, h.replicator, ddata.Key[T](key), level, modify)
 	return err
 }
