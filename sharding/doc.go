@@ -52,6 +52,12 @@
 // Options.HandOffTimeout: commands that it had not begun to handle are refused with ErrHandOff, and those whose events are on their way
 // to the journal have an unknown outcome. A handler that never returns keeps its shard where it is.
 //
+// # Looking at it
+//
+// Region.State has what the region of a node runs and what waits, Region.Statistics how many entities all regions have and who has not
+// said so in time, Region.CurrentRegions who is registered with the coordinator. Region.Drain gives the shards of a node away while it goes on
+// to reach entities. NewHealth is for probes, and Admin for operators, who use "refold shards".
+//
 // # Stores
 //
 // The coordinator of an entity type keeps what it decides in a CoordinatorStore: in a journal, or in

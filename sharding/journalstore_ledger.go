@@ -74,6 +74,12 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 		switch {
 		case err != nil:
 			return head{}, err
+		case e.Manifest == removedEvent: // what was before may be there or not
+			if err = start(nil); err != nil {
+				return head{}, err
+			}
+			h.rev, h.time = e.SequenceNr, e.Time
+			continue
 		case e.SequenceNr != h.rev+1:
 			return head{}, &journal.GapError{ID: l.id, Want: h.rev + 1, Got: e.SequenceNr}
 		}

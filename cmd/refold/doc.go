@@ -13,6 +13,8 @@
 //	refold migrate --check             are the tables there that this version needs?
 //	refold ddata diff --cluster NAME   do all nodes hold the same replicated data?
 //	refold ddata disk stat --dir DIR   what nodes that are not running have of it
+//	refold shards --cluster NAME       how many shards and entities each node has
+//	refold remove-sharding-data TYPE   what coordinators keep in a journal, when all nodes are stopped
 //	refold bench persist --json        a figure beside its limit and its goal
 //
 // --journal names another journal: leveldb:DIR, or postgres://USER@HOST/DATABASE,

@@ -1,0 +1,241 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+)
+
+// A tally counts how often it was asked.
+type (
+	tallyCommand interface {
+		eventsourcing.Target[tallyCommand]
+	}
+	count struct {
+		eventsourcing.For[tallyCommand, int]
+	}
+	counted struct{ By int }
+	tally   struct{ n int }
+)
+
+func (t *tally) HandleCommand(ctx *eventsourcing.Context[tallyCommand, counted], cmd tallyCommand) eventsourcing.Effect[tallyCommand, counted] {
+	if c, ok := cmd.(count); ok {
+		return ctx.Persist(counted{1}).Reply(c.Answer(func() int { return t.n }))
+	}
+	return ctx.Unhandled()
+}
+
+func (t *tally) ApplyEvent(e counted) { t.n += e.By }
+
+func tallies(name string) eventsourcing.Type[tallyCommand, counted] {
+	return eventsourcing.Type[tallyCommand, counted]{
+		Name: name, New: func(string) eventsourcing.Aggregate[tallyCommand, counted] { return &tally{} },
+		Events: codec.Types(codec.Name[counted]("counted")), Commands: codec.Types(codec.Name[count]("count")),
+	}
+}
+
+// region lets a node host tallies.
+func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts sharding.Options) *sharding.Region[tallyCommand] {
+	l.t.Helper()
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		n.Stop()
+		<-n.Done()
+		if err := rt.Close(context.Background()); err != nil {
+			l.t.Error(err)
+		}
+	})
+	opts.Runtime, opts.State = rt, sharding.JournalState(j, nil)
+	r, err := sharding.Start(l.t.Context(), n, tallies(name), opts)
+	if err == nil {
+		err = r.AwaitReady(l.t.Context())
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
+// shards runs "refold shards" on a lab.
+func (l *lab) shards(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	p := program()
+	p.Stdout, p.Stderr = &out, &errs
+	status = p.Run(ctx, append([]string{"shards", "--cluster", "lab", "--token-file", l.server.TokenFile(), "--nats", l.server.URL()}, args...))
+	return status, out.String(), errs.String()
+}
+
+// wantShards runs "refold shards" and looks for patterns in what it prints.
+func (l *lab) wantShards(status int, args []string, patterns ...string) string {
+	l.t.Helper()
+	got, out, stderr := l.shards(l.t.Context(), args...)
+	for _, p := range append(patterns, "") {
+		if got != status || !regexp.MustCompile(p).MatchString(out+stderr) {
+			l.t.Errorf("%q: exit status %d, not %d, or no %q in\n%s%s", args, got, status, p, out, stderr)
+		}
+	}
+	return out
+}
+
+func TestShardsCommand(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b, c := l.join("a"), l.join("b"), l.join("c")
+	l.settled()
+	l.wantShards(2, nil, `no node of cluster "lab" has sharded entities; asked: a, b, c`)
+	j := inmem.NewJournal()
+	opts := sharding.Options{Shards: 12, RebalanceInterval: time.Hour, RetryInterval: 200 * time.Millisecond}
+	ra := l.region(a, j, "account", opts)
+	for i := range 20 {
+		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := ra.ShardOf("acc-7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.wantShards(0, nil, `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES`, `a     \d+ +20 +0 +0 +has the coordinator\n`, `account: \d+ of 12 shards, 20 entities; coordinator on a, active, term 1\n`)
+	l.wantShards(2, []string{"drain", "a"}, `no other node that answers hosts "account": its \d+ shards would have no home`)
+
+	l.region(b, j, "account", opts)
+	if out := l.wantShards(0, []string{"rebalance", "--wait"}, `^\d+ shards of account have moved\n`); strings.HasPrefix(out, "0 ") {
+		t.Errorf("rebalance: %s", out)
+	}
+	l.wantShards(0, []string{"rebalance"}, `^0 shards of account move\n`)
+	var s spread
+	if out := l.wantShards(0, []string{"list", "--json"}); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.Rules == nil || s.Total != 12 {
+		t.Errorf("list prints %s", out)
+	}
+	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a gives its shards of account away\na hosts nothing of that any more\n`)
+	l.wantShards(0, nil, `a     0       0         0        0        has the coordinator, drained\nb +\d+ +0`)
+	l.wantShards(2, []string{"drain", "b"}, `no other node that answers hosts`)
+	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, and does not run\n$`, n))
+	for i := range 20 { // a reaches them all the same
+		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, and runs\n$`, n))
+	l.wantShards(0, []string{"find", "account", "acc-7", "--json"}, fmt.Sprintf(`^{"type":"account","id":"acc-7","shard":%d,"node":"b","running":true}\n$`, n))
+	l.wantShards(0, []string{"entities"}, `^SHARD  NODE  ENTITIES\n`, fmt.Sprintf(`\n%d +b +\d+\n`, n))
+	l.wantShards(0, []string{"entities", fmt.Sprint(n)}, `^ENTITY +NODE\n`, `acc-7 +b\n`)
+	l.wantShards(0, []string{"entities", "--json", fmt.Sprint(n)}, fmt.Sprintf(`"id":"acc-7","shard":%d,"node":"b"}\n`, n))
+	l.wantShards(0, []string{"entities", "--limit", "1", "--json"}, `^{"type":"account","shard":\d+,"node":"b","entities":\d+}\n.*there are more`)
+	l.wantShards(2, []string{"entities", "12"}, `there is no shard 12: "account" has 12`)
+
+	var rc *sharding.Region[tallyCommand]
+	for _, n := range []*cluster.Node{a, b, c} { // the oldest has the coordinator
+		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, RetryInterval: 200 * time.Millisecond})
+	}
+	l.wantShards(0, []string{"find", "loan", "x"}, `^loan x is in shard \d, which has no home`)
+	if _, err := eventsourcing.Ask(t.Context(), rc.Ref("x"), count{}); err != nil {
+		t.Fatal(err)
+	}
+	l.wantShards(0, nil, `account: `, `loan: 1 of 3 shards, 1 entities; coordinator on a`)
+	l.wantShards(0, []string{"--type", "loan", "entities"}, `[abc] +1\n`)
+	for _, bad := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"entities"}, `there are several entity types, --type says which: "account", "loan"`},
+		{[]string{"rebalance"}, `there are several entity types`},
+		{[]string{"--type", "card", "list"}, `there is no entity type "card"; there are: "account", "loan"`},
+		{[]string{"find", "card", "1"}, `there is no entity type "card"`},
+		{[]string{"drain", "nobody"}, `there is no member "nobody"; there are: "a", "b", "c"`},
+		{[]string{"--type", "account", "drain", "c"}, `c hosts nothing of that`},
+		{[]string{"--cluster", "", "list"}, "--cluster"},
+		{[]string{"--timeout", "0s", "list"}, "--timeout"},
+		{[]string{"list", "--interval", "1ms"}, "--interval"},
+		{[]string{"entities", "--limit=-1"}, "--limit"},
+		{[]string{"drain", "a", "--wait-timeout", "0s"}, "--wait-timeout"},
+		{[]string{"rebalance", "--wait-timeout", "0s"}, "--wait-timeout"},
+		{[]string{"--cluster", "empty", "list"}, "nobody answers"},
+	} {
+		l.wantShards(2, bad.args, bad.want)
+	}
+}
+
+// What is not well is shown, and ends in status 1.
+func TestShardsThatAreNotWell(t *testing.T) {
+	t.Parallel()
+	region := func(r sharding.AdminRegion) []sharding.AdminRegion {
+		r.Type, r.Total = "t", 9
+		return []sharding.AdminRegion{r}
+	}
+	all := []sharding.AdminNode{
+		{Name: "a", Err: errors.New("no\nanswer")},
+		{Name: "b", Err: sharding.ErrNoRegion},
+		{Name: "c", Regions: region(sharding.AdminRegion{Proxy: true, Waiting: 3, Dropped: 4})},
+		{Name: "d", Regions: region(sharding.AdminRegion{Shards: 2, Entities: 5, Drained: true, Coordinator: "c#1"})},
+	}
+	s := spreadOf(all, "t")
+	var b strings.Builder
+	if err := s.print(&b); err != nil || s.well() {
+		t.Errorf("all is well: %v", err)
+	}
+	want := `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES
+a     -       -         -        -        "no\nanswer"
+c     0       0         3        4        proxy, knows no coordinator
+d     2       5         0        0        gives its shards away
+
+t: 2 of 9 shards, 5 entities; there is no coordinator
+`
+	if b.String() != want {
+		t.Errorf("printed is\n%s", b.String())
+	}
+	all[0].Err = sharding.ErrNoRegion
+	if s := spreadOf(all, "t"); s.well() {
+		t.Error("all is well without a coordinator")
+	}
+	all[3].Regions[0].Rules = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
+	b.Reset()
+	s = spreadOf(all, "t")
+	if err := s.print(&b); err != nil || !s.well() || !strings.Contains(b.String(), "coordinator on d, active, term 3; 2 are moving\n") {
+		t.Errorf("printed is %v\n%s", err, b.String())
+	}
+}
+
+// --watch shows what changes, and ends with its context.
+func TestShardsWatch(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.join("a")
+	r := l.region(a, inmem.NewJournal(), "account", sharding.Options{Shards: 4})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out := &follower{make(chan string, 1000)}
+	p := operator.Program{Commands: program().Commands, Stdout: out, Stderr: out}
+	done := make(chan int)
+	go func() {
+		done <- p.Run(ctx, []string{"shards", "--cluster", "lab", "--token-file", l.server.TokenFile(), "--nats", l.server.URL(), "--watch", "--interval", "10ms"})
+	}()
+	out.until(t, "0 of 4 shards")
+	if _, err := eventsourcing.Ask(t.Context(), r.Ref("x"), count{}); err != nil {
+		t.Fatal(err)
+	}
+	out.until(t, "1 of 4 shards, 1 entities")
+	stop()
+	if status := <-done; status != operator.ExitOK {
+		t.Errorf("exit status %d", status)
+	}
+}

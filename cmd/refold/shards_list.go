@@ -1,0 +1,218 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/sharding"
+)
+
+// shardsListCommand is "refold shards list".
+type shardsListCommand struct {
+	Watch    bool          `help:"Show them again whenever they change, until Ctrl-C."`
+	Interval time.Duration `help:"How often --watch looks." default:"1s"`
+	JSON     bool          `name:"json" help:"Print one JSON object a line, for each entity type."`
+}
+
+// Help is the long help of the command.
+func (c *shardsListCommand) Help() string {
+	return `All members are asked, one answer each: while shards move, two may have one, or none. A shard has a home from the first
+command for one of its entities on, so there are fewer at first than the type is divided into. The exit status is 1 if a member does not
+answer, or if a type has no coordinator.`
+}
+
+// Validate checks the flags.
+func (c *shardsListCommand) Validate() error {
+	if c.Interval < 10*time.Millisecond {
+		return fmt.Errorf("--interval is %v, it must be at least 10ms", c.Interval)
+	}
+	return nil
+}
+
+// Run shows the shards.
+func (c *shardsListCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
+	return common.with(func(n *shardNodes) error {
+		if c.Watch {
+			return c.follow(ctx, env, n)
+		}
+		return c.show(ctx, env.Stdout, n)
+	})
+}
+
+// follow shows them whenever they change. That nobody answers is no reason to end.
+func (c *shardsListCommand) follow(ctx context.Context, env *operator.Env, n *shardNodes) error {
+	var last string
+	ticker := time.NewTicker(c.Interval)
+	defer ticker.Stop()
+	for {
+		var now bytes.Buffer
+		err := c.show(ctx, &now, n)
+		switch {
+		case ctx.Err() != nil:
+			return nil // that is how it ends
+		case err == nil, errors.Is(err, operator.ErrProblems):
+		case c.JSON:
+			if failed := json.NewEncoder(&now).Encode(map[string]string{"error": err.Error()}); failed != nil {
+				return failed
+			}
+		default:
+			fmt.Fprintf(&now, "%v\n", err)
+		}
+		if shown := now.String(); shown != last {
+			last = shown
+			if !c.JSON {
+				shown = time.Now().Format(time.TimeOnly) + "\n" + shown + "\n"
+			}
+			if _, err = io.WriteString(env.Stdout, shown); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// show prints the types one after the other.
+func (c *shardsListCommand) show(ctx context.Context, w io.Writer, n *shardNodes) error {
+	all, err := n.look(ctx)
+	if err != nil {
+		return err
+	}
+	types, err := n.common.typesOf(all)
+	if err != nil {
+		return err
+	}
+	well := true
+	for i, typ := range types {
+		s := spreadOf(all, typ)
+		well = well && s.well()
+		if c.JSON {
+			err = json.NewEncoder(w).Encode(s)
+		} else {
+			if i > 0 {
+				_, _ = io.WriteString(w, "\n")
+			}
+			err = s.print(w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !well {
+		return operator.ErrProblems
+	}
+	return nil
+}
+
+// spread is where the shards of a type are.
+type spread struct {
+	Type        string                     `json:"type"`
+	Total       int                        `json:"total"`
+	Coordinator string                     `json:"coordinator,omitempty"` // the name of its node
+	Rules       *sharding.AdminCoordinator `json:"rules,omitempty"`
+	Nodes       []spreadNode               `json:"nodes"`
+}
+
+// spreadNode is a member that has a region or a proxy, or has not answered.
+type spreadNode struct {
+	Name string `json:"name"`
+	*sharding.AdminRegion
+
+	Error string `json:"error,omitempty"`
+}
+
+func spreadOf(all []sharding.AdminNode, typ string) *spread {
+	s := &spread{Type: typ}
+	s.Coordinator, s.Rules = ruler(all, typ)
+	for i := range all {
+		n := spreadNode{Name: all[i].Name, AdminRegion: all[i].Region(typ)}
+		switch err := all[i].Err; {
+		case err != nil && !errors.Is(err, sharding.ErrNoRegion):
+			n.Error = err.Error()
+		case n.AdminRegion == nil:
+			continue
+		default:
+			s.Total = n.Total
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	return s
+}
+
+// well reports whether all have answered, and there is a coordinator.
+func (s *spread) well() bool {
+	for i := range s.Nodes {
+		if s.Nodes[i].Error != "" {
+			return false
+		}
+	}
+	return s.Rules != nil
+}
+
+func (s *spread) print(w io.Writer) error {
+	out := newLines(w, false, "NODE\tSHARDS\tENTITIES\tWAITING\tDROPPED\tNOTES\n")
+	shards, entities := 0, 0
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		cells := []string{n.Name, "-", "-", "-", "-"}
+		if r := n.AdminRegion; r != nil {
+			shards, entities = shards+r.Shards, entities+r.Entities
+			for i, v := range []int{r.Shards, r.Entities, r.Waiting} {
+				cells[1+i] = strconv.Itoa(v)
+			}
+			cells[4] = strconv.FormatUint(r.Dropped, 10)
+		}
+		if err := out.line(nil, "%s\t%s\n", strings.Join(cells, "\t"), orNone(plain(s.notes(n)))); err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	about := "there is no coordinator"
+	if r := s.Rules; r != nil {
+		about = fmt.Sprintf("coordinator on %s, %s, term %d", s.Coordinator, r.Phase, r.Term)
+		if r.Moving > 0 {
+			about += fmt.Sprintf("; %d are moving", r.Moving)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s: %d of %d shards, %d entities; %s\n", plain(s.Type), shards, s.Total, entities, about)
+	return err
+}
+
+// notes tells what else there is about a node.
+func (s *spread) notes(n *spreadNode) string {
+	if n.AdminRegion == nil {
+		return n.Error
+	}
+	var all []string
+	if n.Rules != nil && n.Name == s.Coordinator {
+		all = append(all, "has the coordinator")
+	}
+	switch {
+	case n.Proxy:
+		all = append(all, "proxy")
+	case n.Drained && n.Shards > 0:
+		all = append(all, "gives its shards away")
+	case n.Drained:
+		all = append(all, "drained")
+	}
+	if n.Coordinator == "" {
+		all = append(all, "knows no coordinator")
+	}
+	return strings.Join(all, ", ")
+}

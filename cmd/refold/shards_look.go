@@ -1,0 +1,193 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/sharding"
+)
+
+// shardsEntitiesCommand is "refold shards entities".
+type shardsEntitiesCommand struct {
+	Shard *uint32 `arg:"" optional:"" help:"The number of a shard: show the entities that run in it. Defaults to counts of all shards."`
+	Limit int     `help:"Print at most so many lines; 0 is no limit." default:"1000"`
+	JSON  bool    `name:"json" help:"Print one JSON object a line."`
+}
+
+// Help is the long help of the command.
+func (c *shardsEntitiesCommand) Help() string {
+	return `A count has the entities that run and those that will, such as remembered ones that start; the list of a shard has those that run.
+The exit status is 1 if a member does not answer.`
+}
+
+// Validate checks the flags.
+func (c *shardsEntitiesCommand) Validate() error {
+	if c.Limit < 0 {
+		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
+	}
+	return nil
+}
+
+// errEnough ends a list at its limit.
+var errEnough = errors.New("that is enough")
+
+// Run shows them.
+func (c *shardsEntitiesCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
+	return common.with(func(n *shardNodes) error {
+		all, err := n.look(ctx)
+		if err != nil {
+			return err
+		}
+		typ, err := common.one(all)
+		if err != nil {
+			return err
+		}
+		show := c.counts
+		if c.Shard != nil {
+			show = c.entities
+		}
+		err = show(ctx, env, n, typ, all)
+		if errors.Is(err, errEnough) {
+			_, err = fmt.Fprintf(env.Stderr, "%s: there are more; --limit prints them\n", env.Name)
+		}
+		for i := range all {
+			if failed := all[i].Err; err == nil && failed != nil && !errors.Is(failed, sharding.ErrNoRegion) {
+				_, err = fmt.Fprintf(env.Stderr, "%s: %s: %v\n", env.Name, all[i].Name, failed)
+				err = cmp.Or(err, operator.ErrProblems)
+			}
+		}
+		return err
+	})
+}
+
+// shardCount is a shard in JSON.
+type shardCount struct {
+	Type     string         `json:"type"`
+	Shard    sharding.Shard `json:"shard"`
+	Node     string         `json:"node"`
+	Entities int            `json:"entities"`
+}
+
+// counts shows all shards with a home.
+func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []sharding.AdminNode) (err error) {
+	var found []shardCount
+	for i := range all {
+		if r := all[i].Region(typ); r == nil || r.Shards == 0 {
+			continue
+		}
+		for s, err := range n.shards.Shards(ctx, all[i].Name, typ) {
+			if err != nil {
+				return err
+			}
+			found = append(found, shardCount{typ, s.Shard, all[i].Name, s.Entities})
+		}
+	}
+	slices.SortFunc(found, func(a, b shardCount) int {
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Node, b.Node))
+	})
+	out := newLines(env.Stdout, c.JSON, "SHARD\tNODE\tENTITIES\n")
+	defer func() { err = errors.Join(out.Flush(), err) }()
+	for i, s := range found {
+		if c.Limit > 0 && i == c.Limit {
+			return errEnough
+		}
+		if err := out.line(s, "%d\t%s\t%d\n", s.Shard, s.Node, s.Entities); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shardEntity is an entity in JSON.
+type shardEntity struct {
+	Type  string `json:"type"`
+	ID    string `json:"id"`
+	Shard uint32 `json:"shard"`
+	Node  string `json:"node"`
+}
+
+// entities shows those that run in a shard.
+func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []sharding.AdminNode) (err error) {
+	out := newLines(env.Stdout, c.JSON, "ENTITY\tNODE\n")
+	defer func() { err = errors.Join(out.Flush(), err) }()
+	printed := 0
+	for i := range all {
+		r := all[i].Region(typ)
+		if r == nil {
+			continue
+		}
+		if int64(*c.Shard) >= int64(r.Total) {
+			return fmt.Errorf("there is no shard %d: %q has %d, from 0 on", *c.Shard, typ, r.Total)
+		}
+		if r.Shards == 0 {
+			continue
+		}
+		for id, err := range n.shards.Entities(ctx, all[i].Name, typ, sharding.Shard(*c.Shard)) {
+			if err != nil {
+				return err
+			}
+			if printed++; c.Limit > 0 && printed > c.Limit {
+				return errEnough
+			}
+			if err := out.line(shardEntity{typ, id, *c.Shard, all[i].Name}, "%s\t%s\n", plain(id), all[i].Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shardsFindCommand is "refold shards find".
+type shardsFindCommand struct {
+	Of   string `arg:"" name:"type" help:"The entity type."`
+	ID   string `arg:"" name:"id" help:"The ID of the entity."`
+	JSON bool   `name:"json" help:"Print one JSON object."`
+}
+
+// Run says where an entity is.
+func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
+	only := *common
+	only.Type = c.Of
+	return common.with(func(n *shardNodes) error {
+		all, err := n.look(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err = only.typesOf(all); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(n sharding.AdminNode) bool { return n.Region(c.Of) != nil })
+		found, err := n.shards.Find(ctx, all[i].Name, c.Of, c.ID)
+		if err != nil {
+			return err
+		}
+		home, _, _ := strings.Cut(found.Home, "#")
+		if c.JSON {
+			return json.NewEncoder(env.Stdout).Encode(struct {
+				Type    string         `json:"type"`
+				ID      string         `json:"id"`
+				Shard   sharding.Shard `json:"shard"`
+				Node    string         `json:"node,omitempty"`
+				Running bool           `json:"running"`
+			}{c.Of, c.ID, found.Shard, home, found.Running})
+		}
+		where := "which has no home: nobody has needed it yet, or it is being moved"
+		switch {
+		case home != "" && found.Running:
+			where = "on " + home + ", and runs"
+		case home != "":
+			where = "on " + home + ", and does not run"
+		}
+		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", plain(c.Of), plain(c.ID), found.Shard, where)
+		return err
+	})
+}

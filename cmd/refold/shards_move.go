@@ -1,0 +1,206 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/sharding"
+)
+
+// movePoll is how often it is asked whether shards have moved.
+const movePoll = 200 * time.Millisecond
+
+// shardsRebalanceCommand is "refold shards rebalance".
+type shardsRebalanceCommand struct {
+	Wait        bool          `help:"Ask again and again until no shard moves any more."`
+	WaitTimeout time.Duration `help:"How long --wait waits." default:"10m"`
+}
+
+// Help is the long help of the command.
+func (c *shardsRebalanceCommand) Help() string {
+	return `The coordinator looks by itself every now and then; this is for those who don't want to wait. How many shards move at once is
+the strategy's business, and it moves none while members are unreachable, joining, or of different versions.`
+}
+
+// Validate checks the flags.
+func (c *shardsRebalanceCommand) Validate() error {
+	if c.WaitTimeout <= 0 {
+		return fmt.Errorf("--wait-timeout is %v, it must be more than 0", c.WaitTimeout)
+	}
+	return nil
+}
+
+// Run lets the coordinator look.
+func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
+	return common.with(func(n *shardNodes) error {
+		all, err := n.look(ctx)
+		if err != nil {
+			return err
+		}
+		typ, err := common.one(all)
+		if err != nil {
+			return err
+		}
+		limited, cancel := context.WithTimeout(ctx, c.WaitTimeout)
+		defer cancel()
+		moved := 0
+		for {
+			moving, open, err := n.rebalance(limited, all, typ)
+			if err != nil {
+				return err
+			}
+			if moved += moving; !c.Wait {
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move\n", moved, plain(typ))
+				return err
+			}
+			if moving == 0 && open == 0 {
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s have moved\n", moved, plain(typ))
+				return err
+			}
+			if err = rest(limited); err != nil {
+				return fmt.Errorf("%d shards of %s have moved so far: %w", moved, typ, err)
+			}
+			if all, err = n.look(limited); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// rebalance lets the coordinator of a type look, and returns how many shards begin to move, and how many did before.
+func (n *shardNodes) rebalance(ctx context.Context, all []sharding.AdminNode, typ string) (moving, open int, err error) {
+	name, rules := ruler(all, typ)
+	if rules == nil {
+		return 0, 0, fmt.Errorf("no node that answers has the coordinator of %q at the moment", typ)
+	}
+	moving, err = n.shards.Rebalance(ctx, name, typ)
+	return moving, rules.Moving, err
+}
+
+// rest waits until it is time to ask again.
+func rest(ctx context.Context) error {
+	select {
+	case <-time.After(movePoll):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// shardsDrainCommand is "refold shards drain".
+type shardsDrainCommand struct {
+	Node        string        `arg:"" help:"The name of the node."`
+	Wait        bool          `help:"Wait until it hosts nothing."`
+	WaitTimeout time.Duration `help:"How long --wait waits." default:"2m"`
+}
+
+// Help is the long help of the command.
+func (c *shardsDrainCommand) Help() string {
+	return `The shards of all types, or of --type, move to other nodes, in order and without a loss. The node stays a member and
+reaches all entities, but hosts none before it is started again. A node that is stopped with "refold cluster leave" does this by itself.`
+}
+
+// Validate checks the flags.
+func (c *shardsDrainCommand) Validate() error {
+	if c.WaitTimeout <= 0 {
+		return fmt.Errorf("--wait-timeout is %v, it must be more than 0", c.WaitTimeout)
+	}
+	return nil
+}
+
+// Run lets a node give its shards away.
+func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
+	return common.with(func(n *shardNodes) error {
+		all, err := n.look(ctx)
+		if err != nil {
+			return err
+		}
+		types, err := c.types(common, all)
+		if err != nil {
+			return err
+		}
+		for _, typ := range types {
+			if err = n.shards.Drain(ctx, c.Node, typ); err != nil {
+				return err
+			}
+			if _, err = fmt.Fprintf(env.Stdout, "%s gives its shards of %s away\n", c.Node, plain(typ)); err != nil {
+				return err
+			}
+		}
+		if !c.Wait {
+			return nil
+		}
+		if err = c.await(ctx, n, types); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(env.Stdout, "%s hosts nothing of that any more\n", c.Node)
+		return err
+	})
+}
+
+// types returns what the node is to give away. For each type there must be another node that hosts it.
+func (c *shardsDrainCommand) types(common *shardsCommand, all []sharding.AdminNode) ([]string, error) {
+	if _, err := common.typesOf(all); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(n sharding.AdminNode) bool { return n.Name == c.Node })
+	if i < 0 {
+		var names []string
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return nil, fmt.Errorf("there is no member %q; there are: %s", c.Node, quoted(names))
+	}
+	if err := all[i].Err; err != nil {
+		return nil, err
+	}
+	var types []string
+	for j := range all[i].Regions {
+		r := &all[i].Regions[j]
+		if r.Proxy || common.Type != "" && common.Type != r.Type {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(n sharding.AdminNode) bool {
+			other := n.Region(r.Type)
+			return n.Name != c.Node && other != nil && !other.Proxy && !other.Drained
+		}) {
+			return nil, fmt.Errorf("no other node that answers hosts %q: its %d shards would have no home, and what is for them would wait", r.Type, r.Shards)
+		}
+		types = append(types, r.Type)
+	}
+	if len(types) == 0 {
+		return nil, fmt.Errorf("%s hosts nothing of that: it has no region, or proxies only", c.Node)
+	}
+	return types, nil
+}
+
+// await waits until the node hosts nothing of the types.
+func (c *shardsDrainCommand) await(ctx context.Context, n *shardNodes, types []string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.WaitTimeout)
+	defer cancel()
+	for {
+		at := n.shards.Regions(ctx, []string{c.Node})[0]
+		left := 0
+		for _, typ := range types {
+			if r := at.Region(typ); r != nil {
+				left += r.Shards
+			}
+		}
+		switch {
+		case at.Err == nil && left == 0:
+			return nil
+		case errors.Is(at.Err, sharding.ErrNoRegion):
+			return at.Err
+		}
+		if err := rest(ctx); err != nil {
+			return errors.Join(fmt.Errorf("%s was told to give its shards away, and has %d left: %w", c.Node, left, err), at.Err)
+		}
+	}
+}

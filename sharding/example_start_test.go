@@ -1,0 +1,184 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/passivation"
+)
+
+// branch is a node of a bank that hosts accounts.
+type branch struct {
+	node   *cluster.Node
+	rt     *eventsourcing.Runtime
+	region *sharding.Region[Command]
+}
+
+// openBranch starts one. What it shares with others is the network and the journal.
+func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Journal, name string, opts sharding.Options) (*branch, error) {
+	self, err := identity.New(name)
+	if err != nil {
+		return nil, err
+	}
+	node, err := cluster.Join(ctx, cluster.Config{Cluster: "bank", Carrier: network.Carrier(self), Seeds: []string{"a:1"}})
+	if err != nil {
+		return nil, err
+	}
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal})
+	if err != nil {
+		return nil, errors.Join(err, node.Shutdown(ctx))
+	}
+	opts.Runtime, opts.State = rt, sharding.JournalState(journal, nil)
+	opts.RetryInterval = 100 * time.Millisecond // nothing is lost here, and the example is soon over
+	region, err := sharding.Start(ctx, node, AccountType(), opts)
+	if err == nil {
+		err = region.AwaitReady(ctx)
+	}
+	b := &branch{node, rt, region}
+	if err != nil {
+		return nil, errors.Join(err, b.close(ctx))
+	}
+	return b, nil
+}
+
+// close lets it leave: its shards move to others before.
+func (b *branch) close(ctx context.Context) error {
+	return errors.Join(b.node.Shutdown(ctx), b.rt.Close(ctx))
+}
+
+// stop ends it at once: others would have to find out.
+func (b *branch) stop(ctx context.Context) {
+	b.node.Stop()
+	<-b.node.Done()
+	_ = b.rt.Close(ctx)
+}
+
+// Two nodes share the accounts. One of them leaves, and the other one goes on with all of them.
+func ExampleStart() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
+	a, err := openBranch(ctx, network, journal, "a:1", sharding.Options{Shards: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := openBranch(ctx, network, journal, "b:1", sharding.Options{Shards: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(eventsourcing.Ask(ctx, a.region.Ref("42"), Deposit{Amount: 10}))
+	fmt.Println(eventsourcing.Ask(ctx, b.region.Ref("42"), Deposit{Amount: 10}))
+	fmt.Println("a leaves:", a.close(ctx))
+	fmt.Println(eventsourcing.Ask(ctx, b.region.Ref("42"), Deposit{Amount: 10}))
+	fmt.Println("b leaves:", b.close(ctx))
+	// Output:
+	// 10 <nil>
+	// 20 <nil>
+	// a leaves: <nil>
+	// 30 <nil>
+	// b leaves: <nil>
+}
+
+// A Ref stays valid while its entity starts, stops and moves. Where that is, is nobody's business, but can be looked up.
+func ExampleRegion_Ref() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	a, err := openBranch(ctx, inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal(), "a:1", sharding.Options{Shards: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer a.stop(ctx)
+	account := a.region.Ref("42")
+	fmt.Println(eventsourcing.Tell(ctx, account, Deposit{Amount: 5})) // nobody waits for the balance
+	fmt.Println(eventsourcing.Ask(ctx, account, Deposit{Amount: 10}))
+	number, err := a.region.ShardOf("42")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	home, known, err := a.region.Home(ctx, number)
+	fmt.Println(home.Name, known, err)
+	// Output:
+	// <nil>
+	// 15 <nil>
+	// a:1 true <nil>
+}
+
+// Only so many entities are in memory. The one that was not needed for longest leaves, and comes back with its next command.
+func ExampleOptions_passivation() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	a, err := openBranch(ctx, inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal(), "a:1", sharding.Options{
+		Shards:      1,
+		Passivation: passivation.Settings{Limit: 2},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer a.stop(ctx)
+	for _, id := range []string{"1", "2", "3"} {
+		fmt.Println(eventsourcing.Ask(ctx, a.region.Ref(id), Deposit{Amount: 10}))
+	}
+	for { // it leaves behind the commands that it has
+		s, err := a.region.State(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if running := s.Shards[0].Entities; len(running) == 2 {
+			fmt.Println("in memory:", running)
+			break
+		}
+	}
+	fmt.Println(eventsourcing.Ask(ctx, a.region.Ref("1"), Deposit{Amount: 10}))
+	// Output:
+	// 10 <nil>
+	// 10 <nil>
+	// 10 <nil>
+	// in memory: [2 3]
+	// 20 <nil>
+}
+
+// How many entities each node has, and who has not said so in time.
+func ExampleRegion_Statistics() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	a, err := openBranch(ctx, inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal(), "a:1", sharding.Options{Shards: 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer a.stop(ctx)
+	for id := range 100 {
+		if _, err = eventsourcing.Ask(ctx, a.region.Ref(fmt.Sprint(id)), Deposit{Amount: 1}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	s, err := a.region.Statistics(ctx, time.Second)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range s.Regions {
+		fmt.Printf("%s: %d entities in %d shards\n", r.Node.Name, r.Entities(), len(r.Shards))
+	}
+	fmt.Println("silent:", s.Silent)
+	// Output:
+	// a:1: 100 entities in 20 shards
+	// silent: []
+}

@@ -1,0 +1,206 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// decided lets a coordinator begin a term and put n shards on a node.
+func decided(t *testing.T, c sharding.JournalConfig, scope sharding.Scope, n int) coordinator.State {
+	t.Helper()
+	store, err := c.OpenCoordinator(scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := identity.Node{Name: "a", UID: 1}
+	events := []coordinator.Event{{Kind: coordinator.Started, Term: l.State.Term() + 1, Node: a}}
+	if _, known := l.State.Region(a); !known {
+		events = append(events, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a})
+	}
+	for i := range n {
+		events = append(events, coordinator.Event{Kind: coordinator.HomesAllocated, Node: a, Shards: []coordinator.Shard{coordinator.Shard(i)}})
+	}
+	after := l.State
+	for _, e := range events {
+		if after, err = after.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+		change := sharding.Change{Term: after.Term(), Rev: l.Rev, Events: []coordinator.Event{e}, After: after}
+		if err := store.Save(t.Context(), change); err != nil {
+			t.Fatal(err)
+		}
+		l.Rev++
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return after
+}
+
+func loaded(t *testing.T, c sharding.JournalConfig, scope sharding.Scope) (sharding.Loaded, error) {
+	t.Helper()
+	store, err := c.OpenCoordinator(scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	return store.Load(t.Context())
+}
+
+func find(t *testing.T, c sharding.JournalConfig, types ...string) []sharding.JournalData {
+	t.Helper()
+	all, err := c.FindData(t.Context(), types...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestRemoveData: what is removed begins anew, whatever was there, and the rest stays.
+func TestRemoveData(t *testing.T) {
+	t.Parallel()
+	for name, snapshots := range map[string]bool{"events": false, "snapshots": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := inmem.NewJournal()
+			c := sharding.JournalConfig{Journal: j, SnapshotEvery: 4, KeepSnapshots: 1}
+			if snapshots {
+				c.Snapshots = inmem.NewSnapshotStore()
+			}
+			account, other, inRole := sharding.Scope{Type: "account"}, sharding.Scope{Type: "accounts"}, sharding.Scope{Type: "account", Role: "x|y"}
+			for _, s := range []sharding.Scope{account, other, inRole} {
+				decided(t, c, s, 20)
+			}
+			entities, err := c.OpenEntities(account)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = entities.Load(t.Context(), 7); err != nil {
+				t.Fatal(err)
+			}
+			if err = errors.Join(entities.Update(t.Context(), 7, []string{"42"}, nil), entities.AddShards(t.Context(), []sharding.Shard{7}), entities.Close()); err != nil {
+				t.Fatal(err)
+			}
+			user := []journal.Event{{SequenceNr: 1, Manifest: "deposited", Payload: []byte{1}}}
+			if errs := j.Append(t.Context(), []journal.Write{{ID: "account|42", Writer: "w", Events: user}, {ID: "refold.sharding|diary|account", Writer: "w", Events: user}}); errs != nil {
+				t.Fatal(errs)
+			}
+			all := find(t, c, "account")
+			var what []string
+			for _, d := range all {
+				what = append(what, d.What+" "+strings.TrimPrefix(d.ID, sharding.JournalPrefix))
+				if d.Type != "account" || d.Highest == 0 || d.Last.IsZero() || d.Writer == "" || d.Removed || d.Snapshots > 0 && !snapshots {
+					t.Errorf("found %+v", d)
+				}
+			}
+			want := []string{"coordinator coordinator|account", "coordinator coordinator|account|x|y", "entities entities|account|7", "shards shards|account"}
+			if !slices.Equal(what, want) {
+				t.Fatalf("found %q", what)
+			}
+			if more := find(t, c); len(more) != 5 {
+				t.Errorf("of all types: %+v", more)
+			}
+			for range 2 { // the second time there is nothing to do
+				for _, d := range all {
+					if err = c.RemoveData(t.Context(), d); err != nil {
+						t.Fatal(err)
+					}
+				}
+				all = find(t, c, "account")
+				for _, d := range all {
+					if !d.Removed || d.Events != 1 || d.Snapshots != 0 {
+						t.Errorf("left is %+v", d)
+					}
+				}
+			}
+			if l, failed := loaded(t, c, account); failed != nil || l.State.Term() != 0 || l.State.Shards() != 0 || l.Repaired != 0 || l.Rev == 0 {
+				t.Errorf("loaded is %+v: %v", l, failed)
+			}
+			if l, failed := loaded(t, c, other); failed != nil || l.State.Shards() != 20 {
+				t.Errorf("of another type %+v: %v", l, failed)
+			}
+			if after := decided(t, c, account, 5); after.Term() != 1 || after.Shards() != 5 {
+				t.Errorf("the next coordinator has %+v", after)
+			}
+			if l, failed := loaded(t, c, account); failed != nil || l.State.Shards() != 5 {
+				t.Errorf("loaded is %+v: %v", l, failed)
+			}
+			if entities, err = c.OpenEntities(account); err != nil {
+				t.Fatal(err)
+			}
+			ids, err := entities.Load(t.Context(), 7)
+			shards, failed := entities.Shards(t.Context())
+			if err = errors.Join(err, failed, entities.Close()); err != nil || len(ids) != 0 || len(shards) != 0 {
+				t.Errorf("remembered are %v in %v: %v", ids, shards, err)
+			}
+			if n, err := j.HighestSequenceNr(t.Context(), "account|42"); err != nil || n != 1 {
+				t.Errorf("the entity has %d events: %v", n, err)
+			}
+		})
+	}
+}
+
+// TestRemoveWhileSomebodyWrites: then nothing is removed.
+func TestRemoveWhileSomebodyWrites(t *testing.T) {
+	t.Parallel()
+	c := sharding.JournalConfig{Journal: inmem.NewJournal()}
+	account := sharding.Scope{Type: "account"}
+	decided(t, c, account, 3)
+	d := find(t, c)[0]
+	decided(t, c, account, 0)
+	if err := c.RemoveData(t.Context(), d); !errors.Is(err, sharding.ErrConflict) || !strings.Contains(err.Error(), "a node runs") {
+		t.Errorf("remove: %v", err)
+	}
+	if l, err := loaded(t, c, account); err != nil || l.State.Term() != 2 {
+		t.Errorf("loaded is %+v: %v", l, err)
+	}
+	for _, id := range []string{"account|42", "refold.sharding|diary|account", "refold.sharding|entities|account", "refold.sharding|coordinator|"} {
+		if err := c.RemoveData(t.Context(), sharding.JournalData{ID: id, Highest: 1}); !errors.Is(err, sharding.ErrInvalid) {
+			t.Errorf("remove %q: %v", id, err)
+		}
+	}
+}
+
+// TestRemovingFailsHalfway: a history is empty from the first step on, and the rest is done by another call.
+func TestRemovingFailsHalfway(t *testing.T) {
+	t.Parallel()
+	faulty := journaltest.NewFaulty(inmem.NewJournal())
+	snapshots := inmem.NewSnapshotStore()
+	c := sharding.JournalConfig{Journal: faulty, Snapshots: snapshots, SnapshotEvery: 4, KeepSnapshots: 1}
+	account := sharding.Scope{Type: "account"}
+	decided(t, c, account, 20)
+	faulty.Inject(journaltest.Fault{Op: journaltest.OpDelete})
+	if err := c.RemoveData(t.Context(), find(t, c)[0]); err == nil {
+		t.Fatal("a deletion that fails is no error")
+	}
+	if l, err := loaded(t, c, account); err != nil || l.State.Term() != 0 {
+		t.Errorf("loaded is %+v: %v", l, err)
+	}
+	faulty.Reset()
+	d := find(t, c)[0]
+	if d.Removed {
+		t.Errorf("found %+v", d)
+	}
+	if err := c.RemoveData(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if after := find(t, c)[0]; !after.Removed || after.Highest != d.Highest {
+		t.Errorf("found %+v, before %+v", after, d)
+	}
+}
