@@ -61,6 +61,9 @@ func appendBinary(dst []byte, version byte, v interface {
 	encode(e *encoder)
 },
 ) ([]byte, error) {
+	if n := v.shape().depth(); n > maxDepth {
+		return nil, fmt.Errorf("%w: types in types, %d levels, at most %d are allowed", ErrLimit, n, maxDepth)
+	}
 	start := len(dst)
 	e := encoder{dst: append(dst, version)}
 	e.shape(v.shape())

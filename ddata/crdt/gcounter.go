@@ -50,6 +50,9 @@ func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
 	var one tally
 	next.tallies, one = g.tallies.add(self.node, n, more)
 	next.delta = tallies{one}
+	if next.base = g.base; next.base == nil {
+		next.base = g
+	}
 	if len(g.delta) > 0 {
 		next.delta = g.delta.max(next.delta)
 	}
@@ -69,6 +72,7 @@ func (c GCounter) Big() *big.Int { return c.core().tallies.bigSum() }
 type gcounter struct {
 	tallies tallies
 	delta   tallies
+	base    *gcounter // what it was when delta was empty, nil if it is
 }
 
 func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }
@@ -87,7 +91,7 @@ func (g *gcounter) merge(other core) (core, error) {
 	switch {
 	case sameTallies(m, g.tallies):
 		return g.resetDelta(), nil
-	case len(o.delta) == 0 && sameTallies(m, o.tallies):
+	case o.base == nil && sameTallies(m, o.tallies):
 		return o, nil
 	}
 	return &gcounter{tallies: m}, nil
@@ -101,7 +105,7 @@ func (g *gcounter) changes() change {
 }
 
 func (g *gcounter) resetDelta() core {
-	if len(g.delta) == 0 {
+	if g.base == nil {
 		return g
 	}
 	return &gcounter{tallies: g.tallies}

@@ -89,10 +89,14 @@ func (c PNCounter) Big() *big.Int {
 type pncounter struct {
 	up, down           tallies
 	deltaUp, deltaDown tallies
+	base               *pncounter // what it was when both were empty, nil if they are
 }
 
 func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pncounter {
 	next := *p
+	if next.base == nil {
+		next.base = p
+	}
 	side, delta := &next.up, &next.deltaUp
 	if negative {
 		side, delta = &next.down, &next.deltaDown
@@ -160,7 +164,7 @@ func (p *pncounter) changes() change {
 }
 
 func (p *pncounter) resetDelta() core {
-	if len(p.deltaUp)+len(p.deltaDown) == 0 {
+	if p.base == nil {
 		return p
 	}
 	return &pncounter{up: p.up, down: p.down}

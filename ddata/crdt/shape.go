@@ -53,6 +53,15 @@ func (s shape) equal(other shape) bool {
 	return s.own == other.own || s.own != nil && other.own != nil && s.own.name == other.own.name && s.own.typ == other.own.typ
 }
 
+// depth returns how many levels of types there are.
+func (s shape) depth() int {
+	n := 1
+	for ; s.of != nil; n++ {
+		s = *s.of
+	}
+	return n
+}
+
 func (s shape) String() string {
 	switch {
 	case s.kind == kindOwn:

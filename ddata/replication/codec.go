@@ -285,9 +285,17 @@ func readBuckets(r *reader) Buckets {
 func readKeys(r *reader) Keys {
 	k := Keys{More: r.bool("more")}
 	lists := r.count(4, "lists")
+	var listed [buckets]bool
 	k.Lists = make([]KeyList, 0, lists)
 	for range lists {
 		l := KeyList{Bucket: r.bucket(buckets - 1), After: r.mark(), Complete: r.bool("complete")}
+		if r.err == nil && listed[l.Bucket] {
+			r.fail("bucket %d is listed twice", l.Bucket)
+		}
+		if r.err != nil {
+			return k
+		}
+		listed[l.Bucket] = true
 		last := l.After
 		n := r.count(18, "keys")
 		if n > 0 {

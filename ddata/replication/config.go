@@ -21,6 +21,9 @@ import (
 // Never is the time of something that is not going to happen.
 const Never = time.Duration(math.MaxInt64)
 
+// longest is how long anything lasts, more than 70 years: what is longer is for ever. Twice as much can still be added to a time.
+const longest = time.Duration(1 << 61)
+
 // MaxKey is the largest number of bytes of a key.
 const MaxKey = 512
 
@@ -36,11 +39,11 @@ type Config struct {
 	// to none: all members do.
 	Roles []string
 	// Durable are the keys that are kept on disk: exact ones, and prefixes that end
-	// in a star.
+	// in a star. What was loaded is kept there as well, whether it is among them or not.
 	Durable []string
 	// Expire says after which time without use keys are forgotten, by key or by prefix
 	// that ends in a star. An exact key goes before prefixes, a longer prefix before
-	// a shorter one. At least GossipInterval.
+	// a shorter one. At least GossipInterval. More than 70 years is never.
 	Expire map[string]time.Duration
 	// Started is the wall time at which now is 0, see SetClock.
 	Started time.Time
@@ -110,6 +113,18 @@ func (c Config) withDefaults() Config {
 	c.MaxKeys = cmp.Or(c.MaxKeys, 10_000_000)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 65_536)
 	c.MaxLog = cmp.Or(c.MaxLog, 10_000)
+	for _, d := range []*time.Duration{
+		&c.GossipInterval, &c.NotifyInterval, &c.DeltaInterval, &c.PruneInterval, &c.PruneAfter, &c.DurablePruneAfter, &c.MarkerTTL, &c.DurableMarkerTTL, &c.Timeout,
+	} {
+		*d = min(*d, longest)
+	}
+	if len(c.Expire) > 0 {
+		expire := make(map[string]time.Duration, len(c.Expire))
+		for p, d := range c.Expire {
+			expire[p] = min(d, longest)
+		}
+		c.Expire = expire
+	}
 	return c
 }
 

@@ -40,7 +40,9 @@
 //     while they do as long as written plus read replicas are more than there are nodes.
 //   - What a node has changed that was removed is moved to another one, neither lost nor
 //     counted twice, as long as whoever still has it comes back before Config.MarkerTTL.
-//   - What is received has limits, and never makes the machine panic.
+//   - What is received has limits, and never makes the machine panic. A message says one thing of a key, and what is short does
+//     not take long: a delta with many steps that go through all of a set is a gap.
+//   - What could not be written to disk is written again, until it is: a deletion is not undone by the next start.
 //
 // # What does not
 //
@@ -60,6 +62,18 @@
 //     left twice once their disks come together.
 //   - All of it is by clocks on the wall. If they differ by more than Config.MarkerTTL, some forget what
 //     was pruned while others still have it.
+//
+// Keys expire by clocks on the wall, that of each node and that of who has used them last. Between two clocks, uses that are further
+// apart than Config.Expire are not known in time. A clock that is ahead of all others by more than that, if only for some seconds, makes its
+// node forget what expires, and all that is set ahead at the same time lose it. The time of use is on disk as well, so that what has
+// expired meanwhile does not come back with a node; records of earlier versions say nothing of it and count as used when they are loaded.
+//
+// A node that can't take a write says only that it refuses it, whatever the reason: another type, no room for more keys, or a type that it
+// does not know. Its own log has that. While a disk does not answer at all, up to twice Config.MaxRequests of what others
+// write wait for it, beside the node's own requests.
+//
+// A key that was loaded stays durable, also if it is none of Config.Durable any more. Without any durable key nothing is loaded, and what is on
+// disk comes back when there are some again.
 //
 // Several keys are never changed together. Deleted keys stay as tombstones. A value that
 // has become larger than a message, because nodes have added to it at the same

@@ -98,7 +98,7 @@ type Reply struct {
 	// Value is what the key holds, after Get and Update that are Done.
 	Value crdt.Value
 	// Answered is how many replicas have taken part, this one included; Required how
-	// many had to, of Total.
+	// many had to, of Total. A node that is Joining or WeaklyUp is not part of a majority.
 	Answered, Required, Total int
 	// Err says why, of Failed and StoreFailed, and of TimedOut if some have refused.
 	Err error

@@ -18,6 +18,9 @@ type entry struct {
 	durable bool
 	gone    bool // it is forgotten
 	dirty   bool // it is not in the digest tree
+	kept    bool // it is to be stored at the end of the step
+	large   bool // it was changed, and is too large to be sent without being asked for
+	failed  bool // it is to be stored again, as that has failed
 	causal  bool // deltas of the value are causal
 
 	value    crdt.Value // the zero Value if it is deleted
@@ -25,6 +28,8 @@ type entry struct {
 	used     uint64     // in Unix milliseconds, 0 if nobody cares
 	version  uint64     // of the last change by this node
 	pos      uint64     // of that in the log
+	record   uint64     // the number of the last record of it that is on its way to the disk, 0 if there is none
+	heard    uint64     // the last message that said something of it
 	digest   Digest     // valid unless it is dirty
 	leaf     sum        // valid unless it is dirty
 	versions []Version  // what the value holds of the changes of others

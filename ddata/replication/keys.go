@@ -302,6 +302,21 @@ func (m *Machine) refused(from identity.Node, key string, err error) {
 	m.note(Note{Kind: kind, Node: from, Key: key, Err: err})
 }
 
+// twice reports whether a message says something of a key of which it has said something before. Nobody does that who means
+// well: of a large value each time costs as much as of all of it.
+func (m *Machine) twice(from identity.Node, key string) bool {
+	e := m.keys[key]
+	if e == nil {
+		return false
+	}
+	again := e.heard == m.heard
+	if e.heard = m.heard; again {
+		m.count.Dropped[DropMalformed]++
+		m.note(Note{Kind: NoteMalformed, Node: from, Key: key, Err: fmt.Errorf("%w: %q comes twice", ErrMalformed, key)})
+	}
+	return again
+}
+
 // granularity is how exact the time of use is known: each new one makes the entry
 // be sent once.
 func (m *Machine) granularity(after time.Duration) time.Duration {
@@ -314,6 +329,7 @@ func (m *Machine) touch(e *entry) {
 	if wall := m.wall(); found && wall >= e.used+millis(m.granularity(after)) {
 		m.spoil(e)
 		e.used = wall
+		m.keep(e)
 	}
 }
 
@@ -322,6 +338,7 @@ func (m *Machine) use(e *entry, used uint64) {
 	if used = min(used, m.wall()); used > e.used {
 		m.spoil(e)
 		e.used = used
+		m.keep(e)
 	}
 }
 
@@ -350,7 +367,7 @@ func (m *Machine) expireKeys() {
 			m.count.Expired++
 			m.forget(e)
 			if e.durable {
-				m.write(e.key, nil, waiter{})
+				m.erase(e)
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // Level says how many replicas must have taken part in a request before it is
-// answered. The node itself is one of them. The zero value is Local.
+// answered. The node itself is one of them, but for a majority where it is Joining or WeaklyUp: as many others take part then
+// as a majority of the others is. The zero value is Local.
 type Level struct {
 	Kind LevelKind
 	// N is how many replicas, for Count; and how many more than the majority, for

@@ -55,6 +55,7 @@ type Machine struct {
 	pruning  pruningState
 	subs     subscriptions
 	stores   storesState
+	heard    uint64 // the number of the last message
 }
 
 // timer is one of the things that a machine waits for. When several are due they
@@ -68,6 +69,7 @@ const (
 	timerNotify
 	timerPrune
 	timerPull
+	timerStore
 	timers
 )
 
@@ -96,6 +98,7 @@ func New(cfg Config) (*Machine, error) {
 	m.subs.byNr = map[uint64]*subscription{}
 	m.subs.exact = map[string][]*subscription{}
 	m.stores.waiting = map[uint64]waiter{}
+	m.stores.records = map[uint64]*entry{}
 	for i := range m.timers {
 		m.timers[i] = Never
 	}
@@ -165,7 +168,7 @@ func (m *Machine) request(in Input) {
 		m.unsubscribe(in.Nr)
 	case Flush:
 		m.notify()
-		m.deltas.now = true
+		m.deltas.now, m.deltas.flush = true, true
 	case Touch:
 		for _, key := range in.Keys {
 			if e := m.keys[key]; e != nil {
@@ -233,6 +236,8 @@ func (m *Machine) fire(t timer) {
 		m.prune()
 	case timerPull:
 		m.pullDue()
+	case timerStore:
+		m.storeAgain()
 	case timers:
 	}
 }
@@ -253,6 +258,7 @@ func (m *Machine) end() Effects {
 		m.deltas.now = false
 		m.propagate()
 	}
+	m.storeKept()
 	return m.out
 }
 
@@ -301,6 +307,7 @@ func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
 		return
 	}
 	m.count.Received[msg.kind()]++
+	m.heard++
 	switch msg := msg.(type) {
 	case Write:
 		m.receiveWrite(from, msg)
@@ -356,6 +363,7 @@ func (m *Machine) stop() {
 			m.reply(w.reply)
 		}
 	}
+	m.storeAgain() // the last try
 	m.stopped, m.out.Stopped = true, true
 }
 

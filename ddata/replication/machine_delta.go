@@ -10,11 +10,17 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
+// maxSweeps is up to how many steps of a delta may go through all of a value.
+const maxSweeps = 32
+
 // receiveDelta merges changes of another node.
 func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 	for i := range in.Items {
 		if e := m.keys[in.Items[i].Key]; e != nil && e.marker(from) != nil {
 			m.count.Dropped[DropPruned]++
+			return
+		}
+		if m.twice(from, in.Items[i].Key) {
 			return
 		}
 	}
@@ -43,6 +49,7 @@ func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 	case last == nil:
 		m.ack(from, in.Nr, verdict)
 	case verdict == Merged:
+		m.storeKept() // the one that is answered for is the last
 		m.storeFor(last, from, in.Nr)
 	default:
 		m.keep(last)
@@ -73,6 +80,9 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 	delta, err := m.types.DecodeDelta(item.Delta)
 	if err != nil {
 		return applied{}, fmt.Errorf("replication: decode a delta of %q: %w", item.Key, err)
+	}
+	if delta.Sweeps() > maxSweeps {
+		return applied{gap: true}, nil // the whole value is merged in one go
 	}
 	have := uint64(0)
 	var pruning []Marker

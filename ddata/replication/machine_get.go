@@ -22,7 +22,7 @@ func (m *Machine) get(in Get) {
 	if in.Level.Kind != Local {
 		peers = m.order(in.Level, in.PreferOldest, nil)
 	}
-	if len(peers) == 0 && in.Level.Kind != Count {
+	if len(peers) == 0 && in.Level.Kind != Count && m.counts(in.Level) {
 		o, v := m.found(in.Key)
 		m.local(in.Request, o, v)
 		return
@@ -134,7 +134,7 @@ func (m *Machine) repair(r *round, e *entry) {
 		}
 		return 1
 	})
-	r.answered = 1
+	r.answered = r.own
 	for i := range r.targets {
 		t := &r.targets[i]
 		same := t.done && t.answer != nil && t.answer.digest() == e.digest

@@ -54,6 +54,7 @@ func (m *Machine) receiveRoot(from identity.Node, in Root) {
 	m.refresh()
 	if in.Digest == m.tree.root.digest() {
 		m.count.Equal++
+		m.deltas.known()
 		return
 	}
 	var out Groups
@@ -274,6 +275,9 @@ func (m *Machine) receiveGossip(from identity.Node, in Gossip) {
 	var back []*entry
 	for i := range in.Entries {
 		w := &in.Entries[i]
+		if m.twice(from, w.Key) {
+			return
+		}
 		a, err := m.absorb(w)
 		if err != nil {
 			m.refused(from, w.Key, err)

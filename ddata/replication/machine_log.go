@@ -21,9 +21,11 @@ type deltaState struct {
 	end        uint64   // the position of the last change
 	most       uint64   // the highest position that was sent to anybody but with a write
 	followers  map[identity.Node]*follower
-	told       uint64 // those that writes have told of something in the log
-	next       int    // where the next slice of the nodes begins
-	now        bool   // what waits is sent at the end of the step
+	told       uint64   // those that writes have told of something in the log
+	next       int      // where the next slice of the nodes begins
+	now        bool     // what waits is sent at the end of the step
+	flush      bool     // and what is too large for that as well
+	large      []*entry // which is these
 	lastChange time.Duration
 	lastFlush  time.Duration
 	asked      map[string]time.Duration // keys that were asked for, since the last gossip

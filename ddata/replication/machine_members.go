@@ -100,9 +100,21 @@ func (m *Machine) takesPart(o *membership.Member) bool {
 	return !slices.ContainsFunc(m.cfg.Roles, func(role string) bool { return !o.HasRole(role) })
 }
 
-// total returns how many nodes count for a level, this one included.
+// counts reports whether this node is one of those that a level counts. One that is about to come holds the data and is not
+// part of a majority: two such nodes, which don't know of each other, would both count themselves.
+func (m *Machine) counts(l Level) bool {
+	if l.Kind != Majority && l.Kind != MajorityPlus {
+		return true
+	}
+	return m.members.status != membership.Joining && m.members.status != membership.WeaklyUp
+}
+
+// total returns how many nodes count for a level, this one included if it does.
 func (m *Machine) total(l Level) int {
-	n := 1
+	n := 0
+	if m.counts(l) {
+		n = 1
+	}
 	for i := range m.members.eligible {
 		if !m.members.eligible[i].exiting || !l.withoutExiting() {
 			n++

@@ -15,6 +15,8 @@ const (
 	// maxPush is the largest value that is sent without being asked for, where there
 	// is no delta, in bytes.
 	maxPush = 64 << 10
+	// pushTo is how many nodes Flush sends such values to.
+	pushTo = 2
 	// maxTold is up to how many changes a node is told at a time where all nodes are told at the same time. More follow
 	// toldPause later: they take a while here and there, and requests should not have to wait for that.
 	maxTold   = 256
@@ -78,6 +80,10 @@ func (m *Machine) propagate() {
 	}
 	d.lastFlush = m.now
 	m.trim()
+	if d.flush {
+		d.flush = false
+		m.pushLarge()
+	}
 	switch {
 	case more:
 		m.soon(timerDelta, m.now+toldPause)
@@ -182,14 +188,16 @@ func (m *Machine) packPruned(b *batch, i Item) {
 	b.more += n
 }
 
-// packWhole adds a whole value, unless it is so large that it is left to gossip.
+// packWhole adds a whole value, unless it is so large that it is left to gossip, or to Flush.
 func (m *Machine) packWhole(b *batch, e *entry) {
 	m.count.DeltasAsStates++
 	if e.size > maxPush {
+		m.deltas.leave(e)
 		return
 	}
 	w, err := m.wire(e)
 	if err != nil || len(w.Value) > maxPush {
+		m.deltas.leave(e)
 		return
 	}
 	n := entrySize(&w)
@@ -198,6 +206,41 @@ func (m *Machine) packWhole(b *batch, e *entry) {
 	}
 	b.states = append(b.states, w)
 	b.whole += n
+}
+
+// leave remembers a value that is too large to be sent without being asked for.
+func (d *deltaState) leave(e *entry) {
+	if !e.large {
+		e.large = true
+		d.large = append(d.large, e)
+	}
+}
+
+// known forgets them, as another node has all that this one has.
+func (d *deltaState) known() {
+	for _, e := range d.large {
+		e.large = false
+	}
+	clear(d.large)
+	d.large = d.large[:0]
+}
+
+// pushLarge sends the values that were left to gossip to two nodes: this one may be about to go.
+func (m *Machine) pushLarge() {
+	nodes := m.order(Level{Kind: All}, false, nil)
+	if len(nodes) == 0 {
+		return
+	}
+	for _, e := range m.deltas.large {
+		w, err := m.wire(e)
+		if e.gone || err != nil {
+			continue
+		}
+		for _, n := range nodes[:min(len(nodes), pushTo)] {
+			m.send(n, true, Gossip{false, []Entry{w}})
+		}
+	}
+	m.deltas.known()
 }
 
 func (b *batch) endItems() {

@@ -173,6 +173,9 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 	}
 	t := &p.parts[i]
 	for k := range in.Entries {
+		if m.twice(from, in.Entries[k].Key) {
+			break
+		}
 		a, err := m.absorb(&in.Entries[k])
 		if err != nil {
 			m.refused(from, in.Entries[k].Key, err)

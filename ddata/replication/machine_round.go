@@ -55,9 +55,10 @@ type round struct {
 	repair   bool // a read is to be followed by repairing
 	targets  []target
 	needed   int // of the targets: those that are asked at once
-	required int // replicas, this one included
+	required int // replicas
 	total    int
-	answered int // replicas, this one included
+	answered int // replicas
+	own      int // 1 if this one counts
 	failed   int // targets that said no
 	verdict  Verdict
 	tooFew   bool
@@ -68,7 +69,7 @@ type round struct {
 	storing  bool
 	durable  bool
 	value    crdt.Value
-	found    Outcome // what a read has found, with the value
+	found    Outcome // what a read has found, with the value, or what a write is to be answered with
 	delta    []byte  // an encoded Delta, nil if whole values are sent
 }
 
@@ -82,12 +83,16 @@ type target struct {
 
 // open begins a round: needed are asked at once.
 func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
-	r := &round{id: in.ID, key: in.Key, phase: p, total: len(peers) + 1, answered: 1, deadline: m.now + cmp.Or(in.Timeout, m.cfg.Timeout)}
+	r := &round{id: in.ID, key: in.Key, phase: p, deadline: m.now + min(longest, cmp.Or(in.Timeout, m.cfg.Timeout))}
+	if m.counts(in.Level) {
+		r.own = 1
+	}
+	r.total, r.answered = len(peers)+r.own, r.own
 	m.rounds.last++
 	r.nr = m.rounds.last
-	r.required = in.Level.Required(r.total)
+	r.required = max(1, in.Level.Required(r.total))
 	r.tooFew = r.required > r.total
-	r.needed = min(r.required-1, len(peers))
+	r.needed = min(r.required-r.own, len(peers))
 	for _, n := range peers[:min(len(peers), r.needed+maxSecondaries)] {
 		r.targets = append(r.targets, target{node: n})
 	}
@@ -210,14 +215,14 @@ func (m *Machine) check(r *round) {
 	case r.phase == repairing:
 		m.repaired(r)
 	case r.phase == writing:
-		m.finish(r, Done, nil)
+		m.finish(r, r.found, nil)
 	}
 }
 
 // checkRefusals ends a round that too many have refused.
 func (m *Machine) checkRefusals(r *round) {
 	switch {
-	case len(r.targets)-r.failed >= r.required-1:
+	case len(r.targets)-r.failed >= r.required-r.own:
 	case r.verdict == StoreFault:
 		m.finish(r, StoreFailed, r.refusal())
 	default:
@@ -272,7 +277,7 @@ func (m *Machine) admit(in Request) bool {
 	switch {
 	case err != nil:
 		m.fail(in, err)
-	case len(m.rounds.open)+len(m.stores.waiting) >= m.cfg.MaxRequests:
+	case len(m.rounds.open)+len(m.stores.waiting)-m.stores.peers >= m.cfg.MaxRequests:
 		m.count.Outcomes[Busy]++
 		m.reply(Reply{ID: in.ID, Outcome: Busy})
 		return false

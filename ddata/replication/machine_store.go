@@ -7,14 +7,27 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/refold-io/refold/identity"
+)
+
+const (
+	// storeRetry is after which time records are written again that could not be.
+	storeRetry = time.Second
+	// maxRetried and maxRetriedBytes are how many of them, about, at a time.
+	maxRetried      = 1_024
+	maxRetriedBytes = 8 << 20
 )
 
 // storesState are the records that are being written to disk.
 type storesState struct {
 	last    uint64
 	waiting map[uint64]waiter
+	peers   int               // how many other nodes wait
+	records map[uint64]*entry // the last one of each key
+	kept    []*entry          // to be stored at the end of the step
+	failed  []*entry          // to be stored again
 }
 
 func (s *storesState) sorted() []uint64 { return slices.Sorted(maps.Keys(s.waiting)) }
@@ -39,7 +52,8 @@ type waiter struct {
 
 // store writes an entry to disk.
 func (m *Machine) store(e *entry, w waiter) {
-	r := Record{Deleted: e.deleted}
+	e.kept = false
+	r := Record{Deleted: e.deleted, Used: e.used}
 	if !e.deleted {
 		b, err := e.value.AppendBinary(make([]byte, 0, e.size+64))
 		if err != nil {
@@ -54,22 +68,85 @@ func (m *Machine) store(e *entry, w waiter) {
 			}
 		}
 	}
-	m.write(e.key, AppendRecord(nil, r), w)
+	m.write(e, AppendRecord(nil, r), w)
 }
 
 // write writes a record to disk, or deletes it.
-func (m *Machine) write(key string, data []byte, w waiter) {
-	m.stores.last++
+func (m *Machine) write(e *entry, data []byte, w waiter) {
+	s := &m.stores
+	s.last++
 	if w.kind != waitsNobody {
-		m.stores.waiting[m.stores.last] = w
+		s.waiting[s.last] = w
 	}
-	m.out.Store = append(m.out.Store, Store{Nr: m.stores.last, Key: key, Data: data})
+	if w.kind == waitsPeer {
+		s.peers++
+	}
+	delete(s.records, e.record)
+	e.record = s.last
+	s.records[s.last] = e
+	m.out.Store = append(m.out.Store, Store{Nr: s.last, Key: e.key, Data: data})
 }
 
-// keep stores an entry that has changed without a request, if it is durable.
+// keep lets an entry be stored that has changed without a request, if it is durable: once, however often it changes in a step.
 func (m *Machine) keep(e *entry) {
-	if e.durable {
-		m.store(e, waiter{})
+	if e.durable && !e.kept && !m.loading {
+		e.kept = true
+		m.stores.kept = append(m.stores.kept, e)
+	}
+}
+
+// storeKept stores what is to be stored.
+func (m *Machine) storeKept() {
+	for _, e := range m.stores.kept {
+		if e.kept && !e.gone {
+			m.store(e, waiter{})
+		}
+		e.kept = false
+	}
+	clear(m.stores.kept)
+	m.stores.kept = m.stores.kept[:0]
+}
+
+// erase deletes the record of an entry that is forgotten.
+func (m *Machine) erase(e *entry) {
+	if m.loading { // nothing is written yet
+		m.storeLater(e)
+		m.soon(timerStore, m.now)
+		return
+	}
+	m.write(e, nil, waiter{})
+}
+
+// storeLater lets an entry be stored again, so that what is on disk does not stay behind what is known: a deletion would be undone by
+// the next start.
+func (m *Machine) storeLater(e *entry) {
+	if !e.failed {
+		e.failed = true
+		m.stores.failed = append(m.stores.failed, e)
+	}
+	m.soon(timerStore, m.now+storeRetry)
+}
+
+// storeAgain stores what could not be stored.
+func (m *Machine) storeAgain() {
+	s := &m.stores
+	n, size := 0, 0
+	for n < len(s.failed) && n < maxRetried && size < maxRetriedBytes {
+		e := s.failed[n]
+		n++
+		e.failed = false
+		if e.record != 0 {
+			continue // it was stored since then
+		}
+		if now := m.keys[e.key]; now != nil && now.durable {
+			size += now.size
+			m.store(now, waiter{})
+		} else {
+			m.write(e, nil, waiter{})
+		}
+	}
+	if s.failed = slices.Delete(s.failed, 0, n); len(s.failed) > 0 {
+		m.again(timerStore, storeRetry)
 	}
 }
 
@@ -78,8 +155,17 @@ func (m *Machine) stored(in Stored) {
 		m.note(Note{Kind: NoteStore, N: len(in.Nrs), Err: in.Err})
 	}
 	for _, nr := range in.Nrs {
+		if e := m.stores.records[nr]; e != nil {
+			delete(m.stores.records, nr)
+			if e.record = 0; in.Err != nil {
+				m.storeLater(e)
+			}
+		}
 		if w, found := m.stores.waiting[nr]; found {
 			delete(m.stores.waiting, nr)
+			if w.kind == waitsPeer {
+				m.stores.peers--
+			}
 			m.storeEnded(w, in.Err)
 		}
 	}
@@ -118,6 +204,9 @@ func (m *Machine) storeEnded(w waiter, err error) {
 
 // receiveWrite merges an entry, and answers once it is safe.
 func (m *Machine) receiveWrite(from identity.Node, in Write) {
+	if m.isExpired(in.Entry.Key, in.Entry.Used) {
+		in.Entry.Used = m.wall() // it is in use now, whatever the clock of the other node says
+	}
 	a, err := m.absorb(&in.Entry)
 	if err != nil {
 		m.refused(from, in.Entry.Key, err)
@@ -137,7 +226,7 @@ func (m *Machine) storeFor(e *entry, from identity.Node, nr uint64) {
 		m.store(e, waiter{})
 		return
 	}
-	if len(m.stores.waiting) >= 2*m.cfg.MaxRequests { // the disk does not keep up
+	if m.stores.peers >= 2*m.cfg.MaxRequests { // the disk does not keep up
 		m.store(e, waiter{})
 		m.ack(from, nr, StoreFault)
 		return
@@ -170,7 +259,12 @@ func (m *Machine) load(in Load) {
 		return
 	}
 	if e := m.keys[in.Key]; e != nil {
-		m.touch(e)
+		e.durable = true // whatever Config.Durable says: it must not come back with the next start once it is deleted
+		if r.Used > 0 {
+			m.use(e, r.Used)
+		} else {
+			m.touch(e)
+		}
 	}
 }
 
@@ -179,6 +273,7 @@ func (m *Machine) loaded() {
 	if !m.loading {
 		return
 	}
+	m.expireKeys()
 	m.loading = false
 	queue := m.queue
 	m.queue = nil

@@ -68,7 +68,7 @@ func (m *Machine) update(in Update) {
 		}
 	}
 	m.touch(e)
-	m.spread(in.Request, e, pos, encoded, whole)
+	m.spread(in.Request, e, pos, encoded, whole, Done)
 }
 
 // modify calls the user's function and merges what it returns.
@@ -87,6 +87,9 @@ func (m *Machine) modify(in Update, current crdt.Value, pruning []Marker) (next 
 	if current.IsZero() {
 		next = changed.ResetDelta()
 	} else {
+		if !delta.IsZero() && !changed.Follows(current) {
+			delta = crdt.Delta{} // it was merged with something, of which the delta says nothing
+		}
 		if next, err = current.Merge(changed); err != nil {
 			return current, delta, mergeError(in.Key, err)
 		}
@@ -110,7 +113,7 @@ func call(modify func(crdt.Value) (crdt.Value, error), current crdt.Value) (v cr
 // than allowed and more than before. A value is encoded only if it may be too large.
 func (m *Machine) fits(key string, current, next crdt.Value, size, grown int) (int, error) {
 	most := m.cfg.MaxEntry
-	if size > 0 && grown > 0 && size+grown <= most-most/8 {
+	if size > 0 && grown > 0 && !next.HoldsOwn() && size+grown <= most-most/8 {
 		return size + grown, nil
 	}
 	b, err := next.AppendBinary(m.scratch[:0])
@@ -135,8 +138,9 @@ func (m *Machine) delete(in Delete) {
 	}
 	e := m.keys[in.Key]
 	if e != nil && e.deleted {
+		// The others and the disk need not have heard of it: what was deleted before may have failed there.
 		m.touch(e)
-		m.local(in.Request, Deleted, crdt.Value{})
+		m.spread(in.Request, e, 0, nil, true, Deleted)
 		return
 	}
 	if e == nil {
@@ -152,12 +156,12 @@ func (m *Machine) delete(in Delete) {
 	}
 	m.touch(e)
 	pos := m.log(e, crdt.Delta{}, true, in.Level.Kind == Local)
-	m.spread(in.Request, e, pos, nil, true)
+	m.spread(in.Request, e, pos, nil, true, Done)
 }
 
 // spread stores what has changed, if it is durable, and sends it to as many others
-// as the request says.
-func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole bool) {
+// as the request says. Then it answers done.
+func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole bool, done Outcome) {
 	var peers []identity.Node
 	if in.Level.Kind != Local {
 		var stable *entry
@@ -166,18 +170,18 @@ func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole b
 		}
 		peers = m.order(in.Level, in.PreferOldest, stable)
 	}
-	alone := len(peers) == 0 && in.Level.Kind != Count
+	alone := len(peers) == 0 && in.Level.Kind != Count && m.counts(in.Level)
 	if alone && !e.durable {
-		m.local(in, Done, e.value)
+		m.local(in, done, e.value)
 		return
 	}
 	if alone {
-		reply := Reply{ID: in.ID, Outcome: Done, Value: e.value, Answered: 1, Required: 1, Total: m.total(in.Level)}
+		reply := Reply{ID: in.ID, Outcome: done, Value: e.value, Answered: 1, Required: 1, Total: m.total(in.Level)}
 		m.store(e, waiter{kind: waitsReply, reply: reply})
 		return
 	}
 	r := m.openRound(in, writing, peers)
-	r.durable, r.value = e.durable, e.value
+	r.durable, r.value, r.found = e.durable, e.value, done
 	if e.durable {
 		r.storing = true
 		m.store(e, waiter{kind: waitsRound, nr: r.nr})

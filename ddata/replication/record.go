@@ -10,6 +10,8 @@ type Record struct {
 	Value []byte
 	// Pruning are the markers of what was done.
 	Pruning []Marker
+	// Used is when the key was last used, in Unix milliseconds, 0 if nobody cares.
+	Used uint64
 }
 
 // recordVersion is the first byte of each record. Another can't be read.
@@ -22,6 +24,9 @@ func AppendRecord(dst []byte, r Record) []byte {
 	if !r.Deleted {
 		w.text(r.Value)
 		w.markers(r.Pruning)
+	}
+	if r.Used > 0 { // records were without it once
+		w.uint(r.Used)
 	}
 	return w.finish(dst, recordVersion)
 }
@@ -40,6 +45,11 @@ func DecodeRecord(b []byte) (Record, error) {
 	rec := Record{Deleted: r.bool("deleted")}
 	if !rec.Deleted {
 		rec.Value, rec.Pruning = r.text("value"), r.markers()
+	}
+	if len(r.b) > 0 {
+		if rec.Used = r.number("time"); r.err == nil && rec.Used == 0 {
+			r.fail("a time of use that is 0")
+		}
 	}
 	if len(r.b) > 0 {
 		r.fail("%d bytes too many", len(r.b))

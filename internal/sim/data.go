@@ -98,6 +98,8 @@ func (d *data) view(r *replicator, l replication.Level) *view {
 	nodes := []identity.Node{self}
 	for _, m := range r.h.m.Gossip().Members() {
 		switch {
+		case m.Node == self && (m.Status == membership.Joining || m.Status == membership.WeaklyUp) && (l.Kind == replication.Majority || l.Kind == replication.MajorityPlus):
+			nodes = slices.DeleteFunc(nodes, func(n identity.Node) bool { return n == self }) // it is no part of a majority yet
 		case m.Node == self:
 		case m.Status == membership.Exiting && (l.Kind == replication.All || l.Kind == replication.MajorityPlus):
 		case m.Status == membership.Up, m.Status == membership.Leaving, m.Status == membership.Exiting:

@@ -1,0 +1,131 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+// follows checks what a value that is changed, or first merged with another one, says of an older one.
+func follows[T crdt.Data[T]](t *testing.T, types *crdt.Types, change func(v T, n int) (T, error)) {
+	t.Helper()
+	untyped := func(v T) crdt.Value { return must(types.Value(v)) }
+	older := untyped(must(change(must(crdt.As[T](types, crdt.Value{})), 1))).ResetDelta()
+	base := must(crdt.As[T](types, older))
+	other := must(crdt.As[T](types, untyped(must(change(must(crdt.As[T](types, crdt.Value{})), 2))).ResetDelta()))
+	once := must(change(base, 3))
+	if !untyped(once).Follows(older) || !untyped(must(change(once, 4))).Follows(older) {
+		t.Errorf("%v: a change is more than its delta", older.Type())
+	}
+	merged := must(change(must(base.Merge(other)), 3))
+	if v := untyped(merged); v.Delta().IsZero() || v.Follows(older) {
+		t.Errorf("%v: merged and then changed, it is no more than its delta", older.Type())
+	}
+	anew := must(crdt.As[T](types, untyped(once).ResetDelta()))
+	if untyped(must(change(anew, 4))).Follows(older) {
+		t.Errorf("%v: a change before the delta is forgotten", older.Type())
+	}
+	if older.Follows(older) || older.Follows(crdt.Value{}) {
+		t.Errorf("%v: it follows without a change", older.Type())
+	}
+}
+
+func TestFollows(t *testing.T) {
+	t.Parallel()
+	a, b, c := self(t, "a"), self(t, "b"), self(t, "c")
+	selves := []*crdt.Self{nil, a, b, c, self(t, "d")}
+	types := knows(t)
+	follows(t, nil, func(v crdt.GCounter, n int) (crdt.GCounter, error) { return v.Add(selves[n], 1), nil })
+	follows(t, nil, func(v crdt.PNCounter, n int) (crdt.PNCounter, error) { return v.Add(selves[n], -1), nil })
+	follows(t, nil, func(v crdt.GSet[int], n int) (crdt.GSet[int], error) { return v.Add(n) })
+	follows(t, nil, func(v crdt.ORSet[int], n int) (crdt.ORSet[int], error) { return v.Add(selves[n], n) })
+	follows(t, nil, func(v crdt.ORMultiMap[int, int], n int) (crdt.ORMultiMap[int, int], error) {
+		return v.Add(selves[n], n, n)
+	})
+	follows(t, nil, func(v crdt.PNCounterMap[int], n int) (crdt.PNCounterMap[int], error) { return v.Add(selves[n], n, 1) })
+	follows(t, types, func(v Tally, n int) (Tally, error) { return v.Add(selves[n], 1), nil })
+	if v := must(types.Value(Tally{})); !v.HoldsOwn() {
+		t.Error("a type of one's own is none")
+	}
+	inMap := must(must(crdt.With(types, crdt.ORMap[string, crdt.ORMap[string, Tally]]{})).Update(a, "k", func(m crdt.ORMap[string, Tally]) (crdt.ORMap[string, Tally], error) { return m, nil }))
+	if v := must(types.Value(inMap)); !v.HoldsOwn() {
+		t.Error("a type of one's own is not seen in maps")
+	}
+	if v := must(types.Value(crdt.ORMap[string, crdt.GCounter]{})); v.HoldsOwn() {
+		t.Error("a counter is a type of one's own")
+	}
+}
+
+type (
+	m1 = crdt.ORMap[string, crdt.GSet[string]]
+	m2 = crdt.ORMap[string, m1]
+	m3 = crdt.ORMap[string, m2]
+	m4 = crdt.ORMap[string, m3]
+	m5 = crdt.ORMap[string, m4]
+	m6 = crdt.ORMap[string, m5]
+	m7 = crdt.ORMap[string, m6]
+	m8 = crdt.ORMap[string, m7]
+)
+
+// What is encoded can be decoded, also if types are in types.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	var types *crdt.Types
+	seven := must(m7{}.Put(self(t, "a"), "k", m6{}))
+	if _, err := types.Decode(must(seven.AppendBinary(nil))); err != nil {
+		t.Errorf("8 levels: %v", err)
+	}
+	eight := must(m8{}.Put(self(t, "a"), "k", m7{}))
+	if _, err := eight.AppendBinary(nil); !errors.Is(err, crdt.ErrLimit) {
+		t.Errorf("9 levels: %v", err)
+	}
+	d, _ := eight.Delta()
+	if _, err := d.AppendBinary(nil); !errors.Is(err, crdt.ErrLimit) {
+		t.Errorf("a delta of 9 levels: %v", err)
+	}
+}
+
+// Sets that are cleared are counted, wherever they are.
+func TestSweeps(t *testing.T) {
+	t.Parallel()
+	a := self(t, "a")
+	set := must(crdt.ORSet[string]{}.Add(a, "x"))
+	cleared := func(n int) (d crdt.Delta) {
+		for range n {
+			one, _ := set.ResetDelta().Clear().Delta()
+			d = must(d.Merge(one))
+		}
+		return d
+	}
+	if n := cleared(7).Sweeps(); n != 7 {
+		t.Errorf("%d sweeps of a set", n)
+	}
+	removed, _ := must(set.ResetDelta().Remove(a, "x")).Delta()
+	if n := removed.Sweeps() + (crdt.Delta{}).Sweeps(); n != 0 {
+		t.Errorf("%d sweeps of a removal, and of nothing", n)
+	}
+	m := must(crdt.ORMultiMap[string, string]{}.WithValueDeltas())
+	for i := range 3 {
+		m = must(m.Add(a, fmt.Sprint(i), "x"))
+	}
+	m = m.ResetDelta()
+	for i := range 3 {
+		m = must(m.Put(a, fmt.Sprint(i), "y"))
+	}
+	d, _ := m.Delta()
+	if d.Ops() != 1 || d.Sweeps() != 1 { // each key has elements of its own
+		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.Sweeps())
+	}
+	m = m.ResetDelta()
+	for i := range 3 {
+		m = must(m.Remove(a, fmt.Sprint(i)))
+	}
+	if d, _ := m.Delta(); d.Sweeps() != 3 {
+		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.Sweeps())
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ddata_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
+)
+
+// quick writes some keys to two nodes, and reports whether nobody was asked in vain.
+func (w *world) quick(r *ddata.Replicator) bool {
+	w.Helper()
+	began := time.Now()
+	for i := range 8 {
+		w.must(w.add(r, ddata.Key[crdt.GCounter](fmt.Sprint("key-", i)), ddata.WriteTo(2), 1))
+	}
+	return time.Since(began) < 100*time.Millisecond
+}
+
+// With PreferOldest the oldest nodes are asked; without it, those that can be reached go before others.
+func TestWhoIsAsked(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{PreferOldest: true}, "a", "b", "c")
+		w.sleep(time.Second)
+		rs[1].Node().Stop()
+		<-rs[1].Node().Done()
+		if !w.quick(rs[2]) {
+			t.Error("not the oldest was asked")
+		}
+	})
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		rs[1].Node().Stop()
+		<-rs[1].Node().Done()
+		w.until(rs[0].Node(), func(s *cluster.State) bool { return len(s.Unreachable) > 0 })
+		synctest.Wait()
+		if !w.quick(rs[0]) {
+			t.Error("a node was asked that can't be reached")
+		}
+	})
+}
+
+// What Config says reaches the protocol.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicate(w.cluster("a")[0], ddata.Config{MaxKeys: 1, MaxRequests: 1})
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		w.wantErr(w.add(r, "another", ddata.WriteLocal(), 1), ddata.ErrFull)
+	})
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{MaxRequests: 1}, "a", "b")
+		w.network.Partition([]string{"a"}, []string{"b"})
+		done := make(chan error, 1)
+		go func() { done <- w.add(rs[0], visits, ddata.WriteAll(), 1) }()
+		synctest.Wait()
+		w.wantErr(w.add(rs[0], visits, ddata.WriteAll(), 1), ddata.ErrBusy)
+		w.wantErr(<-done, ddata.ErrQuorum)
+	})
+	in(t, func(w *world) {
+		n := w.cluster("a")[0]
+		_, err := ddata.Start(w.Context(), n, ddata.Config{Durable: []string{"*"}, Opener: &disks{}, DurableMarkerTTL: -1})
+		if err == nil || !strings.Contains(err.Error(), "DurableMarkerTTL") {
+			t.Errorf("DurableMarkerTTL is not heeded: %v", err)
+		}
+	})
+}
+
+// What write-behind could not write is written once the disk works, without another change.
+func TestWriteBehindAgain(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		d := &disks{}
+		r := w.replicate(w.cluster("a")[0], ddata.Config{Durable: []string{"*"}, Opener: d, WriteBehind: time.Second})
+		d.set(errDisk, nil)
+		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
+		w.sleep(5 * time.Second)
+		if d.keys() != 0 {
+			t.Fatal("a disk that fails has written")
+		}
+		d.set(nil, nil)
+		w.sleep(3 * time.Second)
+		if d.keys() != 1 {
+			t.Error("it was not tried again")
+		}
+	})
+}
+
+// A Delete that has failed at the disk is made good, and the key does not come back.
+func TestDeleteAfterDiskFails(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		d := &disks{}
+		cfg := ddata.Config{Durable: []string{"*"}, Opener: d}
+		r := w.replicate(w.cluster("a")[0], cfg)
+		w.must(w.add(r, visits, ddata.WriteLocal(), 7))
+		d.set(errDisk, nil)
+		w.wantErr(ddata.Delete(w.Context(), r, visits, ddata.WriteLocal()), ddata.ErrStore)
+		d.set(nil, nil)
+		w.wantErr(ddata.Delete(w.Context(), r, visits, ddata.WriteLocal()), ddata.ErrDeleted)
+		n := r.Node()
+		w.must(n.Shutdown(w.Context()))
+		<-n.Done()
+		r = w.replicate(w.start("a"), cfg)
+		if _, err := w.get(r, visits, ddata.ReadLocal()); err == nil {
+			t.Error("the deleted key is back")
+		}
+	})
+}
+
+// A node that leaves tells what is large as well.
+func TestLeaveLarge(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b")
+		key := ddata.Key[crdt.GSet[string]]("large")
+		_, err := ddata.Update(w.Context(), rs[1], key, ddata.WriteLocal(), func(s crdt.GSet[string]) (crdt.GSet[string], error) {
+			return s.Add(strings.Repeat("x", 60<<10), strings.Repeat("y", 60<<10))
+		})
+		w.must(err)
+		w.must(rs[1].Node().Shutdown(w.Context()))
+		<-rs[1].Done()
+		if _, err := ddata.Get(w.Context(), rs[0], key, ddata.ReadLocal()); err != nil {
+			t.Errorf("it is lost: %v", err)
+		}
+	})
+}
