@@ -34,7 +34,7 @@ func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Jour
 	if err != nil {
 		return nil, err
 	}
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal}) //nolint:contextcheck // it outlasts the call
 	if err != nil {
 		return nil, errors.Join(err, node.Shutdown(ctx))
 	}

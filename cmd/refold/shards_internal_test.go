@@ -60,8 +60,8 @@ func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts shardi
 	l.t.Cleanup(func() {
 		n.Stop()
 		<-n.Done()
-		if err := rt.Close(context.Background()); err != nil {
-			l.t.Error(err)
+		if failed := rt.Close(context.Background()); failed != nil {
+			l.t.Error(failed)
 		}
 	})
 	opts.Runtime, opts.State = rt, sharding.JournalState(j, nil)
@@ -204,7 +204,7 @@ t: 2 of 9 shards, 5 entities; there is no coordinator
 		t.Errorf("printed is\n%s", b.String())
 	}
 	all[0].Err = sharding.ErrNoRegion
-	if s := spreadOf(all, "t"); s.well() {
+	if spreadOf(all, "t").well() {
 		t.Error("all is well without a coordinator")
 	}
 	all[3].Regions[0].Rules = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
