@@ -57,25 +57,30 @@ func small(journal string) bench.Settings {
 func TestRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, row := range bench.Rows() {
-		for _, scheme := range row.Journals {
-			address := scheme + ":"
-			switch scheme {
-			case "leveldb":
-				address += dir
-			case "postgres":
-				address = testpg.DSN(t)
-			}
-			var results []bench.Result
-			err := row.Run(t.Context(), small(address), func(r bench.Result) { results = append(results, r) })
-			if err != nil || len(results) == 0 {
-				t.Errorf("%s on %s: %d results, %v", row.Name, scheme, len(results), err)
-			}
-			for _, r := range results {
-				checkResult(t, row, scheme, r)
+	t.Run("rows", func(t *testing.T) {
+		for _, row := range bench.Rows() {
+			for _, scheme := range row.Journals {
+				t.Run(row.Name+" on "+scheme, func(t *testing.T) {
+					t.Parallel() // most of the time they wait for nodes to join
+					address := scheme + ":"
+					switch scheme {
+					case "leveldb":
+						address += dir
+					case "postgres":
+						address = testpg.DSN(t)
+					}
+					var results []bench.Result
+					err := row.Run(t.Context(), small(address), func(r bench.Result) { results = append(results, r) })
+					if err != nil || len(results) == 0 {
+						t.Errorf("%d results, %v", len(results), err)
+					}
+					for _, r := range results {
+						checkResult(t, row, scheme, r)
+					}
+				})
 			}
 		}
-	}
+	})
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
