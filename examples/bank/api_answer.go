@@ -148,7 +148,7 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, eventsourcing.ErrOutcomeUnknown):
 		return http.StatusGatewayTimeout
-	case errors.Is(err, eventsourcing.ErrStashFull), errors.Is(err, eventsourcing.ErrStopped):
+	case errors.Is(err, eventsourcing.ErrStashFull), errors.Is(err, eventsourcing.ErrStopped), errors.Is(err, eventsourcing.ErrConflict):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
@@ -320,4 +321,31 @@ func (c *chain) awaitNothingInFlight(name string) {
 		time.Sleep(time.Second) // of the bubble
 	}
 	c.Fatal("some transfers never end")
+}
+
+// While a branch stands still, and nobody knows yet, shards that are new get a home within two seconds.
+func TestABranchStandsStill(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		c.openAccounts(3)
+		resume := c.network.Pause("branch-3") // the coordinator is on the first
+		defer resume()
+		region := c.branches["branch-2"].region
+		for i := 100; i < 110; i++ {
+			if err := eventsourcing.Tell(c.Context(), region.Ref(id(i)), Lookup{}); err != nil {
+				c.Fatal(err)
+			}
+			shard, err := region.ShardOf(id(i))
+			if err != nil {
+				c.Fatal(err)
+			}
+			began := time.Now()
+			for known := false; !known; {
+				time.Sleep(10 * time.Millisecond) // of the bubble
+				if _, known, err = region.Home(c.Context(), shard); err != nil || time.Since(began) > 2*time.Second {
+					c.Fatalf("shard %d has no home after %v: %v", shard, time.Since(began), err)
+				}
+			}
+		}
+	})
 }
