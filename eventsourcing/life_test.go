@@ -46,6 +46,7 @@ func TestConfigurations(t *testing.T) {
 			"it has a host already": func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "actor" },
 			"is blank":              func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = " " },
 			`holds a "|"`:           func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "a|b" },
+			"package sharding":      func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "refold.sharding" },
 			"Type.New is missing":   func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.New = nil },
 			"pointer to a struct": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
 				typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return nil }

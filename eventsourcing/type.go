@@ -12,6 +12,9 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
+// reservedType is the first part of the persistence IDs of what package sharding keeps in a journal.
+const reservedType = "refold.sharding"
+
 // Type describes a kind of entity: what its state is made of and how it is
 // stored. It is a value; dependencies of the aggregate come in through New.
 type Type[C, E any] struct {
@@ -135,6 +138,9 @@ func newModel[C, E any](typ Type[C, E]) (*model[C, E], error) {
 	var errs []error
 	if strings.TrimSpace(typ.Name) == "" || strings.ContainsAny(typ.Name, "|\x00") {
 		errs = append(errs, fmt.Errorf("%w: Type.Name %q is blank or holds a \"|\" or a NUL", ErrInvalid, typ.Name))
+	}
+	if typ.Name == reservedType {
+		errs = append(errs, fmt.Errorf("%w: Type.Name %q: package sharding keeps its own records under that name", ErrInvalid, typ.Name))
 	}
 	if typ.Events != nil {
 		if err := typ.Events.Err(); err != nil {

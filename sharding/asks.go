@@ -54,6 +54,11 @@ func (a *asks) take(id uint64) (ask, bool) {
 	return open, ok
 }
 
+// sweep forgets the asks of a site whose callers have left: the command or the answer was lost, or the answer comes too late.
+func (a *asks) sweep(s *site) int {
+	return len(a.takeAll(func(at *ask) bool { return at.site == s && at.message.Context().Err() != nil }))
+}
+
 // takeAll returns all of some kind, which are awaited no more then.
 func (a *asks) takeAll(which func(*ask) bool) (taken []ask) {
 	for i := range a.stripes {

@@ -24,6 +24,8 @@ type State struct {
 	// Queued is how many commands have waited for the region to look at them since it was started. The others went straight to their
 	// entity, or to the node that has it.
 	Queued uint64
+	// Unanswered is how many callers have left before the answer of another node came, since it was started.
+	Unanswered uint64
 	// Dropped is how many commands have reached nobody since the region was started.
 	Dropped uint64
 }
@@ -54,6 +56,7 @@ func (r *Region[C]) State(ctx context.Context) (state State, err error) {
 	if err != nil {
 		return State{}, fmt.Errorf("sharding: state of type %q: %w", s.name, err)
 	}
+	state.Unanswered = s.unanswered.Load()
 	state.Asks, state.Queued, state.Dropped = s.board.asks.len(), s.looped.Load(), s.dropped.Load()
 	return state, nil
 }

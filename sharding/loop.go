@@ -43,9 +43,16 @@ func (s *site) run() {
 			s.touchAll()
 			s.did(s.machine.Tick(s.now()))
 		}
-		timer.Reset(min(max(0, s.machine.Next()-s.now()), time.Hour))
+		if now := s.now(); now >= s.sweepAt {
+			s.sweepAt = now + sweepInterval
+			s.unanswered.Add(uint64(s.board.asks.sweep(s))) //nolint:gosec // not negative
+		}
+		timer.Reset(max(0, min(s.machine.Next(), s.sweepAt)-s.now()))
 	}
 }
+
+// sweepInterval is how often those are forgotten who have left without an answer.
+const sweepInterval = 15 * time.Second
 
 // handle handles one thing.
 func (s *site) handle(it *item) {

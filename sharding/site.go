@@ -51,9 +51,12 @@ type site struct {
 	dropped  atomic.Uint64
 	looped   atomic.Uint64 // commands
 
+	unanswered atomic.Uint64 // asks
+
 	// What follows belongs to the loop.
 	cfg       shards.Config
 	machine   *shards.Machine
+	sweepAt   time.Duration
 	turn      uint64
 	opened    map[Shard]struct{} // gates
 	todo      []shards.Input     // what follows from what was done
