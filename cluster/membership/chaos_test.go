@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	chaosSeeds = flag.Uint64("chaos.seeds", seeds(30), "how many seeds TestChaos and TestSurvivors run")
+	chaosSeeds = flag.Uint64("chaos.seeds", seeds(12), "how many seeds TestChaos and TestSurvivors run")
 	chaosSeed  = flag.Uint64("chaos.seed", 0, "the first of them")
 )
 
@@ -35,7 +35,7 @@ func TestChaos(t *testing.T) {
 			total = sum(total, h.m.Counters())
 		}
 	}
-	if *chaosSeeds < 30 {
+	if *chaosSeeds < 12 {
 		return
 	}
 	for k := membership.Kind(1); k < membership.Kinds; k++ {

@@ -13,7 +13,7 @@ import (
 
 func TestAClusterFormsAndEndsByLeaving(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(10) {
+	for seed := range seeds(5) {
 		w := newWorld(t, seed)
 		hosts := w.join(names(3 + int(seed)%10)...)
 		w.up(30*time.Second, hosts...)
@@ -33,7 +33,7 @@ func TestAClusterFormsAndEndsByLeaving(t *testing.T) {
 
 func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(15) {
+	for seed := range seeds(6) {
 		w := newWorld(t, seed)
 		w.loss, w.double, w.delay = 0.05, 0.05, 50*time.Millisecond
 		hosts := w.join(names(8)...)
@@ -69,7 +69,7 @@ func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
 
 func TestAPartitionThatHeals(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds(10) {
+	for seed := range seeds(4) {
 		w := newWorld(t, seed)
 		hosts := w.join(names(7)...)
 		w.up(60*time.Second, hosts...)
@@ -113,9 +113,9 @@ func TestAQuietClusterCostsEachMemberTheSame(t *testing.T) {
 		w.run(time.Minute)
 		return float64(w.bytes) / float64(n), float64(w.packets) / float64(n)
 	}
-	fewBytes, fewPackets := perNode(40)
-	manyBytes, manyPackets := perNode(100)
-	t.Logf("each of 40 sends %.0f bytes, %.0f packets a minute, each of 100 %.0f and %.0f", fewBytes, fewPackets, manyBytes, manyPackets)
+	fewBytes, fewPackets := perNode(30)
+	manyBytes, manyPackets := perNode(75)
+	t.Logf("each of 30 sends %.0f bytes, %.0f packets a minute, each of 75 %.0f and %.0f", fewBytes, fewPackets, manyBytes, manyPackets)
 	if manyBytes > 1.1*fewBytes || manyPackets > 1.1*fewPackets {
 		t.Error("in the larger cluster it is more")
 	}
