@@ -15,8 +15,10 @@ import (
 const (
 	// version is the first byte of packets.
 	version = 1
-	// maxPacket is up to how many bytes messages are put together.
+	// maxPacket is up to how many bytes messages are put together, maxBulk if they are bulk: that is handled one packet at a time, and what
+	// can't wait should not have to wait for long.
 	maxPacket = 64 << 10
+	maxBulk   = 16 << 10
 	// Overhead is what a packet with one message takes beyond it, at most.
 	Overhead = 2 + identity.MaxNameLength + binary.MaxVarintLen32
 )
@@ -88,8 +90,12 @@ func (m *Machine) pack(sends []replication.Send) []Send {
 	for i := range sends {
 		s := &sends[i]
 		size := len(s.Data) + binary.MaxVarintLen32
+		most := maxPacket
+		if s.Bulk {
+			most = maxBulk
+		}
 		at, found := open[way{s.To, s.Bulk}]
-		if !found || groups[at].size+size > maxPacket {
+		if !found || groups[at].size+size > most {
 			at = len(groups)
 			open[way{s.To, s.Bulk}] = at
 			groups = append(groups, group{to: s.To, bulk: s.Bulk, size: 2 + len(m.name)})

@@ -139,6 +139,43 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 }
 
+// Bulk comes in smaller packets, as the loop handles one of them at a time, and what can't wait is between.
+func TestBulkPacketsAreSmall(t *testing.T) {
+	t.Parallel()
+	all := machines(t, 2, func(*replica.Config) {})
+	a, b := all[0], all[1]
+	e := a.Step(time.Second, replica.Batch{Inputs: []replication.Input{a.add(1, "key", replication.Level{Kind: replication.All})}})
+	wants := slices.Clone(e.Send[0].Payload[:2+len("carts")])
+	for i := range uint64(12) {
+		key := fmt.Sprintf("set-%d", i)
+		a.Step(time.Second, replica.Batch{Inputs: []replication.Input{replication.Update{
+			Request: replication.Request{ID: i + 2, Key: key},
+			Modify: func(crdt.Value) (crdt.Value, error) {
+				s, err := crdt.GSet[string]{}.Add(strings.Repeat("x", 5000))
+				if err != nil {
+					return crdt.Value{}, err
+				}
+				return (*crdt.Types)(nil).Value(s)
+			},
+		}}})
+		want := replication.AppendMessage(nil, replication.Want{Keys: []string{key}})
+		wants = append(append(wants, byte(len(want))), want...)
+	}
+	e = a.Step(time.Second, replica.Batch{Packets: []replica.Packet{{From: b.node, Payload: wants}}})
+	if len(e.Send) != 4 {
+		t.Errorf("%d packets", len(e.Send))
+	}
+	for _, s := range e.Send {
+		if !s.Bulk || len(s.Payload) > 16<<10 {
+			t.Errorf("a packet of %d bytes, bulk: %t", len(s.Payload), s.Bulk)
+		}
+		b.Step(time.Second, replica.Batch{Packets: []replica.Packet{{From: a.node, Payload: s.Payload}}})
+	}
+	if n := len(b.Protocol().Keys()); n != 12 {
+		t.Errorf("%d keys have come", n)
+	}
+}
+
 // A packet that can't be read is counted, and what comes before the fault is heard.
 func TestMalformedPackets(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,11 @@ const (
 // dataUpdate measures writes to a majority of 3 and 5 processes beside raw requests to as many peers with the same bytes.
 func dataUpdate(ctx context.Context, b *run) ([]Result, error) {
 	var results []Result
-	for _, nodes := range []int{3, 5} {
+	sizes := []int{3, 5}
+	if b.settings.Scale > 1 {
+		sizes = sizes[:1]
+	}
+	for _, nodes := range sizes {
 		more, err := b.updates(ctx, nodes)
 		if err != nil {
 			return nil, err
