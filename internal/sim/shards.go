@@ -56,6 +56,9 @@ func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 
 // begin lets clients work.
 func (d *sharding) begin() {
+	if d.plan.Calm { // ways differ much, and nobody minds
+		d.w.Network.Delay = world.Between{Least: time.Millisecond, Most: d.between(5*time.Millisecond, 95*time.Millisecond)}
+	}
 	d.later(500*time.Millisecond, d.work)
 	d.later(4*time.Second, d.disturb)
 	d.later(20*time.Second, d.storeTrouble)
