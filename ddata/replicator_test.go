@@ -275,11 +275,11 @@ func TestUpdateInUpdate(t *testing.T) {
 		// Nor does Close say nothing.
 		release, held := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
+			_, failed := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
 				<-release
 				return c, nil
 			})
-			held <- err
+			held <- failed
 		}()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -290,7 +290,9 @@ func TestUpdateInUpdate(t *testing.T) {
 			t.Error(err)
 		}
 		close(release)
-		<-held
+		if failed := <-held; failed != nil {
+			w.wantErr(failed, ddata.ErrStopped)
+		}
 		<-r.Done()
 	})
 }

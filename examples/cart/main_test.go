@@ -83,6 +83,7 @@ func actor(t *testing.T, name string) *crdt.Self {
 }
 
 func must(t *testing.T) func(contents, error) contents {
+	t.Helper()
 	return func(c contents, err error) contents {
 		t.Helper()
 		if err != nil {
