@@ -67,8 +67,10 @@ type Settings struct {
 	// MinorityDelay is how long the smaller side waits before it asks for the lease.
 	// Defaults to 2 seconds. For LeaseMajority.
 	MinorityDelay time.Duration
-	// ReleaseAfter is how long the lease is held after the downed nodes are removed.
-	// Defaults to 40 seconds. For LeaseMajority.
+	// ReleaseAfter is how long the lease is held after the downed nodes are removed. It
+	// has to be longer than anything may keep the other side of a split from deciding: nodes of it
+	// that are stopped or disconnected for longer than that, while the split lasts, get the lease
+	// afterwards and go on as well. Defaults to 40 seconds. For LeaseMajority.
 	ReleaseAfter time.Duration
 }
 

@@ -52,6 +52,6 @@
 // another line while members decide about the first, for a node that changes sides then may
 // be counted on both; the first seed is not started while it can't reach another
 // seed that is a member, for then it founds a cluster, as it should; nobody downs a
-// living member that can't hear of it; and where a lease says who survives, no node is paused while
-// the network is cut: the winner does not keep the lease for ever.
+// living member that can't hear of it; and where a lease says who survives, no node is paused and the broker
+// does not go away while the network is cut: the winner does not keep the lease for ever.
 package sim

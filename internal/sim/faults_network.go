@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/sim/world"
 )
 
@@ -138,6 +139,9 @@ func slowNode(c *cluster) bool {
 }
 
 func brokerAway(c *cluster) bool {
+	if c.cutting > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
+		return false // the winner does not keep the lease for ever
+	}
 	d := c.between(2*time.Second, 75*time.Second)
 	calm := c.mayCut()
 	var were []*host
