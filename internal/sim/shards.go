@@ -35,6 +35,7 @@ type sharding struct {
 	last     map[sender]uint64
 	errands  uint64 // what they have asked so far
 	quiet    bool   // nothing happens by itself any more
+	closing  bool   // clients have sent all that they send
 }
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {

@@ -24,6 +24,7 @@ func (d *sharding) finish() {
 		d.work()
 		d.c.run(100 * time.Millisecond)
 	}
+	d.closing = true
 	d.passivateSome()
 	if !d.converge("every-asker-is-answered", maxAnswering, d.unanswered) {
 		return

@@ -87,6 +87,9 @@ type client struct {
 
 func (c *client) work() {
 	d := c.s.d
+	if d.closing {
+		return
+	}
 	first := len(d.letters)
 	for range min(c.left, 1+d.rand.IntN(6)) {
 		c.left--
