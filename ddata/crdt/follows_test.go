@@ -94,18 +94,18 @@ func TestDepth(t *testing.T) {
 func TestSweeps(t *testing.T) {
 	t.Parallel()
 	a := self(t, "a")
-	set := must(crdt.ORSet[string]{}.Add(a, "x"))
+	one := must(crdt.ORSet[string]{}.Add(a, "x"))
 	cleared := func(n int) (d crdt.Delta) {
 		for range n {
-			one, _ := set.ResetDelta().Clear().Delta()
-			d = must(d.Merge(one))
+			next, _ := one.ResetDelta().Clear().Delta()
+			d = must(d.Merge(next))
 		}
 		return d
 	}
 	if n := cleared(7).Sweeps(); n != 7 {
 		t.Errorf("%d sweeps of a set", n)
 	}
-	removed, _ := must(set.ResetDelta().Remove(a, "x")).Delta()
+	removed, _ := must(one.ResetDelta().Remove(a, "x")).Delta()
 	if n := removed.Sweeps() + (crdt.Delta{}).Sweeps(); n != 0 {
 		t.Errorf("%d sweeps of a removal, and of nothing", n)
 	}

@@ -95,11 +95,10 @@ func TestOwnTooLarge(t *testing.T) {
 		}})
 		return w.wait(a, r.ID)
 	}
-	var large *replication.TooLargeError
 	n := 0
 	for ; n < 100; n++ {
 		if r := step(1); r.Outcome != replication.Done {
-			if !errors.As(r.Err, &large) {
+			if _, large := errors.AsType[*replication.TooLargeError](r.Err); !large {
 				t.Errorf("%+v", r)
 			}
 			break
