@@ -133,9 +133,9 @@ func (d *sharding) accountForAll() {
 		default:
 			g := d.w.Gap(l.at.h.p.Node(), l.to.h.p.Node())
 			switch {
-			case g.Noticed > 0:
+			case g.Noticed > l.before.Noticed:
 				why = "link gap"
-			case g.Frames > 0:
+			case g.Frames > l.before.Frames:
 				why = "frame lost, nothing came behind it"
 			}
 		}

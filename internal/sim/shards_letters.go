@@ -30,8 +30,9 @@ type letter struct {
 	from      *site
 	instance  uint64 // of its region
 	account   *account
-	at        *site // who has it, or has sent it to the next one
-	to        *site // on the way to it, nil: it is not on its way
+	at        *site     // who has it, or has sent it to the next one
+	to        *site     // on the way to it, nil: it is not on its way
+	before    world.Gap // what had been lost on that way when it was sent
 	delivered bool
 	refused   bool
 	dropped   bool // by a node that does not hear the sender any more

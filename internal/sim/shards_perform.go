@@ -153,7 +153,7 @@ func (s *site) send(o *shards.Outgoing) {
 		return
 	}
 	l := s.d.letter(nr)
-	l.at, l.to = s, s.d.byNode[o.To]
+	l.at, l.to, l.before = s, s.d.byNode[o.To], s.d.w.Gap(s.h.p.Node(), o.To)
 	if command {
 		s.open[nr] = o.To
 	}
