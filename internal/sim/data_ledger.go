@@ -242,7 +242,7 @@ func (h *holders) some() bool { return h != nil && len(h.of) > 0 }
 // that is concurrent with removals by those who have not heard of it yet.
 func (w *write) undone() bool {
 	return w.do == removes && w.datum.kind == cart && w.by.d.plan.prunes(w.datum) && slices.ContainsFunc(w.datum.writes, func(a *write) bool {
-		return a.do == adds && a.id == w.id && a.by.ended
+		return a.do == adds && a.id == w.id && (a.by.ended || w.by.d.pruned[a.by.h.p.Node()]) // who is paused is pruned, too
 	})
 }
 
