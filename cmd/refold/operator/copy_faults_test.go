@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,52 @@ func TestCopyWhileSomebodyElseWritesToTheTarget(t *testing.T) {
 	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); !errors.Is(err, operator.ErrDifferent) {
 		t.Errorf("then: %v", err)
 	}
+}
+
+// late is a target where what a copy had sent that was killed lands while the next one copies.
+type late struct {
+	journal.Journal
+	done atomic.Bool
+}
+
+func (l *late) Unwrap() journal.Journal { return l.Journal }
+
+func (l *late) Append(ctx context.Context, writes []journal.Write) []error {
+	if !l.done.Swap(true) {
+		part := slices.Clone(writes)
+		part[0].Events = part[0].Events[:1]
+		for _, err := range l.Journal.Append(ctx, part) {
+			if err != nil {
+				return []error{err}
+			}
+		}
+	}
+	return l.Journal.Append(ctx, writes)
+}
+
+func TestCopyGoesOnWithWhatLandsLate(t *testing.T) {
+	t.Parallel()
+	from, to := memory(), memory()
+	for i := range 20 {
+		record(t, from, fmt.Sprintf("a|%d", i), "w", good(5)...)
+		drop(t, from, fmt.Sprintf("a|%d", i), 2)
+	}
+	var last operator.CopyProgress
+	report, err := operator.Copy(t.Context(), from, &operator.Source{Journal: &late{Journal: to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{
+		Parallel: 1,
+		Progress: func(p operator.CopyProgress) {
+			if p.Stage == operator.Copying {
+				last = p
+			}
+		},
+	})
+	if err != nil || len(report.Problems) > 0 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if last.Done != last.Total {
+		t.Errorf("it ended at %d of %d", last.Done, last.Total)
+	}
+	copied(t, from, to)
 }
 
 // forgetful is a target that loses things without saying so.

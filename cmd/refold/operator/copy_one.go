@@ -5,6 +5,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/refold-io/refold/journal"
@@ -23,9 +24,34 @@ const (
 	writeBytes   = 256 << 10
 )
 
-// copyOne copies what the target lacks of an ID. The snapshots come before
-// anything is deleted: they may be all that is left of it.
+// copyOne copies what the target lacks of an ID. What a copy had sent that was killed
+// may land only now, between a look at the target and an append: if it is the same, the rest
+// follows.
 func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, error) {
+	for {
+		l := &load{copier: c, sender: s, id: id}
+		problems, err := l.all(ctx)
+		if !errors.Is(err, journal.ErrConflict) {
+			return problems, err
+		}
+		if _, differs := c.collate(ctx, id); differs != nil {
+			return nil, fmt.Errorf("target: somebody else writes to it: %w: %w", err, differs)
+		}
+		landed, failed := c.to.Journal.HighestSequenceNr(ctx, id)
+		if failed != nil {
+			return nil, fmt.Errorf("target: %w", failed)
+		}
+		if landed <= l.stored {
+			return nil, fmt.Errorf("target: %w", err)
+		}
+		c.progress(Copying, c.sent.Add(landed-l.stored), c.total)
+	}
+}
+
+// all copies an ID. The snapshots come before anything is deleted: they may be all
+// that is left of it.
+func (l *load) all(ctx context.Context) ([]Problem, error) {
+	c, id := l.copier, l.id
 	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("target: %w", err)
@@ -34,7 +60,7 @@ func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, 
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
-	l := &load{copier: c, sender: s, id: id, stored: to}
+	l.stored = to
 	if err = l.records(ctx, from); err != nil {
 		return nil, err
 	}

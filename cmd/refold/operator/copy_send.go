@@ -46,11 +46,8 @@ func (s *sender) append(ctx context.Context, w journal.Write) error {
 	d := make(delivery, 1)
 	s.writer.Submit(&journal.Request{Write: w, Stream: new(journal.Stream), Owner: d}) //nolint:contextcheck // what was sent is waited for
 	err := <-d
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, journal.ErrConflict):
-		return fmt.Errorf("somebody else writes to it: %w", err)
+	if err == nil || errors.Is(err, journal.ErrConflict) {
+		return err
 	}
 	return fmt.Errorf("events from %d on of %q: %w", w.Expect+1, w.ID, err)
 }
