@@ -20,7 +20,7 @@ import (
 
 // benchCommand is "refold bench".
 type benchCommand struct {
-	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster, ddata), or all. Defaults to a list of them."`
+	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster, ddata, sharding), or all. Defaults to a list of them."`
 	Journal string        `help:"Only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a schema of its own there). Defaults to all that need no server." placeholder:"ADDRESS"`
 	JSON    bool          `name:"json" help:"Print one JSON object a line."`
 	Rounds  int           `default:"5" help:"How often each side is measured."`
@@ -115,6 +115,7 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 	settings := bench.Settings{
 		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Scale: c.Scale, Progress: line.show,
 		Node: []string{program, "demo", "node"}, DataNode: []string{program, "demo", "data"},
+		ShardNode: []string{program, "demo", "shards"},
 	}
 	for _, r := range rows {
 		err := r.Run(ctx, settings, func(r bench.Result) {

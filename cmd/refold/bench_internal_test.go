@@ -98,7 +98,7 @@ func TestBenchList(t *testing.T) {
 		if status := p.Run(t.Context(), strings.Fields(args)); status != operator.ExitOK || errs.Len() > 0 {
 			t.Errorf("%s: exit status %d, %s", args, status, errs.String())
 		}
-		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "persistence")+strings.Count(out.String(), "cluster")+strings.Count(out.String(), "ddata-") != len(bench.Rows()) {
+		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "persistence")+strings.Count(out.String(), "cluster")+strings.Count(out.String(), "ddata-")+strings.Count(out.String(), "shard-") != len(bench.Rows()) {
 			t.Errorf("%s printed\n%s", args, out.String())
 		}
 	}

@@ -28,6 +28,7 @@ type demoCommand struct {
 	Cluster demoClusterCommand `cmd:"" help:"Run the nodes of a cluster as processes, kill one, and see what the others do."`
 	Node    demoNodeCommand    `cmd:"" hidden:""`
 	Data    demoDataCommand    `cmd:"" hidden:""`
+	Shards  demoShardsCommand  `cmd:"" hidden:""`
 }
 
 // demoNodeCommand is one of those processes.
@@ -50,6 +51,20 @@ type demoDataCommand struct{}
 // Run does what is ordered.
 func (*demoDataCommand) Run(ctx context.Context, env *operator.Env) error {
 	return bench.ServeData(ctx, os.Stdin, env.Stdout, slog.New(slog.DiscardHandler))
+}
+
+// demoShardsCommand is a process with a region, for "refold bench".
+type demoShardsCommand struct {
+	Log bool `help:"Print what the node logs."`
+}
+
+// Run does what is ordered.
+func (c *demoShardsCommand) Run(ctx context.Context, env *operator.Env) error {
+	log := slog.New(slog.DiscardHandler)
+	if c.Log {
+		log = slog.New(slog.NewTextHandler(env.Stderr, nil))
+	}
+	return bench.ServeShards(ctx, os.Stdin, env.Stdout, log)
 }
 
 // demoClusterCommand is "refold demo cluster".

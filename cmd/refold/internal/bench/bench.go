@@ -62,6 +62,8 @@ type Settings struct {
 	Node []string
 	// DataNode is one that leads to ServeData.
 	DataNode []string
+	// ShardNode is one that leads to ServeShards.
+	ShardNode []string
 	// Progress is told what is being measured.
 	Progress func(what string)
 }
@@ -96,6 +98,7 @@ func Rows() []Row {
 		{"ddata", "ddata-visible", []string{"nats"}, dataVisible},
 		{"ddata", "ddata-update", []string{"nats"}, dataUpdate},
 		{"ddata", "ddata-join", []string{"nats"}, dataJoin},
+		{"sharding", "shard-ask", []string{"nats"}, shardAsks},
 	}
 }
 
@@ -111,7 +114,7 @@ func Select(name string) ([]Row, error) {
 		names = append(names, r.Name)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, cluster, ddata, %q", name, names)
+		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, cluster, ddata, sharding, %q", name, names)
 	}
 	return rows, nil
 }

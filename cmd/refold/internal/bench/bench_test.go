@@ -24,8 +24,9 @@ import (
 
 // These make this binary a node, and one with a replicator.
 const (
-	serve     = "serve-a-node"
-	serveData = "serve-data"
+	serve       = "serve-a-node"
+	serveData   = "serve-data"
+	serveShards = "serve-shards"
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +42,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == serveShards {
+		if err := bench.ServeShards(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
@@ -48,7 +55,7 @@ func TestMain(m *testing.M) {
 func small(journal string) bench.Settings {
 	return bench.Settings{
 		Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000,
-		Node: []string{os.Args[0], serve}, DataNode: []string{os.Args[0], serveData},
+		Node: []string{os.Args[0], serve}, DataNode: []string{os.Args[0], serveData}, ShardNode: []string{os.Args[0], serveShards},
 	}
 }
 
@@ -147,7 +154,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 2, "ddata": 7, "hot": 1} {
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 2, "ddata": 7, "sharding": 1, "hot": 1} {
 		rows, err := bench.Select(name)
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// crew are processes that have a replicator each, and the server of NATS in this process through which they talk.
+// crew are processes that have a replicator or a region each, and the server of NATS in this process through which they talk.
 type crew struct {
 	command []string
 	server  *embedded.Server
@@ -33,15 +33,17 @@ type hand struct {
 	in    *json.Decoder
 }
 
-func (b *run) newCrew() (*crew, error) {
-	if len(b.settings.DataNode) == 0 {
-		return nil, errors.New("there is no command for processes of replicators")
+func (b *run) newCrew() (*crew, error) { return newCrew(b.settings.DataNode) }
+
+func newCrew(command []string) (*crew, error) {
+	if len(command) == 0 {
+		return nil, errors.New("there is no command for processes")
 	}
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		return nil, err
 	}
-	return &crew{command: b.settings.DataNode, server: server}, nil
+	return &crew{command: command, server: server}, nil
 }
 
 // close ends all processes: they end when nobody orders anything any more.
@@ -123,16 +125,21 @@ func (c *crew) joinAll(ctx context.Context, n int) error {
 
 // order has a process do something, and waits for it.
 func (h *hand) order(o dataOrder) (a dataAnswer, err error) {
-	if err = h.out.Encode(o); err == nil {
-		err = h.in.Decode(&a)
-	}
-	if err == nil && a.Err != "" {
+	if err = h.say(o, &a); err == nil && a.Err != "" {
 		err = errors.New(a.Err)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s of node %s: %w", o.Do, h.name, err)
 	}
 	return a, err
+}
+
+// say sends an order and waits for the answer.
+func (h *hand) say(order, answer any) error {
+	if err := h.out.Encode(order); err != nil {
+		return err
+	}
+	return h.in.Decode(answer)
 }
 
 // each has all processes do the same at a time.
