@@ -34,7 +34,7 @@ func (w *watch) find(n identity.Node) (int, bool) {
 // remonitor finds out whom to monitor. Who is not to be monitored any more and
 // does not answer stays until it does or is removed.
 func (m *Machine) remonitor() {
-	wanted := monitored(m.gossip.Members(), m.cache.unreachable, m.self, m.s.MonitoredBy)
+	wanted := monitored(m.gossip.Members(), m.cache.unreachable, m.self, m.breadth())
 	next := make([]*monitor, 0, len(wanted))
 	for _, n := range wanted {
 		if i, found := m.watch.find(n); found {
@@ -53,6 +53,23 @@ func (m *Machine) remonitor() {
 	}
 	slices.SortFunc(next, func(a, b *monitor) int { return a.node.Compare(b.node) })
 	m.watch.monitors = next
+}
+
+// breadth is how many members this node monitors. Who finds as many unreachable as it
+// commonly monitors is on the small side of a cut, and monitors all: to find out about the
+// others a few at a time would take longer than downing waits for rest, so that this side
+// went down even if it is the one to stay.
+func (m *Machine) breadth() int {
+	silent := 0
+	m.gossip.Reachability().of(m.self, func(rec Record) {
+		if rec.Reach == Unreachable {
+			silent++
+		}
+	})
+	if silent >= m.s.MonitoredBy {
+		return len(m.gossip.Members())
+	}
+	return m.s.MonitoredBy
 }
 
 // heartbeat asks all monitored members whether they are there.

@@ -74,7 +74,8 @@ type Settings struct {
 	// MinStdDeviation is the least standard deviation that is assumed of them.
 	// Defaults to 100 ms.
 	MinStdDeviation time.Duration
-	// MonitoredBy is how many members monitor each member. Defaults to 9.
+	// MonitoredBy is how many members monitor each member. Who finds as many unreachable
+	// monitors all. Defaults to 9.
 	MonitoredBy int
 	// ExpectedResponseAfter is when a member that never answered begins to be
 	// suspected. Defaults to 1 s.
@@ -94,6 +95,11 @@ type Settings struct {
 	// LeavingUndecidedAfter is the same for a node that leaves, which others remove without a decision as soon as they can't reach it. 0, the
 	// default, means UndecidedAfter; in package cluster it is half the RemovalMargin.
 	LeavingUndecidedAfter time.Duration
+	// GiveUpAfter is for how long a node that was suspended since it did not hear itself, and does so again, waits for
+	// others to vouch for it. Then it marks itself as down, and ends. Without a time it waits
+	// forever if others don't come back. 0, the default, means forever; in package cluster it is StableAfter and
+	// half the RemovalMargin of the downing settings.
+	GiveUpAfter time.Duration
 }
 
 func (s Settings) withDefaults() Settings {
@@ -145,6 +151,7 @@ func (s *Settings) validate() error {
 	least("SuspendAfter", s.SuspendAfter, s.AcceptablePause)
 	least("UndecidedAfter", s.UndecidedAfter, 0)
 	least("LeavingUndecidedAfter", s.LeavingUndecidedAfter, 0)
+	least("GiveUpAfter", s.GiveUpAfter, 0)
 	for _, f := range []struct {
 		name  string
 		value int
