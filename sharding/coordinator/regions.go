@@ -104,10 +104,11 @@ func (m *Machine) notTerminating(n identity.Node) {
 // unavailable reports whether a region gets no shards.
 func (m *Machine) unavailable(n identity.Node) bool { return has(m.leaving, n) || m.isTerminating(n) }
 
-// register takes in a region or a proxy, or answers one that is known.
+// register takes in a region or a proxy, or answers one that is known. Who leaves is not taken in, but what the coordinator before
+// has given it has to be taken from it, and nobody hears it who isn't registered.
 func (m *Machine) register(from identity.Node, msg Message) bool {
 	member := m.member(from)
-	if member == nil || from != m.cfg.Self && member.Status != membership.Up {
+	if member == nil || member.Status == membership.Down || from != m.cfg.Self && member.Status != membership.Up && !m.knows(from) {
 		return false
 	}
 	last := m.instances[from]

@@ -48,6 +48,25 @@ func TestWhoMayRegister(t *testing.T) {
 	}
 }
 
+// Who leaves while the coordinator moves gives its shards away with the next one.
+func TestLeavingWithTheNextCoordinator(t *testing.T) {
+	t.Parallel()
+	events := append(registered("a", "b"), proxy(coordinator.ProxyRegistered, "c"), allocated("b", 1))
+	for _, status := range []string{"leaving", "exiting"} {
+		d := active(t, coordinator.Config{}, "a b="+status+" c="+status, events...)
+		d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
+		round := d.round("b")
+		d.want(status, "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1]")
+		for _, n := range []string{"a", "b", "c"} {
+			d.say(n, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
+		}
+		d.want("all have answered", "b hand-off[1]")
+	}
+	d := active(t, coordinator.Config{}, "a b=down", events...)
+	d.say("b", coordinator.Message{Kind: coordinator.Register})
+	d.want("who is down gives nothing away", "")
+}
+
 // The homes of at most 5,000 shards are told to who registers, 500 at a time.
 func TestHomesComeInBatches(t *testing.T) {
 	t.Parallel()
