@@ -64,6 +64,13 @@ func (s *shell) apply(e coordinator.Effects) {
 	if e.Ask != nil {
 		s.step(coordinator.Placed{ID: e.Ask.ID, Homes: allocation.All(e.Ask.View, e.Ask.Requests, allocation.LeastShards{}.Allocate)})
 	}
+	for _, o := range e.Send {
+		if m := o.Message; m.Kind == coordinator.Host && len(m.Shards) == 0 { // it asks whether the region is there
+			s.step(coordinator.Received{From: o.To, Message: coordinator.Message{
+				Kind: coordinator.Hosted, Type: m.Type, Term: m.Term, Round: m.Round, Instance: m.Instance,
+			}})
+		}
+	}
 	if e.Stop != 0 {
 		s.tb.Fatalf("the coordinator has ended: %v", e.Stop)
 	}

@@ -79,7 +79,7 @@ func (s *site) note(n *coordinator.Note) {
 	case coordinator.Ignored:
 		s.lines.write(s, lineIgnored, level, "the coordinator does not heed a message", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
 		return
-	case coordinator.Became, coordinator.HandOffDone, coordinator.Terminating:
+	case coordinator.Became, coordinator.HandOffDone, coordinator.Terminating, coordinator.Silent:
 		level = slog.LevelInfo
 	case coordinator.Repaired, coordinator.LoadRetried, coordinator.SaveRetried, coordinator.HandOffFailed:
 		level = slog.LevelWarn

@@ -50,6 +50,9 @@ type Config struct {
 	SaveTimeout time.Duration
 	// StoreRetry is how long after a failure the store is tried again. Defaults to 1 second.
 	StoreRetry time.Duration
+	// ProbeTimeout is how long a region may take to say that it is there, before shards are given to others. Defaults to 500
+	// milliseconds.
+	ProbeTimeout time.Duration
 	// Settle is how long a coordinator that takes over waits for news of nodes that are gone. Defaults to
 	// 500 milliseconds.
 	Settle time.Duration
@@ -64,6 +67,7 @@ func (c Config) withDefaults() Config {
 	c.RebalanceInterval = cmp.Or(c.RebalanceInterval, 10*time.Second)
 	c.SaveTimeout = cmp.Or(c.SaveTimeout, 5*time.Second)
 	c.StoreRetry = cmp.Or(c.StoreRetry, time.Second)
+	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 500*time.Millisecond)
 	c.Settle = cmp.Or(c.Settle, 500*time.Millisecond)
 	return c
 }
@@ -96,6 +100,7 @@ func (c Config) validate() error {
 		{"RebalanceInterval", c.RebalanceInterval},
 		{"SaveTimeout", c.SaveTimeout},
 		{"StoreRetry", c.StoreRetry},
+		{"ProbeTimeout", c.ProbeTimeout},
 		{"Settle", c.Settle},
 	} {
 		if d.value < 0 {

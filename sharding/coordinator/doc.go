@@ -15,6 +15,8 @@
 // fails or takes too long may have been stored all the same: the coordinator loads, compares, and asks for the
 // same change again until it knows.
 //
+// Before the strategy says where shards go, all regions are asked whether they are there: who does not answer soon counts as unreachable.
+//
 // Terms fence it. Before anything else it stores a term that is higher than all before, and whatever it says
 // has that term. A region that has seen a higher one answers Fenced, the store refuses what is not based on
 // what it holds, and on either this coordinator ends.

@@ -22,8 +22,9 @@ type driver struct {
 	t          *testing.T
 	m          *coordinator.Machine
 	now        time.Duration
-	hold       bool // saves
-	mute       bool // the strategy
+	hold       bool     // saves
+	mute       bool     // the strategy
+	still      []string // don't say that they are there
 	state      coordinator.State
 	rev        uint64
 	remembered []shard
@@ -151,6 +152,12 @@ func (d *driver) get(from string, shards ...shard) {
 
 func (d *driver) apply(e coordinator.Effects) {
 	d.notes = append(d.notes, e.Notes...)
+	var probed []coordinator.Outgoing // which say at last that they are there
+	defer func() {
+		for _, o := range probed {
+			d.say(o.To.Name, coordinator.Message{Kind: coordinator.Hosted, Instance: o.Message.Instance, Round: o.Message.Round})
+		}
+	}()
 	if e.Load != 0 {
 		d.load = e.Load
 	}
@@ -163,6 +170,12 @@ func (d *driver) apply(e coordinator.Effects) {
 	for _, o := range e.Send {
 		if o.Message.Term != d.m.Term() || o.Message.Type != "account" || d.m.Phase() < coordinator.Settling {
 			d.t.Errorf("%v is sent in term %d, as %v", o, d.m.Term(), d.m.Phase())
+		}
+		if o.Message.Kind == coordinator.Host && len(o.Message.Shards) == 0 {
+			if !slices.Contains(d.still, o.To.Name) {
+				probed = append(probed, o)
+			}
+			continue
 		}
 		line := fmt.Sprintf("%s %v", o.To.Name, o.Message.Kind)
 		if len(o.Message.Shards) > 0 {

@@ -158,6 +158,8 @@ const (
 	HandOffBegun
 	// HandOffDone says that shards were stopped and have no home.
 	HandOffDone
+	// Silent says that Node does not say that it is there, and gets no shards as long as others do.
+	Silent
 	// HandOffFailed says that shards stay where they are, since Node, and Count in all, did not
 	// answer.
 	HandOffFailed
@@ -185,6 +187,8 @@ func (k NoteKind) String() string {
 		return "hand-off begun"
 	case HandOffDone:
 		return "hand-off done"
+	case Silent:
+		return "silent"
 	case HandOffFailed:
 		return "hand-off failed"
 	}

@@ -98,13 +98,18 @@ func (m *Machine) askHomes() {
 			m.remember(shards)
 		}
 	}
-	if m.ask.id != 0 || len(m.wants.waiting) == 0 {
+	if m.ask.id != 0 {
+		return
+	}
+	if len(m.wants.waiting) == 0 {
+		m.probe = probe{}
 		return
 	}
 	view := m.strategyView()
-	if len(view.Regions) == 0 {
+	if len(view.Regions) == 0 || !m.probed(&view) {
 		return
 	}
+	view = m.present(view)
 	m.ask.shards = m.wants.collect(&m.wants.waiting, waiting, maxAsked)
 	if len(m.ask.shards) == 0 {
 		return

@@ -49,6 +49,8 @@ type Machine struct {
 	ask        asking
 	remembered []bool // by shard
 	adding     adding
+	probe      probe
+	silent     []identity.Node  // regions that have not answered the last probe, sorted
 	unstarted  map[Shard]uint64 // rounds of Host
 	hosting    []hosting
 
@@ -149,6 +151,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	m.tickHosting()
 	m.tickHandOffs()
 	m.tickWants()
+	m.tickProbe()
 	if m.now >= m.rebalanceAt {
 		m.rebalanceAt = m.now + m.cfg.RebalanceInterval
 		m.askRebalance()
@@ -173,6 +176,9 @@ func (m *Machine) Next() time.Duration {
 	}
 	if len(m.hosting) > 0 {
 		next = min(next, m.hosting[0].due)
+	}
+	if len(m.probe.waiting) > 0 {
+		next = min(next, m.probe.due)
 	}
 	for _, h := range m.handOffs {
 		next = min(next, h.repeatAt, h.deadline)
@@ -286,6 +292,7 @@ func (m *Machine) heed(from identity.Node, msg Message) bool {
 	case Fenced, RegisterAck, Homes, Host, BeginHandOff, HandOff, RegisterAgain, kinds:
 		return false
 	}
+	m.heard(from, &msg)
 	switch msg.Kind {
 	case GetHomes:
 		m.getHomes(from, msg.Shards)

@@ -45,7 +45,7 @@ const (
 	// Homes says where shards are.
 	Homes
 	// Host says that the receiver is the home of shards, and is to start them. It is repeated until Hosted
-	// comes.
+	// comes. Without shards it asks whether the receiver is there.
 	Host
 	// BeginHandOff asks to forget the homes of shards, and to keep what is for them. It is
 	// repeated.

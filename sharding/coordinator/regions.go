@@ -116,6 +116,7 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 		return false
 	}
 	m.instances[from] = msg.Instance
+	m.heard(from, &msg)
 	m.invited = without(m.invited, from)
 	if msg.Kind == RegisterProxy {
 		if m.next().HasProxy(from) {

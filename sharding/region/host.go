@@ -66,7 +66,7 @@ func (m *Machine) host(from identity.Node, msg coordinator.Message) {
 	if m.leaving {
 		m.say(from, coordinator.Message{Kind: coordinator.GracefulShutdown})
 	}
-	if len(done) > 0 {
+	if len(done) > 0 || len(msg.Shards) == 0 {
 		m.say(from, coordinator.Message{Kind: coordinator.Hosted, Term: msg.Term, Round: msg.Round, Shards: done})
 	}
 }

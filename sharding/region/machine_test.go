@@ -131,6 +131,9 @@ func TestTheLastHandOffIsAnsweredAndHostStartsAgain(t *testing.T) {
 	if !says(out, coordinator.Stopped) || out.Say[0].Message.Round != 3 || len(m.Hosted()) != 0 {
 		t.Errorf("done: %+v", out)
 	}
+	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 3}); len(out.Actions) != 0 || !says(out, coordinator.Hosted) {
+		t.Errorf("without shards: %+v", out)
+	}
 	hear(m, about(coordinator.Host, 4))
 	hear(m, about(coordinator.HandOff, 5))
 	hear(m, about(coordinator.Host, 6))

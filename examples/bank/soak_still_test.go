@@ -1,0 +1,108 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/testnats"
+	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/sharding"
+)
+
+// While one of three processes stands still, which is not the one with the coordinator and which nobody gives up meanwhile, a shard that is
+// new gets a home all the same, on one of the others: its first account is open within two seconds.
+func TestAProcessStandsStill(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{stateJournal, stateDDATA} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			s := &soak{T: t, state: state, stable: time.Hour}
+			names := []string{"a", "b", "c"}
+			users, err := testnats.Nodes("bank", names...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.address = testpg.DSN(t)
+			server := testnats.Start(t, testnats.Config{Users: append(users, testnats.User{Name: "operator"})})
+			s.servers = startProcesses(s, server, names)
+			s.servers.whole()
+			operator, err := nats.ConnectOperator(nats.OperatorConfig{Access: server.Access(t, "operator"), Cluster: "bank", Name: "operator"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = operator.Close() }()
+			s.standStill(sharding.NewAdmin(operator))
+		})
+	}
+}
+
+func (s *soak) standStill(admin *sharding.Admin) {
+	s.Helper()
+	p := s.servers
+	known, err := p.caller.branchAt(s.Context(), p.process("a").at())
+	if err != nil {
+		s.Fatal(err)
+	}
+	boss, _, _ := strings.Cut(known.Coordinator, "#")
+	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == boss })
+	still, moving := others[0], []string{boss, others[1]}
+	for i, name := range p.names {
+		s.open(name, "before-"+id(i))
+	}
+	p.signal(p.process(still), syscall.SIGSTOP)
+	quick := newCaller(300 * time.Millisecond)
+	p.until("it stands still", nil, func() bool {
+		_, _, err := quick.do(s.Context(), http.MethodGet, p.process(still).at()+"/live", "")
+		return err != nil
+	})
+	more := 4
+	if soaking() {
+		more = 30
+	}
+	var slowest time.Duration
+	for i := 0; more > 0; i++ {
+		account := fmt.Sprintf("after-%d", i)
+		if at, err := admin.Find(s.Context(), boss, AccountTypeName, account); err != nil {
+			s.Fatal(err)
+		} else if at.Home != "" {
+			continue // its shard is not new
+		}
+		more--
+		began := time.Now()
+		s.open(moving[i%2], account)
+		slowest = max(slowest, time.Since(began))
+		at, err := admin.Find(s.Context(), boss, AccountTypeName, account)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if home, _, _ := strings.Cut(at.Home, "#"); !slices.Contains(moving, home) {
+			s.Errorf("shard %d is on %q", at.Shard, at.Home)
+		}
+	}
+	s.Logf("the first account of a new shard was open after %v at most", slowest.Round(time.Millisecond))
+	if soaking() && slowest > 2*time.Second {
+		s.Error("that is more than 2s")
+	}
+}
+
+// open opens an account at a branch, and tries that until the account answers.
+func (s *soak) open(name, account string) {
+	s.Helper()
+	s.servers.until(account+" is open", nil, func() bool {
+		status, answer, err := s.servers.caller.do(s.Context(), http.MethodPost, s.servers.process(name).at()+"/accounts", fmt.Sprintf(`{"id": %q, "currency": "USD"}`, account))
+		if err != nil || status >= http.StatusInternalServerError {
+			s.Logf("%s at %s: %d %s %v", account, name, status, answer, err)
+			return false
+		}
+		return true
+	})
+}
