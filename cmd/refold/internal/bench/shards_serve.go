@@ -110,7 +110,7 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	if s.local, err = eventsourcing.Host(s.rt, alone, eventsourcing.HostOptions{}); err != nil {
 		return shardAnswer{}, err
 	}
-	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: "bench", Self: self, Logger: s.log}) //nolint:contextcheck // it ends with the node
+	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: "bench", Self: self, Logger: s.log})
 	if err != nil {
 		return shardAnswer{}, err
 	}
@@ -121,7 +121,7 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	if err != nil {
 		return shardAnswer{}, err
 	}
-	if s.region, err = sharding.Start(ctx, s.node, tallies(self.Name), sharding.Options{ //nolint:contextcheck // it ends with the node
+	if s.region, err = sharding.Start(ctx, s.node, tallies(self.Name), sharding.Options{
 		Runtime: s.rt, State: sharding.ReplicatedState(r), Shards: s.setup.Shards, MinMembers: s.setup.Regions,
 	}); err != nil {
 		return shardAnswer{}, err
