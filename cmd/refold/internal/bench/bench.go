@@ -99,6 +99,7 @@ func Rows() []Row {
 		{"ddata", "ddata-update", []string{"nats"}, dataUpdate},
 		{"ddata", "ddata-join", []string{"nats"}, dataJoin},
 		{"sharding", "shard-ask", []string{"nats"}, shardAsks},
+		{"sharding", "shard-place", []string{"leveldb", "inmem", "nats"}, shardPlace},
 	}
 }
 

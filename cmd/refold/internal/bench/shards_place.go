@@ -1,0 +1,223 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/transport"
+)
+
+const (
+	placeShards = 10_000
+	placeNodes  = 3
+
+	maxPlace, maxPlaceSaves = 5, 200
+)
+
+// placed is what it took to give all shards a home.
+type placed struct {
+	took         time.Duration
+	saves, bytes float64
+}
+
+// shardPlace measures how long it takes until all shards have a home, from the first message on, and what the coordinator stores for
+// that: in a journal, or in replicated data where the row runs on NATS.
+func shardPlace(ctx context.Context, b *run) ([]Result, error) {
+	n := max(100, b.scaled(placeShards))
+	var took, saves, size []float64
+	for i := range max(1, b.settings.Rounds) {
+		b.progress("round %d of %d", i+1, b.settings.Rounds)
+		p, err := b.place(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		took, saves, size = append(took, p.took.Seconds()), append(saves, p.saves), append(size, p.bytes/max(1, p.saves))
+	}
+	store := "state in the journal"
+	if b.scheme == "nats" {
+		store = "replicated state"
+	}
+	settings := fmt.Sprintf("%d shards, %d nodes in one process, embedded NATS, %s, from the first message until one node knows all homes", n, placeNodes, store)
+	return []Result{
+		Result{Value: median(took), Unit: "s to all homes", Ratio: median(took), Goal: maxPlace, Better: lower, Settings: settings}.judge(),
+		Result{
+			Value: median(saves), Unit: "saves", Ratio: median(saves), Goal: maxPlaceSaves, Better: lower, Settings: "the same",
+			Detail: fmt.Sprintf("%.0f bytes a save", median(size)),
+		}.judge(),
+	}, nil
+}
+
+// place runs nodes once.
+func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
+	server, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	entities := &run{settings: b.settings, scheme: b.scheme, dir: b.dir}
+	if b.scheme == "nats" {
+		entities.scheme = "inmem" // each node has its own, which is as good where nothing is stored
+	}
+	s, err := entities.open(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	g, err := newGroup(ctx, placeNodes, func(self identity.Node) (transport.Carrier, error) { //nolint:contextcheck // it ends with its node
+		return nats.Connect(nats.Config{Access: server.Access(), Cluster: "bench", Self: self})
+	})
+	if err != nil {
+		return p, err
+	}
+	var rts []*eventsourcing.Runtime
+	defer func() {
+		g.close()
+		for _, rt := range rts {
+			err = errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	count := &saves{states: b.scheme == "nats"}
+	regions := make([]*sharding.Region[tallyCommand], len(g))
+	for i, r := range g {
+		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: s.journal}) //nolint:contextcheck // it ends with Close
+		if err != nil {
+			return p, err
+		}
+		rts = append(rts, rt)
+		stores := countedStores{sharding.JournalState(s.journal, s.snapshots), count}
+		if count.states {
+			stores.CoordinatorStores = sharding.ReplicatedState(r)
+		}
+		if regions[i], err = sharding.Start(ctx, r.Node(), tallies(r.Node().Self().Name), sharding.Options{
+			Runtime: rt, State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,
+		}); err != nil {
+			return p, err
+		}
+	}
+	return p, p.measure(ctx, regions, shards, count)
+}
+
+// numbered is the shard of an entity whose ID is a number.
+func numbered(id string) sharding.Shard {
+	n, _ := strconv.ParseUint(id, 10, 31)
+	return sharding.Shard(n)
+}
+
+// measure sends a message to an entity of each shard, and waits until the node from which they come knows all homes.
+func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tallyCommand], shards int, count *saves) error {
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
+	if err := registered(ctx, regions); err != nil {
+		return err
+	}
+	from := regions[1] // it does not have the coordinator
+	calls, bytes := count.calls.Load(), count.bytes.Load()
+	began := time.Now()
+	for i := range shards {
+		if err := eventsourcing.Tell(ctx, from.Ref(strconv.Itoa(i)), peek{}); err != nil {
+			return err
+		}
+	}
+	for i := 0; i < shards; {
+		_, known, err := from.Home(ctx, sharding.Shard(i))
+		if err == nil && known {
+			i++
+		} else if err == nil {
+			err = pause(ctx, time.Millisecond)
+		}
+		if err != nil {
+			return fmt.Errorf("the home of shard %d: %w", i, err)
+		}
+	}
+	p.took = time.Since(began)
+	p.saves, p.bytes = float64(count.calls.Load()-calls), float64(count.bytes.Load()-bytes)
+	return allAnswer(ctx, from, shards)
+}
+
+// allAnswer asks an entity of each shard.
+func allAnswer(ctx context.Context, from *sharding.Region[tallyCommand], shards int) error {
+	errs := make([]error, dataCallers)
+	var wg sync.WaitGroup
+	for caller := range dataCallers {
+		wg.Go(func() {
+			for i := caller; i < shards && errs[caller] == nil; i += dataCallers {
+				_, errs[caller] = eventsourcing.Ask(ctx, from.Ref(strconv.Itoa(i)), where{})
+			}
+		})
+	}
+	wg.Wait()
+	return firstError(errs)
+}
+
+// registered waits until the coordinator knows all regions.
+func registered(ctx context.Context, regions []*sharding.Region[tallyCommand]) error {
+	for _, r := range regions {
+		for {
+			known, err := r.CurrentRegions(ctx)
+			if err != nil && !errors.Is(err, sharding.ErrNoCoordinator) {
+				return err
+			}
+			if len(known) == len(regions) {
+				break
+			}
+			if err := pause(ctx, 5*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// saves counts what coordinators store: events, or whole states.
+type saves struct {
+	states       bool
+	calls, bytes atomic.Int64
+}
+
+// countedStores count what goes to others.
+type countedStores struct {
+	sharding.CoordinatorStores
+
+	count *saves
+}
+
+// OpenCoordinator implements sharding.CoordinatorStores.
+func (c countedStores) OpenCoordinator(s sharding.Scope) (sharding.CoordinatorStore, error) {
+	store, err := c.CoordinatorStores.OpenCoordinator(s)
+	return countedStore{store, c.count}, err
+}
+
+type countedStore struct {
+	sharding.CoordinatorStore
+
+	count *saves
+}
+
+// Save implements sharding.CoordinatorStore.
+func (c countedStore) Save(ctx context.Context, change sharding.Change) error {
+	size := 0
+	if c.count.states {
+		size = len(coordinator.AppendState(nil, change.After))
+	} else {
+		for _, e := range change.Events {
+			size += len(coordinator.AppendEvent(nil, e))
+		}
+	}
+	c.count.calls.Add(1)
+	c.count.bytes.Add(int64(size))
+	return c.CoordinatorStore.Save(ctx, change)
+}
