@@ -110,7 +110,7 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	if s.local, err = eventsourcing.Host(s.rt, alone, eventsourcing.HostOptions{}); err != nil {
 		return shardAnswer{}, err
 	}
-	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: "bench", Self: self, Logger: s.log}) //nolint:contextcheck // it ends with the node //nolint:contextcheck // it ends with the node
+	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: "bench", Self: self, Logger: s.log}) //nolint:contextcheck // it ends with the node
 	if err != nil {
 		return shardAnswer{}, err
 	}
