@@ -33,9 +33,10 @@ type sharding struct {
 	byID     map[string]*account
 	letters  []letter // by number, from 1
 	last     map[sender]uint64
-	errands  uint64 // what they have asked so far
-	quiet    bool   // nothing happens by itself any more
-	closing  bool   // clients have sent all that they send
+	errands  uint64        // what they have asked so far
+	activeAt time.Duration // since when a coordinator is, 0: none is
+	quiet    bool          // nothing happens by itself any more
+	closing  bool          // clients have sent all that they send
 }
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {

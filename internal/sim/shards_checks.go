@@ -12,6 +12,9 @@ import (
 	"github.com/refold-io/refold/sharding/coordinator"
 )
 
+// enoughToLeave is how long it takes a coordinator at most to move the shards of a node: some of what is said is said twice.
+const enoughToLeave = 6 * time.Second
+
 // stale reports whether a node is paused, or has just gone on, and runs something from before: others may have given it
 // up meanwhile.
 func (s *site) stale() bool {
@@ -62,6 +65,19 @@ func oneOwner(s *site) {
 		}
 	}
 	s.hosted = hosted
+}
+
+// leavesInTime: when nothing fails, a coordinator takes all shards from a node that leaves, if there is another one that stays.
+func leavesInTime(s *site) {
+	d := s.d
+	if !d.plan.Calm || len(s.m.Hosted()) == 0 || d.activeAt == 0 || d.w.Now() < d.activeAt+enoughToLeave {
+		return
+	}
+	for _, other := range d.living() {
+		if other != s && !other.proxy && !other.leaving && other.h.up() {
+			s.violate("leaves-in-time", "it hosts %v after %v", s.m.Hosted(), maxLeaving)
+		}
+	}
 }
 
 // endedRunsNothing: of a shard that has ended no entity runs.

@@ -139,7 +139,7 @@ func (d *sharding) accountForAll() {
 				why = "frame lost, nothing came behind it"
 			}
 		}
-		if d.plan.Calm && !l.at.forced || why == "" {
+		if d.plan.Calm && !l.forced() || why == "" {
 			d.c.violate("planned-moves-lose-nothing", l.at.h.p.Node(), "command %d of %v for %s is lost there: %s", i+1, l.from.h.p.Node(), l.account.id, why)
 			return
 		}
@@ -150,6 +150,9 @@ func (d *sharding) accountForAll() {
 		d.hit("checked", "planned moves only")
 	}
 }
+
+// forced reports whether who has a command, or is to get it, was stopped by force.
+func (l *letter) forced() bool { return l.at.forced || l.to != nil && l.to.forced }
 
 // allStored: what was acknowledged is stored, once.
 func (d *sharding) allStored() {

@@ -74,6 +74,9 @@ func (s *site) noted(n *coordinator.Note) {
 	if n.Kind == coordinator.Became {
 		s.d.hit("coordinator became", n.Phase.String())
 		s.d.w.Tell("%v: the coordinator of term %d is %v", s.h.p.Node(), n.Term, n.Phase)
+		if s.d.activeAt = 0; n.Phase == coordinator.Active {
+			s.d.activeAt = s.d.w.Now()
+		}
 		if n.Phase == coordinator.Ended {
 			s.d.hit("coordinator ended", n.Reason.String())
 		}

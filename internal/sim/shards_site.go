@@ -191,6 +191,7 @@ func (s *site) leave(then func()) {
 	s.after(maxLeaving, func() {
 		if !done {
 			s.d.hit("sharding", "stopped by force when it leaves")
+			leavesInTime(s)
 			s.forced = true
 			s.quit(shards.Stop{})
 			once()
