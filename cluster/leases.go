@@ -46,7 +46,7 @@ func (l *leases) begin(op node.LeaseOp) {
 		var err error
 		if w, err = l.open(op.Lease); err != nil {
 			l.node.outlet.write(slog.LevelError, "a lease can't be", slog.String("lease", op.Lease), slog.Any("error", err))
-			l.node.inputs.add(answer(op, false))
+			l.node.inputs.add(answer(op, false, ""))
 			return
 		}
 	}
@@ -72,12 +72,12 @@ func (l *leases) open(name string) (*leaser, error) {
 	return w, nil
 }
 
-// answer is what the machine is told about an operation.
-func answer(op node.LeaseOp, ok bool) node.Input {
+// answer is what the machine is told about an operation, and about who else has the lease.
+func answer(op node.LeaseOp, ok bool, owner string) node.Input {
 	if op.Release {
 		return node.LeaseReleased{Lease: op.Lease, Done: ok}
 	}
-	return node.LeaseAnswer{Lease: op.Lease, Held: ok}
+	return node.LeaseAnswer{Lease: op.Lease, Held: ok, Owner: owner}
 }
 
 // run carries out the operations on one lease.
@@ -110,7 +110,7 @@ func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
 		if err != nil && ctx.Err() == nil {
 			n.outlet.write(slog.LevelWarn, "a lease was not released", slog.String("lease", op.Lease), slog.Any("error", err))
 		}
-		n.inputs.add(answer(op, err == nil))
+		n.inputs.add(answer(op, err == nil, ""))
 		return
 	}
 	answered := make(chan struct{})
@@ -122,7 +122,11 @@ func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
 	if err != nil && ctx.Err() == nil {
 		n.outlet.write(slog.LevelWarn, "a lease can't be asked for", slog.String("lease", op.Lease), slog.Any("error", err))
 	}
-	n.inputs.add(answer(op, held && err == nil))
+	owner := ""
+	if !held && err == nil {
+		owner = w.lease.HeldBy()
+	}
+	n.inputs.add(answer(op, held && err == nil, owner))
 }
 
 // close ends all operations, and leaves what is held to expire. It is called when the loop has ended. It waits a while only: a store

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/transport"
@@ -124,8 +125,10 @@ func (n *Node) stats() Stats {
 		Malformed: c.Malformed, Refused: c.Refused, Ignored: c.Ignored, Stuck: c.Stuck,
 		LeasesHeld: c.LeasesHeld, LeasesNotHeld: c.LeasesNotHeld, LeasesLost: c.LeasesLost,
 	}
-	for _, count := range c.Downing {
-		s.Decisions += count
+	for kind, count := range c.Downing {
+		if downing.NoteKind(kind) != downing.LeftToOwner {
+			s.Decisions += count
+		}
 	}
 	for i := range s.Dropped {
 		s.Dropped[i] = n.hosts.drops[i].Load()

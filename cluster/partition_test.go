@@ -68,6 +68,28 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// The node that has the lease, from an earlier decision, decides although another one leads by now.
+func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		leases := inmem.NewLeases(30 * time.Second)
+		settings := func(c *cluster.Config) {
+			c.Downing, c.Leases = downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 7 * time.Second}, leases
+		}
+		w.seeds = []string{"b"}
+		nodes := w.clusterWith(settings, "b", "c", "d", "e")
+		heal := w.network.Partition([]string{"b", "c", "d"}, []string{"e"})
+		w.wantGone(nodes[3], cluster.ErrDowned)
+		w.allUp(nodes[:3]...)
+		heal()
+		left := append(nodes[:2:2], w.start("a", settings))
+		w.allUp(append(left, nodes[2])...)
+		w.network.Partition([]string{"a", "b", "c"}, []string{"d"})
+		w.wantGone(nodes[2], cluster.ErrDowned)
+		w.allUp(left...)
+	})
+}
+
 // What only one direction loses is decided too: whom some see and others don't goes.
 func TestOneWayPartition(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ type Lease struct {
 
 	mu     sync.Mutex
 	hold   *hold // nil if it is not held
+	other  string
 	closed bool
 }
 
@@ -72,6 +73,7 @@ func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bo
 		return true, nil
 	}
 	l.drop() // an earlier hold that is over
+	l.heldBy("")
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.OperationTimeout)
 	defer cancel()
 	sent := time.Now()
@@ -89,6 +91,20 @@ func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bo
 	return l.keep(revision, sent, lost), nil //nolint:contextcheck // it is held for longer than the call takes
 }
 
+// HeldBy returns who had the lease when Acquire last returned false, or "" if that is not known. By
+// now it may be somebody else, or nobody.
+func (l *Lease) HeldBy() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.other
+}
+
+func (l *Lease) heldBy(owner string) {
+	l.mu.Lock()
+	l.other = owner
+	l.mu.Unlock()
+}
+
 // again takes over an entry that an earlier call of the same owner has left.
 func (l *Lease) again(ctx context.Context) (uint64, error) {
 	entry, err := l.store.Get(ctx, l.cfg.Name)
@@ -98,6 +114,7 @@ func (l *Lease) again(ctx context.Context) (uint64, error) {
 	case err != nil:
 		return 0, err
 	case entry.Owner != l.cfg.Owner:
+		l.heldBy(entry.Owner)
 		return 0, ErrHeld
 	}
 	return l.store.Renew(ctx, l.cfg.Name, l.cfg.Owner, entry.Revision)

@@ -137,6 +137,30 @@ func TestOneHolds(t *testing.T) {
 	})
 }
 
+// Who is refused learns by whom, as long as that is known.
+func TestHeldBy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: inmem.NewLeases(timeout)}
+		a, b := open(t, store.Store, "a"), open(t, store, "b")
+		want := func(owner string) {
+			t.Helper()
+			if got := b.HeldBy(); got != owner {
+				t.Errorf("held by %q, want %q", got, owner)
+			}
+		}
+		want("")
+		acquire(t, a, true)
+		acquire(t, b, false)
+		want("a")
+		store.set(func(f *flaky) { f.before = errDown })
+		if _, err := b.Acquire(t.Context()); !errors.Is(err, errDown) {
+			t.Error(err)
+		}
+		want("")
+	})
+}
+
 // Before anybody else can hold it, who held it knows that it is over.
 func TestCheckEndsBeforeTheEntryDoes(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,9 @@
 // it can't reach this one. Only if it has found all of this side unreachable does it count, since it may have heard
 // then of the view by which that side decides.
 //
+// With a lease, the leader decides, or whoever has the lease from an earlier decision. A leader that
+// is refused because a member of its own side has it waits a while for what that one decides.
+//
 // Nodes of this side of which one doesn't reach another are indirectly connected. All of these are downed, and
 // it is decided about the two sides besides, as if each was of one mind. So whoever goes on is a part of
 // a side that may, and no other can.

@@ -17,6 +17,8 @@ type Input interface{ input() }
 type LeaseAnswer struct {
 	// Held is true if the lease is surely held: an error is false.
 	Held bool
+	// Owner is the node that has it instead, zero if that is not known.
+	Owner identity.Node
 }
 
 // LeaseLost says that the lease, which was held, is no longer. It is asked for again until it is
@@ -71,6 +73,8 @@ const (
 	Automatic
 	// Orphaned says that those who let this node in have all given up, so it does, too.
 	Orphaned
+	// LeftToOwner says that a member of this side has the lease, so the decision is waited for that it takes.
+	LeftToOwner
 )
 
 func (k NoteKind) String() string {
@@ -87,6 +91,8 @@ func (k NoteKind) String() string {
 		return "automatic"
 	case Orphaned:
 		return "orphaned"
+	case LeftToOwner:
+		return "left to the owner"
 	}
 	return fmt.Sprintf("note(%d)", uint8(k))
 }
@@ -94,7 +100,7 @@ func (k NoteKind) String() string {
 // Note tells an operator what a resolver did, and why.
 type Note struct {
 	Kind NoteKind
-	// Decision is what was carried out, for all but Outgrown and Automatic.
+	// Decision is what was carried out, for all but Outgrown, Automatic and LeftToOwner.
 	Decision Decision
 	// Down is whom that downs, sorted.
 	Down []identity.Node

@@ -16,7 +16,7 @@ type leasePhase uint8
 
 const (
 	idle     leasePhase = iota
-	delaying            // the other side may ask first
+	delaying            // others may act first: the other side, or the owner
 	asking
 	abandoned // asked, and whatever the answer is, nothing follows from it
 )
@@ -26,6 +26,8 @@ type leaseState struct {
 	phase    leasePhase
 	decision Decision
 	askAt    time.Duration
+	owner    identity.Node // a member of this side that has the lease, zero if there is none
+	until    time.Duration // when that one has been waited for long enough
 
 	// What has been seen since the decision.
 	latest View
@@ -54,7 +56,7 @@ func (r *Resolver) ask(now time.Duration, decision Decision, sit *situation, out
 		return
 	}
 	l := &r.lease
-	l.decision, l.latest, l.queued = decision, r.view, change{}
+	l.decision, l.latest, l.queued, l.owner = decision, r.view, change{}, identity.Node{}
 	if decision != KeepConnected && !l.held && r.settings.isMinority(sit) {
 		l.phase, l.askAt = delaying, now+r.settings.MinorityDelay
 		return
@@ -70,8 +72,8 @@ func (r *Resolver) tickAsking(now time.Duration, out *Effects) {
 	}
 }
 
-func (r *Resolver) leaseAnswered(now time.Duration, held bool, out *Effects) {
-	l := &r.lease
+func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects) {
+	l, held := &r.lease, in.Held
 	if l.regaining { // which was asked first
 		l.regaining, l.lost = false, l.lost && !held
 		return
@@ -88,11 +90,17 @@ func (r *Resolver) leaseAnswered(now time.Duration, held bool, out *Effects) {
 			l.waiting = append(slices.Clone(l.waiting), r.act(now, Decided, l.decision, out)...)
 			slices.SortFunc(l.waiting, identity.Node.Compare)
 			l.waiting = slices.Compact(l.waiting)
-		} else {
-			l.waiting = nil
-			r.act(now, WithoutLease, l.decision.reverse(), out)
+			l.release(now, &r.settings)
+			break
 		}
-		l.release(now, &r.settings)
+		l.waiting, l.releasing = nil, false
+		if !r.view.Leader {
+			break // the leader decides, with the lease or without it
+		}
+		if r.leaveTo(now, in.Owner, out) {
+			return
+		}
+		r.act(now, WithoutLease, l.decision.reverse(), out)
 	}
 	r.resume(now, out)
 }

@@ -58,7 +58,7 @@ func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	case View:
 		r.see(now, in, &out)
 	case LeaseAnswer:
-		r.leaseAnswered(now, in.Held, &out)
+		r.leaseAnswered(now, in, &out)
 	case LeaseLost:
 		r.leaseLost()
 	case LeaseReleased:
@@ -101,6 +101,7 @@ func (r *Resolver) see(now time.Duration, v View, out *Effects) {
 	}
 	if r.lease.phase != idle {
 		r.lease.queue(diff(r.self, &r.lease.latest, &v), v)
+		r.lookUp(now, out)
 		return
 	}
 	r.apply(now, diff(r.self, &r.view, &v), v, out)
@@ -179,17 +180,21 @@ func (r *Resolver) checkSize(out *Effects) {
 	r.outgrown = outgrown
 }
 
-// responsible reports whether it is up to this node to decide: it leads, and has been
-// up at least weakly. A leader that is leaving decides too, since without a
-// decision it could not leave.
+// responsible reports whether it is up to this node to decide: it leads or holds the lease, and has a say.
 func (r *Resolver) responsible() bool {
-	switch r.view.status(r.self) {
+	return hasSay(r.view.status(r.self)) && (r.view.Leader || r.lease.held && !r.lease.lost)
+}
+
+// hasSay reports whether a member may decide: it has been up at least weakly. One that is leaving may too, since
+// without a decision it could not leave.
+func hasSay(s membership.Status) bool {
+	switch s {
 	case membership.Joining, membership.Down, membership.Removed:
 		return false
 	case membership.WeaklyUp, membership.Up, membership.Leaving, membership.Exiting,
 		membership.PreparingForShutdown, membership.ReadyForShutdown:
 	}
-	return r.view.Leader
+	return true
 }
 
 // tickUnstable downs all if the reachability has not come to rest for too long. That is

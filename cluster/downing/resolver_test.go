@@ -37,10 +37,10 @@ type script struct {
 
 // do carries out one command:
 //
-//	resolver STRATEGY [stable=10s] [unstable=off|5s] [quorum=3] makes a resolver of the node a; the clock is at 0
+//	resolver STRATEGY [stable=10s] [unstable=off|5s] [quorum=3] [release=40s] makes a resolver of the node a; the clock is at 0
 //	view [follower]                what it sees, in the line below: see parse
 //	tick DURATION                  ticks each second, for that long, and prints each that has an effect
-//	lease held|refused|lost        an answer, or what became of it
+//	lease held|refused|lost [b]    an answer, and who has it instead, or what became of it
 //	released done|failed
 //	link up|down
 func (s *script) do(t *testing.T, d *datadriven.TestData) string {
@@ -61,6 +61,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 				if a.Vals[0] != "off" {
 					settings.DownAllWhenUnstable = duration(t, a.Vals[0])
 				}
+			case "release":
+				settings.ReleaseAfter = duration(t, a.Vals[0])
 			case "quorum":
 				a.Scan(t, 0, &settings.QuorumSize)
 			default:
@@ -92,7 +94,11 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 		if first == "lost" {
 			return s.print(s.r.Step(s.now, downing.LeaseLost{}))
 		}
-		return s.print(s.r.Step(s.now, downing.LeaseAnswer{Held: first == "held"}))
+		in := downing.LeaseAnswer{Held: first == "held"}
+		if len(d.CmdArgs) > 1 {
+			in.Owner = node(d.CmdArgs[1].Key)
+		}
+		return s.print(s.r.Step(s.now, in))
 	case "released":
 		return s.print(s.r.Step(s.now, downing.LeaseReleased{Done: first == "done"}))
 	case "link":

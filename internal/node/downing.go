@@ -40,6 +40,7 @@ func (m *Machine) noteDecision(n downing.Note) {
 		downing.WithoutLease: "the lease was not to be had, the decision is reversed",
 		downing.Outgrown:     "there are more members than the static quorum allows: as soon as one is unreachable, all are downed",
 		downing.Orphaned:     "all members that let this node in have given up, and so does this one",
+		downing.LeftToOwner:  "the lease is held by a member of this side, which decides",
 		downing.Automatic:    "members that can't be reached are downed automatically, which splits the cluster when the network is cut",
 	}
 	m.log(membership.Warn, messages[n.Kind], attrs...)

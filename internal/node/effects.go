@@ -53,6 +53,8 @@ type InstanceEnded struct{ Instance Instance }
 type LeaseAnswer struct {
 	Lease string
 	Held  bool
+	// Owner is who has it instead, as a node prints itself. It is "" if that is not known.
+	Owner string
 }
 
 // LeaseReleased answers a LeaseOp that releases. Done is false if the lease may still be

@@ -8,6 +8,7 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/identity"
 )
 
 // leaseOf is the name of the lease of a singleton.
@@ -36,7 +37,8 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 		m.count.LeasesNotHeld++
 	}
 	if m.resolves(in.Lease) {
-		m.decide(m.resolver.Step(m.now, downing.LeaseAnswer{Held: in.Held}))
+		owner, _ := identity.Parse(in.Owner) // nobody, if it is none
+		m.decide(m.resolver.Step(m.now, downing.LeaseAnswer{Held: in.Held, Owner: owner}))
 		return
 	}
 	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseAnswer{Held: in.Held})

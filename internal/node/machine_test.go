@@ -370,6 +370,31 @@ func TestLeaseMajority(t *testing.T) {
 	w.until("the lease is released", func() bool { return w.leases["test-downing"].IsZero() })
 }
 
+// The node that has the lease decides although another one leads by now.
+func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	add := func(name string, members int) *box {
+		b := w.add(name, uint64(members), func(c *node.Config) {
+			c.Downing = downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second, ReleaseAfter: time.Minute}
+		})
+		b.step(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"b"}}})
+		w.until("it is up", func() bool { return b.up() == members })
+		return b
+	}
+	b, c, d := add("b", 1), add("c", 2), add("d", 3)
+	d.dead = true
+	w.until("d is removed", func() bool { return len(b.View().Members) == 2 })
+	a := add("a", 3)
+	c.dead = true
+	w.until("c is removed", func() bool { return len(a.View().Members) == 2 || a.Counters().Downing[downing.WithoutLease] > 0 })
+	for nr, n := range []*box{a, b} {
+		if owner := w.leases["test-downing"]; n.up() != 2 || owner != b.self || n.Counters().Downing[downing.Decided] != uint64(2*nr) {
+			t.Errorf("%v: %d up, the lease is held by %v, %v", n.self, n.up(), owner, n.Counters().Downing)
+		}
+	}
+}
+
 func TestMessagesForNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 type Counters struct {
 	Membership membership.Counters
 	// Downing counts the notes of the resolver.
-	Downing [downing.Orphaned + 1]uint64
+	Downing [downing.LeftToOwner + 1]uint64
 	// Became counts the states that managers took.
 	Became                           [singleton.End + 1]uint64
 	SingletonSent, SingletonReceived [singleton.InstanceGone + 1]uint64

@@ -164,7 +164,7 @@ func (b *box) lease(op node.LeaseOp) {
 		b.w.leases[op.Lease] = b.self
 		b.step(node.LeaseAnswer{Lease: op.Lease, Held: true})
 	default:
-		b.step(node.LeaseAnswer{Lease: op.Lease})
+		b.step(node.LeaseAnswer{Lease: op.Lease, Owner: holder.String()})
 	}
 }
 

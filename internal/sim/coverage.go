@@ -55,7 +55,7 @@ func (c Coverage) add(n node.Counters) {
 	for o := membership.Same; o <= membership.Concurrent; o++ {
 		c.hit("gossip", o.String(), n.Membership.Gossip[o])
 	}
-	for k := downing.Decided; k <= downing.Orphaned; k++ {
+	for k := downing.Decided; k <= downing.LeftToOwner; k++ {
 		c.hit("downing", k.String(), n.Downing[k])
 	}
 	for s := singleton.Younger; s <= singleton.End; s++ {
@@ -75,8 +75,8 @@ func optional(table, row string) bool {
 	switch table {
 	case "dropped", "downing":
 		// Not all that is dropped can come from nodes that follow the protocol; the experimental
-		// strategy is not simulated, and static quorums are never outgrown.
-		return table == "dropped" || row == downing.Automatic.String() || row == downing.Outgrown.String()
+		// strategy is not simulated, static quorums are never outgrown, and an owner mostly decides before it has to be waited for.
+		return table == "dropped" || row == downing.Automatic.String() || row == downing.Outgrown.String() || row == downing.LeftToOwner.String()
 	case "coordinator":
 		return row == coordinator.Repaired.String() // nobody writes what can't be
 	case "coordinator ended":

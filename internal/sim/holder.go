@@ -102,6 +102,11 @@ func (l *holder) answer(held bool, how string) {
 	l.done(node.LeaseAnswer{Lease: l.name, Held: held})
 }
 
+func (l *holder) refused(owner string) {
+	l.h.c.hit("lease", "held by another")
+	l.done(node.LeaseAnswer{Lease: l.name, Owner: owner})
+}
+
 func (l *holder) acquire() {
 	if l.surely() {
 		l.answer(true, "still held")
@@ -134,7 +139,7 @@ func (l *holder) again() {
 		return err
 	}, func(err error) {
 		if err != nil || found.Owner != l.owner() {
-			l.answer(false, "held by another")
+			l.refused(found.Owner)
 			return
 		}
 		sent, revision := l.h.p.Now(), uint64(0)

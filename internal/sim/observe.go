@@ -25,9 +25,9 @@ type observed struct {
 	gossip      membership.Gossip
 	closed      bool // ShuttingDown was said
 
-	stableAt  time.Duration                // when the reachability changed last, on the node's clock
-	decided   uint64                       // decisions so far
-	decisions [downing.Orphaned + 1]uint64 // when it became deaf
+	stableAt  time.Duration                   // when the reachability changed last, on the node's clock
+	decided   uint64                          // decisions so far
+	decisions [downing.LeftToOwner + 1]uint64 // when it became deaf
 	deaf      bool
 }
 

@@ -1,0 +1,227 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package downing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+)
+
+// estate is a cluster that is cut in two some time after one of its nodes has got the lease for another decision. The
+// nodes of a side notice that at different times, and what one of them downs the others hear a little later.
+type estate struct {
+	rnd    *rand.Rand
+	now    time.Duration
+	todo   []deed
+	nodes  []*heir
+	down   [2][]bool // by side, whom it has downed
+	holder *heir     // in the store
+}
+
+type deed struct {
+	at time.Duration
+	do func()
+}
+
+// heir is one of the nodes.
+type heir struct {
+	*estate
+
+	nr, side int
+	r        *downing.Resolver
+	cut      bool // it has noticed
+	stopped  bool // it does nothing for ever, and nobody notices
+	ended    bool
+}
+
+func (e *estate) after(d time.Duration, do func()) {
+	at := e.now + d
+	i := slices.IndexFunc(e.todo, func(d deed) bool { return d.at > at })
+	if i < 0 {
+		i = len(e.todo)
+	}
+	e.todo = slices.Insert(e.todo, i, deed{at, do})
+}
+
+func (e *estate) run(until time.Duration) {
+	for len(e.todo) > 0 && e.todo[0].at <= until {
+		next := e.todo[0]
+		e.todo = e.todo[1:]
+		e.now = next.at
+		next.do()
+	}
+	e.now = until
+}
+
+func (e *estate) upTo(d time.Duration) time.Duration { return time.Duration(e.rnd.Int64N(int64(d))) }
+
+// view is what a node knows, with a member that is removed when the lease was got.
+func (h *heir) view(first bool) downing.View {
+	var v downing.View
+	lead := -1
+	for i, n := range h.nodes {
+		m := aged(i, membership.Up, false)
+		switch far := h.cut && n.side != h.side; {
+		case far:
+			v.Unreachable = append(v.Unreachable, m.Node)
+		case lead < 0 && !h.down[h.side][i]:
+			lead = i
+		}
+		if h.down[h.side][i] {
+			m.Status = membership.Down
+		} else if !h.cut || n.side == h.side {
+			v.Seen = append(v.Seen, m.Node)
+		}
+		v.Members = append(v.Members, m)
+	}
+	if first {
+		v.Members = append(v.Members, membership.Member{Node: node("x"), Status: membership.Up, UpNumber: 99})
+		v.Unreachable = append(v.Unreachable, node("x"))
+	}
+	v.Leader = lead == h.nr || first
+	v.Reachability = observed(v)
+	return v
+}
+
+func (h *heir) tick() {
+	if h.stopped || h.ended {
+		return
+	}
+	h.after(time.Second, h.tick)
+	h.does(h.r.Tick(h.now))
+}
+
+func (h *heir) step(in downing.Input) {
+	if !h.stopped && !h.ended {
+		h.does(h.r.Step(h.now, in))
+	}
+}
+
+// does carries out what the resolver wants done. What a store says comes late, but who holds the lease need not ask it.
+func (h *heir) does(e downing.Effects) {
+	if e.ReleaseLease {
+		h.after(h.upTo(time.Second), func() {
+			if h.holder == h {
+				h.holder = nil
+			}
+			h.after(h.upTo(time.Second), func() { h.step(downing.LeaseReleased{Done: true}) })
+		})
+	}
+	switch {
+	case e.AskLease && h.holder == h:
+		h.step(downing.LeaseAnswer{Held: true})
+	case e.AskLease:
+		h.after(h.upTo(time.Second), func() {
+			in := downing.LeaseAnswer{Held: h.holder == nil || h.holder == h}
+			if in.Held {
+				h.holder = h
+			} else {
+				in.Owner = h.holder.node()
+			}
+			h.after(h.upTo(time.Second), func() { h.step(in) })
+		})
+	}
+	if len(e.Down) == 0 {
+		return
+	}
+	for i, n := range h.nodes {
+		h.down[h.side][i] = h.down[h.side][i] || slices.Contains(e.Down, n.node())
+	}
+	h.heard()
+	for _, n := range h.nodes {
+		if n != h && n.side == h.side {
+			h.after(h.upTo(time.Second), n.heard)
+		}
+	}
+}
+
+func (h *heir) node() identity.Node { return aged(h.nr, membership.Up, false).Node }
+
+// heard is when it learns whom its side has downed.
+func (h *heir) heard() {
+	h.cut = true
+	h.ended = h.ended || h.down[h.side][h.nr]
+	h.step(h.view(false))
+}
+
+// bequeath tells one story, and returns how many nodes are left on each side. All sides have to decide.
+func bequeath(t *testing.T, seed uint64, patient bool) (left [2]int, story string) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 11))
+	n := 2 + rnd.IntN(5)
+	e := &estate{rnd: rnd, down: [2][]bool{make([]bool, n), make([]bool, n)}}
+	s := downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 10 * time.Second, ReleaseAfter: 20 * time.Second}
+	for i := range n {
+		h := &heir{estate: e, nr: i, side: rnd.IntN(2), r: resolver(t, aged(i, membership.Up, false).Node.Name, s)}
+		e.nodes = append(e.nodes, h)
+	}
+	e.nodes[0].side, e.nodes[n-1].side = 0, 1
+	owner := e.nodes[rnd.IntN(n)]
+	for _, h := range e.nodes {
+		h.step(h.view(h == owner))
+		e.after(e.upTo(time.Second), h.tick)
+	}
+	e.run(15 * time.Second)
+	if e.holder != owner {
+		t.Fatalf("seed %d: the lease is held by %v", seed, e.holder)
+	}
+	owner.step(owner.view(false)) // from here on it is held for 20 s
+	e.run(e.now + e.upTo(22*time.Second))
+	for _, h := range e.nodes {
+		e.after(e.upTo(2*time.Second), h.heard)
+	}
+	if !patient {
+		e.after(e.upTo(20*time.Second), func() { owner.stopped = true })
+	}
+	e.run(e.now + 2*time.Minute)
+	story = fmt.Sprintf("seed %d, the owner was %d:", seed, owner.nr)
+	for _, h := range e.nodes {
+		if !h.ended && !h.stopped {
+			left[h.side]++
+		}
+		story += fmt.Sprintf(" %d on side %d, ended %t, stopped %t;", h.nr, h.side, h.ended, h.stopped)
+	}
+	for side := range left {
+		if left[side] > 0 && !slices.Contains(e.down[side], true) {
+			t.Errorf("side %d goes on and decides nothing: %s", side, story)
+		}
+	}
+	return left, story
+}
+
+func estates() uint64 {
+	if os.Getenv("REFOLD_SOAK") != "" {
+		return 20000
+	}
+	return 200
+}
+
+// One side survives whoever has the lease from before, and whoever leads on its side.
+func TestOneSideSurvivesWhoeverHasTheLease(t *testing.T) {
+	t.Parallel()
+	for seed := range estates() {
+		if left, story := bequeath(t, seed, true); (left[0] == 0) == (left[1] == 0) {
+			t.Errorf("%d and %d are left: %s", left[0], left[1], story)
+		}
+	}
+}
+
+// An owner that does nothing any more lets no two sides survive, and no side waits for it for ever.
+func TestNeverDoBothSidesSurviveWhenTheOwnerStops(t *testing.T) {
+	t.Parallel()
+	for seed := range estates() {
+		left, story := bequeath(t, seed, false)
+		if left[0] > 0 && left[1] > 0 {
+			t.Errorf("both sides are left: %s", story)
+		}
+	}
+}
