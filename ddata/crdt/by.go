@@ -21,7 +21,7 @@ func (d whole) by(node identity.Node) bool {
 
 func (t tallies) by(node identity.Node) bool {
 	for i := range t {
-		if t[i].node != node {
+		if t[i].node.Value() != node {
 			return false
 		}
 	}
@@ -39,7 +39,7 @@ func (d *orsetDelta) by(node identity.Node) bool {
 
 func (v vector) by(node identity.Node) bool {
 	for i := range v {
-		if v[i].node != node {
+		if v[i].node.Value() != node {
 			return false
 		}
 	}

@@ -17,8 +17,12 @@ type decoder struct {
 	b     []byte
 	err   error
 	types *Types
-	nodes []identity.Node
+	nodes []member
 	used  []bool
+	few   struct { // where those are, if they are few
+		nodes [4]member
+		used  [4]bool
+	}
 }
 
 // begin reads what every value and delta begins with.
@@ -32,17 +36,20 @@ func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 	}
 	s := d.shape(maxDepth)
 	n := d.count(MaxNodes, 10, "nodes")
-	for range n {
+	d.nodes, d.used = d.few.nodes[:0], d.few.used[:0]
+	var last identity.Node
+	for i := range n {
 		node := d.node()
-		if i := len(d.nodes); i > 0 && d.nodes[i-1].Compare(node) >= 0 {
+		if i > 0 && last.Compare(node) >= 0 {
 			d.fail("nodes are not in order")
 		}
 		if d.err != nil {
 			break
 		}
-		d.nodes = append(d.nodes, node)
+		d.nodes = append(d.nodes, memberOf(node))
+		last = node
 	}
-	d.used = make([]bool, len(d.nodes))
+	d.used = append(d.used, make([]bool, len(d.nodes))...)
 	return d, s, d.err
 }
 
@@ -53,7 +60,7 @@ func (d *decoder) end() error {
 	}
 	for i, used := range d.used {
 		if !used {
-			d.fail("node %v does not occur", d.nodes[i])
+			d.fail("node %v does not occur", d.nodes[i].Value())
 		}
 	}
 	return d.err
@@ -127,10 +134,10 @@ func (d *decoder) node() identity.Node {
 }
 
 // member reads the place of a node. Behind the last one, it is in order.
-func (d *decoder) member(i uint64) identity.Node {
+func (d *decoder) member(i uint64) member {
 	if i >= uint64(len(d.nodes)) {
 		d.fail("node %d of %d", i, len(d.nodes))
-		return identity.Node{}
+		return member{}
 	}
 	d.used[i] = true
 	return d.nodes[i]
@@ -168,36 +175,43 @@ func (d *decoder) version() uint64 {
 
 func (d *decoder) vector() vector { return d.some(d.count(MaxNodes, 2, "versions")) }
 
-func (d *decoder) dots() vector {
+func (d *decoder) dots() dots {
 	u := d.uint(math.MaxInt64, "dots")
 	if u&1 == 0 {
-		v := dot{d.member(u >> 1), d.version()}
+		one := dot{d.member(u >> 1), d.version()}
 		if d.err != nil {
-			return nil
+			return dots{}
 		}
-		return vector{v}
+		return dots{one: [1]dot{one}}
 	}
 	n := int(min(u>>1, MaxNodes+1))
 	if n == 1 || n > MaxNodes || 2*n > len(d.b) {
 		d.fail("%d dots", u>>1)
-		return nil
+		return dots{}
 	}
-	return d.some(n)
+	return dotsOf(d.some(n))
 }
 
 // element reads an element. Behind the last one, it is in order.
 func (d *decoder) element(k elementKind, after string, first bool) string {
-	s := string(d.bytes(MaxElement, "element"))
+	return string(d.elementBytes(k, after, first))
+}
+
+// elementBytes is element without a copy.
+func (d *decoder) elementBytes(k elementKind, after string, first bool) []byte {
+	b := d.bytes(MaxElement, "element")
 	if d.err != nil {
-		return ""
+		return nil
 	}
-	if err := checkElement(k, s); err != nil {
-		d.failed(err)
+	if !k.isPlain(b) {
+		if err := checkElement(k, string(b)); err != nil {
+			d.failed(err)
+		}
 	}
-	if !first && s <= after {
+	if !first && string(b) <= after {
 		d.fail("elements are not in order")
 	}
-	return s
+	return b
 }
 
 // items reads a sorted list of elements with something behind each. An element
@@ -207,13 +221,11 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 	if d.err != nil {
 		return tree[V]{}
 	}
-	list := make([]item[V], 0, min(n, 1<<16))
+	b := builder[V]{left: n}
+	var keys texts
+	last := ""
 	for i := range n {
-		var last string
-		if i > 0 {
-			last = list[i-1].key
-		}
-		key := d.element(k, last, i == 0)
+		key := keys.add(d.elementBytes(k, last, i == 0), n-1-i)
 		if d.err != nil {
 			return tree[V]{}
 		}
@@ -221,9 +233,10 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 		if d.err != nil {
 			return tree[V]{}
 		}
-		list = append(list, item[V]{key, val})
+		b.add(item[V]{key, val})
+		last = key
 	}
-	return treeOf(list)
+	return b.tree()
 }
 
 func (d *decoder) shape(depth int) shape {

@@ -88,6 +88,11 @@ func (k elementKind) accepts(tag byte) bool {
 	return false
 }
 
+// isPlain reports whether an element of a kind is a string or bytes, of which all are well-formed.
+func (k elementKind) isPlain(b []byte) bool {
+	return len(b) > 0 && (b[0] == tagString || b[0] == tagBytes) && k.accepts(b[0])
+}
+
 // checkElement returns an error unless s is the one form of an element of a kind.
 func checkElement(k elementKind, s string) error {
 	if s == "" || !k.accepts(s[0]) {

@@ -19,15 +19,15 @@ const (
 
 // nodeTable collects the nodes of a value, sorted.
 type nodeTable struct {
-	nodes []identity.Node
+	nodes []member
 	last  int
 }
 
-func (t *nodeTable) add(n identity.Node) {
+func (t *nodeTable) add(n member) {
 	if t.last < len(t.nodes) && t.nodes[t.last] == n {
 		return
 	}
-	i, found := slices.BinarySearchFunc(t.nodes, n, compareNodes)
+	i, found := slices.BinarySearchFunc(t.nodes, n, compareMembers)
 	if !found {
 		t.nodes = slices.Insert(t.nodes, i, n)
 	}
@@ -40,10 +40,19 @@ func (t *nodeTable) vector(v vector) {
 	}
 }
 
+// all returns the nodes.
+func (t *nodeTable) all() []identity.Node {
+	nodes := make([]identity.Node, len(t.nodes))
+	for i, m := range t.nodes {
+		nodes[i] = m.Value()
+	}
+	return nodes
+}
+
 // index returns the place of a node that was added.
-func (t *nodeTable) index(n identity.Node) uint64 {
+func (t *nodeTable) index(n member) uint64 {
 	if t.last >= len(t.nodes) || t.nodes[t.last] != n {
-		t.last, _ = slices.BinarySearchFunc(t.nodes, n, compareNodes)
+		t.last, _ = slices.BinarySearchFunc(t.nodes, n, compareMembers)
 	}
 	return uint64(t.last) //nolint:gosec // not negative
 }
@@ -69,7 +78,8 @@ func appendBinary(dst []byte, version byte, v interface {
 	e.shape(v.shape())
 	v.eachNode(&e.nodes)
 	e.uint(uint64(len(e.nodes.nodes)))
-	for _, n := range e.nodes.nodes {
+	for _, m := range e.nodes.nodes {
+		n := m.Value()
 		e.text(n.Name)
 		e.dst = binary.LittleEndian.AppendUint64(e.dst, n.UID)
 	}

@@ -46,17 +46,21 @@ func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
 		return c
 	}
 	g := c.core()
-	next := &gcounter{}
-	var one tally
-	next.tallies, one = g.tallies.add(self.node, n, more)
-	next.delta = tallies{one}
+	made := &struct {
+		next, delta gcounter
+		one         [1]tally
+	}{}
+	next := &made.next
+	next.tallies, made.one[0] = g.tallies.add(self.member, n, more)
+	made.delta.tallies = made.one[:]
+	if g.delta != nil {
+		made.delta.tallies = g.delta.tallies.max(made.one[:])
+	}
+	next.delta = &made.delta
 	if next.base = g.base; next.base == nil {
 		next.base = g
 	}
-	if len(g.delta) > 0 {
-		next.delta = g.delta.max(next.delta)
-	}
-	return c.of(next)
+	return GCounter{handle[GCounter]{v: next, types: c.types}}
 }
 
 // Value returns the sum, the largest uint64 if that is larger; see Big.
@@ -71,12 +75,12 @@ func (c GCounter) Big() *big.Int { return c.core().tallies.bigSum() }
 // gcounter is the value of a GCounter.
 type gcounter struct {
 	tallies tallies
-	delta   tallies
+	delta   *gcounter // what has changed, nil if nothing has
 	base    *gcounter // what it was when delta was empty, nil if it is
 }
 
 func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }
-func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(removed) }
+func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(memberOf(removed)) }
 func (g *gcounter) applyDelta(d change) (core, error)       { return mergeWhole(g, d) }
 func (g *gcounter) shape() shape                            { return shape{kind: kindGCounter} }
 func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }
@@ -86,6 +90,9 @@ func (g *gcounter) merge(other core) (core, error) {
 	o, err := same(g, other)
 	if err != nil {
 		return nil, err
+	}
+	if o.base == g {
+		return &gcounter{tallies: o.tallies}, nil
 	}
 	m := g.tallies.max(o.tallies)
 	switch {
@@ -98,10 +105,10 @@ func (g *gcounter) merge(other core) (core, error) {
 }
 
 func (g *gcounter) changes() change {
-	if len(g.delta) == 0 {
+	if g.delta == nil {
 		return nil
 	}
-	return whole{&gcounter{tallies: g.delta}}
+	return whole{g.delta}
 }
 
 func (g *gcounter) resetDelta() core {
@@ -112,12 +119,12 @@ func (g *gcounter) resetDelta() core {
 }
 
 func (g *gcounter) pruned(self *Self, removed identity.Node) (core, error) {
-	return &gcounter{tallies: g.tallies.prune(removed, self.node)}, nil
+	return &gcounter{tallies: g.tallies.prune(memberOf(removed), self.member)}, nil
 }
 
 func (g *gcounter) cleaned(removed identity.Node) (core, error) {
-	if !g.tallies.has(removed) {
+	if !g.needsPruning(removed) {
 		return g.resetDelta(), nil
 	}
-	return &gcounter{tallies: g.tallies.without(removed)}, nil
+	return &gcounter{tallies: g.tallies.without(memberOf(removed))}, nil
 }

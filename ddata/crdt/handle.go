@@ -49,9 +49,10 @@ func (h handle[T]) held(types *Types) (core, error) {
 	return s.empty(), nil
 }
 
-func (h *handle[T]) hold(v core, types *Types) error {
-	s, err := h.zero(types)
-	if err != nil {
+// hold makes the zero value, of which the shape is given, one that holds something.
+func (h *handle[T]) hold(v core, types *Types, s shape) error {
+	if s.kind == 0 {
+		_, err := h.zero(types)
 		return err
 	}
 	if v != nil && !s.accepts(v.shape()) {

@@ -64,7 +64,7 @@ func (j JSON) core(dst []byte, c core) []byte {
 	case *versions:
 		dst = append(dst, '{')
 		for i, d := range c.vector {
-			dst = jsonNode(jsonComma(dst, i), d.node)
+			dst = jsonNode(jsonComma(dst, i), d.node.Value())
 			dst = strconv.AppendUint(append(dst, ':'), d.n, 10)
 		}
 		return append(dst, '}')
@@ -92,7 +92,7 @@ func (j JSON) register(dst []byte, r *register) []byte {
 	}
 	dst = j.element(append(dst, `{"value":`...), r.content)
 	dst = strconv.AppendInt(append(dst, `,"time":`...), r.time, 10)
-	return append(jsonNode(append(dst, `,"node":`...), r.node), '}')
+	return append(jsonNode(append(dst, `,"node":`...), nodeOf(r.node)), '}')
 }
 
 func (j JSON) ormap(dst []byte, m *ormap) []byte {

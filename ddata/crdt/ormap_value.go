@@ -151,10 +151,10 @@ func (m *ormap) mergeKeys(o *ormap, touched []string) (*ormap, error) {
 	next := &ormap{typ: m.typ, vals: m.vals}
 	keys := &orset{elem: m.keys.elem, vv: m.keys.vv.max(o.keys.vv), items: m.keys.items}
 	for _, key := range touched {
-		dots, kept, same := mergeElement(m.keys.find(key), m.keys.vv, o.keys.find(key), o.keys.vv)
+		added, kept, same := mergeElement(m.keys.find(key), m.keys.vv, o.keys.find(key), o.keys.vv)
 		switch {
 		case kept && !same:
-			keys.items = keys.items.set(key, dots)
+			keys.items = keys.items.set(key, added)
 		case !kept:
 			keys.items = keys.items.delete(key)
 		}
@@ -206,10 +206,10 @@ func (m *ormap) modifiedBy() []identity.Node {
 	t.vector(m.keys.vv)
 	for _, v := range m.vals.all() {
 		for _, n := range v.modifiedBy() {
-			t.add(n)
+			t.add(memberOf(n))
 		}
 	}
-	return t.nodes
+	return t.all()
 }
 
 func (m *ormap) needsPruning(removed identity.Node) bool {
@@ -289,7 +289,7 @@ func (m *ormap) encode(e *encoder) {
 			e.dst = append(e.dst, entryValue)
 		}
 		if hasKey {
-			e.dots(k.val)
+			e.dots(k.val.vector())
 			keys.advance()
 		}
 		if hasVal {
@@ -313,7 +313,7 @@ func (m *ormap) entries() int {
 func (d *decoder) ormap(s shape) *ormap {
 	type entry struct {
 		flags byte
-		dots  vector
+		dots  dots
 		val   core
 	}
 	m := &ormap{typ: &s, keys: &orset{elem: s.elem, vv: d.vector()}}
@@ -325,7 +325,7 @@ func (d *decoder) ormap(s shape) *ormap {
 		if e.flags&entryKey != 0 {
 			e.dots = d.dots()
 		}
-		if !m.keys.vv.covers(e.dots) {
+		if !m.keys.vv.covers(e.dots.vector()) {
 			d.fail("a key was added by a change that was not seen")
 		}
 		if e.flags&entryValue != 0 && d.err == nil {
@@ -333,11 +333,11 @@ func (d *decoder) ormap(s shape) *ormap {
 		}
 		return e
 	})
-	var keys []item[vector]
+	var keys []item[dots]
 	var vals []item[core]
 	for key, e := range all.all() {
 		if e.flags&entryKey != 0 {
-			keys = append(keys, item[vector]{key, e.dots})
+			keys = append(keys, item[dots]{key, e.dots})
 		}
 		if e.flags&entryValue != 0 {
 			vals = append(vals, item[core]{key, e.val})

@@ -36,7 +36,7 @@ func (s ORSet[E]) Add(self *Self, elements ...E) (ORSet[E], error) {
 	for _, key := range keys {
 		c = c.add(self, key)
 	}
-	return s.of(c), nil
+	return ORSet[E]{handle[ORSet[E]]{v: c, types: s.types}}, nil
 }
 
 // Remove returns the set without the elements. What is not there is no error.

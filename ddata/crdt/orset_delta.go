@@ -26,7 +26,10 @@ type orsetOp struct {
 
 // addition is how an element was added: the changes that add it now, and those
 // of other nodes that they replace.
-type addition struct{ dots, gone vector }
+type addition struct {
+	dots dots
+	gone vector
+}
 
 // orsetDelta is some steps, in order.
 type orsetDelta struct {
@@ -82,13 +85,13 @@ func (s *orset) applyAdd(op *orsetOp) *orset {
 	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
 	for key, add := range op.added.all() {
 		local := s.find(key)
-		if local != nil {
-			rest := local.filter(func(d dot) bool { return !add.gone.has(d) })
+		if local != nil && len(add.gone) > 0 {
+			rest := dotsOf(local.vector().filter(func(d dot) bool { return !add.gone.has(d) }))
 			local = &rest
 		}
-		dots, kept, _ := mergeElement(local, s.vv, &add.dots, op.vv)
+		merged, kept, _ := mergeElement(local, s.vv, &add.dots, op.vv)
 		if kept {
-			next.items = next.items.set(key, dots)
+			next.items = next.items.set(key, merged)
 		} else {
 			next.items = next.items.delete(key)
 		}
@@ -101,8 +104,8 @@ func (s *orset) applyAdd(op *orsetOp) *orset {
 func (s *orset) applyRemove(op *orsetOp) *orset {
 	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
 	if local := s.find(op.key); local != nil {
-		if rest := local.newer(op.context); len(rest) > 0 {
-			next.items = next.items.set(op.key, rest)
+		if rest := local.vector().newer(op.context); len(rest) > 0 {
+			next.items = next.items.set(op.key, dotsOf(rest))
 		} else {
 			next.items = next.items.delete(op.key)
 		}
@@ -126,7 +129,7 @@ func (d *orsetDelta) eachNode(t *nodeTable) {
 		t.vector(op.vv)
 		t.vector(op.context)
 		for _, add := range op.added.all() {
-			t.vector(add.dots)
+			t.vector(add.dots.vector())
 			t.vector(add.gone)
 		}
 		if op.full != nil {
@@ -145,7 +148,7 @@ func (d *orsetDelta) encode(e *encoder) {
 			e.count(op.added.n)
 			for key, add := range op.added.all() {
 				e.text(key)
-				e.dots(add.dots)
+				e.dots(add.dots.vector())
 				e.vector(add.gone)
 			}
 		case opRemove:
@@ -181,7 +184,7 @@ func (d *decoder) orsetOp(k elementKind) *orsetOp {
 		op.vv = d.vector()
 		op.added = items(d, k, 4, func() addition {
 			add := addition{d.dots(), d.vector()}
-			if len(add.dots) == 0 || !op.vv.covers(add.dots) {
+			if added := add.dots.vector(); len(added) == 0 || !op.vv.covers(added) {
 				d.fail("an element is added by no change of the step")
 			}
 			return add

@@ -15,7 +15,7 @@ import "github.com/refold-io/refold/identity"
 type orset struct {
 	elem  elementKind
 	vv    vector
-	items tree[vector]
+	items tree[dots]
 	delta *orsetDelta // nil if there is none
 	base  *orset      // what it was when delta was nil, nil if it is
 }
@@ -32,12 +32,13 @@ func (s *orset) changed(next *orset, op *orsetOp) *orset {
 
 func (s *orset) add(self *Self, key string) *orset {
 	d := self.next()
-	dots := vector{d}
-	old, _ := s.items.get(key)
-	return s.changed(&orset{vv: s.vv.with(d), items: s.items.set(key, dots)}, &orsetOp{
-		kind: opAdd, vv: dots,
-		// Those of its own are below the new one, which says as much.
-		added: tree[addition]{}.set(key, addition{dots, old.without(self.node)}),
+	added := dots{one: [1]dot{d}}
+	var gone vector
+	if old := s.items.find(key); old != nil {
+		gone = old.vector().without(self.member) // those of its own are below the new one, which says as much
+	}
+	return s.changed(&orset{vv: s.vv.with(d), items: s.items.set(key, added)}, &orsetOp{
+		kind: opAdd, vv: vector{d}, added: tree[addition]{}.set(key, addition{added, gone}),
 	})
 }
 
@@ -46,8 +47,8 @@ func (s *orset) remove(self *Self, key string) *orset {
 		return s
 	}
 	op := &orsetOp{kind: opRemove, key: key, context: s.vv}
-	if n := s.vv.of(self.node); n > 0 {
-		op.vv = vector{{self.node, n}}
+	if n := s.vv.of(self.member); n > 0 {
+		op.vv = vector{{self.member, n}}
 	}
 	return s.changed(&orset{vv: s.vv, items: s.items.delete(key)}, op)
 }
@@ -73,7 +74,7 @@ func (s *orset) mergeSet(o *orset) *orset {
 		return o.reset()
 	}
 	next := &orset{elem: s.elem, vv: s.vv.max(o.vv)}
-	next.items = mergeTrees(s.items, o.items, func(_ string, a, b *vector) (vector, bool, bool) {
+	next.items = mergeTrees(s.items, o.items, func(_ string, a, b *dots) (dots, bool, bool) {
 		return mergeElement(a, s.vv, b, o.vv)
 	})
 	if next.items.root == s.items.root && len(next.vv) == len(s.vv) && s.vv.covers(next.vv) {
@@ -84,34 +85,30 @@ func (s *orset) mergeSet(o *orset) *orset {
 
 // mergeElement merges an element of two sets, nil where it is missing. It tells
 // whether the element stays, and whether that is what a is.
-func mergeElement(a *vector, seenA vector, b *vector, seenB vector) (dots vector, kept, same bool) {
+func mergeElement(a *dots, seenA vector, b *dots, seenB vector) (merged dots, kept, same bool) {
 	switch {
 	case a == nil && b == nil:
-		return nil, false, true
+		return dots{}, false, true
 	case b == nil:
-		dots = a.newer(seenB)
-		return dots, len(dots) > 0, len(dots) > 0 && len(dots) == len(*a)
+		rest := a.vector().newer(seenB)
+		return dotsOf(rest), len(rest) > 0, len(rest) > 0 && len(rest) == len(a.vector())
 	case a == nil:
-		dots = b.newer(seenA)
-		return dots, len(dots) > 0, len(dots) == 0
+		rest := b.vector().newer(seenA)
+		return dotsOf(rest), len(rest) > 0, len(rest) == 0
 	}
-	dots = mergeDots(*a, seenA, *b, seenB)
+	va, vb := a.vector(), b.vector()
+	both := mergeDots(va, seenA, vb, seenB)
 	// Both without dots: neither has seen what became of the element.
-	kept = len(dots) > 0 || len(*a) == 0 && len(*b) == 0
-	return dots, kept, kept && dots.equal(*a)
+	kept = len(both) > 0 || len(va) == 0 && len(vb) == 0
+	return dotsOf(both), kept, kept && both.equal(va)
 }
 
 // find returns the dots of an element, nil if it is missing.
-func (s *orset) find(key string) *vector {
-	if dots, found := s.items.get(key); found {
-		return &dots
-	}
-	return nil
-}
+func (s *orset) find(key string) *dots { return s.items.find(key) }
 
 func (s *orset) resetDelta() core                        { return s.reset() }
 func (s *orset) modifiedBy() []identity.Node             { return s.vv.nodes() }
-func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(removed) > 0 }
+func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(memberOf(removed)) > 0 }
 func (s *orset) shape() shape                            { return shape{kind: kindORSet, elem: s.elem} }
 
 func (s *orset) merge(other core) (core, error) {
@@ -142,14 +139,15 @@ func (s *orset) pruned(self *Self, removed identity.Node) (core, error) {
 }
 
 func (s *orset) prune(self *Self, removed identity.Node) *orset {
-	if s.vv.of(removed) == 0 || removed == self.node {
+	gone := memberOf(removed)
+	if s.vv.of(gone) == 0 || gone == self.member {
 		return s.reset()
 	}
-	next := &orset{elem: s.elem, vv: s.vv.without(removed), items: s.items}
-	for key, dots := range s.items.all() {
-		if dots.of(removed) > 0 {
+	next := &orset{elem: s.elem, vv: s.vv.without(gone), items: s.items}
+	for key, added := range s.items.all() {
+		if added.of(gone) > 0 {
 			d := self.next()
-			next.items = next.items.set(key, vector{d})
+			next.items = next.items.set(key, dots{one: [1]dot{d}})
 			next.vv = next.vv.with(d)
 		}
 	}
@@ -160,13 +158,14 @@ func (s *orset) prune(self *Self, removed identity.Node) *orset {
 func (s *orset) cleaned(removed identity.Node) (core, error) { return s.cleanup(removed), nil }
 
 func (s *orset) cleanup(removed identity.Node) *orset {
-	if s.vv.of(removed) == 0 {
+	gone := memberOf(removed)
+	if s.vv.of(gone) == 0 {
 		return s.reset()
 	}
-	next := &orset{elem: s.elem, vv: s.vv.without(removed), items: s.items}
-	for key, dots := range s.items.all() {
-		if dots.of(removed) > 0 {
-			next.items = next.items.set(key, dots.without(removed))
+	next := &orset{elem: s.elem, vv: s.vv.without(gone), items: s.items}
+	for key, added := range s.items.all() {
+		if added.of(gone) > 0 {
+			next.items = next.items.set(key, dotsOf(added.vector().without(gone)))
 		}
 	}
 	return next
@@ -177,20 +176,29 @@ func (s *orset) eachNode(t *nodeTable) { t.vector(s.vv) } // no dot is of anothe
 func (s *orset) encode(e *encoder) {
 	e.vector(s.vv)
 	e.count(s.items.n)
-	for key, dots := range s.items.all() {
-		e.text(key)
-		e.dots(dots)
+	if s.items.root != nil {
+		encodeDots(e, s.items.root)
+	}
+}
+
+func encodeDots(e *encoder, n *node[dots]) {
+	for i := range n.items {
+		e.text(n.items[i].key)
+		e.dots(n.items[i].val.vector())
+	}
+	for _, kid := range n.kids {
+		encodeDots(e, kid)
 	}
 }
 
 func (d *decoder) orset(k elementKind) *orset {
 	s := &orset{elem: k, vv: d.vector()}
-	s.items = items(d, k, 3, func() vector {
-		dots := d.dots()
-		if !s.vv.covers(dots) {
+	s.items = items(d, k, 3, func() dots {
+		added := d.dots()
+		if !s.vv.covers(added.vector()) {
 			d.fail("an element was added by a change that was not seen")
 		}
-		return dots
+		return added
 	})
 	return s
 }

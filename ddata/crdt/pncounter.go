@@ -102,7 +102,7 @@ func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pnc
 		side, delta = &next.down, &next.deltaDown
 	}
 	var one tally
-	*side, one = side.add(self.node, n, more)
+	*side, one = side.add(self.member, n, more)
 	if len(*delta) == 0 {
 		*delta = tallies{one}
 	} else {
@@ -128,6 +128,14 @@ func (p *pncounter) modifiedBy() []identity.Node {
 	return union(p.up.nodes(), p.down.nodes())
 }
 
+// compareNodes is identity.Node.Compare, faster for what is equal.
+func compareNodes(a, b identity.Node) int {
+	if a == b {
+		return 0
+	}
+	return a.Compare(b)
+}
+
 // union returns the nodes of both, sorted.
 func union(a, b []identity.Node) []identity.Node {
 	all := slices.Concat(a, b)
@@ -136,7 +144,7 @@ func union(a, b []identity.Node) []identity.Node {
 }
 
 func (p *pncounter) needsPruning(removed identity.Node) bool {
-	return p.up.has(removed) || p.down.has(removed)
+	return p.up.has(memberOf(removed)) || p.down.has(memberOf(removed))
 }
 
 func (p *pncounter) merge(other core) (core, error) {
@@ -171,12 +179,12 @@ func (p *pncounter) resetDelta() core {
 }
 
 func (p *pncounter) pruned(self *Self, removed identity.Node) (core, error) {
-	return &pncounter{up: p.up.prune(removed, self.node), down: p.down.prune(removed, self.node)}, nil
+	return &pncounter{up: p.up.prune(memberOf(removed), self.member), down: p.down.prune(memberOf(removed), self.member)}, nil
 }
 
 func (p *pncounter) cleaned(removed identity.Node) (core, error) {
 	if !p.needsPruning(removed) {
 		return p.resetDelta(), nil
 	}
-	return &pncounter{up: p.up.without(removed), down: p.down.without(removed)}, nil
+	return &pncounter{up: p.up.without(memberOf(removed)), down: p.down.without(memberOf(removed))}, nil
 }

@@ -70,7 +70,7 @@ func setRegister[V any](c *register, self *Self, value V, clock Clock[V], types 
 	if err != nil {
 		return nil, err
 	}
-	return &register{elem: c.elem, time: t, node: self.node, content: content}, nil
+	return &register{elem: c.elem, time: t, node: self.member, content: content}, nil
 }
 
 // IsSet reports whether the register holds something.
@@ -92,4 +92,4 @@ func registerValue[V any](c *register, types *Types) (v V, err error) {
 func (r LWWRegister[V]) Timestamp() int64 { return r.core().time }
 
 // UpdatedBy returns the node that has written what the register holds.
-func (r LWWRegister[V]) UpdatedBy() identity.Node { return r.core().node }
+func (r LWWRegister[V]) UpdatedBy() identity.Node { return nodeOf(r.core().node) }

@@ -16,7 +16,7 @@ type register struct {
 	noHistory
 	elem    elementKind
 	time    int64
-	node    identity.Node
+	node    member
 	content string // an encoded element, empty if there is none
 }
 
@@ -44,7 +44,7 @@ func (r *register) wins(other *register) bool {
 	if r.content == "" || other.content == "" {
 		return other.content == "" && r.content != ""
 	}
-	return cmp.Or(cmp.Compare(r.time, other.time), compareNodes(other.node, r.node), strings.Compare(other.content, r.content)) > 0
+	return cmp.Or(cmp.Compare(r.time, other.time), compareMembers(other.node, r.node), strings.Compare(other.content, r.content)) > 0
 }
 
 func (r *register) eachNode(t *nodeTable) {

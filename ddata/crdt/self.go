@@ -19,11 +19,12 @@ import (
 // Self changes with each use. It is not safe for concurrent use: only the loop
 // of its replicator uses it, and what that calls.
 type Self struct {
-	node identity.Node
-	dots uint64 // the number of the last change
-	now  int64  // Unix milliseconds
-	last int64  // the highest timestamp of the default clock
-	back int64  // the lowest one of the reverse clock
+	node   identity.Node
+	member member // the same
+	dots   uint64 // the number of the last change
+	now    int64  // Unix milliseconds
+	last   int64  // the highest timestamp of the default clock
+	back   int64  // the lowest one of the reverse clock
 }
 
 // drift is how far a register's timestamp may be ahead of the clock to be carried
@@ -39,7 +40,7 @@ func NewSelf(node identity.Node) (*Self, error) {
 	if node.UID == 0 {
 		return nil, fmt.Errorf("crdt: self: %w: node %q has no UID", identity.ErrInvalid, node.Name)
 	}
-	return &Self{node: node}, nil
+	return &Self{node: node, member: memberOf(node)}, nil
 }
 
 // Node returns who it is.
@@ -52,7 +53,7 @@ func (s *Self) Advance(now time.Time) { s.now = now.UnixMilli() }
 // next numbers one change.
 func (s *Self) next() dot {
 	s.dots++
-	return dot{s.node, s.dots}
+	return dot{s.member, s.dots}
 }
 
 // after returns a timestamp above current and above all that it has returned, the

@@ -109,5 +109,6 @@ func (s shape) empty() core {
 		return s.own.zero()
 	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 	}
-	return &ormap{typ: &s, keys: &orset{elem: s.elem}}
+	typ := s // so that s itself takes no memory on the heap
+	return &ormap{typ: &typ, keys: &orset{elem: s.elem}}
 }

@@ -49,24 +49,29 @@ func (n *node[V]) search(key string) (int, bool) {
 	return slices.BinarySearchFunc(n.items, key, func(i item[V], key string) int { return strings.Compare(i.key, key) })
 }
 
-func (t tree[V]) get(key string) (val V, found bool) {
+// find returns the value of a key, nil if it is not there.
+func (t tree[V]) find(key string) *V {
 	n := t.root
 	if n == nil {
-		return val, false
+		return nil
 	}
 	for n.kids != nil {
 		n = n.kids[n.kid(key)]
 	}
 	if i, found := n.search(key); found {
-		return n.items[i].val, true
+		return &n.items[i].val
+	}
+	return nil
+}
+
+func (t tree[V]) get(key string) (val V, found bool) {
+	if v := t.find(key); v != nil {
+		return *v, true
 	}
 	return val, false
 }
 
-func (t tree[V]) has(key string) bool {
-	_, found := t.get(key)
-	return found
-}
+func (t tree[V]) has(key string) bool { return t.find(key) != nil }
 
 func (t tree[V]) set(key string, val V) tree[V] {
 	if t.root == nil {
@@ -198,27 +203,57 @@ func (n *node[V]) all(yield func(string, V) bool) bool {
 	return true
 }
 
+// leafPart is how full the nodes of a new tree are.
+const leafPart = fullNode * 3 / 4
+
 // treeOf makes a tree of items that are sorted by their distinct keys.
 func treeOf[V any](items []item[V]) tree[V] {
-	const part = fullNode * 3 / 4
-	if len(items) == 0 {
+	b := builder[V]{left: len(items)}
+	for i := range items {
+		b.add(items[i])
+	}
+	return b.tree()
+}
+
+// builder makes a tree of items, which are added sorted by their distinct keys.
+type builder[V any] struct {
+	left   int // how many items are to come
+	n      int
+	leaves []*node[V]
+}
+
+func (b *builder[V]) add(i item[V]) {
+	if b.n%leafPart == 0 {
+		b.leaves = append(b.leaves, &node[V]{items: make([]item[V], 0, min(leafPart, b.left))})
+	}
+	leaf := b.leaves[len(b.leaves)-1]
+	leaf.items = append(leaf.items, i)
+	b.n++
+	b.left--
+}
+
+// tree returns the tree.
+func (b *builder[V]) tree() tree[V] {
+	level := b.leaves
+	if len(level) == 0 {
 		return tree[V]{}
 	}
-	var level []*node[V]
-	var lows []string
-	for some := range slices.Chunk(items, part) {
-		level = append(level, &node[V]{items: slices.Clone(some)})
-		lows = append(lows, some[0].key)
+	if len(level) == 1 {
+		return tree[V]{root: level[0], n: b.n}
+	}
+	lows := make([]string, len(level))
+	for i, leaf := range level {
+		lows[i] = leaf.items[0].key
 	}
 	for len(level) > 1 {
 		var above []*node[V]
 		var lowsAbove []string
-		for i := 0; i < len(level); i += part {
-			end := min(i+part, len(level))
+		for i := 0; i < len(level); i += leafPart {
+			end := min(i+leafPart, len(level))
 			above = append(above, &node[V]{kids: slices.Clone(level[i:end]), seps: slices.Clone(lows[i+1 : end])})
 			lowsAbove = append(lowsAbove, lows[i])
 		}
 		level, lows = above, lowsAbove
 	}
-	return tree[V]{root: level[0], n: len(items)}
+	return tree[V]{root: level[0], n: b.n}
 }

@@ -99,10 +99,11 @@ func As[T any](types *Types, v Value) (T, error) { return typed[T](types, v.c) }
 func typed[T any](types *Types, c core) (T, error) {
 	var t T
 	h, ok := any(&t).(interface {
-		hold(c core, types *Types) error
+		empties
+		hold(c core, types *Types, s shape) error
 	})
 	if ok {
-		err := h.hold(c, types)
+		err := h.hold(c, types, h.empty(types))
 		return t, err
 	}
 	d, err := types.defined(reflect.TypeFor[T]())

@@ -11,7 +11,7 @@ import (
 
 // dot is one change of one node. Its number is above 0.
 type dot struct {
-	node identity.Node
+	node member
 	n    uint64
 }
 
@@ -19,32 +19,24 @@ type dot struct {
 // changed once it is made.
 type vector []dot
 
-func (v vector) find(node identity.Node) (int, bool) {
+func (v vector) find(node member) (int, bool) {
 	for i := range v { // there are few, and mostly one
-		switch c := compareNodes(v[i].node, node); {
+		switch c := compareMembers(v[i].node, node); {
 		case c == 0:
 			return i, true
 		case c > 0:
 			return i, false
 		}
 		if i == 8 {
-			j, found := slices.BinarySearchFunc(v[i+1:], node, func(d dot, n identity.Node) int { return compareNodes(d.node, n) })
+			j, found := slices.BinarySearchFunc(v[i+1:], node, func(d dot, n member) int { return compareMembers(d.node, n) })
 			return i + 1 + j, found
 		}
 	}
 	return len(v), false
 }
 
-// compareNodes is identity.Node.Compare, faster for what is equal.
-func compareNodes(a, b identity.Node) int {
-	if a == b {
-		return 0
-	}
-	return a.Compare(b)
-}
-
 // of returns the number of a node, 0 if there is none.
-func (v vector) of(node identity.Node) uint64 {
+func (v vector) of(node member) uint64 {
 	if i, found := v.find(node); found {
 		return v[i].n
 	}
@@ -56,7 +48,12 @@ func (v vector) has(d dot) bool { return v.of(d.node) == d.n }
 
 // covers reports whether no number of other is higher.
 func (v vector) covers(other vector) bool {
-	return !slices.ContainsFunc(other, func(d dot) bool { return d.n > v.of(d.node) })
+	for i := range other {
+		if other[i].n > v.of(other[i].node) {
+			return false
+		}
+	}
+	return true
 }
 
 // with returns it with the number of one node raised.
@@ -74,7 +71,7 @@ func (v vector) with(d dot) vector {
 }
 
 // without returns it without a node.
-func (v vector) without(node identity.Node) vector {
+func (v vector) without(node member) vector {
 	i, found := v.find(node)
 	if !found {
 		return v
@@ -90,7 +87,7 @@ func (v vector) max(other vector) vector {
 	next := make(vector, 0, len(v)+len(other))
 	i, j := 0, 0
 	for i < len(v) && j < len(other) {
-		switch c := compareNodes(v[i].node, other[j].node); {
+		switch c := compareMembers(v[i].node, other[j].node); {
 		case c < 0:
 			next = append(next, v[i])
 			i++
@@ -130,7 +127,7 @@ func (v vector) newer(seen vector) vector {
 func (v vector) nodes() []identity.Node {
 	nodes := make([]identity.Node, len(v))
 	for i, d := range v {
-		nodes[i] = d.node
+		nodes[i] = d.node.Value()
 	}
 	return nodes
 }

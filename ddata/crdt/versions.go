@@ -48,13 +48,13 @@ func (v VersionVector) Increment(self *Self) VersionVector {
 }
 
 // Of returns what was seen of a node, 0 if that is nothing.
-func (v VersionVector) Of(node identity.Node) uint64 { return v.core().of(node) }
+func (v VersionVector) Of(node identity.Node) uint64 { return v.core().of(memberOf(node)) }
 
 // All yields the nodes, in order, with what was seen of each.
 func (v VersionVector) All() iter.Seq2[identity.Node, uint64] {
 	return func(yield func(identity.Node, uint64) bool) {
 		for _, d := range v.core() {
-			if !yield(d.node, d.n) {
+			if !yield(d.node.Value(), d.n) {
 				return
 			}
 		}
@@ -70,12 +70,12 @@ func (v VersionVector) With(node identity.Node, n uint64) VersionVector {
 	if n == 0 {
 		return v
 	}
-	return v.of(&versions{v.core().with(dot{node, n})})
+	return v.of(&versions{v.core().with(dot{memberOf(node), n})})
 }
 
 // Without returns the vector without a node.
 func (v VersionVector) Without(node identity.Node) VersionVector {
-	return v.of(&versions{v.core().without(node)})
+	return v.of(&versions{v.core().without(memberOf(node))})
 }
 
 // Compare tells how the vector relates to another.
@@ -95,14 +95,16 @@ func (v VersionVector) Compare(other VersionVector) Ordering {
 // versions is the value of a VersionVector.
 type versions struct{ vector vector }
 
-func (v *versions) changes() change                         { return nil }
-func (v *versions) resetDelta() core                        { return v }
-func (v *versions) applyDelta(d change) (core, error)       { return nil, wrongType(v.shape(), d) }
-func (v *versions) modifiedBy() []identity.Node             { return v.vector.nodes() }
-func (v *versions) needsPruning(removed identity.Node) bool { return v.vector.of(removed) > 0 }
-func (v *versions) shape() shape                            { return shape{kind: kindVersions} }
-func (v *versions) eachNode(t *nodeTable)                   { t.vector(v.vector) }
-func (v *versions) encode(e *encoder)                       { e.vector(v.vector) }
+func (v *versions) changes() change                   { return nil }
+func (v *versions) resetDelta() core                  { return v }
+func (v *versions) applyDelta(d change) (core, error) { return nil, wrongType(v.shape(), d) }
+func (v *versions) modifiedBy() []identity.Node       { return v.vector.nodes() }
+func (v *versions) needsPruning(removed identity.Node) bool {
+	return v.vector.of(memberOf(removed)) > 0
+}
+func (v *versions) shape() shape          { return shape{kind: kindVersions} }
+func (v *versions) eachNode(t *nodeTable) { t.vector(v.vector) }
+func (v *versions) encode(e *encoder)     { e.vector(v.vector) }
 
 func (v *versions) merge(other core) (core, error) {
 	o, err := same(v, other)
@@ -119,12 +121,12 @@ func (v *versions) pruned(self *Self, removed identity.Node) (core, error) {
 	if !v.needsPruning(removed) {
 		return v, nil
 	}
-	return &versions{v.vector.without(removed).with(self.next())}, nil
+	return &versions{v.vector.without(memberOf(removed)).with(self.next())}, nil
 }
 
 func (v *versions) cleaned(removed identity.Node) (core, error) {
 	if !v.needsPruning(removed) {
 		return v, nil
 	}
-	return &versions{v.vector.without(removed)}, nil
+	return &versions{v.vector.without(memberOf(removed))}, nil
 }
