@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -12,18 +11,14 @@ import (
 	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/sim/world"
 )
 
 // data is the replicated data of a cluster, and what is known about it from outside: what was
-// asked for, what was answered, and who holds what. Chance comes from a source of its own,
-// so that the nodes' story is the same with data and without.
+// asked for, what was answered, and who holds what.
 type data struct {
-	c    *cluster
-	w    *world.World
-	plan DataPlan
-	rand *rand.Rand
+	aside
 
+	plan   DataPlan
 	all    []*replicator // there ever were
 	byNode map[identity.Node]*replicator
 	disks  map[string]*disk // by name of the node
@@ -38,16 +33,13 @@ type data struct {
 	held     []*holders      // what all had at times
 	looks    int
 	pruned   map[identity.Node]bool // of whom somebody has taken over what was left
-	quiet    bool                   // nothing is changed any more
 }
 
 func newData(c *cluster, seed uint64, plan DataPlan) *data {
-	d := &data{
-		c: c, w: c.w, plan: plan, rand: rand.New(rand.NewPCG(seed, 0xda7a)), //nolint:gosec // it has to be repeatable
-		byNode: map[identity.Node]*replicator{}, disks: map[string]*disk{}, views: map[string]*view{}, byKey: map[string]*datum{}, pruned: map[identity.Node]bool{},
-		current: map[kind]*datum{},
+	return &data{
+		aside: newAside(c, seed, 0xda7a), plan: plan, byNode: map[identity.Node]*replicator{}, disks: map[string]*disk{}, views: map[string]*view{},
+		byKey: map[string]*datum{}, current: map[kind]*datum{}, pruned: map[identity.Node]bool{},
 	}
-	return d
 }
 
 // begin lets clients work.
@@ -56,22 +48,6 @@ func (d *data) begin() {
 	d.later(4*time.Second, d.look)
 	d.later(20*time.Second, d.diskTrouble)
 }
-
-// later calls f after about some time, again and again, until nothing is changed any more.
-func (d *data) later(about time.Duration, f func()) {
-	d.w.After(d.between(about/4, about*7/4), func() {
-		if !d.quiet && d.c.violation == nil {
-			f()
-			d.later(about, f)
-		}
-	})
-}
-
-func (d *data) between(least, most time.Duration) time.Duration {
-	return least + time.Duration(d.rand.Int64N(int64(most-least)))
-}
-
-func (d *data) hit(table, row string) { d.c.hit(table, row) }
 
 // view is who counts in a quorum, in the eyes of one of them.
 type view struct {

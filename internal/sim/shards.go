@@ -5,7 +5,6 @@ package sim
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -17,13 +16,11 @@ import (
 const coordination = "sharding"
 
 // sharding is an entity type of a cluster, and what is known about it from outside: which entities run where, which commands
-// were sent, delivered, stored and answered. Chance comes from a source of its own.
+// were sent, delivered, stored and answered.
 type sharding struct {
-	c    *cluster
-	w    *world.World
-	plan ShardsPlan
-	rand *rand.Rand
+	aside
 
+	plan   ShardsPlan
 	all    []*site // there ever were
 	byNode map[identity.Node]*site
 
@@ -35,14 +32,12 @@ type sharding struct {
 	last     map[sender]uint64
 	errands  uint64        // what they have asked so far
 	activeAt time.Duration // since when a coordinator is, 0: none is
-	quiet    bool          // nothing happens by itself any more
 	closing  bool          // clients have sent all that they send
 }
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 	d := &sharding{
-		c: c, w: c.w, plan: plan, rand: rand.New(rand.NewPCG(seed, 0x5a4de)), //nolint:gosec // it has to be repeatable
-		byNode: map[identity.Node]*site{}, byID: map[string]*account{}, last: map[sender]uint64{},
+		aside: newAside(c, seed, 0x5a4de), plan: plan, byNode: map[identity.Node]*site{}, byID: map[string]*account{}, last: map[sender]uint64{},
 	}
 	for n := range plan.Shards {
 		for k := range plan.Entities {
@@ -65,22 +60,6 @@ func (d *sharding) begin() {
 	d.later(4*time.Second, d.disturb)
 	d.later(20*time.Second, d.storeTrouble)
 }
-
-// later calls f after about some time, again and again, until nothing happens by itself any more.
-func (d *sharding) later(about time.Duration, f func()) {
-	d.w.After(d.between(about/4, about*7/4), func() {
-		if !d.quiet && d.c.violation == nil {
-			f()
-			d.later(about, f)
-		}
-	})
-}
-
-func (d *sharding) between(least, most time.Duration) time.Duration {
-	return least + time.Duration(d.rand.Int64N(int64(most-least)))
-}
-
-func (d *sharding) hit(table, row string) { d.c.hit(table, row) }
 
 // odds is true once in n times, unless all is planned or has calmed down.
 func (d *sharding) odds(n int) bool { return !d.plan.Calm && !d.quiet && d.rand.IntN(n) == 0 }
