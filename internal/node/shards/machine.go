@@ -11,6 +11,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/coordinator"
 	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/sharding/shard"
 )
 
 // Never is the time of something that is not going to happen.
@@ -35,7 +36,9 @@ type Machine struct {
 	waiting     map[uint64]message // by token
 	tokens      uint64
 	runs        map[Shard]*run
-	shared      int           // by how many runs the limits are shared
+	shared      int          // by how many runs the limits are shared
+	limited     shard.Limits // what each of them has got, unless they are uneven
+	uneven      bool
 	runsAt      time.Duration // when the next run has something to do, or earlier
 	recovery    recovery
 	coordinator appointment
@@ -122,7 +125,7 @@ func (m *Machine) end() Effects {
 			m.queue = m.queue[1:]
 			say()
 		}
-		if m.shared == len(m.runs) {
+		if m.shared == len(m.runs) && !m.uneven {
 			break
 		}
 		m.share()

@@ -30,6 +30,7 @@ func (m *Machine) startRun(at Run) {
 	cfg := m.cfg.Shard
 	limits := m.limits(len(m.runs) + 1)
 	cfg.Entities, cfg.Starts = limits.Entities, limits.Starts
+	m.uneven = m.uneven || limits != m.limited
 	s, err := shard.New(cfg)
 	if err != nil { // can't be: it was checked, and the limits are not negative
 		m.queue = append(m.queue, func() { m.regionStep(region.ShardDone{Shard: at.Shard, Generation: at.Generation}) })
@@ -82,10 +83,15 @@ func (m *Machine) tickRuns() {
 	}
 }
 
-// share divides what shards share among those that are there.
+// share divides what shards share among those that are there. With thousands of them the parts are the same as before, mostly:
+// nobody is told then, as that would take a step of all for each one that comes or goes.
 func (m *Machine) share() {
 	m.shared = len(m.runs)
 	limits := m.limits(m.shared)
+	if limits == m.limited && !m.uneven {
+		return
+	}
+	m.limited, m.uneven = limits, false
 	for _, s := range slices.Sorted(maps.Keys(m.runs)) {
 		m.runStep(m.runs[s], limits)
 	}
