@@ -28,7 +28,8 @@
 //
 // A node that does not hear its own heartbeats through the network is disconnected: it judges nobody, and its membership is kept. If
 // that takes as long as others need to take over, it is suspended: its singletons are stopped, [Proxy.Ask] fails with [ErrDisconnected]. It goes on when the others have
-// confirmed that it still is a member. So a broker that is away for a minute changes no membership. It is suspended as well when members can't be
+// confirmed that it still is a member. So a broker that is away for a minute changes no membership. If nobody is there who could know that, it ends after
+// a while: those who are missing may have gone on without it. It is suspended as well when members can't be
 // reached and nobody has decided in time who goes on: the others may have.
 //
 // A node that was downed, found its name in use, or could not join, ends: [Node.Done] is closed, [Node.Err] says why, and the process

@@ -62,7 +62,7 @@ func AppendMessage(dst []byte, m Message) []byte {
 	case Doubt:
 		dst = append(binary.AppendUvarint(dst, m.Nr), m.Version[:]...)
 	case Vouch:
-		dst = appendBool(binary.AppendUvarint(dst, m.Nr), m.Away)
+		dst = append(binary.AppendUvarint(dst, m.Nr), byte(m.Absence))
 	case InitJoinNack, Pong, ExitingConfirmed, Quarantined, Stranger:
 	}
 	return dst
@@ -170,7 +170,7 @@ func readMessage(r *reader, kind Kind) Message {
 	case KindDoubt:
 		return Doubt{r.uint(1<<63, "number"), r.digest("version")}
 	case KindVouch:
-		return Vouch{r.uint(1<<63, "number"), readBool(r, "away")}
+		return Vouch{r.uint(1<<63, "number"), readAbsence(r)}
 	case Kinds:
 	}
 	r.fail("%v is not known", kind)
@@ -186,6 +186,14 @@ func readBool(r *reader, what string) bool {
 		r.fail("%s is neither true nor false", what)
 	}
 	return false
+}
+
+func readAbsence(r *reader) Absence {
+	a := Absence(r.byte("absence"))
+	if a > AwayFromWell {
+		r.fail("absence %d is not known", a)
+	}
+	return a
 }
 
 func readSettings(r *reader) []Setting {

@@ -46,6 +46,7 @@ const (
 	TimeoutEcho                         // the node does not hear itself
 	TimeoutSuspend                      // and has not for long
 	TimeoutUndecided                    // nobody has decided about who can't be reached
+	TimeoutDoubt                        // nobody has vouched for the node, which was away
 	TimeoutConvergence                  // Joining members became WeaklyUp
 	TimeoutLate                         // the node itself was paused
 	// Timeouts is one more than the last.
@@ -53,7 +54,7 @@ const (
 )
 
 func (t Timeout) String() string {
-	names := []string{"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "undecided", "convergence", "late"}
+	names := []string{"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "undecided", "doubt", "convergence", "late"}
 	if int(t) >= len(names) {
 		return fmt.Sprintf("timeout(%d)", uint8(t))
 	}

@@ -34,7 +34,8 @@
 //   - A node that does not hear its own heartbeats judges nobody: that the others are
 //     silent says nothing then. After a while it stops hosting, and goes on only when the
 //     others have vouched that it is still a member: all that can be reached, and one of them
-//     was not away itself, or else all.
+//     was not away itself, or else all. Until then it must not decide who goes on either, unless
+//     all that it can reach lost their links together with it (Standing).
 //   - Nobody is removed because it is silent. To decide that is up to package downing, or
 //     to the operator.
 //

@@ -114,7 +114,7 @@ func messages(tb testing.TB) map[string]membership.Message {
 		"quarantined":       membership.Quarantined{},
 		"stranger":          membership.Stranger{},
 		"doubt":             membership.Doubt{Nr: 300, Version: digest},
-		"vouch":             membership.Vouch{Nr: 300, Away: true},
+		"vouch":             membership.Vouch{Nr: 300, Absence: membership.Away},
 	}
 }
 

@@ -102,6 +102,7 @@ const (
 	timerEcho timer = iota
 	timerLink
 	timerUndecided
+	timerGiveUp
 	timerExpect
 	timerHeartbeat
 	timerReaper
@@ -256,6 +257,8 @@ func (m *Machine) fire(t timer) {
 		m.checkLink()
 	case timerUndecided:
 		m.checkUndecided()
+	case timerGiveUp:
+		m.giveUp()
 	case timerExpect:
 		m.expect()
 	case timerHeartbeat:

@@ -21,12 +21,11 @@ import (
 //     nobody is left out: all members that are neither Down nor Exiting have vouched.
 //
 // The word of those who were away themselves is not enough as long as anybody is
-// silent: they may have been cut off together with this node, and given up by the
-// silent ones. It is enough once the silent ones are removed, and that is not up to this
-// node's doubts: package downing decides about members whether it is suspended or not. So
-// all go on after the broker was away for all; those who are left do so after one of
-// them has crashed meanwhile and was downed; and a node that hears of nobody stays
-// suspended until somebody has decided who lives.
+// silent: they may have been cut off as this node was, and given up by the
+// silent ones. It is enough once the silent ones are down, and whether those who are here may
+// decide that is what Standing says. So all go on after the broker was away for all; those who are
+// left do so after one of them has crashed meanwhile and was downed; and a node
+// that hears of nobody who could know stays suspended, and ends in the end.
 type doubts struct {
 	open bool
 	// nr tells the answers to this doubt from those to another.
@@ -41,9 +40,8 @@ type doubts struct {
 
 // voucher is a member that takes this node for one.
 type voucher struct {
-	node identity.Node
-	// away: it does not know whether it is a member itself.
-	away bool
+	node    identity.Node
+	absence Absence
 	// known: this node knows all that the voucher knew.
 	known bool
 }
@@ -60,7 +58,7 @@ func (m *Machine) doubt() {
 // probe asks those that have not vouched for this node, and lets it go on if that
 // is proven.
 func (m *Machine) probe() {
-	if !m.doubts.open || m.overdue() || m.resume() {
+	if !m.doubts.open || m.overdue() && !m.link.gone || m.resume() {
 		return
 	}
 	var unknown, away []identity.Node
@@ -104,7 +102,7 @@ func (m *Machine) doubtful(from identity.Node, msg Doubt) {
 		m.sendState(from)
 		return
 	}
-	m.send(from, Vouch{msg.Nr, m.link.suspended || m.link.state != linkUp})
+	m.send(from, Vouch{msg.Nr, m.absence()})
 	if msg.Version == m.digest() {
 		m.sendDigests(from)
 	} else {
@@ -123,8 +121,8 @@ func (m *Machine) vouch(from identity.Node, msg Vouch) {
 	if !found {
 		m.doubts.by = slices.Insert(m.doubts.by, i, voucher{node: from})
 	}
-	m.doubts.by[i].away = msg.Away
-	if m.doubts.by[i].known && !msg.Away {
+	m.doubts.by[i].absence = msg.Absence
+	if m.doubts.by[i].known && msg.Absence == Present {
 		m.resume()
 	}
 }
@@ -167,7 +165,7 @@ func (m *Machine) resume() bool {
 		at, found := m.doubts.find(o.Node)
 		switch {
 		case found && m.doubts.by[at].known:
-			certain = certain || !m.doubts.by[at].away && o.Status.settled()
+			certain = certain || m.doubts.by[at].absence == Present && o.Status.settled()
 		case !m.cache.unreachable.has(i):
 			return false
 		default:
@@ -179,6 +177,7 @@ func (m *Machine) resume() bool {
 	}
 	m.doubts.open, m.doubts.by = false, nil
 	m.link.suspended = false
+	m.isSure()
 	m.log(Info, "this node is still a member: it may host again")
 	m.live(Resumed)
 	if !m.undecided.open {

@@ -61,7 +61,7 @@ func (s *solo) vouches(away bool, names ...string) {
 	s.t.Helper()
 	nr := s.asked()
 	for _, name := range names {
-		s.recv(name, membership.Vouch{Nr: nr, Away: away})
+		s.recv(name, membership.Vouch{Nr: nr, Absence: map[bool]membership.Absence{true: membership.Away}[away]})
 		s.recv(name, membership.Digests{Version: s.m.Gossip().Clock().Digest()})
 	}
 }
@@ -210,12 +210,12 @@ func TestVouching(t *testing.T) {
 
 	s.do(membership.LinkLost{})
 	s.recv("n", membership.Doubt{Nr: 9})
-	if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 9, Away: true}) {
+	if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 9, Absence: membership.Away}) {
 		t.Errorf("disconnected: %v", got)
 	}
 	s = away(t, "n", "o")
 	s.recv("n", membership.Doubt{Nr: 1})
-	if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 1, Away: true}) {
+	if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 1, Absence: membership.AwayFromWell}) {
 		t.Errorf("suspended: %v", got)
 	}
 	s.pass(10*time.Second, "o")

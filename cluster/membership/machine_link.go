@@ -17,6 +17,10 @@ type link struct {
 	floor     uint64        // the first one that counts
 	heard     time.Duration // when the last one came back
 	suspended bool
+	// gone: it was silent for so long that others may have given this node up, and nobody has vouched for it since.
+	gone bool
+	// well: when the silence began nobody was missing, as far as this node knew, and it was not in doubt about itself.
+	well bool
 }
 
 type linkState uint8
@@ -44,6 +48,9 @@ func (m *Machine) checkLink() {
 	if silent >= m.s.AcceptablePause && m.link.state != linkDown {
 		m.count.TimedOut[TimeoutEcho]++
 		m.disconnect("this node does not hear itself", Attr{"for", silent})
+	}
+	if silent >= m.s.SuspendAfter {
+		m.isGone()
 	}
 	if silent >= m.s.SuspendAfter && !m.link.suspended && m.phase == member {
 		m.count.TimedOut[TimeoutSuspend]++
@@ -77,7 +84,9 @@ func (m *Machine) disconnect(why string, attrs ...Attr) {
 	m.log(Warn, "this node is disconnected", append([]Attr{{"because", why}}, attrs...)...)
 	m.link.state = linkDown
 	m.link.floor = m.link.nr + 1
+	m.link.well = m.undecided.since == Never && !m.link.suspended
 	m.doubts.open = false
+	m.timers[timerGiveUp] = Never
 	m.live(Disconnected)
 	m.soon(timerLink, max(m.now, m.link.heard+m.s.SuspendAfter))
 	m.weigh()
@@ -88,6 +97,9 @@ func (m *Machine) echoed(from identity.Node, msg Echo) {
 	if from != m.self || msg.Nr < m.link.floor || msg.Nr > m.link.nr {
 		m.drop(DropUnexpected)
 		return
+	}
+	if m.link.state == linkDown {
+		m.checkLink()
 	}
 	m.link.heard = m.now
 	if m.link.state != linkUp {
@@ -118,6 +130,7 @@ func (m *Machine) connect() {
 	m.remonitor()
 	m.leading.attempts = 0
 	m.reconnected()
+	m.isBack()
 	if m.link.suspended {
 		m.doubt()
 	}

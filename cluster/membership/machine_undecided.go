@@ -24,7 +24,7 @@ type undecided struct {
 // has seen that have changed, and this node's own link.
 func (m *Machine) weigh() {
 	u := &m.undecided
-	if m.s.UndecidedAfter == 0 || m.phase != member {
+	if m.phase != member {
 		return
 	}
 	was, cut := u.open, m.link.state == linkDown
@@ -38,7 +38,7 @@ func (m *Machine) weigh() {
 		u.since = Never
 	}
 	switch {
-	case u.since == Never, m.link.suspended:
+	case u.since == Never, m.link.suspended, m.s.UndecidedAfter == 0:
 		m.timers[timerUndecided] = Never
 	case u.open:
 		m.timers[timerUndecided] = u.since + m.undecidedAfter()
@@ -47,7 +47,7 @@ func (m *Machine) weigh() {
 	default:
 		m.timers[timerUndecided] = Never
 	}
-	if was && !u.open && m.link.suspended {
+	if was && !u.open && m.link.suspended && m.s.UndecidedAfter > 0 {
 		// It may have been decided against this node, and it may be in the middle of a decision that downs it
 		// last: it begins to ask in the next round.
 		m.doubts = doubts{open: true, nr: m.doubts.nr + 1}
@@ -66,7 +66,7 @@ func (m *Machine) checkUndecided() {
 // overdue reports whether others may have decided by now, and start what this node hosts.
 func (m *Machine) overdue() bool {
 	u := &m.undecided
-	return u.open && u.since != Never && m.now-u.since >= m.undecidedAfter()
+	return m.s.UndecidedAfter > 0 && u.open && u.since != Never && m.now-u.since >= m.undecidedAfter()
 }
 
 // undecidedAfter is for how long it may be open who goes on. Whoever leaves is Exiting as soon as all have seen that, and then

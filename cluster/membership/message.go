@@ -147,11 +147,10 @@ type Doubt struct {
 }
 
 // Vouch answers a Doubt: the receiver is a member. Behind it follows what the
-// sender knows. Away says that the sender was away as well, and does not know
-// whether it is one itself.
+// sender knows. Absence says whether the sender was away as well.
 type Vouch struct {
-	Nr   uint64
-	Away bool
+	Nr      uint64
+	Absence Absence
 }
 
 // Setting is a setting that has to be the same on all nodes of a cluster.

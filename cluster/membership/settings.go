@@ -96,9 +96,9 @@ type Settings struct {
 	// default, means UndecidedAfter; in package cluster it is half the RemovalMargin.
 	LeavingUndecidedAfter time.Duration
 	// GiveUpAfter is for how long a node that was suspended since it did not hear itself, and does so again, waits for
-	// others to vouch for it. Then it marks itself as down, and ends. Without a time it waits
-	// forever if others don't come back. 0, the default, means forever; in package cluster it is StableAfter and
-	// half the RemovalMargin of the downing settings.
+	// others to vouch for it, or for a decision about those who are missing. Then it marks itself as down, and ends. It
+	// has to be longer than a decision takes, or all end after an outage in which one has crashed. 0, the default,
+	// means forever; in package cluster it is twice StableAfter of the downing settings and four times AcceptablePause.
 	GiveUpAfter time.Duration
 }
 

@@ -31,10 +31,10 @@ func (h *host) resolve(e membership.Effects) {
 		return
 	}
 	now := h.w.now - h.since
-	for _, l := range e.Life {
-		if l.Kind == membership.Disconnected || l.Kind == membership.Connected {
-			h.decide(h.resolver.Step(now, downing.Link{Up: l.Kind == membership.Connected}))
-		}
+	s := h.m.Standing()
+	if mute := s != membership.Sure && s != membership.Together; mute != h.mute {
+		h.mute = mute
+		h.decide(h.resolver.Step(now, downing.Link{Up: !mute}))
 	}
 	if len(e.Events) > 0 {
 		v := h.m.View()
@@ -201,6 +201,7 @@ func TestAnOutageOfTheBroker(t *testing.T) {
 	t.Parallel()
 	for _, crashes := range []int{0, 1} {
 		w := newWorld(t, 1)
+		w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
 		w.resolving(downing.Settings{})
 		hosts := w.join(names(5)...)
 		w.up(time.Minute, hosts...)

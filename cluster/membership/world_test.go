@@ -60,6 +60,7 @@ type host struct {
 	tick    time.Duration // that is planned
 
 	resolver *downing.Resolver
+	mute     bool                            // it must not decide
 	downed   map[identity.Node]time.Duration // when they were removed
 }
 

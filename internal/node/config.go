@@ -73,8 +73,9 @@ func (c *Config) suspension() error {
 		return nil
 	}
 	limit := c.Downing.StableAfter + c.Downing.RemovalMargin
+	pause := cmp.Or(s.AcceptablePause, 3*time.Second)
+	s.GiveUpAfter = cmp.Or(s.GiveUpAfter, 2*c.Downing.StableAfter+4*pause)
 	if s.SuspendAfter == 0 {
-		pause := cmp.Or(s.AcceptablePause, 3*time.Second)
 		s.SuspendAfter = max(pause, c.Downing.StableAfter)
 		if s.SuspendAfter >= limit {
 			s.SuspendAfter = pause

@@ -36,6 +36,7 @@ type Machine struct {
 	tickAt  time.Duration
 	stopped bool
 	cut     bool // it does not hear itself
+	mute    bool // it must not decide who goes on
 	exit    exit
 	count   Counters
 }
@@ -162,6 +163,7 @@ func (m *Machine) absorb(e membership.Effects) {
 	for _, l := range e.Life {
 		m.lives(l)
 	}
+	m.stand()
 	if len(e.Events) > 0 {
 		m.see()
 	}
@@ -172,11 +174,9 @@ func (m *Machine) lives(l membership.Life) {
 	switch l.Kind {
 	case membership.Disconnected:
 		m.cut = true
-		m.decide(m.resolver.Step(m.now, downing.Link{Up: false}))
 		m.eachHosted(singleton.Link{Up: false})
 	case membership.Connected:
 		m.cut = false
-		m.decide(m.resolver.Step(m.now, downing.Link{Up: true}))
 		m.eachHosted(singleton.Link{Up: true})
 	case membership.Suspended:
 		m.eachHosted(singleton.Suspend{})

@@ -53,12 +53,13 @@ func TestSuspensionComesBeforeOthersStart(t *testing.T) {
 		downing downing.Settings
 		want    time.Duration // without a link
 		open    time.Duration // without a decision
+		ends    time.Duration // without anybody who vouches for it
 	}{
-		{"stable-after", downing.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond},
-		{"default", downing.Settings{}, 20 * time.Second, 30 * time.Second},
-		{"no margin", downing.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second, 0},
-		{"shorter than the pause", downing.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second, 3 * time.Second},
-		{"off", downing.Settings{Strategy: downing.Off}, 20 * time.Second, 0},
+		{"stable-after", downing.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond, 26 * time.Second},
+		{"default", downing.Settings{}, 20 * time.Second, 30 * time.Second, 52 * time.Second},
+		{"no margin", downing.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second, 0, 26 * time.Second},
+		{"shorter than the pause", downing.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second, 3 * time.Second, 14 * time.Second},
+		{"off", downing.Settings{Strategy: downing.Off}, 20 * time.Second, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -68,6 +69,9 @@ func TestSuspensionComesBeforeOthersStart(t *testing.T) {
 			}
 			if got := b.Config().Membership.Settings.UndecidedAfter; got != c.open {
 				t.Errorf("UndecidedAfter is %v, want %v", got, c.open)
+			}
+			if got := b.Config().Membership.Settings.GiveUpAfter; got != c.ends {
+				t.Errorf("GiveUpAfter is %v, want %v", got, c.ends)
 			}
 		})
 	}
