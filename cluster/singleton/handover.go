@@ -204,8 +204,7 @@ func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 
 // leaving reports whether this node is on its way out.
 func (m *Manager) leaving() bool {
-	self := m.find(m.cfg.Self)
-	return m.exited || self == nil || self.Status == membership.Leaving || self.Status == membership.Exiting
+	return m.exited || onItsWayOut(m.find(m.cfg.Self))
 }
 
 func (m *Manager) selfExiting(out *Effects) {

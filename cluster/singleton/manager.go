@@ -159,6 +159,8 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 		m.previous = append(m.previous, n)
 		safe = false
 	}
+	// Who is on its way out is not waited for: it waits to be asked.
+	m.order = slices.DeleteFunc(m.order, func(o membership.Member) bool { return o.Status == membership.Exiting && o.Node != m.cfg.Self })
 	switch {
 	case m.oldest() != m.cfg.Self:
 		m.become(Younger, out)

@@ -30,7 +30,8 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 		m.end(out)
 		return
 	}
-	m.preparing = slices.ContainsFunc(members, func(o membership.Member) bool {
+	// The last one that prepares may be on its way out before this node is gone.
+	m.preparing = m.preparing && onItsWayOut(self) || slices.ContainsFunc(members, func(o membership.Member) bool {
 		return o.Status == membership.PreparingForShutdown || o.Status == membership.ReadyForShutdown
 	})
 	for i := range old {
@@ -124,6 +125,10 @@ func (m *Manager) candidates() []membership.Member {
 
 func isCandidate(m *membership.Member) bool {
 	return m.Status != membership.Joining && m.Status != membership.WeaklyUp && m.UpNumber != math.MaxInt32
+}
+
+func onItsWayOut(m *membership.Member) bool {
+	return m == nil || m.Status == membership.Leaving || m.Status == membership.Exiting
 }
 
 func age(a, b *membership.Member) int {
