@@ -129,9 +129,15 @@ func (c *Config) validate(node *cluster.Node) error {
 	return errors.Join(errs...)
 }
 
+// maxEntry returns the largest value that an update may make, where messages have so much room.
+func (c *Config) maxEntry(room int) int { return cmp.Or(c.MaxEntry, min(512<<10, room/2)) }
+
+// room is how much of a message is left for what is replicated.
+func room(maxPayload int) int { return min(maxPayload-replica.Overhead, replication.MaxMessage) }
+
 // machine returns the machine of a replicator on a node.
 func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*replica.Machine, error) {
-	room := min(maxPayload-replica.Overhead, replication.MaxMessage)
+	room := room(maxPayload)
 	m, err := replica.New(replica.Config{
 		Name: c.Name, MaxPayload: maxPayload,
 		Protocol: replication.Config{
@@ -139,7 +145,7 @@ func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*r
 			GossipInterval: c.GossipInterval, NotifyInterval: c.NotifyInterval, DeltaInterval: c.DeltaInterval,
 			PruneInterval: c.PruneInterval, PruneAfter: c.PruneAfter, DurablePruneAfter: c.DurablePruneAfter, MarkerTTL: c.MarkerTTL, DurableMarkerTTL: c.DurableMarkerTTL,
 			Timeout: c.Timeout, DisableDeltas: c.DisableDeltas, MaxDeltaOps: c.MaxDeltaOps,
-			MaxEntry: cmp.Or(c.MaxEntry, min(512<<10, room/2)), MaxBatch: min(256<<10, room),
+			MaxEntry: c.maxEntry(room), MaxBatch: min(256<<10, room),
 			MaxKeys: c.MaxKeys, MaxRequests: c.MaxRequests, MaxLog: c.MaxLog,
 			Rand: rand.New(rand.NewPCG(rand.Uint64(), self.Node().UID)),
 		},

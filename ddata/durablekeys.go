@@ -14,3 +14,6 @@ func (r *Replicator) Durable(key string) bool {
 	}
 	return false
 }
+
+// MaxEntry is the largest encoded value that an update may make, in bytes: Config.MaxEntry, or its default here.
+func (r *Replicator) MaxEntry() int { return r.cfg.maxEntry(room(r.node.Transport().MaxMessage())) }

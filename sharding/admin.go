@@ -79,6 +79,8 @@ type AdminRegion struct {
 	Drained bool `json:"drained,omitempty"`
 	// Coordinator is the node with the coordinator that knows the region, empty if none does.
 	Coordinator string `json:"coordinator,omitempty"`
+	// Mismatch is why that one does not let the region register: its settings are others.
+	Mismatch string `json:"mismatch,omitempty"`
 	// Shards is how many the node hosts, Entities how many those have: which run, and which will.
 	Shards   int `json:"shards"`
 	Entities int `json:"entities"`
@@ -99,6 +101,8 @@ type AdminCoordinator struct {
 	// Placed is how many shards have a home, Moving how many of them are being moved.
 	Placed int `json:"placed"`
 	Moving int `json:"moving,omitempty"`
+	// Refused is how many regions and proxies can't register, since their settings are others.
+	Refused int `json:"refused,omitempty"`
 }
 
 // AdminShard is a shard that a node hosts.

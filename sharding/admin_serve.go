@@ -87,6 +87,9 @@ func (s *site) commanded(ctx context.Context, operator string, r *AdminRequest) 
 // adminRegion returns what the region runs and knows.
 func (s *site) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 	a = AdminRegion{Type: s.name, Role: s.opts.Role, Total: s.opts.Shards, Proxy: s.entities == nil, Dropped: s.dropped.Load()}
+	if why := s.mismatched(); why != nil {
+		a.Mismatch = why.Error()
+	}
 	err = s.call(ctx, func() {
 		m := s.machine
 		a.Drained, a.Waiting = m.Leaving(), m.Waiting()
@@ -103,7 +106,7 @@ func (s *site) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 		}
 		state, _ := c.State()
 		a.Rules = &AdminCoordinator{
-			Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()),
+			Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
 		}
 	})
 	return a, err

@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/internal/node/shards/register"
+	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // ReplicatedConfig says how stores keep what they are given in replicated data.
@@ -43,10 +44,16 @@ func (c ReplicatedConfig) validate(s Scope) error {
 	return err
 }
 
-// OpenCoordinator implements CoordinatorStores.
+// regionBytes is what is left for the names of regions and proxies in a state: 30 bytes for each of some hundred.
+const regionBytes = 16 << 10
+
+// OpenCoordinator implements CoordinatorStores. The error matches ErrInvalid if the state of so many shards does not fit into a value.
 func (c ReplicatedConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	if err := c.validate(s); err != nil {
 		return nil, err
+	}
+	if need, most := coordinator.StateBytes(s.Shards)+regionBytes, c.Replicator.MaxEntry(); need > most {
+		return nil, fmt.Errorf("%w: Options.Shards is %d: where they are may take %d bytes, and ddata.Config.MaxEntry of replicator %q is %d", ErrInvalid, s.Shards, need, c.Replicator.Name(), most)
 	}
 	key := "sharding|" + s.Type + "|" + s.Role + "|"
 	return &replicatedCoordinator{register.New(replicatedKeys{

@@ -36,8 +36,8 @@
 //
 // # Caveats
 //
-// Shards, ShardOf and the role of a type must be the same on all nodes, and every node with the role must Start the type: the oldest
-// of them runs the coordinator. An Ask needs a deadline, since the network may lose the answer. Commands and answers of other nodes
+// Shards, ShardOf, the role and the stores of a type must be the same on all nodes: a region that has others is refused, see ErrMismatch. Every
+// node with the role must Start the type: the oldest of them runs the coordinator. An Ask needs a deadline, since the network may lose the answer. Commands and answers of other nodes
 // are copies, those of the own node are not.
 //
 // An entity that nobody needs leaves memory, if it has nothing to do: see Options.Passivation. When its shard moves it stops behind the

@@ -24,7 +24,8 @@ type HealthConfig struct {
 	// is not ready. Defaults to those that are started on the node when it is asked.
 	Types []string
 	// GiveUpAfter is how long a node may not be ready for their sake, from the first time that it is asked as a member. It is ready
-	// then: a rolling restart must not wait for a coordinator that only another node can have. Defaults to 10 s; below 0 is for ever.
+	// then: a rolling restart must not wait for a coordinator that only another node can have. Defaults to 10 s; below 0 is for ever. One
+	// whose region is refused, since its settings are others, is never ready.
 	GiveUpAfter time.Duration
 }
 
@@ -50,7 +51,8 @@ func NewHealth(node *cluster.Node, cfg HealthConfig) *Health {
 }
 
 // Ready returns nil if the node is ready and coordinators have known its regions; that one has known them once is enough. It does
-// not block. The error is that of cluster.Node.Ready, or matches ErrNotReady.
+// not block. The error is that of cluster.Node.Ready, or matches ErrNotReady, and
+// ErrMismatch if that is why.
 func (h *Health) Ready() error {
 	if err := h.node.Ready(); err != nil {
 		return err
@@ -60,15 +62,18 @@ func (h *Health) Ready() error {
 	if h.first.IsZero() {
 		h.first = time.Now()
 	}
-	missing := h.missing()
+	missing, refused := h.missing()
+	if refused != nil {
+		return fmt.Errorf("%w: %w", ErrNotReady, refused)
+	}
 	if len(missing) == 0 || h.cfg.GiveUpAfter > 0 && time.Since(h.first) >= h.cfg.GiveUpAfter {
 		return nil
 	}
 	return fmt.Errorf("%w: %q on %v", ErrNotReady, missing, h.node.Self())
 }
 
-// missing returns the types that no coordinator knows, sorted.
-func (h *Health) missing() (missing []string) {
+// missing returns the types that no coordinator knows, sorted, and why one of them is refused.
+func (h *Health) missing() (missing []string, refused error) {
 	b := switchboardOf(h.node)
 	types := h.cfg.Types
 	if len(types) == 0 {
@@ -78,13 +83,16 @@ func (h *Health) missing() (missing []string) {
 		if !h.known[name] {
 			s := b.find(name)
 			h.known[name] = s != nil && s.isReady()
+			if s != nil && !h.known[name] {
+				refused = errors.Join(refused, s.mismatched())
+			}
 		}
 		if !h.known[name] {
 			missing = append(missing, name)
 		}
 	}
 	slices.Sort(missing)
-	return missing
+	return missing, refused
 }
 
 func (s *site) isReady() bool {

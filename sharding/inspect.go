@@ -15,6 +15,8 @@ type State struct {
 	// Registered says that a coordinator knows the region, Coordinator on which node that is.
 	Registered  bool
 	Coordinator identity.Node
+	// Mismatch is why the coordinator does not let the region register, nil unless that is so. It matches ErrMismatch.
+	Mismatch error
 	// Shards are those that this node hosts, sorted by number.
 	Shards []ShardState
 	// Waiting is how many commands wait, for homes, shards or entities.
@@ -56,6 +58,7 @@ func (r *Region[C]) State(ctx context.Context) (state State, err error) {
 	if err != nil {
 		return State{}, fmt.Errorf("sharding: state of type %q: %w", s.name, err)
 	}
+	state.Mismatch = s.mismatched()
 	state.Unanswered = s.unanswered.Load()
 	state.Asks, state.Queued, state.Dropped = s.board.asks.len(), s.looped.Load(), s.dropped.Load()
 	return state, nil

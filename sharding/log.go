@@ -6,6 +6,7 @@ package sharding
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 	lineMalformed
 	lineDropped
 	lineIgnored
+	lineRefused
 	lineKinds
 )
 
@@ -78,6 +80,10 @@ func (s *site) note(n *coordinator.Note) {
 	switch n.Kind {
 	case coordinator.Ignored:
 		s.lines.write(s, lineIgnored, level, "the coordinator does not heed a message", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
+		return
+	case coordinator.RegionRefused:
+		s.lines.write(s, lineRefused, slog.LevelError, "the coordinator refuses a region with other settings", slog.String("peer", n.Node.String()),
+			slog.String("fields", strings.Join(n.Fields, " ")))
 		return
 	case coordinator.Became, coordinator.HandOffDone, coordinator.Terminating, coordinator.Silent:
 		level = slog.LevelInfo

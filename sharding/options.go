@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/sharding/shard"
 )
 
-// Options say how an entity type is spread over the nodes. Shards, ShardOf, Role and State must be the same on all nodes. The
-// zero value of each field is its default.
+// Options say how an entity type is spread over the nodes. Shards, ShardOf, Role, State and Remember must be the same on all nodes: the
+// coordinator refuses a region that has others, see ErrMismatch. The zero value of each field is its default.
 type Options struct {
 	// Runtime runs the entities on this node. It stays the caller's, who closes it after the node. Required.
 	Runtime *eventsourcing.Runtime
@@ -156,7 +156,7 @@ func (o *Options) machine(node *cluster.Node, name string, proxy bool) shards.Co
 	return shards.Config{
 		Region: region.Config{
 			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval,
-			Remember: o.Remember != nil && !proxy, RestartBackoff: o.RestartBackoff,
+			Remember: o.Remember != nil && !proxy, RestartBackoff: o.RestartBackoff, Settings: o.settings(proxy),
 		},
 		Shard: shard.Config{
 			BufferSize: o.BufferSize, Starts: o.MaxStarts, Passivation: o.Passivation,

@@ -46,6 +46,7 @@ func (s *site) perform(e *shards.Effects) {
 	if s.machine.Registered() {
 		s.beReady()
 	}
+	s.tellRefused()
 	s.tellDrained()
 }
 

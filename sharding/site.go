@@ -53,6 +53,9 @@ type site struct {
 
 	unanswered atomic.Uint64 // asks
 
+	mismatch atomic.Pointer[mismatch] // why it is refused, nil if it is not
+	refusal  chan struct{}            // closed once it has been refused
+
 	// What follows belongs to the loop.
 	cfg       shards.Config
 	machine   *shards.Machine
@@ -70,6 +73,7 @@ type site struct {
 	holds     bool                    // the machine is appointed
 	presides  bool                    // it is to be
 	dismissed chan struct{}           // closed when it is not any more, if somebody waits
+	told      bool                    // that it is refused
 	lines     lines
 
 	work  sync.WaitGroup
@@ -90,21 +94,21 @@ func newSite(ctx context.Context, node *cluster.Node, name string, commands *cod
 		node: node, board: switchboardOf(node), name: name, opts: opts, commands: commands, cfg: cfg, machine: machine,
 		log: opts.Logger.With(slog.String("type", name)), start: time.Now(), inbox: newInbox(opts.BufferSize), gates: make([]gate, opts.Shards),
 		opened: map[Shard]struct{}{}, residents: map[string]*resident{}, asked: map[Shard]chan struct{}{},
-		ready: make(chan struct{}), left: make(chan struct{}), done: make(chan struct{}),
+		refusal: make(chan struct{}), ready: make(chan struct{}), left: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.base, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.root = context.Background()
 	if proxy {
 		return s, nil
 	}
-	if s.store, err = opts.State.OpenCoordinator(Scope{Type: name, Role: opts.Role, Logger: s.log}); err != nil {
+	if s.store, err = opts.State.OpenCoordinator(Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}); err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("Options.State: %w", err)
 	}
 	if opts.Remember == nil {
 		return s, nil
 	}
-	if s.memory, err = opts.Remember.OpenEntities(Scope{Type: name, Role: opts.Role, Logger: s.log}); err != nil {
+	if s.memory, err = opts.Remember.OpenEntities(Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}); err != nil {
 		s.cancel()
 		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), s.store.Close())
 	}

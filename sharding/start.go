@@ -4,6 +4,7 @@
 package sharding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,11 +148,16 @@ func (r *Region[C]) Leave(ctx context.Context) error {
 }
 
 // AwaitReady waits until a coordinator knows the region, so that entities can be reached. The error is that of ctx, or
-// ErrStopped.
+// ErrStopped, or matches ErrMismatch.
 func (r *Region[C]) AwaitReady(ctx context.Context) error {
 	select {
 	case <-r.site.ready:
 		return nil
+	case <-r.site.refusal:
+		if r.Ready() { // meanwhile
+			return nil
+		}
+		return cmp.Or(r.site.mismatched(), ErrMismatch)
 	case <-ctx.Done():
 		return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.site.name, context.Cause(ctx))
 	case <-r.site.done:

@@ -119,6 +119,8 @@ type Scope struct {
 	Type string
 	// Role is that of the nodes which host it. Defaults to "": all do.
 	Role string
+	// Shards is how many there are, so that a store can say that it has no room for them. Defaults to 0: that is not known.
+	Shards int
 	// Logger is told of what goes wrong in the background. Defaults to discarding it.
 	Logger *slog.Logger
 }

@@ -245,6 +245,14 @@ func (w *world) opts(h *host) sharding.Options {
 	return o
 }
 
+// replicator starts the replicator of a node.
+func (w *world) replicator(name string) *ddata.Replicator {
+	w.Helper()
+	r, err := ddata.Start(w.Context(), w.nodes[name].Node, ddata.Config{})
+	w.must(err)
+	return r
+}
+
 // start starts a node with a region.
 func (w *world) start(name string, roles ...string) *host {
 	w.Helper()

@@ -153,10 +153,10 @@ func spreadOf(all []sharding.AdminNode, typ string) *spread {
 	return s
 }
 
-// well reports whether all have answered, and there is a coordinator.
+// well reports whether all have answered and none is refused, and there is a coordinator.
 func (s *spread) well() bool {
 	for i := range s.Nodes {
-		if s.Nodes[i].Error != "" {
+		if n := &s.Nodes[i]; n.Error != "" || n.AdminRegion != nil && n.Mismatch != "" {
 			return false
 		}
 	}
@@ -210,6 +210,9 @@ func (s *spread) notes(n *spreadNode) string {
 		all = append(all, "gives its shards away")
 	case n.Drained:
 		all = append(all, "drained")
+	}
+	if n.Mismatch != "" {
+		all = append(all, "is refused: "+strings.TrimPrefix(n.Mismatch, "sharding: "))
 	}
 	if n.Coordinator == "" {
 		all = append(all, "knows no coordinator")

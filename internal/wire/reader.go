@@ -13,6 +13,7 @@ import (
 // Reader takes bytes apart. After the first error it returns zeroes.
 type Reader struct {
 	b         []byte
+	minor     byte
 	newer     bool
 	malformed error
 	err       error
@@ -29,9 +30,12 @@ func NewReader(b []byte, version byte, most int, malformed error) *Reader {
 	if r.err == nil && v&0xf0 != version&0xf0 {
 		r.Fail("version %d.%d is not known", v>>4, v&0xf)
 	}
-	r.newer = v&0xf > version&0xf
+	r.minor, r.newer = v&0xf, v&0xf > version&0xf
 	return r
 }
+
+// Minor returns the minor version of what is read: fields that came with a later one are not there.
+func (r *Reader) Minor() byte { return r.minor }
 
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }

@@ -39,6 +39,9 @@ func messages() []coordinator.Message {
 		{Kind: coordinator.BeginHandOff, Type: "account", Term: 3, Round: 4, Shards: []shard{9, 8}},
 		{Kind: coordinator.HandOff, Type: "account", Term: 3, Round: 4, Shards: one},
 		{Kind: coordinator.RegisterAgain, Type: "account", Term: 4, Round: 4},
+		{Kind: coordinator.Register, Type: "account", Instance: 1, Settings: coordinator.Settings{Shards: 1000, Routing: 1 << 63, Role: "bank", State: "journal", Remember: "none"}},
+		{Kind: coordinator.RegisterProxy, Type: "account", Instance: 1, Settings: coordinator.Settings{Shards: 1}},
+		{Kind: coordinator.Refused, Type: "account", Term: 4, Round: 4, Instance: 1, Settings: coordinator.Settings{Shards: 200, Routing: 7}},
 	}
 }
 
@@ -82,7 +85,11 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 		if err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
-		newer := append([]byte{e[0] + 1}, append(e[1:len(e):len(e)], 1, 2, 3)...)
+		more := []byte{1, 2, 3}
+		if strings.HasPrefix(name, "messages") && e[0] == 0x10 {
+			more = append([]byte{0}, more...) // the settings of 1.1
+		}
+		newer := append([]byte{0x1f}, append(e[1:len(e):len(e)], more...)...)
 		if got, err := decode(newer); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%d with fields of a newer version: %+v, %v", i, got, err)
 		}
@@ -169,6 +176,10 @@ func TestEncodingsAreSmall(t *testing.T) {
 	if state > 8*shards+40*regions || state > coordinator.MaxBytes {
 		t.Errorf("a state of %d regions and %d shards takes %d bytes", regions, shards, state)
 	}
+	names := len(coordinator.AppendState(nil, apply(t, slices.DeleteFunc(all, func(e event) bool { return e.Kind == coordinator.HomesAllocated })...)))
+	if most := names + 3*regions + coordinator.StateBytes(shards); state > most || state < most-4*regions {
+		t.Errorf("a state of %d shards takes %d bytes, and may take %d", shards, state, most)
+	}
 	if size > 8*shards+2*45*regions {
 		t.Errorf("the events take %d bytes", size)
 	}
@@ -203,7 +214,8 @@ func TestGarbageIsRefused(t *testing.T) {
 		}
 	}
 	for what, b := range map[string][]byte{
-		"kind 0": {0x10, 0, 0, 0, 0, 0, 0, 0}, "kind 17": {0x10, 17, 0, 0, 0, 0, 0, 0},
+		"kind 0": {0x10, 0, 0, 0, 0, 0, 0, 0}, "kind 18": {0x10, 18, 0, 0, 0, 0, 0, 0},
+		"settings that are too long": {0x11, 1, 0, 0, 0, 0, 0, 0, 1, 1, 200}, "settings cut off": {0x11, 1, 0, 0, 0, 0, 0, 0}, "too many shards": {0x11, 1, 0, 0, 0, 0, 0, 0, 0xa1, 0x8d, 0x06, 0, 0, 0, 0},
 		"a huge count of shards": append(message, huge...), "shards that don't fit": append(message, 0x80, 0x08, 0), "a shard beyond the last": append(message, 1, 0xa0, 0x8d, 0x06, 0),
 	} {
 		if m, err := coordinator.DecodeMessage(b); !errors.Is(err, coordinator.ErrMalformed) {

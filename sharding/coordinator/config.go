@@ -29,6 +29,8 @@ type Config struct {
 	// first one doesn't get all. Defaults to 1. A coordinator that takes over from another one, and finds
 	// shards on members, doesn't wait.
 	MinRegions int
+	// Settings are what regions have to have, too, if they say what they have.
+	Settings Settings
 	// Remember says that shards are remembered: all that ever had a home get one again without being asked
 	// for.
 	Remember bool
@@ -85,6 +87,9 @@ func (c Config) validate() error {
 	}
 	if c.Shards < 0 || c.Shards > MaxShards {
 		fail("Shards is %d, at most %d are allowed: the state of more doesn't fit into one message", c.Shards, MaxShards)
+	}
+	if !c.Settings.valid() {
+		fail("Settings hold a number of shards that can't be, or a text of more than %d bytes", MaxSetting)
 	}
 	if c.MinRegions < 0 {
 		fail("MinRegions is %d, less than 0", c.MinRegions)

@@ -160,6 +160,8 @@ const (
 	HandOffDone
 	// Silent says that Node does not say that it is there, and gets no shards as long as others do.
 	Silent
+	// RegionRefused says that Node can't register, since its settings differ from those of the coordinator: Fields.
+	RegionRefused
 	// HandOffFailed says that shards stay where they are, since Node, and Count in all, did not
 	// answer.
 	HandOffFailed
@@ -189,6 +191,8 @@ func (k NoteKind) String() string {
 		return "hand-off done"
 	case Silent:
 		return "silent"
+	case RegionRefused:
+		return "region refused"
 	case HandOffFailed:
 		return "hand-off failed"
 	}
@@ -206,4 +210,5 @@ type Note struct {
 	Shards  []Shard
 	Count   int
 	Repairs []Repair
+	Fields  []string
 }

@@ -39,6 +39,7 @@ type Machine struct {
 	instances   map[identity.Node]uint64 // the last one of each, and of proxies, that registered with this coordinator
 	invited     []identity.Node          // who was registered with the one before, and is not yet again
 	inviteAt    time.Duration
+	refused     []identity.Node // whose settings are others
 	leaving     []identity.Node // regions that shut down
 	terminating []termination
 	removals    []Removal // of members that this coordinator has seen
@@ -289,7 +290,7 @@ func (m *Machine) heed(from identity.Node, msg Message) bool {
 			}
 			return false
 		}
-	case Fenced, RegisterAck, Homes, Host, BeginHandOff, HandOff, RegisterAgain, kinds:
+	case Fenced, RegisterAck, Homes, Host, BeginHandOff, HandOff, RegisterAgain, Refused, kinds:
 		return false
 	}
 	m.heard(from, &msg)

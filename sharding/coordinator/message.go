@@ -55,6 +55,8 @@ const (
 	// RegisterAgain says that there is a coordinator of this term, and the receiver is not registered with
 	// it. It goes to all that the one before knew, and answers what is for another term.
 	RegisterAgain
+	// Refused says that the receiver can't register, since its settings are not those of the coordinator, which it has.
+	Refused
 
 	kinds
 )
@@ -64,7 +66,7 @@ func (k Kind) String() string {
 		Register: "register", RegisterProxy: "register proxy", GetHomes: "get homes", Hosted: "hosted", BeginHandOffAck: "begin hand-off ack",
 		Stopped: "stopped", GracefulShutdown: "graceful shutdown", RegionStopped: "region stopped", Fenced: "fenced", StopShards: "stop shards",
 		RegisterAck: "register ack", Homes: "homes", Host: "host", BeginHandOff: "begin hand-off", HandOff: "hand-off",
-		RegisterAgain: "register again",
+		RegisterAgain: "register again", Refused: "refused",
 	}
 	if name := names[k]; name != "" {
 		return name
@@ -106,6 +108,8 @@ type Message struct {
 	Shards []Shard
 	// Homes are regions with shards that they host.
 	Homes []Home
+	// Settings are those of who says it, of Register, RegisterProxy and Refused. They are not known from older versions.
+	Settings Settings
 }
 
 // Home is a region and shards that it hosts.
@@ -116,7 +120,11 @@ type Home struct {
 
 // AppendMessage appends the encoding of a message.
 func AppendMessage(dst []byte, m Message) []byte {
-	dst = append(dst, version, byte(m.Kind), byte(len(m.Type))) //nolint:gosec // at most MaxTypeLength
+	v := byte(version)
+	if m.Settings != (Settings{}) {
+		v = messageVersion
+	}
+	dst = append(dst, v, byte(m.Kind), byte(len(m.Type))) //nolint:gosec // at most MaxTypeLength
 	dst = append(dst, m.Type...)
 	dst = binary.AppendUvarint(dst, m.Term)
 	dst = binary.AppendUvarint(dst, m.Round)
@@ -125,6 +133,9 @@ func AppendMessage(dst []byte, m Message) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(m.Homes)))
 	for _, h := range m.Homes {
 		dst = appendShards(wire.AppendNode(dst, h.Node), h.Shards)
+	}
+	if v != version {
+		dst = appendSettings(dst, m.Settings)
 	}
 	return dst
 }
@@ -141,7 +152,7 @@ func MessageType(b []byte) (string, error) {
 // DecodeMessage decodes what AppendMessage has written. The error matches
 // ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
-	r := newReader(b)
+	r := wire.NewReader(b, messageVersion, MaxBytes, ErrMalformed)
 	m := Message{Kind: Kind(r.Byte("kind"))}
 	if r.Err() == nil && (m.Kind == 0 || m.Kind >= kinds) {
 		r.Fail("%v is not known", m.Kind)
@@ -155,6 +166,9 @@ func DecodeMessage(b []byte) (Message, error) {
 			break
 		}
 		m.Homes = append(m.Homes, h)
+	}
+	if r.Err() == nil && r.Minor() > version&0xf {
+		m.Settings = readSettings(r)
 	}
 	if err := r.End(); err != nil {
 		return Message{}, err

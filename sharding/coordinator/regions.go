@@ -30,6 +30,7 @@ func (m *Machine) see(in Members) {
 		if n := before.Members[i].Node; m.member(n) == nil {
 			m.removals = append(m.removals, Removal{n, m.now})
 			delete(m.instances, n)
+			m.refused = without(m.refused, n)
 		}
 	}
 	m.removals = slices.DeleteFunc(m.removals, func(r Removal) bool { return m.now-r.At > m.cfg.RemovalMargin })
@@ -115,6 +116,11 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 	if msg.Instance == 0 || msg.Instance < last || msg.Kind == Register && !member.HasRole(m.cfg.Role) {
 		return false
 	}
+	if fields := m.cfg.Settings.Differences(msg.Settings); len(fields) > 0 {
+		m.refuseRegion(msg, Note{Kind: RegionRefused, Node: from, Fields: fields})
+		return true
+	}
+	m.refused = without(m.refused, from)
 	m.instances[from] = msg.Instance
 	m.heard(from, &msg)
 	m.invited = without(m.invited, from)

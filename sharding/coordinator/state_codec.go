@@ -35,6 +35,12 @@ func AppendState(dst []byte, s State) []byte {
 	return dst
 }
 
+// StateBytes returns how many bytes so many shards may take in the encoding of a state, without the names of regions.
+func StateBytes(shards int) int {
+	const one, two = 1 << 7, 1 << 14 // numbers from these on take another byte
+	return shards + max(0, shards-one) + max(0, shards-two)
+}
+
 // appendNext appends a node behind the one with the name before.
 func appendNext(dst []byte, before *string, n identity.Node) []byte {
 	same := 0

@@ -16,6 +16,9 @@ var ErrMalformed = errors.New("coordinator: malformed")
 // version is that of the encodings: see package wire.
 const version = 0x10
 
+// messageVersion is that of messages which have settings.
+const messageVersion = 0x11
+
 // MaxBytes is the largest number of bytes of an encoded message, event or state.
 const MaxBytes = 1 << 20
 

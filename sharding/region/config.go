@@ -34,6 +34,8 @@ type Config struct {
 	// Remember says that entities are remembered: a shard that fails is started again without a message, after
 	// RestartBackoff.
 	Remember bool
+	// Settings are what has to be the same on all nodes. Defaults to nothing: they are not compared.
+	Settings coordinator.Settings
 	// BufferSize is how many messages are kept, in all. Defaults to 100,000, at most 1,000,000.
 	BufferSize int
 	// RetryInterval is how often what is not answered is repeated. Defaults to 2 seconds.

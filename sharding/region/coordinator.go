@@ -107,7 +107,9 @@ func (m *Machine) register() {
 	if m.cfg.Proxy {
 		kind = coordinator.RegisterProxy
 	}
-	m.sayAll(kind)
+	for _, n := range m.bosses {
+		m.say(n, coordinator.Message{Kind: kind, Settings: m.cfg.Settings})
+	}
 }
 
 // ask asks where shards are.
@@ -157,7 +159,10 @@ func (m *Machine) hear(from identity.Node, msg coordinator.Message) {
 		}
 	}
 	switch msg.Kind {
+	case coordinator.Refused:
+		m.refusal = &msg.Settings
 	case coordinator.RegisterAck:
+		m.refusal = nil
 		if !m.registered {
 			m.registered = true
 			m.ask(slices.Sorted(maps.Keys(m.buffers)))

@@ -25,6 +25,7 @@ type Machine struct {
 	boss       identity.Node   // who has said something with that term
 	bosses     []identity.Node // who may have the coordinator
 	registered bool
+	refusal    *coordinator.Settings // of the coordinator that has refused this region
 	registerAt time.Duration
 	pause      time.Duration // until it registers again
 	repeatAt   time.Duration
@@ -150,6 +151,10 @@ func (m *Machine) restart() {
 
 // Registered reports whether the coordinator knows the region.
 func (m *Machine) Registered() bool { return m.registered }
+
+// Refused returns the node and the settings of the coordinator that does not let this region register, since it has others; nil if there
+// is none.
+func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.boss, m.refusal }
 
 // Coordinator returns the node whose coordinator the region is registered with.
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.boss, m.registered }

@@ -24,7 +24,7 @@ type Config struct {
 	// Shard is that of each shard, but for what all shards of the node share: Starts, RecoverNumber, and the limit of Passivation. Remember
 	// and, unless it is set, RestartBackoff are those of Region; Entities and RecoverAsked must not be set.
 	Shard shard.Config
-	// Coordinator is that of the coordinator. Self, Type, Role and Remember are those of Region and must not be set.
+	// Coordinator is that of the coordinator. Self, Type, Role, Remember and Settings are those of Region and must not be set.
 	Coordinator coordinator.Config
 	// CoordinatorBackoff is how long after a failure of the coordinator another one is started. It doubles with each failure, up
 	// to five times as much. Defaults to 5 seconds.
@@ -40,8 +40,8 @@ func (c Config) withDefaults() (Config, error) {
 	fail := func(field string) {
 		errs = append(errs, fmt.Errorf("%w: Config.%s is set, it follows from others", ErrInvalid, field))
 	}
-	if c.Coordinator.Self.Name != "" || c.Coordinator.Type != "" || c.Coordinator.Role != "" || c.Coordinator.Remember {
-		fail("Coordinator: Self, Type, Role or Remember")
+	if c.Coordinator.Self.Name != "" || c.Coordinator.Type != "" || c.Coordinator.Role != "" || c.Coordinator.Remember || c.Coordinator.Settings != (coordinator.Settings{}) {
+		fail("Coordinator: Self, Type, Role, Remember or Settings")
 	}
 	if c.Shard.Remember {
 		fail("Shard.Remember")
@@ -57,6 +57,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	r := c.Region
 	c.Coordinator.Self, c.Coordinator.Type, c.Coordinator.Role, c.Coordinator.Remember = r.Self, r.Type, r.Role, r.Remember
+	c.Coordinator.Settings = r.Settings
 	c.Coordinator.Shards = cmp.Or(c.Coordinator.Shards, 1000)
 	c.Shard.Remember, c.Shard.RestartBackoff = r.Remember, cmp.Or(c.Shard.RestartBackoff, r.RestartBackoff)
 	c.Shard.Starts = cmp.Or(c.Shard.Starts, 1000)

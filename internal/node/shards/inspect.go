@@ -11,6 +11,10 @@ import (
 // Registered reports whether a coordinator knows the region.
 func (m *Machine) Registered() bool { return m.region.Registered() }
 
+// Refused returns the node and the settings of the coordinator that does not let the region register, since it has others; nil if there is
+// none.
+func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.region.Refused() }
+
 // Leaving reports whether the region takes no shards any more.
 func (m *Machine) Leaving() bool { return m.region.Leaving() }
 

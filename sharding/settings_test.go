@@ -1,0 +1,106 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/sharding"
+)
+
+// TestSettingsThatDiffer: who starts last with settings that are others is refused, and told which ones; the others go on.
+func TestSettingsThatDiffer(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(w *world, o *sharding.Options){
+		"Options.Shards is 20 here and 10 there": func(_ *world, o *sharding.Options) { o.Shards = 20 },
+		"Options.ShardOf gives IDs other shards": func(_ *world, o *sharding.Options) { o.ShardOf = func(string) sharding.Shard { return 3 } },
+		"Options.ShardOf gives": func(_ *world, o *sharding.Options) { // where it says anything at all
+			o.ShardOf = func(string) sharding.Shard { panic("no ID") }
+		},
+		"Options.Role is \"\" here and \"library\" there": func(_ *world, o *sharding.Options) { o.Role = "" },
+		"Options.State is replicated here and journal there": func(w *world, o *sharding.Options) {
+			o.State = sharding.ReplicatedState(w.replicator("b"))
+		},
+		"Options.Remember is journal here and none there": func(w *world, o *sharding.Options) { o.Remember = sharding.JournalEntities(w.journal, nil) },
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(w *world) {
+				w.options.Role, w.options.Shards = "library", 10
+				a := w.start("a", "library")
+				w.up(a)
+				w.must(a.region.AwaitReady(w.Context()))
+				b := w.join("b", "library")
+				o := w.opts(b)
+				change(w, &o)
+				var err error
+				b.region, err = sharding.Start(w.Context(), b.Node, diaries("b"), o)
+				w.must(err)
+				if err = b.region.AwaitReady(w.Context()); !errors.Is(err, sharding.ErrMismatch) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"diary" on a#`) {
+					w.Errorf("b is refused: %v", err)
+				}
+				health := sharding.NewHealth(b.Node, sharding.HealthConfig{GiveUpAfter: time.Second})
+				w.up(a, b)
+				_ = health.Ready()
+				w.sleep(time.Minute)
+				if err = health.Ready(); !errors.Is(err, sharding.ErrNotReady) || !errors.Is(err, sharding.ErrMismatch) {
+					w.Errorf("its health: %v", err)
+				}
+				if s, failed := b.region.State(w.Context()); failed != nil || !errors.Is(s.Mismatch, sharding.ErrMismatch) || s.Registered {
+					w.Errorf("its state: %+v, %v", s, failed)
+				}
+				if where := w.spread([]*host{a}, 10, 0); where["a"] != 10 {
+					w.Errorf("all is on %v", where)
+				}
+				for _, line := range []string{"the coordinator refuses the region, nobody is reached through it", "the coordinator refuses a region with other settings"} {
+					if n := strings.Count(w.log.String(), line); n < 1 || n > 3 {
+						w.Errorf("%q is logged %d times", line, n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestSettingsThatMayDiffer: a proxy has no stores, and what is a matter of each node is not compared.
+func TestSettingsThatMayDiffer(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role = "library"
+		a := w.start("a", "library")
+		w.up(a)
+		b := w.join("b")
+		var err error
+		b.region, err = sharding.StartProxy(w.Context(), b.Node, diaries("b"), sharding.Options{Role: "library", BufferSize: 10, HandOffTimeout: time.Hour, MinMembers: 3})
+		w.must(err)
+		w.must(b.region.AwaitReady(w.Context()))
+		if s, err := b.region.State(w.Context()); err != nil || s.Mismatch != nil {
+			w.Errorf("%+v, %v", s, err)
+		}
+	})
+}
+
+// TestTooManyShards: a coordinator whose state could not be stored is not started.
+func TestTooManyShards(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		h := w.join("a")
+		r, err := ddata.Start(w.Context(), h.Node, ddata.Config{MaxEntry: 20 << 10})
+		w.must(err)
+		w.options.Shards = 5000
+		o := w.opts(h)
+		o.State = sharding.ReplicatedState(r)
+		_, err = sharding.Start(w.Context(), h.Node, diaries("a"), o)
+		if want := "Options.Shards is 5000: where they are may take 26256 bytes, and ddata.Config.MaxEntry of replicator \"ddata\" is 20480"; !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			w.Errorf("%v, not %q", err, want)
+		}
+		o.Shards = 2000
+		h.region, err = sharding.Start(w.Context(), h.Node, diaries("a"), o)
+		w.must(err)
+	})
+}
