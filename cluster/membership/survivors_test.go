@@ -115,6 +115,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 			t.Logf("replay with -run TestSurvivors -chaos.seed=%d -chaos.seeds=1\n%s", seed, strings.Join(s.told, "\n"))
 		}
 	}()
+	s.settings.UndecidedAfter, s.settings.LeavingUndecidedAfter, s.settings.GiveUpAfter = 30*time.Second, 10*time.Second, 52*time.Second
 	s.resolving(downing.Settings{Strategy: []downing.Strategy{downing.KeepMajority, downing.KeepOldest}[s.rand.IntN(2)]})
 	s.cutOff = map[string]bool{}
 	s.cut = func(from, to string) bool { return s.cutOff[from] != s.cutOff[to] }
