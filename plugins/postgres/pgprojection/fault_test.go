@@ -277,8 +277,8 @@ func TestDeadlock(t *testing.T) {
 		}
 	}
 	wantSums(t, pool, map[string]int64{"a": 2, "b": 2})
-	if calls[0]+calls[1] != 3 {
-		t.Errorf("%v calls, want 3 as there was one deadlock", calls)
+	if calls[0]+calls[1] < 3 { // who tries again may be in the other's way again
+		t.Errorf("%v calls, want 3 at least as there was a deadlock", calls)
 	}
 }
 
