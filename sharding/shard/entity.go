@@ -200,6 +200,7 @@ func (m *Machine) stop(e *entity) {
 func (m *Machine) ended(e *entity) {
 	m.started(e)
 	m.tracked.Remove(e.id)
+	e.idle = false // it is asked no more
 	switch {
 	case m.phase == killing, e.state == stopping:
 		delete(m.entities, e.id)

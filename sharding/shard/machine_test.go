@@ -213,4 +213,13 @@ func TestBusyEntities(t *testing.T) {
 	d.step(busy, "")
 	d.step(to("a", 2), "")
 	d.step(ended("a", 1), "+a2, a2:2")
+
+	d = drive(t, cfg)
+	d.step(to("a", 1), "+a1, a1:1")
+	d.tick(2*time.Minute, "-a1")
+	d.step(busy, "")
+	d.step(ended("a", 1), "")
+	d.step(to("a", 2), "+a2, a2:2")
+	d.tick(31*time.Second, "") // the next one is not asked
+	d.tick(time.Minute, "-a2")
 }
