@@ -25,6 +25,7 @@ type benchCommand struct {
 	JSON    bool          `name:"json" help:"Print one JSON object a line."`
 	Rounds  int           `default:"5" help:"How often each side is measured."`
 	Length  time.Duration `default:"2s" help:"How long a throughput is measured."`
+	Runs    int           `default:"1" help:"How often a node is killed, or joins under load."`
 	Scale   int           `default:"1" help:"Divide the sizes of the data sets. Then the goals mean nothing."`
 }
 
@@ -113,7 +114,7 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 		return err
 	}
 	settings := bench.Settings{
-		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Scale: c.Scale, Progress: line.show,
+		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Runs: c.Runs, Scale: c.Scale, Progress: line.show,
 		Node: []string{program, "demo", "node"}, DataNode: []string{program, "demo", "data"},
 		ShardNode: []string{program, "demo", "shards"},
 	}

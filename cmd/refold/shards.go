@@ -35,6 +35,7 @@ type shardsCommand struct {
 	Find      shardsFindCommand      `cmd:"" help:"Say in which shard, and on which node, an entity is."`
 	Rebalance shardsRebalanceCommand `cmd:"" help:"Let the coordinator look now which shards should move."`
 	Drain     shardsDrainCommand     `cmd:"" help:"Let a node give all its shards away."`
+	Undrain   shardsUndrainCommand   `cmd:"" help:"Let a node that was drained take shards again."`
 }
 
 // AfterApply hands the common flags to the subcommands.

@@ -115,20 +115,20 @@ func TestShardsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantShards(0, nil, `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES`, `a     \d+ +20 +0 +0 +has the coordinator\n`, `account: \d+ of 12 shards, 20 entities; coordinator on a, active, term 1\n`)
-	l.wantShards(2, []string{"drain", "a"}, `no other node that answers hosts "account": its \d+ shards would have no home`)
+	l.wantShards(2, []string{"drain", "a"}, `no other node that answers takes shards of "account": they are drained, or proxies; its \d+ shards would have no home`)
 
 	l.region(b, j, "account", opts)
 	if out := l.wantShards(0, []string{"rebalance", "--wait"}, `^\d+ shards of account have moved\n`); strings.HasPrefix(out, "0 ") {
 		t.Errorf("rebalance: %s", out)
 	}
-	l.wantShards(0, []string{"rebalance"}, `^0 shards of account move\n`)
+	l.wantShards(0, []string{"rebalance"}, `^0 shards of account move: they are balanced, or members are unreachable, joining or of different versions\n`)
 	var s spread
 	if out := l.wantShards(0, []string{"list", "--json"}); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.Rules == nil || s.Total != 12 {
 		t.Errorf("list prints %s", out)
 	}
-	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a gives its shards of account away\na hosts nothing of that any more\n`)
+	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a gives its shards of account away\na hosts no shard of account any more\n`)
 	l.wantShards(0, nil, `a     0       0         0        0        has the coordinator, drained\nb +\d+ +0`)
-	l.wantShards(2, []string{"drain", "b"}, `no other node that answers hosts`)
+	l.wantShards(2, []string{"drain", "b"}, `no other node that answers takes shards of "account"`)
 	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, and does not run\n$`, n))
 	for i := range 20 { // a reaches them all the same
 		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
@@ -147,6 +147,7 @@ func TestShardsCommand(t *testing.T) {
 	for _, n := range []*cluster.Node{a, b, c} { // the oldest has the coordinator
 		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, RetryInterval: 200 * time.Millisecond})
 	}
+	l.wantShards(0, []string{"--type", "loan", "entities", "2"}, `^shard 2 has no home\n$`)
 	l.wantShards(0, []string{"find", "loan", "x"}, `^loan x is in shard \d, which has no home`)
 	if _, err := eventsourcing.Ask(t.Context(), rc.Ref("x"), count{}); err != nil {
 		t.Fatal(err)

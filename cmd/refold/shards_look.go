@@ -118,8 +118,14 @@ type shardEntity struct {
 // entities shows those that run in a shard.
 func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []sharding.AdminNode) (err error) {
 	out := newLines(env.Stdout, c.JSON, "ENTITY\tNODE\n")
-	defer func() { err = errors.Join(out.Flush(), err) }()
-	printed := 0
+	homed, printed := false, 0
+	defer func() {
+		if err == nil && !homed && !c.JSON {
+			_, err = fmt.Fprintf(env.Stdout, "shard %d has no home\n", *c.Shard)
+			return
+		}
+		err = errors.Join(out.Flush(), err)
+	}()
 	for i := range all {
 		r := all[i].Region(typ)
 		if r == nil {
@@ -135,6 +141,7 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 			if err != nil {
 				return err
 			}
+			homed = true
 			if printed++; c.Limit > 0 && printed > c.Limit {
 				return errEnough
 			}
@@ -142,8 +149,23 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 				return err
 			}
 		}
+		if !homed {
+			if homed, err = n.hosts(ctx, all[i].Name, typ, sharding.Shard(*c.Shard)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// hosts reports whether a node hosts a shard.
+func (n *shardNodes) hosts(ctx context.Context, node, typ string, shard sharding.Shard) (bool, error) {
+	for s, err := range n.shards.Shards(ctx, node, typ) {
+		if err != nil || s.Shard >= shard {
+			return s.Shard == shard && err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // shardsFindCommand is "refold shards find".

@@ -57,7 +57,7 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 				return err
 			}
 			if moved += moving; !c.Wait {
-				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move\n", moved, plain(typ))
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move%s\n", moved, plain(typ), whyNone(moved))
 				return err
 			}
 			if moving == 0 && open == 0 {
@@ -82,6 +82,14 @@ func (n *shardNodes) rebalance(ctx context.Context, all []sharding.AdminNode, ty
 	}
 	moving, err = n.shards.Rebalance(ctx, name, typ)
 	return moving, rules.Moving, err
+}
+
+// whyNone says why no shard moves, if it is so.
+func whyNone(moved int) string {
+	if moved > 0 {
+		return ""
+	}
+	return ": they are balanced, or members are unreachable, joining or of different versions"
 }
 
 // rest waits until it is time to ask again.
@@ -140,8 +148,12 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 		if err = c.await(ctx, n, types); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(env.Stdout, "%s hosts nothing of that any more\n", c.Node)
-		return err
+		for _, typ := range types {
+			if _, err = fmt.Fprintf(env.Stdout, "%s hosts no shard of %s any more\n", c.Node, plain(typ)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -171,7 +183,7 @@ func (c *shardsDrainCommand) types(common *shardsCommand, all []sharding.AdminNo
 			other := n.Region(r.Type)
 			return n.Name != c.Node && other != nil && !other.Proxy && !other.Drained
 		}) {
-			return nil, fmt.Errorf("no other node that answers hosts %q: its %d shards would have no home, and what is for them would wait", r.Type, r.Shards)
+			return nil, fmt.Errorf("no other node that answers takes shards of %q: they are drained, or proxies; its %d shards would have no home, and what is for them would wait", r.Type, r.Shards)
 		}
 		types = append(types, r.Type)
 	}

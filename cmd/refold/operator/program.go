@@ -41,6 +41,8 @@ type Program struct {
 	// Name is what the program is called by, for help and messages. Defaults to
 	// "refold".
 	Name string
+	// About is what the program is for, for help. Defaults to "Look into the journals of Refold."
+	About string
 	// Entities are the types that rebuild and verify know. Defaults to none.
 	Entities []Linked
 	// Commands are further subcommands. Defaults to none.
@@ -111,6 +113,9 @@ func (p Program) withDefaults() Program {
 	if p.Name == "" {
 		p.Name = "refold"
 	}
+	if p.About == "" {
+		p.About = "Look into the journals of Refold."
+	}
 	if p.Journal == "" {
 		p.Journal = DefaultJournal
 	}
@@ -140,9 +145,7 @@ type commands struct {
 	Migrate   migrateCommand   `cmd:"" help:"Create and change the tables of PostgreSQL."`
 }
 
-const description = `Look into the journals of Refold.
-
-Exit status: 0 if all is well; 1 if problems were found, or a goal is not met; 2 if it could not be done.`
+const exitStatus = `Exit status: 0 if all is well; 1 if problems were found, or a goal is not met; 2 if it could not be done.`
 
 // Run runs the program with the given arguments, without the program's name, and
 // returns the exit status. A context that ends ends the command.
@@ -164,7 +167,7 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	options := []kong.Option{
-		kong.Name(p.Name), kong.Description(description),
+		kong.Name(p.Name), kong.Description(p.About+"\n\n"+exitStatus),
 		kong.Vars{"journal": p.Journal, "shown": Redact(p.Journal)},
 		kong.Writers(out, p.Stderr), kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),

@@ -64,6 +64,8 @@ type Settings struct {
 	DataNode []string
 	// ShardNode is one that leads to ServeShards.
 	ShardNode []string
+	// Runs is how often something is done that takes a minute or so, such as to kill a node. At least 1.
+	Runs int
 	// Progress is told what is being measured.
 	Progress func(what string)
 }
@@ -71,35 +73,40 @@ type Settings struct {
 // Row is one benchmark.
 type Row struct {
 	Group, Name string
-	// Journals are the schemes it runs on.
+	// Journals are the schemes it runs on. On postgres it runs if that is asked for, or if it is private.
 	Journals []string
 	run      func(ctx context.Context, b *run) ([]Result, error)
+	// private has a server of its own if no journal was asked for.
+	private bool
 }
 
 // Rows returns all benchmarks in the order in which they run.
 func Rows() []Row {
 	const group = "persistence"
 	return []Row{
-		{group, "persist", []string{"leveldb", "inmem", "postgres"}, persist},
-		{group, "hot", []string{"leveldb", "postgres"}, hot},
-		{group, "latency", []string{"leveldb", "postgres"}, latency},
-		{group, "recover", []string{"leveldb", "postgres"}, recoverEvents},
-		{group, "live", []string{"postgres"}, live},
-		{group, "projection", []string{"postgres"}, project},
-		{group, "snapshot-recover", []string{"leveldb"}, recoverSnapshot},
-		{group, "resident", []string{"inmem"}, resident},
-		{group, "wake", []string{"inmem"}, wake},
-		{"cluster", "transport", []string{"nats"}, transports},
-		{"cluster", "nodes", []string{"nats"}, processes},
-		{"ddata", "ddata-local", []string{"inmem"}, dataLocal},
-		{"ddata", "ddata-wire", []string{"inmem"}, dataWire},
-		{"ddata", "ddata-memory", []string{"inmem"}, dataMemory},
-		{"ddata", "ddata-idle", []string{"inmem"}, dataIdle},
-		{"ddata", "ddata-visible", []string{"nats"}, dataVisible},
-		{"ddata", "ddata-update", []string{"nats"}, dataUpdate},
-		{"ddata", "ddata-join", []string{"nats"}, dataJoin},
-		{"sharding", "shard-ask", []string{"nats"}, shardAsks},
-		{"sharding", "shard-place", []string{"leveldb", "inmem", "nats"}, shardPlace},
+		{group, "persist", []string{"leveldb", "inmem", "postgres"}, persist, false},
+		{group, "hot", []string{"leveldb", "postgres"}, hot, false},
+		{group, "latency", []string{"leveldb", "postgres"}, latency, false},
+		{group, "recover", []string{"leveldb", "postgres"}, recoverEvents, false},
+		{group, "live", []string{"postgres"}, live, false},
+		{group, "projection", []string{"postgres"}, project, false},
+		{group, "snapshot-recover", []string{"leveldb"}, recoverSnapshot, false},
+		{group, "resident", []string{"inmem"}, resident, false},
+		{group, "wake", []string{"inmem"}, wake, false},
+		{"cluster", "transport", []string{"nats"}, transports, false},
+		{"cluster", "nodes", []string{"nats"}, processes, false},
+		{"ddata", "ddata-local", []string{"inmem"}, dataLocal, false},
+		{"ddata", "ddata-wire", []string{"inmem"}, dataWire, false},
+		{"ddata", "ddata-memory", []string{"inmem"}, dataMemory, false},
+		{"ddata", "ddata-idle", []string{"inmem"}, dataIdle, false},
+		{"ddata", "ddata-visible", []string{"nats"}, dataVisible, false},
+		{"ddata", "ddata-update", []string{"nats"}, dataUpdate, false},
+		{"ddata", "ddata-join", []string{"nats"}, dataJoin, false},
+		{"sharding", "shard-ask", []string{"nats"}, shardAsks, false},
+		{"sharding", "shard-place", []string{"leveldb", "inmem", "nats"}, shardPlace, false},
+		{"sharding", "shard-move", []string{"postgres"}, shardMove, true},
+		{"sharding", "shard-kill", []string{"postgres"}, shardKill, true},
+		{"sharding", "shard-recall", []string{"postgres"}, shardRecall, true},
 	}
 }
 
@@ -131,7 +138,7 @@ func (r Row) Run(ctx context.Context, s Settings, emit func(Result)) error {
 		return nil // the row has no figure on this journal
 	}
 	for _, j := range r.Journals {
-		if scheme == "" && j == "postgres" || scheme != "" && scheme != j {
+		if scheme == "" && j == "postgres" && !r.private || scheme != "" && scheme != j {
 			continue
 		}
 		b := &run{settings: s, scheme: j, row: r}

@@ -66,6 +66,9 @@ func TestRows(t *testing.T) {
 	dir := t.TempDir()
 	t.Run("rows", func(t *testing.T) {
 		for _, row := range bench.Rows() {
+			if row.Group == "sharding" && row.Journals[0] == "postgres" && os.Getenv("REFOLD_SOAK") != "1" {
+				continue // its processes take half a minute until they have noticed who is gone
+			}
 			for _, scheme := range row.Journals {
 				t.Run(row.Name+" on "+scheme, func(t *testing.T) {
 					t.Parallel() // most of the time they wait for nodes to join
@@ -98,7 +101,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 	if r.Group != row.Group || r.Name != row.Name || r.Journal != scheme {
 		t.Errorf("%s on %s calls itself %s %s on %s", row.Name, scheme, r.Group, r.Name, r.Journal)
 	}
-	if r.Unit == "" || r.Settings == "" || r.Goal <= 0 || r.Better != "higher" && r.Better != "lower" {
+	if r.Unit == "" || r.Settings == "" || r.Goal < 0 || r.Better != "higher" && r.Better != "lower" {
 		t.Errorf("%s on %s: incomplete: %+v", row.Name, scheme, r)
 	}
 	if r.Met != nil && *r.Met != (r.Better == "higher" && r.Ratio >= r.Goal || r.Better == "lower" && r.Ratio <= r.Goal) {
@@ -154,7 +157,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 2, "ddata": 7, "sharding": 2, "hot": 1} {
+	for name, want := range map[string]int{"all": len(bench.Rows()), "persistence": 9, "cluster": 2, "ddata": 7, "sharding": 5, "hot": 1} {
 		rows, err := bench.Select(name)
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows, %v; want %d", name, len(rows), err, want)

@@ -10,17 +10,23 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // ServeShards is the whole of a process with a region: it reads orders from in, one JSON object each, and answers each of them to
@@ -48,21 +54,28 @@ func ServeShards(ctx context.Context, in io.Reader, out io.Writer, log *slog.Log
 
 // shardServer is one such process.
 type shardServer struct {
-	log    *slog.Logger
-	setup  *shardSetup
-	rt     *eventsourcing.Runtime
-	node   *cluster.Node
-	region *sharding.Region[tallyCommand]
-	local  *eventsourcing.Entities[tallyCommand, event] // those that are in no cluster
-	homes  map[string][]eventsourcing.Ref[tallyCommand] // by wayHere and wayThere
-	after  []func() error                               // what to do at the end, the last first
-	conn   *natsgo.Conn                                 // see bare
+	log       *slog.Logger
+	setup     *shardSetup
+	journal   journal.Journal
+	snapshots snapshot.Store
+	rt        *eventsourcing.Runtime
+	node      *cluster.Node
+	region    *sharding.Region[tallyCommand]
+	load      *asking                                      // the last one
+	local     *eventsourcing.Entities[tallyCommand, event] // those that are in no cluster
+	homes     map[string][]eventsourcing.Ref[tallyCommand] // by wayHere and wayThere
+	watching  sync.WaitGroup
+	mu        sync.Mutex
+	seen      []seenEvent    // by watch
+	after     []func() error // what to do at the end, the last first
+	conn      *natsgo.Conn   // see bare
 }
 
 func (s *shardServer) stop(ctx context.Context) (err error) {
 	if s.node != nil {
 		s.node.Stop()
 		<-s.node.Done()
+		s.watching.Wait()
 	}
 	if s.rt != nil {
 		err = s.rt.Close(ctx)
@@ -87,6 +100,32 @@ func (s *shardServer) do(ctx context.Context, o *shardOrder) (shardAnswer, error
 		return s.where(ctx, o.Count)
 	case shardEcho:
 		return s.echo(ctx, o)
+	case shardFill:
+		return s.fill(ctx, o)
+	case shardLoad:
+		s.load = ask(ctx, s.region, o, s.load)
+		return shardAnswer{}, nil
+	case shardHalt, shardTimes, shardCheck:
+		if s.load == nil {
+			return shardAnswer{}, errors.New("there is no load")
+		}
+		switch o.Do {
+		case shardHalt:
+			return s.load.halt(), nil
+		case shardTimes:
+			return s.load.times(o.From, o.To), nil
+		}
+		return s.load.check(ctx)
+	case shardHomes:
+		return s.spread(ctx)
+	case shardProbe:
+		return s.probe(ctx)
+	case shardSeen:
+		return s.learned(), nil
+	case shardRuns:
+		return s.runs(ctx)
+	case shardPrepare:
+		return shardAnswer{}, s.node.PrepareForShutdown(ctx)
 	case shardLeave:
 		return shardAnswer{}, s.node.Shutdown(ctx)
 	}
@@ -100,9 +139,10 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	if err != nil {
 		return shardAnswer{}, err
 	}
-	j := inmem.NewJournal()
-	s.after = append(s.after, j.Close)
-	if s.rt, err = eventsourcing.Open(eventsourcing.Config{Journal: j}); err != nil { //nolint:contextcheck // it ends with Close
+	if err = s.open(ctx); err != nil {
+		return shardAnswer{}, err
+	}
+	if s.rt, err = eventsourcing.Open(eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots}); err != nil { //nolint:contextcheck // it ends with Close
 		return shardAnswer{}, err
 	}
 	alone := tallies(self.Name)
@@ -114,22 +154,60 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	if err != nil {
 		return shardAnswer{}, err
 	}
-	if s.node, err = cluster.Start(cluster.Config{Cluster: "bench", Carrier: carrier, Seeds: s.setup.Seeds, Logger: s.log}); err != nil { //nolint:contextcheck // it ends with Stop
+	if s.node, err = cluster.Start(cluster.Config{Cluster: "bench", Carrier: carrier, Seeds: s.setup.Seeds, Downing: downing.Settings{StableAfter: s.setup.StableAfter}, Logger: s.log}); err != nil { //nolint:contextcheck // it ends with Stop
 		return shardAnswer{}, err
 	}
-	r, err := ddata.Start(ctx, s.node, ddata.Config{})
+	s.watching.Go(func() { s.watch(context.WithoutCancel(ctx)) }) // until the node ends
+	opts, err := s.options(ctx)
 	if err != nil {
 		return shardAnswer{}, err
 	}
-	if s.region, err = sharding.Start(ctx, s.node, tallies(self.Name), sharding.Options{
-		Runtime: s.rt, State: sharding.ReplicatedState(r), Shards: s.setup.Shards, MinMembers: s.setup.Regions,
-	}); err != nil {
+	if s.region, err = sharding.Start(ctx, s.node, tallies(self.Name), opts); err != nil {
 		return shardAnswer{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
 	err = s.node.AwaitUp(ctx)
 	return shardAnswer{Node: self, At: time.Now()}, err
+}
+
+// open opens the journal.
+func (s *shardServer) open(ctx context.Context) error {
+	if s.setup.DSN == "" {
+		j := inmem.NewJournal()
+		s.after = append(s.after, j.Close)
+		s.journal = j
+		return nil
+	}
+	db, err := postgres.Open(ctx, s.setup.DSN, postgres.Config{Schema: s.setup.Schema, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	s.after = append(s.after, db.Close)
+	s.journal, s.snapshots = db.Journal(), db.Snapshots()
+	return nil
+}
+
+// options are the defaults, but for the number of shards, and where things are kept.
+func (s *shardServer) options(ctx context.Context) (sharding.Options, error) {
+	opts := sharding.Options{Runtime: s.rt, Shards: s.setup.Shards, MinMembers: s.setup.Regions}
+	if s.setup.DSN != "" && !s.setup.Replicated {
+		opts.State = sharding.JournalState(s.journal, s.snapshots)
+		if s.setup.Remember != "" {
+			opts.Remember = sharding.JournalEntities(s.journal, s.snapshots)
+		}
+		return opts, nil
+	}
+	var cfg ddata.Config
+	if s.setup.Remember != "" {
+		cfg.Durable, cfg.Opener = []string{"shard-*"}, leveldb.NewDurable(s.setup.Remember, leveldb.DurableConfig{})
+	}
+	r, err := ddata.Start(ctx, s.node, cfg)
+	opts.State = sharding.ReplicatedState(r)
+	if s.setup.Remember != "" {
+		opts.Remember = sharding.ReplicatedEntities(r)
+	}
+	return opts, err
 }
 
 // await waits until the coordinator knows as many regions.

@@ -1,0 +1,189 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// killBefore is how long the load goes on before a node is killed, killAfter after all shards answer again.
+	killBefore = 5 * time.Second
+	killAfter  = 2 * time.Second
+
+	// maxKill is how much longer it may take than what is waited for on purpose.
+	maxKill = 8
+)
+
+// killed is what has come of one kill.
+type killed struct {
+	victim                               string
+	rate                                 int
+	noticed, downed, removed, rules, all time.Duration // since the kill
+	failed, lost, suspected              int
+	errors                               []string
+}
+
+func (k killed) String() string {
+	s := fmt.Sprintf("%s killed: unreachable after %v, down %v, removed %v, coordinator answers %v, all shards answer %v; %d asks failed",
+		k.victim, round(k.noticed), round(k.downed), round(k.removed), round(k.rules), round(k.all), k.failed)
+	if len(k.errors) > 0 {
+		s += " (" + k.errors[0] + ")"
+	}
+	return s
+}
+
+// beyond is how much longer it took than to notice, to see that nothing changes any more, and for the margin.
+func (k killed) beyond() float64 { return (k.all - k.noticed - 2*nodeStableAfter).Seconds() }
+
+// shardKill measures what happens when one of three nodes is killed: the oldest, which has the coordinator, the leader of the cluster, or
+// neither.
+func shardKill(ctx context.Context, b *run) ([]Result, error) {
+	var results []Result
+	for _, replicated := range []bool{false, true} {
+		store, victims := "state in the journal", []string{"oldest", "leader", "plain"}
+		if replicated {
+			store = "replicated state"
+		}
+		if b.settings.Scale > 1 {
+			if replicated {
+				break // each takes a while
+			}
+			victims = victims[:1]
+		}
+		for _, victim := range victims {
+			var runs []killed
+			for i := range max(1, b.settings.Runs) {
+				b.progress("%s, the %s node, run %d of %d", store, victim, i+1, max(1, b.settings.Runs))
+				k, err := b.kill(ctx, victim, replicated)
+				if err != nil {
+					return results, fmt.Errorf("the %s node killed, %s: %w", victim, store, err)
+				}
+				runs = append(runs, k)
+			}
+			results = append(results, b.killResults(victim, store, runs)...)
+		}
+	}
+	return results, nil
+}
+
+func (b *run) killResults(victim, store string, runs []killed) []Result {
+	var beyond, lost, suspected float64
+	var details []string
+	for i, k := range runs {
+		if i == 0 || k.beyond() > beyond {
+			beyond = k.beyond()
+		}
+		lost, suspected = lost+float64(k.lost), suspected+float64(k.suspected)
+		details = append(details, k.String())
+	}
+	settings := fmt.Sprintf("SIGKILL of the %s of 3 processes, %s, %d shards, %d entities, %d asks a second; until every shard answers on both others, beyond detection, stable-after and margin of %v each; worst of %d",
+		victim, store, b.moveShards(), b.moveEntities(), runs[0].rate, nodeStableAfter, len(runs))
+	row := func(value float64, unit string, goal float64, settings, detail string) Result {
+		return Result{Value: value, Unit: unit, Ratio: value, Goal: goal, Better: lower, Settings: settings, Detail: detail}.judge()
+	}
+	return []Result{
+		row(beyond, "s beyond", maxKill, settings, strings.Join(details, "; ")),
+		row(lost, "acked lost", 0, "the same", ""),
+		row(suspected, "suspicions", 0, "the same, of nodes that live", ""),
+	}
+}
+
+// killNames are the names of the nodes in the order in which they join, and who is what: the leader is the first by address.
+func killNames() (names []string, who map[string]string) {
+	return []string{"n2", "n1", "n3"}, map[string]string{"oldest": "n2", "leader": "n1", "plain": "n3"}
+}
+
+// kill kills a node once.
+func (b *run) kill(ctx context.Context, who string, replicated bool) (k killed, err error) {
+	setup := shardSetup{
+		Shards: b.moveShards(), Regions: 3, DSN: b.dsn, Schema: "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36), //nolint:gosec // no secret
+		Replicated: replicated, StableAfter: nodeStableAfter,
+	}
+	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
+	if err != nil {
+		return k, err
+	}
+	defer func() { err = errors.Join(err, c.close(), b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
+	names, roles := killNames()
+	k.victim = who
+	if err = c.joinNamed(ctx, names, setup); err != nil {
+		return k, err
+	}
+	victim := c.hands[slices.Index(names, roles[who])]
+	others := slices.DeleteFunc(slices.Clone(c.hands), func(h *hand) bool { return h == victim })
+	if _, err = b.parts(others, shardOrder{Do: shardFill}); err != nil {
+		return k, err
+	}
+	if k.rate, err = b.calibrate(ctx, others); err != nil {
+		return k, err
+	}
+	if _, err = b.parts(others, shardOrder{Do: shardLoad, Rate: k.rate / len(others)}); err != nil {
+		return k, err
+	}
+	if err = pause(ctx, b.short(killBefore)); err != nil {
+		return k, err
+	}
+	at := time.Now()
+	if err = c.murder(victim); err != nil {
+		return k, err
+	}
+	probes, err := shardEach(others, func(int) shardOrder { return shardOrder{Do: shardProbe} })
+	if err != nil {
+		return k, err
+	}
+	for _, p := range probes {
+		k.rules = max(k.rules, p.At.Sub(at))
+		k.all = max(k.all, p.Answered.Sub(at))
+	}
+	if err = pause(ctx, b.short(killAfter)); err != nil {
+		return k, err
+	}
+	halts, err := b.parts(others, shardOrder{Do: shardHalt})
+	if err != nil {
+		return k, err
+	}
+	for _, h := range halts {
+		k.failed, k.errors = k.failed+h.Failed, append(k.errors, h.First...)
+	}
+	if err = k.learn(others, victim.name, at); err != nil {
+		return k, err
+	}
+	checks, err := b.parts(others, shardOrder{Do: shardCheck})
+	for _, a := range checks {
+		k.lost += a.Lost
+	}
+	return k, err
+}
+
+// learn takes in what the others have seen: of the victim the last of them, and of each other what was false.
+func (k *killed) learn(others []*hand, victim string, at time.Time) error {
+	answers, err := shardEach(others, func(int) shardOrder { return shardOrder{Do: shardSeen} })
+	if err != nil {
+		return err
+	}
+	for _, a := range answers {
+		for _, e := range a.Seen {
+			since := e.At.Sub(at)
+			switch {
+			case e.Kind == eventUnreachable && (e.Node.Name != victim || since < 0):
+				k.suspected++
+			case e.Kind == eventUnreachable:
+				k.noticed = max(k.noticed, since)
+			case e.Kind == eventDowned:
+				k.downed = max(k.downed, since)
+			case e.Kind == eventRemoved:
+				k.removed = max(k.removed, since)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/sharding"
+)
+
+func TestShardsUndrain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.join("a"), l.join("b")
+	l.settled()
+	j := inmem.NewJournal()
+	opts := sharding.Options{Shards: 12, RetryInterval: 200 * time.Millisecond}
+	l.region(a, j, "account", opts)
+	l.region(b, j, "account", opts)
+	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of that`)
+	l.wantShards(2, []string{"undrain", "x"}, `there is no member "x"`)
+	l.wantShards(0, []string{"drain", "b", "--wait"})
+	l.wantShards(0, nil, `b .* drained\n`)
+	l.wantShards(2, []string{"--type", "loan", "undrain", "b"}, `there is no entity type "loan"`)
+	l.wantShards(0, []string{"undrain", "b"}, `^b takes shards of account again\n$`)
+	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of that`)
+}
+
+// Who is refused is shown with the reason, and ends in status 1.
+func TestShardsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.join("a"), l.join("b")
+	l.settled()
+	j := inmem.NewJournal()
+	l.region(a, j, "account", sharding.Options{Shards: 12})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		b.Stop()
+		<-b.Done()
+		if err := rt.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	r, err := sharding.Start(t.Context(), b, tallies("account"), sharding.Options{Runtime: rt, State: sharding.JournalState(j, nil), Shards: 13})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = r.AwaitReady(t.Context()); !errors.Is(err, sharding.ErrMismatch) {
+		t.Fatal(err)
+	}
+	l.wantShards(1, nil, `b .* is refused: settings differ from those of the coordinator of type "account" on a#[0-9a-f]+: Options.Shards is 13 here and 12 there`)
+	l.wantShards(1, []string{"list", "--json"}, `"refused":1`)
+}
