@@ -25,6 +25,7 @@ const (
 // call is a request that somebody waits for.
 type call struct {
 	in     replication.Input
+	update replication.Update // which that points to, if it is one
 	id     uint64
 	answer chan replication.Reply // has room for the one that comes
 	state  atomic.Uint32
@@ -55,7 +56,7 @@ func (c *calls) get() *call {
 
 // put takes a call that was answered.
 func (c *calls) put(o *call) {
-	o.in = nil
+	o.in, o.update = nil, replication.Update{}
 	c.unused.Put(o)
 }
 
@@ -70,13 +71,13 @@ func timeout(ctx context.Context) time.Duration {
 }
 
 // ask lets the loop handle a request and waits for the answer, or for the end of ctx.
-func (r *Replicator) ask(ctx context.Context, op string, request replication.Request, input func(replication.Request) replication.Input) (replication.Reply, error) {
+func (r *Replicator) ask(ctx context.Context, op string, request replication.Request, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
 	if ctx.Err() != nil {
 		return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrCanceled, Cause: causeOf(ctx)}
 	}
 	c := r.calls.get()
 	request.ID, request.Timeout = c.id, timeout(ctx)
-	c.in = input(request)
+	c.in = input(c, request)
 	if !r.direct(c) && !r.inbox.add(item{call: c}) {
 		return replication.Reply{}, r.stopped(op, request.Key)
 	}

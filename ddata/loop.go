@@ -178,6 +178,7 @@ func (r *Replicator) perform(e replica.Effects) {
 		r.end(r.removed())
 		r.over.Store(true)
 	}
+	r.machine.Reuse(e)
 }
 
 // send sends a packet. What can't be sent is lost, which the protocol can cope with.

@@ -41,8 +41,9 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel, modify func(T) (T, error)) (T, error) {
 	began := r.begin()
 	var v T
-	reply, err := r.change(ctx, "update", string(key), level, func(request replication.Request) replication.Input {
-		return replication.Update{Request: request, Modify: untyped(r, string(key), modify)}
+	reply, err := r.change(ctx, "update", string(key), level, func(c *call, request replication.Request) replication.Input {
+		c.update = replication.Update{Request: request, Modify: untyped(r, string(key), modify)}
+		return &c.update
 	})
 	if err == nil {
 		v, err = typed[T](r, "update", string(key), reply.Value)
@@ -56,7 +57,7 @@ func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 // before.
 func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
 	began := r.begin()
-	_, err := r.change(ctx, "delete", string(key), level, func(request replication.Request) replication.Input {
+	_, err := r.change(ctx, "delete", string(key), level, func(_ *call, request replication.Request) replication.Input {
 		return replication.Delete{Request: request}
 	})
 	r.observe(began, "delete", string(key), level, err)
@@ -76,7 +77,7 @@ func (r *Replicator) request(key string, level replication.Level, oldest bool) r
 }
 
 // change is ask for what changes a key.
-func (r *Replicator) change(ctx context.Context, op, key string, level WriteLevel, input func(replication.Request) replication.Input) (replication.Reply, error) {
+func (r *Replicator) change(ctx context.Context, op, key string, level WriteLevel, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
 	if err := level.check(); err != nil {
 		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
 	}
@@ -90,7 +91,7 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 	if level.level.Kind == replication.Local {
 		return r.local(key)
 	}
-	reply, err := r.ask(ctx, "get", r.request(key, level.level, level.oldest), func(request replication.Request) replication.Input {
+	reply, err := r.ask(ctx, "get", r.request(key, level.level, level.oldest), func(_ *call, request replication.Request) replication.Input {
 		return replication.Get{Request: request, RepairPeers: level.repair}
 	})
 	return reply.Value, err

@@ -154,27 +154,38 @@ func (w *writer) item(i *Item) {
 // DecodeMessage decodes what AppendMessage has written. The message refers to b,
 // which must not be modified afterwards. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
-	r := &reader{b: b}
-	if len(b) > MaxMessage {
-		r.fail("it has %d bytes, at most %d are allowed", len(b), MaxMessage)
-	}
-	version := r.byte(255, "version")
-	kind := Kind(r.byte(255, "kind"))
-	if r.err == nil && version&0xf0 != wireMajor {
-		r.fail("version %d.%d is not known", version>>4, version&0xf)
-	}
-	r.table()
+	r := reader{b: b}
+	kind := r.head()
 	var m Message
 	if r.err == nil {
-		m = readMessage(r, kind)
+		m = readMessage(&r, kind)
 	}
-	if r.err == nil && len(r.b) > 0 && version&0xf <= wireMinor {
-		r.fail("%d bytes too many", len(r.b))
-	}
-	if r.err != nil {
-		return nil, r.err
+	if err := r.end(); err != nil {
+		return nil, err
 	}
 	return m, nil
+}
+
+// head reads what every message begins with.
+func (r *reader) head() Kind {
+	if len(r.b) > MaxMessage {
+		r.fail("it has %d bytes, at most %d are allowed", len(r.b), MaxMessage)
+	}
+	r.version = r.byte(255, "version")
+	kind := Kind(r.byte(255, "kind"))
+	if r.err == nil && r.version&0xf0 != wireMajor {
+		r.fail("version %d.%d is not known", r.version>>4, r.version&0xf)
+	}
+	r.table()
+	return kind
+}
+
+// end returns the first error, or that something is left over.
+func (r *reader) end() error {
+	if r.err == nil && len(r.b) > 0 && r.version&0xf <= wireMinor {
+		r.fail("%d bytes too many", len(r.b))
+	}
+	return r.err
 }
 
 func readMessage(r *reader, kind Kind) Message {
@@ -182,22 +193,9 @@ func readMessage(r *reader, kind Kind) Message {
 	case KindWrite:
 		return Write{r.number("number"), r.entry()}
 	case KindDelta:
-		d := Delta{Nr: r.number("number")}
-		n := r.count(5, "items")
-		d.Items = make([]Item, 0, n)
-		for range n {
-			d.Items = append(d.Items, r.item())
-			if r.err != nil {
-				break
-			}
-		}
-		return d
+		return readDelta(r, nil)
 	case KindAck:
-		a := Ack{r.number("number"), Verdict(r.byte(byte(StoreFault), "verdict"))}
-		if r.err == nil && a.Verdict == 0 {
-			r.fail("no verdict")
-		}
-		return a
+		return readAck(r)
 	case KindRead:
 		return Read{r.number("number"), r.key()}
 	case KindReadResult:
@@ -255,6 +253,30 @@ func readMessage(r *reader, kind Kind) Message {
 	}
 	r.fail("%v is not known", kind)
 	return nil
+}
+
+// readDelta reads a Delta, whose items take the memory of a list if there is enough.
+func readDelta(r *reader, items []Item) Delta {
+	d := Delta{Nr: r.number("number")}
+	n := r.count(5, "items")
+	if d.Items = items; cap(items) < n {
+		d.Items = make([]Item, 0, n)
+	}
+	for range n {
+		d.Items = append(d.Items, r.item())
+		if r.err != nil {
+			break
+		}
+	}
+	return d
+}
+
+func readAck(r *reader) Ack {
+	a := Ack{r.number("number"), Verdict(r.byte(byte(StoreFault), "verdict"))}
+	if r.err == nil && a.Verdict == 0 {
+		r.fail("no verdict")
+	}
+	return a
 }
 
 func (r *reader) bucket(most uint64) uint16 { return uint16(r.uint(most, "bucket")) } //nolint:gosec // at most buckets

@@ -24,6 +24,15 @@ func appendItem(dst []byte, key string, from, to uint64, delta []byte) []byte {
 	return append(dst, 0)
 }
 
+// maxAck is the most that an Ack takes.
+const maxAck = 4 + binary.MaxVarintLen64
+
+// appendAck appends an Ack as AppendMessage does.
+func appendAck(dst []byte, nr uint64, verdict Verdict) []byte {
+	dst = append(dst, wireMajor|wireMinor, byte(KindAck), 0)
+	return append(binary.AppendUvarint(dst, nr), byte(verdict))
+}
+
 // appendDeltaHead appends what comes before the items of a Delta that names no nodes.
 func appendDeltaHead(dst []byte, nr uint64, items int) []byte {
 	dst = append(dst, wireMajor|wireMinor, byte(KindDelta), 0)

@@ -5,6 +5,7 @@ package replication
 
 import (
 	"slices"
+	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
@@ -23,16 +24,17 @@ type entry struct {
 	failed  bool // it is to be stored again, as that has failed
 	causal  bool // deltas of the value are causal
 
-	value    crdt.Value // the zero Value if it is deleted
-	size     int        // at least what the encoded value has, 0 if nobody knows
-	used     uint64     // in Unix milliseconds, 0 if nobody cares
-	version  uint64     // of the last change by this node
-	pos      uint64     // of that in the log
-	record   uint64     // the number of the last record of it that is on its way to the disk, 0 if there is none
-	heard    uint64     // the last message that said something of it
-	digest   Digest     // valid unless it is dirty
-	leaf     sum        // valid unless it is dirty
-	versions []Version  // what the value holds of the changes of others
+	value    crdt.Value    // the zero Value if it is deleted
+	size     int           // at least what the encoded value has, 0 if nobody knows
+	used     uint64        // in Unix milliseconds, 0 if nobody cares
+	version  uint64        // of the last change by this node
+	pos      uint64        // of that in the log
+	record   uint64        // the number of the last record of it that is on its way to the disk, 0 if there is none
+	heard    uint64        // the last message that said something of it
+	told     time.Duration // when it was last changed by something that all others are told of, 0 if never
+	digest   Digest        // valid unless it is dirty
+	leaf     sum           // valid unless it is dirty
+	versions []Version     // what the value holds of the changes of others
 	pruning  []Marker
 }
 

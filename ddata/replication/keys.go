@@ -304,15 +304,14 @@ func (m *Machine) refused(from identity.Node, key string, err error) {
 
 // twice reports whether a message says something of a key of which it has said something before. Nobody does that who means
 // well: of a large value each time costs as much as of all of it.
-func (m *Machine) twice(from identity.Node, key string) bool {
-	e := m.keys[key]
+func (m *Machine) twice(from identity.Node, e *entry) bool {
 	if e == nil {
 		return false
 	}
 	again := e.heard == m.heard
 	if e.heard = m.heard; again {
 		m.count.Dropped[DropMalformed]++
-		m.note(Note{Kind: NoteMalformed, Node: from, Key: key, Err: fmt.Errorf("%w: %q comes twice", ErrMalformed, key)})
+		m.note(Note{Kind: NoteMalformed, Node: from, Key: e.key, Err: fmt.Errorf("%w: %q comes twice", ErrMalformed, e.key)})
 	}
 	return again
 }

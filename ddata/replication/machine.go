@@ -28,6 +28,7 @@ type Machine struct {
 	now    time.Duration
 	skew   time.Duration // what the wall clock has gained
 	out    Effects
+	spare  Effects // memory for them
 	timers [timers]time.Duration
 	count  Counters
 
@@ -43,6 +44,8 @@ type Machine struct {
 	base    uint64 // the highest version of a key that was forgotten
 	scratch []byte // for values
 	small   []byte // for deltas
+	items   []Item // for those that are received
+	short   []byte // for short messages, as far as it is in use
 
 	parts      uint64 // the number of the last message that was sent in parts
 	assemblies []*assembly
@@ -70,6 +73,7 @@ const (
 	timerPrune
 	timerPull
 	timerStore
+	timerSend
 	timers
 )
 
@@ -119,6 +123,15 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.end()
 }
 
+// Receive is Step for what was received.
+func (m *Machine) Receive(now time.Duration, in Received) Effects {
+	m.begin(now)
+	if !m.stopped {
+		m.received(in)
+	}
+	return m.end()
+}
+
 func (m *Machine) handle(in Input) {
 	switch in := in.(type) {
 	case Members:
@@ -135,11 +148,7 @@ func (m *Machine) handle(in Input) {
 	case Stop:
 		m.stop()
 	case Received:
-		if m.loading {
-			m.count.Dropped[DropLoading]++
-			return
-		}
-		m.receive(in)
+		m.received(in)
 	default:
 		m.request(in)
 	}
@@ -159,6 +168,8 @@ func (m *Machine) request(in Input) {
 	case Get:
 		m.get(in)
 	case Update:
+		m.update(&in)
+	case *Update:
 		m.update(in)
 	case Delete:
 		m.delete(in)
@@ -183,6 +194,8 @@ func requestOf(in Input) (Request, bool) {
 	case Get:
 		return in.Request, true
 	case Update:
+		return in.Request, true
+	case *Update:
 		return in.Request, true
 	case Delete:
 		return in.Request, true
@@ -238,6 +251,8 @@ func (m *Machine) fire(t timer) {
 		m.pullDue()
 	case timerStore:
 		m.storeAgain()
+	case timerSend:
+		m.sendRest()
 	case timers:
 	}
 }
@@ -250,7 +265,7 @@ func (m *Machine) soon(t timer, at time.Duration) { m.timers[t] = min(m.timers[t
 
 func (m *Machine) begin(now time.Duration) {
 	m.now = max(m.now, now)
-	m.out = Effects{}
+	m.out, m.spare = m.spare, Effects{}
 }
 
 func (m *Machine) end() Effects {
@@ -288,62 +303,6 @@ func (m *Machine) sendEncoded(to identity.Node, bulk bool, kind Kind, data []byt
 	m.count.Sent[kind]++
 	m.count.SentBytes[kind] += uint64(len(data))
 	m.out.Send = append(m.out.Send, Send{To: to, Bulk: bulk, Kind: kind, Data: data})
-}
-
-func (m *Machine) receive(in Received) {
-	if !m.members.known[in.From] {
-		m.count.Dropped[DropStranger]++
-		return
-	}
-	m.receiveData(in.From, in.Data, false)
-}
-
-// receiveData handles a message, which was put together from parts or is whole.
-func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
-	msg, err := DecodeMessage(data)
-	if err != nil {
-		m.count.Dropped[DropMalformed]++
-		m.note(Note{Kind: NoteMalformed, Node: from, Err: err})
-		return
-	}
-	m.count.Received[msg.kind()]++
-	m.heard++
-	switch msg := msg.(type) {
-	case Write:
-		m.receiveWrite(from, msg)
-	case Delta:
-		m.receiveDelta(from, msg)
-	case Ack:
-		m.receiveAck(from, msg)
-	case Read:
-		m.receiveRead(from, msg)
-	case ReadResult:
-		m.receiveResult(from, msg)
-	case Root:
-		m.receiveRoot(from, msg)
-	case Groups:
-		m.receiveGroups(from, msg)
-	case Buckets:
-		m.receiveBuckets(from, msg)
-	case Keys:
-		m.receiveKeys(from, msg)
-	case Uses:
-		m.receiveUses(msg)
-	case Want:
-		m.receiveWant(from, msg)
-	case Gossip:
-		m.receiveGossip(from, msg)
-	case Pull:
-		m.receivePull(from, msg)
-	case Chunk:
-		m.receiveChunk(from, msg)
-	case Part:
-		if assembled {
-			m.count.Dropped[DropParts]++
-			return
-		}
-		m.receivePart(from, msg)
-	}
 }
 
 // stop ends it all.

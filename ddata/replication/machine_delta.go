@@ -16,13 +16,15 @@ const maxSweeps = 32
 // receiveDelta merges changes of another node.
 func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 	for i := range in.Items {
-		if e := m.keys[in.Items[i].Key]; e != nil && e.marker(from) != nil {
+		e := m.keys[in.Items[i].Key]
+		if e != nil && e.marker(from) != nil {
 			m.count.Dropped[DropPruned]++
 			return
 		}
-		if m.twice(from, in.Items[i].Key) {
+		if m.twice(from, e) {
 			return
 		}
+		in.Items[i].entry = e
 	}
 	var missing []string
 	var last *entry // the last one to be stored, which tells when all are
@@ -69,12 +71,18 @@ type applied struct {
 
 // applyDelta merges changes of one key.
 func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
-	e := m.keys[item.Key]
+	e := item.entry
+	if e == nil {
+		e = m.keys[item.Key] // an item before this one may have made it
+	}
 	switch {
 	case m.cfg.DisableDeltas:
 		return applied{gap: true}, nil
 	case e != nil && e.deleted:
 		m.count.DeltasKnown++
+		return applied{e: e}, nil
+	case e != nil && e.causal && item.To <= e.have(from) && !lacks(e, item.Pruned):
+		m.count.DeltasKnown++ // whatever it says
 		return applied{e: e}, nil
 	}
 	delta, err := m.types.DecodeDelta(item.Delta)
@@ -121,6 +129,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 	if a.changed {
 		m.set(e, next)
 		e.size += len(item.Delta)
+		e.told = max(1, m.now)
 	}
 	if causal {
 		e.raise(from, item.To)

@@ -6,6 +6,7 @@ package replication
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -13,13 +14,34 @@ import (
 const (
 	// maxListed is how many keys are listed in one comparison, about.
 	maxListed = 5_000
-	// maxAnswer is up to how many bytes of entries are sent in answer to one message.
-	maxAnswer = 4 << 20
+	// maxAnswer is up to how many bytes of entries are sent in answer to one message, maxSent about how many of them at a time. More
+	// follow sendPause later, and are forgotten if there is more than maxSending answers.
+	maxAnswer  = 4 << 20
+	maxSent    = 128 << 10
+	sendPause  = time.Millisecond
+	maxSending = 64
+	// maxRefreshed is of how many entries the digests are computed at a time before a comparison, and maxRefreshedBytes of how many
+	// bytes, about. More follow refreshPause later: requests should not have to wait for that.
+	maxRefreshed      = 512
+	maxRefreshedBytes = 512 << 10
+	refreshPause      = time.Millisecond
 )
 
 // exchangeState is about comparisons.
 type exchangeState struct {
-	with identity.Node // with whom there is more to compare
+	with  identity.Node // with whom there is more to compare
+	asked identity.Node // who waits to hear whether Root is the same here
+	root  Digest        // what it has there
+	left  int           // of how many entries digests are computed before that, or before a comparison
+	turns int           // how often that was begun
+	rest  []sending
+}
+
+// sending is entries that are to be sent to a node.
+type sending struct {
+	to       identity.Node
+	entries  []*entry
+	sendBack bool
 }
 
 // gossipTick compares all data with another node, and does what else is to be
@@ -38,21 +60,68 @@ func (m *Machine) gossipTick() {
 	}
 }
 
-// compare begins a comparison.
+// compare begins a comparison, and answers who has begun one, once all digests are computed.
 func (m *Machine) compare() {
-	if with := m.exchange.with; slices.Contains(m.members.gossip, with) {
-		m.refresh()
+	if !m.refreshSome() {
+		m.soon(timerCompare, m.now+refreshPause)
+		return
+	}
+	x := &m.exchange
+	if with := x.with; slices.Contains(m.members.gossip, with) {
 		m.count.Compared++
 		m.send(with, true, Root{m.tree.root.digest()})
 	}
+	x.with = identity.Node{}
+	if asked := x.asked; m.members.known[asked] {
+		m.answerRoot(asked, x.root)
+	}
+	x.asked = identity.Node{}
+}
+
+// refreshSome computes some digests, and reports whether those of all entries are computed. Entries may change as fast as that: what has
+// changed meanwhile comes next, a few times.
+func (m *Machine) refreshSome() bool {
+	const most = 8
+	x := &m.exchange
+	if x.left == 0 {
+		x.left = len(m.dirty)
+	}
+	x.left = min(x.left, len(m.dirty))
+	n, size := 0, 0
+	for n < x.left && n < maxRefreshed && size < maxRefreshedBytes {
+		size += m.dirty[n].size
+		m.clean(m.dirty[n])
+		n++
+	}
+	x.left -= n
+	m.dirty = slices.Delete(m.dirty, 0, n)
+	if x.left == 0 {
+		x.turns++
+	}
+	if x.left > 0 || len(m.dirty) > maxRefreshed && x.turns < most {
+		return false
+	}
+	x.turns = 0
+	m.refresh()
+	return true
 }
 
 func (m *Machine) receiveRoot(from identity.Node, in Root) {
 	if m.pulling() {
 		return // most of what differs is on its way, and it compares when it has come
 	}
+	if len(m.dirty) > maxRefreshed {
+		m.exchange.asked, m.exchange.root = from, in.Digest
+		m.soon(timerCompare, m.now)
+		return
+	}
 	m.refresh()
-	if in.Digest == m.tree.root.digest() {
+	m.answerRoot(from, in.Digest)
+}
+
+// answerRoot says what is below the root, if it is another one.
+func (m *Machine) answerRoot(from identity.Node, there Digest) {
+	if there == m.tree.root.digest() {
 		m.count.Equal++
 		m.deltas.known()
 		return
@@ -188,7 +257,9 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 				k++
 			default:
 				if e, d := entries[0], l.Keys[k]; e.digest != d.Digest {
-					differ = append(differ, e)
+					if !m.onItsWay(e) {
+						differ = append(differ, e)
+					}
 				} else if e.used > d.Used {
 					uses.Keys = append(uses.Keys, Use{e.key, e.used})
 				} else {
@@ -206,10 +277,22 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 	if len(uses.Keys) > 0 {
 		m.send(from, true, uses)
 	}
-	if in.More || !all {
+	// Where nothing differs but what is on its way, there is time until the next gossip.
+	if in.More && len(differ)+len(missing)+len(want.Keys) > 0 || !all {
 		m.exchange.with = from
 		m.soon(timerCompare, m.now+m.cfg.DeltaInterval)
 	}
+}
+
+// onItsWay reports whether an entry has changed lately, so that the others hear of it anyway, or have done so. One that changes all the time
+// is compared now and then nevertheless.
+func (m *Machine) onItsWay(e *entry) bool {
+	const compared = 8 // one of as many
+	takes := 4 * m.cfg.DeltaInterval
+	if len(m.members.gossip)+1 > small {
+		takes = max(takes, m.cfg.GossipInterval)
+	}
+	return e.told > 0 && m.now-e.told < takes && m.rand.IntN(compared) > 0
 }
 
 func (m *Machine) receiveUses(in Uses) {
@@ -230,18 +313,66 @@ func (m *Machine) receiveWant(from identity.Node, in Want) {
 	m.sendEntries(from, entries, false)
 }
 
-// sendEntries sends entries, in as many messages as it takes. It reports whether it
-// has sent all: at most maxAnswer bytes are sent.
+// sendEntries sends entries, in as many messages and steps as it takes. It reports whether all are sent: at most about maxAnswer bytes
+// are.
 func (m *Machine) sendEntries(to identity.Node, entries []*entry, sendBack bool) bool {
+	size, n := 0, 0
+	for n < len(entries) && size < maxAnswer {
+		size += len(entries[n].key) + entries[n].size
+		n++
+	}
+	all := n == len(entries)
+	left := m.sendSome(sending{to, entries[:n], sendBack})
+	switch {
+	case len(left.entries) == 0:
+		return all
+	case len(m.exchange.rest) >= maxSending:
+		return false
+	}
+	m.exchange.rest = append(m.exchange.rest, left)
+	m.soon(timerSend, m.now+sendPause)
+	return all
+}
+
+// sendRest sends some of what is to be sent.
+func (m *Machine) sendRest() {
+	x := &m.exchange
+	if len(x.rest) == 0 {
+		return
+	}
+	left := x.rest[0]
+	x.rest = slices.Delete(x.rest, 0, 1)
+	if m.members.known[left.to] {
+		left = m.sendSome(left)
+	} else {
+		left.entries = nil
+	}
+	if len(left.entries) > 0 {
+		x.rest = append(x.rest, left) // others have their turn
+	}
+	if len(x.rest) > 0 {
+		m.soon(timerSend, m.now+sendPause)
+	}
+}
+
+// sendSome sends as many entries as take one step, and returns the others.
+func (m *Machine) sendSome(s sending) (left sending) {
 	var batch []Entry
 	size, total := 0, 0
 	flush := func() {
 		if len(batch) > 0 {
-			m.send(to, true, Gossip{sendBack, batch})
+			m.send(s.to, true, Gossip{s.sendBack, batch})
 			batch, size = nil, 0
 		}
 	}
-	for i, e := range entries {
+	for i, e := range s.entries {
+		if total >= maxSent {
+			left = sending{s.to, s.entries[i:], s.sendBack}
+			break
+		}
+		if e.gone {
+			continue
+		}
 		w, err := m.wire(e)
 		if err != nil {
 			m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
@@ -253,13 +384,10 @@ func (m *Machine) sendEntries(to identity.Node, entries []*entry, sendBack bool)
 		}
 		batch = append(batch, w)
 		size += n
-		if total += n; total >= maxAnswer {
-			flush()
-			return i == len(entries)-1
-		}
+		total += n
 	}
 	flush()
-	return true
+	return left
 }
 
 // entrySize is about what an entry takes in a message.
@@ -275,7 +403,7 @@ func (m *Machine) receiveGossip(from identity.Node, in Gossip) {
 	var back []*entry
 	for i := range in.Entries {
 		w := &in.Entries[i]
-		if m.twice(from, w.Key) {
+		if m.twice(from, m.keys[w.Key]) {
 			return
 		}
 		a, err := m.absorb(w)

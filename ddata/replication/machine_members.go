@@ -22,7 +22,9 @@ type membersState struct {
 	gossip      []identity.Node        // that are told of changes: those and WeaklyUp ones
 	reachable   []identity.Node        // those of them that can be reached
 	unreachable []identity.Node
-	leader      identity.Node // the first that is Up
+	leader      identity.Node   // the first that is Up
+	peers       []peer          // for order
+	order       []identity.Node // what it has returned
 }
 
 // peer is another node that counts in a quorum.
@@ -124,9 +126,9 @@ func (m *Machine) total(l Level) int {
 }
 
 // order returns the nodes that a request asks, those that it should ask first
-// before the others.
+// before the others. They are valid until it is called again.
 func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.Node {
-	peers := make([]peer, 0, len(m.members.eligible))
+	peers := m.members.peers[:0]
 	for _, p := range m.members.eligible {
 		if !p.exiting || !l.withoutExiting() {
 			peers = append(peers, p)
@@ -140,11 +142,13 @@ func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.No
 	case stable != nil && n > 0:
 		// The deltas of one key go to the same nodes, so that none finds a gap.
 		k := int(stable.bucket) % n
-		peers = slices.Concat(peers[k:], peers[:k])
+		slices.Reverse(peers[:k])
+		slices.Reverse(peers[k:])
+		slices.Reverse(peers)
 	default:
 		m.rand.Shuffle(n, func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 	}
-	nodes := make([]identity.Node, 0, len(peers))
+	nodes := m.members.order[:0]
 	for _, unreachable := range []bool{false, true} {
 		for _, p := range peers {
 			if p.unreachable == unreachable {
@@ -152,5 +156,6 @@ func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.No
 			}
 		}
 	}
+	m.members.peers, m.members.order = peers, nodes
 	return nodes
 }

@@ -160,7 +160,7 @@ func (m *Machine) pack(b *batch, c *change) {
 			whole = true
 		case len(c.e.pruning) > 0:
 			m.small = delta[:0]
-			m.packPruned(b, Item{c.e.key, c.from, c.to, append([]byte(nil), delta...), c.e.pruned()})
+			m.packPruned(b, Item{Key: c.e.key, From: c.from, To: c.to, Delta: append([]byte(nil), delta...), Pruned: c.e.pruned()})
 			return
 		default:
 			m.small = delta[:0]

@@ -173,7 +173,7 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 	}
 	t := &p.parts[i]
 	for k := range in.Entries {
-		if m.twice(from, in.Entries[k].Key) {
+		if m.twice(from, m.keys[in.Entries[k].Key]) {
 			break
 		}
 		a, err := m.absorb(&in.Entries[k])

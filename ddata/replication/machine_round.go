@@ -24,6 +24,36 @@ type roundsState struct {
 	open map[uint64]*round
 	due  roundHeap
 	last uint64
+	free []*round // that are over
+}
+
+// maxFree is how many rounds that are over are kept to be used again.
+const maxFree = 256
+
+// take returns a round to begin with.
+func (s *roundsState) take() *round {
+	n := len(s.free)
+	if n == 0 {
+		return &round{}
+	}
+	r := s.free[n-1]
+	s.free[n-1] = nil
+	s.free = s.free[:n-1]
+	*r = round{targets: r.targets[:0]}
+	return r
+}
+
+// end takes back a round that is over. It says the same until another one begins.
+func (s *roundsState) end(r *round) {
+	delete(s.open, r.nr)
+	heap.Remove(&s.due, r.index)
+	if len(s.free) < maxFree {
+		r.value, r.delta = crdt.Value{}, nil
+		for i := range r.targets {
+			r.targets[i].answer = nil
+		}
+		s.free = append(s.free, r)
+	}
 }
 
 func (s *roundsState) next() time.Duration {
@@ -83,7 +113,8 @@ type target struct {
 
 // open begins a round: needed are asked at once.
 func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
-	r := &round{id: in.ID, key: in.Key, phase: p, deadline: m.now + min(longest, cmp.Or(in.Timeout, m.cfg.Timeout))}
+	r := m.rounds.take()
+	r.id, r.key, r.phase, r.deadline = in.ID, in.Key, p, m.now+min(longest, cmp.Or(in.Timeout, m.cfg.Timeout))
 	if m.counts(in.Level) {
 		r.own = 1
 	}
@@ -258,12 +289,11 @@ func (m *Machine) finish(r *round, o Outcome, err error) { m.endRound(r, Reply{O
 
 // endRound is finish with all that the reply says.
 func (m *Machine) endRound(r *round, reply Reply) {
-	delete(m.rounds.open, r.nr)
-	heap.Remove(&m.rounds.due, r.index)
 	reply.ID, reply.Answered, reply.Required, reply.Total = r.id, r.answered, r.required, r.total
 	if reply.Outcome == Done {
 		reply.Value = r.value
 	}
+	m.rounds.end(r)
 	m.count.Outcomes[reply.Outcome]++
 	m.reply(reply)
 }

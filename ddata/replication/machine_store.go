@@ -197,7 +197,7 @@ func (m *Machine) storeEnded(w waiter, err error) {
 		if err != nil {
 			verdict = StoreFault
 		}
-		m.send(w.node, false, Ack{w.nr, verdict})
+		m.ack(w.node, w.nr, verdict)
 	case waitsNobody:
 	}
 }
@@ -236,7 +236,7 @@ func (m *Machine) storeFor(e *entry, from identity.Node, nr uint64) {
 
 func (m *Machine) ack(to identity.Node, nr uint64, verdict Verdict) {
 	if nr != 0 {
-		m.send(to, false, Ack{nr, verdict})
+		m.sendEncoded(to, false, KindAck, appendAck(m.room(maxAck), nr, verdict))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // update changes a key here, and then elsewhere.
-func (m *Machine) update(in Update) {
+func (m *Machine) update(in *Update) {
 	if !m.admit(in.Request) {
 		return
 	}
@@ -61,7 +61,7 @@ func (m *Machine) update(in Update) {
 		}
 		e.version++
 		m.set(e, next)
-		e.size = size
+		e.size, e.told = size, max(1, m.now)
 		pos = m.log(e, delta, whole, in.Level.Kind == Local)
 		if len(m.deltas.log) > m.cfg.MaxLog/2 && len(m.members.gossip) < small {
 			m.deltas.now = true // before some have to be dropped
@@ -72,7 +72,7 @@ func (m *Machine) update(in Update) {
 }
 
 // modify calls the user's function and merges what it returns.
-func (m *Machine) modify(in Update, current crdt.Value, pruning []Marker) (next crdt.Value, delta crdt.Delta, err error) {
+func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next crdt.Value, delta crdt.Delta, err error) {
 	m.actor.Advance(m.wallTime())
 	changed, err := call(in.Modify, current)
 	switch {

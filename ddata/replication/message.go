@@ -179,6 +179,8 @@ type Item struct {
 	Delta    []byte
 	// Pruned are the nodes whose history was moved in the sender's value, sorted.
 	Pruned []identity.Node
+
+	entry *entry // of the key at the receiver, nil if there is none
 }
 
 // Group is the digests of the buckets of a group.

@@ -25,9 +25,11 @@ const (
 
 // reader takes bytes apart. After the first error it returns zeroes.
 type reader struct {
-	b     []byte
-	nodes []identity.Node
-	err   error
+	b       []byte
+	version byte
+	nodes   []identity.Node
+	known   map[string]*entry // keys that need not be looked at again
+	err     error
 }
 
 func (r *reader) fail(format string, args ...any) {
@@ -101,6 +103,9 @@ func (r *reader) key() string {
 	b := r.text("key")
 	if r.err != nil {
 		return ""
+	}
+	if e := r.known[string(b)]; e != nil {
+		return e.key
 	}
 	key := string(b[:min(len(b), MaxKey+1)])
 	if err := CheckKey(key); err != nil {

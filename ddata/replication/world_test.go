@@ -171,6 +171,7 @@ func (h *host) apply(e replication.Effects) {
 	}
 	h.events = append(h.events, e.Events...)
 	h.stopped = h.stopped || e.Stopped
+	h.m.Reuse(e)
 }
 
 // sync lets the disk do what it has to.

@@ -34,6 +34,8 @@ type Machine struct {
 	name      string
 	protocol  *replication.Machine
 	malformed uint64
+	spare     effects // memory for effects
+	groups    []group // for pack
 }
 
 // New returns the machine of a replicator that holds nothing. The error names each field that is
@@ -82,34 +84,55 @@ type effects struct {
 	send []replication.Send
 }
 
-func (e *effects) add(o replication.Effects) {
-	e.Notes = join(e.Notes, o.Notes)
-	e.Store = join(e.Store, o.Store)
-	e.send = join(e.send, o.Send)
-	e.Values = join(e.Values, o.Values)
-	e.Replies = join(e.Replies, o.Replies)
-	e.Events = join(e.Events, o.Events)
+// add adds those of a step, and gives them back.
+func (m *Machine) add(e *effects, o replication.Effects) {
+	e.Notes = append(e.Notes, o.Notes...)
+	e.Store = append(e.Store, o.Store...)
+	e.send = append(e.send, o.Send...)
+	e.Values = append(e.Values, o.Values...)
+	e.Replies = append(e.Replies, o.Replies...)
+	e.Events = append(e.Events, o.Events...)
 	e.Stopped = e.Stopped || o.Stopped
+	m.protocol.Reuse(o)
 }
 
-// join returns a list with another behind it. Nobody else has either of them.
-func join[E any](a, b []E) []E {
-	if len(a) == 0 {
-		return b
+// maxReused is how long a list is, at most, of which the memory is used again.
+const maxReused = 4096
+
+// begin returns effects without any.
+func (m *Machine) begin() effects {
+	e := m.spare
+	m.spare = effects{}
+	return e
+}
+
+// Reuse gives back the effects of the last step, of which nothing must be used any more. Those of a step that are not given back stay as
+// they are.
+func (m *Machine) Reuse(e Effects) {
+	m.spare.Effects = Effects{
+		Notes: reuse(e.Notes), Store: reuse(e.Store), Send: reuse(e.Send), Values: reuse(e.Values), Replies: reuse(e.Replies), Events: reuse(e.Events),
 	}
-	return append(a, b...)
+}
+
+// reuse returns the memory of a list for another one.
+func reuse[E any](s []E) []E {
+	if cap(s) > maxReused {
+		return nil
+	}
+	clear(s)
+	return s[:0]
 }
 
 // Step handles what has happened until a time, which never goes back.
 func (m *Machine) Step(now time.Duration, b Batch) Effects {
-	var out effects
+	out := m.begin()
 	if b.Members != nil {
-		out.add(m.protocol.Step(now, *b.Members))
+		m.add(&out, m.protocol.Step(now, *b.Members))
 	}
 	for i := range b.Packets {
 		p := &b.Packets[i]
 		err := eachMessage(p.Payload, func(message []byte) {
-			out.add(m.protocol.Step(now, replication.Received{From: p.From, Data: message}))
+			m.add(&out, m.protocol.Receive(now, replication.Received{From: p.From, Data: message}))
 		})
 		if err != nil {
 			m.malformed++
@@ -117,7 +140,7 @@ func (m *Machine) Step(now time.Duration, b Batch) Effects {
 		}
 	}
 	for _, in := range b.Inputs {
-		out.add(m.protocol.Step(now, in))
+		m.add(&out, m.protocol.Step(now, in))
 	}
 	return m.end(&out)
 }
@@ -127,13 +150,14 @@ func (m *Machine) Next() time.Duration { return m.protocol.Next() }
 
 // Tick handles all that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
-	var out effects
-	out.add(m.protocol.Tick(now))
+	out := m.begin()
+	m.add(&out, m.protocol.Tick(now))
 	return m.end(&out)
 }
 
 func (m *Machine) end(e *effects) Effects {
-	e.Send = m.pack(e.send)
+	e.Send = m.pack(e.Send, e.send)
+	m.spare.send = reuse(e.send)
 	return e.Effects
 }
 

@@ -76,17 +76,9 @@ type group struct {
 	size     int
 }
 
-// pack puts together what goes to the same node on the same lane. Their order stays.
-func (m *Machine) pack(sends []replication.Send) []Send {
-	if len(sends) == 0 {
-		return nil
-	}
-	type way struct {
-		to   identity.Node
-		bulk bool
-	}
-	open := make(map[way]int, 4)
-	groups := make([]group, 0, 4)
+// pack puts together what goes to the same node on the same lane. Their order stays. It appends the packets.
+func (m *Machine) pack(out []Send, sends []replication.Send) []Send {
+	groups := m.groups[:0]
 	for i := range sends {
 		s := &sends[i]
 		size := len(s.Data) + binary.MaxVarintLen32
@@ -94,17 +86,19 @@ func (m *Machine) pack(sends []replication.Send) []Send {
 		if s.Bulk {
 			most = maxBulk
 		}
-		at, found := open[way{s.To, s.Bulk}]
-		if !found || groups[at].size+size > most {
+		at := len(groups) - 1
+		for at >= 0 && (groups[at].bulk != s.Bulk || groups[at].to != s.To) {
+			at--
+		}
+		if at < 0 || groups[at].size+size > most {
 			at = len(groups)
-			open[way{s.To, s.Bulk}] = at
-			groups = append(groups, group{to: s.To, bulk: s.Bulk, size: 2 + len(m.name)})
+			groups = grown(groups)
+			groups[at].to, groups[at].bulk, groups[at].size = s.To, s.Bulk, 2+len(m.name)
 		}
 		g := &groups[at]
 		g.messages = append(g.messages, s.Data)
 		g.size += size
 	}
-	out := make([]Send, 0, len(groups))
 	for i := range groups {
 		g := &groups[i]
 		b := append(make([]byte, 0, g.size), version, byte(len(m.name))) //nolint:gosec // at most identity.MaxNameLength
@@ -113,6 +107,21 @@ func (m *Machine) pack(sends []replication.Send) []Send {
 			b = append(binary.AppendUvarint(b, uint64(len(msg))), msg...)
 		}
 		out = append(out, Send{To: g.to, Bulk: g.bulk, Payload: b})
+		g.messages = reuse(g.messages)
+	}
+	if m.groups = groups; cap(groups) > maxGroups {
+		m.groups = nil
 	}
 	return out
+}
+
+// maxGroups is how many groups there are, at most, whose memory is used again.
+const maxGroups = 64
+
+// grown returns the groups with one more, in memory that one has had before if there is some.
+func grown(groups []group) []group {
+	if n := len(groups); n < cap(groups) {
+		return groups[:n+1]
+	}
+	return append(groups, group{})
 }

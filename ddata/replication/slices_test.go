@@ -1,0 +1,182 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/replication"
+)
+
+// sent returns how many messages of a kind a node has sent since a place, with their bytes.
+func (w *world) sentBy(h *host, kind replication.Kind, since int) (n, bytes int) {
+	for _, l := range w.sent[since:] {
+		if l.from == h && l.send.Kind == kind {
+			n++
+			bytes += len(l.send.Data)
+		}
+	}
+	return n, bytes
+}
+
+// Who is asked to compare computes the digests of what has changed in several steps, and answers then.
+func TestDigestsTakeSeveralSteps(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	const keys = 2_000
+	for i := range keys {
+		a.add(fmt.Sprint("counter-", i), local, 1)
+	}
+	w.keep = true
+	a.receive(b, replication.Root{Digest: replication.Digest{1}})
+	if n, _ := w.sentBy(a, replication.KindGroups, 0); n != 0 {
+		t.Fatal("all digests were computed in one step")
+	}
+	ticks := 0
+	for ; ticks < 100; ticks++ {
+		if n, _ := w.sentBy(a, replication.KindGroups, 0); n > 0 {
+			break
+		}
+		w.now = max(w.now, a.m.Next())
+		a.add(fmt.Sprint("counter-", ticks%keys), local, 1) // it goes on
+		a.apply(a.m.Tick(w.now))
+	}
+	if ticks < 3 || ticks == 100 {
+		t.Errorf("answered after %d steps", ticks)
+	}
+	b.receive(a, replication.Root{Digest: a.m.Root()})
+	w.keep = false
+	w.run(time.Second)
+	w.converge(time.Minute)
+	w.keep, w.sent = true, nil
+	a.receive(b, replication.Root{Digest: a.m.Root()})
+	if n, _ := w.sentBy(a, replication.KindGroups, 0); n != 0 || a.m.Counters().Equal == 0 {
+		t.Error("what is equal was not found to be")
+	}
+}
+
+// What another node asks for is sent in several steps, and all of it.
+func TestEntriesTakeSeveralSteps(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	const keys, size = 600, 1_000
+	w.cut = func(_, _ *host) bool { return true }
+	var want replication.Want
+	for i := range keys {
+		key := fmt.Sprint("set-", i)
+		a.put(key, local, strings.Repeat("x", size))
+		want.Keys = append(want.Keys, key)
+	}
+	w.run(time.Second)
+	w.cut, w.keep = nil, true
+	since := len(w.sent)
+	a.receive(b, want)
+	if _, bytes := w.sentBy(a, replication.KindGossip, since); bytes < size || bytes > 300<<10 {
+		t.Errorf("%d bytes in the first step", bytes)
+	}
+	w.run(time.Second)
+	for i := range keys {
+		if _, _, found := b.m.Value(fmt.Sprint("set-", i)); !found {
+			t.Fatalf("key %d was not sent", i)
+		}
+	}
+}
+
+// A change that is known is not looked at.
+func TestWhatIsKnownIsNotDecoded(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.wait(a, a.put("s", all, "x"))
+	known := b.m.Counters().DeltasKnown
+	w.sent = nil
+	b.receive(a, replication.Delta{Nr: 77, Items: []replication.Item{{Key: "s", From: 1, To: 1, Delta: []byte("?")}}})
+	if n, _ := w.sentBy(b, replication.KindAck, 0); n != 1 || b.m.Counters().DeltasKnown != known+1 {
+		t.Errorf("%d answers, %+v", n, b.notes)
+	}
+}
+
+// Effects stay as they are unless they are given back.
+func TestEffectsThatAreKept(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	h := w.hosts[0]
+	step := func(key string) replication.Effects {
+		return h.m.Step(w.now, &replication.Update{Request: h.request(key, local), Modify: modify(func(c crdt.GCounter) (crdt.GCounter, error) {
+			return c.Add(h.actor, 1), nil
+		})})
+	}
+	first := step("first")
+	step("second")
+	if len(first.Values) != 1 || first.Values[0].Key != "first" || len(first.Replies) != 1 {
+		t.Fatalf("%+v", first)
+	}
+	h.m.Reuse(first)
+	if again := step("third"); len(again.Values) != 1 || again.Values[0].Key != "third" || len(again.Replies) != 1 || len(again.Notes)+len(again.Events)+len(again.Store) > 0 {
+		t.Errorf("%+v", again)
+	}
+}
+
+// What has changed lately is told by deltas: to compare does not send the whole of it. Later it does.
+func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 2)
+	w.run(time.Second)
+	a, b := w.hosts[0], w.hosts[1]
+	const keys = 64
+	for i := range keys {
+		w.wait(a, a.put(fmt.Sprint("set-", i), all, "x"))
+	}
+	w.run(2 * time.Minute)
+	w.cut, w.keep = func(_, _ *host) bool { return true }, true
+	for i := range keys {
+		a.put(fmt.Sprint("set-", i), local, "y")
+	}
+	a.m.Root()
+	compare := func() int {
+		list := replication.Keys{}
+		for i := range uint16(1024) {
+			l := replication.KeyList{Bucket: i, Complete: true}
+			for k := range keys {
+				key := fmt.Sprint("set-", k)
+				if bucket(key) == i {
+					l.Keys = append(l.Keys, replication.KeyDigest{Key: key})
+				}
+			}
+			slices.SortFunc(l.Keys, func(a, b replication.KeyDigest) int { return strings.Compare(a.Key, b.Key) })
+			list.Lists = append(list.Lists, l)
+		}
+		w.sent = nil
+		a.receive(b, list)
+		sent := 0
+		for _, l := range w.sent {
+			if msg, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Gossip); ok && l.from == a {
+				sent += len(msg.Entries)
+			}
+		}
+		return sent
+	}
+	if n := compare(); n == 0 || n > keys/2 {
+		t.Errorf("%d of %d were sent at once", n, keys)
+	}
+	w.now += time.Minute
+	if n := compare(); n != keys {
+		t.Errorf("%d of %d were sent later", n, keys)
+	}
+}
+
+// bucket is where a key is in the digest tree.
+func bucket(key string) uint16 {
+	h := sha256.Sum256([]byte(key))
+	return binary.BigEndian.Uint16(h[:]) % 1024
+}
