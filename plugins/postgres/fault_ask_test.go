@@ -96,7 +96,7 @@ func (s *site) breakAsk(t *testing.T, fault testproxy.Fault, name string, fences
 		if _, err = eventsourcing.Ask(ctx, ref, post{Op: 0, Count: 1}); err == nil {
 			break
 		}
-		if told := (told{err: err}); !told.surelyNot() || ctx.Err() != nil {
+		if first := (told{err: err}); !first.surelyNot() || ctx.Err() != nil {
 			t.Errorf("the first ask: %v", err)
 			return false
 		}
@@ -136,13 +136,13 @@ func (s *site) breakAsk(t *testing.T, fault testproxy.Fault, name string, fences
 			stored++
 		}
 	}
-	told := told{err: err}
+	was := told{err: err}
 	switch {
 	case err == nil && stored != 3:
 		t.Errorf("%v: it was acknowledged: %v", fault, rows)
-	case told.surelyNot() && stored != 1:
+	case was.surelyNot() && stored != 1:
 		t.Errorf("%v: it was surely not done, %v: %v", fault, err, rows)
-	case err != nil && !told.surelyNot():
+	case err != nil && !was.surelyNot():
 		t.Errorf("%v: nobody knows: %v", fault, err)
 	}
 	return err == nil
