@@ -30,6 +30,8 @@ const (
 	AdminRebalance AdminCommand = "rebalance"
 	// AdminDrain gives all shards of the node away: see Region.Drain. It does not wait for that.
 	AdminDrain AdminCommand = "drain"
+	// AdminUndrain takes that back: see Region.Undrain.
+	AdminUndrain AdminCommand = "undrain"
 )
 
 // AdminRequest is a request of an operator, in JSON.

@@ -176,6 +176,12 @@ func (a *Admin) Drain(ctx context.Context, node, typ string) error {
 	return err
 }
 
+// Undrain lets a node take shards of a type again: see Region.Undrain.
+func (a *Admin) Undrain(ctx context.Context, node, typ string) error {
+	_, err := a.ask(ctx, node, AdminRequest{Command: AdminUndrain, Type: typ})
+	return err
+}
+
 // pages yields answers until there are no more. Whoever takes them sets what the next one begins behind.
 func (a *Admin) pages(ctx context.Context, node string, request *AdminRequest) iter.Seq2[*AdminAnswer, error] {
 	return func(yield func(*AdminAnswer, error) bool) {

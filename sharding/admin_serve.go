@@ -71,6 +71,9 @@ func (s *site) administer(ctx context.Context, operator string, r *AdminRequest)
 		if s.entities != nil {
 			s.beginDrain() //nolint:contextcheck // nobody waits for it here
 		}
+	case AdminUndrain:
+		s.commanded(ctx, operator, r)
+		err = s.undrain(ctx)
 	default:
 		err = fmt.Errorf("%w: command %.100q", ErrInvalid, string(r.Command))
 	}

@@ -64,6 +64,38 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// TestUndrain: a node that was drained gets shards again, also when it was not done yet, and goes on as before.
+func TestUndrain(t *testing.T) {
+	t.Parallel()
+	both(t, func(w *world) {
+		w.options.Shards = 20
+		all := w.cluster("a", "b")
+		w.spread(all, 20, 0)
+		w.must(all[1].region.Undrain(w.Context())) // it was not drained
+		w.must(all[1].region.Drain(w.Context()))
+		w.spread(all, 20, 1)
+		w.must(all[1].region.Undrain(w.Context()))
+		w.sleep(5 * time.Minute)
+		if where := w.spread(all, 20, 2); where["b"] < 10 {
+			w.Errorf("all is on %v", where)
+		}
+		for _, h := range all {
+			for d := range 20 {
+				w.wrote(h, id(d), h.Self().Name, 3)
+			}
+		}
+		w.must(all[1].region.Drain(w.Context()))
+		if where := w.spread(all, 20, 3); where["b"] != 0 {
+			w.Errorf("drained again, and all is on %v", where)
+		}
+		w.must(all[1].region.Undrain(w.Context()))
+		w.must(all[0].Shutdown(w.Context()))
+		if where := w.spread(all[1:], 20, 4); where["b"] != 20 {
+			w.Errorf("all is on %v", where)
+		}
+	})
+}
+
 // TestDrainWithoutAnother: shards go, what comes for them waits, and a node that hosts may bring them back.
 func TestDrainWithoutAnother(t *testing.T) {
 	t.Parallel()

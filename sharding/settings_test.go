@@ -4,6 +4,7 @@
 package sharding_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -41,7 +42,9 @@ func TestSettingsThatDiffer(t *testing.T) {
 				var err error
 				b.region, err = sharding.Start(w.Context(), b.Node, diaries("b"), o)
 				w.must(err)
-				if err = b.region.AwaitReady(w.Context()); !errors.Is(err, sharding.ErrMismatch) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"diary" on a#`) {
+				soon, cancel := context.WithTimeout(w.Context(), time.Minute)
+				defer cancel()
+				if err = b.region.AwaitReady(soon); !errors.Is(err, sharding.ErrMismatch) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"diary" on a#`) {
 					w.Errorf("b is refused: %v", err)
 				}
 				health := sharding.NewHealth(b.Node, sharding.HealthConfig{GiveUpAfter: time.Second})

@@ -212,7 +212,8 @@ func (s *spread) notes(n *spreadNode) string {
 		all = append(all, "drained")
 	}
 	if n.Mismatch != "" {
-		all = append(all, "is refused: "+strings.TrimPrefix(n.Mismatch, "sharding: "))
+		_, why, _ := strings.Cut(strings.TrimPrefix(n.Mismatch, "sharding: "), ": ")
+		all = append(all, "is refused: "+why)
 	}
 	if n.Coordinator == "" {
 		all = append(all, "knows no coordinator")

@@ -47,8 +47,8 @@ func TestShardsThatAreRefused(t *testing.T) {
 	defer func() {
 		b.Stop()
 		<-b.Done()
-		if err := rt.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
+		if failed := rt.Close(context.WithoutCancel(t.Context())); failed != nil {
+			t.Error(failed)
 		}
 	}()
 	r, err := sharding.Start(t.Context(), b, tallies("account"), sharding.Options{Runtime: rt, State: sharding.JournalState(j, nil), Shards: 13})
@@ -58,6 +58,6 @@ func TestShardsThatAreRefused(t *testing.T) {
 	if err = r.AwaitReady(t.Context()); !errors.Is(err, sharding.ErrMismatch) {
 		t.Fatal(err)
 	}
-	l.wantShards(1, nil, `b .* is refused: settings differ from those of the coordinator of type "account" on a#[0-9a-f]+: Options.Shards is 13 here and 12 there`)
+	l.wantShards(1, nil, `b .* is refused: Options.Shards is 13 here and 12 there, knows no coordinator\n`)
 	l.wantShards(1, []string{"list", "--json"}, `"refused":1`)
 }

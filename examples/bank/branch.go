@@ -35,6 +35,7 @@ type branchConfig struct {
 	carrier transport.Carrier // the branch closes it
 	seeds   []string
 	state   string
+	members int // how many there have to be before accounts are hosted
 	downing downing.Settings
 	logger  *slog.Logger
 }
@@ -46,6 +47,7 @@ type branch struct {
 
 	node   *cluster.Node
 	region *sharding.Region[Command]
+	health *sharding.Health
 	logger *slog.Logger
 }
 
@@ -76,11 +78,14 @@ func openBranch(ctx context.Context, cfg branchConfig, s *store, r rates.Rates) 
 		}
 		state = sharding.ReplicatedState(replicator)
 	}
-	b.region, err = sharding.Start(ctx, node, b.typ, sharding.Options{Runtime: b.runtime, State: state, Host: patience(), Shards: shards})
+	b.region, err = sharding.Start(ctx, node, b.typ, sharding.Options{
+		Runtime: b.runtime, State: state, Host: patience(), Shards: shards, MinMembers: cfg.members,
+	})
 	if err != nil {
 		return nil, err
 	}
 	b.ref = b.region.Ref
+	b.health = sharding.NewHealth(node, sharding.HealthConfig{Types: []string{b.typ.Name}})
 	return b, node.Singleton(ctx, cluster.Singleton{Name: "bank-waker", Run: func(ctx context.Context, _ *cluster.Inbox) error {
 		b.keepAwake(ctx)
 		return nil

@@ -16,8 +16,8 @@ import (
 func (b *branch) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", newAPI(b.bank, b.logger))
-	mux.Handle("GET /live", b.node.Health())
-	mux.Handle("GET /ready", b.node.Health())
+	mux.Handle("GET /live", b.health)
+	mux.Handle("GET /ready", b.health)
 	mux.HandleFunc("GET /branch", b.describe)
 	return mux
 }

@@ -88,12 +88,24 @@ func (c *chain) end() {
 // open opens a branch and waits until it is there.
 func (c *chain) open(name string) {
 	c.Helper()
+	b := c.start(name, c.state)
+	if err := b.node.AwaitUp(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+	if err := b.region.AwaitReady(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// start opens a branch that keeps the state somewhere.
+func (c *chain) start(name, state string) *branch {
+	c.Helper()
 	self, err := identity.New(name)
 	if err != nil {
 		c.Fatal(err)
 	}
 	cfg := branchConfig{
-		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: c.state,
+		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: state,
 		downing: downing.Settings{StableAfter: 5 * time.Second, DownAllWhenUnstable: -1},
 		logger:  slog.New(slog.NewTextHandler(c.log, nil)),
 	}
@@ -102,12 +114,7 @@ func (c *chain) open(name string) {
 		c.Fatal(err)
 	}
 	c.branches[name] = b
-	if err := b.node.AwaitUp(c.Context()); err != nil {
-		c.Fatal(err)
-	}
-	if err := b.region.AwaitReady(c.Context()); err != nil {
-		c.Fatal(err)
-	}
+	return b
 }
 
 // crash ends a branch without telling the others.
@@ -347,5 +354,24 @@ func TestABranchStandsStill(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// A branch that keeps the state elsewhere than the others is not ready, and says why.
+func TestABranchWithAnotherState(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		others := map[string]string{stateJournal: stateDDATA, stateDDATA: stateJournal}
+		b := c.start("branch-4", others[c.state])
+		if err := b.node.AwaitUp(c.Context()); err != nil {
+			c.Fatal(err)
+		}
+		time.Sleep(time.Minute) // of the bubble
+		w := httptest.NewRecorder()
+		b.api().ServeHTTP(w, httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/ready", nil))
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Options.State is ") {
+			c.Errorf("it is ready: %d %s", w.Code, w.Body)
+		}
+		c.get("branch-1", "/ready")
 	})
 }

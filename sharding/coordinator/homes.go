@@ -72,6 +72,9 @@ func (m *Machine) homeless(s Shard) {
 		}
 		return // it is not needed
 	}
+	if m.preparing() {
+		return // before somebody asks: where it went would stop soon
+	}
 	m.want(s, m.cfg.Self, false)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/allocation"
@@ -169,6 +170,18 @@ func TestRemovalMargin(t *testing.T) {
 	d.stored("while it loads", "")
 	d.pass(second)
 	d.stored("20 seconds after that", "region terminated b")
+}
+
+// While the whole cluster is about to stop, the shards of a region that has stopped get a home only if somebody needs them.
+func TestShardsOfAClusterThatEnds(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)
+	d.members("a=preparing-for-shutdown b=preparing-for-shutdown")
+	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped})
+	d.pass(time.Minute)
+	d.stored("it has stopped", "region terminated b")
+	d.get("a", 2)
+	d.stored("who asks is answered", "homes allocated a[2]")
 }
 
 // Another region on the same node hosts nothing that the one before did.

@@ -83,19 +83,24 @@ func (m *Machine) handOff(from identity.Node, msg coordinator.Message) {
 			continue
 		}
 		h.answers, h.to, h.at, h.again = true, from, said{msg.Term, msg.Round}, false
-		if h.stopping {
-			continue
-		}
-		h.stopping = true
-		m.refuseOthers(s)
-		if h.running {
-			m.act(HandOff, s, 0)
-		} else {
-			m.gone(s)
+		if !h.stopping {
+			m.stopShard(s)
 		}
 	}
 	if len(none) > 0 {
 		m.say(from, coordinator.Message{Kind: coordinator.Stopped, Term: msg.Term, Round: msg.Round, Shards: none})
+	}
+}
+
+// stopShard stops a shard behind all that was passed to it.
+func (m *Machine) stopShard(s Shard) {
+	h := m.hosts[s]
+	h.stopping = true
+	m.refuseOthers(s)
+	if h.running {
+		m.act(HandOff, s, 0)
+	} else {
+		m.gone(s)
 	}
 }
 

@@ -50,6 +50,9 @@ type Leave struct {
 	Stay bool
 }
 
+// Return takes back a Leave that stays: the region hosts shards again, when the coordinator gives it some. Those that have not moved yet stay.
+type Return struct{}
+
 // Stop ends the region at once, with all its shards.
 type Stop struct{}
 
@@ -59,4 +62,5 @@ func (Send) input()      {}
 func (Arrived) input()   {}
 func (ShardDone) input() {}
 func (Leave) input()     {}
+func (Return) input()    {}
 func (Stop) input()      {}

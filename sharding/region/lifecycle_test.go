@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/sharding/coordinator"
 	"github.com/refold-io/refold/sharding/region"
 )
@@ -101,6 +102,64 @@ func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
 	m.Step(0, region.Leave{Stay: true}) // too late
 	if out = arrive(m, "c", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
 		t.Errorf("all has arrived: %+v", out)
+	}
+}
+
+// A region that comes back is another instance, for the coordinator, and takes shards; one that leaves for good, or never left, is not.
+func TestARegionThatStaysComesBack(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, about(coordinator.Host, 1))
+	if out := m.Step(0, region.Return{}); len(out.Say) != 0 || m.Instance() != 2 {
+		t.Errorf("it never left: %+v", out)
+	}
+	m.Step(0, region.Leave{Stay: true})
+	out := m.Step(0, region.Return{})
+	if len(out.Say) != 1 || out.Say[0].Message.Kind != coordinator.Register || out.Say[0].Message.Instance != 3 || m.Leaving() || m.Registered() || len(m.Hosted()) != 1 {
+		t.Fatalf("it comes back: %+v", out)
+	}
+	if out = hear(m, about(coordinator.HandOff, 2)); len(out.Actions) != 0 {
+		t.Errorf("what was for the instance before: %+v", out)
+	}
+	for _, msg := range []coordinator.Message{
+		{Kind: coordinator.RegisterAck, Term: 5, Round: 2, Instance: 3},
+		{Kind: coordinator.Host, Term: 5, Round: 3, Instance: 3, Shards: []region.Shard{1, 2}},
+	} {
+		out = hear(m, msg)
+	}
+	if len(out.Actions) != 1 || out.Actions[0].Kind != region.Start || len(m.Hosted()) != 2 || !m.Registered() {
+		t.Errorf("it hosts one more: %+v", out)
+	}
+	m.Step(0, region.Leave{})
+	if out = m.Step(0, region.Return{}); len(out.Say) != 0 || !m.Leaving() {
+		t.Errorf("it leaves for good: %+v", out)
+	}
+}
+
+// When the whole cluster is about to stop, a region that leaves stops its shards itself, in order, and asks nobody to take them.
+func TestARegionOfAClusterThatEnds(t *testing.T) {
+	t.Parallel()
+	for _, status := range []membership.Status{membership.PreparingForShutdown, membership.ReadyForShutdown} {
+		m := start(t, region.Config{})
+		hear(m, about(coordinator.Host, 1))
+		m.Step(0, region.Send{Shard: 1, Token: 1})
+		m.Step(0, region.Send{Shard: 7, Token: 2})
+		m.Step(0, region.Members{Members: []membership.Member{
+			{Node: node("a"), Status: status, UpNumber: 1}, {Node: node("c"), Status: membership.Up},
+		}})
+		out := m.Step(0, region.Leave{})
+		if len(out.Actions) != 1 || out.Actions[0].Kind != region.HandOff || says(out, coordinator.GracefulShutdown) || out.Stopped {
+			t.Fatalf("%v: leave: %+v", status, out)
+		}
+		if len(out.Refused) != 1 || out.Refused[0].Token != 2 || out.Refused[0].Reason != region.RegionStopped {
+			t.Errorf("%v: what waits: %+v", status, out)
+		}
+		if out = m.Tick(time.Minute); says(out, coordinator.GracefulShutdown) {
+			t.Errorf("%v: after a while: %+v", status, out)
+		}
+		if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
+			t.Errorf("%v: its shard has ended: %+v", status, out)
+		}
 	}
 }
 

@@ -97,6 +97,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.shardDone(in)
 	case Leave:
 		m.leave(in.Stay)
+	case Return:
+		m.comeBack()
 	case Stop:
 		m.stop()
 	}
@@ -118,7 +120,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 		for _, f := range m.flushes {
 			m.sendFlush(f)
 		}
-		if m.leaving && !m.stopped {
+		if m.leaving && !m.stopped && (m.stays || !m.preparing()) {
 			m.sayAll(coordinator.GracefulShutdown)
 		}
 	}
@@ -196,8 +198,43 @@ func (m *Machine) leave(stay bool) {
 	m.stays = stay && (m.stays || !m.leaving)
 	if !m.leaving {
 		m.leaving = true
+		if m.preparing() && !m.stays {
+			m.stopAll()
+			return
+		}
 		m.sayAll(coordinator.GracefulShutdown)
 	}
+}
+
+// comeBack takes shards again, as another instance: for the coordinator, the one before leaves.
+func (m *Machine) comeBack() {
+	if !m.leaving || !m.stays || m.stopping || m.stopped {
+		return
+	}
+	m.leaving, m.stays = false, false
+	m.cfg.Instance++
+	m.unregister()
+}
+
+// Instance counts the regions of the node, and how often they have come back.
+func (m *Machine) Instance() uint64 { return m.cfg.Instance }
+
+// preparing reports whether the whole cluster is about to stop.
+func (m *Machine) preparing() bool {
+	return slices.ContainsFunc(m.members, func(at membership.Member) bool {
+		return at.Node == m.cfg.Self && (at.Status == membership.PreparingForShutdown || at.Status == membership.ReadyForShutdown)
+	})
+}
+
+// stopAll stops all shards in order, without giving them to anybody: all others are about to stop as well.
+func (m *Machine) stopAll() {
+	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
+		if h := m.hosts[s]; !h.stopping {
+			h.again = false
+			m.stopShard(s)
+		}
+	}
+	m.refuseWaiting()
 }
 
 // stop ends all by force.
@@ -206,6 +243,11 @@ func (m *Machine) stop() {
 	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
 		m.abort(s)
 	}
+	m.refuseWaiting()
+}
+
+// refuseWaiting refuses all that waits.
+func (m *Machine) refuseWaiting() {
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		for _, line := range m.buffers[s].lines() {
 			m.refuseAll(s, line, RegionStopped, all)

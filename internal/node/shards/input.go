@@ -68,6 +68,9 @@ type Entities struct {
 // Leave gives all shards away, and stops the region then, unless that is to stay: see region.Leave.
 type Leave struct{ Stay bool }
 
+// Return takes back a Leave that stays: see region.Return.
+type Return struct{}
+
 // Stop ends the region at once, with all its entities, and the coordinator.
 type Stop struct{}
 
@@ -80,6 +83,7 @@ func (Answer) input()    {}
 func (Rebalance) input() {}
 func (Entities) input()  {}
 func (Leave) input()     {}
+func (Return) input()    {}
 func (Stop) input()      {}
 
 // Run is a shard on this node, from its start to its end.

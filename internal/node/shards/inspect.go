@@ -15,6 +15,9 @@ func (m *Machine) Registered() bool { return m.region.Registered() }
 // none.
 func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.region.Refused() }
 
+// Instance counts the regions of the node, and how often they have come back.
+func (m *Machine) Instance() uint64 { return m.region.Instance() }
+
 // Leaving reports whether the region takes no shards any more.
 func (m *Machine) Leaving() bool { return m.region.Leaving() }
 

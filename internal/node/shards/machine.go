@@ -89,6 +89,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		}
 	case Leave:
 		m.regionStep(region.Leave{Stay: in.Stay})
+	case Return:
+		m.regionStep(region.Return{})
 	case Stop:
 		m.stop()
 	}
