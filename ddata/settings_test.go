@@ -129,6 +129,7 @@ func TestLeaveLarge(t *testing.T) {
 		w.must(err)
 		w.must(rs[1].Node().Shutdown(w.Context()))
 		<-rs[1].Done()
+		synctest.Wait() // what has come is merged
 		if _, err := ddata.Get(w.Context(), rs[0], key, ddata.ReadLocal()); err != nil {
 			t.Errorf("it is lost: %v", err)
 		}
