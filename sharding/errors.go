@@ -14,17 +14,27 @@ import (
 // them, on whatever node the command was refused.
 var (
 	// ErrHandOff says that the command was waiting for its entity when the shard moved and was ended by force, or failed.
-	ErrHandOff = fmt.Errorf("sharding: the shard moved before the command was handled: %w", eventsourcing.ErrStopped)
+	ErrHandOff error = &notDone{"the shard moved before the command was handled", eventsourcing.ErrStopped}
 	// ErrNotHome says that the command met two nodes that are not the home of its shard. It is so while a shard is lost
 	// and found.
-	ErrNotHome = fmt.Errorf("sharding: the shard is not where it was looked for: %w", eventsourcing.ErrStopped)
+	ErrNotHome error = &notDone{"the shard is not where it was looked for", eventsourcing.ErrStopped}
 	// ErrBuffersFull says that too many commands wait.
-	ErrBuffersFull = fmt.Errorf("sharding: too many commands wait: %w", eventsourcing.ErrStashFull)
+	ErrBuffersFull error = &notDone{"too many commands wait", eventsourcing.ErrStashFull}
 	// ErrStopped says that the region has stopped, or that its node hosts nothing at the moment.
-	ErrStopped = fmt.Errorf("sharding: the region has stopped: %w", eventsourcing.ErrStopped)
+	ErrStopped error = &notDone{"the region has stopped", eventsourcing.ErrStopped}
 	// ErrNotSent says that the command could not be sent to the node that has its shard.
-	ErrNotSent = fmt.Errorf("sharding: the command could not be sent: %w", eventsourcing.ErrStopped)
+	ErrNotSent error = &notDone{"the command could not be sent", eventsourcing.ErrStopped}
 )
+
+// notDone is one of them. It matches what an entity of the own node would have answered, and says nothing of it: there may be none.
+type notDone struct {
+	text string
+	is   error
+}
+
+func (e *notDone) Error() string { return "sharding: " + e.text }
+
+func (e *notDone) Unwrap() error { return e.is }
 
 // refusal returns the error for a reason to refuse a command.
 func refusal(why shards.Reason) error {

@@ -39,7 +39,6 @@ func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Jour
 		return nil, errors.Join(err, node.Shutdown(ctx))
 	}
 	opts.Runtime, opts.State = rt, sharding.JournalState(journal, nil)
-	opts.RetryInterval = 100 * time.Millisecond // nothing is lost here, and the example is soon over
 	region, err := sharding.Start(ctx, node, AccountType(), opts)
 	if err == nil {
 		err = region.AwaitReady(ctx)

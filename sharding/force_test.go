@@ -70,7 +70,7 @@ func TestAnEntityThatWontStop(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		w.must(a.region.Leave(w.Context()))
+		w.must(a.region.Drain(w.Context()))
 		wg.Wait()
 		_, err := ask(w, b, id, write{By: "b"})
 		w.must(err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -40,7 +41,8 @@ type Options struct {
 	ShardOf func(id string) Shard
 	// Role is what a node must have to host entities of the type. Start on other nodes starts a proxy. Defaults to "": all do.
 	Role string
-	// MinMembers is how many nodes must host the type before shards are allocated. Defaults to 1.
+	// MinMembers is how many nodes must host the type before shards are allocated, so that the first one of a cluster that starts does not get
+	// all. Defaults to 1.
 	MinMembers int
 	// Strategy says where shards are. Defaults to By(allocation.LeastShards{}).
 	Strategy Strategy
@@ -124,7 +126,7 @@ func (o Options) withDefaults(node *cluster.Node) Options {
 	return o
 }
 
-// validate returns all that is wrong but for what the machine checks.
+// validate returns all that is wrong, by the names of the fields.
 func (o *Options) validate(proxy bool) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("Options."+format, args...)) }
@@ -140,10 +142,39 @@ func (o *Options) validate(proxy bool) error {
 	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
 		fail("Shards is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)
 	}
+	if a, ok := o.Strategy.(arithmetic); ok {
+		if err := a.validate(); err != nil {
+			fail("Strategy: %w", err)
+		}
+	}
+	if _, err := o.Passivation.WithDefaults(); err != nil {
+		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), passivation.ErrInvalid.Error()+": Settings", "Options.Passivation")))
+	}
+	if o.BufferSize < 1 || o.BufferSize > region.MaxBuffer {
+		fail("BufferSize is %d, it must be from 1 to %d", o.BufferSize, region.MaxBuffer)
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"MinMembers", o.MinMembers}, {"MaxStarts", o.MaxStarts}, {"RecoverNumber", o.RecoverNumber}} {
+		if n.value < 0 || n.value > region.MaxBuffer {
+			fail("%s is %d, it must be from 0 to %d", n.name, n.value, region.MaxBuffer)
+		}
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"HandOffTimeout", o.HandOffTimeout}, {"StateTimeout", o.StateTimeout}, {"StrategyTimeout", o.StrategyTimeout}} {
+	}{
+		{"RecoverInterval", o.RecoverInterval},
+		{"RestartBackoff", o.RestartBackoff},
+		{"RetryInterval", o.RetryInterval},
+		{"HandOffTimeout", o.HandOffTimeout},
+		{"ShardStartTimeout", o.ShardStartTimeout},
+		{"RebalanceInterval", o.RebalanceInterval},
+		{"StateTimeout", o.StateTimeout},
+		{"StrategyTimeout", o.StrategyTimeout},
+		{"CoordinatorBackoff", o.CoordinatorBackoff},
+	} {
 		if d.value < 0 {
 			fail("%s is %v, less than 0", d.name, d.value)
 		}

@@ -15,6 +15,8 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/sharding/allocation"
+	"github.com/refold-io/refold/sharding/passivation"
 )
 
 // both runs a test with both stores of the coordinator.
@@ -264,16 +266,27 @@ func TestPassivation(t *testing.T) {
 func TestStartInvalid(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		a := w.join("a")
+		a := w.join("a", "library")
 		typ := diaries("a")
 		typ.Commands = nil
 		for want, opts := range map[string]sharding.Options{
 			"Type.Commands": w.opts(a), "Options.Runtime": {}, "Options.State": {Runtime: a.rt}, "Options.Shards": {Shards: -1},
 			"Options.HandOffTimeout": {HandOffTimeout: -1}, "Options.Host": {Host: eventsourcing.HostOptions{PassivateAfter: 1}},
+			"Options.Strategy: allocation: invalid: LeastShards.AbsoluteLimit": {Strategy: sharding.By(allocation.LeastShards{AbsoluteLimit: -5})},
+			"Options.Strategy: By has no arithmetic":                           {Strategy: sharding.By(nil)}, "Options.Strategy: it panicked": {Strategy: sharding.By((*allocation.Hashing)(nil))},
+			"Options.MinMembers": {MinMembers: -1}, "Options.BufferSize": {BufferSize: -1}, "Options.MaxStarts": {MaxStarts: -1}, "Options.RecoverNumber": {RecoverNumber: -1},
+			"Options.RestartBackoff": {RestartBackoff: -1}, "Options.RecoverInterval": {RecoverInterval: -1}, "Options.RetryInterval": {RetryInterval: -1},
+			"Options.ShardStartTimeout": {ShardStartTimeout: -1}, "Options.RebalanceInterval": {RebalanceInterval: -1}, "Options.CoordinatorBackoff": {CoordinatorBackoff: -1},
+			"Options.StateTimeout": {StateTimeout: -1}, "Options.StrategyTimeout": {StrategyTimeout: -1}, "Options.Passivation.Limit": {Passivation: passivation.Settings{Limit: -1}},
 		} {
 			_, err := sharding.Start(w.Context(), a.Node, typ, opts)
-			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Type.Commands") {
 				w.Errorf("%s: %v", want, err)
+			}
+		}
+		for _, role := range []string{"", "library"} {
+			if _, err := sharding.StartProxy(w.Context(), a.Node, diaries("a"), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "needs Start") {
+				w.Errorf("a proxy with the role %q on a node that has it: %v", role, err)
 			}
 		}
 		if _, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {

@@ -50,9 +50,13 @@ func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.
 }
 
 // StartProxy gives a node that hosts no entities of a type the way to them. A node that has Options.Role must not have a proxy but a
-// region: the oldest of those nodes runs the coordinator. Options.State is not needed, and Options.Runtime only so that
+// region: the oldest of those nodes runs the coordinator. Without a role that is every node, and the error matches ErrInvalid. Options.State is not needed, and Options.Runtime only so that
 // the context of traces travels.
 func StartProxy[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
+	if node != nil && (opts.Role == "" || slices.Contains(node.Roles(), opts.Role)) {
+		return nil, fmt.Errorf(
+			"sharding: start a proxy of type %q: %w: a node that may host the type needs Start, not a proxy: set Options.Role to what this node lacks", typ.Name, ErrInvalid)
+	}
 	r, err := begin(ctx, node, typ, opts, true, func(s *site, r *Region[C]) error {
 		r.ref = eventsourcing.NewRoute[C](typ.Name, s.route).Ref
 		return nil
@@ -138,37 +142,33 @@ func (r *Region[C]) ShardOf(id string) (Shard, error) {
 	return n, nil
 }
 
-// Leave gives all shards of this node away, as a shutdown of the node does, and waits for that. No shard comes back.
-// The error is that of ctx.
-func (r *Region[C]) Leave(ctx context.Context) error {
-	if err := r.site.leave(ctx); err != nil {
-		return fmt.Errorf("sharding: type %q leaves %v: %w", r.site.name, r.site.node.Self(), err)
-	}
-	return nil
-}
-
-// AwaitReady waits until a coordinator knows the region, so that entities can be reached. The error is that of ctx, or
-// ErrStopped, or matches ErrMismatch.
+// AwaitReady waits until a coordinator knows the region, so that entities can be reached. The error is that of ctx, or matches
+// ErrMismatch, or ErrStopped, also if the region was ready before it ended.
 func (r *Region[C]) AwaitReady(ctx context.Context) error {
 	select {
 	case <-r.site.ready:
-		return nil
 	case <-r.site.refusal:
-		if r.Ready() { // meanwhile
-			return nil
-		}
-		return cmp.Or(r.site.mismatched(), ErrMismatch)
 	case <-ctx.Done():
-		return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.site.name, context.Cause(ctx))
 	case <-r.site.done:
-		return fmt.Errorf("%w: type %q", ErrStopped, r.site.name)
 	}
+	// Several may be so, and chance must not say which one counts.
+	switch {
+	case isClosed(r.site.done):
+		return fmt.Errorf("%w: type %q", ErrStopped, r.site.name)
+	case r.Ready():
+		return nil
+	case isClosed(r.site.refusal):
+		return cmp.Or(r.site.mismatched(), ErrMismatch)
+	}
+	return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.site.name, context.Cause(ctx))
 }
 
 // Ready reports whether a coordinator has known the region, for a readiness probe. It stays true.
-func (r *Region[C]) Ready() bool {
+func (r *Region[C]) Ready() bool { return isClosed(r.site.ready) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-r.site.ready:
+	case <-c:
 		return true
 	default:
 		return false

@@ -5,7 +5,8 @@ package allocation
 
 import "github.com/refold-io/refold/identity"
 
-// External puts shards where a program said.
+// External puts shards where a program said: a map that is fixed when the type is started, and equal on all nodes. To move shards while nodes
+// run, write a sharding.Strategy whose methods read the desired places and ask External.
 type External struct {
 	// Desired is the name of the node that each shard should be on. Shards that are not
 	// in it stay where they are, and start where they are first needed. It is immutable.

@@ -167,7 +167,7 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
 	options := []kong.Option{
-		kong.Name(p.Name), kong.Description(p.About+"\n\n"+exitStatus),
+		kong.Name(p.Name), kong.Description(p.About + "\n\n" + exitStatus),
 		kong.Vars{"journal": p.Journal, "shown": Redact(p.Journal)},
 		kong.Writers(out, p.Stderr), kong.Exit(func(int) { helped = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),

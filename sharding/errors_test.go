@@ -1,0 +1,32 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
+)
+
+// What refuses a command says that it was not done, and nothing of an entity: there may be none.
+func TestRefusalsSpeakForThemselves(t *testing.T) {
+	t.Parallel()
+	for err, is := range map[error]error{
+		sharding.ErrHandOff: eventsourcing.ErrStopped, sharding.ErrNotHome: eventsourcing.ErrStopped, sharding.ErrStopped: eventsourcing.ErrStopped,
+		sharding.ErrNotSent: eventsourcing.ErrStopped, sharding.ErrBuffersFull: eventsourcing.ErrStashFull,
+	} {
+		if !errors.Is(err, is) || !eventsourcing.NotDone(err) || eventsourcing.Code(err) != eventsourcing.Code(is) {
+			t.Errorf("%v does not match %v", err, is)
+		}
+		if strings.Contains(err.Error(), "eventsourcing") || !strings.HasPrefix(err.Error(), "sharding: ") {
+			t.Errorf("it says %q", err)
+		}
+	}
+	if errors.Is(sharding.ErrStopped, sharding.ErrHandOff) {
+		t.Error("they are one")
+	}
+}
