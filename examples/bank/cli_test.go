@@ -84,6 +84,20 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// Servers that the environment names are for a branch that joins others, not for a cluster in one process.
+func TestServersOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	env := func(name string) string { return map[string]string{"REFOLD_NATS": "nats://a:1,nats://b:1"}[name] }
+	whole := clusterFlags{Nodes: 3}
+	if err := whole.check("leveldb:x", env); err != nil || len(whole.NATS) != 0 || whole.members() != 3 {
+		t.Errorf("%+v, %v", whole, err)
+	}
+	part := clusterFlags{Join: []string{"a", "b", "c"}, Name: "b"}
+	if err := part.check("postgres:", env); err != nil || len(part.NATS) != 2 || part.members() != 2 {
+		t.Errorf("%+v, %v", part, err)
+	}
+}
+
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	first := must(t, exitOK, "generate", "--accounts", "5", "--commands", "20", "--seed", "3").out

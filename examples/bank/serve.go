@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -25,7 +26,7 @@ const drainPatience = 10 * time.Second
 
 // Run executes the command.
 func (c *serveCmd) Run(app *app) (err error) {
-	if err = c.check(app.flags.Journal); err != nil {
+	if err = c.check(app.flags.Journal, os.Getenv); err != nil {
 		return usageError{err}
 	}
 	if c.clustered() {

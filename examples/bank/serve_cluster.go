@@ -110,7 +110,9 @@ func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats
 	if err != nil {
 		return nil, fmt.Errorf("serve: %w", err)
 	}
-	cfg := branchConfig{cluster: c.Cluster, carrier: carrier, seeds: seeds, state: c.State, downing: c.settings(), logger: app.logger}
+	cfg := branchConfig{
+		cluster: c.Cluster, carrier: carrier, seeds: seeds, state: c.State, members: c.members(), downing: c.settings(), logger: app.logger,
+	}
 	return openBranch(app.ctx, cfg, s, r)
 }
 

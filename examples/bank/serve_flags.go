@@ -22,7 +22,7 @@ type clusterFlags struct {
 	Join        []string      `placeholder:"NAMES" help:"Be one branch of a cluster of processes: join it by way of the branches with these names, of which the first one founds it. It needs --name, --nats and a journal that processes can share."`
 	Name        string        `placeholder:"NAME" help:"The name of the branch, for --join."`
 	Cluster     string        `placeholder:"NAME" help:"The name of the cluster. Defaults to bank."`
-	NATS        []string      `name:"nats" env:"REFOLD_NATS" placeholder:"URL" help:"The NATS servers by which branches reach each other."`
+	NATS        []string      `name:"nats" placeholder:"URL" help:"The NATS servers by which branches reach each other. With --join they default to those that REFOLD_NATS names."`
 	TokenFile   string        `name:"nats-token-file" env:"REFOLD_NATS_TOKEN_FILE" placeholder:"FILE" help:"A file that holds the token for them, or user:password."`
 	State       string        `placeholder:"journal|ddata" help:"Where it is kept which branch has which accounts: in the journal, or in the memory of the branches. Defaults to journal."`
 	StableAfter time.Duration `placeholder:"TIME" help:"For how long nothing may have changed before a branch that can't be reached is given up. The same for all. Defaults to 5s."`
@@ -30,9 +30,13 @@ type clusterFlags struct {
 
 func (f *clusterFlags) clustered() bool { return f.Nodes != 0 || len(f.Join) > 0 }
 
-// check returns what is wrong with the flags, and sets defaults.
-func (f *clusterFlags) check(journal string) error {
+// check returns what is wrong with the flags, and sets defaults. A whole cluster in this process must not meet servers that the environment
+// names for other commands.
+func (f *clusterFlags) check(journal string, getenv func(string) string) error {
 	kind, _, _ := strings.Cut(journal, ":")
+	if servers := getenv("REFOLD_NATS"); len(f.Join) > 0 && len(f.NATS) == 0 && servers != "" {
+		f.NATS = strings.Split(servers, ",")
+	}
 	switch {
 	case f.Nodes != 0 && len(f.Join) > 0:
 		return errors.New("--nodes runs a whole cluster, --join one branch of one: only one of them can be")
@@ -70,8 +74,8 @@ func (f *clusterFlags) check(journal string) error {
 	return nil
 }
 
-// checkUnused returns which flag says something about a cluster when there is none. Servers and the token may come from
-// the environment, which is for other commands as well.
+// checkUnused returns which flag says something about a cluster when there is none. The token may come from the environment, which is
+// for other commands as well.
 func (f *clusterFlags) checkUnused() error {
 	for _, flag := range []struct {
 		name string
@@ -82,6 +86,14 @@ func (f *clusterFlags) checkUnused() error {
 		}
 	}
 	return nil
+}
+
+// members is how many branches there have to be before accounts are hosted, so that the first one does not get all.
+func (f *clusterFlags) members() int {
+	if f.Nodes > 0 {
+		return f.Nodes
+	}
+	return len(f.Join)/2 + 1
 }
 
 func (f *clusterFlags) access() nats.Access { return nats.Access{URLs: f.NATS, TokenFile: f.TokenFile} }
