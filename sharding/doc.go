@@ -50,7 +50,8 @@
 // pause that grows, between Options.Host.MinBackoff and MaxBackoff. A remembered one that has ended all the same comes back after
 // Options.RestartBackoff. One that a handler or a journal holds up is ended by force when its shard moves, five seconds before
 // Options.HandOffTimeout: commands that it had not begun to handle are refused with ErrHandOff, and those whose events are on their way
-// to the journal have an unknown outcome. A handler that never returns keeps its shard where it is.
+// to the journal have an unknown outcome. A handler that never returns keeps its shard where it is,
+// and its node's shutdown waits the whole phase.
 //
 // # Looking at it
 //
