@@ -49,6 +49,7 @@ type cluster struct {
 	cutting   int             // cuts that go on
 	faults    int
 	restarts  bool
+	watched   bool // nothing else is to happen
 }
 
 // Violation is an invariant that was broken.
@@ -76,7 +77,7 @@ func newCluster(seed uint64, plan Plan) *cluster {
 		lag: map[string]time.Duration{}, quick: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
 		hopeless: map[identity.Node]membership.Reason{}, retiring: map[string]bool{},
 	}
-	c.data = newData(c, seed, NewDataPlan(seed))
+	c.data = newData(c, seed, NewDataPlan(seed, plan))
 	c.shard = newSharding(c, seed, NewShardsPlan(seed, plan))
 	return c
 }
@@ -96,6 +97,13 @@ func (h *host) violate(invariant, format string, args ...any) {
 // run lets time pass, until an invariant is broken.
 func (c *cluster) run(d time.Duration) bool {
 	return !c.w.Run(d, func() bool { return c.violation != nil }) && c.violation == nil
+}
+
+// undisturbed lets time pass in which operators do nothing, and reports whether all invariants hold.
+func (c *cluster) undisturbed(d time.Duration) bool {
+	c.watched = true
+	defer func() { c.watched = false }()
+	return c.run(d)
 }
 
 // until lets time pass until something holds, which is looked at a few times a second.

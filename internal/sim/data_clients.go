@@ -71,6 +71,8 @@ func (d *data) something(r *replicator) {
 		d.resubscribe(r)
 	case n < 76 && d.plan.Large:
 		d.outgrow()
+	case n < 77 && d.plan.Config.MaxLog > 0:
+		d.burst(r)
 	default:
 		d.read(r, d.anyKey(), d.rand.IntN(4) == 0)
 	}
@@ -131,9 +133,33 @@ func (d *data) ask(r *replicator, q *request, in func(replication.Request) repli
 		r.requests[q.id] = q
 		d.w.Tell("%v: request %d, %v", r.h.p.Node(), q.id, q)
 		q.overdue(q.timeout)
-		r.step(replica.Batch{Inputs: []replication.Input{in(replication.Request{
+		r.asked = append(r.asked, in(replication.Request{
 			ID: q.id, Key: q.key.key, Level: q.level, Timeout: q.timeout, PreferOldest: d.rand.IntN(4) == 0,
-		})}})
+		}))
+		if !r.gathers {
+			r.hears()
+		}
+	})
+}
+
+// hears lets a node hear what it was asked for.
+func (r *replicator) hears() {
+	in := r.asked
+	r.asked = nil
+	r.step(replica.Batch{Inputs: in})
+}
+
+// burst changes more at once than waits to be sent at most.
+func (d *data) burst(r *replicator) {
+	r.h.p.Do(func() {
+		r.gathers = true
+		for range 2 + d.plan.Config.MaxLog {
+			for _, k := range []kind{counter, words, cart, dict} {
+				d.change(r, d.use(k, false))
+			}
+		}
+		r.gathers = false
+		r.hears()
 	})
 }
 

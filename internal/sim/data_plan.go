@@ -32,7 +32,7 @@ type DataPlan struct {
 }
 
 // NewDataPlan chooses what a seed stands for.
-func NewDataPlan(seed uint64) DataPlan {
+func NewDataPlan(seed uint64, plan Plan) DataPlan {
 	r := rand.New(rand.NewPCG(seed, 0xda7a91a7)) //nolint:gosec // it has to be repeatable
 	p := DataPlan{Pace: 600 * time.Millisecond, Durable: r.IntN(4) > 0, Pruned: r.IntN(5) > 1}
 	c := &p.Config
@@ -62,6 +62,9 @@ func NewDataPlan(seed uint64) DataPlan {
 		c.MaxLog = 2 + r.IntN(6)
 	case 4:
 		c.GossipInterval, c.NotifyInterval, c.DeltaInterval = time.Second, 200*time.Millisecond, 100*time.Millisecond
+	}
+	if len(plan.Names) > 10 && r.IntN(2) == 0 { // where not all are told at once, some changes have to be dropped
+		c.MaxLog = 2 + r.IntN(6)
 	}
 	if r.IntN(40) == 0 {
 		p.Large = true

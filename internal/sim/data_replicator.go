@@ -42,6 +42,8 @@ type replicator struct {
 	quick   time.Duration // when the last message was handled that came while it had too much to do
 
 	requests map[uint64]*request
+	asked    []replication.Input           // and was not heard yet
+	gathers  bool                          // what it is asked for, to hear it at once
 	held     map[string]replication.Change // what those see who don't ask the machine
 	ran      []*write                      // changes that were made in this step
 	counts   map[string]uint64             // by key: what it saw of counters
