@@ -40,11 +40,12 @@
 // singleton like others, and keeps its state in replicated data (package internal/node/shards/register), or in a journal that fails, is slow, and
 // stores late what it has not answered. Clients send at
 // least 10,000 numbered commands to entities, which store them in the journal, fenced, and answer. Shards are rebalanced for no
-// reason, and now and then there are two coordinators. After each step: an entity lives once and a shard has one owner, coordinators say what
+// reason, nodes are drained, or started anew one after the other, and now and then there are two coordinators. Which entities run is
+// remembered in the journal, in replicated data, or not at all. After each step: an entity lives once and a shard has one owner, coordinators say what
 // is stored, regions heed no lower term, and the commands of a region to an entity arrive in order, none twice. In the end each command
 // was delivered, refused, or is lost with a node that has ended or a link that has reported a gap; what was acknowledged is
 // stored once, all asks are answered, and what is remembered runs. In one of eight seeds nothing happens but planned
-// moves, and then no command is lost or refused.
+// moves, and then no command is lost or refused, who leaves is rid of its shards in time, and what was remembered is found again.
 //
 // # What may not
 //

@@ -166,7 +166,7 @@ func brokerAway(c *cluster) bool {
 		tell(true)
 	})
 	if calm {
-		c.run(d + 30*time.Second)
+		c.undisturbed(d + 30*time.Second)
 		outageLosesNobody(c, were)
 	}
 	return true

@@ -45,9 +45,39 @@ func leave(c *cluster) bool {
 	if h == nil {
 		return false
 	}
+	if c.shard.rand.IntN(6) == 0 && c.mayCut() {
+		return rollingRestart(c, h)
+	}
 	c.w.Tell("FAULT: %v is asked to let %v leave", by.p.Node(), h.p.Node())
 	c.leaving[h.p.Node()] = true
 	by.tell(node.Membership{Input: membership.Leave{Node: h.p.Node()}})
+	return true
+}
+
+// rollingRestart lets some members leave one after the other, the youngest first or the oldest, each when the one before is back.
+func rollingRestart(c *cluster, by *host) bool {
+	members := slices.Clone(by.m.Gossip().Members())
+	slices.SortFunc(members, func(a, b *membership.Member) int {
+		if a.OlderThan(b) {
+			return -1
+		}
+		return 1
+	})
+	if c.shard.rand.IntN(2) == 0 {
+		slices.Reverse(members)
+	}
+	members = members[:min(len(members), 4)]
+	c.w.Tell("FAULT: a rolling restart begins")
+	for _, m := range members {
+		h := c.byNode[m.Node]
+		if !h.alive() || c.violation != nil {
+			break
+		}
+		c.leaving[m.Node] = true
+		h.tell(node.Membership{Input: membership.Leave{Node: m.Node}})
+		c.until(time.Minute, func() bool { return h.p.Dead() && c.unsettled() == "" })
+	}
+	c.hit("node", "rolling restart")
 	return true
 }
 
@@ -147,7 +177,7 @@ func twin(c *cluster) bool {
 	c.twins[other.p.Node()] = true
 	c.join(other)
 	if calm {
-		c.run(15 * time.Second)
+		c.undisturbed(15 * time.Second)
 		twinHarmsNobody(c, h, other)
 	}
 	return true

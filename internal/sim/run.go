@@ -117,6 +117,9 @@ func (c *cluster) heal() {
 	}
 	for _, h := range c.living() {
 		h.p.Connection(true)
+		if h.site.drained {
+			h.site.startAnew()
+		}
 	}
 	c.troubleAt = c.w.Now()
 }

@@ -89,6 +89,8 @@ func (d *sharding) disturb() {
 		d.usurp(s)
 	case n < 9:
 		s.stopShards()
+	case n < 10:
+		d.drain(s)
 	}
 }
 

@@ -74,7 +74,7 @@ func leavesInTime(s *site) {
 		return
 	}
 	for _, other := range d.living() {
-		if other != s && !other.proxy && !other.leaving && other.h.up() {
+		if other != s && other.hosts() {
 			s.violate("leaves-in-time", "it hosts %v after %v", s.m.Hosted(), maxLeaving)
 		}
 	}

@@ -71,15 +71,16 @@ func (d *sharding) mustHappen() {
 		d.c.coverage.hit("entity", k.String(), 0)
 	}
 	for table, rows := range map[string][]string{
-		"entity":     {"can't be loaded", "fenced", "store failed", "store timed out", "does not stop"},
-		"answer":     {"done", "failed", "refused", "unknown"},
-		"journal":    {"lands", "no answer", "fails", "vanishes", "lands late", "conflict"},
-		"replicated": {"done", "not found", "timed out", "failed", "stopped"},
-		"register":   {"loaded", "load failed", "saved", "save failed", "conflict", "fenced", "state lost with its nodes"},
-		"memory":     {"loaded", "load failed", "updated", "update failed", "fenced"},
+		"entity":            {"can't be loaded", "fenced", "store failed", "store timed out", "does not stop", "goes on"},
+		"answer":            {"done", "failed", "refused", "unknown"},
+		"journal":           {"lands", "no answer", "fails", "vanishes", "lands late", "conflict"},
+		"replicated":        {"done", "not found", "timed out", "failed", "stopped"},
+		"register":          {"loaded", "load failed", "saved", "save failed", "conflict", "fenced", "state lost with its nodes"},
+		"memory":            {"loaded", "load failed", "updated", "update failed", "fenced"},
+		"replicated memory": {"loaded", "load failed", "updated", "update failed"},
 		"sharding": {
 			"second coordinator", "halted", "begun again", "stopped by force when it leaves", "dismissed", "region has stopped", "lower term refused",
-			"entity twice after a pause",
+			"entity twice after a pause", "drained",
 		},
 		"sharding time-out": {
 			"host again", "begin hand-off again", "hand-off again", "get homes again", "register again", "register proxy again", "graceful shutdown again", "flush again",

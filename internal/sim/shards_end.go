@@ -108,8 +108,8 @@ func (d *sharding) forgotten() string {
 		return ""
 	}
 	for _, a := range d.accounts {
-		if remembered := d.memory.entities[a.shard][a.id]; remembered != (len(a.running) > 0) {
-			return fmt.Sprintf("%s is remembered %t, and runs %d times", a.id, remembered, len(a.running))
+		if d.memory.wrong(a) {
+			return fmt.Sprintf("%s runs %d times, and that is not what is remembered", a.id, len(a.running))
 		}
 	}
 	return ""

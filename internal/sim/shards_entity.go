@@ -27,6 +27,7 @@ type entity struct {
 	known   int // how many commands are stored, as far as it knows
 	loaded  bool
 	writing bool
+	resting bool // asked to stop if it has nothing to do, and has not said yet that it has
 	stop    bool // asked to, behind the mailbox
 	killed  bool
 	ended   bool
@@ -49,13 +50,16 @@ func (s *site) act(a shards.Action) {
 		s.after(d.storeDelay(), e.load)
 	case e == nil:
 		s.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
-	case a.Kind == shard.Pass && (e.stop || e.killed):
+	case a.Kind == shard.Pass && (e.stop || e.killed || e.resting):
 		s.violate("entities-in-turn", "a command comes behind the stop of %s", a.Entity)
 	case a.Kind == shard.Pass:
 		nr := numberOf(a.Message)
 		d.delivered(e, nr)
 		e.mailbox = append(e.mailbox, nr)
 		e.work()
+	case a.Kind == shard.Stop && a.Idle && !d.quiet && d.rand.IntN(3) == 0:
+		e.resting = true
+		s.after(d.between(0, 20*time.Millisecond), e.goOn)
 	case a.Kind == shard.Stop:
 		e.stop = true
 		if d.odds(50) {
@@ -108,6 +112,16 @@ func (e *entity) passivate() {
 	if !e.ended {
 		e.s.step(shards.Entities{Run: e.at.Run, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 	}
+}
+
+// goOn says that it does not stop, since it has something to do.
+func (e *entity) goOn() {
+	if e.ended || e.killed {
+		return
+	}
+	e.s.d.hit("entity", "goes on")
+	e.resting = false
+	e.s.step(shards.Entities{Run: e.at.Run, Input: shard.Busy{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 }
 
 // append stores commands behind those that are known. It may fail, or land late.

@@ -14,10 +14,11 @@ import (
 
 // memory is the store of remembered entities, in the same journal. Who loads a shard is its owner from then on.
 type memory struct {
-	d        *sharding
-	known    map[shards.Shard]bool
-	entities map[shards.Shard]map[string]bool
-	owner    map[shards.Shard]owner
+	d          *sharding
+	replicated *replicatedMemory // nil: the journal has it
+	known      map[shards.Shard]bool
+	entities   map[shards.Shard]map[string]bool
+	owner      map[shards.Shard]owner
 }
 
 type owner struct {
@@ -26,7 +27,11 @@ type owner struct {
 }
 
 func newMemory(d *sharding) memory {
-	return memory{d: d, known: map[shards.Shard]bool{}, entities: map[shards.Shard]map[string]bool{}, owner: map[shards.Shard]owner{}}
+	m := memory{d: d, known: map[shards.Shard]bool{}, entities: map[shards.Shard]map[string]bool{}, owner: map[shards.Shard]owner{}}
+	if d.plan.ReplicatedMemory {
+		m.replicated = newReplicatedMemory(d)
+	}
+	return m
 }
 
 // shards returns the shards that are remembered.
@@ -55,6 +60,10 @@ func (m *memory) ask(s *site, r shards.Remember) {
 				s.step(shards.Entities{Run: r.Run, Input: in})
 			}
 		})
+	}
+	if m.replicated != nil {
+		m.replicated.ask(s, r, me, answer)
+		return
 	}
 	took, how := m.d.store.fate()
 	if r.Update == nil {
@@ -89,22 +98,41 @@ func (m *memory) ask(s *site, r shards.Remember) {
 }
 
 func (m *memory) update(r shards.Remember) {
-	at := m.entities[r.Shard]
-	if at == nil {
-		at = map[string]bool{}
-		m.entities[r.Shard] = at
+	if m.entities[r.Shard] == nil {
+		m.entities[r.Shard] = map[string]bool{}
 	}
-	for _, id := range r.Update.Started {
+	note(m.entities[r.Shard], r.Update)
+}
+
+// note takes note of an update.
+func note(at map[string]bool, u *shard.Update) {
+	for _, id := range u.Started {
 		at[id] = true
 	}
-	for _, id := range r.Update.Stopped {
+	for _, id := range u.Stopped {
 		delete(at, id)
 	}
 }
 
+// has reports whether an owner has stored that an entity runs.
+func (m *memory) has(s *site, at shards.Run, id string) bool {
+	if m.replicated != nil {
+		return m.replicated.knows[owner{s.m, at}][id]
+	}
+	return m.entities[at.Shard][id]
+}
+
+// wrong reports whether an entity is remembered that does not run, or runs and is not remembered.
+func (m *memory) wrong(a *account) bool {
+	if m.replicated != nil {
+		return m.replicated.wrong(a)
+	}
+	return m.entities[a.shard][a.id] != (len(a.running) > 0)
+}
+
 // rememberedBefore: a remembered entity starts only when that is stored.
 func (s *site) rememberedBefore(a shards.Action) {
-	if s.cfg.Region.Remember && !s.d.memory.entities[a.Shard][a.Entity] && !s.stale() {
+	if s.cfg.Region.Remember && !s.d.memory.has(s, a.Run, a.Entity) && !s.stale() {
 		s.violate("remembered-before-it-starts", "%s starts, and is not remembered", a.Entity)
 	}
 }

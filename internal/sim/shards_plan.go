@@ -31,6 +31,8 @@ type ShardsPlan struct {
 	Proxy string
 	// Replicated says that the coordinator keeps its state in replicated data, else in a journal.
 	Replicated bool
+	// ReplicatedMemory says that replicated data tells which entities run, else a journal.
+	ReplicatedMemory bool
 	// Calm says that nothing happens but what is planned: nodes join and leave, shards move. Then no message is lost or refused.
 	Calm bool
 }
@@ -60,10 +62,12 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	if r.IntN(4) == 0 {
 		p.Config.Shard.RecoverNumber = 1 + r.IntN(4)
 	}
+	p.ReplicatedMemory = remember && r.IntN(2) == 0
 	return p
 }
 
 // String says what is special about the plan.
 func (p ShardsPlan) String() string {
-	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated %t, remembered %t, calm %t", p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.Calm)
+	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated %t, remembered %t, replicated %t, calm %t",
+		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm)
 }

@@ -40,6 +40,7 @@ type site struct {
 	halted    bool // all was stopped, since the node must not host anything
 	empty     bool // nothing of the region runs any more
 	leaving   bool // for good
+	drained   bool // it takes no shards any more
 	left      func()
 	holds     bool // the machine is appointed
 	presides  bool // it is to be
@@ -177,6 +178,9 @@ func (s *site) again() {
 	s.anew()
 	s.see()
 	s.appoint()
+	if s.drained {
+		s.step(shards.Leave{Stay: true})
+	}
 }
 
 // leave gives all shards away, and calls then when that is done or takes too long.

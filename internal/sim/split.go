@@ -41,7 +41,7 @@ func (c *cluster) cleanCut() bool {
 		c.cutting--
 		c.w.Tell("the broker is one again")
 	})
-	if c.run(d) {
+	if c.undisturbed(d) {
 		c.leftBy(sides, expected, either)
 	}
 	return true
