@@ -5,20 +5,23 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"regexp"
 	"slices"
 	"testing"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/testpg"
 	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/sharding/coordinator"
 )
 
-// decide lets a coordinator of a type begin a term in a directory.
-func decide(t *testing.T, db *leveldb.DB, typ string) {
+// decide lets a coordinator of a type begin a term in a journal.
+func decide(t *testing.T, state sharding.JournalConfig, typ string) {
 	t.Helper()
-	store, err := sharding.JournalState(db.Journal(), db.Snapshots()).OpenCoordinator(sharding.Scope{Type: typ})
+	store, err := state.OpenCoordinator(sharding.Scope{Type: typ})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +50,8 @@ func TestRemoveShardingData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decide(t, db, "account")
-	decide(t, db, "loan")
+	decide(t, sharding.JournalState(db.Journal(), db.Snapshots()), "account")
+	decide(t, sharding.JournalState(db.Journal(), db.Snapshots()), "loan")
 	remove := func(status int, want string, args ...string) {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -83,4 +86,42 @@ func TestRemoveShardingData(t *testing.T) {
 	remove(0, `the data of 1 persistence IDs is removed`, at, "account", "--yes", "--cluster", "lab")
 	remove(0, `\|account +1 +0 .*, removed\n.*there is nothing to remove`, at, "account", "--yes")
 	remove(0, `\|loan +1 +0 +20[-0-9]+ [:0-9]+\n`, at)
+}
+
+// On PostgreSQL, which a node that runs does not keep others out of, what a node has written since is found out.
+func TestRemoveShardingDataOnPostgres(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	db, err := postgres.Open(t.Context(), dsn, postgres.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	state := sharding.JournalState(db.Journal(), db.Snapshots())
+	decide(t, state, "account")
+	decide(t, state, "loan")
+	remove := func(status int, want string, args ...string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		p := program()
+		p.Stdout, p.Stderr = &out, &errs
+		got := p.Run(t.Context(), append([]string{"remove-sharding-data", "--journal", dsn}, args...))
+		if text := out.String() + errs.String(); got != status || !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("%q: exit status %d, not %d, or no %q in\n%s", args, got, status, want, text)
+		}
+	}
+	remove(0, `\|account +1 +0 +20.*\n.*\|loan +1 +0 +20.*\n.*name the entity types, and --yes\n`)
+	remove(2, `--nodes-are-stopped says that none does; nothing is removed`, "account", "--yes")
+	remove(0, `the data of 1 persistence IDs is removed`, "account", "--yes", "--nodes-are-stopped")
+	remove(0, `there is nothing to remove`, "account", "--yes", "--nodes-are-stopped")
+	found, err := state.FindData(t.Context(), "loan")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%+v: %v", found, err)
+	}
+	decide(t, state, "loan") // a node
+	if err = state.RemoveData(t.Context(), found[0]); !errors.Is(err, sharding.ErrConflict) {
+		t.Errorf("while a node writes: %v", err)
+	}
+	decide(t, state, "account") // begins anew
+	remove(0, `\|account +2 +0 +20.*\n.*\|loan +2 +0 +20`)
 }
