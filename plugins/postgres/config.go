@@ -22,8 +22,9 @@ type Config struct {
 	// right to create tables want it. Defaults to false.
 	CheckOnly bool
 	// MaxConns is how many connections the pool opens at most. Defaults to
-	// pool_max_conns in the connection string, or else to the greater of 4 and
-	// the number of CPUs.
+	// pool_max_conns in the connection string, or else to the greater of 16 and
+	// the number of CPUs: when many entities start at once, each recovers on a
+	// connection of its own.
 	MaxConns int
 	// MaxAppends is how many calls of Append a journal.Writer keeps in flight,
 	// each on a connection of its own; it is never more than the pool has.
@@ -56,6 +57,10 @@ type Config struct {
 	// password is logged. Defaults to one that discards all.
 	Logger *slog.Logger
 }
+
+// defaultConns is how many connections a pool opens at most if nobody says it. With the 4 of
+// pgx the entities of a node that takes over shards wait for seconds to recover.
+const defaultConns = 16
 
 const (
 	defaultSchema          = "refold"

@@ -77,9 +77,12 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	if _, err = parseDSN(cfg.NotifyDSN); err != nil {
 		return nil, tell([]error{err}, "postgres: Config.NotifyDSN is an invalid connection string: %s", dsnForm)
 	}
-	if cfg.MaxConns > 0 {
+	switch {
+	case cfg.MaxConns > 0:
 		pc.MaxConns = int32(cfg.MaxConns) //nolint:gosec // validated
 		pc.MinConns, pc.MinIdleConns = min(pc.MinConns, pc.MaxConns), min(pc.MinIdleConns, pc.MaxConns)
+	case !sizesPool(dsn):
+		pc.MaxConns = max(pc.MaxConns, defaultConns)
 	}
 	cc := pc.ConnConfig
 	if !cfg.CachedStatements {
@@ -116,6 +119,12 @@ func parseDSN(dsn string) (*pgxpool.Config, error) {
 	// What a role or a database is set to must not change the bytes of a text.
 	pc.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	return pc, nil
+}
+
+// sizesPool reports whether a connection string, which is a valid one, says how many connections there are.
+func sizesPool(dsn string) bool {
+	cc, err := pgx.ParseConfig(dsn)
+	return err == nil && cc.RuntimeParams["pool_max_conns"] != ""
 }
 
 func target(cc *pgx.ConnConfig) string {

@@ -13,6 +13,9 @@ import (
 // committed.
 func Certain(err error) bool { return certainly(err) }
 
+// PoolSize returns how many connections the pool opens at most.
+func (db *DB) PoolSize() int { return int(db.pool.Config().MaxConns) }
+
 // SessionState counts what the one connection of a pool holds that a later
 // transaction on it could notice.
 func (db *DB) SessionState(ctx context.Context) (held int, err error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
 	"time"
 
@@ -138,4 +139,24 @@ func FuzzDecodeConflicts(f *testing.F) {
 			t.Errorf("%d conflicts of %d", n, chains)
 		}
 	})
+}
+
+// The pool is as large as the configuration says, or else the connection string, or else large enough for
+// many entities that recover at once.
+func TestPoolSize(t *testing.T) {
+	t.Parallel()
+	dsn := testpg.DSN(t)
+	for name, c := range map[string]struct {
+		dsn  string
+		cfg  postgres.Config
+		want int
+	}{
+		"default":           {dsn, postgres.Config{}, max(16, runtime.NumCPU())},
+		"connection string": {testpg.With(t, dsn, map[string]string{"pool_max_conns": "3"}), postgres.Config{}, 3},
+		"both":              {testpg.With(t, dsn, map[string]string{"pool_max_conns": "3"}), postgres.Config{MaxConns: 5}, 5},
+	} {
+		if got := openStore(t, c.dsn, c.cfg).PoolSize(); got != c.want {
+			t.Errorf("%s: %d connections, want %d", name, got, c.want)
+		}
+	}
 }
