@@ -6,6 +6,7 @@ package sharding
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -72,12 +73,16 @@ func (r *Region[C]) Home(ctx context.Context, shard Shard) (home identity.Node, 
 	return home, known, err
 }
 
-// call lets the loop call f, which must not block, and waits for that.
+// call lets the loop call f, which must not block, and waits for that. If it fails f is not called, now or later: what it would set belongs to
+// the caller again.
 func (s *site) call(ctx context.Context, f func()) error {
+	var taken atomic.Bool // by who comes first: the loop, or a ctx that ends
 	called := make(chan struct{})
 	if !s.inbox.add(item{do: func() {
 		defer close(called)
-		f()
+		if taken.CompareAndSwap(false, true) {
+			f()
+		}
 	}}) {
 		return ErrStopped
 	}
@@ -85,6 +90,10 @@ func (s *site) call(ctx context.Context, f func()) error {
 	case <-called:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if taken.CompareAndSwap(false, true) {
+			return context.Cause(ctx)
+		}
+		<-called
+		return nil
 	}
 }
