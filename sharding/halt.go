@@ -24,6 +24,7 @@ func (s *site) again() {
 	if err != nil { // can't be: it was checked
 		return
 	}
+	machine.Follow(s.machine)
 	s.cfg, s.machine, s.turn, s.halted, s.empty = cfg, machine, 0, false, false
 	s.narrowAll()
 	s.see()

@@ -93,6 +93,7 @@ func onlyTheFirstSeedFounds(h *host) {
 		return
 	}
 	h.c.hit("node", "founded")
+	h.c.shard.foundedAnew()
 	if h.p.Node().Name != h.c.plan.Seeds[0] {
 		h.violate("only-the-first-seed-founds", "it is no first seed, and has founded a cluster")
 	}

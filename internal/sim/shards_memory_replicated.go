@@ -101,26 +101,42 @@ func (m *replicatedMemory) inTurn(s *site, n shards.Shard, call func(e *errand))
 	}
 }
 
-// loaded: where nothing fails, what was stored for a shard is loaded by whoever has it next.
+// foundedAnew takes note of a cluster that is founded. If nobody is left of another one, what that remembered is lost with it.
+func (d *sharding) foundedAnew() {
+	if m := d.memory.replicated; m != nil {
+		clear(m.last)
+	}
+}
+
+// loaded: where nothing fails, what was stored for a shard is loaded by whoever has it next. Where nodes are pruned while one of their
+// entities is removed, that may be added anew.
 func (m *replicatedMemory) loaded(s *site, me owner, ids []string) {
 	known := map[string]bool{}
 	for _, id := range ids {
 		known[id] = true
 	}
 	m.unsure[me.Shard] = m.unsure[me.Shard] || m.open[me.Shard] > 0
-	if was := m.last[me.Shard]; m.d.plan.Calm && !m.unsure[me.Shard] && !sameIDs(was, known) {
+	was, stored := m.last[me.Shard]
+	same := sameIDs
+	if m.d.c.data.plan.Pruned {
+		same = contains
+	}
+	if stored && m.d.plan.Calm && !m.unsure[me.Shard] && !same(known, was) {
 		s.violate("remembered-is-loaded", "of shard %d %v are loaded, and %v were stored", me.Shard, ids, was)
 	}
 	m.knows[me], m.last[me.Shard] = known, known
 }
 
-func sameIDs(a, b map[string]bool) bool {
-	for id := range a {
-		if !b[id] {
+func sameIDs(a, b map[string]bool) bool { return len(a) == len(b) && contains(a, b) }
+
+// contains reports whether all of b are in a.
+func contains(a, b map[string]bool) bool {
+	for id := range b {
+		if !a[id] {
 			return false
 		}
 	}
-	return len(a) == len(b)
+	return true
 }
 
 // wrong returns whether a set is not what runs, where nothing fails.

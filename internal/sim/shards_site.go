@@ -82,6 +82,9 @@ func (s *site) anew() {
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v: %v", s.h.p.Node(), err)) // the configuration is the simulator's
 	}
+	if s.m != nil {
+		m.Follow(s.m)
+	}
 	s.m, s.turn, s.hosted, s.since, s.term = m, 0, nil, s.d.w.Now(), 0
 }
 

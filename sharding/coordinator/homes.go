@@ -30,7 +30,8 @@ func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 			m.moving[s].askers[s] = with(m.moving[s].askers[s], from)
 		case m.phase < Active:
 			m.want(s, from, true)
-		case found && m.isTerminating(home): // it asks again
+		case found && (m.isTerminating(home) || m.instances[home] == 0):
+			// It asks again. A home that has not registered with this coordinator may have stopped, and the one before has not stored that.
 		case found:
 			if byRegion[home] == nil {
 				nodes = append(nodes, home)

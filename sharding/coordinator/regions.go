@@ -178,7 +178,7 @@ func (m *Machine) acknowledge(n identity.Node) {
 	left := maxHomes * Batch
 	var homes []Home
 	for _, r := range m.state.regions {
-		if m.phase < Active && !has(m.alive, r.Node) {
+		if m.instances[r.Node] == 0 {
 			continue // it may have stopped, and the coordinator before has not stored that
 		}
 		shards := m.resting(r.Shards)

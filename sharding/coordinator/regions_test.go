@@ -68,6 +68,25 @@ func TestLeavingWithTheNextCoordinator(t *testing.T) {
 	d.want("who is down gives nothing away", "")
 }
 
+// A region that has stopped between two coordinators gets nothing: nobody is told that shards are there before it has registered with the second one.
+func TestHomesOfWhoHasNotCome(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{}, append(registered("a", "b"), allocated("a", 1), allocated("b", 2))...)
+	d.members("a b")
+	d.loaded()
+	d.pass(time.Minute)
+	d.sent()
+	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
+	d.say("a", register)
+	d.want("who comes hears of itself only", "a register ack, a homes a[1], a host[1]")
+	d.get("a", 1, 2)
+	d.want("who asks too", "a homes a[1]")
+	d.say("b", register)
+	d.sent()
+	d.get("a", 1, 2)
+	d.want("the other one has come", "a homes a[1] b[2]")
+}
+
 // The homes of at most 5,000 shards are told to who registers, 500 at a time.
 func TestHomesComeInBatches(t *testing.T) {
 	t.Parallel()

@@ -163,6 +163,10 @@ func (m *Machine) see(in coordinator.Members) {
 	m.coordinate(m.view())
 }
 
+// Follow lets a machine, which has taken no step yet, know whom the one before it saw last: who was removed since that stopped may still host
+// something, so that its shards wait for the margin.
+func (m *Machine) Follow(before *Machine) { m.members, m.removals = before.members, before.removals }
+
 // forget drops removals that are of no matter any more.
 func (m *Machine) forget() {
 	for len(m.removals) > 0 && m.now-m.removals[0].At > m.cfg.Coordinator.RemovalMargin {

@@ -18,15 +18,17 @@ type Store struct {
 
 	mu     sync.Mutex
 	loaded bool
-	term   uint64 // the last one that was claimed with this store, 0 is none
-	holds  bool   // nothing is known of a higher one
+	term   uint64            // the last one that was claimed with this store, 0 is none
+	holds  bool              // nothing is known of a higher one
+	begun  coordinator.State // the state of the last term whose claim was unrivaled: it may be stored without that being heard
 }
 
 // New returns a store. The nonce tells apart those who claim a term on one node.
 func New(data Data, nonce string) *Store { return &Store{data: data, nonce: nonce} }
 
 // Load returns what is stored, and the number of the last event that is in it. All changes that were acknowledged before it
-// began are in it. Its term is the highest one that anybody has claimed.
+// began are in it. Its term is the highest one that anybody has claimed. If it is the state that a claim of this store was to
+// write, the store holds the term, whatever Save has returned.
 func (r *Store) Load(ctx context.Context) (state coordinator.State, rev uint64, err error) {
 	found, highest, err := r.readAll(ctx)
 	if err == nil && r.lost(highest) {
@@ -44,6 +46,9 @@ func (r *Store) Load(ctx context.Context) (state coordinator.State, rev uint64, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loaded = true
+	if found.term > r.term && found.state.Equal(r.begun) { // whoever asked takes it for acknowledged
+		r.term, r.holds = found.term, true
+	}
 	return found.state, found.rev, nil
 }
 

@@ -52,6 +52,7 @@ func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 			return fmt.Errorf("%w: term %d is claimed behind %d, and there is other data, at %d", ErrConflict, c.Term, c.Rev, before.rev)
 		}
 	}
+	r.begin(c.After)
 	if err := r.write(ctx, c); err != nil {
 		return err
 	}
@@ -59,6 +60,15 @@ func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 	defer r.mu.Unlock()
 	r.term, r.holds = max(r.term, c.Term), true
 	return nil
+}
+
+// begin notes what is stored now, for a Load that finds it if the write fails.
+func (r *Store) begin(after coordinator.State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if after.Term() >= r.begun.Term() {
+		r.begun = after
+	}
 }
 
 // write stores the state after a change of a term that was claimed.

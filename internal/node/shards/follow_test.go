@@ -1,0 +1,58 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// Who was removed while this node hosted nothing may still host shards: the coordinator that begins anew waits for the margin, although its machine has not
+// seen that member.
+func TestRemovedWhileNothingIsHosted(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "a", "b")
+	d.now = time.Hour
+	m, err := shards.New(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Follow(d.m)
+	d.m = m
+	d.see(membership.Up, "a")
+	b := node("b")
+	state, err := coordinator.State{}.Apply(
+		coordinator.Event{Kind: coordinator.RegionRegistered, Node: b},
+		coordinator.Event{Kind: coordinator.HomesAllocated, Node: b, Shards: []coordinator.Shard{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := d.step(shards.Appoint{})
+	out = d.step(shards.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 2}})
+	terminated := func(until time.Duration) bool {
+		for ; d.now < until; d.now += time.Second {
+			for out.Save != nil {
+				for _, e := range out.Save.Events {
+					if e.Kind == coordinator.RegionTerminated {
+						return true
+					}
+				}
+				out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+			}
+			out = d.m.Tick(d.now)
+		}
+		return false
+	}
+	removed := d.now
+	if terminated(removed + time.Minute) {
+		t.Errorf("the shards of the removed node are free %v after its removal, the margin is a minute", d.now-removed)
+	}
+	if !terminated(removed + 2*time.Minute) {
+		t.Error("the shards of the removed node are not free after the margin")
+	}
+}

@@ -1,0 +1,145 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package register_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards/register"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+var errUnheard = errors.New("no answer")
+
+// data is one replica that is all there is, as one node reaches it.
+type data struct {
+	*keys
+
+	self    *crdt.Self
+	unheard bool // what changes the state is stored, and says that it isn't
+	half    bool // so is what changes the claims
+}
+
+// keys are what all nodes reach.
+type keys struct {
+	claims crdt.ORSet[string]
+	state  crdt.LWWRegister[[]byte]
+}
+
+func (d *data) Self() *crdt.Self { return d.self }
+
+func (d *data) ReadClaims(context.Context) (crdt.ORSet[string], error) { return d.claims, nil }
+
+func (d *data) ChangeClaims(_ context.Context, modify func(crdt.ORSet[string]) (crdt.ORSet[string], error)) (err error) {
+	if d.claims, err = modify(d.claims); err == nil && d.half {
+		err = errUnheard
+	}
+	return err
+}
+
+func (d *data) ReadState(context.Context, bool, bool) (crdt.LWWRegister[[]byte], error) {
+	return d.state, nil
+}
+
+func (d *data) ChangeState(_ context.Context, modify func(crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error)) (err error) {
+	if d.state, err = modify(d.state); err == nil && d.unheard {
+		err = errUnheard
+	}
+	return err
+}
+
+// actor is a coordinator with its store.
+type actor struct {
+	testing.TB
+	*data
+
+	store *register.Store
+	node  identity.Node
+	state coordinator.State
+	rev   uint64
+}
+
+func act(tb testing.TB, k *keys, name string) *actor {
+	tb.Helper()
+	node := identity.Node{Name: name, UID: 1}
+	self, err := crdt.NewSelf(node)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := &data{keys: k, self: self}
+	return &actor{TB: tb, data: d, store: register.New(d, name), node: node}
+}
+
+func (a *actor) load() {
+	a.Helper()
+	var err error
+	if a.state, a.rev, err = a.store.Load(a.Context()); err != nil {
+		a.Fatal(err)
+	}
+}
+
+func (a *actor) save(term uint64, e coordinator.Event) (coordinator.State, error) {
+	a.Helper()
+	after, err := a.state.Apply(e)
+	if err != nil {
+		a.Fatal(err)
+	}
+	return after, a.store.Save(a.Context(), coordinator.Change{Term: term, Rev: a.rev, Events: []coordinator.Event{e}, After: after})
+}
+
+func (a *actor) claim(term uint64) (coordinator.State, error) {
+	a.Helper()
+	return a.save(term, coordinator.Event{Kind: coordinator.Started, Term: term, Node: a.node})
+}
+
+// A coordinator whose claim was stored, and that does not hear it, finds it, and goes on in that term.
+func TestClaimThatIsFoundIsHeld(t *testing.T) {
+	t.Parallel()
+	a := act(t, &keys{}, "a")
+	a.load()
+	a.unheard = true
+	after, err := a.claim(1)
+	if !errors.Is(err, errUnheard) {
+		t.Fatalf("the claim: %v", err)
+	}
+	a.unheard = false
+	if a.load(); !a.state.Equal(after) {
+		t.Fatalf("it finds term %d of %v", a.state.Term(), a.state.Holder())
+	}
+	if _, err := a.save(1, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node}); err != nil {
+		t.Errorf("a change of the term: %v", err)
+	}
+}
+
+// What others have claimed is not held by whoever finds it, nor what is found below a higher claim.
+func TestClaimThatIsFoundIsNotHeld(t *testing.T) {
+	t.Parallel()
+	k := &keys{}
+	a, b := act(t, k, "a"), act(t, k, "b")
+	region := coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node}
+	refused := func(who *actor, term uint64) {
+		t.Helper()
+		who.load()
+		if _, err := who.save(term, region); !errors.Is(err, register.ErrConflict) {
+			t.Errorf("a change of term %d by %v: %v", term, who.node, err)
+		}
+	}
+	a.load()
+	a.unheard = true
+	if _, err := a.claim(1); !errors.Is(err, errUnheard) {
+		t.Fatalf("the claim: %v", err)
+	}
+	a.unheard = false
+	refused(b, 1)
+	b.half = true
+	if _, err := b.claim(2); !errors.Is(err, errUnheard) {
+		t.Fatalf("the claim of the next term: %v", err)
+	}
+	refused(a, 1)
+	refused(a, 2)
+}
