@@ -52,7 +52,8 @@ func TestCopyOfManyKilled(t *testing.T) {
 	}
 }
 
-// killedBehind kills a copy to a database once that holds some records.
+// killedBehind kills a copy to a database once that holds some records. From then on the database lets nothing
+// more in, so that the copy is at it whenever the kill comes.
 func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -60,6 +61,21 @@ func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
+	do := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	do(fmt.Sprintf(`CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF (SELECT last_value FROM refold.ordinals) > %d THEN
+				PERFORM pg_advisory_xact_lock(7);
+			END IF;
+			RETURN NULL;
+		END $$`, records))
+	do("CREATE TRIGGER hold BEFORE INSERT ON refold.events FOR EACH STATEMENT EXECUTE FUNCTION hold()")
+	do("SELECT pg_advisory_lock(7)")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
@@ -67,14 +83,15 @@ func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for {
-		var stored int
-		if err := conn.QueryRow(t.Context(), "SELECT last_value FROM refold.ordinals").Scan(&stored); err != nil {
-			t.Fatal(err)
+	count := func(sql string) (n int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+			t.Fatalf("%s: %v", sql, err)
 		}
-		if stored > records {
-			break
-		}
+		return n
+	}
+	for count(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0 {
 		select {
 		case err := <-ended:
 			t.Fatalf("it ended before it could be killed: %v\n%s", err, output.String())
@@ -87,6 +104,12 @@ func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	if exit, ok := errors.AsType[*exec.ExitError](<-ended); !ok || exit.Exited() {
 		t.Fatalf("the kill hit a program that had ended: %v\n%s", exit, output.String())
 	}
+	do("SELECT pg_advisory_unlock(7)")
+	// What it had sent may be stored yet, until nobody is left in the server who does so.
+	for count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()") > 0 {
+		continue
+	}
+	do("DROP FUNCTION hold() CASCADE")
 }
 
 // many is a LevelDB journal of many events.
