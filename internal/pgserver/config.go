@@ -23,13 +23,13 @@ type Config struct {
 	// counts once the database exists. Defaults to no limit.
 	MaxFileSize int64
 	// StartTimeout bounds how long the server may take to be ready. Defaults to
-	// 60 s.
+	// 5 minutes.
 	StartTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
 	if c.StartTimeout == 0 {
-		c.StartTimeout = time.Minute
+		c.StartTimeout = 5 * time.Minute
 	}
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // DSN returns the address, as a URL, of a new and empty database on the shared
@@ -29,11 +30,21 @@ func DSN(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := execute(dsn, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)"); err != nil {
+		if err := drop(dsn, name); err != nil {
 			tb.Error(err)
 		}
 	})
 	return dsn
+}
+
+// drop drops a database. The server ends who is still connected, and gives up if that takes more than a few seconds.
+func drop(dsn, name string) error {
+	for tries := 1; ; tries++ {
+		err := execute(dsn, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+		if inUse, ok := errors.AsType[*pgconn.PgError](err); !ok || inUse.Code != "55006" || tries == 20 {
+			return err
+		}
+	}
 }
 
 // databaseName makes a name of at most 63 bytes that tells whose it is.
@@ -54,7 +65,7 @@ func create(dsn, name string) error {
 
 // execute runs one statement as the DSN's user in the database postgres.
 func execute(dsn, statement string) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {

@@ -48,7 +48,11 @@ func Main(m *testing.M, ignored ...goleak.Option) {
 		}
 	}
 	if code == 0 {
-		if err := goleak.Find(ignored...); err != nil {
+		err := goleak.Find(ignored...)
+		for patience := time.Now().Add(time.Minute); err != nil && time.Now().Before(patience); { // some may be just ending
+			err = goleak.Find(ignored...)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "testpg: leaked goroutines:", err)
 			code = 1
 		}
@@ -68,7 +72,7 @@ func sharedDSN(database string) (string, error) {
 		return "", errors.New("testpg: TestMain must call testpg.Main, which stops the server")
 	}
 	if shared.server == nil && shared.err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		shared.server, shared.err = pgserver.Start(ctx, pgserver.Config{})
 	}
