@@ -54,7 +54,7 @@ func run(path string, in io.Reader, out io.Writer) error {
 	s.Start()
 	defer s.WaitForShutdown()
 	defer s.Shutdown()
-	if !s.ReadyForConnections(time.Minute) {
+	if !s.ReadyForConnections(5 * time.Minute) {
 		return errors.New("it does not become ready")
 	}
 	_, err = fmt.Fprintf(out, "ok %d %d\n", port(s.Addr()), routePort(s))
