@@ -5,6 +5,7 @@ package leveldb_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
@@ -12,6 +13,9 @@ import (
 	"github.com/refold-io/refold/snapshot"
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
+
+// patience is how long a check of a suite may take on a machine that is busy with other tests.
+const patience = 5 * time.Minute
 
 // lasting is a journal with what remains of it when it is closed.
 type lasting struct {
@@ -41,6 +45,7 @@ func inDir(tb testing.TB, dir string) journal.Journal {
 func TestJournalConformance(t *testing.T) {
 	t.Parallel()
 	journaltest.Run(t, journaltest.Config{
+		Timeout: patience,
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
 			return inDir(tb, tb.TempDir())
@@ -75,6 +80,7 @@ func TestCrashConformance(t *testing.T) {
 		return lasting{Journal: db.Journal(), disk: d}
 	}
 	journaltest.Run(t, journaltest.Config{
+		Timeout: patience,
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
 			return openDisk(tb, newDisk(faultNone, 0, 1))

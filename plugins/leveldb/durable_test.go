@@ -57,6 +57,7 @@ func sizeOf(tb testing.TB, dir string) (tables int, size int64) {
 func TestDurableConformance(t *testing.T) {
 	t.Parallel()
 	durabletest.Run(t, durabletest.Config{
+		Limit: patience,
 		Open: func(tb testing.TB) durable.Opener {
 			tb.Helper()
 			return leveldb.NewDurable(tb.TempDir(), leveldb.DurableConfig{})
@@ -182,7 +183,8 @@ func TestDurableCrash(t *testing.T) {
 		return d
 	}
 	durabletest.Run(t, durabletest.Config{
-		Open: func(testing.TB) durable.Opener { return newDiskOpener() },
+		Limit: patience,
+		Open:  func(testing.TB) durable.Opener { return newDiskOpener() },
 		Crash: func(tb testing.TB, o durable.Opener) durable.Opener {
 			tb.Helper()
 			after := newDiskOpener()
