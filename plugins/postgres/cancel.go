@@ -21,14 +21,15 @@ const cancelGrace = time.Second
 // The connection is not used any more after that (see DB.use): the request may
 // arrive late and would hit the next statement.
 type canceler struct {
-	conn *pgconn.PgConn
-	stop context.CancelFunc
-	done chan struct{}
+	conn  *pgconn.PgConn
+	grace time.Duration
+	stop  context.CancelFunc
+	done  chan struct{}
 }
 
 // HandleCancel implements ctxwatch.Handler.
 func (c *canceler) HandleCancel(context.Context) { //nolint:contextcheck // that one has ended
-	deadline := time.Now().Add(cancelGrace)
+	deadline := time.Now().Add(c.grace)
 	_ = c.conn.Conn().SetDeadline(deadline) // it fails on a closed connection only
 	ctx, stop := context.WithDeadline(context.Background(), deadline)
 	done := make(chan struct{})

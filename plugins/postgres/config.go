@@ -56,6 +56,8 @@ type Config struct {
 	// 2 s. The same is told at most once a minute. No connection string and no
 	// password is logged. Defaults to one that discards all.
 	Logger *slog.Logger
+
+	grace time.Duration // cancelGrace, but in tests
 }
 
 // defaultConns is how many connections a pool opens at most if nobody says it. With the 4 of
@@ -78,6 +80,7 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.MaxSnapshotSize = cmp.Or(c.MaxSnapshotSize, defaultMaxSnapshotSize)
+	c.grace = cmp.Or(c.grace, cancelGrace)
 	if c.PollInterval == 0 {
 		c.PollInterval = time.Second
 		if c.DisableNotify {

@@ -5,6 +5,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,6 +36,7 @@ func openJournal(tb testing.TB, dsn string, cfg postgres.Config) journal.Journal
 func runJournalSuite(t *testing.T, cfg postgres.Config) {
 	t.Helper()
 	journaltest.Run(t, journaltest.Config{
+		Timeout: 5 * time.Minute, // of a machine that is busy with other tests
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
 			return openJournal(tb, testpg.DSN(tb), cfg)

@@ -5,6 +5,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -12,6 +13,12 @@ import (
 // Certain reports whether an error says that a statement was surely not
 // committed.
 func Certain(err error) bool { return certainly(err) }
+
+// WithCancelGrace returns a Config under which a call that was given up waits so long for the server to say what became of it.
+func (c Config) WithCancelGrace(d time.Duration) Config {
+	c.grace = d
+	return c
+}
 
 // PoolSize returns how many connections the pool opens at most.
 func (db *DB) PoolSize() int { return int(db.pool.Config().MaxConns) }

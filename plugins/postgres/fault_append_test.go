@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/internal/testpg"
 	"github.com/refold-io/refold/internal/testproxy"
@@ -108,7 +109,7 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testpg.DSN(t))
 	for _, other := range []string{"a", "b"} {
-		_, db, err := s.behind(t, "waits "+other, postgres.Config{CheckOnly: true, MaxConns: 1})
+		_, db, err := s.behind(t, "waits "+other, postgres.Config{CheckOnly: true, MaxConns: 1}.WithCancelGrace(5*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func soak() bool { return os.Getenv("REFOLD_SOAK") != "" }
 // bounded is a context for what must not take forever.
 func bounded(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
-	return context.WithTimeout(t.Context(), time.Minute)
+	return context.WithTimeout(t.Context(), 5*time.Minute)
 }
 
 // until calls f again and again until it returns true, or fails the test when

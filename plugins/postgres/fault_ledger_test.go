@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,8 @@ type books struct {
 	ids     []string
 	padding []byte // of each event
 
+	done atomic.Bool // an operation was
+
 	mu    sync.Mutex
 	next  int
 	known map[string][][]told // by ID and client, in order
@@ -130,7 +133,7 @@ func newBooks(ids int) *books {
 }
 
 // client posts operations to one ledger, one after the other, until it has done so n
-// times and enough is closed.
+// times, enough is closed, and any operation was done.
 func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand, n int, enough <-chan struct{}, patience time.Duration) {
 	var mine []told
 	defer func() {
@@ -139,7 +142,7 @@ func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand,
 		b.known[id] = append(b.known[id], mine)
 	}()
 	for i := 0; ; i++ {
-		if i >= n {
+		if i >= n && b.done.Load() {
 			select {
 			case <-enough:
 				return
@@ -154,12 +157,15 @@ func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand,
 		asking, cancel := context.WithTimeout(ctx, time.Duration(1+rng.Int64N(int64(patience))))
 		k.length, k.err = eventsourcing.Ask(asking, h.ledgers.Ref(id), post{Op: op, Count: k.count, Padding: b.padding})
 		cancel()
+		if k.err == nil {
+			b.done.Store(true)
+		}
 		mine = append(mine, k)
 	}
 }
 
 // run has clients of each ledger post, in turn through the houses, until each has
-// done so n times and disturb returns.
+// done so n times, disturb returns, and any operation was done.
 func (b *books) run(t *testing.T, houses []*house, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
 	t.Helper()
 	var clients sync.WaitGroup

@@ -5,7 +5,6 @@ package postgres_test
 
 import (
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -18,16 +17,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// closedPort returns an address at which nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // nobody has come
-	return listener.Addr().String()
-}
+// closedPort is an address at which nobody listens, and that nobody is given.
+const closedPort = "127.0.0.1:1"
 
 // An Open that fails says what is wrong, and to whom, and never the password.
 func TestOpenSaysWhatIsWrong(t *testing.T) {
@@ -66,7 +57,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"password":         {dsn: testpg.Via(t, testpg.With(t, migrated, map[string]string{"password": secret}), server.Addr()), want: journal.ErrUnavailable, text: "password authentication failed"},
 		"user":             {dsn: testpg.With(t, migrated, map[string]string{"user": "nobody-" + secret[:3]}), want: journal.ErrUnavailable, text: "nobody-cor"},
 		"database":         {dsn: strings.Replace(migrated, name(t, migrated), "elsewhere", 1), want: journal.ErrUnavailable, text: `"elsewhere" does not exist`},
-		"port":             {dsn: testpg.Via(t, migrated, closedPort(t)), want: journal.ErrUnavailable, text: "connection refused"},
+		"port":             {dsn: testpg.Via(t, migrated, closedPort), want: journal.ErrUnavailable, text: "connection refused"},
 		"no schema":        {dsn: server.DSN(t), cfg: postgres.Config{CheckOnly: true}, want: postgres.ErrSchema, text: "001_journal"},
 		"another schema":   {dsn: migrated, cfg: postgres.Config{CheckOnly: true, Schema: "other"}, want: postgres.ErrSchema, text: `"other"`},
 		"newer schema":     {dsn: newer, want: journal.ErrNewerVersion, text: "version 1000"},
@@ -146,7 +137,7 @@ func TestServerThatRefuses(t *testing.T) {
 			admin := connect(t, testpg.With(t, dsn, map[string]string{"options": "-c default_transaction_read_only=off"}))
 			run := func(sql string) {
 				t.Helper()
-				kick := "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+				kick := "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 				for statement := range strings.SplitSeq(strings.NewReplacer("$db", name(t, dsn), "$kick", kick).Replace(sql), "; ") {
 					execute(t, admin, statement)
 				}

@@ -88,7 +88,7 @@ func TestRuntimeOnOneConnection(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, testpg.DSN(t), postgres.Config{MaxConns: 1})
 	for round := range 2 {
-		h := openHouse(t, db.Journal(), 10*time.Second)
+		h := openHouse(t, db.Journal(), 5*time.Minute)
 		ctx, cancel := bounded(t)
 		each(4*recoveries, 4*recoveries, func(i int) {
 			count := 1

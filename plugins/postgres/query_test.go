@@ -188,6 +188,7 @@ func TestPlans(t *testing.T) {
 	db := openStore(t, dsn, postgres.Config{})
 	conn := connect(t, dsn)
 	execute(t, conn, "ALTER TABLE refold.events SET (autovacuum_enabled = false)")
+	execute(t, conn, "ALTER TABLE refold.tags SET (autovacuum_enabled = false)")
 	execute(t, conn, `INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload)
 		SELECT (CASE WHEN i % 1000 = 0 THEN 'rare|' ELSE 'usual|' END) || i % 5000, i / 5000 + 1, i, (i % 5000 * 7919) % 1024, now(), 'w', 'm', '\x00'
 		FROM generate_series(1, $1::int) i`, events)
