@@ -30,7 +30,7 @@ type Config struct {
 	// has it: for a second one Start returns ErrInUse, but not on Windows and Solaris, which have no
 	// flock. Defaults to a temporary one that goes away with the server.
 	Dir string
-	// StartTimeout is how long the server may take to start. Defaults to 10 s.
+	// StartTimeout is how long the server may take to start. Defaults to 60 s.
 	StartTimeout time.Duration
 	// Configure changes options of the server before it starts. Defaults to
 	// none.
@@ -93,7 +93,7 @@ func (s *Server) start(cfg Config) error {
 		return err
 	}
 	s.ns.Start()
-	if !s.ns.ReadyForConnections(cmp.Or(cfg.StartTimeout, 10*time.Second)) {
+	if !s.ns.ReadyForConnections(cmp.Or(cfg.StartTimeout, time.Minute)) {
 		return errors.New("it does not become ready")
 	}
 	return nil
