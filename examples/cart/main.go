@@ -26,7 +26,7 @@ const customer = "ann"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, 2*time.Second)
+	err := run(ctx, os.Stdout, 10*time.Second, 2*time.Second)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cart:", err)
@@ -34,8 +34,8 @@ func main() {
 	}
 }
 
-// run tells the story, with a customer who waits so long for each thing.
-func run(ctx context.Context, w io.Writer, patience time.Duration) (err error) {
+// run tells the story, with a customer who waits so long for each thing, and in the end, when there is no hope, only so long.
+func run(ctx context.Context, w io.Writer, patience, last time.Duration) (err error) {
 	s := shop{out: w, patience: patience}
 	s.say("Three nodes start ...\n")
 	if err = s.open(ctx); err != nil {
@@ -68,7 +68,8 @@ func run(ctx context.Context, w io.Writer, patience time.Duration) (err error) {
 	s.do(ctx, 1, "put in 1 butter", adding("r7", "butter", 1))
 	s.show(ctx, 1)
 
-	s.say("shop-1 crashes as well. One is none, and says so after %v:\n\n", patience)
+	s.patience = last
+	s.say("shop-1 crashes as well. One is none, and says so after %v:\n\n", last)
 	s.crash(1)
 	s.do(ctx, 0, "put in 1 jam", adding("r8", "jam", 1))
 	s.show(ctx, 0)

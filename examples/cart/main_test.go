@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestStory(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	if err := run(t.Context(), &out, 5*time.Second); err != nil {
+	if err := run(t.Context(), &out, 3*time.Minute, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
