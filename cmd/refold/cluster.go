@@ -46,9 +46,11 @@ type natsFlags struct {
 	AllowPlaintext bool     `help:"Allow connections without TLS to other machines."`
 }
 
-func (f *natsFlags) access() nats.Access {
+// access says how to connect for answers that are waited for so long.
+func (f *natsFlags) access(timeout time.Duration) nats.Access {
 	return nats.Access{
-		URLs: f.NATS, AllowPlaintext: f.AllowPlaintext, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName,
+		ConnectTimeout: max(timeout/2, 2*time.Second),
+		URLs:           f.NATS, AllowPlaintext: f.AllowPlaintext, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName,
 		CredentialsFile: f.Credentials, NKeyFile: f.NKeyFile, TokenFile: f.TokenFile,
 	}
 }
@@ -67,7 +69,7 @@ func (c *clusterCommand) AfterApply(k *kong.Context) error {
 
 // with asks the nodes something.
 func (c *clusterCommand) with(ctx context.Context, f func(ctx context.Context, admin *cluster.Admin) error) (err error) {
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(), Cluster: c.Cluster, Name: c.Operator})
+	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(c.Timeout), Cluster: c.Cluster, Name: c.Operator})
 	if err != nil {
 		return hint(err)
 	}

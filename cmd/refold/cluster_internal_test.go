@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/identity"
@@ -38,6 +39,9 @@ func newLab(t *testing.T) *lab {
 	return &lab{t: t, server: server, seeds: []string{"a"}}
 }
 
+// patience is how long is waited for what takes no time at all on a machine that is not busy.
+const patience = "2m"
+
 // join starts a node and waits until it is up.
 func (l *lab) join(name string) *cluster.Node {
 	l.t.Helper()
@@ -49,7 +53,12 @@ func (l *lab) join(name string) *cluster.Node {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	n, err := cluster.Join(l.t.Context(), cluster.Config{Cluster: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3"})
+	n, err := cluster.Join(l.t.Context(), cluster.Config{
+		Cluster: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3",
+		PhaseTimeout: map[cluster.Phase]time.Duration{ // who leaves does so in good order, however busy the machine is
+			cluster.PhaseLeave: 2 * time.Minute, cluster.PhaseStopRegions: 2 * time.Minute, cluster.PhaseExiting: 2 * time.Minute, cluster.PhaseExitingDone: 2 * time.Minute,
+		},
+	})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -65,7 +74,7 @@ func (l *lab) run(ctx context.Context, args ...string) (status int, stdout, stde
 	var out, errs bytes.Buffer
 	p := program()
 	p.Stdout, p.Stderr = &out, &errs
-	all := []string{"cluster", "--cluster", "lab", "--token-file", l.server.TokenFile()}
+	all := []string{"cluster", "--cluster", "lab", "--timeout", patience, "--token-file", l.server.TokenFile()}
 	if !slices.Contains(args, "--nats") { // which may be given more than once
 		all = append(all, "--nats", l.server.URL())
 	}
@@ -108,7 +117,7 @@ func TestClusterCommand(t *testing.T) {
 		t.Errorf("b says %+v", s)
 	}
 
-	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "b"); status != 0 || out != "b leaves\nb is gone\n" {
+	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--ask", "a", "b"); status != 0 || out != "b leaves\nb is gone\n" {
 		t.Errorf("leave: exit status %d, %s%s", status, out, stderr)
 	}
 	if _, member := a.State().Member(b.Self()); member {
@@ -130,7 +139,7 @@ func TestClusterCommand(t *testing.T) {
 			t.Errorf("%q: exit status %d, %s", command, status, stderr)
 		}
 	}
-	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--wait-timeout", "30s", a.Self().String()); status != 0 || !strings.Contains(out, "is gone") {
+	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--wait-timeout", "5m", a.Self().String()); status != 0 || !strings.Contains(out, "is gone") {
 		t.Errorf("the last one leaves: exit status %d, %s%s", status, out, stderr)
 	}
 	<-a.Done()
@@ -146,7 +155,7 @@ func TestClusterWatch(t *testing.T) {
 	p.Stdout, p.Stderr = out, out
 	done := make(chan int)
 	go func() {
-		done <- p.Run(ctx, []string{"cluster", "--cluster", "lab", "--nats", l.server.URL(), "--token-file", l.server.TokenFile(), "members", "--watch", "--interval", "20ms"})
+		done <- p.Run(ctx, []string{"cluster", "--cluster", "lab", "--nats", l.server.URL(), "--timeout", patience, "--token-file", l.server.TokenFile(), "members", "--watch", "--interval", "20ms"})
 	}()
 	out.until(t, "a#")
 	l.join("b")

@@ -72,7 +72,7 @@ func (c *ddataCommand) with(f func(n *nodes) error) (err error) {
 	if c.Cluster == "" {
 		return errors.New("--cluster is missing: the name of the cluster")
 	}
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(), Cluster: c.Cluster, Name: c.Operator})
+	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(c.Timeout), Cluster: c.Cluster, Name: c.Operator})
 	if err != nil {
 		return hint(err)
 	}
@@ -86,9 +86,10 @@ type replicatorFlag struct {
 	Replicator string `help:"The replicator. Defaults to ${default}." default:"ddata" placeholder:"NAME"`
 }
 
-// at is who is asked.
+// at is who is asked. Some of the time is left for the answer to arrive.
 func (f *replicatorFlag) at(common *ddataCommand) ddata.At {
-	return ddata.At{Node: common.Ask, Replicator: f.Replicator, Timeout: common.Timeout - common.Timeout/10}
+	spare := max(common.Timeout/10, min(2*time.Second, common.Timeout/2))
+	return ddata.At{Node: common.Ask, Replicator: f.Replicator, Timeout: common.Timeout - spare}
 }
 
 // find calls f with who is asked. If that is anybody, and whoever has answered has no such replicator, it goes on with the members.

@@ -31,7 +31,7 @@ func TestDemoCluster(t *testing.T) {
 	var out, stderr bytes.Buffer
 	p := program()
 	p.Stdout, p.Stderr = &out, &stderr
-	if status := p.Run(t.Context(), []string{"demo", "cluster", "--nodes", "3", "--stable-after", "2s"}); status != 0 {
+	if status := p.Run(t.Context(), []string{"demo", "cluster", "--nodes", "3", "--stable-after", "2s", "--patience", "5m"}); status != 0 {
 		t.Fatalf("exit status %d\n%s%s", status, &out, &stderr)
 	}
 	rest := out.String()
@@ -39,8 +39,7 @@ func TestDemoCluster(t *testing.T) {
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
 		`node-c#[0-9a-f]+ is killed`,
-		`node-c up, unreachable\n`,
-		`node-c down, unreachable\n`,
+		`node-c (up|down), unreachable\n`, // a busy node may have moved on before it tells the first
 		`node-a up, leads \| node-b up\n`,
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,

@@ -104,7 +104,7 @@ func (c *removeCommand) nobodyRuns(ctx context.Context) (err error) {
 		}
 		return errors.New("whether nodes run is not known: --cluster asks them, or --nodes-are-stopped says that none does")
 	}
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(), Cluster: c.Cluster, Name: c.Operator})
+	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(c.Timeout), Cluster: c.Cluster, Name: c.Operator})
 	if err != nil {
 		return fmt.Errorf("whether nodes run can't be asked: %w", hint(err))
 	}

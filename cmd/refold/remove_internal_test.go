@@ -57,7 +57,7 @@ func TestRemoveShardingData(t *testing.T) {
 		var out, errs bytes.Buffer
 		p := program()
 		p.Stdout, p.Stderr = &out, &errs
-		all := append([]string{"remove-sharding-data", "--token-file", l.server.TokenFile(), "--timeout", "3s"}, args...)
+		all := append([]string{"remove-sharding-data", "--token-file", l.server.TokenFile(), "--timeout", patience}, args...)
 		if !slices.Contains(args, "--nats") { // which may be given more than once
 			all = append(all, "--nats", l.server.URL())
 		}

@@ -59,7 +59,7 @@ type shardNodes struct {
 
 // with asks the nodes something, and waits for each answer as long as the flags say.
 func (c *shardsCommand) with(f func(n *shardNodes) error) (err error) {
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(), Cluster: c.Cluster, Name: c.Operator})
+	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(c.Timeout), Cluster: c.Cluster, Name: c.Operator})
 	if err != nil {
 		return hint(err)
 	}
