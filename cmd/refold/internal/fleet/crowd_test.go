@@ -224,8 +224,23 @@ func (c *crowd) until(more int) {
 	c.s.until(fmt.Sprintf("%d changes were acknowledged", least), func() bool { return c.acked >= least })
 }
 
-// look asks all nodes for the same, and returns the answers.
+// look asks all nodes for the same, and returns the answers. A node that is too busy to answer in time is asked again.
 func (c *crowd) look(names []string, request fleet.Request) []string {
+	c.s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		out, why := c.lookOnce(names, request)
+		if why == "" {
+			return out
+		}
+		if time.Now().After(deadline) {
+			c.s.t.Fatal(why)
+		}
+	}
+}
+
+// lookOnce is look, but it says what a node could not answer.
+func (c *crowd) lookOnce(names []string, request fleet.Request) (out []string, why string) {
 	c.s.t.Helper()
 	ids := make([]uint64, len(names))
 	for i, name := range names {
@@ -235,7 +250,7 @@ func (c *crowd) look(names []string, request fleet.Request) []string {
 		ids[i] = c.last
 	}
 	c.s.until("all nodes have answered", func() bool { return len(c.open) == 0 })
-	out := make([]string, len(names))
+	out = make([]string, len(names))
 	for i, id := range ids {
 		a := c.answers[id]
 		if a == nil {
@@ -243,10 +258,10 @@ func (c *crowd) look(names []string, request fleet.Request) []string {
 		}
 		delete(c.answers, id)
 		if out[i] = string(a.Value); a.Error != "" {
-			c.s.t.Fatalf("%s: %s %s: %s", names[i], request.Do, request.Key, a.Error)
+			why = fmt.Sprintf("%s: %s %s: %s", names[i], request.Do, request.Key, a.Error)
 		}
 	}
-	return out
+	return out, why
 }
 
 // pollInterval is how often it is asked for what the nodes don't tell.
