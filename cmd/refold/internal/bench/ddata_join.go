@@ -210,7 +210,7 @@ func rawTransfer(s *embedded.Server, size int) (time.Duration, error) {
 	}
 	var conns [2]*natsgo.Conn
 	for i := range conns {
-		if conns[i], err = natsgo.Connect(s.URL(), natsgo.Token(string(bytes.TrimSpace(token)))); err != nil {
+		if conns[i], err = natsgo.Connect(s.URL(), natsgo.Token(string(bytes.TrimSpace(token))), natsgo.Timeout(nodePatience)); err != nil {
 			return 0, err
 		}
 		defer conns[i].Close()

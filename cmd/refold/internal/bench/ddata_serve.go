@@ -102,7 +102,10 @@ func (s *dataServer) join(ctx context.Context, o *dataOrder) (dataAnswer, error)
 	if err != nil {
 		return dataAnswer{}, err
 	}
-	if s.node, err = cluster.Start(cluster.Config{Cluster: "bench", Carrier: carrier, Seeds: o.Seeds, Logger: s.log}); err != nil { //nolint:contextcheck // it ends with Stop
+	if s.node, err = cluster.Start(cluster.Config{ //nolint:contextcheck // it ends with Stop
+		Cluster: "bench", Carrier: carrier, Seeds: o.Seeds, Logger: s.log,
+		PhaseTimeout: map[cluster.Phase]time.Duration{cluster.PhaseLeave: nodePatience, cluster.PhaseExiting: nodePatience, cluster.PhaseExitingDone: nodePatience},
+	}); err != nil {
 		return dataAnswer{}, err
 	}
 	s.node.Transport().HandleRequest(echoKind, answerRaw)

@@ -19,7 +19,7 @@ import (
 const (
 	dataCallers = 64
 	// dataTimeout is when an update has failed.
-	dataTimeout = 30 * time.Second
+	dataTimeout = nodePatience
 )
 
 // dataKeys are the keys of a set of them.

@@ -221,7 +221,7 @@ func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err
 	}
 	start := time.Now()
 	var n int64
-	for time.Since(start) < b.settings.Length {
+	for n == 0 || time.Since(start) < b.settings.Length { // once at least
 		n++
 		began := time.Now()
 		sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: p.bytes(int(n), noteSize)})

@@ -132,7 +132,7 @@ func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.D
 	err = b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
 			start := time.Now()
-			for n := 0; time.Since(start) < b.settings.Length; n++ {
+			for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // once at least
 				began := time.Now()
 				if failed := rawInsert(ctx, conn, table, way, p, 0, n); failed != nil {
 					return failed

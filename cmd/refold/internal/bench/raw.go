@@ -45,7 +45,7 @@ func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
 		batch := new(leveldb.Batch)
 		n := 0
 		start := time.Now()
-		for time.Since(start) < b.settings.Length {
+		for n == 0 || time.Since(start) < b.settings.Length { // once at least
 			batch.Reset()
 			for range size {
 				n++
@@ -67,7 +67,7 @@ func (b *run) rawSingles(p notes) (samples []time.Duration, rate float64, err er
 	err = b.rawDB(func(db *leveldb.DB) error {
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		start := time.Now()
-		for n := 0; time.Since(start) < b.settings.Length; n++ {
+		for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // once at least
 			key, value := rawEntry(p, rng, n)
 			began := time.Now()
 			if err = db.Put(key[:], value, &opt.WriteOptions{Sync: true}); err != nil {

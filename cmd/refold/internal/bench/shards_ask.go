@@ -156,5 +156,5 @@ func dial(access nats.Access) (*natsgo.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return natsgo.Connect(access.URLs[0], natsgo.Token(string(bytes.TrimSpace(token))))
+	return natsgo.Connect(access.URLs[0], natsgo.Token(string(bytes.TrimSpace(token))), natsgo.Timeout(nodePatience))
 }

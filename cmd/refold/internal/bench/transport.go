@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 
@@ -23,7 +22,7 @@ const (
 	echoKind = transport.FirstUserKind
 	echoSize = 200 // bytes there and back
 	// echoTimeout is when a request has failed.
-	echoTimeout = 30 * time.Second
+	echoTimeout = nodePatience
 )
 
 // transports measures requests and replies between two nodes over NATS, against the
@@ -59,7 +58,7 @@ func (b *run) rawRequests(s *embedded.Server, callers int, payload []byte) (floa
 	}
 	var conns [2]*natsgo.Conn
 	for i := range conns {
-		if conns[i], err = natsgo.Connect(s.URL(), natsgo.Token(string(bytes.TrimSpace(token)))); err != nil {
+		if conns[i], err = natsgo.Connect(s.URL(), natsgo.Token(string(bytes.TrimSpace(token))), natsgo.Timeout(nodePatience)); err != nil {
 			return 0, err
 		}
 		defer conns[i].Close()
