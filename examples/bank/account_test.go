@@ -290,6 +290,7 @@ func TestASnapshotHoldsTheWholeState(t *testing.T) {
 		do(t, b, "alice", Transfer{Request: id(i), Amount: twd("1"), To: to})
 	}
 	await(t, b, "alice", "30 transfers that wait", func(v View) bool { return len(v.Pending) == 30 })
+	awaitSnapshot(t, b, "alice")
 	encoded := func(opts eventsourcing.FoldOptions[Event], snapshots bool) string {
 		folded, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, "alice", opts)
 		if err != nil || (folded.SnapshotNr > 0) != snapshots {

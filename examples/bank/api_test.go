@@ -305,7 +305,7 @@ func get(ctx context.Context, url string) string {
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: transport, Timeout: 20 * time.Second}).Do(r)
+	answer, err := (&http.Client{Transport: transport, Timeout: 2 * time.Minute}).Do(r)
 	if err != nil {
 		return err.Error()
 	}

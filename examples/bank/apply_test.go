@@ -156,7 +156,8 @@ func TestApplyGoesOnWhereItWasStopped(t *testing.T) {
 		b := startBank(t, s, testRates)
 		done += applyPart(t, b, file, after).done
 		if after < 0 {
-			if want := applied(t, calm); done != want || applied(t, b) != want {
+			// What was in hand when a run was stopped may have been done without an answer, if that took too long.
+			if want := applied(t, calm); done > want || applied(t, b) != want {
 				t.Errorf("%d lines were done in %d events, want %d", done, applied(t, b), want)
 			}
 			for id, want := range balances(t, calm) {

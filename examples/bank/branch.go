@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cluster/downing"
@@ -28,6 +29,9 @@ const (
 // shards is how many parts the accounts are divided into: some for each branch that there may ever be. It must not
 // change while any runs.
 const shards = 200
+
+// leavePatience is how long a branch that leaves waits for the others in each step of that: they may be busy.
+const leavePatience = 30 * time.Second
 
 // branchConfig says how a branch takes part in its cluster.
 type branchConfig struct {
@@ -56,6 +60,9 @@ func openBranch(ctx context.Context, cfg branchConfig, s *store, r rates.Rates) 
 	log := cfg.logger.With(slog.String("branch", cfg.carrier.Self().Name))
 	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // it lives until it is shut down
 		Cluster: cfg.cluster, Carrier: cfg.carrier, Seeds: cfg.seeds, Downing: cfg.downing, Logger: log,
+		PhaseTimeout: map[cluster.Phase]time.Duration{
+			cluster.PhaseStopRegions: leavePatience, cluster.PhaseLeave: leavePatience, cluster.PhaseExiting: leavePatience, cluster.PhaseExitingDone: leavePatience,
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the branch: %w", err)

@@ -175,7 +175,7 @@ func countEvents[E Event](t *testing.T, b *bank, id string) (n int) {
 // await waits until a look-up shows what is wanted.
 func await(t *testing.T, b *bank, id, what string, done func(View) bool) View {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -188,6 +188,23 @@ func await(t *testing.T, b *bank, id, what string, done func(View) bool) View {
 		case <-tick.C:
 		case <-ctx.Done():
 			t.Fatalf("%s: %s never came: %+v, %v", id, what, view, err)
+		}
+	}
+}
+
+// awaitSnapshot waits until an account has a snapshot: it is saved in the background.
+func awaitSnapshot(t *testing.T, b *bank, id string) {
+	t.Helper()
+	for {
+		folded, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if folded.SnapshotNr > 0 {
+			return
+		}
+		if !sleep(t.Context(), time.Millisecond) {
+			t.Fatalf("%s never has a snapshot", id)
 		}
 	}
 }

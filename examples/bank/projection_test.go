@@ -135,11 +135,13 @@ func TestProjectWhileTheBankRuns(t *testing.T) {
 	must(t, exitOK, "refold", "migrate", "--journal", dsn)
 	for _, seed := range []string{"3", "4"} {
 		ctx, interrupt := context.WithCancel(t.Context())
-		result := make(chan int, 1)
+		result, out := make(chan int, 1), make(lineWriter, 100)
 		go func() {
-			result <- run(ctx, []string{"project", "--journal", dsn, "--workers", "2"}, strings.NewReader(""), io.Discard, io.Discard)
+			defer close(out)
+			result <- run(ctx, []string{"project", "--journal", dsn, "--workers", "2"}, strings.NewReader(""), out, io.Discard)
 		}()
 		must(t, exitOK, "apply", generatedFile(t, seed), "--journal", dsn)
+		<-out // it has begun
 		interrupt()
 		if code := <-result; code != exitOK {
 			t.Errorf("interrupted, it exits with %d", code)

@@ -48,10 +48,12 @@ func TestAProcessStandsStill(t *testing.T) {
 func (s *soak) standStill(admin *sharding.Admin) {
 	s.Helper()
 	p := s.servers
-	known, err := p.caller.branchAt(s.Context(), p.process("a").at())
-	if err != nil {
-		s.Fatal(err)
-	}
+	var known branchBody
+	p.until("a says what it knows", nil, func() (ok bool) {
+		var err error
+		known, err = p.caller.branchAt(s.Context(), p.process("a").at())
+		return err == nil && known.Coordinator != ""
+	})
 	boss, _, _ := strings.Cut(known.Coordinator, "#")
 	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == boss })
 	still, moving := others[0], []string{boss, others[1]}
@@ -71,19 +73,14 @@ func (s *soak) standStill(admin *sharding.Admin) {
 	var slowest time.Duration
 	for i := 0; more > 0; i++ {
 		account := fmt.Sprintf("after-%d", i)
-		if at, err := admin.Find(s.Context(), boss, AccountTypeName, account); err != nil {
-			s.Fatal(err)
-		} else if at.Home != "" {
+		if at := s.find(admin, boss, account); at.Home != "" {
 			continue // its shard is not new
 		}
 		more--
 		began := time.Now()
 		s.open(moving[i%2], account)
 		slowest = max(slowest, time.Since(began))
-		at, err := admin.Find(s.Context(), boss, AccountTypeName, account)
-		if err != nil {
-			s.Fatal(err)
-		}
+		at := s.find(admin, boss, account)
 		if home, _, _ := strings.Cut(at.Home, "#"); !slices.Contains(moving, home) {
 			s.Errorf("shard %d is on %q", at.Shard, at.Home)
 		}
@@ -92,6 +89,17 @@ func (s *soak) standStill(admin *sharding.Admin) {
 	if soaking() && slowest > 2*time.Second {
 		s.Error("that is more than 2s")
 	}
+}
+
+// find asks a branch where an account is, until it answers.
+func (s *soak) find(admin *sharding.Admin, name, account string) (at *sharding.AdminFound) {
+	s.Helper()
+	s.servers.until(name+" says where "+account+" is", nil, func() bool {
+		var err error
+		at, err = admin.Find(s.Context(), name, AccountTypeName, account)
+		return err == nil
+	})
+	return at
 }
 
 // open opens an account at a branch, and tries that until the account answers.
