@@ -5,5 +5,5 @@
 // that notes failures instead of failing, to prove that each check finds the bug it is
 // there for:
 //
-//	failures := testrecorder.Record(t, func(tb testing.TB) { leasetest.RunOne(tb, broken, check) })
+//	failures := testrecorder.Find(t, func(tb testing.TB) { leasetest.RunOne(tb, broken, check) })
 package testrecorder

@@ -57,6 +57,18 @@ func Record(t *testing.T, check func(tb testing.TB)) []string {
 	return slices.Clone(r.failures)
 }
 
+// Find runs a check until it fails, ten times at most, and returns its failures. It is for bugs that show only if goroutines
+// meet, or within a time: on a machine that is busy enough any of them may escape once.
+func Find(t *testing.T, check func(tb testing.TB)) []string {
+	t.Helper()
+	for range 10 {
+		if failures := Record(t, check); len(failures) > 0 {
+			return failures
+		}
+	}
+	return nil
+}
+
 // Helper implements testing.TB.
 func (r *recorder) Helper() {}
 

@@ -14,6 +14,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// What shows now and then is found, and what never shows is not looked for for ever.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	runs := 0
+	got := testrecorder.Find(t, func(tb testing.TB) {
+		tb.Helper()
+		if runs++; runs == 7 {
+			tb.Error("there it is")
+		}
+	})
+	if runs != 7 || !slices.Equal(got, []string{"there it is"}) {
+		t.Errorf("after %d runs %q", runs, got)
+	}
+	runs = 0
+	if got = testrecorder.Find(t, func(testing.TB) { runs++ }); runs != 10 || got != nil {
+		t.Errorf("after %d runs %q", runs, got)
+	}
+}
+
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -56,7 +56,7 @@ func find(t *testing.T, b planted) {
 		cfg.Timeout = 300 * time.Millisecond
 	}
 	for _, name := range b.finds {
-		failures := testrecorder.Record(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
+		failures := testrecorder.Find(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
 		if len(failures) == 0 {
 			t.Errorf("%s does not find the bug", name)
 			continue

@@ -52,7 +52,7 @@ func TestEachCaseFindsItsFault(t *testing.T) {
 				if each.Name != name {
 					continue
 				}
-				failures := testrecorder.Record(t, func(tb testing.TB) { tb.Helper(); each.Run(tb) })
+				failures := testrecorder.Find(t, func(tb testing.TB) { tb.Helper(); each.Run(tb) })
 				if len(failures) == 0 {
 					t.Errorf("the case passes on a store that breaks its rule: %s", each.Rule)
 				}

@@ -69,11 +69,14 @@ func TestBugs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, check := range b.finds {
-				cfg := b.config()
-				if b.hangs {
-					cfg.Timeout = 500 * time.Millisecond
-				}
-				failures := testrecorder.Record(t, func(tb testing.TB) { transporttest.RunOne(tb, cfg, check) })
+				failures := testrecorder.Find(t, func(tb testing.TB) {
+					tb.Helper()
+					cfg := b.config()
+					if b.hangs {
+						cfg.Timeout = 500 * time.Millisecond
+					}
+					transporttest.RunOne(tb, cfg, check)
+				})
 				if len(failures) == 0 {
 					t.Errorf("%s does not find the bug", check)
 					continue

@@ -317,7 +317,7 @@ func TestBugs(t *testing.T) {
 				cfg := config(p.bug)
 				cfg.Limit = 5 * time.Second
 				for _, check := range p.finds {
-					failures := testrecorder.Record(t, func(tb testing.TB) { durabletest.RunOne(tb, cfg, check) })
+					failures := testrecorder.Find(t, func(tb testing.TB) { durabletest.RunOne(tb, cfg, check) })
 					if len(failures) == 0 {
 						t.Errorf("%s does not find the bug", check)
 						continue
