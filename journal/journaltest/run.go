@@ -49,14 +49,14 @@ type Config struct {
 	MaxWrite int
 
 	// Timeout is how long a check may take before the suite takes the journal to
-	// hang. Defaults to one minute.
+	// hang. Defaults to five minutes.
 	Timeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
 	c.MaxPayload = cmp.Or(c.MaxPayload, 16<<20)
 	c.MaxWrite = cmp.Or(c.MaxWrite, 64<<20)
-	c.Timeout = cmp.Or(c.Timeout, time.Minute)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Minute)
 	return c
 }
 

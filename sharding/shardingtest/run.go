@@ -18,7 +18,7 @@ type Config struct {
 	Open func(tb testing.TB) Place
 	// Wrap runs a check: with synctest.Test, in a bubble with a clock of its own. Defaults to a call.
 	Wrap func(t *testing.T, check func(t *testing.T))
-	// Limit is how long a check may take. Defaults to one minute.
+	// Limit is how long a check may take. Defaults to five minutes.
 	Limit time.Duration
 }
 
@@ -73,7 +73,7 @@ func checks() []check { return append(coordinatorChecks(), entityChecks()...) }
 
 func (c check) on(tb testing.TB, cfg Config) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Limit, time.Minute))
+	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Limit, 5*time.Minute))
 	f := &fixture{TB: tb, ctx: ctx, place: cfg.Open(tb)}
 	tb.Cleanup(cancel)
 	if c.entities && f.place.Entities == nil || !c.entities && f.place.Coordinators == nil {

@@ -212,9 +212,11 @@ func operatorClose(f *fixture) {
 	default:
 		f.Error("Close has returned, and the handler has not")
 	}
+	patience := 100 * time.Millisecond
 	f.until("that nobody is there", func() bool {
-		ctx, cancel := context.WithTimeout(f.ctx, 100*time.Millisecond) // what is on its way to it is lost
+		ctx, cancel := context.WithTimeout(f.ctx, patience) // what is on its way to it is lost
 		defer cancel()
+		patience *= 2
 		got, err := ops.Ask(ctx, "a", nil)
 		if err == nil {
 			f.Fatalf("after Close it answers %q", got)

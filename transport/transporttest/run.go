@@ -28,7 +28,7 @@ type Config struct {
 	// connects the operator with a name to the network; the suite closes it. Nil
 	// leaves the checks for that out.
 	Operators func(tb testing.TB) (Network, func(operator string) transport.Asker)
-	// Timeout is how long a check may take. Defaults to one minute.
+	// Timeout is how long a check may take. Defaults to five minutes.
 	Timeout time.Duration
 
 	// Both plant a bug.
@@ -63,7 +63,7 @@ type check struct {
 
 func (c check) on(tb testing.TB, cfg Config) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Timeout, time.Minute))
+	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Timeout, 5*time.Minute))
 	tb.Cleanup(cancel)
 	f := &fixture{TB: tb, cfg: cfg, ctx: ctx}
 	if strings.HasPrefix(c.name, "Operator") {

@@ -34,7 +34,7 @@ type Config struct {
 	// Fail makes calls of Write of an open store fail, in whatever way the disk does, until
 	// heal is called.
 	Fail func(tb testing.TB, o durable.Opener, s durable.Store) (heal func())
-	// Limit is how long a check may take. Defaults to one minute.
+	// Limit is how long a check may take. Defaults to five minutes.
 	Limit time.Duration
 }
 
@@ -68,7 +68,7 @@ type check struct {
 
 func (c check) on(tb testing.TB, cfg Config) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Limit, time.Minute))
+	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Limit, 5*time.Minute))
 	tb.Cleanup(cancel)
 	c.run(&fixture{TB: tb, cfg: cfg, ctx: ctx, o: cfg.Open(tb)})
 }
