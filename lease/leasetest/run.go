@@ -26,7 +26,7 @@ type Config struct {
 	// Late is how much later than after its time-out an entry may expire. Defaults
 	// to 5 s.
 	Late time.Duration
-	// Limit is how long a check may take. Defaults to one minute.
+	// Limit is how long a check may take. Defaults to five minutes.
 	Limit time.Duration
 }
 
@@ -61,7 +61,7 @@ func (c check) on(tb testing.TB, cfg Config) {
 	if c.expires {
 		timeout = cfg.Timeout
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Limit, time.Minute))
+	ctx, cancel := context.WithTimeout(tb.Context(), cmp.Or(cfg.Limit, 5*time.Minute))
 	f := &fixture{TB: tb, cfg: cfg, ctx: ctx, s: cfg.Open(tb, timeout)}
 	tb.Cleanup(func() {
 		cancel()

@@ -21,8 +21,7 @@ func (handle) Close() error { return nil }
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	leasetest.Run(t, leasetest.Config{
-		Timeout: 200 * time.Millisecond,
-		Open:    func(_ testing.TB, timeout time.Duration) lease.Store { return inmem.NewLeases(timeout) },
-		Attach:  func(_ testing.TB, s lease.Store) lease.Store { return handle{s} },
+		Open:   func(_ testing.TB, timeout time.Duration) lease.Store { return inmem.NewLeases(timeout) },
+		Attach: func(_ testing.TB, s lease.Store) lease.Store { return handle{s} },
 	})
 }
