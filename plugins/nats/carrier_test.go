@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func next(t *testing.T, told <-chan error) error {
 	select {
 	case err := <-told:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing is told")
 		return nil
 	}
@@ -55,7 +56,7 @@ func untilConnected(t *testing.T, told <-chan error) {
 func echo(t *testing.T, from, to *transport.Transport) {
 	t.Helper()
 	to.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if got, err := from.Request(ctx, to.Self(), kindEcho, []byte("hello")); string(got) != "hello" || err != nil {
 		t.Errorf("Request: %q, %v", got, err)
@@ -79,7 +80,7 @@ func port(t *testing.T, s *embedded.Server) int {
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := start(t, embedded.Config{Dir: dir})
+	first, at := startLasting(t, dir)
 	var acfg transport.Config
 	told := connections(&acfg)
 	carrier := connect(t, config(first, "a"))
@@ -92,7 +93,6 @@ func TestReconnect(t *testing.T) {
 	toldB := connections(&bcfg)
 	b := open(t, config(first, "b"), bcfg)
 	echo(t, a, b)
-	at := port(t, first)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,15 +106,11 @@ func TestReconnect(t *testing.T) {
 		t.Error("told that it is connected")
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
-	if err := next(t, told); err != nil {
-		t.Errorf("told %v", err)
-	}
-	if err := next(t, toldB); err != nil {
-		t.Errorf("told %v", err)
-	}
+	untilConnected(t, told)
+	untilConnected(t, toldB)
 	echo(t, a, b)
 	echo(t, b, a)
-	if n := carrier.Stats().Reconnects; n != 2 {
+	if n := carrier.Stats().Reconnects; n < 2 { // a connection may be lost again while a server starts
 		t.Errorf("%d reconnects of two connections", n)
 	}
 }
@@ -122,8 +118,8 @@ func TestReconnect(t *testing.T) {
 func TestAServerThatIsNotThereYet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := start(t, embedded.Config{Dir: dir})
-	cfg, at := config(first, "a"), port(t, first)
+	first, at := startLasting(t, dir)
+	cfg := config(first, "a")
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +154,8 @@ func TestAServerWithSmallMessagesIsRefused(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "takes 65536 bytes") {
-		t.Errorf("the log says %q", log.String())
+	for !strings.Contains(log.String(), "takes 65536 bytes") { // the client calls back on a goroutine of its own
+		runtime.Gosched()
 	}
 	cfg = config(s, "b")
 	cfg.MaxFrame = 64 << 10

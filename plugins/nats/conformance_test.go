@@ -18,7 +18,7 @@ func TestCarrier(t *testing.T) {
 	network := func(tb testing.TB, s *embedded.Server) transporttest.Network {
 		tb.Helper()
 		return func(self identity.Node) transport.Carrier {
-			return connect(tb, nats.Config{Access: s.Access(), Cluster: "test", Self: self})
+			return connect(tb, nats.Config{Access: accessTo(s), Cluster: "test", Self: self})
 		}
 	}
 	transporttest.Run(t, transporttest.Config{
@@ -30,7 +30,7 @@ func TestCarrier(t *testing.T) {
 			tb.Helper()
 			s := start(tb, embedded.Config{})
 			return network(tb, s), func(name string) transport.Asker {
-				return operator(tb, nats.OperatorConfig{Access: s.Access(), Cluster: "test", Name: name})
+				return operator(tb, nats.OperatorConfig{Access: accessTo(s), Cluster: "test", Name: name})
 			}
 		},
 	})

@@ -21,7 +21,10 @@ import (
 
 func openLeases(tb testing.TB, cfg nats.LeasesConfig) *nats.Leases {
 	tb.Helper()
-	s, err := nats.OpenLeases(tb.Context(), cfg)
+	cfg.ConnectTimeout = patience
+	ctx, cancel := context.WithTimeout(tb.Context(), patience) // without an end each call has 5 s
+	defer cancel()
+	s, err := nats.OpenLeases(ctx, cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -37,6 +40,7 @@ func TestLeases(t *testing.T) {
 	}
 	opened := make(chan struct{}, 1)
 	leasetest.Run(t, leasetest.Config{
+		Late: time.Minute, // the server looks now and then what has expired
 		Open: func(tb testing.TB, timeout time.Duration) lease.Store {
 			tb.Helper()
 			opened <- struct{}{}
@@ -59,34 +63,37 @@ func TestLeases(t *testing.T) {
 func TestLeasesSurviveTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := start(t, embedded.Config{Dir: dir})
-	cfg := nats.LeasesConfig{Access: first.Access(), Cluster: "c", Name: "a", Timeout: time.Minute}
+	first, at := startLasting(t, dir)
+	cfg := nats.LeasesConfig{Access: first.Access(), Cluster: "c", Name: "a", Timeout: time.Hour}
 	store := openLeases(t, cfg)
 	defer func() { _ = store.Close() }()
-	revision, err := store.Create(t.Context(), "n", "a")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	revision, err := store.Create(ctx, "n", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := port(t, first)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := store.Renew(ctx, "n", "a", revision); err == nil || errors.Is(err, lease.ErrConflict) {
+	short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	if _, err := store.Renew(short, "n", "a", revision); err == nil || errors.Is(err, lease.ErrConflict) {
 		t.Errorf("Renew without a server: %v", err)
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
 	other := openLeases(t, cfg)
 	defer func() { _ = other.Close() }()
-	if e, err := other.Get(t.Context(), "n"); err != nil || e != (lease.Entry{Owner: "a", Revision: revision}) {
+	if e, err := other.Get(ctx, "n"); err != nil || e != (lease.Entry{Owner: "a", Revision: revision}) {
 		t.Errorf("after the restart: %+v, %v", e, err)
 	}
 }
 
 func TestLeasePermissions(t *testing.T) {
 	t.Parallel()
-	p, err := nats.LeasePermissions("c", "a.example:1", time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	p, err := nats.LeasePermissions("c", "a.example:1", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,21 +106,21 @@ func TestLeasePermissions(t *testing.T) {
 	}})
 	cfg := nats.LeasesConfig{
 		Access:  nats.Access{URLs: []string{s.URL()}, TokenFile: write(t, "token", "a:secret-a")},
-		Cluster: "c", Name: "a.example:1", Timeout: time.Minute,
+		Cluster: "c", Name: "a.example:1", Timeout: time.Hour,
 	}
 	store := openLeases(t, cfg)
 	defer func() { _ = store.Close() }()
-	revision, err := store.Create(t.Context(), "n", "a")
+	revision, err := store.Create(ctx, "n", "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if revision, err = store.Renew(t.Context(), "n", "a", revision); err != nil {
+	if revision, err = store.Renew(ctx, "n", "a", revision); err != nil {
 		t.Error(err)
 	}
-	if e, err := store.Get(t.Context(), "n"); err != nil || e.Owner != "a" {
+	if e, err := store.Get(ctx, "n"); err != nil || e.Owner != "a" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if err := store.Delete(t.Context(), "n", revision); err != nil {
+	if err := store.Delete(ctx, "n", revision); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,12 +4,17 @@
 package nats_test
 
 import (
+	"errors"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/freeport"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/transport"
@@ -17,13 +22,35 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience is how long something may take that comes true by itself: the machine may be busy with a lot else.
+const patience = 2 * time.Minute
+
+// try starts a server that is patient with clients.
+func try(cfg embedded.Config) (*embedded.Server, error) {
+	configure := cfg.Configure
+	cfg.StartTimeout = patience
+	cfg.Configure = func(o *server.Options) {
+		o.AuthTimeout = patience.Seconds()
+		if configure != nil {
+			configure(o)
+		}
+	}
+	return embedded.Start(cfg)
+}
+
 // start returns a server of the test's own.
 func start(tb testing.TB, cfg embedded.Config) *embedded.Server {
 	tb.Helper()
-	s, err := embedded.Start(cfg)
+	s, err := try(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return closing(tb, s)
+}
+
+// closing lets a server end with the test.
+func closing(tb testing.TB, s *embedded.Server) *embedded.Server {
+	tb.Helper()
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Errorf("close the server: %v", err)
@@ -32,12 +59,37 @@ func start(tb testing.TB, cfg embedded.Config) *embedded.Server {
 	return s
 }
 
+// startLasting returns a server that can come back at its port: while it is away the system gives that to nobody who does not ask for it.
+func startLasting(t *testing.T, dir string) (*embedded.Server, int) {
+	t.Helper()
+	for {
+		port, err := freeport.Find(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := try(embedded.Config{Dir: dir, Port: port})
+		switch {
+		case err == nil:
+			return closing(t, s), port
+		case !errors.Is(err, syscall.EADDRINUSE): // somebody else was quicker
+			t.Fatal(err)
+		}
+	}
+}
+
 var uids atomic.Uint64
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: uids.Add(1)} }
 
+// accessTo is how to get to a server, with patience.
+func accessTo(s *embedded.Server) nats.Access {
+	a := s.Access()
+	a.ConnectTimeout = patience
+	return a
+}
+
 func config(s *embedded.Server, name string) nats.Config {
-	return nats.Config{Access: s.Access(), Cluster: "test", Self: node(name)}
+	return nats.Config{Access: accessTo(s), Cluster: "test", Self: node(name)}
 }
 
 func connect(tb testing.TB, cfg nats.Config) *nats.Carrier {

@@ -49,7 +49,7 @@ func withUsers(t *testing.T, users ...*server.User) func(user string) nats.Acces
 		o.Users = users
 	}})
 	return func(user string) nats.Access {
-		return nats.Access{URLs: []string{s.URL()}, TokenFile: write(t, "token", user+":secret-"+user)}
+		return nats.Access{URLs: []string{s.URL()}, TokenFile: write(t, "token", user+":secret-"+user), ConnectTimeout: patience}
 	}
 }
 
@@ -68,12 +68,15 @@ func TestOperatorPermissions(t *testing.T) {
 	}
 	ops := operator(t, nats.OperatorConfig{Access: access("ops.example"), Cluster: "test", Name: "ops.example"})
 	defer func() { _ = ops.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for _, to := range []string{"bob", "", "bob", ""} {
-		if got, err := ops.Ask(t.Context(), to, []byte("?")); len(got) != 1<<20 || err != nil {
+		if got, err := ops.Ask(ctx, to, []byte("?")); len(got) != 1<<20 || err != nil {
 			t.Errorf("Ask %q: %d bytes, %v", to, len(got), err)
 		}
 	}
-	if len(asked) != 4 || asked[0] != "ops.example" {
+	before := len(asked)
+	if before < 4 || asked[0] != "ops.example" { // any node is asked again if it takes its time
 		t.Errorf("asked by %q", asked)
 	}
 
@@ -94,8 +97,11 @@ func TestOperatorPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := deaf.Connected(); !errors.Is(err, transport.ErrDisconnected) || !errors.Is(err, natsgo.ErrPermissionViolation) {
-		t.Errorf("a node that hears nothing: %v", err)
+	for connected := deaf.Connected(); !errors.Is(connected, natsgo.ErrPermissionViolation); connected = deaf.Connected() {
+		if !errors.Is(connected, transport.ErrDisconnected) {
+			t.Fatalf("a node that hears nothing: %v", connected)
+		}
+		runtime.Gosched() // it connects again after a while, and is told so again
 	}
 	for carrier.Stats().Refused < 4 { // one for each thing that a node listens to
 		if t.Context().Err() != nil {
@@ -106,7 +112,7 @@ func TestOperatorPermissions(t *testing.T) {
 	if err := deaf.Close(); err != nil {
 		t.Error(err)
 	}
-	if len(asked) != 4 {
+	if len(asked) != before {
 		t.Errorf("asked by %q", asked)
 	}
 }
@@ -126,7 +132,7 @@ func TestInboxesArePrivate(t *testing.T) {
 		"ops": {"_INBOX.>", "refold.test.inbox.>", "refold.test.inbox.operator.>", "refold.test.inbox.lease.bob.>", "refold.test.admin.bob.*"},
 	} {
 		refused := make(chan string, 10)
-		nc, err := natsgo.Connect(access(user).URLs[0], natsgo.UserInfo(user, "secret-"+user),
+		nc, err := natsgo.Connect(access(user).URLs[0], natsgo.UserInfo(user, "secret-"+user), natsgo.Timeout(patience),
 			natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { refused <- err.Error() }))
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +147,7 @@ func TestInboxesArePrivate(t *testing.T) {
 				if !strings.Contains(got, strconv.Quote(subject)) {
 					t.Errorf("%s: %s", subject, got)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				t.Fatalf("%s may listen to %s", user, subject)
 			}
 		}
@@ -177,7 +183,7 @@ func TestConnectOperatorRefuses(t *testing.T) {
 	if _, err := nats.OperatorPermissions("a", ">"); !errors.Is(err, nats.ErrInvalid) {
 		t.Errorf("a bad name: %v", err)
 	}
-	ops := operator(t, nats.OperatorConfig{Access: start(t, embedded.Config{}).Access(), Cluster: "c", Name: "ops"})
+	ops := operator(t, nats.OperatorConfig{Access: accessTo(start(t, embedded.Config{})), Cluster: "c", Name: "ops"})
 	if _, err := ops.Ask(t.Context(), "a.*", nil); !errors.Is(err, nats.ErrInvalid) {
 		t.Errorf("ask a bad name: %v", err)
 	}
@@ -193,7 +199,7 @@ func TestConnectOperatorRefuses(t *testing.T) {
 func TestAskWhileTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
-	ops := operator(t, nats.OperatorConfig{Access: s.Access(), Cluster: "test", Name: "ops"})
+	ops := operator(t, nats.OperatorConfig{Access: accessTo(s), Cluster: "test", Name: "ops"})
 	defer func() { _ = ops.Close() }()
 	if _, err := ops.Ask(t.Context(), "", nil); !errors.Is(err, transport.ErrNobody) {
 		t.Errorf("without nodes: %v", err)
@@ -232,11 +238,13 @@ func TestAskAnyTriesAnother(t *testing.T) {
 	if err := paused.Operate(func(transport.AdminRequest) {}); err == nil {
 		t.Error("Operate twice")
 	}
-	ops := operator(t, nats.OperatorConfig{Access: s.Access(), Cluster: "test", Name: "ops"})
+	ops := operator(t, nats.OperatorConfig{Access: accessTo(s), Cluster: "test", Name: "ops"})
 	defer func() { _ = ops.Close() }()
 	answered := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	go func() {
-		got, err := ops.Ask(t.Context(), "", nil)
+		got, err := ops.Ask(ctx, "", nil)
 		if string(got) != "well" {
 			err = errors.Join(err, errors.New("wrong answer"))
 		}

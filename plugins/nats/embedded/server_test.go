@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
@@ -57,7 +58,7 @@ func TestServer(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the token is in a file with mode %v, %v", info.Mode(), err)
 	}
-	if stranger, failed := natsgo.Connect(s.URL()); !errors.Is(failed, natsgo.ErrAuthorization) {
+	if stranger, failed := natsgo.Connect(s.URL(), natsgo.Timeout(time.Minute)); !errors.Is(failed, natsgo.ErrAuthorization) {
 		stranger.Close()
 		t.Errorf("without the token: %v", failed)
 	}
@@ -65,7 +66,7 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := natsgo.Connect(s.URL(), natsgo.Token(strings.TrimSpace(string(token))))
+	nc, err := natsgo.Connect(s.URL(), natsgo.Token(strings.TrimSpace(string(token))), natsgo.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestAFolderInUse(t *testing.T) {
 	}
 	let := func(s *embedded.Server) {
 		t.Helper()
-		nc, failed := natsgo.Connect(s.URL(), natsgo.Token(strings.TrimSpace(string(before))))
+		nc, failed := natsgo.Connect(s.URL(), natsgo.Token(strings.TrimSpace(string(before))), natsgo.Timeout(time.Minute))
 		if failed != nil {
 			t.Errorf("the token does not let in: %v", failed)
 			return
