@@ -51,7 +51,7 @@ func (c Config) text(name, dir string, clientPort, routePort int) string {
 	if !c.JetStream { // which would want a cluster of three
 		c.cluster(line, routePort)
 	}
-	line("authorization { users: [")
+	line("authorization { timeout: 120, users: [") // of a client that is short of time
 	for _, u := range c.Users {
 		line("  { user: %q, password: %q, permissions: {", login(u.Name), cmp.Or(u.password, login(u.Name)))
 		u.side(line, "publish", u.Permissions.Publish, u.Deny.Publish)

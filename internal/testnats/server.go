@@ -212,7 +212,7 @@ func access(tb testing.TB, addr, user string) nats.Access {
 	if err := os.WriteFile(file, []byte(login(user)+":"+login(user)), 0o600); err != nil {
 		tb.Fatalf("testnats: %v", err)
 	}
-	return nats.Access{URLs: []string{"nats://" + addr}, TokenFile: file}
+	return nats.Access{URLs: []string{"nats://" + addr}, TokenFile: file, ConnectTimeout: time.Minute}
 }
 
 // WaitForRoutes returns when the server has so many routes.
