@@ -183,6 +183,7 @@ func TestDiskFails(t *testing.T) {
 		if err != nil || s.DiskErrors == 0 || s.DiskWrites <= s.DiskErrors {
 			t.Errorf("%+v: %v", s, err)
 		}
+		synctest.Wait() // the log is written by the node
 		if !strings.Contains(w.log.String(), "durable keys can't be written to disk") {
 			t.Error("nobody was told")
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
@@ -22,6 +23,7 @@ func pair(ctx context.Context) (a, b *ddata.Replicator, end func()) {
 
 // pairOf is pair with a configuration.
 func pairOf(ctx context.Context, cfg ddata.Config) (a, b *ddata.Replicator, end func()) {
+	cfg.Timeout = time.Minute                          // of what has no deadline; 5 s by default
 	network := inmem.NewNetwork(inmem.NetworkConfig{}) // plugins/nats connects processes
 	start := func(name string) *ddata.Replicator {
 		self, err := identity.New(name)

@@ -425,6 +425,7 @@ func TestRestart(t *testing.T) {
 		w.must(w.add(rs[2], visits, ddata.WriteLocal(), 10)) // told when the node leaves, at the latest
 		w.must(n.Shutdown(w.Context()))
 		<-rs[2].Done()
+		synctest.Wait() // what has come is merged
 		w.wantErr(rs[2].Err(), ddata.ErrStopped)
 		_, err := w.get(rs[2], visits, ddata.ReadLocal())
 		w.wantErr(err, ddata.ErrStopped)
@@ -455,6 +456,7 @@ func TestLeave(t *testing.T) {
 		w.sleep(time.Second)
 		w.want(rs[0], visits, ddata.ReadLocal(), 1)
 		w.must(rs[1].Node().Shutdown(w.Context()))
+		synctest.Wait() // what has come is merged
 		w.want(rs[0], visits, ddata.ReadLocal(), 2)
 	})
 }
