@@ -45,9 +45,8 @@ func TestMessagesArriveInOrderOnEachLane(t *testing.T) {
 		}
 		next[m.Lane]++
 	}
-	s := b.Stats().Lanes[transport.Data]
-	if s.MessagesIn != each || s.FramesIn >= each {
-		t.Errorf("%d messages in %d frames", s.MessagesIn, s.FramesIn)
+	if n := b.Stats().Lanes[transport.Data].MessagesIn; n != each {
+		t.Errorf("%d messages are counted", n)
 	}
 }
 
