@@ -114,7 +114,7 @@ func TestGuardCountsAppendsTheStoreDidNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fake{append: answers(c.slots...)}
-			g := guard(t, f, journal.GuardConfig{MaxFailures: 2})
+			g := guard(t, f, journal.GuardConfig{MaxFailures: 2, ResetTimeout: time.Hour})
 			for range 2 {
 				if slots := g.Append(t.Context(), someWrites(len(c.slots))); !slices.Equal(slots, c.slots) {
 					t.Fatalf("got %v, want %v", slots, c.slots)
@@ -149,7 +149,7 @@ func TestGuardProtectsTheOtherCalls(t *testing.T) {
 		} {
 			f.highest = func(context.Context, string) (uint64, error) { return 0, c.err }
 			f.delete = func(context.Context, string, uint64) error { return c.err }
-			g := guard(t, f, journal.GuardConfig{MaxFailures: 2})
+			g := guard(t, f, journal.GuardConfig{MaxFailures: 2, ResetTimeout: time.Hour})
 			for range 2 {
 				if err := do(g); !errors.Is(err, c.err) {
 					t.Errorf("%s, %s: got %v", call, name, err)
