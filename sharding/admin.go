@@ -89,8 +89,8 @@ type AdminRegion struct {
 	// Waiting is how many commands wait on the node; Dropped how many have reached nobody since it was started.
 	Waiting int    `json:"waiting,omitempty"`
 	Dropped uint64 `json:"dropped,omitempty"`
-	// Rules is what the coordinator says, if the node has it.
-	Rules *AdminCoordinator `json:"rules,omitempty"`
+	// CoordinatorState is what the coordinator knows, nil but on the node that has it.
+	CoordinatorState *AdminCoordinator `json:"coordinator_state,omitempty"`
 }
 
 // AdminCoordinator is what the coordinator of a type knows.

@@ -108,7 +108,7 @@ func (s *site) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 			return
 		}
 		state, _ := c.State()
-		a.Rules = &AdminCoordinator{
+		a.CoordinatorState = &AdminCoordinator{
 			Term: c.Term(), Phase: c.Phase().String(), Regions: len(state.Regions()), Proxies: len(state.Proxies()), Placed: state.Shards(), Moving: len(c.Moving()), Refused: c.Refused(),
 		}
 	})

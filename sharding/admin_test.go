@@ -49,8 +49,9 @@ func TestOperators(t *testing.T) {
 		if a.Entities+b.Entities != 60 || a.Shards == 0 || b.Shards == 0 || a.Total != 40 || a.Role != "library" || a.Coordinator != nodes[0].Node || p.Coordinator != nodes[0].Node {
 			w.Errorf("%+v, %+v, %+v", a, b, p)
 		}
-		if !p.Proxy || p.Shards != 0 || a.Proxy || a.Drained || b.Rules != nil || a.Rules == nil || a.Rules.Regions != 2 || a.Rules.Proxies != 1 || a.Rules.Placed != a.Shards+b.Shards || a.Rules.Phase != "active" || a.Rules.Term != 1 {
-			w.Errorf("%+v (%+v), %+v, %+v", a, a.Rules, b, p)
+		c := a.CoordinatorState
+		if !p.Proxy || p.Shards != 0 || a.Proxy || a.Drained || b.CoordinatorState != nil || c == nil || c.Regions != 2 || c.Proxies != 1 || c.Placed != a.Shards+b.Shards || c.Phase != "active" || c.Term != 1 {
+			w.Errorf("%+v (%+v), %+v, %+v", a, c, b, p)
 		}
 
 		running := map[string]string{} // by entity, where
@@ -109,9 +110,9 @@ func TestOperators(t *testing.T) {
 			}
 		}
 
-		c := w.start("c", "library")
-		w.up(append(all, w.nodes["x"], c)...)
-		w.must(c.region.AwaitReady(ctx))
+		last := w.start("c", "library")
+		w.up(append(all, w.nodes["x"], last)...)
+		w.must(last.region.AwaitReady(ctx))
 		if _, err := admin.Rebalance(ctx, "b", "diary"); !errors.Is(err, sharding.ErrNoCoordinator) {
 			w.Errorf("rebalance on b: %v", err)
 		}
@@ -133,7 +134,7 @@ func TestOperators(t *testing.T) {
 		w.must(admin.Drain(ctx, "a", "diary"))
 		w.must(admin.Drain(ctx, "p", "diary"))
 		w.sleep(10 * time.Second)
-		if now := admin.Regions(ctx, []string{"a"})[0].Region("diary"); now.Shards != 0 || !now.Drained || now.Rules == nil {
+		if now := admin.Regions(ctx, []string{"a"})[0].Region("diary"); now.Shards != 0 || !now.Drained || now.CoordinatorState == nil {
 			w.Errorf("drained is %+v", now)
 		}
 		if now := admin.Regions(ctx, []string{"p"})[0].Region("diary"); now.Drained {

@@ -133,14 +133,14 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// ruler returns the node that has the coordinator of a type, by its name.
-func ruler(all []sharding.AdminNode, typ string) (string, *sharding.AdminCoordinator) {
+// coordinatorOf returns the node that has the coordinator of a type, by its name.
+func coordinatorOf(all []sharding.AdminNode, typ string) (string, *sharding.AdminCoordinator) {
 	name := ""
-	var rules *sharding.AdminCoordinator
+	var state *sharding.AdminCoordinator
 	for i := range all {
-		if r := all[i].Region(typ); r != nil && r.Rules != nil && (rules == nil || r.Rules.Term > rules.Term) {
-			name, rules = all[i].Name, r.Rules
+		if r := all[i].Region(typ); r != nil && r.CoordinatorState != nil && (state == nil || r.CoordinatorState.Term > state.Term) {
+			name, state = all[i].Name, r.CoordinatorState
 		}
 	}
-	return name, rules
+	return name, state
 }

@@ -133,7 +133,7 @@ func TestShardsCommand(t *testing.T) {
 	}
 	l.wantShards(0, []string{"rebalance"}, `^0 shards of account move: they are balanced, or members are unreachable, joining or of different versions\n`)
 	var s spread
-	if out := l.wantShards(0, []string{"list", "--json"}, `"name":"b"[^}]*"shards":[4-9]`); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.Rules == nil || s.Total != 12 {
+	if out := l.wantShards(0, []string{"list", "--json"}, `"name":"b"[^}]*"shards":[4-9]`); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.CoordinatorState == nil || s.Total != 12 {
 		t.Errorf("list prints %s", out)
 	}
 	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a gives its shards of account away\na hosts no shard of account any more\n`)
@@ -218,7 +218,7 @@ t: 2 of 9 shards, 5 entities; there is no coordinator
 	if spreadOf(all, "t").well() {
 		t.Error("all is well without a coordinator")
 	}
-	all[3].Regions[0].Rules = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
+	all[3].Regions[0].CoordinatorState = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
 	b.Reset()
 	s = spreadOf(all, "t")
 	if err := s.print(&b); err != nil || !s.well() || !strings.Contains(b.String(), "coordinator on d, active, term 3; 2 are moving\n") {

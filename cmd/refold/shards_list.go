@@ -120,11 +120,11 @@ func (c *shardsListCommand) show(ctx context.Context, w io.Writer, n *shardNodes
 
 // spread is where the shards of a type are.
 type spread struct {
-	Type        string                     `json:"type"`
-	Total       int                        `json:"total"`
-	Coordinator string                     `json:"coordinator,omitempty"` // the name of its node
-	Rules       *sharding.AdminCoordinator `json:"rules,omitempty"`
-	Nodes       []spreadNode               `json:"nodes"`
+	Type             string                     `json:"type"`
+	Total            int                        `json:"total"`
+	Coordinator      string                     `json:"coordinator,omitempty"` // the name of its node
+	CoordinatorState *sharding.AdminCoordinator `json:"coordinator_state,omitempty"`
+	Nodes            []spreadNode               `json:"nodes"`
 }
 
 // spreadNode is a member that has a region or a proxy, or has not answered.
@@ -137,7 +137,7 @@ type spreadNode struct {
 
 func spreadOf(all []sharding.AdminNode, typ string) *spread {
 	s := &spread{Type: typ}
-	s.Coordinator, s.Rules = ruler(all, typ)
+	s.Coordinator, s.CoordinatorState = coordinatorOf(all, typ)
 	for i := range all {
 		n := spreadNode{Name: all[i].Name, AdminRegion: all[i].Region(typ)}
 		switch err := all[i].Err; {
@@ -160,7 +160,7 @@ func (s *spread) well() bool {
 			return false
 		}
 	}
-	return s.Rules != nil
+	return s.CoordinatorState != nil
 }
 
 func (s *spread) print(w io.Writer) error {
@@ -184,7 +184,7 @@ func (s *spread) print(w io.Writer) error {
 		return err
 	}
 	about := "there is no coordinator"
-	if r := s.Rules; r != nil {
+	if r := s.CoordinatorState; r != nil {
 		about = fmt.Sprintf("coordinator on %s, %s, term %d", s.Coordinator, r.Phase, r.Term)
 		if r.Moving > 0 {
 			about += fmt.Sprintf("; %d are moving", r.Moving)
@@ -200,7 +200,7 @@ func (s *spread) notes(n *spreadNode) string {
 		return n.Error
 	}
 	var all []string
-	if n.Rules != nil && n.Name == s.Coordinator {
+	if n.CoordinatorState != nil && n.Name == s.Coordinator {
 		all = append(all, "has the coordinator")
 	}
 	switch {

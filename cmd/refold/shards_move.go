@@ -76,12 +76,12 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 
 // rebalance lets the coordinator of a type look, and returns how many shards begin to move, and how many did before.
 func (n *shardNodes) rebalance(ctx context.Context, all []sharding.AdminNode, typ string) (moving, open int, err error) {
-	name, rules := ruler(all, typ)
-	if rules == nil {
+	name, state := coordinatorOf(all, typ)
+	if state == nil {
 		return 0, 0, fmt.Errorf("no node that answers has the coordinator of %q at the moment", typ)
 	}
 	moving, err = n.shards.Rebalance(ctx, name, typ)
-	return moving, rules.Moving, err
+	return moving, state.Moving, err
 }
 
 // whyNone says why no shard moves, if it is so.

@@ -25,16 +25,16 @@ const (
 
 // killed is what has come of one kill.
 type killed struct {
-	victim                               string
-	rate                                 int
-	noticed, downed, removed, rules, all time.Duration // since the kill
-	failed, lost, suspected              int
-	errors                               []string
+	victim                                     string
+	rate                                       int
+	noticed, downed, removed, coordinator, all time.Duration // since the kill
+	failed, lost, suspected                    int
+	errors                                     []string
 }
 
 func (k killed) String() string {
 	s := fmt.Sprintf("%s killed: unreachable after %v, down %v, removed %v, coordinator answers %v, all shards answer %v; %d asks failed",
-		k.victim, round(k.noticed), round(k.downed), round(k.removed), round(k.rules), round(k.all), k.failed)
+		k.victim, round(k.noticed), round(k.downed), round(k.removed), round(k.coordinator), round(k.all), k.failed)
 	if len(k.errors) > 0 {
 		s += " (" + k.errors[0] + ")"
 	}
@@ -141,7 +141,7 @@ func (b *run) kill(ctx context.Context, who string, replicated bool) (k killed, 
 		return k, err
 	}
 	for _, p := range probes {
-		k.rules = max(k.rules, p.At.Sub(at))
+		k.coordinator = max(k.coordinator, p.At.Sub(at))
 		k.all = max(k.all, p.Answered.Sub(at))
 	}
 	if err = pause(ctx, b.short(killAfter)); err != nil {
