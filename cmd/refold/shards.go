@@ -68,32 +68,53 @@ func (c *shardsCommand) with(f func(n *shardNodes) error) (err error) {
 	return f(&shardNodes{c, sharding.NewAdmin(asker), cluster.NewAdmin(asker)})
 }
 
+// shardNode is a member, and what it has said.
+type shardNode struct {
+	sharding.AdminNode
+
+	leaves bool
+}
+
+// silent returns why the member has not said anything. That is nil if nothing is to be expected: it has no region, or it leaves, and may be
+// gone already.
+func (n *shardNode) silent() error {
+	if n.leaves || errors.Is(n.Err, sharding.ErrNoRegion) {
+		return nil
+	}
+	return n.Err
+}
+
 // look asks all members what they host.
-func (n *shardNodes) look(ctx context.Context) ([]sharding.AdminNode, error) {
+func (n *shardNodes) look(ctx context.Context) ([]shardNode, error) {
 	s, err := n.members.State(ctx, n.common.Ask)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
+	var all []shardNode
 	for i := range s.Members {
 		switch m := &s.Members[i]; m.Status {
 		case cluster.Down.String(), cluster.Joining.String():
 		default:
 			name, _, _ := strings.Cut(m.Node, "#")
 			names = append(names, name)
+			all = append(all, shardNode{leaves: m.Status == cluster.Leaving.String() || m.Status == cluster.Exiting.String()})
 		}
 	}
-	return n.shards.Regions(ctx, names), nil
+	for i, said := range n.shards.Regions(ctx, names) {
+		all[i].AdminNode = said
+	}
+	return all, nil
 }
 
 // typesOf returns the types that nodes have, sorted: the one that --type names, if it does. If there is none the error says who was
 // asked.
-func (c *shardsCommand) typesOf(all []sharding.AdminNode) ([]string, error) {
+func (c *shardsCommand) typesOf(all []shardNode) ([]string, error) {
 	found := map[string]bool{}
 	var asked []string
 	for i := range all {
 		what := all[i].Name
-		if err := all[i].Err; err != nil && !errors.Is(err, sharding.ErrNoRegion) {
+		if err := all[i].silent(); err != nil {
 			what += " (" + err.Error() + ")"
 		}
 		asked = append(asked, what)
@@ -114,7 +135,7 @@ func (c *shardsCommand) typesOf(all []sharding.AdminNode) ([]string, error) {
 }
 
 // one returns the only type that there is, or that --type names.
-func (c *shardsCommand) one(all []sharding.AdminNode) (string, error) {
+func (c *shardsCommand) one(all []shardNode) (string, error) {
 	types, err := c.typesOf(all)
 	if err == nil && len(types) > 1 {
 		err = fmt.Errorf("there are several entity types, --type says which: %s", quoted(types))
@@ -134,7 +155,7 @@ func quoted(names []string) string {
 }
 
 // coordinatorOf returns the node that has the coordinator of a type, by its name.
-func coordinatorOf(all []sharding.AdminNode, typ string) (string, *sharding.AdminCoordinator) {
+func coordinatorOf(all []shardNode, typ string) (string, *sharding.AdminCoordinator) {
 	name := ""
 	var state *sharding.AdminCoordinator
 	for i := range all {

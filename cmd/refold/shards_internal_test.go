@@ -193,11 +193,14 @@ func TestShardsThatAreNotWell(t *testing.T) {
 		r.Type, r.Total = "t", 9
 		return []sharding.AdminRegion{r}
 	}
-	all := []sharding.AdminNode{
+	all := make([]shardNode, 4)
+	for i, n := range []sharding.AdminNode{
 		{Name: "a", Err: errors.New("no\nanswer")},
 		{Name: "b", Err: sharding.ErrNoRegion},
 		{Name: "c", Regions: region(sharding.AdminRegion{Proxy: true, Waiting: 3, Dropped: 4})},
 		{Name: "d", Regions: region(sharding.AdminRegion{Shards: 2, Entities: 5, Drained: true, Coordinator: "c#1"})},
+	} {
+		all[i].AdminNode = n
 	}
 	s := spreadOf(all, "t")
 	var b strings.Builder

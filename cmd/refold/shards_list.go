@@ -29,7 +29,7 @@ type shardsListCommand struct {
 func (c *shardsListCommand) Help() string {
 	return `All members are asked, one answer each: while shards move, two may have one, or none. A shard has a home from the first
 command for one of its entities on, so there are fewer at first than the type is divided into. The exit status is 1 if a member does not
-answer, or if a type has no coordinator.`
+answer, unless it leaves, if one is refused, or if a type has no coordinator.`
 }
 
 // Validate checks the flags.
@@ -127,36 +127,37 @@ type spread struct {
 	Nodes            []spreadNode               `json:"nodes"`
 }
 
-// spreadNode is a member that has a region or a proxy, or has not answered.
+// spreadNode is a member that has a region or a proxy, leaves, or has not answered.
 type spreadNode struct {
 	Name string `json:"name"`
 	*sharding.AdminRegion
 
-	Error string `json:"error,omitempty"`
+	Leaves bool   `json:"leaves,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
-func spreadOf(all []sharding.AdminNode, typ string) *spread {
+func spreadOf(all []shardNode, typ string) *spread {
 	s := &spread{Type: typ}
 	s.Coordinator, s.CoordinatorState = coordinatorOf(all, typ)
 	for i := range all {
-		n := spreadNode{Name: all[i].Name, AdminRegion: all[i].Region(typ)}
-		switch err := all[i].Err; {
-		case err != nil && !errors.Is(err, sharding.ErrNoRegion):
+		n := spreadNode{Name: all[i].Name, AdminRegion: all[i].Region(typ), Leaves: all[i].leaves}
+		if err := all[i].Err; err != nil && !errors.Is(err, sharding.ErrNoRegion) {
 			n.Error = err.Error()
-		case n.AdminRegion == nil:
-			continue
-		default:
+		}
+		if n.AdminRegion != nil {
 			s.Total = n.Total
 		}
-		s.Nodes = append(s.Nodes, n)
+		if n.AdminRegion != nil || n.Leaves || n.Error != "" {
+			s.Nodes = append(s.Nodes, n)
+		}
 	}
 	return s
 }
 
-// well reports whether all have answered and none is refused, and there is a coordinator.
+// well reports whether all that stay have answered and none is refused, and there is a coordinator.
 func (s *spread) well() bool {
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.Error != "" || n.AdminRegion != nil && n.Mismatch != "" {
+		if n := &s.Nodes[i]; !n.Leaves && (n.Error != "" || n.AdminRegion != nil && n.Mismatch != "") {
 			return false
 		}
 	}
@@ -196,7 +197,10 @@ func (s *spread) print(w io.Writer) error {
 
 // notes tells what else there is about a node.
 func (s *spread) notes(n *spreadNode) string {
-	if n.AdminRegion == nil {
+	switch {
+	case n.AdminRegion == nil && n.Leaves:
+		return "leaves"
+	case n.AdminRegion == nil:
 		return n.Error
 	}
 	var all []string
@@ -204,6 +208,8 @@ func (s *spread) notes(n *spreadNode) string {
 		all = append(all, "has the coordinator")
 	}
 	switch {
+	case n.Leaves:
+		all = append(all, "leaves")
 	case n.Proxy:
 		all = append(all, "proxy")
 	case n.Drained && n.Shards > 0:
@@ -215,7 +221,7 @@ func (s *spread) notes(n *spreadNode) string {
 		_, why, _ := strings.Cut(strings.TrimPrefix(n.Mismatch, "sharding: "), ": ")
 		all = append(all, "is refused: "+why)
 	}
-	if n.Coordinator == "" {
+	if n.Coordinator == "" && !n.Leaves {
 		all = append(all, "knows no coordinator")
 	}
 	return strings.Join(all, ", ")

@@ -26,7 +26,7 @@ type shardsEntitiesCommand struct {
 // Help is the long help of the command.
 func (c *shardsEntitiesCommand) Help() string {
 	return `A count has the entities that run and those that will, such as remembered ones that start; the list of a shard has those that run.
-The exit status is 1 if a member does not answer.`
+The exit status is 1 if a member does not answer, unless it leaves.`
 }
 
 // Validate checks the flags.
@@ -42,31 +42,33 @@ var errEnough = errors.New("that is enough")
 
 // Run shows them.
 func (c *shardsEntitiesCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.with(func(n *shardNodes) error {
-		all, err := n.look(ctx)
-		if err != nil {
-			return err
-		}
-		typ, err := common.one(all)
-		if err != nil {
-			return err
-		}
-		show := c.counts
-		if c.Shard != nil {
-			show = c.entities
-		}
-		err = show(ctx, env, n, typ, all)
-		if errors.Is(err, errEnough) {
-			_, err = fmt.Fprintf(env.Stderr, "%s: there are more; --limit prints them\n", env.Name)
-		}
-		for i := range all {
-			if failed := all[i].Err; err == nil && failed != nil && !errors.Is(failed, sharding.ErrNoRegion) {
-				_, err = fmt.Fprintf(env.Stderr, "%s: %s: %v\n", env.Name, all[i].Name, failed)
-				err = cmp.Or(err, operator.ErrProblems)
-			}
-		}
+	return common.with(func(n *shardNodes) error { return c.list(ctx, env, n) })
+}
+
+func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *shardNodes) error {
+	all, err := n.look(ctx)
+	if err != nil {
 		return err
-	})
+	}
+	typ, err := n.common.one(all)
+	if err != nil {
+		return err
+	}
+	show := c.counts
+	if c.Shard != nil {
+		show = c.entities
+	}
+	err = show(ctx, env, n, typ, all)
+	if errors.Is(err, errEnough) {
+		_, err = fmt.Fprintf(env.Stderr, "%s: there are more; --limit prints them\n", env.Name)
+	}
+	for i := range all {
+		if failed := all[i].silent(); err == nil && failed != nil {
+			_, err = fmt.Fprintf(env.Stderr, "%s: %s: %v\n", env.Name, all[i].Name, failed)
+			err = cmp.Or(err, operator.ErrProblems)
+		}
+	}
+	return err
 }
 
 // shardCount is a shard in JSON.
@@ -78,7 +80,7 @@ type shardCount struct {
 }
 
 // counts shows all shards with a home.
-func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []sharding.AdminNode) (err error) {
+func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []shardNode) (err error) {
 	var found []shardCount
 	for i := range all {
 		if r := all[i].Region(typ); r == nil || r.Shards == 0 {
@@ -116,7 +118,7 @@ type shardEntity struct {
 }
 
 // entities shows those that run in a shard.
-func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []sharding.AdminNode) (err error) {
+func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []shardNode) (err error) {
 	out := newLines(env.Stdout, c.JSON, "ENTITY\tNODE\n")
 	homed, printed := false, 0
 	defer func() {
@@ -187,7 +189,7 @@ func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *
 		if _, err = only.typesOf(all); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(all, func(n sharding.AdminNode) bool { return n.Region(c.Of) != nil })
+		i := slices.IndexFunc(all, func(n shardNode) bool { return n.Region(c.Of) != nil })
 		found, err := n.shards.Find(ctx, all[i].Name, c.Of, c.ID)
 		if err != nil {
 			return err

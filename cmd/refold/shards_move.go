@@ -75,7 +75,7 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 }
 
 // rebalance lets the coordinator of a type look, and returns how many shards begin to move, and how many did before.
-func (n *shardNodes) rebalance(ctx context.Context, all []sharding.AdminNode, typ string) (moving, open int, err error) {
+func (n *shardNodes) rebalance(ctx context.Context, all []shardNode, typ string) (moving, open int, err error) {
 	name, state := coordinatorOf(all, typ)
 	if state == nil {
 		return 0, 0, fmt.Errorf("no node that answers has the coordinator of %q at the moment", typ)
@@ -158,11 +158,11 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 }
 
 // types returns what the node is to give away. For each type there must be another node that hosts it.
-func (c *shardsDrainCommand) types(common *shardsCommand, all []sharding.AdminNode) ([]string, error) {
+func (c *shardsDrainCommand) types(common *shardsCommand, all []shardNode) ([]string, error) {
 	if _, err := common.typesOf(all); err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(n sharding.AdminNode) bool { return n.Name == c.Node })
+	i := slices.IndexFunc(all, func(n shardNode) bool { return n.Name == c.Node })
 	if i < 0 {
 		var names []string
 		for i := range all {
@@ -179,7 +179,7 @@ func (c *shardsDrainCommand) types(common *shardsCommand, all []sharding.AdminNo
 		if r.Proxy || common.Type != "" && common.Type != r.Type {
 			continue
 		}
-		if !slices.ContainsFunc(all, func(n sharding.AdminNode) bool {
+		if !slices.ContainsFunc(all, func(n shardNode) bool {
 			other := n.Region(r.Type)
 			return n.Name != c.Node && other != nil && !other.Proxy && !other.Drained
 		}) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
-	"github.com/refold-io/refold/sharding"
 )
 
 // shardsUndrainCommand is "refold shards undrain".
@@ -33,7 +32,7 @@ func (c *shardsUndrainCommand) Run(ctx context.Context, env *operator.Env, commo
 		if _, err = common.typesOf(all); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(all, func(n sharding.AdminNode) bool { return n.Name == c.Node })
+		i := slices.IndexFunc(all, func(n shardNode) bool { return n.Name == c.Node })
 		if i < 0 {
 			return fmt.Errorf("there is no member %q", c.Node)
 		}

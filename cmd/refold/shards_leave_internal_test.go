@@ -1,0 +1,85 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/transport"
+)
+
+// pair asks two members: a, which has all, and b, which has a status, and is gone or hosts what b says.
+type pair struct {
+	status string
+	b      *sharding.AdminRegion
+}
+
+func (p pair) Ask(_ context.Context, node string, request []byte) ([]byte, error) {
+	if !strings.Contains(string(request), sharding.AdminService) {
+		return json.Marshal(cluster.AdminAnswer{State: &cluster.Summary{Self: "a#1", Members: []cluster.SummaryMember{
+			{Node: "a#1", Status: "up"}, {Node: "b#2", Status: p.status}, {Node: "c#3", Status: "joining"}, {Node: "d#4", Status: "down"},
+		}}})
+	}
+	a := sharding.AdminRegion{Type: "t", Total: 9, Shards: 1, Coordinator: "a#1", CoordinatorState: &sharding.AdminCoordinator{Term: 1, Phase: "active"}}
+	switch {
+	case node == "a" && strings.Contains(string(request), string(sharding.AdminShards)):
+		return json.Marshal(sharding.AdminAnswer{Shards: []sharding.AdminShard{{Shard: 7, Entities: 2}}})
+	case node == "a":
+		return json.Marshal(sharding.AdminAnswer{Node: "a#1", Regions: []sharding.AdminRegion{a}})
+	case node == "b" && p.b != nil:
+		return json.Marshal(sharding.AdminAnswer{Node: "b#2", Regions: []sharding.AdminRegion{*p.b}})
+	}
+	return nil, fmt.Errorf("%w: %s", transport.ErrNobody, node)
+}
+
+func (pair) Close() error { return nil }
+
+// Of who leaves no answer is expected: that is noted, and all is well. The error is for programs.
+func TestShardsOfWhoLeaves(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pair
+
+		row, json string
+		want      error
+	}{
+		"up and gone":  {pair{"up", nil}, "b     -       -         -        -        sharding: ask for regions: transport: nobody", `{"name":"b","error":"sharding: ask`, operator.ErrProblems},
+		"leaving":      {pair{"leaving", nil}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true,"error":"sharding: ask`, nil},
+		"exiting":      {pair{"exiting", nil}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true,"error":"sharding: ask`, nil},
+		"still there":  {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9, Drained: true}}, "b     0       0         0        0        leaves\n", `{"name":"b","type":"t"`, nil},
+		"no more":      {pair{"exiting", &sharding.AdminRegion{Type: "other"}}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true}`, nil},
+		"was refused":  {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9, Mismatch: "x: y"}}, "leaves, is refused: y\n", `"leaves":true`, nil},
+		"is refused":   {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Mismatch: "x: y"}}, "is refused: y", `"mismatch"`, operator.ErrProblems},
+		"all are well": {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Coordinator: "a#1"}}, "b     0       0         0        0        -\n", `{"name":"b","type":"t"`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := &shardNodes{&shardsCommand{Type: "t"}, sharding.NewAdmin(c.pair), cluster.NewAdmin(c.pair)}
+			var text, object, errs bytes.Buffer
+			if err := (&shardsListCommand{}).show(t.Context(), &text, n); !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("show: %v", err)
+			}
+			if !strings.Contains(text.String(), c.row) || strings.Contains(text.String(), "\nc ") || strings.Contains(text.String(), "\nd ") {
+				t.Errorf("printed is\n%s", &text)
+			}
+			if err := (&shardsListCommand{JSON: true}).show(t.Context(), &object, n); !errors.Is(err, c.want) || !strings.Contains(object.String(), c.json) {
+				t.Errorf("printed is %s, and %v", &object, err)
+			}
+			err := (&shardsEntitiesCommand{}).list(t.Context(), &operator.Env{Stdout: io.Discard, Stderr: &errs}, n)
+			if silent := strings.Contains(errs.String(), "b: sharding: ask for regions"); silent != (name == "up and gone") || silent != errors.Is(err, operator.ErrProblems) || !silent && err != nil {
+				t.Errorf("entities: %v, %s", err, &errs)
+			}
+		})
+	}
+}
