@@ -41,6 +41,11 @@ func (r Result) judge() Result {
 	return r
 }
 
+// atMost is the result of something that should be little, and has no limit beside it.
+func atMost(value float64, unit string, goal float64, settings, detail string) Result {
+	return Result{Value: value, Unit: unit, Ratio: value, Goal: goal, Better: lower, Settings: settings, Detail: detail}.judge()
+}
+
 const (
 	higher = "higher"
 	lower  = "lower"

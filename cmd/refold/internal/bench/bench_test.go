@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -30,20 +31,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == serve {
-		if err := fleet.Serve(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
+	servers := map[string]func(context.Context, io.Reader, io.Writer, *slog.Logger) error{
+		serve: fleet.Serve, serveData: bench.ServeData, serveShards: bench.ServeShards,
 	}
-	if len(os.Args) > 1 && os.Args[1] == serveData {
-		if err := bench.ServeData(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if len(os.Args) > 1 && os.Args[1] == serveShards {
-		if err := bench.ServeShards(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
+	if len(os.Args) > 1 && servers[os.Args[1]] != nil {
+		if err := servers[os.Args[1]](context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

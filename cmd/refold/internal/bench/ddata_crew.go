@@ -124,23 +124,7 @@ func (c *crew) joinAll(ctx context.Context, n int) error {
 }
 
 // order has a process do something, and waits for it.
-func (h *hand) order(o dataOrder) (a dataAnswer, err error) {
-	if err = h.say(o, &a); err == nil && a.Err != "" {
-		err = errors.New(a.Err)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s of node %s: %w", o.Do, h.name, err)
-	}
-	return a, err
-}
-
-// say sends an order and waits for the answer.
-func (h *hand) say(order, answer any) error {
-	if err := h.out.Encode(order); err != nil {
-		return err
-	}
-	return h.in.Decode(answer)
-}
+func (h *hand) order(o dataOrder) (dataAnswer, error) { return say[dataAnswer](h, o.Do, o) }
 
 // each has all processes do the same at a time.
 func each(hands []*hand, o dataOrder) ([]dataAnswer, error) {
@@ -149,20 +133,7 @@ func each(hands []*hand, o dataOrder) ([]dataAnswer, error) {
 
 // eachOwn has each process do its own.
 func eachOwn(hands []*hand, order func(i int) dataOrder) ([]dataAnswer, error) {
-	answers := make([]dataAnswer, len(hands))
-	errs := make(chan error, len(hands))
-	for i, h := range hands {
-		go func() {
-			var err error
-			answers[i], err = h.order(order(i))
-			errs <- err
-		}()
-	}
-	var all []error
-	for range hands {
-		all = append(all, <-errs)
-	}
-	return answers, errors.Join(all...)
+	return atOnce(hands, (*hand).order, order)
 }
 
 // equal waits until all processes hold the same, and returns the digest of that.

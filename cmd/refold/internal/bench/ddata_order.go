@@ -55,7 +55,6 @@ const (
 
 // dataAnswer says what has come of an order.
 type dataAnswer struct {
-	Err  string        `json:",omitempty"`
 	Node identity.Node `json:",omitzero"`
 	// At is when the node was up, or when it had all: the wall time, which all processes on a machine share.
 	At      time.Time     `json:",omitzero"`

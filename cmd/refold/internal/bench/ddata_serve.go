@@ -5,7 +5,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -26,22 +24,7 @@ import (
 func ServeData(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) error {
 	s := &dataServer{log: log}
 	defer s.stop()
-	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
-	for {
-		var o dataOrder
-		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read an order: %w", err)
-		}
-		a, err := s.do(ctx, &o)
-		if err != nil {
-			a.Err = err.Error()
-		}
-		if err := answers.Encode(a); err != nil {
-			return fmt.Errorf("answer an order: %w", err)
-		}
-	}
+	return obey(in, out, func(o *dataOrder) (dataAnswer, error) { return s.do(ctx, o) })
 }
 
 // dataServer is one such process.
@@ -98,14 +81,10 @@ func (s *dataServer) join(ctx context.Context, o *dataOrder) (dataAnswer, error)
 	if err != nil {
 		return dataAnswer{}, err
 	}
-	carrier, err := nats.Connect(nats.Config{Access: *o.Access, Cluster: "bench", Self: self, Logger: s.log}) //nolint:contextcheck // it ends with the node
-	if err != nil {
-		return dataAnswer{}, err
-	}
-	if s.node, err = cluster.Start(cluster.Config{ //nolint:contextcheck // it ends with Stop
-		Cluster: "bench", Carrier: carrier, Seeds: o.Seeds, Logger: s.log,
-		PhaseTimeout: map[cluster.Phase]time.Duration{cluster.PhaseLeave: nodePatience, cluster.PhaseExiting: nodePatience, cluster.PhaseExitingDone: nodePatience},
-	}); err != nil {
+	cfg := cluster.Config{Seeds: o.Seeds, Logger: s.log, PhaseTimeout: map[cluster.Phase]time.Duration{
+		cluster.PhaseLeave: nodePatience, cluster.PhaseExiting: nodePatience, cluster.PhaseExitingDone: nodePatience,
+	}}
+	if s.node, err = startNode(self, *o.Access, cfg); err != nil { //nolint:contextcheck // it ends with Stop
 		return dataAnswer{}, err
 	}
 	s.node.Transport().HandleRequest(echoKind, answerRaw)

@@ -39,8 +39,7 @@ func processes(ctx context.Context, b *run) ([]Result, error) {
 		}
 	}
 	row := func(values []float64, unit string, goal float64, settings string) Result {
-		value := slices.Max(values)
-		return Result{Value: value, Unit: unit, Ratio: value, Goal: goal, Better: lower, Settings: fmt.Sprintf("%s, worst of %d", settings, len(values))}.judge()
+		return atMost(slices.Max(values), unit, goal, fmt.Sprintf("%s, worst of %d", settings, len(values)), "")
 	}
 	return []Result{
 		row(started, "s to all up", maxStart, "3 processes, embedded NATS, from the start of the first"),
@@ -144,12 +143,8 @@ func (c *nodes) processor(ctx context.Context, names []string, length time.Durat
 		return 0, err
 	}
 	began := time.Now()
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+	if err := pause(ctx, length); err != nil {
+		return 0, err
 	}
 	if err := ask(2); err != nil {
 		return 0, err

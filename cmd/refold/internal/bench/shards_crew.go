@@ -5,7 +5,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,32 +19,11 @@ func newShardCrew(command []string) (shardCrew, error) {
 }
 
 // shard has a process do something, and waits for it.
-func (h *hand) shard(o shardOrder) (a shardAnswer, err error) {
-	if err = h.say(o, &a); err == nil && a.Err != "" {
-		err = errors.New(a.Err)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s of node %s: %w", o.Do, h.name, err)
-	}
-	return a, err
-}
+func (h *hand) shard(o shardOrder) (shardAnswer, error) { return say[shardAnswer](h, o.Do, o) }
 
 // shardEach has all processes do something at a time, each its own.
 func shardEach(hands []*hand, order func(i int) shardOrder) ([]shardAnswer, error) {
-	answers := make([]shardAnswer, len(hands))
-	errs := make(chan error, len(hands))
-	for i, h := range hands {
-		go func() {
-			var err error
-			answers[i], err = h.shard(order(i))
-			errs <- err
-		}()
-	}
-	var all []error
-	for range hands {
-		all = append(all, <-errs)
-	}
-	return answers, errors.Join(all...)
+	return atOnce(hands, (*hand).shard, order)
 }
 
 // join starts a process whose node joins those that were started before, waits until it is up, and says when that was.

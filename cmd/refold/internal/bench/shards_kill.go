@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -25,11 +23,11 @@ const (
 
 // killed is what has come of one kill.
 type killed struct {
+	strained
+
 	victim                                     string
-	rate                                       int
 	noticed, downed, removed, coordinator, all time.Duration // since the kill
-	failed, lost, suspected                    int
-	errors                                     []string
+	suspected                                  int
 }
 
 func (k killed) String() string {
@@ -87,13 +85,10 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 	}
 	settings := fmt.Sprintf("SIGKILL of the %s of 3 processes, %s, %d shards, %d entities, %d asks a second; until every shard answers on both others, beyond detection, stable-after and margin of %v each; worst of %d",
 		victim, store, b.moveShards(), b.moveEntities(), runs[0].rate, nodeStableAfter, len(runs))
-	row := func(value float64, unit string, goal float64, settings, detail string) Result {
-		return Result{Value: value, Unit: unit, Ratio: value, Goal: goal, Better: lower, Settings: settings, Detail: detail}.judge()
-	}
 	return []Result{
-		row(beyond, "s beyond", maxKill, settings, strings.Join(details, "; ")),
-		row(lost, "acked lost", 0, "the same", ""),
-		row(suspected, "suspicions", 0, "the same, of nodes that live", ""),
+		atMost(beyond, "s beyond", maxKill, settings, strings.Join(details, "; ")),
+		atMost(lost, "acked lost", 0, "the same", ""),
+		atMost(suspected, "suspicions", 0, "the same, of nodes that live", ""),
 	}
 }
 
@@ -104,10 +99,8 @@ func killNames() (names []string, who map[string]string) {
 
 // kill kills a node once.
 func (b *run) kill(ctx context.Context, who string, replicated bool) (k killed, err error) {
-	setup := shardSetup{
-		Shards: b.moveShards(), Regions: 3, DSN: b.dsn, Schema: "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36), //nolint:gosec // no secret
-		Replicated: replicated, StableAfter: nodeStableAfter,
-	}
+	setup := b.shardSetup(3)
+	setup.Replicated, setup.StableAfter = replicated, nodeStableAfter
 	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
 	if err != nil {
 		return k, err
@@ -120,47 +113,28 @@ func (b *run) kill(ctx context.Context, who string, replicated bool) (k killed, 
 	}
 	victim := c.hands[slices.Index(names, roles[who])]
 	others := slices.DeleteFunc(slices.Clone(c.hands), func(h *hand) bool { return h == victim })
-	if _, err = b.parts(others, shardOrder{Do: shardFill}); err != nil {
+	var at time.Time
+	if k.strained, err = b.strain(ctx, others, func() (err error) {
+		if err = pause(ctx, b.short(killBefore)); err != nil {
+			return err
+		}
+		at = time.Now()
+		if err = c.murder(victim); err != nil {
+			return err
+		}
+		probes, err := shardEach(others, func(int) shardOrder { return shardOrder{Do: shardProbe} })
+		if err != nil {
+			return err
+		}
+		for _, p := range probes {
+			k.coordinator = max(k.coordinator, p.At.Sub(at))
+			k.all = max(k.all, p.Answered.Sub(at))
+		}
+		return pause(ctx, b.short(killAfter))
+	}); err != nil {
 		return k, err
 	}
-	if k.rate, err = b.calibrate(ctx, others); err != nil {
-		return k, err
-	}
-	if _, err = b.parts(others, shardOrder{Do: shardLoad, Rate: k.rate / len(others)}); err != nil {
-		return k, err
-	}
-	if err = pause(ctx, b.short(killBefore)); err != nil {
-		return k, err
-	}
-	at := time.Now()
-	if err = c.murder(victim); err != nil {
-		return k, err
-	}
-	probes, err := shardEach(others, func(int) shardOrder { return shardOrder{Do: shardProbe} })
-	if err != nil {
-		return k, err
-	}
-	for _, p := range probes {
-		k.coordinator = max(k.coordinator, p.At.Sub(at))
-		k.all = max(k.all, p.Answered.Sub(at))
-	}
-	if err = pause(ctx, b.short(killAfter)); err != nil {
-		return k, err
-	}
-	halts, err := b.parts(others, shardOrder{Do: shardHalt})
-	if err != nil {
-		return k, err
-	}
-	for _, h := range halts {
-		k.failed, k.errors = k.failed+h.Failed, append(k.errors, h.First...)
-	}
-	if err = k.learn(others, victim.name, at); err != nil {
-		return k, err
-	}
-	checks, err := b.parts(others, shardOrder{Do: shardCheck})
-	for _, a := range checks {
-		k.lost += a.Lost
-	}
+	err = k.learn(others, victim.name, at)
 	return k, err
 }
 

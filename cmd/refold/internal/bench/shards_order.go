@@ -76,7 +76,6 @@ type shardOrder struct {
 
 // shardAnswer says what has come of an order.
 type shardAnswer struct {
-	Err  string        `json:",omitempty"`
 	Node identity.Node `json:",omitzero"`
 	// At is when it was so: the wall time, which all processes on a machine share.
 	At   time.Time     `json:",omitzero"`

@@ -53,11 +53,8 @@ func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 	}
 	settings := fmt.Sprintf("%d shards, %d nodes in one process, embedded NATS, %s, from the first message until one node knows all homes", n, placeNodes, store)
 	return []Result{
-		Result{Value: median(took), Unit: "s to all homes", Ratio: median(took), Goal: maxPlace, Better: lower, Settings: settings}.judge(),
-		Result{
-			Value: median(saves), Unit: "saves", Ratio: median(saves), Goal: maxPlaceSaves, Better: lower, Settings: "the same",
-			Detail: fmt.Sprintf("%.0f bytes a save", median(size)),
-		}.judge(),
+		atMost(median(took), "s to all homes", maxPlace, settings, ""),
+		atMost(median(saves), "saves", maxPlaceSaves, "the same", fmt.Sprintf("%.0f bytes a save", median(size))),
 	}, nil
 }
 

@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 )
 
@@ -59,10 +57,8 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	if err != nil {
 		return r, err
 	}
-	setup := shardSetup{
-		Shards: b.moveShards(), Regions: 3, DSN: b.dsn, Schema: "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36), //nolint:gosec // no secret
-		Replicated: replicated, Remember: dir,
-	}
+	setup := b.shardSetup(3)
+	setup.Replicated, setup.Remember = replicated, dir
 	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema), os.RemoveAll(dir)) }()
 	b.progress("%d entities begin to run", b.moveEntities())
 	wake := func(c shardCrew, _ time.Time) (time.Duration, error) {

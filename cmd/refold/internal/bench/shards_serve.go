@@ -5,7 +5,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,6 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
-	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/snapshot"
@@ -34,22 +32,7 @@ import (
 func ServeShards(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (err error) {
 	s := &shardServer{log: log}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
-	for {
-		var o shardOrder
-		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read an order: %w", err)
-		}
-		a, err := s.do(ctx, &o)
-		if err != nil {
-			a.Err = err.Error()
-		}
-		if err := answers.Encode(a); err != nil {
-			return fmt.Errorf("answer an order: %w", err)
-		}
-	}
+	return obey(in, out, func(o *shardOrder) (shardAnswer, error) { return s.do(ctx, o) })
 }
 
 // shardServer is one such process.
@@ -150,11 +133,8 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	if s.local, err = eventsourcing.Host(s.rt, alone, eventsourcing.HostOptions{}); err != nil {
 		return shardAnswer{}, err
 	}
-	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: "bench", Self: self, Logger: s.log}) //nolint:contextcheck // it ends with the node
-	if err != nil {
-		return shardAnswer{}, err
-	}
-	if s.node, err = cluster.Start(cluster.Config{Cluster: "bench", Carrier: carrier, Seeds: s.setup.Seeds, Downing: downing.Settings{StableAfter: s.setup.StableAfter}, Logger: s.log}); err != nil { //nolint:contextcheck // it ends with Stop
+	cfg := cluster.Config{Seeds: s.setup.Seeds, Downing: downing.Settings{StableAfter: s.setup.StableAfter}, Logger: s.log}
+	if s.node, err = startNode(self, s.setup.Access, cfg); err != nil { //nolint:contextcheck // it ends with Stop
 		return shardAnswer{}, err
 	}
 	s.watching.Go(func() { s.watch(context.WithoutCancel(ctx)) }) // until the node ends

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	natsgo "github.com/nats-io/nats.go"
 
@@ -52,18 +51,16 @@ func transports(ctx context.Context, b *run) (results []Result, err error) {
 
 // rawRequests returns how many requests a second the client of NATS makes.
 func (b *run) rawRequests(s *embedded.Server, callers int, payload []byte) (float64, error) {
-	token, err := os.ReadFile(s.TokenFile())
+	client, err := dial(s.Access())
 	if err != nil {
 		return 0, err
 	}
-	var conns [2]*natsgo.Conn
-	for i := range conns {
-		if conns[i], err = natsgo.Connect(s.URL(), natsgo.Token(string(bytes.TrimSpace(token))), natsgo.Timeout(nodePatience)); err != nil {
-			return 0, err
-		}
-		defer conns[i].Close()
+	defer client.Close()
+	server, err := dial(s.Access())
+	if err != nil {
+		return 0, err
 	}
-	client, server := conns[0], conns[1]
+	defer server.Close()
 	if _, err := server.Subscribe("echo", func(m *natsgo.Msg) { _ = m.Respond(m.Data) }); err != nil {
 		return 0, err
 	}
