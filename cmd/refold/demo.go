@@ -26,45 +26,28 @@ import (
 // demoCommand is "refold demo".
 type demoCommand struct {
 	Cluster demoClusterCommand `cmd:"" help:"Run the nodes of a cluster as processes, kill one, and see what the others do."`
-	Node    demoNodeCommand    `cmd:"" hidden:""`
-	Data    demoDataCommand    `cmd:"" hidden:""`
-	Shards  demoShardsCommand  `cmd:"" hidden:""`
+	Serve   demoServeCommand   `cmd:"" hidden:""`
 }
 
-// demoNodeCommand is one of those processes.
-type demoNodeCommand struct {
-	Log bool `help:"Print what the node logs."`
+// demoServeCommand is one of those processes, or one of "refold bench": a node, and what it has.
+type demoServeCommand struct {
+	What string `arg:"" enum:"node,data,shards"`
+	Log  bool   `help:"Print what the node logs."`
 }
 
-// Run runs the node.
-func (c *demoNodeCommand) Run(ctx context.Context, env *operator.Env) error {
+// Run does what the parent orders.
+func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 	log := slog.New(slog.DiscardHandler)
 	if c.Log {
 		log = slog.New(slog.NewTextHandler(env.Stderr, nil))
+	}
+	switch c.What {
+	case "data":
+		return bench.ServeData(ctx, os.Stdin, env.Stdout, log)
+	case "shards":
+		return bench.ServeShards(ctx, os.Stdin, env.Stdout, log)
 	}
 	return fleet.Serve(ctx, os.Stdin, env.Stdout, log)
-}
-
-// demoDataCommand is a process with a replicator, for "refold bench".
-type demoDataCommand struct{}
-
-// Run does what is ordered.
-func (*demoDataCommand) Run(ctx context.Context, env *operator.Env) error {
-	return bench.ServeData(ctx, os.Stdin, env.Stdout, slog.New(slog.DiscardHandler))
-}
-
-// demoShardsCommand is a process with a region, for "refold bench".
-type demoShardsCommand struct {
-	Log bool `help:"Print what the node logs."`
-}
-
-// Run does what is ordered.
-func (c *demoShardsCommand) Run(ctx context.Context, env *operator.Env) error {
-	log := slog.New(slog.DiscardHandler)
-	if c.Log {
-		log = slog.New(slog.NewTextHandler(env.Stderr, nil))
-	}
-	return bench.ServeShards(ctx, os.Stdin, env.Stdout, log)
 }
 
 // demoClusterCommand is "refold demo cluster".
@@ -122,7 +105,7 @@ func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	command := []string{program, "demo", "node"}
+	command := []string{program, "demo", "serve", "node"}
 	if c.Log {
 		command = append(command, "--log")
 	}
