@@ -72,10 +72,15 @@ func (l *lab) join(name string) *cluster.Node {
 
 // run runs "refold cluster".
 func (l *lab) run(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	return l.command(ctx, "cluster", args...)
+}
+
+// command runs a command on a lab.
+func (l *lab) command(ctx context.Context, name string, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	p := program()
 	p.Stdout, p.Stderr = &out, &errs
-	all := []string{"cluster", "--cluster", "lab", "--timeout", patience, "--token-file", l.server.TokenFile()}
+	all := []string{name, "--cluster", "lab", "--timeout", patience, "--token-file", l.server.TokenFile()}
 	if !slices.Contains(args, "--nats") { // which may be given more than once
 		all = append(all, "--nats", l.server.URL())
 	}

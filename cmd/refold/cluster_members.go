@@ -4,14 +4,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cmd/refold/operator"
@@ -19,9 +17,9 @@ import (
 
 // clusterMembersCommand is "refold cluster members".
 type clusterMembersCommand struct {
-	Watch    bool          `help:"Show them again whenever they change, until Ctrl-C."`
-	Interval time.Duration `help:"How often --watch looks." default:"1s"`
-	JSON     bool          `name:"json" help:"Print one JSON object, or one a line."`
+	watchFlags
+
+	JSON bool `name:"json" help:"Print one JSON object, or one a line."`
 }
 
 // Help is the long help of the command.
@@ -30,31 +28,24 @@ func (c *clusterMembersCommand) Help() string {
 The exit status is 1 if there are any, or if not all members know the same yet.`
 }
 
-// Validate checks the flags.
-func (c *clusterMembersCommand) Validate() error {
-	if c.Interval < 10*time.Millisecond {
-		return fmt.Errorf("--interval is %v, it must be at least 10ms", c.Interval)
-	}
-	return nil
-}
-
 // Run shows the members.
 func (c *clusterMembersCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
-	if c.Watch {
-		return common.with(ctx, func(ctx context.Context, admin *cluster.Admin) error { return c.follow(ctx, env, common, admin) })
-	}
-	var s *cluster.Summary
-	err := common.once(ctx, func(ctx context.Context, admin *cluster.Admin) (err error) {
-		s, err = admin.State(ctx, common.Ask)
-		return err
+	return common.with(func(n *nodes) error {
+		node := common.Ask
+		return c.show(ctx, env.Stdout, c.JSON, func(w io.Writer) error {
+			s, err := n.members.State(ctx, node)
+			if node = common.Ask; err != nil {
+				return err
+			}
+			if node == "" {
+				node, _, _ = strings.Cut(s.Self, "#") // one node sees one thing after the other
+			}
+			if err = c.print(w, s); err == nil && !healthy(s) {
+				err = operator.ErrProblems
+			}
+			return err
+		})
 	})
-	if err == nil {
-		err = c.print(env.Stdout, s)
-	}
-	if err == nil && !healthy(s) {
-		err = operator.ErrProblems
-	}
-	return err
 }
 
 // healthy reports whether all members can be reached and know the same.
@@ -64,50 +55,6 @@ func healthy(s *cluster.Summary) bool {
 		ok = ok && !s.Members[i].Unreachable
 	}
 	return ok
-}
-
-// follow shows the members whenever they change. A node that does not answer is no reason to end.
-func (c *clusterMembersCommand) follow(ctx context.Context, env *operator.Env, common *clusterCommand, admin *cluster.Admin) error {
-	var last string
-	node := common.Ask
-	ticker := time.NewTicker(c.Interval)
-	defer ticker.Stop()
-	for {
-		asked, cancel := context.WithTimeout(ctx, common.Timeout)
-		s, err := admin.State(asked, node)
-		cancel()
-		if node = common.Ask; err == nil && node == "" {
-			node, _, _ = strings.Cut(s.Self, "#") // one node sees one thing after the other
-		}
-		var now bytes.Buffer
-		switch {
-		case ctx.Err() != nil:
-			return nil // that is how it ends
-		case err != nil && c.JSON:
-			err = json.NewEncoder(&now).Encode(map[string]string{"error": err.Error()})
-		case err != nil:
-			_, err = fmt.Fprintf(&now, "%v\n", err)
-		default:
-			err = c.print(&now, s)
-		}
-		if err != nil {
-			return err
-		}
-		if shown := now.String(); shown != last {
-			last = shown
-			if !c.JSON {
-				shown = time.Now().Format(time.TimeOnly) + "\n" + shown + "\n"
-			}
-			if _, err := io.WriteString(env.Stdout, shown); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 func (c *clusterMembersCommand) print(w io.Writer, s *cluster.Summary) error {

@@ -25,9 +25,6 @@ type ddataDiffCommand struct {
 	JSON  bool          `name:"json" help:"Print one JSON object."`
 }
 
-// diffPoll is how often --wait looks.
-const diffPoll = 200 * time.Millisecond
-
 // Help is the long help of the command.
 func (c *ddataDiffCommand) Help() string {
 	return `The nodes are asked one by one, so a key that is changed meanwhile can differ although it will be the same soon: --wait looks again.
@@ -58,10 +55,8 @@ func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *d
 			if d.Same() || !time.Now().Before(deadline) {
 				return c.print(env.Stdout, d)
 			}
-			select {
-			case <-time.After(diffPoll):
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err = rest(ctx); err != nil {
+				return err
 			}
 		}
 	})
@@ -69,7 +64,7 @@ func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *d
 
 // look compares all members that may hold data.
 func (c *ddataDiffCommand) look(ctx context.Context, common *ddataCommand, n *nodes) (*ddata.Diff, error) {
-	names, err := n.names(ctx, common)
+	names, _, err := n.present(ctx, common.Ask)
 	if err != nil {
 		return nil, err
 	}

@@ -30,11 +30,7 @@ func (l label) MarshalJSON() ([]byte, error)            { return json.Marshal("l
 
 // data runs "refold ddata" on a lab.
 func (l *lab) data(args ...string) (status int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	p := program()
-	p.Stdout, p.Stderr = &out, &errs
-	status = p.Run(l.t.Context(), append([]string{"ddata", "--cluster", "lab", "--timeout", patience, "--token-file", l.server.TokenFile(), "--nats", l.server.URL()}, args...))
-	return status, out.String(), errs.String()
+	return l.command(l.t.Context(), "ddata", args...)
 }
 
 // want runs "refold ddata" and compares what it prints.

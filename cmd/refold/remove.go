@@ -15,24 +15,19 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cmd/refold/operator"
-	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/transport"
 )
 
 // removeCommand is "refold remove-sharding-data".
 type removeCommand struct {
-	natsFlags
+	clusterFlags
 
 	Types   []string `arg:"" optional:"" name:"type" help:"The entity types. Without any, what there is of all types is shown."`
 	Journal string   `help:"The journal: leveldb:DIR, or postgres://USER@HOST/DATABASE, as for the other commands." placeholder:"ADDRESS"`
 	Yes     bool     `help:"Remove it. Without, what would be removed is shown."`
 	Stopped bool     `name:"nodes-are-stopped" help:"Say that no node runs, where nobody can be asked."`
 	JSON    bool     `name:"json" help:"Print one JSON object a line."`
-
-	Cluster  string        `help:"The name of the cluster, which is asked whether nodes run." env:"REFOLD_CLUSTER" placeholder:"NAME"`
-	Operator string        `help:"The name by which the nodes know you." default:"operator" placeholder:"NAME"`
-	Timeout  time.Duration `help:"How long to wait for an answer of a node." default:"10s"`
 }
 
 // Help is the long help of the command.
@@ -53,12 +48,10 @@ func (c *removeCommand) Validate() error {
 	switch {
 	case c.Journal == "":
 		return errors.New("--journal is missing: the journal to remove from")
-	case c.Timeout <= 0:
-		return fmt.Errorf("--timeout is %v, it must be more than 0", c.Timeout)
 	case c.Yes && len(c.Types) == 0:
 		return errors.New("--yes needs the names of the entity types; without it, what there is of all types is shown")
 	}
-	return nil
+	return c.clusterFlags.Validate()
 }
 
 // Run shows what there is, or removes it.
@@ -97,19 +90,18 @@ func (c *removeCommand) say(env *operator.Env, text string) error {
 }
 
 // nobodyRuns returns nil if no node runs, as far as that can be known.
-func (c *removeCommand) nobodyRuns(ctx context.Context) (err error) {
+func (c *removeCommand) nobodyRuns(ctx context.Context) error {
 	if c.Cluster == "" {
 		if c.Stopped || strings.HasPrefix(c.Journal, "leveldb:") { // which only one process opens
 			return nil
 		}
 		return errors.New("whether nodes run is not known: --cluster asks them, or --nodes-are-stopped says that none does")
 	}
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(c.Timeout), Cluster: c.Cluster, Name: c.Operator})
-	if err != nil {
-		return fmt.Errorf("whether nodes run can't be asked: %w", hint(err))
-	}
-	defer func() { err = errors.Join(err, op.Close()) }()
-	s, err := cluster.NewAdmin(patient{op, c.Timeout}).State(ctx, "")
+	var s *cluster.Summary
+	err := c.with(func(n *nodes) (err error) {
+		s, err = n.members.State(ctx, "")
+		return err
+	})
 	switch {
 	case err == nil:
 		return fmt.Errorf("nodes of cluster %q run: %s has answered, and knows %d members", c.Cluster, s.Self, len(s.Members))

@@ -79,7 +79,7 @@ func TestRemoveShardingData(t *testing.T) {
 
 	n := l.join("a")
 	remove(2, `nodes of cluster "lab" run: a#.* has answered, and knows 1 members; nothing is removed`, at, "account", "--yes", "--cluster", "lab")
-	remove(2, `whether nodes run can't be asked: .*; nothing is removed`, at, "account", "--yes", "--cluster", "lab", "--nats", "nats://127.0.0.1:1")
+	remove(2, `whether nodes run is not known: .*; nothing is removed`, at, "account", "--yes", "--cluster", "lab", "--nats", "nats://127.0.0.1:1")
 	remove(2, `--nodes-are-stopped says that none does; nothing is removed`, "--journal=postgres://nobody@127.0.0.1:1/none", "account", "--yes")
 	n.Stop()
 	<-n.Done()

@@ -11,24 +11,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/alecthomas/kong"
-
-	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/sharding"
 )
 
 // shardsCommand is "refold shards".
 type shardsCommand struct {
-	natsFlags
+	clusterFlags
 
-	Cluster  string        `help:"The name of the cluster. Required." env:"REFOLD_CLUSTER" placeholder:"NAME"`
-	Operator string        `help:"The name by which the nodes know you." default:"operator" placeholder:"NAME"`
-	Ask      string        `help:"The node that is asked who is in the cluster. Defaults to any that answers." placeholder:"NODE"`
-	Timeout  time.Duration `help:"How long to wait for an answer." default:"10s"`
-	Type     string        `help:"The entity type. Needed where it matters and there are several." placeholder:"NAME"`
+	Ask  string `help:"The node that is asked who is in the cluster. Defaults to any that answers." placeholder:"NODE"`
+	Type string `help:"The entity type. Needed where it matters and there are several." placeholder:"NAME"`
 
 	List      shardsListCommand      `cmd:"" default:"withargs" help:"Show how many shards and entities each node has. That is what happens without a command, too."`
 	Entities  shardsEntitiesCommand  `cmd:"" help:"Show how many entities each shard has, or which ones run in one."`
@@ -36,36 +28,6 @@ type shardsCommand struct {
 	Rebalance shardsRebalanceCommand `cmd:"" help:"Let the coordinator look now which shards should move."`
 	Drain     shardsDrainCommand     `cmd:"" help:"Let a node give all its shards away."`
 	Undrain   shardsUndrainCommand   `cmd:"" help:"Let a node that was drained take shards again."`
-}
-
-// AfterApply hands the common flags to the subcommands.
-func (c *shardsCommand) AfterApply(k *kong.Context) error {
-	switch {
-	case c.Cluster == "":
-		return errors.New("--cluster is missing: the name of the cluster")
-	case c.Timeout <= 0:
-		return fmt.Errorf("--timeout is %v, it must be more than 0", c.Timeout)
-	}
-	k.Bind(c)
-	return nil
-}
-
-// shardNodes asks nodes about shards, or about the cluster.
-type shardNodes struct {
-	common  *shardsCommand
-	shards  *sharding.Admin
-	members *cluster.Admin
-}
-
-// with asks the nodes something, and waits for each answer as long as the flags say.
-func (c *shardsCommand) with(f func(n *shardNodes) error) (err error) {
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: c.access(c.Timeout), Cluster: c.Cluster, Name: c.Operator})
-	if err != nil {
-		return hint(err)
-	}
-	defer func() { err = errors.Join(err, op.Close()) }()
-	asker := patient{op, c.Timeout}
-	return f(&shardNodes{c, sharding.NewAdmin(asker), cluster.NewAdmin(asker)})
 }
 
 // shardNode is a member, and what it has said.
@@ -84,31 +46,31 @@ func (n *shardNode) silent() error {
 	return n.Err
 }
 
-// look asks all members what they host.
-func (n *shardNodes) look(ctx context.Context) ([]shardNode, error) {
-	s, err := n.members.State(ctx, n.common.Ask)
+// look asks all members what they host, and returns the types that there are, sorted: the one that --type names, if it does.
+func (c *shardsCommand) look(ctx context.Context, n *nodes) (all []shardNode, types []string, err error) {
+	names, leaves, err := n.present(ctx, c.Ask)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var names []string
-	var all []shardNode
-	for i := range s.Members {
-		switch m := &s.Members[i]; m.Status {
-		case cluster.Down.String(), cluster.Joining.String():
-		default:
-			name, _, _ := strings.Cut(m.Node, "#")
-			names = append(names, name)
-			all = append(all, shardNode{leaves: m.Status == cluster.Leaving.String() || m.Status == cluster.Exiting.String()})
-		}
+	for _, said := range n.shards.Regions(ctx, names) {
+		all = append(all, shardNode{said, leaves[said.Name]})
 	}
-	for i, said := range n.shards.Regions(ctx, names) {
-		all[i].AdminNode = said
-	}
-	return all, nil
+	types, err = c.typesOf(all)
+	return all, types, err
 }
 
-// typesOf returns the types that nodes have, sorted: the one that --type names, if it does. If there is none the error says who was
-// asked.
+// looked looks, and lets do go on with that.
+func (c *shardsCommand) looked(ctx context.Context, do func(n *nodes, all []shardNode, types []string) error) error {
+	return c.with(func(n *nodes) error {
+		all, types, err := c.look(ctx, n)
+		if err != nil {
+			return err
+		}
+		return do(n, all, types)
+	})
+}
+
+// typesOf returns the types that nodes have. If there is none the error says who was asked.
 func (c *shardsCommand) typesOf(all []shardNode) ([]string, error) {
 	found := map[string]bool{}
 	var asked []string
@@ -135,15 +97,23 @@ func (c *shardsCommand) typesOf(all []shardNode) ([]string, error) {
 }
 
 // one returns the only type that there is, or that --type names.
-func (c *shardsCommand) one(all []shardNode) (string, error) {
-	types, err := c.typesOf(all)
-	if err == nil && len(types) > 1 {
-		err = fmt.Errorf("there are several entity types, --type says which: %s", quoted(types))
-	}
-	if err != nil {
-		return "", err
+func one(types []string) (string, error) {
+	if len(types) > 1 {
+		return "", fmt.Errorf("there are several entity types, --type says which: %s", quoted(types))
 	}
 	return types[0], nil
+}
+
+// member returns the one with a name, which has answered.
+func member(all []shardNode, name string) (*shardNode, error) {
+	var names []string
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i], all[i].Err
+		}
+		names = append(names, all[i].Name)
+	}
+	return nil, fmt.Errorf("there is no member %q; there are: %s", name, quoted(names))
 }
 
 func quoted(names []string) string {

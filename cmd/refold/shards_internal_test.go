@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,22 +75,13 @@ func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts shardi
 	return r
 }
 
-// shards runs "refold shards" on a lab.
-func (l *lab) shards(ctx context.Context, args ...string) (status int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	p := program()
-	p.Stdout, p.Stderr = &out, &errs
-	status = p.Run(ctx, append([]string{"shards", "--cluster", "lab", "--timeout", patience, "--token-file", l.server.TokenFile(), "--nats", l.server.URL()}, args...))
-	return status, out.String(), errs.String()
-}
-
 // wantShards runs "refold shards" and looks for patterns in what it prints. A command that only looks is run until they are there: what
 // has moved is known to one after the other.
 func (l *lab) wantShards(status int, args []string, patterns ...string) string {
 	l.t.Helper()
 	changes := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"drain", "undrain", "rebalance"}, arg) })
 	for began := time.Now(); ; {
-		got, out, stderr := l.shards(l.t.Context(), args...)
+		got, out, stderr := l.command(l.t.Context(), "shards", args...)
 		missing := slices.IndexFunc(patterns, func(p string) bool { return !regexp.MustCompile(p).MatchString(out + stderr) })
 		switch {
 		case got == status && missing < 0:

@@ -65,18 +65,22 @@ func TestShardsOfWhoLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			n := &shardNodes{&shardsCommand{Type: "t"}, sharding.NewAdmin(c.pair), cluster.NewAdmin(c.pair)}
+			common, n := &shardsCommand{Type: "t"}, newNodes(c.pair)
 			var text, object, errs bytes.Buffer
-			if err := (&shardsListCommand{}).show(t.Context(), &text, n); !errors.Is(err, c.want) || c.want == nil && err != nil {
-				t.Errorf("show: %v", err)
+			if err := (&shardsListCommand{}).list(t.Context(), &text, common, n); !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("list: %v", err)
 			}
 			if !strings.Contains(text.String(), c.row) || strings.Contains(text.String(), "\nc ") || strings.Contains(text.String(), "\nd ") {
 				t.Errorf("printed is\n%s", &text)
 			}
-			if err := (&shardsListCommand{JSON: true}).show(t.Context(), &object, n); !errors.Is(err, c.want) || !strings.Contains(object.String(), c.json) {
+			if err := (&shardsListCommand{JSON: true}).list(t.Context(), &object, common, n); !errors.Is(err, c.want) || !strings.Contains(object.String(), c.json) {
 				t.Errorf("printed is %s, and %v", &object, err)
 			}
-			err := (&shardsEntitiesCommand{}).list(t.Context(), &operator.Env{Stdout: io.Discard, Stderr: &errs}, n)
+			all, types, err := common.look(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = (&shardsEntitiesCommand{}).list(t.Context(), &operator.Env{Stdout: io.Discard, Stderr: &errs}, n, all, types)
 			if silent := strings.Contains(errs.String(), "b: sharding: ask for regions"); silent != (name == "up and gone") || silent != errors.Is(err, operator.ErrProblems) || !silent && err != nil {
 				t.Errorf("entities: %v, %s", err, &errs)
 			}

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/sharding"
@@ -20,9 +18,9 @@ import (
 
 // shardsListCommand is "refold shards list".
 type shardsListCommand struct {
-	Watch    bool          `help:"Show them again whenever they change, until Ctrl-C."`
-	Interval time.Duration `help:"How often --watch looks." default:"1s"`
-	JSON     bool          `name:"json" help:"Print one JSON object a line, for each entity type."`
+	watchFlags
+
+	JSON bool `name:"json" help:"Print one JSON object a line, for each entity type."`
 }
 
 // Help is the long help of the command.
@@ -32,67 +30,16 @@ command for one of its entities on, so there are fewer at first than the type is
 answer, unless it leaves, if one is refused, or if a type has no coordinator.`
 }
 
-// Validate checks the flags.
-func (c *shardsListCommand) Validate() error {
-	if c.Interval < 10*time.Millisecond {
-		return fmt.Errorf("--interval is %v, it must be at least 10ms", c.Interval)
-	}
-	return nil
-}
-
 // Run shows the shards.
 func (c *shardsListCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.with(func(n *shardNodes) error {
-		if c.Watch {
-			return c.follow(ctx, env, n)
-		}
-		return c.show(ctx, env.Stdout, n)
+	return common.with(func(n *nodes) error {
+		return c.show(ctx, env.Stdout, c.JSON, func(w io.Writer) error { return c.list(ctx, w, common, n) })
 	})
 }
 
-// follow shows them whenever they change. That nobody answers is no reason to end.
-func (c *shardsListCommand) follow(ctx context.Context, env *operator.Env, n *shardNodes) error {
-	var last string
-	ticker := time.NewTicker(c.Interval)
-	defer ticker.Stop()
-	for {
-		var now bytes.Buffer
-		err := c.show(ctx, &now, n)
-		switch {
-		case ctx.Err() != nil:
-			return nil // that is how it ends
-		case err == nil, errors.Is(err, operator.ErrProblems):
-		case c.JSON:
-			if failed := json.NewEncoder(&now).Encode(map[string]string{"error": err.Error()}); failed != nil {
-				return failed
-			}
-		default:
-			fmt.Fprintf(&now, "%v\n", err)
-		}
-		if shown := now.String(); shown != last {
-			last = shown
-			if !c.JSON {
-				shown = time.Now().Format(time.TimeOnly) + "\n" + shown + "\n"
-			}
-			if _, err = io.WriteString(env.Stdout, shown); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// show prints the types one after the other.
-func (c *shardsListCommand) show(ctx context.Context, w io.Writer, n *shardNodes) error {
-	all, err := n.look(ctx)
-	if err != nil {
-		return err
-	}
-	types, err := n.common.typesOf(all)
+// list prints the types one after the other.
+func (c *shardsListCommand) list(ctx context.Context, w io.Writer, common *shardsCommand, n *nodes) error {
+	all, types, err := common.look(ctx, n)
 	if err != nil {
 		return err
 	}

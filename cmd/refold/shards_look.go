@@ -42,15 +42,11 @@ var errEnough = errors.New("that is enough")
 
 // Run shows them.
 func (c *shardsEntitiesCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.with(func(n *shardNodes) error { return c.list(ctx, env, n) })
+	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error { return c.list(ctx, env, n, all, types) })
 }
 
-func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *shardNodes) error {
-	all, err := n.look(ctx)
-	if err != nil {
-		return err
-	}
-	typ, err := n.common.one(all)
+func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *nodes, all []shardNode, types []string) error {
+	typ, err := one(types)
 	if err != nil {
 		return err
 	}
@@ -80,7 +76,7 @@ type shardCount struct {
 }
 
 // counts shows all shards with a home.
-func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []shardNode) (err error) {
+func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
 	var found []shardCount
 	for i := range all {
 		if r := all[i].Region(typ); r == nil || r.Shards == 0 {
@@ -118,7 +114,7 @@ type shardEntity struct {
 }
 
 // entities shows those that run in a shard.
-func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *shardNodes, typ string, all []shardNode) (err error) {
+func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
 	out := newLines(env.Stdout, c.JSON, "ENTITY\tNODE\n")
 	homed, printed := false, 0
 	defer func() {
@@ -161,7 +157,7 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 }
 
 // hosts reports whether a node hosts a shard.
-func (n *shardNodes) hosts(ctx context.Context, node, typ string, shard sharding.Shard) (bool, error) {
+func (n *nodes) hosts(ctx context.Context, node, typ string, shard sharding.Shard) (bool, error) {
 	for s, err := range n.shards.Shards(ctx, node, typ) {
 		if err != nil || s.Shard >= shard {
 			return s.Shard == shard && err == nil, err
@@ -181,14 +177,7 @@ type shardsFindCommand struct {
 func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	only := *common
 	only.Type = c.Of
-	return common.with(func(n *shardNodes) error {
-		all, err := n.look(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err = only.typesOf(all); err != nil {
-			return err
-		}
+	return only.looked(ctx, func(n *nodes, all []shardNode, _ []string) error {
 		i := slices.IndexFunc(all, func(n shardNode) bool { return n.Region(c.Of) != nil })
 		found, err := n.shards.Find(ctx, all[i].Name, c.Of, c.ID)
 		if err != nil {

@@ -8,19 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/sharding"
 )
 
-// movePoll is how often it is asked whether shards have moved.
-const movePoll = 200 * time.Millisecond
-
 // shardsRebalanceCommand is "refold shards rebalance".
 type shardsRebalanceCommand struct {
-	Wait        bool          `help:"Ask again and again until no shard moves any more."`
-	WaitTimeout time.Duration `help:"How long --wait waits." default:"10m"`
+	waitFlags `kong:"set='until=no shard moves any more, and ask again and again',set='limit=10m'"`
 }
 
 // Help is the long help of the command.
@@ -29,22 +24,10 @@ func (c *shardsRebalanceCommand) Help() string {
 the strategy's business, and it moves none while members are unreachable, joining, or of different versions.`
 }
 
-// Validate checks the flags.
-func (c *shardsRebalanceCommand) Validate() error {
-	if c.WaitTimeout <= 0 {
-		return fmt.Errorf("--wait-timeout is %v, it must be more than 0", c.WaitTimeout)
-	}
-	return nil
-}
-
 // Run lets the coordinator look.
 func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.with(func(n *shardNodes) error {
-		all, err := n.look(ctx)
-		if err != nil {
-			return err
-		}
-		typ, err := common.one(all)
+	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
+		typ, err := one(types)
 		if err != nil {
 			return err
 		}
@@ -67,7 +50,7 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 			if err = rest(limited); err != nil {
 				return fmt.Errorf("%d shards of %s have moved so far: %w", moved, typ, err)
 			}
-			if all, err = n.look(limited); err != nil {
+			if all, _, err = common.look(limited, n); err != nil {
 				return err
 			}
 		}
@@ -75,7 +58,7 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 }
 
 // rebalance lets the coordinator of a type look, and returns how many shards begin to move, and how many did before.
-func (n *shardNodes) rebalance(ctx context.Context, all []shardNode, typ string) (moving, open int, err error) {
+func (n *nodes) rebalance(ctx context.Context, all []shardNode, typ string) (moving, open int, err error) {
 	name, state := coordinatorOf(all, typ)
 	if state == nil {
 		return 0, 0, fmt.Errorf("no node that answers has the coordinator of %q at the moment", typ)
@@ -92,21 +75,11 @@ func whyNone(moved int) string {
 	return ": they are balanced, or members are unreachable, joining or of different versions"
 }
 
-// rest waits until it is time to ask again.
-func rest(ctx context.Context) error {
-	select {
-	case <-time.After(movePoll):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // shardsDrainCommand is "refold shards drain".
 type shardsDrainCommand struct {
-	Node        string        `arg:"" help:"The name of the node."`
-	Wait        bool          `help:"Wait until it hosts nothing."`
-	WaitTimeout time.Duration `help:"How long --wait waits." default:"2m"`
+	waitFlags `kong:"set='until=it hosts nothing',set='limit=2m'"`
+
+	Node string `arg:"" help:"The name of the node."`
 }
 
 // Help is the long help of the command.
@@ -115,22 +88,10 @@ func (c *shardsDrainCommand) Help() string {
 reaches all entities, but hosts none before it is started again. A node that is stopped with "refold cluster leave" does this by itself.`
 }
 
-// Validate checks the flags.
-func (c *shardsDrainCommand) Validate() error {
-	if c.WaitTimeout <= 0 {
-		return fmt.Errorf("--wait-timeout is %v, it must be more than 0", c.WaitTimeout)
-	}
-	return nil
-}
-
 // Run lets a node give its shards away.
 func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.with(func(n *shardNodes) error {
-		all, err := n.look(ctx)
-		if err != nil {
-			return err
-		}
-		types, err := c.types(common, all)
+	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
+		types, err := c.types(all, types)
 		if err != nil {
 			return err
 		}
@@ -157,26 +118,16 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 	})
 }
 
-// types returns what the node is to give away. For each type there must be another node that hosts it.
-func (c *shardsDrainCommand) types(common *shardsCommand, all []shardNode) ([]string, error) {
-	if _, err := common.typesOf(all); err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(all, func(n shardNode) bool { return n.Name == c.Node })
-	if i < 0 {
-		var names []string
-		for i := range all {
-			names = append(names, all[i].Name)
-		}
-		return nil, fmt.Errorf("there is no member %q; there are: %s", c.Node, quoted(names))
-	}
-	if err := all[i].Err; err != nil {
+// types returns which of the types the node is to give away. For each there must be another node that hosts it.
+func (c *shardsDrainCommand) types(all []shardNode, among []string) ([]string, error) {
+	from, err := member(all, c.Node)
+	if err != nil {
 		return nil, err
 	}
 	var types []string
-	for j := range all[i].Regions {
-		r := &all[i].Regions[j]
-		if r.Proxy || common.Type != "" && common.Type != r.Type {
+	for _, typ := range among {
+		r := from.Region(typ)
+		if r == nil || r.Proxy {
 			continue
 		}
 		if !slices.ContainsFunc(all, func(n shardNode) bool {
@@ -194,7 +145,7 @@ func (c *shardsDrainCommand) types(common *shardsCommand, all []shardNode) ([]st
 }
 
 // await waits until the node hosts nothing of the types.
-func (c *shardsDrainCommand) await(ctx context.Context, n *shardNodes, types []string) error {
+func (c *shardsDrainCommand) await(ctx context.Context, n *nodes, types []string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.WaitTimeout)
 	defer cancel()
 	for {

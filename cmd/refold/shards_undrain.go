@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
@@ -24,32 +23,21 @@ has not moved yet stays.`
 
 // Run lets a node take shards.
 func (c *shardsUndrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
-	return common.with(func(n *shardNodes) error {
-		all, err := n.look(ctx)
+	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
+		at, err := member(all, c.Node)
 		if err != nil {
 			return err
 		}
-		if _, err = common.typesOf(all); err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(n shardNode) bool { return n.Name == c.Node })
-		if i < 0 {
-			return fmt.Errorf("there is no member %q", c.Node)
-		}
-		if err := all[i].Err; err != nil {
-			return err
-		}
 		found := false
-		for j := range all[i].Regions {
-			r := &all[i].Regions[j]
-			if !r.Drained || common.Type != "" && common.Type != r.Type {
+		for _, typ := range types {
+			if r := at.Region(typ); r == nil || !r.Drained {
 				continue
 			}
 			found = true
-			if err := n.shards.Undrain(ctx, c.Node, r.Type); err != nil {
+			if err := n.shards.Undrain(ctx, c.Node, typ); err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(env.Stdout, "%s takes shards of %s again\n", c.Node, plain(r.Type)); err != nil {
+			if _, err := fmt.Fprintf(env.Stdout, "%s takes shards of %s again\n", c.Node, plain(typ)); err != nil {
 				return err
 			}
 		}
