@@ -34,8 +34,9 @@ func main() {
 	}
 }
 
-// run tells the story, with a customer who waits so long for each thing, and in the end, when there is no hope, only so long.
-func run(ctx context.Context, w io.Writer, patience, last time.Duration) (err error) {
+// run tells the story, with a customer who waits so long for each thing, and only so long when nodes have crashed: a node asks those that
+// it has not asked yet after a part of that time.
+func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err error) {
 	s := shop{out: w, patience: patience}
 	s.say("Three nodes start ...\n")
 	if err = s.open(ctx); err != nil {
@@ -63,13 +64,13 @@ func run(ctx context.Context, w io.Writer, patience, last time.Duration) (err er
 	s.do(ctx, 0, "put in 1 tea", adding("r6", "tea", 1))
 	s.show(ctx, 1)
 
+	s.patience = less
 	s.say("shop-2 crashes. Two are a majority of three:\n\n")
 	s.crash(2)
 	s.do(ctx, 1, "put in 1 butter", adding("r7", "butter", 1))
 	s.show(ctx, 1)
 
-	s.patience = last
-	s.say("shop-1 crashes as well. One is none, and says so after %v:\n\n", last)
+	s.say("shop-1 crashes as well. One is none, and says so after %v:\n\n", less)
 	s.crash(1)
 	s.do(ctx, 0, "put in 1 jam", adding("r8", "jam", 1))
 	s.show(ctx, 0)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +26,16 @@ func TestStory(t *testing.T) {
 	}
 	for _, want := range []string{
 		"cart: 1 milk, 2 tea\n", "cart: 3 bread, 1 milk, 2 tea\n", "cart: 3 bread, 1 milk\n", "cart: 3 bread, 1 milk, 1 tea\n",
-		"cart: 3 bread, 1 butter, 1 milk, 1 tea\n", "put in 1 jam             ddata: update \"cart-ann\": not enough replicas: 1 of 2, 3 in all, no answer from shop-1, shop-2: ",
-		"unknown, as no majority answers",
+		"cart: 3 bread, 1 butter, 1 milk, 1 tea\n", "unknown, as no majority answers",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
+	}
+	// On a machine that is so busy that all takes half a minute, shop-2 is no member any more.
+	alone := regexp.MustCompile(`put in 1 jam             ddata: update "cart-ann": not enough replicas: 1 of 2, (3 in all, no answer from shop-1, shop-2|2 in all, no answer from shop-1): `)
+	if !alone.MatchString(out.String()) {
+		t.Errorf("%v is missing in\n%s", alone, out.String())
 	}
 }
 
