@@ -192,6 +192,7 @@ func (r *replicator) carry(e replica.Effects) {
 	if e.Stopped && !r.ended {
 		r.end()
 	}
+	r.m.Reuse(e) // as the shell does: whoever has kept something of it is found out
 	r.flush()
 	r.wakeUp()
 }

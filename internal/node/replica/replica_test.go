@@ -101,6 +101,47 @@ func TestPackets(t *testing.T) {
 	}
 }
 
+// Effects that are given back are used again, but for the packets: those may still be on their way.
+func TestReuse(t *testing.T) {
+	t.Parallel()
+	all := machines(t, 2, func(*replica.Config) {})
+	a := all[0]
+	id := uint64(0)
+	step := func() replica.Effects {
+		id += 2
+		level := replication.Level{Kind: replication.All}
+		return a.Step(time.Second, replica.Batch{Inputs: []replication.Input{a.add(id, fmt.Sprint("key-", id), level), a.add(id+1, "bad*", level)}})
+	}
+	first := step()
+	second := step()
+	if len(first.Send) != 1 || first.Values[0].Key != "key-2" || first.Replies[0].ID != 3 {
+		t.Fatalf("used again, though nobody has given it back: %+v", first)
+	}
+	payload := second.Send[0].Payload
+	sent := bytes.Clone(payload)
+	a.Reuse(second)
+	third := step()
+	if len(third.Values) != 1 || len(third.Replies) != 1 || len(third.Send) != 1 || len(third.Notes)+len(third.Store)+len(third.Events) > 0 ||
+		third.Values[0].Key != "key-6" || third.Replies[0].ID != 7 {
+		t.Errorf("something is left of what it was: %+v", third)
+	}
+	if &third.Values[0] != &second.Values[0] || &third.Replies[0] != &second.Replies[0] || &third.Send[0] != &second.Send[0] {
+		t.Error("what is given back is not used again")
+	}
+	a.Reuse(step())
+	step()
+	if third.Values[0].Key != "key-6" {
+		t.Errorf("used again, though nobody has given it back: %+v", third)
+	}
+	if !bytes.Equal(payload, sent) {
+		t.Error("a packet was changed that has been sent")
+	}
+	heard := all[1].Step(time.Second, replica.Batch{Packets: []replica.Packet{{From: a.node, Payload: payload}}})
+	if len(heard.Values) != 1 || heard.Values[0].Key != "key-4" {
+		t.Errorf("it says %+v", heard.Values)
+	}
+}
+
 // Packets keep to a size, but for single messages that are larger, and to the order of each node and lane.
 func TestPacketsAreLimited(t *testing.T) {
 	t.Parallel()
