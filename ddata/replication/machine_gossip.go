@@ -110,12 +110,11 @@ func (m *Machine) receiveRoot(from identity.Node, in Root) {
 	if m.pulling() {
 		return // most of what differs is on its way, and it compares when it has come
 	}
-	if len(m.dirty) > maxRefreshed {
+	if !m.refreshSome() {
 		m.exchange.asked, m.exchange.root = from, in.Digest
-		m.soon(timerCompare, m.now)
+		m.soon(timerCompare, m.now+refreshPause)
 		return
 	}
-	m.refresh()
 	m.answerRoot(from, in.Digest)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/replication"
 )
@@ -64,6 +65,54 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 	}
 }
 
+// Digests of few values that are large take several steps as well.
+func TestLargeDigestsTakeSeveralSteps(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	for i := range 20 {
+		a.put(fmt.Sprint("set-", i), local, strings.Repeat("x", 60<<10), strings.Repeat("y", 60<<10))
+	}
+	since := len(w.sent)
+	a.receive(b, replication.Root{Digest: replication.Digest{1}})
+	ticks := 0
+	for ; ticks < 20; ticks++ {
+		if n, _ := w.sentBy(a, replication.KindGroups, since); n > 0 {
+			break
+		}
+		w.now = max(w.now, a.m.Next())
+		a.apply(a.m.Tick(w.now))
+	}
+	if ticks < 2 || ticks == 20 {
+		t.Errorf("answered after %d steps", ticks)
+	}
+}
+
+// Where more changes than digests are computed, others are answered nevertheless.
+func TestChangesFasterThanDigests(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	const keys = 1_200
+	change := func() {
+		for i := range keys {
+			a.add(fmt.Sprint("counter-", i), local, 1)
+		}
+	}
+	change()
+	since := len(w.sent)
+	a.receive(b, replication.Root{Digest: replication.Digest{1}})
+	for range 60 {
+		if n, _ := w.sentBy(a, replication.KindGroups, since); n > 0 {
+			return
+		}
+		w.now = max(w.now, a.m.Next())
+		change()
+		a.apply(a.m.Tick(w.now))
+	}
+	t.Error("it was never answered")
+}
+
 // What another node asks for is sent in several steps, and all of it.
 func TestEntriesTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
@@ -90,6 +139,47 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 			t.Fatalf("key %d was not sent", i)
 		}
 	}
+	// Who has left gets no more of it.
+	a.receive(b, want)
+	w.set(b.self, membership.Removed)
+	a.tell()
+	since = len(w.sent)
+	for range 10 {
+		w.now = max(w.now, a.m.Next())
+		a.apply(a.m.Tick(w.now))
+	}
+	if n, _ := w.sentBy(a, replication.KindGossip, since); n > 0 {
+		t.Errorf("%d messages for who has left", n)
+	}
+}
+
+// Who asks for more than can be sent gets a part of it: gossip finds the rest.
+func TestEntriesThatWaitAreLimited(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.cut = func(_, _ *host) bool { return true }
+	var want replication.Want
+	for i := range 4 {
+		key := fmt.Sprint("set-", i)
+		a.put(key, local, strings.Repeat("x", 50<<10))
+		want.Keys = append(want.Keys, key)
+	}
+	w.run(time.Second)
+	since := len(w.sent)
+	const asked = 100
+	for range asked {
+		a.receive(b, want)
+	}
+	for range 100 {
+		w.now = max(w.now, a.m.Next())
+		a.apply(a.m.Tick(w.now))
+	}
+	// Each is begun at once, with three of them, and 64 are ended.
+	_, bytes := w.sentBy(a, replication.KindGossip, since)
+	if most := (3*asked + 64) * 51 << 10; bytes > most || bytes < 3*asked*50<<10 {
+		t.Errorf("%d bytes were sent, more than %d", bytes, most)
+	}
 }
 
 // A change that is known is not looked at.
@@ -104,6 +194,11 @@ func TestWhatIsKnownIsNotDecoded(t *testing.T) {
 	if n, _ := w.sentBy(b, replication.KindAck, 0); n != 1 || b.m.Counters().DeltasKnown != known+1 {
 		t.Errorf("%d answers, %+v", n, b.notes)
 	}
+}
+
+// encodedDelta returns what has changed in a value, as a message holds it.
+func encodedDelta(v any) []byte {
+	return must(must((*crdt.Types)(nil).Value(v)).Delta().AppendBinary(nil))
 }
 
 // Effects stay as they are unless they are given back.
@@ -122,8 +217,16 @@ func TestEffectsThatAreKept(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	h.m.Reuse(first)
-	if again := step("third"); len(again.Values) != 1 || again.Values[0].Key != "third" || len(again.Replies) != 1 || len(again.Notes)+len(again.Events)+len(again.Store) > 0 {
+	again := step("third")
+	if len(again.Values) != 1 || again.Values[0].Key != "third" || len(again.Replies) != 1 || len(again.Notes)+len(again.Events)+len(again.Store) > 0 {
 		t.Errorf("%+v", again)
+	}
+	if &again.Values[0] != &first.Values[0] {
+		t.Error("what is given back is not used again")
+	}
+	step("fourth")
+	if again.Values[0].Key != "third" {
+		t.Errorf("used again, though nobody has given it back: %+v", again)
 	}
 }
 
@@ -143,7 +246,8 @@ func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
 		a.put(fmt.Sprint("set-", i), local, "y")
 	}
 	a.m.Root()
-	compare := func() int {
+	// compare returns how many entries a node sends to who has told it of other digests.
+	compare := func(h, by *host) int {
 		list := replication.Keys{}
 		for i := range uint16(1024) {
 			l := replication.KeyList{Bucket: i, Complete: true}
@@ -157,21 +261,33 @@ func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
 			list.Lists = append(list.Lists, l)
 		}
 		w.sent = nil
-		a.receive(b, list)
+		h.receive(by, list)
 		sent := 0
 		for _, l := range w.sent {
-			if msg, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Gossip); ok && l.from == a {
+			if msg, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Gossip); ok && l.from == h {
 				sent += len(msg.Entries)
 			}
 		}
 		return sent
 	}
-	if n := compare(); n == 0 || n > keys/2 {
+	if n := compare(a, b); n == 0 || n > keys/2 {
 		t.Errorf("%d of %d were sent at once", n, keys)
 	}
+	if n := compare(b, a); n != keys {
+		t.Errorf("%d of %d were sent by who has heard of no change", n, keys)
+	}
+	for i := range keys { // it hears of them now, and so do the others
+		item := replication.Item{Key: fmt.Sprint("set-", i), From: 2, To: 2, Delta: encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "z")))}
+		b.receive(a, replication.Delta{Items: []replication.Item{item}})
+	}
+	if n := compare(b, a); n == 0 || n > keys/2 {
+		t.Errorf("%d of %d were sent by who has heard of changes", n, keys)
+	}
 	w.now += time.Minute
-	if n := compare(); n != keys {
-		t.Errorf("%d of %d were sent later", n, keys)
+	for _, pair := range [][2]*host{{a, b}, {b, a}} {
+		if n := compare(pair[0], pair[1]); n != keys {
+			t.Errorf("%d of %d were sent later", n, keys)
+		}
 	}
 }
 
