@@ -154,3 +154,24 @@ func TestGoldenFilesHaveSamples(t *testing.T) {
 		t.Errorf("%d golden files for %d samples", len(files), len(all))
 	}
 }
+
+// A delta says which type it belongs to before all else.
+func TestTakesDelta(t *testing.T) {
+	t.Parallel()
+	all := samples(t)
+	for name, v := range all {
+		d := v.Delta()
+		if d.IsZero() {
+			continue
+		}
+		data := bytesOf(d)
+		for of, o := range all {
+			if got := o.TakesDelta([]byte(data)); got != (o.Type() == v.Type()) {
+				t.Errorf("%s, %s, takes a delta of %s, %s: %t", of, o.Type(), name, v.Type(), got)
+			}
+		}
+		if v.TakesDelta([]byte(data[1:])) || v.TakesDelta([]byte(data[:1])) || v.TakesDelta([]byte(bytesOf(v))) {
+			t.Errorf("%s takes what is no delta", name)
+		}
+	}
+}

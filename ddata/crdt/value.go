@@ -88,6 +88,15 @@ func (v Value) MergeDelta(d Delta) (Value, error) {
 	return Value{c}, nil
 }
 
+// TakesDelta reports whether what Delta.AppendBinary wrote begins as that of a delta of the value's type. What follows is
+// not looked at.
+func (v Value) TakesDelta(data []byte) bool {
+	const most = 32 // few types are longer
+	e := encoder{dst: append(make([]byte, 0, most), versionDelta)}
+	e.shape(v.c.shape())
+	return bytes.HasPrefix(data, e.dst)
+}
+
 // ModifiedBy returns the nodes that the value holds history of, in order.
 func (v Value) ModifiedBy() []identity.Node { return v.c.modifiedBy() }
 

@@ -81,8 +81,8 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 	case e != nil && e.deleted:
 		m.count.DeltasKnown++
 		return applied{e: e}, nil
-	case e != nil && e.causal && item.To <= e.have(from) && !lacks(e, item.Pruned):
-		m.count.DeltasKnown++ // whatever it says
+	case e != nil && e.causal && item.To <= e.have(from) && !lacks(e, item.Pruned) && e.value.TakesDelta(item.Delta):
+		m.count.DeltasKnown++ // whatever else it says
 		return applied{e: e}, nil
 	}
 	delta, err := m.types.DecodeDelta(item.Delta)
@@ -103,9 +103,6 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 	case lacks(e, item.Pruned):
 		// What was moved is counted at its new owner, and here still at its old one.
 		return applied{gap: true}, nil
-	case causal && e != nil && item.To <= have:
-		m.count.DeltasKnown++
-		return applied{e: e}, nil
 	case causal && item.From > have+1:
 		return applied{gap: true}, nil
 	case causal && value.Behind(delta):

@@ -182,17 +182,48 @@ func TestEntriesThatWaitAreLimited(t *testing.T) {
 	}
 }
 
-// A change that is known is not looked at.
+// verdicts returns what a node has answered.
+func (w *world) verdicts(h *host) []replication.Verdict {
+	var all []replication.Verdict
+	for _, l := range w.sent {
+		if ack, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Ack); ok && l.from == h {
+			all = append(all, ack.Verdict)
+		}
+	}
+	return all
+}
+
+// Of a change that is known, only the type is looked at.
 func TestWhatIsKnownIsNotDecoded(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	w.wait(a, a.put("s", all, "x"))
 	known := b.m.Counters().DeltasKnown
+	told := func(delta []byte) {
+		b.receive(a, replication.Delta{Nr: 77, Items: []replication.Item{{Key: "s", From: 1, To: 1, Delta: delta}}})
+	}
+	sets := must(must(crdt.ORSet[string]{}.Add(a.actor, "y")).AppendBinary(nil))
 	w.sent = nil
-	b.receive(a, replication.Delta{Nr: 77, Items: []replication.Item{{Key: "s", From: 1, To: 1, Delta: []byte("?")}}})
-	if n, _ := w.sentBy(b, replication.KindAck, 0); n != 1 || b.m.Counters().DeltasKnown != known+1 {
-		t.Errorf("%d answers, %+v", n, b.notes)
+	told(append(encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "y")))[:3], "?"...))
+	if got := w.verdicts(b); !slices.Equal(got, []replication.Verdict{replication.Merged}) || b.m.Counters().DeltasKnown != known+1 {
+		t.Errorf("%v, %+v", got, b.notes)
+	}
+	// What is of another type was not merged, whatever number it has.
+	for what, delta := range map[string][]byte{
+		"nothing": nil, "no delta": sets,
+		"other elements": encodedDelta(must(crdt.ORSet[int]{}.Add(a.actor, 1))),
+		"another type":   encodedDelta(must(crdt.LWWMap[string, string]{}.Put(a.actor, "k", "v"))),
+		"a counter":      encodedDelta(crdt.GCounter{}.Add(a.actor, 1)),
+	} {
+		w.sent = nil
+		told(delta)
+		if got := w.verdicts(b); !slices.Equal(got, []replication.Verdict{replication.Refused}) || b.m.Counters().DeltasKnown != known+1 {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	if got := b.show("s"); got != "x" {
+		t.Errorf("it holds %s", got)
 	}
 }
 
