@@ -24,7 +24,7 @@ var (
 	// ErrDeleted says that the key was deleted, which is for ever.
 	ErrDeleted = errors.New("ddata: deleted")
 	// ErrQuorum says that not enough nodes have taken part in time, or that too many have refused: then it matches ErrType as well, if
-	// they hold another type.
+	// they hold another type, or ErrFull, if they have no room for another key.
 	ErrQuorum = errors.New("ddata: not enough replicas")
 	// ErrGivenUp says that the context was canceled while others were asked. The change is here, and spreads.
 	ErrGivenUp = errors.New("ddata: given up while it was under way")
@@ -144,8 +144,11 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 		e.Reason = ErrDeleted
 	case replication.TimedOut:
 		e.Reason = ErrQuorum
-		if errors.Is(e.Cause, replication.ErrType) {
+		switch {
+		case errors.Is(e.Cause, replication.ErrType):
 			e.Cause = &plainError{e.Cause.Error() + ", as they hold another type", []error{ErrType, e.Cause}}
+		case errors.Is(e.Cause, replication.ErrFull):
+			e.Cause = &plainError{e.Cause.Error(), []error{ErrFull, e.Cause}}
 		}
 		switch {
 		case e.Cause == nil:

@@ -4,6 +4,7 @@
 package ddata_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/ddata/replication"
 )
 
 // quick writes some keys to two nodes, and reports whether nobody was asked in vain.
@@ -56,6 +58,30 @@ func TestSettings(t *testing.T) {
 		r := w.replicate(w.cluster("a")[0], ddata.Config{MaxKeys: 1, MaxRequests: 1})
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		w.wantErr(w.add(r, "another", ddata.WriteLocal(), 1), ddata.ErrFull)
+	})
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		r := w.replicate(nodes[0], ddata.Config{})
+		w.replicate(nodes[1], ddata.Config{MaxKeys: 1})
+		synctest.Wait()
+		w.must(w.add(r, visits, ddata.WriteAll(), 1))
+		err := w.add(r, "another", ddata.WriteAll(), 1)
+		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, ddata.ErrFull)
+		if errors.Is(err, ddata.ErrType) || !strings.Contains(err.Error(), `too many keys: 1 other replicas have no room for "another"`) {
+			t.Errorf("it says %v", err)
+		}
+	})
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{DisableDeltas: true}, "a", "b")
+		for range 3 {
+			w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
+		}
+		s, err := rs[0].Stats(w.Context())
+		w.must(err)
+		if sent := s.Protocol.Sent; sent[replication.KindDelta] != 0 || sent[replication.KindWrite] != 3 {
+			t.Errorf("DisableDeltas is not heeded: %d deltas and %d writes", sent[replication.KindDelta], sent[replication.KindWrite])
+		}
 	})
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{MaxRequests: 1}, "a", "b")

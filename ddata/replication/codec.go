@@ -272,7 +272,7 @@ func readDelta(r *reader, items []Item) Delta {
 }
 
 func readAck(r *reader) Ack {
-	a := Ack{r.number("number"), Verdict(r.byte(byte(StoreFault), "verdict"))}
+	a := Ack{r.number("number"), Verdict(r.byte(byte(Full), "verdict"))}
 	if r.err == nil && a.Verdict == 0 {
 		r.fail("no verdict")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/replication"
 )
@@ -286,5 +287,48 @@ func TestManyOperationsAreSentWhole(t *testing.T) {
 	}
 	if got := w.sentTo(b); !slices.Contains(got, replication.KindGossip) {
 		t.Errorf("sent: %v", got)
+	}
+}
+
+// A node with deltas disabled asks for the whole value in place of each, and the others go on sending them to those that take them.
+func TestDeltasDisabledSomewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 0)
+	a, b := w.start("n1", nil), w.start("n2", nil)
+	w.cfg.DisableDeltas = true
+	c := w.start("n3", nil)
+	for _, h := range w.hosts {
+		w.set(h.self, membership.Up)
+	}
+	w.tell()
+	w.run(time.Second)
+	w.wait(a, a.put("cart", all, "x"))
+	w.wait(a, a.add("visits", all, 1))
+	for _, id := range []uint64{a.put("cart", all, "y"), a.add("visits", all, 1)} {
+		if r := w.wait(a, id); r.Outcome != replication.Done || r.Answered != 3 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if n := a.m.Counters().SecondWaves; n != 0 {
+		t.Errorf("%d second waves: it has not said that it can't take a delta", n)
+	}
+	if b.m.Counters().DeltasApplied != 2 || c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y" || c.show("visits") != "2" {
+		t.Errorf("%d and %d deltas, %s, %s", b.m.Counters().DeltasApplied, c.m.Counters().DeltasApplied, c.show("cart"), c.show("visits"))
+	}
+	// So it does with those that nobody waits for.
+	w.run(time.Second)
+	a.put("cart", local, "z")
+	a.add("visits", local, 1)
+	w.run(time.Second)
+	if c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y z" || c.show("visits") != "3" {
+		t.Errorf("told: %s, %s", c.show("cart"), c.show("visits"))
+	}
+	// What it changes itself goes out whole.
+	w.keep, w.sent = true, nil
+	w.wait(c, c.put("cart", majority, "c"))
+	c.put("cart", local, "d")
+	w.run(time.Second)
+	if n, _ := w.sentBy(c, replication.KindDelta, 0); n != 0 || b.show("cart") != "c d x y z" {
+		t.Errorf("%d deltas, %s", n, b.show("cart"))
 	}
 }

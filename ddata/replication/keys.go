@@ -292,14 +292,15 @@ func mergeError(key string, err error) error {
 	return fmt.Errorf("replication: merge %q: %w", key, err)
 }
 
-// refused notes that something could not be merged.
-func (m *Machine) refused(from identity.Node, key string, err error) {
+// refused notes that something could not be merged, and returns what whoever has sent it is told.
+func (m *Machine) refused(from identity.Node, key string, err error) Verdict {
 	m.count.Refused++
-	kind := NoteRefused
+	kind, verdict := NoteRefused, Refused
 	if errors.Is(err, ErrFull) {
-		kind = NoteFull
+		kind, verdict = NoteFull, Full
 	}
 	m.note(Note{Kind: kind, Node: from, Key: key, Err: err})
+	return verdict
 }
 
 // twice reports whether a message says something of a key of which it has said something before. Nobody does that who means

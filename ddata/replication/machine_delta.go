@@ -34,8 +34,7 @@ func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 		d, err := m.applyDelta(from, item)
 		switch {
 		case err != nil:
-			m.refused(from, item.Key, err)
-			verdict = max(verdict, Refused)
+			verdict = max(verdict, m.refused(from, item.Key, err))
 		case d.gap:
 			m.count.DeltasGap++
 			missing = append(missing, item.Key)

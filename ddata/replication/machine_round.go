@@ -268,6 +268,8 @@ func (r *round) refusal() error {
 		return nil
 	case r.verdict == StoreFault:
 		return fmt.Errorf("replication: %d other replicas could not store %q", r.failed, r.key)
+	case r.verdict == Full:
+		return fmt.Errorf("%w: %d other replicas have no room for %q", ErrFull, r.failed, r.key)
 	}
 	return fmt.Errorf("%w: %d other replicas have refused %q", ErrType, r.failed, r.key)
 }

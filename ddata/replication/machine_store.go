@@ -209,8 +209,7 @@ func (m *Machine) receiveWrite(from identity.Node, in Write) {
 	}
 	a, err := m.absorb(&in.Entry)
 	if err != nil {
-		m.refused(from, in.Entry.Key, err)
-		m.ack(from, in.Nr, Refused)
+		m.ack(from, in.Nr, m.refused(from, in.Entry.Key, err))
 		return
 	}
 	if a.e != nil && a.e.durable {

@@ -136,6 +136,8 @@ const (
 	Refused
 	// StoreFault: it was merged, but not written to disk.
 	StoreFault
+	// Full: there is no room for another key.
+	Full
 )
 
 // Entry is a key with all that is known of it.

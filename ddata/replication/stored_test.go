@@ -4,8 +4,10 @@
 package replication_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -285,5 +287,46 @@ func TestFlushLarge(t *testing.T) {
 	a.step(replication.Flush{})
 	if n := a.m.Counters().Sent[replication.KindGossip]; n != sent {
 		t.Error("it is sent again")
+	}
+}
+
+// A replica without room for another key says so, and others are asked in its place. It goes on with the keys that it has.
+func TestNoRoomElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 0)
+	w.cfg.Durable = []string{"kept"}
+	a := w.start("n1", nil)
+	w.cfg.MaxKeys = 1
+	b, c := w.start("n2", nil), w.start("n3", nil)
+	w.cfg.MaxKeys = 0
+	d := w.start("n4", nil)
+	for _, h := range w.hosts[:3] {
+		w.set(h.self, membership.Up)
+	}
+	w.tell()
+	w.wait(a, a.add("old", all, 1))
+	for _, key := range []string{"kept", "new"} {
+		for range 2 { // the whole value, and what has changed
+			r := w.wait(a, a.add(key, majority, 1))
+			if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrFull) || errors.Is(r.Err, replication.ErrType) || r.Answered != 1 || len(r.Silent) != 0 {
+				t.Errorf("%s: %+v", key, r)
+			}
+		}
+	}
+	if b.show("kept") != "-" || c.show("new") != "-" || len(b.disk)+len(c.disk) != 0 {
+		t.Errorf("they have %s, %s", b.show("kept"), c.show("new"))
+	}
+	if r := w.wait(a, a.add("old", all, 1)); r.Outcome != replication.Done || b.show("old") != "2" {
+		t.Errorf("what they have: %+v", r)
+	}
+	w.set(d.self, membership.Up)
+	w.tell()
+	if r := w.wait(a, a.add("kept", count(2), 1)); r.Outcome != replication.Done || d.show("kept") != "3" {
+		t.Errorf("one has room: %+v", r)
+	}
+	if !slices.ContainsFunc(b.notes, func(n replication.Note) bool {
+		return n.Kind == replication.NoteFull && n.Key == "kept" && n.Node == a.self
+	}) {
+		t.Errorf("noted: %v", b.notes)
 	}
 }
