@@ -1,0 +1,64 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/sharding"
+)
+
+// TestAwaitReady: of several reasons to return the same one counts, however often it is asked: that the region has ended, then that it has been
+// ready, then that it was refused, and then that the context has ended.
+func TestAwaitReady(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		ended, cancel := context.WithCancelCause(w.Context())
+		why := errors.New("not wanted any more")
+		cancel(why)
+		always := func(h *host, what string, want error) {
+			w.Helper()
+			for range 50 {
+				if err := h.region.AwaitReady(ended); !errors.Is(err, want) {
+					w.Fatalf("%s, and the context has ended: %v, not %v", what, err, want)
+				}
+			}
+		}
+		w.options.Shards = 10
+		a := w.start("a")
+		always(a, "nothing else", why)
+		w.up(a)
+		w.must(a.region.AwaitReady(w.Context()))
+		always(a, "ready", nil)
+		b := w.join("b")
+		o := w.opts(b)
+		o.Shards = 20
+		var err error
+		b.region, err = sharding.Start(w.Context(), b.Node, diaries("b"), o)
+		w.must(err)
+		w.up(a, b)
+		if err = b.region.AwaitReady(w.Context()); !errors.Is(err, sharding.ErrMismatch) {
+			w.Fatalf("b is not refused: %v", err)
+		}
+		always(b, "refused", sharding.ErrMismatch)
+		c := w.start("c")
+		w.up(a, b, c)
+		w.must(c.region.AwaitReady(w.Context()))
+		w.must(a.Shutdown(w.Context())) // b has the coordinator now, which knows its region, and refuses c
+		always(a, "ended and ready", sharding.ErrStopped)
+		w.sleep(time.Minute)
+		if s, failed := c.region.State(w.Context()); failed != nil || !errors.Is(s.Mismatch, sharding.ErrMismatch) {
+			w.Fatalf("c is not refused: %+v, %v", s, failed)
+		}
+		for _, h := range []*host{b, c} {
+			always(h, "ready and refused", nil)
+		}
+		b.Stop()
+		<-b.Done()
+		always(b, "ended, ready and refused", sharding.ErrStopped)
+	})
+}
