@@ -41,10 +41,14 @@ func (s *site) run() {
 		spare = items
 		if now := s.now(); now >= s.machine.Next() {
 			s.touchAll()
+			if s.machine.Leaving() {
+				s.dropGivenUp()
+			}
 			s.did(s.machine.Tick(s.now()))
 		}
 		if now := s.now(); now >= s.sweepAt {
 			s.sweepAt = now + sweepInterval
+			s.dropGivenUp()
 			s.unanswered.Add(uint64(s.board.asks.sweep(s))) //nolint:gosec // not negative
 		}
 		timer.Reset(max(0, min(s.machine.Next(), s.sweepAt)-s.now()))

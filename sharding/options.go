@@ -87,6 +87,7 @@ type Options struct {
 	CoordinatorBackoff time.Duration
 
 	// Logger is told what happens. A handler that blocks holds up the region. Defaults to that of the node, which does not.
+	// Lines have the keys node and type.
 	Logger *slog.Logger
 	// Observer is told more. Defaults to none.
 	Observer Observer
@@ -118,10 +119,13 @@ func (o Options) withDefaults(node *cluster.Node) Options {
 	}
 	o.BufferSize = cmp.Or(o.BufferSize, 100_000)
 	o.HandOffTimeout = cmp.Or(o.HandOffTimeout, time.Minute)
+	o.RetryInterval = cmp.Or(o.RetryInterval, 2*time.Second)
 	o.StateTimeout = cmp.Or(o.StateTimeout, 5*time.Second)
 	o.StrategyTimeout = cmp.Or(o.StrategyTimeout, 5*time.Second)
 	if o.Logger == nil {
 		o.Logger = node.Logger()
+	} else {
+		o.Logger = o.Logger.With(slog.String("node", node.Self().String()))
 	}
 	return o
 }
@@ -182,11 +186,15 @@ func (o *Options) validate(proxy bool) error {
 	return errors.Join(errs...)
 }
 
+// patience is how many RetryIntervals a region that leaves waits for homes while no coordinator answers. One that moves, in order, is back sooner, and who
+// gave up before would lose commands; PhaseStopRegions is longer, by default.
+const patience = 3
+
 // machine returns the configuration of the machine.
 func (o *Options) machine(node *cluster.Node, name string, proxy bool) shards.Config {
 	return shards.Config{
 		Region: region.Config{
-			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval,
+			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval, GiveUpAfter: patience * o.RetryInterval,
 			Remember: o.Remember != nil && !proxy, RestartBackoff: o.RestartBackoff, Settings: o.settings(proxy),
 		},
 		Shard: shard.Config{

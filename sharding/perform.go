@@ -53,6 +53,10 @@ func (s *site) perform(e *shards.Effects) {
 // refused tells the sender of a command that it reached nobody.
 func (s *site) refused(r *shards.Refusal) {
 	err := refusal(r.Reason)
+	if r.Reason == shards.GivenUp {
+		s.drop(r.Message.Entity, true, err)
+		return
+	}
 	if p, ok := r.Message.Local.(*parcel); ok {
 		s.drop(r.Message.Entity, p.message.Asked(), err)
 		p.message.Answer(nil, err)

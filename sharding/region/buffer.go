@@ -3,7 +3,12 @@
 
 package region
 
-import "github.com/refold-io/refold/identity"
+import (
+	"maps"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
 
 // message waits.
 type message struct {
@@ -55,3 +60,17 @@ func (m *Machine) refuseAll(s Shard, line *[]message, reason Reason, which func(
 }
 
 func all(message) bool { return true }
+
+// drop refuses what nobody waits for any more. The others in a line have the same reasons to wait as before.
+func (m *Machine) drop(tokens []uint64) {
+	gone := make(map[uint64]struct{}, len(tokens))
+	for _, token := range tokens {
+		gone[token] = struct{}{}
+	}
+	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
+		for _, line := range m.buffers[s].lines() {
+			m.refuseAll(s, line, GivenUp, func(msg message) bool { _, found := gone[msg.token]; return found })
+		}
+		m.tidy(s)
+	}
+}

@@ -40,6 +40,9 @@ type Config struct {
 	BufferSize int
 	// RetryInterval is how often what is not answered is repeated. Defaults to 2 seconds.
 	RetryInterval time.Duration
+	// GiveUpAfter is how long a region that leaves waits for homes while no coordinator answers. What waits for them is refused then. Defaults to 0:
+	// for as long as it takes.
+	GiveUpAfter time.Duration
 	// RestartBackoff is how long a shard that failed stays away. Defaults to 10 seconds.
 	RestartBackoff time.Duration
 }
@@ -70,6 +73,9 @@ func (c Config) validate() error {
 	}
 	if c.RetryInterval < 0 {
 		fail("RetryInterval is %v, less than 0", c.RetryInterval)
+	}
+	if c.GiveUpAfter < 0 {
+		fail("GiveUpAfter is %v, less than 0", c.GiveUpAfter)
 	}
 	if c.RestartBackoff < 0 {
 		fail("RestartBackoff is %v, less than 0", c.RestartBackoff)

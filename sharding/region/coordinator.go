@@ -91,18 +91,24 @@ func (m *Machine) sayAll(kind coordinator.Kind) {
 // firstPause is after what it registers again at first.
 func firstPause(cfg Config) time.Duration { return max(100*time.Millisecond, cfg.RetryInterval/8) }
 
-// unregister looks for the coordinator, soon and then more and more rarely.
+// unregister looks for the coordinator.
 func (m *Machine) unregister() {
 	m.registered = false
-	m.pause = firstPause(m.cfg)
 	if !m.stopped {
-		m.register()
+		m.seek()
 	}
+}
+
+// seek asks for the coordinator, soon again and then more and more rarely.
+func (m *Machine) seek() {
+	m.soughtAt, m.pause = m.now, firstPause(m.cfg)
+	m.register()
 }
 
 func (m *Machine) register() {
 	m.registerAt = m.now + m.pause
 	m.pause = min(2*m.pause, m.cfg.RetryInterval)
+	m.asked()
 	kind := coordinator.Register
 	if m.cfg.Proxy {
 		kind = coordinator.RegisterProxy
@@ -119,6 +125,7 @@ func (m *Machine) ask(shards []Shard) {
 	}
 	shards = slices.DeleteFunc(shards, func(s Shard) bool { _, known := m.Home(s); return known && !m.isMoving(s) })
 	for part := range slices.Chunk(shards, coordinator.Batch) {
+		m.asked()
 		m.say(m.boss, coordinator.Message{Kind: coordinator.GetHomes, Term: m.term, Shards: slices.Clone(part)})
 	}
 }
@@ -152,6 +159,7 @@ func (m *Machine) hear(from identity.Node, msg coordinator.Message) {
 		m.say(from, coordinator.Message{Kind: coordinator.RegionStopped})
 		return
 	}
+	m.heard()
 	if msg.Term > m.term {
 		m.term, m.boss, m.rounds = msg.Term, from, nil
 		if msg.Kind != coordinator.RegisterAck {

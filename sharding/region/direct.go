@@ -19,7 +19,7 @@ type Way struct {
 // Way returns that of a shard. It is as it was until the next step, but for what a Send or a forwarded message does to the way of its own
 // shard.
 func (m *Machine) Way(s Shard) Way {
-	if m.stopped || m.stopping || m.leaving && !m.stays {
+	if m.stopped || m.stopping || m.goes() {
 		return Way{}
 	}
 	b := m.buffers[s]

@@ -23,5 +23,6 @@
 // passed on once, and refused if it meets another region that is not the home.
 //
 // What others sent waits and travels apart from what senders on this node did, so regions that took each other for the home don't
-// wait for each other for ever. A region that leaves stops when nothing is under way from it any more.
+// wait for each other for ever. A region that leaves stops when nothing is under way from it any more. It does not wait for what nobody waits
+// for, nor for homes when no coordinator answers.
 package region

@@ -131,6 +131,8 @@ const (
 	HandedOff
 	// RegionStopped says that the region has stopped.
 	RegionStopped
+	// GivenUp says that nobody waits for it any more.
+	GivenUp
 )
 
 func (r Reason) String() string {
@@ -143,6 +145,8 @@ func (r Reason) String() string {
 		return "handed off"
 	case RegionStopped:
 		return "region stopped"
+	case GivenUp:
+		return "given up"
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }

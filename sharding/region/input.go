@@ -43,6 +43,10 @@ type ShardDone struct {
 	Generation uint64
 }
 
+// Drop says that nobody waits any more for the messages of these tokens. Those that are still here are refused: they need not be sent, and a region
+// that leaves does not wait for them. See Machine.Tokens.
+type Drop struct{ Tokens []uint64 }
+
 // Leave asks to give all shards away, and to stop then.
 type Leave struct {
 	// Stay says that the region does not stop: it hosts nothing more, and goes on sending what this node has to send. A later Leave
@@ -61,6 +65,7 @@ func (Said) input()      {}
 func (Send) input()      {}
 func (Arrived) input()   {}
 func (ShardDone) input() {}
+func (Drop) input()      {}
 func (Leave) input()     {}
 func (Return) input()    {}
 func (Stop) input()      {}

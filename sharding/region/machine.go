@@ -4,6 +4,7 @@
 package region
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -29,6 +30,9 @@ type Machine struct {
 	registerAt time.Duration
 	pause      time.Duration // until it registers again
 	repeatAt   time.Duration
+	askedAt    time.Duration // when a coordinator was asked first, if none has said anything since
+	soughtAt   time.Duration // when it began to look for one
+	doubts     bool          // that the one it is registered with is still there
 	leaving    bool
 	stays      bool // when it has left
 	stopping   bool // by force
@@ -76,7 +80,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Machine{
-		cfg: cfg, pause: firstPause(cfg), restartAt: coordinator.Never, last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard]*buffer{},
+		cfg: cfg, pause: firstPause(cfg), restartAt: coordinator.Never, askedAt: coordinator.Never, last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard]*buffer{},
 		path: [2]map[Shard]identity.Node{{}, {}}, flushing: [2]map[Shard]*flush{{}, {}},
 	}, nil
 }
@@ -95,6 +99,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.arrived(in.From, in.Frame)
 	case ShardDone:
 		m.shardDone(in)
+	case Drop:
+		m.drop(in.Tokens)
 	case Leave:
 		m.leave(in.Stay)
 	case Return:
@@ -108,7 +114,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 // Tick repeats what was not answered.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
-	if !m.registered && !m.stopped && m.now >= m.registerAt {
+	if m.seeks() && m.now >= m.registerAt {
 		m.register()
 	}
 	if m.now >= m.restartAt {
@@ -123,6 +129,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 		if m.leaving && !m.stopped && (m.stays || !m.preparing()) {
 			m.sayAll(coordinator.GracefulShutdown)
 		}
+		m.doubt()
 	}
 	return m.flush()
 }
@@ -130,8 +137,11 @@ func (m *Machine) Tick(now time.Duration) Effects {
 // Next returns when Tick is to be called next. Every step may change it.
 func (m *Machine) Next() time.Duration {
 	next := min(m.repeatAt, m.restartAt)
-	if !m.registered && !m.stopped {
+	if m.seeks() {
 		next = min(next, m.registerAt)
+	}
+	if at := m.giveUpAt(); at > m.now { // else what waits has a home
+		next = min(next, at)
 	}
 	return next
 }
@@ -161,6 +171,9 @@ func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.bo
 // Coordinator returns the node whose coordinator the region is registered with.
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.boss, m.registered }
 
+// Likely returns the nodes that may have the coordinator, as far as this one knows: those that are asked. It must not be changed.
+func (m *Machine) Likely() []identity.Node { return m.bosses }
+
 // Leaving reports whether the region takes no shards any more.
 func (m *Machine) Leaving() bool { return m.leaving || m.stopping }
 
@@ -182,9 +195,25 @@ func (m *Machine) Home(s Shard) (identity.Node, bool) {
 // Buffered returns how many messages wait.
 func (m *Machine) Buffered() int { return m.buffered }
 
+// Tokens returns those of the messages that wait, by shards, in the order in which each line of a shard goes on.
+func (m *Machine) Tokens() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
+			for _, line := range m.buffers[s].lines() {
+				for _, msg := range *line {
+					if !yield(msg.token) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // flush hands out the effects.
 func (m *Machine) flush() Effects {
-	if (m.leaving && !m.stays && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped && (m.stopping || m.arrivedAll()) {
+	m.giveUp()
+	if (m.goes() && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped && (m.stopping || m.arrivedAll()) {
 		m.stopped, m.out.Stopped = true, true
 		m.sayAll(coordinator.RegionStopped)
 	}
@@ -204,6 +233,7 @@ func (m *Machine) leave(stay bool) {
 		}
 		m.sayAll(coordinator.GracefulShutdown)
 	}
+	m.doubt()
 }
 
 // comeBack takes shards again, as another instance: for the coordinator, the one before leaves.

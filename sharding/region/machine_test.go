@@ -175,6 +175,7 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		"Instance":       func(c *region.Config) { c.Instance = 0 },
 		"BufferSize":     func(c *region.Config) { c.BufferSize = -1 },
 		"RetryInterval":  func(c *region.Config) { c.RetryInterval = -1 },
+		"GiveUpAfter":    func(c *region.Config) { c.GiveUpAfter = -1 },
 		"RestartBackoff": func(c *region.Config) { c.RestartBackoff = -1 },
 	} {
 		cfg := region.Config{Self: node("a"), Type: "account", Instance: 1}

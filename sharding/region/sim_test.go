@@ -299,9 +299,13 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 		t: t, rnd: rnd, seed: seed, lossy: lossy, crashes: crashes, links: map[link]time.Duration{}, owner: map[region.Shard]*host{}, sender: map[uint64]*host{},
 		shard: map[uint64]region.Shard{}, through: map[uint64][]*host{}, fate: map[uint64]int{}, last: map[string]uint64{}, hit: hit,
 	}
+	giveUp := time.Duration(0)
+	if lossy {
+		giveUp = 6 * time.Second
+	}
 	for i := range 3 + rnd.IntN(3) {
 		h := &host{node: identity.Node{Name: fmt.Sprint("n", i), UID: 7}, proxy: i == 2, runs: map[region.Shard]uint64{}, stops: map[region.Shard]bool{}}
-		m, err := region.New(region.Config{Self: h.node, Type: "account", Instance: 1, Proxy: h.proxy, Remember: seed%2 == 0, RestartBackoff: time.Second})
+		m, err := region.New(region.Config{Self: h.node, Type: "account", Instance: 1, Proxy: h.proxy, Remember: seed%2 == 0, RestartBackoff: time.Second, GiveUpAfter: giveUp})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,6 +110,8 @@ const (
 	ShardFailed
 	// NoShard says that there is no shard of this number.
 	NoShard
+	// GivenUp says that nobody waits for it any more. Its sender is not told.
+	GivenUp
 )
 
 func (r Reason) String() string {
@@ -126,6 +128,8 @@ func (r Reason) String() string {
 		return "shard failed"
 	case NoShard:
 		return "no such shard"
+	case GivenUp:
+		return "given up"
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
@@ -138,6 +142,8 @@ func reasonOfRegion(r region.Reason) Reason {
 		return NotHome
 	case region.HandedOff:
 		return HandedOff
+	case region.GivenUp:
+		return GivenUp
 	case region.RegionStopped:
 	}
 	return Stopped

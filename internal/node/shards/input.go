@@ -65,6 +65,9 @@ type Entities struct {
 	shard.Input
 }
 
+// Drop says that nobody waits any more for messages that Buffered has named, by their tokens. They are refused.
+type Drop struct{ Tokens []uint64 }
+
 // Leave gives all shards away, and stops the region then, unless that is to stay: see region.Leave.
 type Leave struct{ Stay bool }
 
@@ -82,6 +85,7 @@ func (Dismiss) input()   {}
 func (Answer) input()    {}
 func (Rebalance) input() {}
 func (Entities) input()  {}
+func (Drop) input()      {}
 func (Leave) input()     {}
 func (Return) input()    {}
 func (Stop) input()      {}

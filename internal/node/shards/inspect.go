@@ -4,6 +4,9 @@
 package shards
 
 import (
+	"iter"
+	"time"
+
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/coordinator"
 )
@@ -23,6 +26,12 @@ func (m *Machine) Leaving() bool { return m.region.Leaving() }
 
 // Boss returns the node whose coordinator the region is registered with.
 func (m *Machine) Boss() (identity.Node, bool) { return m.region.Coordinator() }
+
+// Likely returns the nodes that may have the coordinator. It must not be changed.
+func (m *Machine) Likely() []identity.Node { return m.region.Likely() }
+
+// Silence returns how long no coordinator has said anything, since one was asked: see region.Machine.
+func (m *Machine) Silence() time.Duration { return m.region.Silence() }
 
 // Home returns where a shard is, if that is known.
 func (m *Machine) Home(s Shard) (identity.Node, bool) { return m.region.Home(s) }
@@ -48,6 +57,25 @@ func (m *Machine) Tracked(s Shard) int {
 
 // Waiting returns how many messages wait on this node, for homes, shards or entities.
 func (m *Machine) Waiting() int { return len(m.waiting) }
+
+// Buffered is a message that waits for a home, or for a shard.
+type Buffered struct {
+	Message
+
+	Token  uint64
+	Waited time.Duration // since it came to this node
+}
+
+// Buffered returns those that wait in the region.
+func (m *Machine) Buffered(now time.Duration) iter.Seq[Buffered] {
+	return func(yield func(Buffered) bool) {
+		for token := range m.region.Tokens() {
+			if msg := m.waiting[token]; !yield(Buffered{msg.Message, token, now - msg.since}) {
+				return
+			}
+		}
+	}
+}
 
 // Coordinator returns the coordinator if it is on this node. It must not be told anything.
 func (m *Machine) Coordinator() *coordinator.Machine { return m.coordinator.m }

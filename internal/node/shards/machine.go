@@ -47,6 +47,7 @@ type Machine struct {
 // message is one that a machine has the token of.
 type message struct {
 	shard Shard
+	since time.Duration
 	Message
 }
 
@@ -87,6 +88,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		if at := m.runs[in.Shard]; at != nil && at.Generation == in.Generation {
 			m.runStep(at, in.Input)
 		}
+	case Drop:
+		m.regionStep(region.Drop{Tokens: in.Tokens})
 	case Leave:
 		m.regionStep(region.Leave{Stay: in.Stay})
 	case Return:

@@ -13,7 +13,7 @@ import (
 // token gives a message a number for the machines.
 func (m *Machine) token(s Shard, msg Message) uint64 {
 	m.tokens++
-	m.waiting[m.tokens] = message{s, msg}
+	m.waiting[m.tokens] = message{s, m.now, msg}
 	return m.tokens
 }
 

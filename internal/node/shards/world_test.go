@@ -137,8 +137,12 @@ func (w *world) join(proxy bool) {
 		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: membership.Joining,
 		entities: map[place]*entity{}, runs: map[shards.Run]bool{},
 	}
+	giveUp := time.Duration(0) // it may refuse what would have a home later
+	if w.lossy {
+		giveUp = 6 * time.Second
+	}
 	m, err := shards.New(shards.Config{
-		Region: region.Config{Self: h.node, Type: "account", Role: "bank", Instance: 1, Proxy: proxy, Remember: w.remember, RestartBackoff: time.Second},
+		Region: region.Config{Self: h.node, Type: "account", Role: "bank", Instance: 1, Proxy: proxy, Remember: w.remember, RestartBackoff: time.Second, GiveUpAfter: giveUp},
 		Shard: shard.Config{
 			Passivation: passivation.Settings{IdleTimeout: 4 * time.Second, Limit: 20}, Starts: 20, StopTimeout: 40 * time.Second, UpdateTimeout: 4 * time.Second,
 		},

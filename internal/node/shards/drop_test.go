@@ -1,0 +1,55 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shards_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/region"
+)
+
+// What waits for homes can be looked at, and what nobody waits for any more is taken out and refused, once.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "b", "a")
+	d.step(shards.Send{Shard: 1, Message: message()})
+	d.now = time.Second
+	d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, "y")
+	d.now = time.Minute
+	waiting := slices.Collect(d.m.Buffered(d.now))
+	if len(waiting) != 2 || waiting[0].Entity != "y" || string(waiting[0].Body) != "hello" || waiting[0].Waited != 59*time.Second ||
+		waiting[1].Local != "hello" || waiting[1].Waited != time.Minute {
+		t.Fatalf("%+v wait", waiting)
+	}
+	for range d.m.Buffered(d.now) {
+		break
+	}
+	drop := shards.Drop{Tokens: []uint64{waiting[1].Token, 99}}
+	out := d.step(drop)
+	if len(out.Refused) != 1 || out.Refused[0].Reason != shards.GivenUp || out.Refused[0].Message.Local != "hello" || d.m.Waiting() != 1 {
+		t.Errorf("given up: %+v", out)
+	}
+	if out = d.step(drop); len(out.Refused) != 0 {
+		t.Errorf("again: %+v", out)
+	}
+}
+
+// A machine says for how long no coordinator answers, and who is asked.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "b", "a")
+	d.now = time.Minute
+	d.m.Tick(d.now)
+	if asked := d.m.Likely(); d.m.Silence() != time.Minute || len(asked) != 1 || asked[0] != node("b") {
+		t.Errorf("silence of %v, %v are asked", d.m.Silence(), asked)
+	}
+	d.see(membership.Leaving, "a", "b")
+	if asked := d.m.Likely(); len(asked) != 2 || asked[0] != node("a") {
+		t.Errorf("%v are asked", asked)
+	}
+}
