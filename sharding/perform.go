@@ -47,6 +47,7 @@ func (s *site) perform(e *shards.Effects) {
 		s.beReady()
 	}
 	s.tellRefused()
+	s.tellOutage()
 	s.tellDrained()
 }
 

@@ -74,6 +74,7 @@ type site struct {
 	presides  bool                    // it is to be
 	dismissed chan struct{}           // closed when it is not any more, if somebody waits
 	told      bool                    // that it is refused
+	outage    bool                    // no coordinator answers, and the log says so
 	lines     lines
 
 	work  sync.WaitGroup

@@ -1,0 +1,80 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// The lines about coordinators that don't answer.
+const (
+	lineSilent = "no coordinator answers"
+	lineAgain  = "a coordinator answers again"
+)
+
+// lines returns those of the log that have a text.
+func (w *world) lines(text string) (found []string) {
+	for line := range strings.Lines(w.log.String()) {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// TestNobodyAnswers: the log says once that no coordinator answers, on which node and with which role, and once that one does again.
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Role, w.options.RetryInterval = "library", time.Second
+		a := w.start("a") // a proxy, and nobody has the role
+		w.up(a)
+		w.sleep(4 * time.Second)
+		if all := w.lines(lineSilent); len(all) != 0 {
+			w.Errorf("too early: %q", all)
+		}
+		check := func(outages int) {
+			w.Helper()
+			w.sleep(time.Minute)
+			silent, again := w.lines(lineSilent), w.lines(lineAgain)
+			if len(silent) != outages || len(again) != outages-1 {
+				w.Fatalf("%d outages, and the log says %q and %q", outages, silent, again)
+			}
+			for _, line := range append(silent, again...) {
+				for _, want := range []string{"node=a#", "role=library", "type=diary"} {
+					if !strings.Contains(line, want) {
+						w.Errorf("it does not say %s: %s", want, line)
+					}
+				}
+			}
+		}
+		check(1)
+		b := w.start("b", "library")
+		w.up(a, b)
+		w.must(a.region.AwaitReady(w.Context()))
+		w.sleep(time.Minute)
+		if silent, again := w.lines(lineSilent), w.lines(lineAgain); len(silent) != 1 || len(again) != 1 {
+			w.Errorf("there is one, and the log says %q and %q", silent, again)
+		}
+		w.must(b.Shutdown(w.Context()))
+		check(2)
+	})
+}
+
+// TestACoordinatorThatMoves: one that is handed over in order is not missed.
+func TestACoordinatorThatMoves(t *testing.T) {
+	t.Parallel()
+	both(t, func(w *world) {
+		all := w.cluster("a", "b", "c")
+		w.spread(all, 10, 0)
+		w.must(all[0].Shutdown(w.Context()))
+		w.spread(all[1:], 10, 1)
+		w.sleep(time.Minute)
+		if lines := w.lines(lineSilent); len(lines) != 0 {
+			w.Errorf("it was missed: %q", lines)
+		}
+	})
+}
