@@ -52,11 +52,10 @@ func (h *holders) start(seeds []string, names ...string) {
 		delete(h.views, name)
 		delete(h.ended, name)
 		delete(h.gone, name)
-		_, err := h.fleet.Start(fleet.Node{
+		_, err := h.fleet.Start(patient(fleet.Node{
 			Name: name, Cluster: clusterName, Seeds: seeds, Access: h.access[name], Data: &h.data,
-			// Two that are killed one after the other are no reason to give up.
-			Downing: downing.Settings{StableAfter: stableAfter, DownAllWhenUnstable: -1},
-		})
+			Downing: downing.Settings{DownAllWhenUnstable: -1}, // two that are killed one after the other are no reason to give up
+		}))
 		if err != nil {
 			h.t.Fatal(err)
 		}

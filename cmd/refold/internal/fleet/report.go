@@ -19,6 +19,8 @@ type Node struct {
 	Seeds         []string
 	Access        nats.Access
 	Downing       downing.Settings
+	// AcceptablePause is that of the settings of the membership. Defaults to theirs.
+	AcceptablePause time.Duration `json:",omitempty"`
 	// Leases is where leases are kept. Without URLs there are none.
 	Leases nats.Access
 	// Singleton says that the node takes part in running a singleton, which does nothing.

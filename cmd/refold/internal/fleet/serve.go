@@ -102,7 +102,10 @@ func (c *child) start(cfg Node, leases lease.Store, log *slog.Logger) (*cluster.
 	if err != nil {
 		return nil, err
 	}
-	n, err := cluster.Start(cluster.Config{Cluster: cfg.Cluster, Carrier: carrier, Seeds: cfg.Seeds, Downing: cfg.Downing, Leases: leases, Logger: log})
+	n, err := cluster.Start(cluster.Config{
+		Cluster: cfg.Cluster, Carrier: carrier, Seeds: cfg.Seeds, Downing: cfg.Downing, Leases: leases, Logger: log,
+		Settings: cluster.Settings{AcceptablePause: cfg.AcceptablePause},
+	})
 	if err != nil || !cfg.Singleton {
 		return n, err
 	}
