@@ -31,7 +31,7 @@ func TestDemoCluster(t *testing.T) {
 	var out, stderr bytes.Buffer
 	p := program()
 	p.Stdout, p.Stderr = &out, &stderr
-	if status := p.Run(t.Context(), []string{"demo", "cluster", "--nodes", "3", "--stable-after", "2s", "--patience", "5m"}); status != 0 {
+	if status := p.Run(t.Context(), []string{"demo", "cluster", "--nodes", "3", "--stable-after", "5s", "--patience", "5m"}); status != 0 {
 		t.Fatalf("exit status %d\n%s%s", status, &out, &stderr)
 	}
 	rest := out.String()

@@ -64,7 +64,7 @@ func TestServeOnNodes(t *testing.T) {
 	out, code := make(lineWriter, 100), make(chan int, 1)
 	var errout strings.Builder
 	go func() {
-		code <- run(ctx, []string{"serve", "--nodes", "3", "--state", "ddata", "--journal", "inmem:", "--addr", "127.0.0.1:0", "--stable-after", "2s"}, strings.NewReader(""), out, &errout)
+		code <- run(ctx, []string{"serve", "--nodes", "3", "--state", "ddata", "--journal", "inmem:", "--addr", "127.0.0.1:0", "--stable-after", "5s"}, strings.NewReader(""), out, &errout)
 		close(out)
 	}()
 	var urls []string
