@@ -161,7 +161,7 @@ func (c *Carrier) Start(r transport.Receiver) error {
 	for _, conn := range c.conns {
 		// What is sent as soon as this has returned must find the subscriptions.
 		if conn.nc.IsConnected() {
-			if err := conn.flush(context.Background()); err != nil {
+			if err := conn.reached(conn.nc); err != nil {
 				c.log.WarnContext(context.Background(), "NATS does not answer", slog.String("connection", conn.name), slog.Any("error", err))
 			}
 		}

@@ -102,7 +102,7 @@ func probes(ctx context.Context, node *cluster.Node, address string, log *slog.L
 // A node of a cluster, with all that a program has to do for it.
 func Example_node() {
 	err := run(func(ctx context.Context, greeter *cluster.Proxy) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
 		answer, err := greeter.Ask(ctx, []byte("Ada")) // waits until an instance runs
 		fmt.Println(string(answer))
