@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/nats"
@@ -21,10 +23,10 @@ func TestOverNATS(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	server, err := embedded.Start(embedded.Config{StartTimeout: 2 * time.Minute})
+	broker, err := embedded.Start(embedded.Config{Configure: func(o *server.Options) { o.AuthTimeout = 60 }})
 	must(t, err)
-	t.Cleanup(func() { must(t, server.Close()) })
-	access := server.Access()
+	t.Cleanup(func() { must(t, broker.Close()) })
+	access := broker.Access()
 	access.ConnectTimeout = time.Minute
 	start := func(name string) *cluster.Node {
 		self, failed := identity.New(name)
