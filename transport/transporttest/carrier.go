@@ -6,6 +6,7 @@ package transporttest
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -230,6 +231,7 @@ func (w *watcher) Receive(transport.Lane, string, []byte) {
 func (w *watcher) Connection(error) { w.late.Add(w.closed.Load()) }
 
 func carrierCloseUnderLoad(f *fixture) {
+	const most = 1000 // on their way
 	a := f.raw(f.node("a"))
 	for range 10 {
 		w := new(watcher)
@@ -238,10 +240,16 @@ func carrierCloseUnderLoad(f *fixture) {
 			f.Fatalf("Start: %v", err)
 		}
 		var stop atomic.Bool
+		var sent atomic.Int64
 		var wg sync.WaitGroup
 		for _, lane := range lanes() {
 			wg.Go(func() {
 				for !stop.Load() {
+					if sent.Load()-w.calls.Load() > most { // or what proves that the carrier lives has to queue for too long
+						runtime.Gosched()
+						continue
+					}
+					sent.Add(1)
 					a.send(lane, b.Self(), "x")
 				}
 			})
