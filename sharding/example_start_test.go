@@ -64,7 +64,7 @@ func (b *branch) stop(ctx context.Context) {
 
 // Two nodes share the accounts. One of them leaves, and the other one goes on with all of them.
 func ExampleStart() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
 	a, err := openBranch(ctx, network, journal, "a:1", sharding.Options{Shards: 20})
@@ -92,7 +92,7 @@ func ExampleStart() {
 
 // A Ref stays valid while its entity starts, stops and moves. Where that is, is nobody's business, but can be looked up.
 func ExampleRegion_Ref() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	a, err := openBranch(ctx, inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal(), "a:1", sharding.Options{Shards: 20})
 	if err != nil {
@@ -118,7 +118,7 @@ func ExampleRegion_Ref() {
 
 // Only so many entities are in memory. The one that was not needed for longest leaves, and comes back with its next command.
 func ExampleOptions_passivation() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	a, err := openBranch(ctx, inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal(), "a:1", sharding.Options{
 		Shards:      1,
@@ -154,7 +154,7 @@ func ExampleOptions_passivation() {
 
 // How many entities each node has, and who has not said so in time.
 func ExampleRegion_Statistics() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	a, err := openBranch(ctx, inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal(), "a:1", sharding.Options{Shards: 20})
 	if err != nil {
@@ -168,7 +168,7 @@ func ExampleRegion_Statistics() {
 			return
 		}
 	}
-	s, err := a.region.Statistics(ctx, time.Second)
+	s, err := a.region.Statistics(ctx, time.Minute)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -55,7 +55,7 @@ func (p *places) Rebalance(_ context.Context, view allocation.View) ([]allocatio
 
 // A strategy of one's own decides where shards are, and when they move.
 func ExampleStrategy() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
 	p := &places{}
