@@ -19,6 +19,7 @@ type entry struct {
 	durable bool
 	gone    bool // it is forgotten
 	dirty   bool // it is not in the digest tree
+	listed  bool // it is in Machine.dirty, as it is not in the tree or was not
 	kept    bool // it is to be stored at the end of the step
 	large   bool // it was changed, and is too large to be sent without being asked for
 	failed  bool // it is to be stored again, as that has failed

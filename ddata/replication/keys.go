@@ -19,7 +19,7 @@ func (m *Machine) create(key string) (*entry, error) {
 	if len(m.keys) >= m.cfg.MaxKeys {
 		return nil, fmt.Errorf("%w: there are %d, no room for %q", ErrFull, len(m.keys), key)
 	}
-	e := &entry{key: strings.Clone(key), bucket: bucketOf(key), dirty: true}
+	e := &entry{key: strings.Clone(key), bucket: bucketOf(key), dirty: true, listed: true}
 	_, e.durable = m.durable.find(key)
 	m.watch(e)
 	m.keys[e.key] = e
@@ -78,6 +78,9 @@ func (m *Machine) spoil(e *entry) {
 	if !e.dirty {
 		m.tree.sub(e.bucket, e.leaf)
 		e.dirty = true
+	}
+	if !e.listed {
+		e.listed = true
 		m.dirty = append(m.dirty, e)
 	}
 }
@@ -86,9 +89,10 @@ func (m *Machine) spoil(e *entry) {
 func (m *Machine) refresh() {
 	for _, e := range m.dirty {
 		m.clean(e)
+		e.listed = false
 	}
 	clear(m.dirty)
-	m.dirty = m.dirty[:0]
+	m.dirty, m.exchange.next = m.dirty[:0], 0
 }
 
 // clean computes the digest of an entry, if it has changed.

@@ -25,6 +25,8 @@ const (
 	maxRefreshed      = 512
 	maxRefreshedBytes = 512 << 10
 	refreshPause      = time.Millisecond
+	// maxLooked is at how many entries it looks for that at a time: most of them may be on their way.
+	maxLooked = 8 * maxRefreshed
 )
 
 // exchangeState is about comparisons.
@@ -32,8 +34,7 @@ type exchangeState struct {
 	with  identity.Node // with whom there is more to compare
 	asked identity.Node // who waits to hear whether Root is the same here
 	root  Digest        // what it has there
-	left  int           // of how many entries digests are computed before that, or before a comparison
-	turns int           // how often that was begun
+	next  int           // which of the entries without a digest is looked at next, before that or before a comparison
 	rest  []sending
 }
 
@@ -78,31 +79,31 @@ func (m *Machine) compare() {
 	x.asked = identity.Node{}
 }
 
-// refreshSome computes some digests, and reports whether those of all entries are computed. Entries may change as fast as that: what has
-// changed meanwhile comes next, a few times.
+// refreshSome computes some digests, and reports whether those of all entries are computed but for those on their way: an entry that changes
+// all the time would be encoded for each comparison, and differ in all of them.
 func (m *Machine) refreshSome() bool {
-	const most = 8
 	x := &m.exchange
-	if x.left == 0 {
-		x.left = len(m.dirty)
-	}
-	x.left = min(x.left, len(m.dirty))
 	n, size := 0, 0
-	for n < x.left && n < maxRefreshed && size < maxRefreshedBytes {
-		size += m.dirty[n].size
-		m.clean(m.dirty[n])
-		n++
+	for looked := 0; x.next < len(m.dirty); looked++ {
+		if n == maxRefreshed || size >= maxRefreshedBytes || looked == maxLooked {
+			return false
+		}
+		e := m.dirty[x.next]
+		if e.dirty && !e.gone {
+			if m.onItsWay(e) {
+				x.next++
+				continue
+			}
+			size += e.size
+			m.clean(e)
+			n++
+		}
+		last := len(m.dirty) - 1
+		m.dirty[x.next], m.dirty[last] = m.dirty[last], nil
+		m.dirty = m.dirty[:last]
+		e.listed = false
 	}
-	x.left -= n
-	m.dirty = slices.Delete(m.dirty, 0, n)
-	if x.left == 0 {
-		x.turns++
-	}
-	if x.left > 0 || len(m.dirty) > maxRefreshed && x.turns < most {
-		return false
-	}
-	x.turns = 0
-	m.refresh()
+	x.next = 0
 	return true
 }
 
@@ -133,7 +134,6 @@ func (m *Machine) answerRoot(from identity.Node, there Digest) {
 }
 
 func (m *Machine) receiveGroups(from identity.Node, in Groups) {
-	m.refresh()
 	var out Buckets
 	for i := range in.Digests {
 		if in.Digests[i] == m.tree.groups[i].digest() {
@@ -151,7 +151,6 @@ func (m *Machine) receiveGroups(from identity.Node, in Groups) {
 }
 
 func (m *Machine) receiveBuckets(from identity.Node, in Buckets) {
-	m.refresh()
 	var differ []uint16
 	for i := range in.Groups {
 		g := &in.Groups[i]
@@ -212,14 +211,17 @@ func (m *Machine) list(b uint16, size int) KeyList {
 		if size += len(e.key) + keySize; size > m.cfg.MaxBatch {
 			return l
 		}
-		l.Keys = append(l.Keys, KeyDigest{e.key, e.digest, e.used})
+		d := e.digest
+		if e.dirty {
+			d = changing()
+		}
+		l.Keys = append(l.Keys, KeyDigest{e.key, d, e.used})
 	}
 	l.Complete = true
 	return l
 }
 
 func (m *Machine) receiveKeys(from identity.Node, in Keys) {
-	m.refresh()
 	var differ, missing []*entry // here and there otherwise, here only
 	var want Want
 	var uses Uses
@@ -255,13 +257,13 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 				}
 				k++
 			default:
-				if e, d := entries[0], l.Keys[k]; e.digest != d.Digest {
-					if !m.onItsWay(e) {
-						differ = append(differ, e)
-					}
-				} else if e.used > d.Used {
+				switch e, d := entries[0], l.Keys[k]; {
+				case e.dirty || d.Digest == changing(): // it is compared another time
+				case e.digest != d.Digest:
+					differ = append(differ, e)
+				case e.used > d.Used:
 					uses.Keys = append(uses.Keys, Use{e.key, e.used})
-				} else {
+				default:
 					m.use(e, d.Used)
 				}
 				entries, k = entries[1:], k+1
@@ -284,14 +286,14 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 }
 
 // onItsWay reports whether an entry has changed lately, so that the others hear of it anyway, or have done so. One that changes all the time
-// is compared now and then nevertheless.
+// is compared now and then nevertheless: if neither of two nodes says so.
 func (m *Machine) onItsWay(e *entry) bool {
-	const compared = 8 // one of as many
+	const compared = 4 // one of as many
 	takes := 4 * m.cfg.DeltaInterval
 	if len(m.members.gossip)+1 > small {
 		takes = max(takes, m.cfg.GossipInterval)
 	}
-	return e.told > 0 && m.now-e.told < takes && m.rand.IntN(compared) > 0
+	return e.told > 0 && m.now-e.told < takes && !e.large && m.rand.IntN(compared) > 0
 }
 
 func (m *Machine) receiveUses(in Uses) {

@@ -4,6 +4,7 @@
 package replication_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -38,6 +39,7 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 		a.add(fmt.Sprint("counter-", i), local, 1)
 	}
 	w.keep = true
+	w.now += time.Minute // they are no longer on their way
 	a.receive(b, replication.Root{Digest: replication.Digest{1}})
 	if n, _ := w.sentBy(a, replication.KindGroups, 0); n != 0 {
 		t.Fatal("all digests were computed in one step")
@@ -73,6 +75,7 @@ func TestLargeDigestsTakeSeveralSteps(t *testing.T) {
 	for i := range 20 {
 		a.put(fmt.Sprint("set-", i), local, strings.Repeat("x", 60<<10), strings.Repeat("y", 60<<10))
 	}
+	w.now += time.Minute // they are no longer on their way
 	since := len(w.sent)
 	a.receive(b, replication.Root{Digest: replication.Digest{1}})
 	ticks := 0
@@ -276,16 +279,24 @@ func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
 	for i := range keys {
 		a.put(fmt.Sprint("set-", i), local, "y")
 	}
-	a.m.Root()
-	// compare returns how many entries a node sends to who has told it of other digests.
-	compare := func(h, by *host) int {
+	// compare returns how many entries a node sends to who has told it of digests.
+	compare := func(h, by *host, d replication.Digest) int {
+		since := len(w.sent)
+		h.receive(by, replication.Root{Digest: replication.Digest{1}})
+		for range 10 {
+			if n, _ := w.sentBy(h, replication.KindGroups, since); n > 0 {
+				break
+			}
+			w.now = max(w.now, h.m.Next())
+			h.apply(h.m.Tick(w.now))
+		}
 		list := replication.Keys{}
 		for i := range uint16(1024) {
 			l := replication.KeyList{Bucket: i, Complete: true}
 			for k := range keys {
 				key := fmt.Sprint("set-", k)
 				if bucket(key) == i {
-					l.Keys = append(l.Keys, replication.KeyDigest{Key: key})
+					l.Keys = append(l.Keys, replication.KeyDigest{Key: key, Digest: d})
 				}
 			}
 			slices.SortFunc(l.Keys, func(a, b replication.KeyDigest) int { return strings.Compare(a.Key, b.Key) })
@@ -301,24 +312,76 @@ func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
 		}
 		return sent
 	}
-	if n := compare(a, b); n == 0 || n > keys/2 {
+	other, changes := replication.Digest{1}, replication.Digest(bytes.Repeat([]byte{0xff}, 16))
+	if n := compare(a, b, other); n == 0 || n > keys/2 {
 		t.Errorf("%d of %d were sent at once", n, keys)
 	}
-	if n := compare(b, a); n != keys {
+	if n := compare(b, a, other); n != keys {
 		t.Errorf("%d of %d were sent by who has heard of no change", n, keys)
 	}
 	for i := range keys { // it hears of them now, and so do the others
 		item := replication.Item{Key: fmt.Sprint("set-", i), From: 2, To: 2, Delta: encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "z")))}
 		b.receive(a, replication.Delta{Items: []replication.Item{item}})
 	}
-	if n := compare(b, a); n == 0 || n > keys/2 {
+	if n := compare(b, a, other); n == 0 || n > keys/2 {
 		t.Errorf("%d of %d were sent by who has heard of changes", n, keys)
 	}
 	w.now += time.Minute
 	for _, pair := range [][2]*host{{a, b}, {b, a}} {
-		if n := compare(pair[0], pair[1]); n != keys {
+		if n := compare(pair[0], pair[1], other); n != keys {
 			t.Errorf("%d of %d were sent later", n, keys)
 		}
+	}
+	if n := compare(a, b, changes); n != 0 {
+		t.Errorf("%d were sent, which change there", n)
+	}
+}
+
+// An entry that has changed lately is listed without a digest, which takes long to compute and differs everywhere.
+func TestWhatIsOnItsWayHasNoDigest(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	const keys = 64
+	listed := func() (changing int) {
+		var all replication.Buckets
+		for i := range 32 {
+			g := replication.Group{Nr: uint8(i)}
+			for j := range g.Digests {
+				g.Digests[j] = replication.Digest{1}
+			}
+			all.Groups = append(all.Groups, g)
+		}
+		since := len(w.sent)
+		a.receive(b, replication.Root{Digest: replication.Digest{1}})
+		a.receive(b, all)
+		n := 0
+		for _, l := range w.sent[since:] {
+			if msg, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Keys); ok && l.from == a {
+				for _, list := range msg.Lists {
+					for _, k := range list.Keys {
+						n++
+						if k.Digest == replication.Digest(bytes.Repeat([]byte{0xff}, 16)) {
+							changing++
+						}
+					}
+				}
+			}
+		}
+		if n != keys {
+			t.Fatalf("%d of %d are listed", n, keys)
+		}
+		return changing
+	}
+	for i := range keys {
+		a.put(fmt.Sprint("set-", i), local, "x")
+	}
+	if n := listed(); n < keys/2 || n == keys {
+		t.Errorf("%d of %d have no digest", n, keys)
+	}
+	w.now += time.Minute
+	if n := listed(); n != 0 {
+		t.Errorf("%d of %d have no digest, though nothing changes any more", n, keys)
 	}
 }
 
