@@ -33,7 +33,7 @@ const (
 //	marked ""  --claim-->  marked "claim-me-1"  --renewals-->  marked "claim-me-7"  --cleared-->  not marked, ""
 //	   ^                         |
 //	   |                         | no renewal for 30 s: another process claims it
-//	   +---- the first one finds out, whose Clear may have come too late
+//	   +---- the first one finds out, if its Clear came when the mark was away
 //
 // A crash leaves the claim, which ends by itself. It is used by one session at a
 // time.
@@ -110,9 +110,11 @@ func start(o journal.Offset) journal.Offset {
 	return o
 }
 
-// settle finds out whether it held the claim to the end of a Clear. If not, what
-// was emptied at last may be what another process has built since it took
-// over, so the rebuild is asked for again.
+// settle looks what has become of the rebuild by the end of a Clear. If another
+// process took over and the mark is away, what was emptied at last may be what has
+// been built since, so the rebuild is asked for again. While the mark is there
+// nothing is built: who clears then is left alone, else processes whose Clears are
+// slow would take the claim from each other for ever.
 func (c *claimer) settle(ctx context.Context, name string) error {
 	if !c.doubt {
 		return nil
@@ -121,7 +123,7 @@ func (c *claimer) settle(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if !c.holds(stored) {
+	if !mustClear(stored) {
 		if err = c.store.Reset(ctx, name); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,6 +196,43 @@ func TestClearThatComesTooLate(t *testing.T) {
 	})
 }
 
+// A rebuild is asked for while one process clears; another one takes that up at once.
+// The first one, whose Clear ends meanwhile, leaves the claim to it.
+func TestClearsOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
+		s.fill(3, 30)
+		var clears atomic.Int64
+		cfg := config(s, table)
+		cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: m.handle, Clear: func(ctx context.Context) error {
+			clears.Add(1)
+			slow(time.Minute)
+			return m.clear(ctx)
+		}}
+		p := catchUp(t, cfg)
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var stops []func() error
+		for range 3 {
+			stops = append(stops, start(t, create(t, cfg)))
+		}
+		time.Sleep(20 * time.Second)
+		if err := p.Rebuild(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		wantSums(t, m.rows(), s.sums)
+		if n := clears.Load(); n != 2 {
+			t.Errorf("Clear was called %d times, want once for each Rebuild", n)
+		}
+		for _, stop := range stops {
+			wantStopped(t, stop)
+		}
+	})
+}
+
 // linked is a table behind a connection.
 type linked struct {
 	*projectiontest.Table
@@ -317,8 +355,9 @@ func TestRebuildsBesideOthers(t *testing.T) {
 					return m.handle(ctx, e)
 				},
 				Clear: func(ctx context.Context) error {
-					// No handler outlasts a whole rebuild: that is left to those who run several processes.
-					slow(time.Duration(15+time.Now().Unix()%75) * time.Second)
+					// Longer than a handler goes on after the mark, which is 10 s and 12 more: one that
+					// outlasts a whole rebuild is left to those who run several processes.
+					slow(time.Duration(25+time.Now().Unix()%65) * time.Second)
 					return m.clear(ctx)
 				},
 			}
