@@ -25,5 +25,5 @@ func givenUp(at *shards.Buffered) bool {
 		return p.message.Asked() && p.message.Context().Err() != nil
 	}
 	a, err := decodeArrival(at.Body)
-	return err == nil && a.number != 0 && a.limited && at.Waited >= a.left
+	return err == nil && a.asker.waits() && a.limited && at.Waited >= a.left
 }

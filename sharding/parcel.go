@@ -39,17 +39,19 @@ const (
 // parcel is a command of this node on its way through the machine.
 type parcel struct {
 	message eventsourcing.Message
-	command *encoded // nil: not yet
+	command encoded
 }
 
-// encoded is a command as it travels, but for what depends on when it leaves.
+// encoded is a command as it travels, but for what depends on when it leaves. The zero value is none.
 type encoded struct {
 	manifest string
 	payload  []byte
 }
 
+func (e *encoded) none() bool { return e.manifest == "" }
+
 // encode encodes a command. Codecs are the program's: they may panic.
-func (s *site) encode(m *eventsourcing.Message) (e *encoded, err error) {
+func (s *site) encode(m *eventsourcing.Message) (e encoded, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: encode a %T: the codec panicked: %v", eventsourcing.ErrInvalid, m.Command(), p)
@@ -60,13 +62,13 @@ func (s *site) encode(m *eventsourcing.Message) (e *encoded, err error) {
 		err = errors.New("its name is too long")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrInvalid, m.Command(), err)
+		return encoded{}, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrInvalid, m.Command(), err)
 	}
-	return &encoded{manifest, payload}, nil
+	return encoded{manifest, payload}, nil
 }
 
-// appendCommand appends what the other node needs. The number is that of the ask, 0 if nobody waits.
-func (s *site) appendCommand(dst []byte, m *eventsourcing.Message, e *encoded, number uint64) []byte {
+// appendCommand returns what the other node needs. The number is that of the ask, 0 if nobody waits.
+func (s *site) appendCommand(m *eventsourcing.Message, e *encoded, number uint64) []byte {
 	ctx := m.Context()
 	var trace []byte
 	if s.opts.Runtime != nil {
@@ -83,9 +85,11 @@ func (s *site) appendCommand(dst []byte, m *eventsourcing.Message, e *encoded, n
 	if len(trace) > 0 && len(trace) <= maxTrace {
 		flags |= withTrace
 	}
+	self := s.node.Self()
+	dst := make([]byte, 0, len(self.Name)+len(trace)+len(e.manifest)+len(e.payload)+64)
 	dst = append(dst, formVersion, flags)
 	if flags&withAsker != 0 {
-		dst = wire.AppendNode(dst, s.node.Self())
+		dst = wire.AppendNode(dst, self)
 		dst = binary.AppendUvarint(dst, number)
 	}
 	if flags&withDeadline != 0 {
@@ -101,10 +105,17 @@ func (s *site) appendCommand(dst []byte, m *eventsourcing.Message, e *encoded, n
 	return append(dst, e.payload...)
 }
 
+// asker is who waits for the answer to a command, and under which number. The zero value is nobody.
+type asker struct {
+	node   identity.Node
+	number uint64
+}
+
+func (a asker) waits() bool { return a.number != 0 }
+
 // arrival is a command as it has come from another node.
 type arrival struct {
-	asker    identity.Node // none: nobody waits
-	number   uint64
+	asker    asker
 	limited  bool
 	left     time.Duration // if limited
 	trace    []byte
@@ -117,7 +128,7 @@ func decodeArrival(b []byte) (a arrival, err error) {
 	r := wire.NewReader(b, formVersion, maxPayload, errMalformed)
 	flags := r.Byte("flags")
 	if flags&withAsker != 0 {
-		a.asker, a.number = r.Node(), r.Uint(1<<63, "number")
+		a.asker = asker{r.Node(), r.Uint(1<<63, "number")}
 	}
 	if flags&withDeadline != 0 {
 		a.limited, a.left = true, time.Duration(r.Uint(1<<53, "microseconds"))*time.Microsecond //nolint:gosec // at most 2^63
@@ -142,8 +153,8 @@ func (s *site) open(id string, body []byte) (eventsourcing.Message, bool) {
 	}
 	command, err := s.decode(&a)
 	if err != nil {
-		s.drop(id, a.number != 0, err)
-		s.answer(&a, nil, err)
+		s.drop(id, a.asker.waits(), err)
+		s.answer(a.asker, nil, err)
 		return eventsourcing.Message{}, false
 	}
 	ctx := s.traced(a.trace)
@@ -151,10 +162,11 @@ func (s *site) open(id string, body []byte) (eventsourcing.Message, bool) {
 	if a.limited {
 		deadline = time.Now().Add(a.left)
 	}
-	if a.number == 0 {
+	to := a.asker
+	if !to.waits() {
 		return eventsourcing.NewMessage(ctx, id, command, deadline, nil), true
 	}
-	return eventsourcing.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.answer(&a, value, err) }), true
+	return eventsourcing.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.answer(to, value, err) }), true
 }
 
 // traced returns the context of a command that has come from another node.
@@ -184,20 +196,20 @@ const (
 )
 
 // answerHead begins an answer.
-func answerHead(a *arrival, form byte) []byte {
-	return binary.AppendUvarint(append(make([]byte, 0, 128), formVersion, form), a.number)
+func answerHead(a asker, form byte) []byte {
+	return binary.AppendUvarint(append(make([]byte, 0, 256), formVersion, form), a.number)
 }
 
 // answer sends what an entity has answered. It does nothing if nobody waits.
-func (s *site) answer(a *arrival, value any, err error) {
-	if a.number == 0 {
+func (s *site) answer(a asker, value any, err error) {
+	if !a.waits() {
 		return
 	}
 	if errors.Is(err, ErrHandOff) { // it was ended by force
-		s.board.reply(a.asker, append(answerHead(a, formRefused), byte(shards.HandedOff)), nil)
+		s.board.reply(a.node, append(answerHead(a, formRefused), byte(shards.HandedOff)), nil)
 		return
 	}
-	s.board.reply(a.asker, s.board.answers.Append(answerHead(a, formAnswer), value, err), func(err error) []byte {
+	s.board.reply(a.node, s.board.answers.Append(answerHead(a, formAnswer), value, err), func(err error) []byte {
 		return s.board.answers.Append(answerHead(a, formAnswer), nil, fmt.Errorf("%w: the answer can't be sent: %w", eventsourcing.ErrNoReply, err))
 	})
 }
@@ -205,10 +217,10 @@ func (s *site) answer(a *arrival, value any, err error) {
 // refuse tells whoever waits for the answer that the command reached nobody.
 func (s *site) refuse(body []byte, why shards.Reason) (asked bool) {
 	a, err := decodeArrival(body)
-	if err != nil || a.number == 0 {
+	if err != nil || !a.asker.waits() {
 		return false
 	}
-	s.board.reply(a.asker, append(answerHead(&a, formRefused), byte(why)), nil)
+	s.board.reply(a.asker.node, append(answerHead(a.asker, formRefused), byte(why)), nil)
 	return true
 }
 

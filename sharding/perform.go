@@ -102,7 +102,7 @@ func (s *site) sendFrame(o *shards.Outgoing) {
 		return
 	}
 	m := p.message
-	if p.command == nil {
+	if p.command.none() {
 		var err error
 		if p.command, err = s.encode(&m); err != nil {
 			s.drop(m.ID(), m.Asked(), err)
@@ -114,7 +114,7 @@ func (s *site) sendFrame(o *shards.Outgoing) {
 		return // its caller has left
 	}
 	number := s.await(o.To, &m)
-	if err := s.sent(o.To, o.Encoded(s.appendCommand(nil, &m, p.command, number)), number, &m); err != nil {
+	if err := s.sent(o.To, o.Encoded(s.appendCommand(&m, &p.command, number)), number, &m); err != nil {
 		s.drop(m.ID(), m.Asked(), err)
 		m.Answer(nil, err)
 	}

@@ -51,7 +51,7 @@ func (s *site) route(m eventsourcing.Message) error {
 		return err
 	}
 	g := &s.gates[n]
-	var e *encoded
+	var e encoded
 	if g.remote.Load() {
 		if e, err = s.encode(&m); err != nil {
 			return err
@@ -61,8 +61,8 @@ func (s *site) route(m eventsourcing.Message) error {
 	defer g.mu.RUnlock()
 	if g.own && g.count[own].Load() == 0 {
 		switch {
-		case !g.here && e != nil:
-			return s.send(g.home, n, m, e)
+		case !g.here && !e.none():
+			return s.send(g.home, n, m, &e)
 		case g.here:
 			if at := g.seats[id]; at != nil {
 				at.touch()
@@ -84,7 +84,7 @@ func (s *site) send(to identity.Node, n Shard, m eventsourcing.Message, e *encod
 		return nil // its caller has left
 	}
 	number := s.await(to, &m)
-	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(nil, &m, e, number)}
+	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(&m, e, number)}
 	return s.sent(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, &m)
 }
 

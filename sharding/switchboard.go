@@ -98,12 +98,11 @@ func (b *switchboard) arrived(ctx context.Context, m transport.Message) {
 		b.unknown.Add(1)
 		return
 	}
-	received := &shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Payload}
 	if p.Kind == region.Forward {
-		s.forwarded(ctx, &p, received)
+		s.forwarded(ctx, m, &p)
 		return
 	}
-	s.inbox.receive(ctx, item{frame: received}, nil)
+	s.inbox.receive(ctx, item{frame: &shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Payload}}, nil)
 }
 
 // reply sends an answer to whoever waits for it. One that is too large for a message is replaced.
@@ -143,19 +142,23 @@ func (b *switchboard) replied(data []byte) {
 }
 
 // forwarded takes a command of another node.
-func (s *site) forwarded(ctx context.Context, p *region.Packet, received *shards.Received) {
+func (s *site) forwarded(ctx context.Context, m transport.Message, p *region.Packet) {
 	n, err := s.shardOf(p.Entity)
 	if err != nil || n != p.Shard {
-		s.drop(p.Entity, s.refuse(p.Body, shards.NoShard), fmt.Errorf("the sender, %v, takes it for one of shard %d: the nodes do not agree", received.From, p.Shard))
+		s.drop(p.Entity, s.refuse(p.Body, shards.NoShard), fmt.Errorf("the sender, %v, takes it for one of shard %d: the nodes do not agree", m.From, p.Shard))
 		return
 	}
-	g, w := &s.gates[n], &waiting{shard: n, frame: received, entity: p.Entity, body: p.Body}
+	g, message, opened := &s.gates[n], eventsourcing.Message{}, false
 	if g.local.Load() {
-		if w.message, w.opened = s.open(p.Entity, p.Body); !w.opened || s.admit(g, w.message) { //nolint:contextcheck // a command has the context that came with it
+		if message, opened = s.open(p.Entity, p.Body); !opened || s.admit(g, message) { //nolint:contextcheck // a command has the context that came with it
 			return
 		}
 	}
 	g.count[others].Add(1)
+	w := &waiting{
+		shard: n, frame: &shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Payload},
+		entity: p.Entity, body: p.Body, message: message, opened: opened,
+	}
 	if !s.inbox.receive(ctx, item{command: w}, g) {
 		g.count[others].Add(-1)
 		s.unheard(w)

@@ -68,7 +68,7 @@ func (g *gate) passes(w *waiting) bool {
 	case g.here:
 		return g.seats[w.parcel.message.ID()] != nil
 	}
-	return w.parcel.command != nil
+	return !w.parcel.command.none()
 }
 
 // catchUp lets all in a line go through the gate that can. Commands that come meanwhile wait for that, so that they find the line empty, or
@@ -82,7 +82,7 @@ func (s *site) catchUp(g *gate, line int) {
 	all := s.inbox.line(g, line)
 	kept, gone := all[:0], int32(0)
 	for i, w := range all {
-		if i == maxCatchUp || line == own && !g.here && w.parcel.command == nil || line == others && !w.opened {
+		if i == maxCatchUp || line == own && !g.here && w.parcel.command.none() || line == others && !w.opened {
 			kept = append(kept, all[i:]...)
 			break
 		}
@@ -119,7 +119,7 @@ func (s *site) through(g *gate, w *waiting) error {
 	if w.parcel != nil {
 		m = w.parcel.message
 		if !g.here {
-			return s.send(g.home, w.shard, m, w.parcel.command)
+			return s.send(g.home, w.shard, m, &w.parcel.command)
 		}
 	}
 	g.seats[m.ID()].touch()

@@ -22,16 +22,20 @@ type Reader struct {
 // NewReader returns a reader of bytes, at most so many, that begin with a version, and reads that. All its errors match
 // malformed.
 func NewReader(b []byte, version byte, most int, malformed error) *Reader {
-	r := &Reader{b: b, malformed: malformed}
-	if len(b) > most {
-		r.Fail("it has %d bytes, at most %d are allowed", len(b), most)
+	r := &Reader{b: b, malformed: malformed} // this is inlined, so that it need not be on the heap
+	r.begin(version, most)
+	return r
+}
+
+func (r *Reader) begin(version byte, most int) {
+	if n := len(r.b); n > most {
+		r.Fail("it has %d bytes, at most %d are allowed", n, most)
 	}
 	v := r.Byte("version")
 	if r.err == nil && v&0xf0 != version&0xf0 {
 		r.Fail("version %d.%d is not known", v>>4, v&0xf)
 	}
 	r.minor, r.newer = v&0xf, v&0xf > version&0xf
-	return r
 }
 
 // Minor returns the minor version of what is read: fields that came with a later one are not there.
