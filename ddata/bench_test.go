@@ -88,6 +88,15 @@ func count(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key
 	}
 }
 
+// put is what adds elements to a set.
+func put(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key[crdt.ORSet[string]], level ddata.WriteLevel, elements ...string) {
+	b.Helper()
+	_, err := ddata.Update(ctx, r, key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(r.Self(), elements...) })
+	if err != nil {
+		b.Error(err)
+	}
+}
+
 // BenchmarkLocal is what one caller waits for that asks no other node.
 func BenchmarkLocal(b *testing.B) {
 	r := live(b, 1, inMemory(b))[0]
@@ -104,15 +113,10 @@ func BenchmarkLocal(b *testing.B) {
 		for i := range names {
 			names[i] = fmt.Sprintf("element %d", i)
 		}
-		add := func(elements ...string) {
-			if _, err := ddata.Update(ctx, r, cart, ddata.WriteLocal(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(r.Self(), elements...) }); err != nil {
-				b.Fatal(err)
-			}
-		}
-		add(names...)
+		put(ctx, b, r, cart, ddata.WriteLocal(), names...)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			add(names[i%1000])
+			put(ctx, b, r, cart, ddata.WriteLocal(), names[i%1000])
 		}
 	})
 	b.Run("Get", func(b *testing.B) {
@@ -134,10 +138,10 @@ func BenchmarkLocal(b *testing.B) {
 	})
 }
 
-// callers lets as many goroutines call f until the benchmark ends.
-func callers(b *testing.B, n int, f func(ctx context.Context, i uint64)) {
+// callers lets 32 goroutines for each processor call f until the benchmark ends.
+func callers(b *testing.B, f func(ctx context.Context, i uint64)) {
 	b.Helper()
-	b.SetParallelism(n)
+	b.SetParallelism(32)
 	var last atomic.Uint64
 	b.RunParallel(func(pb *testing.PB) {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
@@ -164,7 +168,7 @@ func majorities(b *testing.B, network func(*testing.B) func(identity.Node) trans
 			o.Node().Transport().HandleRequest(transport.FirstUserKind, func(_ context.Context, q *transport.Request) { _ = q.Reply(payload[:12]) })
 		}
 		b.Run(fmt.Sprintf("nodes=%d/raw", nodes), func(b *testing.B) {
-			callers(b, 32, func(ctx context.Context, i uint64) {
+			callers(b, func(ctx context.Context, i uint64) {
 				done := make(chan error, nodes/2)
 				for k := range nodes / 2 {
 					to := rs[1+(int(i)+k)%(nodes-1)].Node().Self()
@@ -186,12 +190,28 @@ func majorities(b *testing.B, network func(*testing.B) func(identity.Node) trans
 			})
 		})
 		b.Run(fmt.Sprintf("nodes=%d/GCounter", nodes), func(b *testing.B) {
-			callers(b, 32, func(ctx context.Context, i uint64) {
+			b.ReportAllocs()
+			callers(b, func(ctx context.Context, i uint64) {
 				count(ctx, b, r, ddata.Key[crdt.GCounter](fmt.Sprintf("counter-%d", i%10_000)), ddata.WriteMajority())
 			})
 		})
+		sets := make([]ddata.Key[crdt.ORSet[string]], 1_000)
+		elements := make([]string, 100)
+		for i := range elements {
+			elements[i] = fmt.Sprintf("element-7-%d", i)
+		}
+		for i := range sets {
+			sets[i] = ddata.Key[crdt.ORSet[string]](fmt.Sprintf("set-%d", i))
+			put(b.Context(), b, r, sets[i], ddata.WriteAll(), elements...)
+		}
+		b.Run(fmt.Sprintf("nodes=%d/ORSet100", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			callers(b, func(ctx context.Context, i uint64) {
+				put(ctx, b, r, sets[i*7919%uint64(len(sets))], ddata.WriteMajority(), elements[i/7%uint64(len(elements))])
+			})
+		})
 		b.Run(fmt.Sprintf("nodes=%d/hot", nodes), func(b *testing.B) {
-			callers(b, 32, func(ctx context.Context, _ uint64) { count(ctx, b, r, visits, ddata.WriteMajority()) })
+			callers(b, func(ctx context.Context, _ uint64) { count(ctx, b, r, visits, ddata.WriteMajority()) })
 		})
 		b.Run(fmt.Sprintf("nodes=%d/one", nodes), func(b *testing.B) {
 			for b.Loop() {

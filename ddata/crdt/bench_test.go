@@ -52,6 +52,51 @@ func BenchmarkORSetAddOne(b *testing.B) {
 	}
 }
 
+// BenchmarkORSetOne is what becomes of an element that is added once more to a set of 100: where that is done, and at another node.
+func BenchmarkORSetOne(b *testing.B) {
+	a := self(b, "orders-1:7400")
+	names := make([]string, 100)
+	for i := range names {
+		names[i] = fmt.Sprintf("element-7-%d", i)
+	}
+	before := value(add(set{}, a, names...).ResetDelta())
+	update := func(i int) crdt.Value {
+		return value(must(must(crdt.As[set](nil, before)).Add(a, names[i%len(names)])))
+	}
+	encoded := must(update(50).Delta().AppendBinary(nil))
+	delta := must((*crdt.Types)(nil).DecodeDelta(encoded))
+	b.Run("Update", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			after := update(i)
+			_ = after.Delta()
+			_ = must(before.Merge(after))
+		}
+	})
+	b.Run("Encode", func(b *testing.B) {
+		b.ReportAllocs()
+		var dst []byte
+		for b.Loop() {
+			dst = must(delta.AppendBinary(dst[:0]))
+		}
+	})
+	b.Run("Decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = must((*crdt.Types)(nil).DecodeDelta(encoded))
+		}
+	})
+	b.Run("Merge", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if before.Behind(delta) {
+				b.Fatal("it takes nothing away")
+			}
+			_ = must(before.MergeDelta(delta))
+		}
+	})
+}
+
 func largeSet(tb testing.TB, size int) set {
 	tb.Helper()
 	by := []*crdt.Self{self(tb, "orders-1:7400"), self(tb, "orders-10:7400"), self(tb, "orders-100:7400")}

@@ -36,6 +36,7 @@ func (c *cluster) step(i int, f func(now time.Duration) replica.Effects) {
 	for _, s := range e.Send {
 		c.send(i, s)
 	}
+	c.all[i].Reuse(e)
 }
 
 func (c *cluster) send(from int, s replica.Send) {
