@@ -30,8 +30,8 @@ type node[V any] struct {
 }
 
 const (
-	fullNode = 32 // a larger node is split
-	slimNode = 8  // a smaller one is joined with a neighbour, if they fit
+	fullNode = 16 // a larger node is split: each change copies one of each level
+	slimNode = 4  // a smaller one is joined with a neighbour, if they fit
 )
 
 func (n *node[V]) len() int { return len(n.items) + len(n.kids) }
