@@ -18,13 +18,12 @@ type entry struct {
 	deleted bool
 	durable bool
 	gone    bool // it is forgotten
-	dirty   bool // it is not in the digest tree
-	listed  bool // it is in Machine.dirty, as it is not in the tree or was not
 	kept    bool // it is to be stored at the end of the step
 	large   bool // it was changed, and is too large to be sent without being asked for
 	failed  bool // it is to be stored again, as that has failed
 	causal  bool // deltas of the value are causal
 
+	dirty    int           // its place in Machine.dirty, counted from one, 0 if it is in the digest tree
 	value    crdt.Value    // the zero Value if it is deleted
 	size     int           // at least what the encoded value has, 0 if nobody knows
 	used     uint64        // in Unix milliseconds, 0 if nobody cares
@@ -33,8 +32,8 @@ type entry struct {
 	record   uint64        // the number of the last record of it that is on its way to the disk, 0 if there is none
 	heard    uint64        // the last message that said something of it
 	told     time.Duration // when it was last changed by something that all others are told of, 0 if never
-	digest   Digest        // valid unless it is dirty
-	leaf     sum           // valid unless it is dirty
+	digest   Digest        // valid if it is in the digest tree
+	leaf     sum           // what it has added to the tree, when it was there
 	versions []Version     // what the value holds of the changes of others
 	pruning  []Marker
 }

@@ -19,14 +19,14 @@ func (m *Machine) create(key string) (*entry, error) {
 	if len(m.keys) >= m.cfg.MaxKeys {
 		return nil, fmt.Errorf("%w: there are %d, no room for %q", ErrFull, len(m.keys), key)
 	}
-	e := &entry{key: strings.Clone(key), bucket: bucketOf(key), dirty: true, listed: true}
+	e := &entry{key: strings.Clone(key), bucket: bucketOf(key)}
 	_, e.durable = m.durable.find(key)
 	m.watch(e)
 	m.keys[e.key] = e
 	b := m.buckets[e.bucket]
 	i, _ := findEntry(b, key)
 	m.buckets[e.bucket] = slices.Insert(b, i, e)
-	m.dirty = append(m.dirty, e)
+	m.spoil(e)
 	m.alive++
 	return e, nil
 }
@@ -39,6 +39,7 @@ func findEntry(b []*entry, key string) (int, bool) {
 func (m *Machine) forget(e *entry) {
 	m.watch(e)
 	m.spoil(e)
+	m.unlist(e)
 	e.gone = true
 	m.base = max(m.base, e.version)
 	delete(m.keys, e.key)
@@ -75,29 +76,32 @@ func (m *Machine) bury(e *entry) {
 
 // spoil takes an entry out of the digest tree until it is needed again.
 func (m *Machine) spoil(e *entry) {
-	if !e.dirty {
+	if e.dirty == 0 {
 		m.tree.sub(e.bucket, e.leaf)
-		e.dirty = true
-	}
-	if !e.listed {
-		e.listed = true
 		m.dirty = append(m.dirty, e)
+		e.dirty = len(m.dirty)
 	}
+}
+
+// unlist takes an entry out of the list of those that are not in the digest tree. The last one takes its place.
+func (m *Machine) unlist(e *entry) {
+	last := len(m.dirty) - 1
+	moved := m.dirty[last]
+	m.dirty[e.dirty-1], moved.dirty = moved, e.dirty
+	m.dirty[last], m.dirty, e.dirty = nil, m.dirty[:last], 0
 }
 
 // refresh puts all that has changed into the digest tree.
 func (m *Machine) refresh() {
-	for _, e := range m.dirty {
-		m.clean(e)
-		e.listed = false
+	for n := len(m.dirty); n > 0; n-- {
+		m.clean(m.dirty[n-1])
 	}
-	clear(m.dirty)
-	m.dirty, m.exchange.next = m.dirty[:0], 0
+	m.exchange.next = 0
 }
 
 // clean computes the digest of an entry, if it has changed.
 func (m *Machine) clean(e *entry) {
-	if !e.dirty || e.gone {
+	if e.dirty == 0 {
 		return
 	}
 	if e.deleted {
@@ -128,8 +132,8 @@ func (m *Machine) settle(e *entry, value []byte) {
 	w.digest(e.digest)
 	w.uint(e.used)
 	e.leaf = sumOf(w.b)
-	e.dirty = false
 	m.tree.add(e.bucket, e.leaf)
+	m.unlist(e)
 }
 
 // entryDigest is the digest of an entry without its numbers.
@@ -197,7 +201,7 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 		m.bury(e)
 		m.count.Merged++
 		return absorbed{e, a.had, true}, nil
-	case a.had && !e.dirty && e.digest == in.digest(): // nothing new but numbers
+	case a.had && e.dirty == 0 && e.digest == in.digest(): // nothing new but numbers
 		m.number(e, in)
 		m.count.Known++
 		return a, nil

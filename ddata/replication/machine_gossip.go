@@ -89,19 +89,13 @@ func (m *Machine) refreshSome() bool {
 			return false
 		}
 		e := m.dirty[x.next]
-		if e.dirty && !e.gone {
-			if m.onItsWay(e) {
-				x.next++
-				continue
-			}
-			size += e.size
-			m.clean(e)
-			n++
+		if m.onItsWay(e) {
+			x.next++
+			continue
 		}
-		last := len(m.dirty) - 1
-		m.dirty[x.next], m.dirty[last] = m.dirty[last], nil
-		m.dirty = m.dirty[:last]
-		e.listed = false
+		size += e.size
+		m.clean(e) // another one takes its place
+		n++
 	}
 	x.next = 0
 	return true
@@ -212,7 +206,7 @@ func (m *Machine) list(b uint16, size int) KeyList {
 			return l
 		}
 		d := e.digest
-		if e.dirty {
+		if e.dirty > 0 {
 			d = changing()
 		}
 		l.Keys = append(l.Keys, KeyDigest{e.key, d, e.used})
@@ -258,7 +252,7 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 				k++
 			default:
 				switch e, d := entries[0], l.Keys[k]; {
-				case e.dirty || d.Digest == changing(): // it is compared another time
+				case e.dirty > 0 || d.Digest == changing(): // it is compared another time
 				case e.digest != d.Digest:
 					differ = append(differ, e)
 				case e.used > d.Used:
