@@ -160,10 +160,10 @@ func (r *Replicator) perform(e replica.Effects) {
 	if len(e.Store) > 0 {
 		r.disk.add(e.Store)
 	}
+	r.values.publish(e.Values) // who is told that this node has them may look at once
 	for i := range e.Send {
 		r.send(&e.Send[i])
 	}
-	r.values.publish(e.Values)
 	r.replicas.Store(int64(r.machine.Protocol().ReplicaCount()))
 	r.tellAwaits()
 	for i := range e.Replies {

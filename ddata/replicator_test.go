@@ -58,6 +58,20 @@ func TestMajorities(t *testing.T) {
 	})
 }
 
+// What all have acknowledged is read on each of them at once, past its loop.
+func TestWrittenToAllIsReadOnAll(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		rs := w.replicators(ddata.Config{}, "a", "b", "c")
+		for i := range uint64(20) {
+			w.must(w.add(rs[i%3], visits, ddata.WriteAll(), 1))
+			for _, r := range rs {
+				w.want(r, visits, ddata.ReadLocal(), i+1)
+			}
+		}
+	})
+}
+
 // Two of five can't acknowledge for all, and say how many have. What they have changed is there when the others
 // are.
 func TestQuorumsAreHonest(t *testing.T) {

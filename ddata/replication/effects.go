@@ -17,11 +17,11 @@ type Effects struct {
 	// Store is to be written to disk, in order; each is answered with Stored. Of
 	// several records for one key that wait, the last is enough.
 	Store []Store
+	// Values are what keys hold now, for those who read without asking the machine. They
+	// must be seen before what is sent, which may acknowledge them, and before the replies.
+	Values []Change
 	// Send is to be sent, in order, at most once. What can't be sent is lost.
 	Send []Send
-	// Values are what keys hold now, for those who read without asking the machine.
-	// They must be seen before the replies.
-	Values []Change
 	// Replies answer requests, each of them once.
 	Replies []Reply
 	// Events are for subscribers, in order.

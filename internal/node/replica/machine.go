@@ -69,8 +69,8 @@ type Batch struct {
 type Effects struct {
 	Notes   []replication.Note
 	Store   []replication.Store
-	Send    []Send
 	Values  []replication.Change
+	Send    []Send
 	Replies []replication.Reply
 	Events  []replication.Event
 	// Stopped says that this was the last step.
