@@ -124,8 +124,9 @@ else
 endif
 
 .PHONY: sim-large
-sim-large: need-go ## simulate 2,000 nodes that join, then 100 crash; what gossip costs; half an hour (SEEDS=10)
-	@go run ./internal/sim/run -large 2000 -seeds $(or $(SEEDS),10)
+sim-large: need-go ## simulate 500 nodes with 5,000 shards, all restarted one by one; 2,000 nodes that join, then 100 crash; what gossip costs; most of an hour (SEEDS=10)
+	@go build -o bin/sim ./internal/sim/run
+	@failed=; bin/sim -rolling 500 || failed=1; echo; bin/sim -large 2000 -seeds $(or $(SEEDS),10) || failed=1; test -z "$$failed"
 
 .PHONY: mutants
 mutants: need-go need-postgres ## plant each known fault and require a test to notice (MUTANTS=name prefix)

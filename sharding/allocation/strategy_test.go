@@ -6,6 +6,7 @@ package allocation_test
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,53 @@ func TestRebalanceComesToAnEnd(t *testing.T) {
 	}
 	if left := hashing.Rebalance(v); len(left) > 0 {
 		t.Errorf("hashing: %v should still move", left)
+	}
+}
+
+// By default a round moves a tenth of all, twenty at most, from those first that are less beyond their part. So regions differ much between rounds.
+func TestRoundsOfLeastShards(t *testing.T) {
+	t.Parallel()
+	v := counts(99, 98, 0)
+	for round, want := range []string{"[99 79 19]", "[93 66 38]", "[74 66 57]", "[66 66 65]", "[66 66 65]"} {
+		v = apply(v, allocation.LeastShards{}.Rebalance(v), allocation.LeastShards{}.Allocate)
+		if got := sizes(v); got != want {
+			t.Errorf("after round %d they have %s, want %s", round+1, got, want)
+		}
+	}
+}
+
+// Whatever regions have, rounds come to an end, after no more moves than are needed, and then no two differ by more than one.
+func TestLeastShardsBalancesAnything(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		having := make([]int, 1+rnd.IntN(26))
+		n, moves := 0, 0
+		for i := range having {
+			if rnd.IntN(4) > 0 {
+				having[i] = rnd.IntN(1 + rnd.IntN(40))
+			}
+			n += having[i]
+		}
+		part, beyond, short := (n+len(having)-1)/len(having), 0, 0
+		for _, k := range having {
+			beyond, short = beyond+max(0, k-part), short+max(0, part-1-k)
+		}
+		v := counts(having...)
+		for {
+			chosen := allocation.LeastShards{}.Rebalance(v)
+			if moves += len(chosen); len(chosen) == 0 || moves > n {
+				break
+			}
+			v = apply(v, chosen, allocation.LeastShards{}.Allocate)
+		}
+		least, most := n, 0
+		for _, r := range v.Regions {
+			least, most = min(least, len(r.Shards)), max(most, len(r.Shards))
+		}
+		if most-least > 1 || moves != max(beyond, short) {
+			t.Errorf("%v become %s with %d moves, %d are needed", having, sizes(v), moves, max(beyond, short))
+		}
 	}
 }
 

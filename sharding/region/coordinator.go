@@ -15,15 +15,11 @@ import (
 
 // see takes the members. What was under way to those that are gone is not waited for.
 func (m *Machine) see(members []membership.Member) {
+	before := m.members
 	m.members = members
-	for _, s := range slices.Sorted(maps.Keys(m.homes)) {
-		if !m.member(m.homes[s]) {
-			delete(m.homes, s)
-			m.drain(s)
-		}
-	}
-	for hop, path := range m.path {
-		maps.DeleteFunc(path, func(s Shard, n identity.Node) bool { return !m.member(n) && m.flushing[hop][s] == nil })
+	// With thousands of shards that is much, and mostly nobody has gone: homes and paths are members, or have been.
+	if slices.ContainsFunc(before, func(was membership.Member) bool { return !m.member(was.Node) }) {
+		m.forgetGone()
 	}
 	// What the removed have passed on for others is not waited for by those others any more: it must not come later.
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
@@ -41,40 +37,69 @@ func (m *Machine) see(members []membership.Member) {
 	}
 }
 
+// forgetGone forgets homes on nodes that are no members any more, and paths there.
+func (m *Machine) forgetGone() {
+	var lost []Shard
+	for s, n := range m.homes {
+		if !m.member(n) {
+			lost = append(lost, s)
+		}
+	}
+	slices.Sort(lost)
+	for _, s := range lost {
+		delete(m.homes, s)
+		m.drain(s)
+	}
+	for hop, path := range m.path {
+		maps.DeleteFunc(path, func(s Shard, n identity.Node) bool { return !m.member(n) && m.flushing[hop][s] == nil })
+	}
+}
+
 func (m *Machine) member(n identity.Node) bool {
-	return slices.ContainsFunc(m.members, func(other membership.Member) bool { return other.Node == n })
+	_, found := slices.BinarySearchFunc(m.members, n, func(at membership.Member, n identity.Node) int { return at.Node.Compare(n) })
+	return found
 }
 
 // likely returns who may have the coordinator: from the oldest to the first one that stays.
 func (m *Machine) likely() []identity.Node {
-	var able []*membership.Member
+	var first *membership.Member // that stays
 	for i := range m.members {
-		at := &m.members[i]
-		switch at.Status {
-		case membership.Up, membership.Leaving, membership.Exiting, membership.PreparingForShutdown, membership.ReadyForShutdown:
-			if at.HasRole(m.cfg.Role) {
-				able = append(able, at)
-			}
-		case membership.Joining, membership.WeaklyUp, membership.Down, membership.Removed:
+		if at := &m.members[i]; m.able(at) && !goes(at) && (first == nil || at.OlderThan(first)) {
+			first = at
 		}
 	}
-	slices.SortStableFunc(able, func(a, b *membership.Member) int {
-		switch {
-		case a.OlderThan(b):
+	var found []*membership.Member
+	for i := range m.members {
+		if at := &m.members[i]; m.able(at) && (first == nil || at == first || at.OlderThan(first)) {
+			found = append(found, at)
+		}
+	}
+	slices.SortFunc(found, func(a, b *membership.Member) int {
+		if a.OlderThan(b) {
 			return -1
-		case b.OlderThan(a):
-			return 1
 		}
-		return 0
+		return 1
 	})
-	var nodes []identity.Node
-	for _, at := range able {
-		nodes = append(nodes, at.Node)
-		if at.Status != membership.Leaving && at.Status != membership.Exiting {
-			break
-		}
+	nodes := make([]identity.Node, len(found))
+	for i, at := range found {
+		nodes[i] = at.Node
 	}
 	return nodes
+}
+
+// able reports whether a member may have the coordinator.
+func (m *Machine) able(at *membership.Member) bool {
+	switch at.Status {
+	case membership.Up, membership.Leaving, membership.Exiting, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		return at.HasRole(m.cfg.Role)
+	case membership.Joining, membership.WeaklyUp, membership.Down, membership.Removed:
+	}
+	return false
+}
+
+// goes reports whether a member leaves.
+func goes(at *membership.Member) bool {
+	return at.Status == membership.Leaving || at.Status == membership.Exiting
 }
 
 func (m *Machine) say(to identity.Node, msg coordinator.Message) {

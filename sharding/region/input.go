@@ -15,7 +15,7 @@ type Shard = coordinator.Shard
 // Input is what a region is told.
 type Input interface{ input() }
 
-// Members says who is in the cluster. It is the first input, and comes again at each change. It is
+// Members says who is in the cluster, sorted by node. It is the first input, and comes again at each change. It is
 // immutable.
 type Members struct{ Members []membership.Member }
 

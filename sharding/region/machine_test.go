@@ -5,6 +5,7 @@ package region_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,7 @@ func see(m *region.Machine, names ...string) region.Effects {
 	for i, name := range names {
 		members = append(members, membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i)})
 	}
+	slices.SortFunc(members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
 	return m.Step(0, region.Members{Members: members})
 }
 
@@ -183,5 +185,23 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		if _, err := region.New(cfg); !errors.Is(err, region.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+}
+
+// A home is forgotten with its node, and those on other nodes are not.
+func TestTheHomeIsGone(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, homes(5, 1, "b"))
+	hear(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 2, Homes: []coordinator.Home{{Node: node("c"), Shards: []region.Shard{2}}}})
+	see(m, "c", "a")
+	if home, known := m.Home(1); known {
+		t.Errorf("shard 1 is on %v", home)
+	}
+	if home, _ := m.Home(2); home != node("c") {
+		t.Errorf("shard 2 is on %v", home)
+	}
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); !says(out, coordinator.GetHomes) {
+		t.Errorf("sent: %+v", out)
 	}
 }

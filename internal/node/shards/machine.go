@@ -186,12 +186,8 @@ func (m *Machine) view() coordinator.Members {
 }
 
 func contains(members []membership.Member, n identity.Node) bool {
-	for i := range members {
-		if members[i].Node == n {
-			return true
-		}
-	}
-	return false
+	_, found := slices.BinarySearchFunc(members, n, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) })
+	return found
 }
 
 func (m *Machine) stop() {

@@ -5,6 +5,7 @@ package shards_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,7 @@ func (d *driver) see(self membership.Status, names ...string) shards.Effects {
 		}
 		in.Members.Members = append(in.Members.Members, at)
 	}
+	slices.SortFunc(in.Members.Members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
 	return d.step(in)
 }
 

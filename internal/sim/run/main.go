@@ -23,11 +23,14 @@ func main() {
 	seeds := flag.Uint64("seeds", 300, "how many")
 	one := flag.Uint64("seed", 0, "only this one, with all that happens")
 	nodes := flag.Int("large", 0, "instead: clusters of so many nodes, and what large clusters cost")
+	rolling := flag.Int("rolling", 0, "instead: so many nodes that host shards are started anew, one after the other")
 	parallel := flag.Int("p", runtime.NumCPU(), "how many at once")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ok := false
 	switch {
+	case *rolling > 0:
+		ok = restarts(*first, *rolling)
 	case *nodes > 0:
 		ok = large(ctx, *first, *seeds, *nodes)
 	case *one != 0:

@@ -1,0 +1,90 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rolling
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/shard"
+)
+
+// every is how often a node sends a command, to an entity by chance.
+const every = 5 * time.Second
+
+// place is where an incarnation of an entity runs. Each shard has one entity, which has its number.
+type place struct {
+	shards.Run
+
+	incarnation uint64
+}
+
+// act does something with an entity.
+func (n *node) act(a shards.Action) {
+	c, at := n.c, place{a.Run, a.Incarnation}
+	if a.Kind != shard.Start && !n.entities[at] {
+		c.violate("%v of an entity of shard %d, which does not run on %v", a.Kind, a.Shard, n.self)
+	}
+	tell := func(in shard.Input) func() {
+		return func() { n.step(shards.Entities{Run: a.Run, Input: in}) }
+	}
+	switch a.Kind {
+	case shard.Start:
+		if other := c.living[a.Shard]; other != nil {
+			c.violate("the entity of shard %d starts on %v, and runs on %v", a.Shard, n.self, other.self)
+		}
+		c.living[a.Shard], n.entities[at] = n, true
+		n.after(c.between(time.Millisecond, 10*time.Millisecond), tell(shard.Started{Entity: a.Entity, Incarnation: a.Incarnation}))
+	case shard.Pass:
+		c.delivered(a.Message)
+	case shard.Stop, shard.Kill:
+		n.after(c.between(time.Millisecond, 20*time.Millisecond), func() {
+			if n.entities[at] {
+				delete(n.entities, at)
+				c.living[a.Shard] = nil
+				tell(shard.Ended{Entity: a.Entity, Incarnation: a.Incarnation})()
+			}
+		})
+	}
+}
+
+// delivered notes that a command has come to its entity: once.
+func (c *cluster) delivered(m shards.Message) {
+	nr, local := m.Local.(uint64)
+	if !local {
+		nr, _ = binary.Uvarint(m.Body)
+	}
+	if nr == 0 || nr > uint64(len(c.arrived)) || c.arrived[nr-1] {
+		c.violate("command %d comes once more, or was never sent", nr)
+		return
+	}
+	c.arrived[nr-1] = true
+	c.result.Delivered++
+}
+
+// command sends a command from a node to the entity of a shard.
+func (c *cluster) command(from *node, s shards.Shard) {
+	c.arrived = append(c.arrived, false)
+	c.result.Commands++
+	from.step(shards.Send{Shard: s, Message: shards.Message{Entity: strconv.Itoa(int(s)), Local: uint64(len(c.arrived))}})
+}
+
+// wantAll sends a command to each shard, so that it gets a home.
+func (c *cluster) wantAll() {
+	for s := range c.Shards {
+		c.command(c.nodes[c.w.Rand.IntN(c.Nodes)], shards.Shard(s))
+	}
+}
+
+// send lets a node send commands, one after the other, until it leaves.
+func (c *cluster) send(n *node) {
+	n.after(c.between(0, 2*every), func() {
+		if c.sends && !n.leaving {
+			c.command(n, shards.Shard(c.w.Rand.IntN(c.Shards))) //nolint:gosec // at most coordinator.MaxShards
+			c.send(n)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rolling
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/sharding/allocation"
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// node is a process: what package sharding does in earnest, without threads.
+type node struct {
+	c       *cluster
+	nr      int
+	self    identity.Node
+	version membership.Version
+	m       *shards.Machine
+
+	heard     uint64        // version of the members
+	wakes     time.Duration // when it is going to look at the time
+	leaving   bool
+	gone      bool
+	awaits    uint64 // a version of the members
+	then      func() // is called when it hears of that
+	left      func() // is called when nothing of the region runs any more
+	dismissed func() // is called when there is no coordinator any more
+	hosted    []shards.Shard
+	turn      uint64
+	entities  map[place]bool
+}
+
+// step tells the machine what happened, and does what it wants.
+func (n *node) step(in shards.Input) {
+	if !n.gone {
+		n.perform(n.m.Step(n.c.w.Now(), in))
+	}
+}
+
+// after calls f when some time has passed, unless the process has ended.
+func (n *node) after(d time.Duration, f func()) {
+	n.c.w.After(d, func() {
+		if !n.gone {
+			f()
+		}
+	})
+}
+
+// wakeUp lets the machine look at the time when it wants to.
+func (n *node) wakeUp() {
+	next := n.m.Next()
+	if next >= n.wakes {
+		return
+	}
+	n.wakes = next
+	n.after(next-n.c.w.Now(), func() {
+		if n.wakes != next {
+			return
+		}
+		n.wakes = shards.Never
+		if n.m.Next() <= n.c.w.Now() {
+			n.perform(n.m.Tick(n.c.w.Now()))
+			return
+		}
+		n.wakeUp()
+	})
+}
+
+// perform does what the machine wants done, in its order.
+func (n *node) perform(e shards.Effects) {
+	c := n.c
+	c.result.Steps++
+	for i := range e.Notes {
+		c.noted(&e.Notes[i])
+	}
+	for _, m := range e.Malformed {
+		c.violate("%v can't read a message of %v: %v", n.self, m.From, m.Err)
+	}
+	c.result.Refused += len(e.Refused)
+	for _, a := range e.Actions {
+		n.act(a)
+	}
+	n.consult(&e)
+	n.owns()
+	for i := range e.Send {
+		n.send(&e.Send[i])
+	}
+	if f := n.dismissed; e.Dismissed && f != nil {
+		n.dismissed = nil
+		c.w.After(0, f)
+	}
+	if f := n.left; e.Stopped && f != nil {
+		n.left = nil
+		c.w.After(0, f)
+	}
+	n.wakeUp()
+}
+
+func (c *cluster) noted(note *coordinator.Note) {
+	switch {
+	case note.Kind == coordinator.Became && note.Phase == coordinator.Active:
+		c.result.Coordinators++
+	case note.Kind == coordinator.HandOffFailed:
+		c.result.Failed += len(note.Shards)
+	case note.Kind == coordinator.HandOffDone && c.begun:
+		c.result.HandOffs += len(note.Shards)
+		for _, s := range note.Shards {
+			c.moves[s]++
+			c.result.Most = max(c.result.Most, c.moves[s])
+		}
+	}
+}
+
+// consult puts the coordinator's questions to the store and to the strategy.
+func (n *node) consult(e *shards.Effects) {
+	if e.Load != 0 {
+		n.answer(n.c.store.load(e.Load))
+	}
+	if e.Save != nil {
+		n.answer(n.c.save(*e.Save))
+	}
+	if ask := e.Ask; ask != nil {
+		n.answer(coordinator.Placed{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)})
+	}
+	if ask := e.Rebalance; ask != nil {
+		n.answer(coordinator.Rebalanced{ID: ask.ID, Shards: allocation.LeastShards{}.Rebalance(ask.View)})
+	}
+}
+
+// answer tells the coordinator something soon.
+func (n *node) answer(in coordinator.Input) {
+	n.after(n.c.between(200*time.Microsecond, 10*time.Millisecond), func() { n.step(shards.Answer{Input: in}) })
+}
+
+// send carries a frame to another node. Those between regions keep their order, as they always take the same time.
+func (n *node) send(o *shards.Outgoing) {
+	c, delay := n.c, n.c.delay()
+	to := c.byNode[o.To]
+	if to == nil {
+		return
+	}
+	if o.Kind == shards.KindRegion {
+		delay = time.Millisecond + time.Duration((n.nr*31+to.nr*17)%4001)*time.Microsecond
+	}
+	var body []byte
+	if nr, ok := o.Message.Local.(uint64); ok {
+		body = binary.AppendUvarint(nil, nr)
+	}
+	in := shards.Received{From: n.self, Kind: o.Kind, Data: o.Encoded(body)}
+	to.after(delay, func() { to.step(in) })
+}
+
+// end ends the process.
+func (n *node) end() {
+	if len(n.m.Hosted()) > 0 || len(n.entities) > 0 || n.m.Waiting() > 0 {
+		n.c.violate("%v ends, and hosts %v", n.self, n.m.Hosted())
+	}
+	n.gone = true
+	delete(n.c.byNode, n.self)
+}

@@ -1,0 +1,50 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rolling_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/sim/rolling"
+)
+
+// TestRestart is the rolling restart of make sim-large with few nodes: each shard moves about once, and they are balanced in the end.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for order, nodes := range map[rolling.Order]int{rolling.AnyOrder: 12, rolling.OldestFirst: 8} {
+		t.Run(order.String(), func(t *testing.T) {
+			t.Parallel()
+			c := rolling.Restart{Seed: 1, Nodes: nodes, Shards: 5 * nodes, Order: order, Watch: 30 * time.Second}
+			check(t, c, c.Run())
+		})
+	}
+}
+
+// TestTheSameAgain: the same seed is the same story.
+func TestTheSameAgain(t *testing.T) {
+	t.Parallel()
+	c := rolling.Restart{Seed: 2, Nodes: 5, Shards: 25, Order: rolling.YoungestFirst, Watch: 30 * time.Second}
+	first := c.Run()
+	check(t, c, first)
+	if again := c.Run(); again != first {
+		t.Errorf("%+v, and %+v", first, again)
+	}
+}
+
+func check(t *testing.T, c rolling.Restart, r rolling.Result) {
+	t.Helper()
+	switch most := c.Shards + 2*c.Shards/c.Nodes; { // those of the first node move twice, and the last one gets some
+	case r.Err != nil:
+		t.Fatal(r.Err)
+	case r.Restarts != c.Nodes || r.Owners != 1 || r.Forced != 0 || r.Failed != 0 || r.Refused != 0 || r.Delivered != r.Commands:
+		t.Errorf("%+v", r)
+	case r.HandOffs < c.Shards || r.HandOffs > most:
+		t.Errorf("%d hand-offs of %d shards, at most %d are needed", r.HandOffs, c.Shards, most)
+	case r.BalancedAfter < 0 || r.Spread > rolling.Balanced:
+		t.Errorf("in the end regions differ by %d shards", r.Spread)
+	case c.Order == rolling.OldestFirst && r.Coordinators < c.Nodes:
+		t.Errorf("the coordinator has moved %d times", r.Coordinators-1)
+	}
+}
