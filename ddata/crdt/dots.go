@@ -17,7 +17,8 @@ func dotsOf(v vector) dots {
 	case 1:
 		return dots{one: [1]dot{v[0]}}
 	}
-	return dots{more: &v}
+	more := append(vector(nil), v...) // a copy, so that v need not be on the heap
+	return dots{more: &more}
 }
 
 // vector returns them. It may refer to d.

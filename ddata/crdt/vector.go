@@ -70,6 +70,15 @@ func (v vector) with(d dot) vector {
 	return append(next, v[i:]...)
 }
 
+// only returns the number of one node, of which it refers to v.
+func (v vector) only(node member) vector {
+	i, found := v.find(node)
+	if !found {
+		return nil
+	}
+	return v[i : i+1 : i+1]
+}
+
 // without returns it without a node.
 func (v vector) without(node member) vector {
 	i, found := v.find(node)
@@ -79,10 +88,13 @@ func (v vector) without(node member) vector {
 	return slices.Concat(v[:i], v[i+1:])
 }
 
-// max returns the higher number of each node, itself if those are its own.
+// max returns the higher number of each node: one of the two if those are its own.
 func (v vector) max(other vector) vector {
-	if v.covers(other) {
+	switch {
+	case v.covers(other):
 		return v
+	case other.covers(v):
+		return other
 	}
 	next := make(vector, 0, len(v)+len(other))
 	i, j := 0, 0
