@@ -3,6 +3,8 @@
 
 package crdt
 
+import "slices"
+
 // Behind reports whether a delta takes something away that its node had seen and the value has
 // not. Merged it would say nothing of that, which then could come later and stay: whoever has to
 // know of the removal needs the whole value instead. What has come from the delta's own node does
@@ -27,8 +29,12 @@ func behind(c core, d change) bool {
 }
 
 func (s *orset) behind(d *orsetDelta) bool {
+	if !slices.ContainsFunc(d.ops, func(op orsetOp) bool { return op.kind == opRemove }) {
+		return false
+	}
 	seen := s.vv
-	for _, op := range d.ops {
+	for i := range d.ops {
+		op := &d.ops[i]
 		switch op.kind {
 		case opAdd:
 		case opRemove:
@@ -50,7 +56,8 @@ func (m *ormap) behind(d *mapDelta) bool {
 			return true
 		}
 		seen = &orset{elem: seen.elem, vv: seen.vv}
-		for _, step := range op.keys.ops {
+		for i := range op.keys.ops {
+			step := &op.keys.ops[i]
 			if seen.vv = seen.vv.max(step.vv); step.full != nil {
 				seen.vv = seen.vv.max(step.full.vv)
 			}

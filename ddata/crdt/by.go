@@ -29,7 +29,8 @@ func (t tallies) by(node identity.Node) bool {
 }
 
 func (d *orsetDelta) by(node identity.Node) bool {
-	for _, op := range d.ops {
+	for i := range d.ops {
+		op := &d.ops[i]
 		if op.kind != opFull && !op.vv.by(node) { // what a set held before it was cleared is of others
 			return false
 		}

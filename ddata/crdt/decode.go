@@ -233,6 +233,9 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 		if d.err != nil {
 			return tree[V]{}
 		}
+		if n == 1 { // as in most deltas
+			return tree[V]{}.set(key, val)
+		}
 		b.add(item[V]{key, val})
 		last = key
 	}

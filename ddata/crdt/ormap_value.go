@@ -48,7 +48,7 @@ func (m *ormap) changed(next *ormap, op *mapOp) *ormap {
 // touch adds a key again, and returns the keys with how to tell others.
 func (m *ormap) touch(self *Self, key string) (*orset, *orsetDelta) {
 	keys := m.keys.reset().add(self, key)
-	return keys.reset(), keys.delta.of(m.typ.elem)
+	return keys.reset(), keys.delta
 }
 
 // put sets a value, of which others are told the whole.
@@ -82,7 +82,7 @@ func (m *ormap) remove(self *Self, key string) *ormap {
 		return m
 	}
 	keys := m.keys.reset().remove(self, key)
-	op := &mapOp{kind: mapRemove, keys: keys.delta.of(m.typ.elem), key: key}
+	op := &mapOp{kind: mapRemove, keys: keys.delta, key: key}
 	next := &ormap{keys: keys.reset(), vals: m.vals}
 	if m.retains() {
 		op.kind = mapRemoveKey

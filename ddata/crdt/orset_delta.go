@@ -34,40 +34,40 @@ type addition struct {
 // orsetDelta is some steps, in order.
 type orsetDelta struct {
 	elem elementKind
-	ops  []*orsetOp
+	ops  []orsetOp
 }
 
-func (d *orsetDelta) of(k elementKind) *orsetDelta { return &orsetDelta{k, d.ops} }
-
-// then returns the delta, which may be nil, with one more step.
-func (d *orsetDelta) with(op *orsetOp) *orsetDelta {
-	if d == nil {
-		return &orsetDelta{ops: []*orsetOp{op}}
+// deltaWith returns the delta of the set with one more step.
+func (s *orset) deltaWith(op orsetOp) *orsetDelta {
+	ops := []orsetOp{op}
+	if s.delta != nil {
+		ops = joinOps(s.delta.ops, ops)
 	}
-	return &orsetDelta{d.elem, joinOps(d.ops, []*orsetOp{op})}
+	return &orsetDelta{s.elem, ops}
 }
 
 // joinOps returns one list of steps behind another. Additions that meet become
 // one.
-func joinOps(a, b []*orsetOp) []*orsetOp {
+func joinOps(a, b []orsetOp) []orsetOp {
 	if len(a) == 0 || len(b) == 0 || a[len(a)-1].kind != opAdd || b[0].kind != opAdd {
 		return slices.Concat(a, b)
 	}
-	x, y := a[len(a)-1], b[0]
-	both := &orsetOp{kind: opAdd, added: x.added, vv: x.vv.max(y.vv)}
+	x, y := &a[len(a)-1], &b[0]
+	both := orsetOp{kind: opAdd, added: x.added, vv: x.vv.max(y.vv)}
 	for key, later := range y.added.all() {
 		if former, found := both.added.get(key); found {
 			later.gone = former.gone.max(later.gone)
 		}
 		both.added = both.added.set(key, later)
 	}
-	return slices.Concat(a[:len(a)-1], []*orsetOp{both}, b[1:])
+	return slices.Concat(a[:len(a)-1], []orsetOp{both}, b[1:])
 }
 
 // apply returns the set after the steps of a delta.
 func (s *orset) apply(d *orsetDelta) *orset {
 	next := s.reset()
-	for _, op := range d.ops {
+	for i := range d.ops {
+		op := &d.ops[i]
 		switch op.kind {
 		case opAdd:
 			next = next.applyAdd(op)
@@ -125,7 +125,8 @@ func (d *orsetDelta) then(later change) (change, error) {
 }
 
 func (d *orsetDelta) eachNode(t *nodeTable) {
-	for _, op := range d.ops {
+	for i := range d.ops {
+		op := &d.ops[i]
 		t.vector(op.vv)
 		t.vector(op.context)
 		for _, add := range op.added.all() {
@@ -140,7 +141,8 @@ func (d *orsetDelta) eachNode(t *nodeTable) {
 
 func (d *orsetDelta) encode(e *encoder) {
 	e.count(len(d.ops))
-	for _, op := range d.ops {
+	for i := range d.ops {
+		op := &d.ops[i]
 		e.dst = append(e.dst, byte(op.kind))
 		switch op.kind {
 		case opAdd:
@@ -177,8 +179,8 @@ func (d *decoder) orsetDelta(k elementKind) *orsetDelta {
 	return delta
 }
 
-func (d *decoder) orsetOp(k elementKind) *orsetOp {
-	op := &orsetOp{kind: opKind(d.byte("step"))}
+func (d *decoder) orsetOp(k elementKind) orsetOp {
+	op := orsetOp{kind: opKind(d.byte("step"))}
 	switch op.kind {
 	case opAdd:
 		op.vv = d.vector()

@@ -21,9 +21,9 @@ type orset struct {
 }
 
 // changed returns next as it follows from s by an operation.
-func (s *orset) changed(next *orset, op *orsetOp) *orset {
+func (s *orset) changed(next *orset, op orsetOp) *orset {
 	next.elem = s.elem
-	next.delta = s.delta.with(op)
+	next.delta = s.deltaWith(op)
 	if next.base = s.base; next.base == nil {
 		next.base = s
 	}
@@ -37,19 +37,15 @@ func (s *orset) add(self *Self, key string) *orset {
 	if old := s.items.find(key); old != nil {
 		gone = old.vector().without(self.member) // those of its own are below the new one, which says as much
 	}
-	return s.changed(&orset{vv: s.vv.with(d), items: s.items.set(key, added)}, &orsetOp{
-		kind: opAdd, vv: vector{d}, added: tree[addition]{}.set(key, addition{added, gone}),
-	})
+	next := &orset{vv: s.vv.with(d), items: s.items.set(key, added)}
+	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.member), added: tree[addition]{}.set(key, addition{added, gone})})
 }
 
 func (s *orset) remove(self *Self, key string) *orset {
 	if !s.items.has(key) {
 		return s
 	}
-	op := &orsetOp{kind: opRemove, key: key, context: s.vv}
-	if n := s.vv.of(self.member); n > 0 {
-		op.vv = vector{{self.member, n}}
-	}
+	op := orsetOp{kind: opRemove, key: key, context: s.vv, vv: s.vv.only(self.member)}
 	return s.changed(&orset{vv: s.vv, items: s.items.delete(key)}, op)
 }
 
@@ -58,7 +54,7 @@ func (s *orset) clear() *orset {
 		return s
 	}
 	next := &orset{vv: s.vv}
-	return s.changed(next, &orsetOp{kind: opFull, full: &orset{elem: s.elem, vv: s.vv}})
+	return s.changed(next, orsetOp{kind: opFull, full: &orset{elem: s.elem, vv: s.vv}})
 }
 
 func (s *orset) reset() *orset {
@@ -123,7 +119,7 @@ func (s *orset) changes() change {
 	if s.delta == nil {
 		return nil
 	}
-	return s.delta.of(s.elem)
+	return s.delta
 }
 
 func (s *orset) applyDelta(d change) (core, error) {

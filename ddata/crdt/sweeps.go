@@ -16,8 +16,8 @@ func sweeps(d change) int {
 	n := 0
 	switch d := d.(type) {
 	case *orsetDelta:
-		for _, op := range d.ops {
-			if op.kind == opFull {
+		for i := range d.ops {
+			if d.ops[i].kind == opFull {
 				n++
 			}
 		}

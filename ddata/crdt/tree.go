@@ -75,7 +75,12 @@ func (t tree[V]) has(key string) bool { return t.find(key) != nil }
 
 func (t tree[V]) set(key string, val V) tree[V] {
 	if t.root == nil {
-		return tree[V]{root: &node[V]{items: []item[V]{{key, val}}}, n: 1}
+		made := &struct {
+			leaf node[V]
+			one  [1]item[V]
+		}{one: [1]item[V]{{key, val}}}
+		made.leaf.items = made.one[:]
+		return tree[V]{root: &made.leaf, n: 1}
 	}
 	left, right, sep, added := t.root.set(key, val)
 	if right != nil {
