@@ -17,27 +17,30 @@ import (
 func appendElement[E any](dst []byte, e E, types *Types) ([]byte, error) {
 	start := len(dst)
 	var err error
-	switch v := any(e).(type) {
-	case string:
-		dst = append(append(dst, tagString), v...)
-	case int:
-		dst = appendSigned(dst, int64(v))
-	case int64:
-		dst = appendSigned(dst, v)
-	case uint64:
-		dst = appendInt(dst, false, v)
-	case []byte:
-		dst = append(append(dst, tagBytes), v...)
-	default:
-		dst, err = appendReflected(dst, reflect.ValueOf(v), types)
-	}
-	if err != nil {
+	if text, ok := any(e).(string); ok { // apart from the others, so that it need not be on the heap
+		dst = append(append(dst, tagString), text...)
+	} else if dst, err = appendOther(dst, e, types); err != nil {
 		return nil, err
 	}
 	if n := len(dst) - start; n > MaxElement {
 		return nil, fmt.Errorf("%w: an element of %d bytes, at most %d are allowed", ErrLimit, n, MaxElement)
 	}
 	return dst, nil
+}
+
+func appendOther(dst []byte, e any, types *Types) ([]byte, error) {
+	switch v := e.(type) {
+	case int:
+		return appendSigned(dst, int64(v)), nil
+	case int64:
+		return appendSigned(dst, v), nil
+	case uint64:
+		return appendInt(dst, false, v), nil
+	case []byte:
+		return append(append(dst, tagBytes), v...), nil
+	default:
+		return appendReflected(dst, reflect.ValueOf(v), types)
+	}
 }
 
 func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) {

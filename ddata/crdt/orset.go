@@ -28,12 +28,15 @@ func (s ORSet[E]) core() *orset {
 // again: a concurrent removal does not take it away. The error matches ErrElement
 // if one can't be encoded, ErrLimit if it is too large.
 func (s ORSet[E]) Add(self *Self, elements ...E) (ORSet[E], error) {
-	keys, err := encodeElements(elements, s.types)
-	if err != nil || len(keys) == 0 {
-		return s, err
+	if len(elements) == 0 {
+		return s, nil
 	}
 	c := s.core()
-	for _, key := range keys {
+	for _, e := range elements {
+		key, err := encodeElement(e, s.types)
+		if err != nil {
+			return s, err
+		}
 		c = c.add(self, key)
 	}
 	return ORSet[E]{handle[ORSet[E]]{v: c, types: s.types}}, nil
