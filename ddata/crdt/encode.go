@@ -61,6 +61,7 @@ func (t *nodeTable) index(n member) uint64 {
 type encoder struct {
 	dst   []byte
 	nodes nodeTable
+	few   [4]member // where those are, if they are few
 	err   error
 }
 
@@ -74,7 +75,8 @@ func appendBinary(dst []byte, version byte, v interface {
 		return nil, fmt.Errorf("%w: types in types, %d levels, at most %d are allowed", ErrLimit, n, maxDepth)
 	}
 	start := len(dst)
-	e := encoder{dst: append(dst, version)}
+	e := &encoder{dst: append(dst, version)}
+	e.nodes.nodes = e.few[:0]
 	e.shape(v.shape())
 	v.eachNode(&e.nodes)
 	e.uint(uint64(len(e.nodes.nodes)))
@@ -83,7 +85,7 @@ func appendBinary(dst []byte, version byte, v interface {
 		e.text(n.Name)
 		e.dst = binary.LittleEndian.AppendUint64(e.dst, n.UID)
 	}
-	v.encode(&e)
+	v.encode(e)
 	if e.err != nil {
 		return nil, e.err
 	}

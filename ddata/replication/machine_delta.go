@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
 )
 
@@ -93,9 +94,11 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 	}
 	have := uint64(0)
 	var pruning []Marker
-	value := delta.Zero()
+	var value crdt.Value
 	if e != nil {
 		have, value, pruning = e.have(from), e.value, e.pruning
+	} else {
+		value = delta.Zero()
 	}
 	causal := delta.NeedsCausal()
 	switch {
