@@ -79,8 +79,8 @@ func (r *Replicator) stats() Stats {
 	return s
 }
 
-// observe tells of a request that has ended.
-func (r *Replicator) observe(began time.Time, op, key string, level fmt.Stringer, err error) {
+// observe tells of a request that has ended. Its level becomes an interface only if somebody listens, as that takes memory.
+func observe[L fmt.Stringer](r *Replicator, began time.Time, op, key string, level L, err error) {
 	if began.IsZero() {
 		return
 	}

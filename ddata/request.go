@@ -24,7 +24,7 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 	if err == nil {
 		v, err = typed[T](r, "get", string(key), raw)
 	}
-	r.observe(began, "get", string(key), level, err)
+	observe(r, began, "get", string(key), level, err)
 	return v, err
 }
 
@@ -48,7 +48,7 @@ func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 	if err == nil {
 		v, err = typed[T](r, "update", string(key), reply.Value)
 	}
-	r.observe(began, "update", string(key), level, err)
+	observe(r, began, "update", string(key), level, err)
 	return v, err
 }
 
@@ -60,7 +60,7 @@ func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 	_, err := r.change(ctx, "delete", string(key), level, func(_ *call, request replication.Request) replication.Input {
 		return replication.Delete{Request: request}
 	})
-	r.observe(began, "delete", string(key), level, err)
+	observe(r, began, "delete", string(key), level, err)
 	return err
 }
 
@@ -68,7 +68,7 @@ func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 func (r *Replicator) Raw(ctx context.Context, key string, level ReadLevel) (crdt.Value, error) {
 	began := r.begin()
 	v, err := r.get(ctx, key, level)
-	r.observe(began, "get", key, level, err)
+	observe(r, began, "get", key, level, err)
 	return v, err
 }
 
