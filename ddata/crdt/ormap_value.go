@@ -271,29 +271,30 @@ func (m *ormap) encode(e *encoder) {
 	e.count(m.entries())
 	keys, vals := m.keys.items.cursor(), m.vals.cursor()
 	for {
-		k, v := keys.item(), vals.item()
-		if k == nil && v == nil {
+		key, added := keys.item()
+		of, val := vals.item()
+		if added == nil && val == nil {
 			return
 		}
-		hasKey := k != nil && (v == nil || k.key <= v.key)
-		hasVal := v != nil && (k == nil || v.key <= k.key)
+		hasKey := added != nil && (val == nil || key <= of)
+		hasVal := val != nil && (added == nil || of <= key)
 		switch {
 		case hasKey && hasVal:
-			e.text(k.key)
+			e.text(key)
 			e.dst = append(e.dst, entryKey|entryValue)
 		case hasKey:
-			e.text(k.key)
+			e.text(key)
 			e.dst = append(e.dst, entryKey)
 		default:
-			e.text(v.key)
+			e.text(of)
 			e.dst = append(e.dst, entryValue)
 		}
 		if hasKey {
-			e.dots(k.val.vector())
+			e.dots(added.vector())
 			keys.advance()
 		}
 		if hasVal {
-			v.val.encode(e)
+			(*val).encode(e)
 			vals.advance()
 		}
 	}

@@ -178,9 +178,9 @@ func (s *orset) encode(e *encoder) {
 }
 
 func encodeDots(e *encoder, n *node[dots]) {
-	for i := range n.items {
-		e.text(n.items[i].key)
-		e.dots(n.items[i].val.vector())
+	for i := range n.vals {
+		e.text(n.keys[i])
+		e.dots(n.vals[i].vector())
 	}
 	for _, kid := range n.kids {
 		encodeDots(e, kid)

@@ -231,14 +231,22 @@ func TestElementErrors(t *testing.T) {
 	}
 }
 
-// A set is a map of Go, with the same elements in order after any changes.
+// A set is a map of Go, with the same elements in order after any changes. What it was before stays as it was.
 func TestORSetAgainstAMap(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	a := self(t, "a")
 	model := make(map[int]bool)
 	var s crdt.ORSet[int]
-	for range 6_000 {
+	type former struct {
+		set   crdt.ORSet[int]
+		bytes string
+	}
+	var formers []former
+	for i := range 6_000 {
+		if i%100 == 0 {
+			formers = append(formers, former{s, bytesOf(s)})
+		}
 		e := r.IntN(1_500) - 750
 		if r.IntN(5) < 2 {
 			s = must(s.Remove(a, e)).ResetDelta()
@@ -267,6 +275,11 @@ func TestORSetAgainstAMap(t *testing.T) {
 	}
 	if s.Len() != 0 || list(s.Elements()) != "" {
 		t.Errorf("left: %s", list(s.Elements()))
+	}
+	for i, f := range formers {
+		if got := bytesOf(f.set); got != f.bytes {
+			t.Fatalf("after step %d it was %x, and is %x now", i*100, f.bytes, got)
+		}
 	}
 }
 

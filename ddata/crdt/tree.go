@@ -6,7 +6,6 @@ package crdt
 import (
 	"iter"
 	"slices"
-	"strings"
 )
 
 // tree is a sorted map from encoded elements that is never changed: what looks
@@ -22,11 +21,12 @@ type item[V any] struct {
 	val V
 }
 
-// node is a leaf with items, or has kids. All leaves are equally deep.
+// node is a leaf with values, or has kids. All leaves are equally deep. Keys are apart from values, so that they need not be copied
+// where a value is replaced.
 type node[V any] struct {
-	items []item[V]
-	kids  []*node[V]
-	seps  []string // seps[i] is above all of kids[i], and not above any of kids[i+1]
+	keys []string // those of the values; or keys[i] is above all of kids[i], and not above any of kids[i+1]
+	vals []V
+	kids []*node[V]
 }
 
 const (
@@ -34,19 +34,15 @@ const (
 	slimNode = 4  // a smaller one is joined with a neighbour, if they fit
 )
 
-func (n *node[V]) len() int { return len(n.items) + len(n.kids) }
+func (n *node[V]) len() int { return len(n.vals) + len(n.kids) }
 
 // kid returns which kid is responsible for a key.
 func (n *node[V]) kid(key string) int {
-	i, found := slices.BinarySearch(n.seps, key)
+	i, found := slices.BinarySearch(n.keys, key)
 	if found {
 		return i + 1
 	}
 	return i
-}
-
-func (n *node[V]) search(key string) (int, bool) {
-	return slices.BinarySearchFunc(n.items, key, func(i item[V], key string) int { return strings.Compare(i.key, key) })
 }
 
 // find returns the value of a key, nil if it is not there.
@@ -58,8 +54,8 @@ func (t tree[V]) find(key string) *V {
 	for n.kids != nil {
 		n = n.kids[n.kid(key)]
 	}
-	if i, found := n.search(key); found {
-		return &n.items[i].val
+	if i, found := slices.BinarySearch(n.keys, key); found {
+		return &n.vals[i]
 	}
 	return nil
 }
@@ -77,14 +73,15 @@ func (t tree[V]) set(key string, val V) tree[V] {
 	if t.root == nil {
 		made := &struct {
 			leaf node[V]
-			one  [1]item[V]
-		}{one: [1]item[V]{{key, val}}}
-		made.leaf.items = made.one[:]
+			key  [1]string
+			val  [1]V
+		}{key: [1]string{key}, val: [1]V{val}}
+		made.leaf.keys, made.leaf.vals = made.key[:], made.val[:]
 		return tree[V]{root: &made.leaf, n: 1}
 	}
 	left, right, sep, added := t.root.set(key, val)
 	if right != nil {
-		left = &node[V]{kids: []*node[V]{left, right}, seps: []string{sep}}
+		left = &node[V]{keys: []string{sep}, kids: []*node[V]{left, right}}
 	}
 	if added {
 		t.n++
@@ -94,35 +91,37 @@ func (t tree[V]) set(key string, val V) tree[V] {
 
 func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, added bool) {
 	if n.kids == nil {
-		i, found := n.search(key)
+		i, found := slices.BinarySearch(n.keys, key)
 		if found {
-			items := slices.Clone(n.items)
-			items[i].val = val
-			return &node[V]{items: items}, nil, "", false
+			next := &node[V]{keys: n.keys, vals: slices.Clone(n.vals)}
+			next.vals[i] = val
+			return next, nil, "", false
 		}
-		items := inserted(n.items, i, item[V]{key, val})
-		if len(items) <= fullNode {
-			return &node[V]{items: items}, nil, "", true
+		next := &node[V]{keys: inserted(n.keys, i, key), vals: inserted(n.vals, i, val)}
+		if len(next.vals) <= fullNode {
+			return next, nil, "", true
 		}
-		half := len(items) / 2
-		return &node[V]{items: slices.Clone(items[:half])}, &node[V]{items: slices.Clone(items[half:])}, items[half].key, true
+		half := len(next.vals) / 2
+		left = &node[V]{keys: slices.Clone(next.keys[:half]), vals: slices.Clone(next.vals[:half])}
+		right = &node[V]{keys: slices.Clone(next.keys[half:]), vals: slices.Clone(next.vals[half:])}
+		return left, right, next.keys[half], true
 	}
 	i := n.kid(key)
 	left, right, sep, added = n.kids[i].set(key, val)
-	next := &node[V]{kids: slices.Clone(n.kids), seps: n.seps}
+	next := &node[V]{keys: n.keys, kids: slices.Clone(n.kids)}
 	next.kids[i] = left
 	if right == nil {
 		return next, nil, "", added
 	}
+	next.keys = inserted(next.keys, i, sep)
 	next.kids = inserted(next.kids, i+1, right)
-	next.seps = inserted(next.seps, i, sep)
 	if len(next.kids) <= fullNode {
 		return next, nil, "", added
 	}
 	half := len(next.kids) / 2
-	left = &node[V]{kids: slices.Clone(next.kids[:half]), seps: slices.Clone(next.seps[:half-1])}
-	right = &node[V]{kids: slices.Clone(next.kids[half:]), seps: slices.Clone(next.seps[half:])}
-	return left, right, next.seps[half-1], added
+	left = &node[V]{keys: slices.Clone(next.keys[:half-1]), kids: slices.Clone(next.kids[:half])}
+	right = &node[V]{keys: slices.Clone(next.keys[half:]), kids: slices.Clone(next.kids[half:])}
+	return left, right, next.keys[half-1], added
 }
 
 func inserted[T any](s []T, i int, v T) []T {
@@ -149,11 +148,11 @@ func (t tree[V]) delete(key string) tree[V] {
 // delete removes a key that is there. It returns nil if nothing is left.
 func (n *node[V]) delete(key string) *node[V] {
 	if n.kids == nil {
-		if len(n.items) == 1 {
+		if len(n.vals) == 1 {
 			return nil
 		}
-		i, _ := n.search(key)
-		return &node[V]{items: deleted(n.items, i)}
+		i, _ := slices.BinarySearch(n.keys, key)
+		return &node[V]{keys: deleted(n.keys, i), vals: deleted(n.vals, i)}
 	}
 	i := n.kid(key)
 	kid := n.kids[i].delete(key)
@@ -161,9 +160,9 @@ func (n *node[V]) delete(key string) *node[V] {
 		if len(n.kids) == 1 {
 			return nil
 		}
-		return &node[V]{kids: deleted(n.kids, i), seps: deleted(n.seps, max(0, i-1))}
+		return &node[V]{keys: deleted(n.keys, max(0, i-1)), kids: deleted(n.kids, i)}
 	}
-	next := &node[V]{kids: slices.Clone(n.kids), seps: n.seps}
+	next := &node[V]{keys: n.keys, kids: slices.Clone(n.kids)}
 	next.kids[i] = kid
 	if kid.len() < slimNode && len(n.kids) > 1 {
 		next.join(max(0, i-1))
@@ -177,11 +176,11 @@ func (n *node[V]) join(i int) {
 	if a.len()+b.len() > fullNode {
 		return
 	}
-	both := &node[V]{items: slices.Concat(a.items, b.items)}
+	both := &node[V]{keys: slices.Concat(a.keys, b.keys), vals: slices.Concat(a.vals, b.vals)}
 	if a.kids != nil {
-		both = &node[V]{kids: slices.Concat(a.kids, b.kids), seps: slices.Concat(a.seps, n.seps[i:i+1], b.seps)}
+		both = &node[V]{keys: slices.Concat(a.keys, n.keys[i:i+1], b.keys), kids: slices.Concat(a.kids, b.kids)}
 	}
-	n.kids, n.seps = deleted(n.kids, i), deleted(n.seps, i)
+	n.keys, n.kids = deleted(n.keys, i), deleted(n.kids, i)
 	n.kids[i] = both
 }
 
@@ -195,8 +194,8 @@ func (t tree[V]) all() iter.Seq2[string, V] {
 }
 
 func (n *node[V]) all(yield func(string, V) bool) bool {
-	for _, i := range n.items {
-		if !yield(i.key, i.val) {
+	for i := range n.vals {
+		if !yield(n.keys[i], n.vals[i]) {
 			return false
 		}
 	}
@@ -229,10 +228,11 @@ type builder[V any] struct {
 
 func (b *builder[V]) add(i item[V]) {
 	if b.n%leafPart == 0 {
-		b.leaves = append(b.leaves, &node[V]{items: make([]item[V], 0, min(leafPart, b.left))})
+		size := min(leafPart, b.left)
+		b.leaves = append(b.leaves, &node[V]{keys: make([]string, 0, size), vals: make([]V, 0, size)})
 	}
 	leaf := b.leaves[len(b.leaves)-1]
-	leaf.items = append(leaf.items, i)
+	leaf.keys, leaf.vals = append(leaf.keys, i.key), append(leaf.vals, i.val)
 	b.n++
 	b.left--
 }
@@ -248,14 +248,14 @@ func (b *builder[V]) tree() tree[V] {
 	}
 	lows := make([]string, len(level))
 	for i, leaf := range level {
-		lows[i] = leaf.items[0].key
+		lows[i] = leaf.keys[0]
 	}
 	for len(level) > 1 {
 		var above []*node[V]
 		var lowsAbove []string
 		for i := 0; i < len(level); i += leafPart {
 			end := min(i+leafPart, len(level))
-			above = append(above, &node[V]{kids: slices.Clone(level[i:end]), seps: slices.Clone(lows[i+1 : end])})
+			above = append(above, &node[V]{keys: slices.Clone(lows[i+1 : end]), kids: slices.Clone(level[i:end])})
 			lowsAbove = append(lowsAbove, lows[i])
 		}
 		level, lows = above, lowsAbove

@@ -6,7 +6,8 @@ package crdt
 // cursor walks through a tree.
 type cursor[V any] struct {
 	stack []step[V]
-	leaf  []item[V] // what is left of the leaf, the current item first
+	keys  []string // what is left of the leaf, the current one first
+	vals  []V
 }
 
 type step[V any] struct {
@@ -27,20 +28,20 @@ func (c *cursor[V]) descend(n *node[V]) {
 		c.stack = append(c.stack, step[V]{n, 1})
 		n = n.kids[0]
 	}
-	c.leaf = n.items
+	c.keys, c.vals = n.keys, n.vals
 }
 
-// item returns the current item, nil at the end.
-func (c *cursor[V]) item() *item[V] {
-	if len(c.leaf) == 0 {
-		return nil
+// item returns the current key and its value, nil at the end.
+func (c *cursor[V]) item() (key string, val *V) {
+	if len(c.vals) == 0 {
+		return "", nil
 	}
-	return &c.leaf[0]
+	return c.keys[0], &c.vals[0]
 }
 
 func (c *cursor[V]) advance() {
-	c.leaf = c.leaf[1:]
-	for len(c.leaf) == 0 && len(c.stack) > 0 {
+	c.keys, c.vals = c.keys[1:], c.vals[1:]
+	for len(c.vals) == 0 && len(c.stack) > 0 {
 		top := &c.stack[len(c.stack)-1]
 		if top.next == len(top.node.kids) {
 			c.stack = c.stack[:len(c.stack)-1]
@@ -61,21 +62,19 @@ func mergeTrees[V any](a, b tree[V], keep func(key string, a, b *V) (val V, kept
 	same := true
 	ca, cb := a.cursor(), b.cursor()
 	for {
-		ia, ib := ca.item(), cb.item()
-		if ia == nil && ib == nil {
+		key, va := ca.item()
+		kb, vb := cb.item()
+		if va == nil && vb == nil {
 			break
 		}
-		var va, vb *V
-		var key string
 		switch {
-		case ib == nil || ia != nil && ia.key < ib.key:
-			key, va = ia.key, &ia.val
+		case vb == nil || va != nil && key < kb:
+			vb = nil
 			ca.advance()
-		case ia == nil || ib.key < ia.key:
-			key, vb = ib.key, &ib.val
+		case va == nil || kb < key:
+			key, va = kb, nil
 			cb.advance()
 		default:
-			key, va, vb = ia.key, &ia.val, &ib.val
 			ca.advance()
 			cb.advance()
 		}
