@@ -126,12 +126,12 @@ func (m *Machine) settle(e *entry, value []byte) {
 	}
 	e.size = len(value)
 	e.digest = entryDigest(e.deleted, value, e.pruning)
-	var w writer
-	w.b = make([]byte, 0, len(e.key)+len(e.digest)+12)
+	w := writer{b: m.leaf[:0]}
 	w.key(e.key)
 	w.digest(e.digest)
 	w.uint(e.used)
 	e.leaf = sumOf(w.b)
+	m.leaf = w.b[:0]
 	m.tree.add(e.bucket, e.leaf)
 	m.unlist(e)
 }
@@ -357,14 +357,22 @@ func (m *Machine) isExpired(key string, used uint64) bool {
 
 func millis(d time.Duration) uint64 { return uint64(max(0, d.Milliseconds())) }
 
-// expireKeys forgets what was not used for long.
-func (m *Machine) expireKeys() {
-	if len(m.cfg.Expire) == 0 {
-		return
+// expireSome forgets what was not used for long, a part of the keys at a time.
+func (m *Machine) expireSome() {
+	if !m.expireUpTo(maxLooked) {
+		m.soon(timerExpire, m.now+refreshPause)
 	}
+}
+
+// expireUpTo looks at about as many keys, and reports whether it has looked at all.
+func (m *Machine) expireUpTo(most int) bool {
 	wall := m.wall()
-	for i := range m.buckets {
-		for _, e := range slices.Clone(m.buckets[i]) {
+	for looked := 0; m.expiring < buckets; m.expiring++ {
+		if looked >= most {
+			return false
+		}
+		looked += len(m.buckets[m.expiring])
+		for _, e := range slices.Clone(m.buckets[m.expiring]) {
 			if e.used > wall { // the clock was set back
 				m.spoil(e)
 				e.used = wall
@@ -379,4 +387,6 @@ func (m *Machine) expireKeys() {
 			}
 		}
 	}
+	m.expiring = 0
+	return true
 }

@@ -44,6 +44,7 @@ type Machine struct {
 	base    uint64 // the highest version of a key that was forgotten
 	scratch []byte // for values
 	small   []byte // for deltas
+	leaf    []byte // for what digests are made of
 	items   []Item // for those that are received
 	short   []byte // for short messages, as far as it is in use
 
@@ -58,7 +59,9 @@ type Machine struct {
 	pruning  pruningState
 	subs     subscriptions
 	stores   storesState
-	heard    uint64 // the number of the last message
+	heard    uint64        // the number of the last message
+	expiring int           // the bucket that is looked at next for what has expired
+	asked    time.Duration // when somebody has last asked for something and waits for it
 }
 
 // timer is one of the things that a machine waits for. When several are due they
@@ -74,6 +77,7 @@ const (
 	timerPull
 	timerStore
 	timerSend
+	timerExpire
 	timers
 )
 
@@ -85,7 +89,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	m := &Machine{
 		cfg: cfg, self: cfg.Self.Node(), actor: cfg.Self, types: cfg.Types, rand: cfg.Rand,
-		keys: map[string]*entry{}, loading: len(cfg.Durable) > 0,
+		keys: map[string]*entry{}, loading: len(cfg.Durable) > 0, asked: -time.Hour,
 	}
 	for _, p := range cfg.Durable {
 		m.durable.add(p, struct{}{})
@@ -253,6 +257,8 @@ func (m *Machine) fire(t timer) {
 		m.storeAgain()
 	case timerSend:
 		m.sendRest()
+	case timerExpire:
+		m.expireSome()
 	case timers:
 	}
 }

@@ -48,6 +48,7 @@ func (m *Machine) found(key string) (Outcome, crdt.Value) {
 }
 
 func (m *Machine) receiveRead(from identity.Node, in Read) {
+	m.asked = m.now
 	out := ReadResult{Nr: in.Nr}
 	if e := m.keys[in.Key]; e != nil {
 		w, err := m.wire(e)

@@ -12,18 +12,14 @@ import (
 )
 
 const (
-	// maxListed is how many keys are listed in one comparison, about.
-	maxListed = 5_000
-	// maxAnswer is up to how many bytes of entries are sent in answer to one message, maxSent about how many of them at a time. More
-	// follow sendPause later, and are forgotten if there is more than maxSending answers.
-	maxAnswer  = 4 << 20
-	maxSent    = 128 << 10
-	sendPause  = time.Millisecond
-	maxSending = 64
+	// maxListed is how many keys are listed in one comparison, about, and maxListedAtOnce in one message: whoever receives it looks at all of
+	// them in one go.
+	maxListed       = 5_000
+	maxListedAtOnce = 1_000
 	// maxRefreshed is of how many entries the digests are computed at a time before a comparison, and maxRefreshedBytes of how many
 	// bytes, about. More follow refreshPause later: requests should not have to wait for that.
-	maxRefreshed      = 512
-	maxRefreshedBytes = 512 << 10
+	maxRefreshed      = 256
+	maxRefreshedBytes = 64 << 10
 	refreshPause      = time.Millisecond
 	// maxLooked is at how many entries it looks for that at a time: most of them may be on their way.
 	maxLooked = 8 * maxRefreshed
@@ -38,13 +34,6 @@ type exchangeState struct {
 	rest  []sending
 }
 
-// sending is entries that are to be sent to a node.
-type sending struct {
-	to       identity.Node
-	entries  []*entry
-	sendBack bool
-}
-
 // gossipTick compares all data with another node, and does what else is to be
 // done now and then.
 func (m *Machine) gossipTick() {
@@ -54,7 +43,9 @@ func (m *Machine) gossipTick() {
 	if m.loading {
 		return
 	}
-	m.expireKeys()
+	if len(m.cfg.Expire) > 0 && m.timers[timerExpire] == Never {
+		m.expireSome()
+	}
 	if nodes := m.members.gossip; len(nodes) > 0 && !m.pulling() {
 		m.exchange.with = nodes[m.rand.IntN(len(nodes))]
 		m.compare()
@@ -159,22 +150,30 @@ func (m *Machine) receiveBuckets(from identity.Node, in Buckets) {
 	}
 	// It begins anywhere, so that in the end all are compared.
 	start := m.rand.IntN(len(differ))
-	var out Keys
-	size, listed := 0, 0
+	var lists []KeyList
+	size, listed, more := 0, 0, false
 	for i := range differ {
 		b := differ[(start+i)%len(differ)]
 		bytes := m.listSize(b)
 		if i > 0 && (size+bytes > m.cfg.MaxBatch || listed >= maxListed) {
-			out.More = true
+			more = true
 			break
 		}
 		l := m.list(b, bytes)
-		out.More = out.More || !l.Complete || l.After != ""
-		out.Lists = append(out.Lists, l)
+		more = more || !l.Complete || l.After != ""
+		lists = append(lists, l)
 		size += bytes
 		listed += len(l.Keys)
 	}
-	m.send(from, true, out)
+	for len(lists) > 0 {
+		n, keys := 0, 0
+		for n < len(lists) && keys < maxListedAtOnce {
+			keys += len(lists[n].Keys)
+			n++
+		}
+		m.send(from, true, Keys{More: more, Lists: lists[:n]})
+		lists = lists[n:]
+	}
 }
 
 // keySize is what a key takes in a list, without its own length.
@@ -306,92 +305,6 @@ func (m *Machine) receiveWant(from identity.Node, in Want) {
 		}
 	}
 	m.sendEntries(from, entries, false)
-}
-
-// sendEntries sends entries, in as many messages and steps as it takes. It reports whether all are sent: at most about maxAnswer bytes
-// are.
-func (m *Machine) sendEntries(to identity.Node, entries []*entry, sendBack bool) bool {
-	size, n := 0, 0
-	for n < len(entries) && size < maxAnswer {
-		size += len(entries[n].key) + entries[n].size
-		n++
-	}
-	all := n == len(entries)
-	left := m.sendSome(sending{to, entries[:n], sendBack})
-	switch {
-	case len(left.entries) == 0:
-		return all
-	case len(m.exchange.rest) >= maxSending:
-		return false
-	}
-	m.exchange.rest = append(m.exchange.rest, left)
-	m.soon(timerSend, m.now+sendPause)
-	return all
-}
-
-// sendRest sends some of what is to be sent.
-func (m *Machine) sendRest() {
-	x := &m.exchange
-	if len(x.rest) == 0 {
-		return
-	}
-	left := x.rest[0]
-	x.rest = slices.Delete(x.rest, 0, 1)
-	if m.members.known[left.to] {
-		left = m.sendSome(left)
-	} else {
-		left.entries = nil
-	}
-	if len(left.entries) > 0 {
-		x.rest = append(x.rest, left) // others have their turn
-	}
-	if len(x.rest) > 0 {
-		m.soon(timerSend, m.now+sendPause)
-	}
-}
-
-// sendSome sends as many entries as take one step, and returns the others.
-func (m *Machine) sendSome(s sending) (left sending) {
-	var batch []Entry
-	size, total := 0, 0
-	flush := func() {
-		if len(batch) > 0 {
-			m.send(s.to, true, Gossip{s.sendBack, batch})
-			batch, size = nil, 0
-		}
-	}
-	for i, e := range s.entries {
-		if total >= maxSent {
-			left = sending{s.to, s.entries[i:], s.sendBack}
-			break
-		}
-		if e.gone {
-			continue
-		}
-		w, err := m.wire(e)
-		if err != nil {
-			m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
-			continue
-		}
-		n := entrySize(&w)
-		if size+n > m.cfg.MaxBatch {
-			flush()
-		}
-		batch = append(batch, w)
-		size += n
-		total += n
-	}
-	flush()
-	return left
-}
-
-// entrySize is about what an entry takes in a message.
-func entrySize(e *Entry) int {
-	n := len(e.Key) + len(e.Value) + 24 + 12*len(e.Versions)
-	for i := range e.Pruning {
-		n += 12 + 2*len(e.Pruning[i].Seen)
-	}
-	return n
 }
 
 func (m *Machine) receiveGossip(from identity.Node, in Gossip) {

@@ -16,9 +16,10 @@ const (
 	pullAtOnce = 4           // requests to one peer
 	pullRetry  = time.Second // after which one is repeated, elsewhere if there is another peer
 	pullTries  = 10
-	// pullBatch is up to how many bytes are put together in one answer. What the new node has asked for waits for its loop together
-	// with what it has to acknowledge, and that should not wait long.
-	pullBatch = 16 << 10
+	// While somebody waits for this node, and did so less than pullCalm ago, it asks for as many things at a time as there are peers, and rests
+	// then as long as that took, or maxPullRest: what requests wait for are the processors of this node and of those.
+	pullCalm    = 100 * time.Millisecond
+	maxPullRest = 5 * time.Millisecond
 )
 
 // pullState is how a new node gets the data.
@@ -27,7 +28,9 @@ type pullState struct {
 	done    bool
 	peers   []identity.Node
 	parts   []part
-	last    uint64 // the number of the last request
+	next    int           // the part that has its turn
+	rest    time.Duration // until when nothing is asked for
+	last    uint64        // the number of the last request
 	entries int
 }
 
@@ -75,28 +78,45 @@ func (m *Machine) startPull() {
 	m.pullMore()
 }
 
-// pulling reports whether the node still gets the data from others.
-func (m *Machine) pulling() bool { return m.pull.started && !m.pull.done }
+// pulling reports whether the node still gets the data from others, or is about to: most of what a comparison would find comes anyway.
+func (m *Machine) pulling() bool {
+	return m.members.status == membership.Joining || m.pull.started && !m.pull.done
+}
+
+// awaited reports whether somebody has waited for this node lately.
+func (m *Machine) awaited() bool { return m.now-m.asked < pullCalm }
 
 // pullMore opens requests where there is room for more.
 func (m *Machine) pullMore() {
 	p := &m.pull
-	open := make([]int, len(p.peers))
+	open, all := make([]int, len(p.peers)), 0
 	for i := range p.parts {
 		if p.parts[i].nr != 0 {
 			open[p.parts[i].peer]++
+			all++
 		}
+	}
+	most := pullAtOnce * len(p.peers)
+	if m.awaited() {
+		most = len(p.peers)
 	}
 	left := false
 	next := Never
-	for i := range p.parts {
+	for range p.parts {
+		i := p.next % len(p.parts)
+		p.next++
 		t := &p.parts[i]
 		if t.done {
 			continue
 		}
 		left = true
-		if t.nr == 0 && open[t.peer] < pullAtOnce {
+		if t.nr == 0 && open[t.peer] < pullAtOnce && all < most {
+			if m.now < p.rest {
+				next = min(next, p.rest)
+				continue
+			}
 			open[t.peer]++
+			all++
 			p.last++
 			t.nr, t.due = p.last, m.now+pullRetry
 			m.send(p.peers[t.peer], true, Pull{t.nr, t.from, t.to, t.after})
@@ -105,6 +125,7 @@ func (m *Machine) pullMore() {
 			next = min(next, t.due)
 		}
 	}
+	p.next++
 	m.timers[timerPull] = next
 	if !left {
 		p.done, p.parts = true, nil
@@ -151,7 +172,7 @@ func (m *Machine) receivePull(from identity.Node, in Pull) {
 			if err != nil || len(w.Value) > MaxMessage-overhead {
 				continue
 			}
-			if n := entrySize(&w); size > 0 && size+n > min(pullBatch, m.cfg.MaxBatch) {
+			if n := entrySize(&w); size > 0 && size+n > m.bulkBatch() {
 				out.Done = false
 				m.send(from, true, out)
 				return
@@ -185,6 +206,9 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 			m.keep(a.e)
 		}
 		p.entries++
+	}
+	if m.awaited() {
+		p.rest = m.now + min(m.now-t.due+pullRetry, maxPullRest)
 	}
 	t.nr, t.due, t.tries = 0, Never, 0
 	ahead := in.Bucket > t.from || in.Bucket == t.from && in.After > t.after

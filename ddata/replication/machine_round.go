@@ -113,6 +113,7 @@ type target struct {
 
 // open begins a round: needed are asked at once.
 func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
+	m.asked = m.now
 	r := m.rounds.take()
 	r.id, r.key, r.phase, r.deadline = in.ID, in.Key, p, m.now+min(longest, cmp.Or(in.Timeout, m.cfg.Timeout))
 	if m.counts(in.Level) {

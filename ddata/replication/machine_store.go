@@ -6,6 +6,7 @@ package replication
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -235,6 +236,7 @@ func (m *Machine) storeFor(e *entry, from identity.Node, nr uint64) {
 
 func (m *Machine) ack(to identity.Node, nr uint64, verdict Verdict) {
 	if nr != 0 {
+		m.asked = m.now
 		m.sendEncoded(to, false, KindAck, appendAck(m.room(maxAck), nr, verdict))
 	}
 }
@@ -272,7 +274,9 @@ func (m *Machine) loaded() {
 	if !m.loading {
 		return
 	}
-	m.expireKeys()
+	if len(m.cfg.Expire) > 0 {
+		m.expireUpTo(math.MaxInt)
+	}
 	m.loading = false
 	queue := m.queue
 	m.queue = nil

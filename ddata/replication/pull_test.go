@@ -48,3 +48,127 @@ func TestNoComparisonWhileItPulls(t *testing.T) {
 		t.Error("it has never compared")
 	}
 }
+
+// A node that is about to be let in compares nothing either: it gets all once it is in, and would get most of it twice.
+func TestNoComparisonWhileItJoins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
+	a := w.hosts[0]
+	for i := range 300 {
+		a.put(fmt.Sprint("set-", i), local, "tea")
+	}
+	w.run(10 * time.Second)
+	n := w.start("n4", nil)
+	w.set(n.self, membership.Joining)
+	w.tell()
+	w.keep = true
+	w.run(5 * time.Second)
+	n.receive(a, replication.Root{Digest: a.m.Root()})
+	for _, l := range w.sent {
+		if l.from == n {
+			t.Errorf("%v is sent while it joins", l.send.Kind)
+		}
+	}
+	w.set(n.self, membership.Up)
+	w.tell()
+	w.run(5 * time.Second)
+	if !n.m.Synced() || n.m.Root() != a.m.Root() || n.m.Counters().Compared == 0 {
+		t.Errorf("synced: %v, it holds %d keys and has compared %d times", n.m.Synced(), len(n.m.Keys()), n.m.Counters().Compared)
+	}
+	for _, l := range w.sent {
+		if l.to == n && l.send.Kind == replication.KindGossip {
+			t.Error("it gets again what it has")
+		}
+	}
+}
+
+// puller is a node that has been let in and gets nothing but what a test makes up.
+type puller struct {
+	*host
+}
+
+// joining returns one that is about to be let in.
+func joining(t *testing.T) puller {
+	t.Helper()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	n := w.start("n4", nil)
+	w.set(n.self, membership.Joining)
+	w.tell()
+	w.run(time.Second)
+	w.keep, w.cut = true, func(_, _ *host) bool { return true }
+	w.set(n.self, membership.Up)
+	return puller{n}
+}
+
+// asks returns what it asks for when something happens.
+func (p puller) asks(happens func()) (pulls []letter) {
+	since := len(p.w.sent)
+	happens()
+	for _, l := range p.w.sent[since:] {
+		if l.from == p.host && l.send.Kind == replication.KindPull {
+			pulls = append(pulls, l)
+		}
+	}
+	return pulls
+}
+
+func (p puller) letIn() { p.step(replication.Members{All: p.w.members}) }
+
+// gets is an answer to what it has asked for, with more to come.
+func (p puller) gets(l letter) {
+	pull, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Pull)
+	if !ok {
+		p.w.tb.Fatal("a Pull is none")
+	}
+	p.receive(l.to, replication.Chunk{Nr: pull.Nr, Bucket: pull.From, After: "k"})
+}
+
+// A node that others wait for gets its data with rests in between, and one that nobody waits for as fast as it comes.
+func TestPullRestsWhileAwaited(t *testing.T) {
+	t.Parallel()
+	n := joining(t)
+	w := n.w
+	n.receive(w.hosts[0], replication.Read{Nr: 1, Key: "k"})
+	pulls := n.asks(n.letIn)
+	if len(pulls) != 3 {
+		t.Fatalf("%d requests at a time while others wait", len(pulls))
+	}
+	const took = 3 * time.Millisecond
+	w.now += took
+	if got := n.asks(func() { n.gets(pulls[0]) }); len(got) != 0 {
+		t.Errorf("%d requests without a rest", len(got))
+	}
+	if next := n.m.Next(); next != w.now+took {
+		t.Errorf("it rests for %v", next-w.now)
+	}
+	w.now += took
+	if got := n.asks(func() { n.apply(n.m.Tick(w.now)) }); len(got) != 1 {
+		t.Errorf("%d requests after the rest", len(got))
+	}
+	w.now += 200 * time.Millisecond // nobody has waited since
+	if got := n.asks(func() { n.gets(pulls[1]) }); len(got) != 10 {
+		t.Errorf("%d requests more when nobody waits", len(got))
+	}
+}
+
+// Whoever waits for a node makes it rest: its own users, and other nodes.
+func TestWhoWaitsForANewNode(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(n puller){
+		"nobody": func(puller) {},
+		"read":   func(n puller) { n.receive(n.w.hosts[0], replication.Read{Nr: 1, Key: "k"}) },
+		"write": func(n puller) {
+			n.receive(n.w.hosts[0], replication.Write{Nr: 1, Entry: replication.Entry{Key: "k", Deleted: true}})
+		},
+		"update": func(n puller) { n.add("visits", majority, 1) },
+	} {
+		want := 3
+		if name == "nobody" {
+			want = 12
+		}
+		n := joining(t)
+		if f(n); len(n.asks(n.letIn)) != want {
+			t.Errorf("%s: not %d requests at a time", name, want)
+		}
+	}
+}
