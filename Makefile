@@ -125,6 +125,7 @@ endif
 
 .PHONY: sim-large
 sim-large: need-go ## simulate 500 nodes with 5,000 shards, all restarted one by one; 2,000 nodes that join, then 100 crash; what gossip costs; most of an hour (SEEDS=10)
+	@mkdir -p bin
 	@go build -o bin/sim ./internal/sim/run
 	@failed=; bin/sim -rolling 500 || failed=1; echo; bin/sim -large 2000 -seeds $(or $(SEEDS),10) || failed=1; test -z "$$failed"
 
