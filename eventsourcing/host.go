@@ -331,11 +331,18 @@ func (h *Entities[C, E]) Drain(id string) bool { return h.want(id, wantDrain) }
 // are being stored. The rest is as in Passivate.
 func (h *Entities[C, E]) Kill(id string) bool { return h.want(id, wantForce) }
 
-func (h *Entities[C, E]) want(id string, w wants) bool {
+// InMemory reports whether an entity is in memory. HostOptions.Gone may still have to be told that an earlier one has left.
+func (h *Entities[C, E]) InMemory(id string) bool { return h.find(id) != nil }
+
+func (h *Entities[C, E]) find(id string) *entity[C, E] {
 	s := h.shard(id)
 	s.mu.Lock()
-	e := s.entities[id]
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	return s.entities[id]
+}
+
+func (h *Entities[C, E]) want(id string, w wants) bool {
+	e := h.find(id)
 	if e != nil {
 		e.want(w)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // Options say how an entity type is spread over the nodes. Shards, ShardOf, Role, State and Remember must be the same on all nodes: the
-// coordinator refuses a region that has others, see ErrMismatch. The zero value of each field is its default.
+// coordinator refuses a region that has others, see ErrMismatch. The zero value of each field is its default; a duration beyond ten years is ten years.
 type Options struct {
 	// Runtime runs the entities on this node. It stays the caller's, who closes it after the node. Required.
 	Runtime *eventsourcing.Runtime
@@ -122,6 +122,9 @@ func (o Options) withDefaults(node *cluster.Node) Options {
 	o.RetryInterval = cmp.Or(o.RetryInterval, 2*time.Second)
 	o.StateTimeout = cmp.Or(o.StateTimeout, 5*time.Second)
 	o.StrategyTimeout = cmp.Or(o.StrategyTimeout, 5*time.Second)
+	for _, d := range o.durations() {
+		*d.value = min(*d.value, longest)
+	}
 	if o.Logger == nil {
 		o.Logger = node.Logger()
 	} else {
@@ -165,25 +168,35 @@ func (o *Options) validate(proxy bool) error {
 			fail("%s is %d, it must be from 0 to %d", n.name, n.value, region.MaxBuffer)
 		}
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"RecoverInterval", o.RecoverInterval},
-		{"RestartBackoff", o.RestartBackoff},
-		{"RetryInterval", o.RetryInterval},
-		{"HandOffTimeout", o.HandOffTimeout},
-		{"ShardStartTimeout", o.ShardStartTimeout},
-		{"RebalanceInterval", o.RebalanceInterval},
-		{"StateTimeout", o.StateTimeout},
-		{"StrategyTimeout", o.StrategyTimeout},
-		{"CoordinatorBackoff", o.CoordinatorBackoff},
-	} {
-		if d.value < 0 {
-			fail("%s is %v, less than 0", d.name, d.value)
+	for _, d := range o.durations() {
+		if *d.value < 0 {
+			fail("%s is %v, less than 0", d.name, *d.value)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// longest is what a longer duration, which means for ever, is taken for: several of them can be added to the time.
+const longest = 10 * 365 * 24 * time.Hour
+
+// duration is a field of Options.
+type duration struct {
+	name  string
+	value *time.Duration
+}
+
+func (o *Options) durations() []duration {
+	return []duration{
+		{"RecoverInterval", &o.RecoverInterval},
+		{"RestartBackoff", &o.RestartBackoff},
+		{"RetryInterval", &o.RetryInterval},
+		{"HandOffTimeout", &o.HandOffTimeout},
+		{"ShardStartTimeout", &o.ShardStartTimeout},
+		{"RebalanceInterval", &o.RebalanceInterval},
+		{"StateTimeout", &o.StateTimeout},
+		{"StrategyTimeout", &o.StrategyTimeout},
+		{"CoordinatorBackoff", &o.CoordinatorBackoff},
+	}
 }
 
 // patience is how many RetryIntervals a region that leaves waits for homes while no coordinator answers. One that moves, in order, is back sooner, and who

@@ -108,6 +108,7 @@ func (s *site) ask(what string, limit time.Duration, f func(context.Context) (co
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(s.base, limit)
 		defer cancel()
+		defer s.watch(what, limit)()
 		var in coordinator.Input
 		err := contained(func() (err error) {
 			in, err = f(ctx)
@@ -123,6 +124,19 @@ func (s *site) ask(what string, limit time.Duration, f func(context.Context) (co
 			}
 		}})
 	})
+}
+
+// errLate says that a call does not end with its context.
+var errLate = errors.New("it does not return, though its time is over; nothing goes on before")
+
+// lateBy is how long after the end of its time a call may return.
+const lateBy = 5 * time.Second
+
+// watch complains if a call to the store or the strategy, which must heed the end of its context, goes on for too long. What it returns is to be
+// called when the call has returned.
+func (s *site) watch(what string, limit time.Duration) (stop func()) {
+	late := time.AfterFunc(limit+lateBy, func() { s.complain(what, errLate) })
+	return func() { late.Stop() }
 }
 
 // contained calls f, which is somebody else's and may panic.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/refold-io/refold/internal/node/shards"
 	"github.com/refold-io/refold/sharding/coordinator"
@@ -32,6 +33,7 @@ func (s *site) remember(r *shards.Remember) {
 			return contained(func() (err error) {
 				if update == nil {
 					ids, err = s.memory.Load(ctx, at.Shard)
+					ids = s.ofShard(ids, at.Shard)
 					return err
 				}
 				return s.memory.Update(ctx, at.Shard, update.Started, update.Stopped)
@@ -57,6 +59,20 @@ func (s *site) remember(r *shards.Remember) {
 				slog.Any("shard", at.Shard), slog.Bool("update", update != nil), slog.Any("error", err))
 		}
 	})
+}
+
+// ofShard returns the entities that belong to a shard. Others did when there was another number of shards, or another ShardOf: they would
+// run twice.
+func (s *site) ofShard(ids []string, n Shard) []string {
+	kept := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		at, err := s.shardOf(id)
+		return err != nil || at != n
+	})
+	if gone := len(ids) - len(kept); gone > 0 {
+		s.log.LogAttrs(s.base, slog.LevelWarn, "remembered entities belong to other shards by now: they start with their next command",
+			slog.Any("shard", n), slog.Int("entities", gone))
+	}
+	return kept
 }
 
 // remembered is what a shard is told.

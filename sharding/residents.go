@@ -28,6 +28,10 @@ func (s *site) gone(id string, asked bool) { s.inbox.add(item{gone: id, asked: a
 // startEntity starts an entity. That it has come is told when it is refolded, or that has failed: it is tried again by itself.
 func (s *site) startEntity(a *shards.Action) {
 	r := &resident{Run: a.Run, id: a.Entity, incarnation: a.Incarnation}
+	if before := s.residents[r.id]; before != nil { // ShardOf has said something else before: it is one entity, of the last shard
+		s.unseat(before)
+		s.ended(before, false)
+	}
 	s.residents[a.Entity] = r
 	s.fresh = append(s.fresh, r)
 	err := s.entities.Rouse(r.id, func(error) {
@@ -89,9 +93,16 @@ func (s *site) hasGone(id string, asked bool) {
 	if r == nil {
 		return
 	}
+	seated := r.seated
 	s.unseat(r)
-	if s.entities.Drain(id) {
+	switch {
+	case r.stopping && s.entities.Drain(id):
 		return // it is there again, and leaves behind the commands that have come
+	case !r.stopping && s.entities.InMemory(id):
+		if seated { // a command has come past the loop, and it goes on: it must not be stopped, since others may follow
+			s.fresh = append(s.fresh, r)
+		}
+		return
 	}
 	s.ended(r, asked)
 }

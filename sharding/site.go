@@ -26,6 +26,7 @@ type entities interface {
 	Passivate(id string) bool
 	Drain(id string) bool
 	Kill(id string) bool
+	InMemory(id string) bool
 }
 
 // site is what a node runs of an entity type: the shell of a shards.Machine.
@@ -102,23 +103,38 @@ func newSite(ctx context.Context, node *cluster.Node, name string, commands *cod
 	if proxy {
 		return s, nil
 	}
-	if s.store, err = opts.State.OpenCoordinator(Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}); err != nil {
+	scope := Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}
+	if err = opened(func() (any, error) { s.store, err = opts.State.OpenCoordinator(scope); return s.store, err }); err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("Options.State: %w", err)
 	}
 	if opts.Remember == nil {
 		return s, nil
 	}
-	if s.memory, err = opts.Remember.OpenEntities(Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}); err != nil {
+	if err = opened(func() (any, error) { s.memory, err = opts.Remember.OpenEntities(scope); return s.memory, err }); err != nil {
 		s.cancel()
-		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), s.store.Close())
+		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), contained(s.store.Close))
 	}
 	return s, nil
 }
 
+// opened calls open, which is somebody else's, and returns an error unless it opens something.
+func opened(open func() (store any, err error)) error {
+	return contained(func() error {
+		store, err := open()
+		if err == nil && store == nil {
+			err = errors.New("it opens nothing")
+		}
+		return err
+	})
+}
+
+// singletonPrefix begins the names of the singletons that run coordinators.
+const singletonPrefix = "sharding|"
+
 // begin lets it run. Host makes the entities.
 func (s *site) begin(ctx context.Context, host func() error, r any) error {
-	if err := s.board.add(s, r); err != nil {
+	if err := s.board.reserve(s); err != nil {
 		return errors.Join(err, s.abandon())
 	}
 	s.board.serve()
@@ -130,14 +146,16 @@ func (s *site) begin(ctx context.Context, host func() error, r any) error {
 		s.board.remove(s)
 		return errors.Join(err, s.abandon())
 	}
+	s.board.add(s, r)
 	s.see() //nolint:contextcheck // the loop has a context of its own
 	s.work.Go(func() { s.follow(s.base) })
 	go s.run() //nolint:contextcheck // the loop has a context of its own
 	if s.store == nil {
 		return nil
 	}
-	err := s.node.Singleton(ctx, cluster.Singleton{Name: "sharding|" + s.name, Role: s.opts.Role, Run: s.preside})
-	if err != nil {
+	// Not with a ctx that may end: the type could not be started again.
+	err := s.node.Singleton(context.WithoutCancel(ctx), cluster.Singleton{Name: singletonPrefix + s.name, Role: s.opts.Role, Run: s.preside})
+	if err != nil { // the node has ended
 		s.inbox.add(item{do: s.end})
 		<-s.done
 	}
@@ -155,10 +173,10 @@ func (s *site) abandon() error {
 func (s *site) closeStores() error {
 	var errs []error
 	if s.memory != nil {
-		errs = append(errs, s.memory.Close())
+		errs = append(errs, contained(s.memory.Close))
 	}
 	if s.store != nil {
-		errs = append(errs, s.store.Close())
+		errs = append(errs, contained(s.store.Close))
 	}
 	return errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/eventsourcing"
 )
 
@@ -28,7 +29,8 @@ type Region[C any] struct {
 // coordinator is found: see Region.AwaitReady.
 //
 // The region ends with the node: when that shuts down, its shards move to other nodes before, in order and without a loss, as far as there
-// are others and cluster.PhaseStopRegions is long enough. The error matches ErrInvalid or cluster.ErrShuttingDown.
+// are others and cluster.PhaseStopRegions is long enough. The error matches ErrInvalid or cluster.ErrShuttingDown, or is that of ctx if it had ended
+// before.
 func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
 		return StartProxy(ctx, node, typ, opts)
@@ -38,7 +40,7 @@ func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.
 		host := s.opts.Host
 		host.Route, host.Gone, host.Busy, host.Killed = s.route, s.gone, s.busy, ErrHandOff
 		if entities, err = eventsourcing.Host(s.opts.Runtime, typ, host); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		s.entities, r.ref = entities, entities.Ref
 		return nil
@@ -74,6 +76,9 @@ func begin[C, E any](
 	if node == nil {
 		return nil, fmt.Errorf("%w: there is no node", ErrInvalid)
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	opts = opts.withDefaults(node)
 	err := opts.validate(proxy)
 	if typ.Commands == nil {
@@ -83,6 +88,9 @@ func begin[C, E any](
 	}
 	if bad := (Scope{Type: typ.Name, Role: opts.Role}).validate(); bad != nil {
 		err = errors.Join(err, bad)
+	}
+	if most := singleton.MaxNameLength - len(singletonPrefix); len(typ.Name) > most {
+		err = errors.Join(err, fmt.Errorf("Type.Name has %d bytes, at most %d are allowed", len(typ.Name), most))
 	}
 	if strings.HasPrefix(typ.Name+"|", JournalPrefix) {
 		err = errors.Join(err, fmt.Errorf("Type.Name is %q, which this package has for itself", typ.Name))

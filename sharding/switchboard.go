@@ -31,6 +31,7 @@ type switchboard struct {
 	answers eventsourcing.AnswerCodec
 
 	mu      sync.RWMutex
+	taken   map[string]*site // also those that are being started
 	sites   map[string]*site
 	regions map[string]any // *Region of some type of commands
 	unknown atomic.Uint64  // frames for none, or that can't be read
@@ -43,7 +44,7 @@ type switchboardKey struct{}
 // switchboardOf returns that of a node.
 func switchboardOf(node *cluster.Node) *switchboard {
 	b, _ := node.Attached(switchboardKey{}, func() any {
-		b := &switchboard{node: node, sites: map[string]*site{}, regions: map[string]any{}}
+		b := &switchboard{node: node, taken: map[string]*site{}, sites: map[string]*site{}, regions: map[string]any{}}
 		t := node.Transport()
 		t.Handle(transport.Kind(shards.KindCoordinator), b.said)
 		t.Handle(transport.Kind(shards.KindRegion), b.arrived)
@@ -53,21 +54,29 @@ func switchboardOf(node *cluster.Node) *switchboard {
 	return b
 }
 
-// add lets frames come to a region.
-func (b *switchboard) add(s *site, r any) error {
+// reserve takes the name of a type for a region that is being started.
+func (b *switchboard) reserve(s *site) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sites[s.name] != nil {
+	if b.taken[s.name] != nil {
 		return fmt.Errorf("%w: there is a region, or a proxy, of the type on this node: RegionOf returns it", ErrInvalid)
 	}
-	b.sites[s.name], b.regions[s.name] = s, r
+	b.taken[s.name] = s
 	return nil
+}
+
+// add lets frames come to a region whose name is reserved, and others find it. From then on it is complete.
+func (b *switchboard) add(s *site, r any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sites[s.name], b.regions[s.name] = s, r
 }
 
 func (b *switchboard) remove(s *site) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sites[s.name] == s {
+	if b.taken[s.name] == s {
+		delete(b.taken, s.name)
 		delete(b.sites, s.name)
 		delete(b.regions, s.name)
 	}

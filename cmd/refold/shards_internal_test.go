@@ -112,7 +112,7 @@ func TestShardsCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantShards(0, nil, `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES`, `a     \d+ +20 +0 +0 +has the coordinator\n`, `account: \d+ of 12 shards, 20 entities; coordinator on a, active, term 1\n`)
-	l.wantShards(2, []string{"drain", "a"}, `no other node that answers takes shards of "account": they are drained, or proxies; its \d+ shards would have no home`)
+	l.wantShards(2, []string{"drain", "a"}, `no other node that answers takes shards of "account": they are drained, leave, are refused, or are proxies; its \d+ shards would have no home`)
 
 	l.region(b, j, "account", opts)
 	for began, moved := time.Now(), false; !moved; { // none while a member can't be reached, which may be on a busy machine
@@ -162,6 +162,8 @@ func TestShardsCommand(t *testing.T) {
 		{[]string{"rebalance"}, `there are several entity types`},
 		{[]string{"--type", "card", "list"}, `there is no entity type "card"; there are: "account", "loan"`},
 		{[]string{"find", "card", "1"}, `there is no entity type "card"`},
+		{[]string{"find", "", "1"}, `type "", id "1": neither may be empty`},
+		{[]string{"find", "account", ""}, `neither may be empty`},
 		{[]string{"drain", "nobody"}, `there is no member "nobody"; there are: "a", "b", "c"`},
 		{[]string{"--type", "account", "drain", "c"}, `c hosts nothing of that`},
 		{[]string{"--cluster", "", "list"}, "--cluster"},

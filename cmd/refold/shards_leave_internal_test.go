@@ -45,6 +45,37 @@ func (p pair) Ask(_ context.Context, node string, request []byte) ([]byte, error
 
 func (pair) Close() error { return nil }
 
+// Shards are given away only where somebody is who takes them, and nobody who leaves takes any.
+func TestDrainNeedsOneWhoTakesShards(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pair
+
+		takes bool
+	}{
+		"up":         {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9}}, true},
+		"silent":     {pair{"up", nil}, false},
+		"leaves":     {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9}}, false},
+		"drained":    {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Drained: true}}, false},
+		"proxy":      {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Proxy: true}}, false},
+		"refused":    {pair{"up", &sharding.AdminRegion{Type: "t", Total: 8, Mismatch: "x: y"}}, false},
+		"other type": {pair{"up", &sharding.AdminRegion{Type: "other", Total: 9}}, false},
+	} {
+		common, n := &shardsCommand{Type: "t"}, newNodes(c.pair)
+		all, types, err := common.look(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = (&shardsDrainCommand{Node: "a"}).types(all, types); (err == nil) != c.takes || err != nil && !strings.Contains(err.Error(), "no other node") {
+			t.Errorf("%s: drain: %v", name, err)
+		}
+		err = (&shardsUndrainCommand{Node: "b"}).undrain(t.Context(), &operator.Env{Stdout: io.Discard}, n, all, types)
+		if leaves := err != nil && strings.Contains(err.Error(), "b leaves the cluster"); leaves != (name == "leaves") {
+			t.Errorf("%s: undrain: %v", name, err)
+		}
+	}
+}
+
 // Of who leaves no answer is expected: that is noted, and all is well. The error is for programs.
 func TestShardsOfWhoLeaves(t *testing.T) {
 	t.Parallel()

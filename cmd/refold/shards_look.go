@@ -173,6 +173,14 @@ type shardsFindCommand struct {
 	JSON bool   `name:"json" help:"Print one JSON object."`
 }
 
+// Validate checks the arguments.
+func (c *shardsFindCommand) Validate() error {
+	if c.Of == "" || c.ID == "" {
+		return fmt.Errorf("type %q, id %q: neither may be empty", c.Of, c.ID)
+	}
+	return nil
+}
+
 // Run says where an entity is.
 func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	only := *common

@@ -132,9 +132,9 @@ func (c *shardsDrainCommand) types(all []shardNode, among []string) ([]string, e
 		}
 		if !slices.ContainsFunc(all, func(n shardNode) bool {
 			other := n.Region(r.Type)
-			return n.Name != c.Node && other != nil && !other.Proxy && !other.Drained
+			return n.Name != c.Node && other != nil && !other.Proxy && !other.Drained && other.Mismatch == "" && !n.leaves
 		}) {
-			return nil, fmt.Errorf("no other node that answers takes shards of %q: they are drained, or proxies; its %d shards would have no home, and what is for them would wait", r.Type, r.Shards)
+			return nil, fmt.Errorf("no other node that answers takes shards of %q: they are drained, leave, are refused, or are proxies; its %d shards would have no home, and what is for them would wait", r.Type, r.Shards)
 		}
 		types = append(types, r.Type)
 	}

@@ -134,7 +134,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 		s.IdleTimeout = -1
 	}
 	s.IdleTimeout = max(-1, cmp.Or(s.IdleTimeout, 120*time.Second))
-	s.IdleInterval = cmp.Or(s.IdleInterval, max(1, s.IdleTimeout/2))
+	s.IdleInterval = min(cmp.Or(s.IdleInterval, max(1, s.IdleTimeout/2)), Never/2) // which can be added to the time
 	s.Replacement.Policy = cmp.Or(s.Replacement.Policy, LeastRecent)
 	s.Replacement.defaults()
 	s.Window.Replacement.defaults()

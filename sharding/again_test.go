@@ -1,0 +1,76 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
+)
+
+// TestAnEntityThatIsThereAgain: one that has left memory, and that a command has brought back before the region has heard of it, goes on with
+// what it does, and takes the commands that follow.
+func TestAnEntityThatIsThereAgain(t *testing.T) {
+	t.Parallel()
+	for _, remembers := range []bool{false, true} {
+		in(t, func(w *world) {
+			w.remembers, w.options.Shards = remembers, 2
+			w.options.ShardOf = func(id string) sharding.Shard { return sharding.Shard(min(1, len(id)%2)) } // "other" is in 1, the rest in 0
+			w.hung = make(chan struct{})
+			store := sync.OnceFunc(func() { close(w.hung) })
+			defer store()
+			held, release := make(chan struct{}), make(chan struct{})
+			hold := sync.OnceFunc(func() {
+				close(held)
+				<-release
+			})
+			w.options.Observer.Dropped = func(sharding.DroppedInfo) { hold() } // which the region waits for
+			a := w.start("a")
+			w.must(a.region.AwaitReady(w.Context()))
+			_, err := ask(w, a, "stuck0", read{})
+			w.must(err)
+			b := w.start("b")
+			w.up(a, b)
+			w.must(b.region.AwaitReady(w.Context()))
+			for range 2 { // from now on they don't come by the loop
+				_, err = ask(w, a, "stuck0", read{})
+				w.must(err)
+			}
+
+			w.must(eventsourcing.Tell(w.Context(), a.region.Ref("other"), secret{})) // can't be sent to b
+			<-held
+			_, err = ask(w, a, "stuck0", closeIt{})
+			w.must(err)
+			synctest.Wait()
+			if n := a.rt.Resident()["diary"]; n != 0 {
+				t.Fatalf("%d are in memory", n)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := ask(w, a, "stuck0", write{By: "a"}); err != nil { // is being stored
+					w.Errorf("what it was doing: %v", err)
+				}
+			})
+			synctest.Wait()
+			w.must(eventsourcing.Tell(w.Context(), a.region.Ref("neighbour0"), read{})) // has to wait, and so has what follows for the shard
+			wg.Go(func() {
+				if _, err := ask(w, a, "stuck0", read{By: "a"}); err != nil {
+					w.Errorf("what has followed: %v", err)
+				}
+			})
+			synctest.Wait()
+			close(release)
+			synctest.Wait()
+			store()
+			wg.Wait()
+			w.wrote(a, "stuck0", "a", 1)
+			w.sleep(20 * time.Second)
+			w.wantRunning(2, a)
+		})
+	}
+}

@@ -1,0 +1,141 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sharding_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
+)
+
+// TestStartAgain: a Start that was given up leaves nothing behind, and can be repeated.
+func TestStartAgain(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.join("a")
+		w.up(a)
+		ended, cancel := context.WithCancel(w.Context())
+		cancel()
+		if _, err := sharding.Start(ended, a.Node, diaries("a"), w.opts(a)); !errors.Is(err, context.Canceled) {
+			w.Errorf("with a context that has ended: %v", err)
+		}
+		proxy := sharding.Options{Role: "other"}
+		if _, err := sharding.StartProxy(ended, a.Node, diaries("a"), proxy); !errors.Is(err, context.Canceled) {
+			w.Errorf("a proxy with a context that has ended: %v", err)
+		}
+		var err error
+		a.region, err = sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a))
+		w.must(err)
+		if _, err = ask(w, a, "x", write{}); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// TestARegionIsFoundWhenItIsComplete, and not while it is being started.
+func TestARegionIsFoundWhenItIsComplete(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.join("a")
+		w.up(a)
+		typ, looked := diaries("a"), 0
+		typ.New = func(string) eventsourcing.Aggregate[diaryCommand, wrote] { // Start calls it as well
+			if looked++; looked == 1 {
+				if r, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
+					w.Errorf("there is %v: %v", r, err)
+				}
+				if _, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "there is a region") {
+					w.Errorf("another one: %v", err)
+				}
+			}
+			return &diary{node: "a"}
+		}
+		r, err := sharding.Start(w.Context(), a.Node, typ, w.opts(a))
+		w.must(err)
+		if found, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); err != nil || found != r || looked == 0 {
+			w.Errorf("%v, not %v: %v", found, r, err)
+		}
+	})
+}
+
+// bare are stores that open nothing, or that panic.
+type bare struct{ panics bool }
+
+func (b bare) open() {
+	if b.panics {
+		panic("no shelf")
+	}
+}
+
+func (b bare) OpenCoordinator(sharding.Scope) (sharding.CoordinatorStore, error) {
+	b.open()
+	return nil, nil //nolint:nilnil // that is what is tested
+}
+
+func (b bare) OpenEntities(sharding.Scope) (sharding.RememberStore, error) {
+	b.open()
+	return nil, nil //nolint:nilnil // that is what is tested
+}
+
+// TestWhatCantBeStarted: the error says what is wrong, and matches ErrInvalid, whoever has found it out.
+func TestWhatCantBeStarted(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.join("a")
+		w.up(a)
+		for want, change := range map[string]func(*sharding.Options, *eventsourcing.Type[diaryCommand, wrote]){
+			"HostOptions.MaxPending":          func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Host.MaxPending = -1 },
+			"Options.State: it opens nothing": func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{} },
+			"Options.State: it panicked":      func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{panics: true} },
+			"Options.Remember: it opens":      func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{} },
+			"Options.Remember: it panicked":   func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{panics: true} },
+			"Type.New is missing":             func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.New = nil },
+			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) {
+				typ.Name = strings.Repeat("x", 247)
+			},
+		} {
+			o, typ := w.opts(a), diaries("a")
+			change(&o, &typ)
+			if _, err := sharding.Start(w.Context(), a.Node, typ, o); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				w.Errorf("%q: %v", want, err)
+			}
+		}
+		typ := diaries("a")
+		typ.Name = strings.Repeat("x", 246)
+		_, err := sharding.Start(w.Context(), a.Node, typ, w.opts(a))
+		w.must(err)
+	})
+}
+
+// TestForEver: the longest duration that there is means for ever.
+func TestForEver(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		w.options.HandOffTimeout, w.options.StateTimeout, w.options.StrategyTimeout, w.options.RebalanceInterval = math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64
+		w.options.ShardStartTimeout, w.options.CoordinatorBackoff, w.options.RestartBackoff = math.MaxInt64, math.MaxInt64, math.MaxInt64
+		w.options.Passivation.IdleTimeout, w.options.Passivation.IdleInterval = math.MaxInt64, math.MaxInt64
+		all := w.cluster("a", "b")
+		w.spread(all, 10, 0)
+		w.sleep(5 * time.Minute)
+		if n := all[0].rt.Resident()["diary"] + all[1].rt.Resident()["diary"]; n != 10 {
+			w.Errorf("%d are in memory", n)
+		}
+		soon, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+		defer cancel()
+		w.must(all[0].region.Drain(soon))
+		if where := w.spread(all, 10, 1); where["b"] != 20 {
+			w.Errorf("all is on %v", where)
+		}
+		if s := w.log.String(); strings.Contains(s, "level=WARN") {
+			w.Error("something is wrong")
+		}
+	})
+}
