@@ -107,7 +107,12 @@ func TestReplicated(t *testing.T) {
 	shardingtest.Run(t, shardingtest.Config{
 		Wrap:  synctest.Test,
 		Limit: time.Hour, // of the bubble
-		Open:  func(tb testing.TB) shardingtest.Place { tb.Helper(); return replicate(tb, 3).place() },
+		Open: func(tb testing.TB) shardingtest.Place {
+			tb.Helper()
+			w := replicate(tb, 3)
+			tb.Cleanup(w.network.Inject(inmem.Fault{Delay: time.Millisecond})) // so that a fault may strike between two steps of a call
+			return w.place()
+		},
 	})
 }
 

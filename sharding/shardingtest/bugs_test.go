@@ -61,6 +61,7 @@ func bugs() map[string]struct {
 		"a term is given to all":                         {[]string{"ClaimOnce", "Rivals"}, bug{anyClaim: true, anyRev: true}},
 		"any term can be claimed":                        {[]string{"ClaimHigher"}, bug{anyClaim: true}},
 		"a term need not be claimed":                     {[]string{"Unclaimed"}, bug{unclaimed: true}},
+		"a claim that was not heard is not held":         {[]string{"ClaimLate"}, bug{deaf: true}},
 		"roles are not kept apart":                       {[]string{"Scopes", "EntitiesApart"}, bug{key: func(s sharding.Scope) string { return s.Type }}},
 		"types are not kept apart":                       {[]string{"Scopes"}, bug{key: func(s sharding.Scope) string { return strings.ToLower(s.Type) + "|" + s.Role }}},
 		"all scopes are taken":                           {[]string{"ScopeInvalid", "EntitiesInvalid"}, bug{anyScope: true}},

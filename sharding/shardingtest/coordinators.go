@@ -29,6 +29,7 @@ func coordinatorChecks() []check {
 		{name: "ClaimOnce", rule: "a term is claimed once", run: claimOnce},
 		{name: "ClaimHigher", rule: "only a higher term can be claimed", run: claimHigher},
 		{name: "ClaimStale", rule: "a claim that is based on something else is refused, and loses nothing", run: claimStale},
+		{name: "ClaimLate", rule: "a claim whose Save has failed, and that is stored, is held by whoever has made it", run: claimLate},
 		{name: "Unclaimed", rule: "a term that was not claimed can't be used", run: unclaimed},
 		{name: "Scopes", rule: "types and roles are kept apart", run: scopes},
 		{name: "ScopeInvalid", rule: "scopes that can't be are refused", run: scopeInvalid},

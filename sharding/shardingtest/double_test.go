@@ -22,6 +22,7 @@ type bug struct {
 	limit                                        int
 	apart, noRepeat, anyRev, unloaded, unchecked bool
 	lowerTerm, noFence, anyClaim, unclaimed      bool
+	deaf                                         bool
 	anyScope, forgetful, optimist                bool
 	doubles, one, ghost, unfenced, replaces      bool
 }
@@ -112,7 +113,7 @@ func (n *node) open(s sharding.Scope) (*double, error) {
 
 func (n *node) OpenCoordinator(s sharding.Scope) (sharding.CoordinatorStore, error) {
 	d, err := n.open(s)
-	return &coordinators{d}, err
+	return &coordinators{double: d}, err
 }
 
 func (n *node) OpenEntities(s sharding.Scope) (sharding.RememberStore, error) {
@@ -122,7 +123,11 @@ func (n *node) OpenEntities(s sharding.Scope) (sharding.RememberStore, error) {
 
 func (d *double) Close() error { return nil }
 
-type coordinators struct{ *double }
+type coordinators struct {
+	*double
+
+	unheard bool // the last claim has failed
+}
 
 // state returns what is stored. It is called with the lock of the place.
 func (d *double) state() *state {
@@ -150,7 +155,11 @@ func (c *coordinators) Load(ctx context.Context) (l sharding.Loaded, err error) 
 }
 
 func (c *coordinators) Save(ctx context.Context, change sharding.Change) error {
-	return c.call(ctx, &c.bug, func() error { return c.save(&change) })
+	err := c.call(ctx, &c.bug, func() error { return c.save(&change) })
+	if len(change.Events) > 0 && change.Events[0].Kind == coordinator.Started {
+		c.unheard = c.bug.deaf && err != nil
+	}
+	return err
 }
 
 func (c *coordinators) save(change *sharding.Change) error {
@@ -169,6 +178,8 @@ func (c *coordinators) save(change *sharding.Change) error {
 	switch {
 	case held.last == text && !b.noRepeat:
 		return nil
+	case c.unheard && !claims:
+		return sharding.ErrConflict
 	case !c.known && !b.unloaded:
 		return sharding.ErrConflict
 	case claims && s.Term <= held.State.Term() && !b.anyClaim, !claims && s.Term > held.State.Term() && !b.unclaimed:

@@ -33,7 +33,7 @@ type Place struct {
 	// Unfenced says that an owner of a shard is not told, and not stopped from writing, when another one
 	// has loaded it.
 	Unfenced bool
-	// Faults are what may go wrong. One strikes at a time.
+	// Faults are what may go wrong. One strikes at a time. At least one has to let calls fail whose changes are stored nevertheless.
 	Faults []Fault
 }
 
