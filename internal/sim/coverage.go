@@ -78,7 +78,7 @@ func optional(table, row string) bool {
 		// strategy is not simulated, static quorums are never outgrown, and an owner mostly decides before it has to be waited for.
 		return table == "dropped" || row == downing.Automatic.String() || row == downing.Outgrown.String() || row == downing.LeftToOwner.String()
 	case "coordinator":
-		return row == coordinator.Repaired.String() || row == coordinator.RegionRefused.String() // nobody writes what can't be; all have the same settings
+		return row == coordinator.Repaired.String() // nobody writes what can't be
 	case "coordinator ended":
 		return row == coordinator.Diverged.String() // nobody else writes in its term
 	case "refused":

@@ -36,23 +36,25 @@
 //
 // # Sharded entities
 //
-// Each node hosts shards of an entity type as well (package internal/node/shards); some nodes have a proxy. The coordinator is a
-// singleton like others, and keeps its state in replicated data (package internal/node/shards/register), or in a journal that fails, is slow, and
-// stores late what it has not answered. Clients send at
-// least 10,000 numbered commands to entities, which store them in the journal, fenced, and answer. Shards are rebalanced for no
-// reason, nodes are drained, or started anew one after the other, and now and then there are two coordinators. Which entities run is
-// remembered in the journal, in replicated data, or not at all. After each step: an entity lives once and a shard has one owner, coordinators say what
-// is stored, regions heed no lower term, and the commands of a region to an entity arrive in order, none twice. In the end each command
-// was delivered, refused, or is lost with a node that has ended or a link that has reported a gap; what was acknowledged is
-// stored once, all asks are answered, and what is remembered runs. In one of eight seeds nothing happens but planned
-// moves, and then no command is lost or refused, who leaves is rid of its shards in time, and what was remembered is found again.
+// Each node hosts shards of an entity type as well (package internal/node/shards); some nodes have a proxy. The coordinator is a singleton like
+// others, and keeps its state in replicated data (package internal/node/shards/register), or in a journal that fails, is slow, and stores late what
+// it has not answered. Clients send at least 10,000 numbered commands to entities, which store them in the journal, fenced, and answer. Shards are
+// rebalanced for no reason, nodes are drained, which may be taken back, or started anew one after the other, one of them with other settings than
+// the others, and now and then there are two coordinators. Which entities run is remembered in the journal, in replicated data, or not at all.
+// After each step: an entity lives once and a shard has one owner, coordinators say what is stored, regions heed no lower term, who has other
+// settings is refused, and the commands of a region to an entity arrive in order, none twice. In the end each command was delivered, refused, or is
+// lost with a node that has ended or a link that has reported a gap; what was acknowledged is stored once, all asks are answered, and what is
+// remembered runs. In one of eight seeds nothing happens but planned moves, some of them while what others have to say to a node that leaves takes
+// long; and then no command is lost or refused, who leaves is rid of its shards in time, and what was remembered is found again. Only who leaves,
+// and finds no coordinator, since there is none, refuses what it does not know a home for, after as long as package sharding waits; whoever waits
+// for the answer is told.
 //
 // # What may not
 //
-// Some things the protocol does not promise, and so they don't happen here: the network is not cut along
-// another line while members decide about the first, for a node that changes sides then may
-// be counted on both; the first seed is not started while it can't reach another
-// seed that is a member, for then it founds a cluster, as it should; nobody downs a
-// living member that can't hear of it; and where a lease says who survives, no node is paused and the broker
-// does not go away while the network is cut: the winner does not keep the lease for ever.
+// Some things the protocol does not promise, and so they don't happen here: the network is not cut along another line
+// while members decide about the first, for a node that changes sides then may be counted on both; the first seed is
+// not started while it can't reach another seed that is a member, for then it founds a cluster, as it should; nobody
+// downs a living member that can't hear of it; a node with other settings does not get the coordinator, which would
+// refuse all others; and where a lease says who survives, no node is paused and the broker does not go away while the
+// network is cut: the winner does not keep the lease for ever.
 package sim

@@ -176,6 +176,8 @@ func (c *cluster) unsettled() string {
 			return n.String() + " knows of another leader: " + describe(h)
 		case h.m.Suspended():
 			return n.String() + " is suspended: " + describe(h)
+		case c.restarts && h.site.misfit != "":
+			return n.String() + " has other settings than the others"
 		}
 		for _, m := range s.Members {
 			if other := c.byNode[m.Node]; m.Status != membership.Up || other == nil || !other.alive() {

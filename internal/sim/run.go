@@ -22,9 +22,12 @@ type Result struct {
 	// Hash stands for all that happened.
 	Hash uint64
 	// Took is the time that was simulated, Faults how much went wrong.
-	Took     time.Duration
-	Faults   int
-	Coverage Coverage
+	Took   time.Duration
+	Faults int
+	// Messages is how many were sent to entities, Replicated says that the state of their coordinator was in replicated data.
+	Messages   int
+	Replicated bool
+	Coverage   Coverage
 }
 
 // Options say how to run a seed.
@@ -50,7 +53,10 @@ func Run(seed uint64, o Options) Result {
 	for _, s := range c.shard.all {
 		s.endErrands()
 	}
-	return Result{Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults, Coverage: c.coverage}
+	return Result{
+		Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults,
+		Messages: len(c.shard.letters), Replicated: c.shard.plan.Replicated, Coverage: c.coverage,
+	}
 }
 
 // live is all of a simulation.
@@ -106,6 +112,7 @@ func (c *cluster) heal() {
 	c.w.Network.Heal()
 	c.store.Heal()
 	clear(c.lag)
+	c.shard.misfit = ""
 	c.restarts = true
 	for _, h := range c.hosts {
 		place := h.p.Place()
@@ -117,7 +124,7 @@ func (c *cluster) heal() {
 	}
 	for _, h := range c.living() {
 		h.p.Connection(true)
-		if h.site.drained {
+		if h.site.drained || h.site.misfit != "" {
 			h.site.startAnew()
 		}
 	}

@@ -32,6 +32,7 @@ type sharding struct {
 	last     map[sender]uint64
 	errands  uint64        // what they have asked so far
 	activeAt time.Duration // since when a coordinator is, 0: none is
+	misfit   string        // name of the node that is going to have other settings when it starts again
 	closing  bool          // clients have sent all that they send
 }
 
@@ -85,12 +86,14 @@ func (d *sharding) disturb() {
 	switch n := d.rand.IntN(20); {
 	case n < 6:
 		s.do(shards.Rebalance{}) // nothing, unless the coordinator is there
-	case n < 8 && !d.plan.Calm && !s.proxy && !s.holds && !s.halted && !s.leaving:
+	case n < 8 && !d.plan.Calm && !s.proxy && s.misfit == "" && !s.holds && !s.halted && !s.leaving:
 		d.usurp(s)
 	case n < 9:
 		s.stopShards()
-	case n < 10:
+	case n < 11:
 		d.drain(s)
+	case n < 12:
+		d.misconfigure(s)
 	}
 }
 

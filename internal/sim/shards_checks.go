@@ -89,14 +89,15 @@ func endedRunsNothing(s *site, r shards.Run) {
 	}
 }
 
-// lowerTermsAreRefused: a region does nothing for a coordinator of a lower term than it has heard of, and tells it.
-func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, e *shards.Effects) {
-	if s.empty || msg.Instance != s.cfg.Region.Instance && msg.Kind != coordinator.RegisterAgain {
-		return // it only says that it has stopped, or nothing
+// lowerTermsAreRefused: a region does nothing for a coordinator of a lower term than it has heard of, and tells it. It reports whether the
+// region heeds the message.
+func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, e *shards.Effects) bool {
+	if s.empty || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
+		return false // it only says that it has stopped, or nothing
 	}
 	if msg.Term >= s.term {
 		s.term = msg.Term
-		return
+		return true
 	}
 	s.d.hit("sharding", "lower term refused")
 	fenced := false
@@ -109,12 +110,14 @@ func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, 
 	if !fenced || len(e.Actions) > 0 || len(e.Send) > 1 {
 		s.violate("terms-never-fall", "it has heard of term %d, and heeds %v of term %d", s.term, msg.Kind, msg.Term)
 	}
+	return false
 }
 
 // says: what a coordinator says is stored.
 func (s *site) says(to identity.Node, data []byte) {
 	m, err := coordinator.DecodeMessage(data)
 	s.saysAgain(to, &m)
+	s.asks(m.Kind)
 	c := s.m.Coordinator()
 	if err != nil || m.Kind.ToCoordinator() || c == nil { // it has ended, behind that
 		return

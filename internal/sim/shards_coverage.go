@@ -46,7 +46,7 @@ func (s *site) saysAgain(to identity.Node, m *coordinator.Message) {
 
 // mustHappen are the rows of what is counted when it happens.
 func (d *sharding) mustHappen() {
-	for k := coordinator.Register; k <= coordinator.RegisterAgain; k++ {
+	for k := coordinator.Register; k <= coordinator.Refused; k++ {
 		d.c.coverage.hit("shard message", k.String(), 0)
 	}
 	for k := region.Forward; k <= region.Flushed; k++ {
@@ -80,14 +80,14 @@ func (d *sharding) mustHappen() {
 		"replicated memory": {"loaded", "load failed", "updated", "update failed"},
 		"sharding": {
 			"second coordinator", "halted", "begun again", "stopped by force when it leaves", "dismissed", "region has stopped", "lower term refused",
-			"entity twice after a pause", "drained",
+			"entity twice after a pause", "drained", "undrained", "settings differ", "ways to who leaves are slow",
 		},
 		"sharding time-out": {
 			"host again", "begin hand-off again", "hand-off again", "get homes again", "register again", "register proxy again", "graceful shutdown again", "flush again",
 		},
 		"command lost": {"node has ended", "receiver has ended", "link gap"},
 		"checked": {
-			"every-asker-is-answered", "every-shard-has-a-home", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
+			"every-asker-is-answered", "every-shard-has-a-home", "undrained-hosts-again", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
 		},
 	} {
 		for _, row := range rows {

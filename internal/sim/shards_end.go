@@ -11,6 +11,9 @@ import (
 // maxAnswering is the longest until every command is answered once all is well.
 const maxAnswering = 90 * time.Second
 
+// maxBalancing is the longest until every node that takes shards has some: each round of moves may be of one.
+const maxBalancing = 6 * time.Minute
+
 // calm ends all that happens by itself.
 func (d *sharding) calm() {
 	d.w.Tell("no shard is moved without need any more")
@@ -30,6 +33,9 @@ func (d *sharding) finish() {
 		return
 	}
 	if !d.converge("every-shard-has-a-home", maxAnswering, d.waiting) {
+		return
+	}
+	if !d.converge("undrained-hosts-again", maxBalancing, d.undrainedHosts) {
 		return
 	}
 	d.accountForAll()

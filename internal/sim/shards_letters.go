@@ -28,7 +28,7 @@ const (
 // letter is a command for an account.
 type letter struct {
 	from      *site
-	instance  uint64 // of its region
+	region    uint64 // of the sender
 	account   *account
 	at        *site     // who has it, or has sent it to the next one
 	to        *site     // on the way to it, nil: it is not on its way
@@ -42,9 +42,9 @@ type letter struct {
 
 // sender is a region whose commands to an account come in their order.
 type sender struct {
-	from     identity.Node
-	instance uint64
-	account  *account
+	from    identity.Node
+	region  uint64
+	account *account
 }
 
 func (d *sharding) letter(nr uint64) *letter {
@@ -60,7 +60,7 @@ func (d *sharding) letter(nr uint64) *letter {
 func (d *sharding) work() {
 	var nodes []*site
 	for _, s := range d.all {
-		if s.sends() && (s.h.m.Member() || !d.plan.Calm && d.rand.IntN(50) == 0) {
+		if s.sends() && (s.h.m.Member() && s.misfit == "" || !d.plan.Calm && d.rand.IntN(50) == 0) {
 			nodes = append(nodes, s)
 		}
 	}
@@ -116,7 +116,7 @@ func (s *site) write(a *account) uint64 {
 		return 0
 	}
 	d := s.d
-	d.letters = append(d.letters, letter{from: s, instance: s.cfg.Region.Instance, account: a, at: s})
+	d.letters = append(d.letters, letter{from: s, region: s.region, account: a, at: s})
 	nr := uint64(len(d.letters))
 	s.step(shards.Send{Shard: a.shard, Message: shards.Message{Entity: a.id, Local: nr}})
 	return nr
@@ -143,8 +143,10 @@ func (d *sharding) undelivered(m world.Message) {
 // delivered: the commands of a region to an account come in their order, and none twice.
 func (d *sharding) delivered(e *entity, nr uint64) {
 	l := d.letter(nr)
-	from := sender{l.from.h.p.Node(), l.instance, l.account}
+	from := sender{l.from.h.p.Node(), l.region, l.account}
 	switch {
+	case l.from.misfit != "":
+		e.s.violate("misfits-are-refused", "%s gets command %d of %v, which has other %s", e.a.id, nr, from.from, l.from.misfit)
 	case l.account != e.a:
 		e.s.violate("delivered-in-order", "%s gets command %d for %s", e.a.id, nr, l.account.id)
 	case l.delivered || l.refused:
@@ -166,6 +168,8 @@ func (d *sharding) refused(s *site, r shards.Refusal) {
 	switch {
 	case l.delivered || l.refused:
 		s.violate("delivered-in-order", "command %d is refused, it was delivered %t, refused %t", nr, l.delivered, l.refused)
+	case d.plan.Calm && s.gaveUp(&r):
+		d.answeredSoon(nr)
 	case d.plan.Calm && (!s.forced || r.Reason != shards.Stopped):
 		s.violate("planned-moves-lose-nothing", "command %d of %v for %s is refused: %v", nr, l.from.h.p.Node(), l.account.id, r.Reason)
 	}

@@ -36,6 +36,7 @@ func (s *site) perform(e shards.Effects) {
 	}
 	s.consult(&e)
 	oneOwner(s)
+	misfitsAreRefused(s)
 	movingIsNotTold(s, e.Send)
 	for i := range e.Send {
 		s.send(&e.Send[i])
@@ -71,6 +72,7 @@ func (s *site) hasStopped() {
 
 func (s *site) noted(n *coordinator.Note) {
 	s.d.hit("coordinator", n.Kind.String())
+	onlyMisfitsAreRefused(s, n)
 	if n.Kind == coordinator.Became {
 		s.d.hit("coordinator became", n.Phase.String())
 		s.d.w.Tell("%v: the coordinator of term %d is %v", s.h.p.Node(), n.Term, n.Phase)

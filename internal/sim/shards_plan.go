@@ -21,6 +21,13 @@ const shardRole = "shards"
 // enoughMessages is how many messages clients send to entities at least.
 const enoughMessages = 10_000
 
+const (
+	// retryInterval is how often a region says again what is not answered.
+	retryInterval = 2 * time.Second
+	// giveUpAfter is how long a region that leaves waits for homes while no coordinator answers: as long as in package sharding.
+	giveUpAfter = 3 * retryInterval
+)
+
 // ShardsPlan is what is chosen about sharding before a simulation begins.
 type ShardsPlan struct {
 	// Config is that of all nodes, without what differs from node to node.
@@ -46,7 +53,10 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	}
 	remember := r.IntN(2) == 0
 	p.Config = shards.Config{
-		Region: region.Config{Type: "account", Role: shardRole, Instance: 1, Remember: remember, RestartBackoff: time.Duration(1+r.IntN(5)) * time.Second},
+		Region: region.Config{
+			Type: "account", Role: shardRole, Instance: 1, Remember: remember, RetryInterval: retryInterval, GiveUpAfter: giveUpAfter,
+			RestartBackoff: time.Duration(1+r.IntN(5)) * time.Second,
+		},
 		Shard: shard.Config{
 			Passivation: passivation.Settings{IdleTimeout: time.Duration(3+r.IntN(20)) * time.Second, Limit: 20 + r.IntN(100)}, Starts: 5 + r.IntN(50),
 			UpdateTimeout: 4 * time.Second,
@@ -63,6 +73,9 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 		p.Config.Shard.RecoverNumber = 1 + r.IntN(4)
 	}
 	p.ReplicatedMemory = remember && r.IntN(2) == 0
+	p.Config.Region.Settings = coordinator.Settings{
+		Shards: p.Shards, Routing: 1, Role: shardRole, State: storeKind(true, p.Replicated), Remember: storeKind(remember, p.ReplicatedMemory),
+	}
 	return p
 }
 

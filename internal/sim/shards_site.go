@@ -37,10 +37,13 @@ type site struct {
 	quick     time.Duration // when the last message was handled that came while it had too much to do
 	gone      bool          // the process has ended
 	suspended bool
-	halted    bool // all was stopped, since the node must not host anything
-	empty     bool // nothing of the region runs any more
-	leaving   bool // for good
-	drained   bool // it takes no shards any more
+	halted    bool   // all was stopped, since the node must not host anything
+	empty     bool   // nothing of the region runs any more
+	leaving   bool   // for good
+	drained   bool   // it takes no shards any more
+	drains    int    // how often that was so
+	misfit    string // the setting in which it differs from the others, "" if in none
+	region    uint64 // counts the machines
 	left      func()
 	holds     bool // the machine is appointed
 	presides  bool // it is to be
@@ -52,6 +55,7 @@ type site struct {
 	turn     uint64
 	since    time.Duration            // when the machine began
 	term     uint64                   // the highest that the region has heard of
+	askedAt  time.Duration            // when a coordinator was asked first, if none has said anything since
 	open     map[uint64]identity.Node // commands that were sent to others and whose answers are awaited
 	asked    []uint64                 // by shard: the last command in the end
 	said     map[said]bool
@@ -69,6 +73,7 @@ func (d *sharding) host(h *host) *site {
 	}
 	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
+	s.configure()
 	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
 	s.anew()
 	d.all = append(d.all, s)
@@ -85,7 +90,8 @@ func (s *site) anew() {
 	if s.m != nil {
 		m.Follow(s.m)
 	}
-	s.m, s.turn, s.hosted, s.since, s.term = m, 0, nil, s.d.w.Now(), 0
+	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt = m, 0, nil, s.d.w.Now(), 0, shards.Never
+	s.region++
 }
 
 func (s *site) violate(invariant, format string, args ...any) {
@@ -186,8 +192,10 @@ func (s *site) again() {
 	}
 }
 
-// leave gives all shards away, and calls then when that is done or takes too long.
-func (s *site) leave(then func()) {
+// leave gives all shards away, maybe after a while, and calls then when that is done or takes too long.
+func (s *site) leave(then func()) { s.after(s.d.delayWaysTo(s), func() { s.leaveNow(then) }) }
+
+func (s *site) leaveNow(then func()) {
 	done := false
 	once := func() {
 		if !done {
@@ -227,7 +235,7 @@ func (s *site) hasLeft() {
 
 // appoint gives the machine the coordinator, if it is to have it.
 func (s *site) appoint() {
-	if s.presides && !s.holds && !s.halted {
+	if s.presides && !s.holds && !s.halted && s.misfit == "" {
 		s.holds = true
 		s.step(shards.Appoint{})
 	}
@@ -237,6 +245,9 @@ func (s *site) appoint() {
 func (s *site) preside() {
 	s.presides = true
 	s.appoint()
+	if s.misfit != "" { // somebody has to notice before
+		s.startAnew()
+	}
 }
 
 // retire is called when the singleton is to end, and calls then when it has.
@@ -256,6 +267,9 @@ func (s *site) end() {
 		return
 	}
 	s.gone = true
+	if s.holds {
+		s.d.activeAt = 0
+	}
 	for _, e := range s.entities {
 		e.vanish()
 	}
@@ -312,8 +326,8 @@ func (s *site) hear(m world.Message) {
 		return
 	}
 	e := s.m.Step(s.h.p.Now(), in)
-	if !msg.Kind.ToCoordinator() {
-		lowerTermsAreRefused(s, m.From, msg, &e)
+	if !msg.Kind.ToCoordinator() && lowerTermsAreRefused(s, m.From, msg, &e) {
+		s.askedAt = shards.Never
 	}
 	s.perform(e)
 }
@@ -325,7 +339,7 @@ func (s *site) stopShards() {
 		return
 	}
 	n := shards.Shard(s.d.rand.IntN(s.d.plan.Shards)) //nolint:gosec // small
-	msg := coordinator.Message{Kind: coordinator.StopShards, Type: s.cfg.Region.Type, Instance: s.cfg.Region.Instance, Shards: []shards.Shard{n}}
+	msg := coordinator.Message{Kind: coordinator.StopShards, Type: s.cfg.Region.Type, Instance: s.m.Instance(), Shards: []shards.Shard{n}}
 	s.h.p.Do(func() {
 		if !s.gone && !s.h.cut[boss] {
 			s.h.p.Send(boss, link.Data, link.Kind(shards.KindCoordinator), coordinator.AppendMessage(nil, msg))

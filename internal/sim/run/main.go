@@ -62,6 +62,7 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 	var failed []sim.Result
 	var took time.Duration
 	var faults int
+	var size sim.Size
 	all, done := sim.Coverage{}, uint64(0)
 	progress := isTerminal()
 	sim.Many(ctx, first, n, parallel, func(r sim.Result) {
@@ -72,6 +73,8 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 		if r.Violation != nil {
 			failed = append(failed, r)
 			fmt.Printf("seed %d, %v\n  BROKEN: %v\n  to see it again: make sim SEED=%d\n", r.Seed, r.Plan, r.Violation, r.Seed)
+		} else {
+			size.Add(r.Size())
 		}
 		if progress {
 			fmt.Fprintf(os.Stderr, "\r%d of %d seeds, %d broken ", done, n, len(failed))
@@ -84,6 +87,7 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 		return false
 	}
 	fmt.Printf("\n%d seeds from %d on: %.1f hours of simulated time, %d faults, in %v\n", done, first, took.Hours(), faults, time.Since(began).Round(time.Second))
+	fmt.Println(&size)
 	missing := all.Missing(done)
 	if len(missing) > 0 {
 		fmt.Printf("never happened: %q\n", missing)
@@ -92,7 +96,7 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 		slices.SortFunc(failed, func(a, b sim.Result) int { return int(a.Seed) - int(b.Seed) }) //nolint:gosec // small
 		fmt.Printf("%d seeds broke an invariant, the first is: make sim SEED=%d\n", len(failed), failed[0].Seed)
 	}
-	return len(failed) == 0 && len(missing) == 0 && ctx.Err() == nil
+	return len(failed) == 0 && len(missing) == 0 && size.Enough() && ctx.Err() == nil
 }
 
 func isTerminal() bool {

@@ -1,0 +1,103 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/sharding/coordinator"
+)
+
+// storeKind is what settings say of a store.
+func storeKind(used, replicated bool) string {
+	switch {
+	case !used:
+		return "none"
+	case replicated:
+		return "replicated"
+	}
+	return "journal"
+}
+
+// misconfigure starts a node anew with other settings than the others have, and after a while with the same. There is one such node at a time, and it
+// does not get the coordinator.
+func (d *sharding) misconfigure(s *site) {
+	hosts := 0
+	for _, other := range d.living() {
+		if other.drained || other.misfit != "" {
+			return
+		}
+		if other != s && other.hosts() {
+			hosts++
+		}
+	}
+	if !s.hosts() && !s.proxy || hosts < 2 || d.misfit != "" || d.c.restarts {
+		return
+	}
+	d.misfit = s.h.p.Node().Name
+	d.w.Tell("%v is to start anew with other settings", s.h.p.Node())
+	s.startAnew()
+}
+
+// configure says what the settings of a node are.
+func (s *site) configure() {
+	d, region := s.d, &s.cfg.Region
+	if s.proxy {
+		region.Settings.State, region.Settings.Remember = "", ""
+	}
+	if d.misfit != s.h.p.Node().Name {
+		return
+	}
+	d.misfit = ""
+	fields := []string{"Shards", "ShardOf", "Role", "State", "Remember"}
+	if s.proxy {
+		fields = fields[:3]
+	}
+	s.misfit = fields[d.rand.IntN(len(fields))]
+	switch settings := &region.Settings; s.misfit {
+	case "Shards":
+		settings.Shards += 1 - 2*d.rand.IntN(2)
+		s.cfg.Coordinator.Shards = settings.Shards
+	case "ShardOf":
+		settings.Routing++
+	case "Role":
+		settings.Role, region.Role = "", ""
+	case "State":
+		settings.State = storeKind(true, !d.plan.Replicated)
+	case "Remember":
+		region.Remember = !region.Remember
+		settings.Remember = storeKind(region.Remember, false)
+	}
+	d.w.Tell("%v has other %s", s.h.p.Node(), s.misfit)
+	s.after(d.between(6*time.Second, 30*time.Second), s.startAnew)
+}
+
+// misfitsAreRefused: a node that has other settings hosts nothing, is not registered, and learns why.
+func misfitsAreRefused(s *site) {
+	if s.misfit == "" {
+		return
+	}
+	if hosted := s.m.Hosted(); s.m.Registered() || len(hosted) > 0 {
+		s.violate("misfits-are-refused", "it has other %s, is registered %t, and hosts %v", s.misfit, s.m.Registered(), hosted)
+	}
+	by, theirs := s.m.Refused()
+	if theirs == nil {
+		return
+	}
+	s.d.hit("sharding", "settings differ")
+	if fields := s.cfg.Region.Settings.Differences(*theirs); !slices.Equal(fields, []string{s.misfit}) {
+		s.violate("misfits-are-refused", "it has other %s, and %v says that its settings are %+v", s.misfit, by, *theirs)
+	}
+}
+
+// onlyMisfitsAreRefused: who has the same settings as the others is not refused.
+func onlyMisfitsAreRefused(s *site, n *coordinator.Note) {
+	if n.Kind != coordinator.RegionRefused {
+		return
+	}
+	if other := s.d.byNode[n.Node]; other == nil || !slices.Equal(n.Fields, []string{other.misfit}) {
+		s.violate("misfits-are-refused", "%v is refused for its %q", n.Node, n.Fields)
+	}
+}
