@@ -47,15 +47,14 @@ func (s *site) asks(k coordinator.Kind) {
 }
 
 // gaveUp reports whether a command may be refused where all is planned: its node leaves, does not know where the shard is, and nobody has told it for
-// giveUpAfter, nor could have, since no coordinator has been there for long enough to be asked. Nor does one answer a node that leaves before it was
-// registered.
+// giveUpAfter, nor could have, since no coordinator has been there for long enough to be asked.
 func (s *site) gaveUp(r *shards.Refusal) bool {
 	d := s.d
 	_, known := s.m.Home(r.Shard)
 	if r.Reason != shards.Stopped || !s.leaving || s.empty || known || s.askedAt == shards.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
 		return false
 	}
-	return !s.known || d.activeAt == 0 || d.w.Now() < d.activeAt+retryInterval+enoughToAnswer
+	return d.activeAt == 0 || d.w.Now() < d.activeAt+retryInterval+enoughToAnswer
 }
 
 // enoughToAnswer is how long a question and its answer are under way at most, where all is planned.

@@ -36,7 +36,6 @@ func (s *site) perform(e shards.Effects) {
 	}
 	s.consult(&e)
 	oneOwner(s)
-	s.known = s.known || s.m.Registered()
 	misfitsAreRefused(s)
 	movingIsNotTold(s, e.Send)
 	for i := range e.Send {

@@ -44,7 +44,6 @@ type site struct {
 	drains    int    // how often that was so
 	misfit    string // the setting in which it differs from the others, "" if in none
 	region    uint64 // counts the machines
-	known     bool   // a coordinator has registered the region
 	left      func()
 	holds     bool // the machine is appointed
 	presides  bool // it is to be
@@ -91,7 +90,7 @@ func (s *site) anew() {
 	if s.m != nil {
 		m.Follow(s.m)
 	}
-	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt, s.known = m, 0, nil, s.d.w.Now(), 0, shards.Never, false
+	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt = m, 0, nil, s.d.w.Now(), 0, shards.Never
 	s.region++
 }
 

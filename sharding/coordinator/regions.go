@@ -105,11 +105,15 @@ func (m *Machine) notTerminating(n identity.Node) {
 // unavailable reports whether a region gets no shards.
 func (m *Machine) unavailable(n identity.Node) bool { return has(m.leaving, n) || m.isTerminating(n) }
 
-// register takes in a region or a proxy, or answers one that is known. Who leaves is not taken in, but what the coordinator before
-// has given it has to be taken from it, and nobody hears it who isn't registered.
+// register takes in a region or a proxy, or answers one that is known. Who leaves gets no shards any more, but what the coordinator before has given it
+// has to be taken from it; and who was not known before is taken in as a proxy, since what waits there needs homes.
 func (m *Machine) register(from identity.Node, msg Message) bool {
 	member := m.member(from)
-	if member == nil || member.Status == membership.Down || from != m.cfg.Self && member.Status != membership.Up && !m.knows(from) {
+	if member == nil || member.Status == membership.Down {
+		return false
+	}
+	leaves := from != m.cfg.Self && (member.Status == membership.Leaving || member.Status == membership.Exiting)
+	if from != m.cfg.Self && member.Status != membership.Up && !leaves && !m.knows(from) {
 		return false
 	}
 	last := m.instances[from]
@@ -124,16 +128,13 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 	m.instances[from] = msg.Instance
 	m.heard(from, &msg)
 	m.invited = without(m.invited, from)
-	if msg.Kind == RegisterProxy {
-		if m.next().HasProxy(from) {
-			m.acknowledge(from)
-		} else {
-			m.queue = append(m.queue, request{kind: ProxyRegistered, node: from})
-		}
+	shards, known := m.state.Region(from)
+	known = known && !m.isTerminating(from)
+	if msg.Kind == RegisterProxy || leaves && !known {
+		m.registerProxy(from)
 		return true
 	}
-	shards, known := m.state.Region(from)
-	if !known || m.isTerminating(from) {
+	if !known {
 		m.queue = append(m.queue, request{kind: RegionRegistered, node: from})
 		return true
 	}
@@ -147,6 +148,15 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 		}
 	}
 	return true
+}
+
+// registerProxy takes in who only sends, or answers it. One that is about to be terminated is another one.
+func (m *Machine) registerProxy(from identity.Node) {
+	if m.next().HasProxy(from) && !m.isTerminating(from) {
+		m.acknowledge(from)
+		return
+	}
+	m.queue = append(m.queue, request{kind: ProxyRegistered, node: from})
 }
 
 // resting are those of the shards that are not being moved.

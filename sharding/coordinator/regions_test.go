@@ -26,7 +26,8 @@ func TestWhoMayRegister(t *testing.T) {
 		"a stranger":            {"a", "b", ""},
 		"one that joins":        {"a b=joining", "b", ""},
 		"one that is weakly up": {"a b=weakly-up", "b", ""},
-		"one that leaves":       {"a b=leaving", "b", ""},
+		"one that leaves":       {"a b=leaving", "b", "proxy registered b"},
+		"one that exits":        {"a b=exiting", "b", "proxy registered b"},
 		"one that is down":      {"a b=down", "b", ""},
 		"the node itself":       {"a=leaving", "a", "region registered a"},
 	} {
@@ -66,6 +67,56 @@ func TestLeavingWithTheNextCoordinator(t *testing.T) {
 	d := active(t, coordinator.Config{}, "a b=down", events...)
 	d.say("b", coordinator.Message{Kind: coordinator.Register})
 	d.want("who is down gives nothing away", "")
+}
+
+// Who leaves before it was registered is told where shards are, by the next coordinator too, and gets none.
+func TestLeavingBeforeItWasRegistered(t *testing.T) {
+	t.Parallel()
+	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
+	d := active(t, coordinator.Config{}, "a b", append(registered("a"), allocated("a", 1))...)
+	d.members("a b=exiting")
+	d.say("b", register)
+	d.want("it is known", "b register ack, b homes a[1]")
+	d.get("b", 1, 2, 3)
+	d.want("it asks", "b homes a[1], a host[2 3], b homes a[2 3]")
+	d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
+	d.step(coordinator.RebalanceNow{})
+	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
+	d.want("a shard moves", "a begin hand-off[1], b begin hand-off[1]")
+	d.stored("as a proxy", "proxy registered b; homes allocated a[2 3]")
+
+	next := active(t, coordinator.Config{}, "a b=exiting", append(registered("a"), allocated("a", 1, 2, 3), proxy(coordinator.ProxyRegistered, "b"))...)
+	next.say("b", register)
+	next.want("the next coordinator", "b register ack, b homes a[1 2 3]")
+	next.get("b", 3, 4)
+	next.want("it asks the next one", "b homes a[3], a host[4], b homes a[4]")
+	next.say("b", coordinator.Message{Kind: coordinator.RegionStopped})
+	next.stored("it stops", "homes allocated a[4]; proxy terminated b")
+
+	alone := active(t, coordinator.Config{}, "a b=leaving")
+	alone.say("b", register)
+	alone.get("b", 1)
+	alone.pass(time.Minute)
+	alone.want("there is no region", "b register ack")
+	alone.stored("there is no region", "proxy registered b")
+}
+
+// A region that has stopped and begins again while its node leaves is not the one that stops, nor is a proxy.
+func TestRegisteringAgainWhileItStops(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b=leaving c", append(registered("a", "b"), allocated("b", 1), proxy(coordinator.ProxyRegistered, "c"))...)
+	d.hold = true
+	d.say("a", coordinator.Message{Kind: coordinator.RegisterProxy}) // is being stored
+	for _, n := range []string{"b", "c"} {
+		d.say(n, coordinator.Message{Kind: coordinator.RegionStopped})
+	}
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
+	d.say("c", coordinator.Message{Kind: coordinator.RegisterProxy, Instance: 2})
+	d.want("nothing is stored yet", "")
+	d.hold = false
+	d.saved()
+	d.want("they are known", "a register ack, b register ack, c register ack, a host[1]")
+	d.stored("each for the one before", "proxy registered a; region terminated b, proxy terminated c, proxy registered b, proxy registered c; homes allocated a[1]")
 }
 
 // A region that has stopped between two coordinators gets nothing: nobody is told that shards are there before it has registered with the second one.
