@@ -240,14 +240,12 @@ func (m *Machine) nextRound() uint64 {
 	return m.round
 }
 
-func (m *Machine) member(n identity.Node) *membership.Member { return find(m.view.Members, n) }
-
-func find(members []membership.Member, n identity.Node) *membership.Member {
-	i, found := slices.BinarySearchFunc(members, n, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) })
+func (m *Machine) member(n identity.Node) *membership.Member {
+	i, found := membership.Find(m.view.Members, n)
 	if !found {
 		return nil
 	}
-	return &members[i]
+	return &m.view.Members[i]
 }
 
 // preparing reports whether the whole cluster is about to stop.

@@ -24,14 +24,12 @@ const maxHomes = 10
 
 // see takes the members.
 func (m *Machine) see(in Members) {
-	before := m.view
+	gone := membership.Gone(m.view.Members, in.Members)
 	m.view = in
-	for i := range before.Members {
-		if n := before.Members[i].Node; m.member(n) == nil {
-			m.removals = append(m.removals, Removal{n, m.now})
-			delete(m.instances, n)
-			m.refused = without(m.refused, n)
-		}
+	for _, n := range gone {
+		m.removals = append(m.removals, Removal{n, m.now})
+		delete(m.instances, n)
+		m.refused = without(m.refused, n)
 	}
 	m.removals = slices.DeleteFunc(m.removals, func(r Removal) bool { return m.now-r.At > m.cfg.RemovalMargin })
 	if m.phase == 0 {
@@ -47,16 +45,12 @@ func (m *Machine) see(in Members) {
 		}
 	}
 	for _, n := range m.state.proxies {
-		if m.member(n) == nil && find(before.Members, n) != nil {
+		if has(gone, n) {
 			m.queue = append(m.queue, request{kind: ProxyTerminated, node: n})
 		}
 	}
-	for _, h := range slices.Clone(m.handOffs) {
-		for _, n := range slices.Clone(h.waiting) {
-			if m.member(n) == nil {
-				m.ack(h, n)
-			}
-		}
+	for _, n := range gone {
+		m.acked(n)
 	}
 }
 

@@ -15,11 +15,10 @@ import (
 
 // see takes the members. What was under way to those that are gone is not waited for.
 func (m *Machine) see(members []membership.Member) {
-	before := m.members
+	gone := membership.Gone(m.members, members)
 	m.members = members
-	// With thousands of shards that is much, and mostly nobody has gone: homes and paths are members, or have been.
-	if slices.ContainsFunc(before, func(was membership.Member) bool { return !m.member(was.Node) }) {
-		m.forgetGone()
+	if len(gone) > 0 { // mostly nobody is
+		m.forget(gone)
 	}
 	// What the removed have passed on for others is not waited for by those others any more: it must not come later.
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
@@ -37,11 +36,15 @@ func (m *Machine) see(members []membership.Member) {
 	}
 }
 
-// forgetGone forgets homes on nodes that are no members any more, and paths there.
-func (m *Machine) forgetGone() {
+// forget forgets homes on nodes that are gone, and paths there. All others are members.
+func (m *Machine) forget(gone []identity.Node) {
+	isGone := func(n identity.Node) bool {
+		_, found := slices.BinarySearchFunc(gone, n, identity.Node.Compare)
+		return found
+	}
 	var lost []Shard
 	for s, n := range m.homes {
-		if !m.member(n) {
+		if isGone(n) {
 			lost = append(lost, s)
 		}
 	}
@@ -51,12 +54,12 @@ func (m *Machine) forgetGone() {
 		m.drain(s)
 	}
 	for hop, path := range m.path {
-		maps.DeleteFunc(path, func(s Shard, n identity.Node) bool { return !m.member(n) && m.flushing[hop][s] == nil })
+		maps.DeleteFunc(path, func(s Shard, n identity.Node) bool { return isGone(n) && m.flushing[hop][s] == nil })
 	}
 }
 
 func (m *Machine) member(n identity.Node) bool {
-	_, found := slices.BinarySearchFunc(m.members, n, func(at membership.Member, n identity.Node) int { return at.Node.Compare(n) })
+	_, found := membership.Find(m.members, n)
 	return found
 }
 

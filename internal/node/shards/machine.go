@@ -143,20 +143,13 @@ func (m *Machine) end() Effects {
 
 // see takes the members.
 func (m *Machine) see(in coordinator.Members) {
-	was, self := m.members.Members, false
+	for _, n := range membership.Gone(m.members.Members, in.Members) {
+		m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
+	}
 	m.members = in
-	down := false
-	for i := range in.Members {
-		if at := &in.Members[i]; at.Node == m.self {
-			self, down = true, at.Status == membership.Down
-		}
-	}
-	for i := range was {
-		if n := was[i].Node; !contains(in.Members, n) {
-			m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
-		}
-	}
 	m.forget()
+	i, self := membership.Find(in.Members, m.self)
+	down := self && in.Members[i].Status == membership.Down
 	if down || m.joined && !self {
 		m.stop()
 		return
@@ -183,11 +176,6 @@ func (m *Machine) view() coordinator.Members {
 	view := m.members
 	view.Removed = slices.Concat(view.Removed, m.removals)
 	return view
-}
-
-func contains(members []membership.Member, n identity.Node) bool {
-	_, found := slices.BinarySearchFunc(members, n, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) })
-	return found
 }
 
 func (m *Machine) stop() {

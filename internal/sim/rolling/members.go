@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
 )
 
@@ -38,7 +37,7 @@ func (c *cluster) become(n *node, s membership.Status, then func()) {
 	l := &c.list
 	l.version++
 	l.members = slices.Clone(l.members)
-	i, found := slices.BinarySearchFunc(l.members, n.self, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) })
+	i, found := membership.Find(l.members, n.self)
 	if !found {
 		l.members = slices.Insert(l.members, i, membership.Member{Node: n.self, UpNumber: membership.NeverUp, Version: n.version})
 	}
