@@ -249,7 +249,6 @@ func (m *Machine) fire(t timer) {
 	case timerNotify:
 		m.notify()
 	case timerPrune:
-		m.again(timerPrune, m.cfg.PruneInterval)
 		m.prune()
 	case timerPull:
 		m.pullDue()

@@ -17,6 +17,16 @@ type pruningState struct {
 	removed map[identity.Node]time.Duration // since when, by the clock
 	clock   time.Duration                   // stands still while some node can't be reached
 	last    time.Duration                   // when the clock was advanced
+	pass    *pruningPass                    // nil while there is none
+}
+
+// pruningPass is one look at all entries, some at a time.
+type pruningPass struct {
+	bucket int    // which is looked at next,
+	after  string // in there behind this key
+	begun  map[identity.Node]int
+	moved  map[identity.Node]int
+	left   map[identity.Node]bool // nodes of which some entry has history, or a marker
 }
 
 // advance advances the clock of pruning.
@@ -30,71 +40,108 @@ func (m *Machine) advance() {
 
 func (m *Machine) allReachable() bool { return len(m.members.reachable) == len(m.members.gossip) }
 
-// prune is one step of forgetting nodes that have left: what they have changed is
-// moved to the leader, once all nodes have said that they know.
+// prune is one round of forgetting nodes that have left: what they have changed is moved to the leader, once all nodes have said that they
+// know. It looks at some of the entries at a time, as requests wait meanwhile.
 func (m *Machine) prune() {
-	if m.loading || !m.allReachable() {
+	p := &m.pruning
+	over := m.loading || !m.allReachable()
+	if !over {
+		if p.pass == nil {
+			p.pass = &pruningPass{begun: map[identity.Node]int{}, moved: map[identity.Node]int{}, left: map[identity.Node]bool{}}
+		}
+		if !m.pruneSome(p.pass) {
+			m.again(timerPrune, refreshPause)
+			return
+		}
+		m.forgetRemoved(p.pass.left)
+	}
+	if p.pass != nil {
+		m.notePruned(NotePruning, p.pass.begun)
+		m.notePruned(NotePruned, p.pass.moved)
+		p.pass = nil
+	}
+	m.again(timerPrune, m.cfg.PruneInterval)
+}
+
+func (m *Machine) notePruned(kind NoteKind, keys map[identity.Node]int) {
+	for _, n := range slices.SortedFunc(maps.Keys(keys), identity.Node.Compare) {
+		m.note(Note{Kind: kind, Node: n, N: keys[n]})
+	}
+}
+
+// pruneSome looks at some entries, in order, and reports whether those were the last ones.
+func (m *Machine) pruneSome(x *pruningPass) bool {
+	const (
+		weight  = 256 // bytes of a value that take as long as an entry: in a map, each value has history of its own
+		changes = 8   // as many entries take as long as one change of an entry
+	)
+	looked := 0
+	for ; x.bucket < buckets; x.bucket++ {
+		b := m.buckets[x.bucket]
+		i, found := findEntry(b, x.after)
+		if found {
+			i++
+		}
+		for _, e := range b[i:] {
+			if looked >= maxLooked {
+				return false
+			}
+			looked += 1 + e.size/weight
+			x.after = e.key
+			if !e.deleted {
+				before := m.count.Initiated + m.count.Pruned
+				m.pruneEntry(x, e)
+				looked += changes * int(m.count.Initiated+m.count.Pruned-before) //nolint:gosec // some per node
+			}
+		}
+		x.after = ""
+	}
+	return true
+}
+
+// pruneEntry does all that is to be done with one entry.
+func (m *Machine) pruneEntry(x *pruningPass, e *entry) {
+	nodes := e.value.ModifiedBy()
+	if m.members.leader == m.self {
+		for _, n := range nodes {
+			m.initiate(x, e, n)
+		}
+	}
+	if len(e.pruning) > 0 {
+		if m.perform(x, e) {
+			nodes = e.value.ModifiedBy()
+		}
+		m.clearMarkers(e)
+	}
+	for i := range e.pruning {
+		x.left[e.pruning[i].Removed] = true
+	}
+	for _, n := range nodes {
+		x.left[n] = true
+	}
+}
+
+// initiate says that this node is going to take over what another one has left, once that has been away for long enough. Who had left before
+// this one came is found by what it has changed.
+func (m *Machine) initiate(x *pruningPass, e *entry, n identity.Node) {
+	p := &m.pruning
+	since, found := p.removed[n]
+	if !found {
+		if !m.isAlive(n) {
+			p.removed[n] = p.clock
+		}
 		return
 	}
-	if m.members.leader == m.self {
-		m.findRemoved()
-		m.initiate()
+	after := m.cfg.PruneAfter
+	if e.durable {
+		after = m.cfg.DurablePruneAfter
 	}
-	m.perform()
-	m.clearMarkers()
-}
-
-// each calls f for all entries with a value, in order.
-func (m *Machine) each(f func(e *entry)) {
-	for i := range m.buckets {
-		for _, e := range m.buckets[i] {
-			if !e.deleted {
-				f(e)
-			}
-		}
+	if k := e.marker(n); p.clock-since <= after || k != nil && (k.Performed || k.Owner == m.self) {
+		return
 	}
-}
-
-// findRemoved finds nodes that have left before this one came, by what they have
-// changed.
-func (m *Machine) findRemoved() {
-	m.each(func(e *entry) {
-		for _, n := range e.value.ModifiedBy() {
-			if _, found := m.pruning.removed[n]; !found && !m.isAlive(n) {
-				m.pruning.removed[n] = m.pruning.clock
-			}
-		}
-	})
-}
-
-// due returns the nodes that have been away for long enough, for some keys at least.
-func (m *Machine) due() []identity.Node {
-	var due []identity.Node
-	for _, n := range slices.SortedFunc(maps.Keys(m.pruning.removed), identity.Node.Compare) {
-		if m.pruning.clock-m.pruning.removed[n] > min(m.cfg.PruneAfter, m.cfg.DurablePruneAfter) {
-			due = append(due, n)
-		}
-	}
-	return due
-}
-
-// initiate says that this node is going to take over what others have left.
-func (m *Machine) initiate() {
-	for _, n := range m.due() {
-		keys, away := 0, m.pruning.clock-m.pruning.removed[n]
-		m.each(func(e *entry) {
-			k := e.marker(n)
-			if e.durable && away <= m.cfg.DurablePruneAfter || !e.durable && away <= m.cfg.PruneAfter || !e.value.NeedsPruning(n) || k != nil && (k.Performed || k.Owner == m.self) {
-				return
-			}
-			keys++
-			m.mark(e, Marker{Removed: n, Owner: m.self})
-		})
-		if keys > 0 {
-			m.count.Initiated += uint64(keys)
-			m.note(Note{Kind: NotePruning, Node: n, N: keys})
-		}
-	}
+	x.begun[n]++
+	m.count.Initiated++
+	m.mark(e, Marker{Removed: n, Owner: m.self})
 }
 
 // mark puts a marker into an entry. The list that was there stays as it is.
@@ -110,38 +157,32 @@ func (m *Machine) mark(e *entry, k Marker) {
 	e.dropVersions()
 }
 
-// perform takes over what was initiated by this node and was seen by all.
-func (m *Machine) perform() {
-	pruned := map[identity.Node]int{}
-	m.each(func(e *entry) {
-		changed := false
-		for _, k := range e.pruning {
-			if k.Performed || k.Owner != m.self || !m.seenByAll(k.Seen) {
-				continue
-			}
-			v, err := e.value.Prune(m.actor, k.Removed)
-			if err != nil {
-				m.note(Note{Kind: NoteRefused, Node: k.Removed, Key: e.key, Err: err})
-				continue
-			}
-			ttl := m.cfg.MarkerTTL
-			if e.durable {
-				ttl = m.cfg.DurableMarkerTTL
-			}
-			m.set(e, v)
-			e.size = 0
-			m.mark(e, Marker{Removed: k.Removed, Performed: true, Obsolete: m.wall() + millis(ttl)})
-			pruned[k.Removed]++
-			m.count.Pruned++
-			changed = true
+// perform takes over what was initiated by this node and was seen by all. It reports whether that has changed the value.
+func (m *Machine) perform(x *pruningPass, e *entry) (changed bool) {
+	for _, k := range e.pruning {
+		if k.Performed || k.Owner != m.self || !m.seenByAll(k.Seen) {
+			continue
 		}
-		if changed {
-			m.keep(e)
+		v, err := e.value.Prune(m.actor, k.Removed)
+		if err != nil {
+			m.note(Note{Kind: NoteRefused, Node: k.Removed, Key: e.key, Err: err})
+			continue
 		}
-	})
-	for _, n := range slices.SortedFunc(maps.Keys(pruned), identity.Node.Compare) {
-		m.note(Note{Kind: NotePruned, Node: n, N: pruned[n]})
+		ttl := m.cfg.MarkerTTL
+		if e.durable {
+			ttl = m.cfg.DurableMarkerTTL
+		}
+		m.set(e, v)
+		e.size = 0
+		m.mark(e, Marker{Removed: k.Removed, Performed: true, Obsolete: m.wall() + millis(ttl)})
+		x.moved[k.Removed]++
+		m.count.Pruned++
+		changed = true
 	}
+	if changed {
+		m.keep(e)
+	}
+	return changed
 }
 
 // seenByAll reports whether all nodes that hold the data have seen a marker.
@@ -149,31 +190,25 @@ func (m *Machine) seenByAll(seen []identity.Node) bool {
 	return !slices.ContainsFunc(m.members.gossip, func(n identity.Node) bool { return !contains(seen, n) })
 }
 
-// clearMarkers forgets what is obsolete, and nodes of which nothing is left.
-func (m *Machine) clearMarkers() {
+// clearMarkers forgets those of an entry that are obsolete.
+func (m *Machine) clearMarkers(e *entry) {
 	wall := m.wall()
-	left := map[identity.Node]bool{}
-	m.each(func(e *entry) {
-		obsolete := func(k Marker) bool { return k.Performed && k.Obsolete <= wall }
-		if slices.ContainsFunc(e.pruning, obsolete) {
-			m.spoil(e)
-			e.pruning = slices.DeleteFunc(slices.Clone(e.pruning), obsolete)
-			m.count.Cleared++
-			m.keep(e)
-		}
-		for _, k := range e.pruning {
-			left[k.Removed] = true
-		}
-		for _, n := range e.value.ModifiedBy() {
-			left[n] = true
-		}
-	})
-	for _, n := range m.due() {
-		if !left[n] {
-			delete(m.pruning.removed, n)
-		}
+	obsolete := func(k Marker) bool { return k.Performed && k.Obsolete <= wall }
+	if slices.ContainsFunc(e.pruning, obsolete) {
+		m.spoil(e)
+		e.pruning = slices.DeleteFunc(slices.Clone(e.pruning), obsolete)
+		m.count.Cleared++
+		m.keep(e)
 	}
-	if len(m.pruning.removed) > MaxNodes {
+}
+
+// forgetRemoved forgets nodes of which nothing is left. Should there be something nevertheless, they are found again by it.
+func (m *Machine) forgetRemoved(left map[identity.Node]bool) {
+	p := &m.pruning
+	maps.DeleteFunc(p.removed, func(n identity.Node, since time.Duration) bool {
+		return !left[n] && p.clock-since > min(m.cfg.PruneAfter, m.cfg.DurablePruneAfter)
+	})
+	if len(p.removed) > MaxNodes {
 		m.dropRemoved()
 	}
 }
