@@ -78,7 +78,10 @@ func (m *Member) OlderThan(other *Member) bool { return m.age(other) < 0 }
 
 // age orders members by age, the oldest first.
 func (m *Member) age(other *Member) int {
-	return cmp.Or(cmp.Compare(m.UpNumber, other.UpNumber), m.Node.Compare(other.Node))
+	if c := cmp.Compare(m.UpNumber, other.UpNumber); c != 0 { // mostly
+		return c
+	}
+	return m.Node.Compare(other.Node)
 }
 
 // with returns the member with another status.

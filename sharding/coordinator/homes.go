@@ -109,6 +109,9 @@ func (m *Machine) askHomes() {
 		m.probe = probe{}
 		return
 	}
+	if len(m.probe.waiting) > 0 {
+		return // a view of all regions would be made for each answer of one
+	}
 	view := m.strategyView()
 	if len(view.Regions) == 0 || !m.probed(&view) {
 		return

@@ -36,9 +36,15 @@ func (m *Machine) see(members []membership.Member) {
 	}
 }
 
+// few are so many nodes that one is found quicker among them by looking at each.
+const few = 8
+
 // forget forgets homes on nodes that are gone, and paths there. All others are members.
 func (m *Machine) forget(gone []identity.Node) {
 	isGone := func(n identity.Node) bool {
+		if len(gone) <= few { // their UIDs are others, mostly: it is not looked at names
+			return slices.Contains(gone, n)
+		}
 		_, found := slices.BinarySearchFunc(gone, n, identity.Node.Compare)
 		return found
 	}

@@ -151,7 +151,9 @@ func (m *Machine) answerFlush(from identity.Node, f Frame) {
 // arrivedAll reports whether nothing is under way from here any more, and flushes what may be.
 func (m *Machine) arrivedAll() bool {
 	for hop, path := range m.path {
-		m.startFlush(slices.Sorted(maps.Keys(path)), hop)
+		if len(path) > len(m.flushing[hop]) { // else all of them are being flushed: each answer would look at all again
+			m.startFlush(slices.Sorted(maps.Keys(path)), hop)
+		}
 	}
 	return !slices.ContainsFunc(m.flushes, func(f *flush) bool { return !f.held })
 }
