@@ -209,6 +209,6 @@ func (s *switchboard) adminStats(ctx context.Context, after string) (answer Admi
 func (r *Replicator) adminStat(s *Stats) AdminStat {
 	return AdminStat{
 		Replicator: r.cfg.Name, Replicas: s.Replicas, Keys: s.Protocol.Keys, Deleted: s.Protocol.Tombstones, Synced: s.Synced,
-		Digest: fmt.Sprintf("%x", s.Digest), DiskErrors: s.DiskErrors, Waiting: s.Waiting,
+		Digest: s.Digest.String(), DiskErrors: s.DiskErrors, Waiting: s.Waiting,
 	}
 }

@@ -36,7 +36,7 @@ func (r *Replicator) administer(ctx context.Context, request *AdminRequest) (ans
 		err = r.call(ctx, func() {
 			p := r.machine.Protocol()
 			all := p.Digests()
-			answer.Sums = &AdminSums{Digest: fmt.Sprintf("%x", p.Root())}
+			answer.Sums = &AdminSums{Digest: p.Root().String()}
 			for i := range all {
 				answer.Sums.Buckets = append(answer.Sums.Buckets, all[i][:]...)
 			}
@@ -171,7 +171,7 @@ func (r *Replicator) adminBucket(ctx context.Context, request *AdminRequest) (pa
 	for _, k := range keys {
 		m := AdminMark{Key: k.Key}
 		if k.Digest != (replication.Digest{}) {
-			m.Digest = fmt.Sprintf("%x", k.Digest)
+			m.Digest = k.Digest.String()
 		}
 		if room -= sizeOf(m); room < 0 {
 			return page, true, nil

@@ -4,6 +4,7 @@
 package ddata
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -29,6 +30,9 @@ func untyped[T any](r *Replicator, key string, modify func(T) (T, error)) func(c
 		}
 		r.modifying.Store(&key)
 		defer r.modified(key, r.now())
+		if modify == nil {
+			return current, &modifyError{errors.New("there is no function")}
+		}
 		if v, err = modify(v); err != nil {
 			return current, &modifyError{err}
 		}

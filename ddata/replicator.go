@@ -4,6 +4,7 @@
 package ddata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,9 @@ type Replicator struct {
 //
 // The error matches ErrInvalid, or cluster.ErrShuttingDown if it is too late, or is one of package durable.
 func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
+	if node == nil {
+		return nil, fmt.Errorf("ddata: start replicator %.64q: %w: there is no node", cmp.Or(cfg.Name, DefaultName), ErrInvalid)
+	}
 	cfg = cfg.withDefaults(node)
 	r, err := prepare(ctx, node, cfg)
 	if err != nil {

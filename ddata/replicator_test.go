@@ -166,6 +166,8 @@ func TestErrors(t *testing.T) {
 		if p, ok := errors.AsType[*ddata.PanicError](err); !ok || p.Value != "oh" {
 			t.Errorf("%v", p)
 		}
+		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), nil)
+		check(ddata.ErrModify, err, `the update was not made: there is no function`)
 		err = w.put(r, ddata.WriteLocal(), strings.Repeat("x", 2000))
 		check(ddata.ErrTooLarge, err, `ddata: update "cart": too large: the value of "cart" would have 20`)
 		if l, ok := errors.AsType[*ddata.TooLargeError](err); !ok || l.Size < 2000 || l.Max != 1000 || l.Key != "cart" {
@@ -613,6 +615,8 @@ func TestStartRefuses(t *testing.T) {
 				t.Errorf("%v: no %q", err, want)
 			}
 		}
+		_, err = ddata.Start(w.Context(), nil, ddata.Config{})
+		w.wantErr(err, ddata.ErrInvalid)
 		r := w.replicate(n, ddata.Config{}) // none of them is in the way
 		n.Stop()
 		<-n.Done()

@@ -174,7 +174,7 @@ const rebalancePoll = 10 * time.Millisecond
 
 // adminRebalance asks the strategy which shards should move, and waits for its answer.
 func (s *site) adminRebalance(ctx context.Context) (moving int, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StrategyTimeout+QueryTimeout, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StrategyTimeout+queryTimeout, errUnanswered)
 	defer cancel()
 	ticker := time.NewTicker(rebalancePoll)
 	defer ticker.Stop()

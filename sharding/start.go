@@ -87,7 +87,7 @@ func begin[C, E any](
 		err = errors.Join(err, fmt.Errorf("Type.Commands: %w", bad))
 	}
 	if bad := (Scope{Type: typ.Name, Role: opts.Role}).validate(); bad != nil {
-		err = errors.Join(err, bad)
+		err = errors.Join(err, errors.New(strings.NewReplacer(ErrInvalid.Error()+": ", "", "Scope.Type", "Type.Name", "Scope.Role", "Options.Role").Replace(bad.Error())))
 	}
 	if most := singleton.MaxNameLength - len(singletonPrefix); len(typ.Name) > most {
 		err = errors.Join(err, fmt.Errorf("Type.Name has %d bytes, at most %d are allowed", len(typ.Name), most))
@@ -134,12 +134,6 @@ func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
 //
 // An Ask should have a deadline: a command or an answer that the network loses is not sent again.
 func (r *Region[C]) Ref(id string) eventsourcing.Ref[C] { return r.ref(id) }
-
-// Type returns the name of the entity type.
-func (r *Region[C]) Type() string { return r.site.name }
-
-// Node returns the node that it is on.
-func (r *Region[C]) Node() *cluster.Node { return r.site.node }
 
 // ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf does not say.
 func (r *Region[C]) ShardOf(id string) (Shard, error) {

@@ -97,6 +97,7 @@ func TestWhatCantBeStarted(t *testing.T) {
 			"Options.Remember: it opens":      func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{} },
 			"Options.Remember: it panicked":   func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{panics: true} },
 			"Type.New is missing":             func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.New = nil },
+			`: Type.Name: "a|b" is blank`:     func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.Name = "a|b" },
 			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) {
 				typ.Name = strings.Repeat("x", 247)
 			},

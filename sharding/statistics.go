@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// QueryTimeout is how long Statistics and CurrentRegions wait at most if they are not told otherwise.
-const QueryTimeout = 3 * time.Second
+// queryTimeout is how long Statistics and CurrentRegions wait at most if they are not told otherwise.
+const queryTimeout = 3 * time.Second
 
 // ErrNoCoordinator says that no coordinator is known, or that it does not answer: it is being started, or moved.
 var ErrNoCoordinator = errors.New("sharding: there is no coordinator")
@@ -60,9 +60,9 @@ func (r *RegionStatistics) Entities() (n int) {
 }
 
 // CurrentRegions returns the nodes with a region that is registered with the coordinator, sorted. Proxies are none. It waits for at
-// most QueryTimeout. The error matches ErrNoCoordinator or ErrStopped, or is that of ctx.
+// most 3 s. The error matches ErrNoCoordinator or ErrStopped, or is that of ctx.
 func (r *Region[C]) CurrentRegions(ctx context.Context) ([]identity.Node, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, QueryTimeout, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errUnanswered)
 	defer cancel()
 	nodes, err := r.site.currentRegions(ctx)
 	if err != nil {
@@ -71,12 +71,12 @@ func (r *Region[C]) CurrentRegions(ctx context.Context) ([]identity.Node, error)
 	return nodes, nil
 }
 
-// Statistics asks all regions how many entities they have. It waits for at most a time, which defaults to QueryTimeout; regions that
+// Statistics asks all regions how many entities they have. It waits for at most a time, 3 s if that is 0; regions that
 // have not answered by then are named. The error matches ErrNoCoordinator if nobody knows which regions there are, or
 // ErrStopped, or is that of ctx.
 func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Statistics, error) {
 	s := r.site
-	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(max(timeout, 0), QueryTimeout), errUnanswered)
+	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(max(timeout, 0), queryTimeout), errUnanswered)
 	defer cancel()
 	nodes, err := s.currentRegions(limited)
 	if err != nil {

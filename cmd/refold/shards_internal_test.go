@@ -141,7 +141,7 @@ func TestShardsCommand(t *testing.T) {
 	l.wantShards(0, []string{"entities", fmt.Sprint(n)}, `^ENTITY +NODE\n`, `acc-7 +b\n`)
 	l.wantShards(0, []string{"entities", "--json", fmt.Sprint(n)}, fmt.Sprintf(`"id":"acc-7","shard":%d,"node":"b"}\n`, n))
 	l.wantShards(0, []string{"entities", "--limit", "1", "--json"}, `^{"type":"account","shard":\d+,"node":"b","entities":\d+}\n.*there are more`)
-	l.wantShards(2, []string{"entities", "12"}, `there is no shard 12: "account" has 12`)
+	l.wantShards(2, []string{"entities", "12"}, `^refold: there is no shard 12: "account" has 12`)
 
 	var rc *sharding.Region[tallyCommand]
 	for _, n := range []*cluster.Node{a, b, c} { // the oldest has the coordinator
@@ -162,10 +162,10 @@ func TestShardsCommand(t *testing.T) {
 		{[]string{"rebalance"}, `there are several entity types`},
 		{[]string{"--type", "card", "list"}, `there is no entity type "card"; there are: "account", "loan"`},
 		{[]string{"find", "card", "1"}, `there is no entity type "card"`},
-		{[]string{"find", "", "1"}, `type "", id "1": neither may be empty`},
-		{[]string{"find", "account", ""}, `neither may be empty`},
+		{[]string{"find", "", "1"}, `type "", id "1": both are needed`},
+		{[]string{"find", "account", ""}, `both are needed, as in: shards find account 42`},
 		{[]string{"drain", "nobody"}, `there is no member "nobody"; there are: "a", "b", "c"`},
-		{[]string{"--type", "account", "drain", "c"}, `c hosts nothing of that`},
+		{[]string{"--type", "account", "drain", "c"}, `c hosts nothing of "account"`},
 		{[]string{"--cluster", "", "list"}, "--cluster"},
 		{[]string{"--timeout", "0s", "list"}, "--timeout"},
 		{[]string{"list", "--interval", "1ms"}, "--interval"},

@@ -115,6 +115,11 @@ type shardEntity struct {
 
 // entities shows those that run in a shard.
 func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
+	for i := range all {
+		if r := all[i].Region(typ); r != nil && int64(*c.Shard) >= int64(r.Total) {
+			return fmt.Errorf("there is no shard %d: %q has %d, from 0 on", *c.Shard, typ, r.Total)
+		}
+	}
 	out := newLines(env.Stdout, c.JSON, "ENTITY\tNODE\n")
 	homed, printed := false, 0
 	defer func() {
@@ -125,14 +130,7 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 		err = errors.Join(out.Flush(), err)
 	}()
 	for i := range all {
-		r := all[i].Region(typ)
-		if r == nil {
-			continue
-		}
-		if int64(*c.Shard) >= int64(r.Total) {
-			return fmt.Errorf("there is no shard %d: %q has %d, from 0 on", *c.Shard, typ, r.Total)
-		}
-		if r.Shards == 0 {
+		if r := all[i].Region(typ); r == nil || r.Shards == 0 {
 			continue
 		}
 		for id, err := range n.shards.Entities(ctx, all[i].Name, typ, sharding.Shard(*c.Shard)) {
@@ -176,7 +174,7 @@ type shardsFindCommand struct {
 // Validate checks the arguments.
 func (c *shardsFindCommand) Validate() error {
 	if c.Of == "" || c.ID == "" {
-		return fmt.Errorf("type %q, id %q: neither may be empty", c.Of, c.ID)
+		return fmt.Errorf("type %q, id %q: both are needed, as in: shards find account 42", c.Of, c.ID)
 	}
 	return nil
 }

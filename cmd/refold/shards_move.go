@@ -139,7 +139,7 @@ func (c *shardsDrainCommand) types(all []shardNode, among []string) ([]string, e
 		types = append(types, r.Type)
 	}
 	if len(types) == 0 {
-		return nil, fmt.Errorf("%s hosts nothing of that: it has no region, or proxies only", c.Node)
+		return nil, fmt.Errorf("%s hosts nothing of %s: it has no region, or a proxy only", c.Node, quoted(among))
 	}
 	return types, nil
 }

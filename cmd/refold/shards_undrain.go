@@ -48,7 +48,7 @@ func (c *shardsUndrainCommand) undrain(ctx context.Context, env *operator.Env, n
 		}
 	}
 	if !found {
-		return fmt.Errorf("%s was not drained of that", c.Node)
+		return fmt.Errorf("%s was not drained of %s", c.Node, quoted(types))
 	}
 	return nil
 }

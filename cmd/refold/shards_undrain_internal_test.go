@@ -23,13 +23,13 @@ func TestShardsUndrain(t *testing.T) {
 	opts := sharding.Options{Shards: 12, RetryInterval: 200 * time.Millisecond}
 	l.region(a, j, "account", opts)
 	l.region(b, j, "account", opts)
-	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of that`)
+	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
 	l.wantShards(2, []string{"undrain", "x"}, `there is no member "x"`)
 	l.wantShards(0, []string{"drain", "b", "--wait"})
 	l.wantShards(0, nil, `b .* drained\n`)
 	l.wantShards(2, []string{"--type", "loan", "undrain", "b"}, `there is no entity type "loan"`)
 	l.wantShards(0, []string{"undrain", "b"}, `^b takes shards of account again\n$`)
-	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of that`)
+	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
 }
 
 // Who is refused is shown with the reason, and ends in status 1.

@@ -6,10 +6,14 @@ package replication
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 )
 
 // Digest is a short form of some data: equal if the data is.
 type Digest [16]byte
+
+// String returns the digest in hexadecimal, as operators see it.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // changing is what stands for the digest of an entry that changes. No data has it, but by chance.
 func changing() Digest {

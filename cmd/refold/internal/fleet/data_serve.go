@@ -108,7 +108,7 @@ func (h *holder) do(ctx context.Context, request Request) (json.RawMessage, erro
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(fmt.Sprintf("%x of %d", s.Digest, s.Replicas))
+		return json.Marshal(fmt.Sprintf("%v of %d", s.Digest, s.Replicas))
 	}
 	return nil, fmt.Errorf("nothing that can be done with data: %q", request.Do)
 }
