@@ -5,6 +5,7 @@ package replication_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -86,6 +87,61 @@ func TestStoreFails(t *testing.T) {
 	w.hosts[2].broken = nil
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.Done || r.Answered != 2 {
 		t.Errorf("one is enough: %+v", r)
+	}
+}
+
+// A disk that does not answer is what a request fails of, whatever the others say; the node does not count as one that has taken part.
+func TestDiskDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w := durable(t, 3)
+	a := w.hosts[0]
+	a.held = true
+	r := w.wait(a, a.add("kept", majority, 1))
+	if r.Outcome != replication.StoreFailed || r.Err == nil || r.Answered != 2 || r.Required != 2 || len(r.Silent) != 0 {
+		t.Errorf("the others have it: %+v", r)
+	}
+	w.cut = func(x, y *host) bool { return x != y }
+	r = w.wait(a, a.add("kept", majority, 1))
+	if r.Outcome != replication.TimedOut || r.Answered != 0 || r.Required != 2 || len(r.Silent) != 2 {
+		t.Errorf("nobody has it: %+v", r)
+	}
+}
+
+// What a read has found and merged is stored, also if it fails of what it has found elsewhere.
+func TestReadStoresWhatItMerges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Durable: []string{"kept"}, GossipInterval: time.Hour}, 3)
+	w.cut = func(x, y *host) bool { return x != y }
+	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
+	b.add("kept", local, 1)
+	c.put("kept", local, "x")
+	w.run(time.Second) // nobody hears of it
+	w.cut = nil
+	if r := w.wait(a, a.get("kept", all)); r.Outcome != replication.Failed {
+		t.Fatalf("of two types: %+v", r)
+	}
+	a.sync()
+	if found, there := a.show("kept") != "-", len(a.disk["kept"]) > 0; !found || !there {
+		t.Errorf("it has it: %t, on disk: %t", found, there)
+	}
+}
+
+// Whatever could not be written is tried once more at the end.
+func TestLastTry(t *testing.T) {
+	t.Parallel()
+	w := durable(t, 1)
+	a := w.hosts[0]
+	a.broken = errDisk
+	const keys = 2_500
+	for i := range keys {
+		a.add(fmt.Sprint("shard-", i), local, 1)
+	}
+	a.sync()
+	a.broken = nil
+	a.step(replication.Stop{})
+	a.sync()
+	if n := len(a.disk); n != keys {
+		t.Errorf("%d of %d keys are on disk", n, keys)
 	}
 }
 

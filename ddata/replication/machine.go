@@ -327,7 +327,9 @@ func (m *Machine) stop() {
 			m.reply(w.reply)
 		}
 	}
-	m.storeAgain() // the last try
+	for len(m.stores.failed) > 0 { // the last try
+		m.storeAgain()
+	}
 	m.stopped, m.out.Stopped = true, true
 }
 

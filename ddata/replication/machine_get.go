@@ -90,7 +90,10 @@ func (m *Machine) readDone(r *round) {
 			m.finish(r, Failed, err)
 			return
 		}
-		changed = changed || a.changed
+		if a.changed {
+			changed = true
+			m.keep(a.e) // whatever the other answers are
+		}
 	}
 	if changed {
 		m.count.Repaired++

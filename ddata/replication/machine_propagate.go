@@ -80,7 +80,7 @@ func (m *Machine) propagate() {
 	}
 	d.lastFlush = m.now
 	m.trim()
-	if d.flush {
+	if d.flush && !more { // what is too large for that is known when all the rest is sent
 		d.flush = false
 		m.pushLarge()
 	}

@@ -71,10 +71,7 @@ func (m *Machine) notePruned(kind NoteKind, keys map[identity.Node]int) {
 
 // pruneSome looks at some entries, in order, and reports whether those were the last ones.
 func (m *Machine) pruneSome(x *pruningPass) bool {
-	const (
-		weight  = 256 // bytes of a value that take as long as an entry: in a map, each value has history of its own
-		changes = 8   // as many entries take as long as one change of an entry
-	)
+	const weight = 256 // bytes of a value that take as long as an entry: in a map, each value has history of its own
 	looked := 0
 	for ; x.bucket < buckets; x.bucket++ {
 		b := m.buckets[x.bucket]
@@ -89,9 +86,7 @@ func (m *Machine) pruneSome(x *pruningPass) bool {
 			looked += 1 + e.size/weight
 			x.after = e.key
 			if !e.deleted {
-				before := m.count.Initiated + m.count.Pruned
-				m.pruneEntry(x, e)
-				looked += changes * int(m.count.Initiated+m.count.Pruned-before) //nolint:gosec // some per node
+				looked += m.pruneEntry(x, e)
 			}
 		}
 		x.after = ""
@@ -99,8 +94,10 @@ func (m *Machine) pruneSome(x *pruningPass) bool {
 	return true
 }
 
-// pruneEntry does all that is to be done with one entry.
-func (m *Machine) pruneEntry(x *pruningPass, e *entry) {
+// pruneEntry does all that is to be done with one entry. It returns about how many entries it would take as long to look at.
+func (m *Machine) pruneEntry(x *pruningPass, e *entry) (effort int) {
+	const change = 8
+	before := m.count.Initiated + m.count.Pruned
 	nodes := e.value.ModifiedBy()
 	if m.members.leader == m.self {
 		for _, n := range nodes {
@@ -119,6 +116,7 @@ func (m *Machine) pruneEntry(x *pruningPass, e *entry) {
 	for _, n := range nodes {
 		x.left[n] = true
 	}
+	return len(nodes) + len(e.pruning) + change*int(m.count.Initiated+m.count.Pruned-before) //nolint:gosec // some for each node
 }
 
 // initiate says that this node is going to take over what another one has left, once that has been away for long enough. Who had left before

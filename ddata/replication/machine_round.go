@@ -178,7 +178,7 @@ func (m *Machine) sendWhole(r *round, to identity.Node) {
 // roundDue begins the second wave of a round, or ends it.
 func (m *Machine) roundDue(r *round) {
 	if r.waved || r.due >= r.deadline {
-		m.endRound(r, Reply{Outcome: TimedOut, Err: r.refusal(), Silent: r.silent()})
+		m.timeOut(r)
 		return
 	}
 	m.count.SecondWaves++
@@ -192,6 +192,18 @@ func (m *Machine) roundDue(r *round) {
 		}
 	}
 	m.ask(r, len(r.targets))
+}
+
+// timeOut ends a round whose time is up. If its disk has not answered, this node has not taken part.
+func (m *Machine) timeOut(r *round) {
+	reply := Reply{Outcome: TimedOut, Err: r.refusal(), Silent: r.silent()}
+	if r.storing {
+		if r.answered >= r.required {
+			reply = Reply{Outcome: StoreFailed, Err: fmt.Errorf("replication: the disk has not answered in time for %q", r.key)}
+		}
+		r.answered -= r.own
+	}
+	m.endRound(r, reply)
 }
 
 // target returns the target of a round that a message is from, nil if nothing

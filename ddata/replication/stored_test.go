@@ -290,6 +290,25 @@ func TestFlushLarge(t *testing.T) {
 	}
 }
 
+// So is one that stands behind more changes than are told in one step.
+func TestFlushLargeBehindMany(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	a := w.hosts[0]
+	w.run(time.Second)
+	for i := range 600 {
+		a.add(fmt.Sprint("counter-", i), local, 1)
+	}
+	a.write("large", local, strings.Repeat("x", 100<<10))
+	a.step(replication.Flush{})
+	w.run(time.Second)
+	for _, h := range w.hosts[1:] {
+		if h.show("large") == "-" || h.show("counter-599") != "1" {
+			t.Errorf("%v has not got all", h.self)
+		}
+	}
+}
+
 // A replica without room for another key says so, and others are asked in its place. It goes on with the keys that it has.
 func TestNoRoomElsewhere(t *testing.T) {
 	t.Parallel()
