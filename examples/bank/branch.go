@@ -71,7 +71,11 @@ func openBranch(ctx context.Context, cfg branchConfig, s *store, r rates.Rates) 
 	defer func() { //nolint:contextcheck // to end takes as long as it takes
 		if err != nil {
 			node.Stop()
-			err = fmt.Errorf("open the branch: %w", errors.Join(err, b.close()))
+			closed := b.close()
+			if b.gaveUp() {
+				err = node.Err() // and what has failed has failed for that reason
+			}
+			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}
 	}()
 	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // it lives until it is closed
@@ -111,6 +115,23 @@ func (b *branch) close() error {
 		return nil
 	}
 	return b.bank.close()
+}
+
+// gaveUp reports whether the node of the branch has ended, and nobody wanted that.
+func (b *branch) gaveUp() bool {
+	err := b.node.Err()
+	return err != nil && !errors.Is(err, cluster.ErrLeft) && !errors.Is(err, cluster.ErrStopped)
+}
+
+// waitsFor says what a branch that does not reach all accounts yet has not found.
+func (b *branch) waitsFor() string {
+	switch s := b.node.State(); {
+	case !s.Connected:
+		return "the NATS servers: none of --nats answers"
+	case !s.Joined:
+		return "the branches that it joins: none of --join lets it in"
+	}
+	return "the branch that deals out the accounts"
 }
 
 // branchNames returns the names of some branches, "branch-1" and so on.

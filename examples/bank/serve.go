@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -32,7 +33,7 @@ func (c *serveCmd) Run(app *app) (err error) {
 	if c.clustered() {
 		return c.runCluster(app)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(app.ctx, "tcp", c.Addr)
+	listener, err := listenAt(app.ctx, c.Addr)
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -48,6 +49,15 @@ func (c *serveCmd) Run(app *app) (err error) {
 	}
 	printf(app.stdout, "stopped\n")
 	return nil
+}
+
+// listenAt listens at an address. That it is in use is the mistake that everybody makes once.
+func listenAt(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: --addr HOST:PORT says where else", err)
+	}
+	return l, err
 }
 
 // serve answers requests until ctx ends, and then finishes those in hand.

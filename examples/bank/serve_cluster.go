@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"sync"
 
-	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/nats"
@@ -53,21 +51,21 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		defer func() { err = errors.Join(err, server.Close()) }()
 		access = server.Access()
 	}
-	offices := &offices{app: app, whole: c.Nodes > 0}
+	offices := &offices{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0}
 	for i, name := range all {
 		b, failed := c.openBranch(app, name, seeds, access, s, r)
 		if failed == nil {
 			failed = offices.open(b, listeners[i])
 		}
 		if failed != nil {
-			return errors.Join(failed, offices.close())
+			return offices.giveUp(failed)
 		}
 	}
 	err = offices.ready(app.ctx)
 	switch {
 	case app.ctx.Err() != nil: // so soon
 	case err != nil:
-		return errors.Join(err, offices.close())
+		return offices.giveUp(err)
 	default:
 		c.greet(app, all, listeners, access)
 	}
@@ -88,7 +86,7 @@ func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err e
 		if n > 1 && first > 0 {
 			port = strconv.Itoa(first + i)
 		}
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
+		l, err := listenAt(ctx, net.JoinHostPort(host, port))
 		if err != nil {
 			for _, l := range all {
 				_ = l.Close()
@@ -130,123 +128,4 @@ func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, acces
 		}
 		printf(app.stdout, "\n")
 	}
-}
-
-// offices are the branches that are in this process, each with its counter: the API.
-type offices struct {
-	app   *app
-	whole bool // they are the whole cluster
-	all   []*branch
-
-	running sync.WaitGroup
-	mu      sync.Mutex
-	errs    []error
-}
-
-// open opens the counter of a branch. The offices have it from now on, also if it fails.
-func (o *offices) open(b *branch, listener net.Listener) error {
-	o.all = append(o.all, b)
-	ctx, stop := context.WithCancel(context.WithoutCancel(o.app.ctx))
-	closed := make(chan struct{})
-	_, err := b.node.OnShutdown(cluster.PhaseRequestsDone, "requests", func(ctx context.Context) error {
-		stop() // requests in hand are answered
-		select {
-		case <-closed:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
-	if err != nil {
-		stop()
-		return fmt.Errorf("serve: %w", err)
-	}
-	o.running.Go(func() {
-		defer close(closed)
-		defer stop()
-		if err := serve(ctx, listener, b.api()); err != nil {
-			o.fail(fmt.Errorf("%s: %w", b.node.Self().Name, err))
-			b.node.Stop()
-		}
-	})
-	return nil
-}
-
-// ready waits until each branch reaches all accounts.
-func (o *offices) ready(ctx context.Context) error {
-	for _, b := range o.all {
-		if err := b.region.AwaitReady(ctx); err != nil {
-			return fmt.Errorf("serve: %w", errors.Join(err, b.node.Err()))
-		}
-	}
-	return nil
-}
-
-// wait returns when all branches have ended: because the program is to end, or each for a reason of its own.
-func (o *offices) wait() error {
-	prepared := make(chan struct{})
-	stop := context.AfterFunc(o.app.ctx, func() {
-		defer close(prepared)
-		o.prepare()
-	})
-	for _, b := range o.all {
-		o.running.Go(func() {
-			select {
-			case <-o.app.ctx.Done():
-				<-prepared
-			case <-b.node.Stopping():
-				o.fail(o.ended(b))
-				return
-			}
-			o.fail(b.shutdown(context.WithoutCancel(o.app.ctx)))
-		})
-	}
-	o.running.Wait()
-	stop()
-	if err := errors.Join(o.errs...); err != nil {
-		return err
-	}
-	printf(o.app.stdout, "stopped\n")
-	return nil
-}
-
-// prepare tells all branches that all of them are going to end, if it is so: nothing needs to move then.
-func (o *offices) prepare() {
-	for _, b := range o.all {
-		if o.whole && b.node.PrepareForShutdown(context.WithoutCancel(o.app.ctx)) == nil {
-			return
-		}
-	}
-}
-
-// ended waits for a branch that ends by itself, and returns why unless it has just left.
-func (o *offices) ended(b *branch) error {
-	err := b.close()
-	why := b.node.Err()
-	printf(o.app.stdout, "%s has ended: %v\n", b.node.Self().Name, why)
-	if !errors.Is(why, cluster.ErrLeft) {
-		err = errors.Join(fmt.Errorf("%s: %w", b.node.Self().Name, why), err)
-	}
-	return err
-}
-
-// close ends all branches at once.
-func (o *offices) close() (err error) {
-	for _, b := range o.all {
-		b.node.Stop()
-	}
-	for _, b := range o.all {
-		err = errors.Join(err, b.close())
-	}
-	o.running.Wait()
-	return err
-}
-
-func (o *offices) fail(err error) {
-	if err == nil {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.errs = append(o.errs, err)
 }

@@ -133,6 +133,13 @@ func TestServeOnNodes(t *testing.T) {
 			t.Fatalf("%+v, %v", known, err)
 		}
 	}
+	must(http.MethodDelete, urls[0]+"/nodes/branch-2", "", "branch-2 stops without leaving")
+	if line := <-out; line != "branch-2 has ended: cluster: this node was stopped\n" {
+		t.Error(line)
+	}
+	for i := range 9 {
+		must(http.MethodGet, urls[0]+"/accounts/"+id(i), "", `"balance":"5.00"`)
+	}
 	stop()
 	if got := <-code; got != exitFailed || errout.String() != "bank: branch-3: cluster: this node was downed\n" {
 		t.Errorf("exit code %d, %s", got, errout.String())

@@ -1,0 +1,100 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+)
+
+// office opens one of the branches by itself, with settings of its own.
+func (c *chain) office(name string, stableAfter time.Duration) (*offices, *lockedBuffer) {
+	c.Helper()
+	self, err := identity.New(name)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.network.Inject(inmem.Fault{Delay: time.Millisecond}) // what others say comes when it has begun
+	said := &lockedBuffer{}
+	b, err := openBranch(c.Context(), branchConfig{
+		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: c.state,
+		downing: downing.Settings{StableAfter: stableAfter, DownAllWhenUnstable: -1}, logger: slog.New(slog.NewTextHandler(c.log, nil)),
+	}, c.store, parseRates(c.T, testRates))
+	if err != nil {
+		c.Fatal(err)
+	}
+	return &offices{app: &app{stdout: said, stderr: said}, remote: true, all: []*branch{b}}, said
+}
+
+// A branch that the others don't let in says why it ends, and not what has failed because of that.
+func TestBranchThatIsNotLetIn(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		o, _ := c.office("branch-4", 6*time.Second)
+		err := o.ready(c.Context())
+		if err = o.giveUp(err); !errors.Is(err, cluster.ErrIncompatible) || strings.Contains(err.Error(), "has stopped") {
+			c.Error(err)
+		}
+	})
+}
+
+// A branch that waits for others says so.
+func TestBranchThatWaits(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		for name := range c.branches {
+			c.leave(name)
+		}
+		o, said := c.office("branch-3", 5*time.Second)
+		ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+		defer cancel()
+		if err := o.ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			c.Error(err)
+		}
+		if got := said.String(); got != "branch-3 waits for the branches that it joins: none of --join lets it in\n" {
+			c.Error(got)
+		}
+		if err := o.giveUp(nil); err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+// Where all branches are in one process one can be stopped by hand; where they are not, none.
+func TestBranchThatIsStopped(t *testing.T) {
+	t.Parallel()
+	onBranches(t, func(c *chain) {
+		o := &offices{app: &app{stdout: c.log}, whole: true}
+		for _, b := range c.branches {
+			o.all = append(o.all, b)
+		}
+		remove := func(path string, want int) {
+			c.Helper()
+			w := httptest.NewRecorder()
+			o.counter(c.branches["branch-1"]).ServeHTTP(w, httptest.NewRequestWithContext(c.Context(), http.MethodDelete, path, http.NoBody))
+			if w.Code != want {
+				c.Errorf("%s: %d %s, want %d", path, w.Code, w.Body.String(), want)
+			}
+		}
+		remove("/nodes/branch-9", http.StatusNotFound)
+		remove("/nodes/branch-2", http.StatusOK)
+		<-c.branches["branch-2"].node.Done()
+		if err := c.branches["branch-2"].node.Err(); !errors.Is(err, cluster.ErrStopped) {
+			c.Error(err)
+		}
+		o.whole = false
+		remove("/nodes/branch-1", http.StatusNotFound)
+	})
+}
