@@ -1,0 +1,71 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt_test
+
+import (
+	"fmt"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+)
+
+// selves are nodes that change values. A program has the Self of its replicator.
+func selves(names ...string) (all []*crdt.Self) {
+	for i, name := range names {
+		self, err := crdt.NewSelf(identity.Node{Name: name, UID: uint64(i + 1)})
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, self)
+	}
+	return all
+}
+
+// Each node counts by itself, so nothing is counted twice, however often values are merged.
+func ExamplePNCounter() {
+	nodes := selves("a:1", "b:1")
+	var atA, atB crdt.PNCounter
+	atA = atA.Add(nodes[0], 5)
+	atB = atB.Add(nodes[1], -2)
+	atA, _ = atA.Merge(atB)
+	atA, _ = atA.Merge(atB)
+	fmt.Println(atA.Value())
+	// Output: 3
+}
+
+// What wins is not the last write, but the highest version that another system gave.
+func ExampleLWWRegister_SetBy() {
+	byVersion := func(version int64) crdt.Clock[string] {
+		return func(*crdt.Self, int64, string) (int64, error) { return version, nil }
+	}
+	nodes := selves("a:1", "b:1")
+	var atA, atB crdt.LWWRegister[string]
+	atB, _ = atB.SetBy(nodes[1], "1.20 a pound", byVersion(8))
+	atA, _ = atA.SetBy(nodes[0], "1.00 a pound", byVersion(7)) // written later, and older
+	atA, _ = atA.Merge(atB)
+	fmt.Println(atA.Value())
+	// Output: 1.20 a pound <nil>
+}
+
+// With value deltas, what one node adds to a key while another removes the key is all that stays of it.
+func ExampleORMultiMap_WithValueDeltas() {
+	nodes := selves("a:1", "b:1")
+	atA, err := crdt.ORMultiMap[string, string]{}.WithValueDeltas() // before anything else
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	atA, _ = atA.Add(nodes[0], "team", "ann", "bob")
+	atB, _ := crdt.ORMultiMap[string, string]{}.WithValueDeltas()
+	atB, _ = atB.Merge(atA)
+
+	atA, _ = atA.Remove(nodes[0], "team")
+	atB, _ = atB.ResetDelta().Add(nodes[1], "team", "cid") // at the same time
+	added, _ := atB.Delta()
+	atA, _ = atA.MergeDelta(added)
+
+	team, _ := atA.Get("team")
+	fmt.Println(team.Elements())
+	// Output: [cid] <nil>
+}
