@@ -33,7 +33,7 @@ func (r *Replicator) administer(ctx context.Context, request *AdminRequest) (ans
 		answer.Part, err = r.adminGet(ctx, request)
 		return answer, err
 	case AdminDigests:
-		err = r.call(ctx, func() {
+		err = r.digested(ctx, func() {
 			p := r.machine.Protocol()
 			all := p.Digests()
 			answer.Sums = &AdminSums{Digest: p.Root().String()}
@@ -164,7 +164,7 @@ func (r *Replicator) adminBucket(ctx context.Context, request *AdminRequest) (pa
 		return nil, false, fmt.Errorf("%w: bucket %d of %d", ErrInvalid, request.Bucket, replication.BucketCount)
 	}
 	var keys []replication.KeyDigest
-	if err = r.call(ctx, func() { keys, more = r.machine.Protocol().Bucket(request.Bucket, request.After, adminPage) }); err != nil {
+	if err = r.digested(ctx, func() { keys, more = r.machine.Protocol().Bucket(request.Bucket, request.After, adminPage) }); err != nil {
 		return nil, false, err
 	}
 	room := adminBytes

@@ -4,6 +4,7 @@
 package ddata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,16 +79,23 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	c := r.calls.get()
 	request.ID, request.Timeout = c.id, timeout(ctx)
 	c.in = input(c, request)
-	if !r.direct(c) && !r.inbox.add(item{call: c}) {
-		return replication.Reply{}, r.stopped(op, request.Key)
+	if !r.direct(c) {
+		switch ok, crowded := r.inbox.ask(c); {
+		case !ok:
+			return replication.Reply{}, r.stopped(op, request.Key)
+		case crowded:
+			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.held(fmt.Errorf("%d wait", maxWaitingItems))}
+		}
 	}
 	var reply replication.Reply
 	select {
 	case reply = <-c.answer:
 	default:
 		var ok bool
-		if reply, ok = r.wait(ctx, c, request.Level.Kind == replication.Local); !ok {
-			return reply, r.gaveUp(ctx, op, request.Key, c)
+		local := request.Level.Kind == replication.Local
+		disk := local && r.Durable(request.Key)
+		if reply, ok = r.wait(ctx, c, local, disk); !ok {
+			return reply, r.gaveUp(ctx, op, request.Key, c, disk)
 		}
 	}
 	r.calls.put(c)
@@ -95,10 +103,10 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 }
 
 // wait waits for the answer of a call, false if there is none. Who has no deadline waits for Config.Timeout until the loop begins with it: it
-// never does if this is in a function that is given to Update.
-func (r *Replicator) wait(ctx context.Context, c *call, local bool) (replication.Reply, bool) {
+// never does if this is in a function that is given to Update. So does who waits for the disk only.
+func (r *Replicator) wait(ctx context.Context, c *call, local, disk bool) (replication.Reply, bool) {
 	var patience <-chan time.Time
-	if _, limited := ctx.Deadline(); !limited && c.state.Load() == queued {
+	if _, limited := ctx.Deadline(); !limited && (disk || c.state.Load() == queued) {
 		timer := time.NewTimer(r.cfg.Timeout)
 		defer timer.Stop()
 		patience = timer.C
@@ -110,7 +118,7 @@ func (r *Replicator) wait(ctx context.Context, c *call, local bool) (replication
 		case <-ctx.Done():
 			return c.late(ctx, local)
 		case <-patience:
-			if !c.state.CompareAndSwap(queued, left) {
+			if !c.state.CompareAndSwap(queued, left) && !disk {
 				patience = nil // the protocol limits what has begun
 				continue
 			}
@@ -144,7 +152,7 @@ func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
 }
 
 // gaveUp is the error of a request that was not answered before its context ended.
-func (r *Replicator) gaveUp(ctx context.Context, op, key string, c *call) error {
+func (r *Replicator) gaveUp(ctx context.Context, op, key string, c *call, disk bool) error {
 	e := &Error{Op: op, Key: key, Reason: ErrQuorum, Cause: causeOf(ctx)}
 	switch {
 	case c.state.Load() == left && e.Cause == nil:
@@ -153,6 +161,9 @@ func (r *Replicator) gaveUp(ctx context.Context, op, key string, c *call) error 
 		e.Reason, e.Cause = ErrCanceled, r.held(e.Cause)
 	case errors.Is(ctx.Err(), context.Canceled):
 		e.Reason = ErrGivenUp
+	case disk:
+		e.Reason = ErrStore
+		e.Cause = r.held(fmt.Errorf("the disk has not answered in time: %w", cmp.Or(e.Cause, context.DeadlineExceeded)))
 	}
 	return e
 }

@@ -199,10 +199,17 @@ func TestDiskHangs(t *testing.T) {
 		w.sleep(time.Second)
 		began := time.Now()
 		err := w.add(r, "durable-1", ddata.WriteLocal(), 1)
-		w.wantErr(err, ddata.ErrQuorum)
+		w.wantErr(err, ddata.ErrStore)
 		w.wantErr(err, context.DeadlineExceeded)
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("it took %v", took)
+		}
+		began = time.Now()
+		err = ddata.Delete(w.Context(), r, ddata.Key[crdt.GCounter]("durable-gone"), ddata.WriteLocal())
+		w.wantErr(err, ddata.ErrStore)
+		w.wantErr(err, context.DeadlineExceeded)
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("without a deadline it took %v", took)
 		}
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		done := make(chan error)

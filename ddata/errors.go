@@ -30,7 +30,7 @@ var (
 	ErrGivenUp = errors.New("ddata: given up while it was under way")
 	// ErrTooFew says that there are not so many nodes. It matches ErrQuorum.
 	ErrTooFew = fmt.Errorf("%w: the cluster has too few nodes", ErrQuorum)
-	// ErrStore says that a durable key could not be written to disk, here or at too many others.
+	// ErrStore says that a durable key could not be written to disk, here or at too many others, or that the disk here has not answered in time.
 	ErrStore = errors.New("ddata: the disk has failed")
 	// ErrModify says that the function given to Update has failed or panicked, or that it has changed the value with the Self of
 	// another node.

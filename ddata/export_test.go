@@ -13,6 +13,7 @@ import (
 const (
 	MaxWaiting      = maxWaiting
 	MaxWaitingCount = maxWaitingCount
+	MaxWaitingItems = maxWaitingItems
 )
 
 // Inbox is what waits for the loop.
@@ -34,6 +35,16 @@ func (b Inbox) Take(bulk bool) int {
 		return 1
 	}
 	return 0
+}
+
+// Ask adds as many requests, and reports whether one was too many.
+func (b Inbox) Ask(n int) (crowded bool) {
+	for range n {
+		if _, no := b.ask(&call{}); no {
+			return true
+		}
+	}
+	return false
 }
 
 func (b Inbox) Close() { b.close() }

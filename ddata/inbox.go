@@ -16,6 +16,9 @@ import (
 const (
 	maxWaiting      = 16 << 20
 	maxWaitingCount = 8192
+	// maxWaitingItems is how many items may wait for the loop before requests are refused: if a function of a user never returns, nobody takes
+	// away what waits, though those who have asked give up.
+	maxWaitingItems = 65_536
 )
 
 // item is something for the loop: a request, another input, or something to be done.
@@ -64,6 +67,19 @@ func (b *inbox) add(it item) bool {
 	b.mu.Unlock()
 	b.wake()
 	return true
+}
+
+// ask adds a request, unless the loop has ended. It is crowded if too much waits already.
+func (b *inbox) ask(c *call) (ok, crowded bool) {
+	b.mu.Lock()
+	if ok, crowded = !b.closed, len(b.items) >= maxWaitingItems; !ok || crowded {
+		b.mu.Unlock()
+		return ok, crowded
+	}
+	b.items = append(b.items, item{call: c})
+	b.mu.Unlock()
+	b.wake()
+	return true, false
 }
 
 // idle reports whether nothing waits but bulk.

@@ -105,3 +105,19 @@ func TestBulkWaits(t *testing.T) {
 		t.Error("there is more")
 	}
 }
+
+// Requests for a loop that is held up for ever do not pile up without end.
+func TestRequestsAreLimited(t *testing.T) {
+	t.Parallel()
+	b := ddata.NewInbox()
+	if b.Ask(ddata.MaxWaitingItems) {
+		t.Error("there is room")
+	}
+	if !b.Ask(1) {
+		t.Error("there is no room")
+	}
+	b.Take(false)
+	if b.Ask(1) {
+		t.Error("there is room again")
+	}
+}

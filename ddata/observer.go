@@ -60,7 +60,7 @@ type Stats struct {
 // Stats returns the figures. It takes the longer the more has changed since the last comparison with another node. The
 // error is that of ctx, or ErrStopped.
 func (r *Replicator) Stats(ctx context.Context) (s Stats, err error) {
-	err = r.call(ctx, func() { s = r.stats() })
+	err = r.digested(ctx, func() { s = r.stats() })
 	if err != nil {
 		err = fmt.Errorf("ddata: figures of %q: %w", r.cfg.Name, err)
 	}
@@ -68,6 +68,24 @@ func (r *Replicator) Stats(ctx context.Context) (s Stats, err error) {
 }
 
 // stats returns the figures. It is called by the loop.
+// maxRefreshes is after how many turns digests are computed in one go, as keys change faster than that.
+const maxRefreshes = 10_000
+
+// digested calls f as call does, once the digests of all keys are computed. That takes a turn for some of them each, so that others have
+// theirs in between.
+func (r *Replicator) digested(ctx context.Context, f func()) error {
+	for turn := 1; ; turn++ {
+		done := false
+		if err := r.call(ctx, func() {
+			if done = r.machine.Protocol().Refresh() || turn == maxRefreshes; done {
+				f()
+			}
+		}); done || err != nil {
+			return err
+		}
+	}
+}
+
 func (r *Replicator) stats() Stats {
 	p := r.machine.Protocol()
 	s := r.count

@@ -229,6 +229,29 @@ func TestObserver(t *testing.T) {
 	})
 }
 
+// Who asks for figures holds up nobody for all keys that have changed.
+func TestFiguresTakeSeveralTurns(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{}, "a")[0]
+		before, err := r.Stats(w.Context())
+		w.must(err)
+		for i := range 2_000 {
+			w.must(w.add(r, ddata.Key[crdt.GCounter](fmt.Sprint("counter-", i)), ddata.WriteLocal(), 1))
+		}
+		after, err := r.Stats(w.Context())
+		w.must(err)
+		if turns := after.Turns - before.Turns; turns < 5 || after.Digest == before.Digest {
+			t.Errorf("%d turns for 2,000 keys", turns)
+		}
+		again, err := r.Stats(w.Context())
+		w.must(err)
+		if turns := again.Turns - after.Turns; turns != 1 || again.Digest != after.Digest {
+			t.Errorf("%d turns for none", turns)
+		}
+	})
+}
+
 // What nothing can match ends at once, and is told.
 func TestSubscribeToNothing(t *testing.T) {
 	t.Parallel()

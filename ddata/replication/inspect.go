@@ -6,6 +6,17 @@ package replication
 // BucketCount is how many parts the keys are divided into, the same way on all nodes.
 const BucketCount = buckets
 
+// Refresh computes some of the digests that Root, Digests and Bucket need, and reports whether there are no more to be computed. Who calls it
+// until then, each time in a step of its own, holds up no requests for long.
+func (m *Machine) Refresh() bool {
+	for n, size := 0, 0; n < maxRefreshed && size < maxRefreshedBytes && len(m.dirty) > 0; n++ {
+		e := m.dirty[len(m.dirty)-1]
+		size += e.size
+		m.clean(e)
+	}
+	return len(m.dirty) == 0
+}
+
 // Digests returns the digest of each bucket: of two nodes they are equal if those hold the same there.
 func (m *Machine) Digests() (all [BucketCount]Digest) {
 	m.refresh()
