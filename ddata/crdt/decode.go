@@ -4,6 +4,7 @@
 package crdt
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -193,12 +194,12 @@ func (d *decoder) dots() dots {
 }
 
 // element reads an element. Behind the last one, it is in order.
-func (d *decoder) element(k elementKind, after string, first bool) string {
+func (d *decoder) element(k elementKind, after []byte, first bool) string {
 	return string(d.elementBytes(k, after, first))
 }
 
 // elementBytes is element without a copy.
-func (d *decoder) elementBytes(k elementKind, after string, first bool) []byte {
+func (d *decoder) elementBytes(k elementKind, after []byte, first bool) []byte {
 	b := d.bytes(MaxElement, "element")
 	if d.err != nil {
 		return nil
@@ -208,7 +209,7 @@ func (d *decoder) elementBytes(k elementKind, after string, first bool) []byte {
 			d.failed(err)
 		}
 	}
-	if !first && string(b) <= after {
+	if !first && bytes.Compare(b, after) <= 0 {
 		d.fail("elements are not in order")
 	}
 	return b
@@ -222,10 +223,9 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 		return tree[V]{}
 	}
 	b := builder[V]{left: n}
-	var keys texts
-	last := ""
+	var last []byte
 	for i := range n {
-		key := keys.add(d.elementBytes(k, last, i == 0), n-1-i)
+		key := d.elementBytes(k, last, i == 0)
 		if d.err != nil {
 			return tree[V]{}
 		}
@@ -234,9 +234,11 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 			return tree[V]{}
 		}
 		if n == 1 { // as in most deltas
-			return tree[V]{}.set(key, val)
+			return tree[V]{}.set(string(key), val)
 		}
-		b.add(item[V]{key, val})
+		b.keys.text = append(b.keys.text, key...)
+		b.keys.end()
+		b.addVal(val)
 		last = key
 	}
 	return b.tree()

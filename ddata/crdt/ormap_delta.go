@@ -246,7 +246,7 @@ func (d *decoder) mapOp(s shape) *mapOp {
 	case op.kind == mapUpdate:
 		op.deltas = items(d, s.elem, 4, func() change { return d.delta(*s.of) })
 	default:
-		op.key = d.element(s.elem, "", true)
+		op.key = d.element(s.elem, nil, true)
 		if op.kind == mapPut && d.err == nil {
 			op.val = d.value(*s.of)
 		}

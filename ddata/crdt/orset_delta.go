@@ -193,7 +193,7 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 		})
 	case opRemove:
 		op.vv = d.vector()
-		op.key = d.element(k, "", true)
+		op.key = d.element(k, nil, true)
 		op.context = d.vector()
 		if len(op.vv) > 1 || !op.context.covers(op.vv) {
 			d.fail("a removal by a change that its node has not seen")

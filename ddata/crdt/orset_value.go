@@ -179,7 +179,7 @@ func (s *orset) encode(e *encoder) {
 
 func encodeDots(e *encoder, n *node[dots]) {
 	for i := range n.vals {
-		e.text(n.keys[i])
+		e.text(n.key(i))
 		e.dots(n.vals[i].vector())
 	}
 	for _, kid := range n.kids {

@@ -67,7 +67,7 @@ func (d *decoder) register(k elementKind) *register {
 		d.byte("value")
 		return r
 	}
-	r.content = d.element(k, "", true)
+	r.content = d.element(k, nil, true)
 	u := d.uint(1<<64-1, "timestamp")
 	r.time = int64(u>>1) ^ -int64(u&1)
 	r.node = d.member(d.uint(MaxNodes, "node"))

@@ -5,7 +5,9 @@ package crdt_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -228,6 +230,48 @@ func TestElementErrors(t *testing.T) {
 	}
 	if _, err := crdt.As[crdt.ORSet[string]](nil, value(wide)); !errors.Is(err, crdt.ErrType) {
 		t.Errorf("ints as strings: %v", err)
+	}
+}
+
+// Long elements and short ones are held alike.
+func TestLongElements(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	a := self(t, "a")
+	model := map[string]bool{}
+	var s set
+	for range 3_000 {
+		n := r.IntN(300)
+		e := fmt.Sprint("element-", n, strings.Repeat("x", n%7*n*3))
+		if r.IntN(3) == 0 {
+			s = must(s.Remove(a, e)).ResetDelta()
+			delete(model, e)
+		} else {
+			s = add(s, a, e).ResetDelta()
+			model[e] = true
+		}
+		if s.Len() != len(model) || s.Contains(e) != model[e] {
+			t.Fatalf("%d elements of %d, %.20s: %t", s.Len(), len(model), e, s.Contains(e))
+		}
+	}
+	want := make([]string, 0, len(model))
+	for e := range model {
+		want = append(want, e)
+	}
+	slices.Sort(want)
+	if got := must(s.Elements()); !slices.Equal(got, want) {
+		t.Errorf("%d elements, want %d", len(got), len(want))
+	}
+	data := []byte(bytesOf(s))
+	other := must(crdt.As[set](nil, must((*crdt.Types)(nil).Decode(data))))
+	if got := must(other.Elements()); !slices.Equal(got, want) || bytesOf(other) != string(data) {
+		t.Errorf("%d elements were decoded, want %d", len(got), len(want))
+	}
+	for _, e := range want {
+		other = must(other.Remove(a, e)).ResetDelta()
+	}
+	if other.Len() != 0 {
+		t.Errorf("%d elements are left", other.Len())
 	}
 }
 

@@ -3,22 +3,117 @@
 
 package crdt
 
-import "strings"
+import (
+	"encoding/binary"
+	"strings"
+)
 
-// maxTexts is how many bytes of elements share memory, at most: one that stays keeps that of its neighbours.
-const maxTexts = 512
+// texts are strings in one piece of memory. Of a set of many short elements the garbage collector has less to look at then, and a
+// search has fewer places to go to. How many they are is known elsewhere. They begin with where each string starts but the first
+// one, so that a single one is as it is.
+type texts string
 
-// texts makes strings of bytes that are decoded together. They share memory, as a set of many short elements is less work for
-// the garbage collector then.
-type texts struct{ b strings.Builder }
+// startSize is what the start of one takes.
+const startSize = 4
 
-// add returns a string, behind which as many more of about that length follow.
-func (t *texts) add(b []byte, more int) string {
-	if t.b.Cap()-t.b.Len() < len(b) {
-		t.b = strings.Builder{}
-		t.b.Grow(max(len(b), min(maxTexts, len(b)*(1+more))))
+// at returns one of n.
+func (t texts) at(i, n int) string {
+	from, to := startSize*(n-1), len(t)
+	if i > 0 {
+		from = t.start(i)
 	}
-	at := t.b.Len()
-	t.b.Write(b)
-	return t.b.String()[at:]
+	if i+1 < n {
+		to = t.start(i + 1)
+	}
+	return string(t[from:to])
+}
+
+func (t texts) start(i int) int {
+	b := t[startSize*(i-1):][:startSize]
+	return int(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)
+}
+
+// search returns where a string is among n that are sorted, or has its place.
+func (t texts) search(s string, n int) (i int, found bool) {
+	end := n
+	for i < end {
+		middle := (i + end) / 2
+		switch c := strings.Compare(t.at(middle, n), s); {
+		case c == 0:
+			return middle, true
+		case c < 0:
+			i = middle + 1
+		default:
+			end = middle
+		}
+	}
+	return i, false
+}
+
+// inserted returns n with one more.
+func (t texts) inserted(i, n int, s string) texts {
+	p := newPacker()
+	p.addAll(t, 0, i, n)
+	p.add(s)
+	p.addAll(t, i, n, n)
+	return p.texts()
+}
+
+// deleted returns n without one of them.
+func (t texts) deleted(i, n int) texts {
+	p := newPacker()
+	p.addAll(t, 0, i, n)
+	p.addAll(t, i+1, n, n)
+	return p.texts()
+}
+
+// part returns some of n.
+func (t texts) part(from, to, n int) texts {
+	p := newPacker()
+	p.addAll(t, from, to, n)
+	return p.texts()
+}
+
+// packer puts strings together, up to fullNode and one more.
+type packer struct {
+	n    int
+	ends [fullNode + 1]int
+	text []byte
+}
+
+// newPacker returns one that needs no memory on the heap for short strings, if it does not outlive its function.
+func newPacker() packer { return packer{text: make([]byte, 0, 384)} }
+
+func (p *packer) add(s string) {
+	p.text = append(p.text, s...)
+	p.end()
+}
+
+// end ends a string of which all was appended to text.
+func (p *packer) end() {
+	p.ends[p.n] = len(p.text)
+	p.n++
+}
+
+// addAll adds some of n.
+func (p *packer) addAll(t texts, from, to, n int) {
+	for i := from; i < to; i++ {
+		p.add(t.at(i, n))
+	}
+}
+
+func (p *packer) texts() texts {
+	if p.n < 2 {
+		return texts(p.text)
+	}
+	var b strings.Builder
+	head := startSize * (p.n - 1)
+	b.Grow(head + len(p.text))
+	var start [startSize]byte
+	for _, end := range p.ends[:p.n-1] {
+		binary.LittleEndian.PutUint32(start[:], uint32(head+end)) //nolint:gosec // at most some elements of MaxElement
+		b.Write(start[:])
+	}
+	b.Write(p.text)
+	return texts(b.String())
 }

@@ -24,7 +24,7 @@ type item[V any] struct {
 // node is a leaf with values, or has kids. All leaves are equally deep. Keys are apart from values, so that they need not be copied
 // where a value is replaced.
 type node[V any] struct {
-	keys []string // those of the values; or keys[i] is above all of kids[i], and not above any of kids[i+1]
+	keys texts // those of the values; or key i is above all of kids[i], and not above any of kids[i+1]
 	vals []V
 	kids []*node[V]
 }
@@ -32,13 +32,23 @@ type node[V any] struct {
 const (
 	fullNode = 16 // a larger node is split: each change copies one of each level
 	slimNode = 4  // a smaller one is joined with a neighbour, if they fit
+	// maxTexts is how many bytes the keys of a leaf have, unless it has one only: all are copied for each that is new.
+	maxTexts = 4 << 10
 )
 
 func (n *node[V]) len() int { return len(n.vals) + len(n.kids) }
 
+// key returns a key of a leaf.
+func (n *node[V]) key(i int) string { return n.keys.at(i, len(n.vals)) }
+
+// isFull reports whether a node is to be split.
+func (n *node[V]) isFull() bool {
+	return n.len() > fullNode || len(n.vals) > 1 && len(n.keys) > maxTexts
+}
+
 // kid returns which kid is responsible for a key.
 func (n *node[V]) kid(key string) int {
-	i, found := slices.BinarySearch(n.keys, key)
+	i, found := n.keys.search(key, len(n.kids)-1)
 	if found {
 		return i + 1
 	}
@@ -54,7 +64,7 @@ func (t tree[V]) find(key string) *V {
 	for n.kids != nil {
 		n = n.kids[n.kid(key)]
 	}
-	if i, found := slices.BinarySearch(n.keys, key); found {
+	if i, found := n.keys.search(key, len(n.vals)); found {
 		return &n.vals[i]
 	}
 	return nil
@@ -73,15 +83,14 @@ func (t tree[V]) set(key string, val V) tree[V] {
 	if t.root == nil {
 		made := &struct {
 			leaf node[V]
-			key  [1]string
 			val  [1]V
-		}{key: [1]string{key}, val: [1]V{val}}
-		made.leaf.keys, made.leaf.vals = made.key[:], made.val[:]
+		}{leaf: node[V]{keys: texts(key)}, val: [1]V{val}}
+		made.leaf.vals = made.val[:]
 		return tree[V]{root: &made.leaf, n: 1}
 	}
 	left, right, sep, added := t.root.set(key, val)
 	if right != nil {
-		left = &node[V]{keys: []string{sep}, kids: []*node[V]{left, right}}
+		left = &node[V]{keys: texts(sep), kids: []*node[V]{left, right}}
 	}
 	if added {
 		t.n++
@@ -91,20 +100,15 @@ func (t tree[V]) set(key string, val V) tree[V] {
 
 func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, added bool) {
 	if n.kids == nil {
-		i, found := slices.BinarySearch(n.keys, key)
+		i, found := n.keys.search(key, len(n.vals))
 		if found {
 			next := &node[V]{keys: n.keys, vals: slices.Clone(n.vals)}
 			next.vals[i] = val
 			return next, nil, "", false
 		}
-		next := &node[V]{keys: inserted(n.keys, i, key), vals: inserted(n.vals, i, val)}
-		if len(next.vals) <= fullNode {
-			return next, nil, "", true
-		}
-		half := len(next.vals) / 2
-		left = &node[V]{keys: slices.Clone(next.keys[:half]), vals: slices.Clone(next.vals[:half])}
-		right = &node[V]{keys: slices.Clone(next.keys[half:]), vals: slices.Clone(next.vals[half:])}
-		return left, right, next.keys[half], true
+		next := &node[V]{keys: n.keys.inserted(i, len(n.vals), key), vals: inserted(n.vals, i, val)}
+		left, right, sep = next.split()
+		return left, right, sep, true
 	}
 	i := n.kid(key)
 	left, right, sep, added = n.kids[i].set(key, val)
@@ -113,15 +117,26 @@ func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, adde
 	if right == nil {
 		return next, nil, "", added
 	}
-	next.keys = inserted(next.keys, i, sep)
+	next.keys = next.keys.inserted(i, len(n.kids)-1, sep)
 	next.kids = inserted(next.kids, i+1, right)
-	if len(next.kids) <= fullNode {
-		return next, nil, "", added
+	left, right, sep = next.split()
+	return left, right, sep, added
+}
+
+// split makes two of a node that is full, with the key that is between them.
+func (n *node[V]) split() (left, right *node[V], sep string) {
+	if !n.isFull() {
+		return n, nil, ""
 	}
-	half := len(next.kids) / 2
-	left = &node[V]{keys: slices.Clone(next.keys[:half-1]), kids: slices.Clone(next.kids[:half])}
-	right = &node[V]{keys: slices.Clone(next.keys[half:]), kids: slices.Clone(next.kids[half:])}
-	return left, right, next.keys[half-1], added
+	half := n.len() / 2
+	if n.kids == nil {
+		all := len(n.vals)
+		return &node[V]{keys: n.keys.part(0, half, all), vals: slices.Clone(n.vals[:half])},
+			&node[V]{keys: n.keys.part(half, all, all), vals: slices.Clone(n.vals[half:])}, n.key(half)
+	}
+	all := len(n.kids) - 1
+	return &node[V]{keys: n.keys.part(0, half-1, all), kids: slices.Clone(n.kids[:half])},
+		&node[V]{keys: n.keys.part(half, all, all), kids: slices.Clone(n.kids[half:])}, n.keys.at(half-1, all)
 }
 
 func inserted[T any](s []T, i int, v T) []T {
@@ -151,8 +166,8 @@ func (n *node[V]) delete(key string) *node[V] {
 		if len(n.vals) == 1 {
 			return nil
 		}
-		i, _ := slices.BinarySearch(n.keys, key)
-		return &node[V]{keys: deleted(n.keys, i), vals: deleted(n.vals, i)}
+		i, _ := n.keys.search(key, len(n.vals))
+		return &node[V]{keys: n.keys.deleted(i, len(n.vals)), vals: deleted(n.vals, i)}
 	}
 	i := n.kid(key)
 	kid := n.kids[i].delete(key)
@@ -160,7 +175,7 @@ func (n *node[V]) delete(key string) *node[V] {
 		if len(n.kids) == 1 {
 			return nil
 		}
-		return &node[V]{keys: deleted(n.keys, max(0, i-1)), kids: deleted(n.kids, i)}
+		return &node[V]{keys: n.keys.deleted(max(0, i-1), len(n.kids)-1), kids: deleted(n.kids, i)}
 	}
 	next := &node[V]{keys: n.keys, kids: slices.Clone(n.kids)}
 	next.kids[i] = kid
@@ -176,11 +191,24 @@ func (n *node[V]) join(i int) {
 	if a.len()+b.len() > fullNode {
 		return
 	}
-	both := &node[V]{keys: slices.Concat(a.keys, b.keys), vals: slices.Concat(a.vals, b.vals)}
-	if a.kids != nil {
-		both = &node[V]{keys: slices.Concat(a.keys, n.keys[i:i+1], b.keys), kids: slices.Concat(a.kids, b.kids)}
+	all := len(n.kids) - 1
+	keys := newPacker()
+	both := &node[V]{}
+	if a.kids == nil {
+		if len(a.keys)+len(b.keys) > maxTexts/2 {
+			return
+		}
+		keys.addAll(a.keys, 0, len(a.vals), len(a.vals))
+		keys.addAll(b.keys, 0, len(b.vals), len(b.vals))
+		both.vals = slices.Concat(a.vals, b.vals)
+	} else {
+		keys.addAll(a.keys, 0, len(a.kids)-1, len(a.kids)-1)
+		keys.add(n.keys.at(i, all))
+		keys.addAll(b.keys, 0, len(b.kids)-1, len(b.kids)-1)
+		both.kids = slices.Concat(a.kids, b.kids)
 	}
-	n.keys, n.kids = deleted(n.keys, i), deleted(n.kids, i)
+	both.keys = keys.texts()
+	n.keys, n.kids = n.keys.deleted(i, all), deleted(n.kids, i)
 	n.kids[i] = both
 }
 
@@ -195,7 +223,7 @@ func (t tree[V]) all() iter.Seq2[string, V] {
 
 func (n *node[V]) all(yield func(string, V) bool) bool {
 	for i := range n.vals {
-		if !yield(n.keys[i], n.vals[i]) {
+		if !yield(n.key(i), n.vals[i]) {
 			return false
 		}
 	}
@@ -214,7 +242,7 @@ const leafPart = fullNode * 3 / 4
 func treeOf[V any](items []item[V]) tree[V] {
 	b := builder[V]{left: len(items)}
 	for i := range items {
-		b.add(items[i])
+		b.add(items[i].key, items[i].val)
 	}
 	return b.tree()
 }
@@ -223,18 +251,28 @@ func treeOf[V any](items []item[V]) tree[V] {
 type builder[V any] struct {
 	left   int // how many items are to come
 	n      int
+	keys   packer // of the leaf that is made
+	vals   []V
 	leaves []*node[V]
 }
 
-func (b *builder[V]) add(i item[V]) {
-	if b.n%leafPart == 0 {
-		size := min(leafPart, b.left)
-		b.leaves = append(b.leaves, &node[V]{keys: make([]string, 0, size), vals: make([]V, 0, size)})
+func (b *builder[V]) add(key string, val V) {
+	b.keys.add(key)
+	b.addVal(val)
+}
+
+// addVal adds a value of which the key was added.
+func (b *builder[V]) addVal(val V) {
+	if b.vals == nil {
+		b.vals = make([]V, 0, min(leafPart, b.left))
 	}
-	leaf := b.leaves[len(b.leaves)-1]
-	leaf.keys, leaf.vals = append(leaf.keys, i.key), append(leaf.vals, i.val)
+	b.vals = append(b.vals, val)
 	b.n++
 	b.left--
+	if len(b.vals) == leafPart || b.left == 0 || len(b.keys.text) > maxTexts/2 {
+		b.leaves = append(b.leaves, &node[V]{keys: b.keys.texts(), vals: b.vals})
+		b.keys.n, b.keys.text, b.vals = 0, b.keys.text[:0], nil
+	}
 }
 
 // tree returns the tree.
@@ -248,14 +286,18 @@ func (b *builder[V]) tree() tree[V] {
 	}
 	lows := make([]string, len(level))
 	for i, leaf := range level {
-		lows[i] = leaf.keys[0]
+		lows[i] = leaf.key(0)
 	}
 	for len(level) > 1 {
 		var above []*node[V]
 		var lowsAbove []string
 		for i := 0; i < len(level); i += leafPart {
 			end := min(i+leafPart, len(level))
-			above = append(above, &node[V]{keys: slices.Clone(lows[i+1 : end]), kids: slices.Clone(level[i:end])})
+			keys := newPacker()
+			for _, low := range lows[i+1 : end] {
+				keys.add(low)
+			}
+			above = append(above, &node[V]{keys: keys.texts(), kids: slices.Clone(level[i:end])})
 			lowsAbove = append(lowsAbove, lows[i])
 		}
 		level, lows = above, lowsAbove

@@ -6,8 +6,8 @@ package crdt
 // cursor walks through a tree.
 type cursor[V any] struct {
 	stack []step[V]
-	keys  []string // what is left of the leaf, the current one first
-	vals  []V
+	leaf  *node[V]
+	at    int // the current item of it
 }
 
 type step[V any] struct {
@@ -16,7 +16,7 @@ type step[V any] struct {
 }
 
 func (t tree[V]) cursor() *cursor[V] {
-	c := &cursor[V]{}
+	c := &cursor[V]{leaf: &node[V]{}}
 	if t.root != nil {
 		c.descend(t.root)
 	}
@@ -28,20 +28,20 @@ func (c *cursor[V]) descend(n *node[V]) {
 		c.stack = append(c.stack, step[V]{n, 1})
 		n = n.kids[0]
 	}
-	c.keys, c.vals = n.keys, n.vals
+	c.leaf, c.at = n, 0
 }
 
 // item returns the current key and its value, nil at the end.
 func (c *cursor[V]) item() (key string, val *V) {
-	if len(c.vals) == 0 {
+	if c.at == len(c.leaf.vals) {
 		return "", nil
 	}
-	return c.keys[0], &c.vals[0]
+	return c.leaf.key(c.at), &c.leaf.vals[c.at]
 }
 
 func (c *cursor[V]) advance() {
-	c.keys, c.vals = c.keys[1:], c.vals[1:]
-	for len(c.vals) == 0 && len(c.stack) > 0 {
+	c.at++
+	for c.at == len(c.leaf.vals) && len(c.stack) > 0 {
 		top := &c.stack[len(c.stack)-1]
 		if top.next == len(top.node.kids) {
 			c.stack = c.stack[:len(c.stack)-1]

@@ -56,12 +56,13 @@ type Machine struct {
 	deltas   deltaState
 	exchange exchangeState
 	pull     pullState
+	filled   map[identity.Node]time.Duration // when nodes that get the data from here have last asked for a part
 	pruning  pruningState
 	subs     subscriptions
 	stores   storesState
 	heard    uint64        // the number of the last message
 	expiring int           // the bucket that is looked at next for what has expired
-	asked    time.Duration // when somebody has last asked for something and waits for it
+	asked    time.Duration // when somebody has last asked for something and waits for it, or was told of a change
 }
 
 // timer is one of the things that a machine waits for. When several are due they
@@ -98,6 +99,7 @@ func New(cfg Config) (*Machine, error) {
 		m.expire.add(p, d)
 	}
 	m.members.known = map[identity.Node]bool{}
+	m.filled = map[identity.Node]time.Duration{}
 	m.rounds.open = map[uint64]*round{}
 	m.deltas.followers = map[identity.Node]*follower{}
 	m.deltas.asked = map[string]time.Duration{}

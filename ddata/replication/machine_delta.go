@@ -16,6 +16,7 @@ const maxSweeps = 32
 
 // receiveDelta merges changes of another node.
 func (m *Machine) receiveDelta(from identity.Node, in Delta) {
+	m.asked = m.now // for this one or for others: those that are not new are asked first
 	for i := range in.Items {
 		e := m.keys[in.Items[i].Key]
 		if e != nil && e.marker(from) != nil {

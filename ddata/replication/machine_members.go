@@ -149,13 +149,32 @@ func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.No
 		m.rand.Shuffle(n, func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 	}
 	nodes := m.members.order[:0]
-	for _, unreachable := range []bool{false, true} {
+	for turn := range unreachable + 1 {
 		for _, p := range peers {
-			if p.unreachable == unreachable {
+			if m.turnOf(&p) == turn {
 				nodes = append(nodes, p.node)
 			}
 		}
 	}
 	m.members.peers, m.members.order = peers, nodes
 	return nodes
+}
+
+// turn is when a node is asked: all of one turn come before those of the next.
+type turn int
+
+const (
+	ready   turn = iota
+	filling      // it gets all data from others, from here too: it is busy, and knows least
+	unreachable
+)
+
+func (m *Machine) turnOf(p *peer) turn {
+	switch {
+	case p.unreachable:
+		return unreachable
+	case m.fills(p.node):
+		return filling
+	}
+	return ready
 }

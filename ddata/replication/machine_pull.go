@@ -4,6 +4,7 @@
 package replication
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -16,8 +17,9 @@ const (
 	pullAtOnce = 4           // requests to one peer
 	pullRetry  = time.Second // after which one is repeated, elsewhere if there is another peer
 	pullTries  = 10
-	// While somebody waits for this node, and did so less than pullCalm ago, it asks for as many things at a time as there are peers, and rests
-	// then as long as that took, or maxPullRest: what requests wait for are the processors of this node and of those.
+	// While somebody waits for this node or others are told of changes, and pullCalm longer than it takes to hear of one, it asks for as many
+	// things at a time as there are peers, and rests then half as long as that took, or maxPullRest: what requests wait for are the processors of
+	// this node and of those.
 	pullCalm    = 100 * time.Millisecond
 	maxPullRest = 5 * time.Millisecond
 )
@@ -78,13 +80,19 @@ func (m *Machine) startPull() {
 	m.pullMore()
 }
 
+// fills reports whether a node gets the data from here, as far as this one knows.
+func (m *Machine) fills(n identity.Node) bool {
+	at, found := m.filled[n]
+	return found && m.now-at < pullRetry
+}
+
 // pulling reports whether the node still gets the data from others, or is about to: most of what a comparison would find comes anyway.
 func (m *Machine) pulling() bool {
 	return m.members.status == membership.Joining || m.pull.started && !m.pull.done
 }
 
-// awaited reports whether somebody has waited for this node lately.
-func (m *Machine) awaited() bool { return m.now-m.asked < pullCalm }
+// awaited reports whether somebody has waited for this node lately, or for those that this one gets the data from: then changes come from there.
+func (m *Machine) awaited() bool { return m.now-m.asked < m.sliceInterval()+pullCalm }
 
 // pullMore opens requests where there is room for more.
 func (m *Machine) pullMore() {
@@ -153,6 +161,8 @@ func (m *Machine) pullDue() {
 }
 
 func (m *Machine) receivePull(from identity.Node, in Pull) {
+	maps.DeleteFunc(m.filled, func(n identity.Node, _ time.Duration) bool { return !m.fills(n) })
+	m.filled[from] = m.now
 	out := Chunk{Nr: in.Nr, Done: true}
 	size := 0
 	for b := in.From; b < in.To; b++ {
@@ -208,7 +218,7 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 		p.entries++
 	}
 	if m.awaited() {
-		p.rest = m.now + min(m.now-t.due+pullRetry, maxPullRest)
+		p.rest = m.now + min((m.now-t.due+pullRetry)/2, maxPullRest)
 	}
 	t.nr, t.due, t.tries = 0, Never, 0
 	ahead := in.Bucket > t.from || in.Bucket == t.from && in.After > t.after

@@ -133,19 +133,19 @@ func TestPullRestsWhileAwaited(t *testing.T) {
 	if len(pulls) != 3 {
 		t.Fatalf("%d requests at a time while others wait", len(pulls))
 	}
-	const took = 3 * time.Millisecond
+	const took = 4 * time.Millisecond
 	w.now += took
 	if got := n.asks(func() { n.gets(pulls[0]) }); len(got) != 0 {
 		t.Errorf("%d requests without a rest", len(got))
 	}
-	if next := n.m.Next(); next != w.now+took {
+	if next := n.m.Next(); next != w.now+took/2 {
 		t.Errorf("it rests for %v", next-w.now)
 	}
-	w.now += took
+	w.now += took / 2
 	if got := n.asks(func() { n.apply(n.m.Tick(w.now)) }); len(got) != 1 {
 		t.Errorf("%d requests after the rest", len(got))
 	}
-	w.now += 200 * time.Millisecond // nobody has waited since
+	w.now += time.Hour // nobody has waited since
 	if got := n.asks(func() { n.gets(pulls[1]) }); len(got) != 10 {
 		t.Errorf("%d requests more when nobody waits", len(got))
 	}
@@ -161,6 +161,7 @@ func TestWhoWaitsForANewNode(t *testing.T) {
 			n.receive(n.w.hosts[0], replication.Write{Nr: 1, Entry: replication.Entry{Key: "k", Deleted: true}})
 		},
 		"update": func(n puller) { n.add("visits", majority, 1) },
+		"change": func(n puller) { n.receive(n.w.hosts[0], replication.Delta{}) }, // others are told of one, and may wait for the rest of them
 	} {
 		want := 3
 		if name == "nobody" {
@@ -170,5 +171,37 @@ func TestWhoWaitsForANewNode(t *testing.T) {
 		if f(n); len(n.asks(n.letIn)) != want {
 			t.Errorf("%s: not %d requests at a time", name, want)
 		}
+	}
+}
+
+// Who gets all data from here is asked after the others, and like them a while later.
+func TestWhoIsFilledIsAskedLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour, DeltaInterval: time.Hour}, 3)
+	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
+	w.keep, w.cut = true, func(_, _ *host) bool { return true }
+	asked := func() map[*host]int {
+		w.sent = nil
+		for i := range 40 {
+			key := fmt.Sprint("k", i)
+			a.add(key, majority, 1)
+			a.get(key, majority)
+		}
+		asked := map[*host]int{}
+		for _, l := range w.sent {
+			asked[l.to]++
+		}
+		return asked
+	}
+	if got := asked(); got[b] == 0 || got[c] == 0 {
+		t.Fatalf("%d and %d before", got[b], got[c])
+	}
+	a.receive(c, replication.Pull{Nr: 1, To: 1})
+	if got := asked(); got[b] != 80 || got[c] != 0 {
+		t.Errorf("%d messages to who is not filled, and %d to who is", got[b], got[c])
+	}
+	w.now += time.Second
+	if got := asked(); got[b] == 0 || got[c] == 0 {
+		t.Errorf("%d and %d a while later", got[b], got[c])
 	}
 }

@@ -84,6 +84,7 @@ func TestWhomToAsk(t *testing.T) {
 	}
 	// Ages go against names.
 	w.cut = nil
+	w.run(time.Minute) // nobody is new any more
 	for i := range w.members {
 		w.members[i].UpNumber = int32(100 - i)
 	}

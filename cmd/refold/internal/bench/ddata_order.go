@@ -17,6 +17,7 @@ const (
 	orderAwait  = "await"  // as many replicas as Count
 	orderFill   = "fill"   // make Count keys from From on
 	orderUpdate = "update" // keys, for a time
+	orderAnswer = "answer" // raw requests of the bare client
 	orderRaw    = "raw"    // requests that carry as much, for a time
 	orderStats  = "stats"  // the figures
 	orderSync   = "sync"   // wait until all is held that has the Digest
@@ -39,6 +40,7 @@ type dataOrder struct {
 	Count  int          `json:",omitempty"` // of keys, of replicas, or of peers that a raw request goes to
 	Size   int          `json:",omitempty"` // of each set; of a raw request, in bytes
 	Answer int          `json:",omitempty"` // to a raw request, in bytes
+	Way    string       `json:",omitempty"` // of raw requests
 	// Callers is how many update at a time; by default dataCallers.
 	Callers int           `json:",omitempty"`
 	Length  time.Duration `json:",omitempty"`

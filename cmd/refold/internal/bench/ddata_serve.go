@@ -12,11 +12,13 @@ import (
 	"runtime"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
+
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/transport"
+	"github.com/refold-io/refold/plugins/nats"
 )
 
 // ServeData is the whole of a process with a replicator: it reads orders from in, one JSON object each, and answers each of them to
@@ -32,9 +34,15 @@ type dataServer struct {
 	log  *slog.Logger
 	node *cluster.Node
 	r    *ddata.Replicator
+
+	access nats.Access
+	conn   *natsgo.Conn // of the bare client, nil if it was not needed
 }
 
 func (s *dataServer) stop() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
 	if s.node != nil {
 		s.node.Stop()
 		<-s.node.Done()
@@ -58,6 +66,8 @@ func (s *dataServer) do(ctx context.Context, o *dataOrder) (dataAnswer, error) {
 		return s.fill(ctx, o)
 	case orderUpdate:
 		return s.update(ctx, o)
+	case orderAnswer:
+		return s.answer()
 	case orderRaw:
 		return s.raw(ctx, o)
 	case orderStats:
@@ -84,6 +94,7 @@ func (s *dataServer) join(ctx context.Context, o *dataOrder) (dataAnswer, error)
 	cfg := cluster.Config{Seeds: o.Seeds, Logger: s.log, PhaseTimeout: map[cluster.Phase]time.Duration{
 		cluster.PhaseLeave: nodePatience, cluster.PhaseExiting: nodePatience, cluster.PhaseExitingDone: nodePatience,
 	}}
+	s.access = *o.Access
 	if s.node, err = startNode(self, *o.Access, cfg); err != nil { //nolint:contextcheck // it ends with Stop
 		return dataAnswer{}, err
 	}
@@ -113,15 +124,6 @@ func (s *dataServer) await(ctx context.Context, holds func(ddata.Stats) bool) (d
 			return dataAnswer{}, err
 		}
 	}
-}
-
-// answerRaw answers a raw request with as many bytes as its first one says.
-func answerRaw(_ context.Context, q *transport.Request) {
-	n := 0
-	if len(q.Payload) > 0 {
-		n = min(int(q.Payload[0]), len(q.Payload))
-	}
-	_ = q.Reply(q.Payload[:n])
 }
 
 // decodeSets says how long it takes on one core to decode sets and to keep them.

@@ -45,6 +45,9 @@ func (b *run) updates(ctx context.Context, nodes int) (results []Result, err err
 	if err = c.joinAll(ctx, nodes); err != nil {
 		return nil, err
 	}
+	if _, err = each(c.hands[1:], dataOrder{Do: orderAnswer}); err != nil {
+		return nil, err
+	}
 	for _, o := range []dataOrder{
 		{Kind: kindCounter, Set: "counter", Count: b.scaled(updateKeys)},
 		{Kind: kindSet, Set: "set", Count: b.scaled(updateKeys), Size: updateSize},
@@ -77,10 +80,19 @@ func (b *run) updatesOf(ctx context.Context, c *crew, o dataOrder) (Result, erro
 	o.Callers, o.Length = 0, b.settings.Length
 	sum := uint64(o.Count + warm) //nolint:gosec // counts
 	var took []time.Duration
+	raw := func(way string) (float64, error) {
+		a, failed := first.order(dataOrder{Do: orderRaw, Way: way, Count: peers, Size: size, Answer: ackSize, Length: b.settings.Length})
+		return float64(a.Ops) / max(1e-9, a.Took.Seconds()), failed
+	}
+	var transports []float64
 	limits, values, err := b.alternate(
 		func() (float64, error) {
-			a, failed := first.order(dataOrder{Do: orderRaw, Count: peers, Size: size, Answer: ackSize, Length: b.settings.Length})
-			return float64(a.Ops) / max(1e-9, a.Took.Seconds()), failed
+			rate, failed := raw(wayTransport)
+			if failed != nil {
+				return 0, failed
+			}
+			transports = append(transports, rate)
+			return raw(wayBare)
 		},
 		func() (float64, error) {
 			a, failed := first.order(o)
@@ -116,8 +128,9 @@ func (b *run) updatesOf(ctx context.Context, c *crew, o dataOrder) (Result, erro
 	limit, value := median(limits), median(values)
 	r := Result{
 		Value: value, Unit: "updates/s", Limit: limit, Ratio: value / limit, Goal: 0.5, Better: higher,
-		Settings: fmt.Sprintf("WriteMajority on %d processes, %d callers on one, %s; raw: requests of %d bytes to %d of the others, all awaited", len(c.hands), dataCallers, what, size, peers),
-		Detail:   fmt.Sprintf("p50 %v, p99 %v", percentile(took, 0.5).Round(time.Microsecond), percentile(took, 0.99).Round(time.Microsecond)),
+		Settings: fmt.Sprintf("WriteMajority on %d processes, %d callers on one, %s; raw: requests of nats.go, %d bytes to %d of the others, all awaited", len(c.hands), dataCallers, what, size, peers),
+		Detail: fmt.Sprintf("p50 %v, p99 %v; the same requests over Refold's transport: %.0f/s, ratio %.2f",
+			percentile(took, 0.5).Round(time.Microsecond), percentile(took, 0.99).Round(time.Microsecond), median(transports), value/median(transports)),
 	}
 	if o.Set == "hot" {
 		return r, nil // it is shown, without a verdict

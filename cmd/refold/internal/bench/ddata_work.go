@@ -13,7 +13,6 @@ import (
 
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/identity"
 )
 
 const (
@@ -128,47 +127,6 @@ func randoms(n int) []*rand.Rand {
 		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42)) //nolint:gosec // no secret
 	}
 	return rngs
-}
-
-// raw has callers send requests to as many peers at a time as a majority needs, and wait for all the answers.
-func (s *dataServer) raw(ctx context.Context, o *dataOrder) (dataAnswer, error) {
-	var peers []identity.Node
-	for _, m := range s.node.Members() {
-		if m.Node != s.node.Self() {
-			peers = append(peers, m.Node)
-		}
-	}
-	if len(peers) < o.Count {
-		return dataAnswer{}, fmt.Errorf("%d peers, %d are needed", len(peers), o.Count)
-	}
-	payload := make([]byte, max(o.Size, o.Answer))
-	payload[0] = byte(o.Answer) //nolint:gosec // an acknowledgement is short
-	rngs := randoms(dataCallers)
-	c, err := together(dataCallers, o.Length, func(caller, _ int) error {
-		limited, cancel := context.WithTimeout(ctx, dataTimeout)
-		defer cancel()
-		first := rngs[caller].IntN(len(peers))
-		ask := func(i int) error {
-			got, err := s.node.Transport().Request(limited, peers[(first+i)%len(peers)], echoKind, payload)
-			if err == nil && len(got) != o.Answer {
-				err = fmt.Errorf("%d bytes came back", len(got))
-			}
-			return err
-		}
-		errs := make(chan error, o.Count)
-		for i := 1; i < o.Count; i++ {
-			go func() { errs <- ask(i) }()
-		}
-		errs <- ask(0)
-		var err error
-		for range o.Count {
-			if e := <-errs; e != nil {
-				err = e
-			}
-		}
-		return err
-	})
-	return dataAnswer{Ops: c.ops, Took: c.elapsed}, err
 }
 
 // check reads all keys back: the sum of counters, or that sets hold what they should.
