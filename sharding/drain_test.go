@@ -5,12 +5,15 @@ package sharding_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
 )
 
 // id is the ID of a diary.
@@ -92,6 +95,25 @@ func TestUndrain(t *testing.T) {
 		w.must(all[0].Shutdown(w.Context()))
 		if where := w.spread(all[1:], 20, 4); where["b"] != 20 {
 			w.Errorf("all is on %v", where)
+		}
+	})
+}
+
+// TestUndrainMeanwhile: who waits for a drain that was taken back is told.
+func TestUndrainMeanwhile(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		all := w.cluster("a", "b")
+		w.spread(all, 10, 0)
+		heal := w.network.Partition([]string{"a"}, []string{"b"}) // nobody takes a shard from b
+		defer heal()
+		told := make(chan error, 1)
+		go func() { told <- all[1].region.Drain(w.Context()) }()
+		synctest.Wait()
+		w.must(all[1].region.Undrain(w.Context()))
+		if err := <-told; !errors.Is(err, sharding.ErrUndrained) {
+			w.Error(err)
 		}
 	})
 }
