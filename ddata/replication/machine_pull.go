@@ -18,7 +18,7 @@ const (
 	pullRetry  = time.Second // after which one is repeated, elsewhere if there is another peer
 	pullTries  = 10
 	// While somebody waits for this node or others are told of changes, and pullCalm longer than it takes to hear of one, it asks for as many
-	// things at a time as there are peers, and rests then half as long as that took, or maxPullRest: what requests wait for are the processors of
+	// things at a time as there are peers, and rests then as long as that took, or maxPullRest: what requests wait for are the processors of
 	// this node and of those.
 	pullCalm    = 100 * time.Millisecond
 	maxPullRest = 5 * time.Millisecond
@@ -218,7 +218,7 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 		p.entries++
 	}
 	if m.awaited() {
-		p.rest = m.now + min((m.now-t.due+pullRetry)/2, maxPullRest)
+		p.rest = m.now + min(m.now-t.due+pullRetry, maxPullRest)
 	}
 	t.nr, t.due, t.tries = 0, Never, 0
 	ahead := in.Bucket > t.from || in.Bucket == t.from && in.After > t.after

@@ -133,15 +133,15 @@ func TestPullRestsWhileAwaited(t *testing.T) {
 	if len(pulls) != 3 {
 		t.Fatalf("%d requests at a time while others wait", len(pulls))
 	}
-	const took = 4 * time.Millisecond
+	const took = 3 * time.Millisecond
 	w.now += took
 	if got := n.asks(func() { n.gets(pulls[0]) }); len(got) != 0 {
 		t.Errorf("%d requests without a rest", len(got))
 	}
-	if next := n.m.Next(); next != w.now+took/2 {
+	if next := n.m.Next(); next != w.now+took {
 		t.Errorf("it rests for %v", next-w.now)
 	}
-	w.now += took / 2
+	w.now += took
 	if got := n.asks(func() { n.apply(n.m.Tick(w.now)) }); len(got) != 1 {
 		t.Errorf("%d requests after the rest", len(got))
 	}
