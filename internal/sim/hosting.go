@@ -120,7 +120,8 @@ func stoppedForAReason(h *host) {
 	case membership.Left:
 		explained = c.leaving[n]
 	case membership.WasDowned:
-		explained = c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience() || c.plan.Config.Downing.Strategy == downing.DownAll
+		// Two of a name may be let in by two seeds at the same time: then one is downed.
+		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience() || c.plan.Config.Downing.Strategy == downing.DownAll
 	case membership.NameTaken:
 		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience()
 	case membership.Incompatible, membership.Unsuccessful:
