@@ -48,3 +48,17 @@ func (b Inbox) Ask(n int) (crowded bool) {
 }
 
 func (b Inbox) Close() { b.close() }
+
+// Subscriber is what waits for a loop over Subscribe.
+type Subscriber struct{ *subscriber }
+
+func NewSubscriber() Subscriber { return Subscriber{newSubscriber()} }
+
+func (s Subscriber) Put(key string, kind ChangeKind, isNew bool) {
+	s.put(Change{Key: key, Kind: kind}, isNew)
+}
+
+// Waiting returns how many changes wait, and how long their order is.
+func (s Subscriber) Waiting() (changes, ordered int) { return len(s.latest), len(s.order) }
+
+func (s Subscriber) Take() (c Change, found, over bool) { return s.take() }

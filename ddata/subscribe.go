@@ -7,6 +7,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/refold-io/refold/ddata/crdt"
@@ -15,7 +16,8 @@ import (
 
 // Subscribe yields what the keys of a pattern hold when the loop over it begins, and then each change, until ctx or
 // the replicator ends. Changes are told each Config.NotifyInterval, the last one of each key; Flush does it at once. A loop that is
-// slow gets the last one of each key as well, so nothing but what was replaced is lost, and nothing piles up. What compares equal
+// slow gets the last one of each key as well, so nothing but what was replaced is lost, and nothing piles up: it does not hear of keys that have come
+// and expired meanwhile. What compares equal
 // to what was told before is not told again.
 //
 // A loop ends without a word: if ctx has not ended, Err says whether the replicator has, and why. One over a pattern that no key can match, such as
@@ -26,7 +28,7 @@ func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change]
 			r.log.ErrorContext(ctx, "nothing can match what is subscribed to", slog.String("pattern", of.String()), slog.Any("error", err))
 			return
 		}
-		s := &subscriber{news: make(chan struct{}, 1), latest: map[string]Change{}}
+		s := newSubscriber()
 		nr, ok := r.subs.add(s)
 		if !ok {
 			return
@@ -61,34 +63,69 @@ type subscriber struct {
 	news chan struct{}
 
 	mu     sync.Mutex
-	order  []string // of the keys in latest, as they came first
-	latest map[string]Change
+	order  []string // of the keys in latest, as they came first; some may be in there no more
+	latest map[string]untold
 	over   bool
 }
 
-func (s *subscriber) put(c Change) {
+// untold is a change that the loop has not got yet.
+type untold struct {
+	Change
+
+	isNew bool // the loop has never heard of the key
+}
+
+func newSubscriber() *subscriber {
+	return &subscriber{news: make(chan struct{}, 1), latest: map[string]untold{}}
+}
+
+func (s *subscriber) put(c Change, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, waits := s.latest[c.Key]; !waits {
+	old, waits := s.latest[c.Key]
+	switch {
+	case !waits:
 		s.order = append(s.order, c.Key)
+	case old.isNew && c.Kind == Expired: // or keys that come and go would pile up
+		delete(s.latest, c.Key)
+		s.tidy()
+		return
+	default:
+		isNew = old.isNew
 	}
-	s.latest[c.Key] = c
+	s.latest[c.Key] = untold{c, isNew}
 	s.wake()
+}
+
+// tidy takes keys out of the order that do not wait any more, once they are most of it.
+func (s *subscriber) tidy() {
+	const few = 64
+	if len(s.order) <= 2*len(s.latest)+few {
+		return
+	}
+	seen := make(map[string]bool, len(s.latest))
+	s.order = slices.DeleteFunc(s.order, func(key string) bool {
+		_, waits := s.latest[key]
+		gone := !waits || seen[key]
+		seen[key] = true
+		return gone
+	})
 }
 
 // take returns what has waited longest, and whether nothing follows.
 func (s *subscriber) take() (c Change, found, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.order) == 0 {
-		s.order = nil
-		return c, false, s.over
+	for len(s.order) > 0 {
+		key := s.order[0]
+		s.order = s.order[1:]
+		if next, waits := s.latest[key]; waits {
+			delete(s.latest, key)
+			return next.Change, true, s.over
+		}
 	}
-	key := s.order[0]
-	s.order = s.order[1:]
-	c = s.latest[key]
-	delete(s.latest, key)
-	return c, true, s.over
+	s.order = nil
+	return c, false, s.over
 }
 
 func (s *subscriber) end() {
@@ -149,7 +186,7 @@ func (s *subscribers) tell(events []replication.Event, types *crdt.Types) {
 	for i := range events {
 		e := &events[i]
 		if o := s.byNr[e.Nr]; o != nil {
-			o.put(Change{Key: e.Key, Kind: ChangeKind(e.Kind), value: e.Value, types: types})
+			o.put(Change{Key: e.Key, Kind: ChangeKind(e.Kind), value: e.Value, types: types}, e.New)
 		}
 	}
 }

@@ -152,6 +152,66 @@ func TestSlowSubscriber(t *testing.T) {
 	})
 }
 
+// Keys that come and expire while a loop stands still do not pile up: it hears of those only of which it had heard before.
+func TestSlowSubscriberOfWhatExpires(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		r := w.replicators(ddata.Config{Expire: map[string]time.Duration{"session-*": time.Minute}}, "a")[0]
+		add := func(key string) { w.must(w.add(r, ddata.Key[crdt.GCounter](key), ddata.WriteLocal(), 1)) }
+		add("session-known")
+		add("session-old")
+		ctx, cancel := context.WithCancel(w.Context())
+		blocked, done := make(chan struct{}), make(chan []string)
+		go func() {
+			var s reader
+			for c := range r.Subscribe(ctx, ddata.Prefix("session-")) {
+				if s.has(c); len(s.seen) == 1 {
+					<-blocked
+				}
+			}
+			done <- s.seen
+		}()
+		w.sleep(time.Second)
+		add("session-known") // it waits, and is not new
+		for i := range 20 {
+			add(fmt.Sprint("session-", i))
+			w.sleep(time.Second)
+		}
+		w.sleep(3 * time.Minute)
+		add("session-1")
+		w.sleep(time.Second)
+		close(blocked)
+		synctest.Wait()
+		cancel()
+		if got, want := <-done, []string{"session-known changed 1", "session-old expired", "session-1 changed 1"}; !slices.Equal(got[:1], want[:1]) ||
+			!slices.Contains(got, "session-known expired") || !slices.Contains(got, want[1]) || !slices.Contains(got, want[2]) || len(got) != 4 {
+			t.Errorf("%q", got)
+		}
+	})
+	s := ddata.NewSubscriber()
+	for i := range 1_000 {
+		key := fmt.Sprint("session-", i%500)
+		s.Put(key, ddata.Changed, true)
+		if i%100 > 0 {
+			s.Put(key, ddata.Expired, false)
+		}
+	}
+	for range 1_000 {
+		s.Put("session-0", ddata.Changed, false)
+	}
+	if waiting, ordered := s.Waiting(); waiting != 5 || ordered > 100 {
+		t.Errorf("%d changes wait, %d in order", waiting, ordered)
+	}
+	for i := range 5 {
+		if c, found, _ := s.Take(); !found || c.Key != fmt.Sprint("session-", 100*i) {
+			t.Errorf("%d: %v, %t", i, c.Key, found)
+		}
+	}
+	if _, found, _ := s.Take(); found {
+		t.Error("there is more")
+	}
+}
+
 // What is read past the loop does not expire, and what nobody reads does.
 func TestExpire(t *testing.T) {
 	t.Parallel()

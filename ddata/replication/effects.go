@@ -127,6 +127,8 @@ type Event struct {
 	Key  string
 	// Value is set if it has Changed.
 	Value crdt.Value
+	// New says that there was no such key when changes were told the last time.
+	New bool
 }
 
 // NoteKind says what a note is about.

@@ -120,7 +120,7 @@ func (m *Machine) notify() {
 			continue
 		}
 		for _, o := range m.interested(w.key) {
-			m.event(o, kind, w.key, e)
+			m.event(o, kind, w.key, e, !w.existed)
 		}
 	}
 	fresh := s.fresh
@@ -147,15 +147,15 @@ func (m *Machine) present(s *subscription) {
 		switch {
 		case e == nil || !s.matches(key):
 		case e.deleted:
-			m.event(s, WasDeleted, key, e)
+			m.event(s, WasDeleted, key, e, false)
 		default:
-			m.event(s, Changed, key, e)
+			m.event(s, Changed, key, e, false)
 		}
 	}
 }
 
-func (m *Machine) event(s *subscription, kind EventKind, key string, e *entry) {
-	event := Event{Nr: s.Nr, Kind: kind, Key: key}
+func (m *Machine) event(s *subscription, kind EventKind, key string, e *entry, isNew bool) {
+	event := Event{Nr: s.Nr, Kind: kind, Key: key, New: isNew}
 	if kind == Changed {
 		event.Value = e.value
 	}
