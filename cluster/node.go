@@ -81,8 +81,8 @@ func Start(cfg Config) (*Node, error) {
 	if len(n.cfg.Seeds) > 0 {
 		n.inputs.add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
 	}
+	n.admins.Go(n.serveAdmin) // before the loop, which may end at once and waits for it then
 	go n.run()
-	n.admins.Go(n.serveAdmin)
 	return n, nil
 }
 
