@@ -194,3 +194,42 @@ func TestMajoritiesOverlap(t *testing.T) {
 		}
 	}
 }
+
+// A request begins with nothing of one before it, which others have refused.
+func TestAfterARefusal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	b.put("visits", local, "another type")
+	if r := w.wait(a, a.add("visits", all, 1)); r.Outcome != replication.TimedOut || r.Err == nil {
+		t.Errorf("of another type: %+v", r)
+	}
+	if r := w.wait(a, a.add("other", all, 1)); r.Outcome != replication.Done || r.Answered != 3 {
+		t.Errorf("the next one: %+v", r)
+	}
+}
+
+// What was answered before stays as it is.
+func TestAnswersShareNoMemory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.keep = true
+	a.add("visits", local, 1)
+	value := must(value(a, "visits").AppendBinary(nil))
+	for i := range uint64(3) {
+		b.receive(a, replication.Write{Nr: i + 1, Entry: replication.Entry{Key: "visits", Value: value}})
+	}
+	var nrs []uint64
+	for _, l := range w.sent {
+		if l.from != b {
+			continue
+		}
+		if ack, is := must(replication.DecodeMessage(l.send.Data)).(replication.Ack); is {
+			nrs = append(nrs, ack.Nr)
+		}
+	}
+	if !slices.Equal(nrs, []uint64{1, 2, 3}) {
+		t.Errorf("answered are %v", nrs)
+	}
+}
