@@ -351,7 +351,7 @@ func prunedForAll(o *replicator, gone identity.Node) {
 			if !w.done || w.lost || w.do == removes || sums && (w.stable() || w.by.h.p.Node() != gone) {
 				continue
 			}
-			has := func(r *replicator) bool { return w.at(r) }
+			has := func(r *replicator) bool { return w.present(r.value(k.key)) }
 			here := w.at(o)
 			if sums {
 				here = tally(before, gone) >= w.sum
@@ -364,8 +364,9 @@ func prunedForAll(o *replicator, gone identity.Node) {
 			switch {
 			case here:
 			case slices.ContainsFunc(living, has) && !k.durable: // what is durable may have come from a disk just now
-				// Whoever wrote it may do so without having heard of the pruning, unless it is the one that has gone.
-				if w.by.h.p.Node() == gone {
+				// Whoever wrote it may do so without having heard of the pruning, unless it is the one that has gone. A deletion is of no node:
+				// it is not moved, and is on its way.
+				if w.do != deletes && w.by.h.p.Node() == gone {
 					other := living[slices.IndexFunc(living, has)]
 					o.violate("pruning-loses-nothing", "it moves what %v has left in %q, without the %v, which %v has", gone, k.key, w, other.h.p.Node())
 				}

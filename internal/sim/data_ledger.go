@@ -153,6 +153,12 @@ func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	return true
 }
 
+// present reports whether a value has what was written, and not just because the key was deleted, which has all that could be
+// written: whoever has deleted it has nothing left that others could lack.
+func (w *write) present(v crdt.Value, deleted, found bool) bool {
+	return deleted == (w.do == deletes) && w.contained(v, deleted, found)
+}
+
 func untyped[T any](t T) crdt.Value {
 	v, err := (*crdt.Types)(nil).Value(t)
 	if err != nil {
