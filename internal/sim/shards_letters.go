@@ -5,8 +5,10 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
+	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
 	"github.com/refold-io/refold/internal/sim/world"
@@ -165,6 +167,7 @@ func (d *sharding) refused(s *site, r shards.Refusal) {
 	nr := numberOf(r.Message)
 	l := d.letter(nr)
 	d.hit("refused", r.Reason.String())
+	s.forced = s.forced || s.downed()
 	switch {
 	case l.delivered || l.refused:
 		s.violate("delivered-in-order", "command %d is refused, it was delivered %t, refused %t", nr, l.delivered, l.refused)
@@ -175,6 +178,13 @@ func (d *sharding) refused(s *site, r shards.Refusal) {
 	}
 	l.refused, l.at, l.to = true, s, nil
 	d.reply(s, nr, refused)
+}
+
+// downed reports whether this node knows that it was marked as down, which nobody plans: the checks of membership say whether it may be.
+func (s *site) downed() bool {
+	return slices.ContainsFunc(s.h.m.Gossip().Members(), func(m *membership.Member) bool {
+		return m.Node == s.h.p.Node() && m.Status == membership.Down
+	})
 }
 
 func (d *sharding) replyAll(s *site, batch []uint64, o outcome) {
