@@ -133,7 +133,13 @@ func (d *data) living() []*replicator {
 	return living
 }
 
-// holders returns those of them that hold data: members, and who was told to change something.
+// holders returns those of them that hold data: members, and who was told to change something. While there are no members there are none: what
+// somebody has who never came in, from the disk of another process of its name, may be pruned by those that come together without it.
 func (d *data) holders() []*replicator {
-	return slices.DeleteFunc(d.living(), func(r *replicator) bool { return !r.h.m.Member() && !r.wrote })
+	member := func(r *replicator) bool { return r.h.m.Member() }
+	all := slices.DeleteFunc(d.living(), func(r *replicator) bool { return !member(r) && !r.wrote })
+	if !slices.ContainsFunc(all, member) {
+		return nil
+	}
+	return all
 }
