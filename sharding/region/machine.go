@@ -227,6 +227,7 @@ func (m *Machine) leave(stay bool) {
 	m.stays = stay && (m.stays || !m.leaving)
 	if !m.leaving {
 		m.leaving = true
+		m.soughtAt = m.now // a coordinator that did not answer while the node was Joining is asked as one that leaves now
 		if m.preparing() && !m.stays {
 			m.stopAll()
 			return
