@@ -3,6 +3,8 @@
 
 package replication
 
+import "slices"
+
 // A message is a byte for the version of the encoding, one for its kind, the nodes
 // that it names, and its fields. The high half of the version is the major one:
 // another can't be read. A higher minor one may add fields at the end, which are
@@ -106,6 +108,11 @@ func (w *writer) list(l *KeyList) {
 }
 
 func (w *writer) entries(entries []Entry) {
+	size := 0
+	for i := range entries {
+		size += entrySize(&entries[i])
+	}
+	w.b = slices.Grow(w.b, size)
 	w.count(len(entries))
 	for i := range entries {
 		w.entry(&entries[i])

@@ -114,7 +114,7 @@ func (m *Machine) clean(e *entry) {
 		b = m.scratch[:0]
 	}
 	m.settle(e, b)
-	if cap(b) <= 1<<20 {
+	if cap(b) <= maxScratch {
 		m.scratch = b[:0]
 	}
 }
@@ -154,15 +154,22 @@ func (e *Entry) digest() Digest { return entryDigest(e.Deleted, e.Value, e.Pruni
 
 // wire returns an entry as it is sent. The error says that it can't be encoded.
 func (m *Machine) wire(e *entry) (Entry, error) {
+	w, _, err := m.wireAfter(e, make([]byte, 0, e.size+64))
+	return w, err
+}
+
+// wireAfter is wire with the value after others, which it returns with it.
+func (m *Machine) wireAfter(e *entry, values []byte) (Entry, []byte, error) {
 	w := Entry{Key: e.key, Deleted: e.deleted, Used: e.used}
 	if e.deleted {
-		return w, nil
+		return w, values, nil
 	}
-	b, err := e.value.AppendBinary(make([]byte, 0, e.size+64))
+	b, err := e.value.AppendBinary(values)
 	if err != nil {
-		return w, fmt.Errorf("replication: encode %q: %w", e.key, err)
+		return w, values, fmt.Errorf("replication: encode %q: %w", e.key, err)
 	}
-	w.Value, e.size = b, len(b)
+	w.Value = b[len(values):len(b):len(b)]
+	e.size = len(w.Value)
 	w.Pruning = e.pruning
 	if e.causal {
 		w.Versions = e.versions
@@ -170,7 +177,7 @@ func (m *Machine) wire(e *entry) (Entry, error) {
 			w.Versions = slices.Insert(slices.Clone(e.versions), i, Version{m.self, e.version})
 		}
 	}
-	return w, nil
+	return w, b, nil
 }
 
 // absorbed is what became of an entry that was received.

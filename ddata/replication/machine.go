@@ -40,13 +40,14 @@ type Machine struct {
 	buckets [buckets][]*entry // sorted by key
 	tree    tree
 	dirty   []*entry
-	alive   int    // keys that are not deleted
-	base    uint64 // the highest version of a key that was forgotten
-	scratch []byte // for values
-	small   []byte // for deltas
-	leaf    []byte // for what digests are made of
-	items   []Item // for those that are received
-	short   []byte // for short messages, as far as it is in use
+	alive   int     // keys that are not deleted
+	base    uint64  // the highest version of a key that was forgotten
+	scratch []byte  // for values
+	small   []byte  // for deltas
+	leaf    []byte  // for what digests are made of
+	items   []Item  // for those that are received
+	entries []Entry // for those that are sent to a new node
+	short   []byte  // for short messages, as far as it is in use
 
 	parts      uint64 // the number of the last message that was sent in parts
 	assemblies []*assembly

@@ -160,11 +160,29 @@ func (m *Machine) pullDue() {
 	m.pullMore()
 }
 
+// pullBatch is up to how many bytes of entries a node that is new is sent in one message.
+func (m *Machine) pullBatch() int {
+	if m.awaited() {
+		return m.bulkBatch()
+	}
+	return min(maxQuietBulk, m.cfg.MaxBatch)
+}
+
 func (m *Machine) receivePull(from identity.Node, in Pull) {
 	maps.DeleteFunc(m.filled, func(n identity.Node, _ time.Duration) bool { return !m.fills(n) })
 	m.filled[from] = m.now
-	out := Chunk{Nr: in.Nr, Done: true}
-	size := 0
+	out, values := m.chunk(in)
+	m.send(from, true, out)
+	m.entries = reuse(out.Entries)
+	if cap(values) <= maxScratch {
+		m.scratch = values[:0]
+	}
+}
+
+// chunk returns some of what a node asks for, with the memory in which the values are.
+func (m *Machine) chunk(in Pull) (out Chunk, values []byte) {
+	out.Nr, out.Entries, values = in.Nr, m.entries, m.scratch[:0]
+	size, most := 0, m.pullBatch()
 	for b := in.From; b < in.To; b++ {
 		entries := m.buckets[b]
 		if b == in.From && in.After != "" {
@@ -178,21 +196,21 @@ func (m *Machine) receivePull(from identity.Node, in Pull) {
 			if m.isExpired(e.key, e.used) {
 				continue
 			}
-			w, err := m.wire(e)
+			w, and, err := m.wireAfter(e, values)
 			if err != nil || len(w.Value) > MaxMessage-overhead {
 				continue
 			}
-			if n := entrySize(&w); size > 0 && size+n > m.bulkBatch() {
-				out.Done = false
-				m.send(from, true, out)
-				return
+			n := entrySize(&w)
+			if size > 0 && size+n > most {
+				return out, values
 			}
-			out.Entries = append(out.Entries, w)
+			out.Entries, values = append(out.Entries, w), and
 			out.Bucket, out.After = b, e.key
-			size += entrySize(&w)
+			size += n
 		}
 	}
-	m.send(from, true, out)
+	out.Done = true
+	return out, values
 }
 
 func (m *Machine) receiveChunk(from identity.Node, in Chunk) {

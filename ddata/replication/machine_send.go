@@ -14,6 +14,8 @@ const (
 	// maxBulk is up to how many bytes of entries are put together in one message of bulk. Whoever receives it merges them in one go, which takes
 	// some hundred microseconds, and requests wait for that.
 	maxBulk = 16 << 10
+	// maxQuietBulk is the same for a node that is new, while nobody waits for the one that it gets the data from.
+	maxQuietBulk = 64 << 10
 	// maxAnswer is up to how many bytes of entries are sent in answer to one message, maxSent about how many of them at a time. More
 	// follow sendPause later, and are forgotten if there is more than maxSending answers.
 	maxAnswer  = 4 << 20

@@ -5,6 +5,7 @@ package replication_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +172,34 @@ func TestWhoWaitsForANewNode(t *testing.T) {
 		if f(n); len(n.asks(n.letIn)) != want {
 			t.Errorf("%s: not %d requests at a time", name, want)
 		}
+	}
+}
+
+// Batches for a new node are small while somebody waits for the one that sends them, and large otherwise.
+func TestBatchesWhileAwaited(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	for i := range 1_000 {
+		a.put(fmt.Sprint("set-", i), local, strings.Repeat("x", 500))
+	}
+	w.keep, w.cut = true, func(_, _ *host) bool { return true }
+	batch := func() int {
+		since := len(w.sent)
+		a.receive(b, replication.Pull{Nr: 1, To: 1024})
+		n, size := w.sentBy(a, replication.KindChunk, since)
+		if n != 1 {
+			t.Fatalf("%d batches for one request", n)
+		}
+		return size
+	}
+	w.now += time.Hour
+	if size := batch(); size < 48<<10 || size > 64<<10 {
+		t.Errorf("%d bytes when nobody waits", size)
+	}
+	a.receive(b, replication.Read{Nr: 2, Key: "k"})
+	if size := batch(); size < 12<<10 || size > 16<<10 {
+		t.Errorf("%d bytes while somebody waits", size)
 	}
 }
 

@@ -6,6 +6,9 @@ package replication
 // maxReused is how long a list is, at most, of which the memory is used again.
 const maxReused = 4096
 
+// maxScratch is how many bytes values take, at most, of which the memory is used again.
+const maxScratch = 1 << 20
+
 // Reuse gives back the effects of the last step, of which nothing must be used any more. Those of a step that are not given back stay as they
 // are.
 func (m *Machine) Reuse(e Effects) {

@@ -6,6 +6,7 @@ package replication
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -238,7 +239,11 @@ func (w *writer) sortedNodes(nodes []identity.Node) {
 
 // finish appends a head, the table and what was written.
 func (w *writer) finish(dst []byte, head ...byte) []byte {
-	dst = append(dst, head...)
+	size := len(head) + binary.MaxVarintLen32 + len(w.b)
+	for _, n := range w.nodes {
+		size += binary.MaxVarintLen32 + len(n.Name) + 8
+	}
+	dst = append(slices.Grow(dst, size), head...)
 	dst = binary.AppendUvarint(dst, uint64(len(w.nodes)))
 	for _, n := range w.nodes {
 		dst = binary.AppendUvarint(dst, uint64(len(n.Name)))

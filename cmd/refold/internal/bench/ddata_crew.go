@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/refold-io/refold/ddata/replication"
@@ -20,6 +22,7 @@ import (
 // crew are processes that have a replicator or a region each, and the server of NATS in this process through which they talk.
 type crew struct {
 	command []string
+	procs   int // GOMAXPROCS of those that are started from now on, 0 for the default
 	server  *embedded.Server
 	hands   []*hand
 }
@@ -66,6 +69,9 @@ func (h *hand) wait() {
 // start starts a process, without a node yet.
 func (c *crew) start(ctx context.Context, name string) (*hand, error) {
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...) //nolint:gosec // that is what it is for
+	if c.procs > 0 {
+		cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(c.procs))
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -15,8 +16,9 @@ import (
 )
 
 const (
-	joinKeys = 100_000
-	joinSize = 10 // elements of each set
+	joinNodes = 4 // the one that joins among them
+	joinKeys  = 100_000
+	joinSize  = 10 // elements of each set
 	// joinPause is between two updates of each caller while a node joins, about.
 	joinPause = 100 * time.Millisecond
 	// joinSlack is how long it may take until the node is up.
@@ -43,7 +45,7 @@ func dataJoin(ctx context.Context, b *run) (results []Result, err error) {
 		took, limit = append(took, j.took.Seconds()), append(limit, j.raw.Seconds())
 		before, during = append(before, j.before.Seconds()*1e3), append(during, j.during.Seconds()*1e3)
 	}
-	settings := fmt.Sprintf("%d keys, each an ORSet of %d, on 3 processes; a 4th joins, from Up until all is there and the digests are equal, embedded NATS", keys, joinSize)
+	settings := fmt.Sprintf("%d keys, each an ORSet of %d, on 3 processes; a 4th joins, from Up until all is there and the digests are equal, embedded NATS, GOMAXPROCS %d each", keys, joinSize, joinProcs())
 	t, l, p, q := median(took), median(limit), median(before), median(during)
 	return []Result{
 		atMost(t, "s to equal", maxJoin, settings, ""),
@@ -58,6 +60,10 @@ func dataJoin(ctx context.Context, b *run) (results []Result, err error) {
 	}, nil
 }
 
+// joinProcs is the share of the processors that each node has, as it would if it were limited to it: otherwise the collectors of garbage of all
+// nodes, each of which takes what is idle, stand in each other's way.
+func joinProcs() int { return max(1, runtime.NumCPU()/joinNodes) }
+
 // joined is how long it took.
 type joined struct{ took, raw, before, during time.Duration }
 
@@ -71,7 +77,8 @@ func (b *run) joinOnce(ctx context.Context, keys int) (j joined, err error) {
 		return j, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	if err = c.joinAll(ctx, 3); err != nil {
+	c.procs = joinProcs()
+	if err = c.joinAll(ctx, joinNodes-1); err != nil {
 		return j, err
 	}
 	held := append([]*hand(nil), c.hands...)
