@@ -230,15 +230,14 @@ func dataWire(ctx context.Context, b *run) ([]Result, error) {
 	rounds := max(1, b.settings.Rounds)
 	var sent []float64
 	for i := range rounds {
-		before, err := g[0].Stats(ctx)
-		if err != nil {
+		var before, after ddata.Stats
+		if before, err = g[0].Stats(ctx); err != nil {
 			return nil, err
 		}
 		if err = addElements(ctx, g[0], set, ddata.WriteAll(), fmt.Sprint("one more ", i)); err != nil {
 			return nil, err
 		}
-		after, err := g[0].Stats(ctx)
-		if err != nil {
+		if after, err = g[0].Stats(ctx); err != nil {
 			return nil, err
 		}
 		bytes := 0.0
