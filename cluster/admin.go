@@ -11,8 +11,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // AdminCommand is what an operator asks of a node.

@@ -7,8 +7,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // JoinVia begins to join the cluster of a node of which only the name is known; that may be this node itself, which founds a

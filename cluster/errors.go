@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/transport"
 )
 

@@ -6,8 +6,8 @@ package cluster
 import (
 	"fmt"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // Event is a change of what a node knows of its cluster.

@@ -9,8 +9,8 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // Events yields a Snapshot and then each change of it, without a gap and without a duplicate, until ctx or the node

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // maxOutlet is how many lines and figures may wait.

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/singleton"
 	"github.com/refold-io/refold/transport"
 )
 

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 // Singleton is something of which the cluster runs one instance: on the oldest of its nodes, or of those with a role. All nodes must

@@ -7,8 +7,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // State is what a node knows of its cluster at one time. It never changes; its slices are sorted by node

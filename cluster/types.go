@@ -4,7 +4,7 @@
 package cluster
 
 import (
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/transport"
 )
 

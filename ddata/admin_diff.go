@@ -13,7 +13,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Diff is what nodes hold that is not the same.

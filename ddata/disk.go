@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // The reasons of an Error. After ErrQuorum, ErrGivenUp, ErrStore and ErrStopped an update or a deletion may have taken

@@ -7,8 +7,8 @@ import (
 	"context"
 	"sync"
 
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // maxWaiting is how many bytes of messages may wait for the loop, maxWaitingCount how many packets, each for those that are bulk and for

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Key names a value of a data type, one of package crdt or of one's own: 1 to 512 bytes of

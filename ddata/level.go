@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // ReadLevel says of how many nodes a read merges the values. The node itself is always one of

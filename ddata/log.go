@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // line is a kind of lines that somebody else can cause, and so that there may be many of.

@@ -9,8 +9,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/transport"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Observer is told what happens to a replicator: a struct of functions, each of which may be nil and then costs

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Replicator holds data on this node that other nodes hold as well. Its methods, and the functions that take one, are

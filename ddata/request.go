@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Get returns the value of a key. Without a deadline in ctx a read from others takes at most

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // quick writes some keys to two nodes, and reports whether nobody was asked in vain.

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Subscribe yields what the keys of a pattern hold when the loop over it begins, and then each change, until ctx or

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // shards is how many parts the values have, so that readers of different keys don't meet.

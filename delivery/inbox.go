@@ -4,8 +4,8 @@
 package delivery
 
 import (
-	"github.com/refold-io/refold/delivery/window"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/outbox"
 )
 
 // Inbox remembers which deliveries an aggregate has decided about, so that one
@@ -19,7 +19,7 @@ import (
 // An Inbox is used in the methods of its aggregate only: Record, RecordRefusal
 // and Forget in ApplyEvent, the others anywhere.
 type Inbox struct {
-	senders map[string]*window.Incoming[*verdict]
+	senders map[string]*outbox.Incoming[*verdict]
 }
 
 // verdict is the refusal of a delivery.
@@ -66,9 +66,9 @@ func (b *Inbox) record(h Header, v *verdict) {
 	in := b.senders[h.Sender]
 	if in == nil {
 		if b.senders == nil {
-			b.senders = make(map[string]*window.Incoming[*verdict])
+			b.senders = make(map[string]*outbox.Incoming[*verdict])
 		}
-		in = &window.Incoming[*verdict]{}
+		in = &outbox.Incoming[*verdict]{}
 		b.senders[h.Sender] = in
 	}
 	in.Record(h.Nr, h.Floor, v)

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/delivery/window"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/outbox"
 )
 
 // Outbox sends commands to other entities until they are confirmed. It is an
@@ -29,7 +29,7 @@ type Outbox[M Message] struct {
 	settings  Settings
 	event     uint64 // the one that is being applied
 	metadata  []byte // its
-	window    *window.Outgoing[parcel[M]]
+	window    *outbox.Outgoing[parcel[M]]
 	failures  map[uint64]error // the last answers that decided nothing
 }
 
@@ -118,14 +118,14 @@ func (o *Outbox[M]) All() iter.Seq[Delivery[M]] {
 	}
 }
 
-func (o *Outbox[M]) delivery(s *window.Sending[parcel[M]]) Delivery[M] {
+func (o *Outbox[M]) delivery(s *outbox.Sending[parcel[M]]) Delivery[M] {
 	return Delivery[M]{Nr: s.Nr, To: s.Item.to(), Message: s.Item.Message, Attempts: s.Attempt, Err: o.failures[s.Nr]}
 }
 
 // outgoing returns the window, which most aggregates never need.
-func (o *Outbox[M]) outgoing() *window.Outgoing[parcel[M]] {
+func (o *Outbox[M]) outgoing() *outbox.Outgoing[parcel[M]] {
 	if o.window == nil {
-		o.window = window.NewOutgoing[parcel[M]](o.settings.withDefaults().window())
+		o.window = outbox.NewOutgoing[parcel[M]](o.settings.withDefaults().window())
 	}
 	return o.window
 }
@@ -203,7 +203,7 @@ func (o *Outbox[M]) failed(f failure) {
 }
 
 // send makes commands of transmissions.
-func (o *Outbox[M]) send(e window.Effects[parcel[M]]) eventsourcing.Outgoing {
+func (o *Outbox[M]) send(e outbox.Effects[parcel[M]]) eventsourcing.Outgoing {
 	var out eventsourcing.Outgoing
 	if len(e.Sends) == 0 {
 		return out
@@ -224,7 +224,7 @@ func (o *Outbox[M]) send(e window.Effects[parcel[M]]) eventsourcing.Outgoing {
 	return out
 }
 
-func transmission[M Message](s *window.Sending[parcel[M]], h Header) eventsourcing.Send {
+func transmission[M Message](s *outbox.Sending[parcel[M]], h Header) eventsourcing.Send {
 	message, to, attempt := stamped(s.Item.Message, h), s.Item.to(), s.Attempt
 	answered := func(value any, err error) eventsourcing.Signal {
 		switch {

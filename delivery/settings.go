@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/refold-io/refold/delivery/window"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/outbox"
 )
 
 // Settings configure an Outbox. The zero value holds the defaults.
@@ -54,6 +54,6 @@ func (s Settings) validate() error {
 	return errors.Join(errs...)
 }
 
-func (s Settings) window() window.Config {
-	return window.Config{Interval: s.Interval, Burst: s.Burst, WarnAfter: s.WarnAfter}
+func (s Settings) window() outbox.Config {
+	return outbox.Config{Interval: s.Interval, Burst: s.Burst, WarnAfter: s.WarnAfter}
 }

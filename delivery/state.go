@@ -12,7 +12,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/refold-io/refold/codec"
-	"github.com/refold-io/refold/delivery/window"
+	"github.com/refold-io/refold/internal/outbox"
 )
 
 // stateVersion is the version of the two forms below. The first one, 0, is not
@@ -23,13 +23,13 @@ const stateVersion = 0
 type outboxState[M Message] struct {
 	Version uint64                    `msgpack:"v,omitempty"`
 	Last    uint64                    `msgpack:"l,omitempty"`
-	Open    []window.Entry[parcel[M]] `msgpack:"o,omitempty"`
+	Open    []outbox.Entry[parcel[M]] `msgpack:"o,omitempty"`
 }
 
 // inboxState is what an Inbox stores in snapshots.
 type inboxState struct {
 	Version uint64                                `msgpack:"v,omitempty"`
-	Senders map[string]*window.Incoming[*verdict] `msgpack:"s,omitempty"`
+	Senders map[string]*outbox.Incoming[*verdict] `msgpack:"s,omitempty"`
 }
 
 // codecs keeps the codecs of states by their types. They are made of what the
@@ -102,7 +102,7 @@ func (o *Outbox[M]) DecodeMsgpack(dec *msgpack.Decoder) error {
 		err = checkVersion(s.Version)
 	}
 	if err == nil {
-		o.window, err = window.Restore(o.settings.withDefaults().window(), s.Last, s.Open)
+		o.window, err = outbox.Restore(o.settings.withDefaults().window(), s.Last, s.Open)
 	}
 	if err != nil {
 		return fmt.Errorf("delivery: decode an outbox: %w", err)
@@ -121,7 +121,7 @@ func (o *Outbox[M]) Restore(from *Outbox[M]) error {
 		return nil
 	}
 	last, open := from.window.State()
-	restored, err := window.Restore(o.settings.withDefaults().window(), last, slices.Clone(open))
+	restored, err := outbox.Restore(o.settings.withDefaults().window(), last, slices.Clone(open))
 	if err != nil {
 		return fmt.Errorf("delivery: restore an outbox: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 )
 
 // Address names an entity by the name of its type and its own ID.

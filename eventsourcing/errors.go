@@ -9,7 +9,7 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/codec"
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/journal"
 )
 

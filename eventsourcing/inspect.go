@@ -6,7 +6,7 @@ package eventsourcing
 import (
 	"context"
 
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 )
 
 // inspection is a message that looks at the state.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 )
 
 // Message is a command on its way to an entity, with whoever waits for the answer. Programs meet

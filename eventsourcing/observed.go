@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 )
 
 // observed is what the observer is told about a command.

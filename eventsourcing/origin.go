@@ -6,7 +6,7 @@ package eventsourcing
 import (
 	"context"
 
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 )
 
 // sender is who sent a command, whether it waits for the answer or not: what

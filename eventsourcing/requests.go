@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 )
 
 // request carries out what an op asked for, now that it has taken effect.

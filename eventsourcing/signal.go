@@ -6,7 +6,7 @@ package eventsourcing
 import (
 	"time"
 
-	"github.com/refold-io/refold/eventsourcing/engine"
+	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/snapshot"
 )
 

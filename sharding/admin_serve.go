@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // types returns the types with a region or a proxy on the node, sorted.

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/sharding/allocation"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // shell is a coordinator with its store, as one node runs it.

@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/journal"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // What the records of a coordinator are. They never change; the encodings have versions of their

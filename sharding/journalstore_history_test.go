@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 	"github.com/refold-io/refold/snapshot"
 )
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
@@ -88,7 +88,7 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	shardingtest.Run(t, shardingtest.Config{Open: func(tb testing.TB) shardingtest.Place {
 		tb.Helper()
-		db, err := postgres.Open(tb.Context(), testpg.DSN(tb), postgres.Config{})
+		db, err := postgres.Open(tb.Context(), pgtest.DSN(tb), postgres.Config{})
 		if err != nil {
 			tb.Fatal(err)
 		}

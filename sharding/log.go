@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // line is a kind of lines that there may be many of.

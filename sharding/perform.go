@@ -7,7 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 	"github.com/refold-io/refold/transport"
 )
 

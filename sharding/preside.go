@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // preside is the singleton: as long as it runs this node has the coordinator.

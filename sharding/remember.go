@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // remember puts the shards' questions to the store of remembered entities. The calls for a shard come one after the other, also

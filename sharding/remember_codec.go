@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // What the records of remembered entities and shards are. They never change.

@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // decided lets a coordinator begin a term and put n shards on a node.

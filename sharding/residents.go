@@ -5,7 +5,7 @@ package sharding
 
 import (
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // resident is an incarnation of an entity on this node, as the machine knows it.

@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/journal"
-	"github.com/refold-io/refold/sharding/region"
 	"github.com/refold-io/refold/transport"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // ErrMismatch says that a region, or a proxy, has other settings than the node with the coordinator, which does not let it register:

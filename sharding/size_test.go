@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // The state of the most shards there can be fits into what a key of replicated data holds by default.

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 // Region is how this node reaches the entities of a type, and hosts its share of them. Its methods are safe for concurrent

@@ -9,9 +9,9 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/wire"
 	"github.com/refold-io/refold/sharding/allocation"
-	"github.com/refold-io/refold/sharding/coordinator"
 	"github.com/refold-io/refold/transport"
 )
 

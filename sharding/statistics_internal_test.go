@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // What nodes ask each other about regions is read as it was written, and what can't be is refused.

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/refold-io/refold/internal/node/shards/register"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 var (

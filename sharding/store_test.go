@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 type (

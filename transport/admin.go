@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 // MaxAdminRequest is the largest request of an operator, in bytes.

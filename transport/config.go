@@ -9,7 +9,7 @@ import (
 	"log/slog"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 // Config holds the limits of a Transport, in bytes where nothing else is said. All

@@ -68,5 +68,5 @@
 // Nobody is quarantined for not answering: see docs/decisions/0021. Who does not hear
 // is found by heartbeats above the transport.
 //
-// How a link works, and why, is in package transport/link.
+// How a link works, and why, is in package internal/link.
 package transport

@@ -6,7 +6,7 @@ package transport
 import (
 	"errors"
 
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 var (

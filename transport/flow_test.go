@@ -15,8 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
-	"github.com/refold-io/refold/transport/link"
 )
 
 var kib64 = []byte(strings.Repeat("x", 64<<10))

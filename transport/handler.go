@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 // Message is what a handler gets. The payload is the handler's.

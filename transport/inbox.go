@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 // maxNamed and maxNamedAll are how many bytes one name, and all together, may have

@@ -3,7 +3,7 @@
 
 package transport
 
-import "github.com/refold-io/refold/transport/link"
+import "github.com/refold-io/refold/internal/link"
 
 // Kind says what a message is about, and so which handler gets it.
 type Kind = link.Kind

@@ -3,7 +3,7 @@
 
 package transport
 
-import "github.com/refold-io/refold/transport/link"
+import "github.com/refold-io/refold/internal/link"
 
 // Reason says why something was dropped. The zero value is no reason.
 type Reason = link.Reason

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 // receiver is the Transport as its carrier sees it.

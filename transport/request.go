@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 // Request sends a request on the lane Data and waits for the answer or the end of

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/link"
 )
 
 // maxReused is the largest buffer that is kept for the next frame.

@@ -17,9 +17,9 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/transport"
-	"github.com/refold-io/refold/transport/link"
 )
 
 func TestMessagesArriveInOrderOnEachLane(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // estate is a cluster that is cut in two some time after one of its nodes has got the lease for another decision. The

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // Resolver decides for one node when members are to be downed. The same inputs

@@ -6,8 +6,8 @@ package downing
 import (
 	"slices"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // situation is what a strategy looks at. Its slices are sorted by node.

@@ -6,8 +6,8 @@ package downing
 import (
 	"slices"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // View is what a node knows of its cluster at one time. Its slices are sorted by

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 1} }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // broken is a cluster in which some nodes don't hear some others. Who hears whom, and answers, is in one domain

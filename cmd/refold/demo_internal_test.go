@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
 // TestMain is also the main function of the processes that the demonstration starts.
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		os.Exit(program().Main())
 	}
 	// The engine leaves a goroutine behind that ends half a minute after it was closed.
-	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
 // The demonstration shows what the issue is about: all up, one killed, found unreachable, downed, removed, and back

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // decide lets a coordinator of a type begin a term in a journal.
@@ -91,7 +91,7 @@ func TestRemoveShardingData(t *testing.T) {
 // On PostgreSQL, which a node that runs does not keep others out of, what a node has written since is found out.
 func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db, err := postgres.Open(t.Context(), dsn, postgres.Config{})
 	if err != nil {
 		t.Fatal(err)

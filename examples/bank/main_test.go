@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/refold-io/refold/internal/testnats"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/natstest"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
 // program makes this binary the program, with the arguments that follow.
@@ -23,11 +23,11 @@ const program = "be-the-bank"
 
 // A goroutine of goleveldb ends by itself some 30 s after the database is closed.
 func TestMain(m *testing.M) {
-	testnats.RunIfServer()
+	natstest.RunIfServer()
 	if len(os.Args) > 1 && os.Args[1] == program {
 		os.Exit(beTheBank(os.Args[2:]))
 	}
-	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
 // beTheBank is main, but that the program ends as well when the test has, however that happens.

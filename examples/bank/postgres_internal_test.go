@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
 func TestBankOnPostgres(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	if r := must(t, exitFailed, "audit", "--journal", dsn); !strings.Contains(r.errout, "open the journal: postgres: ") {
 		t.Errorf("before there is a bank: %+v", r)
 	}
@@ -46,7 +46,7 @@ func TestBankOutlivesItsServer(t *testing.T) {
 		k = killing{accounts: 1000, commands: 100_000, kills: 5, seed: 17}
 	}
 	want := k.prepare(t)
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 
 	rng := rand.New(rand.NewPCG(k.seed, 0))

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refold-io/refold/examples/bank/money"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
 // table reads the read model as any program would, with SQL.
@@ -60,7 +60,7 @@ func generatedFile(t *testing.T, seed string) string {
 // by itself.
 func TestProject(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	must(t, exitOK, "apply", generatedFile(t, "1"), "--journal", dsn)
 	must(t, exitOK, "project", "--once", "--journal", dsn)
 	if got, want := table(t, dsn), printed(t, dsn); got != want || want == "" {
@@ -111,7 +111,7 @@ func integer(text string) *big.Int {
 // A table that is not as it should be: it says so, and gives up if it was to end.
 func TestProjectIntoABadTable(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	must(t, exitOK, "apply", generatedFile(t, "6"), "--journal", dsn)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -131,7 +131,7 @@ func TestProjectIntoABadTable(t *testing.T) {
 // It runs while the bank does, is interrupted, and goes on.
 func TestProjectWhileTheBankRuns(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	must(t, exitOK, "refold", "migrate", "--journal", dsn)
 	for _, seed := range []string{"3", "4"} {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -156,7 +156,7 @@ func TestProjectWhileTheBankRuns(t *testing.T) {
 // The journal may be elsewhere.
 func TestProjectOfAnEmbeddedJournal(t *testing.T) {
 	t.Parallel()
-	dsn, name := testpg.DSN(t), "leveldb:"+filepath.Join(t.TempDir(), "data")
+	dsn, name := pgtest.DSN(t), "leveldb:"+filepath.Join(t.TempDir(), "data")
 	must(t, exitOK, "apply", generatedFile(t, "5"), "--journal", name)
 	must(t, exitOK, "project", "--once", "--journal", name, "--database", dsn)
 	if got, want := table(t, dsn), printed(t, name); got != want || want == "" {
@@ -166,7 +166,7 @@ func TestProjectOfAnEmbeddedJournal(t *testing.T) {
 
 func TestProjectMistakes(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	must(t, exitOK, "refold", "migrate", "--journal", dsn)
 	for args, want := range map[string]string{
 		"project --journal leveldb:x":                                             "name the database with --database",

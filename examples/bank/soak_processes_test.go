@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/refold-io/refold/internal/testnats"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/natstest"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/nats"
 )
 
@@ -66,7 +66,7 @@ func (l *tail) Write(p []byte) (int, error) {
 }
 
 // startProcesses starts some. They end with the test.
-func startProcesses(s *soak, server *testnats.Server, names []string) *processes {
+func startProcesses(s *soak, server *natstest.Server, names []string) *processes {
 	s.Helper()
 	p := &processes{
 		s: s, names: names, access: map[string]nats.Access{}, caller: newCaller(5 * time.Second), log: &tail{}, struck: map[fault]int{},
@@ -103,7 +103,7 @@ func (p *processes) start(name string) {
 	access := p.access[name]
 	cmd := exec.Command(self, program, "serve", "-v", "--journal", "postgres:", "--join", strings.Join(p.names, ","), "--name", name, "--state", p.s.state,
 		"--nats", access.URLs[0], "--nats-token-file", access.TokenFile, "--addr", "127.0.0.1:0", "--stable-after", p.s.stable.String())
-	cmd.Env = append(os.Environ(), testpg.Env+"="+p.s.address)
+	cmd.Env = append(os.Environ(), pgtest.Env+"="+p.s.address)
 	cmd.Stderr = p.log
 	r := &process{name: name, cmd: cmd, dead: make(chan struct{})}
 	r.stdin, err = cmd.StdinPipe()

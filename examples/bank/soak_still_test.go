@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testnats"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/natstest"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/sharding"
 )
@@ -27,12 +27,12 @@ func TestAProcessStandsStill(t *testing.T) {
 			t.Parallel()
 			s := &soak{T: t, state: state, stable: time.Hour}
 			names := []string{"a", "b", "c"}
-			users, err := testnats.Nodes("bank", names...)
+			users, err := natstest.Nodes("bank", names...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.address = testpg.DSN(t)
-			server := testnats.Start(t, testnats.Config{Users: append(users, testnats.User{Name: "operator"})})
+			s.address = pgtest.DSN(t)
+			server := natstest.Start(t, natstest.Config{Users: append(users, natstest.User{Name: "operator"})})
 			s.servers = startProcesses(s, server, names)
 			s.servers.whole()
 			operator, err := nats.ConnectOperator(nats.OperatorConfig{Access: server.Access(t, "operator"), Cluster: "bank", Name: "operator"})

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/examples/bank/requests"
-	"github.com/refold-io/refold/internal/testnats"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/natstest"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
 // soak is a bank of three processes that are killed, stopped and drained while clients use it.
@@ -90,12 +90,12 @@ func (s *soak) run() {
 	want := s.lines.generate(s.T)
 
 	names := []string{"a", "b", "c"}
-	users, err := testnats.Nodes("bank", names...)
+	users, err := natstest.Nodes("bank", names...)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.address = testpg.DSN(s.T)
-	s.servers = startProcesses(s, testnats.Start(s.T, testnats.Config{Users: users}), names)
+	s.address = pgtest.DSN(s.T)
+	s.servers = startProcesses(s, natstest.Start(s.T, natstest.Config{Users: users}), names)
 	s.servers.whole()
 
 	tellers := newTellers(s, seed)

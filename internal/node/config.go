@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // Config configures a Machine.

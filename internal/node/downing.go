@@ -5,7 +5,7 @@ package node
 
 import (
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // decide carries out what the resolver wants done.

@@ -6,8 +6,8 @@ package node
 import (
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // Kind says which machine a message is for. Kinds are those of the transport.

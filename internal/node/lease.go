@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 // leaseOf is the name of the lease of a singleton.

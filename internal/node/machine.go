@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 // Never is the time of something that is not going to happen.

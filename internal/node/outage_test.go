@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 // TestABrokerThatComesBackToFewer: the broker is away, and one node crashes meanwhile. The others lost their links

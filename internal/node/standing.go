@@ -5,7 +5,7 @@ package node
 
 import (
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // stand lets this node decide who goes on, or not: it has no say while it is cut off, nor after that as long as the others that it

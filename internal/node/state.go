@@ -5,9 +5,9 @@ package node
 
 import (
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 // Counters are what a machine has counted since it was made.

@@ -7,14 +7,14 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // aside is what happens beside the membership of a cluster. Chance comes from a source of its own, so that the nodes' story is the same
 // with it and without.
 type aside struct {
 	c     *cluster
-	w     *world.World
+	w     *env.World
 	rand  *rand.Rand
 	quiet bool // nothing happens by itself any more
 }

@@ -8,17 +8,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // cluster is the nodes of a world, and what is known about them from outside.
 type cluster struct {
-	w     *world.World
+	w     *env.World
 	plan  Plan
-	store *world.Store
+	store *env.Store
 	data  *data
 	shard *sharding
 
@@ -70,7 +70,7 @@ func (v *Violation) String() string {
 }
 
 func newCluster(seed uint64, plan Plan) *cluster {
-	w := world.New(seed)
+	w := env.New(seed)
 	c := &cluster{
 		w: w, plan: plan, store: w.NewStore(plan.LeaseTimeout), byNode: map[identity.Node]*host{}, names: plan.Names, coverage: Coverage{},
 		wasUp: map[identity.Node]bool{}, wasGone: map[identity.Node]bool{}, contents: map[membership.Digest]uint64{}, delivered: map[delivered]bool{}, versions: map[version]bool{},

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // data is the replicated data of a cluster, and what is known about it from outside: what was

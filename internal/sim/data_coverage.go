@@ -3,7 +3,7 @@
 
 package sim
 
-import "github.com/refold-io/refold/ddata/replication"
+import "github.com/refold-io/refold/internal/replication"
 
 // count adds what a replicator has counted, once, in the end.
 func (d *data) count(r *replicator) {

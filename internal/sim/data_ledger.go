@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // kind is what a key is used for.

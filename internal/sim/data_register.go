@@ -5,7 +5,7 @@ package sim
 
 import (
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // writeRegister lets the writer of a register write the next number, most often to a majority.

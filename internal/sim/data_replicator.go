@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/replica"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/replication"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 const (
@@ -143,7 +143,7 @@ func changesMembers(e membership.Event) bool {
 }
 
 // received hands over a packet, late if the node has too much to do.
-func (r *replicator) received(m world.Message) {
+func (r *replicator) received(m env.Message) {
 	switch lag, now := r.h.c.lag[r.h.p.Place().Name], r.h.p.Now(); {
 	case m.To != r.h.p.Node():
 		r.d.hit("data", "stray message")
@@ -156,7 +156,7 @@ func (r *replicator) received(m world.Message) {
 	}
 }
 
-func (r *replicator) receive(m world.Message) {
+func (r *replicator) receive(m env.Message) {
 	r.step(replica.Batch{Packets: []replica.Packet{{From: m.From, Payload: m.Data}}})
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package sim simulates clusters: many machines of package internal/node, which are what
-// really runs, in a world of package internal/sim/world, which is not. A number, the seed, says
+// really runs, in a world of package internal/sim/env, which is not. A number, the seed, says
 // all that happens: how many nodes there are, how they decide who survives, what fails
 // and when. The same seed is the same story, to the last byte.
 //

@@ -6,11 +6,11 @@ package sim
 import (
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/cluster/singleton"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/sim/env"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 func forgedHandOver(c *cluster) bool {
@@ -48,7 +48,7 @@ func (c *cluster) forge() {
 					continue
 				}
 				done := singleton.Message{Kind: singleton.HandOverDone, Singleton: s.Name, Hosted: true, Round: 1 + c.w.Rand.Uint64N(3)}
-				msg := world.Message{From: m.Node, To: h.p.Node(), Kind: link.Kind(node.KindSingleton), Data: singleton.AppendMessage(nil, done)}
+				msg := env.Message{From: m.Node, To: h.p.Node(), Kind: link.Kind(node.KindSingleton), Data: singleton.AppendMessage(nil, done)}
 				c.hit("node", "forged hand-over")
 				h.p.Do(func() { h.received(msg) })
 				break
@@ -81,7 +81,7 @@ func garbage(c *cluster) bool {
 			c.w.Tell("it would be a message: %v", membership.KindOf(msg))
 			continue
 		}
-		m := world.Message{From: from.p.Node(), To: to.p.Node(), Kind: kind, Data: data}
+		m := env.Message{From: from.p.Node(), To: to.p.Node(), Kind: kind, Data: data}
 		to.p.Do(func() { to.received(m) })
 	}
 	return true

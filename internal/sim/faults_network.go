@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 func linkLost(c *cluster) bool {
@@ -82,14 +82,14 @@ func pairLost(c *cluster) bool {
 		}
 		from, to := a.p.Node().Name, b.p.Node().Name
 		pairs = append(pairs, pair{from, to})
-		c.w.Network.Pair(from, to, world.Pair{Loss: 1})
+		c.w.Network.Pair(from, to, env.Pair{Loss: 1})
 		c.w.Tell("FAULT: nothing gets from %s to %s for %v", from, to, d)
 	}
 	c.cutting++
 	c.trouble(d, func() {
 		c.cutting--
 		for _, p := range pairs {
-			c.w.Network.Pair(p.from, p.to, world.Pair{})
+			c.w.Network.Pair(p.from, p.to, env.Pair{})
 		}
 		c.w.Tell("the pairs hear each other again")
 	})
@@ -117,7 +117,7 @@ func slowNetwork(c *cluster) bool {
 		return false // it would be as slow as now for good
 	}
 	old, d := n.Delay, c.between(5*time.Second, 30*time.Second)
-	n.Delay = world.Between{Least: 10 * time.Millisecond, Most: c.between(50*time.Millisecond, 1500*time.Millisecond)}
+	n.Delay = env.Between{Least: 10 * time.Millisecond, Most: c.between(50*time.Millisecond, 1500*time.Millisecond)}
 	c.w.Tell("FAULT: for %v the network is slow: %v", d, n.Delay.Most)
 	c.trouble(d, func() {
 		n.Delay = old

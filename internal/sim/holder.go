@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/internal/sim/env"
 	"github.com/refold-io/refold/lease"
 )
 
@@ -38,7 +38,7 @@ func (h *host) lease(name string) *holder {
 	return l
 }
 
-func (l *holder) store() *world.Store { return l.h.c.store }
+func (l *holder) store() *env.Store { return l.h.c.store }
 
 func (l *holder) owner() string { return l.h.p.Node().String() }
 

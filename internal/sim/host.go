@@ -10,20 +10,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/sim/env"
+	"github.com/refold-io/refold/internal/singleton"
 )
 
 // host is a process that runs a node: what package cluster does in earnest, without
 // threads.
 type host struct {
 	c *cluster
-	p *world.Process
+	p *env.Process
 	m *node.Machine
 
 	instances map[string]*instance
@@ -50,7 +50,7 @@ type instance struct {
 // start starts a node at a place, with a new UID.
 func (c *cluster) start(name string, change func(*node.Config)) *host {
 	var h *host
-	c.w.Start(name, func(p *world.Process) world.Program {
+	c.w.Start(name, func(p *env.Process) env.Program {
 		h = &host{
 			c: c, p: p, instances: map[string]*instance{}, leases: map[string]*holder{}, cut: map[identity.Node]bool{},
 			watching: newObserved(),
@@ -97,7 +97,7 @@ func (h *host) hosts(s Singleton) {
 }
 
 // config is that of a node at a place.
-func (c *cluster) config(p *world.Process) node.Config {
+func (c *cluster) config(p *env.Process) node.Config {
 	cfg := c.plan.Config
 	cfg.Membership.Self = p.Node()
 	cfg.Membership.Started = p.Wall()
@@ -120,13 +120,13 @@ func (h *host) step(in node.Input) {
 // tell lets somebody outside tell the machine what happened.
 func (h *host) tell(in node.Input) { h.p.Do(func() { h.step(in) }) }
 
-// Wake implements world.Program.
+// Wake implements env.Program.
 func (h *host) Wake() {
 	h.before()
 	h.carry(h.m.Tick(h.p.Now()))
 }
 
-// Connection implements world.Program.
+// Connection implements env.Program.
 func (h *host) Connection(up bool) {
 	if up {
 		h.step(node.Membership{Input: membership.LinkRestored{}})
@@ -135,8 +135,8 @@ func (h *host) Connection(up bool) {
 	}
 }
 
-// Receive implements world.Program.
-func (h *host) Receive(m world.Message) {
+// Receive implements env.Program.
+func (h *host) Receive(m env.Message) {
 	if m.Kind == link.Kind(node.KindForwarded) {
 		h.forwarded(m)
 		return
@@ -156,7 +156,7 @@ func (h *host) Receive(m world.Message) {
 	h.received(m)
 }
 
-func (h *host) received(m world.Message) {
+func (h *host) received(m env.Message) {
 	h.before()
 	old := h.m.Gossip()
 	in := node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}

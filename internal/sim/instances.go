@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // maxStopping is the longest that an instance takes to end. A node that was paused and given up may
@@ -84,7 +84,7 @@ func (h *host) forward(f node.Forwarded) {
 	data = append(data, f.Singleton...)
 	if f.To == h.p.Node() {
 		h.p.After(0, func() {
-			h.forwarded(world.Message{From: h.p.Node(), To: f.To, Data: data})
+			h.forwarded(env.Message{From: h.p.Node(), To: f.To, Data: data})
 		})
 		return
 	}
@@ -94,7 +94,7 @@ func (h *host) forward(f node.Forwarded) {
 }
 
 // forwarded hands a message to the instance, if it is here.
-func (h *host) forwarded(m world.Message) {
+func (h *host) forwarded(m env.Message) {
 	if len(m.Data) < 8 || h.cut[m.From] || m.To != h.p.Node() {
 		return
 	}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // neverUnreachableSelf: no node says that it can't reach itself.
@@ -212,7 +212,7 @@ func (h *host) checkLink(old, g membership.Gossip) {
 }
 
 // notForOthers: what was for another incarnation changes nothing.
-func notForOthers(h *host, m world.Message, old membership.Gossip) {
+func notForOthers(h *host, m env.Message, old membership.Gossip) {
 	if m.To.UID == 0 || m.To == h.p.Node() {
 		return
 	}

@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // Large says how large a simulation without faults is, but for nodes that crash.
@@ -48,7 +48,7 @@ type LargeResult struct {
 type big struct {
 	Large
 
-	w         *world.World
+	w         *env.World
 	nodes     []*bigNode
 	undecided map[*bigNode]bool
 }
@@ -56,7 +56,7 @@ type big struct {
 // bigNode is a node of a large cluster.
 type bigNode struct {
 	b *big
-	p *world.Process
+	p *env.Process
 	m *node.Machine
 
 	up int // members that it knows to be Up
@@ -64,7 +64,7 @@ type bigNode struct {
 
 // Run simulates it.
 func (l Large) Run() LargeResult {
-	b := &big{Large: l, w: world.New(l.Seed), undecided: map[*bigNode]bool{}}
+	b := &big{Large: l, w: env.New(l.Seed), undecided: map[*bigNode]bool{}}
 	b.w.Direct = true
 	b.w.Network.Loss = l.Loss
 	var r LargeResult
@@ -145,7 +145,7 @@ func (b *big) until(most time.Duration, what string, holds func() bool) bool {
 
 func (b *big) start(name string) {
 	n := &bigNode{b: b}
-	b.w.Start(name, func(p *world.Process) world.Program {
+	b.w.Start(name, func(p *env.Process) env.Program {
 		n.p = p
 		return n
 	})
@@ -162,14 +162,14 @@ func (b *big) start(name string) {
 	})
 }
 
-// Wake implements world.Program.
+// Wake implements env.Program.
 func (n *bigNode) Wake() { n.carry(n.m.Tick(n.p.Now())) }
 
-// Connection implements world.Program.
+// Connection implements env.Program.
 func (n *bigNode) Connection(bool) {}
 
-// Receive implements world.Program.
-func (n *bigNode) Receive(m world.Message) {
+// Receive implements env.Program.
+func (n *bigNode) Receive(m env.Message) {
 	n.carry(n.m.Step(n.p.Now(), node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}))
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/sim"
-	"github.com/refold-io/refold/transport/link"
 )
 
 // TestLarge is make sim-large with few nodes.

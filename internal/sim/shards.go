@@ -9,7 +9,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // coordination is the singleton that has the coordinator.
@@ -55,7 +55,7 @@ func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 // begin lets clients work.
 func (d *sharding) begin() {
 	if d.plan.Calm { // ways differ much, and nobody minds
-		d.w.Network.Delay = world.Between{Least: time.Millisecond, Most: d.between(5*time.Millisecond, 95*time.Millisecond)}
+		d.w.Network.Delay = env.Between{Least: time.Millisecond, Most: d.between(5*time.Millisecond, 95*time.Millisecond)}
 	}
 	d.later(500*time.Millisecond, d.work)
 	d.later(4*time.Second, d.disturb)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // enoughToLeave is how long it takes a coordinator at most to move the shards of a node: some of what is said is said twice.

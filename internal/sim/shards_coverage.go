@@ -6,9 +6,9 @@ package sim
 import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // said is something that is said again only if there is no answer in time.

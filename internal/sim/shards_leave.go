@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // delayWaysTo lets what others have to say to a node that is going to leave take long, but for who has the coordinator, and returns how long that is

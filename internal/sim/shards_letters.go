@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // outcome is what has become of a command for whoever waits for the answer.
@@ -32,9 +32,9 @@ type letter struct {
 	from      *site
 	region    uint64 // of the sender
 	account   *account
-	at        *site     // who has it, or has sent it to the next one
-	to        *site     // on the way to it, nil: it is not on its way
-	before    world.Gap // what had been lost on that way when it was sent
+	at        *site   // who has it, or has sent it to the next one
+	to        *site   // on the way to it, nil: it is not on its way
+	before    env.Gap // what had been lost on that way when it was sent
 	delivered bool
 	refused   bool
 	dropped   bool // by a node that does not hear the sender any more
@@ -132,7 +132,7 @@ func (d *sharding) arrived(s *site, body []byte) {
 }
 
 // undelivered takes note of a message that a node does not take.
-func (d *sharding) undelivered(m world.Message) {
+func (d *sharding) undelivered(m env.Message) {
 	if m.Kind != link.Kind(shards.KindRegion) {
 		return
 	}

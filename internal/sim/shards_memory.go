@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // memory is the store of remembered entities, in the same journal. Who loads a shard is its owner from then on.

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/replication"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // replicatedMemory keeps in replicated data which entities run, in a set for each shard. Nobody is kept from changing it who has the

@@ -6,11 +6,11 @@ package sim
 import (
 	"encoding/binary"
 
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/sharding/allocation"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/transport/link"
 )
 
 // perform does what the machine wants done, in its order.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 	"github.com/refold-io/refold/sharding/passivation"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/sharding/shard"
 )
 
 // shardRole is the role of the nodes that host shards. The others have proxies.

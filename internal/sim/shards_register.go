@@ -8,9 +8,9 @@ import (
 	"errors"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
 	statereg "github.com/refold-io/refold/internal/node/shards/register"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/replication"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // replicatedKeys are the two keys of replicated data in which the state of coordinators is, as a node reaches them.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // storeKind is what settings say of a store.

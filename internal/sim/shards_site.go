@@ -9,14 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
 	statereg "github.com/refold-io/refold/internal/node/shards/register"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/transport/link"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // kindAnswer is the kind of the answers to commands.
@@ -282,7 +282,7 @@ func (s *site) end() {
 func (s *site) idle() bool { return s.gone || len(s.entities) == 0 }
 
 // received hands over a message of another node, late if the node has too much to do.
-func (s *site) received(m world.Message) {
+func (s *site) received(m env.Message) {
 	switch lag, now := s.h.c.lag[s.h.p.Place().Name], s.h.p.Now(); {
 	case m.To != s.h.p.Node():
 		s.d.hit("sharding", "stray message")
@@ -296,7 +296,7 @@ func (s *site) received(m world.Message) {
 	}
 }
 
-func (s *site) receive(m world.Message) {
+func (s *site) receive(m env.Message) {
 	switch m.Kind {
 	case kindAnswer:
 		s.answered(m.Data)
@@ -314,7 +314,7 @@ func (s *site) receive(m world.Message) {
 }
 
 // hear takes a message of a coordinator, or for one.
-func (s *site) hear(m world.Message) {
+func (s *site) hear(m env.Message) {
 	msg, err := coordinator.DecodeMessage(m.Data)
 	if err != nil {
 		s.violate("sends-what-can-be-read", "a message about sharding: %v", err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // untilDecided is how long it takes at most, besides the time of stability, until a clean cut is noticed by all, decided

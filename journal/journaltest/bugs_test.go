@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testrecorder"
+	"github.com/refold-io/refold/internal/testkit/recorder"
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
@@ -56,7 +56,7 @@ func find(t *testing.T, b planted) {
 		cfg.Timeout = 300 * time.Millisecond
 	}
 	for _, name := range b.finds {
-		failures := testrecorder.Find(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
+		failures := recorder.Find(t, func(tb testing.TB) { journaltest.RunOne(tb, cfg, name) })
 		if len(failures) == 0 {
 			t.Errorf("%s does not find the bug", name)
 			continue

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/refold-io/refold/internal/testrecorder"
+	"github.com/refold-io/refold/internal/testkit/recorder"
 	"github.com/refold-io/refold/lease"
 	"github.com/refold-io/refold/lease/leasetest"
 	"github.com/refold-io/refold/plugins/inmem"
@@ -257,7 +257,7 @@ func TestBugs(t *testing.T) {
 			t.Parallel()
 			for _, check := range planted.finds {
 				synctest.Test(t, func(t *testing.T) {
-					failures := testrecorder.Record(t, func(tb testing.TB) { leasetest.RunOne(tb, config(planted.bug), check) })
+					failures := recorder.Record(t, func(tb testing.TB) { leasetest.RunOne(tb, config(planted.bug), check) })
 					if len(failures) == 0 {
 						t.Errorf("%s does not find the bug", check)
 						return

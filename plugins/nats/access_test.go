@@ -28,10 +28,10 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/transport"
-	"github.com/refold-io/refold/transport/link"
 )
 
 func write(t *testing.T, name, text string) string {

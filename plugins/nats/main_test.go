@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/freeport"
+	"github.com/refold-io/refold/internal/testkit/freeport"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/transport"

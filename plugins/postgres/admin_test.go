@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/snapshot"
@@ -64,7 +64,7 @@ func everything(t *testing.T, db *postgres.DB) {
 // The rights that doc.go names are enough.
 func TestDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	openStore(t, dsn, postgres.Config{})
 	admin := connect(t, dsn)
@@ -76,13 +76,13 @@ func TestDocumentedRightsSuffice(t *testing.T) {
 	} {
 		execute(t, admin, sql)
 	}
-	everything(t, openStore(t, testpg.With(t, dsn, map[string]string{"user": "app"}), postgres.Config{CheckOnly: true}))
+	everything(t, openStore(t, pgtest.With(t, dsn, map[string]string{"user": "app"}), postgres.Config{CheckOnly: true}))
 }
 
 // The table of events may be replaced by one that is partitioned by hash of the ID.
 func TestPartitionedByHash(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	admin := connect(t, dsn)
 	for _, sql := range []string{

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -65,7 +65,7 @@ func (g *gate) open(t *testing.T) {
 // stored all the same.
 func TestConflictInTheMiddle(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
 	store(t, j, eventsOf("c", 0, 2))
 	g := newGate(t, dsn)
@@ -92,9 +92,9 @@ func TestConflictInTheMiddle(t *testing.T) {
 // for the second time.
 func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
-	deleter := openStore(t, testpg.With(t, dsn, map[string]string{"application_name": "deleter"}), postgres.Config{MaxConns: 1, DisableNotify: true}).Journal()
+	deleter := openStore(t, pgtest.With(t, dsn, map[string]string{"application_name": "deleter"}), postgres.Config{MaxConns: 1, DisableNotify: true}).Journal()
 	store(t, j, eventsOf("a", 0, 5))
 	g := newGate(t, dsn)
 	outcome, _ := g.begin(t, j, eventsOf("a", 5, 1), eventsOf("b", 0, 1))
@@ -156,7 +156,7 @@ func TestAppendGivenUpByTheServer(t *testing.T) {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprint(function, n), func(t *testing.T) {
 				t.Parallel()
-				dsn := testpg.DSN(t)
+				dsn := pgtest.DSN(t)
 				j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
 				g := newGate(t, dsn)
 				outcome, pid := g.begin(t, j, eventsOf("a", 0, n))
@@ -176,7 +176,7 @@ func TestAppendGivenUpByTheServer(t *testing.T) {
 // for ever.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	const rounds, ids = 20, 200
 	journals := []journal.Journal{openStore(t, dsn, postgres.Config{MaxConns: 1}).Journal(), openStore(t, dsn, postgres.Config{MaxConns: 1}).Journal()}
 	for round := range uint64(rounds) {
@@ -213,7 +213,7 @@ func TestNoDeadlock(t *testing.T) {
 // Appends rely on each statement seeing what was committed before it.
 func TestIsolationLevel(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.With(t, testpg.DSN(t), map[string]string{"options": `-c default_transaction_isolation=repeatable\ read`})
+	dsn := pgtest.With(t, pgtest.DSN(t), map[string]string{"options": `-c default_transaction_isolation=repeatable\ read`})
 	j := openStore(t, dsn, postgres.Config{}).Journal()
 	for _, n := range []int{1, 2} {
 		err := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, n)})[0]
@@ -226,7 +226,7 @@ func TestIsolationLevel(t *testing.T) {
 // A sequence that is behind the events is an error that says so, and no conflict.
 func TestOrdinalDrawnTwice(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{}).Journal()
 	store(t, j, eventsOf("a", 0, 10))
 	execute(t, connect(t, dsn), "SELECT setval('refold.ordinals', 1)")

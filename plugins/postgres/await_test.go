@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -69,7 +69,7 @@ func TestAwait(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dsn := testpg.DSN(t)
+			dsn := pgtest.DSN(t)
 			reading, writing := openStore(t, dsn, c.cfg).Journal(), openStore(t, dsn, postgres.Config{}).Journal()
 			var next journal.Offset
 			for n := range uint64(3) {
@@ -97,7 +97,7 @@ func TestAwait(t *testing.T) {
 // before one that was stored, and is told nothing when that ends.
 func TestAwaitWhenHeldBack(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	deaf := postgres.Config{DisableNotify: true, PollInterval: never}
 	reading, writing := openStore(t, dsn, deaf), openStore(t, dsn, deaf)
 	_, tx := appendLate(t, writing, dsn, eventsOf("late", 0, 1))
@@ -123,7 +123,7 @@ func TestAwaitWhenHeldBack(t *testing.T) {
 // found already.
 func TestAwaitAfterAnotherReaderLooked(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{PollInterval: never})
 	j, writing := db.Journal(), openStore(t, dsn, postgres.Config{DisableNotify: true}).Journal()
 	done := awaiting(t.Context(), j, "")
@@ -149,7 +149,7 @@ func TestAwaitAfterAnotherReaderLooked(t *testing.T) {
 
 func TestAwaitEnds(t *testing.T) {
 	t.Parallel()
-	db := openStore(t, testpg.DSN(t), postgres.Config{})
+	db := openStore(t, pgtest.DSN(t), postgres.Config{})
 	db.Snapshots() // stays open
 	j := db.Journal()
 	cause := errors.New("enough")
@@ -179,7 +179,7 @@ func TestAwaitEnds(t *testing.T) {
 
 func TestBadNotifyDSN(t *testing.T) {
 	t.Parallel()
-	_, err := postgres.Open(t.Context(), testpg.DSN(t), postgres.Config{NotifyDSN: "postgres://user:hush@host:port/"})
+	_, err := postgres.Open(t.Context(), pgtest.DSN(t), postgres.Config{NotifyDSN: "postgres://user:hush@host:port/"})
 	if !errors.Is(err, postgres.ErrDSN) || strings.Contains(err.Error(), "hush") {
 		t.Errorf("error %v, want ErrDSN without the password", err)
 	}

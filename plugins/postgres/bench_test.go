@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -68,7 +68,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, cached := range []bool{false, true} {
 		for _, c := range []struct{ size, flights int }{{1, 1}, {10, 1}, {100, 1}, {1000, 1}, {100, 4}, {300, 2}, {300, 3}, {300, 4}, {300, 6}, {500, 2}, {1000, 2}} {
 			b.Run(fmt.Sprintf("cached=%v/%dx%d", cached, c.flights, c.size), func(b *testing.B) {
-				j := openStore(b, testpg.DSN(b), postgres.Config{MaxConns: 8, CachedStatements: cached, DisableNotify: true}).Journal()
+				j := openStore(b, pgtest.DSN(b), postgres.Config{MaxConns: 8, CachedStatements: cached, DisableNotify: true}).Journal()
 				loads := make([]*workload, c.flights)
 				for i := range loads {
 					loads[i] = newWorkload(fmt.Sprint("account-", i), 1000, c.size)
@@ -86,7 +86,7 @@ func BenchmarkAppend(b *testing.B) {
 
 // BenchmarkAppendHot appends batches to one ID.
 func BenchmarkAppendHot(b *testing.B) {
-	j := openStore(b, testpg.DSN(b), postgres.Config{DisableNotify: true}).Journal()
+	j := openStore(b, pgtest.DSN(b), postgres.Config{DisableNotify: true}).Journal()
 	load := newWorkload("account", 1, 128)
 	inParallel(b, 1, 128, func(_, n int) error {
 		if errs := j.Append(context.Background(), load.batch(n)); errs != nil {
@@ -108,7 +108,7 @@ func BenchmarkRaw(b *testing.B) {
 			way = "copy"
 		}
 		b.Run(fmt.Sprintf("%s/%dx%d", way, c.flights, c.size), func(b *testing.B) {
-			dsn := testpg.DSN(b)
+			dsn := pgtest.DSN(b)
 			execute(b, connect(b, dsn), `CREATE TABLE raw (id text COLLATE "C" NOT NULL, seq_nr bigint NOT NULL, at timestamptz NOT NULL, payload bytea NOT NULL, PRIMARY KEY (id, seq_nr))`)
 			conns, loads := make([]*pgx.Conn, c.flights), make([]*workload, c.flights)
 			for i := range conns {
@@ -154,7 +154,7 @@ func rawInsert(rows int) string {
 // driver alone.
 func BenchmarkReplay(b *testing.B) {
 	const events = 100_000
-	dsn := testpg.DSN(b)
+	dsn := pgtest.DSN(b)
 	j := openStore(b, dsn, postgres.Config{DisableNotify: true}).Journal()
 	load := newWorkload("account", 1, 1000)
 	for n := range events / 1000 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -39,7 +39,7 @@ func runJournalSuite(t *testing.T, cfg postgres.Config) {
 		Timeout: 5 * time.Minute, // of a machine that is busy with other tests
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
-			return openJournal(tb, testpg.DSN(tb), cfg)
+			return openJournal(tb, pgtest.DSN(tb), cfg)
 		},
 		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal {
 			tb.Helper()
@@ -90,7 +90,7 @@ func openSnapshots(t snapshottest.T, dsn string) snapshot.Store {
 
 func TestSnapshotConformance(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	snapshottest.Run(t, snapshottest.Config{
 		Open: func(t snapshottest.T) snapshot.Store { return openSnapshots(t, dsn) },
 		Reopen: func(t snapshottest.T, s snapshot.Store) snapshot.Store {

@@ -6,7 +6,7 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -15,7 +15,7 @@ import (
 // deletion has in hand, while that waits for it: the rest goes all the same.
 func TestDeletionsSideBySide(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{MaxConns: 2})
 	j := db.Journal()
 	const part, rest = 5000, 500
@@ -46,7 +46,7 @@ func TestDeletionsSideBySide(t *testing.T) {
 // TestDeleteTheLastNumbers has numbers at the end of what a bigint holds.
 func TestDeleteTheLastNumbers(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{}).Journal()
 	execute(t, connect(t, dsn), `INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload)
 		SELECT 'a', $1::bigint - n, nextval('refold.ordinals'), 0, now(), 'w', 'm', '' FROM generate_series(0, 9) n`, int64(journal.MaxSequenceNr))

@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testpg"
-	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
+	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
 // breakage is one append that meets a fault of the network.
 type breakage struct {
-	fault testproxy.Fault
+	fault tcpproxy.Fault
 	// giveUp ends the context of the caller when the fault strikes.
 	giveUp bool
 	// frozen lets nothing at all through when the fault has struck, so the server can't be
@@ -36,20 +36,20 @@ func (b breakage) String() string {
 }
 
 // kinds are the breakages of one position.
-func kinds(direction testproxy.Direction, after int64) []breakage {
-	fault := func(a testproxy.Action, both bool) testproxy.Fault {
-		return testproxy.Fault{Direction: direction, After: after, Action: a, Both: both}
+func kinds(direction tcpproxy.Direction, after int64) []breakage {
+	fault := func(a tcpproxy.Action, both bool) tcpproxy.Fault {
+		return tcpproxy.Fault{Direction: direction, After: after, Action: a, Both: both}
 	}
 	return []breakage{
-		{fault: fault(testproxy.Cut, false)},
-		{fault: fault(testproxy.Cut, false), fence: true},
-		{fault: fault(testproxy.Reset, false)},
-		{fault: fault(testproxy.Reset, false), giveUp: true, fence: true},
-		{fault: fault(testproxy.Stall, false), giveUp: true},
-		{fault: fault(testproxy.Stall, false), giveUp: true, fence: true},
-		{fault: fault(testproxy.Stall, true), giveUp: true, frozen: true, fence: true},
-		{fault: fault(testproxy.Drop, false), giveUp: true},
-		{fault: fault(testproxy.Drop, true), giveUp: true, frozen: true, fence: true},
+		{fault: fault(tcpproxy.Cut, false)},
+		{fault: fault(tcpproxy.Cut, false), fence: true},
+		{fault: fault(tcpproxy.Reset, false)},
+		{fault: fault(tcpproxy.Reset, false), giveUp: true, fence: true},
+		{fault: fault(tcpproxy.Stall, false), giveUp: true},
+		{fault: fault(tcpproxy.Stall, false), giveUp: true, fence: true},
+		{fault: fault(tcpproxy.Stall, true), giveUp: true, frozen: true, fence: true},
+		{fault: fault(tcpproxy.Drop, false), giveUp: true},
+		{fault: fault(tcpproxy.Drop, true), giveUp: true, frozen: true, fence: true},
 	}
 }
 
@@ -73,10 +73,10 @@ func TestAppendBrokenAtEachByte(t *testing.T) {
 
 func appendBroken(t *testing.T, cfg postgres.Config) {
 	t.Helper()
-	s := newSite(t, testpg.DSN(t))
+	s := newSite(t, pgtest.DSN(t))
 	toServer, toClient := s.exchange(t, cfg)
 	var all []breakage
-	for direction, size := range map[testproxy.Direction]int64{testproxy.ToServer: toServer, testproxy.ToClient: toClient} {
+	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
 		step := int64(1)
 		if !soak() {
 			step = 1 + size/12
@@ -107,13 +107,13 @@ func appendBroken(t *testing.T, cfg postgres.Config) {
 // stored, because the server has said so; and nothing is, when that transaction is gone.
 func TestAppendGivenUpIsCanceled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, testpg.DSN(t))
+	s := newSite(t, pgtest.DSN(t))
 	for _, other := range []string{"a", "b"} {
 		_, db, err := s.behind(t, "waits "+other, postgres.Config{CheckOnly: true, MaxConns: 1}.WithCancelGrace(5*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocker := connect(t, testpg.With(t, s.dsn, map[string]string{"application_name": "blocker " + other}))
+		blocker := connect(t, pgtest.With(t, s.dsn, map[string]string{"application_name": "blocker " + other}))
 		execute(t, blocker, "BEGIN")
 		execute(t, blocker, "INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload) VALUES ($1, 1, nextval('refold.ordinals'), 0, now(), '', '', '')", other)
 		ctx, giveUp := bounded(t)

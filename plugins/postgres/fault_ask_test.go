@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/testpg"
-	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
+	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
@@ -21,17 +21,17 @@ import (
 // holds when it has arrived.
 func TestAskBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, testpg.DSN(t))
-	var faults []testproxy.Fault
+	s := newSite(t, pgtest.DSN(t))
+	var faults []tcpproxy.Fault
 	toServer, toClient := s.askExchange(t)
-	for direction, size := range map[testproxy.Direction]int64{testproxy.ToServer: toServer, testproxy.ToClient: toClient} {
+	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
 		step := int64(1)
 		if !soak() {
 			step = size / 8
 		}
 		for after := int64(0); after <= size; after += step {
-			for _, f := range []testproxy.Fault{
-				{Action: testproxy.Cut}, {Action: testproxy.Reset}, {Action: testproxy.Stall}, {Action: testproxy.Stall, Both: true}, {Action: testproxy.Drop, Both: true},
+			for _, f := range []tcpproxy.Fault{
+				{Action: tcpproxy.Cut}, {Action: tcpproxy.Reset}, {Action: tcpproxy.Stall}, {Action: tcpproxy.Stall, Both: true}, {Action: tcpproxy.Drop, Both: true},
 			} {
 				f.Direction, f.After = direction, after
 				faults = append(faults, f)
@@ -67,7 +67,7 @@ func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
 	defer db.Close() //nolint:errcheck // it was not broken
 	h := openHouse(t, db.Journal(), time.Minute)
 	defer h.close(t)
-	var before testproxy.Stats
+	var before tcpproxy.Stats
 	for op := range 2 {
 		before = proxy.Stats()
 		if _, err := eventsourcing.Ask(t.Context(), h.ledgers.Ref("measur"), post{Op: op, Count: 1 + op}); err != nil {
@@ -80,7 +80,7 @@ func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
 
 // breakAsk lets one ask meet a fault, compares the answer with the table, and
 // returns whether it was done.
-func (s *site) breakAsk(t *testing.T, fault testproxy.Fault, name string, fences *atomic.Int64) bool {
+func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences *atomic.Int64) bool {
 	t.Helper()
 	server := "ask " + name
 	proxy, db, err := s.behind(t, server, postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})

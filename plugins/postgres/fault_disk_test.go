@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -31,7 +31,7 @@ func noise(n int) []byte {
 // again. What is refused says why; what was acknowledged is there all the time.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{MaxFileSize: smallDisk})
+	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})
 	db := openStore(t, server.DSN(t), postgres.Config{})
 	j, payload := db.Journal(), noise(100_000)
 	large := func(expect uint64) journal.Write {
@@ -79,7 +79,7 @@ func TestFullDisk(t *testing.T) {
 // exchanged.
 func TestRuntimeOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{MaxFileSize: smallDisk})
+	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})
 	db := openStore(t, server.DSN(t), postgres.Config{})
 	j := db.Journal()
 	h, b := openHouse(t, j, 2*time.Second), newBooks(4)

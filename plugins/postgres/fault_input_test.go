@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -31,7 +31,7 @@ func oddIDs() []string {
 // has its own history, and comes back as it was, in the order of its bytes.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
-	db := openStore(t, testpg.DSN(t), postgres.Config{})
+	db := openStore(t, pgtest.DSN(t), postgres.Config{})
 	j := db.Journal()
 	ids := oddIDs()
 	var writes []journal.Write
@@ -85,7 +85,7 @@ func TestOddIDs(t *testing.T) {
 // What a name can't hold is refused by itself, and its neighbours are stored.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
 	for i, odd := range []string{"\x00", "a\x00b", "\xff", "a\xc3"} {
 		writes := make([]journal.Write, 6)
 		for k := range writes {
@@ -108,7 +108,7 @@ func TestOddNames(t *testing.T) {
 // each of them, and refuses more than an event may have.
 func TestTenThousandTags(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
 	tags := make([]string, 10_000)
 	for i := range tags {
 		tags[i] = fmt.Sprintf("t%04d", i)
@@ -143,7 +143,7 @@ func TestTenThousandTags(t *testing.T) {
 // stored.
 func TestPayloads(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
 	const most = 16 << 20
 	payload := noise(most + 1)
 	with := func(id string, payloads ...[]byte) journal.Write {
@@ -191,7 +191,7 @@ func TestPayloads(t *testing.T) {
 // entity's own time does not go back when its clock does.
 func TestClocks(t *testing.T) {
 	t.Parallel()
-	db := openStore(t, testpg.With(t, testpg.DSN(t), map[string]string{"timezone": "Asia/Kathmandu"}), postgres.Config{})
+	db := openStore(t, pgtest.With(t, pgtest.DSN(t), map[string]string{"timezone": "Asia/Kathmandu"}), postgres.Config{})
 	j := db.Journal()
 	times := []time.Time{
 		time.Date(2040, 1, 1, 0, 0, 0, 1000, time.UTC), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/refold-io/refold/internal/testpg"
-	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
+	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -57,7 +57,7 @@ type site struct {
 func newSite(t *testing.T, dsn string) *site {
 	t.Helper()
 	s := &site{dsn: dsn, direct: openStore(t, dsn, postgres.Config{MaxConns: 10, DisableNotify: true})}
-	truth, err := pgxpool.New(t.Context(), testpg.With(t, dsn, map[string]string{"application_name": "truth", "pool_max_conns": "10"}))
+	truth, err := pgxpool.New(t.Context(), pgtest.With(t, dsn, map[string]string{"application_name": "truth", "pool_max_conns": "10"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +68,10 @@ func newSite(t *testing.T, dsn string) *site {
 
 // behind opens the database through a proxy of its own, under a name by which
 // the server knows the connections.
-func (s *site) behind(t *testing.T, name string, cfg postgres.Config) (*testproxy.Proxy, *postgres.DB, error) {
+func (s *site) behind(t *testing.T, name string, cfg postgres.Config) (*tcpproxy.Proxy, *postgres.DB, error) {
 	t.Helper()
-	proxy := testproxy.Start(t, testpg.Upstream(t, s.dsn))
-	dsn := testpg.With(t, testpg.Via(t, s.dsn, proxy.Addr()), map[string]string{"application_name": name})
+	proxy := tcpproxy.Start(t, pgtest.Upstream(t, s.dsn))
+	dsn := pgtest.With(t, pgtest.Via(t, s.dsn, proxy.Addr()), map[string]string{"application_name": name})
 	ctx, cancel := bounded(t)
 	defer cancel()
 	db, err := postgres.Open(ctx, dsn, cfg)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/snapshot"
@@ -24,11 +24,11 @@ const closedPort = "127.0.0.1:1"
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	admin := connect(t, server.DSN(t))
 	execute(t, admin, "CREATE ROLE guest LOGIN PASSWORD '"+secret+"'")
 	guest := func(dsn string) string {
-		return testpg.With(t, dsn, map[string]string{"user": "guest", "password": secret})
+		return pgtest.With(t, dsn, map[string]string{"user": "guest", "password": secret})
 	}
 	migrated := server.DSN(t)
 	openStore(t, migrated, postgres.Config{})
@@ -54,10 +54,10 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"notify DSN":       {dsn: migrated, cfg: postgres.Config{NotifyDSN: "port=" + secret}, want: postgres.ErrDSN, text: "Config.NotifyDSN"},
 		"no DSN":           {dsn: "postgres://" + secret + "@[::1", want: postgres.ErrDSN},
 		"a keyword":        {dsn: "host=127.0.0.1 port=" + secret, want: postgres.ErrDSN},
-		"password":         {dsn: testpg.Via(t, testpg.With(t, migrated, map[string]string{"password": secret}), server.Addr()), want: journal.ErrUnavailable, text: "password authentication failed"},
-		"user":             {dsn: testpg.With(t, migrated, map[string]string{"user": "nobody-" + secret[:3]}), want: journal.ErrUnavailable, text: "nobody-cor"},
+		"password":         {dsn: pgtest.Via(t, pgtest.With(t, migrated, map[string]string{"password": secret}), server.Addr()), want: journal.ErrUnavailable, text: "password authentication failed"},
+		"user":             {dsn: pgtest.With(t, migrated, map[string]string{"user": "nobody-" + secret[:3]}), want: journal.ErrUnavailable, text: "nobody-cor"},
 		"database":         {dsn: strings.Replace(migrated, name(t, migrated), "elsewhere", 1), want: journal.ErrUnavailable, text: `"elsewhere" does not exist`},
-		"port":             {dsn: testpg.Via(t, migrated, closedPort), want: journal.ErrUnavailable, text: "connection refused"},
+		"port":             {dsn: pgtest.Via(t, migrated, closedPort), want: journal.ErrUnavailable, text: "connection refused"},
 		"no schema":        {dsn: server.DSN(t), cfg: postgres.Config{CheckOnly: true}, want: postgres.ErrSchema, text: "001_journal"},
 		"another schema":   {dsn: migrated, cfg: postgres.Config{CheckOnly: true, Schema: "other"}, want: postgres.ErrSchema, text: `"other"`},
 		"newer schema":     {dsn: newer, want: journal.ErrNewerVersion, text: "version 1000"},
@@ -106,7 +106,7 @@ func name(t *testing.T, dsn string) string {
 // call says why, a write is surely not stored, and when it is mended all goes on.
 func TestServerThatRefuses(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	execute(t, connect(t, server.DSN(t)), "CREATE ROLE reader LOGIN")
 	for what, c := range map[string]struct {
 		refuse, mend string // SQL, of which $db is the name of the database
@@ -134,7 +134,7 @@ func TestServerThatRefuses(t *testing.T) {
 			t.Parallel()
 			dsn := server.DSN(t)
 			openStore(t, dsn, postgres.Config{})
-			admin := connect(t, testpg.With(t, dsn, map[string]string{"options": "-c default_transaction_read_only=off"}))
+			admin := connect(t, pgtest.With(t, dsn, map[string]string{"options": "-c default_transaction_read_only=off"}))
 			run := func(sql string) {
 				t.Helper()
 				kick := "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -143,7 +143,7 @@ func TestServerThatRefuses(t *testing.T) {
 				}
 			}
 			run("GRANT USAGE ON SCHEMA refold TO reader; GRANT ALL ON ALL TABLES IN SCHEMA refold TO reader; GRANT ALL ON ALL SEQUENCES IN SCHEMA refold TO reader")
-			db := openStore(t, testpg.With(t, dsn, map[string]string{"user": "reader"}), postgres.Config{CheckOnly: true, DisableNotify: true, MaxConns: 1})
+			db := openStore(t, pgtest.With(t, dsn, map[string]string{"user": "reader"}), postgres.Config{CheckOnly: true, DisableNotify: true, MaxConns: 1})
 			j, snapshots := db.Journal(), db.Snapshots()
 			store(t, j, eventsOf("a", 0, 1))
 			run(c.refuse)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -25,7 +25,7 @@ const (
 // and delete inside of their loops, on a pool of one connection.
 func TestRecoveriesOnOneConnection(t *testing.T) {
 	t.Parallel()
-	db := openStore(t, testpg.DSN(t), postgres.Config{MaxConns: 1})
+	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})
 	j := db.Journal()
 	histories := make([]journal.Write, recoveries)
 	for i := range histories {
@@ -86,7 +86,7 @@ func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 // have commands waiting, on a pool of one connection.
 func TestRuntimeOnOneConnection(t *testing.T) {
 	t.Parallel()
-	db := openStore(t, testpg.DSN(t), postgres.Config{MaxConns: 1})
+	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})
 	for round := range 2 {
 		h := openHouse(t, db.Journal(), 5*time.Minute)
 		ctx, cancel := bounded(t)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testpg"
-	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
+	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
@@ -22,7 +22,7 @@ func TestRuntimeBehindABadNetwork(t *testing.T) {
 	if soak() {
 		faults = 3000
 	}
-	s := newSite(t, testpg.DSN(t))
+	s := newSite(t, pgtest.DSN(t))
 	proxy, db, err := s.behind(t, "bad network", postgres.Config{CheckOnly: true, MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +35,8 @@ func TestRuntimeBehindABadNetwork(t *testing.T) {
 				pause(t, rng, 60*time.Millisecond)
 				proxy.SetDown(false)
 			}
-			armed := proxy.Arm(testproxy.Fault{
-				Direction: testproxy.Direction(rng.IntN(2)), After: rng.Int64N(6000), Action: testproxy.Action(rng.IntN(4)), Both: rng.IntN(2) == 0,
+			armed := proxy.Arm(tcpproxy.Fault{
+				Direction: tcpproxy.Direction(rng.IntN(2)), After: rng.Int64N(6000), Action: tcpproxy.Action(rng.IntN(4)), Both: rng.IntN(2) == 0,
 			})
 			<-armed.Struck()
 			pause(t, rng, 300*time.Millisecond)
@@ -72,7 +72,7 @@ func TestServerIsKilled(t *testing.T) {
 	if soak() {
 		kills = 40
 	}
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	h, b := openHouse(t, db.Journal(), 2*time.Second), newBooks(16)
@@ -103,7 +103,7 @@ func TestTwoRuntimes(t *testing.T) {
 	if soak() {
 		rounds = 1000
 	}
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	one, two := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{MaxConns: 2})
 	houses := []*house{openHouse(t, one.Journal(), time.Minute), openHouse(t, two.Journal(), time.Minute)}
 	b := newBooks(3)

@@ -6,7 +6,7 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
-func TestMain(m *testing.M) { testpg.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }

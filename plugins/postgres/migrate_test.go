@@ -13,14 +13,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
 // The files are what an administrator may run by hand.
 func TestMigrationByHand(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	admin := connect(t, dsn)
 	run := func(sql string) {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestMigrationByHand(t *testing.T) {
 // Nodes that start together migrate once.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	var group sync.WaitGroup
 	taken := make([]int, 8)
 	for i := range taken {
@@ -83,7 +83,7 @@ func TestMigrateTogether(t *testing.T) {
 // A migration that fails leaves nothing.
 func TestMigrationIsAtomic(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	admin := connect(t, dsn)
 	execute(t, admin, "CREATE SCHEMA refold")
 	execute(t, admin, "CREATE TABLE refold.snapshots (mine text)") // in the way

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -16,7 +16,7 @@ import (
 // 5,000 IDs.
 func BenchmarkQuery(b *testing.B) {
 	const events = 200_000
-	dsn := testpg.DSN(b)
+	dsn := pgtest.DSN(b)
 	db := openStore(b, dsn, postgres.Config{})
 	conn := connect(b, dsn)
 	execute(b, conn, `INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload, tags)

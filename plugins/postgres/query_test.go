@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -52,7 +52,7 @@ func TestQueryAgainstModel(t *testing.T) {
 	for _, cached := range []bool{false, true} {
 		t.Run(fmt.Sprint("cached=", cached), func(t *testing.T) {
 			t.Parallel()
-			j := openStore(t, testpg.DSN(t), postgres.Config{CachedStatements: cached}).Journal()
+			j := openStore(t, pgtest.DSN(t), postgres.Config{CachedStatements: cached}).Journal()
 			random := rand.New(rand.NewPCG(1, 2))
 			var all []journal.Envelope
 			numbers := map[string]uint64{}
@@ -140,7 +140,7 @@ func checkQuery(t *testing.T, j *postgres.Journal, q journal.Criteria, all []jou
 // TestPages reads more than a page, with each index, at and beside its limits.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
 	store(t, j, eventsOf("small|1", 0, 2001, "tag"))
 	large := eventsOf("large|1", 0, 7, "large")
 	for i := range large.Events {
@@ -184,7 +184,7 @@ func checkPages(t *testing.T, j *postgres.Journal, q journal.Criteria, sizes ...
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	const events = 60_000
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	conn := connect(t, dsn)
 	execute(t, conn, "ALTER TABLE refold.events SET (autovacuum_enabled = false)")

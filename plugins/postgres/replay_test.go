@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -33,7 +33,7 @@ func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all [
 func TestReplayOfAllSizes(t *testing.T) {
 	t.Parallel()
 	const total = 2300
-	j := openStore(t, testpg.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
 	large := map[uint64]int{
 		1: 1049, 2: 1048, 3: 600_000, 4: 600_000, 500: 1 << 20, 501: 1 << 20, 502: 1<<20 + 1, 999: 3000, 1000: 3000, 1001: 3000,
 		1500: 2 << 20, 2299: 1 << 19, 2300: 1 << 19,
@@ -73,7 +73,7 @@ func TestReplayOfAllSizes(t *testing.T) {
 // What is behind a hole in a history is replayed, so that whoever looks for holes finds it.
 func TestReplayBehindAHole(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{}).Journal()
 	w := journal.Write{ID: "a"}
 	for n := range uint64(5000) {

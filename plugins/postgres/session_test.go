@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/snapshot"
@@ -24,7 +24,7 @@ import (
 func TestNothingIsLeftInTheSession(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
-		db := openStore(t, testpg.DSN(t), postgres.Config{MaxConns: 1, CachedStatements: cached, DisableNotify: true})
+		db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1, CachedStatements: cached, DisableNotify: true})
 		j, snapshots := db.Journal(), db.Snapshots()
 		store(t, j, eventsOf("a", 0, 1, "tag"))
 		store(t, j, eventsOf("a", 1, 3), eventsOf("b", 0, 1, "tag"))
@@ -63,7 +63,7 @@ func TestPlansOutliveGrowth(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deleted %v", deleted), func(t *testing.T) {
 			t.Parallel()
-			dsn := testpg.DSN(t)
+			dsn := pgtest.DSN(t)
 			admin := connect(t, dsn)
 			db := openStore(t, dsn, postgres.Config{MaxConns: 1, DisableNotify: true})
 			execute(t, admin, "ALTER TABLE refold.events SET (autovacuum_enabled = off)")
@@ -145,15 +145,15 @@ func FuzzDecodeConflicts(f *testing.F) {
 // many entities that recover at once.
 func TestPoolSize(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	for name, c := range map[string]struct {
 		dsn  string
 		cfg  postgres.Config
 		want int
 	}{
 		"default":           {dsn, postgres.Config{}, max(16, runtime.NumCPU())},
-		"connection string": {testpg.With(t, dsn, map[string]string{"pool_max_conns": "3"}), postgres.Config{}, 3},
-		"both":              {testpg.With(t, dsn, map[string]string{"pool_max_conns": "3"}), postgres.Config{MaxConns: 5}, 5},
+		"connection string": {pgtest.With(t, dsn, map[string]string{"pool_max_conns": "3"}), postgres.Config{}, 3},
+		"both":              {pgtest.With(t, dsn, map[string]string{"pool_max_conns": "3"}), postgres.Config{MaxConns: 5}, 5},
 	} {
 		if got := openStore(t, c.dsn, c.cfg).PoolSize(); got != c.want {
 			t.Errorf("%s: %d connections, want %d", name, got, c.want)

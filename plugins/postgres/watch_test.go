@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -45,7 +45,7 @@ func (l *logbook) has(t *testing.T, text string) {
 
 func TestLogOfNotifications(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	var log logbook
 	j := openStore(t, dsn, postgres.Config{Logger: log.logger(), PollInterval: never}).Journal()
 	done := make(chan error, 1)
@@ -66,12 +66,12 @@ func TestLogOfNotifications(t *testing.T) {
 func TestLogHoldsNoSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	var log logbook
 	j := openStore(t, dsn, postgres.Config{
 		Logger: log.logger(), PollInterval: time.Millisecond,
-		NotifyDSN: testpg.Via(t, testpg.With(t, dsn, map[string]string{"password": secret}), server.Addr()),
+		NotifyDSN: pgtest.Via(t, pgtest.With(t, dsn, map[string]string{"password": secret}), server.Addr()),
 	}).Journal()
 	done := make(chan error, 1)
 	go func() { done <- j.Await(t.Context(), "") }()
@@ -87,7 +87,7 @@ func TestLogHoldsNoSecret(t *testing.T) {
 
 func TestLogOfAStall(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	var log logbook
 	db := openStore(t, dsn, postgres.Config{Logger: log.logger(), DisableNotify: true})
 	db.ReportAll()
@@ -126,7 +126,7 @@ func TestLogOfAStall(t *testing.T) {
 func TestLogOfSlowCalls(t *testing.T) {
 	t.Parallel()
 	var log logbook
-	db := openStore(t, testpg.DSN(t), postgres.Config{Logger: log.logger(), DisableNotify: true})
+	db := openStore(t, pgtest.DSN(t), postgres.Config{Logger: log.logger(), DisableNotify: true})
 	db.ReportNoCall()
 	store(t, db.Journal(), eventsOf("a", 0, 1))
 	if log.String() != "" {
@@ -192,7 +192,7 @@ func TestStalls(t *testing.T) {
 // What a role or a database is set to changes no text.
 func TestClientEncodingIsPinned(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	admin := connect(t, dsn)
 	execute(t, admin, "CREATE ROLE odd SUPERUSER LOGIN")
@@ -200,7 +200,7 @@ func TestClientEncodingIsPinned(t *testing.T) {
 	write := eventsOf("größe|1", 0, 2, "ärger")
 	store(t, openStore(t, dsn, postgres.Config{}).Journal(), write)
 	execute(t, admin, "ALTER DATABASE "+name(t, dsn)+" SET client_encoding = 'SQL_ASCII'")
-	for i, dsn := range []string{dsn, testpg.With(t, dsn, map[string]string{"user": "odd"}), testpg.With(t, dsn, map[string]string{"client_encoding": "WIN1252"})} {
+	for i, dsn := range []string{dsn, pgtest.With(t, dsn, map[string]string{"user": "odd"}), pgtest.With(t, dsn, map[string]string{"client_encoding": "WIN1252"})} {
 		j := openStore(t, dsn, postgres.Config{}).Journal()
 		write := eventsOf("größe|1", uint64(2+i), 1, "ärger")
 		write.Writer, write.Events[0].Manifest = "knöterich", "→"

@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -35,7 +35,7 @@ func TestReadersMissNothing(t *testing.T) {
 	if os.Getenv("REFOLD_SOAK") != "" {
 		runs = 50
 	}
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	for run := range runs {
 		missNothing(t, dsn, run)
 		if t.Failed() {

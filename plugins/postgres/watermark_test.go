@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -55,7 +55,7 @@ func TestLateCommitHoldsReadersBack(t *testing.T) {
 	for _, outcome := range []string{"COMMIT", "ROLLBACK", "killed"} {
 		t.Run(outcome, func(t *testing.T) {
 			t.Parallel()
-			dsn := testpg.DSN(t)
+			dsn := pgtest.DSN(t)
 			db := openStore(t, dsn, postgres.Config{})
 			j := db.Journal()
 			store(t, j, eventsOf("first", 0, 1))
@@ -111,7 +111,7 @@ func appendLate(t *testing.T, db *postgres.DB, dsn string, writes ...journal.Wri
 // right only if it is there, and its key is lower than all ordinals.
 func TestLockIsBelowWhatIsDrawn(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	for n, size := range []struct{ ids, events int }{{1, 1}, {1, 2}, {2, 1}, {3, 2}, {500, 2}, {2000, 1}} {
 		var writes []journal.Write
@@ -139,7 +139,7 @@ func TestLockIsBelowWhatIsDrawn(t *testing.T) {
 
 func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db, other := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{Schema: "other"})
 	j := db.Journal()
 	conn := connect(t, dsn)
@@ -161,7 +161,7 @@ func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 // crash of the server.
 func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{Settings: map[string]string{"max_prepared_transactions": "10"}})
+	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"max_prepared_transactions": "10"}})
 	dsn := server.DSN(t)
 	func() {
 		db := openStore(t, dsn, postgres.Config{})
@@ -191,7 +191,7 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 // committed: they are drawn again, and the reader must not have passed them.
 func TestForgottenDraws(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	j := db.Journal()
@@ -221,7 +221,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 	for name, rolledBack := range map[string]bool{"in progress": false, "rolled back": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testpg.Start(t, testpg.Config{Settings: map[string]string{"wal_writer_delay": "10s", "wal_buffers": "16MB"}})
+			server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"wal_writer_delay": "10s", "wal_buffers": "16MB"}})
 			dsn := server.DSN(t)
 			db := openStore(t, dsn, postgres.Config{PollInterval: never, DisableNotify: true})
 			j := db.Journal()
@@ -258,7 +258,7 @@ func TestUnsoundSequence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dsn := testpg.DSN(t)
+			dsn := pgtest.DSN(t)
 			store(t, openStore(t, dsn, postgres.Config{}).Journal(), eventsOf("a", 0, 5))
 			execute(t, connect(t, dsn), c.sql)
 			_, err := openStore(t, dsn, postgres.Config{}).Journal().Query(t.Context(), journal.Criteria{}, "")
@@ -271,7 +271,7 @@ func TestUnsoundSequence(t *testing.T) {
 
 func TestRewoundServer(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	store(t, db.Journal(), eventsOf("a", 0, 5))
 	_, next := readAll(t, db.Journal(), journal.Criteria{}, "")
@@ -293,7 +293,7 @@ func TestRewoundServer(t *testing.T) {
 // TestStandby starts the server anew as one that follows another.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
 	store(t, db.Journal(), eventsOf("a", 0, 5))

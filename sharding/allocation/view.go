@@ -7,8 +7,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // View is what a strategy decides upon. It is immutable.

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/testrecorder"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/testkit/recorder"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 	"github.com/refold-io/refold/sharding/shardingtest"
 )
 
@@ -89,7 +89,7 @@ func TestBugs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, check := range planted.finds {
-				failures := testrecorder.Find(t, func(tb testing.TB) { shardingtest.RunOne(tb, config(planted.bug), check) })
+				failures := recorder.Find(t, func(tb testing.TB) { shardingtest.RunOne(tb, config(planted.bug), check) })
 				if len(failures) == 0 {
 					t.Errorf("%s does not find the bug", check)
 					continue

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 func coordinatorChecks() []check {

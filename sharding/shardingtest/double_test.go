@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // bug is what a double does wrong. The zero value is sound.

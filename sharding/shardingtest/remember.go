@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 func entityChecks() []check {

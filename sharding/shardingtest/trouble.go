@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // faults strikes before each call in turn.

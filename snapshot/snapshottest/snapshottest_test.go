@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/refold-io/refold/internal/testrecorder"
+	"github.com/refold-io/refold/internal/testkit/recorder"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/snapshot"
 	"github.com/refold-io/refold/snapshot/snapshottest"
@@ -52,7 +52,7 @@ func TestEachCaseFindsItsFault(t *testing.T) {
 				if each.Name != name {
 					continue
 				}
-				failures := testrecorder.Find(t, func(tb testing.TB) { tb.Helper(); each.Run(tb) })
+				failures := recorder.Find(t, func(tb testing.TB) { tb.Helper(); each.Run(tb) })
 				if len(failures) == 0 {
 					t.Errorf("the case passes on a store that breaks its rule: %s", each.Rule)
 				}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
-	"github.com/refold-io/refold/transport/link"
 	"github.com/refold-io/refold/transport/transporttest"
 )
 

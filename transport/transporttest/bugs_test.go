@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/testrecorder"
+	"github.com/refold-io/refold/internal/testkit/recorder"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/transport"
 	"github.com/refold-io/refold/transport/transporttest"
@@ -69,7 +69,7 @@ func TestBugs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, check := range b.finds {
-				failures := testrecorder.Find(t, func(tb testing.TB) {
+				failures := recorder.Find(t, func(tb testing.TB) {
 					tb.Helper()
 					cfg := b.config()
 					if b.hangs {

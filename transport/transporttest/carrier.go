@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
-	"github.com/refold-io/refold/transport/link"
 )
 
 func carrierChecks() []check {

@@ -7,8 +7,8 @@ import (
 	"errors"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
-	"github.com/refold-io/refold/transport/link"
 )
 
 func trustChecks() []check {

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
@@ -35,7 +35,7 @@ func TestCopyOfManyKilled(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "..").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	source, dsn := "leveldb:"+many(t, ids, each), testpg.DSN(t)
+	source, dsn := "leveldb:"+many(t, ids, each), pgtest.DSN(t)
 	start(t, operator.Program{}, "migrate", "--journal", dsn).want(t, operator.ExitOK, "")
 	began := time.Now()
 	for _, share := range []int{4, 2} {

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 

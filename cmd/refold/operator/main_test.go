@@ -8,11 +8,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) {
 	// The engine leaves a goroutine behind that ends half a minute after it was
 	// closed.
-	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
@@ -33,7 +33,7 @@ func on(t *testing.T, address string) *operator.Source {
 // Copies go from every kind of journal to every other.
 func TestCopyBetweenPlugins(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	schema := "&schema="
 	if !strings.Contains(dsn, "?") {
 		schema = "?schema="
@@ -56,7 +56,7 @@ func TestCopyBetweenPlugins(t *testing.T) {
 // TestCopyInterruptedAnywhere, some of them.
 func TestCopyToPostgresInterrupted(t *testing.T) {
 	t.Parallel()
-	from, to := memory(), on(t, testpg.DSN(t))
+	from, to := memory(), on(t, pgtest.DSN(t))
 	fill(t, from, 30, 10)
 	for step := int64(1); ; step += 7 {
 		faulty := &faultyTarget{step: step, done: step%2 == 0}
@@ -70,7 +70,7 @@ func TestCopyToPostgresInterrupted(t *testing.T) {
 // All commands on a database.
 func TestCommandsOnPostgres(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	f := bank(t)
 	f.close()
 	p := operator.Program{Journal: dsn, Entities: []operator.Linked{operator.Entity(accountType())}}
@@ -115,7 +115,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 // The rights of a reader are enough to read.
 func TestReadOnlyRole(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	start(t, operator.Program{}, "migrate", "--journal", dsn).want(t, operator.ExitOK, "")
 	for _, statement := range []string{
 		`CREATE ROLE reader_of_refold LOGIN PASSWORD 'sesame'`,
@@ -129,7 +129,7 @@ func TestReadOnlyRole(t *testing.T) {
 		execute(t, dsn, `DROP OWNED BY reader_of_refold`)
 		execute(t, dsn, `DROP ROLE reader_of_refold`)
 	})
-	reader := testpg.With(t, dsn, map[string]string{"user": "reader_of_refold", "password": "sesame"})
+	reader := pgtest.With(t, dsn, map[string]string{"user": "reader_of_refold", "password": "sesame"})
 	start(t, operator.Program{}, "copy", "leveldb:"+bankDir(t), reader).want(t, operator.ExitFailed, "lacks a right")
 	f := bank(t)
 	f.close()
@@ -159,7 +159,7 @@ func execute(t *testing.T, dsn, statement string) {
 func TestMigrateByHand(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{"refold", "My-own"} {
-		dsn := testpg.DSN(t)
+		dsn := pgtest.DSN(t)
 		o := start(t, operator.Program{}, "migrate", "--print", "--schema", schema)
 		o.want(t, operator.ExitOK, "")
 		execute(t, dsn, "BEGIN;\n"+o.stdout+"COMMIT;")

@@ -18,7 +18,7 @@ import (
 
 	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/ddata/durable/durabletest"
-	"github.com/refold-io/refold/internal/testrecorder"
+	"github.com/refold-io/refold/internal/testkit/recorder"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -317,7 +317,7 @@ func TestBugs(t *testing.T) {
 				cfg := config(p.bug)
 				cfg.Limit = 5 * time.Second
 				for _, check := range p.finds {
-					failures := testrecorder.Find(t, func(tb testing.TB) { durabletest.RunOne(tb, cfg, check) })
+					failures := recorder.Find(t, func(tb testing.TB) { durabletest.RunOne(tb, cfg, check) })
 					if len(failures) == 0 {
 						t.Errorf("%s does not find the bug", check)
 						continue

@@ -5,7 +5,7 @@ package replica
 
 import (
 	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Backlog is what waits to be written to disk: of each key the last record. The zero value is

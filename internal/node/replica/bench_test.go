@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // cluster are machines whose packets arrive at once, with a clock by which each update takes some time.

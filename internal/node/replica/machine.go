@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Never is the time of something that is not going to happen.

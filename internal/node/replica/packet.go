@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 const (

@@ -15,12 +15,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,10 +6,10 @@ package shards_test
 import (
 	"testing"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
 // BenchmarkSend is a message of a sender to an entity that runs, on this node or another one.

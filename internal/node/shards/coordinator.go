@@ -6,8 +6,8 @@ package shards
 import (
 	"time"
 
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
 // appointment is what this node has to do as the one that has the coordinator.

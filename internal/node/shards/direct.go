@@ -6,7 +6,7 @@ package shards
 import (
 	"time"
 
-	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
 // Way returns where messages for a shard go, and whose go there at once, past the machine: to another node, or to an entity that runs

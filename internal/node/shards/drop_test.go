@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/region"
+	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
 // What waits for homes can be looked at, and what nobody waits for any more is taken out and refused, once.

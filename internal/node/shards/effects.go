@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // Effects are what is to be done after a step, in the order of the fields.

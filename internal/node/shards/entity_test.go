@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // place is where an incarnation of an entity runs.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // Who was removed while this node hosted nothing may still host shards: the coordinator that begins anew waits for the margin, although its machine has not

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 	"github.com/refold-io/refold/sharding/passivation"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/sharding/shard"
 )
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 7} }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // recovery is when remembered entities are started at a rate, which is that of the node: some in each interval, whatever

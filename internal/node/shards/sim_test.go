@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 var (

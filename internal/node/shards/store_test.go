@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // store is a journal of coordinators, which refuses what expects another number than it has, and keeps what is remembered.

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/internal/sim/world"
-	"github.com/refold-io/refold/sharding/coordinator"
-	"github.com/refold-io/refold/sharding/region"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 // The versions of the application.
@@ -26,7 +26,7 @@ const (
 type cluster struct {
 	Restart
 
-	w          *world.World
+	w          *env.World
 	result     Result
 	list       list
 	nodes      []*node // the last one of each name, by the age of the first
@@ -43,7 +43,7 @@ type cluster struct {
 	arrived    []bool // by the number of the command, from 1
 }
 
-func newCluster(r Restart, w *world.World) *cluster {
+func newCluster(r Restart, w *env.World) *cluster {
 	return &cluster{
 		Restart: r, w: w, nodes: make([]*node, r.Nodes), byNode: map[identity.Node]*node{}, owners: make([]*node, r.Shards), living: make([]*node, r.Shards),
 		moves: make([]int, r.Shards),

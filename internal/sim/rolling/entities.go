@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/node/shards"
-	"github.com/refold-io/refold/sharding/shard"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // every is how often a node sends a command, to an entity by chance.

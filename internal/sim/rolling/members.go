@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
 )
 

@@ -7,11 +7,11 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/refold-io/refold/cluster/membership"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
-	"github.com/refold-io/refold/sharding/coordinator"
 )
 
 // node is a process: what package sharding does in earnest, without threads.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/refold-io/refold/internal/sim/world"
+	"github.com/refold-io/refold/internal/sim/env"
 )
 
 const (
@@ -73,7 +73,7 @@ type Result struct {
 
 // Run simulates it.
 func (r Restart) Run() Result {
-	c := newCluster(r, world.New(r.Seed))
+	c := newCluster(r, env.New(r.Seed))
 	c.run()
 	return c.result
 }

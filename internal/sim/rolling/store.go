@@ -4,7 +4,7 @@
 package rolling
 
 import (
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // store is a journal that all nodes reach, and the state of coordinators in it.

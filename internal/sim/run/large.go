@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/sim"
-	"github.com/refold-io/refold/transport/link"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -20,7 +20,7 @@ import (
 // same database.
 func BenchmarkBacklog(b *testing.B) {
 	const boxes, each = 1000, 200
-	dsn := testpg.DSN(b)
+	dsn := pgtest.DSN(b)
 	db, err := postgres.Open(b.Context(), dsn, postgres.Config{})
 	if err != nil {
 		b.Fatal(err)

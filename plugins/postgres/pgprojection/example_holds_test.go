@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/codec"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -16,7 +16,7 @@ import (
 // counts once, before and after a rebuild.
 func TestExampleHolds(t *testing.T) {
 	t.Parallel()
-	ctx, dsn := t.Context(), testpg.DSN(t)
+	ctx, dsn := t.Context(), pgtest.DSN(t)
 	db, err := postgres.Open(ctx, dsn, postgres.Config{})
 	if err != nil {
 		t.Fatal(err)

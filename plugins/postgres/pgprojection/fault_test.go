@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
@@ -156,7 +156,7 @@ func TestExactlyOnceThroughTerminatedSessions(t *testing.T) {
 // The server is killed and started again in the middle.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
-	server := testpg.Start(t, testpg.Config{})
+	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	prepare(t, dsn)
 	j := newJournal(t)
@@ -356,7 +356,7 @@ func TestFencedBeforeWork(t *testing.T) {
 
 func TestMissingTable(t *testing.T) {
 	t.Parallel()
-	pool := connect(t, testpg.DSN(t), nil)
+	pool := connect(t, pgtest.DSN(t), nil)
 	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: "odd-name"})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/refold-io/refold/codec"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -31,7 +31,7 @@ func events() *codec.Registry { return codec.Types(codec.Name[paid]("paid")) }
 // database returns the address of a database with the schema and a read model.
 func database(t *testing.T) string {
 	t.Helper()
-	dsn := testpg.DSN(t)
+	dsn := pgtest.DSN(t)
 	prepare(t, dsn)
 	return dsn
 }

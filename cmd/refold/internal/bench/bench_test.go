@@ -20,7 +20,7 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
 	"github.com/refold-io/refold/cmd/refold/internal/fleet"
-	"github.com/refold-io/refold/internal/testpg"
+	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
 // These make this binary a node, and one with a replicator.
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	testpg.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
 // small are settings under which each row takes a moment.
@@ -69,7 +69,7 @@ func TestRows(t *testing.T) {
 					case "leveldb":
 						address += dir
 					case "postgres":
-						address = testpg.DSN(t)
+						address = pgtest.DSN(t)
 					}
 					var results []bench.Result
 					err := row.Run(t.Context(), small(address), func(r bench.Result) { results = append(results, r) })

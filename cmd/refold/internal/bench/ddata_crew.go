@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 

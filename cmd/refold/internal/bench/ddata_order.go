@@ -6,8 +6,8 @@ package bench
 import (
 	"time"
 
-	"github.com/refold-io/refold/ddata/replication"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/plugins/nats"
 )
 

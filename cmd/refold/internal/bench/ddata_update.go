@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/refold-io/refold/ddata/replication"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 const (

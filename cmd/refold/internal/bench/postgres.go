@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/refold-io/refold/internal/pgserver"
+	"github.com/refold-io/refold/internal/testkit/pgserver"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 

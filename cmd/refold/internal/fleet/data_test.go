@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/testnats"
+	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/plugins/nats"
 )
 
@@ -119,7 +119,7 @@ func TestDataSurvives(t *testing.T) {
 		rounds = 20
 	}
 	left := []string{"a", "b"}
-	split := testnats.StartSplit(t, testnats.Config{Users: nodes(t, []string{"a", "b", "c", "d", "e"})})
+	split := natstest.StartSplit(t, natstest.Config{Users: nodes(t, []string{"a", "b", "c", "d", "e"})})
 	access := map[string]nats.Access{"c": split.B.Access(t, "c"), "d": split.B.Access(t, "d"), "e": split.B.Access(t, "e")}
 	for _, name := range left {
 		access[name] = split.A.Access(t, name)
@@ -180,7 +180,7 @@ func TestDurableDataSurvives(t *testing.T) {
 	if soaking() {
 		rounds = 20
 	}
-	server := testnats.Start(t, testnats.Config{Users: nodes(t, []string{"a", "b", "c"})})
+	server := natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "c"})})
 	access := map[string]nats.Access{}
 	for _, name := range []string{"a", "b", "c"} {
 		access[name] = server.Access(t, name)

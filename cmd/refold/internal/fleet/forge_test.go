@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/cluster/membership"
-	"github.com/refold-io/refold/cluster/singleton"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/testnats"
+	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/transport"
-	"github.com/refold-io/refold/transport/link"
 )
 
 // forger has the rights of a node, which is no member, and writes what it likes.
@@ -93,7 +93,7 @@ func figures(t *testing.T, n *cluster.Node) cluster.Stats {
 // member, changes nothing, and all of it is counted.
 func TestForgedMessages(t *testing.T) {
 	t.Parallel()
-	server := testnats.Start(t, testnats.Config{Users: nodes(t, []string{"a", "b", "x"})})
+	server := natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "x"})})
 	a, b := join(t, server.Access(t, "a"), "a"), join(t, server.Access(t, "b"), "b")
 	self, err := identity.New("x")
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/cmd/refold/internal/fleet"
-	"github.com/refold-io/refold/internal/testnats"
+	"github.com/refold-io/refold/internal/testkit/natstest"
 )
 
 // serve makes this binary a node.
 const serve = "serve-a-node"
 
 func TestMain(m *testing.M) {
-	testnats.RunIfServer()
+	natstest.RunIfServer()
 	if len(os.Args) > 1 && os.Args[1] == serve {
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 		if err := fleet.Serve(context.Background(), os.Stdin, os.Stdout, log); err != nil {

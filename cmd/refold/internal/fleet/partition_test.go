@@ -11,15 +11,15 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/testnats"
-	"github.com/refold-io/refold/internal/testproxy"
+	"github.com/refold-io/refold/internal/testkit/natstest"
+	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/plugins/nats"
 )
 
 // nodes returns the users of a server.
-func nodes(t *testing.T, names []string) []testnats.User {
+func nodes(t *testing.T, names []string) []natstest.User {
 	t.Helper()
-	users, err := testnats.Nodes(clusterName, names...)
+	users, err := natstest.Nodes(clusterName, names...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,15 +29,15 @@ func nodes(t *testing.T, names []string) []testnats.User {
 // leases returns where the nodes keep leases, a server by itself that no split reaches.
 func leases(t *testing.T) nats.Access {
 	t.Helper()
-	return testnats.Start(t, testnats.Config{JetStream: true, Users: []testnats.User{{Name: "lease"}}}).Access(t, "lease")
+	return natstest.Start(t, natstest.Config{JetStream: true, Users: []natstest.User{{Name: "lease"}}}).Access(t, "lease")
 }
 
 // In a split the side that the strategy names survives, and the others end themselves; never do two instances of a singleton
 // run.
 func TestSplits(t *testing.T) {
 	t.Parallel()
-	type split = func(*testnats.Split)
-	cut := func(s *testnats.Split) { s.Cut() }
+	type split = func(*natstest.Split)
+	cut := func(s *natstest.Split) { s.Cut() }
 	for _, c := range []struct {
 		name        string
 		settings    downing.Settings
@@ -55,19 +55,19 @@ func TestSplits(t *testing.T) {
 			left: []string{"a", "b"}, right: []string{"c", "d"}, survivors: []string{"a", "b"},
 		},
 		{
-			name: "keep-majority, held back", split: func(s *testnats.Split) { s.Freeze() }, soak: true,
+			name: "keep-majority, held back", split: func(s *natstest.Split) { s.Freeze() }, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
-			name: "keep-majority, one way is lost", split: func(s *testnats.Split) { s.Drop(testnats.AToB) },
+			name: "keep-majority, one way is lost", split: func(s *natstest.Split) { s.Drop(natstest.AToB) },
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
-			name: "keep-majority, the other way is lost", split: func(s *testnats.Split) { s.Drop(testnats.BToA) }, soak: true,
+			name: "keep-majority, the other way is lost", split: func(s *natstest.Split) { s.Drop(natstest.BToA) }, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
-			name: "keep-majority, one way stalls", split: func(s *testnats.Split) { s.Stall(testnats.AToB) }, soak: true,
+			name: "keep-majority, one way stalls", split: func(s *natstest.Split) { s.Stall(natstest.AToB) }, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
@@ -101,7 +101,7 @@ func TestSplits(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			split := testnats.StartSplit(t, testnats.Config{Users: nodes(t, slices.Concat(c.left, c.right))})
+			split := natstest.StartSplit(t, natstest.Config{Users: nodes(t, slices.Concat(c.left, c.right))})
 			access := map[string]nats.Access{}
 			for _, name := range c.left {
 				access[name] = split.A.Access(t, name)
@@ -125,8 +125,8 @@ func TestSplits(t *testing.T) {
 func TestALostLink(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c"}
-	server := testnats.Start(t, testnats.Config{Users: nodes(t, names)})
-	proxy := testproxy.Start(t, server.Addr())
+	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
+	proxy := tcpproxy.Start(t, server.Addr())
 	access := map[string]nats.Access{"a": server.AccessVia(t, proxy, "a"), "b": server.Access(t, "b"), "c": server.Access(t, "c")}
 	s := newScene(t, downing.Settings{}, access, nats.Access{})
 	proxy.SetDown(true)
@@ -147,7 +147,7 @@ func TestADeafNode(t *testing.T) {
 		return
 	}
 	names := []string{"a", "b", "c", "d", "e"}
-	server := testnats.Start(t, testnats.Config{Users: nodes(t, names)})
+	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
 	for _, name := range names {
 		access[name] = server.Access(t, name)
@@ -161,7 +161,7 @@ func TestADeafNode(t *testing.T) {
 func TestABrokerThatIsAway(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c"}
-	server := testnats.Start(t, testnats.Config{Users: nodes(t, names)})
+	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
 	for _, name := range names {
 		access[name] = server.Access(t, name)
@@ -197,7 +197,7 @@ func TestABrokerThatIsAway(t *testing.T) {
 func TestAPausedNode(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c"}
-	server := testnats.Start(t, testnats.Config{Users: nodes(t, names)})
+	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
 	for _, name := range names {
 		access[name] = server.Access(t, name)

@@ -20,7 +20,7 @@ import (
 	"syscall"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
-	"github.com/refold-io/refold/internal/pgserver"
+	"github.com/refold-io/refold/internal/testkit/pgserver"
 )
 
 // exitNoServer says that the command was not run, or that the server failed.

@@ -7,7 +7,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // held is a state and its clock.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // Store keeps the state of a coordinator, as one node reaches it. All methods are safe for concurrent use.

@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards/register"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 var errUnheard = errors.New("no answer")

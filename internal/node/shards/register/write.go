@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/sharding/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
 // claim begins a term.

@@ -1,0 +1,236 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	seedFlag  = flag.Int64("sim.seed", -1, "run this seed only and print its trace")
+	seedsFlag = flag.Uint64("sim.seeds", seeds(), "how many seeds each simulation runs")
+)
+
+// seeds is many more when REFOLD_SOAK is set, as make soak does.
+func seeds() uint64 {
+	if os.Getenv("REFOLD_SOAK") != "" {
+		return 100_000
+	}
+	return 2_000
+}
+
+// everyday are the commands whose answers do not depend on timing. In them "@"
+// becomes the name of the command, "#" that of any.
+var everyday = []string{
+	"persist(@a) reply",
+	"persist(@a) reply",
+	"persist(@a,@b) reply",
+	"persist(@a) persist(@b) reply",
+	"even{persist(@a) reply}{refuse}",
+	"even{persist(@a,@b,@c) reply}{persist(@d) reply}",
+	"reply", "reply", "reply",
+	"",
+	"refuse", "unhandled", "noreply",
+	"persist(@a) refuse",
+	"persist(@a) noreply",
+	"persist(@a) then(@1){reply request(@1)}",
+	"persist(@a) then(@1){persist(@b) then(@2){reply}} then(@3){persist(@c)}",
+	"then(@1){request(@1)} reply",
+	"persist(@a) request(@r) reply save",
+	"save persist(@a) save persist(@b) reply",
+	"persist(@a*) reply",
+	"persist(?)", "persist(@a) persist(?)",
+	"then(@1){request(@1)} persist(@a) reply",
+	"panic", "persist(!)", "persist(@a) panic", "persist(@a) then(@1){panic}",
+}
+
+// stashing are commands that put others aside, or promise an answer.
+var stashing = []string{
+	"stash", "even{stash}{reply}", "even{stash}{persist(@a) reply}", "persist(@a) unstash reply", "unstash reply",
+	"later", "persist(@a) later", "even{later}{reply}", "resolve(#) reply", "persist(@a) resolve(#) reply", "resolve(#)",
+}
+
+// deferring are commands with callbacks that hold back nobody. Whether they run
+// is a matter of timing where a write ahead of them has an unknown outcome.
+var deferring = []string{
+	"thenasync(@1){request(@1)} reply", "thenasync(@1){request(@1)} thenasync(@2){request(@2)} noreply",
+	"persist(@a) thenasync(@1){request(@1)}", "then(@1){persist(@a)} persist(@b) then(@2){persist(@c) reply}",
+}
+
+// nesting are commands whose callbacks queue behind later commands.
+var nesting = []string{
+	"persist(@a) thenasync(@1){request(@1) then(@2){reply}}", "persist(@a) thenasync(@1){reply}",
+	"thenasync(@1){persist(@a,@b) persist(@c)}", "thenasync(@1){reply}", "thenasync(@1){save}", "thenasync(@1){persist(@a) save persist(@b) reply}", "save reply",
+	"thenasync(@1){persist(@a) reply}", "thenasync(@1){stop}", "thenasync(@1){thenasync(@2){unstash}}",
+}
+
+// stopping are commands that end the instance.
+var stopping = []string{"stop", "persist(@a) stop reply", "persist(@a) then(@1){stop} reply"}
+
+// simulate runs seeds, each of them twice.
+func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string) {
+	t.Helper()
+	if *seedFlag >= 0 {
+		s := run(uint64(*seedFlag))
+		t.Logf("%s\n%s", s.trace.String(), strings.Join(s.failures, "\n"))
+		if len(s.failures) > 0 {
+			t.Fail()
+		}
+		return
+	}
+	hits := make(map[string]int)
+	failed := 0
+	for seed := range *seedsFlag {
+		s := run(seed)
+		for k, n := range s.hits {
+			hits[k] += n
+		}
+		if again := run(seed); again.trace.String() != s.trace.String() {
+			s.errorf("the second run of the same seed has another trace")
+		}
+		if len(s.failures) == 0 {
+			continue
+		}
+		t.Errorf("seed %d: %s\nreplay with: go test ./internal/engine -run '^%s$' -v -sim.seed=%d",
+			seed, strings.Join(s.failures, "\n"), t.Name(), seed)
+		if failed++; failed == 5 {
+			break
+		}
+	}
+	for _, k := range wanted {
+		if hits[k] == 0 && failed == 0 {
+			t.Errorf("no seed has hit: %s", k)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(hits)) {
+		t.Logf("%8d %s", hits[k], k)
+	}
+}
+
+// TestLikeReference compares a machine, pipelined or not, in front of a journal
+// that fails, with an entity that handles one command after the other: the same
+// commands have to give the same answers, callbacks, requests and events.
+func TestLikeReference(t *testing.T) {
+	t.Parallel()
+	simulate(t, func(seed uint64) *simulation {
+		s := newSimulation(seed)
+		kinds := everyday
+		if s.chance(50) {
+			kinds = slices.Concat(kinds, stashing, stashing)
+		} else if s.chance(50) {
+			kinds = slices.Concat(kinds, stopping)
+		}
+		if s.chance(30) {
+			s.async = true
+			kinds = slices.Concat(kinds, []string{"async(@a) reply", "async(@a) noreply", "persist(@a) async(@b) reply", "async(@a) thenasync(@1){request(@1)} noreply"})
+		}
+		fates := []fate{fateRejected, fateConflict, fateNotSent, fateLost, fateUnavailable}
+		if s.chance(30) {
+			kinds = slices.Concat(kinds, deferring)
+		} else {
+			fates = append(fates, fateLanded, fateLanded)
+		}
+		s.generate(1+s.rng.IntN(30), kinds)
+		s.curse(fates...)
+		r := &reference{fates: maps.Clone(s.fates)}
+		if s.cfg.Signals {
+			r.signals = s.signals
+		}
+		s.run()
+		r.run(s.commands)
+		s.compare(r)
+		return s
+	}, "fence stored", "fence lost", "fence late", "fence landed, unknown", "probe finds 0", "probe finds 1", "probe finds own", "late write refused", "snapshot", "back-off", "stopped")
+}
+
+// curse gives some events a fate.
+func (s *simulation) curse(fates ...fate) {
+	percent := s.rng.IntN(40)
+	for _, m := range s.commands {
+		for _, x := range "abcd" {
+			if s.chance(percent) && !strings.Contains(format(m.acts), "async(") {
+				s.fates[fmt.Sprintf("%s.%c", m.name, x)] = fates[s.rng.IntN(len(fates))]
+			}
+		}
+	}
+}
+
+// compare holds a run against the reference.
+func (s *simulation) compare(r *reference) {
+	for _, m := range s.commands {
+		if got, want := s.answers[m.name], r.answers[m.name]; got != want {
+			s.errorf("%s is answered %q, want %q: %s", m.name, got, want, format(m.acts))
+		}
+	}
+	if got := s.disk.events(); !slices.Equal(got, r.journal) {
+		s.errorf("the journal holds\n\t%q, want\n\t%q", got, r.journal)
+	}
+	if !slices.Equal(s.ran, r.calls) {
+		s.errorf("callbacks ran\n\t%q, want\n\t%q", s.ran, r.calls)
+	}
+	if !slices.Equal(s.asked, r.asked) {
+		s.errorf("requests were carried out\n\t%q, want\n\t%q", s.asked, r.asked)
+	}
+}
+
+// TestChaos adds what no reference can foretell: crashes, writes that land late,
+// callers that leave, two machines that write to the same journal. What they
+// answer must still be the truth.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	simulate(t, func(seed uint64) *simulation {
+		s := newSimulation(seed)
+		s.chaos = true
+		kinds := slices.Concat(everyday, stashing, stopping, deferring, nesting)
+		if s.chance(30) {
+			s.async = true
+			kinds = append(kinds, "async(@a) reply", "async(@a) noreply", "persist(@a) async(@b) reply")
+		}
+		s.generate(1+s.rng.IntN(40), kinds)
+		s.curse(fateRejected, fateConflict, fateNotSent, fateLost, fateLanded, fateUnavailable, fateLate, fateLate, fateLate)
+		s.run()
+		s.judge()
+		return s
+	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2")
+}
+
+// judge holds the answers against what the journal holds in the end.
+func (s *simulation) judge() {
+	seen := make(map[string]bool)
+	stored := make(map[string]bool)
+	for _, e := range s.disk.events() {
+		name := commandOf(e)
+		if strings.HasPrefix(name, "c") && seen[e] {
+			s.errorf("%s is stored twice", e)
+		}
+		seen[e], stored[name] = true, true
+	}
+	for _, m := range s.commands {
+		answer, answered := s.answers[m.name]
+		switch {
+		case !answered:
+			if !strings.Contains(format(m.acts), "noreply") {
+				s.errorf("%s is not answered: %s", m.name, format(m.acts))
+			}
+		case strings.HasPrefix(answer, "error partly") || answer == "error unknown" || strings.HasPrefix(answer, "error no reply") ||
+			answer == "error refused": // by the aggregate itself
+		case strings.HasPrefix(answer, "error"):
+			if stored[m.name] {
+				s.errorf("%s is stored and was answered %q: %s", m.name, answer, format(m.acts))
+			}
+		case !s.async:
+			for e := range strings.FieldsSeq(answer) {
+				if !seen[e] {
+					s.errorf("%s was answered %q, and %s is not stored", m.name, answer, e)
+				}
+			}
+		}
+	}
+}

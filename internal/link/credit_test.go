@@ -1,0 +1,240 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/link"
+)
+
+const window = 4 << 20
+
+func small(c *link.Config) { c.Window, c.MaxMessage = 1<<20, 256<<10 }
+
+var kib64 = tell(strings.Repeat("x", 64<<10))
+
+// grants lets the sender know how far it may go.
+func grants(sender, receiver *end) { sender.move(receiver, link.Control) }
+
+func TestCredit(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []link.Lane{link.Data, link.Bulk} {
+		a, b := pair(t, small)
+		for range 40 { // 2.5 MiB, the window is 1 MiB
+			a.send(b, lane, kib64)
+		}
+		for range 10 {
+			b.move(a, lane)
+			grants(a, b)
+		}
+		if n := len(b.got); n != 15 {
+			t.Fatalf("%d messages of 64 KiB are unconsumed with a window of 1 MiB", n)
+		}
+		if s := a.Stats().Lanes[lane]; s.Stalls == 0 {
+			t.Error("no stall is counted")
+		}
+		total := 0
+		for range 40 {
+			total += len(b.got)
+			b.consume(a, lane)
+			grants(a, b)
+			b.move(a, lane)
+		}
+		if total != 40 {
+			t.Errorf("%d messages arrived, want 40", total)
+		}
+		b.wantDropped(link.OverCredit, 0)
+	}
+}
+
+func TestControlNeedsNoCredit(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small)
+	for range 20 {
+		a.send(b, link.Control, kib64)
+	}
+	b.move(a, link.Control)
+	if len(b.got) != 15 {
+		t.Errorf("%d control messages of 64 KiB in a window of 1 MiB", len(b.got))
+	}
+	b.wantDropped(link.OverCredit, 5)
+	b.consume(a, link.Control)
+	a.send(b, link.Control, tell("there is room again"))
+	b.move(a, link.Control)
+	b.want("there is room again")
+}
+
+func TestBackpressure(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small, func(c *link.Config) { c.MaxQueue = 100 << 10 })
+	a.send(b, link.Data, kib64)
+	if err := a.Send(bob, link.Data, kib64); !errors.Is(err, link.ErrBackpressure) {
+		t.Errorf("Send beyond the queue: %v", err)
+	}
+	if n := a.Stats().Refused; n != 1 {
+		t.Errorf("%d refused", n)
+	}
+	a.send(b, link.Bulk, kib64) // another lane has a queue of its own
+	a.send(open(t, mallory), link.Data, kib64)
+	b.move(a, link.Data)
+	a.send(b, link.Data, kib64)
+	a.send(b, link.Control, tell(strings.Repeat("x", 200<<10))) // a single message is always taken
+}
+
+func TestLostFramesGiveTheirCreditBack(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small)
+	a.send(b, link.Data, tell("hello"))
+	b.move(a, link.Data)
+	b.consume(a, link.Data)
+	grants(a, b)
+	for range 15 {
+		a.send(b, link.Data, kib64)
+	}
+	if n := len(a.frames(link.Data)); n != 15 { // and all of them are lost
+		t.Fatalf("%d frames", n)
+	}
+	a.send(b, link.Data, kib64, kib64)
+	b.move(a, link.Data)
+	b.want()
+	due, ok := a.Due()
+	if !ok || due != 200*time.Millisecond {
+		t.Fatalf("a sender without credit asks at %v, %t", due, ok)
+	}
+	a.now = due
+	a.Tick(a.now)
+	b.move(a, link.Data) // an empty frame, behind the lost ones
+	grants(a, b)
+	b.move(a, link.Data)
+	if len(b.got) != 2 || b.lost != 15 {
+		t.Errorf("%d messages arrived after the loss, %d frames reported missing", len(b.got), b.lost)
+	}
+	if _, ok := a.Due(); ok {
+		t.Error("a sender with credit still wants to ask")
+	}
+}
+
+func TestProbesBackOff(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small)
+	for range 8 {
+		a.send(b, link.Data, kib64)
+	}
+	a.frames(link.Data)
+	var at []time.Duration
+	for range 8 {
+		due, ok := a.Due()
+		if !ok {
+			t.Fatal("it waits no more")
+		}
+		a.now = due
+		a.Tick(a.now)
+		if n := len(a.frames(link.Data)); n != 1 {
+			t.Fatalf("%d probes", n)
+		}
+		at = append(at, due)
+	}
+	var waits []time.Duration
+	for i := 1; i < len(at); i++ {
+		waits = append(waits, (at[i] - at[i-1]).Round(time.Millisecond))
+	}
+	want := []time.Duration{400, 800, 1600, 3200, 5000, 5000, 5000}
+	for i := range want {
+		want[i] *= time.Millisecond
+	}
+	if !slices.Equal(waits, want) {
+		t.Errorf("it asks after %v", waits)
+	}
+}
+
+func TestLostAndDoubledGrantsDoNoHarm(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small)
+	got := 0
+	for round := range 60 {
+		if round < 40 {
+			a.send(b, link.Data, kib64)
+		}
+		b.move(a, link.Data)
+		got += len(b.got)
+		b.consume(a, link.Data)
+		frames := b.frames(link.Control)
+		if round%3 == 0 {
+			a.take(b, link.Control, frames...)
+			a.take(b, link.Control, frames...)
+		}
+		a.now += time.Second
+		a.Tick(a.now)
+	}
+	if got != 40 {
+		t.Errorf("%d of 40 messages arrived", got)
+	}
+	b.wantDropped(link.OverCredit, 0)
+}
+
+// A grant is lost, and too little is consumed since for another one.
+func TestWhoAsksIsTold(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small)
+	for range 5 {
+		a.send(b, link.Data, kib64)
+	}
+	b.move(a, link.Data)
+	got := len(b.got)
+	b.consume(a, link.Data)
+	b.frames(link.Control) // lost
+	due, waits := a.Due()
+	if !waits || got == 5 {
+		t.Fatalf("%d messages arrive on the first credit", got)
+	}
+	a.now = due
+	a.Tick(a.now)
+	b.move(a, link.Data)
+	grants(a, b)
+	b.move(a, link.Data)
+	if got += len(b.got); got != 5 {
+		t.Errorf("%d of 5 messages arrive", got)
+	}
+}
+
+func TestWhoSendsBeyondItsCreditIsDropped(t *testing.T) {
+	t.Parallel()
+	b := open(t, bob, small)
+	body := link.AppendMessages(nil, slices.Repeat([]link.Message{tell(strings.Repeat("x", 200<<10))}, 5)...)
+	f := link.Frame{Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: 1, Body: body}
+	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != 0 || len(eff.Deliver) != 5 {
+		t.Fatalf("%v, %d delivered", eff.Dropped, len(eff.Deliver))
+	}
+	f.Number, f.Offset = 2, 10<<20
+	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != link.OverCredit || len(eff.Deliver) != 0 {
+		t.Errorf("%v, %d delivered", eff.Dropped, len(eff.Deliver))
+	}
+	f.Number, f.Offset = 3, 1<<20 // credit does not go back
+	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != link.Malformed {
+		t.Errorf("%v", eff.Dropped)
+	}
+}
+
+func TestEmptyMessagesAreNotFree(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, small)
+	n := 0
+	for ; a.Send(bob, link.Data, tell("")) == nil; n++ {
+	}
+	if n > window/32 {
+		t.Errorf("%d empty messages are queued", n)
+	}
+	for range 5 {
+		b.move(a, link.Data)
+		grants(a, b)
+	}
+	if len(b.got) > (1<<20)/64 {
+		t.Errorf("%d empty messages are unconsumed", len(b.got))
+	}
+}

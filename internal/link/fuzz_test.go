@@ -1,0 +1,65 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link_test
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/refold-io/refold/internal/link"
+)
+
+func seeds(f *testing.F) {
+	f.Helper()
+	a, b := pair(f, tiny)
+	a.send(b, link.Data, tell("small"), tell(string(make([]byte, 3000))))
+	for _, frame := range a.frames(link.Data) {
+		f.Add(frame)
+	}
+	b.Quarantine(alice, false)
+	f.Add(link.AppendFrame(nil, link.Frame{Lane: link.Control, From: alice, Body: link.AppendMessages(nil, tell("join"))}))
+	f.Add(link.AppendFrame(nil, link.Frame{Lane: link.Control, From: alice, To: bob.UID, Body: link.AppendNotice(nil, bob.UID)}))
+	f.Add([]byte{})
+}
+
+// What can be decoded is what encoding it gives, but for extensions.
+func FuzzDecodeFrame(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		frame, err := link.DecodeFrame(data)
+		if err != nil {
+			return
+		}
+		again, err := link.DecodeFrame(link.AppendFrame(nil, frame))
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(frame) || !bytes.Equal(again.Body, frame.Body) {
+			t.Errorf("%+v is encoded as %+v, %v", frame, again, err)
+		}
+	})
+}
+
+// A machine takes whatever comes, and what it allocates has to do with how
+// much that is.
+func FuzzReceive(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := open(t, bob)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for lane := range link.Lane(link.Lanes) {
+			for range 2 {
+				eff := b.Receive(0, lane, alice.Name, data)
+				for _, d := range eff.Deliver {
+					b.Consume(alice, lane, d.Cost)
+				}
+			}
+			b.frames(link.Control)
+		}
+		runtime.ReadMemStats(&after)
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(64*len(data)+1<<20) {
+			t.Errorf("%d bytes allocated for %d", grown, len(data))
+		}
+	})
+}

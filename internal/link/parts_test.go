@@ -1,0 +1,140 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/internal/link"
+)
+
+func tiny(c *link.Config) { c.MaxFrame = link.MinFrame }
+
+func TestLargeMessagesTakeSeveralFrames(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, tiny)
+	large := strings.Repeat("0123456789", 10_000)
+	a.send(b, link.Data, tell("before"))
+	msg := link.Message{Type: link.Request, Kind: 3, Correlation: 5, Compressed: true, Payload: []byte(large)}
+	a.send(b, link.Data, msg, tell("behind"))
+	frames := a.frames(link.Data)
+	for _, frame := range frames {
+		if len(frame) > link.MinFrame {
+			t.Fatalf("a frame of %d bytes", len(frame))
+		}
+	}
+	b.take(a, link.Data, frames...)
+	b.want("before", large, "behind")
+	if d := b.got[1]; d.Type != msg.Type || d.Kind != msg.Kind || d.Correlation != msg.Correlation || !d.Compressed {
+		t.Errorf("put together as %v %v %v %v", d.Type, d.Kind, d.Correlation, d.Compressed)
+	}
+	if n := a.Stats().Lanes[link.Data].MessagesOut; n != 3 {
+		t.Errorf("%d messages sent", n)
+	}
+}
+
+func TestTheLargestMessageFitsAnyFrame(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{link.MinFrame, 64 << 10, 1 << 20} {
+		a, b := pair(t, func(c *link.Config) { c.MaxFrame = size })
+		for _, length := range []int{0, 1, size - 1, size, size + 1, 1<<20 - 1, 1 << 20} {
+			want := strings.Repeat("x", min(length, 1<<20))
+			a.send(b, link.Bulk, tell(want))
+			for range 4 {
+				b.move(a, link.Bulk)
+				grants(a, b)
+			}
+			b.want(want)
+			b.consume(a, link.Bulk)
+			grants(a, b)
+		}
+		if err := a.Send(bob, link.Bulk, tell(strings.Repeat("x", 1<<20+1))); !errors.Is(err, link.ErrTooLarge) {
+			t.Errorf("Send of one byte too many: %v", err)
+		}
+	}
+}
+
+func TestAMessageWithALostPartIsLost(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 3000)
+	for lost := range 4 {
+		a, b := pair(t, tiny)
+		a.send(b, link.Data, tell(large), tell("behind"))
+		frames := a.frames(link.Data)
+		if len(frames) != 4 {
+			t.Fatalf("%d frames", len(frames))
+		}
+		for i, frame := range frames {
+			if i != lost {
+				b.take(a, link.Data, frame)
+			}
+		}
+		for _, d := range b.got {
+			if s := string(d.Payload); s != "behind" {
+				t.Errorf("part %d lost: delivered %d bytes", lost, len(s))
+			}
+		}
+		b.consume(a, link.Data)
+		a.send(b, link.Data, tell("again"))
+		b.move(a, link.Data)
+		b.want("again")
+		if b.Stats().Dropped[link.Incomplete] == 0 {
+			t.Errorf("part %d lost: nothing is counted", lost)
+		}
+	}
+}
+
+// The sizes would fit: the end of the first message and the beginning of the second
+// are lost.
+func TestPartsOfTwoMessagesAreNotPutTogether(t *testing.T) {
+	t.Parallel()
+	b := open(t, bob)
+	part := func(number uint64, msgType link.Type, payload string, rest uint64) {
+		f := link.Frame{
+			Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: number, Offset: number * 1000,
+			Body: link.AppendPart(nil, link.Message{Type: msgType, Payload: []byte(payload)}, rest),
+		}
+		for _, d := range b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)).Deliver {
+			t.Errorf("%q is delivered", d.Payload)
+		}
+	}
+	part(1, link.Tell, "first", 10)
+	part(4, link.Continuation, "secon", 5)
+	part(5, link.Continuation, "d end", 0)
+}
+
+func TestASenderThatLiesAboutSizesIsDropped(t *testing.T) {
+	t.Parallel()
+	part := func(msgType link.Type, length int, rest uint64) []byte {
+		return link.AppendPart(nil, link.Message{Type: msgType, Kind: 1, Payload: make([]byte, length)}, rest)
+	}
+	for name, test := range map[string]struct {
+		bodies [][]byte
+		why    link.Reason
+	}{
+		"larger than allowed":        {[][]byte{part(link.Tell, 10, 1<<20)}, link.TooLarge},
+		"far larger than allowed":    {[][]byte{part(link.Tell, 10, 1<<63)}, link.TooLarge},
+		"a whole one is too large":   {[][]byte{part(link.Tell, 1<<20+1, 0)}, link.TooLarge},
+		"less than it said":          {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 10, 0)}, link.Incomplete},
+		"more than it said":          {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 200, 0)}, link.Incomplete},
+		"never ends":                 {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 10, 100)}, link.Incomplete},
+		"another one in between":     {[][]byte{part(link.Tell, 10, 100), part(link.Tell, 10, 100)}, link.Incomplete},
+		"a part without a beginning": {[][]byte{part(link.Continuation, 10, 0)}, link.Incomplete},
+	} {
+		b := open(t, bob)
+		offset := uint64(0)
+		for i, body := range test.bodies {
+			f := link.Frame{Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: uint64(i + 1), Offset: offset, Body: body}
+			if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); len(eff.Deliver) != 0 {
+				t.Errorf("%s: delivered %d bytes", name, len(eff.Deliver[0].Payload))
+			}
+			offset += uint64(len(body)) + 64
+		}
+		if b.Stats().Dropped[test.why] == 0 {
+			t.Errorf("%s: not counted as %v: %v", name, test.why, b.Stats().Dropped)
+		}
+	}
+}

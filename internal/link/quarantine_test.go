@@ -1,0 +1,131 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
+)
+
+const heartbeat link.Kind = 2
+
+func silent(c *link.Config) { c.Silent = []link.Kind{heartbeat} }
+
+func TestQuarantineIsForBothWays(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t)
+	a.send(b, link.Data, tell("1"))
+	b.move(a, link.Data)
+	b.send(a, link.Data, tell("never sent"))
+	b.Quarantine(alice, false)
+	if len(b.frames(link.Data)) != 0 {
+		t.Error("what was queued for a quarantined peer is sent")
+	}
+	if err := b.Send(alice, link.Data, tell("x")); !errors.Is(err, link.ErrQuarantined) {
+		t.Errorf("Send to a quarantined peer: %v", err)
+	}
+	b.wantDropped(link.Quarantined, 2)
+	a.send(b, link.Data, tell("2"))
+	b.move(a, link.Data)
+	b.want("1")
+	b.wantDropped(link.Quarantined, 3)
+	if !b.IsQuarantined(alice) || b.Stats().Peers != 0 {
+		t.Error("there is still a link")
+	}
+	next := open(t, identity.Node{Name: alice.Name, UID: alice.UID + 1})
+	next.send(b, link.Data, tell("another incarnation"))
+	b.move(next, link.Data)
+	b.want("1", "another incarnation")
+	// UIDs are drawn by each node for itself.
+	other := open(t, identity.Node{Name: "other", UID: alice.UID})
+	other.send(b, link.Data, tell("another node with the same UID"))
+	b.move(other, link.Data)
+	b.want("1", "another incarnation", "another node with the same UID")
+	b.send(other, link.Data, tell("x"))
+}
+
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t, silent)
+	b.Quarantine(alice, false)
+	notices := func(msg link.Message, lane link.Lane) int {
+		a.send(b, lane, msg)
+		b.move(a, lane)
+		frames := b.frames(link.Control)
+		a.take(b, link.Control, frames...)
+		return len(frames)
+	}
+	if n := notices(link.Message{Type: link.Tell, Kind: heartbeat}, link.Control); n != 0 {
+		t.Errorf("%d notices in answer to a heartbeat", n)
+	}
+	if n := notices(tell("x"), link.Data); n != 1 || !a.last.Quarantined || a.last.From != bob {
+		t.Errorf("%d notices in answer to a message, %+v", n, a.last)
+	}
+	if n := notices(tell("x"), link.Data); n != 0 {
+		t.Errorf("%d notices within a second", n)
+	}
+	b.now += time.Second
+	if n := notices(tell("x"), link.Bulk); n != 1 {
+		t.Errorf("%d notices after a second", n)
+	}
+	if n := b.Stats().Notices; n != 2 {
+		t.Errorf("%d notices counted", n)
+	}
+	// Two that quarantine each other are soon silent.
+	a.Quarantine(bob, false)
+	b.now += time.Second
+	frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, To: alice.UID, Body: link.AppendNotice(nil, alice.UID)})
+	a.take(b, link.Control, frame)
+	if n := len(a.frames(link.Control)); n != 0 {
+		t.Errorf("%d notices in answer to a notice", n)
+	}
+}
+
+func TestAQuietQuarantineSaysNothing(t *testing.T) {
+	t.Parallel()
+	a, b := pair(t)
+	b.Quarantine(alice, true)
+	a.send(b, link.Data, tell("x"))
+	b.move(a, link.Data)
+	b.want()
+	if n := len(b.frames(link.Control)); n != 0 {
+		t.Errorf("%d notices", n)
+	}
+	b.Quarantine(alice, false)
+	b.Quarantine(alice, true) // stays loud
+	a.send(b, link.Data, tell("x"))
+	b.move(a, link.Data)
+	if n := len(b.frames(link.Control)); n != 1 {
+		t.Errorf("%d notices once it is loud", n)
+	}
+}
+
+func TestANoticeIsForOneIncarnation(t *testing.T) {
+	t.Parallel()
+	a := open(t, alice)
+	for uid, want := range map[uint64]bool{alice.UID: true, bob.UID: false} {
+		frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, To: alice.UID, Body: link.AppendNotice(nil, uid)})
+		if eff := a.Receive(0, link.Control, bob.Name, frame); eff.Quarantined != want {
+			t.Errorf("a notice about %x to %v: %t", uid, alice, eff.Quarantined)
+		}
+	}
+	frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, Body: link.AppendNotice(nil, alice.UID)})
+	if eff := a.Receive(0, link.Control, bob.Name, frame); eff.Quarantined {
+		t.Error("a notice to the bare name counts")
+	}
+}
+
+func TestNobodyQuarantinesItself(t *testing.T) {
+	t.Parallel()
+	a := open(t, alice)
+	a.Quarantine(alice, false)
+	a.Quarantine(identity.Node{Name: "bare"}, false)
+	a.send(a, link.Control, tell("to myself"))
+	a.move(a, link.Control)
+	a.want("to myself")
+}

@@ -1,0 +1,553 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+const (
+	joining, weakly, up, leaving = membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving
+	exiting, down, removed       = membership.Exiting, membership.Down, membership.Removed
+	preparing, prepared          = membership.PreparingForShutdown, membership.ReadyForShutdown
+)
+
+func member(name string, s membership.Status) *membership.Member {
+	return &membership.Member{Node: node(name), Status: s, UpNumber: membership.NeverUp}
+}
+
+// cluster returns what the first member knows of members that it added.
+func cluster(tb testing.TB, members ...*membership.Member) membership.Gossip {
+	tb.Helper()
+	return apply(tb, membership.Gossip{}, members[0].Node, membership.Change{Put: members})
+}
+
+func apply(tb testing.TB, g membership.Gossip, self identity.Node, c membership.Change) membership.Gossip {
+	tb.Helper()
+	changed, err := g.Apply(self, c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	check(tb, changed)
+	return changed
+}
+
+// check asserts what holds of every gossip.
+func check(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, g membership.Gossip,
+) {
+	t.Helper()
+	if !slices.IsSortedFunc(g.Members(), func(a, b *membership.Member) int { return a.Node.Compare(b.Node) }) {
+		t.Fatalf("members are not in order")
+	}
+	for i, m := range g.Members() {
+		if m.Status == removed || i > 0 && g.Members()[i-1].Node == m.Node || g.Buried(m.Node) {
+			t.Fatalf("%v is %v, removed: %t", m.Node, m.Status, g.Buried(m.Node))
+		}
+	}
+	isMember := func(what string, n identity.Node) {
+		if g.Member(n) == nil {
+			t.Fatalf("%v is no member, but %s", n, what)
+		}
+	}
+	for _, tick := range g.Clock() {
+		isMember("in the clock", tick.Node)
+	}
+	for _, n := range g.SeenBy() {
+		isMember("has seen", n)
+	}
+	for _, o := range g.Reachability().Observers {
+		isMember("observes", o.Node)
+		for _, rec := range o.Records {
+			isMember("is observed", rec.Subject)
+		}
+	}
+}
+
+func TestEveryChangeTicksAndIsSeenBySelfOnly(t *testing.T) {
+	t.Parallel()
+	a, b := node("a"), node("b")
+	g := cluster(t, member("a", up), member("b", up)).Saw(b)
+	if !g.HasSeen(a) || !g.HasSeen(b) || g.Clock().Of(a) != 1 {
+		t.Fatalf("at first: %v %v", g.SeenBy(), g.Clock())
+	}
+	for name, change := range map[string]membership.Change{
+		"status":      {Put: []*membership.Member{member("b", leaving)}},
+		"new member":  {Put: []*membership.Member{member("c", joining)}},
+		"removed":     {Remove: []identity.Node{a}, At: 1},
+		"unreachable": {Observed: []membership.Observation{{Subject: a, Reach: unreachable}}},
+	} {
+		changed := apply(t, g, b, change)
+		if got := changed.SeenBy(); !slices.Equal(got, []identity.Node{b}) || changed.Clock().Of(b) != 1 || g.Clock().Of(b) != 0 {
+			t.Errorf("%s: seen by %v, clock %v", name, got, changed.Clock())
+		}
+	}
+	for name, nothing := range map[string]membership.Change{
+		"same status": {Put: []*membership.Member{member("b", up)}},
+		"reachable":   {Observed: []membership.Observation{{Subject: a, Reach: reachable}}},
+		"stranger":    {Remove: []identity.Node{node("x")}, Observed: []membership.Observation{{Subject: node("y"), Reach: unreachable}}},
+		"forget":      {Forget: 1 << 40},
+	} {
+		if got := apply(t, g, b, nothing); !reflect.DeepEqual(got, g) {
+			t.Errorf("%s is no change: %v", name, got.Clock())
+		}
+	}
+}
+
+func TestWhatCanNotChange(t *testing.T) {
+	t.Parallel()
+	g := cluster(t, member("a", up), member("b", down))
+	gone := apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("b")}, At: 1})
+	for name, err := range map[string]error{
+		"down to up":  second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", up)}})),
+		"removed":     second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", removed)}})),
+		"no status":   second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("c", 0)}})),
+		"buried":      second(gone.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", joining)}})),
+		"up to ready": second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("a", prepared)}})),
+	} {
+		if err == nil {
+			t.Errorf("%s was allowed", name)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestRemovedLeavesATombstoneOnly(t *testing.T) {
+	t.Parallel()
+	a, b, c := node("a"), node("b"), node("c")
+	g := cluster(t, member("a", up), member("b", up), member("c", up))
+	g = apply(t, g, b, membership.Change{Observed: []membership.Observation{{c, unreachable}}})
+	g = apply(t, g, a, membership.Change{Observed: []membership.Observation{{b, unreachable}}})
+	g = apply(t, g, a, membership.Change{Put: []*membership.Member{member("b", down)}})
+	if g.HasSeen(b) {
+		t.Error("who is marked Down has not seen it")
+	}
+	g = apply(t, g, a, membership.Change{Remove: []identity.Node{b}, At: 77})
+	if g.Member(b) != nil || !g.Buried(b) || g.Clock().Of(b) != 0 || !g.Reachability().AllReachable() {
+		t.Errorf("b is still known: %v %v", g.Clock(), g.Reachability())
+	}
+	if got := g.Tombstones(); !slices.Equal(got, []membership.Tombstone{{Node: b, At: 77, Count: 1}}) {
+		t.Errorf("tombstones: %v", got)
+	}
+	if g = apply(t, g, a, membership.Change{Forget: 77}); !g.Buried(b) {
+		t.Error("the tombstone was forgotten too early")
+	}
+	if g = apply(t, g, a, membership.Change{Forget: 78}); g.Buried(b) {
+		t.Error("the tombstone was kept")
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	a, b, c := node("a"), node("b"), node("c")
+	base := cluster(t, member("a", up), member("b", up), member("c", up)).Saw(b).Saw(c)
+	merge := func(x, y membership.Gossip) (membership.Gossip, bool) {
+		t.Helper()
+		m, tick := x.Merge(y)
+		n, also := y.Merge(x)
+		if !reflect.DeepEqual(m, n) || tick != also {
+			t.Errorf("it matters what is merged with what: %v %v", m.Clock(), n.Clock())
+		}
+		check(t, m)
+		if len(m.SeenBy()) > 0 {
+			t.Errorf("nobody has seen what was merged, not %v", m.SeenBy())
+		}
+		return m, tick
+	}
+
+	x := apply(t, base, a, membership.Change{Put: []*membership.Member{member("c", down)}})
+	y := apply(t, base, b, membership.Change{Put: []*membership.Member{member("c", leaving), member("d", joining)}})
+	m, tick := merge(x, y)
+	if m.Member(c).Status != down || m.Member(node("d")) == nil || tick || m.Clock().Of(a) != 2 || m.Clock().Of(b) != 1 {
+		t.Errorf("merged: c is %v, d is %v, %v", m.Member(c).Status, m.Member(node("d")), m.Clock())
+	}
+
+	gone := apply(t, x, a, membership.Change{Remove: []identity.Node{c}, At: 5})
+	if m, tick = merge(gone, y); m.Member(c) != nil || !m.Buried(c) || tick {
+		t.Errorf("who was removed does not come back: %v", m.Member(c))
+	}
+
+	// What c itself changed before it was removed leaves no trace in the clock.
+	late := apply(t, base, c, membership.Change{Put: []*membership.Member{member("b", leaving)}})
+	if m, tick = merge(gone, late); !tick || m.Member(b).Status != leaving || m.Clock().Compare(gone.Clock()) != membership.Same {
+		t.Errorf("a change that the clock does not show: tick %t, b is %v, %v", tick, m.Member(b).Status, m.Clock())
+	}
+	if _, tick = merge(m, late); tick {
+		t.Error("once is enough")
+	}
+}
+
+func TestStatusesInMerges(t *testing.T) {
+	t.Parallel()
+	order := []membership.Status{joining, weakly, up, preparing, prepared, leaving, exiting, down}
+	for i, lower := range order {
+		for _, higher := range order[i:] {
+			m, _ := cluster(t, member("a", up), member("b", lower)).Merge(cluster(t, member("a", up), member("b", higher)))
+			if got := m.Member(node("b")).Status; got != higher {
+				t.Errorf("%v and %v become %v", lower, higher, got)
+			}
+		}
+	}
+	young, old := member("a", up), member("a", up)
+	young.UpNumber, old.UpNumber = 7, 3
+	if m, _ := cluster(t, young).Merge(cluster(t, old)); m.Member(node("a")).UpNumber != 3 {
+		t.Error("the older one stays")
+	}
+}
+
+// history is a cluster of gossips that change and meet in any order.
+type history struct {
+	states []membership.Gossip
+	all    []membership.Gossip
+}
+
+var letters = []string{"a", "b", "c", "d", "e"}
+
+// newHistory draws a history in which nodes act, crash and are removed.
+func newHistory(t *rapid.T) *history {
+	base := membership.Gossip{}
+	for _, name := range letters[:3] {
+		base, _ = base.Apply(node("a"), membership.Change{Put: []*membership.Member{member(name, up)}})
+	}
+	h := &history{}
+	for range letters {
+		h.states = append(h.states, base)
+	}
+	for range rapid.IntRange(0, 25).Draw(t, "steps") {
+		i := rapid.IntRange(0, len(letters)-1).Draw(t, "who")
+		self, g := node(letters[i]), h.states[i]
+		other := rapid.SampledFrom(letters).Draw(t, "whom")
+		m := g.Member(node(other))
+		var c membership.Change
+		switch what := rapid.SampledFrom([]string{"meet", "meet", "put", "remove", "observe"}).Draw(t, "what"); {
+		case what == "meet":
+			h.meet(self, i, slices.Index(letters, other))
+			g = h.states[i]
+		case g.Member(self) == nil:
+		case what == "put" && m == nil && !g.Buried(node(other)):
+			c.Put = []*membership.Member{member(other, joining)}
+		case what == "put" && m != nil:
+			if next := rapid.SampledFrom([]membership.Status{weakly, up, leaving, exiting, down, preparing, prepared}).Draw(t, "status"); m.Status.CanBecome(next) {
+				c.Put = []*membership.Member{member(other, next)}
+			}
+		case what == "remove" && m != nil && other != letters[i]:
+			c.Remove, c.At = []identity.Node{node(other)}, int64(rapid.IntRange(0, 9).Draw(t, "at"))
+		case what == "observe":
+			c.Observed = []membership.Observation{{node(other), rapid.SampledFrom([]membership.Reach{reachable, unreachable, terminated}).Draw(t, "reach")}}
+		}
+		changed, err := g.Apply(self, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, changed)
+		h.states[i] = changed
+		if len(changed.Clock()) > 0 {
+			h.all = append(h.all, changed)
+		}
+	}
+	return h
+}
+
+// meet is what the receiver of a state does.
+func (h *history) meet(self identity.Node, at, from int) {
+	mine, theirs := h.states[at], h.states[from]
+	if theirs.Member(self) == nil {
+		return // it was removed, or is not there yet
+	}
+	switch mine.Clock().Compare(theirs.Clock()) {
+	case membership.Before:
+		h.states[at] = theirs
+	case membership.Concurrent:
+		merged, tick := mine.Merge(theirs)
+		if tick {
+			merged = merged.Ticked(self)
+		}
+		h.states[at] = merged
+	case membership.Same, membership.After:
+	}
+}
+
+func TestMergesOfAnyHistory(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(t)
+		if len(h.all) == 0 {
+			return
+		}
+		contents := map[string]membership.Gossip{}
+		for _, g := range h.all {
+			clock := fmt.Sprint(g.Clock())
+			if other, met := contents[clock]; met && !equal(g, other) {
+				t.Fatalf("one clock, two contents:\n%s\n%s", describe(g), describe(other))
+			}
+			contents[clock] = g
+		}
+		x, y, z := rapid.SampledFrom(h.all).Draw(t, "x"), rapid.SampledFrom(h.all).Draw(t, "y"), rapid.SampledFrom(h.all).Draw(t, "z")
+		merge := func(a, b membership.Gossip) membership.Gossip {
+			m, _ := a.Merge(b)
+			check(t, m)
+			return m
+		}
+		if a, b := merge(x, y), merge(y, x); !equal(a, b) {
+			t.Fatalf("not commutative:\n%s\n%s", describe(a), describe(b))
+		}
+		if a, b := merge(merge(x, y), z), merge(x, merge(y, z)); !equal(a, b) {
+			t.Fatalf("not associative:\n%s\n%s", describe(a), describe(b))
+		}
+		if a := merge(x, x); !equal(a, x.Unseen()) {
+			t.Fatalf("not idempotent:\n%s\n%s", describe(a), describe(x))
+		}
+		if a := merge(x, y); !equal(merge(a, y), a) {
+			t.Fatalf("not idempotent:\n%s\n%s", describe(merge(a, y)), describe(a))
+		}
+	})
+}
+
+// equal compares contents.
+func equal(a, b membership.Gossip) bool {
+	return string(a.AppendContent(nil)) == string(b.AppendContent(nil))
+}
+
+func describe(g membership.Gossip) string {
+	s := ""
+	for _, m := range g.Members() {
+		s += fmt.Sprintf("%v:%v:%d ", m.Node, m.Status, m.UpNumber)
+	}
+	return fmt.Sprintf("%s clock %v reach %v tombstones %v", s, g.Clock(), g.Reachability().Observers, g.Tombstones())
+}
+
+func TestConvergence(t *testing.T) {
+	t.Parallel()
+	a := node("a")
+	everybody := func(identity.Node) bool { return true }
+	for _, tt := range []struct {
+		name      string
+		members   []*membership.Member
+		seen      string
+		bad       string // found unreachable by a
+		confirmed func(identity.Node) bool
+		want      bool
+	}{
+		{name: "all have seen", members: []*membership.Member{member("a", up), member("b", up)}, seen: "b", want: true},
+		{name: "one has not", members: []*membership.Member{member("a", up), member("b", up)}},
+		{name: "leaving has not", members: []*membership.Member{member("a", up), member("b", leaving)}},
+		{name: "preparing has not", members: []*membership.Member{member("a", up), member("b", preparing)}},
+		{name: "ready has not", members: []*membership.Member{member("a", up), member("b", prepared)}},
+		{name: "joining need not", members: []*membership.Member{member("a", up), member("b", joining)}, want: true},
+		{name: "weakly up need not", members: []*membership.Member{member("a", up), member("b", weakly)}, want: true},
+		{name: "exiting need not", members: []*membership.Member{member("a", up), member("b", exiting)}, want: true},
+		{name: "down need not", members: []*membership.Member{member("a", up), member("b", down)}, want: true},
+		{name: "nobody is up, joining must", members: []*membership.Member{member("a", joining), member("b", joining)}},
+		{name: "nobody is up, weakly up must", members: []*membership.Member{member("a", joining), member("b", weakly)}},
+		{name: "nobody is up, joining has", members: []*membership.Member{member("a", joining), member("b", joining)}, seen: "b", want: true},
+		{name: "nobody is up, down need not", members: []*membership.Member{member("a", joining), member("b", down)}, want: true},
+		{name: "unreachable", members: []*membership.Member{member("a", up), member("b", up)}, seen: "b", bad: "b"},
+		{name: "joining and unreachable", members: []*membership.Member{member("a", up), member("b", joining)}, bad: "b"},
+		{name: "down and unreachable", members: []*membership.Member{member("a", up), member("b", down)}, bad: "b", want: true},
+		{name: "exiting and unreachable", members: []*membership.Member{member("a", up), member("b", exiting)}, bad: "b", want: true},
+		{name: "confirmed", members: []*membership.Member{member("a", up), member("b", leaving)}, bad: "b", confirmed: everybody, want: true},
+	} {
+		g := cluster(t, tt.members...)
+		if tt.bad != "" {
+			g = apply(t, g, a, membership.Change{Observed: []membership.Observation{{node(tt.bad), unreachable}}})
+		}
+		if tt.seen != "" {
+			g = g.Saw(node(tt.seen))
+		}
+		if got := g.Converged(a, tt.confirmed); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+	if !(membership.Gossip{}).Converged(a, nil) {
+		t.Error("nobody agrees with nobody")
+	}
+}
+
+func TestConvergenceIgnoresWhatDownMembersSayAndWhatIsSaidOfSelf(t *testing.T) {
+	t.Parallel()
+	a, b, c := node("a"), node("b"), node("c")
+	g := cluster(t, member("a", up), member("b", down), member("c", up))
+	g = apply(t, g, b, membership.Change{Observed: []membership.Observation{{a, unreachable}, {c, unreachable}}})
+	g = g.Saw(a).Saw(c)
+	if !g.Converged(a, nil) {
+		t.Error("b is Down: what it says does not count")
+	}
+	g = apply(t, g, c, membership.Change{Observed: []membership.Observation{{a, unreachable}}}).Saw(a)
+	if !g.Converged(a, nil) || g.Converged(c, nil) {
+		t.Error("a does not find itself unreachable, c does")
+	}
+}
+
+func TestLeader(t *testing.T) {
+	t.Parallel()
+	x := node("x")
+	withRole := func(m *membership.Member, role string) *membership.Member {
+		m.Roles = []string{role}
+		return m
+	}
+	for _, tt := range []struct {
+		name    string
+		members []*membership.Member
+		bad     []string
+		self    string
+		role    string
+		want    string
+	}{
+		{name: "the first that is up", members: []*membership.Member{member("a", joining), member("b", up), member("c", up)}, want: "b"},
+		{name: "leaving will do", members: []*membership.Member{member("a", exiting), member("b", leaving), member("c", up)}, want: "b"},
+		{name: "preparing will do", members: []*membership.Member{member("a", preparing), member("c", up)}, want: "a"},
+		{name: "ready will do", members: []*membership.Member{member("a", prepared), member("c", up)}, want: "a"},
+		{name: "not who is unreachable", members: []*membership.Member{member("a", up), member("b", up)}, bad: []string{"a"}, want: "b"},
+		{name: "but self", members: []*membership.Member{member("a", up), member("b", up)}, bad: []string{"a"}, self: "a", want: "a"},
+		{name: "never who is down", members: []*membership.Member{member("a", down), member("b", exiting)}, self: "a", want: "b"},
+		{name: "weakly up before joining", members: []*membership.Member{member("a", joining), member("b", weakly), member("c", weakly)}, want: "b"},
+		{name: "joining before exiting", members: []*membership.Member{member("a", exiting), member("b", joining)}, want: "b"},
+		{name: "of a role", members: []*membership.Member{member("a", up), withRole(member("b", up), "r")}, role: "r", want: "b"},
+		{name: "of a role that nobody has", members: []*membership.Member{member("a", up)}, role: "r"},
+		{name: "nobody", members: []*membership.Member{member("a", down)}},
+	} {
+		g := cluster(t, append(tt.members, member("x", exiting))...)
+		for _, bad := range tt.bad {
+			g = apply(t, g, x, membership.Change{Observed: []membership.Observation{{node(bad), unreachable}}})
+		}
+		g = apply(t, g, x, membership.Change{Remove: []identity.Node{x}})
+		for _, bad := range tt.bad { // x, who found it so, is gone
+			by := g.Members()[len(g.Members())-1].Node
+			g = apply(t, g, by, membership.Change{Observed: []membership.Observation{{node(bad), unreachable}}})
+		}
+		want := identity.Node{}
+		if tt.want != "" {
+			want = node(tt.want)
+		}
+		if got := g.Leader(node(tt.self), tt.role); got != want {
+			t.Errorf("%s: %v, want %v", tt.name, got, want)
+		}
+	}
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	got, err := membership.CheckRoles([]string{"b", "a", "b"})
+	if err != nil || !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("roles: %v, %v", got, err)
+	}
+	for _, bad := range [][]string{{""}, {"dc-x"}, {fmt.Sprintf("%200d", 1)}, manyRoles(65)} {
+		if _, err := membership.CheckRoles(bad); err == nil {
+			t.Errorf("%.40q was accepted", bad)
+		}
+	}
+	m := &membership.Member{Roles: got}
+	if !m.HasRole("a") || m.HasRole("c") || !m.HasRole("") || !m.HasRole("dc-default") {
+		t.Error("roles of a member")
+	}
+}
+
+func manyRoles(n int) (roles []string) {
+	for i := range n {
+		roles = append(roles, fmt.Sprintf("r%02d", i))
+	}
+	return roles
+}
+
+// receivers is whom to monitor, by walking the ring as the specification does.
+func receivers(g membership.Gossip, self identity.Node, count int) []identity.Node {
+	position := func(n identity.Node) int32 { return int32(uint32(n.UID ^ n.UID>>32)) }
+	var ring []identity.Node
+	for _, m := range g.Members() {
+		ring = append(ring, m.Node)
+	}
+	slices.SortFunc(ring, func(a, b identity.Node) int {
+		if position(a) != position(b) {
+			if position(a) < position(b) {
+				return -1
+			}
+			return 1
+		}
+		return a.Compare(b)
+	})
+	at := slices.Index(ring, self)
+	if count >= len(ring)-1 {
+		return sorted(slices.Delete(ring, at, at+1))
+	}
+	var chosen []identity.Node
+	good := 0
+	for _, n := range append(ring[at+1:], ring[:at]...) {
+		bad := slices.ContainsFunc(g.Unreachable(identity.Node{}), func(m *membership.Member) bool { return m.Node == n })
+		switch {
+		case good == count:
+		case !bad:
+			chosen = append(chosen, n)
+			good++
+		case len(chosen) < count:
+			chosen = append(chosen, n)
+		}
+	}
+	return sorted(chosen)
+}
+
+func sorted(nodes []identity.Node) []identity.Node {
+	slices.SortFunc(nodes, identity.Node.Compare)
+	return nodes
+}
+
+func TestRing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		g, self := many(r, rapid.IntRange(1, 40).Draw(t, "members"))
+		for range rapid.IntRange(0, 20).Draw(t, "unreachable") {
+			bad := g.Members()[r.IntN(len(g.Members()))].Node
+			g, _ = g.Apply(self, membership.Change{Observed: []membership.Observation{{bad, unreachable}}})
+		}
+		count := rapid.IntRange(1, 12).Draw(t, "count")
+		monitors := map[identity.Node]int{}
+		for _, m := range g.Members() {
+			got, want := g.Monitored(m.Node, count), receivers(g, m.Node, count)
+			if !slices.Equal(got, want) {
+				t.Fatalf("%v monitors %v, want %v", m.Node, got, want)
+			}
+			for _, n := range got {
+				monitors[n]++
+			}
+		}
+		for _, m := range g.Members() {
+			if len(g.Unreachable(identity.Node{})) == 0 && monitors[m.Node] != min(count, len(g.Members())-1) {
+				t.Errorf("%v is monitored by %d of %d", m.Node, monitors[m.Node], len(g.Members()))
+			}
+		}
+	})
+}
+
+// many returns a gossip of some members, as the first of them knows it.
+func many(r *rand.Rand, n int) (membership.Gossip, identity.Node) {
+	var members []*membership.Member
+	for i := range n {
+		m := &membership.Member{
+			Node:   identity.Node{Name: fmt.Sprintf("refold-node-%04d.refold.default.svc:7400", i), UID: r.Uint64() | 1},
+			Status: up, UpNumber: int32(i) + 1, Roles: []string{"backend"},
+		}
+		if i%3 == 0 {
+			m.Roles = []string{"backend", "frontend"}
+		}
+		members = append(members, m)
+	}
+	self := members[0].Node
+	g, err := (membership.Gossip{}).Apply(self, membership.Change{Put: members})
+	if err != nil {
+		panic(err)
+	}
+	return g, self
+}

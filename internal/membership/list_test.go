@@ -1,0 +1,77 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// listed returns members a1, b1 and so on: the names, each with its UID.
+func listed(nodes ...string) []membership.Member {
+	var members []membership.Member
+	for _, n := range nodes {
+		members = append(members, membership.Member{Node: identity.Node{Name: n[:1], UID: uint64(n[1] - '0')}})
+	}
+	return members
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	members := listed("b1", "d2", "d4")
+	for _, test := range []struct {
+		node  string
+		at    int
+		found bool
+	}{
+		{"a1", 0, false},
+		{"b1", 0, true},
+		{"c1", 1, false},
+		{"d1", 1, false},
+		{"d2", 1, true},
+		{"d3", 2, false},
+		{"d4", 2, true},
+		{"e1", 3, false},
+	} {
+		at, found := membership.Find(members, listed(test.node)[0].Node)
+		if at != test.at || found != test.found {
+			t.Errorf("%s is at %d: %v, want %d: %v", test.node, at, found, test.at, test.found)
+		}
+	}
+	if at, found := membership.Find(nil, members[0].Node); at != 0 || found {
+		t.Errorf("of nobody: %d, %v", at, found)
+	}
+}
+
+// TestGone compares it with what it means, for all pairs of lists of four nodes, two of which are incarnations of one name.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	all := listed("a1", "b1", "b2", "c1")
+	some := func(which int) []membership.Member {
+		var members []membership.Member
+		for i := range all {
+			if which&(1<<i) != 0 {
+				members = append(members, all[i])
+			}
+		}
+		return members
+	}
+	for was := range 1 << len(all) {
+		for is := range 1 << len(all) {
+			before, now := some(was), some(is)
+			var want []identity.Node
+			for _, m := range before {
+				if !slices.ContainsFunc(now, func(o membership.Member) bool { return o.Node == m.Node }) {
+					want = append(want, m.Node)
+				}
+			}
+			if got := membership.Gone(before, now); !slices.Equal(got, want) {
+				t.Errorf("before %v, now %v: gone are %v, want %v", before, now, got, want)
+			}
+		}
+	}
+}

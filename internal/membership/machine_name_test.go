@@ -1,0 +1,198 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// twin is another process with the name of the machine, whose own UID is 5 here.
+func twin(uid uint64) identity.Node { return identity.Node{Name: "m", UID: uid} }
+
+func five(cfg *membership.Config) { cfg.Self = twin(5) }
+
+// twin lets another process with the machine's name say something to it.
+func (s *solo) twin(uid uint64, msg membership.Message) {
+	to := s.m.Self()
+	switch msg.(type) {
+	case membership.InitJoin, membership.Ping:
+		to.UID = 0
+	}
+	s.do(membership.Received{From: twin(uid), To: to, Data: membership.AppendMessage(nil, msg)})
+}
+
+// nameTaken reports whether the machine has stopped because another has its name.
+func (s *solo) nameTaken(uid uint64) bool {
+	return slices.Contains(s.all.Life, membership.Life{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: twin(uid).String()})
+}
+
+func TestTheOnlySeedWaitsForAnotherWithItsName(t *testing.T) {
+	t.Parallel()
+	for _, join := range []membership.Input{membership.JoinSeeds{Seeds: []string{"m"}}, membership.JoinNode{Name: "m"}} {
+		s := newSolo(t)
+		s.mute = true
+		s.do(join)
+		if s.pass(time.Minute); s.m.Member() {
+			t.Error("it does not hear itself, and founds a cluster")
+		}
+		s.mute = false
+		s.pass(time.Second)
+		if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"m"}) {
+			t.Errorf("asked: %v", got)
+		}
+		s = newSolo(t)
+		s.do(join)
+		if s.pass(499 * time.Millisecond); s.m.Member() {
+			t.Error("too early")
+		}
+		if s.pass(time.Millisecond); s.status(self) != up {
+			t.Error("nobody has answered: it founds a cluster")
+		}
+	}
+}
+
+// Of two that may found a cluster the one with the lower UID goes on.
+func TestOfTwoThatAskOneGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, seeds := range [][]string{{"m"}, {"m", "a"}} {
+		s := newSolo(t, five)
+		s.do(membership.JoinSeeds{Seeds: seeds})
+		s.twin(9, membership.InitJoin{})
+		s.wants("a higher one", membership.KindNameInUse, "m")
+		if got := s.last(membership.KindNameInUse); got != (membership.NameInUse{Holder: twin(5)}) {
+			t.Errorf("it answers %v", got)
+		}
+		s.twin(3, membership.InitJoin{})
+		s.wants("a lower one", membership.KindNameInUse)
+		s.wants("a lower one that may have missed the question", membership.KindInitJoin, "m")
+		s.twin(9, membership.NameInUse{Holder: twin(7)})
+		if len(s.all.Life) > 0 {
+			t.Errorf("it has not ended yet: %v", s.all.Life)
+		}
+		s.twin(3, membership.NameInUse{Holder: twin(3)})
+		if !s.nameTaken(3) {
+			t.Errorf("another goes on: %v", s.all.Life)
+		}
+	}
+	// Whoever can't found a cluster does not ask, and does not answer.
+	s := newSolo(t, five)
+	s.do(membership.JoinSeeds{Seeds: []string{"a", "m"}})
+	s.twin(9, membership.InitJoin{})
+	s.wants("no founder", membership.KindNameInUse)
+	s.twin(3, membership.NameInUse{Holder: twin(3)})
+	s.twin(3, membership.Ping{Node: twin(3)})
+	if len(s.all.Life) > 0 {
+		t.Errorf("the cluster decides whether it gets the name: %v", s.all.Life)
+	}
+}
+
+// Whoever has founded a cluster ends those that would like to, whatever their UID.
+func TestWhoeverHasFoundedEndsWhoAsks(t *testing.T) {
+	t.Parallel()
+	for _, uid := range []uint64{3, 9} {
+		s := newSolo(t, five)
+		s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
+		s.twin(uid, membership.Ping{Node: twin(uid)})
+		if !s.nameTaken(uid) {
+			t.Errorf("%d has founded a cluster: %v", uid, s.all.Life)
+		}
+		s = founded(t, five)
+		s.twin(uid, membership.InitJoin{})
+		s.wants("one that asks", membership.KindNameInUse, "m")
+		s.twin(uid, membership.NameInUse{Holder: twin(uid)}) // the answer to a question of before
+		if s.nameTaken(uid) {
+			t.Errorf("%d asks, and ends who has founded a cluster", uid)
+		}
+	}
+}
+
+// Of two that have founded a cluster, and are alone in it, one ends.
+func TestFoundersThatMeet(t *testing.T) {
+	t.Parallel()
+	s := founded(t, five)
+	s.wants("founding", membership.KindPing, "m")
+	s.forget()
+	s.pass(10 * time.Second)
+	if got := len(sentIn(s.all, membership.KindPing)); got < 9 {
+		t.Errorf("it said %d times in 10 s that it has founded a cluster", got)
+	}
+	s.twin(3, membership.Ping{Node: twin(3)})
+	s.wants("a lower one", membership.KindPong)
+	s.twin(9, membership.Ping{Node: twin(9)})
+	s.wants("a higher one", membership.KindPong, "m")
+	s.twin(3, membership.Pong{})
+	if !s.nameTaken(3) {
+		t.Errorf("the other has a lower UID: %v", s.all.Life)
+	}
+	// Whoever has let others in does not end for one that is alone.
+	s = founded(t, five)
+	s.named("a", membership.Join{})
+	s.forget()
+	s.pass(2 * time.Second)
+	if got := sentIn(s.all, membership.KindPing); len(got) > 0 {
+		t.Errorf("it still says to %v that it has founded a cluster", got)
+	}
+	s.twin(3, membership.Pong{})
+	if s.nameTaken(3) {
+		t.Error("it has let another in, and ends")
+	}
+	s.twin(3, membership.Ping{Node: twin(3)})
+	s.wants("a lower one that is alone", membership.KindPong, "m")
+	s.do(membership.DownNode{Node: twin(5)})
+	s.twin(3, membership.Ping{Node: twin(3)})
+	s.wants("one that is down", membership.KindPong)
+	s.twin(3, membership.InitJoin{})
+	s.wants("one that is down", membership.KindNameInUse)
+}
+
+// Whatever is lost or late, of two processes with the name of the first seed one remains; and never do both
+// found a cluster if nothing is.
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	both := 0
+	for seed := range seeds(60) {
+		w := newWorld(t, seed)
+		bad := seed%3 == 0
+		if w.delay = 80 * time.Millisecond; bad {
+			w.loss, w.double, w.delay = 0.4, 0.1, time.Second
+		}
+		list := [][]string{{"a"}, {"a", "b"}}[seed%2]
+		first, second := w.start("a"), w.start("a")
+		if w.rand.IntN(2) == 0 { // the later one has the higher UID
+			first, second = second, first
+		}
+		first.do(membership.JoinSeeds{Seeds: list})
+		w.run(time.Duration(w.rand.Int64N(int64(700 * time.Millisecond))))
+		second.do(membership.JoinSeeds{Seeds: list})
+		w.run(30 * time.Second)
+		w.loss, w.delay = 0, time.Millisecond
+		w.run(10 * time.Second)
+		if first.dead == second.dead {
+			t.Fatalf("seed %d: one of them should live: %v, %v", seed, first.lives, second.lives)
+		}
+		one, other := first, second
+		if first.dead {
+			one, other = second, first
+		}
+		if end := other.lives[len(other.lives)-1]; end.Reason != membership.NameTaken {
+			t.Errorf("seed %d: %v", seed, other.lives)
+		}
+		if n := lived(first, membership.BecameUp) + lived(second, membership.BecameUp); n > 1 {
+			if both++; !bad {
+				t.Errorf("seed %d: both have founded a cluster", seed)
+			}
+		}
+		b := w.start("b")
+		b.do(membership.JoinSeeds{Seeds: list})
+		w.up(30*time.Second, one, b)
+	}
+	if both == 0 {
+		t.Error("no two founders have met")
+	}
+}

@@ -1,0 +1,492 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	want := membership.Settings{
+		SeedNodeTimeout: 5 * time.Second, RetryJoinAfter: 10 * time.Second, MinMembers: 1, WeaklyUpAfter: 7 * time.Second,
+		InitialDelay: time.Second, GossipInterval: time.Second, GossipTimeToLive: 2 * time.Second, DifferentView: 0.8, ReduceDifferentView: 400,
+		LeaderInterval: time.Second, PruneTombstonesAfter: 24 * time.Hour, QuarantineRemovedAfter: 5 * time.Second,
+		HeartbeatInterval: time.Second, AcceptablePause: 3 * time.Second, Threshold: 8, MaxSamples: 1000, MinStdDeviation: 100 * time.Millisecond,
+		MonitoredBy: 9, ExpectedResponseAfter: time.Second, ReaperInterval: time.Second, SuspendAfter: 20 * time.Second,
+	}
+	if got := (membership.Settings{}).WithDefaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("defaults: %+v", got)
+	}
+	if got := (membership.Settings{QuarantineRemovedAfter: -time.Second}).WithDefaults().QuarantineRemovedAfter; got != 0 {
+		t.Errorf("who left may talk for %v, want not at all", got)
+	}
+}
+
+func TestBadConfigurations(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*membership.Config){
+		"Config.Rand":                  func(c *membership.Config) { c.Rand = nil },
+		"has no UID":                   func(c *membership.Config) { c.Self.UID = 0 },
+		"Config.Self":                  func(c *membership.Config) { c.Self.Name = "a b" },
+		"Config.Roles":                 func(c *membership.Config) { c.Roles = []string{"dc-x"} },
+		"Config.Check":                 func(c *membership.Config) { c.Check = []membership.Setting{{Key: "a"}, {Key: "a"}} },
+		"Settings.GossipInterval":      func(c *membership.Config) { c.Settings.GossipInterval = -1 },
+		"Settings.MonitoredBy":         func(c *membership.Config) { c.Settings.MonitoredBy = -1 },
+		"Settings.Threshold":           func(c *membership.Config) { c.Settings.Threshold = -1 },
+		"Settings.DifferentView":       func(c *membership.Config) { c.Settings.DifferentView = 1.1 },
+		"Settings.SuspendAfter":        func(c *membership.Config) { c.Settings.SuspendAfter = time.Second },
+		`Settings.MinMembersOfRole of`: func(c *membership.Config) { c.Settings.MinMembersOfRole = map[string]int{"x": 0} },
+	} {
+		cfg := membership.Config{Self: self, Rand: rand.New(rand.NewPCG(1, 1))}
+		change(&cfg)
+		if _, err := membership.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestJoinersOfAnInitializedNode(t *testing.T) {
+	t.Parallel()
+	s := founded(t)
+	s.named("n", membership.Join{Roles: []string{"api"}, Version: version(t, "1.2")})
+	s.wants("let in", membership.KindWelcome, "n")
+	got := s.m.Gossip().Member(node("n"))
+	if got.Status != joining || !got.HasRole("api") || got.Version.String() != "1.2" || got.UpNumber != membership.NeverUp {
+		t.Errorf("n is %+v", got)
+	}
+	s.pass(2 * time.Second)
+	before := s.m.Gossip().Clock()
+	s.named("n", membership.Join{})
+	s.wants("the welcome may be on its way", membership.KindWelcome)
+	s.now += time.Second
+	s.named("n", membership.Join{})
+	s.wants("the welcome was lost", membership.KindWelcome, "n")
+	if s.m.Gossip().Clock().Compare(before) != membership.Same {
+		t.Error("a repeated join changes nothing")
+	}
+	// Who was removed never comes back.
+	s.seen("n")
+	s.do(membership.Quarantine{Node: node("n")})
+	s.do(membership.DownNode{Node: node("n")})
+	s.pass(2 * time.Second)
+	if !s.m.Gossip().Buried(node("n")) || !s.m.Gone(node("n")) {
+		t.Fatal("n is still there")
+	}
+	if s.named("n", membership.Join{}); s.status(node("n")) != 0 || len(s.sent(membership.KindWelcome)) > 0 {
+		t.Error("n was let in again")
+	}
+	if s.do(membership.Received{From: identity.Node{Name: "n", UID: 2}, To: identity.Node{Name: "m"}, Data: membership.AppendMessage(nil, membership.Join{})}); len(s.sent(membership.KindWelcome)) != 1 {
+		t.Error("another incarnation may come")
+	}
+}
+
+func TestWhoDoesNotLetIn(t *testing.T) {
+	t.Parallel()
+	idle := newSolo(t)
+	idle.named("n", membership.InitJoin{})
+	idle.wants("no member yet", membership.KindInitJoinNack, "n")
+	if idle.named("n", membership.Join{}); len(idle.out.Send) > 0 {
+		t.Error("a node that is no member lets nobody in")
+	}
+	trying := newSolo(t)
+	trying.do(membership.JoinNode{Name: "x"})
+	trying.named("n", membership.InitJoin{})
+	trying.wants("joins itself", membership.KindInitJoinNack, "n")
+
+	s := founded(t)
+	s.named("n", membership.InitJoin{})
+	s.wants("a member", membership.KindInitJoinAck, "n")
+	s.do(membership.DownNode{Node: self})
+	s.named("n", membership.InitJoin{})
+	s.wants("a member that is down", membership.KindInitJoinNack, "n")
+	if s.named("n", membership.Join{}); s.status(node("n")) != 0 {
+		t.Error("a member that is down lets nobody in")
+	}
+
+	s = with(t, "a") // leads
+	g := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{s.m.Gossip().Member(self), {Node: self, Status: leaving, UpNumber: 1}}})
+	g = apply(t, g, node("a"), membership.Change{Put: []*membership.Member{{Node: self, Status: exiting, UpNumber: 1}}})
+	s.recv("a", membership.StateOf(g))
+	s.named("n", membership.InitJoin{})
+	s.wants("a member that exits", membership.KindInitJoinNack, "n")
+	if s.named("n", membership.Join{}); s.status(node("n")) != 0 {
+		t.Error("a member that exits lets nobody in")
+	}
+}
+
+func TestWelcomes(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	g := cluster(t, member("a", up), member("m", joining))
+	welcome := membership.Welcome{State: membership.StateOf(g)}
+	if s.recv("a", welcome); s.m.Member() {
+		t.Error("nobody was asked")
+	}
+	s.do(membership.JoinNode{Name: "a"})
+	s.recv("a", membership.Echo{Nr: 1})
+	if s.recv("b", welcome); s.m.Member() {
+		t.Error("another was asked")
+	}
+	if s.recv("a", membership.Welcome{State: membership.StateOf(cluster(t, member("a", up)))}); s.m.Member() {
+		t.Error("it is not for this node")
+	}
+	if s.recv("a", membership.StateOf(g)); s.m.Member() {
+		t.Error("gossip is no welcome")
+	}
+	s.recv("a", welcome)
+	if !s.m.Member() || !s.m.Gossip().HasSeen(self) || !s.m.Gossip().HasSeen(node("a")) {
+		t.Errorf("welcome: %s", describe(s.m.Gossip()))
+	}
+	s.wants("one gossip goes back", membership.KindState, "a")
+	var kinds []membership.EventKind
+	for _, e := range s.out.Events {
+		kinds = append(kinds, e.Kind)
+	}
+	if !slices.Equal(kinds[:3], []membership.EventKind{membership.MemberUp, membership.MemberJoined, membership.LeaderChanged}) {
+		t.Errorf("events: %v", kinds)
+	}
+	clock := s.m.Gossip().Clock()
+	if s.recv("a", welcome); s.m.Gossip().Clock().Compare(clock) != membership.Same || s.dropped(membership.DropUnexpected) < 2 {
+		t.Error("a second welcome is not taken")
+	}
+}
+
+// Who was asked may have to find out first that whoever had the name is gone: it is asked every
+// second, and after a while joining begins anew.
+func TestAJoinIsRepeated(t *testing.T) {
+	t.Parallel()
+	for after, warnings := range map[time.Duration]int{0: 2, 1500 * time.Millisecond: 13, -1: 0} {
+		s := newSolo(t, func(c *membership.Config) { c.Settings.RetryJoinAfter = after })
+		s.do(membership.JoinNode{Name: "a"})
+		s.forget()
+		s.pass(20500 * time.Millisecond)
+		// Anew every 1.5 s means that two are sent each time.
+		want := map[int]int{2: 20, 13: 27, 0: 20}[warnings]
+		if got := sentIn(s.all, membership.KindJoin); len(got) != want || slices.ContainsFunc(got, func(to string) bool { return to != "a" }) {
+			t.Errorf("after %v: %d were sent, want %d to a", after, len(got), want)
+		}
+		if got := s.logged("nobody has let this node in"); got != warnings {
+			t.Errorf("after %v: %d warnings, want %d", after, got, warnings)
+		}
+	}
+}
+
+// Those who can't join ask every second: the log does not tell each time.
+func TestTurnedAwayQuietly(t *testing.T) {
+	t.Parallel()
+	s := founded(t)
+	s.do(membership.DownNode{Node: self})
+	for range 100 {
+		s.named("n", membership.Join{})
+	}
+	if got := s.logged("a node can't join now"); got != 1 {
+		t.Errorf("%d lines", got)
+	}
+}
+
+// A node that was let in and removed before the welcome came can't join any more.
+func TestRemovedBeforeItJoined(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]membership.Input{"a seed": membership.JoinSeeds{Seeds: []string{"a", "m"}}, "a member": membership.JoinNode{Name: "a"}} {
+		s := newSolo(t)
+		s.do(ask)
+		if s.recv("x", membership.Quarantined{}); len(s.out.Life) > 0 {
+			t.Errorf("%s: x was not asked", name)
+		}
+		s.recv("a", membership.Quarantined{})
+		if !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.WasDowned}}) {
+			t.Errorf("%s: life: %v", name, s.out.Life)
+		}
+	}
+	// One that has joined later knows only the tombstone.
+	s := newSolo(t)
+	s.do(membership.JoinNode{Name: "a"})
+	g := cluster(t, member("a", up), member("m", joining), member("x", down))
+	s.recv("a", membership.Welcome{State: membership.StateOf(apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("x")}}))})
+	s.named("x", membership.InitJoin{})
+	s.wants("it asks whether it could join", membership.KindQuarantined, "x")
+	s.named("x", membership.Join{})
+	s.wants("it joins", membership.KindQuarantined, "x")
+}
+
+// Who let a node in crashed before it told anybody: the others don't know the
+// new one. It asks again, as long as it is not Up.
+func TestAStrangerAsksAgain(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinNode{Name: "a"})
+	s.recv("a", membership.Welcome{State: membership.StateOf(cluster(t, member("a", up), member("b", up), member("c", down), member("m", joining)))})
+	s.recv("x", membership.Stranger{})
+	s.wants("x is no member", membership.KindJoin)
+	s.recv("c", membership.Stranger{})
+	s.wants("c is down", membership.KindJoin)
+	s.recv("b", membership.Stranger{})
+	s.wants("b does not know this node", membership.KindJoin, "b")
+	// Meanwhile b has let in another incarnation.
+	other := membership.NameInUse{Holder: identity.Node{Name: "m", UID: 2}}
+	if s.recv("x", other); len(s.out.Life) > 0 {
+		t.Error("x is no member")
+	}
+	if s.recv("b", other); !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: other.Holder.String()}}) {
+		t.Errorf("the name is in use: %v", s.out.Life)
+	}
+	s = with(t, "n")
+	s.recv("n", membership.Stranger{})
+	s.wants("who is up does not ask", membership.KindJoin)
+	if s.recv("n", other); len(s.out.Life) > 0 {
+		t.Error("who is up has the name")
+	}
+}
+
+// The first offer of a seed is taken, others come too late.
+func TestTheFirstOfferIsTaken(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"a", "b", "m"}})
+	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
+		t.Fatalf("asked: %v", got)
+	}
+	if s.recv("x", membership.InitJoinAck{Compatible: true}); len(s.sent(membership.KindJoin)) > 0 {
+		t.Error("x is no seed")
+	}
+	s.recv("a", membership.InitJoinNack{})
+	s.recv("b", membership.InitJoinAck{Compatible: true})
+	s.wants("b has answered first", membership.KindJoin, "b")
+	if s.recv("a", membership.InitJoinAck{Compatible: true}); len(s.out.Send) > 0 {
+		t.Errorf("a comes too late: %v", s.out.Send)
+	}
+	// Nobody welcomes it: everything begins anew after 10 s.
+	s.forget()
+	s.pass(9900 * time.Millisecond)
+	if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
+		t.Errorf("too early: %v", got)
+	}
+	s.pass(200 * time.Millisecond)
+	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("asked again: %v", got)
+	}
+}
+
+// Seeds are asked every second, whether they decline or are silent: who does not run yet hears no question.
+func TestOthersAskAgain(t *testing.T) {
+	t.Parallel()
+	for _, declines := range []bool{false, true} {
+		s := newSolo(t)
+		s.do(membership.JoinSeeds{Seeds: []string{"a", "b", "m"}})
+		for range 10 {
+			if declines {
+				s.recv("a", membership.InitJoinNack{})
+			}
+			s.forget()
+			s.pass(999 * time.Millisecond)
+			if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
+				t.Errorf("too early: %v", got)
+			}
+			s.pass(time.Millisecond)
+			if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
+				t.Errorf("asked again: %v", got)
+			}
+		}
+	}
+}
+
+func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"m", "a", "b"}})
+	s.recv("a", membership.InitJoinNack{})
+	s.recv("a", membership.InitJoinNack{})
+	s.forget()
+	s.pass(1500 * time.Millisecond)
+	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"b", "m"}) { // and its own name
+		t.Errorf("asked again: %v", got)
+	}
+	if s.m.Member() {
+		t.Error("b has not answered")
+	}
+	s.recv("b", membership.InitJoinNack{})
+	if s.pass(0); !s.m.Member() || s.status(self) != up {
+		t.Error("all have declined: it founds a cluster")
+	}
+	// Another incarnation of itself has half a second to show.
+	s = newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
+	s.recv("a", membership.InitJoinNack{})
+	if s.pass(400 * time.Millisecond); s.m.Member() {
+		t.Error("too early")
+	}
+	s.twin(9, membership.NameInUse{Holder: twin(9)})
+	if !s.nameTaken(9) {
+		t.Error("another lives")
+	}
+	// Without answers it takes 5 s.
+	s = newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"m", "a", "b"}})
+	if s.pass(4900 * time.Millisecond); s.m.Member() {
+		t.Error("too early")
+	}
+	if s.pass(200 * time.Millisecond); !s.m.Member() {
+		t.Error("nobody has answered in 5 s")
+	}
+}
+
+func TestBadNames(t *testing.T) {
+	t.Parallel()
+	if err := membership.CheckSeeds([]string{"a", "b*"}); err == nil {
+		t.Error("b* is no name")
+	}
+	s := newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"a", "b*"}})
+	s.do(membership.JoinSeeds{})
+	s.do(membership.JoinNode{Name: ""})
+	if len(s.all.Send) > 0 || len(s.all.Log) != 3 {
+		t.Errorf("nobody is asked: %v, %v", s.all.Send, s.all.Log)
+	}
+}
+
+func TestUpNumbersFollowTheOrderOfNames(t *testing.T) {
+	t.Parallel()
+	s := founded(t)
+	for _, name := range []string{"q", "o", "p"} {
+		s.named(name, membership.Join{})
+	}
+	s.seen("o", "p", "q")
+	s.pass(1100*time.Millisecond, "o", "p", "q")
+	for name, want := range map[string]int32{"m": 1, "o": 2, "p": 3, "q": 4} {
+		if got := s.m.Gossip().Member(node(name)).UpNumber; got != want {
+			t.Errorf("%s has number %d, want %d", name, got, want)
+		}
+	}
+	old, young := s.m.Gossip().Member(node("m")), s.m.Gossip().Member(node("o"))
+	if !old.OlderThan(young) || young.OlderThan(old) {
+		t.Error("m is older than o")
+	}
+}
+
+// A leader acts only when all that matter have seen the last change.
+func TestTheLeaderWaitsForConvergence(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.named("p", membership.Join{})
+	s.seen("n")
+	if s.pass(3*time.Second, "n", "o", "p"); s.status(node("p")) != joining {
+		t.Errorf("o has not seen p, and p is %v", s.status(node("p")))
+	}
+	s.seen("n", "o")
+	if s.pass(time.Second, "n", "o", "p"); s.status(node("p")) != up {
+		t.Errorf("all have seen p, and it is %v", s.status(node("p")))
+	}
+	// Who does not lead does nothing.
+	s = with(t, "a", "n")
+	s.named("p", membership.Join{})
+	s.seen("a", "n")
+	if s.pass(20*time.Second, "a", "n", "p"); s.status(node("p")) != joining {
+		t.Errorf("a leads, and p is %v", s.status(node("p")))
+	}
+}
+
+func TestWeaklyUpAndTheComplaintOfTheLeader(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		after time.Duration
+		want  membership.Status
+		at    time.Duration
+	}{"default, before": {0, joining, 6 * time.Second}, "default, after": {0, weakly, 8 * time.Second}, "off": {-1, joining, 30 * time.Second}, "3 s": {3 * time.Second, weakly, 4 * time.Second}} {
+		s := founded(t, func(c *membership.Config) { c.Settings.WeaklyUpAfter = tt.after })
+		s.add("n")
+		s.named("p", membership.Join{})
+		s.pass(tt.at, "n", "p")
+		if got := s.status(node("p")); got != tt.want {
+			t.Errorf("%s: p is %v", name, got)
+		}
+		s.pass(80*time.Second-tt.at, "n", "p")
+		if n := s.logged("the leader can't act until all members agree"); n != 2 {
+			t.Errorf("%s: it complained %d times in 80 attempts", name, n)
+		}
+	}
+}
+
+// A member that is Down is removed once it is unreachable, not before.
+func TestRemoval(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.do(membership.DownNode{Node: node("o")})
+	s.wants("it is told", membership.KindState, "o")
+	before := s.m.Gossip().Clock()
+	if s.do(membership.DownNode{Node: node("o")}); s.m.Gossip().Clock().Compare(before) != membership.Same {
+		t.Error("it is Down already")
+	}
+	s.seen("n", "o")
+	if s.pass(3*time.Second, "n", "o"); s.status(node("o")) != down {
+		t.Errorf("it still answers, and is %v", s.status(node("o")))
+	}
+	s.forget()
+	s.pass(7*time.Second, "n")
+	s.seen("n")
+	s.pass(time.Second, "n")
+	if s.status(node("o")) != 0 || !s.m.Gossip().Buried(node("o")) {
+		t.Errorf("it does not answer, and is %v", s.status(node("o")))
+	}
+	if !slices.Equal(s.all.Quarantine, []identity.Node{node("o")}) {
+		t.Errorf("quarantined: %v", s.all.Quarantine)
+	}
+}
+
+func TestTombstonesAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := founded(t, func(c *membership.Config) { c.Settings.PruneTombstonesAfter = 10 * time.Second })
+	s.add("n")
+	s.do(membership.Quarantine{Node: node("n")})
+	s.do(membership.DownNode{Node: node("n")})
+	s.pass(8 * time.Second)
+	if len(s.m.Gossip().Tombstones()) != 1 || !s.m.Gone(node("n")) {
+		t.Error("forgotten too early")
+	}
+	s.pass(8 * time.Second)
+	if len(s.m.Gossip().Tombstones()) != 0 || s.m.Gone(node("n")) {
+		t.Error("not forgotten")
+	}
+}
+
+// Two nodes have let two incarnations in without knowing of each other: one has
+// to go, and neither becomes Up before.
+func TestTwoIncarnationsAsMembers(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n")
+	one, two := &membership.Member{Node: identity.Node{Name: "x", UID: 5}, Status: joining, UpNumber: membership.NeverUp}, &membership.Member{Node: identity.Node{Name: "x", UID: 6}, Status: joining, UpNumber: membership.NeverUp}
+	s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*membership.Member{one, two}})))
+	s.pass(time.Second, "n", "x")
+	s.seen("n")
+	s.pass(time.Second, "n", "x")
+	if s.status(one.Node) == up || s.status(two.Node) != down {
+		t.Errorf("they are %v and %v", s.status(one.Node), s.status(two.Node))
+	}
+	at := func(uid uint64, s membership.Status, up int32) *membership.Member {
+		return &membership.Member{Node: identity.Node{Name: "x", UID: uid}, Status: s, UpNumber: up}
+	}
+	for name, tt := range map[string]struct{ members, want []*membership.Member }{
+		"the older stays":         {[]*membership.Member{at(1, up, 9), at(2, up, 3)}, []*membership.Member{at(1, up, 9)}},
+		"who is down is nobody":   {[]*membership.Member{at(1, down, 1), at(2, up, 3)}, nil},
+		"three":                   {[]*membership.Member{at(1, up, 3), at(2, joining, membership.NeverUp), at(3, up, 2)}, []*membership.Member{at(2, joining, membership.NeverUp), at(1, up, 3)}},
+		"different names":         {[]*membership.Member{member("a", up), at(1, up, 1), member("y", up)}, nil},
+		"pairs one after another": {[]*membership.Member{member("a", up), at(1, up, 1), at(2, up, 2), {Node: identity.Node{Name: "y", UID: 1}, UpNumber: 1}, {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}, []*membership.Member{at(2, up, 2), {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}},
+	} {
+		got := membership.Duplicates(tt.members)
+		less := func(a, b *membership.Member) int { return a.Node.Compare(b.Node) }
+		slices.SortFunc(got, less)
+		slices.SortFunc(tt.want, less)
+		if !reflect.DeepEqual(got, tt.want) && len(got)+len(tt.want) > 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+const (
+	reachable, unreachable, terminated = membership.Reachable, membership.Unreachable, membership.Terminated
+)
+
+func TestReachabilityRows(t *testing.T) {
+	t.Parallel()
+	a, b, c := node("a"), node("b"), node("c")
+	var r membership.Reachability
+	if got := r.Change(a, b, reachable); !reflect.DeepEqual(got, r) {
+		t.Errorf("reachable without a row is no change: %v", got)
+	}
+	r = r.Change(a, b, unreachable)
+	again := r.Change(a, b, unreachable)
+	if again.Observers[0].Version != 1 {
+		t.Errorf("the same again is no change: %v", again)
+	}
+	r = r.Change(a, c, terminated)
+	if got := r.Change(a, c, reachable).By(a, c); got != terminated {
+		t.Errorf("terminated is final, not %v", got)
+	}
+	if r.Of(b, nil) != unreachable || r.Of(c, nil) != terminated || r.Of(a, nil) != reachable {
+		t.Errorf("in all: %v", r)
+	}
+	if r.Of(b, func(observer identity.Node) bool { return observer == a }) != reachable {
+		t.Error("an observer that is ignored does not count")
+	}
+
+	var s membership.Reachability
+	s = s.Change(a, b, unreachable).Change(a, c, unreachable).Change(a, b, reachable)
+	if s.AllReachable() || s.By(a, b) != reachable || s.Observers[0].Version != 3 {
+		t.Errorf("one of two is back: %v", s)
+	}
+	s = s.Change(a, c, reachable)
+	if !s.AllReachable() || len(s.Observers) != 1 || s.Observers[0].Version != 4 || s.Observers[0].Records != nil {
+		t.Errorf("all are back, so the rows go and the version stays: %v", s)
+	}
+}
+
+func TestOneObserverSufficesAndAllMustRetract(t *testing.T) {
+	t.Parallel()
+	a, b, c := node("a"), node("b"), node("c")
+	var r membership.Reachability
+	r = r.Change(a, c, unreachable).Change(b, c, unreachable)
+	if r = r.Change(a, c, reachable); r.Of(c, nil) != unreachable {
+		t.Error("b still finds c unreachable")
+	}
+	if r = r.Change(b, c, reachable); r.Of(c, nil) != reachable {
+		t.Error("nobody finds c unreachable")
+	}
+}
+
+// Two tables that come from one history are merged: of each observer the newer
+// rows are taken as a whole.
+func TestMergeTakesTheNewerRowsOfEachObserver(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		names := []string{"a", "b", "c", "d"}
+		var full membership.Reachability
+		history := []membership.Reachability{full}
+		for range rapid.IntRange(0, 20).Draw(t, "changes") {
+			observer, subject := node(rapid.SampledFrom(names).Draw(t, "observer")), node(rapid.SampledFrom(names).Draw(t, "subject"))
+			full = full.Change(observer, subject, rapid.SampledFrom([]membership.Reach{reachable, unreachable, terminated}).Draw(t, "reach"))
+			history = append(history, full)
+		}
+		x, y := rapid.SampledFrom(history).Draw(t, "x"), rapid.SampledFrom(history).Draw(t, "y")
+		everybody := func(identity.Node) bool { return true }
+		merged := x.Merge(y, everybody)
+		if !reflect.DeepEqual(merged, y.Merge(x, everybody)) || !reflect.DeepEqual(merged.Merge(x, everybody), merged) {
+			t.Errorf("%v and %v merge to %v", x, y, merged)
+		}
+		later := x
+		if len(y.Observers) > len(x.Observers) || versions(y) > versions(x) {
+			later = y
+		}
+		if len(merged.Observers)+len(later.Observers) > 0 && !reflect.DeepEqual(merged, later) {
+			t.Errorf("of one history the later table stays: %v, got %v", later, merged)
+		}
+		without := merged.Without(func(n identity.Node) bool { return n.Name == "b" })
+		without.Bad(func(observer identity.Node, rec membership.Record) {
+			if observer.Name == "b" || rec.Subject.Name == "b" {
+				t.Errorf("b is gone: %v", without)
+			}
+		})
+	})
+}
+
+func versions(r membership.Reachability) (sum uint64) {
+	for _, o := range r.Observers {
+		sum += o.Version
+	}
+	return sum
+}
+
+func TestRowsAreNeverMixed(t *testing.T) {
+	t.Parallel()
+	a, b, c := node("a"), node("b"), node("c")
+	var old membership.Reachability
+	old = old.Change(a, b, unreachable)
+	now := old.Change(a, b, reachable) // no rows, but newer
+	now = now.Change(a, c, unreachable)
+	merged := old.Merge(now, func(identity.Node) bool { return true })
+	if merged.By(a, b) != reachable || merged.By(a, c) != unreachable {
+		t.Errorf("merged: %v", merged)
+	}
+}

@@ -1,0 +1,264 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// resolving lets each host decide by a downing strategy, as internal/node does.
+func (w *world) resolving(s downing.Settings) {
+	w.resolver = func(h *host) *downing.Resolver {
+		r, err := downing.New(h.node, s)
+		if err != nil {
+			w.tb.Fatal(err)
+		}
+		return r
+	}
+}
+
+// resolve tells a host's resolver what came of a step.
+func (h *host) resolve(e membership.Effects) {
+	if h.resolver == nil || h.dead {
+		return
+	}
+	now := h.w.now - h.since
+	s := h.m.Standing()
+	if mute := s != membership.Sure && s != membership.Together; mute != h.mute {
+		h.mute = mute
+		h.decide(h.resolver.Step(now, downing.Link{Up: !mute}))
+	}
+	if len(e.Events) > 0 {
+		v := h.m.View()
+		h.decide(h.resolver.Step(now, downing.View{Leader: v.Leader, Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen}))
+	}
+}
+
+func (h *host) decide(e downing.Effects) {
+	for _, n := range e.Down {
+		h.w.tell("%v: %v down, says %v", h.w.now, n, h.node)
+		h.do(membership.DownNode{Node: n})
+	}
+}
+
+// hosting reports whether singletons and shards may run there.
+func (h *host) hosting() bool {
+	me := h.m.Gossip().Member(h.node)
+	return !h.dead && !h.paused && me != nil && (me.Status == up || me.Status == leaving) && !h.m.Suspended()
+}
+
+// overlap fails if a host goes on hosting although another one, which hosts too, has
+// removed it so long ago that it may have started the same.
+func (w *world) overlap(margin time.Duration) {
+	w.tb.Helper()
+	for _, h := range w.hosts {
+		if !h.hosting() {
+			continue
+		}
+		for _, other := range w.hosts {
+			if at, gone := h.downed[other.node]; gone && w.now >= at+margin && other.hosting() {
+				w.tb.Fatalf("%v: %v has removed %v at %v, and both host:\n%s\n%s", w.now, h.node, other.node, at, strings.Join(w.told, "\n"), w.describe())
+			}
+		}
+	}
+}
+
+// TestSurvivors cuts links, stops the broker, stops and kills processes, under a
+// downing strategy. Nobody may host what another has taken over; and when all is
+// mended, those who are left have to go on, as one cluster.
+func TestSurvivors(t *testing.T) {
+	t.Parallel()
+	resumed, downed, left := 0, 0, 0
+	for seed := *chaosSeed; seed < *chaosSeed+*chaosSeeds; seed++ {
+		s := &survivors{world: newWorld(t, seed)}
+		s.run(t, seed)
+		for _, h := range s.hosts {
+			resumed += lived(h, membership.Resumed)
+			downed += lived(h, membership.Downed)
+			if !h.dead {
+				left++
+			}
+		}
+	}
+	t.Logf("%d resumed, %d were downed, %d left", resumed, downed, left)
+	if *chaosSeeds >= 12 && (resumed == 0 || downed == 0 || left == 0) {
+		t.Error("not everything was met")
+	}
+}
+
+func lived(h *host, kind membership.LifeKind) (n int) {
+	for _, l := range h.lives {
+		if l.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+type survivors struct {
+	*world
+	cutOff map[string]bool
+}
+
+func (s *survivors) run(t *testing.T, seed uint64) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("replay with -run TestSurvivors -chaos.seed=%d -chaos.seeds=1\n%s", seed, strings.Join(s.told, "\n"))
+		}
+	}()
+	s.settings.UndecidedAfter, s.settings.LeavingUndecidedAfter, s.settings.GiveUpAfter = 30*time.Second, 10*time.Second, 52*time.Second
+	s.resolving(downing.Settings{Strategy: []downing.Strategy{downing.KeepMajority, downing.KeepOldest}[s.rand.IntN(2)]})
+	s.cutOff = map[string]bool{}
+	s.cut = func(from, to string) bool { return s.cutOff[from] != s.cutOff[to] }
+	hosts := s.join(names(3 + s.rand.IntN(5))...)
+	s.up(time.Minute, hosts...)
+	if seed%2 == 0 {
+		s.loss, s.double, s.delay = 0.02, 0.02, 20*time.Millisecond
+	}
+	for range 1 + s.rand.IntN(3) {
+		s.fault(hosts)
+		s.watch(time.Duration(s.rand.IntN(60_000)) * time.Millisecond)
+	}
+	clear(s.cutOff)
+	s.broker, s.loss = false, 0
+	for _, h := range hosts {
+		h.offline = false
+		if h.paused {
+			h.unpause()
+		}
+	}
+	s.tell("%v: all is mended", s.now)
+	s.watch(3 * time.Minute)
+	var living []*host
+	for _, h := range hosts {
+		if !h.dead {
+			living = append(living, h)
+		}
+	}
+	for _, h := range living {
+		if !h.hosting() || !s.agree(living...) {
+			t.Errorf("%v does not go on:\n%s", h.node, s.describe())
+		}
+	}
+}
+
+// watch lets time pass and looks who hosts.
+func (s *survivors) watch(d time.Duration) {
+	s.until(d, func() bool {
+		s.overlap(20 * time.Second)
+		return false
+	})
+}
+
+func (s *survivors) fault(hosts []*host) {
+	some := func(f func(*host)) (names []string) {
+		for _, h := range hosts {
+			if !h.dead && s.rand.IntN(3) == 0 {
+				f(h)
+				names = append(names, h.node.Name)
+			}
+		}
+		return names
+	}
+	switch s.rand.IntN(6) {
+	case 0:
+		s.broker = !s.broker
+		s.tell("%v: the broker is away: %t", s.now, s.broker)
+	case 1:
+		clear(s.cutOff)
+		s.tell("%v: cut off: %v", s.now, some(func(h *host) { s.cutOff[h.node.Name] = true }))
+	case 2:
+		clear(s.cutOff)
+		s.tell("%v: the network is mended", s.now)
+	case 3:
+		s.tell("%v: the other way offline: %v", s.now, some(func(h *host) { h.offline = !h.offline }))
+	case 4:
+		s.tell("%v: stopped, or goes on: %v", s.now, some(func(h *host) {
+			if h.paused {
+				h.unpause()
+			} else {
+				h.pause()
+			}
+		}))
+	case 5:
+		h := hosts[s.rand.IntN(len(hosts))]
+		s.tell("%v: %v is killed", s.now, h.node)
+		h.kill()
+	}
+}
+
+// The broker is away for a minute. All go on afterwards, and one that has
+// crashed meanwhile does not keep the others from it.
+func TestAnOutageOfTheBroker(t *testing.T) {
+	t.Parallel()
+	for _, crashes := range []int{0, 1} {
+		w := newWorld(t, 1)
+		w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
+		w.resolving(downing.Settings{})
+		hosts := w.join(names(5)...)
+		w.up(time.Minute, hosts...)
+		w.broker = true
+		w.run(time.Minute)
+		for _, h := range hosts {
+			if h.hosting() || h.dead {
+				t.Errorf("%v has not stopped hosting", h.node)
+			}
+		}
+		for _, h := range hosts[:crashes] {
+			h.kill()
+		}
+		hosts = hosts[crashes:]
+		w.broker = false
+		all := func() bool {
+			return !slices.ContainsFunc(hosts, func(h *host) bool { return !h.hosting() }) && w.agree(hosts...)
+		}
+		most := map[int]time.Duration{0: 3 * time.Second, 1: 35 * time.Second}[crashes]
+		if !w.until(most, all) {
+			t.Errorf("%d crashed: not all go on after %v:\n%s", crashes, most, w.describe())
+		}
+	}
+}
+
+// Two of five are cut off from the broker, and then connected to one that the
+// others are not connected to. That each of them knows the other is no proof.
+func TestTwoAreAwayTogether(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		w := newWorld(t, 1)
+		w.resolving(downing.Settings{})
+		hosts := w.join(names(n)...)
+		w.up(time.Minute, hosts...)
+		for _, h := range hosts[:2] {
+			h.offline = true
+		}
+		w.run(40 * time.Second)
+		for _, h := range hosts[:2] {
+			h.offline = false
+		}
+		w.cut = func(from, to string) bool { return (from < "node-002") != (to < "node-002") }
+		w.until(2*time.Minute, func() bool {
+			w.overlap(20 * time.Second)
+			for _, h := range hosts[:2] {
+				if h.hosting() && slices.ContainsFunc(h.m.Gossip().Unreachable(h.node), func(o *membership.Member) bool { return o.Status != down }) {
+					t.Fatalf("%v goes on, and nobody who was not away has vouched for it", h.node)
+				}
+			}
+			return false
+		})
+		for i, h := range hosts {
+			minority := i < 2 == (n == 5)
+			if h.dead != minority || h.hosting() == minority {
+				t.Errorf("%d members: %v is dead: %t\n%s\n%s", n, h.node, h.dead, fmt.Sprint(h.lives), strings.Join(w.told, "\n"))
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"cmp"
+	"testing"
+
+	"github.com/refold-io/refold/internal/membership"
+)
+
+func TestVersionsInOrder(t *testing.T) {
+	t.Parallel()
+	// Each line holds equal versions; lines are in order.
+	lines := [][]string{
+		{"2020-09-07"},
+		{"2b"},
+		{"foo"},
+		{"0.0.0", "0", "0.0"},
+		{"1.0.0-M1"},
+		{"1", "1.0", "1.0.0"},
+		{"1.2.3-M1"},
+		{"1.2.3-RC1"},
+		{"1.2.3"},
+		{"1.2.3+3-cf9b5f2a"},
+		{"1.2.3+17-0a1b2c3d"},
+		{"1.2.4"},
+		{"1.10"},
+		{"2.0.0-SNAPSHOT"},
+		{"2"},
+	}
+	for i, line := range lines {
+		for j, other := range lines {
+			for _, a := range line {
+				for _, b := range other {
+					if got := parse(t, a).Compare(parse(t, b)); got != cmp.Compare(i, j) {
+						t.Errorf("%s compared with %s is %d, want %d", a, b, got, cmp.Compare(i, j))
+					}
+				}
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, s string) membership.Version {
+	t.Helper()
+	v, err := membership.ParseVersion(s)
+	if err != nil || v.String() != s {
+		t.Fatalf("%q is read as %q, %v", s, v, err)
+	}
+	return v
+}
+
+func TestBadVersions(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"", "1.2.3.4", "1.x", "1..2", ".1", "1.2.x-M1", "1.-2"} {
+		if v, err := membership.ParseVersion(s); err == nil {
+			t.Errorf("%q is read as %v", s, v)
+		}
+	}
+	if s := (membership.Version{}).String(); s != "0.0.0" {
+		t.Errorf("the zero value is %q", s)
+	}
+}

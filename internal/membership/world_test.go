@@ -1,0 +1,346 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// world is a few machines and a network with a broker in it, all in one thread
+// and from one seed.
+type world struct {
+	tb    testing.TB
+	rand  *rand.Rand
+	now   time.Duration
+	queue happenings
+	seq   int
+	hosts []*host
+	uids  uint64
+
+	settings membership.Settings
+	loss     float64
+	double   float64
+	delay    time.Duration // at most
+	cut      func(from, to string) bool
+	broker   bool // is away
+	checked  bool // invariants are checked
+	packets  int
+	bytes    int
+	shared   map[string]string // the content of each clock
+	told     []string
+	resolver func(*host) *downing.Resolver // nil if an operator decides who is dead
+}
+
+// host is a process that runs a machine.
+type host struct {
+	w       *world
+	node    identity.Node
+	m       *membership.Machine
+	since   time.Duration
+	dead    bool
+	paused  bool
+	unheard []happening // while it is paused
+	offline bool        // its link to the broker is cut
+	events  []membership.Event
+	lives   []membership.Life
+	lines   []membership.Line
+	removed map[identity.Node]bool
+	status  map[identity.Node]membership.Status
+	tick    time.Duration // that is planned
+
+	resolver *downing.Resolver
+	mute     bool                            // it must not decide
+	downed   map[identity.Node]time.Duration // when they were removed
+}
+
+// happening is a packet that arrives or a host that ticks.
+type happening struct {
+	at   time.Duration
+	seq  int
+	host *host // ticks
+	from *host
+	to   identity.Node
+	kind membership.Kind
+	data []byte
+}
+
+type happenings []happening
+
+func (h happenings) Len() int { return len(h) }
+func (h happenings) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+func (h happenings) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *happenings) Push(x any)   { *h = append(*h, x.(happening)) } //nolint:errcheck // nothing else is pushed
+func (h *happenings) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func newWorld(tb testing.TB, seed uint64) *world {
+	tb.Helper()
+	return &world{
+		tb: tb, rand: rand.New(rand.NewPCG(seed, 7)), delay: 3 * time.Millisecond, checked: true,
+		cut: func(string, string) bool { return false }, shared: map[string]string{},
+	}
+}
+
+// start starts a process.
+func (w *world) start(name string, change ...func(*membership.Config)) *host {
+	w.tb.Helper()
+	w.uids++
+	h := &host{
+		w: w, node: identity.Node{Name: name, UID: w.uids<<32 | w.rand.Uint64()>>32}, since: w.now, tick: membership.Never,
+		removed: map[identity.Node]bool{}, status: map[identity.Node]membership.Status{}, downed: map[identity.Node]time.Duration{},
+	}
+	cfg := membership.Config{Self: h.node, Settings: w.settings, Started: time.Unix(1_700_000_000, 0).Add(w.now), Rand: rand.New(rand.NewPCG(w.rand.Uint64(), 1))}
+	for _, c := range change {
+		c(&cfg)
+	}
+	var err error
+	if h.m, err = membership.New(cfg); err != nil {
+		w.tb.Fatal(err)
+	}
+	w.hosts = append(w.hosts, h)
+	if w.resolver != nil {
+		h.resolver = w.resolver(h)
+		w.push(happening{at: w.now + time.Second, host: h, kind: resolves})
+	}
+	return h
+}
+
+// What happens to a host besides the ticks of its machine.
+const (
+	handedOver = membership.Kinds + iota
+	resolves   // its resolver ticks
+)
+
+func (w *world) tell(format string, args ...any) {
+	w.told = append(w.told, fmt.Sprintf(format, args...))
+}
+
+// join starts processes that join through the first of them, and the other seeds.
+func (w *world) join(names ...string) []*host {
+	w.tb.Helper()
+	var started []*host
+	for _, name := range names {
+		h := w.start(name)
+		h.do(membership.JoinSeeds{Seeds: names[:min(3, len(names))]})
+		started = append(started, h)
+	}
+	return started
+}
+
+func (w *world) push(h happening) {
+	w.seq++
+	h.seq = w.seq
+	heap.Push(&w.queue, h)
+}
+
+// do tells a host's machine what happened.
+func (h *host) do(in membership.Input) {
+	if !h.dead {
+		h.carry(h.m.Step(h.w.now-h.since, in))
+	}
+}
+
+// carry carries effects out.
+func (h *host) carry(e membership.Effects) {
+	for _, s := range e.Send {
+		h.w.send(h, s)
+	}
+	if h.w.checked { // otherwise there may be too many
+		h.lines = append(h.lines, e.Log...)
+		h.events = append(h.events, e.Events...)
+	}
+	h.lives = append(h.lives, e.Life...)
+	for _, l := range e.Life {
+		if l.Kind == membership.Exits { // there is nothing to hand over
+			h.w.push(happening{at: h.w.now + 10*time.Millisecond, host: h, kind: handedOver})
+		}
+		h.dead = h.dead || l.Kind == membership.Stopped
+	}
+	if h.w.checked {
+		h.check(e)
+	}
+	h.resolve(e)
+	if next := h.m.Next(); next != membership.Never && next+h.since != h.tick {
+		h.tick = next + h.since
+		h.w.push(happening{at: h.tick, host: h})
+	}
+}
+
+func (w *world) send(h *host, s membership.Send) {
+	w.packets++
+	w.bytes += len(s.Data)
+	if w.loss > 0 && w.rand.Float64() < w.loss {
+		return
+	}
+	copies := 1
+	if w.double > 0 && w.rand.Float64() < w.double {
+		copies = 2
+	}
+	for range copies {
+		w.push(happening{at: w.now + 1 + time.Duration(w.rand.Int64N(int64(w.delay))), from: h, to: s.To, kind: s.Kind, data: s.Data})
+	}
+}
+
+// run lets time pass.
+func (w *world) run(d time.Duration) {
+	w.tb.Helper()
+	w.until(d, func() bool { return false })
+}
+
+// until lets time pass until something holds, and reports whether it does.
+func (w *world) until(most time.Duration, holds func() bool) bool {
+	w.tb.Helper()
+	end := w.now + most
+	late := func() bool { return len(w.queue) == 0 || w.queue[0].at > end }
+	for next := w.now; !late() || !holds() && !late(); { // which may have started something
+		if w.queue[0].at >= next { // looked at a few times a second
+			if holds() {
+				return true
+			}
+			next = w.queue[0].at + 100*time.Millisecond
+		}
+		h, _ := heap.Pop(&w.queue).(happening)
+		w.now = max(w.now, h.at)
+		w.happen(h)
+	}
+	w.now = max(w.now, end)
+	return holds()
+}
+
+func (w *world) happen(h happening) {
+	if h.host != nil {
+		switch {
+		case h.host.dead:
+		case h.host.paused:
+			h.host.unheard = append(h.host.unheard, h)
+		case h.kind == handedOver:
+			h.host.do(membership.ExitingDone{})
+		case h.kind == resolves:
+			w.push(happening{at: w.now + time.Second, host: h.host, kind: resolves})
+			h.host.decide(h.host.resolver.Tick(w.now - h.host.since))
+		case h.host.tick == h.at:
+			h.host.tick = membership.Never
+			h.host.carry(h.host.m.Tick(w.now - h.host.since))
+		}
+		return
+	}
+	if w.broker || h.from.offline || w.cut(h.from.node.Name, h.to.Name) {
+		return
+	}
+	for _, to := range w.addressees(h.to) {
+		switch {
+		case to.dead || to.offline:
+		case to.paused:
+			to.unheard = append(to.unheard, h)
+		default:
+			to.receive(h)
+		}
+	}
+}
+
+func (w *world) addressees(n identity.Node) []*host {
+	if n.UID != 0 && n.UID>>32 <= uint64(len(w.hosts)) {
+		return w.hosts[n.UID>>32-1 : n.UID>>32]
+	}
+	var all []*host
+	for _, h := range w.hosts {
+		if h.node.Name == n.Name {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+func (h *host) receive(p happening) {
+	h.carry(h.m.Step(h.w.now-h.since, membership.Received{From: p.from.node, To: p.to, Arrived: h.w.now - h.since, Data: p.data}))
+}
+
+// pause stops a process for a while, as SIGSTOP does; what arrives meanwhile is
+// handled afterwards.
+func (h *host) pause() { h.paused = true }
+
+func (h *host) unpause() {
+	h.paused = false
+	late := h.unheard
+	h.unheard = nil
+	for _, p := range late {
+		switch {
+		case h.dead:
+		case p.host != nil:
+			if p.kind == 0 {
+				h.tick = p.at
+			}
+			h.w.happen(p)
+		default:
+			h.receive(p)
+		}
+	}
+}
+
+func (h *host) kill() { h.dead = true }
+
+// agree reports whether the living hosts know just these members, all
+// up and reachable.
+func (w *world) agree(hosts ...*host) bool {
+	for _, h := range hosts {
+		g := h.m.Gossip()
+		if h.dead || len(g.Members()) != len(hosts) || len(g.Unreachable(h.node)) > 0 {
+			return false
+		}
+		for _, o := range hosts {
+			if m := g.Member(o.node); m == nil || m.Status != up {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// up waits until hosts, and nobody else, are Up.
+func (w *world) up(most time.Duration, hosts ...*host) {
+	w.tb.Helper()
+	from := w.now
+	if !w.until(most, func() bool { return w.agree(hosts...) }) {
+		w.tb.Fatalf("after %v they are not all up:\n%s", most, w.describe())
+	}
+	w.tell("%d up after %v", len(hosts), w.now-from)
+}
+
+func (w *world) describe() string {
+	var s strings.Builder
+	for _, h := range w.hosts {
+		if h.dead {
+			continue
+		}
+		fmt.Fprintf(&s, "%v leader %v seen %v: %s\n", h.node, h.m.View().Leader, len(h.m.Gossip().SeenBy()), describe(h.m.Gossip()))
+	}
+	return s.String()
+}
+
+// stopped reports whether a host has ended for a reason.
+func (h *host) stopped(r membership.Reason) bool {
+	return slices.Contains(h.lives, membership.Life{Kind: membership.Stopped, Reason: r})
+}
+
+func names(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("node-%03d", i))
+	}
+	return all
+}

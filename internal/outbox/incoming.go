@@ -1,0 +1,79 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Receipt says that a delivery was decided about, and what it came to.
+type Receipt[T any] struct {
+	Nr      uint64 `msgpack:"n"`
+	Outcome T      `msgpack:"o,omitempty"`
+}
+
+// Incoming is what a receiver remembers of one sender. The zero value is ready.
+// Its fields are its state; they change by Record only.
+type Incoming[T any] struct {
+	// Floor is the highest one that was recorded: the sender waits for nothing
+	// with a lower number.
+	Floor uint64 `msgpack:"f,omitempty"`
+	// Receipts are those with numbers from Floor on, in order.
+	Receipts []Receipt[T] `msgpack:"r,omitempty"`
+}
+
+// Seen reports whether the delivery with this number was decided about: it is
+// recorded, or lies below the floor.
+func (in *Incoming[T]) Seen(nr uint64) bool {
+	_, found := in.find(nr)
+	return found || nr < in.Floor
+}
+
+// Outcome returns what a delivery came to, and false if that is not known any
+// more or not yet.
+func (in *Incoming[T]) Outcome(nr uint64) (outcome T, ok bool) {
+	i, found := in.find(nr)
+	if !found {
+		return outcome, false
+	}
+	return in.Receipts[i].Outcome, true
+}
+
+// Record remembers what a delivery came to, and forgets what lies below the
+// floor that came with it. What was recorded first about a number stands.
+func (in *Incoming[T]) Record(nr, floor uint64, outcome T) {
+	if floor = min(floor, nr); floor > in.Floor {
+		in.raise(floor)
+	}
+	if i, found := in.find(nr); !found && nr >= in.Floor {
+		in.Receipts = slices.Insert(in.Receipts, i, Receipt[T]{Nr: nr, Outcome: outcome})
+	}
+}
+
+// Check returns an error if the fields are not what Record leaves.
+func (in *Incoming[T]) Check() error {
+	for i, r := range in.Receipts {
+		if r.Nr < in.Floor || r.Nr == 0 || i > 0 && r.Nr <= in.Receipts[i-1].Nr {
+			return fmt.Errorf("receipt %d of number %d is out of order, the floor is %d", i, r.Nr, in.Floor)
+		}
+	}
+	return nil
+}
+
+// raise raises the floor.
+func (in *Incoming[T]) raise(floor uint64) {
+	in.Floor = floor
+	n, _ := in.find(floor)
+	in.Receipts = slices.Delete(in.Receipts, 0, n)
+	if cap(in.Receipts) > 32 && cap(in.Receipts) > 4*len(in.Receipts) {
+		in.Receipts = slices.Clone(in.Receipts)
+	}
+}
+
+// find returns where a number stands or would stand.
+func (in *Incoming[T]) find(nr uint64) (int, bool) {
+	return slices.BinarySearchFunc(in.Receipts, nr, func(r Receipt[T], nr uint64) int { return cmp.Compare(r.Nr, nr) })
+}

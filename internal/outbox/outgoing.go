@@ -1,0 +1,344 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package outbox
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Config are the rules of an Outgoing. All fields are required.
+type Config struct {
+	// Interval is how old the last transmission of an unconfirmed delivery has
+	// to be for the next one. Half of it is the distance of ticks.
+	Interval time.Duration
+	// Burst is how many deliveries one tick, or the end of a recovery, sends.
+	Burst int
+	// WarnAfter is how many transmissions a delivery may have without a warning.
+	WarnAfter int
+}
+
+// Entry is a delivery that is not confirmed. Nr and Item are state; the rest is
+// about this process.
+type Entry[T any] struct {
+	// Nr is its number.
+	Nr uint64 `msgpack:"n"`
+	// Item is what is delivered.
+	Item T `msgpack:"i"`
+
+	event    uint64 `refold:"-"` // that recorded it, 0 for one that was restored
+	sent     int64  `refold:"-"` // Unix nanoseconds of the last transmission
+	attempts int    `refold:"-"` // transmissions so far
+	fate     fate   `refold:"-"`
+}
+
+type fate uint8
+
+const (
+	open      fate = iota
+	confirmed      // by an event that is not durable yet
+	settled        // a hole
+)
+
+// Sending is one transmission.
+type Sending[T any] struct {
+	Nr uint64
+	// Attempt counts the transmissions of this delivery by this incarnation of
+	// the sender, from 1.
+	Attempt int
+	Item    T
+}
+
+// Effects is what an Outgoing wants done, in the order of the fields.
+type Effects[T any] struct {
+	// Floor goes with each of Sends: every delivery with a lower number is
+	// confirmed for good.
+	Floor uint64
+	// Sends are transmissions, in the order of their numbers.
+	Sends []Sending[T]
+	// Warn are those of Sends that are over the limit of Config.WarnAfter for
+	// the first time.
+	Warn []Sending[T]
+}
+
+// Outgoing is the window of one sender. Make it with NewOutgoing.
+//
+// Add and Confirm fold events, in a recovery and afterwards. Nothing is sent
+// before Recovered.
+type Outgoing[T any] struct {
+	cfg       Config
+	last      uint64         // the number given last
+	entries   []Entry[T]     // with rising numbers; the first is no hole
+	holes     int            // settled ones among them
+	open      int            // open ones among them
+	settling  []confirmation // in the order of their events
+	recovered bool
+	mark      uint64    // deliveries up to this number are durable
+	resume    uint64    // where the next burst goes on, 0 for the beginning
+	tick      time.Time // the next one, zero for none
+}
+
+// confirmation is one that is not durable.
+type confirmation struct{ nr, event uint64 }
+
+// NewOutgoing returns an empty window.
+func NewOutgoing[T any](cfg Config) *Outgoing[T] { return &Outgoing[T]{cfg: cfg} }
+
+// Add records a delivery that an event with this number asks for, and returns
+// its number: 1 for the first, and always one more than the last.
+func (o *Outgoing[T]) Add(event uint64, item T) uint64 {
+	o.last++
+	o.entries = append(o.entries, Entry[T]{Nr: o.last, Item: item, event: event})
+	o.open++
+	return o.last
+}
+
+// Confirm records that an event with this number confirms a delivery, which is
+// not sent again. It is false if there is no such delivery that is unconfirmed.
+func (o *Outgoing[T]) Confirm(event, nr uint64) bool {
+	e := o.find(nr)
+	if e == nil || e.fate != open {
+		return false
+	}
+	o.open--
+	if o.open == 0 {
+		o.tick = time.Time{}
+	}
+	if !o.recovered { // what is replayed is durable
+		o.settle(e)
+		o.trim()
+		return true
+	}
+	e.fate = confirmed
+	o.settling = append(o.settling, confirmation{nr: nr, event: event})
+	return true
+}
+
+// Recovered begins sending, with what is unconfirmed, up to a burst.
+func (o *Outgoing[T]) Recovered(now time.Time) Effects[T] {
+	o.recovered, o.mark = true, o.last
+	out := o.burst(now)
+	o.startTicks(now)
+	return out
+}
+
+// Durable says that all events up to this number are stored, and sends what they
+// ask for. It does nothing before Recovered.
+func (o *Outgoing[T]) Durable(event uint64, now time.Time) Effects[T] {
+	if !o.recovered {
+		return Effects[T]{}
+	}
+	n := 0
+	for ; n < len(o.settling) && o.settling[n].event <= event; n++ {
+		if e := o.find(o.settling[n].nr); e != nil {
+			o.settle(e)
+		}
+	}
+	o.settling = slices.Delete(o.settling, 0, n)
+	o.trim()
+
+	out := Effects[T]{Floor: o.Floor()}
+	for i := o.index(o.mark + 1); i < len(o.entries) && o.entries[i].event <= event; i++ {
+		e := &o.entries[i]
+		o.mark = e.Nr
+		if e.fate == open {
+			o.send(e, now, &out)
+		}
+	}
+	if len(out.Sends) > 0 {
+		o.startTicks(now)
+	}
+	return out
+}
+
+// Tick sends what is due again, up to a burst, if Next is not later than now.
+// Where a burst ends, the next one goes on, so that none is left out for ever.
+func (o *Outgoing[T]) Tick(now time.Time) Effects[T] {
+	if next := o.Next(); next.IsZero() || now.Before(next) {
+		return Effects[T]{}
+	}
+	out := o.burst(now)
+	o.tick = time.Time{}
+	o.startTicks(now)
+	return out
+}
+
+// Next is when Tick is wanted, zero for never.
+func (o *Outgoing[T]) Next() time.Time { return o.tick }
+
+// Open returns how many deliveries are unconfirmed.
+func (o *Outgoing[T]) Open() int { return o.open }
+
+// Last returns the number that was given last, 0 for none.
+func (o *Outgoing[T]) Last() uint64 { return o.last }
+
+// Find returns the delivery with this number if it is unconfirmed. Attempt is the
+// number of transmissions so far.
+func (o *Outgoing[T]) Find(nr uint64) (Sending[T], bool) {
+	e := o.find(nr)
+	if e == nil || e.fate != open {
+		return Sending[T]{}, false
+	}
+	return e.sending(), true
+}
+
+// Floor is the number below which every delivery is confirmed for good: by
+// events that are durable.
+func (o *Outgoing[T]) Floor() uint64 {
+	if len(o.entries) == 0 {
+		return o.last + 1
+	}
+	return o.entries[0].Nr
+}
+
+// All yields the unconfirmed deliveries in the order of their numbers. Attempt
+// is the number of transmissions so far.
+func (o *Outgoing[T]) All() iter.Seq[Sending[T]] {
+	return func(yield func(Sending[T]) bool) {
+		for i := range o.entries {
+			if e := &o.entries[i]; e.fate == open && !yield(e.sending()) {
+				return
+			}
+		}
+	}
+}
+
+// State returns what a snapshot holds: the number given last, and the
+// unconfirmed deliveries in order. The slice must not be changed, and is valid
+// until the next call of any method.
+func (o *Outgoing[T]) State() (last uint64, entries []Entry[T]) {
+	if o.open == len(o.entries) {
+		return o.last, o.entries
+	}
+	entries = make([]Entry[T], 0, o.open)
+	for i := range o.entries {
+		if o.entries[i].fate == open {
+			entries = append(entries, o.entries[i])
+		}
+	}
+	return o.last, entries
+}
+
+// Restore returns a window that holds a State, and that owns the slice from now
+// on. None of it was ever sent, and all of it is due.
+func Restore[T any](cfg Config, last uint64, entries []Entry[T]) (*Outgoing[T], error) {
+	before := uint64(0)
+	for i := range entries {
+		e := &entries[i]
+		if e.Nr <= before || e.Nr > last {
+			return nil, fmt.Errorf("delivery %d follows %d of %d", e.Nr, before, last)
+		}
+		before = e.Nr
+		*e = Entry[T]{Nr: e.Nr, Item: e.Item}
+	}
+	return &Outgoing[T]{cfg: cfg, last: last, entries: entries, open: len(entries)}, nil
+}
+
+// burst sends what is due, beginning where the last burst ended and, with what is
+// left of it, at the front.
+func (o *Outgoing[T]) burst(now time.Time) Effects[T] {
+	out := Effects[T]{Floor: o.Floor()}
+	from := o.resume
+	o.resume = 0
+	if !o.sendDue(from, o.mark+1, now, &out) || from == 0 {
+		return out
+	}
+	sends, warn := len(out.Sends), len(out.Warn)
+	o.sendDue(0, from, now, &out)
+	out.Sends = slices.Concat(out.Sends[sends:], out.Sends[:sends])
+	out.Warn = slices.Concat(out.Warn[warn:], out.Warn[:warn])
+	return out
+}
+
+// sendDue sends what is due from a number on and before another one. It is false
+// if that is more than fits into a burst.
+func (o *Outgoing[T]) sendDue(from, before uint64, now time.Time, out *Effects[T]) bool {
+	for i := o.index(from); i < len(o.entries) && o.entries[i].Nr < before; i++ {
+		e := &o.entries[i]
+		if e.fate != open || !e.due(now, o.cfg.Interval) {
+			continue
+		}
+		if len(out.Sends) == o.cfg.Burst {
+			o.resume = e.Nr
+			return false
+		}
+		o.send(e, now, out)
+	}
+	return true
+}
+
+func (o *Outgoing[T]) send(e *Entry[T], now time.Time, out *Effects[T]) {
+	e.sent = now.UnixNano()
+	e.attempts++
+	out.Sends = append(out.Sends, e.sending())
+	if e.attempts == o.cfg.WarnAfter+1 {
+		out.Warn = append(out.Warn, e.sending())
+	}
+}
+
+// startTicks sets the next tick, if there is none and something is unconfirmed.
+func (o *Outgoing[T]) startTicks(now time.Time) {
+	if o.open > 0 && o.tick.IsZero() {
+		o.tick = now.Add(o.cfg.Interval / 2)
+	}
+}
+
+// due reports whether it is time for a transmission. A clock that was set back
+// does not delay one.
+func (e *Entry[T]) due(now time.Time, interval time.Duration) bool {
+	if e.attempts == 0 {
+		return true
+	}
+	age := now.UnixNano() - e.sent
+	return age >= int64(interval) || age < 0
+}
+
+func (e *Entry[T]) sending() Sending[T] {
+	return Sending[T]{Nr: e.Nr, Attempt: e.attempts, Item: e.Item}
+}
+
+// index returns where the first entry stands whose number is at least nr.
+func (o *Outgoing[T]) index(nr uint64) int {
+	return sort.Search(len(o.entries), func(i int) bool { return o.entries[i].Nr >= nr })
+}
+
+// find returns the entry with a number, nil if there is none.
+func (o *Outgoing[T]) find(nr uint64) *Entry[T] {
+	if i := o.index(nr); i < len(o.entries) && o.entries[i].Nr == nr {
+		return &o.entries[i]
+	}
+	return nil
+}
+
+// settle makes a hole of an entry.
+func (o *Outgoing[T]) settle(e *Entry[T]) {
+	*e = Entry[T]{Nr: e.Nr, fate: settled}
+	o.holes++
+}
+
+// trim cuts off the holes at the front, and closes the others when they are
+// most of the slice.
+func (o *Outgoing[T]) trim() {
+	n := 0
+	for n < len(o.entries) && o.entries[n].fate == settled {
+		n++
+	}
+	o.holes -= n
+	o.entries = o.entries[n:]
+	switch {
+	case len(o.entries) == 0:
+		o.entries = nil
+	case o.holes > 32 && o.holes > len(o.entries)/2:
+		kept := make([]Entry[T], 0, len(o.entries)-o.holes)
+		for i := range o.entries {
+			if o.entries[i].fate != settled {
+				kept = append(kept, o.entries[i])
+			}
+		}
+		o.entries, o.holes = kept, 0
+	}
+}

@@ -1,0 +1,186 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"encoding/hex"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+var writeGolden = flag.Bool("update", false, "write golden files that are missing")
+
+func node(name string, uid uint64) identity.Node { return identity.Node{Name: name, UID: uid} }
+
+func digest(b byte) (d replication.Digest) {
+	for i := range d {
+		d[i] = b + byte(i)
+	}
+	return d
+}
+
+func digests(b byte) (all [32]replication.Digest) {
+	for i := range all {
+		all[i] = digest(b + byte(i))
+	}
+	return all
+}
+
+// messages are one of each kind, and more of those that have several forms.
+func messages() map[string]replication.Message {
+	a, b, c := node("a:7400", 1), node("b", 2), node("host-3.example", 1<<63)
+	entry := replication.Entry{
+		Key: "visits", Value: []byte{1, 2, 3}, Used: 1_767_323_045_000,
+		Pruning:  []replication.Marker{{Removed: a, Owner: b, Seen: []identity.Node{b, c}}, {Removed: c, Performed: true, Obsolete: 1_767_323_045_678}},
+		Versions: []replication.Version{{Node: a, N: 1}, {Node: b, N: 300}},
+	}
+	plain := replication.Entry{Key: "ä", Value: []byte{7}}
+	tombstone := replication.Entry{Key: "gone", Deleted: true, Used: 5}
+	return map[string]replication.Message{
+		"write":            replication.Write{Nr: 1, Entry: entry},
+		"write-deleted":    replication.Write{Entry: tombstone},
+		"delta":            replication.Delta{Nr: 2, Items: []replication.Item{{Key: "a", From: 1, To: 3, Delta: []byte{9}, Pruned: []identity.Node{a, b}}, {Key: "b"}}},
+		"ack":              replication.Ack{Nr: 300, Verdict: replication.Merged},
+		"ack-gap":          replication.Ack{Nr: 1, Verdict: replication.Gap},
+		"ack-full":         replication.Ack{Nr: 2, Verdict: replication.Full},
+		"read":             replication.Read{Nr: 1 << 40, Key: "visits"},
+		"read-result":      replication.ReadResult{Nr: 4, Entry: &entry},
+		"read-result-none": replication.ReadResult{Nr: 4},
+		"root":             replication.Root{Digest: digest(1)},
+		"groups":           replication.Groups{Digests: digests(3)},
+		"buckets":          replication.Buckets{Groups: []replication.Group{{Nr: 0, Digests: digests(4)}, {Nr: 31, Digests: digests(5)}}},
+		"keys": replication.Keys{More: true, Lists: []replication.KeyList{
+			{Bucket: 7, Complete: true, Keys: []replication.KeyDigest{{Key: "a", Digest: digest(1)}, {Key: "b", Digest: digest(2), Used: 9}}},
+			{Bucket: 1023, After: "x", Keys: []replication.KeyDigest{{Key: "y", Digest: digest(1)}}},
+			{Bucket: 0, Complete: true},
+		}},
+		"uses":       replication.Uses{Keys: []replication.Use{{Key: "a", Used: 1}, {Key: "b", Used: 1 << 41}}},
+		"want":       replication.Want{Keys: []string{"a", "b"}},
+		"gossip":     replication.Gossip{SendBack: true, Entries: []replication.Entry{entry, plain, tombstone}},
+		"pull":       replication.Pull{Nr: 1, From: 0, To: 1024},
+		"pull-after": replication.Pull{Nr: 2, From: 5, To: 6, After: "visits"},
+		"part":       replication.Part{Nr: 1, Index: 2, Count: 3, Data: []byte{1, 2}},
+		"chunk":      replication.Chunk{Nr: 1, Entries: []replication.Entry{plain}, Done: true, Bucket: 3, After: "ä"},
+	}
+}
+
+func records() map[string]replication.Record {
+	return map[string]replication.Record{
+		"record":         {Value: []byte{1, 2, 3}, Pruning: []replication.Marker{{Removed: node("a", 1), Performed: true, Obsolete: 77}}},
+		"record-deleted": {Deleted: true},
+	}
+}
+
+// golden compares with a file that was written by version 1 and is never rewritten.
+func golden(t *testing.T, name string, encoded []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", "v1", name+".golden")
+	if _, err := os.Stat(path); *writeGolden && errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile(path, []byte(hex.EncodeToString(encoded)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(encoded); got != strings.TrimSpace(string(b)) {
+		t.Errorf("%s is encoded as %s", name, got)
+	}
+}
+
+func TestMessagesAreEncodedAsEver(t *testing.T) {
+	t.Parallel()
+	for name, m := range messages() {
+		encoded := replication.AppendMessage(nil, m)
+		golden(t, name, encoded)
+		got, err := replication.DecodeMessage(encoded)
+		if err != nil || !slices.Equal(replication.AppendMessage(nil, got), encoded) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if name != "delta" && name != "keys" && !reflect.DeepEqual(got, m) { // those have empty slices
+			t.Errorf("%s: %+v, want %+v", name, got, m)
+		}
+		for n := range encoded {
+			if got, err := replication.DecodeMessage(encoded[:n]); !errors.Is(err, replication.ErrMalformed) {
+				t.Fatalf("%s cut off after %d bytes: %+v, %v", name, n, got, err)
+			}
+		}
+		if _, err := replication.DecodeMessage(append(slices.Clone(encoded), 0)); !errors.Is(err, replication.ErrMalformed) {
+			t.Errorf("%s with a byte too many: %v", name, err)
+		}
+		newer := append(slices.Clone(encoded), 1, 2, 3)
+		newer[0]++
+		if _, err := replication.DecodeMessage(newer); err != nil {
+			t.Errorf("%s with fields of a newer version: %v", name, err)
+		}
+		other := slices.Clone(encoded)
+		other[0] += 1 << 4
+		if _, err := replication.DecodeMessage(other); !errors.Is(err, replication.ErrMalformed) {
+			t.Errorf("%s of another version: %v", name, err)
+		}
+	}
+}
+
+func TestRecordsAreEncodedAsEver(t *testing.T) {
+	t.Parallel()
+	for name, r := range records() {
+		encoded := replication.AppendRecord(nil, r)
+		golden(t, name, encoded)
+		if got, err := replication.DecodeRecord(encoded); err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		for n := range encoded {
+			if _, err := replication.DecodeRecord(encoded[:n]); !errors.Is(err, replication.ErrMalformed) {
+				t.Errorf("%s cut off after %d bytes: %v", name, n, err)
+			}
+		}
+		other := slices.Clone(encoded)
+		other[0]++
+		if _, err := replication.DecodeRecord(other); !errors.Is(err, replication.ErrMalformed) {
+			t.Errorf("%s of another version: %v", name, err)
+		}
+	}
+}
+
+func TestGarbageIsNoMessage(t *testing.T) {
+	t.Parallel()
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}
+	for what, b := range map[string][]byte{
+		"kind 0":              {0x10, 0, 0},
+		"kind 16":             {0x10, 16, 0},
+		"many nodes":          append([]byte{0x10, 3}, huge...),
+		"a node without UID":  append([]byte{0x10, 3, 1, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0}, 1, 1),
+		"a long number":       {0x10, 3, 0, 0x81, 0, 1},
+		"a huge number":       append(append([]byte{0x10, 3, 0}, huge...), 1),
+		"no verdict":          {0x10, 3, 0, 1, 0},
+		"verdict 6":           {0x10, 3, 0, 1, 6},
+		"an empty key":        {0x10, 4, 0, 1, 0},
+		"a key with a star":   {0x10, 4, 0, 1, 2, 'a', '*'},
+		"a key of no text":    {0x10, 4, 0, 1, 1, 0xff},
+		"many keys":           append([]byte{0x10, 11, 0}, huge...),
+		"group 32":            append([]byte{0x10, 8, 0, 1, 32}, make([]byte, 512)...),
+		"bucket 1024":         {0x10, 9, 0, 0, 1, 0x80, 8, 0, 1, 0},
+		"keys not in order":   append([]byte{0x10, 9, 0, 0, 1, 0, 0, 1, 2, 1, 'b'}, append(append(make([]byte, 17), 1, 'a'), make([]byte, 17)...)...),
+		"part 1 of 1":         {0x10, 15, 0, 1, 1, 1, 1, 1},
+		"an empty part":       {0x10, 15, 0, 1, 0, 1, 0},
+		"pull of nothing":     {0x10, 13, 0, 1, 5, 5, 0},
+		"changes backwards":   {0x10, 2, 0, 0, 1, 1, 'a', 2, 1, 0, 0},
+		"a node that is none": {0x10, 2, 0, 0, 1, 1, 'a', 1, 1, 0, 1, 0},
+		"too large":           make([]byte, replication.MaxMessage+1),
+	} {
+		if got, err := replication.DecodeMessage(b); !errors.Is(err, replication.ErrMalformed) {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+// All mistakes in a configuration are told at once, by name.
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	_, err := replication.New(replication.Config{
+		Durable: []string{"a*", "*", "b**", ""}, Expire: map[string]time.Duration{"a*": time.Second, "": time.Hour},
+		GossipInterval: -1, NotifyInterval: -1, DeltaInterval: -1, PruneAfter: -1, MarkerTTL: -1, DurableMarkerTTL: -1, Timeout: -1,
+		MaxDeltaOps: -1, MaxEntry: 1 << 20, MaxMessage: 1 << 10, MaxBatch: 1 << 10, MaxKeys: -1, MaxRequests: -1, MaxLog: -1,
+	})
+	for _, want := range []string{
+		"Config.Self is missing", "Config.Rand is missing", `Config.Durable: replication: invalid: key "b*"`, "Config.Durable: replication: invalid: a key is empty",
+		"Config.Expire: replication: invalid", "Config.GossipInterval is -1ns", "Config.NotifyInterval", "Config.DeltaInterval", "Config.PruneAfter",
+		"Config.MarkerTTL", "Config.DurableMarkerTTL", "Config.Timeout", "Config.MaxDeltaOps is -1", "Config.MaxEntry", "Config.MaxMessage", "Config.MaxBatch",
+		"Config.MaxKeys", "Config.MaxRequests", "Config.MaxLog",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+	actor := must(crdt.NewSelf(node("a", 1)))
+	_, err = replication.New(replication.Config{Self: actor, Rand: newWorld(t, 1, replication.Config{}, 0).rnd, Expire: map[string]time.Duration{"a": time.Second}})
+	if err == nil || !strings.Contains(err.Error(), `Config.Expire: 1s for "a" is less than the interval of gossip, 2s`) {
+		t.Errorf("expiry within an interval: %v", err)
+	}
+}
+
+// An exact key goes before prefixes, and a longer prefix before a shorter one.
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	expire := map[string]time.Duration{
+		"*": 10 * time.Minute, "a*": time.Minute, "ab*": 30 * time.Minute, "abc": 2 * time.Minute,
+	}
+	for after, want := range map[time.Duration]string{0: "a1 ab1 abc x", 90 * time.Second: "ab1 abc x", 3 * time.Minute: "ab1 x", 15 * time.Minute: "ab1"} {
+		w := newWorld(t, 1, replication.Config{Expire: expire}, 1)
+		h := w.hosts[0]
+		for _, key := range []string{"x", "a1", "ab1", "abc"} {
+			h.add(key, local, 1)
+		}
+		w.run(after)
+		if got := strings.Join(h.m.Keys(), " "); got != want {
+			t.Errorf("after %v: %s, want %s", after, got, want)
+		}
+	}
+}
+
+// Changes that wait are limited; who misses those that were dropped gets the
+// values.
+func TestLogIsLimited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: 5 * time.Second}, 12) // too many to be told at once
+	a := w.hosts[0]
+	keys := 30
+	for round := range 4 {
+		for i := range keys {
+			a.put(fmt.Sprint("set-", i), local, fmt.Sprint(round))
+			if n := a.m.Counters().Log; n > 10 {
+				t.Fatalf("%d changes wait", n)
+			}
+		}
+		if round%2 == 1 {
+			w.run(time.Second)
+		}
+	}
+	for i := range keys { // each of them is a gap where something was dropped
+		a.put(fmt.Sprint("set-", i), local, "last")
+		w.run(100 * time.Millisecond)
+	}
+	w.run(10 * time.Second)
+	gaps := uint64(0)
+	for _, b := range w.hosts[1:] {
+		gaps += b.m.Counters().DeltasGap
+		for i := range keys {
+			if key := fmt.Sprint("set-", i); a.show(key) != b.show(key) {
+				t.Errorf("%s: %s and %s", key, a.show(key), b.show(key))
+			}
+		}
+	}
+	if a.m.Counters().DeltasDropped == 0 || gaps == 0 {
+		t.Errorf("%d dropped, %d gaps", a.m.Counters().DeltasDropped, gaps)
+	}
+}
+
+// Where all are told at the same time, nothing is dropped, however much changes.
+func TestFullLogIsSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: time.Hour}, 3)
+	a := w.hosts[0]
+	for i := range 300 {
+		a.add(fmt.Sprint("key-", i%100), local, 1)
+	}
+	w.run(time.Second)
+	for _, h := range w.hosts {
+		if c := h.m.Counters(); c.DeltasDropped > 0 || c.Keys != 100 || h.m.Root() != a.m.Root() {
+			t.Errorf("%v has %d keys, %d changes were dropped", h.self, c.Keys, c.DeltasDropped)
+		}
+	}
+}
+
+// A clock that is set does not go back on registers, and a wrong one elsewhere does
+// not keep keys for ever.
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	a.step(replication.SetClock{Time: started.Add(24 * time.Hour)})
+	w.wait(a, a.write("r", all, "first"))
+	w.wait(a, a.add("s", all, 1))
+	a.step(replication.SetClock{Time: started})
+	w.wait(a, a.write("r", all, "second"))
+	w.wait(b, b.write("r", all, "third"))
+	if a.show("r") != "third" || b.show("r") != "third" {
+		t.Errorf("the register holds %s, %s", a.show("r"), b.show("r"))
+	}
+	w.run(5 * time.Minute)
+	if got := b.show("s"); got != "-" {
+		t.Errorf("a key that was used in the future has %s", got)
+	}
+}

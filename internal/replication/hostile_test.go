@@ -1,0 +1,211 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+func (h *host) receive(from *host, msg replication.Message) {
+	h.step(replication.Received{From: from.self, Data: replication.AppendMessage(nil, msg)})
+}
+
+// What is short must not take long, or make much.
+func TestBucketsTwice(t *testing.T) {
+	t.Parallel()
+	lists := replication.Keys{Lists: []replication.KeyList{{Bucket: 7, Complete: true}, {Bucket: 3, Complete: true}}}
+	if _, err := replication.DecodeMessage(replication.AppendMessage(nil, lists)); err != nil {
+		t.Errorf("in any order: %v", err)
+	}
+	lists.Lists = append(lists.Lists, replication.KeyList{Bucket: 7, Complete: true})
+	if _, err := replication.DecodeMessage(replication.AppendMessage(nil, lists)); !errors.Is(err, replication.ErrMalformed) {
+		t.Errorf("twice: %v", err)
+	}
+}
+
+func TestKeysTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.wait(b, b.put("s", local, strings.Repeat("x", 1000)))
+	var d replication.Delta
+	var g replication.Gossip
+	var set crdt.ORSet[string]
+	for i := range 100 {
+		set = must(set.ResetDelta().Add(a.actor, fmt.Sprint(i)))
+		delta, _ := set.Delta()
+		n := uint64(i + 1)
+		d.Items = append(d.Items, replication.Item{Key: "s", From: n, To: n, Delta: must(delta.AppendBinary(nil))})
+		one := must(crdt.ORSet[string]{}.Add(a.actor, fmt.Sprint(i)))
+		g.Entries = append(g.Entries, replication.Entry{Key: "s", Value: must(one.AppendBinary(nil))})
+	}
+	merged := func() uint64 { return b.m.Counters().Merged + b.m.Counters().DeltasApplied }
+	for what, msg := range map[string]replication.Message{"delta": d, "gossip": g} {
+		b.storing = nil
+		before := merged()
+		b.receive(a, msg)
+		if n := merged() - before; n > 1 || len(b.storing) > 1 {
+			t.Errorf("%s: %d merged, %d stored", what, n, len(b.storing))
+		}
+	}
+	if b.m.Counters().Dropped[replication.DropMalformed] != 2 {
+		t.Error("nobody was told")
+	}
+}
+
+// A delta of very many steps that go through all of a set is not taken: the value is asked for.
+func TestManySweeps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.wait(a, a.put("s", all, "x", "y"))
+	set := must(crdt.ORSet[string]{}.Add(b.actor, "1"))
+	clears := func(n int) []byte {
+		var d crdt.Delta
+		for range n {
+			one, _ := set.ResetDelta().Clear().Delta()
+			d = must(d.Merge(one))
+		}
+		return must(d.AppendBinary(nil))
+	}
+	for _, c := range []struct {
+		steps, gaps int
+	}{{32, 0}, {33, 1}} {
+		before := a.m.Counters()
+		a.receive(b, replication.Delta{Items: []replication.Item{{Key: "s", From: 1, To: uint64(c.steps), Delta: clears(c.steps)}}})
+		if n := a.m.Counters().DeltasGap - before.DeltasGap; n != uint64(c.gaps) {
+			t.Errorf("%d steps: %d gaps", c.steps, n)
+		}
+	}
+	// Who means well is understood all the same.
+	r := w.wait(a, update(a, "t", all, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(a.actor, "x") }))
+	for range 100 {
+		r = w.wait(a, update(a, "t", all, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+			for i := range 100 {
+				var err error
+				if s, err = s.Clear().Add(a.actor, fmt.Sprint(i)); err != nil {
+					return s, err
+				}
+			}
+			return s, nil
+		}))
+		break
+	}
+	if r.Outcome != replication.Done || b.show("t") != "99" {
+		t.Errorf("%+v, the other one has %s", r, b.show("t"))
+	}
+}
+
+// A message in parts is not larger than any message, and is not begun by parts that do not belong together.
+func TestPartsTooLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	piece := make([]byte, 1<<20-100)
+	for i := range uint64(17) {
+		a.receive(b, replication.Part{Nr: 1, Index: i, Count: 18, Data: piece})
+	}
+	if n := a.m.Counters().Dropped[replication.DropParts]; n != 1 {
+		t.Errorf("%d dropped: 17 parts of 1 MiB are more than a message may have", n)
+	}
+}
+
+// Only the node that was asked can answer a new one.
+func TestChunkFromAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 2)
+	w.run(time.Second)
+	n := w.start("n9", nil)
+	x := w.start("x", nil)
+	w.set(n.self, membership.Up)
+	w.set(x.self, membership.WeaklyUp)
+	w.keep = true
+	n.tell()
+	var v crdt.GCounter
+	value := must(v.Add(x.actor, 7).AppendBinary(nil))
+	asked := 0
+	for _, l := range w.sent {
+		if l.from != n || l.send.Kind != replication.KindPull {
+			continue
+		}
+		asked++
+		p, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Pull)
+		if !ok {
+			t.Fatal("a Pull is none")
+		}
+		n.receive(x, replication.Chunk{Nr: p.Nr, Done: true, Entries: []replication.Entry{{Key: "k", Value: value}}})
+	}
+	if asked == 0 || n.show("k") != "-" || n.m.Counters().Dropped[replication.DropLate] == 0 {
+		t.Errorf("it has asked %d times and holds %s", asked, n.show("k"))
+	}
+	w.tell()
+	w.run(5 * time.Second)
+	if !n.m.Synced() {
+		t.Error("it was never answered")
+	}
+}
+
+// The disk of a node that others write to is not waited for without end.
+func TestWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, MaxRequests: 5}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	b.held = true
+	w.keep = true
+	value := must(crdt.GCounter{}.Add(a.actor, 1).AppendBinary(nil))
+	for i := range uint64(30) {
+		b.receive(a, replication.Write{Nr: i + 1, Entry: replication.Entry{Key: fmt.Sprint(i), Value: value}})
+	}
+	if n := b.m.Counters().Storing; n != 10 {
+		t.Errorf("%d wait for the disk", n)
+	}
+	faults := 0
+	for _, l := range w.sent {
+		if ack, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Ack); ok && l.from == b && ack.Verdict == replication.StoreFault {
+			faults++
+		}
+	}
+	if r := b.replies[b.get("other", local)]; r.Outcome != replication.NotFound {
+		t.Errorf("the node's own requests are held up: %+v", r)
+	}
+	if faults != 20 {
+		t.Errorf("%d were told that they can't wait", faults)
+	}
+}
+
+// A type that is nested too deep for others to read is refused before anything has changed.
+func TestTooDeep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 1)
+	h := w.hosts[0]
+	r := h.replies[update(h, "deep", local, func(m m8) (m8, error) { return m.Put(h.actor, "k", m7{}) })]
+	if r.Outcome != replication.Failed || !errors.Is(r.Err, crdt.ErrLimit) || h.show("deep") != "-" || len(h.storing) != 0 {
+		t.Errorf("%+v, it holds %s", r, h.show("deep"))
+	}
+	if r := w.wait(h, update(h, "less", local, func(m m7) (m7, error) { return m.Put(h.actor, "k", m6{}) })); r.Outcome != replication.Done {
+		t.Errorf("8 levels: %+v", r)
+	}
+	if later := h.restart(w.cfg); later.stopped || later.show("less") == "-" {
+		t.Errorf("it can't be started again: %v", later.notes)
+	}
+}
+
+type (
+	m1 = crdt.ORMap[string, crdt.GSet[string]]
+	m2 = crdt.ORMap[string, m1]
+	m3 = crdt.ORMap[string, m2]
+	m4 = crdt.ORMap[string, m3]
+	m5 = crdt.ORMap[string, m4]
+	m6 = crdt.ORMap[string, m5]
+	m7 = crdt.ORMap[string, m6]
+	m8 = crdt.ORMap[string, m7]
+)

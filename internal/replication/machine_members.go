@@ -1,0 +1,180 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// membersState is what the machine knows of the cluster.
+type membersState struct {
+	known       map[identity.Node]bool // members that may send: all but those that are down
+	all         []identity.Node        // members, sorted
+	member      bool                   // the node was one
+	status      membership.Status      // of the node
+	upNumber    int32                  // of the node
+	eligible    []peer                 // that count in a quorum, sorted, without this node
+	gossip      []identity.Node        // that are told of changes: those and WeaklyUp ones
+	reachable   []identity.Node        // those of them that can be reached
+	unreachable []identity.Node
+	leader      identity.Node   // the first that is Up
+	peers       []peer          // for order
+	order       []identity.Node // what it has returned
+}
+
+// peer is another node that counts in a quorum.
+type peer struct {
+	node        identity.Node
+	upNumber    int32
+	exiting     bool
+	unreachable bool
+}
+
+func contains(nodes []identity.Node, n identity.Node) bool {
+	_, found := slices.BinarySearchFunc(nodes, n, identity.Node.Compare)
+	return found
+}
+
+func (m *Machine) isAlive(n identity.Node) bool { return contains(m.members.all, n) }
+
+func (m *Machine) setMembers(in Members) {
+	s := &m.members
+	before := s.all
+	*s = membersState{known: map[identity.Node]bool{}, member: s.member, unreachable: slices.SortedFunc(slices.Values(in.Unreachable), identity.Node.Compare)}
+	here := false
+	for i := range in.All {
+		o := &in.All[i]
+		s.all = append(s.all, o.Node)
+		if o.Node == m.self {
+			here, s.status, s.upNumber = true, o.Status, o.UpNumber
+		}
+		if o.Status == membership.Down || o.Status == membership.Removed || !m.takesPart(o) {
+			continue
+		}
+		if o.Status == membership.Up && s.leader.IsZero() {
+			s.leader = o.Node
+		}
+		if o.Node == m.self {
+			continue
+		}
+		s.known[o.Node] = true
+		if o.Status == membership.Joining {
+			continue
+		}
+		unreachable := contains(s.unreachable, o.Node)
+		s.gossip = append(s.gossip, o.Node)
+		if !unreachable {
+			s.reachable = append(s.reachable, o.Node)
+		}
+		if o.Status != membership.WeaklyUp {
+			s.eligible = append(s.eligible, peer{o.Node, o.UpNumber, o.Status == membership.Exiting, unreachable})
+		}
+	}
+	for _, n := range before {
+		if n != m.self && !s.known[n] && !contains(s.all, n) {
+			m.pruning.removed[n] = m.pruning.clock
+			delete(m.deltas.followers, n)
+		}
+	}
+	for _, n := range s.all {
+		delete(m.pruning.removed, n)
+	}
+	for _, n := range s.gossip {
+		m.deltas.follow(n)
+	}
+	switch {
+	case s.member && !here:
+		m.note(Note{Kind: NoteRemoved, Node: m.self})
+		m.stop()
+	case here:
+		s.member = true
+		m.startPull()
+	}
+}
+
+// takesPart reports whether a member holds the data.
+func (m *Machine) takesPart(o *membership.Member) bool {
+	return !slices.ContainsFunc(m.cfg.Roles, func(role string) bool { return !o.HasRole(role) })
+}
+
+// counts reports whether this node is one of those that a level counts. One that is about to come holds the data and is not
+// part of a majority: two such nodes, which don't know of each other, would both count themselves.
+func (m *Machine) counts(l Level) bool {
+	if l.Kind != Majority && l.Kind != MajorityPlus {
+		return true
+	}
+	return m.members.status != membership.Joining && m.members.status != membership.WeaklyUp
+}
+
+// total returns how many nodes count for a level, this one included if it does.
+func (m *Machine) total(l Level) int {
+	n := 0
+	if m.counts(l) {
+		n = 1
+	}
+	for i := range m.members.eligible {
+		if !m.members.eligible[i].exiting || !l.withoutExiting() {
+			n++
+		}
+	}
+	return n
+}
+
+// order returns the nodes that a request asks, those that it should ask first
+// before the others. They are valid until it is called again.
+func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.Node {
+	peers := m.members.peers[:0]
+	for _, p := range m.members.eligible {
+		if !p.exiting || !l.withoutExiting() {
+			peers = append(peers, p)
+		}
+	}
+	switch n := len(peers); {
+	case preferOldest:
+		slices.SortFunc(peers, func(a, b peer) int {
+			return cmp.Or(cmp.Compare(a.upNumber, b.upNumber), a.node.Compare(b.node))
+		})
+	case stable != nil && n > 0:
+		// The deltas of one key go to the same nodes, so that none finds a gap.
+		k := int(stable.bucket) % n
+		slices.Reverse(peers[:k])
+		slices.Reverse(peers[k:])
+		slices.Reverse(peers)
+	default:
+		m.rand.Shuffle(n, func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
+	}
+	nodes := m.members.order[:0]
+	for turn := range unreachable + 1 {
+		for _, p := range peers {
+			if m.turnOf(&p) == turn {
+				nodes = append(nodes, p.node)
+			}
+		}
+	}
+	m.members.peers, m.members.order = peers, nodes
+	return nodes
+}
+
+// turn is when a node is asked: all of one turn come before those of the next.
+type turn int
+
+const (
+	ready   turn = iota
+	filling      // it gets all data from others, from here too: it is busy, and knows least
+	unreachable
+)
+
+func (m *Machine) turnOf(p *peer) turn {
+	switch {
+	case p.unreachable:
+		return unreachable
+	case m.fills(p.node):
+		return filling
+	}
+	return ready
+}

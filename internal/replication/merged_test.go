@@ -1,0 +1,258 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+// What an update merges is acknowledged like what it changes.
+func TestMergeThenChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	a := w.hosts[0]
+	w.wait(a, a.put("set", all, "x"))
+	w.wait(a, a.add("count", all, 1))
+	import1 := must(crdt.ORSet[string]{}.Add(must(crdt.NewSelf(node("imported", 77))), "imported"))
+	import2 := crdt.GCounter{}.Add(must(crdt.NewSelf(node("imported", 77))), 10)
+	r := w.wait(a, update(a, "set", all, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+		s, err := s.Merge(import1)
+		if err != nil {
+			return s, err
+		}
+		return s.Add(a.actor, "y")
+	}))
+	if r.Outcome != replication.Done {
+		t.Errorf("%+v", r)
+	}
+	w.wait(a, update(a, "count", all, func(c crdt.GCounter) (crdt.GCounter, error) {
+		c, err := c.Merge(import2)
+		return c.Add(a.actor, 1), err
+	}))
+	for _, h := range w.hosts {
+		if h.show("set") != "imported x y" || h.show("count") != "12" {
+			t.Errorf("%v has %s, %s", h.self, h.show("set"), h.show("count"))
+		}
+	}
+	// A change alone is still sent as one.
+	before := w.hosts[1].m.Counters().DeltasApplied
+	w.wait(a, a.put("set", all, "z"))
+	w.wait(a, a.add("count", all, 1))
+	if n := w.hosts[1].m.Counters().DeltasApplied - before; n != 2 {
+		t.Errorf("%d deltas", n)
+	}
+}
+
+// Steps is a type of one's own whose deltas are shorter than what they make.
+type Steps struct{ n, delta int }
+
+const stepSize = 100
+
+func (s Steps) Merge(o Steps) (Steps, error) { return Steps{n: max(s.n, o.n)}, nil }
+func (s Steps) AppendBinary(b []byte) ([]byte, error) {
+	return append(b, make([]byte, s.n*stepSize)...), nil
+}
+func (s Steps) Delta() (Step, bool)              { return Step(s.delta), s.delta > 0 }
+func (s Steps) MergeDelta(d Step) (Steps, error) { return Steps{n: max(s.n, int(d))}, nil }
+func (s Steps) ResetDelta() Steps                { return Steps{n: s.n} }
+
+// Step is up to where it goes.
+type Step int
+
+func (s Step) Merge(o Step) (Step, error)            { return max(s, o), nil }
+func (s Step) AppendBinary(b []byte) ([]byte, error) { return append(b, byte(s)), nil }
+
+// The largest value holds for types of one's own as well, whatever their deltas are.
+func TestOwnTooLarge(t *testing.T) {
+	t.Parallel()
+	types := must(crdt.NewTypes(nil, crdt.DefineDelta("steps", crdt.FreeDeltas,
+		func(b []byte) (Steps, error) { return Steps{n: len(b) / stepSize}, nil },
+		func(b []byte) (Step, error) {
+			if len(b) != 1 {
+				return 0, errors.New("no step")
+			}
+			return Step(b[0]), nil
+		})))
+	w := newWorld(t, 1, replication.Config{Types: types, MaxEntry: 5_000}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	step := func(by int) replication.Reply {
+		r := a.request("s", all)
+		a.step(replication.Update{Request: r, Modify: func(v crdt.Value) (crdt.Value, error) {
+			s, err := crdt.As[Steps](types, v)
+			if err != nil {
+				return v, err
+			}
+			return types.Value(Steps{n: s.n + by, delta: s.n + by})
+		}})
+		return w.wait(a, r.ID)
+	}
+	n := 0
+	for ; n < 100; n++ {
+		if r := step(1); r.Outcome != replication.Done {
+			if _, large := errors.AsType[*replication.TooLargeError](r.Err); !large {
+				t.Errorf("%+v", r)
+			}
+			break
+		}
+	}
+	if n != 49 { // and what comes before it
+		t.Errorf("%d steps of %d bytes", n, stepSize)
+	}
+	if b.m.Counters().DeltasApplied == 0 {
+		t.Error("no delta was sent")
+	}
+	if v, _, _ := b.m.Value("s"); must(crdt.As[Steps](types, v)).n != 49 {
+		t.Error("the other one has less")
+	}
+}
+
+// Majorities meet: a node that does not count for others does not count for itself.
+func TestJoinersDoNotCount(t *testing.T) {
+	t.Parallel()
+	for _, s := range []membership.Status{membership.Joining, membership.WeaklyUp} {
+		for seed := range uint64(4) {
+			w := newWorld(t, seed, replication.Config{GossipInterval: time.Hour, DeltaInterval: time.Hour}, 4)
+			c, d := w.hosts[2], w.hosts[3]
+			w.set(c.self, s)
+			w.set(d.self, s)
+			w.tell()
+			r := w.wait(c, c.add("both", majority, 1))
+			if r.Outcome != replication.Done || r.Answered != 2 || r.Required != 2 || r.Total != 2 {
+				t.Errorf("%v: %+v", s, r)
+			}
+			if r = w.wait(c, c.get("both", majority)); r.Outcome != replication.Done || r.Answered != 2 || r.Total != 2 {
+				t.Errorf("%v: %+v", s, r)
+			}
+			if r = w.wait(c, c.add("all", all, 1)); r.Outcome != replication.Done || r.Answered != 3 || r.Total != 3 {
+				t.Errorf("%v, all: %+v", s, r)
+			}
+			w.cut = func(x, y *host) bool { return (x == w.hosts[0] || x == c) != (y == w.hosts[0] || y == c) }
+			r = w.wait(c, c.add("k", majority, 1))
+			g := w.wait(d, d.get("k", majority))
+			if r.Outcome != replication.TimedOut || g.Outcome != replication.TimedOut {
+				t.Errorf("%v, seed %d: written: %+v, read: %+v", s, seed, r, g)
+			}
+			w.set(w.hosts[0].self, membership.WeaklyUp)
+			w.set(w.hosts[1].self, membership.WeaklyUp)
+			w.tell()
+			if r, g := w.wait(c, c.add("k", majority, 1)), w.wait(d, d.get("k", majority)); r.Outcome != replication.TooFew || g.Outcome != replication.TooFew {
+				t.Errorf("%v, nobody counts: %+v, %+v", s, r, g)
+			}
+		}
+	}
+}
+
+// Of two that refuse, others are asked instead, at once.
+func TestAskedAfterRefusal(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		w := newWorld(t, seed, replication.Config{GossipInterval: time.Hour}, 5)
+		w.cut = func(x, y *host) bool { return true }
+		for _, h := range w.hosts[1:3] {
+			h.put("k", local, "tea")
+		}
+		w.run(time.Second)
+		w.cut = nil
+		a := w.hosts[0]
+		begun := w.now
+		r := w.wait(a, a.add("k", majority, 1))
+		if r.Outcome != replication.Done || w.now-begun > 500*time.Millisecond {
+			t.Errorf("seed %d: %+v after %v", seed, r, w.now-begun)
+		}
+	}
+}
+
+// Markers of durable keys are kept for longer, and of two the later one holds.
+func TestMarkersLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{
+		Durable: []string{"kept"}, PruneInterval: 5 * time.Second, PruneAfter: 10 * time.Second, DurablePruneAfter: 10 * time.Second, MarkerTTL: time.Hour, DurableMarkerTTL: 10 * time.Hour,
+	}, 3)
+	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
+	w.wait(c, c.add("kept", all, 1))
+	w.wait(c, c.add("other", all, 1))
+	w.wait(c, c.put("set", all, "x"))
+	c.dead = true
+	w.set(c.self, membership.Removed)
+	w.tell()
+	w.run(2 * time.Minute)
+	entry := func(h *host, key string) replication.Entry {
+		w.keep, w.sent = true, nil
+		h.receive(a, replication.Read{Nr: 99, Key: key})
+		w.keep = false
+		res, ok := must(replication.DecodeMessage(w.sent[len(w.sent)-1].send.Data)).(replication.ReadResult)
+		if !ok || res.Entry == nil {
+			t.Fatalf("%s is not there", key)
+		}
+		return *res.Entry
+	}
+	wall := uint64(started.Add(w.now).UnixMilli())
+	for key, want := range map[string]time.Duration{"kept": 10 * time.Hour, "other": time.Hour} {
+		e := entry(b, key)
+		if len(e.Pruning) != 1 || !e.Pruning[0].Performed {
+			t.Fatalf("%s: %+v", key, e.Pruning)
+		}
+		left := time.Duration(e.Pruning[0].Obsolete-wall) * time.Millisecond
+		if left > want || left < want-2*time.Minute {
+			t.Errorf("the marker of %s is kept for another %v", key, left)
+		}
+		later, sooner := e, e
+		later.Pruning = []replication.Marker{e.Pruning[0]}
+		later.Pruning[0].Obsolete += 1_000_000
+		sooner.Pruning = []replication.Marker{e.Pruning[0]}
+		sooner.Pruning[0].Obsolete -= 1_000
+		b.receive(a, replication.Gossip{Entries: []replication.Entry{later}})
+		b.receive(a, replication.Gossip{Entries: []replication.Entry{sooner}})
+		if got := entry(b, key).Pruning[0].Obsolete; got != later.Pruning[0].Obsolete {
+			t.Errorf("%s: a marker until %d is one until %d", key, later.Pruning[0].Obsolete, got)
+		}
+	}
+	// The numbers of a node that was pruned are forgotten, and an update that brings its history back is cleaned of it.
+	for _, v := range entry(b, "set").Versions {
+		if v.Node == c.self {
+			t.Errorf("the number of %v is kept", v.Node)
+		}
+	}
+	old := crdt.GCounter{}.Add(c.actor, 100)
+	w.wait(b, update(b, "other", local, func(v crdt.GCounter) (crdt.GCounter, error) { return v.Merge(old) }))
+	if v := value(b, "other"); v.NeedsPruning(c.self) || b.show("other") != "1" {
+		t.Errorf("an update has brought back what was pruned: %s", b.show("other"))
+	}
+}
+
+// What is the same everywhere is not told again.
+func TestEqualIsNotTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	for i := range 20 {
+		w.wait(a, a.put(fmt.Sprint(i), all, strings.Repeat("x", 100)))
+	}
+	w.run(10 * time.Second)
+	w.converge(time.Minute)
+	before := [2]replication.Counters{a.m.Counters(), b.m.Counters()}
+	w.run(time.Minute)
+	for i, c := range []replication.Counters{a.m.Counters(), b.m.Counters()} {
+		for _, k := range []replication.Kind{replication.KindGossip, replication.KindGroups, replication.KindKeys, replication.KindWant} {
+			if n := c.Sent[k] - before[i].Sent[k]; n != 0 {
+				t.Errorf("%d times %v between nodes that hold the same", n, k)
+			}
+		}
+	}
+	// With SendBack only what differs is sent back.
+	e := replication.Entry{Key: "0", Value: must(value(a, "0").AppendBinary(nil))}
+	sent := b.m.Counters().Sent[replication.KindGossip]
+	b.receive(a, replication.Gossip{SendBack: true, Entries: []replication.Entry{e}})
+	if b.m.Counters().Sent[replication.KindGossip] != sent {
+		t.Error("it has told again what it was told")
+	}
+}

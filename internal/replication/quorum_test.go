@@ -1,0 +1,292 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+var (
+	local    = replication.Level{}
+	majority = replication.Level{Kind: replication.Majority}
+	all      = replication.Level{Kind: replication.All}
+)
+
+func count(n int) replication.Level { return replication.Level{Kind: replication.Count, N: n} }
+
+func TestRequired(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		level replication.Level
+		want  []int // for 1, 2, ... nodes
+	}{
+		{local, []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+		{majority, []int{1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7}},
+		{replication.Level{Kind: replication.Majority, MinCap: 3}, []int{1, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6, 7}},
+		{replication.Level{Kind: replication.Majority, MinCap: 5}, []int{1, 2, 3, 4, 5, 5, 5, 5, 5, 6, 6, 7}},
+		{replication.Level{Kind: replication.MajorityPlus, N: 1}, []int{1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8}},
+		{replication.Level{Kind: replication.MajorityPlus, N: 2}, []int{1, 2, 3, 4, 5, 6, 6, 7, 7, 8, 8, 9}},
+		{replication.Level{Kind: replication.MajorityPlus, N: 3}, []int{1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 9, 10}},
+		{replication.Level{Kind: replication.MajorityPlus, N: 1, MinCap: 5}, []int{1, 2, 3, 4, 5, 5, 5, 6, 6, 7, 7, 8}},
+		{all, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}},
+		{count(3), []int{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}},
+	} {
+		for i, want := range c.want {
+			if got := c.level.Required(i + 1); got != want {
+				t.Errorf("%+v of %d nodes: %d, want %d", c.level, i+1, got, want)
+			}
+		}
+	}
+}
+
+// A majority has the value when the request is answered, and the answer says how
+// many have.
+func TestWriteMajority(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 5)
+	r := w.wait(w.hosts[0], w.hosts[0].add("visits", majority, 5))
+	if r.Outcome != replication.Done || r.Answered < 3 || r.Required != 3 || r.Total != 5 || show(r.Value) != "5" {
+		t.Errorf("%+v", r)
+	}
+	have := 0
+	for _, h := range w.hosts {
+		if h.show("visits") == "5" {
+			have++
+		}
+	}
+	if have < 3 {
+		t.Errorf("%d nodes have it", have)
+	}
+}
+
+// With two of five nodes in reach a majority write fails with what it has got,
+// within its time, and the value spreads nevertheless.
+func TestHonestQuorum(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, replication.Config{}, 5)
+	side := w.hosts[:2]
+	w.cut = func(a, b *host) bool { return slices.Contains(side, a) != slices.Contains(side, b) }
+	w.tell()
+	h := w.hosts[0]
+	begun := w.now
+	r := w.wait(h, h.add("visits", majority, 5))
+	if r.Outcome != replication.TimedOut || r.Answered != 2 || r.Required != 3 || w.now-begun != 5*time.Second {
+		t.Errorf("%+v after %v", r, w.now-begun)
+	}
+	if want := []identity.Node{w.hosts[2].self, w.hosts[3].self, w.hosts[4].self}; !slices.Equal(r.Silent, want) || r.Err != nil {
+		t.Errorf("%v have not answered, not %v: %v", r.Silent, want, r.Err)
+	}
+	r = w.wait(h, h.get("visits", majority))
+	if r.Outcome != replication.TimedOut || r.Answered != 2 {
+		t.Errorf("%+v", r)
+	}
+	w.cut = nil
+	w.tell()
+	w.converge(time.Minute)
+	if got := w.hosts[4].show("visits"); got != "5" {
+		t.Errorf("the other side has %s", got)
+	}
+}
+
+// Replicas that there are not are not waited for.
+func TestTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, replication.Config{}, 2)
+	h := w.hosts[0]
+	if r := h.replies[h.add("visits", count(3), 1)]; r.Outcome != replication.TooFew || r.Required != 3 || r.Total != 2 {
+		t.Errorf("update: %+v", r)
+	}
+	if r := h.replies[h.get("visits", count(3))]; r.Outcome != replication.TooFew {
+		t.Errorf("get: %+v", r)
+	}
+	if r := h.replies[h.del("other", count(3))]; r.Outcome != replication.TooFew {
+		t.Errorf("delete: %+v", r)
+	}
+	w.run(time.Second)
+	if got := w.hosts[1].show("visits"); got != "1" {
+		t.Errorf("the other one has %s", got)
+	}
+	alone := newWorld(t, 3, replication.Config{}, 1).hosts[0]
+	for _, l := range []replication.Level{majority, all, {Kind: replication.MajorityPlus, N: 5}} {
+		if r := alone.replies[alone.add("visits", l, 1)]; r.Outcome != replication.Done {
+			t.Errorf("%v on one node: %+v", l.Kind, r)
+		}
+	}
+	if r := alone.replies[alone.add("visits", count(2), 1)]; r.Outcome != replication.TooFew {
+		t.Errorf("two of one node: %+v", r)
+	}
+}
+
+// Nodes that are WeaklyUp or joining are in no quorum; those that are about to go
+// are, but for All and MajorityPlus.
+func TestWhoCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 4, replication.Config{}, 3)
+	w.keep = true
+	h := w.hosts[0]
+	w.set(w.hosts[1].self, membership.Exiting)
+	weak, joining := w.start("n8", nil), w.start("n9", nil)
+	w.set(weak.self, membership.WeaklyUp)
+	w.set(joining.self, membership.Joining)
+	w.tell()
+	if got := h.m.ReplicaCount(); got != 3 {
+		t.Errorf("%d replicas", got)
+	}
+	if r := w.wait(h, h.add("a", majority, 1)); r.Total != 3 || r.Required != 2 {
+		t.Errorf("majority: %+v", r)
+	}
+	for _, l := range []replication.Level{all, {Kind: replication.MajorityPlus, N: 4}} {
+		if r := w.wait(h, h.add("a", l, 1)); r.Total != 2 || r.Required != 2 {
+			t.Errorf("%v: %+v", l.Kind, r)
+		}
+	}
+	w.run(5 * time.Second)
+	if weak.show("a") != "3" {
+		t.Errorf("a WeaklyUp node has %s", weak.show("a"))
+	}
+	asks := []replication.Kind{replication.KindWrite, replication.KindDelta, replication.KindRead, replication.KindRoot}
+	for _, l := range w.sent {
+		if l.to == joining && slices.Contains(asks, l.send.Kind) {
+			t.Errorf("%v sends %v to a joining node", l.from.self, l.send.Kind)
+		}
+	}
+	// A joining one may send.
+	if r := w.wait(joining, joining.add("b", majority, 1)); r.Outcome != replication.Done {
+		t.Errorf("by a joining node: %+v", r)
+	}
+}
+
+func TestModifyFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 5, replication.Config{}, 2)
+	h := w.hosts[0]
+	h.add("visits", local, 1)
+	cause := errors.New("no")
+	id := update(h, "visits", majority, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 5), cause })
+	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, cause) {
+		t.Errorf("an error: %+v", r)
+	}
+	id = update(h, "visits", majority, func(crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
+	var panicked *replication.PanicError
+	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.As(r.Err, &panicked) || panicked.Value != "oh" {
+		t.Errorf("a panic: %+v", r)
+	}
+	id = h.put("visits", majority, "x")
+	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, crdt.ErrType) {
+		t.Errorf("another type: %+v", r)
+	}
+	r := h.request("visits", local)
+	h.step(replication.Update{Request: r, Modify: func(crdt.Value) (crdt.Value, error) {
+		return (*crdt.Types)(nil).Value(crdt.Flag{}.Enable())
+	}})
+	if r := h.replies[r.ID]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrType) {
+		t.Errorf("another type in the end: %+v", r)
+	}
+	for what, change := range map[string]func(crdt.GCounter) (crdt.GCounter, error){
+		"first": func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(w.hosts[1].actor, 1), nil },
+		"then":  func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 1).Add(w.hosts[1].actor, 1), nil },
+	} {
+		if r := h.replies[update(h, "visits", majority, change)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrForeign) {
+			t.Errorf("another node's Self %s: %+v", what, r)
+		}
+	}
+	if h.show("visits") != "1" {
+		t.Errorf("it holds %s", h.show("visits"))
+	}
+}
+
+// What others have said no to is told when the time is up, too.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 5, replication.Config{}, 3)
+	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
+	w.cut = func(x, y *host) bool { return x != y }
+	w.tell()
+	b.put("visits", local, "x")
+	c.put("visits", local, "x")
+	w.cut = func(x, y *host) bool { return x == c || y == c }
+	w.tell()
+	r := w.wait(a, a.add("visits", majority, 1))
+	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || !slices.Equal(r.Silent, []identity.Node{c.self}) {
+		t.Errorf("one refuses: %+v", r)
+	}
+	w.cut = nil
+	w.tell()
+	begun := w.now
+	r = w.wait(a, a.add("visits", majority, 1))
+	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || len(r.Silent) > 0 || w.now-begun > time.Second {
+		t.Errorf("both refuse: %+v after %v", r, w.now-begun)
+	}
+}
+
+// What the function returns is merged, and does not take the place of what was
+// there.
+func TestUpdateMerges(t *testing.T) {
+	t.Parallel()
+	h := newWorld(t, 6, replication.Config{}, 1).hosts[0]
+	for _, e := range []string{"a", "b", "c"} {
+		update(h, "tags", local, func(crdt.GSet[string]) (crdt.GSet[string], error) { return crdt.GSet[string]{}.Add(e) })
+	}
+	v, _, _ := h.m.Value("tags")
+	if got := must(must(crdt.As[crdt.GSet[string]](nil, v)).Elements()); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("it holds %v", got)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 7, replication.Config{}, 3)
+	h := w.hosts[0]
+	w.wait(h, h.add("visits", all, 1))
+	if r := w.wait(h, h.del("visits", majority)); r.Outcome != replication.Done || r.Answered < 2 {
+		t.Errorf("delete: %+v", r)
+	}
+	for what, id := range map[string]uint64{
+		"update": h.add("visits", majority, 1), "get": h.get("visits", local), "delete": h.del("visits", majority),
+	} {
+		if r := w.wait(h, id); r.Outcome != replication.Deleted {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+	w.converge(time.Minute)
+	for _, o := range w.hosts {
+		if o.show("visits") != "deleted" || len(o.m.Keys()) != 0 {
+			t.Errorf("%v holds %s, keys %v", o.self, o.show("visits"), o.m.Keys())
+		}
+	}
+	if r := w.wait(h, h.get("visits", majority)); r.Outcome != replication.Deleted {
+		t.Errorf("get: %+v", r)
+	}
+	if r := w.wait(h, h.del("never there", majority)); r.Outcome != replication.Done {
+		t.Errorf("delete what isn't there: %+v", r)
+	}
+}
+
+func TestReadMajority(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 8, replication.Config{}, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	if r := w.wait(b, b.get("cart", majority)); r.Outcome != replication.NotFound || r.Answered != 2 {
+		t.Errorf("nothing there: %+v", r)
+	}
+	if r := b.replies[b.get("cart", local)]; r.Outcome != replication.NotFound {
+		t.Errorf("nothing here: %+v", r)
+	}
+	a.put("cart", local, "tea")
+	// Both are asked, so the value is found and kept.
+	if r := w.wait(b, b.get("cart", all)); r.Outcome != replication.Done || show(r.Value) != "tea" {
+		t.Errorf("%+v", r)
+	}
+	if got := b.show("cart"); got != "tea" {
+		t.Errorf("after the read it holds %s", got)
+	}
+}

@@ -1,0 +1,235 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+// asked returns who was sent a message of a kind.
+func (w *world) asked(kind replication.Kind) (all []*host) {
+	for _, l := range w.sent {
+		if l.send.Kind == kind {
+			all = append(all, l.to)
+		}
+	}
+	return all
+}
+
+// Those that are needed are asked first; when they do not answer in a fifth of
+// the time, up to ten others.
+func TestSecondWave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 25)
+	w.run(time.Second)
+	a := w.hosts[0]
+	w.wait(a, a.add("x", all, 1))
+	w.run(2 * time.Second)
+	w.keep = true
+	deaf := map[*host]bool{}
+	w.cut = func(_, to *host) bool { return deaf[to] }
+	for what, f := range map[replication.Kind]func() uint64{
+		replication.KindRead:  func() uint64 { return a.get("x", majority) },
+		replication.KindDelta: func() uint64 { return a.add("x", majority, 1) },
+	} {
+		w.sent = nil
+		clear(deaf)
+		begun := w.now
+		id := f()
+		first := w.asked(what)
+		if len(first) != 12 {
+			t.Errorf("%v: %d are asked at first", what, len(first))
+		}
+		for _, h := range first[:8] {
+			deaf[h] = true
+		}
+		r := w.wait(a, id)
+		if r.Outcome != replication.Done || r.Answered < 13 {
+			t.Errorf("%v: %+v", what, r)
+		}
+		if at := w.now - begun; at < time.Second || at > 1100*time.Millisecond {
+			t.Errorf("%v: answered after %v", what, at)
+		}
+		second := w.asked(replication.KindRead)
+		if what == replication.KindDelta {
+			second = w.asked(replication.KindWrite) // to those that did not answer, too
+		}
+		if want := map[replication.Kind]int{replication.KindRead: 12 + 10, replication.KindDelta: 8 + 10}[what]; len(second) != want {
+			t.Errorf("%v: %d are asked in all, want %d", what, len(second), want)
+		}
+	}
+}
+
+// Nodes that can't be reached are asked last, and the oldest first if so desired.
+func TestWhomToAsk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 7)
+	a := w.hosts[0]
+	away := []*host{w.hosts[1], w.hosts[2]}
+	w.cut = func(x, y *host) bool { return slices.Contains(away, x) || slices.Contains(away, y) }
+	w.tell()
+	w.keep = true
+	for range 20 {
+		w.sent = nil
+		if r := w.wait(a, a.get("x", majority)); r.Outcome != replication.NotFound || len(w.asked(replication.KindRead)) != 3 {
+			t.Fatalf("%+v, asked: %d", r, len(w.asked(replication.KindRead)))
+		}
+	}
+	// Ages go against names.
+	w.cut = nil
+	w.run(time.Minute) // nobody is new any more
+	for i := range w.members {
+		w.members[i].UpNumber = int32(100 - i)
+	}
+	w.tell()
+	oldest := []*host{w.hosts[6], w.hosts[5], w.hosts[4]}
+	for _, in := range []func(r replication.Request) replication.Input{
+		func(r replication.Request) replication.Input { return replication.Get{Request: r} },
+		func(r replication.Request) replication.Input { return replication.Delete{Request: r} },
+	} {
+		w.sent = nil
+		r := a.request("y", majority)
+		r.PreferOldest = true
+		a.step(in(r))
+		got := append(w.asked(replication.KindRead), w.asked(replication.KindWrite)...)
+		if !slices.Equal(got, oldest) {
+			t.Errorf("%d are asked first", len(got))
+		}
+	}
+}
+
+// A read that repairs is answered when as many hold what was read as were read; without
+// it another read may see less.
+func TestRepairPeers(t *testing.T) {
+	t.Parallel()
+	for _, repair := range []bool{false, true} {
+		w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+		writer, reader, third := w.hosts[0], w.hosts[1], w.hosts[2]
+		w.wait(writer, writer.write("r", all, "old"))
+		w.run(time.Second)
+		w.cut = func(_, _ *host) bool { return true }
+		writer.write("r", local, "new")
+		w.run(time.Second)
+		// The reader asks the writer and the third one.
+		w.cut = nil
+		r := reader.request("r", count(3))
+		reader.step(replication.Get{Request: r, RepairPeers: repair})
+		if got := w.wait(reader, r.ID); got.Outcome != replication.Done || show(got.Value) != "new" || got.Answered != 3 {
+			t.Errorf("repair %t: %+v", repair, got)
+		}
+		if want := map[bool]string{false: "old", true: "new"}[repair]; third.show("r") != want || reader.show("r") != "new" {
+			t.Errorf("repair %t: the third has %s, the reader %s", repair, third.show("r"), reader.show("r"))
+		}
+	}
+}
+
+// A read that can't repair enough is not answered as if it had.
+func TestRepairFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	writer, reader, third := w.hosts[0], w.hosts[1], w.hosts[2]
+	w.wait(writer, writer.write("r", all, "old"))
+	w.run(time.Second)
+	w.cut = func(_, _ *host) bool { return true }
+	writer.write("r", local, "new")
+	w.run(time.Second)
+	w.cut = nil
+	r := reader.request("r", count(3))
+	reader.step(replication.Get{Request: r, RepairPeers: true})
+	for len(w.post) > 0 && reader.m.Counters().Received[replication.KindReadResult] < 2 {
+		w.next(w.now + time.Second)
+	}
+	w.cut = func(_, to *host) bool { return to == third }
+	if got := w.wait(reader, r.ID); got.Outcome != replication.TimedOut || got.Answered != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What a node has changed it reads, whatever it waits for.
+func TestReadYourWrites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 3)
+	a := w.hosts[0]
+	for i := range 10 {
+		a.add("x", majority, 1)
+		for _, l := range []replication.Level{local, majority} {
+			if r := w.wait(a, a.get("x", l)); r.Outcome != replication.Done || show(r.Value) != fmt.Sprint(i+1) {
+				t.Errorf("after %d: %+v", i+1, r)
+			}
+		}
+	}
+	if c := a.values["x"]; show(c.Value) != "10" {
+		t.Errorf("who reads past the machine finds %s", show(c.Value))
+	}
+}
+
+// Written plus read replicas are more than there are nodes, so a majority finds
+// what a majority was told of, with nodes that have joined since.
+func TestMajoritiesOverlap(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		w := newWorld(t, seed, replication.Config{GossipInterval: time.Hour}, 5)
+		a := w.hosts[seed%5]
+		w.cut = func(_, to *host) bool { return to != a && w.rnd.IntN(3) == 0 }
+		if r := w.wait(a, a.add("x", majority, 7)); r.Outcome != replication.Done {
+			continue
+		}
+		w.cut = nil
+		n := w.start("n6", nil)
+		w.set(n.self, membership.Up)
+		n.step(replication.Members{All: []membership.Member{}}) // it has nothing
+		w.tell()
+		for _, h := range w.hosts {
+			r := w.wait(h, h.get("x", majority))
+			if r.Outcome != replication.Done || show(r.Value) != "7" {
+				t.Errorf("seed %d: %v reads %+v", seed, h.self, r)
+			}
+		}
+	}
+}
+
+// A request begins with nothing of one before it, which others have refused.
+func TestAfterARefusal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	b.put("visits", local, "another type")
+	if r := w.wait(a, a.add("visits", all, 1)); r.Outcome != replication.TimedOut || r.Err == nil {
+		t.Errorf("of another type: %+v", r)
+	}
+	if r := w.wait(a, a.add("other", all, 1)); r.Outcome != replication.Done || r.Answered != 3 {
+		t.Errorf("the next one: %+v", r)
+	}
+}
+
+// What was answered before stays as it is.
+func TestAnswersShareNoMemory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.keep = true
+	a.add("visits", local, 1)
+	value := must(value(a, "visits").AppendBinary(nil))
+	for i := range uint64(3) {
+		b.receive(a, replication.Write{Nr: i + 1, Entry: replication.Entry{Key: "visits", Value: value}})
+	}
+	var nrs []uint64
+	for _, l := range w.sent {
+		if l.from != b {
+			continue
+		}
+		if ack, is := must(replication.DecodeMessage(l.send.Data)).(replication.Ack); is {
+			nrs = append(nrs, ack.Nr)
+		}
+	}
+	if !slices.Equal(nrs, []uint64{1, 2, 3}) {
+		t.Errorf("answered are %v", nrs)
+	}
+}

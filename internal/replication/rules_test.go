@@ -1,0 +1,363 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+// texts shows events.
+func (h *host) texts() []string {
+	var texts []string
+	for _, e := range h.events {
+		text := fmt.Sprint(e.Nr, " ", e.Key)
+		switch e.Kind {
+		case replication.Changed:
+			text += " = " + show(e.Value)
+		case replication.WasDeleted:
+			text += " deleted"
+		case replication.Expired:
+			text += " expired"
+		}
+		texts = append(texts, text)
+	}
+	h.events = nil
+	return texts
+}
+
+func TestSubscribe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	a.add("user-1", local, 1)
+	w.run(time.Second)
+	b.step(replication.Subscribe{Nr: 1, Key: "user-1"})
+	b.step(replication.Subscribe{Nr: 2, Key: "user-", Prefix: true})
+	b.step(replication.Subscribe{Nr: 3, Key: "", Prefix: true})
+	b.step(replication.Subscribe{Nr: 4, Key: "user-1"})
+	b.step(replication.Unsubscribe{Nr: 4})
+	check := func(what string, want ...string) {
+		t.Helper()
+		if got := b.texts(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	check("before the first flush")
+	b.step(replication.Flush{})
+	check("what there is", "1 user-1 = 1", "2 user-1 = 1", "3 user-1 = 1")
+	b.step(replication.Flush{})
+	check("nothing new")
+	// Several changes are one event, and go to all whom they concern.
+	a.add("user-1", local, 1)
+	w.run(100 * time.Millisecond)
+	a.add("user-1", local, 1)
+	a.add("user-2", local, 5)
+	a.add("other", local, 9)
+	w.run(time.Second)
+	got := b.texts()
+	slices.Sort(got)
+	if want := []string{"1 user-1 = 3", "2 user-1 = 3", "2 user-2 = 5", "3 other = 9", "3 user-1 = 3", "3 user-2 = 5"}; !slices.Equal(got, want) {
+		t.Errorf("changes: %q, want %q", got, want)
+	}
+	// What is merged and known already is no change.
+	w.wait(b, b.get("user-1", majority))
+	update(b, "user-1", local, func(c crdt.GCounter) (crdt.GCounter, error) { return c, nil })
+	w.run(time.Second)
+	check("no change")
+	b.step(replication.Unsubscribe{Nr: 3})
+	a.del("user-1", local)
+	w.run(time.Second)
+	check("deleted", "1 user-1 deleted", "2 user-1 deleted")
+	b.step(replication.Subscribe{Nr: 5, Key: "user-1"})
+	b.step(replication.Flush{})
+	check("deleted before", "5 user-1 deleted")
+}
+
+// Keys that nobody uses are forgotten everywhere, and may be used again.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	cfg := replication.Config{Expire: map[string]time.Duration{"session-*": time.Minute, "session-long": time.Hour}}
+	w := newWorld(t, 1, cfg, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	for _, key := range []string{"session-1", "session-2", "session-long", "other"} {
+		w.wait(a, a.add(key, all, 1))
+	}
+	b.step(replication.Subscribe{Nr: 1, Key: "session-1"})
+	w.run(time.Second)
+	b.texts()
+	// One is used, on the other node, past the machine or not.
+	for i := range 12 {
+		w.run(9*time.Second + time.Duration(i)*300*time.Millisecond) // either is the first to compare
+		if i%2 == 0 {
+			b.step(replication.Touch{Keys: []string{"session-2"}})
+		} else {
+			b.get("session-2", local)
+		}
+	}
+	for _, h := range w.hosts {
+		if got := h.m.Keys(); !slices.Equal(got, []string{"other", "session-2", "session-long"}) {
+			t.Errorf("%v has %v", h.self, got)
+		}
+	}
+	if got := b.texts(); !slices.Equal(got, []string{"1 session-1 expired"}) {
+		t.Errorf("told: %v", got)
+	}
+	if b.m.Counters().Received[replication.KindUses]+a.m.Counters().Received[replication.KindUses] == 0 {
+		t.Error("nobody has said that a key was used")
+	}
+	// It begins anew, and what was numbered before is no gap.
+	w.wait(a, a.add("session-1", local, 5))
+	w.run(time.Second)
+	a.add("session-1", local, 5)
+	w.run(time.Second)
+	if got := b.show("session-1"); got != "10" || b.m.Counters().DeltasGap != 0 {
+		t.Errorf("used again it has %s, %d gaps", got, b.m.Counters().DeltasGap)
+	}
+	a.put("session-set", local, "a")
+	w.run(5 * time.Minute)
+	a.put("session-set", local, "b")
+	w.run(time.Second)
+	a.put("session-set", local, "c")
+	w.run(time.Second)
+	if got := b.show("session-set"); got != "b c" || b.m.Counters().DeltasGap != 0 {
+		t.Errorf("a set has %s, %d gaps", got, b.m.Counters().DeltasGap)
+	}
+	if root := a.m.Root(); root != b.m.Root() {
+		t.Error("they do not hold the same")
+	}
+}
+
+// Where a key has not expired its numbers are known, so those of one that begins
+// anew are above them.
+func TestNumbersGoOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 1)
+	a := w.hosts[0]
+	w.cfg.Expire = nil
+	b := w.start("n2", nil)
+	w.set(b.self, membership.Up)
+	w.tell()
+	for i := range 5 {
+		w.wait(a, a.put("s", all, fmt.Sprint(i)))
+	}
+	w.run(5 * time.Minute)
+	if a.show("s") != "-" || b.show("s") != "0 1 2 3 4" {
+		t.Fatalf("they have %s, %s", a.show("s"), b.show("s"))
+	}
+	a.put("s", local, "x")
+	w.run(60 * time.Millisecond)
+	known := b.m.Counters().DeltasKnown
+	a.put("s", local, "y")
+	w.run(60 * time.Millisecond)
+	if got := b.show("s"); !strings.Contains(got, "x y") || b.m.Counters().DeltasKnown != known {
+		t.Errorf("it has %s", got)
+	}
+}
+
+// What an isolated node still holds does not bring an expired key back.
+func TestExpiredStaysAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 2)
+	a := w.hosts[0]
+	w.wait(a, a.add("s", all, 1))
+	entry := replication.Entry{Key: "s", Value: must(value(a, "s").AppendBinary(nil)), Used: uint64(started.UnixMilli())}
+	w.run(10 * time.Minute)
+	if got := a.show("s"); got != "-" {
+		t.Fatalf("it has %s", got)
+	}
+	a.step(replication.Received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Gossip{Entries: []replication.Entry{entry}})})
+	if got := a.show("s"); got != "-" {
+		t.Errorf("it has %s again", got)
+	}
+}
+
+func value(h *host, key string) crdt.Value {
+	v, _, _ := h.m.Value(key)
+	return v
+}
+
+// What is too large to be sent is refused when it is made, with its size; what is
+// there may become smaller.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxEntry: 10_000}, 1)
+	h := w.hosts[0]
+	n := 0
+	var r replication.Reply
+	for n = range 1000 {
+		if r = h.replies[h.put("set", local, fmt.Sprintf("%0100d", n))]; r.Outcome != replication.Done {
+			break
+		}
+	}
+	var large *replication.TooLargeError
+	if r.Outcome != replication.Failed || !errors.As(r.Err, &large) || large.Size <= 10_000 || large.Size > 10_200 || large.Max != 10_000 || large.Key != "set" {
+		t.Errorf("after %d elements: %+v", n, r)
+	}
+	if len(strings.Fields(h.show("set"))) != n {
+		t.Errorf("it was refused and is there")
+	}
+	h.drop("set", local, fmt.Sprintf("%0100d", 0))
+	if r := h.replies[h.put("set", local, fmt.Sprintf("%0100d", n))]; r.Outcome != replication.Done {
+		t.Errorf("there is room again: %+v", r)
+	}
+	if r := h.replies[h.write("text", local, strings.Repeat("x", 10_001))]; r.Outcome != replication.Failed || !errors.As(r.Err, &large) {
+		t.Errorf("in one go: %+v", r)
+	}
+	if h.show("text") != "-" {
+		t.Error("a key was made that is refused")
+	}
+}
+
+// Requests that can't be, and those that are too many, are refused.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxRequests: 3, MaxKeys: 2}, 2)
+	h := w.hosts[0]
+	for _, key := range []string{"", "a*", "\xff", strings.Repeat("x", replication.MaxKey+1)} {
+		if r := h.replies[h.get(key, local)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrInvalid) {
+			t.Errorf("key %.10q: %+v", key, r)
+		}
+	}
+	for _, l := range []replication.Level{count(1), count(0), {Kind: 9}, {Kind: replication.Majority, MinCap: -1}, {Kind: replication.MajorityPlus, N: math.MaxInt}} {
+		if r := h.replies[h.add("a", l, 1)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrInvalid) {
+			t.Errorf("level %+v: %+v", l, r)
+		}
+	}
+	for range 3 {
+		h.add("a", all, 1)
+	}
+	if r := h.replies[h.add("a", all, 1)]; r.Outcome != replication.Busy {
+		t.Errorf("too many: %+v", r)
+	}
+	w.run(time.Second)
+	h.add("b", local, 1)
+	for _, id := range []uint64{h.add("c", local, 1), h.del("d", local)} {
+		if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrFull) {
+			t.Errorf("too many keys: %+v", r)
+		}
+	}
+}
+
+// Who is no member is not heard.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Roles: []string{"data"}}, 0)
+	h := w.start("n1", nil)
+	stranger, downed, other := node("stranger", 7), node("z", 8), node("y", 9)
+	roles := []string{"data"}
+	h.step(replication.Members{All: []membership.Member{
+		{Node: h.self, Status: membership.Up, Roles: roles}, {Node: other, Status: membership.Up}, {Node: downed, Status: membership.Down, Roles: roles},
+	}})
+	v := must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable()))
+	data := replication.AppendMessage(nil, replication.Write{Nr: 1, Entry: replication.Entry{Key: "flag", Value: must(v.AppendBinary(nil))}})
+	for _, from := range []identity.Node{stranger, downed, other} {
+		if e := h.m.Step(0, replication.Received{From: from, Data: data}); len(e.Send)+len(e.Values) != 0 {
+			t.Errorf("%v is heard: %+v", from, e)
+		}
+	}
+	if n := h.m.ReplicaCount(); n != 1 {
+		t.Errorf("%d replicas", n)
+	}
+}
+
+// A node that is removed stops, and answers what is open.
+func TestRemoved(t *testing.T) {
+	t.Parallel()
+	w := durable(t, 2)
+	a := w.hosts[0]
+	a.held = true
+	ids := []uint64{a.add("a", all, 1), a.add("kept", local, 1)}
+	w.set(a.self, membership.Removed)
+	a.tell()
+	for _, id := range ids {
+		if r := a.replies[id]; r.Outcome != replication.Stopped {
+			t.Errorf("%+v", r)
+		}
+	}
+	if !a.stopped || a.m.Next() != replication.Never {
+		t.Errorf("stopped: %t", a.stopped)
+	}
+}
+
+// Types without deltas are known by their name only: values of another type are
+// refused, and the writer is told.
+func TestAnotherTypeElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.cut = func(_, _ *host) bool { return true }
+	a.add("x", local, 1)
+	b.put("x", local, "tea")
+	w.run(time.Second)
+	w.cut = nil
+	r := w.wait(a, a.add("x", majority, 1))
+	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || r.Answered != 1 {
+		t.Errorf("write: %+v", r)
+	}
+	r = w.wait(a, a.get("x", majority))
+	if r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrType) {
+		t.Errorf("read: %+v", r)
+	}
+	if b.show("x") != "tea" || b.m.Counters().Refused == 0 {
+		t.Errorf("the other one has %s", b.show("x"))
+	}
+}
+
+// A value that nodes have made too large for one message together is sent in
+// parts, by gossip, to a new node and in answer to a read; what is hostile or cut
+// off is dropped.
+func TestLargerThanAMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxMessage: 64 << 10, MaxEntry: 50 << 10}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.cut = func(_, _ *host) bool { return true }
+	for i, h := range w.hosts {
+		for j := range 4 {
+			h.put("set", local, strings.Repeat(fmt.Sprintf("%d%d", i, j), 6<<10))
+		}
+	}
+	w.run(time.Second)
+	w.cut = nil
+	w.converge(time.Minute)
+	if n := len(strings.Fields(b.show("set"))); n != 8 {
+		t.Fatalf("it has %d words", n)
+	}
+	n := w.start("n9", nil)
+	w.set(n.self, membership.Up)
+	w.tell()
+	if r := w.wait(n, n.get("set", all)); r.Outcome != replication.Done || n.show("set") != a.show("set") {
+		t.Errorf("read: %+v", r)
+	}
+	if n.m.Counters().Received[replication.KindPart] == 0 {
+		t.Error("nothing came in parts")
+	}
+	if r := a.replies[a.put("set", local, strings.Repeat("x", 1<<10))]; r.Outcome != replication.Failed {
+		t.Errorf("still larger: %+v", r)
+	}
+	part := func(p replication.Part) {
+		a.step(replication.Received{From: b.self, Data: replication.AppendMessage(nil, p)})
+	}
+	before := a.m.Counters().Dropped[replication.DropParts]
+	for nr := range uint64(10) {
+		part(replication.Part{Nr: 100 + nr, Index: 0, Count: 2, Data: []byte{1}})
+	}
+	inner := replication.AppendMessage(nil, replication.Part{Nr: 1, Index: 0, Count: 1, Data: []byte{1}})
+	part(replication.Part{Nr: 200, Index: 0, Count: 1, Data: inner})
+	part(replication.Part{Nr: 201, Index: 1, Count: 2, Data: []byte{1}})
+	part(replication.Part{Nr: 109, Index: 0, Count: 2, Data: []byte{1}})
+	if got := a.m.Counters().Dropped[replication.DropParts] - before; got != 10 {
+		t.Errorf("%d were dropped", got)
+	}
+}

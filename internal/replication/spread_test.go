@@ -1,0 +1,358 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+func pruningWorld(t *testing.T, n int) *world {
+	t.Helper()
+	return newWorld(t, 1, replication.Config{
+		PruneInterval: 5 * time.Second, PruneAfter: 30 * time.Second, MarkerTTL: 5 * time.Minute, GossipInterval: time.Second,
+	}, n)
+}
+
+// leave removes a node.
+func (w *world) leave(h *host) {
+	h.dead = true
+	w.set(h.self, membership.Removed)
+	w.tell()
+}
+
+func holdsHistory(h *host, key string, of *host) bool { return value(h, key).NeedsPruning(of.self) }
+
+// What a node has changed that has left is moved, not before all have had time to
+// hear of it, and stays what it was.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 4)
+	a, gone := w.hosts[0], w.hosts[3]
+	for _, h := range w.hosts {
+		w.wait(h, h.add("visits", all, 10))
+		w.wait(h, h.put("set", all, h.self.Name))
+	}
+	w.leave(gone)
+	w.run(29 * time.Second)
+	if !holdsHistory(a, "visits", gone) {
+		t.Error("it was pruned before its time")
+	}
+	w.run(45 * time.Second)
+	for _, h := range w.hosts[:3] {
+		if holdsHistory(h, "visits", gone) || holdsHistory(h, "set", gone) {
+			t.Errorf("%v still has history", h.self)
+		}
+		if h.show("visits") != "40" || h.show("set") != "n1 n2 n3 n4" {
+			t.Errorf("%v has %s, %s", h.self, h.show("visits"), h.show("set"))
+		}
+	}
+	if c := a.m.Counters(); c.Initiated != 2 || c.Pruned != 2 {
+		t.Errorf("the leader: %d begun, %d done", c.Initiated, c.Pruned)
+	}
+	w.run(6 * time.Minute)
+	w.converge(time.Minute)
+	if a.m.Counters().Cleared != 2 {
+		t.Errorf("%d markers are forgotten", a.m.Counters().Cleared)
+	}
+}
+
+// While somebody can't be reached nothing is pruned, and the time doesn't count.
+func TestPruneWaitsForAll(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 4)
+	a, away, gone := w.hosts[0], w.hosts[2], w.hosts[3]
+	w.wait(gone, gone.add("visits", all, 10))
+	w.cut = func(x, y *host) bool { return x == away || y == away }
+	w.leave(gone)
+	w.run(5 * time.Minute)
+	if !holdsHistory(a, "visits", gone) || a.m.Counters().Initiated != 0 {
+		t.Error("it was pruned while a node could not be reached")
+	}
+	w.cut = nil
+	w.tell()
+	w.run(20 * time.Second)
+	if a.m.Counters().Initiated != 0 {
+		t.Error("the time without it counts")
+	}
+	w.run(time.Minute)
+	if holdsHistory(away, "visits", gone) || away.show("visits") != "10" {
+		t.Errorf("then it has %s", away.show("visits"))
+	}
+}
+
+// What comes late of a node whose history was moved does not count again: nor does a
+// delta of its new owner at a node that has not heard of that.
+func TestPrunedComesLate(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 3)
+	a, b, gone := w.hosts[0], w.hosts[1], w.hosts[2]
+	for _, h := range w.hosts {
+		w.wait(h, h.add("visits", all, 10))
+	}
+	late := replication.Entry{Key: "visits", Value: must(value(a, "visits").AppendBinary(nil))}
+	w.leave(gone)
+	w.run(10 * time.Second)
+	behind := w.start("n9", nil) // hears nothing from here on, but knows what was
+	w.set(behind.self, membership.Joining)
+	w.tell()
+	behind.step(replication.Received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
+	w.cut = func(x, y *host) bool { return x == behind || y == behind }
+	for _, h := range []*host{a, b} {
+		h.step(replication.Members{All: w.members})
+	}
+	w.run(time.Minute)
+	if holdsHistory(a, "visits", gone) || behind.show("visits") != "30" {
+		t.Fatalf("it was not pruned, or too far: %s", behind.show("visits"))
+	}
+	a.step(replication.Received{From: b.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
+	if a.show("visits") != "30" {
+		t.Errorf("with what comes late it has %s", a.show("visits"))
+	}
+	w.run(time.Second)
+	w.cut, w.keep = nil, true
+	w.set(behind.self, membership.Up)
+	a.add("visits", local, 1) // its delta holds what was moved
+	var delta []byte
+	for _, l := range w.sent {
+		if l.send.Kind == replication.KindDelta {
+			delta = l.send.Data
+		}
+	}
+	behind.step(replication.Received{From: a.self, Data: delta})
+	if got := behind.show("visits"); got != "30" || behind.m.Counters().DeltasGap != 1 {
+		t.Errorf("it has %s, after %d gaps", got, behind.m.Counters().DeltasGap)
+	}
+	w.tell()
+	w.run(time.Minute)
+	if got := behind.show("visits"); got != "31" {
+		t.Errorf("in the end it has %s", got)
+	}
+}
+
+// While somebody can't be reached nothing is begun, though the time has come.
+func TestPruneBeginsWithAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{PruneInterval: time.Minute, PruneAfter: 10 * time.Second}, 4)
+	a, away, gone := w.hosts[0], w.hosts[2], w.hosts[3]
+	w.wait(gone, gone.add("visits", all, 10))
+	w.leave(gone)
+	w.run(40 * time.Second)
+	w.cut = func(x, y *host) bool { return x == away || y == away }
+	w.tell()
+	w.run(time.Minute)
+	if a.m.Counters().Initiated != 0 {
+		t.Error("it was begun while a node could not be reached")
+	}
+	w.cut = nil
+	w.tell()
+	w.run(time.Minute)
+	if a.m.Counters().Initiated != 1 {
+		t.Error("it was not begun when all could be reached")
+	}
+}
+
+// What one node only knows of a node that has left is not lost, though that one is
+// not heard for a while.
+func TestPruneWaitsForWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 4)
+	a, b, gone := w.hosts[0], w.hosts[1], w.hosts[3]
+	w.wait(gone, gone.add("visits", all, 10))
+	w.cut = func(x, y *host) bool { return x == b || y == b } // nobody notices
+	w.leave(gone)
+	v := must((*crdt.Types)(nil).Value(must(crdt.As[crdt.GCounter](nil, value(a, "visits"))).Add(gone.actor, 40)))
+	late := replication.Write{Entry: replication.Entry{Key: "visits", Value: must(v.AppendBinary(nil))}}
+	for _, h := range w.hosts[:3] { // told that all can be reached
+		h.step(replication.Members{All: w.members})
+	}
+	b.step(replication.Received{From: a.self, Data: replication.AppendMessage(nil, late)})
+	w.run(2 * time.Minute)
+	if a.m.Counters().Initiated != 1 || a.m.Counters().Pruned != 0 {
+		t.Errorf("%d begun, %d done", a.m.Counters().Initiated, a.m.Counters().Pruned)
+	}
+	w.cut = nil
+	w.run(2 * time.Minute)
+	for _, h := range w.hosts[:3] {
+		if holdsHistory(h, "visits", gone) || h.show("visits") != "50" {
+			t.Errorf("%v has %s", h.self, h.show("visits"))
+		}
+	}
+}
+
+// An owner that has left itself is followed by another.
+func TestPruneOwnerLeaves(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 4)
+	first, b, gone := w.hosts[0], w.hosts[1], w.hosts[3]
+	for _, h := range w.hosts {
+		w.wait(h, h.add("visits", all, 10))
+	}
+	w.leave(gone)
+	for first.m.Counters().Initiated == 0 {
+		w.run(100 * time.Millisecond)
+	}
+	w.run(2 * time.Second)
+	if first.m.Counters().Pruned != 0 {
+		t.Fatal("too fast for this test")
+	}
+	w.leave(first)
+	w.run(3 * time.Minute)
+	for _, h := range w.hosts[1:3] {
+		if holdsHistory(h, "visits", gone) || holdsHistory(h, "visits", first) || h.show("visits") != "40" {
+			t.Errorf("%v has %s", h.self, h.show("visits"))
+		}
+	}
+	if b.m.Counters().Pruned != 2 {
+		t.Errorf("%d were pruned by the next one", b.m.Counters().Pruned)
+	}
+}
+
+// Nodes that had left before anybody came who knew them are found by what they
+// have changed.
+func TestPruneStrangers(t *testing.T) {
+	t.Parallel()
+	w := pruningWorld(t, 2)
+	a := w.hosts[0]
+	old := must(crdt.NewSelf(node("long-ago", 99)))
+	v := must((*crdt.Types)(nil).Value(crdt.GCounter{}.Add(old, 5)))
+	a.step(replication.Received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Write{
+		Entry: replication.Entry{Key: "visits", Value: must(v.AppendBinary(nil))},
+	})})
+	w.run(2 * time.Minute)
+	for _, h := range w.hosts {
+		if value(h, "visits").NeedsPruning(old.Node()) || h.show("visits") != "5" {
+			t.Errorf("%v has %s", h.self, h.show("visits"))
+		}
+	}
+}
+
+// A node that is new gets all from up to three older ones, each a third, and
+// goes on with others if one does not answer.
+func TestPull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)
+	a := w.hosts[0]
+	for i := range 3000 {
+		a.put(string(rune('a'+i%26))+time.Duration(i).String(), local, "x", "y")
+	}
+	a.del("a0s", local)
+	w.run(time.Second)
+	if !w.converged() {
+		t.Fatal("the old ones do not hold the same")
+	}
+	silent := w.hosts[1]
+	w.cut = func(x, _ *host) bool { return x == silent } // it hears, and is not heard
+	w.keep = true
+	n := w.start("n9", nil)
+	w.set(n.self, membership.Up)
+	n.step(replication.Members{All: w.members})
+	for _, h := range w.hosts[:4] {
+		h.step(replication.Members{All: w.members})
+	}
+	w.run(20 * time.Second)
+	if !n.m.Synced() || n.m.Root() != a.m.Root() {
+		t.Errorf("synced: %t, %d of %d keys", n.m.Synced(), len(n.m.Keys()), len(a.m.Keys()))
+	}
+	asked := map[*host]int{}
+	for _, l := range w.sent {
+		if l.send.Kind == replication.KindPull {
+			asked[l.to]++
+		}
+	}
+	if len(asked) != 3 {
+		t.Errorf("it asks %d nodes", len(asked))
+	}
+	if first := w.hosts[0]; !first.m.Synced() {
+		t.Error("the first node waits for others")
+	}
+}
+
+// A bucket that does not fit one message is pulled in several, and compared in
+// parts.
+func TestLargeBuckets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{MaxBatch: 16 << 10}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.cut = func(_, _ *host) bool { return true }
+	text := make([]byte, 400)
+	for i := range text {
+		text[i] = 'k'
+	}
+	// All in few buckets would take long to find; many long keys in all will do.
+	for i := range 6000 {
+		a.add(string(text)+time.Duration(i).String(), local, 1)
+		if i%3 == 0 {
+			b.add(string(text)+time.Duration(i).String(), local, 1)
+		}
+	}
+	w.run(time.Second)
+	w.cut = nil
+	w.converge(5 * time.Minute)
+	n := w.start("n9", nil)
+	w.set(n.self, membership.Up)
+	w.tell()
+	w.run(time.Second)
+	if n.m.Root() != a.m.Root() {
+		t.Errorf("the new one has %d of %d keys", len(n.m.Keys()), len(a.m.Keys()))
+	}
+}
+
+// Equal data costs one short message.
+func TestEqualRoots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 3)
+	for i := range 100 {
+		w.hosts[i%3].add(time.Duration(i).String(), local, 1)
+	}
+	w.run(10 * time.Second)
+	w.keep = true
+	w.run(100 * time.Second)
+	bytes := 0
+	for _, l := range w.sent {
+		if l.send.Kind != replication.KindRoot {
+			t.Errorf("%v is sent", l.send.Kind)
+		}
+		bytes += len(l.send.Data)
+	}
+	if len(w.sent) < 140 || len(w.sent) > 160 || bytes/len(w.sent) > 32 {
+		t.Errorf("%d messages of %d bytes in 100 s by 3 nodes", len(w.sent), bytes)
+	}
+}
+
+// The two ends of an exchange know the same afterwards, whoever began it.
+func TestCompareMendsBoth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.run(100 * time.Millisecond) // the second one has nothing to pull
+	w.cut = func(_, _ *host) bool { return true }
+	a.put("both", local, "a")
+	b.put("both", local, "b")
+	a.put("here", local, "a")
+	b.put("there", local, "b")
+	a.put("deleted", local, "a")
+	b.del("deleted", local)
+	w.run(time.Second)
+	w.cut = nil
+	compared := func() uint64 { return a.m.Counters().Compared + b.m.Counters().Compared }
+	for before := compared(); compared() == before; { // one is enough
+		w.next(w.now + time.Minute)
+	}
+	w.run(20 * time.Millisecond)
+	for _, h := range w.hosts {
+		got := []string{h.show("both"), h.show("here"), h.show("there"), h.show("deleted")}
+		if !slices.Equal(got, []string{"a b", "a", "b", "deleted"}) {
+			t.Errorf("%v has %q", h.self, got)
+		}
+	}
+	if !w.converged() {
+		t.Error("they do not hold the same")
+	}
+}

@@ -1,0 +1,351 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/replication"
+)
+
+// restart starts a node of one again, with what is on its disk.
+func (h *host) restart(cfg replication.Config) *host {
+	h.w.tb.Helper()
+	w := newWorld(h.w.tb, 9, cfg, 0)
+	w.now = h.w.now
+	return w.start(h.self.Name, h.disk)
+}
+
+// What could not be written is written again, without another request: a deletion would be undone by the next start, own ones as those
+// that others have told.
+func TestStoredAgain(t *testing.T) {
+	t.Parallel()
+	w := durable(t, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	for _, key := range []string{"kept", "shard-1", "shard-2"} {
+		w.wait(a, a.add(key, all, 7))
+	}
+	a.broken, b.broken = errDisk, errDisk
+	if r := w.wait(a, a.del("kept", all)); r.Outcome != replication.StoreFailed {
+		t.Errorf("delete: %+v", r)
+	}
+	a.add("shard-1", local, 1)
+	w.run(10 * time.Second)
+	a.broken, b.broken = nil, nil
+	w.run(5 * time.Second)
+	for _, h := range w.hosts {
+		later := h.restart(w.cfg)
+		if later.show("kept") != "deleted" || later.show("shard-1") != "8" || later.show("shard-2") != "7" {
+			t.Errorf("%v: %s, %s, %s", h.self, later.show("kept"), later.show("shard-1"), later.show("shard-2"))
+		}
+	}
+	if n := a.m.Counters().Storing; n != 0 || a.m.Next() == w.now {
+		t.Errorf("%d records wait", n)
+	}
+}
+
+// A failed record that was followed by another one is not written again, and of many some at a time.
+func TestStoredAgainOnce(t *testing.T) {
+	t.Parallel()
+	w := durable(t, 1)
+	h := w.hosts[0]
+	h.held = true
+	h.add("kept", local, 1)
+	first := h.storing[0].Nr
+	h.add("kept", local, 1)
+	h.step(replication.Stored{Nrs: []uint64{first}, Err: errDisk})
+	h.storing = nil
+	w.run(10 * time.Second)
+	if len(h.storing) != 0 {
+		t.Errorf("%d records, and the last one is on its way", len(h.storing))
+	}
+	h.held, h.broken = false, errDisk
+	for i := range 3_000 {
+		h.add(fmt.Sprint("shard-", i), local, 1)
+	}
+	h.sync()
+	h.broken, h.held = nil, true
+	w.run(1500 * time.Millisecond)
+	if n := len(h.storing); n == 0 || n > 1_100 {
+		t.Errorf("%d records are written again at a time", n)
+	}
+	h.held = false
+	w.run(5 * time.Second)
+	if n := len(h.disk); n != 3_000 {
+		t.Errorf("%d are on disk", n)
+	}
+}
+
+// A Delete that is repeated makes sure of what it is asked for: the first one may have failed.
+func TestDeleteAgain(t *testing.T) {
+	t.Parallel()
+	w := durable(t, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	w.wait(a, a.add("kept", all, 1))
+	w.cut = func(x, y *host) bool { return x != y }
+	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.TimedOut {
+		t.Errorf("cut off: %+v", r)
+	}
+	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.TimedOut {
+		t.Errorf("cut off, again: %+v", r)
+	}
+	w.cut = func(x, y *host) bool { return false }
+	a.broken = errDisk
+	if r := w.wait(a, a.del("kept", local)); r.Outcome != replication.StoreFailed {
+		t.Errorf("the disk fails: %+v", r)
+	}
+	a.broken = nil
+	if r := w.wait(a, a.del("kept", local)); r.Outcome != replication.Deleted {
+		t.Errorf("here: %+v", r)
+	}
+	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.Deleted || r.Answered < 2 {
+		t.Errorf("of a majority: %+v", r)
+	}
+	if b.show("kept") != "deleted" && w.hosts[2].show("kept") != "deleted" {
+		t.Error("nobody else knows that it was deleted")
+	}
+	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.Deleted {
+		t.Errorf("update: %+v", r)
+	}
+}
+
+// What was loaded stays durable if Config.Durable is narrowed: what is deleted then must not come back with the next start.
+func TestNarrowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 1)
+	h := w.hosts[0]
+	w.wait(h, h.add("visits", local, 7))
+	narrow := replication.Config{Durable: []string{"other*"}}
+	h = h.restart(narrow)
+	if r := h.w.wait(h, h.del("visits", local)); r.Outcome != replication.Done {
+		t.Errorf("delete: %+v", r)
+	}
+	if h = h.restart(narrow); h.show("visits") != "deleted" {
+		t.Errorf("it is back: %s", h.show("visits"))
+	}
+	if h.add("visit", local, 1); len(h.storing) != 0 {
+		t.Error("a key is durable that was not loaded and does not match")
+	}
+}
+
+// A key that has expired while a node was down does not come back with its disk, where it is deleted; one that was only read is still there.
+func TestExpiredOnDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"s*": time.Minute}}, 2)
+	a, b := w.hosts[0], w.hosts[1]
+	w.wait(a, a.add("session", all, 7))
+	w.wait(a, a.add("used", all, 7))
+	w.wait(a, a.add("stays", all, 7))
+	w.wait(a, a.del("stays", all))
+	for range 4 {
+		w.run(20 * time.Second)
+		b.get("session", local)
+	}
+	w.run(time.Second)
+	if later := b.restart(w.cfg); later.show("session") != "7" || later.show("used") != "7" || later.show("stays") != "-" {
+		t.Errorf("what was read is lost: %s, %s, %s", later.show("session"), later.show("used"), later.show("stays"))
+	}
+	b.dead = true
+	w.set(b.self, membership.Removed)
+	w.tell()
+	w.run(time.Hour)
+	again := w.startAt("n2", b.disk)
+	w.set(again.self, membership.Up)
+	w.tell()
+	if again.show("session") != "-" {
+		t.Errorf("it was loaded: %s", again.show("session"))
+	}
+	w.run(10 * time.Second)
+	if a.show("session") != "-" || again.show("session") != "-" || again.show("used") != "7" {
+		t.Errorf("later: %s, %s, %s", a.show("session"), again.show("session"), again.show("used"))
+	}
+	if got := sortedKeys(again.disk); len(got) != 1 || got[0] != "used" {
+		t.Errorf("on disk are %v", got)
+	}
+	if got := sortedKeys(a.disk); len(got) != 1 || got[0] != "used" {
+		t.Errorf("on the other disk are %v", got)
+	}
+}
+
+// startAt is start for a node whose clock is not that of the first moment.
+func (w *world) startAt(name string, disk map[string][]byte) *host {
+	w.tb.Helper()
+	h := w.start(name, nil)
+	h.disk = disk
+	cfg := w.cfg
+	cfg.Self, cfg.Started, cfg.Rand = h.actor, started, w.rnd
+	h.m = must(replication.New(cfg))
+	h.step(replication.SetClock{Time: started.Add(w.now)})
+	for _, key := range sortedKeys(disk) {
+		h.step(replication.Load{Key: key, Data: disk[key]})
+	}
+	h.step(replication.Loaded{})
+	return h
+}
+
+// Records that say nothing of use are those of earlier versions, and are in use when they are loaded.
+func TestRecordsWithoutUse(t *testing.T) {
+	t.Parallel()
+	v := must(must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable())).AppendBinary(nil))
+	old := replication.AppendRecord(nil, replication.Record{Value: v})
+	if n := len(replication.AppendRecord(nil, replication.Record{Value: v, Used: 5})); n != len(old)+1 {
+		t.Errorf("%d bytes with the time of use, %d without", n, len(old))
+	}
+	if _, err := replication.DecodeRecord(append(old, 0)); err == nil {
+		t.Error("a time of 0 is accepted")
+	}
+	if _, err := replication.DecodeRecord(append(old, 5, 0)); err == nil {
+		t.Error("something behind the time is accepted")
+	}
+	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"*": time.Minute}}, 0)
+	w.now = time.Hour
+	h := w.startAt("n1", map[string][]byte{"flag": old})
+	w.set(h.self, membership.Up)
+	w.tell()
+	if w.run(30 * time.Second); h.show("flag") == "-" {
+		t.Error("it has expired at once")
+	}
+	if w.run(2 * time.Minute); h.show("flag") != "-" {
+		t.Error("it never expires")
+	}
+}
+
+// A write of a node whose clock is behind is taken, as it is acknowledged.
+func TestExpiryWithClocks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"*": 10 * time.Second}}, 3)
+	a := w.hosts[0]
+	w.run(time.Second)
+	a.step(replication.SetClock{Time: started.Add(w.now - time.Minute)})
+	if r := w.wait(a, a.add("s", all, 1)); r.Outcome != replication.Done {
+		t.Errorf("%+v", r)
+	}
+	for _, h := range w.hosts {
+		if h.show("s") != "1" {
+			t.Errorf("%v has acknowledged it and holds %s", h.self, h.show("s"))
+		}
+	}
+}
+
+// What lasts for ever does not overflow.
+func TestForEver(t *testing.T) {
+	t.Parallel()
+	never := time.Duration(math.MaxInt64)
+	w := newWorld(t, 1, replication.Config{
+		Expire: map[string]time.Duration{"s*": time.Minute, "special": never}, PruneInterval: never, PruneAfter: never, MarkerTTL: never, NotifyInterval: never, Timeout: never,
+	}, 2)
+	a := w.hosts[0]
+	r := a.request("special", all)
+	r.Timeout = never
+	a.step(replication.Update{Request: r, Modify: modify(func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(a.actor, 1), nil })})
+	if got := w.wait(a, r.ID); got.Outcome != replication.Done {
+		t.Errorf("%+v", got)
+	}
+	w.run(time.Hour)
+	for _, h := range w.hosts {
+		if h.show("special") != "1" {
+			t.Errorf("%v has %s", h.self, h.show("special"))
+		}
+	}
+}
+
+// What is too large to be sent without being asked for is sent by a node that is about to go, to some others.
+func TestFlushLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)
+	a := w.hosts[0]
+	w.run(time.Second) // all have what there was
+	a.write("large", local, strings.Repeat("x", 100<<10))
+	a.write("two", local, strings.Repeat("y", 100<<10))
+	w.run(time.Second)
+	have := func(key string) (n int) {
+		for _, h := range w.hosts[1:] {
+			if h.show(key) != "-" {
+				n++
+			}
+		}
+		return n
+	}
+	if have("large") != 0 {
+		t.Fatal("it was sent without being asked for")
+	}
+	a.step(replication.Flush{})
+	w.run(time.Second)
+	if have("large") != 2 || have("two") != 2 {
+		t.Errorf("%d and %d others have it", have("large"), have("two"))
+	}
+	sent := a.m.Counters().Sent[replication.KindGossip]
+	a.step(replication.Flush{})
+	if n := a.m.Counters().Sent[replication.KindGossip]; n != sent {
+		t.Error("it is sent again")
+	}
+}
+
+// So is one that stands behind more changes than are told in one step.
+func TestFlushLargeBehindMany(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	a := w.hosts[0]
+	w.run(time.Second)
+	for i := range 600 {
+		a.add(fmt.Sprint("counter-", i), local, 1)
+	}
+	a.write("large", local, strings.Repeat("x", 100<<10))
+	a.step(replication.Flush{})
+	w.run(time.Second)
+	for _, h := range w.hosts[1:] {
+		if h.show("large") == "-" || h.show("counter-599") != "1" {
+			t.Errorf("%v has not got all", h.self)
+		}
+	}
+}
+
+// A replica without room for another key says so, and others are asked in its place. It goes on with the keys that it has.
+func TestNoRoomElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 0)
+	w.cfg.Durable = []string{"kept"}
+	a := w.start("n1", nil)
+	w.cfg.MaxKeys = 1
+	b, c := w.start("n2", nil), w.start("n3", nil)
+	w.cfg.MaxKeys = 0
+	d := w.start("n4", nil)
+	for _, h := range w.hosts[:3] {
+		w.set(h.self, membership.Up)
+	}
+	w.tell()
+	w.wait(a, a.add("old", all, 1))
+	for _, key := range []string{"kept", "new"} {
+		for range 2 { // the whole value, and what has changed
+			r := w.wait(a, a.add(key, majority, 1))
+			if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrFull) || errors.Is(r.Err, replication.ErrType) || r.Answered != 1 || len(r.Silent) != 0 {
+				t.Errorf("%s: %+v", key, r)
+			}
+		}
+	}
+	if b.show("kept") != "-" || c.show("new") != "-" || len(b.disk)+len(c.disk) != 0 {
+		t.Errorf("they have %s, %s", b.show("kept"), c.show("new"))
+	}
+	if r := w.wait(a, a.add("old", all, 1)); r.Outcome != replication.Done || b.show("old") != "2" {
+		t.Errorf("what they have: %+v", r)
+	}
+	w.set(d.self, membership.Up)
+	w.tell()
+	if r := w.wait(a, a.add("kept", count(2), 1)); r.Outcome != replication.Done || d.show("kept") != "3" {
+		t.Errorf("one has room: %+v", r)
+	}
+	if !slices.ContainsFunc(b.notes, func(n replication.Note) bool {
+		return n.Kind == replication.NoteFull && n.Key == "kept" && n.Node == a.self
+	}) {
+		t.Errorf("noted: %v", b.notes)
+	}
+}

@@ -1,0 +1,135 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/replication"
+)
+
+// What a write has told a node is not told again, whatever other nodes were told between.
+func TestToldOnce(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 5)
+	a := w.hosts[0]
+	const keys = 20
+	for i := range keys {
+		w.wait(a, a.put(fmt.Sprint("set-", i), all, "first"))
+		w.wait(a, a.add(fmt.Sprint("counter-", i), all, 1))
+	}
+	w.run(time.Second)
+	before := make([]replication.Counters, len(w.hosts))
+	for i, h := range w.hosts {
+		before[i] = h.m.Counters()
+	}
+	for i := range keys {
+		a.put(fmt.Sprint("set-", i), majority, "second")
+		a.add(fmt.Sprint("counter-", i), majority, 1)
+	}
+	w.run(time.Second)
+	for i, h := range w.hosts[1:] {
+		c, b := h.m.Counters(), before[i+1]
+		if applied, known, gaps := c.DeltasApplied-b.DeltasApplied, c.DeltasKnown-b.DeltasKnown, c.DeltasGap-b.DeltasGap; applied != 2*keys || known+gaps != 0 {
+			t.Errorf("%v has merged %d deltas, knew %d, and missed something before %d", h.self, applied, known, gaps)
+		}
+		if h.m.Root() != a.m.Root() {
+			t.Errorf("%v does not hold the same", h.self)
+		}
+	}
+}
+
+// Where a node was told of something by a write, and not of what was before and behind, the numbers that it gets have no
+// gap: what the write has sent may be lost.
+func TestToldBetween(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 3)
+	a := w.hosts[0]
+	w.wait(a, a.put("cart", all, "tea"))
+	w.run(time.Second)
+	a.put("cart", local, "0") // at once
+	w.run(10 * time.Millisecond)
+	a.put("cart", local, "1")
+	w.cut = func(_, _ *host) bool { return true }
+	a.put("cart", majority, "2")
+	w.run(10 * time.Millisecond)
+	w.cut = nil
+	a.put("cart", local, "3")
+	w.run(250 * time.Millisecond)
+	for _, h := range w.hosts {
+		if got := h.show("cart"); got != "0 1 2 3 tea" || h.m.Counters().DeltasGap != 0 {
+			t.Errorf("%v has %q after %d gaps", h.self, got, h.m.Counters().DeltasGap)
+		}
+	}
+}
+
+// A change that waits is not told along with one that a write has told somebody.
+func TestToldIsNotJoined(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 3)
+	a := w.hosts[0]
+	w.wait(a, a.put("cart", all, "tea"))
+	w.run(time.Second)
+	a.put("cart", local, "0")
+	w.run(10 * time.Millisecond)
+	a.put("cart", majority, "1")
+	a.put("cart", local, "2")
+	w.run(250 * time.Millisecond)
+	for _, h := range w.hosts {
+		if got := h.show("cart"); got != "0 1 2 tea" {
+			t.Errorf("%v has %q", h.self, got)
+		}
+	}
+}
+
+// Nodes are told of many changes in portions, with time between for what cannot wait. Nothing is lost of a key that
+// changes in more than one.
+func TestToldInPortions(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	const keys = 600
+	for i := range keys {
+		w.wait(a, a.put(fmt.Sprint("set-", i), all, "first"))
+	}
+	w.run(time.Second)
+	a.put("set-0", local, "second") // at once
+	w.run(10 * time.Millisecond)
+	w.sent = nil
+	for _, e := range []string{"third", "fourth"} {
+		for i := range keys {
+			a.put(fmt.Sprint("set-", i), majority, e)
+		}
+	}
+	for i := range keys {
+		a.put(fmt.Sprint("set-", i), local, "fifth")
+	}
+	for i := range keys { // they join those before
+		a.put(fmt.Sprint("set-", i), local, "sixth")
+	}
+	w.run(time.Second)
+	sent := map[time.Duration]int{}
+	items := 0
+	for _, l := range w.sent {
+		if d, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Delta); ok && l.to == b && d.Nr == 0 {
+			sent[l.at] += len(d.Items)
+			items += len(d.Items)
+		}
+	}
+	for at, n := range sent {
+		if n > 256 {
+			t.Errorf("%d changes are told at %v", n, at)
+		}
+	}
+	if len(sent) < 1800/256 || items > 1800 {
+		t.Errorf("%d changes are told in %d portions", items, len(sent))
+	}
+	for _, h := range w.hosts[1:] {
+		if c := h.m.Counters(); h.m.Root() != a.m.Root() || c.DeltasGap != 0 {
+			t.Errorf("%v does not hold the same, or has found %d gaps", h.self, c.DeltasGap)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+)
+
+func proxy(kind coordinator.EventKind, name string) event { return event{Kind: kind, Node: node(name)} }
+
+func terminated(name string) event {
+	return event{Kind: coordinator.RegionTerminated, Node: node(name)}
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	s := apply(t, append(registered("b", "a"), started(3), allocated("a", 5, 1, 9), allocated("b", 2), proxy(coordinator.ProxyRegistered, "p"), deallocated(1), allocated("b", 1))...)
+	if s.Term() != 3 || s.Holder() != node("c") || s.Shards() != 4 || !s.HasProxy(node("p")) || s.HasProxy(node("a")) || len(s.Proxies()) != 1 {
+		t.Errorf("the state is %+v", s)
+	}
+	if regions := s.Regions(); len(regions) != 2 || regions[0].Node != node("a") || !slices.Equal(regions[0].Shards, []shard{5, 9}) || !slices.Equal(regions[1].Shards, []shard{2, 1}) {
+		t.Errorf("the regions are %+v", regions)
+	}
+	if n, ok := s.Home(1); !ok || n != node("b") {
+		t.Errorf("shard 1 is on %v, %t", n, ok)
+	}
+	if n, ok := s.Home(99_999); ok {
+		t.Errorf("shard 99999 is on %v", n)
+	}
+	before := coordinator.AppendState(nil, s)
+	after, err := s.Apply(terminated("b"), proxy(coordinator.ProxyTerminated, "p"), allocated("a", 2), deallocated(5))
+	if err != nil || after.Shards() != 2 || len(after.Proxies()) != 0 || len(after.Regions()) != 1 {
+		t.Errorf("after the end of b: %+v, %v", after, err)
+	}
+	if _, ok := after.Home(1); ok {
+		t.Error("shard 1 of b has a home")
+	}
+	if again := coordinator.AppendState(nil, s); !slices.Equal(again, before) {
+		t.Error("the state before has changed")
+	}
+	if s.Equal(after) || !s.Equal(apply(t, append(registered("a", "b"), started(3), allocated("b", 2, 1), allocated("a", 5, 9), proxy(coordinator.ProxyRegistered, "p"))...)) {
+		t.Error("states are compared by something else than what they are")
+	}
+}
+
+func TestImpossibleEvents(t *testing.T) {
+	t.Parallel()
+	s := apply(t, append(registered("a", "b"), started(3), allocated("a", 1, 2), proxy(coordinator.ProxyRegistered, "p"))...)
+	for why, e := range map[string]event{
+		"term 3 after term 3": started(3), "term 2 after term 3": started(2),
+		"region registered a#7 (0 shards): it is registered":     registered("a")[0],
+		"proxy registered p#7 (0 shards): it is registered":      proxy(coordinator.ProxyRegistered, "p"),
+		"region terminated x#7 (0 shards): it is not registered": terminated("x"),
+		"proxy terminated a#7 (0 shards): it is not registered":  proxy(coordinator.ProxyTerminated, "a"),
+		"homes allocated p#7 (1 shards): it is not registered":   allocated("p", 3),
+		"shard 2 is on a#7":               allocated("b", 3, 2),
+		"shard 4 is named twice":          allocated("b", 4, 4),
+		"shard 100000 is beyond the last": allocated("b", coordinator.MaxShards),
+		"shard 3 has no home":             deallocated(1, 3),
+		"shard 1 is named twice":          deallocated(1, 1),
+		"it is not known":                 {Kind: 99},
+	} {
+		f := coordinator.NewFold(s)
+		if err := f.Apply(e); !errors.Is(err, coordinator.ErrImpossible) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%+v: %v, want one about %s", e, err, why)
+		}
+		if !f.State().Equal(s) {
+			t.Errorf("%+v has changed something", e)
+		}
+		if _, err := s.Apply(e); err == nil {
+			t.Errorf("%+v was applied", e)
+		}
+	}
+}
+
+// A history that two coordinators wrote at once comes to a state that can be, and says what was
+// done about it.
+func TestReplayRepairs(t *testing.T) {
+	t.Parallel()
+	f := coordinator.NewFold(coordinator.State{})
+	for _, e := range []event{
+		started(1), registered("a")[0], allocated("a", 1, 2, 3),
+		started(1),                             // the other one
+		registered("b")[0], registered("a")[0], // a was
+		allocated("b", 2, 3, 4),          // 2 and 3 were on a
+		allocated("a", 1, 5),             // 1 was there
+		terminated("z"), terminated("b"), // z is nobody
+		proxy(coordinator.ProxyTerminated, "z"),  // nor as a proxy
+		allocated("b", 2),                        // by who thinks that it is there
+		deallocated(3, 5),                        // 3 went with b
+		allocated("a", coordinator.MaxShards, 6), // there is no such shard
+		proxy(coordinator.ProxyRegistered, "p"), proxy(coordinator.ProxyRegistered, "p"),
+	} {
+		f.Replay(e)
+	}
+	want := apply(t, started(1), registered("a")[0], registered("b")[0], allocated("a", 1, 6), allocated("b", 2), proxy(coordinator.ProxyRegistered, "p"))
+	if got := f.State(); !got.Equal(want) || got.Shards() != 3 {
+		t.Errorf("the state is %+v, want %+v", got, want)
+	}
+	repairs, n := f.Repairs()
+	var kinds []string
+	for _, r := range repairs {
+		kinds = append(kinds, r.Kind.String())
+	}
+	if got := strings.Join(kinds, ", "); n != len(repairs) ||
+		got != "term not higher, registered twice, home moved, home moved, home allocated twice, region unknown, home unknown, shard unknown, registered twice" {
+		t.Errorf("%d repairs: %s", n, got)
+	}
+	if r := repairs[2]; r.Shard != 2 || r.Node != node("b") || r.Was != node("a") {
+		t.Errorf("the third repair is %+v", r)
+	}
+}
+
+// Whatever the history, the state can be: its encoding is read again, and each shard has one
+// home, which is the last one that was stored unless its region ended.
+func TestReplayOfAnything(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		f := coordinator.NewFold(coordinator.State{})
+		var strict []event
+		last := map[shard]identity.Node{}
+		for range 200 {
+			e := event{Kind: coordinator.EventKind(1 + rnd.IntN(7)), Term: uint64(rnd.IntN(9)), Node: node(string(rune('a' + rnd.IntN(5))))}
+			if e.Kind >= coordinator.HomesAllocated {
+				for range rnd.IntN(4) {
+					e.Shards = append(e.Shards, shard(rnd.IntN(12)))
+				}
+			}
+			term := f.State().Term()
+			f.Replay(e)
+			switch e.Kind {
+			case coordinator.HomesAllocated:
+				for _, s := range e.Shards {
+					last[s] = e.Node
+				}
+			case coordinator.HomesDeallocated:
+				for _, s := range e.Shards {
+					delete(last, s)
+				}
+			case coordinator.RegionTerminated:
+				for s, n := range last {
+					if n == e.Node {
+						delete(last, s)
+					}
+				}
+			case coordinator.Started, coordinator.RegionRegistered, coordinator.ProxyRegistered, coordinator.ProxyTerminated:
+			}
+			strict = append(strict, e)
+			s := f.State()
+			for n := range shard(12) {
+				if home, ok := s.Home(n); ok != (last[n] != identity.Node{}) || home != last[n] {
+					t.Fatalf("seed %d: after %+v shard %d is on %v, want %v", seed, e, n, home, last[n])
+				}
+			}
+			if s.Term() < term || s.Shards() != len(last) {
+				t.Fatalf("seed %d: after %+v: term %d and %d shards, was term %d and want %d", seed, e, s.Term(), s.Shards(), term, len(last))
+			}
+		}
+		s := f.State()
+		if again, err := coordinator.DecodeState(coordinator.AppendState(nil, s)); err != nil || !again.Equal(s) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if _, n := f.Repairs(); n == 0 {
+			t.Errorf("seed %d: nothing was repaired in %d events", seed, len(strict))
+		}
+	}
+}
+
+func TestRepairsAreCountedAndFewAreKept(t *testing.T) {
+	t.Parallel()
+	f := coordinator.NewFold(coordinator.State{})
+	for range 500 {
+		f.Replay(deallocated(1))
+	}
+	if repairs, n := f.Repairs(); n != 500 || len(repairs) != 100 {
+		t.Errorf("%d of %d repairs", len(repairs), n)
+	}
+}
+
+// There are no more regions than a state can hold, whatever was stored.
+func TestRegionsAreLimited(t *testing.T) {
+	t.Parallel()
+	f := coordinator.NewFold(coordinator.State{})
+	for i := range coordinator.MaxRegions {
+		for _, kind := range []coordinator.EventKind{coordinator.RegionRegistered, coordinator.ProxyRegistered} {
+			if err := f.Apply(event{Kind: kind, Node: identity.Node{Name: "n", UID: uint64(i + 1)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, kind := range []coordinator.EventKind{coordinator.RegionRegistered, coordinator.ProxyRegistered} {
+		e := event{Kind: kind, Node: node("more")}
+		if err := f.Apply(e); !errors.Is(err, coordinator.ErrImpossible) {
+			t.Errorf("%v: %v", kind, err)
+		}
+		f.Replay(e)
+	}
+	f.Replay(allocated("more", 1))
+	repairs, _ := f.Repairs()
+	if len(repairs) != 3 || repairs[2].Kind != coordinator.TooManyRegions {
+		t.Errorf("repairs: %+v", repairs)
+	}
+	s := f.State()
+	if again, err := coordinator.DecodeState(coordinator.AppendState(nil, s)); err != nil || !again.Equal(s) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,65 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+)
+
+// A region that does not say that it is there gets no shards, and is waited for once.
+func TestASilentRegionGetsNoShards(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b c", append(registered("a", "b", "c"), allocated("a", 1), allocated("b", 2))...)
+	d.still = []string{"c"}
+	d.get("b", 3)
+	d.pass(500*time.Millisecond - 1)
+	d.want("as long as it may answer", "")
+	d.pass(1)
+	d.want("then", "a host[3], b homes a[3]")
+	if n := d.noted(coordinator.Silent); n != 1 {
+		t.Errorf("%d regions are silent", n)
+	}
+	d.get("a", 4)
+	d.want("the next one does not wait", "b host[4], a homes b[4]")
+	// Who has answered is not told what it does not know, and who asks is there.
+	d.say("c", coordinator.Message{Kind: coordinator.Hosted, Instance: 2, Round: 1})
+	d.get("a", 5)
+	d.sent()
+	d.stored("another instance says nothing", "homes allocated a[3]; homes allocated b[4]; homes allocated a[5]")
+	d.still = nil
+	d.get("c", 6)
+	d.stored("who has asked is there", "homes allocated c[6]")
+	d.still = []string{"b", "c"}
+	d.get("a", 7)
+	d.pass(time.Second)
+	d.stored("the coordinator's own is", "homes allocated a[7]")
+}
+
+// Who was registered with another coordinator, and is not yet with this one, is waited for, too.
+func TestWhoIsInvitedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	begin := func() *driver {
+		d := drive(t, coordinator.Config{}, append(registered("a", "b", "c"), allocated("a", 1), allocated("b", 2))...)
+		d.members("a b c")
+		d.loaded()
+		d.pass(500 * time.Millisecond)
+		for _, n := range []string{"a", "b"} {
+			d.say(n, coordinator.Message{Kind: coordinator.Register})
+		}
+		d.sent()
+		d.changes = nil
+		d.get("b", 3)
+		return d
+	}
+	d := begin()
+	d.stored("before it registers", "")
+	d.say("c", coordinator.Message{Kind: coordinator.Register})
+	d.stored("then", "homes allocated c[3]")
+	d = begin()
+	d.pass(500 * time.Millisecond)
+	d.stored("it does not", "homes allocated a[3]")
+}

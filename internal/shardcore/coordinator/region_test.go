@@ -1,0 +1,254 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator_test
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+)
+
+// said orders what coordinators said.
+type said struct{ term, round uint64 }
+
+func (s said) before(other said) bool {
+	return s.term < other.term || s.term == other.term && s.round < other.round
+}
+
+// stopping is a shard that is being stopped.
+type stopping struct {
+	rounds []said // that are to be answered
+	from   identity.Node
+	again  bool // it is to be started afterwards
+}
+
+// region does what a region of a node has to do, for the protocol between it and the
+// coordinator.
+type region struct {
+	w        *world
+	node     identity.Node
+	proxy    bool
+	instance uint64
+	alive    bool // the process runs
+	cut      bool
+
+	term       uint64
+	boss       identity.Node
+	registered bool
+	leaving    bool
+	left       bool
+	last       map[shard]said
+	homes      map[shard]identity.Node
+	hosts      map[shard]bool
+	stops      map[shard]*stopping
+	wanted     map[shard]bool
+}
+
+func (r *region) start() {
+	r.instance++
+	r.registered, r.leaving, r.left = false, false, false
+	r.last, r.homes, r.hosts = map[shard]said{}, map[shard]identity.Node{}, map[shard]bool{}
+	r.stops, r.wanted = map[shard]*stopping{}, map[shard]bool{}
+}
+
+func (r *region) crash() {
+	r.alive = false
+	for s := range r.hosts {
+		r.w.unhost(r, s)
+	}
+	r.start()
+}
+
+// restart ends the region, without a word, and begins another one on the same node.
+func (r *region) restart() {
+	for s := range r.hosts {
+		r.w.unhost(r, s)
+	}
+	r.start()
+}
+
+// forget drops the homes on a node that was removed.
+func (r *region) forget(n identity.Node) {
+	maps.DeleteFunc(r.homes, func(_ shard, home identity.Node) bool { return home == n })
+}
+
+func (r *region) say(to identity.Node, m coordinator.Message) {
+	m.Type, m.Instance = "account", r.instance
+	r.w.post(r.node, to, m, false)
+}
+
+// heeds reports whether a message about a shard is not late.
+func (r *region) heeds(m coordinator.Message, s shard) bool {
+	at := said{m.Term, m.Round}
+	if at.before(r.last[s]) {
+		r.w.hit["late"]++
+		return false
+	}
+	r.last[s] = at
+	return true
+}
+
+func (r *region) receive(from identity.Node, m coordinator.Message) {
+	if m.Instance != r.instance && m.Kind != coordinator.RegisterAgain {
+		r.w.hit["for another instance"]++
+		return
+	}
+	if m.Term < r.term {
+		r.say(from, coordinator.Message{Kind: coordinator.Fenced, Term: r.term})
+		return
+	}
+	if m.Term > r.term {
+		r.term, r.boss, r.registered = m.Term, from, false
+	}
+	switch m.Kind {
+	case coordinator.RegisterAck:
+		r.registered = true
+	case coordinator.RegisterAgain:
+		r.registered = false
+	case coordinator.Homes:
+		for _, h := range m.Homes {
+			for _, s := range h.Shards {
+				if r.heeds(m, s) {
+					r.home(s, h.Node)
+				}
+			}
+		}
+	case coordinator.Host:
+		var done []shard
+		for _, s := range m.Shards {
+			if r.heeds(m, s) && !r.leaving {
+				r.home(s, r.node)
+				done = append(done, s)
+			}
+		}
+		r.say(from, coordinator.Message{Kind: coordinator.Hosted, Term: m.Term, Round: m.Round, Shards: done})
+	case coordinator.BeginHandOff:
+		for _, s := range m.Shards {
+			if r.heeds(m, s) && r.homes[s] != r.node {
+				delete(r.homes, s)
+			}
+		}
+		r.w.after(r.w.delay(), func() { // it flushes
+			r.say(from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: m.Term, Round: m.Round})
+		})
+	case coordinator.HandOff:
+		var none []shard
+		for _, s := range m.Shards {
+			switch {
+			case !r.heeds(m, s):
+			case r.hosts[s]:
+				r.stop(s, from, said{m.Term, m.Round})
+			default:
+				delete(r.homes, s)
+				none = append(none, s)
+			}
+		}
+		if len(none) > 0 {
+			r.say(from, coordinator.Message{Kind: coordinator.Stopped, Term: m.Term, Round: m.Round, Shards: none})
+		}
+	default:
+		r.w.hit["not for a region"]++
+	}
+}
+
+func (r *region) home(s shard, n identity.Node) {
+	if n != r.node {
+		if r.hosts[s] && r.stops[s] == nil {
+			r.w.t.Errorf("seed %d, %v: %v hosts shard %d, and is told that %v does", r.w.seed, r.w.now, r.node, s, n)
+		}
+		if r.w.find(n) == nil {
+			return // it was removed, and the coordinator did not know yet
+		}
+		r.homes[s] = n
+		delete(r.wanted, s)
+		return
+	}
+	if r.proxy {
+		r.w.t.Errorf("seed %d, %v: %v is a proxy, and is to host shard %d", r.w.seed, r.w.now, r.node, s)
+	}
+	if r.leaving {
+		return
+	}
+	if at := r.stops[s]; at != nil {
+		at.again = true
+		return
+	}
+	r.homes[s] = r.node
+	delete(r.wanted, s)
+	if !r.hosts[s] {
+		r.hosts[s] = true
+		r.w.host(r, s)
+	}
+}
+
+func (r *region) stop(s shard, from identity.Node, round said) {
+	if at := r.stops[s]; at != nil {
+		at.rounds, at.from, at.again = []said{round}, from, false
+		return
+	}
+	at := &stopping{rounds: []said{round}, from: from}
+	r.stops[s] = at
+	instance := r.instance
+	time := r.w.delay()
+	if r.w.rnd.IntN(20) == 0 {
+		time += 10 * step * 10 // entities that don't want to stop
+	}
+	r.w.after(time, func() {
+		if r.instance != instance || !r.hosts[s] {
+			return
+		}
+		delete(r.stops, s)
+		delete(r.hosts, s)
+		delete(r.homes, s)
+		r.w.unhost(r, s)
+		for _, round := range at.rounds {
+			r.say(at.from, coordinator.Message{Kind: coordinator.Stopped, Term: round.term, Round: round.round, Shards: []shard{s}})
+		}
+		if at.again {
+			r.home(s, r.node)
+		}
+	})
+}
+
+// use sends to an entity: the home of its shard has to be known.
+func (r *region) use(s shard) {
+	if _, known := r.homes[s]; !known && !r.left {
+		r.wanted[s] = true
+	}
+}
+
+// tick repeats what was not answered.
+func (r *region) tick() {
+	if r.left {
+		return
+	}
+	switch {
+	case r.proxy && !r.registered:
+		for _, n := range r.w.bosses() {
+			r.say(n, coordinator.Message{Kind: coordinator.RegisterProxy})
+		}
+	case !r.registered:
+		for _, n := range r.w.bosses() {
+			r.say(n, coordinator.Message{Kind: coordinator.Register})
+		}
+	case len(r.wanted) > 0:
+		var shards []shard
+		for s := range r.wanted {
+			shards = append(shards, s)
+		}
+		slices.Sort(shards)
+		r.say(r.boss, coordinator.Message{Kind: coordinator.GetHomes, Term: r.term, Shards: shards})
+	}
+	if r.leaving {
+		for _, n := range r.w.bosses() {
+			r.say(n, coordinator.Message{Kind: coordinator.GracefulShutdown})
+			if len(r.hosts) == 0 && r.registered {
+				r.say(n, coordinator.Message{Kind: coordinator.RegionStopped})
+			}
+		}
+		r.left = len(r.hosts) == 0 && r.registered && r.w.rnd.IntN(4) == 0
+	}
+}

@@ -1,0 +1,377 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/sharding/allocation"
+)
+
+func TestWhoMayRegister(t *testing.T) {
+	t.Parallel()
+	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
+	for what, test := range map[string]struct {
+		members, from string
+		want          string
+	}{
+		"a member":              {"a b", "b", "region registered b"},
+		"a stranger":            {"a", "b", ""},
+		"one that joins":        {"a b=joining", "b", ""},
+		"one that is weakly up": {"a b=weakly-up", "b", ""},
+		"one that leaves":       {"a b=leaving", "b", "proxy registered b"},
+		"one that exits":        {"a b=exiting", "b", "proxy registered b"},
+		"one that is down":      {"a b=down", "b", ""},
+		"the node itself":       {"a=leaving", "a", "region registered a"},
+	} {
+		d := active(t, coordinator.Config{}, test.members)
+		d.say(test.from, register)
+		d.stored(what, test.want)
+	}
+	d := active(t, coordinator.Config{Role: "entities"}, "a b c=entities")
+	d.say("b", register)
+	d.say("c", register)
+	d.say("b", coordinator.Message{Kind: coordinator.RegisterProxy})
+	d.stored("those with the role, and proxies", "region registered c; proxy registered b")
+	d.want("they hear it", "c register ack, b register ack")
+	d.say("c", register)
+	d.say("b", coordinator.Message{Kind: coordinator.RegisterProxy})
+	d.stored("nothing is stored twice", "")
+	d.want("they hear it again", "c register ack, b register ack")
+	if d.get("z", 1); d.ask != nil {
+		t.Error("a stranger gets a shard allocated")
+	}
+}
+
+// Who leaves while the coordinator moves gives its shards away with the next one.
+func TestLeavingWithTheNextCoordinator(t *testing.T) {
+	t.Parallel()
+	events := append(registered("a", "b"), proxy(coordinator.ProxyRegistered, "c"), allocated("b", 1))
+	for _, status := range []string{"leaving", "exiting"} {
+		d := active(t, coordinator.Config{}, "a b="+status+" c="+status, events...)
+		d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
+		round := d.round("b")
+		d.want(status, "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1]")
+		for _, n := range []string{"a", "b", "c"} {
+			d.say(n, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
+		}
+		d.want("all have answered", "b hand-off[1]")
+	}
+	d := active(t, coordinator.Config{}, "a b=down", events...)
+	d.say("b", coordinator.Message{Kind: coordinator.Register})
+	d.want("who is down gives nothing away", "")
+}
+
+// Who leaves before it was registered is told where shards are, by the next coordinator too, and gets none.
+func TestLeavingBeforeItWasRegistered(t *testing.T) {
+	t.Parallel()
+	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
+	d := active(t, coordinator.Config{}, "a b", append(registered("a"), allocated("a", 1))...)
+	d.members("a b=exiting")
+	d.say("b", register)
+	d.want("it is known", "b register ack, b homes a[1]")
+	d.get("b", 1, 2, 3)
+	d.want("it asks", "b homes a[1], a host[2 3], b homes a[2 3]")
+	d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
+	d.step(coordinator.RebalanceNow{})
+	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
+	d.want("a shard moves", "a begin hand-off[1], b begin hand-off[1]")
+	d.stored("as a proxy", "proxy registered b; homes allocated a[2 3]")
+
+	next := active(t, coordinator.Config{}, "a b=exiting", append(registered("a"), allocated("a", 1, 2, 3), proxy(coordinator.ProxyRegistered, "b"))...)
+	next.say("b", register)
+	next.want("the next coordinator", "b register ack, b homes a[1 2 3]")
+	next.get("b", 3, 4)
+	next.want("it asks the next one", "b homes a[3], a host[4], b homes a[4]")
+	next.say("b", coordinator.Message{Kind: coordinator.RegionStopped})
+	next.stored("it stops", "homes allocated a[4]; proxy terminated b")
+
+	alone := active(t, coordinator.Config{}, "a b=leaving")
+	alone.say("b", register)
+	alone.get("b", 1)
+	alone.pass(time.Minute)
+	alone.want("there is no region", "b register ack")
+	alone.stored("there is no region", "proxy registered b")
+}
+
+// A region that has stopped and begins again while its node leaves is not the one that stops, nor is a proxy.
+func TestRegisteringAgainWhileItStops(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b=leaving c", append(registered("a", "b"), allocated("b", 1), proxy(coordinator.ProxyRegistered, "c"))...)
+	d.hold = true
+	d.say("a", coordinator.Message{Kind: coordinator.RegisterProxy}) // is being stored
+	for _, n := range []string{"b", "c"} {
+		d.say(n, coordinator.Message{Kind: coordinator.RegionStopped})
+	}
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
+	d.say("c", coordinator.Message{Kind: coordinator.RegisterProxy, Instance: 2})
+	d.want("nothing is stored yet", "")
+	d.hold = false
+	d.saved()
+	d.want("they are known", "a register ack, b register ack, c register ack, a host[1]")
+	d.stored("each for the one before", "proxy registered a; region terminated b, proxy terminated c, proxy registered b, proxy registered c; homes allocated a[1]")
+}
+
+// A region that has stopped between two coordinators gets nothing: nobody is told that shards are there before it has registered with the second one.
+func TestHomesOfWhoHasNotCome(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{}, append(registered("a", "b"), allocated("a", 1), allocated("b", 2))...)
+	d.members("a b")
+	d.loaded()
+	d.pass(time.Minute)
+	d.sent()
+	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
+	d.say("a", register)
+	d.want("who comes hears of itself only", "a register ack, a homes a[1], a host[1]")
+	d.get("a", 1, 2)
+	d.want("who asks too", "a homes a[1]")
+	d.say("b", register)
+	d.sent()
+	d.get("a", 1, 2)
+	d.want("the other one has come", "a homes a[1] b[2]")
+}
+
+// The homes of at most 5,000 shards are told to who registers, 500 at a time.
+func TestHomesComeInBatches(t *testing.T) {
+	t.Parallel()
+	var many []shard
+	for s := range shard(7000) {
+		many = append(many, s)
+	}
+	d := active(t, coordinator.Config{Shards: 7000}, "a b", append(registered("a", "b"), allocated("a", many[:300]...), allocated("b", many[300:]...))...)
+	d.say("a", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	sizes := ""
+	for line := range strings.SplitSeq(d.sent(), ", ") {
+		sizes += fmt.Sprint(len(strings.Fields(line))-2, " ")
+	}
+	// Each batch names the shards, and the region with the first one.
+	if sizes != "1 500 500 500 500 500 500 500 500 500 500 " && sizes != "0 500 500 500 500 500 500 500 500 500 500 " {
+		t.Errorf("the messages have %s", sizes)
+	}
+}
+
+func TestMinimumOfRegions(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{MinRegions: 3}, "a b c d")
+	for _, n := range []string{"a", "b", "b"} {
+		d.say(n, coordinator.Message{Kind: coordinator.Register, Instance: 1})
+		d.get(n, 1)
+	}
+	d.say("d", coordinator.Message{Kind: coordinator.RegisterProxy})
+	if d.ask != nil || d.state.Shards() > 0 {
+		t.Error("a shard is allocated too early")
+	}
+	d.sent()
+	d.say("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.want("then those that asked are answered", "c register ack, a host[1], b homes a[1]")
+	d.members("a")
+	d.get("a", 2)
+	d.stored("it stays so", "region registered a; region registered b; proxy registered d; region registered c; homes allocated a[1]; "+
+		"region terminated b, region terminated c, proxy terminated d; homes allocated a[2]")
+	// Who takes over from another one doesn't wait.
+	d = active(t, coordinator.Config{MinRegions: 3}, "a b", append(registered("b"), allocated("b", 1))...)
+	d.get("b", 2)
+	d.stored("at once", "homes allocated b[2]")
+	d = active(t, coordinator.Config{MinRegions: 3}, "a b", append(registered("b", "z"), allocated("z", 1))...)
+	d.get("b", 2)
+	d.stored("but not if nothing is left of it", "")
+}
+
+// A region counts as gone at the end of the removal margin, when its node is sure to be
+// down.
+func TestRemovalMargin(t *testing.T) {
+	t.Parallel()
+	cfg := coordinator.Config{RemovalMargin: 20 * second}
+	events := append(registered("a", "b"), allocated("b", 1))
+	d := active(t, cfg, "a b", events...)
+	d.members("a")
+	d.get("a", 1, 2)
+	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: d.round("a"), Shards: []shard{2}})
+	d.want("its shards are not told", "a host[2]")
+	d.pass(10 * second)
+	d.members("a c") // something else changes
+	d.pass(9 * second)
+	d.stored("before the end", "homes allocated a[2]")
+	d.sent()
+	d.pass(second)
+	d.stored("at the end", "region terminated b; homes allocated a[1]")
+	d.want("its shards have another home", "a host[1]")
+
+	d = active(t, cfg, "a b", events...)
+	d.members("a")
+	d.pass(5 * second)
+	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.stored("a stranger says nothing", "")
+
+	d = active(t, cfg, "a b", events...)
+	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.stored("who says that it has ended is believed", "region terminated b; homes allocated a[1]")
+
+	// Who took over knows how long ago it was.
+	for removed, want := range map[string]string{"": "region terminated b", "b": ""} {
+		d = drive(t, cfg, events...)
+		d.now = 15 * second
+		if removed == "" {
+			d.members("a")
+		} else {
+			d.members("a", coordinator.Removal{Node: node(removed), At: 10 * second})
+		}
+		d.loaded()
+		d.changes = d.changes[1:]
+		d.stored("at the start, removed: "+removed, want)
+	}
+	d.pass(14 * second)
+	d.changes = nil
+	d.members("a b")
+	d = drive(t, cfg, events...)
+	d.members("a b")
+	d.pass(second)
+	d.members("a") // while it loads
+	d.loaded()
+	d.changes = d.changes[1:]
+	d.pass(19 * second)
+	d.stored("while it loads", "")
+	d.pass(second)
+	d.stored("20 seconds after that", "region terminated b")
+}
+
+// While the whole cluster is about to stop, the shards of a region that has stopped get a home only if somebody needs them.
+func TestShardsOfAClusterThatEnds(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)
+	d.members("a=preparing-for-shutdown b=preparing-for-shutdown")
+	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped})
+	d.pass(time.Minute)
+	d.stored("it has stopped", "region terminated b")
+	d.get("a", 2)
+	d.stored("who asks is answered", "homes allocated a[2]")
+}
+
+// Another region on the same node hosts nothing that the one before did.
+func TestInstances(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
+	d.want("it is told what to host", "b register ack, b homes b[1 2], b host[1 2]")
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
+	d.want("once", "b register ack, b homes b[1 2]")
+	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1})
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.stored("the one before", "")
+	d.want("is not heeded", "")
+	d.hold = true
+	d.get("a", 7)
+	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 2})
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 3})
+	d.saved()
+	d.stored("it comes again at once", "homes allocated a[7]; region terminated b, region registered b")
+	// It may also end before it is known.
+	d = active(t, coordinator.Config{}, "a b", registered("a")...)
+	d.hold = true
+	d.get("a", 7)
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.saved()
+	d.stored("it comes and goes", "homes allocated a[7]; region registered b, region terminated b")
+	d.saved()
+	d.get("a", 8)
+	d.stored("and gets nothing", "homes allocated a[8]")
+}
+
+func TestHostIsRepeated(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a", registered("a")...)
+	d.get("a", 1, 2)
+	round := d.round("a")
+	d.want("it is told", "a host[1 2]")
+	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{2}})
+	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: round - 1, Shards: []shard{1}})
+	d.say("b", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
+	d.pass(10 * second)
+	d.want("again what is not started", "a host[1]")
+	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
+	d.pass(30 * second)
+	d.want("then no more", "")
+}
+
+func TestTheStrategyFindsNone(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b", registered("a", "b")...)
+	d.mute = true
+	d.get("b", 1, 2, 3, 4)
+	d.place(node("b"), identity.Node{}, node("z")) // and nothing for the last one
+	d.want("one has a home", "b host[1]")
+	if n := d.noted(coordinator.Unplaced); n != 1 {
+		t.Errorf("%d notes", n)
+	}
+	d.pass(second)
+	if d.ask != nil {
+		t.Error("it is asked again at once")
+	}
+	d.step(coordinator.Placed{ID: 1, Homes: []identity.Node{node("a")}})
+	d.pass(second)
+	if d.ask == nil || len(d.ask.Requests) != 3 {
+		t.Fatalf("it is asked for %+v", d.ask)
+	}
+	d.place(node("a"), node("a"), node("a"))
+	d.want("then they have too", "a host[2 3 4], b homes a[2 3 4]")
+	// A region that is gone when the answer comes gets nothing.
+	d.get("b", 5)
+	d.say("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.changes = nil
+	d.place(node("a"))
+	d.stored("the region is gone", "")
+	// Out of range.
+	d.get("b", 1000)
+	d.place(node("b"), node("b"), node("b"))
+	d.pass(2 * second)
+	if d.ask == nil || slices.ContainsFunc(d.ask.Requests, func(r allocation.Request) bool { return r.Shard >= 1000 }) {
+		t.Errorf("the strategy is asked for %+v", d.ask)
+	}
+}
+
+// A shard that never had a home is remembered before it gets one, and those that are remembered get
+// one without being asked for.
+func TestRemember(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{Remember: true}, "a b", append(registered("a", "b"), allocated("b", 1))...)
+	if d.add == nil || !slices.Equal(d.add.Shards, []shard{1}) {
+		t.Fatalf("what is hosted is remembered: %+v", d.add)
+	}
+	d.step(coordinator.ShardsAdded{ID: d.add.ID})
+	d.add = nil
+	d.get("a", 2, 3)
+	d.get("b", 4)
+	d.stored("before it is remembered", "")
+	if d.add == nil || !slices.Equal(d.add.Shards, []shard{2, 3}) {
+		t.Fatalf("they are remembered: %+v", d.add)
+	}
+	id := d.add.ID
+	d.step(coordinator.ShardsAdded{ID: id, Failed: true})
+	d.stored("that failed", "")
+	d.pass(second)
+	if d.add.ID == id || !slices.Equal(d.add.Shards, []shard{2, 3}) {
+		t.Fatalf("it is tried again: %+v", d.add)
+	}
+	d.step(coordinator.ShardsAdded{ID: id})
+	d.stored("an answer to the first time", "")
+	d.step(coordinator.ShardsAdded{ID: d.add.ID})
+	d.stored("it is remembered", "homes allocated a[2 3]")
+	d.step(coordinator.ShardsAdded{ID: d.add.ID})
+	d.stored("and then the other one", "homes allocated b[4]")
+
+	d = drive(t, coordinator.Config{Remember: true}, append(registered("a", "z"), allocated("z", 1), allocated("a", 2))...)
+	d.remembered = []shard{1, 2, 3, 5000}
+	d.members("a")
+	d.loaded()
+	d.pass(second)
+	d.stored("all that are remembered come back", "started a 1; region terminated z; homes allocated a[1 3]")
+}

@@ -1,0 +1,190 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/sharding/allocation"
+)
+
+// What arrives while a change is being stored is decided together, in its order, and nobody hears of
+// it before it is stored. Known homes are answered meanwhile.
+func TestOneSaveAtATime(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b c d", append(registered("a", "b"), allocated("b", 1))...)
+	d.hold = true
+	d.get("a", 2)
+	d.stored("the first", "homes allocated a[2]")
+	d.get("b", 3)
+	d.say("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.get("a", 4, 5)
+	d.say("d", coordinator.Message{Kind: coordinator.RegisterProxy})
+	d.get("a", 3, 1)
+	d.want("while it is being stored", "a homes b[1]")
+	d.stored("nothing else", "")
+	d.saved()
+	d.want("the first one is stored", "a host[2]")
+	d.stored("the others", "homes allocated a[3], region registered c, proxy registered d")
+	d.saved()
+	d.want("they are stored", "a host[3], b homes a[3], c register ack, c homes a[2 3] b[1], d register ack, d homes a[2 3] b[1]")
+	// The strategy saw what was being stored.
+	d.stored("what was asked for behind them", "homes allocated b[5], homes allocated c[4]")
+	d.saved()
+	d.want("it is stored", "b host[5], a homes b[5], c host[4], a homes c[4]")
+}
+
+// A save that fails may have been stored: it is loaded and compared.
+func TestASaveThatFails(t *testing.T) {
+	t.Parallel()
+	begin := func() *driver {
+		d := active(t, coordinator.Config{}, "a b", registered("a", "b")...)
+		d.hold = true
+		d.get("b", 1)
+		d.stored("it", "homes allocated a[1]")
+		return d
+	}
+	d := begin() // it was stored
+	first := *d.save
+	d.land()
+	d.step(coordinator.SaveFailed{ID: first.ID})
+	d.want("before it is known", "")
+	d.loaded()
+	d.want("it was stored", "a host[1], b homes a[1]")
+
+	d = begin() // it was not: the same change is asked for again, and no other
+	first = *d.save
+	d.fail()
+	d.get("b", 2)
+	d.loaded()
+	if d.save.ID != first.ID || d.save.Rev != first.Rev {
+		t.Errorf("%+v is asked for again, it was %+v", d.save, first)
+	}
+	d.stored("the same", "homes allocated a[1]")
+	d.fail()
+	d.loaded()
+	d.stored("not at once any more", "")
+	d.pass(second)
+	d.stored("but later", "homes allocated a[1]")
+	d.saved()
+	d.want("it is stored", "a host[1], b homes a[1]")
+
+	d = begin() // a number was taken by a fence
+	d.fail()
+	d.rev++
+	d.loaded()
+	if d.save.Rev != d.rev {
+		t.Errorf("it is stored behind %d, want %d", d.save.Rev, d.rev)
+	}
+	d.saved()
+	d.want("it is stored", "a host[1], b homes a[1]")
+
+	d = begin() // it takes too long, and lands
+	d.pass(5 * second)
+	d.sent()
+	d.get("a", 1)
+	d.want("nobody hears of it", "")
+	d.land()
+	d.loaded()
+	d.want("it was stored", "a host[1], b homes a[1]")
+
+	d = begin() // the answer comes while it is looked for
+	d.pass(5 * second)
+	load := d.load
+	d.sent()
+	d.saved()
+	d.want("it was stored", "a host[1], b homes a[1]")
+	d.step(coordinator.Loaded{ID: load})
+	if d.stopped != 0 || d.m.Phase() != coordinator.Active {
+		t.Errorf("what was loaded before ends it: %v", d.stopped)
+	}
+
+	d = begin() // another coordinator was there
+	d.fail()
+	d.state = apply(t, append(registered("a", "b"), started(2))...)
+	d.loaded()
+	if d.stopped != coordinator.SupersededByTerm {
+		t.Errorf("a higher term is stored: %v", d.stopped)
+	}
+	d = begin() // of the same term
+	d.fail()
+	d.state = apply(t, append(registered("a", "b"), started(1))...)
+	d.loaded()
+	if d.stopped != coordinator.SupersededByTerm {
+		t.Errorf("the term is that of another node: %v", d.stopped)
+	}
+	d = begin() // it can't be
+	d.fail()
+	d.rev += 3
+	d.state = apply(t, append(registered("a"), event{Kind: coordinator.Started, Term: 1, Node: node("a")})...)
+	d.loaded()
+	if d.stopped != coordinator.Diverged {
+		t.Errorf("something else is stored: %v", d.stopped)
+	}
+	d = begin() // the store has lost what it had: it is told again
+	d.fail()
+	d.state, d.rev = apply(t, registered("a")...), 1
+	d.loaded()
+	if d.stopped != 0 || d.save.Rev != 3 {
+		t.Errorf("the store is behind: %v", d.stopped)
+	}
+	d = begin()
+	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
+	if d.stopped != coordinator.SupersededByTerm {
+		t.Errorf("it is fenced: %v", d.stopped)
+	}
+}
+
+// Ten thousand shards that are asked for one by one take few saves.
+func TestManyShardsTakeFewSaves(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	d := active(t, coordinator.Config{Shards: n}, "a b c", registered("a", "b", "c")...)
+	d.hold, d.mute = true, true
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for i, s := range rnd.Perm(n) {
+		d.get([]string{"a", "b", "c"}[i%3], shard(s))
+		if i%300 == 0 { // a save takes as long as 300 requests
+			d.advance()
+		}
+	}
+	for d.state.Shards() < n {
+		if !d.advance() {
+			t.Fatalf("%d shards have a home", d.state.Shards())
+		}
+	}
+	if len(d.changes) > 200 {
+		t.Errorf("it took %d saves", len(d.changes))
+	}
+	for _, r := range d.state.Regions() {
+		if len(r.Shards) < n/3 {
+			t.Errorf("%v has %d", r.Node, len(r.Shards))
+		}
+	}
+	size := 0
+	for _, c := range d.changes {
+		for _, e := range c.Events {
+			size += len(coordinator.AppendEvent(nil, e))
+		}
+	}
+	if size > 8*n+len(d.changes)*3*40 {
+		t.Errorf("they take %d bytes", size)
+	}
+}
+
+// advance answers what is open.
+func (d *driver) advance() bool {
+	moved := false
+	if d.ask != nil {
+		moved = true
+		d.place(allocation.All(d.ask.View, d.ask.Requests, allocation.LeastShards{}.Allocate)...)
+	}
+	if d.save != nil {
+		moved = true
+		d.saved()
+	}
+	return moved
+}

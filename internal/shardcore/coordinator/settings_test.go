@@ -1,0 +1,82 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+)
+
+func TestSettingsThatDiffer(t *testing.T) {
+	t.Parallel()
+	all := coordinator.Settings{Shards: 200, Routing: 7, Role: "bank", State: "journal", Remember: "none"}
+	proxy := all
+	proxy.State, proxy.Remember = "", ""
+	changed := func(f func(*coordinator.Settings)) coordinator.Settings {
+		s := all
+		f(&s)
+		return s
+	}
+	for want, s := range map[string]coordinator.Settings{
+		"":            all,
+		" ":           {},
+		"  ":          proxy,
+		"Shards":      changed(func(s *coordinator.Settings) { s.Shards, s.Routing = 100, 8 }),
+		"ShardOf":     changed(func(s *coordinator.Settings) { s.Routing = 8 }),
+		"Role":        changed(func(s *coordinator.Settings) { s.Role = "" }),
+		"State":       changed(func(s *coordinator.Settings) { s.State = "replicated" }),
+		"Remember":    changed(func(s *coordinator.Settings) { s.Remember = "journal" }),
+		"Shards Role": changed(func(s *coordinator.Settings) { s.Shards, s.Role = 1, "x" }),
+	} {
+		if got := strings.Join(all.Differences(s), " "); got != strings.TrimSpace(want) {
+			t.Errorf("%+v: %q, not %q", s, got, want)
+		}
+		if got := strings.Join(s.Differences(all), " "); got != strings.TrimSpace(want) {
+			t.Errorf("the other way round, %+v: %q, not %q", s, got, want)
+		}
+	}
+}
+
+// A region with other settings is refused, and told those of the coordinator; it may come again.
+func TestARegionWithOtherSettingsIsRefused(t *testing.T) {
+	t.Parallel()
+	ours := coordinator.Settings{Shards: 200, Routing: 7}
+	d := active(t, coordinator.Config{Shards: 200, Settings: ours}, "a b c d")
+	with := func(s coordinator.Settings) coordinator.Message {
+		return coordinator.Message{Kind: coordinator.Register, Settings: s}
+	}
+	d.say("a", with(ours))
+	d.say("b", with(coordinator.Settings{Shards: 100, Routing: 7}))
+	d.say("c", coordinator.Message{Kind: coordinator.RegisterProxy, Settings: coordinator.Settings{Shards: 200, Routing: 8}})
+	d.say("d", with(coordinator.Settings{})) // does not say what it has
+	d.want("two are refused", "a register ack, b refused, c refused, d register ack")
+	d.stored("and not stored", "region registered a; region registered d")
+	var refused []string
+	for _, n := range d.notes {
+		if n.Kind == coordinator.RegionRefused {
+			refused = append(refused, n.Node.Name+" "+strings.Join(n.Fields, " "))
+		}
+	}
+	if want := []string{"b Shards", "c ShardOf"}; !slices.Equal(refused, want) || d.m.Refused() != 2 {
+		t.Errorf("%q are refused, %d", refused, d.m.Refused())
+	}
+	d.say("b", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
+	d.want("it gets no homes", "b register again")
+	d.say("b", with(ours))
+	d.stored("it has become wise", "region registered b")
+	if d.m.Refused() != 1 {
+		t.Errorf("%d are refused", d.m.Refused())
+	}
+	if d.members("a b d"); d.m.Refused() != 0 {
+		t.Errorf("%d are refused, and none of them is there", d.m.Refused())
+	}
+	_, err := coordinator.New(coordinator.Config{Self: node("a"), Type: "account", Settings: coordinator.Settings{Role: strings.Repeat("x", 129)}})
+	if !errors.Is(err, coordinator.ErrInvalid) || !strings.Contains(err.Error(), "Config.Settings") {
+		t.Errorf("a text that is too long: %v", err)
+	}
+}

@@ -1,0 +1,560 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package coordinator_test
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/sharding/allocation"
+)
+
+const (
+	step   = 100 * time.Millisecond
+	shards = 40
+	margin = 3 * time.Second
+	unrest = 90 * time.Second // faults come until then
+	settle = 120 * time.Second
+)
+
+// world is nodes with regions, a store, and coordinators on the oldest node, at times on two. Its
+// network loses, delays, repeats and reorders.
+type world struct {
+	t        *testing.T
+	rnd      *rand.Rand
+	seed     uint64
+	remember bool
+	faults   bool
+	now      time.Duration
+	due      agenda
+	seq      int
+	store    *store
+	regions  []*region // by age
+	bossList []*boss
+	removals []coordinator.Removal
+	hosting  map[shard]*region
+	view     coordinator.Members
+	hit      map[string]int
+	names    int
+	quiet    time.Duration // when nobody needs anything new any more
+}
+
+// boss is a coordinator.
+type boss struct {
+	w    *world
+	r    *region // its node
+	m    *coordinator.Machine
+	gone bool
+}
+
+type task struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type agenda []task
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, k int) bool {
+	return a[i].at < a[k].at || a[i].at == a[k].at && a[i].seq < a[k].seq
+}
+func (a agenda) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // what else is in it
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+func (w *world) after(d time.Duration, do func()) {
+	w.seq++
+	heap.Push(&w.due, task{w.now + d, w.seq, do})
+}
+
+func (w *world) delay() time.Duration {
+	if w.faults && w.rnd.IntN(12) == 0 {
+		return time.Duration(w.rnd.IntN(int(3 * time.Second)))
+	}
+	return time.Duration(w.rnd.IntN(int(60 * time.Millisecond)))
+}
+
+func (w *world) find(n identity.Node) *region {
+	i := slices.IndexFunc(w.regions, func(r *region) bool { return r.node == n })
+	if i < 0 {
+		return nil
+	}
+	return w.regions[i]
+}
+
+// post sends a message, with the faults of the network.
+func (w *world) post(from, to identity.Node, m coordinator.Message, toRegion bool) {
+	decoded, err := coordinator.DecodeMessage(coordinator.AppendMessage(nil, m))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.hit[m.Kind.String()]++
+	for range 1 + w.rnd.IntN(10)/9 {
+		if w.faults && w.rnd.IntN(12) == 0 {
+			continue
+		}
+		w.after(w.delay(), func() {
+			sender, receiver := w.find(from), w.find(to)
+			if sender == nil || receiver == nil || from != to && (sender.cut || receiver.cut) || !receiver.alive {
+				return
+			}
+			if toRegion {
+				receiver.receive(from, decoded)
+				return
+			}
+			for _, b := range w.bossList {
+				if b.r == receiver {
+					b.step(coordinator.Received{From: from, Message: decoded})
+				}
+			}
+		})
+	}
+}
+
+// bosses are the nodes where a coordinator may be.
+func (w *world) bosses() []identity.Node {
+	var nodes []identity.Node
+	for _, b := range w.bossList {
+		if !b.gone {
+			nodes = append(nodes, b.r.node)
+		}
+	}
+	return nodes
+}
+
+func (w *world) host(r *region, s shard) {
+	if other := w.hosting[s]; other != nil {
+		w.t.Fatalf("seed %d, %v: %v starts shard %d, which %v hosts", w.seed, w.now, r.node, s, other.node)
+	}
+	w.hosting[s] = r
+	w.hit["hosts"]++
+}
+
+func (w *world) unhost(r *region, s shard) {
+	if w.hosting[s] == r {
+		delete(w.hosting, s)
+	}
+}
+
+func (w *world) join(proxy bool) {
+	w.names++
+	r := &region{w: w, node: identity.Node{Name: fmt.Sprintf("n%02d", (w.names*37)%100), UID: uint64(w.names)}, proxy: proxy, alive: true}
+	r.start()
+	w.regions = append(w.regions, r)
+	w.publish()
+}
+
+// publish tells the coordinators who is a member.
+func (w *world) publish() {
+	w.view = coordinator.Members{Removed: slices.Clone(w.removals)}
+	for i, r := range w.regions {
+		m := membership.Member{Node: r.node, Status: membership.Up, UpNumber: int32(i)}
+		if !r.proxy {
+			m.Roles = []string{"entities"}
+		}
+		w.view.Members = append(w.view.Members, m)
+	}
+	slices.SortFunc(w.view.Members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	for _, b := range w.bossList {
+		if !b.r.cut {
+			b.step(w.view)
+		}
+	}
+}
+
+// appoint starts a coordinator.
+func (w *world) appoint(r *region) {
+	m, err := coordinator.New(coordinator.Config{
+		Self: r.node, Type: "account", Role: "entities", Shards: shards, MinRegions: 2, Remember: w.remember, RemovalMargin: margin, HandOffTimeout: 15 * time.Second,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.hit["appointed"]++
+	b := &boss{w: w, r: r, m: m}
+	w.bossList = append(w.bossList, b)
+	w.after(5*time.Second, func() { // all notice at last that there is another one
+		for _, r := range w.regions {
+			r.registered = false
+		}
+	})
+	b.step(w.view)
+}
+
+func (b *boss) step(in coordinator.Input) {
+	if !b.gone && b.r.alive {
+		b.apply(b.m.Step(b.w.now, in))
+	}
+}
+
+func (b *boss) tick() {
+	if b.gone || !b.r.alive || b.w.now < b.m.Next() {
+		return
+	}
+	b.apply(b.m.Tick(b.w.now))
+	if !b.gone && b.m.Next() <= b.w.now {
+		b.w.t.Fatalf("seed %d, %v: after a tick the next one is at %v", b.w.seed, b.w.now, b.m.Next())
+	}
+}
+
+func (b *boss) apply(e coordinator.Effects) {
+	w := b.w
+	for _, n := range e.Notes {
+		w.hit[n.Kind.String()]++
+	}
+	if e.Load != 0 {
+		w.store.load(b, e.Load)
+	}
+	if e.AddShards != nil {
+		w.store.add(b, *e.AddShards)
+	}
+	if e.Save != nil {
+		for _, ev := range e.Save.Events {
+			if w.remember && ev.Kind == coordinator.HomesAllocated && slices.ContainsFunc(ev.Shards, func(s shard) bool { return !w.store.known[s] }) {
+				w.t.Fatalf("seed %d, %v: %v is stored before it is remembered", w.seed, w.now, ev)
+			}
+		}
+		w.store.do(b, *e.Save)
+	}
+	if e.Ask != nil {
+		b.place(*e.Ask)
+	}
+	if e.Rebalance != nil {
+		b.rebalance(*e.Rebalance)
+	}
+	b.check(e.Send)
+	for _, o := range e.Send {
+		w.post(b.r.node, o.To, o.Message, true)
+	}
+	if e.ShutDownRegion {
+		b.r.leaving = true
+	}
+	if e.Stop != 0 {
+		w.hit[e.Stop.String()]++
+		if e.Stop == coordinator.Diverged {
+			w.t.Errorf("seed %d, %v: a coordinator diverged", w.seed, w.now)
+		}
+		b.gone = true
+	}
+}
+
+// check looks at what is said: it has to be stored, and not to be moving.
+func (b *boss) check(out []coordinator.Outgoing) {
+	w := b.w
+	if len(out) == 0 {
+		return
+	}
+	state, rev := b.m.State()
+	prefix, err := coordinator.State{}.Apply(w.store.events[:min(rev, w.store.rev())]...)
+	if err != nil || rev > w.store.rev() || !prefix.Equal(state) {
+		w.t.Fatalf("seed %d, %v: the state of %v at %d is not what is stored: %v", w.seed, w.now, b.r.node, rev, err)
+	}
+	if state.Term() != b.m.Term() || state.Holder() != b.r.node {
+		w.t.Fatalf("seed %d, %v: %v speaks in term %d, and term %d is stored", w.seed, w.now, b.r.node, b.m.Term(), state.Term())
+	}
+	moving := b.m.Moving()
+	says := func(s shard, n identity.Node, kind coordinator.Kind) {
+		if home, _ := state.Home(s); home != n {
+			w.t.Fatalf("seed %d, %v: %v of shard %d says %v, stored is %v", w.seed, w.now, kind, s, n, home)
+		}
+		if slices.Contains(moving, s) {
+			w.t.Fatalf("seed %d, %v: %v of shard %d, which is being moved", w.seed, w.now, kind, s)
+		}
+	}
+	for _, o := range out {
+		if o.Message.Term != b.m.Term() {
+			w.t.Fatalf("seed %d, %v: %+v in term %d", w.seed, w.now, o, b.m.Term())
+		}
+		for _, h := range o.Message.Homes {
+			for _, s := range h.Shards {
+				says(s, h.Node, o.Message.Kind)
+			}
+		}
+		if o.Message.Kind == coordinator.Host {
+			for _, s := range o.Message.Shards {
+				says(s, o.To, o.Message.Kind)
+			}
+		}
+	}
+}
+
+func (b *boss) place(ask coordinator.AskStrategy) {
+	w := b.w
+	homes := allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)
+	if w.faults {
+		for i := range homes {
+			switch w.rnd.IntN(20) {
+			case 0:
+				homes[i] = identity.Node{}
+			case 1:
+				homes[i] = w.regions[w.rnd.IntN(len(w.regions))].node
+			}
+		}
+		if w.rnd.IntN(20) == 0 {
+			homes = homes[:w.rnd.IntN(len(homes))]
+		}
+	}
+	w.after(w.delay(), func() { b.step(coordinator.Placed{ID: ask.ID, Homes: homes}) })
+}
+
+func (b *boss) rebalance(ask coordinator.AskRebalance) {
+	w := b.w
+	moved := allocation.LeastShards{}.Rebalance(ask.View)
+	if w.faults {
+		for range w.rnd.IntN(8) {
+			moved = append(moved, shard(w.rnd.IntN(shards+5)))
+		}
+	}
+	w.after(w.delay(), func() { b.step(coordinator.Rebalanced{ID: ask.ID, Shards: moved}) })
+}
+
+// disturb is what happens by itself.
+func (w *world) disturb() {
+	if len(w.bossList) == 0 || len(w.regions) == 0 {
+		return
+	}
+	r := w.regions[w.rnd.IntN(len(w.regions))]
+	well := len(slices.DeleteFunc(slices.Clone(w.regions), func(r *region) bool { return !r.alive || r.cut || r.proxy || r.leaving }))
+	switch w.rnd.IntN(120) {
+	case 0, 1:
+		if len(w.regions) < 8 {
+			w.join(w.rnd.IntN(4) == 0)
+		}
+	case 2:
+		if well > 2 && r.alive && !r.cut {
+			w.hit["crash"]++
+			r.crash()
+		}
+	case 3:
+		if well > 2 && r.alive && !r.cut {
+			w.hit["cut"]++
+			r.cut = true
+			for _, b := range w.bossList { // who doesn't hear of the others doesn't begin to lead them
+				b.gone = b.gone || b.r == r && b.m.Phase() < coordinator.Settling
+			}
+		}
+	case 4, 5:
+		if well > 2 && !r.proxy {
+			w.hit["leave"]++
+			r.leaving = true
+		}
+	case 6:
+		if r.alive && !r.proxy {
+			w.hit["restart"]++
+			r.restart()
+		}
+	case 7:
+		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone { // it fails, and another one takes its place
+			w.hit["fails"]++
+			b.gone = true
+		}
+	case 8:
+		if r.alive && !r.cut && !r.proxy && !slices.Contains(w.bosses(), r.node) { // a second coordinator, while the first one is there
+			w.hit["second"]++
+			w.appoint(r)
+		}
+	case 9:
+		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone {
+			w.hit["terminate"]++
+			b.step(coordinator.Terminate{Now: w.rnd.IntN(3) == 0})
+		}
+	case 10:
+		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone {
+			w.hit["now"]++
+			b.step(coordinator.RebalanceNow{})
+		}
+	case 11:
+		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone {
+			w.post(r.node, b.r.node, coordinator.Message{Kind: coordinator.StopShards, Type: "account", Shards: []shard{shard(w.rnd.IntN(shards)), shard(w.rnd.IntN(shards))}}, false)
+		}
+	}
+}
+
+// lead removes members that are gone or have left, and sees to it that there is a coordinator.
+func (w *world) lead() {
+	for _, r := range slices.Clone(w.regions) {
+		gone := !r.alive || r.cut
+		if gone && w.rnd.IntN(40) == 0 || r.left && w.rnd.IntN(10) == 0 {
+			w.hit["removed"]++
+			w.regions = slices.DeleteFunc(w.regions, func(o *region) bool { return o == r })
+			w.removals = append(w.removals, coordinator.Removal{Node: r.node, At: w.now})
+			if r.cut && r.alive { // it notices before the margin is over
+				w.after(time.Duration(w.rnd.IntN(int(margin-step))), r.crash)
+			}
+			w.publish()
+			for _, o := range w.regions {
+				o.forget(r.node)
+			}
+		}
+	}
+	stay := slices.DeleteFunc(slices.Clone(w.regions), func(r *region) bool { return r.proxy || !r.alive || r.cut || r.leaving })
+	if len(stay) < 2 && (!w.faults || len(w.regions) == 0) {
+		w.join(false)
+	}
+	for _, r := range w.regions { // the oldest that can have it, has it
+		if r.proxy || !r.alive || r.cut || r.left {
+			continue
+		}
+		if !slices.ContainsFunc(w.bossList, func(b *boss) bool { return b.r == r && !b.gone }) && w.rnd.IntN(20) == 0 {
+			w.appoint(r)
+		}
+		break
+	}
+}
+
+func (w *world) run(until time.Duration) {
+	for w.now < until {
+		next := (w.now/step + 1) * step
+		for len(w.due) > 0 && w.due[0].at <= next {
+			do := heap.Pop(&w.due).(task) //nolint:errcheck // what else is in it
+			w.now = do.at
+			do.do()
+		}
+		w.now = next
+		if w.faults {
+			w.disturb()
+		}
+		w.lead()
+		for _, r := range w.regions {
+			if r.alive && w.rnd.IntN(3) == 0 && w.now < w.quiet {
+				r.use(shard(w.rnd.IntN(shards)))
+			}
+			if r.alive && w.rnd.IntN(10) == 0 {
+				r.tick()
+			}
+		}
+		for _, b := range w.bossList {
+			b.tick()
+		}
+		w.bossList = slices.DeleteFunc(w.bossList, func(b *boss) bool { return b.gone || !b.r.alive })
+	}
+}
+
+// settled checks that all is well after some time without faults.
+func (w *world) settled() {
+	var oldest *boss
+	for _, b := range w.bossList {
+		if b.m.Phase() == coordinator.Active && (oldest == nil || b.m.Term() > oldest.m.Term()) {
+			oldest = b
+		}
+	}
+	if oldest == nil || oldest.m.Term() != w.store.state.Term() {
+		w.t.Errorf("seed %d: there is no coordinator in the end", w.seed)
+		return
+	}
+	if moving := oldest.m.Moving(); len(moving) > 0 {
+		w.t.Errorf("seed %d: %v are being moved in the end", w.seed, moving)
+	}
+	regions := 0
+	for _, r := range w.regions {
+		if !r.registered || len(r.wanted) > 0 {
+			w.t.Errorf("seed %d: %v is registered: %t, and waits for %v", w.seed, r.node, r.registered, r.wanted)
+		}
+		if _, known := w.store.state.Region(r.node); !r.proxy {
+			regions++
+			if !known {
+				w.t.Errorf("seed %d: %v is not known", w.seed, r.node)
+			}
+		}
+		for s, n := range r.homes {
+			// Who is sent something for a shard that it doesn't host says so; then the sender asks.
+			if home, _ := w.store.state.Home(s); home != n && w.find(n) != nil && w.find(n).hosts[s] {
+				w.t.Errorf("seed %d: %v takes %v for the home of shard %d, which is on %v", w.seed, r.node, n, s, home)
+			}
+		}
+	}
+	if n := len(w.store.state.Regions()); n != regions {
+		w.t.Errorf("seed %d: %d regions are known, %d are there", w.seed, n, regions)
+	}
+	for s := range shard(shards) {
+		home, found := w.store.state.Home(s)
+		switch r := w.hosting[s]; {
+		case r != nil && r.node != home:
+			w.t.Errorf("seed %d: shard %d is on %v, and runs on %v", w.seed, s, home, r.node)
+		case found && r == nil, w.store.known[s] && r == nil:
+			w.t.Errorf("seed %d: shard %d, which is on %v, does not run", w.seed, s, home)
+		}
+	}
+}
+
+func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string]int) *world {
+	t.Helper()
+	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 6)), seed: seed, remember: remember, faults: true, hosting: map[shard]*region{}, hit: hit}
+	w.store = &store{w: w, register: register, fold: coordinator.NewFold(coordinator.State{}), known: map[shard]bool{}}
+	if w.quiet = unrest; !remember { // what is remembered comes back by itself
+		w.quiet += settle - 20*time.Second
+	}
+	for i := range 3 + w.rnd.IntN(3) {
+		w.join(i == 3)
+	}
+	w.run(unrest)
+	w.faults = false
+	for _, r := range w.regions { // who was about to leave has left
+		if r.leaving && !r.left {
+			w.hit["still leaving"]++
+		}
+	}
+	w.run(unrest + settle)
+	// A round of moves may be on its way, since somebody left late.
+	for range 12 {
+		if !slices.ContainsFunc(w.bossList, func(b *boss) bool { return len(b.m.Moving()) > 0 }) {
+			break
+		}
+		w.run(w.now + 5*time.Second)
+	}
+	w.run(w.now + 5*time.Second)
+	w.settled()
+	return w
+}
+
+// TestOneHome simulates coordinators, regions and stores under loss, repetition, delay, reordering,
+// crashes, cuts, failing saves and second coordinators: a shard never runs twice, nobody hears of
+// what is not stored, and in the end all that is needed runs.
+func TestOneHome(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(40)
+	if os.Getenv("REFOLD_SOAK") != "" {
+		seeds = 2000
+	}
+	for _, register := range []bool{false, true} {
+		for _, remember := range []bool{false, true} {
+			t.Run(fmt.Sprintf("register %t, remember %t", register, remember), func(t *testing.T) {
+				t.Parallel()
+				hit := map[string]int{}
+				for seed := range seeds {
+					simulate(t, seed, register, remember, hit)
+					if t.Failed() {
+						break
+					}
+				}
+				want := []string{
+					"started", "region registered", "proxy registered", "region terminated", "proxy terminated", "homes allocated", "homes deallocated",
+					"not stored", "stored, answer lost", "lands late", "hangs, not stored", "hangs, lands late", "load failed", "refused",
+					"crash", "cut", "leave", "restart", "fails", "second", "terminate", "now", "removed", "late", "hosts",
+					"hand-off begun", "hand-off done", "hand-off failed", "unplaced", "terminating", "ignored", "save retried",
+					"superseded by a higher term", "terminated", "fenced",
+				}
+				for _, what := range want {
+					if hit[what] == 0 {
+						t.Errorf("%q never happened", what)
+					}
+				}
+				t.Log(hit)
+			})
+		}
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+)
+
+// Messages of this node and messages of others that are passed on have paths of their own, numbered by the hops that they have.
+// That is why flushes come to an end: one for messages that were passed on waits for nothing but homes to be known, since nobody
+// passes them on again, and one for a node's own messages waits only for homes and for those.
+const (
+	sent    = 0
+	relayed = 1
+)
+
+// flush asks a region whether all that was sent to it has arrived.
+type flush struct {
+	id     uint64
+	to     identity.Node
+	hop    int // of the messages
+	shards []Shard
+	held   bool // what was sent has arrived where the shards are not, and waits there or was passed on
+}
+
+// round is a BeginHandOff that waits for flushes.
+type round struct {
+	from   identity.Node
+	at     said
+	shards []Shard
+}
+
+// beginHandOff forgets homes, and acknowledges when nothing is under way to them. The home itself acknowledges
+// at once.
+func (m *Machine) beginHandOff(from identity.Node, msg coordinator.Message) {
+	var shards []Shard
+	for _, s := range msg.Shards {
+		if !m.heeds(msg, s) {
+			continue
+		}
+		delete(m.homes, s)
+		if h := m.hosts[s]; h != nil {
+			h.moving = true
+		}
+		shards = append(shards, s)
+	}
+	m.startFlush(shards, sent)
+	m.startFlush(shards, relayed)
+	at := said{msg.Term, msg.Round}
+	if !slices.ContainsFunc(m.rounds, func(r round) bool { return r.at == at }) {
+		m.rounds = append(m.rounds, round{from, at, shards})
+	}
+	m.acknowledge()
+}
+
+// acknowledge answers the rounds that wait for nothing any more.
+func (m *Machine) acknowledge() {
+	pending := func(f *flush) bool { return f != nil && !f.held }
+	m.rounds = slices.DeleteFunc(m.rounds, func(r round) bool {
+		if slices.ContainsFunc(r.shards, func(s Shard) bool { return pending(m.flushing[sent][s]) || pending(m.flushing[relayed][s]) }) {
+			return false
+		}
+		m.say(r.from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: r.at.term, Round: r.at.round})
+		return true
+	})
+}
+
+// startFlush flushes the paths of shards. One frame names all that go to a node.
+func (m *Machine) startFlush(shards []Shard, hop int) {
+	var begun []*flush
+	for _, s := range shards {
+		n, used := m.path[hop][s]
+		if !used || m.flushing[hop][s] != nil {
+			continue
+		}
+		i := slices.IndexFunc(begun, func(f *flush) bool { return f.to == n })
+		if i < 0 {
+			m.flushIDs++
+			i = len(begun)
+			begun = append(begun, &flush{id: m.flushIDs, to: n, hop: hop})
+		}
+		begun[i].shards = append(begun[i].shards, s)
+		m.flushing[hop][s] = begun[i]
+	}
+	m.flushes = append(m.flushes, begun...)
+	for _, f := range begun {
+		m.sendFlush(f)
+	}
+}
+
+func (m *Machine) sendFlush(f *flush) {
+	m.frame(f.to, Frame{Kind: Flush, Hop: f.hop, Instance: m.cfg.Instance, ID: f.id, Shards: f.shards})
+}
+
+// flushed takes note that nothing is under way any more, but for shards whose messages are held where they are not. Those come
+// to no shard that is being handed off, but nothing may overtake them: it is asked again.
+func (m *Machine) flushed(f *flush, held []Shard) {
+	var done, left []Shard
+	for _, s := range f.shards {
+		if slices.Contains(held, s) {
+			left = append(left, s)
+			continue
+		}
+		done = append(done, s)
+		delete(m.flushing[f.hop], s)
+		delete(m.path[f.hop], s)
+	}
+	if f.shards, f.held = left, true; len(left) == 0 {
+		m.flushes = slices.DeleteFunc(m.flushes, func(other *flush) bool { return other == f })
+	}
+	m.acknowledge()
+	for _, s := range done {
+		m.drain(s)
+	}
+}
+
+// clear reports whether messages may go to a node, and flushes the path to another one before.
+func (m *Machine) clear(s Shard, n identity.Node, hop int) bool {
+	if at, used := m.path[hop][s]; used && at != n {
+		m.startFlush([]Shard{s}, hop)
+	}
+	return m.flushing[hop][s] == nil
+}
+
+// answerFlush answers, and names the shards for which something of the asker waits here, or may be on its way from here to another
+// region.
+func (m *Machine) answerFlush(from identity.Node, f Frame) {
+	var held, passedOn []Shard
+	for _, s := range f.Shards {
+		var line []message
+		if b := m.buffers[s]; b != nil {
+			line = *b.of(message{from: from, hop: f.Hop})
+		}
+		_, onward := m.path[relayed][s]
+		if onward = onward && f.Hop == sent; onward {
+			passedOn = append(passedOn, s)
+		}
+		if onward || slices.ContainsFunc(line, func(msg message) bool { return msg.from == from }) {
+			held = append(held, s)
+		}
+	}
+	m.startFlush(passedOn, relayed)
+	m.frame(from, Frame{Kind: Flushed, Instance: f.Instance, ID: f.ID, Shards: held})
+}
+
+// arrivedAll reports whether nothing is under way from here any more, and flushes what may be.
+func (m *Machine) arrivedAll() bool {
+	for hop, path := range m.path {
+		if len(path) > len(m.flushing[hop]) { // else all of them are being flushed: each answer would look at all again
+			m.startFlush(slices.Sorted(maps.Keys(path)), hop)
+		}
+	}
+	return !slices.ContainsFunc(m.flushes, func(f *flush) bool { return !f.held })
+}

@@ -1,0 +1,256 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+)
+
+func TestAProxyHostsNothing(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{Proxy: true})
+	if out := hear(m, coordinator.Message{Kind: coordinator.RegisterAgain, Term: 6, Instance: 1}); !says(out, coordinator.RegisterProxy) {
+		t.Errorf("it registers: %+v", out)
+	}
+	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 6, Round: 1, Shards: []region.Shard{1}}); len(out.Actions) != 0 || says(out, coordinator.Hosted) {
+		t.Errorf("host: %+v", out)
+	}
+	if out := hear(m, homes(6, 2, "a")); len(out.Actions) != 0 || len(m.Hosted()) != 0 {
+		t.Errorf("it is the home: %+v", out)
+	}
+	hear(m, homes(6, 3, "b"))
+	m.Step(0, region.Send{Shard: 1, Token: 1})
+	out := hear(m, coordinator.Message{Kind: coordinator.BeginHandOff, Term: 6, Round: 4, Shards: []region.Shard{1}})
+	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || says(out, coordinator.BeginHandOffAck) {
+		t.Errorf("it takes part in a hand-off: %+v", out)
+	}
+}
+
+func TestARegionThatLeavesGivesItsShardsAwayAndStops(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, about(coordinator.Host, 1))
+	hear(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []region.Shard{2}}}})
+	m.Step(0, region.Send{Shard: 2, Token: 1})
+	if out := m.Step(0, region.Leave{}); !says(out, coordinator.GracefulShutdown) || out.Stopped {
+		t.Fatalf("leave: %+v", out)
+	}
+	if out := m.Tick(2 * time.Second); !says(out, coordinator.GracefulShutdown) {
+		t.Errorf("it asks again: %+v", out)
+	}
+	more := coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 2, Shards: []region.Shard{3}}
+	if out := hear(m, more); len(out.Actions) != 0 || says(out, coordinator.Hosted) || !says(out, coordinator.GracefulShutdown) {
+		t.Errorf("another shard: %+v", out)
+	}
+	if out := m.Step(0, region.Send{Shard: 1, Token: 2}); len(out.Actions) != 1 {
+		t.Errorf("it delivers meanwhile: %+v", out)
+	}
+	hear(m, about(coordinator.BeginHandOff, 3))
+	hear(m, about(coordinator.HandOff, 3))
+	out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
+	if !says(out, coordinator.Stopped) || out.Stopped {
+		t.Fatalf("its shard is gone, but a message is on its way: %+v", out)
+	}
+	f := out.Frames[0].Frame
+	out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: f.ID})
+	if f.Kind != region.Flush || !out.Stopped || !says(out, coordinator.RegionStopped) {
+		t.Errorf("all has arrived: %+v", out)
+	}
+	if out = m.Step(0, region.Send{Shard: 2, Token: 3}); len(out.Refused) != 1 || out.Refused[0].Reason != region.RegionStopped {
+		t.Errorf("after the end: %+v", out)
+	}
+	if out = hear(m, about(coordinator.Host, 9)); !says(out, coordinator.RegionStopped) || len(out.Actions) != 0 {
+		t.Errorf("a coordinator that does not know: %+v", out)
+	}
+}
+
+func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, about(coordinator.Host, 1))
+	if out := m.Step(0, region.Leave{Stay: true}); !says(out, coordinator.GracefulShutdown) || !m.Leaving() {
+		t.Fatalf("leave: %+v", out)
+	}
+	hear(m, about(coordinator.BeginHandOff, 2))
+	hear(m, about(coordinator.HandOff, 2))
+	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !says(out, coordinator.Stopped) || out.Stopped || len(m.Hosted()) != 0 {
+		t.Fatalf("its shard is gone: %+v", out)
+	}
+	hear(m, homes(5, 3, "c"))
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(kinds(out, "c")) != 1 || len(out.Refused) != 0 {
+		t.Errorf("it sends: %+v", out)
+	}
+	if way := m.Way(1); way.Home != node("c") || !way.Own {
+		t.Errorf("the way to the shard is %+v", way)
+	}
+	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 4, Shards: []region.Shard{3}}); len(out.Actions) != 0 || !says(out, coordinator.GracefulShutdown) {
+		t.Errorf("another shard: %+v", out)
+	}
+	if out := m.Step(0, region.Leave{Stay: true}); out.Stopped {
+		t.Errorf("told again: %+v", out)
+	}
+	out := m.Step(0, region.Leave{})
+	if way := m.Way(1); way.Own || out.Stopped || len(kinds(out, "c")) != 1 {
+		t.Fatalf("leave: %+v, the way is %+v", out, way)
+	}
+	m.Step(0, region.Leave{Stay: true}) // too late
+	if out = arrive(m, "c", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
+		t.Errorf("all has arrived: %+v", out)
+	}
+}
+
+// A region that comes back is another instance, for the coordinator, and takes shards; one that leaves for good, or never left, is not.
+func TestARegionThatStaysComesBack(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, about(coordinator.Host, 1))
+	if out := m.Step(0, region.Return{}); len(out.Say) != 0 || m.Instance() != 2 {
+		t.Errorf("it never left: %+v", out)
+	}
+	m.Step(0, region.Leave{Stay: true})
+	out := m.Step(0, region.Return{})
+	if len(out.Say) != 1 || out.Say[0].Message.Kind != coordinator.Register || out.Say[0].Message.Instance != 3 || m.Leaving() || m.Registered() || len(m.Hosted()) != 1 {
+		t.Fatalf("it comes back: %+v", out)
+	}
+	if out = hear(m, about(coordinator.HandOff, 2)); len(out.Actions) != 0 {
+		t.Errorf("what was for the instance before: %+v", out)
+	}
+	for _, msg := range []coordinator.Message{
+		{Kind: coordinator.RegisterAck, Term: 5, Round: 2, Instance: 3},
+		{Kind: coordinator.Host, Term: 5, Round: 3, Instance: 3, Shards: []region.Shard{1, 2}},
+	} {
+		out = hear(m, msg)
+	}
+	if len(out.Actions) != 1 || out.Actions[0].Kind != region.Start || len(m.Hosted()) != 2 || !m.Registered() {
+		t.Errorf("it hosts one more: %+v", out)
+	}
+	m.Step(0, region.Leave{})
+	if out = m.Step(0, region.Return{}); len(out.Say) != 0 || !m.Leaving() {
+		t.Errorf("it leaves for good: %+v", out)
+	}
+}
+
+// When the whole cluster is about to stop, a region that leaves stops its shards itself, in order, and asks nobody to take them.
+func TestARegionOfAClusterThatEnds(t *testing.T) {
+	t.Parallel()
+	for _, status := range []membership.Status{membership.PreparingForShutdown, membership.ReadyForShutdown} {
+		m := start(t, region.Config{})
+		hear(m, about(coordinator.Host, 1))
+		m.Step(0, region.Send{Shard: 1, Token: 1})
+		m.Step(0, region.Send{Shard: 7, Token: 2})
+		m.Step(0, region.Members{Members: []membership.Member{
+			{Node: node("a"), Status: status, UpNumber: 1}, {Node: node("c"), Status: membership.Up},
+		}})
+		out := m.Step(0, region.Leave{})
+		if len(out.Actions) != 1 || out.Actions[0].Kind != region.HandOff || says(out, coordinator.GracefulShutdown) || out.Stopped {
+			t.Fatalf("%v: leave: %+v", status, out)
+		}
+		if len(out.Refused) != 1 || out.Refused[0].Token != 2 || out.Refused[0].Reason != region.RegionStopped {
+			t.Errorf("%v: what waits: %+v", status, out)
+		}
+		if out = m.Tick(time.Minute); says(out, coordinator.GracefulShutdown) {
+			t.Errorf("%v: after a while: %+v", status, out)
+		}
+		if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
+			t.Errorf("%v: its shard has ended: %+v", status, out)
+		}
+	}
+}
+
+func TestWhatWaitsKeepsALeavingRegion(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	m.Step(0, region.Send{Shard: 1, Token: 1})
+	if out := m.Step(0, region.Leave{}); out.Stopped {
+		t.Fatalf("leave: %+v", out)
+	}
+	out := hear(m, homes(5, 1, "b"))
+	if out.Stopped || len(kinds(out, "b")) != 2 || kinds(out, "b")[1] != region.Flush {
+		t.Errorf("it is sent: %+v", out)
+	}
+}
+
+func TestStopEndsAllByForce(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, about(coordinator.Host, 1))
+	m.Step(0, region.Send{Shard: 2, Token: 1})
+	arrive(m, "b", region.Frame{Kind: region.Forward, Shard: 2, Token: 2, Hop: 1})
+	out := m.Step(0, region.Stop{})
+	if len(out.Refused) != 2 || len(out.Actions) != 1 || out.Actions[0].Kind != region.Abort || out.Stopped || m.Buffered() != 0 {
+		t.Fatalf("stop: %+v", out)
+	}
+	if out = hear(m, about(coordinator.Host, 2)); len(out.Actions) != 0 {
+		t.Errorf("another shard: %+v", out)
+	}
+	if out = arrive(m, "b", forward(3, 0)); len(out.Refused) != 1 || out.Refused[0].Reason != region.RegionStopped {
+		t.Errorf("a message: %+v", out)
+	}
+	if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
+		t.Errorf("done: %+v", out)
+	}
+}
+
+func TestAShardThatFailsComesBackWithAMessage(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, about(coordinator.Host, 1))
+	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); len(out.Actions) != 0 {
+		t.Errorf("nobody needs it: %+v", out)
+	}
+	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); len(out.Actions) != 0 {
+		t.Errorf("the end is told twice: %+v", out)
+	}
+	out := m.Step(0, region.Send{Shard: 1, Token: 1})
+	if len(out.Actions) != 2 || out.Actions[0].Kind != region.Start || out.Actions[1].Generation != 2 {
+		t.Errorf("a message: %+v", out)
+	}
+}
+
+func TestARememberedShardThatFailsComesBackByItself(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{Remember: true, RestartBackoff: time.Minute})
+	hear(m, about(coordinator.Host, 1))
+	m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(out.Actions) != 0 || m.Buffered() != 1 {
+		t.Errorf("a message during the pause: %+v", out)
+	}
+	arrive(m, "b", forward(2, 0))
+	m.Tick(59 * time.Second)
+	if next := m.Next(); next != time.Minute {
+		t.Errorf("the next tick is at %v", next)
+	}
+	if out := m.Tick(time.Minute); len(out.Actions) != 3 || out.Actions[0].Kind != region.Start {
+		t.Errorf("after the pause: %+v", out)
+	}
+	m.Step(0, region.ShardDone{Shard: 1, Generation: 2})
+	arrive(m, "b", forward(3, 0))
+	out := hear(m, about(coordinator.HandOff, 2))
+	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 3, Reason: region.HandedOff}) || !says(out, coordinator.Stopped) {
+		t.Errorf("moved during the pause: %+v", out)
+	}
+}
+
+func TestAFullBufferRefusesTheNewest(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{BufferSize: 2})
+	arrive(m, "b", forward(1, 0))
+	m.Step(0, region.Send{Shard: 2, Token: 2})
+	for token := uint64(3); token < 6; token++ {
+		if out := arrive(m, "b", forward(token, int(token%2))); len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: token, Reason: region.BufferFull}) {
+			t.Errorf("full: %+v", out)
+		}
+	}
+	if out := hear(m, about(coordinator.Host, 1)); len(out.Actions) != 2 || out.Actions[1].Token != 1 || m.Buffered() != 1 {
+		t.Errorf("the first is kept: %+v", out)
+	}
+	if out := arrive(m, "b", forward(6, 0)); len(out.Refused) != 0 || m.Buffered() != 1 {
+		t.Errorf("there is room again: %+v", out)
+	}
+}

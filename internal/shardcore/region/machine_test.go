@@ -1,0 +1,207 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+)
+
+func node(name string) identity.Node { return identity.Node{Name: name, UID: 7} }
+
+func start(t *testing.T, cfg region.Config) *region.Machine {
+	t.Helper()
+	cfg.Self, cfg.Type, cfg.Instance = node("a"), "account", 2
+	m, err := region.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	see(m, "c", "a", "b")
+	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5})
+	return m
+}
+
+func see(m *region.Machine, names ...string) region.Effects {
+	var members []membership.Member
+	for i, name := range names {
+		members = append(members, membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i)})
+	}
+	slices.SortFunc(members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	return m.Step(0, region.Members{Members: members})
+}
+
+func hear(m *region.Machine, msg coordinator.Message) region.Effects {
+	msg.Type = "account"
+	if msg.Instance == 0 {
+		msg.Instance = 2
+	}
+	return m.Step(0, region.Said{From: node("c"), Message: msg})
+}
+
+func homes(term, round uint64, name string) coordinator.Message {
+	return coordinator.Message{Kind: coordinator.Homes, Term: term, Round: round, Homes: []coordinator.Home{{Node: node(name), Shards: []region.Shard{1}}}}
+}
+
+func about(kind coordinator.Kind, round uint64) coordinator.Message {
+	return coordinator.Message{Kind: kind, Term: 5, Round: round, Shards: []region.Shard{1}}
+}
+
+func says(out region.Effects, kind coordinator.Kind) bool {
+	for _, o := range out.Say {
+		if o.Message.Kind == kind && o.Message.Instance == 2 && o.To == node("c") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestLateAndForeignMessagesArePassedOver(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, homes(5, 3, "b"))
+	if out := hear(m, homes(4, 9, "c")); !says(out, coordinator.Fenced) || out.Say[0].Message.Term != 5 {
+		t.Errorf("a lower term: %+v", out)
+	}
+	hear(m, homes(5, 2, "c"))
+	other := homes(5, 4, "c")
+	other.Instance = 1
+	hear(m, other)
+	if home, _ := m.Home(1); home != node("b") {
+		t.Errorf("the home is %v", home)
+	}
+	again := coordinator.Message{Kind: coordinator.RegisterAgain, Term: 6, Instance: 1}
+	if out := hear(m, again); !says(out, coordinator.Register) || m.Registered() {
+		t.Errorf("to register again: %+v", out)
+	}
+}
+
+func TestHandOffIsAcknowledgedAfterTheFlush(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, homes(5, 1, "b"))
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Forward {
+		t.Fatalf("sent: %+v", out)
+	}
+	out := hear(m, about(coordinator.BeginHandOff, 2))
+	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || says(out, coordinator.BeginHandOffAck) {
+		t.Fatalf("begun: %+v", out)
+	}
+	if during := m.Step(0, region.Send{Shard: 1, Token: 2}); len(during.Frames) != 0 {
+		t.Errorf("sent during the hand-off: %+v", during)
+	}
+	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}
+	if out = m.Step(0, region.Arrived{From: node("b"), Frame: flushed}); !says(out, coordinator.BeginHandOffAck) {
+		t.Errorf("flushed: %+v", out)
+	}
+	if out = hear(m, about(coordinator.BeginHandOff, 2)); !says(out, coordinator.BeginHandOffAck) {
+		t.Errorf("asked again: %+v", out)
+	}
+}
+
+func TestWhoWasRemovedIsFlushed(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, homes(5, 1, "b"))
+	m.Step(0, region.Send{Shard: 1, Token: 1})
+	hear(m, about(coordinator.BeginHandOff, 2))
+	if out := see(m, "c", "a"); !says(out, coordinator.BeginHandOffAck) {
+		t.Errorf("removed: %+v", out)
+	}
+	hear(m, homes(5, 3, "b"))
+	if _, known := m.Home(1); known {
+		t.Error("the home is on a node that was removed")
+	}
+}
+
+func TestTheLastHandOffIsAnsweredAndHostStartsAgain(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	if out := hear(m, about(coordinator.Host, 1)); len(out.Actions) != 1 || !says(out, coordinator.Hosted) {
+		t.Fatalf("host: %+v", out)
+	}
+	hear(m, about(coordinator.HandOff, 2))
+	hear(m, about(coordinator.HandOff, 3))
+	out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
+	if !says(out, coordinator.Stopped) || out.Say[0].Message.Round != 3 || len(m.Hosted()) != 0 {
+		t.Errorf("done: %+v", out)
+	}
+	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 3}); len(out.Actions) != 0 || !says(out, coordinator.Hosted) {
+		t.Errorf("without shards: %+v", out)
+	}
+	hear(m, about(coordinator.Host, 4))
+	hear(m, about(coordinator.HandOff, 5))
+	hear(m, about(coordinator.Host, 6))
+	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 2}); len(out.Actions) != 1 || out.Actions[0].Generation != 3 {
+		t.Errorf("to start again: %+v", out)
+	}
+}
+
+func TestBufferIsLimited(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{BufferSize: 1})
+	m.Step(0, region.Send{Shard: 1, Token: 1})
+	out := m.Step(0, region.Send{Shard: 2, Token: 2})
+	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 2, Token: 2, Reason: region.BufferFull}) || m.Buffered() != 1 {
+		t.Errorf("one too many: %+v", out)
+	}
+}
+
+func TestAMessageIsPassedOnOnce(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	for hop, token := range []uint64{10, 11} {
+		frame := region.Frame{Kind: region.Forward, Shard: 1, Token: token, Hop: hop}
+		if out := m.Step(0, region.Arrived{From: node("c"), Frame: frame}); out.Frames[0].Frame.Kind != region.NotHome {
+			t.Errorf("hop %d: %+v", hop, out)
+		}
+	}
+	out := hear(m, homes(5, 1, "b"))
+	if len(out.Refused) != 1 || out.Refused[0].Token != 11 || len(out.Frames) != 1 || out.Frames[0].Frame.Hop != 1 {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestInvalidConfigsNameTheField(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*region.Config){
+		"Self":           func(c *region.Config) { c.Self.UID = 0 },
+		"Type":           func(c *region.Config) { c.Type = "" },
+		"Instance":       func(c *region.Config) { c.Instance = 0 },
+		"BufferSize":     func(c *region.Config) { c.BufferSize = -1 },
+		"RetryInterval":  func(c *region.Config) { c.RetryInterval = -1 },
+		"GiveUpAfter":    func(c *region.Config) { c.GiveUpAfter = -1 },
+		"RestartBackoff": func(c *region.Config) { c.RestartBackoff = -1 },
+	} {
+		cfg := region.Config{Self: node("a"), Type: "account", Instance: 1}
+		change(&cfg)
+		if _, err := region.New(cfg); !errors.Is(err, region.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// A home is forgotten with its node, and those on other nodes are not.
+func TestTheHomeIsGone(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	hear(m, homes(5, 1, "b"))
+	hear(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 2, Homes: []coordinator.Home{{Node: node("c"), Shards: []region.Shard{2}}}})
+	see(m, "c", "a")
+	if home, known := m.Home(1); known {
+		t.Errorf("shard 1 is on %v", home)
+	}
+	if home, _ := m.Home(2); home != node("c") {
+		t.Errorf("shard 2 is on %v", home)
+	}
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); !says(out, coordinator.GetHomes) {
+		t.Errorf("sent: %+v", out)
+	}
+}

@@ -1,0 +1,36 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+)
+
+// A region says what its settings are. One that is refused goes on asking, and knows why it is, until it is not.
+func TestARegionThatIsRefused(t *testing.T) {
+	t.Parallel()
+	ours, theirs := coordinator.Settings{Shards: 100}, coordinator.Settings{Shards: 200}
+	m := start(t, region.Config{Settings: ours})
+	refused := coordinator.Message{Kind: coordinator.Refused, Term: 7, Round: 1, Settings: theirs}
+	out := hear(m, refused)
+	by, why := m.Refused()
+	if m.Registered() || by != node("c") || why == nil || *why != theirs || !says(out, coordinator.Register) {
+		t.Fatalf("refused: %+v, by %v, %v", out, by, why)
+	}
+	if out = hear(m, refused); len(out.Say) != 0 {
+		t.Errorf("refused again: %+v", out)
+	}
+	out = m.Tick(time.Minute)
+	if !says(out, coordinator.Register) || out.Say[0].Message.Settings != ours {
+		t.Errorf("after a while: %+v", out)
+	}
+	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 7, Round: 1})
+	if _, why = m.Refused(); !m.Registered() || why != nil {
+		t.Errorf("acknowledged: %v", why)
+	}
+}

@@ -1,0 +1,77 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package region_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+)
+
+// A region knows for how long no coordinator has said anything.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	m := fresh(t)
+	silence := func(now, want time.Duration) {
+		t.Helper()
+		m.Tick(now)
+		if got := m.Silence(); got != want {
+			t.Errorf("after %v it is %v, not %v", now, got, want)
+		}
+	}
+	silence(time.Second, 0) // it is no member
+	m.Step(time.Second, region.Members{Members: []membership.Member{{Node: node("a"), Status: membership.Up}, {Node: node("c"), Status: membership.Up}}})
+	silence(time.Minute, 59*time.Second)
+	hear(m, coordinator.Message{Kind: coordinator.Refused, Term: 5, Round: 1})
+	silence(time.Minute, 0)
+	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
+	silence(2*time.Minute, 0) // it has nothing to ask
+	m.Step(2*time.Minute, region.Send{Shard: 1, Token: 1})
+	silence(3*time.Minute, time.Minute)
+	hear(m, homes(4, 9, "c")) // one that is none any more
+	silence(3*time.Minute, time.Minute)
+	hear(m, homes(5, 2, "a"))
+	silence(4*time.Minute, 0)
+	see(m, "b", "a")
+	silence(5*time.Minute, time.Minute)
+	m.Step(0, region.Stop{})
+	m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
+	silence(6*time.Minute, 0)
+}
+
+// A coordinator that says nothing about a home may be waiting for something, or not be there. It is asked, rarely, what it answers at once.
+func TestASilentCoordinatorIsDoubted(t *testing.T) {
+	t.Parallel()
+	m := start(t, region.Config{})
+	m.Step(0, region.Send{Shard: 1, Token: 1})
+	asked := 0
+	for now := time.Duration(0); now < time.Minute; now = m.Next() {
+		out := m.Tick(now)
+		if silence := m.Silence(); says(out, coordinator.Register) != (silence >= 3*retry) || silence > 4*retry {
+			t.Fatalf("at %v, after a silence of %v: %+v", now, silence, out)
+		}
+		if says(out, coordinator.Register) {
+			asked++
+			hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
+		}
+	}
+	if asked < 5 || asked > 10 {
+		t.Errorf("it was asked %d times in a minute", asked)
+	}
+	for now := m.Next(); m.Silence() < 3*retry; now = m.Next() {
+		m.Tick(now)
+	}
+	begun, again := m.Silence(), 0
+	for now := m.Next(); m.Silence() < begun+retry; now = m.Next() {
+		if says(m.Tick(now), coordinator.Register) {
+			again++
+		}
+	}
+	if again < 3 || !m.Registered() {
+		t.Errorf("without an answer it asks %d more times in a RetryInterval", again)
+	}
+}

@@ -1,0 +1,367 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package singleton
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// slowly is how many retry intervals pass between two requests once a hand-over is in
+// progress: its end may have been lost.
+const slowly = 10
+
+// Manager decides for one node and one singleton when an instance runs there. The
+// same inputs at the same times give the same effects. It is not safe for concurrent
+// use.
+type Manager struct {
+	cfg   Config
+	state State
+
+	members   Members
+	preparing bool // the whole cluster is about to stop
+	exited    bool // this node is about to
+	order     []membership.Member
+	changes   []identity.Node // who became the oldest, not yet heeded
+	removals  removals
+
+	previous  []identity.Node // who may have an instance, the last oldest first
+	newOldest identity.Node
+	peer      identity.Node // whom an instance is handed over to
+	peerRound uint64
+	sure      bool   // no other node than this one had an instance
+	round     uint64 // of this node's own requests
+
+	retries  int
+	retryAt  time.Duration
+	underway bool // the previous oldest is handing over
+	stuck    bool // start over when the instance has ended
+
+	instance, instances uint64
+	ending              bool
+	suspended, cut      bool            // nothing is started
+	again               bool            // start once it is neither
+	watchers            []identity.Node // whose proxies know where the instance is
+
+	lease leaseState
+}
+
+// New returns a manager. The error matches ErrInvalid and names each field that is
+// wrong.
+func New(cfg Config) (*Manager, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Manager{cfg: cfg.withDefaults(), state: Start}, nil
+}
+
+// State returns where the manager stands.
+func (m *Manager) State() State { return m.state }
+
+// Instance returns the instance that runs, or is being stopped. 0 is none.
+func (m *Manager) Instance() uint64 { return m.instance }
+
+// Step takes an input at a time, which is counted from anywhere and never goes
+// back.
+func (m *Manager) Step(now time.Duration, in Input) Effects {
+	var out Effects
+	if m.state == End && !m.waitsForRemoval(in) {
+		return out
+	}
+	switch in := in.(type) {
+	case Members:
+		m.see(now, in, &out)
+	case Received:
+		m.receive(now, in.From, in.Message, &out)
+	case InstanceEnded:
+		m.instanceEnded(now, in.Instance, &out)
+	case LeaseAnswer:
+		m.leaseAnswered(now, in.Held, &out)
+	case LeaseReleased:
+		if m.state == HandingOver && m.instance == 0 {
+			m.handOverDone(now, &out)
+		}
+	case LeaseLost:
+		m.leaseLost(&out)
+	case SelfExiting:
+		m.selfExiting(&out)
+	case Suspend:
+		m.suspend(&out)
+	case Resume:
+		m.suspended = false
+		m.goOn(&out)
+	case Link:
+		m.cut = !in.Up
+		m.goOn(&out)
+	}
+	m.heed(now, &out)
+	return out
+}
+
+// Tick does what is due. It is to be called at least each second.
+func (m *Manager) Tick(now time.Duration) Effects {
+	var out Effects
+	for _, n := range m.removals.due(now) {
+		m.gone(now, n, &out)
+	}
+	m.removals.sweep(now)
+	switch m.state {
+	case BecomingOldest:
+		if now >= m.retryAt {
+			m.retryHandOver(now, &out)
+		}
+	case WasOldest:
+		if now >= m.retryAt {
+			m.retryTakeOver(now, &out)
+		}
+	case AcquiringLease:
+		if m.instance == 0 && m.lease.asked == 0 && now >= m.lease.retryAt {
+			m.acquire(&out)
+		}
+	case Start, Younger, Oldest, HandingOver, Stopping, End:
+	}
+	m.heed(now, &out)
+	return out
+}
+
+func (m *Manager) become(s State, out *Effects) {
+	out.Notes = append(out.Notes, Note{Kind: Became, State: s, From: m.state})
+	m.state = s
+}
+
+func (m *Manager) send(to identity.Node, msg Message, out *Effects) {
+	msg.Singleton = m.cfg.Name
+	out.Send = append(out.Send, Outgoing{To: to, Message: msg})
+}
+
+// begin looks who is older, at the start and after having been stuck.
+func (m *Manager) begin(now time.Duration, out *Effects) {
+	self := m.find(m.cfg.Self)
+	m.changes, m.previous = nil, nil
+	m.order = m.candidates()
+	safe := true
+	for i := range m.order {
+		c := &m.order[i]
+		if c.UpNumber > self.UpNumber {
+			break
+		}
+		safe = safe && c.Status != membership.Down && c.Status != membership.Exiting && c.Status != membership.Leaving
+		if c.Node != m.cfg.Self {
+			m.previous = append(m.previous, c.Node)
+		}
+	}
+	// Who was removed a moment ago may still run an instance.
+	for _, n := range m.removals.waiting(self) {
+		m.previous = append(m.previous, n)
+		safe = false
+	}
+	// Who is on its way out is not waited for: it waits to be asked.
+	m.order = slices.DeleteFunc(m.order, func(o membership.Member) bool { return o.Status == membership.Exiting && o.Node != m.cfg.Self })
+	switch {
+	case m.oldest() != m.cfg.Self:
+		m.become(Younger, out)
+		if m.exited {
+			out.ExitDone = true
+		}
+	case safe:
+		m.becomeOldest(true, out)
+	default:
+		m.becoming(now, out)
+	}
+}
+
+// heed tells the changes of the oldest one at a time, in the states in which they
+// can be dealt with.
+func (m *Manager) heed(now time.Duration, out *Effects) {
+	for len(m.changes) > 0 && (m.state == Younger || m.state == Oldest || m.state == AcquiringLease) {
+		oldest := m.changes[0]
+		m.changes = slices.Delete(m.changes, 0, 1)
+		switch {
+		case m.preparing: // nothing is handed over any more
+		case m.state == Younger:
+			m.youngerTold(now, oldest, out)
+		default:
+			m.oldestTold(now, oldest, out)
+		}
+	}
+}
+
+func (m *Manager) youngerTold(now time.Duration, oldest identity.Node, out *Effects) {
+	switch {
+	case oldest.IsZero():
+	case oldest != m.cfg.Self:
+		m.previous = slices.DeleteFunc(m.previous, func(n identity.Node) bool { return n == oldest })
+		m.previous = slices.Insert(m.previous, 0, oldest)
+	case m.allGone():
+		m.becomeOldest(false, out)
+	default:
+		m.becoming(now, out)
+	}
+}
+
+// becoming asks the previous oldest to hand over.
+func (m *Manager) becoming(now time.Duration, out *Effects) {
+	m.become(BecomingOldest, out)
+	m.round++
+	m.retries, m.underway = 0, false
+	m.askPrevious(now, out)
+}
+
+func (m *Manager) askPrevious(now time.Duration, out *Effects) {
+	m.retries++
+	m.retryAt = now + m.cfg.RetryInterval
+	if m.underway {
+		m.retryAt = now + slowly*m.cfg.RetryInterval
+	}
+	if len(m.previous) > 0 {
+		m.send(m.previous[0], Message{Kind: HandOverToMe, Round: m.round}, out)
+	}
+}
+
+func (m *Manager) retryHandOver(now time.Duration, out *Effects) {
+	switch {
+	case m.underway || m.retries <= m.cfg.handOverRetries():
+		m.askPrevious(now, out)
+	case m.allGone():
+		m.becomeOldest(false, out)
+	default:
+		out.Notes = append(out.Notes, Note{Kind: Stuck, State: m.state, Peer: m.previous[0], Message: HandOverToMe})
+		m.begin(now, out)
+	}
+}
+
+// allGone reports whether nobody is left who may have an instance.
+func (m *Manager) allGone() bool {
+	return !slices.ContainsFunc(m.previous, func(n identity.Node) bool { return !m.removals.gone(n) })
+}
+
+// gone notes that a member was removed so long ago that it has no instance.
+func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
+	i := slices.Index(m.previous, n)
+	if i < 0 {
+		return
+	}
+	m.previous = slices.Delete(m.previous, i, i+1)
+	if m.state != BecomingOldest {
+		return
+	}
+	if m.allGone() {
+		m.becomeOldest(false, out)
+	} else if i == 0 { // the next one may know more
+		m.underway = false
+		m.askPrevious(now, out)
+	}
+}
+
+// becomeOldest starts the instance, with a lease if there has to be one. Sure says that
+// nobody else has one: it was handed over. Where the previous ones are merely gone,
+// they may have handed over to another, if this node is on its way out: the others don't count
+// it any more. So then it starts nothing, and only gives way to the next one.
+func (m *Manager) becomeOldest(sure bool, out *Effects) {
+	m.previous, m.sure = nil, sure
+	switch {
+	case m.preparing || m.exited || m.find(m.cfg.Self).Status == membership.Exiting:
+		m.become(Oldest, out)
+	case m.cfg.UseLease:
+		m.acquire(out)
+	default:
+		m.become(Oldest, out)
+		m.start(out)
+	}
+}
+
+func (m *Manager) start(out *Effects) {
+	if m.held() {
+		m.again = true
+		return
+	}
+	m.instances++
+	m.instance, m.ending, m.again, m.sure = m.instances, false, false, true
+	out.Start = m.instance
+}
+
+// stop asks the instance to end, once.
+func (m *Manager) stop(out *Effects) {
+	if m.instance != 0 && !m.ending {
+		m.ending = true
+		out.Stop = m.instance
+		m.unwatch(out)
+	}
+}
+
+func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects) {
+	if instance != m.instance || instance == 0 {
+		return
+	}
+	m.instance, m.ending = 0, false
+	m.unwatch(out)
+	switch m.state {
+	case Oldest:
+		// It is not started again, unless it was stopped from here.
+		m.goOn(out)
+	case AcquiringLease:
+		if m.lease.asked == 0 {
+			m.acquire(out)
+		}
+	case HandingOver:
+		if !m.dropLease(out) {
+			m.handOverDone(now, out)
+		}
+	case Stopping:
+		m.finish(out)
+	case Start, Younger, BecomingOldest, WasOldest, End:
+	}
+}
+
+// suspend stops the instance without giving up being the oldest.
+func (m *Manager) suspend(out *Effects) {
+	m.suspended = true
+	if m.instance != 0 && m.state == Oldest {
+		m.again = true
+	}
+	m.stop(out)
+}
+
+// held reports whether nothing may be started now.
+func (m *Manager) held() bool { return m.suspended || m.cut }
+
+// goOn starts what waits for that, if it may be started.
+func (m *Manager) goOn(out *Effects) {
+	if m.state == Oldest && m.again && m.instance == 0 && !m.held() {
+		m.startAgain(out)
+	}
+}
+
+func (m *Manager) startAgain(out *Effects) {
+	m.again = false
+	if m.cfg.UseLease {
+		m.acquire(out) // it may be lost without anybody having noticed
+		return
+	}
+	m.start(out)
+}
+
+// end stops all: this node is no member any more.
+func (m *Manager) end(out *Effects) {
+	if m.instance == 0 {
+		m.finish(out)
+		return
+	}
+	if m.state != Stopping {
+		m.become(Stopping, out)
+	}
+	m.stop(out)
+}
+
+func (m *Manager) finish(out *Effects) {
+	m.dropLease(out)
+	m.peer = identity.Node{}
+	if m.state != End {
+		m.become(End, out)
+	}
+	out.ExitDone, out.Ended = true, true
+}

@@ -1,0 +1,214 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package singleton
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// remembered is for how long a removed member is known as such.
+const remembered = 15 * time.Minute
+
+// see takes in the members. All that are gone come first, then what is new, as
+// subscribers are told.
+func (m *Manager) see(now time.Duration, members Members, out *Effects) {
+	if len(members) == len(m.members) && (len(members) == 0 || &members[0] == &m.members[0]) {
+		return
+	}
+	old := m.members
+	m.members = members
+	self := m.find(m.cfg.Self)
+	wasMember := slices.ContainsFunc(old, func(o membership.Member) bool { return o.Node == m.cfg.Self })
+	if self == nil && wasMember || self != nil && self.Status == membership.Down {
+		m.end(out)
+		return
+	}
+	// The last one that prepares may be on its way out before this node is gone.
+	m.preparing = m.preparing && onItsWayOut(self) || slices.ContainsFunc(members, func(o membership.Member) bool {
+		return o.Status == membership.PreparingForShutdown || o.Status == membership.ReadyForShutdown
+	})
+	for i := range old {
+		if m.find(old[i].Node) == nil {
+			m.memberRemoved(now, &old[i], out)
+		}
+	}
+	if m.state == Start {
+		if self != nil && isCandidate(self) {
+			m.begin(now, out)
+		}
+		return
+	}
+	for i := range members {
+		before := membership.Status(0)
+		if j, found := find(old, members[i].Node); found {
+			before = old[j].Status
+			if before == members[i].Status && old[j].UpNumber == members[i].UpNumber {
+				continue
+			}
+		}
+		m.reorder(func() { m.memberChanged(before, &members[i]) })
+	}
+}
+
+func (m *Manager) memberRemoved(now time.Duration, o *membership.Member, out *Effects) {
+	if o.Node == m.cfg.Self {
+		return
+	}
+	m.removals.add(now+m.cfg.RemovalMargin, o, o.HasRole(m.cfg.Role))
+	if m.cfg.RemovalMargin == 0 {
+		for _, n := range m.removals.due(now) {
+			m.gone(now, n, out)
+		}
+	}
+	if m.state == WasOldest && o.Node == m.newOldest && !m.exited {
+		m.handOver(now, identity.Node{}, 0, out)
+	}
+	m.reorder(func() { m.drop(o.Node) })
+}
+
+func (m *Manager) memberChanged(before membership.Status, o *membership.Member) {
+	switch {
+	case o.Status == membership.Exiting:
+		// This node's own exit is heeded when its shutdown is so far.
+		if before != membership.Exiting && o.Node != m.cfg.Self {
+			m.drop(o.Node)
+		}
+	case o.Status == membership.Down || before == membership.Exiting:
+	case isCandidate(o) && o.HasRole(m.cfg.Role) && (o.Node != m.cfg.Self || !m.exited):
+		m.drop(o.Node)
+		at, _ := slices.BinarySearchFunc(m.order, o, func(a membership.Member, b *membership.Member) int { return age(&a, b) })
+		m.order = slices.Insert(m.order, at, *o)
+	}
+}
+
+// reorder notes if f changes who is the oldest.
+func (m *Manager) reorder(f func()) {
+	if m.state == Start {
+		return
+	}
+	before := m.oldest()
+	f()
+	if after := m.oldest(); after != before {
+		m.changes = append(m.changes, after)
+	}
+}
+
+func (m *Manager) drop(n identity.Node) {
+	m.order = slices.DeleteFunc(m.order, func(o membership.Member) bool { return o.Node == n })
+}
+
+func (m *Manager) oldest() identity.Node {
+	if len(m.order) == 0 {
+		return identity.Node{}
+	}
+	return m.order[0].Node
+}
+
+// candidates are all who have been up and have the role, by age.
+func (m *Manager) candidates() []membership.Member {
+	var order []membership.Member
+	for i := range m.members {
+		if o := &m.members[i]; isCandidate(o) && o.HasRole(m.cfg.Role) && (o.Node != m.cfg.Self || !m.exited) {
+			order = append(order, *o)
+		}
+	}
+	slices.SortFunc(order, func(a, b membership.Member) int { return age(&a, &b) })
+	return order
+}
+
+func isCandidate(m *membership.Member) bool {
+	return m.Status != membership.Joining && m.Status != membership.WeaklyUp && m.UpNumber != math.MaxInt32
+}
+
+func onItsWayOut(m *membership.Member) bool {
+	return m == nil || m.Status == membership.Leaving || m.Status == membership.Exiting
+}
+
+func age(a, b *membership.Member) int {
+	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
+}
+
+// find returns a member, nil if it is none.
+func (m *Manager) find(n identity.Node) *membership.Member {
+	if i, found := find(m.members, n); found {
+		return &m.members[i]
+	}
+	return nil
+}
+
+func find(members Members, n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(members, n, func(o membership.Member, n identity.Node) int { return o.Node.Compare(n) })
+}
+
+// waitsForRemoval reports whether an input matters at the end: the exit and the removal
+// of this node, a peer that did not hear that the hand-over is done.
+func (m *Manager) waitsForRemoval(in Input) bool {
+	switch in.(type) {
+	case SelfExiting:
+		return true
+	case Members, Received:
+		return !m.peer.IsZero()
+	}
+	return false
+}
+
+// removals are the members that were removed.
+type removals struct {
+	all []removal // in the order in which they were removed
+}
+
+type removal struct {
+	member  membership.Member
+	hasRole bool
+	at      time.Duration // when it counts as gone
+	gone    bool
+}
+
+func (r *removals) add(at time.Duration, m *membership.Member, hasRole bool) {
+	r.all = append(r.all, removal{member: *m, hasRole: hasRole, at: at})
+}
+
+// due returns those that count as gone from now on.
+func (r *removals) due(now time.Duration) []identity.Node {
+	var nodes []identity.Node
+	for i := range r.all {
+		if d := &r.all[i]; !d.gone && now >= d.at {
+			d.gone = true
+			nodes = append(nodes, d.member.Node)
+		}
+	}
+	return nodes
+}
+
+// sweep forgets the oldest removals.
+func (r *removals) sweep(now time.Duration) {
+	r.all = slices.DeleteFunc(r.all, func(d removal) bool { return d.gone && now >= d.at+remembered })
+}
+
+// known reports whether a member was removed, whether or not it counts as gone.
+func (r *removals) known(n identity.Node) bool {
+	return slices.ContainsFunc(r.all, func(d removal) bool { return d.member.Node == n })
+}
+
+func (r *removals) gone(n identity.Node) bool {
+	return slices.ContainsFunc(r.all, func(d removal) bool { return d.gone && d.member.Node == n })
+}
+
+// waiting returns those older than a member, the last one first, that do not count
+// as gone yet.
+func (r *removals) waiting(than *membership.Member) []identity.Node {
+	var nodes []identity.Node
+	for _, d := range slices.Backward(r.all) {
+		if !d.gone && d.hasRole && isCandidate(&d.member) && age(&d.member, than) < 0 {
+			nodes = append(nodes, d.member.Node)
+		}
+	}
+	return nodes
+}

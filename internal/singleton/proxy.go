@@ -1,0 +1,192 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package singleton
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// MaxBuffer is the largest BufferSize.
+const MaxBuffer = 10_000
+
+// ProxyConfig is how a proxy works.
+type ProxyConfig struct {
+	// Singleton is the name of the singleton. Defaults to "singleton".
+	Singleton string
+	// Role is the one that the singleton's nodes have. Defaults to "": any.
+	Role string
+	// IdentifyInterval is how often the instance is looked for. Defaults to 1 second.
+	IdentifyInterval time.Duration
+	// BufferSize is how many messages are kept while nobody knows where the instance is.
+	// Defaults to 1,000, at most 10,000. Negative keeps none.
+	BufferSize int
+}
+
+// WithDefaults returns the configuration as it is used.
+func (c ProxyConfig) WithDefaults() ProxyConfig {
+	c.Singleton = cmp.Or(c.Singleton, "singleton")
+	c.IdentifyInterval = cmp.Or(c.IdentifyInterval, time.Second)
+	c.BufferSize = max(-1, cmp.Or(c.BufferSize, 1000))
+	return c
+}
+
+func (c ProxyConfig) validate() error {
+	var errs []error
+	if len(c.Singleton) > MaxNameLength {
+		errs = append(errs, fmt.Errorf("%w: ProxyConfig.Singleton has %d bytes, at most %d are allowed", ErrInvalid, len(c.Singleton), MaxNameLength))
+	}
+	if c.IdentifyInterval < 0 {
+		errs = append(errs, fmt.Errorf("%w: ProxyConfig.IdentifyInterval is %v, less than 0", ErrInvalid, c.IdentifyInterval))
+	}
+	if c.BufferSize > MaxBuffer {
+		errs = append(errs, fmt.Errorf("%w: ProxyConfig.BufferSize is %d, at most %d is allowed", ErrInvalid, c.BufferSize, MaxBuffer))
+	}
+	return errors.Join(errs...)
+}
+
+// Proxy passes messages on to the instance, wherever it is, each at most once and in
+// the order in which they came. It is not safe for concurrent use.
+type Proxy[M comparable] struct {
+	cfg    ProxyConfig
+	seen   Members
+	oldest identity.Node
+	// known says that the oldest has the instance.
+	known  bool
+	round  uint64
+	asked  int // how often in this round
+	askAt  time.Duration
+	buffer []M
+}
+
+// silentAfter is how many questions without an answer are worth a note. Each is an interval: a hand-over, or a
+// crash, has its time.
+const silentAfter = 60
+
+// ProxyEffects are what a proxy wants done, in the order of the fields.
+type ProxyEffects[M comparable] struct {
+	// Dropped will reach nobody: the oldest ones that the buffer had no more room for.
+	Dropped []M
+	// Ask: send this to the manager on the node To, if its kind is not 0.
+	Ask Message
+	// Forward: send these to the instance on the node To, in this order.
+	Forward []M
+	// To is the oldest member.
+	To identity.Node
+	// Silent says, once in each search, that To was asked many times and has never said that it has the instance.
+	Silent bool
+}
+
+// NewProxy returns a proxy. The error matches ErrInvalid and names each field that is
+// wrong.
+func NewProxy[M comparable](cfg ProxyConfig) (*Proxy[M], error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Proxy[M]{cfg: cfg.WithDefaults()}, nil
+}
+
+// See takes in the members, as a manager does.
+func (p *Proxy[M]) See(now time.Duration, members Members) ProxyEffects[M] {
+	var out ProxyEffects[M]
+	if len(members) == len(p.seen) && (len(members) == 0 || &members[0] == &p.seen[0]) {
+		return out
+	}
+	p.seen = members
+	var oldest *membership.Member
+	for i := range members {
+		m := &members[i]
+		switch m.Status {
+		case membership.Up, membership.Leaving, membership.PreparingForShutdown, membership.ReadyForShutdown:
+			if m.HasRole(p.cfg.Role) && (oldest == nil || m.OlderThan(oldest)) {
+				oldest = m
+			}
+		case membership.Joining, membership.WeaklyUp, membership.Exiting, membership.Down, membership.Removed:
+		}
+	}
+	var node identity.Node
+	if oldest != nil {
+		node = oldest.Node
+	}
+	if node != p.oldest {
+		p.oldest = node
+		p.lost(now, &out)
+	}
+	return out
+}
+
+// Send passes a message on, or keeps it.
+func (p *Proxy[M]) Send(msg M) ProxyEffects[M] {
+	switch {
+	case p.known:
+		return ProxyEffects[M]{Forward: []M{msg}, To: p.oldest}
+	case p.cfg.BufferSize < 0:
+		return ProxyEffects[M]{Dropped: []M{msg}}
+	}
+	var out ProxyEffects[M]
+	if len(p.buffer) == p.cfg.BufferSize {
+		out.Dropped = []M{p.buffer[0]}
+		p.buffer = slices.Delete(p.buffer, 0, 1)
+	}
+	p.buffer = append(p.buffer, msg)
+	return out
+}
+
+// Withdraw takes a message back that is still kept.
+func (p *Proxy[M]) Withdraw(msg M) {
+	if i := slices.Index(p.buffer, msg); i >= 0 {
+		p.buffer = slices.Delete(p.buffer, i, i+1)
+	}
+}
+
+// Receive takes a message of a manager.
+func (p *Proxy[M]) Receive(now time.Duration, from identity.Node, msg Message) ProxyEffects[M] {
+	var out ProxyEffects[M]
+	switch {
+	case from != p.oldest || msg.Singleton != p.cfg.Singleton:
+	case msg.Kind == Identified && msg.Round == p.round && !p.known:
+		p.known = true
+		out.Forward, out.To = p.buffer, p.oldest
+		p.buffer = nil
+	case msg.Kind == InstanceGone && p.known:
+		p.lost(now, &out)
+	}
+	return out
+}
+
+// Tick looks for the instance if it is time.
+func (p *Proxy[M]) Tick(now time.Duration) ProxyEffects[M] {
+	var out ProxyEffects[M]
+	if !p.known && now >= p.askAt {
+		p.ask(now, &out)
+	}
+	return out
+}
+
+// Oldest returns the member that has the instance or will have it, and whether the
+// instance is known to be there.
+func (p *Proxy[M]) Oldest() (identity.Node, bool) { return p.oldest, p.known }
+
+// lost begins to look for the instance.
+func (p *Proxy[M]) lost(now time.Duration, out *ProxyEffects[M]) {
+	p.known = false
+	p.round++
+	p.asked = 0
+	p.ask(now, out)
+}
+
+func (p *Proxy[M]) ask(now time.Duration, out *ProxyEffects[M]) {
+	p.askAt = now + p.cfg.IdentifyInterval
+	if !p.oldest.IsZero() {
+		p.asked++
+		out.Silent = p.asked == silentAfter+1
+		out.Ask, out.To = Message{Kind: Identify, Singleton: p.cfg.Singleton, Round: p.round}, p.oldest
+	}
+}

@@ -1,0 +1,388 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package singleton_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/singleton"
+)
+
+const (
+	step   = 100 * time.Millisecond
+	margin = 6 * time.Second
+	// faults come until then, and the cluster comes to rest until the end.
+	unrest = 90 * time.Second
+	end    = 240 * time.Second
+)
+
+// world is a cluster whose members are always agreed on, though each node learns of
+// them in its own time, and whose network loses, delays and repeats.
+type world struct {
+	t       *testing.T
+	rnd     *rand.Rand
+	seed    uint64
+	lease   bool
+	now     time.Duration
+	history []singleton.Members
+	nodes   []*host
+	post    []letter
+	ups     int32
+	holder  identity.Node
+	freeAt  time.Duration // when the lease of a dead holder is free
+	hit     map[string]int
+	starts  int
+}
+
+// host is a node.
+type host struct {
+	self    identity.Node
+	m       *singleton.Manager
+	version int // of the history that it knows
+	alive   bool
+	cut     bool // hears nothing, and nobody hears it
+	downAt  time.Duration
+	exiting bool
+	exitAt  time.Duration
+	done    bool // it may exit
+	running uint64
+	endsAt  time.Duration // of the running instance, 0 is never
+}
+
+// letter is an input that is on its way.
+type letter struct {
+	at   time.Duration
+	from identity.Node // zero: from the node itself
+	to   *host
+	in   singleton.Input
+}
+
+func (w *world) members() singleton.Members { return w.history[len(w.history)-1] }
+
+func (w *world) publish(m singleton.Members) { w.history = append(w.history, m) }
+
+func (w *world) set(n identity.Node, status membership.Status) {
+	m := slices.Clone(w.members())
+	i := slices.IndexFunc(m, func(o membership.Member) bool { return o.Node == n })
+	if status == membership.Up {
+		w.ups++
+		m[i].UpNumber = w.ups
+	}
+	m[i].Status = status
+	w.hit[status.String()]++
+	w.publish(m)
+}
+
+func (w *world) remove(n identity.Node) {
+	w.hit["removed"]++
+	w.publish(slices.DeleteFunc(slices.Clone(w.members()), func(o membership.Member) bool { return o.Node == n }))
+}
+
+func (w *world) join() {
+	// Names come in no order of age.
+	h := &host{self: identity.Node{Name: fmt.Sprintf("n%02d", w.rnd.IntN(100)), UID: uint64(len(w.nodes) + 1)}, alive: true}
+	m, err := singleton.New(singleton.Config{Self: h.self, RemovalMargin: margin, UseLease: w.lease, LeaseRetryInterval: 2 * time.Second})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h.m = m
+	w.nodes = append(w.nodes, h)
+	members := append(slices.Clone(w.members()), membership.Member{Node: h.self, Status: membership.Joining, UpNumber: math.MaxInt32})
+	slices.SortFunc(members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	w.publish(members)
+	h.version = len(w.history) - 1
+	w.apply(h, h.m.Step(w.now, members))
+}
+
+func (w *world) host(n identity.Node) *host {
+	i := slices.IndexFunc(w.nodes, func(h *host) bool { return h.self == n })
+	return w.nodes[i]
+}
+
+// agreed reports whether all members that live know the newest members.
+func (w *world) agreed() bool {
+	for _, m := range w.members() {
+		if h := w.host(m.Node); h.alive && !h.cut && h.version < len(w.history)-1 && m.Status != membership.Exiting && m.Status != membership.Down {
+			return false
+		}
+	}
+	return true
+}
+
+// lead does what the leader does.
+func (w *world) lead() {
+	if !w.agreed() {
+		return
+	}
+	for _, m := range w.members() {
+		h := w.host(m.Node)
+		gone := !h.alive || h.cut
+		switch {
+		case gone && m.Status != membership.Down && m.Status != membership.Exiting: // blocks the others until it is down
+			return
+		}
+	}
+	for _, m := range w.members() {
+		h := w.host(m.Node)
+		gone := !h.alive || h.cut
+		switch {
+		case m.Status == membership.Joining:
+			w.set(m.Node, membership.Up)
+		case m.Status == membership.Leaving:
+			w.set(m.Node, membership.Exiting)
+		case (m.Status == membership.Down || m.Status == membership.Exiting) && gone, m.Status == membership.Exiting && h.done:
+			if h.cut && h.downAt == 0 {
+				// It finds out by itself before the margin is over.
+				h.downAt = w.now + time.Duration(w.rnd.IntN(int(margin/2)))
+			}
+			w.remove(m.Node)
+		}
+	}
+}
+
+// down marks those as down that can't be reached.
+func (w *world) down() {
+	for _, m := range w.members() {
+		h := w.host(m.Node)
+		if (!h.alive || h.cut) && m.Status != membership.Down && m.Status != membership.Exiting && w.rnd.IntN(50) == 0 {
+			w.set(m.Node, membership.Down)
+			h.downAt = w.now + time.Duration(w.rnd.IntN(int(margin/2)))
+		}
+	}
+}
+
+// disturb is what happens by itself.
+func (w *world) disturb() {
+	up := slices.DeleteFunc(slices.Clone(w.members()), func(m membership.Member) bool {
+		h := w.host(m.Node)
+		return m.Status != membership.Up || !h.alive || h.cut
+	})
+	switch w.rnd.IntN(60) {
+	case 0, 1:
+		if len(w.members()) < 6 {
+			w.join()
+		}
+	case 2, 3:
+		if len(up) > 1 {
+			w.set(up[w.rnd.IntN(len(up))].Node, membership.Leaving)
+		}
+	case 4:
+		if len(up) > 1 {
+			w.hit["crash"]++
+			w.crash(w.host(w.members()[w.rnd.IntN(len(w.members()))].Node))
+		}
+	case 5:
+		if h := w.host(w.members()[w.rnd.IntN(len(w.members()))].Node); len(up) > 1 && h.alive {
+			w.hit["cut"]++
+			h.cut = true
+		}
+	case 6:
+		if w.lease && !w.holder.IsZero() {
+			w.hit["lease lost"]++
+			h := w.host(w.holder)
+			w.holder = identity.Node{}
+			w.post = append(w.post, letter{at: w.now, to: h, in: singleton.LeaseLost{}})
+		}
+	case 7:
+		if h := w.nodes[w.rnd.IntN(len(w.nodes))]; h.alive && h.running != 0 && w.rnd.IntN(4) == 0 {
+			w.hit["suspend"]++
+			w.apply(h, h.m.Step(w.now, singleton.Suspend{}))
+			w.post = append(w.post, letter{at: w.now + w.delay(), to: h, in: singleton.Resume{}})
+		}
+	}
+}
+
+func (w *world) crash(h *host) {
+	if h.alive {
+		h.alive, h.running = false, 0
+		w.freeAt = w.now + 5*time.Second
+	}
+}
+
+func (w *world) delay() time.Duration {
+	if w.rnd.IntN(10) == 0 {
+		return time.Duration(w.rnd.IntN(int(4 * time.Second)))
+	}
+	return time.Duration(w.rnd.IntN(int(200 * time.Millisecond)))
+}
+
+func (w *world) apply(h *host, e singleton.Effects) {
+	for _, n := range e.Notes {
+		w.hit[fmt.Sprint(n.Kind, " ", n.State)]++
+	}
+	if e.Stop != 0 {
+		if e.Stop != h.running {
+			w.t.Fatalf("seed %d, %v: %v stops %d, it runs %d", w.seed, w.now, h.self, e.Stop, h.running)
+		}
+		h.endsAt = w.now + step + time.Duration(w.rnd.IntN(int(margin/3)))
+	}
+	if e.ReleaseLease {
+		w.hit["release"]++
+		if w.holder == h.self {
+			w.holder = identity.Node{}
+		}
+		w.post = append(w.post, letter{at: w.now + w.delay(), to: h, in: singleton.LeaseReleased{}})
+	}
+	if e.AskLease {
+		if w.holder.IsZero() || !w.host(w.holder).alive && w.now >= w.freeAt {
+			w.holder = h.self
+		}
+		w.post = append(w.post, letter{at: w.now + w.delay(), to: h, in: singleton.LeaseAnswer{Held: w.holder == h.self}})
+	}
+	if e.Start != 0 {
+		w.starts++
+		for _, other := range w.nodes {
+			if other.running != 0 {
+				w.t.Fatalf("seed %d, %v: %v starts an instance while one of %v runs", w.seed, w.now, h.self, other.self)
+			}
+		}
+		if w.lease && w.holder != h.self && w.hit["lease lost"] == 0 {
+			w.t.Fatalf("seed %d, %v: %v starts an instance without the lease", w.seed, w.now, h.self)
+		}
+		h.running, h.endsAt = e.Start, 0
+	}
+	for _, o := range e.Send {
+		w.hit[o.Message.Kind.String()]++
+		if h.cut || w.rnd.IntN(5) == 0 {
+			continue
+		}
+		b := singleton.AppendMessage(nil, o.Message)
+		msg, err := singleton.DecodeMessage(b)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for range 1 + w.rnd.IntN(10)/8 {
+			w.post = append(w.post, letter{at: w.now + w.delay(), from: h.self, to: w.host(o.To), in: singleton.Received{From: h.self, Message: msg}})
+		}
+	}
+	h.done = h.done || e.ExitDone && h.exiting
+	if e.Ended {
+		if h.running != 0 {
+			w.t.Fatalf("seed %d, %v: the manager of %v ends, and its instance runs", w.seed, w.now, h.self)
+		}
+		h.alive = false
+	}
+}
+
+func (w *world) step() {
+	w.now += step
+	if w.now < unrest {
+		w.disturb()
+	}
+	w.lead()
+	w.down()
+	due := slices.Clone(w.post)
+	w.post = nil
+	for _, l := range due {
+		switch {
+		case l.at > w.now:
+			w.post = append(w.post, l)
+		case l.to.alive && (l.from.IsZero() || !l.to.cut):
+			w.apply(l.to, l.to.m.Step(w.now, l.in))
+		}
+	}
+	for _, h := range w.nodes {
+		if h.alive {
+			w.run(h)
+		}
+	}
+}
+
+func (w *world) run(h *host) {
+	if h.running != 0 && h.endsAt != 0 && w.now >= h.endsAt {
+		ended := h.running
+		h.running = 0
+		w.apply(h, h.m.Step(w.now, singleton.InstanceEnded{Instance: ended}))
+	}
+	if h.cut {
+		if h.downAt != 0 && w.now >= h.downAt {
+			known := slices.Clone(w.history[h.version])
+			for i := range known {
+				if known[i].Node == h.self {
+					known[i].Status = membership.Down
+				}
+			}
+			w.apply(h, h.m.Step(w.now, known))
+		}
+	} else if last := len(w.history) - 1; h.version < last && w.rnd.IntN(4) == 0 {
+		h.version += 1 + w.rnd.IntN(last-h.version)
+		w.apply(h, h.m.Step(w.now, w.history[h.version]))
+	}
+	if i, found := slices.BinarySearchFunc(w.history[h.version], h.self, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) }); found &&
+		w.history[h.version][i].Status == membership.Exiting && !h.exiting && h.alive {
+		if h.exitAt == 0 {
+			h.exitAt = w.now + w.delay()
+		}
+		if w.now >= h.exitAt {
+			h.exiting = true
+			w.apply(h, h.m.Step(w.now, singleton.SelfExiting{}))
+		}
+	}
+	if w.now%(5*step) == 0 && h.alive {
+		w.apply(h, h.m.Tick(w.now))
+	}
+}
+
+// TestAtMostOneInstance simulates clusters under loss, repetition, delay, crashes
+// and cuts: there never are two instances, and in the end there is one.
+func TestAtMostOneInstance(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lease %t", lease), func(t *testing.T) {
+			t.Parallel()
+			hit := map[string]int{}
+			starts := 0
+			for seed := range uint64(250) {
+				w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), seed: seed, lease: lease, hit: hit, history: []singleton.Members{nil}}
+				for range 3 {
+					w.join()
+				}
+				for w.now < end {
+					w.step()
+				}
+				starts += w.starts
+				w.settled()
+			}
+			want := []string{
+				"up", "leaving", "exiting", "down", "removed", "crash", "cut", "suspend", "ignored becoming oldest",
+				"became younger", "became becoming oldest", "became oldest", "became was oldest", "became handing over", "became stopping", "became end",
+				"hand over to me", "hand-over in progress", "hand-over done", "take over from me",
+			}
+			if lease {
+				want = append(want, "became acquiring lease", "lease lost", "release")
+			}
+			for _, what := range want {
+				if hit[what] == 0 {
+					t.Errorf("%q never happened", what)
+				}
+			}
+			t.Logf("%d starts, %v", starts, hit)
+		})
+	}
+}
+
+// settled checks that there is one instance, on the oldest member.
+func (w *world) settled() {
+	var oldest *membership.Member
+	for i, m := range w.members() {
+		if m.Status != membership.Up {
+			w.t.Errorf("seed %d: %v is %v in the end", w.seed, m.Node, m.Status)
+		}
+		if oldest == nil || m.UpNumber < oldest.UpNumber {
+			oldest = &w.members()[i]
+		}
+	}
+	for _, h := range w.nodes {
+		if (h.running != 0) != (oldest != nil && h.self == oldest.Node) {
+			w.t.Errorf("seed %d: instance %d on %v, which is %v; the oldest is %v", w.seed, h.running, h.self, h.m.State(), oldest.Node)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package natstest
+
+import (
+	"testing"
+
+	"github.com/refold-io/refold/internal/testkit/tcpproxy"
+)
+
+// Direction is a way between the servers of a Split.
+type Direction int
+
+const (
+	// AToB is from A to B.
+	AToB Direction = iota
+	// BToA is from B to A.
+	BToA
+)
+
+// proxied returns the direction through the proxy: B has made the route to A.
+func (d Direction) proxied() tcpproxy.Direction {
+	if d == AToB {
+		return tcpproxy.ToClient
+	}
+	return tcpproxy.ToServer
+}
+
+// Split is two servers whose route passes a proxy. Its clients stay connected, each
+// to its own server, whatever happens to the route. One fault at a time: Heal before the
+// next.
+type Split struct {
+	A, B  *Server
+	proxy *tcpproxy.Proxy
+	lost  bool // bytes of the route
+}
+
+// StartSplit starts two servers with the same users, and waits for the route between
+// them.
+func StartSplit(tb testing.TB, cfg Config) *Split {
+	tb.Helper()
+	s := &Split{A: Start(tb, cfg)}
+	s.proxy = tcpproxy.Start(tb, s.A.RouteAddr())
+	cfg.Routes = append(cfg.clone().Routes, s.proxy.Addr())
+	s.B = Start(tb, cfg)
+	s.wait()
+	return s
+}
+
+func (s *Split) wait() {
+	s.A.tb.Helper()
+	passes(s.A, s.B)
+	passes(s.B, s.A)
+}
+
+// Cut ends the route and makes no other possible. Both servers know it when Cut
+// returns.
+func (s *Split) Cut() {
+	s.A.tb.Helper()
+	s.proxy.SetDown(true)
+	s.A.WaitForRoutes(0)
+	s.B.WaitForRoutes(0)
+}
+
+// Freeze holds back what goes either way. It arrives after Heal.
+func (s *Split) Freeze() { s.proxy.SetFrozen(true) }
+
+// Stall holds back what goes one way. It arrives after Heal.
+func (s *Split) Stall(d Direction) { s.proxy.SetStalled(d.proxied(), true) }
+
+// Drop loses what goes one way.
+func (s *Split) Drop(d Direction) {
+	s.proxy.SetDropped(d.proxied(), true)
+	s.lost = true
+}
+
+// Heal undoes all faults. When it returns, messages pass both ways, to all clients
+// that there are.
+func (s *Split) Heal() {
+	s.A.tb.Helper()
+	if s.lost {
+		s.Cut() // the bytes that follow would make no sense
+	}
+	s.lost = false
+	s.proxy.SetFrozen(false)
+	for _, d := range []Direction{AToB, BToA} {
+		s.proxy.SetStalled(d.proxied(), false)
+		s.proxy.SetDropped(d.proxied(), false)
+	}
+	s.proxy.SetDown(false)
+	s.wait()
+}

@@ -1,0 +1,93 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgserver_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/refold-io/refold/internal/testkit/pgserver"
+)
+
+// installed makes a folder with binaries that claim a version.
+func installed(t *testing.T, dir, version string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"initdb", "postgres"} {
+		script := "#!/bin/sh\necho '" + name + " (PostgreSQL) " + version + "'\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestFindTakesThePathThenTheNewest(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, version := range []string{"9.6.24", "13.4", "16.14 (Debian 16.14-0+deb12u1)", "9.6", "17beta1"} {
+		installed(t, filepath.Join(root, strings.Fields(version)[0], "bin"), version)
+	}
+	patterns := []string{filepath.Join(root, "none-*"), filepath.Join(root, "*", "bin")}
+	path := installed(t, filepath.Join(t.TempDir(), "path"), "14.1")
+	old := installed(t, filepath.Join(t.TempDir(), "old"), "12.9")
+	for _, c := range []struct {
+		first, want string
+	}{
+		{path, path},
+		{"", filepath.Join(root, "17beta1", "bin")},
+		{old, filepath.Join(root, "17beta1", "bin")},
+		{t.TempDir(), filepath.Join(root, "17beta1", "bin")},
+	} {
+		if got, err := pgserver.Find(t.Context(), c.first, patterns); got != c.want || err != nil {
+			t.Errorf("path %q: got %q, %v, want %q", c.first, got, err, c.want)
+		}
+	}
+}
+
+func TestFindSaysWhatToInstall(t *testing.T) {
+	t.Parallel()
+	old := installed(t, filepath.Join(t.TempDir(), "old"), "12.9")
+	for _, first := range []string{"", old, t.TempDir()} {
+		_, err := pgserver.Find(t.Context(), first, []string{filepath.Join(t.TempDir(), "*")})
+		if !errors.Is(err, pgserver.ErrNoBinaries) || !strings.Contains(err.Error(), "apt-get install postgresql") {
+			t.Errorf("path %q: %v", first, err)
+		}
+		if first == old && !strings.Contains(err.Error(), "version 12") {
+			t.Errorf("%v does not say that what is there is too old", err)
+		}
+	}
+}
+
+func TestFindTakesWhatItIsTold(t *testing.T) {
+	dir := installed(t, filepath.Join(t.TempDir(), "mine"), "15.2")
+	t.Setenv(pgserver.BinEnv, dir)
+	if got, err := pgserver.FindBinaries(t.Context()); got != dir || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	t.Setenv(pgserver.BinEnv, t.TempDir())
+	if _, err := pgserver.FindBinaries(t.Context()); !errors.Is(err, pgserver.ErrNoBinaries) || !strings.Contains(err.Error(), pgserver.BinEnv) {
+		t.Errorf("a folder without binaries: %v", err)
+	}
+}
+
+// What make looks for before it installs something is what tests will find.
+func TestMakeLooksInTheSamePlaces(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile(filepath.Join("..", "..", ".ci", "need"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range append(pgserver.Places(), pgserver.BinEnv, fmt.Sprintf("-ge %d ]", pgserver.MinVersion)) {
+		if !strings.Contains(string(script), place) {
+			t.Errorf(".ci/need does not know %s", place)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/refold-io/refold/internal/testkit/freeport"
+)
+
+// User is the superuser of a server.
+const User = "postgres"
+
+// Server is a private PostgreSQL server. All methods are safe for concurrent use.
+type Server struct {
+	cfg      Config
+	bin      string
+	dir      string
+	port     int
+	password string
+	account  *syscall.Credential
+	watchdog *watchdog
+
+	mu      sync.Mutex
+	process *process // nil while it is down
+	closed  bool
+}
+
+// Start makes a database cluster and starts a server on it. It returns when the
+// server takes connections. The caller must Close it. The error matches
+// ErrNoBinaries if PostgreSQL is not installed.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	bin, err := FindBinaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	who, err := account()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newFolder(who)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg.withDefaults(), bin: bin, dir: dir, account: who, password: rand.Text()}
+	if s.watchdog, err = newWatchdog(ctx, dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := s.create(ctx); err != nil {
+		return nil, errors.Join(err, s.close(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+// create makes the cluster and starts the server on a port that is free, and stays so while the server is away.
+func (s *Server) create(ctx context.Context) error {
+	passwordFile := filepath.Join(s.dir, "password")
+	if err := s.write(passwordFile, s.password); err != nil {
+		return err
+	}
+	// Over the socket, which only this account can reach, everybody is trusted; a
+	// port is open to all of the machine.
+	initdb := s.command(ctx, filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username="+User, "--pwfile="+passwordFile,
+		"--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=4")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgserver: initdb: %w:\n%s", err, out)
+	}
+	var errs []error
+	for range 5 { // somebody else may take the port meanwhile
+		port, err := freeport.Find(ctx)
+		if err != nil {
+			return fmt.Errorf("pgserver: %w", err)
+		}
+		s.port = port
+		if err = s.write(filepath.Join(s.data(), "postgresql.conf"), s.cfg.file(s.dir, port)); err != nil {
+			return err
+		}
+		err = s.launch(ctx)
+		if err == nil {
+			return nil
+		}
+		if errs = append(errs, err); ctx.Err() != nil {
+			break
+		}
+		if err := s.end(ctx, syscall.SIGQUIT); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write writes a file that the server can read.
+func (s *Server) write(path, content string) error {
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		return fmt.Errorf("pgserver: %w", err)
+	}
+	return own(path, s.account)
+}
+
+func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
+
+// DSN returns the address of a database over the server's socket, as a URL.
+func (s *Server) DSN(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(User, s.password), Path: "/" + database}
+	query := url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}}
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a plus is a plus here
+	return u.String()
+}
+
+// Addr returns the host and port that the server listens on.
+func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Kill ends the server and all of its processes with SIGKILL, as a power cut
+// would. It does nothing if the server is down.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kill(context.Background())
+}
+
+// Stop ends the server as its operator would: what is in progress is rolled back,
+// connections are closed, and the data is ready for a Restart.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end(context.Background(), syscall.SIGINT)
+}
+
+// SetMaxFileSize sets Config.MaxFileSize anew, for the next Restart: 0 for no
+// limit.
+func (s *Server) SetMaxFileSize(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.MaxFileSize = bytes
+}
+
+// Restart starts the server again, with the data and the port that it had; one that
+// runs is stopped before.
+func (s *Server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("pgserver: restart: closed")
+	}
+	if err := s.end(ctx, syscall.SIGINT); err != nil {
+		return err
+	}
+	return s.launch(ctx)
+}
+
+// Close ends the server and removes its folder. A second Close does nothing.
+func (s *Server) Close() error { return s.close(context.Background()) }
+
+func (s *Server) close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	err := errors.Join(s.end(ctx, syscall.SIGQUIT), s.watchdog.dismiss())
+	if removeErr := os.RemoveAll(s.dir); removeErr != nil {
+		err = errors.Join(err, fmt.Errorf("pgserver: remove the folder: %w", removeErr))
+	}
+	return err
+}
+
+// patience is how long a server may take to end before it is killed.
+const patience = 20 * time.Second
+
+// end sends a signal to the server, waits until it has ended, and kills it if
+// that takes too long.
+func (s *Server) end(ctx context.Context, signal syscall.Signal) error {
+	p := s.process
+	if p == nil {
+		return nil
+	}
+	if err := syscall.Kill(p.pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("pgserver: stop: %w", err)
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		s.process = nil
+		return s.watchdog.ended()
+	case <-timer.C:
+		return s.kill(context.WithoutCancel(ctx))
+	}
+}

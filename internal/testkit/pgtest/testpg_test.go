@@ -1,0 +1,96 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgtest_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/refold-io/refold/internal/testkit/pgtest"
+	"github.com/refold-io/refold/internal/testkit/tcpproxy"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func databases(t *testing.T, conn *pgx.Conn) string {
+	t.Helper()
+	var names string
+	if err := conn.QueryRow(t.Context(), "SELECT string_agg(datname, ' ') FROM pg_database").Scan(&names); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// Each database is new, and dropped at the end though somebody is connected.
+func TestEachTestHasADatabase(t *testing.T) {
+	t.Parallel()
+	watcher := connect(t, pgtest.DSN(t))
+	var names []string
+	t.Run("Ünîcode and \"quotes\" and a name that is much longer than a database's may be", func(t *testing.T) {
+		for range 2 {
+			conn := connect(t, pgtest.DSN(t))
+			if _, err := conn.Exec(t.Context(), "CREATE TABLE mine (n int)"); err != nil {
+				t.Error(err)
+			}
+			name := conn.Config().Database
+			if names = append(names, name); !strings.Contains(databases(t, watcher), name) {
+				t.Errorf("there is no %s", name)
+			}
+		}
+	})
+	for _, name := range names {
+		if strings.Contains(databases(t, watcher), name) {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
+
+func TestDSNsOfOneDatabase(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Config{})
+	dsn := server.DSN(t)
+	direct, via := connect(t, dsn), connect(t, pgtest.Via(t, dsn, server.Addr()))
+	if direct.Config().Database != via.Config().Database || via.Config().Host != "127.0.0.1" || direct.Config().Host == "127.0.0.1" {
+		t.Errorf("%s of %s, %s of %s", direct.Config().Database, direct.Config().Host, via.Config().Database, via.Config().Host)
+	}
+	server.Kill()
+	server.Restart(t)
+	server.Stop()
+	server.Stop()
+	server.Kill()
+	server.Restart(t)
+	connect(t, pgtest.Via(t, dsn, server.Addr()))
+	named := connect(t, pgtest.With(t, dsn, map[string]string{"application_name": "a b"}))
+	if name := named.Config().RuntimeParams["application_name"]; name != "a b" {
+		t.Errorf("application_name is %q", name)
+	}
+	through := tcpproxy.Start(t, pgtest.Upstream(t, dsn))
+	connect(t, pgtest.Via(t, dsn, through.Addr()))
+	if up := pgtest.Upstream(t, pgtest.Via(t, dsn, server.Addr())); up != server.Addr() {
+		t.Errorf("upstream is %s", up)
+	}
+}
+
+// A server that a developer names is used, with databases of our own in it.
+func TestServerOfTheDeveloper(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Config{})
+	t.Setenv(pgtest.Env, server.DSN(t)+"&application_name=mine")
+	conn := connect(t, pgtest.DSN(t))
+	if conn.Config().Host != connect(t, server.DSN(t)).Config().Host {
+		t.Error("another server")
+	}
+}
