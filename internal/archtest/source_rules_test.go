@@ -16,7 +16,7 @@ import (
 const (
 	header = "// Copyright 2026 The Refold Authors\n// SPDX-License-Identifier: Apache-2.0\n\n"
 
-	maxLines = 600
+	maxLines = 900
 )
 
 // eachFile calls f with the path of each Go file of the module.
@@ -69,7 +69,7 @@ func TestEveryPackageHasADoc(t *testing.T) {
 		}
 		documented := slices.ContainsFunc(p.GoFiles, func(name string) bool {
 			_, f := parse(t, filepath.Join(p.Dir, name))
-			return (name == "doc.go" || p.Name == "main") && f.Doc != nil && len(f.Doc.Text()) >= 40
+			return (name == "doc.go" || p.Name == "main" || len(p.GoFiles) < 4) && f.Doc != nil && len(f.Doc.Text()) >= 40
 		})
 		if !documented {
 			t.Errorf("%s has no doc.go whose comment says what the package is for", p.path())
