@@ -5,6 +5,7 @@ package sharding
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/node/shards"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -222,4 +224,152 @@ func (o *Options) machine(node *cluster.Node, name string, proxy bool) shards.Co
 		},
 		CoordinatorBackoff: o.CoordinatorBackoff,
 	}
+}
+
+// ErrMismatch says that a region, or a proxy, has other settings than the node with the coordinator, which does not let it register:
+// nobody is reached through it. The text names the fields.
+var ErrMismatch = errors.New("sharding: settings differ from those of the coordinator")
+
+// mismatch is why a region is refused.
+type mismatch struct {
+	by     identity.Node
+	theirs coordinator.Settings
+	err    error
+}
+
+// settings are those that have to be the same on all nodes.
+func (o *Options) settings(proxy bool) coordinator.Settings {
+	s := coordinator.Settings{Shards: o.Shards, Routing: o.routing(), Role: o.Role}
+	if !proxy {
+		s.State, s.Remember = kindOf(o.State), kindOf(o.Remember)
+	}
+	return s
+}
+
+// kindOf returns the kind of stores, empty of those that are the program's own: who knows how they are made on other nodes.
+func kindOf(stores any) string {
+	switch stores.(type) {
+	case nil:
+		return "none"
+	case JournalConfig:
+		return "journal"
+	case ReplicatedConfig:
+		return "replicated"
+	}
+	return ""
+}
+
+// sampleIDs is how many IDs are tried in each form.
+const sampleIDs = 16
+
+// routing is a fingerprint of ShardOf: the shards of some IDs, in forms that IDs have. It must never change.
+func (o *Options) routing() uint64 {
+	at := site{opts: *o}
+	h := uint64(14695981039346656037)
+	for i := range sampleIDs {
+		for _, form := range []string{"%d", "customer-%03d", "tenant-%d/order-7", "7:%d", "user%d@example.org", "9f1c2b7e-0000-4000-8000-%012d", "帳戶 %d", "|%x|"} {
+			n, err := at.shardOf(fmt.Sprintf(form, i*i*37))
+			if err != nil { // IDs in this form are none
+				n = coordinator.MaxShards
+			}
+			h = (h ^ uint64(n)) * 1099511628211
+		}
+	}
+	return h
+}
+
+// differs returns the error about settings of the coordinator's node that are others.
+func (s *site) differs(by identity.Node, theirs coordinator.Settings) error {
+	ours := s.cfg.Region.Settings
+	var all []string
+	for _, field := range ours.Differences(theirs) {
+		var here, there any
+		switch field {
+		case "Shards":
+			here, there = ours.Shards, theirs.Shards
+		case "Role":
+			here, there = fmt.Sprintf("%q", ours.Role), fmt.Sprintf("%q", theirs.Role)
+		case "State":
+			here, there = ours.State, theirs.State
+		case "Remember":
+			here, there = ours.Remember, theirs.Remember
+		default:
+			all = append(all, "Options."+field+" gives IDs other shards here than there")
+			continue
+		}
+		all = append(all, fmt.Sprintf("Options.%s is %v here and %v there", field, here, there))
+	}
+	return fmt.Errorf("%w of type %q on %v: %s", ErrMismatch, s.name, by, strings.Join(all, ", "))
+}
+
+// tellRefused takes note whether the coordinator refuses the region.
+func (s *site) tellRefused() {
+	by, theirs := s.machine.Refused()
+	last := s.mismatch.Load()
+	switch {
+	case theirs == nil && last == nil:
+	case theirs == nil:
+		s.mismatch.Store(nil)
+		s.log.InfoContext(s.base, "the coordinator does not refuse the region any more")
+	case last == nil || last.by != by || last.theirs != *theirs:
+		m := &mismatch{by, *theirs, s.differs(by, *theirs)}
+		s.mismatch.Store(m)
+		s.log.ErrorContext(s.base, "the coordinator refuses the region, nobody is reached through it", slog.Any("error", m.err))
+		if last == nil && !s.told {
+			s.told = true
+			close(s.refusal)
+		}
+	}
+}
+
+// mismatched returns why the coordinator refuses the region, nil if it does not.
+func (s *site) mismatched() error {
+	if m := s.mismatch.Load(); m != nil {
+		return m.err
+	}
+	return nil
+}
+
+// Strategy decides where shards are. Its methods are called by the coordinator, one at a time; they may take their time, up to
+// Options.StrategyTimeout. One that fails or panics has decided nothing, and is asked again.
+type Strategy interface {
+	// Allocate returns the node that gets a shard, one of the regions of the view. The zero node says that there is none at the
+	// moment.
+	Allocate(ctx context.Context, view allocation.View, request allocation.Request) (identity.Node, error)
+	// Rebalance returns the shards that are to move. They are allocated anew then.
+	Rebalance(ctx context.Context, view allocation.View) ([]allocation.Shard, error)
+}
+
+// Arithmetic is a strategy that is a matter of arithmetic only: those of package allocation are. They can't fail and ask nobody, so that they
+// can be simulated and tested as they are; a Strategy can, such as one that has the places from a service.
+type Arithmetic interface {
+	Allocate(view allocation.View, request allocation.Request) (identity.Node, bool)
+	Rebalance(view allocation.View) []allocation.Shard
+}
+
+// By returns the strategy of some arithmetic, as in By(allocation.Threshold{}). If that has a method Validate() error, Start calls it.
+func By(a Arithmetic) Strategy { return arithmetic{a} }
+
+type arithmetic struct{ by Arithmetic }
+
+// validate returns what is wrong with the settings.
+func (a arithmetic) validate() error {
+	if a.by == nil {
+		return errors.New("By has no arithmetic")
+	}
+	if v, ok := a.by.(interface{ Validate() error }); ok {
+		return contained(v.Validate) // a pointer in it may be nil
+	}
+	return nil
+}
+
+// Allocate is part of Strategy.
+func (a arithmetic) Allocate(_ context.Context, view allocation.View, request allocation.Request) (identity.Node, error) {
+	n, _ := a.by.Allocate(view, request)
+	return n, nil
+}
+
+// Rebalance is part of Strategy.
+func (a arithmetic) Rebalance(_ context.Context, view allocation.View) ([]allocation.Shard, error) {
+	return a.by.Rebalance(view), nil
 }

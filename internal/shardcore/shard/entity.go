@@ -3,7 +3,9 @@
 
 package shard
 
-import "time"
+import (
+	"time"
+)
 
 type state uint8
 
@@ -214,4 +216,17 @@ func (m *Machine) ended(e *entity) {
 	default:
 		delete(m.entities, e.id)
 	}
+}
+
+// Touch tells that entities have been needed, by messages that have not come through the machine. Those that don't run are passed
+// over.
+func (m *Machine) Touch(now time.Duration, entities []string) Effects {
+	m.now = max(m.now, now)
+	for _, id := range entities {
+		if e := m.entities[id]; e != nil && e.state == active {
+			e.idle = false
+			m.passivateAll(m.tracked.Touch(m.now, id))
+		}
+	}
+	return m.flush()
 }
