@@ -7,44 +7,18 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // failing writes what its text says, by each of the methods that a type may
 // have.
 type (
-	failingCustom string
 	failingRaw    string
 	failingBinary string
 	failingText   string
 )
 
-func (f failingCustom) EncodeMsgpack(enc *msgpack.Encoder) error {
-	switch f {
-	case "error":
-		return errNowhere
-	case "nothing":
-		return nil
-	case "extension":
-		return enc.EncodeExtHeader(5, 0)
-	case "array key":
-		return errors.Join(enc.EncodeMapLen(1), enc.EncodeArrayLen(0), enc.EncodeNil())
-	case "mixed keys":
-		return errors.Join(enc.EncodeMapLen(2), enc.EncodeMulti(1, 2, "a", 3))
-	default:
-		return enc.EncodeString(string(f))
-	}
-}
-
-func (f *failingCustom) DecodeMsgpack(dec *msgpack.Decoder) error {
-	s, err := dec.DecodeString()
-	*f = failingCustom(s)
-	return err
-}
-
 func (f failingRaw) MarshalMsgpack() ([]byte, error)   { return []byte(f), fail(string(f)) }
-func (f *failingRaw) UnmarshalMsgpack([]byte) error    { return nil }
+func (f *failingRaw) UnmarshalMsgpack([]byte) error    { return errNowhere }
 func (f failingBinary) MarshalBinary() ([]byte, error) { return nil, fail(string(f)) }
 
 func (f *failingBinary) UnmarshalBinary(data []byte) error {
@@ -68,18 +42,18 @@ func TestEncodingErrorsNameThePath(t *testing.T) {
 	t.Parallel()
 	for want, v := range map[string]any{
 		"Any: a chan int can't be stored":                 make(chan int),
-		"Any: nowhere":                                    failingCustom("error"),
+		"Any: nowhere":                                    failingRaw("error"),
 		"Any[1]: nowhere":                                 []failingText{"", "error"},
 		"Any[0]: nowhere":                                 [1]failingBinary{"error"},
 		`Any["x"].A: nowhere`:                             map[string]struct{ A failingRaw }{"x": {"error"}},
 		"Any[7]: nowhere":                                 map[int]failingText{7: "error"},
 		"Any[key]: nowhere":                               map[failingBinary]int{"error": 1},
-		"Any: malformed data: cut short":                  failingCustom("nothing"),
+		"Any: malformed data: cut short":                  failingRaw(""),
 		"Any: malformed data: bad or incomplete code":     failingRaw("\xc1"),
-		"Any: malformed data: an extension of type 5":     failingCustom("extension"),
-		"Any[0]: malformed data: an extension of type 5":  []failingCustom{"extension"},
-		"Any: malformed data: an array is the key":        failingCustom("array key"),
-		"Any: malformed data: a map in an interface has":  failingCustom("mixed keys"),
+		"Any: malformed data: an extension of type 5":     failingRaw("\xd4\x05\x00"),
+		"Any[0]: malformed data: an extension of type 5":  []failingRaw{"\xd4\x05\x00"},
+		"Any: malformed data: an array is the key":        failingRaw("\x81\x90\xc0"),
+		"Any: malformed data: a map in an interface has":  failingRaw("\x82\x01\x02\xa1a\x03"),
 		"Any: malformed data: binary data is the key":     map[[2]byte]int{{1, 2}: 1},
 		`Any["b"]: two keys of a map have the same`:       map[string]map[any]int{"b": {1: 1, uint8(1): 2}},
 		"Any[0]: malformed data: an array is the key of ": []map[[2]int]int{{{1, 2}: 1}},
@@ -101,7 +75,7 @@ func TestDecodingErrorsNameThePath(t *testing.T) {
 		AnyKey map[any]int
 		Float  float64
 		Binary failingBinary
-		Custom *failingCustom
+		Raw    *failingRaw
 	}
 	r := registry[target](t)
 	for payload, want := range map[string]string{
@@ -113,7 +87,7 @@ func TestDecodingErrorsNameThePath(t *testing.T) {
 		"\x81\xa6AnyKey\x81\x90\x00":               `AnyKey[key]: malformed data: it can't be compared`,
 		"\x81\xa6Binary\x05":                       `Binary: malformed data: an integer, want codec_test.failingBinary`,
 		"\x81\xa6Binary\xc4\x01x":                  `Binary: malformed data: nowhere`,
-		"\x81\xa6Custom\x05":                       `Custom: malformed data: msgpack: invalid code`,
+		"\x81\xa3Raw\x05":                          `Raw: malformed data: nowhere`,
 		"\x81\xa5Float\xa1x":                       `Float: malformed data: a string, want float64`,
 		"\x81\xa5Float\xd6\xff\x00\x00\x00\x00":    `Float: malformed data: an extension, want float64`,
 		"\x81\xa4Keys\x81\x05\xca\x00\x00\x00\x00": `Keys[5]: malformed data: a float, want string`,

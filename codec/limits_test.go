@@ -4,6 +4,7 @@
 package codec_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
-
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/refold-io/refold/codec"
 )
@@ -115,16 +114,11 @@ func TestEncodingHoldsTheDepth(t *testing.T) {
 // deepForm is written as so many arrays.
 type deepForm int
 
-func (d deepForm) EncodeMsgpack(enc *msgpack.Encoder) error {
-	for range d {
-		if err := enc.EncodeArrayLen(1); err != nil {
-			return err
-		}
-	}
-	return enc.EncodeNil()
+func (d deepForm) MarshalMsgpack() ([]byte, error) {
+	return append(bytes.Repeat([]byte{0x91}, int(d)), 0xc0), nil
 }
 
-func (d *deepForm) DecodeMsgpack(dec *msgpack.Decoder) error { return dec.Skip() }
+func (*deepForm) UnmarshalMsgpack([]byte) error { return nil }
 
 type (
 	big64  [8]uint64

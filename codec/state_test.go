@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/refold-io/refold/codec"
 )
 
@@ -110,6 +112,11 @@ func TestState(t *testing.T) {
 	}
 }
 
+// engineForm has the methods of the msgpack package, which the codec does not call.
+type engineForm struct{ A int }
+
+func (engineForm) EncodeMsgpack(*msgpack.Encoder) error { return nil }
+
 func TestStateThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	type inner2 struct{ secret int } //nolint:unused // the mistake
@@ -147,6 +154,7 @@ func TestStateThatCannotBeStored(t *testing.T) {
 		}{},
 		"A[key].C: a chan int can't":                    &struct{ A map[struct{ C chan int }]int }{},
 		"Bad: a chan int can't":                         &loop{},
+		"A: codec_test.engineForm has the methods":      &struct{ A engineForm }{},
 		"A: a complex128 can't":                         &struct{ A complex128 }{},
 		"A: a uintptr can't":                            &struct{ A uintptr }{},
 		"A: fmt.Stringer is an interface with methods":  &struct{ A fmt.Stringer }{},

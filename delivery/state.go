@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/outbox"
 )
@@ -48,26 +46,18 @@ func stateCodec[S any]() (*codec.State, error) {
 	return c, err
 }
 
-// write writes a state as one value.
-func write[S any](enc *msgpack.Encoder, state *S) error {
+// marshal encodes a state as one msgpack value.
+func marshal[S any](state *S) ([]byte, error) {
 	c, err := stateCodec[S]()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	data, err := c.Encode(state)
-	if err != nil {
-		return err
-	}
-	return enc.Encode(msgpack.RawMessage(data))
+	return c.Encode(state)
 }
 
-// read reads what write wrote.
-func read[S any](dec *msgpack.Decoder, state *S) error {
+// unmarshal decodes the data that marshal returned.
+func unmarshal[S any](data []byte, state *S) error {
 	c, err := stateCodec[S]()
-	if err != nil {
-		return err
-	}
-	data, err := dec.DecodeRaw()
 	if err != nil {
 		return err
 	}
@@ -81,23 +71,24 @@ func checkVersion(v uint64) error {
 	return nil
 }
 
-// EncodeMsgpack is part of msgpack.CustomEncoder: it writes the state.
-func (o *Outbox[M]) EncodeMsgpack(enc *msgpack.Encoder) error {
+// MarshalMsgpack implements codec.Marshaler: it encodes the state.
+func (o *Outbox[M]) MarshalMsgpack() ([]byte, error) {
 	var s outboxState[M]
 	if o.window != nil {
 		s.Last, s.Open = o.window.State()
 	}
-	if err := write(enc, &s); err != nil {
-		return fmt.Errorf("delivery: encode an outbox: %w", err)
+	data, err := marshal(&s)
+	if err != nil {
+		return nil, fmt.Errorf("delivery: encode an outbox: %w", err)
 	}
-	return nil
+	return data, nil
 }
 
-// DecodeMsgpack is part of msgpack.CustomDecoder: it replaces the state. All
-// deliveries are due, as if they had never been sent.
-func (o *Outbox[M]) DecodeMsgpack(dec *msgpack.Decoder) error {
+// UnmarshalMsgpack implements codec.Unmarshaler: it replaces the state. All deliveries are due, as
+// if they had never been sent.
+func (o *Outbox[M]) UnmarshalMsgpack(data []byte) error {
 	var s outboxState[M]
-	err := read(dec, &s)
+	err := unmarshal(data, &s)
 	if err == nil {
 		err = checkVersion(s.Version)
 	}
@@ -129,18 +120,19 @@ func (o *Outbox[M]) Restore(from *Outbox[M]) error {
 	return nil
 }
 
-// EncodeMsgpack is part of msgpack.CustomEncoder: it writes the state.
-func (b *Inbox) EncodeMsgpack(enc *msgpack.Encoder) error {
-	if err := write(enc, &inboxState{Senders: b.senders}); err != nil {
-		return fmt.Errorf("delivery: encode an inbox: %w", err)
+// MarshalMsgpack implements codec.Marshaler: it encodes the state.
+func (b *Inbox) MarshalMsgpack() ([]byte, error) {
+	data, err := marshal(&inboxState{Senders: b.senders})
+	if err != nil {
+		return nil, fmt.Errorf("delivery: encode an inbox: %w", err)
 	}
-	return nil
+	return data, nil
 }
 
-// DecodeMsgpack is part of msgpack.CustomDecoder: it replaces the state.
-func (b *Inbox) DecodeMsgpack(dec *msgpack.Decoder) error {
+// UnmarshalMsgpack implements codec.Unmarshaler: it replaces the state.
+func (b *Inbox) UnmarshalMsgpack(data []byte) error {
 	var s inboxState
-	err := read(dec, &s)
+	err := unmarshal(data, &s)
 	if err == nil {
 		err = checkVersion(s.Version)
 	}

@@ -13,15 +13,26 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
+// Marshaler is implemented by types that encode themselves. MarshalMsgpack returns exactly one
+// msgpack value, the same bytes for the same value. The codec copies the bytes.
+type Marshaler interface {
+	MarshalMsgpack() ([]byte, error)
+}
+
+// Unmarshaler is the counterpart of Marshaler. UnmarshalMsgpack receives exactly one well-formed
+// msgpack value, and may keep the slice.
+type Unmarshaler interface {
+	UnmarshalMsgpack(data []byte) error
+}
+
 // marshaler is the pair of methods by which a type has a form of its own.
 type marshaler uint8
 
 const (
-	noMarshaler     marshaler = iota
-	customMarshaler           // EncodeMsgpack, DecodeMsgpack
-	rawMarshaler              // MarshalMsgpack, UnmarshalMsgpack
-	binaryMarshaler           // MarshalBinary, UnmarshalBinary
-	textMarshaler             // MarshalText, UnmarshalText
+	noMarshaler      marshaler = iota
+	msgpackMarshaler           // MarshalMsgpack, UnmarshalMsgpack
+	binaryMarshaler            // MarshalBinary, UnmarshalBinary
+	textMarshaler              // MarshalText, UnmarshalText
 )
 
 // marshalerOf returns the pair of a type that is no pointer; half a pair is
@@ -33,10 +44,8 @@ func marshalerOf(t reflect.Type) marshaler {
 	ptr := reflect.PointerTo(t)
 	has := func(encode, decode reflect.Type) bool { return ptr.Implements(encode) && ptr.Implements(decode) }
 	switch {
-	case has(reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder]()):
-		return customMarshaler
-	case has(reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler]()):
-		return rawMarshaler
+	case has(reflect.TypeFor[Marshaler](), reflect.TypeFor[Unmarshaler]()):
+		return msgpackMarshaler
 	case has(reflect.TypeFor[encoding.BinaryMarshaler](), reflect.TypeFor[encoding.BinaryUnmarshaler]()):
 		return binaryMarshaler
 	case has(reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()):
@@ -51,6 +60,9 @@ func hasOwnForm(t reflect.Type) bool { return marshalerOf(t) != noMarshaler }
 // planMarshaler makes the plan of a type that has a form of its own, and
 // reports whether it has.
 func planMarshaler(p *plan) (bool, error) {
+	if ptr := reflect.PointerTo(p.typ); ptr.Implements(reflect.TypeFor[msgpack.CustomEncoder]()) || ptr.Implements(reflect.TypeFor[msgpack.CustomDecoder]()) {
+		return true, fmt.Errorf("%s has the methods EncodeMsgpack or DecodeMsgpack, which are not called: implement codec.Marshaler and codec.Unmarshaler", p.typ)
+	}
 	m := marshalerOf(p.typ)
 	if m == noMarshaler {
 		return false, nil
@@ -107,13 +119,8 @@ func checkHidden(t reflect.Type, m marshaler) error {
 func (e *encoder) marshal(m marshaler, v any) error {
 	start := len(e.buf)
 	switch m {
-	case customMarshaler:
-		if err := v.(msgpack.CustomEncoder).EncodeMsgpack(e.mp); err != nil { //nolint:errcheck // marshalerOf
-			return err
-		}
-		e.reset()
-	case rawMarshaler:
-		data, err := v.(msgpack.Marshaler).MarshalMsgpack() //nolint:errcheck // marshalerOf
+	case msgpackMarshaler:
+		data, err := v.(Marshaler).MarshalMsgpack() //nolint:errcheck // marshalerOf
 		if err != nil {
 			return err
 		}
@@ -166,13 +173,7 @@ func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
 	if err := d.alloc(costSlice(len(data), 1)); err != nil {
 		return err
 	}
-	if m == rawMarshaler {
-		return broken(to.(msgpack.Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck // marshalerOf
-	}
-	d.reader.Reset(data)
-	d.mp.Reset(&d.reader)
-	d.mp.SetCustomStructTag(structTag)
-	return broken(to.(msgpack.CustomDecoder).DecodeMsgpack(d.mp)) //nolint:errcheck // marshalerOf
+	return broken(to.(Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck // marshalerOf
 }
 
 // broken is the error of a method that could not read its own form.
