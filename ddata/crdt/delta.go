@@ -3,7 +3,11 @@
 
 package crdt
 
-import "github.com/refold-io/refold/identity"
+import (
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
 
 // Delta is some changes of a value. It is immutable. The zero value is no delta,
 // which changes nothing; but for IsZero and Merge, its methods must not be called.
@@ -95,4 +99,205 @@ func mergeWhole(c core, d change) (core, error) {
 		return nil, err
 	}
 	return c.merge(o.core)
+}
+
+// Behind reports whether a delta takes something away that its node had seen and the value has
+// not. Merged it would say nothing of that, which then could come later and stay: whoever has to
+// know of the removal needs the whole value instead. What has come from the delta's own node does
+// not count, see Delta.NeedsCausal. A type of one's own is never behind.
+func (v Value) Behind(d Delta) bool {
+	if d.c == nil || !v.c.shape().equal(d.c.shape()) {
+		return false
+	}
+	return behind(v.c, d.c)
+}
+
+func behind(c core, d change) bool {
+	switch d := d.(type) {
+	case *orsetDelta:
+		s, ok := c.(*orset)
+		return ok && s.behind(d)
+	case *mapDelta:
+		m, ok := c.(*ormap)
+		return ok && m.behind(d)
+	}
+	return false
+}
+
+func (s *orset) behind(d *orsetDelta) bool {
+	if !slices.ContainsFunc(d.ops, func(op orsetOp) bool { return op.kind == opRemove }) {
+		return false
+	}
+	seen := s.vv
+	for i := range d.ops {
+		op := &d.ops[i]
+		switch op.kind {
+		case opAdd:
+		case opRemove:
+			if !seen.max(op.vv).covers(op.context) {
+				return true
+			}
+		case opFull:
+			seen = seen.max(op.full.vv)
+		}
+		seen = seen.max(op.vv)
+	}
+	return false
+}
+
+func (m *ormap) behind(d *mapDelta) bool {
+	seen := m.keys
+	for _, op := range d.ops {
+		if seen.behind(op.keys) {
+			return true
+		}
+		seen = &orset{elem: seen.elem, vv: seen.vv}
+		for i := range op.keys.ops {
+			step := &op.keys.ops[i]
+			if seen.vv = seen.vv.max(step.vv); step.full != nil {
+				seen.vv = seen.vv.max(step.full.vv)
+			}
+		}
+		for key, vd := range op.deltas.all() {
+			v, found := m.vals.get(key)
+			if !found {
+				v = m.typ.of.empty()
+			}
+			if behind(v, vd) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// By reports whether the changes were made with the Self of a node and of no other, as far as a delta says that: the deltas of
+// a user's type do not.
+func (d Delta) By(node identity.Node) bool { return d.c == nil || d.c.by(node) }
+
+func (d whole) by(node identity.Node) bool {
+	switch c := d.core.(type) {
+	case *gcounter:
+		return c.tallies.by(node)
+	case *pncounter:
+		return c.up.by(node) && c.down.by(node)
+	}
+	return true // it has no history of nodes
+}
+
+func (t tallies) by(node identity.Node) bool {
+	for i := range t {
+		if t[i].node.Value() != node {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *orsetDelta) by(node identity.Node) bool {
+	for i := range d.ops {
+		op := &d.ops[i]
+		if op.kind != opFull && !op.vv.by(node) { // what a set held before it was cleared is of others
+			return false
+		}
+	}
+	return true
+}
+
+func (v vector) by(node identity.Node) bool {
+	for i := range v {
+		if v[i].node.Value() != node {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *mapDelta) by(node identity.Node) bool {
+	for _, op := range d.ops {
+		if !op.keys.by(node) {
+			return false
+		}
+		for _, vd := range op.deltas.all() {
+			if !vd.by(node) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (d *ownDelta) by(identity.Node) bool { return true }
+
+// Follows reports whether the delta of the value tells all by which it differs from an older one: it was made of that by changes
+// alone. A value that was merged with something before it was changed does not follow, and others need the whole of it. A
+// type of one's own follows if the older value with the delta is encoded to the same bytes.
+func (v Value) Follows(older Value) bool {
+	if older.c == nil {
+		return false
+	}
+	switch c := v.c.(type) {
+	case *gcounter:
+		return c.base == older.c
+	case *pncounter:
+		return c.base == older.c
+	case *gset:
+		return c.base == older.c
+	case *orset:
+		return c.base == older.c
+	case *ormap:
+		return c.base == older.c
+	case *own:
+		return c.follows(older.c)
+	}
+	return false
+}
+
+func (o *own) follows(older core) bool {
+	d := o.changes()
+	if d == nil {
+		return false
+	}
+	next, err := older.applyDelta(d)
+	return err == nil && Equal(Value{next}, Value{o.resetDelta()})
+}
+
+// HoldsOwn reports whether the value is of a type of one's own, or is a map of such values. How much larger a delta makes it is
+// not known then.
+func (v Value) HoldsOwn() bool {
+	s := v.c.shape()
+	for s.of != nil {
+		s = *s.of
+	}
+	return s.kind == kindOwn
+}
+
+// Sweeps is how many steps of the delta go through all that a value holds, however short they are themselves: sets that are
+// cleared. Whoever takes deltas from elsewhere should have a limit for it. It is 0 for a type of one's own.
+func (d Delta) Sweeps() int {
+	if d.c == nil {
+		return 0
+	}
+	return sweeps(d.c)
+}
+
+func sweeps(d change) int {
+	n := 0
+	switch d := d.(type) {
+	case *orsetDelta:
+		for i := range d.ops {
+			if d.ops[i].kind == opFull {
+				n++
+			}
+		}
+	case *mapDelta:
+		for _, op := range d.ops {
+			most := 0 // the values of different keys have their own elements
+			for _, vd := range op.deltas.all() {
+				most = max(most, sweeps(vd))
+			}
+			n += sweeps(op.keys) + most
+		}
+	}
+	return n
 }

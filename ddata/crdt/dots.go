@@ -3,6 +3,160 @@
 
 package crdt
 
+import (
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// dot is one change of one node. Its number is above 0.
+type dot struct {
+	node member
+	n    uint64
+}
+
+// vector holds one number for each of some nodes. It is sorted by node and never
+// changed once it is made.
+type vector []dot
+
+func (v vector) find(node member) (int, bool) {
+	for i := range v { // there are few, and mostly one
+		switch c := compareMembers(v[i].node, node); {
+		case c == 0:
+			return i, true
+		case c > 0:
+			return i, false
+		}
+		if i == 8 {
+			j, found := slices.BinarySearchFunc(v[i+1:], node, func(d dot, n member) int { return compareMembers(d.node, n) })
+			return i + 1 + j, found
+		}
+	}
+	return len(v), false
+}
+
+// of returns the number of a node, 0 if there is none.
+func (v vector) of(node member) uint64 {
+	if i, found := v.find(node); found {
+		return v[i].n
+	}
+	return 0
+}
+
+// has reports whether it holds exactly this.
+func (v vector) has(d dot) bool { return v.of(d.node) == d.n }
+
+// covers reports whether no number of other is higher.
+func (v vector) covers(other vector) bool {
+	for i := range other {
+		if other[i].n > v.of(other[i].node) {
+			return false
+		}
+	}
+	return true
+}
+
+// with returns it with the number of one node raised.
+func (v vector) with(d dot) vector {
+	i, found := v.find(d.node)
+	if found && v[i].n >= d.n {
+		return v
+	}
+	next := make(vector, 0, len(v)+1)
+	next = append(append(next, v[:i]...), d)
+	if found {
+		i++
+	}
+	return append(next, v[i:]...)
+}
+
+// only returns the number of one node, of which it refers to v.
+func (v vector) only(node member) vector {
+	i, found := v.find(node)
+	if !found {
+		return nil
+	}
+	return v[i : i+1 : i+1]
+}
+
+// without returns it without a node.
+func (v vector) without(node member) vector {
+	i, found := v.find(node)
+	if !found {
+		return v
+	}
+	return slices.Concat(v[:i], v[i+1:])
+}
+
+// max returns the higher number of each node: one of the two if those are its own.
+func (v vector) max(other vector) vector {
+	switch {
+	case v.covers(other):
+		return v
+	case other.covers(v):
+		return other
+	}
+	next := make(vector, 0, len(v)+len(other))
+	i, j := 0, 0
+	for i < len(v) && j < len(other) {
+		switch c := compareMembers(v[i].node, other[j].node); {
+		case c < 0:
+			next = append(next, v[i])
+			i++
+		case c > 0:
+			next = append(next, other[j])
+			j++
+		default:
+			next = append(next, dot{v[i].node, max(v[i].n, other[j].n)})
+			i, j = i+1, j+1
+		}
+	}
+	return append(append(next, v[i:]...), other[j:]...)
+}
+
+// filter returns the dots that are to be kept, itself if all are.
+func (v vector) filter(keep func(dot) bool) vector {
+	for i, d := range v {
+		if keep(d) {
+			continue
+		}
+		next := slices.Clone(v[:i])
+		for _, d := range v[i+1:] {
+			if keep(d) {
+				next = append(next, d)
+			}
+		}
+		return next
+	}
+	return v
+}
+
+// newer returns the dots that are not in what a vector has seen.
+func (v vector) newer(seen vector) vector {
+	return v.filter(func(d dot) bool { return d.n > seen.of(d.node) })
+}
+
+func (v vector) nodes() []identity.Node {
+	nodes := make([]identity.Node, len(v))
+	for i, d := range v {
+		nodes[i] = d.node.Value()
+	}
+	return nodes
+}
+
+func (v vector) equal(other vector) bool { return slices.Equal(v, other) }
+
+// mergeDots returns the dots of an element that two sides have, each of which has
+// seen more than it holds: what one side has seen and no longer holds is gone.
+func mergeDots(a, seenA, b, seenB vector) vector {
+	if a.equal(b) {
+		return a
+	}
+	keptA := a.filter(func(d dot) bool { return d.n > seenB.of(d.node) || b.has(d) })
+	keptB := b.filter(func(d dot) bool { return d.n > seenA.of(d.node) || a.has(d) })
+	return keptA.max(keptB)
+}
+
 // dots are the changes by which an element was added, as an element of a tree holds them: mostly there is one, which takes no
 // memory of its own. The zero value are none.
 type dots struct {

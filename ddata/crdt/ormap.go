@@ -3,7 +3,351 @@
 
 package crdt
 
-import "iter"
+import (
+	"iter"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// ormap is the value of all maps: which keys there are is an ORSet, and what is
+// below them merges by itself.
+type ormap struct {
+	typ   *shape
+	keys  *orset
+	vals  tree[core] // in a multi-map with value deltas also those of removed keys
+	delta *mapDelta
+	base  *ormap
+}
+
+// retains reports whether the value of a removed key is kept until the map is
+// merged: it is cleared, and what it has seen makes others' elements go too, if
+// they have kept the key.
+func (m *ormap) retains() bool { return m.typ.kind == kindMultiMapDeltas }
+
+// get returns the value of a key that is there.
+func (m *ormap) get(key string) (core, bool) {
+	if !m.keys.items.has(key) {
+		return nil, false
+	}
+	v, found := m.vals.get(key)
+	if !found {
+		return m.typ.of.empty(), true
+	}
+	return v, true
+}
+
+func (m *ormap) changed(next *ormap, op *mapOp) *ormap {
+	next.typ = m.typ
+	next.delta = m.delta.with(m.typ, op)
+	if next.base = m.base; next.base == nil {
+		next.base = m
+	}
+	return next
+}
+
+// touch adds a key again, and returns the keys with how to tell others.
+func (m *ormap) touch(self *Self, key string) (*orset, *orsetDelta) {
+	keys := m.keys.reset().add(self, key)
+	return keys.reset(), keys.delta
+}
+
+// put sets a value, of which others are told the whole.
+func (m *ormap) put(self *Self, key string, v core) *ormap {
+	v = v.resetDelta()
+	keys, d := m.touch(self, key)
+	return m.changed(&ormap{keys: keys, vals: m.vals.set(key, v)}, &mapOp{kind: mapPut, keys: d, key: key, val: v})
+}
+
+// update sets a value that follows from the one that is there, of which others
+// are told the change. Without one it is put.
+func (m *ormap) update(self *Self, key string, f func(core) core) *ormap {
+	old, found := m.vals.get(key)
+	if !found {
+		old = m.typ.of.empty()
+	}
+	v := f(old.resetDelta())
+	d := v.changes()
+	if !found || d == nil {
+		return m.put(self, key, v)
+	}
+	keys, kd := m.touch(self, key)
+	return m.changed(&ormap{keys: keys, vals: m.vals.set(key, v.resetDelta())}, &mapOp{
+		kind: mapUpdate, keys: kd, deltas: tree[change]{}.set(key, d),
+	})
+}
+
+// remove takes away a key and its value.
+func (m *ormap) remove(self *Self, key string) *ormap {
+	if !m.keys.items.has(key) {
+		return m
+	}
+	keys := m.keys.reset().remove(self, key)
+	op := &mapOp{kind: mapRemove, keys: keys.delta, key: key}
+	next := &ormap{keys: keys.reset(), vals: m.vals}
+	if m.retains() {
+		op.kind = mapRemoveKey
+	} else {
+		next.vals = next.vals.delete(key)
+	}
+	return m.changed(next, op)
+}
+
+func (m *ormap) reset() *ormap {
+	if m.base == nil {
+		return m
+	}
+	return &ormap{typ: m.typ, keys: m.keys, vals: m.vals}
+}
+
+// merge is the full merge.
+func (m *ormap) mergeMap(o *ormap) (*ormap, error) {
+	switch {
+	case o == m:
+		return m.reset(), nil
+	case o.base == m:
+		return m.mergeKeys(o, o.delta.touched())
+	}
+	next := &ormap{typ: m.typ, keys: m.keys.reset().mergeSet(o.keys.reset())}
+	var err error
+	next.vals = mergeTrees(m.vals, o.vals, func(key string, a, b *core) (core, bool, bool) {
+		v, kept, same, failed := m.mergeValue(next.keys.items.has(key), a, b)
+		if failed != nil && err == nil {
+			err = failed
+		}
+		return v, kept, same
+	})
+	if err != nil {
+		return nil, err
+	}
+	if next.keys == m.keys && next.vals.root == m.vals.root {
+		return m.reset(), nil
+	}
+	return next, nil
+}
+
+// mergeValue merges the values of a key, nil where there is none. It tells whether
+// there is one, and whether that is a.
+func (m *ormap) mergeValue(present bool, a, b *core) (v core, kept, same bool, err error) {
+	switch {
+	case !present: // all that it held was seen by who has removed the key
+		return nil, false, a == nil, nil
+	case a == nil && b == nil:
+		return nil, false, true, nil
+	case b == nil:
+		v, same = *a, true
+	case a == nil:
+		v = (*b).resetDelta()
+	default:
+		if v, err = (*a).merge(*b); err != nil {
+			return nil, false, false, err
+		}
+		same = v == *a
+	}
+	return v, true, same, nil
+}
+
+// mergeKeys is merge with a map that differs in some keys only.
+func (m *ormap) mergeKeys(o *ormap, touched []string) (*ormap, error) {
+	next := &ormap{typ: m.typ, vals: m.vals}
+	keys := &orset{elem: m.keys.elem, vv: m.keys.vv.max(o.keys.vv), items: m.keys.items}
+	for _, key := range touched {
+		added, kept, same := mergeElement(m.keys.find(key), m.keys.vv, o.keys.find(key), o.keys.vv)
+		switch {
+		case kept && !same:
+			keys.items = keys.items.set(key, added)
+		case !kept:
+			keys.items = keys.items.delete(key)
+		}
+		v, some, asBefore, err := m.mergeValue(kept, m.value(key), o.value(key))
+		switch {
+		case err != nil:
+			return nil, err
+		case some && !asBefore:
+			next.vals = next.vals.set(key, v)
+		case !some:
+			next.vals = next.vals.delete(key)
+		}
+	}
+	next.keys = keys
+	return next, nil
+}
+
+func (m *ormap) value(key string) *core {
+	if v, found := m.vals.get(key); found {
+		return &v
+	}
+	return nil
+}
+
+func (m *ormap) resetDelta() core { return m.reset() }
+func (m *ormap) shape() shape     { return *m.typ }
+
+func (m *ormap) merge(other core) (core, error) {
+	o, err := same(m, other)
+	if err != nil {
+		return nil, err
+	}
+	next, err := m.mergeMap(o)
+	if err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+func (m *ormap) changes() change {
+	if m.delta == nil {
+		return nil
+	}
+	return m.delta
+}
+
+func (m *ormap) modifiedBy() []identity.Node {
+	var t nodeTable
+	t.vector(m.keys.vv)
+	for _, v := range m.vals.all() {
+		for _, n := range v.modifiedBy() {
+			t.add(memberOf(n))
+		}
+	}
+	return t.all()
+}
+
+func (m *ormap) needsPruning(removed identity.Node) bool {
+	if m.keys.needsPruning(removed) {
+		return true
+	}
+	for _, v := range m.vals.all() {
+		if v.needsPruning(removed) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *ormap) pruned(self *Self, removed identity.Node) (core, error) {
+	return m.each(m.keys.prune(self, removed), removed, func(v core) (core, error) { return v.pruned(self, removed) })
+}
+
+func (m *ormap) cleaned(removed identity.Node) (core, error) {
+	return m.each(m.keys.cleanup(removed), removed, func(v core) (core, error) { return v.cleaned(removed) })
+}
+
+// each returns the map with other keys, and with what a function makes of the
+// values that hold history of a node.
+func (m *ormap) each(keys *orset, removed identity.Node, f func(core) (core, error)) (core, error) {
+	next := &ormap{typ: m.typ, keys: keys, vals: m.vals}
+	for key, v := range m.vals.all() {
+		if !v.needsPruning(removed) {
+			continue
+		}
+		pruned, err := f(v)
+		if err != nil {
+			return nil, err
+		}
+		next.vals = next.vals.set(key, pruned)
+	}
+	if next.keys == m.keys && next.vals.root == m.vals.root {
+		return m.reset(), nil
+	}
+	return next, nil
+}
+
+func (m *ormap) eachNode(t *nodeTable) {
+	m.keys.eachNode(t)
+	for _, v := range m.vals.all() {
+		v.eachNode(t)
+	}
+}
+
+// What follows an element of a map: whether it is there, and whether it has a
+// value.
+const (
+	entryKey   = 1
+	entryValue = 2
+)
+
+func (m *ormap) encode(e *encoder) {
+	e.vector(m.keys.vv)
+	e.count(m.entries())
+	keys, vals := m.keys.items.cursor(), m.vals.cursor()
+	for {
+		key, added := keys.item()
+		of, val := vals.item()
+		if added == nil && val == nil {
+			return
+		}
+		hasKey := added != nil && (val == nil || key <= of)
+		hasVal := val != nil && (added == nil || of <= key)
+		switch {
+		case hasKey && hasVal:
+			e.text(key)
+			e.dst = append(e.dst, entryKey|entryValue)
+		case hasKey:
+			e.text(key)
+			e.dst = append(e.dst, entryKey)
+		default:
+			e.text(of)
+			e.dst = append(e.dst, entryValue)
+		}
+		if hasKey {
+			e.dots(added.vector())
+			keys.advance()
+		}
+		if hasVal {
+			(*val).encode(e)
+			vals.advance()
+		}
+	}
+}
+
+// entries counts the keys that are there or have a value.
+func (m *ormap) entries() int {
+	n := m.keys.items.n
+	for key := range m.vals.all() {
+		if !m.keys.items.has(key) {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *decoder) ormap(s shape) *ormap {
+	type entry struct {
+		flags byte
+		dots  dots
+		val   core
+	}
+	m := &ormap{typ: &s, keys: &orset{elem: s.elem, vv: d.vector()}}
+	all := items(d, s.elem, 4, func() entry {
+		e := entry{flags: d.byte("entry")}
+		if e.flags == 0 || e.flags > entryKey|entryValue || e.flags == entryValue && !m.retains() {
+			d.fail("entry %d", e.flags)
+		}
+		if e.flags&entryKey != 0 {
+			e.dots = d.dots()
+		}
+		if !m.keys.vv.covers(e.dots.vector()) {
+			d.fail("a key was added by a change that was not seen")
+		}
+		if e.flags&entryValue != 0 && d.err == nil {
+			e.val = d.value(*s.of)
+		}
+		return e
+	})
+	var keys []item[dots]
+	var vals []item[core]
+	for key, e := range all.all() {
+		if e.flags&entryKey != 0 {
+			keys = append(keys, item[dots]{key, e.dots})
+		}
+		if e.flags&entryValue != 0 {
+			vals = append(vals, item[core]{key, e.val})
+		}
+	}
+	m.keys.items, m.vals = treeOf(slices.Clip(keys)), treeOf(slices.Clip(vals))
+	return m
+}
 
 // ORMap is a map whose keys come and go as the elements of an ORSet, and whose
 // values are of any data type and merge by themselves. The zero value is empty. It

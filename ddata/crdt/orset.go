@@ -3,7 +3,205 @@
 
 package crdt
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// orset is the value of an ORSet: for each element the changes by which it was
+// added, of which there is more than one only when nodes did so at the same time,
+// and the changes that were seen at all. An element that is missing though its
+// changes were seen was removed.
+//
+// No dot is above vv. An element without dots is one whose node was cleaned up: it
+// stays until a side that has seen more says what became of it.
+type orset struct {
+	elem  elementKind
+	vv    vector
+	items tree[dots]
+	delta *orsetDelta // nil if there is none
+	base  *orset      // what it was when delta was nil, nil if it is
+}
+
+// changed returns next as it follows from s by an operation.
+func (s *orset) changed(next *orset, op orsetOp) *orset {
+	next.elem = s.elem
+	next.delta = s.deltaWith(op)
+	if next.base = s.base; next.base == nil {
+		next.base = s
+	}
+	return next
+}
+
+func (s *orset) add(self *Self, key string) *orset {
+	d := self.next()
+	added := dots{one: [1]dot{d}}
+	var gone vector
+	if old := s.items.find(key); old != nil {
+		gone = old.vector().without(self.member) // those of its own are below the new one, which says as much
+	}
+	next := &orset{vv: s.vv.with(d), items: s.items.set(key, added)}
+	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.member), added: tree[addition]{}.set(key, addition{added, gone})})
+}
+
+func (s *orset) remove(self *Self, key string) *orset {
+	if !s.items.has(key) {
+		return s
+	}
+	op := orsetOp{kind: opRemove, key: key, context: s.vv, vv: s.vv.only(self.member)}
+	return s.changed(&orset{vv: s.vv, items: s.items.delete(key)}, op)
+}
+
+func (s *orset) clear() *orset {
+	if s.items.n == 0 {
+		return s
+	}
+	next := &orset{vv: s.vv}
+	return s.changed(next, orsetOp{kind: opFull, full: &orset{elem: s.elem, vv: s.vv}})
+}
+
+func (s *orset) reset() *orset {
+	if s.base == nil {
+		return s
+	}
+	return &orset{elem: s.elem, vv: s.vv, items: s.items}
+}
+
+// merge is the full merge. It returns s itself if the other side adds nothing.
+func (s *orset) mergeSet(o *orset) *orset {
+	if o.base == s || o == s {
+		return o.reset()
+	}
+	next := &orset{elem: s.elem, vv: s.vv.max(o.vv)}
+	next.items = mergeTrees(s.items, o.items, func(_ string, a, b *dots) (dots, bool, bool) {
+		return mergeElement(a, s.vv, b, o.vv)
+	})
+	if next.items.root == s.items.root && len(next.vv) == len(s.vv) && s.vv.covers(next.vv) {
+		return s.reset()
+	}
+	return next
+}
+
+// mergeElement merges an element of two sets, nil where it is missing. It tells
+// whether the element stays, and whether that is what a is.
+func mergeElement(a *dots, seenA vector, b *dots, seenB vector) (merged dots, kept, same bool) {
+	switch {
+	case a == nil && b == nil:
+		return dots{}, false, true
+	case b == nil:
+		rest := a.vector().newer(seenB)
+		return dotsOf(rest), len(rest) > 0, len(rest) > 0 && len(rest) == len(a.vector())
+	case a == nil:
+		rest := b.vector().newer(seenA)
+		return dotsOf(rest), len(rest) > 0, len(rest) == 0
+	}
+	va, vb := a.vector(), b.vector()
+	both := mergeDots(va, seenA, vb, seenB)
+	// Both without dots: neither has seen what became of the element.
+	kept = len(both) > 0 || len(va) == 0 && len(vb) == 0
+	return dotsOf(both), kept, kept && both.equal(va)
+}
+
+// find returns the dots of an element, nil if it is missing.
+func (s *orset) find(key string) *dots { return s.items.find(key) }
+
+func (s *orset) resetDelta() core                        { return s.reset() }
+func (s *orset) modifiedBy() []identity.Node             { return s.vv.nodes() }
+func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(memberOf(removed)) > 0 }
+func (s *orset) shape() shape                            { return shape{kind: kindORSet, elem: s.elem} }
+
+func (s *orset) merge(other core) (core, error) {
+	o, err := same(s, other)
+	if err != nil {
+		return nil, err
+	}
+	return s.mergeSet(o), nil
+}
+
+func (s *orset) changes() change {
+	if s.delta == nil {
+		return nil
+	}
+	return s.delta
+}
+
+func (s *orset) applyDelta(d change) (core, error) {
+	o, err := sameChange[*orsetDelta](s.shape(), d)
+	if err != nil {
+		return nil, err
+	}
+	return s.apply(o), nil
+}
+
+func (s *orset) pruned(self *Self, removed identity.Node) (core, error) {
+	return s.prune(self, removed), nil
+}
+
+func (s *orset) prune(self *Self, removed identity.Node) *orset {
+	gone := memberOf(removed)
+	if s.vv.of(gone) == 0 || gone == self.member {
+		return s.reset()
+	}
+	next := &orset{elem: s.elem, vv: s.vv.without(gone), items: s.items}
+	for key, added := range s.items.all() {
+		if added.of(gone) > 0 {
+			d := self.next()
+			next.items = next.items.set(key, dots{one: [1]dot{d}})
+			next.vv = next.vv.with(d)
+		}
+	}
+	next.vv = next.vv.with(self.next())
+	return next
+}
+
+func (s *orset) cleaned(removed identity.Node) (core, error) { return s.cleanup(removed), nil }
+
+func (s *orset) cleanup(removed identity.Node) *orset {
+	gone := memberOf(removed)
+	if s.vv.of(gone) == 0 {
+		return s.reset()
+	}
+	next := &orset{elem: s.elem, vv: s.vv.without(gone), items: s.items}
+	for key, added := range s.items.all() {
+		if added.of(gone) > 0 {
+			next.items = next.items.set(key, dotsOf(added.vector().without(gone)))
+		}
+	}
+	return next
+}
+
+func (s *orset) eachNode(t *nodeTable) { t.vector(s.vv) } // no dot is of another
+
+func (s *orset) encode(e *encoder) {
+	e.vector(s.vv)
+	e.count(s.items.n)
+	if s.items.root != nil {
+		encodeDots(e, s.items.root)
+	}
+}
+
+func encodeDots(e *encoder, n *node[dots]) {
+	for i := range n.vals {
+		e.text(n.key(i))
+		e.dots(n.vals[i].vector())
+	}
+	for _, kid := range n.kids {
+		encodeDots(e, kid)
+	}
+}
+
+func (d *decoder) orset(k elementKind) *orset {
+	s := &orset{elem: k, vv: d.vector()}
+	s.items = items(d, k, 3, func() dots {
+		added := d.dots()
+		if !s.vv.covers(added.vector()) {
+			d.fail("an element was added by a change that was not seen")
+		}
+		return added
+	})
+	return s
+}
 
 // ORSet is a set whose elements come and go. An element that one node adds while
 // another removes it stays: only what a node has seen can it remove. The zero

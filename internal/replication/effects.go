@@ -5,9 +5,11 @@ package replication
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // Effects are what is to be done after a step, in the order of the fields.
@@ -177,4 +179,154 @@ type Note struct {
 	Key  string
 	N    int
 	Err  error
+}
+
+// Input is what a machine is told.
+type Input interface{ input() }
+
+type (
+	// Members says who is in the cluster. All is sorted by node and holds the
+	// node itself once it is a member; Unreachable are those that somebody can't
+	// reach.
+	Members struct {
+		All         []membership.Member
+		Unreachable []identity.Node
+	}
+	// Received is a message. From is who the transport says that it is from, and it
+	// was sent to this incarnation. Data must not be modified afterwards.
+	Received struct {
+		From identity.Node
+		Data []byte
+	}
+	// Get reads a key.
+	Get struct {
+		Request
+		// RepairPeers makes sure that as many replicas as were read hold what was
+		// read, before it is answered.
+		RepairPeers bool
+	}
+	// Update changes a key. Modify is called at most once, with the current value, or
+	// the zero Value where there is none. It must not keep time or wait; an error
+	// or a panic changes nothing. What it returns is merged into the current value.
+	Update struct {
+		Request
+		Modify func(current crdt.Value) (crdt.Value, error)
+	}
+	// Delete deletes a key for ever.
+	Delete struct{ Request }
+	// Subscribe begins to report changes of a key, or of all keys with a prefix if
+	// Prefix is set. The number is the shell's choice, and not in use.
+	Subscribe struct {
+		Nr     uint64
+		Key    string
+		Prefix bool
+	}
+	// Unsubscribe ends that.
+	Unsubscribe struct{ Nr uint64 }
+	// Flush reports changes now, and sends what the others don't have yet.
+	Flush struct{}
+	// Touch says that keys were read past the machine.
+	Touch struct{ Keys []string }
+	// Load is a record from the disk. All of them come before Loaded, and nothing but
+	// Members must come before that.
+	Load struct {
+		Key  string
+		Data []byte
+	}
+	// Loaded says that all records were loaded. Machines with durable keys do nothing
+	// before.
+	Loaded struct{}
+	// Stored says what became of some Store.
+	Stored struct {
+		Nrs []uint64
+		// Err is nil if they are on disk.
+		Err error
+	}
+	// SetClock says what time it is on the wall: when the clock was set, and now
+	// and then.
+	SetClock struct{ Time time.Time }
+	// Stop ends the machine: open requests are answered.
+	Stop struct{}
+)
+
+// Request is what all requests have in common.
+type Request struct {
+	// ID is the shell's choice, and not in use.
+	ID  uint64
+	Key string
+	// Level is how many replicas take part.
+	Level Level
+	// Timeout is after which time it is given up. Defaults to Config.Timeout.
+	Timeout time.Duration
+	// PreferOldest asks the oldest nodes first, not any.
+	PreferOldest bool
+}
+
+func (Members) input()     {}
+func (Received) input()    {}
+func (Get) input()         {}
+func (Update) input()      {}
+func (Delete) input()      {}
+func (Subscribe) input()   {}
+func (Unsubscribe) input() {}
+func (Flush) input()       {}
+func (Touch) input()       {}
+func (Load) input()        {}
+func (Loaded) input()      {}
+func (Stored) input()      {}
+func (SetClock) input()    {}
+func (Stop) input()        {}
+
+// Drop is why a message was dropped, or not sent.
+type Drop uint8
+
+// The reasons.
+const (
+	DropMalformed Drop = iota // it can't be decoded
+	DropStranger              // its sender is no member
+	DropLoading               // records are still being loaded
+	DropLate                  // nothing waits for it any more
+	DropPruned                // it is a delta of a node that has left
+	DropTooLarge              // it is larger than messages may be
+	DropParts                 // other parts of it are missing
+	// Drops is one more than the last.
+	Drops
+)
+
+func (d Drop) String() string {
+	names := []string{"malformed", "stranger", "loading", "late", "pruned", "too large", "parts"}
+	if int(d) >= len(names) {
+		return fmt.Sprintf("drop(%d)", uint8(d))
+	}
+	return names[d]
+}
+
+// Counters are what a machine has counted since it was made.
+type Counters struct {
+	Sent, Received, SentBytes [Kinds]uint64
+	Dropped                   [Drops]uint64
+	Outcomes                  [Stopped + 1]uint64
+	// Compared counts comparisons of all data with another node's, Equal those that
+	// ended at the root.
+	Compared, Equal uint64
+	// DeltasApplied, DeltasKnown and DeltasGap count deltas of others: merged, known
+	// before, and those before which something was missing.
+	DeltasApplied, DeltasKnown, DeltasGap uint64
+	// DeltasAsStates counts changes that were sent as a whole value, DeltasDropped those
+	// that nobody waited for in time.
+	DeltasAsStates, DeltasDropped uint64
+	// Merged counts entries of others that changed something, Known those that did
+	// not, Refused those that could not be merged.
+	Merged, Known, Refused uint64
+	// SecondWaves counts requests that asked further nodes, Repaired reads that changed
+	// something here.
+	SecondWaves, Repaired uint64
+	// Initiated, Pruned and Cleared count what was begun, done and forgotten of nodes
+	// that have left, in keys.
+	Initiated, Pruned, Cleared uint64
+	// Expired counts keys that were forgotten.
+	Expired uint64
+	// Keys and Tombstones are what there is now, Open the requests that wait for others,
+	// Log the changes that wait to be sent, Storing what waits for the disk.
+	Keys, Tombstones, Open, Log, Storing int
 }

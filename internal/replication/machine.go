@@ -385,3 +385,113 @@ func (m *Machine) Counters() Counters {
 	c.Open, c.Log, c.Storing = len(m.rounds.open), len(m.deltas.log), len(m.stores.waiting)
 	return c
 }
+
+func (m *Machine) received(in Received) {
+	switch {
+	case m.loading:
+		m.count.Dropped[DropLoading]++
+	case !m.members.known[in.From]:
+		m.count.Dropped[DropStranger]++
+	default:
+		m.receiveData(in.From, in.Data, false)
+	}
+}
+
+// receiveData handles a message, which was put together from parts or is whole.
+func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
+	r := reader{b: data, known: m.keys}
+	kind := r.head()
+	var msg Message
+	var ack Ack
+	var delta Delta
+	switch { // those that come most often are no values of an interface
+	case r.err != nil:
+	case kind == KindAck:
+		ack = readAck(&r)
+	case kind == KindDelta:
+		delta = readDelta(&r, m.items)
+		m.items = nil
+	default:
+		msg = readMessage(&r, kind)
+	}
+	if err := r.end(); err != nil {
+		m.count.Dropped[DropMalformed]++
+		m.note(Note{Kind: NoteMalformed, Node: from, Err: err})
+		return
+	}
+	m.count.Received[kind]++
+	m.heard++
+	switch msg := msg.(type) {
+	case nil:
+		if kind == KindAck {
+			m.receiveAck(from, ack)
+		} else {
+			m.receiveDelta(from, delta)
+			m.items = reuse(delta.Items)
+		}
+	case Write:
+		m.receiveWrite(from, msg)
+	case Read:
+		m.receiveRead(from, msg)
+	case ReadResult:
+		m.receiveResult(from, msg)
+	case Root:
+		m.receiveRoot(from, msg)
+	case Groups:
+		m.receiveGroups(from, msg)
+	case Buckets:
+		m.receiveBuckets(from, msg)
+	case Keys:
+		m.receiveKeys(from, msg)
+	case Uses:
+		m.receiveUses(msg)
+	case Want:
+		m.receiveWant(from, msg)
+	case Gossip:
+		m.receiveGossip(from, msg)
+	case Pull:
+		m.receivePull(from, msg)
+	case Chunk:
+		m.receiveChunk(from, msg)
+	case Part:
+		if assembled {
+			m.count.Dropped[DropParts]++
+			return
+		}
+		m.receivePart(from, msg)
+	}
+}
+
+// maxReused is how long a list is, at most, of which the memory is used again.
+const maxReused = 4096
+
+// maxScratch is how many bytes values take, at most, of which the memory is used again.
+const maxScratch = 1 << 20
+
+// Reuse gives back the effects of the last step, of which nothing must be used any more. Those of a step that are not given back stay as they
+// are.
+func (m *Machine) Reuse(e Effects) {
+	m.spare = Effects{
+		Notes: reuse(e.Notes), Store: reuse(e.Store), Send: reuse(e.Send), Values: reuse(e.Values), Replies: reuse(e.Replies), Events: reuse(e.Events),
+	}
+}
+
+// reuse returns the memory of a list for another one.
+func reuse[E any](s []E) []E {
+	if cap(s) > maxReused {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// room returns memory for a short message that is gone soon, together with its neighbours.
+func (m *Machine) room(size int) []byte {
+	const many = 2048
+	if cap(m.short)-len(m.short) < size {
+		m.short = make([]byte, 0, many)
+	}
+	n := len(m.short)
+	m.short = m.short[:n+size]
+	return m.short[n : n : n+size]
+}

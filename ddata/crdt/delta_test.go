@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
 )
 
 // follows checks what a value that is changed, or first merged with another one, says of an older one.
@@ -127,5 +128,133 @@ func TestSweeps(t *testing.T) {
 	}
 	if d, _ := m.Delta(); d.Sweeps() != 3 {
 		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.Sweeps())
+	}
+}
+
+// A removal that comes before what it removes is known as such: the value would not remember it.
+func TestBehind(t *testing.T) {
+	t.Parallel()
+	self := func(name string) *crdt.Self {
+		s, err := crdt.NewSelf(identity.Node{Name: name, UID: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a, b := self("a"), self("b")
+	value := func(v any, err error) crdt.Value {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var u crdt.Value
+		switch v := v.(type) {
+		case crdt.ORSet[string]:
+			u, err = (*crdt.Types)(nil).Value(v)
+		case crdt.LWWMap[string, string]:
+			u, err = (*crdt.Types)(nil).Value(v)
+		case crdt.ORMultiMap[string, string]:
+			u, err = (*crdt.Types)(nil).Value(v)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	var set crdt.ORSet[string]
+	added, err := set.Add(a, "milk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	added = added.ResetDelta()
+	removed := value(added.Remove(b, "milk")).Delta()
+	own, err := set.Add(b, "tea")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err = own.Remove(b, "tea")
+	ownAll := value(own, err).Delta()
+	cleared := value(added.Clear(), nil).Delta()
+
+	var prices crdt.LWWMap[string, string]
+	priced, err := prices.Put(a, "milk", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	priced = priced.ResetDelta()
+	unpriced := value(priced.Remove(b, "milk")).Delta()
+
+	tags, err := crdt.ORMultiMap[string, string]{}.WithValueDeltas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := tags.Add(a, "milk", "white")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one = one.ResetDelta()
+	two, err := one.Add(a, "milk", "cold")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two = two.ResetDelta()
+	untagged := value(two.RemoveElements(b, "milk", "cold")).Delta()
+
+	for _, c := range []struct {
+		name  string
+		value crdt.Value
+		delta crdt.Delta
+		want  bool
+	}{
+		{"what is removed has not come", value(set, nil), removed, true},
+		{"what is removed is there", value(added, nil), removed, false},
+		{"it was its own", value(set, nil), ownAll, false},
+		{"all it has seen comes with it", value(set, nil), cleared, false},
+		{"a key has not come", value(prices, nil), unpriced, true},
+		{"a key is there", value(priced, nil), unpriced, false},
+		{"an element in a map has not come", value(one, nil), untagged, true},
+		{"an element in a map is there", value(two, nil), untagged, false},
+		{"another type", value(prices, nil), removed, false},
+		{"no delta", value(set, nil), crdt.Delta{}, false},
+	} {
+		if got := c.value.Behind(c.delta); got != c.want {
+			t.Errorf("%s: behind %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
+// A delta knows by whose Self it was made.
+func TestDeltaBy(t *testing.T) {
+	t.Parallel()
+	a, b := self(t, "a"), self(t, "b")
+	for what, change := range map[string]func(self *crdt.Self) (any, error){
+		"GCounter":  func(s *crdt.Self) (any, error) { return crdt.GCounter{}.Add(s, 1), nil },
+		"PNCounter": func(s *crdt.Self) (any, error) { return crdt.PNCounter{}.Add(s, -1), nil },
+		"ORSet":     func(s *crdt.Self) (any, error) { return crdt.ORSet[string]{}.Add(s, "x") },
+		"PNCounterMap": func(s *crdt.Self) (any, error) {
+			return crdt.PNCounterMap[string]{}.Add(s, "x", 1)
+		},
+		"LWWMap": func(s *crdt.Self) (any, error) { return crdt.LWWMap[string, int]{}.Put(s, "x", 1) },
+		"ORMultiMap": func(s *crdt.Self) (any, error) {
+			return crdt.ORMultiMap[string, string]{}.Add(s, "x", "y")
+		},
+	} {
+		if d := value(must(change(a))).Delta(); d.IsZero() || !d.By(a.Node()) || d.By(b.Node()) {
+			t.Errorf("%s: by a %t, by b %t", what, d.By(a.Node()), d.By(b.Node()))
+		}
+	}
+	cleared := must(crdt.ORSet[string]{}.Add(a, "x")).ResetDelta().Clear()
+	for what, d := range map[string]crdt.Delta{"none": {}, "clear": value(cleared).Delta()} {
+		if !d.By(b.Node()) {
+			t.Errorf("%s is not by whoever it is", what)
+		}
+	}
+}
+
+// No value is of no type.
+func TestNoType(t *testing.T) {
+	t.Parallel()
+	if got := (crdt.Value{}).Type(); got != "" {
+		t.Errorf("%q", got)
 	}
 }

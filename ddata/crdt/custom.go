@@ -1,0 +1,362 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// own is a value of a user's type.
+type own struct {
+	def *definition
+	v   any
+}
+
+func (o *own) shape() shape        { return shape{kind: kindOwn, own: o.def} }
+func (o *own) eachNode(*nodeTable) {}
+
+func (o *own) merge(other core) (core, error) {
+	b, err := same(o, other)
+	if err != nil {
+		return nil, err
+	}
+	return o.change("merge", func() (any, error) { return o.def.merge(o.v, b.v) })
+}
+
+// change returns what a function makes of the value, without a delta.
+func (o *own) change(doing string, f func() (any, error)) (core, error) {
+	next := &own{def: o.def}
+	err := guard(o.def, doing, func() error {
+		v, err := f()
+		if err == nil {
+			next.v = o.def.resetDelta(v)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+func (o *own) changes() change {
+	d := &ownDelta{def: o.def}
+	var some bool
+	if err := guard(o.def, "take the delta of", func() error { d.d, some = o.def.delta(o.v); return nil }); err != nil || !some {
+		return nil
+	}
+	return d
+}
+
+func (o *own) resetDelta() core {
+	next := &own{def: o.def}
+	if err := guard(o.def, "reset the delta of", func() error { next.v = o.def.resetDelta(o.v); return nil }); err != nil {
+		return o
+	}
+	return next
+}
+
+func (o *own) applyDelta(d change) (core, error) {
+	od, err := sameChange[*ownDelta](o.shape(), d)
+	if err != nil {
+		return nil, err
+	}
+	return o.change("merge a delta of", func() (any, error) { return o.def.mergeDelta(o.v, od.d) })
+}
+
+func (o *own) modifiedBy() (nodes []identity.Node) {
+	if err := guard(o.def, "find the nodes of", func() error { nodes = o.def.modifiedBy(o.v); return nil }); err != nil {
+		return nil
+	}
+	return nodes
+}
+
+func (o *own) needsPruning(removed identity.Node) (needs bool) {
+	if err := guard(o.def, "find the nodes of", func() error { needs = o.def.needsPruning(o.v, removed); return nil }); err != nil {
+		return false
+	}
+	return needs
+}
+
+func (o *own) pruned(self *Self, removed identity.Node) (core, error) {
+	if !o.needsPruning(removed) {
+		return o.resetDelta(), nil
+	}
+	return o.change("prune", func() (any, error) { return o.def.prune(o.v, self, removed) })
+}
+
+func (o *own) cleaned(removed identity.Node) (core, error) {
+	return o.change("clean up", func() (any, error) { return o.def.cleanup(o.v, removed) })
+}
+
+func (o *own) encode(e *encoder) {
+	e.own(o.def, func() ([]byte, error) { return o.def.appendTo(o.v, nil) })
+}
+
+// own writes the bytes that a user's type makes.
+func (e *encoder) own(def *definition, write func() ([]byte, error)) {
+	var data []byte
+	err := guard(def, "encode", func() (err error) { data, err = write(); return err })
+	if err != nil && e.err == nil {
+		e.err = err
+	}
+	e.bytes(data)
+}
+
+func (d *decoder) own(def *definition, data []byte, read func() error, write func() ([]byte, error)) {
+	if d.err != nil {
+		return
+	}
+	before := bytes.Clone(data)
+	err := guard(def, "decode", read)
+	if err == nil { // one form only
+		var again []byte
+		if again, err = write(); err == nil && !bytes.Equal(again, before) {
+			err = errors.New("another form than it is encoded to")
+		}
+	}
+	if err != nil {
+		d.failed(fmt.Errorf("%w: %s: %w", ErrMalformed, def.name, err))
+	}
+}
+
+func (d *decoder) ownValue(def *definition) core {
+	data := d.bytes(MaxSize, "value")
+	o := &own{def: def}
+	d.own(def, data, func() (err error) { o.v, err = def.decode(data); return err },
+		func() ([]byte, error) { return def.appendTo(o.v, nil) })
+	return o
+}
+
+// Data is what a data type can do: values are immutable, merge is commutative,
+// associative and idempotent, and the same value has the same bytes. All types of
+// this package are Data, and so are users' own; package crdttest checks the laws.
+// The zero value of T is the empty value.
+type Data[T any] interface {
+	// Merge returns what both values know.
+	Merge(other T) (T, error)
+	// AppendBinary appends the encoded value.
+	AppendBinary(dst []byte) ([]byte, error)
+}
+
+// DeltaData is Data whose changes spread by themselves. D may be T, and it may be
+// Delta for what is made of the types of this package.
+type DeltaData[T, D any] interface {
+	Data[T]
+	// Delta returns what was changed since ResetDelta, and whether that is
+	// something. What Merge, MergeDelta and decoding return has no delta.
+	Delta() (D, bool)
+	// MergeDelta returns the value with what a delta tells.
+	MergeDelta(d D) (T, error)
+	// ResetDelta returns the value without its delta.
+	ResetDelta() T
+}
+
+// Prunable is Data that holds history of nodes, and that can forget the nodes that
+// have left. The methods are those of Value.
+type Prunable[T any] interface {
+	ModifiedBy() []identity.Node
+	NeedsPruning(removed identity.Node) bool
+	Prune(self *Self, removed identity.Node) (T, error)
+	Cleanup(removed identity.Node) (T, error)
+}
+
+// Definition makes a type of one's own known to Types. It comes from Define or
+// DefineDelta.
+type Definition struct{ d *definition }
+
+// definition is a type of the user's.
+type definition struct {
+	name   string
+	typ    reflect.Type
+	deltas Deltas
+	ops
+}
+
+// ops is what a user's type can do, without its type parameters. What it calls
+// is not ours and may panic: own guards it.
+type ops interface {
+	empty() any
+	merge(a, b any) (any, error)
+	appendTo(v any, dst []byte) ([]byte, error)
+	decode(data []byte) (any, error)
+
+	modifiedBy(v any) []identity.Node
+	needsPruning(v any, n identity.Node) bool
+	prune(v any, self *Self, n identity.Node) (any, error)
+	cleanup(v any, n identity.Node) (any, error)
+
+	delta(v any) (any, bool)
+	mergeDelta(v, d any) (any, error)
+	resetDelta(v any) any
+	opCount(d any) int
+	mergeDeltas(a, b any) (any, error)
+	appendDelta(d any, dst []byte) ([]byte, error)
+	decodeDelta(data []byte) (any, error)
+}
+
+func (d *definition) zero() core { return &own{def: d, v: d.empty()} }
+
+// Define defines a data type of one's own. The name is stored, so it must never
+// change. Decode reads what AppendBinary wrote; it must not keep data, sets its
+// own limits before it allocates, and refuses what AppendBinary would not write.
+// If T is Prunable, its history is pruned.
+func Define[T Data[T]](name string, decode func(data []byte) (T, error)) Definition {
+	return Definition{&definition{name: name, typ: reflect.TypeFor[T](), ops: dataOps[T]{read: decode}}}
+}
+
+// dataOps are the ops of a type without deltas.
+type dataOps[T Data[T]] struct {
+	noDeltas
+	read func(data []byte) (T, error)
+}
+
+// as returns what is known to be a T: own holds nothing else.
+func as[T any](v any) T {
+	t, _ := v.(T)
+	return t
+}
+
+func (dataOps[T]) empty() any { return as[T](nil) }
+
+func (dataOps[T]) merge(a, b any) (any, error) { return as[T](a).Merge(as[T](b)) }
+
+func (dataOps[T]) appendTo(v any, dst []byte) ([]byte, error) { return as[T](v).AppendBinary(dst) }
+
+func (o dataOps[T]) decode(data []byte) (any, error) { return o.read(data) }
+
+func (dataOps[T]) modifiedBy(v any) []identity.Node {
+	if p, ok := v.(Prunable[T]); ok {
+		return p.ModifiedBy()
+	}
+	return nil
+}
+
+func (dataOps[T]) needsPruning(v any, n identity.Node) bool {
+	p, ok := v.(Prunable[T])
+	return ok && p.NeedsPruning(n)
+}
+
+func (dataOps[T]) prune(v any, self *Self, n identity.Node) (any, error) {
+	if p, ok := v.(Prunable[T]); ok {
+		return p.Prune(self, n)
+	}
+	return v, nil
+}
+
+func (dataOps[T]) cleanup(v any, n identity.Node) (any, error) {
+	if p, ok := v.(Prunable[T]); ok {
+		return p.Cleanup(n)
+	}
+	return v, nil
+}
+
+// noDeltas are the ops of a type that has none. But for delta and resetDelta they
+// are not called.
+type noDeltas struct{}
+
+func (noDeltas) delta(any) (any, bool)                   { return nil, false }
+func (noDeltas) resetDelta(v any) any                    { return v }
+func (noDeltas) mergeDelta(any, any) (any, error)        { return nil, ErrType }
+func (noDeltas) opCount(any) int                         { return 0 }
+func (noDeltas) mergeDeltas(any, any) (any, error)       { return nil, ErrType }
+func (noDeltas) appendDelta(any, []byte) ([]byte, error) { return nil, ErrType }
+func (noDeltas) decodeDelta([]byte) (any, error)         { return nil, ErrType }
+
+// DefineDelta is Define for a type whose changes spread by themselves. How is
+// FreeDeltas or CausalDeltas: whether deltas may arrive in any order. If D has a
+// method Ops() int, that is how many steps it takes to apply one. DecodeDelta
+// reads what AppendBinary of a D wrote. For a type made of those of this package,
+// D is best a struct of their Deltas.
+func DefineDelta[T DeltaData[T, D], D Data[D]](name string, how Deltas,
+	decode func(data []byte) (T, error), decodeDelta func(data []byte) (D, error),
+) Definition {
+	return Definition{&definition{
+		name: name, typ: reflect.TypeFor[T](), deltas: max(how, FreeDeltas),
+		ops: deltaOps[T, D]{dataOps: dataOps[T]{read: decode}, readDelta: decodeDelta},
+	}}
+}
+
+// deltaOps are the ops of a type with deltas.
+type deltaOps[T DeltaData[T, D], D Data[D]] struct {
+	dataOps[T]
+	readDelta func(data []byte) (D, error)
+}
+
+func (deltaOps[T, D]) delta(v any) (any, bool) { return as[T](v).Delta() }
+
+func (deltaOps[T, D]) resetDelta(v any) any { return as[T](v).ResetDelta() }
+
+func (deltaOps[T, D]) mergeDelta(v, d any) (any, error) { return as[T](v).MergeDelta(as[D](d)) }
+
+func (deltaOps[T, D]) opCount(d any) int {
+	if o, ok := d.(interface{ Ops() int }); ok {
+		return o.Ops()
+	}
+	return 0
+}
+
+func (deltaOps[T, D]) mergeDeltas(a, b any) (any, error) { return as[D](a).Merge(as[D](b)) }
+
+func (deltaOps[T, D]) appendDelta(d any, dst []byte) ([]byte, error) {
+	return as[D](d).AppendBinary(dst)
+}
+
+func (o deltaOps[T, D]) decodeDelta(data []byte) (any, error) { return o.readDelta(data) }
+
+// ownDelta is a delta of a user's type.
+type ownDelta struct {
+	def *definition
+	d   any
+}
+
+func (d *ownDelta) shape() shape        { return shape{kind: kindOwn, own: d.def} }
+func (d *ownDelta) eachNode(*nodeTable) {}
+
+func (d *ownDelta) opCount() (n int) {
+	if err := guard(d.def, "count the steps of", func() error { n = d.def.opCount(d.d); return nil }); err != nil {
+		return 0
+	}
+	return n
+}
+
+func (d *ownDelta) encode(e *encoder) {
+	e.own(d.def, func() ([]byte, error) { return d.def.appendDelta(d.d, nil) })
+}
+
+func (d *ownDelta) then(later change) (change, error) {
+	l, err := sameChange[*ownDelta](d.shape(), later)
+	if err != nil {
+		return nil, err
+	}
+	m := &ownDelta{def: d.def}
+	err = guard(d.def, "merge deltas of", func() error { m.d, err = d.def.mergeDeltas(d.d, l.d); return err })
+	return m, err
+}
+
+func (d *decoder) ownDelta(def *definition) change {
+	data := d.bytes(MaxSize, "delta")
+	m := &ownDelta{def: def}
+	d.own(def, data, func() (err error) { m.d, err = def.decodeDelta(data); return err },
+		func() ([]byte, error) { return def.appendDelta(m.d, nil) })
+	return m
+}
+
+// guard calls what is not ours, and makes an error of a panic.
+func guard(def *definition, doing string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("crdt: %s %s: panic: %v", doing, def.name, p)
+		}
+	}()
+	if err := f(); err != nil {
+		return fmt.Errorf("crdt: %s %s: %w", doing, def.name, err)
+	}
+	return nil
+}
