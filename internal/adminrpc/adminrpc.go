@@ -1,0 +1,189 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package adminrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/transport"
+)
+
+const (
+	// maxError is how many bytes of an error a reply has.
+	maxError = 4 << 10
+	// maxPages is how many replies a list may consist of.
+	maxPages = 100_000
+)
+
+// Head is embedded in the replies of all services.
+type Head struct {
+	// Error is the text of the error. If it is not empty, the reply has no result.
+	Error string `json:"error,omitempty"`
+	// NoService reports that the node does not have the requested service.
+	NoService bool `json:"no_service,omitempty"`
+	// Reason is the name of the error in Service.Errors, empty for other errors.
+	Reason string `json:"reason,omitempty"`
+	// Node is the replying node in the format of identity.Node.String.
+	Node string `json:"node,omitempty"`
+	// More reports that the list continues on another page.
+	More bool `json:"more,omitempty"`
+}
+
+func (h *Head) head() *Head { return h }
+
+// Reply is a pointer to a struct that embeds Head.
+type Reply[A any] interface {
+	*A
+	head() *Head
+}
+
+// Service describes a service to its clients and servers.
+type Service struct {
+	// Package is the name of the Go package. It begins the texts of errors.
+	Package string
+	// Errors are the errors that clients can match, by the reasons that stand for them in replies.
+	Errors map[string]error
+	// Missing is the error that clients match if a node does not have the service.
+	Missing error
+}
+
+func (s *Service) reason(err error) string {
+	for reason, known := range s.Errors { // at most one of them matches
+		if errors.Is(err, known) {
+			return reason
+		}
+	}
+	return ""
+}
+
+// Serve returns a handler that decodes a request, calls f and encodes its reply. If f returns an error, the handler replaces the
+// Head of the reply with the error; other fields are sent as f returns them.
+func Serve[Q, A any, P Reply[A]](s *Service, f func(ctx context.Context, operator string, q *Q) (A, error)) transport.AdminHandler {
+	return func(ctx context.Context, operator string, request []byte) []byte {
+		var q Q
+		var reply A
+		err := json.Unmarshal(request, &q)
+		if err == nil {
+			reply, err = f(ctx, operator, &q)
+		}
+		if err != nil {
+			text := err.Error()
+			*P(&reply).head() = Head{
+				Error: text[:min(len(text), maxError)], Reason: s.reason(err), NoService: s.Missing != nil && errors.Is(err, s.Missing),
+			}
+		}
+		b, err := json.Marshal(reply)
+		if err != nil {
+			return []byte(`{"error":"the reply cannot be encoded"}`)
+		}
+		return b
+	}
+}
+
+// Error is an error that a node reported to an operator. It matches the error of the service that its reason stands for.
+type Error struct {
+	Package string
+	Command string
+	// Text is the error as the node reported it.
+	Text string
+
+	is error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s: %s: the node reports: %s", e.Package, e.Command, strings.TrimPrefix(e.Text, e.Package+": "))
+}
+
+// Unwrap returns the matching error of the service, nil if there is none.
+func (e *Error) Unwrap() error { return e.is }
+
+// Client sends requests to one service. It is safe for concurrent use.
+type Client struct {
+	asker   transport.Asker
+	service *Service
+}
+
+// NewClient returns a client. It does not close the asker.
+func NewClient(asker transport.Asker, s *Service) *Client { return &Client{asker, s} }
+
+// Ask sends a request to the node with a name, or to any node if the name is empty, and returns its reply. The command is the name
+// of the request in errors. If the node reports an error, Ask returns the reply together with an *Error; other errors are those of
+// transport.Asker.
+func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request any) (*A, error) {
+	b, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
+	}
+	if b, err = c.asker.Ask(ctx, node, b); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
+	}
+	reply := new(A)
+	if err := json.Unmarshal(b, reply); err != nil {
+		return nil, fmt.Errorf("%s: %s: decode the reply: %w", c.service.Package, command, err)
+	}
+	h := P(reply).head()
+	if h.Error == "" {
+		return reply, nil
+	}
+	e := &Error{Package: c.service.Package, Command: command, Text: h.Error, is: c.service.Errors[h.Reason]}
+	if h.NoService {
+		e.is = c.service.Missing
+		if e.is != nil && h.Node == "" && !strings.HasPrefix(e.Text, e.is.Error()) { // the node does not run the package
+			e.Text = e.is.Error()
+		}
+	}
+	return reply, e
+}
+
+// Pages yields the replies of a list, page by page, until a reply without More or an error, which comes last. For each page the
+// consumer sets in the request where the next page begins. All pages come from the node that sent the first one.
+func Pages[Q comparable, A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request *Q) iter.Seq2[*A, error] {
+	return func(yield func(*A, error) bool) {
+		for range maxPages {
+			before := *request
+			reply, err := Ask[A, P](ctx, c, node, command, before)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			h := P(reply).head()
+			if !yield(reply, nil) || !h.More {
+				return
+			}
+			if *request == before { // it would never end
+				yield(nil, c.Malformed(command, "an empty page"))
+				return
+			}
+			if node, err = c.Sender(command, h.Node, node); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+		yield(nil, c.Malformed(command, "too many pages"))
+	}
+}
+
+// Sender returns the name of the node that sent a reply, which further requests go to. It returns the name that was asked if the
+// reply has no node.
+func (c *Client) Sender(command, node, asked string) (string, error) {
+	if node == "" {
+		return asked, nil
+	}
+	n, err := identity.Parse(node)
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: reply of node %.150q: %w", c.service.Package, command, node, err)
+	}
+	return n.Name, nil
+}
+
+// Malformed returns the error about a reply that the node should not have sent.
+func (c *Client) Malformed(command, problem string) error {
+	return fmt.Errorf("%s: %s: invalid reply: %s", c.service.Package, command, problem)
+}

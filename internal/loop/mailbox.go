@@ -1,0 +1,193 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+var (
+	// ErrFull is returned by Mailbox.Offer if the mailbox has no room for the entry.
+	ErrFull = errors.New("mailbox is full")
+	// ErrClosed is returned if the mailbox is closed.
+	ErrClosed = errors.New("mailbox is closed")
+)
+
+// maxReused is the largest capacity of a slice that Take reuses. A larger slice is left to the garbage collector.
+const maxReused = 8192
+
+// Limit bounds the entries of one class that wait in a Mailbox. Zero is no limit. A class without waiting entries accepts an
+// entry of any size.
+type Limit struct{ Count, Bytes int }
+
+// Mailbox holds the input of a loop in the order of arrival. Many goroutines add entries, one takes them. Each bounded entry
+// belongs to a class, which is an index of the limits given to NewMailbox.
+type Mailbox[T any] struct {
+	// Ready is set whenever an entry was added.
+	Ready Signal
+
+	mu      sync.Mutex
+	entries []T
+	classes []class
+	closed  bool
+}
+
+// class counts the waiting entries of a class.
+type class struct {
+	limit        Limit
+	count, bytes int
+	room         chan struct{} // closed when entries are taken, nil if no sender waits
+}
+
+// NewMailbox returns an empty mailbox with one class for each limit. Several mailboxes of one loop may share a signal.
+func NewMailbox[T any](ready Signal, limits ...Limit) *Mailbox[T] {
+	m := &Mailbox[T]{Ready: ready, classes: make([]class, len(limits))}
+	for i, l := range limits {
+		m.classes[i].limit = l
+	}
+	return m
+}
+
+// Add appends an entry that is not subject to a limit. It returns false if the mailbox is closed.
+func (m *Mailbox[T]) Add(v T) bool {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return false
+	}
+	m.entries = append(m.entries, v)
+	m.mu.Unlock()
+	m.Ready.Set()
+	return true
+}
+
+// Offer appends an entry of a class. It returns ErrFull if the class is at its limit, and ErrClosed.
+func (m *Mailbox[T]) Offer(of, bytes int, v T) error {
+	m.mu.Lock()
+	switch {
+	case m.closed:
+		m.mu.Unlock()
+		return ErrClosed
+	case !m.classes[of].accepts(bytes):
+		m.mu.Unlock()
+		m.Ready.Set()
+		return ErrFull
+	}
+	m.append(of, bytes, v)
+	m.mu.Unlock()
+	m.Ready.Set()
+	return nil
+}
+
+// Receive appends an entry of a class. While the class is at its limit it waits. It returns ErrClosed, or the error of ctx.
+func (m *Mailbox[T]) Receive(ctx context.Context, of, bytes int, v T) error {
+	for {
+		m.mu.Lock()
+		c := &m.classes[of]
+		if m.closed {
+			m.mu.Unlock()
+			return ErrClosed
+		}
+		if c.accepts(bytes) {
+			m.append(of, bytes, v)
+			m.mu.Unlock()
+			m.Ready.Set()
+			return nil
+		}
+		if c.room == nil {
+			c.room = make(chan struct{})
+		}
+		room := c.room
+		m.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *class) accepts(bytes int) bool {
+	l := c.limit
+	return c.count == 0 || (l.Count == 0 || c.count < l.Count) && (l.Bytes == 0 || c.bytes+bytes <= l.Bytes)
+}
+
+// append needs m.mu.
+func (m *Mailbox[T]) append(of, bytes int, v T) {
+	m.classes[of].count++
+	m.classes[of].bytes += bytes
+	m.entries = append(m.entries, v)
+}
+
+// Take removes and returns all entries. The mailbox reuses the memory of spare, which is usually the result of the previous call.
+func (m *Mailbox[T]) Take(spare []T) []T {
+	if cap(spare) > maxReused {
+		spare = nil
+	}
+	clear(spare)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entries := m.entries
+	m.entries = spare[:0]
+	m.release()
+	return entries
+}
+
+// TakeOne removes and returns the oldest entry, and reports whether there was one and whether more wait. The size is the one
+// that was given to Offer or Receive; size returns it with the class.
+func (m *Mailbox[T]) TakeOne(size func(T) (class, bytes int)) (v T, found, more bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.entries) == 0 {
+		return v, false, false
+	}
+	var none T
+	v, m.entries[0] = m.entries[0], none
+	if m.entries = m.entries[1:]; len(m.entries) == 0 {
+		m.entries = nil
+	}
+	of, bytes := size(v)
+	c := &m.classes[of]
+	c.count--
+	c.bytes -= bytes
+	c.wake()
+	return v, true, len(m.entries) > 0
+}
+
+// Len returns how many entries wait.
+func (m *Mailbox[T]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.entries)
+}
+
+// Close closes the mailbox and returns the entries that were not taken. Waiting senders return ErrClosed.
+func (m *Mailbox[T]) Close() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	entries := m.entries
+	m.entries = nil
+	m.release()
+	return entries
+}
+
+// release frees the room of all classes. It needs m.mu.
+func (m *Mailbox[T]) release() {
+	for i := range m.classes {
+		c := &m.classes[i]
+		c.count, c.bytes = 0, 0
+		c.wake()
+	}
+}
+
+// wake lets waiting senders try again.
+func (c *class) wake() {
+	if c.room != nil {
+		close(c.room)
+		c.room = nil
+	}
+}

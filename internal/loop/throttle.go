@@ -1,0 +1,61 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// throttleInterval is the time between two lines of a kind.
+const throttleInterval = time.Minute
+
+// Throttle limits log lines that a remote node can cause at a high rate: one line a minute for each kind. The next line of the
+// kind has the attribute "not_logged_before" with the number of lines that were suppressed. The zero value is ready for use. It
+// keeps one entry for each kind ever used, so kinds must be few.
+type Throttle[K comparable] struct {
+	mu    sync.Mutex
+	kinds map[K]*throttled
+}
+
+type throttled struct {
+	next       time.Time
+	suppressed int
+}
+
+// Log writes a line unless one of the same kind was written within the last minute.
+func (t *Throttle[K]) Log(ctx context.Context, log *slog.Logger, kind K, level slog.Level, message string, attrs ...slog.Attr) {
+	suppressed, ok := t.Allow(kind)
+	if !ok {
+		return
+	}
+	if suppressed > 0 {
+		attrs = append(attrs[:len(attrs):len(attrs)], slog.Int("not_logged_before", suppressed))
+	}
+	log.LogAttrs(ctx, level, message, attrs...) //nolint:sloglint // callers pass constants
+}
+
+// Allow reports whether a line of a kind may be written now, and how many were suppressed since the last one.
+func (t *Throttle[K]) Allow(kind K) (suppressed int, ok bool) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.kinds[kind]
+	if k == nil {
+		if t.kinds == nil {
+			t.kinds = map[K]*throttled{}
+		}
+		k = &throttled{}
+		t.kinds[kind] = k
+	}
+	if now.Before(k.next) {
+		k.suppressed++
+		return 0, false
+	}
+	suppressed = k.suppressed
+	k.next, k.suppressed = now.Add(throttleInterval), 0
+	return suppressed, true
+}
