@@ -5,8 +5,11 @@ package journal
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // MaxSequenceNr is the highest sequence number there can be. As the upper bound
@@ -122,4 +125,101 @@ type Write struct {
 	Expect uint64
 	// Events has at least one event; Events[i].SequenceNr is Expect+1+i.
 	Events []Event
+}
+
+// MaxIDLength is the length of the longest persistence ID, in bytes.
+const MaxIDLength = 512
+
+// CheckID returns an error that matches ErrInvalid unless id is a persistence
+// ID: 1 to MaxIDLength bytes of valid UTF-8 without NUL, not all of it blank.
+func CheckID(id string) error {
+	switch {
+	case strings.TrimSpace(id) == "":
+		return fmt.Errorf("%w: persistence ID %q is blank", ErrInvalid, id)
+	case len(id) > MaxIDLength:
+		return fmt.Errorf("%w: persistence ID %.32q… has %d bytes, at most %d are allowed", ErrInvalid, id, len(id), MaxIDLength)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("%w: persistence ID %q is not valid UTF-8", ErrInvalid, id)
+	case strings.IndexByte(id, 0) >= 0:
+		return fmt.Errorf("%w: persistence ID %q holds a NUL", ErrInvalid, id)
+	}
+	return nil
+}
+
+// JoinID returns the persistence ID of an entity: the name of its type and its
+// own ID with a "|" between them. The type has no "|"; an entity's ID may.
+func JoinID(typeName, entityID string) string { return typeName + "|" + entityID }
+
+// SplitID cuts a persistence ID at its first "|". Without one the type is empty
+// and the entity's ID is all of it.
+func SplitID(id string) (typeName, entityID string) {
+	typeName, entityID, found := strings.Cut(id, "|")
+	if !found {
+		return "", id
+	}
+	return typeName, entityID
+}
+
+const (
+	// MaxEventSize is the size of the largest event, in bytes of its payload and
+	// metadata.
+	MaxEventSize = 16 << 20
+	// MaxWriteSize is that of the largest write.
+	MaxWriteSize = 64 << 20
+)
+
+// CheckWrite returns a *RejectedError unless a write is such as a journal may
+// store: it has events, they are numbered as Expect says, and neither they nor all
+// of them are too large. It returns the size of the write as MaxWriteSize counts.
+// It is for plugins, in Append; the ID is left to CheckID.
+func CheckWrite(w *Write) (size int, err error) {
+	reject := func(seqNr uint64, format string, args ...any) (int, error) {
+		return 0, &RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
+	}
+	if len(w.Events) == 0 {
+		return reject(0, "%w: the write holds no event", ErrInvalid)
+	}
+	if n := uint64(len(w.Events)); n > MaxSequenceNr || w.Expect > MaxSequenceNr-n {
+		return reject(0, "%w: there are no %d sequence numbers above %d", ErrInvalid, n, w.Expect)
+	}
+	for i := range w.Events {
+		e := &w.Events[i]
+		want := w.Expect + 1 + uint64(i)
+		if e.SequenceNr != want {
+			return reject(want, "%w: event %d of the write has sequence number %d", ErrInvalid, i, e.SequenceNr)
+		}
+		n := len(e.Payload) + len(e.Metadata)
+		if n > MaxEventSize {
+			return reject(want, "it has %d bytes, at most %d are allowed", n, MaxEventSize)
+		}
+		size += n
+	}
+	if size > MaxWriteSize {
+		return reject(0, "it has %d bytes, at most %d are allowed", size, MaxWriteSize)
+	}
+	return size, nil
+}
+
+// Wrapper is implemented by a journal that stands before another, such as
+// Guarded.
+type Wrapper interface {
+	// Unwrap returns the journal behind it.
+	Unwrap() Journal
+}
+
+// As returns the first journal that implements T, looking at j and then at what
+// it wraps. It is how to ask for an optional interface such as IDLister.
+func As[T any](j Journal) (T, bool) {
+	for j != nil {
+		if t, ok := j.(T); ok {
+			return t, true
+		}
+		wrapper, ok := j.(Wrapper)
+		if !ok {
+			break
+		}
+		j = wrapper.Unwrap()
+	}
+	var none T
+	return none, false
 }

@@ -4,12 +4,17 @@
 package journal_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
 )
 
 // TestOffsetsOrderLikeTheNumbersInThem has the order that current queries rely
@@ -99,5 +104,144 @@ func TestQueryMatches(t *testing.T) {
 		if got := c.q.Matches(c.id, tags); got != c.want {
 			t.Errorf("%+v matches %q with tags %q: %t", c.q, c.id, tags, got)
 		}
+	}
+}
+
+// library is a small journal that the rows below are asked about: its offsets are
+// mem-1 to mem-9.
+func library(t *testing.T) *inmem.Journal {
+	t.Helper()
+	j := inmem.NewJournal()
+	store(t, j,
+		added("book|1", 0, 2, "m", "red"),         // mem-1, mem-2
+		added("book|2", 0, 1, "m"),                // mem-3
+		added("shelf|1", 0, 2, "m", "red", "big"), // mem-4, mem-5
+		added("book|1", 2, 1, ""),                 // a fence
+		added("book|1", 3, 2, "m", "big"),         // mem-7, mem-8
+		added("loose", 0, 1, "m", "red"),          // mem-9
+	)
+	return j
+}
+
+// row is one kind of query, as users know them: what it yields of the library
+// and whether it completes then.
+type row struct {
+	name string
+	ask  func(ctx context.Context, j journal.Journal) []string
+	want []string
+	live []string // what it yields of what is stored later; nil if it completes before
+}
+
+func rows() []row {
+	byID := func(s iter.Seq2[journal.Event, error]) []string { return seen(s, showEvent) }
+	all := func(s iter.Seq2[journal.Envelope, error]) []string { return seen(s, showRecorded) }
+	const top = journal.MaxSequenceNr
+	slice := journal.Slices{First: journal.SliceOf("book|1"), Count: 1}
+	two := journal.Slices{First: journal.SliceOf("book|2"), Count: 2} // that of book|1 is the next
+	ended := "error: journal: live %sinmem: await: enough"
+	return []row{
+		{
+			"events by ID: up to a bound that was reached", func(ctx context.Context, j journal.Journal) []string {
+				return byID(journal.LiveByID(ctx, j, "book|1", 2, 5))
+			}, []string{"2", "4", "5"}, nil,
+		},
+		{
+			"events by ID: up to a bound to come", func(ctx context.Context, j journal.Journal) []string {
+				return byID(journal.LiveByID(ctx, j, "book|1", 5, 6))
+			}, []string{"5"}, []string{"6"},
+		},
+		{
+			"events by ID: all, never completes", func(ctx context.Context, j journal.Journal) []string {
+				return byID(journal.LiveByID(ctx, j, "book|1", 0, top))
+			}, []string{"1", "2", "4", "5"}, []string{"6", "7", fmt.Sprintf(ended, `events of "book|1": `)},
+		},
+		{
+			"current events by ID: all", func(ctx context.Context, j journal.Journal) []string {
+				return byID(journal.CurrentByID(ctx, j, "book|1", 0, top))
+			}, []string{"1", "2", "4", "5"}, nil,
+		},
+		{
+			"current events by ID: inclusive bounds", func(ctx context.Context, j journal.Journal) []string {
+				return byID(journal.CurrentByID(ctx, j, "book|1", 2, 4))
+			}, []string{"2", "4"}, nil,
+		},
+		{
+			"events by tag: behind an offset, never completes", func(ctx context.Context, j journal.Journal) []string {
+				return all(journal.Live(ctx, j, journal.Criteria{Tag: "red"}, "mem-2"))
+			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "loose/1 at mem-9"}, []string{"book|1/6 at mem-10", fmt.Sprintf(ended, "events: ")},
+		},
+		{
+			"current events by tag", func(ctx context.Context, j journal.Journal) []string {
+				return all(journal.Current(ctx, j, journal.Criteria{Tag: "big"}, ""))
+			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "book|1/4 at mem-7", "book|1/5 at mem-8"}, nil,
+		},
+		{
+			"events by slices: of a type, behind an offset", func(ctx context.Context, j journal.Journal) []string {
+				return all(journal.Live(ctx, j, journal.Criteria{Type: "book", Slices: slice}, "mem-2"))
+			}, []string{"book|1/4 at mem-7", "book|1/5 at mem-8"}, []string{"book|1/6 at mem-10", "book|1/7 at mem-11", fmt.Sprintf(ended, "events: ")},
+		},
+		{
+			"current events by slices: inclusive", func(ctx context.Context, j journal.Journal) []string {
+				return all(journal.Current(ctx, j, journal.Criteria{Type: "book", Slices: two}, "mem-1"))
+			}, []string{"book|1/2 at mem-2", "book|2/1 at mem-3", "book|1/4 at mem-7", "book|1/5 at mem-8"}, nil,
+		},
+		{
+			"persistence IDs, never completes", func(ctx context.Context, j journal.Journal) []string {
+				return seen(journal.LiveIDs(ctx, j), showID)
+			}, []string{"book|1", "book|2", "loose", "shelf|1"}, []string{"new|1", fmt.Sprintf(ended, "persistence IDs: journal: live events: ")},
+		},
+		{
+			"current persistence IDs", func(ctx context.Context, j journal.Journal) []string {
+				return seen(journal.CurrentIDs(ctx, j, ""), showID)
+			}, []string{"book|1", "book|2", "loose", "shelf|1"}, nil,
+		},
+		{
+			"persistence IDs by pages", func(ctx context.Context, j journal.Journal) []string {
+				return seen(taken(journal.CurrentIDs(ctx, j, "book|1"), 2), showID)
+			}, []string{"book|2", "loose"}, nil,
+		},
+		{
+			"current last sequence number", func(ctx context.Context, j journal.Journal) []string {
+				var out []string
+				for _, id := range []string{"book|1", "none|1"} {
+					n, err := j.HighestSequenceNr(ctx, id)
+					out = append(out, fmt.Sprint(n, err))
+				}
+				return out
+			}, []string{"5 <nil>", "0 <nil>"}, nil,
+		},
+	}
+}
+
+// TestRows has each kind of query see what is there, and then what is stored or
+// nothing any more.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	for _, r := range rows() {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				j := library(t)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				var got []string
+				done := false
+				go func() {
+					got = r.ask(ctx, j)
+					done = true
+				}()
+				synctest.Wait()
+				if done != (r.live == nil) {
+					t.Fatalf("it has completed: %t, with %q", done, got)
+				}
+				store(t, j, added("book|1", 5, 1, "m", "red"), added("book|1", 6, 1, "m"), added("new|1", 0, 1, "m"))
+				synctest.Wait()
+				cancel(errEnough)
+				synctest.Wait()
+				if !done {
+					t.Fatal("it does not end with its context")
+				}
+				expect(t, "it yields", got, append(r.want, r.live...))
+			})
+		})
 	}
 }

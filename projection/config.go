@@ -116,3 +116,86 @@ func checkName(name string) error {
 	}
 	return nil
 }
+
+// Strategy says what to do about an event that the handler returns an error
+// for, or panics at, or that can't be decoded:
+//
+//	Strategy{}                        fails: nothing behind the event is handled until it can be
+//	Strategy{Skip: true}              skips it at once
+//	Strategy{Retries: 5}              tries it 5 times more, 1 s apart, and then fails
+//	Strategy{Retries: 5, Skip: true}  likewise, and then skips it
+type Strategy struct {
+	// Retries is how often to try again. What can't be decoded is not tried
+	// again. Defaults to 0.
+	Retries int
+	// Delay is the time between two attempts. Defaults to 1 s.
+	Delay time.Duration
+	// Skip goes on with the next event then, after the event was logged and
+	// shown to the Observer. The default is to fail: the worker begins again, at
+	// this event, after the pauses of Config.MinBackoff and its relatives.
+	Skip bool
+}
+
+func (s Strategy) withDefaults() Strategy {
+	s.Delay = cmp.Or(s.Delay, time.Second)
+	return s
+}
+
+func (s Strategy) validate() error {
+	var errs []error
+	if s.Retries < 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Retries is negative", ErrInvalid))
+	}
+	if s.Delay < 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Delay is negative", ErrInvalid))
+	}
+	return errors.Join(errs...)
+}
+
+// arrange returns the positions with which a number of workers begins, given
+// those that are stored. A range that is too large for one of them is divided,
+// and its parts begin where it was. Ranges are never joined, as there may be
+// events that one of them has handled and the other has not: then there are more
+// ranges than asked for.
+func arrange(stored []Position, workers int) ([]Position, error) {
+	ranges, err := journal.SplitSlices(workers)
+	if err != nil {
+		return nil, err
+	}
+	size := ranges[0].Count
+	if len(stored) == 0 {
+		positions := make([]Position, len(ranges))
+		for i, r := range ranges {
+			positions[i].Slices = r
+		}
+		return positions, nil
+	}
+	var positions []Position
+	next := 0
+	for _, p := range stored {
+		if p.Slices.First != next || p.Slices.Count < 1 || p.Slices.Count > size && p.Slices.Count%size != 0 {
+			return nil, fmt.Errorf("%w: the stored ranges of slices do not fit: %s where slice %d should begin one", ErrInvalid, p.Slices, next)
+		}
+		next += p.Slices.Count
+		count := min(size, p.Slices.Count)
+		for first := p.Slices.First; first < next; first += count {
+			part := p
+			part.Slices = journal.Slices{First: first, Count: count}
+			positions = append(positions, part)
+		}
+	}
+	if next != journal.SliceCount {
+		return nil, fmt.Errorf("%w: the stored ranges of slices end at %d of %d", ErrInvalid, next, journal.SliceCount)
+	}
+	return positions, nil
+}
+
+// mustClear reports whether a rebuild was asked for.
+func mustClear(positions []Position) bool {
+	for _, p := range positions {
+		if p.Clear {
+			return true
+		}
+	}
+	return false
+}

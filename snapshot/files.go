@@ -5,8 +5,11 @@ package snapshot
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"iter"
 	"log/slog"
 	"sync"
 )
@@ -98,3 +101,104 @@ func (f *Files) enter() error {
 }
 
 func (f *Files) leave() { f.mu.RUnlock() }
+
+// List yields what stood in the directory when it began, less what was deleted
+// since. Files that can't be read are passed over and named by the error at the
+// end.
+func (f *Files) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
+	return func(yield func(Metadata, error) bool) {
+		numbers, err := f.listNumbers(ctx, id, c)
+		errs := []error{err}
+		for _, n := range numbers {
+			m, err := f.listOne(ctx, id, n)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				continue
+			case err != nil:
+				errs = append(errs, err)
+			case c.Matches(m) && !yield(m, nil):
+				return
+			}
+			if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewerVersion) {
+				break // it is not about this one file
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			yield(Metadata{}, fmt.Errorf("snapshot: list %q: %w", id, err))
+		}
+	}
+}
+
+func (f *Files) listNumbers(ctx context.Context, id string, c Criteria) ([]uint64, error) {
+	if err := f.enter(); err != nil {
+		return nil, err
+	}
+	defer f.leave()
+	if err := errors.Join(context.Cause(ctx), checkID(id)); err != nil {
+		return nil, err
+	}
+	return f.candidates(id, c)
+}
+
+func (f *Files) listOne(ctx context.Context, id string, seqNr uint64) (Metadata, error) {
+	if err := f.enter(); err != nil {
+		return Metadata{}, err
+	}
+	defer f.leave()
+	if err := context.Cause(ctx); err != nil {
+		return Metadata{}, err
+	}
+	return f.metadata(id, seqNr)
+}
+
+// Delete deletes every match that it can, and makes that durable. The files of
+// a newer version stay, and so do damaged ones when the bounds on the time ask
+// for what can't be read in them; the error names them.
+func (f *Files) Delete(ctx context.Context, id string, c Criteria) error {
+	if err := f.enter(); err != nil {
+		return err
+	}
+	defer f.leave()
+	if err := f.deleteAll(ctx, id, c); err != nil {
+		return fmt.Errorf("snapshot: delete %q: %w", id, err)
+	}
+	return nil
+}
+
+func (f *Files) deleteAll(ctx context.Context, id string, c Criteria) error {
+	if err := errors.Join(context.Cause(ctx), checkID(id)); err != nil {
+		return err
+	}
+	numbers, err := f.candidates(id, c)
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	var errs []error
+	for _, n := range numbers {
+		if err := context.Cause(ctx); err != nil {
+			errs = append(errs, err)
+			break
+		}
+		if err := f.deleteOne(id, n, c); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, f.fs.SyncDir(f.idDir(id)))...)
+}
+
+func (f *Files) deleteOne(id string, seqNr uint64, c Criteria) error {
+	m, err := f.metadata(id, seqNr)
+	switch {
+	case errors.Is(err, ErrCorrupt) && c.anyTime(): // the number says enough
+	case err != nil:
+		return err
+	case !c.Matches(m):
+		return nil
+	}
+	return f.fs.Remove(f.path(id, seqNr))
+}
+
+// anyTime reports whether the bounds on the time leave nothing out.
+func (c Criteria) anyTime() bool {
+	return !c.MinTime.After(Latest().MinTime) && !c.MaxTime.Before(Latest().MaxTime)
+}

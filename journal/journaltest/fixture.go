@@ -4,12 +4,16 @@
 package journaltest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -172,4 +176,174 @@ func (f *fixture) attach() journal.Journal {
 		}
 	})
 	return other
+}
+
+// write returns a write of n events behind expect, each with a payload that
+// tells where it belongs.
+func write(id, writer string, expect uint64, n int) journal.Write {
+	w := journal.Write{ID: id, Writer: writer, Expect: expect, Events: make([]journal.Event, n)}
+	for i := range w.Events {
+		seqNr := expect + 1 + uint64(i)
+		w.Events[i] = journal.Event{
+			SequenceNr: seqNr,
+			Time:       at(seqNr),
+			Manifest:   "journaltest/event",
+			Payload:    fmt.Appendf(nil, "%.40s/%d by %s", id, seqNr, writer),
+		}
+	}
+	return w
+}
+
+// fence returns the write that settles whether lost can still land.
+func fence(lost journal.Write) journal.Write {
+	seqNr := lost.Expect + 1
+	return journal.Write{
+		ID: lost.ID, Writer: lost.Writer, Expect: lost.Expect,
+		Events: []journal.Event{{SequenceNr: seqNr, Time: at(seqNr)}},
+	}
+}
+
+// at returns a time for the event of a number.
+func at(seqNr uint64) time.Time {
+	day := time.Date(2026, time.March, 1, 12, 30, 0, 123_456_000, time.UTC)
+	return day.Add(time.Duration(seqNr%1_000_000) * time.Microsecond)
+}
+
+// eventsOf returns the events of some writes as a replay yields them.
+func eventsOf(writes ...journal.Write) []journal.Event {
+	var events []journal.Event
+	for _, w := range writes {
+		for _, e := range w.Events {
+			e.Writer = w.Writer
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// wantHistory checks all that is stored for an ID: the events of the writes in
+// this order, but for the first deleted ones, and the highest number.
+func (f *fixture) wantHistory(id string, deleted int, writes ...journal.Write) {
+	f.Helper()
+	want := eventsOf(writes...)
+	f.wantEvents(id, f.replay(id, 0, maxSeq), want[deleted:])
+	f.wantHighest(id, uint64(len(want)))
+}
+
+func (f *fixture) wantHighest(id string, want uint64) {
+	f.Helper()
+	if got := f.highest(id); got != want {
+		f.Errorf("HighestSequenceNr(%.40q) = %d, want %d", id, got, want)
+	}
+}
+
+func (f *fixture) wantEvents(id string, got, want []journal.Event) {
+	f.Helper()
+	if !slices.Equal(numbers(got), numbers(want)) {
+		f.Errorf("Replay of %.40q yields %s, want %s", id, brief(numbers(got)), brief(numbers(want)))
+		return
+	}
+	for i := range want {
+		if d := diff(&got[i], &want[i]); d != "" {
+			f.Errorf("event %d of %.40q: %s", want[i].SequenceNr, id, d)
+			return
+		}
+	}
+}
+
+// wantConflict checks the slot of a write that came too late or too early.
+func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
+	f.Helper()
+	conflict, ok := errors.AsType[*journal.ConflictError](err)
+	switch {
+	case !ok || !errors.Is(err, journal.ErrConflict):
+		f.Errorf("Append to %q expecting %d returned %v, want a *ConflictError", w.ID, w.Expect, err)
+	case conflict.ID != w.ID || conflict.Expected != w.Expect || conflict.Highest != 0 && conflict.Highest != highest:
+		f.Errorf("conflict says %+v, want {%s %d %d}, or 0 for the last", *conflict, w.ID, w.Expect, highest)
+	}
+}
+
+// wantRejected checks the slot of a write that can't be stored.
+func (f *fixture) wantRejected(err error, w journal.Write) {
+	f.Helper()
+	rejected, ok := errors.AsType[*journal.RejectedError](err)
+	switch {
+	case !ok || !errors.Is(err, journal.ErrRejected):
+		f.Errorf("Append to %.40q returned %v, want a *RejectedError", w.ID, err)
+	case rejected.ID != w.ID || rejected.Reason == nil:
+		f.Errorf("rejection says ID %.40q and reason %v, want %.40q and some reason", rejected.ID, rejected.Reason, w.ID)
+	}
+}
+
+// diff says in what an event differs from the one that was stored, "" if in
+// nothing. Nil and empty are the same.
+func diff(got, want *journal.Event) string {
+	var d []string
+	note := func(field string, got, want any) {
+		d = append(d, fmt.Sprintf("%s is %.60q, want %.60q", field, fmt.Sprint(got), fmt.Sprint(want)))
+	}
+	if got.SequenceNr != want.SequenceNr {
+		note("SequenceNr", got.SequenceNr, want.SequenceNr)
+	}
+	if !got.Time.Equal(want.Time) || got.Time.Location() != time.UTC {
+		note("Time", got.Time, want.Time)
+	}
+	if got.Writer != want.Writer {
+		note("Writer", got.Writer, want.Writer)
+	}
+	if got.Manifest != want.Manifest {
+		note("Manifest", got.Manifest, want.Manifest)
+	}
+	if !bytes.Equal(got.Payload, want.Payload) {
+		note(fmt.Sprintf("Payload of %d bytes", len(got.Payload)), got.Payload[:min(60, len(got.Payload))], want.Payload[:min(60, len(want.Payload))])
+	}
+	if !slices.Equal(got.Tags, want.Tags) {
+		note("Tags", got.Tags, want.Tags)
+	}
+	if !bytes.Equal(got.Metadata, want.Metadata) {
+		note("Metadata", got.Metadata, want.Metadata)
+	}
+	return strings.Join(d, ", ")
+}
+
+// numbers returns the sequence numbers of events.
+func numbers(events []journal.Event) []uint64 {
+	out := make([]uint64, len(events))
+	for i := range events {
+		out[i] = events[i].SequenceNr
+	}
+	return out
+}
+
+// brief prints ascending numbers as ranges: "1-3, 5".
+func brief(nrs []uint64) string {
+	var out []string
+	for i := 0; i < len(nrs); {
+		k := i
+		for k+1 < len(nrs) && nrs[k+1] == nrs[k]+1 {
+			k++
+		}
+		if k == i {
+			out = append(out, fmt.Sprint(nrs[i]))
+		} else {
+			out = append(out, fmt.Sprintf("%d-%d", nrs[i], nrs[k]))
+		}
+		if i = k + 1; len(out) == 20 {
+			out = append(out, "...")
+			break
+		}
+	}
+	if out == nil {
+		return "nothing"
+	}
+	return strings.Join(out, ", ")
+}
+
+// counted returns from, from+1 and so on up to to.
+func counted(from, to uint64) []uint64 {
+	var out []uint64
+	for n := from; n <= to; n++ {
+		out = append(out, n)
+	}
+	return out
 }
