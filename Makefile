@@ -15,21 +15,21 @@ SOAKTIME  ?= 10m
 MUTANTS   ?=
 SEEDS     ?=
 
-# Go where its own instructions put it, if it is not in the path.
+# The directory of Go's own installation instructions, in case it is not in the path.
 export PATH := $(PATH):/usr/local/go/bin
-# An account without a home directory of its own still needs a place for caches.
+# An account without a home directory still needs a directory for caches.
 ifeq ($(shell test -d "$$HOME" && test -w "$$HOME" && echo yes),)
 export HOME := $(shell echo "$${TMPDIR:-/tmp}/refold-home-$$(id -u)" && mkdir -p "$${TMPDIR:-/tmp}/refold-home-$$(id -u)")
 endif
-# No version stamps: git refuses to answer in a checkout that belongs to somebody else.
+# No version stamps: git refuses to run in a checkout of another owner.
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
-# The address of a database may hold a password, so commands get it out of sight.
+# The address of a database may hold a password, so commands receive it in the environment.
 ifneq ($(filter postgres://% postgresql://%,$(JOURNAL)),)
 export REFOLD_POSTGRES := $(JOURNAL)
 override JOURNAL := postgres:
 endif
-# If nothing says which database, there is a private server for as long as it takes.
+# Without an address, the target runs a private server.
 PRIVATE := $(if $(REFOLD_POSTGRES)$(PGHOST)$(PGHOSTADDR)$(PGSERVICE)$(PGDATABASE),,$(filter postgres: postgresql:,$(JOURNAL)))
 
 LINT := go tool -modfile=tools/go.mod golangci-lint
@@ -67,21 +67,26 @@ else
 	@printf '  make bank JOURNAL=postgres://USER@HOST/DATABASE\n'
 endif
 
+.PHONY: quick
+quick: need-go ## run the tests that need no server, in under a minute: no PostgreSQL, no C compiler, no root
+	@go test -short -shuffle=on -timeout=10m $$(.ci/need without-postgres ./...)
+
 .PHONY: test
-test: need-go need-cc need-postgres ## run all tests with the race detector, in random order (PKG)
+test: need-go ## run all tests with the race detector, in random order (PKG); root on Debian installs missing packages unless PKG is set
+	@INSTALL=$(if $(filter ./...,$(PKG)),yes) .ci/need tests $(PKG)
 	go test -race -shuffle=on -timeout=20m $(PKG)
 	@echo '== without the race detector: faults that the embedded engine meets with a race of its own'
 	go test -shuffle=on -timeout=10m ./plugins/leveldb
 
 .PHONY: check
-check: format vet lint tidy rules ## check formatting, vet, lint, go.mod and the rules about the source (make -k check: all of them)
+check: format vet lint tidy rules ## check formatting, vet, lint, go.mod and the rules about the source (make -k check runs all of them)
 
 .PHONY: format vet lint tidy rules
 format: need-go
-	@echo '== format (make fmt mends it)'
+	@echo '== format (make fmt repairs it)'
 	@$(LINT) fmt --diff
 vet: need-go
-	@echo '== vet, and everything compiles'
+	@echo '== vet and build'
 	@go vet ./...
 	@go build -o /dev/null ./...
 lint: need-go
@@ -112,11 +117,11 @@ soak: need-go need-cc need-postgres ## run all tests at their full counts: kills
 	REFOLD_SOAK=1 go test -race -shuffle=on -count=1 -timeout=3h -run '$(SOAK)' $(PKG)
 
 .PHONY: soak-cluster
-soak-cluster: need-go need-postgres ## three processes of the bank are killed, stopped and drained for SOAKTIME=10m with each state store: then the audit
+soak-cluster: need-go need-postgres ## kill, stop and drain three processes of the bank for SOAKTIME=10m with each state store, then audit
 	REFOLD_SOAK=1 REFOLD_SOAK_TIME=$(SOAKTIME) go test -v -count=1 -timeout=2h -run 'TestProcessesUnderFaults' ./examples/bank
 
 .PHONY: sim
-sim: need-go ## simulate clusters: SEEDS=300 of them, or all that happens in one (SEED=number)
+sim: need-go ## simulate clusters: SEEDS=300 of them, or print one (SEED=number)
 ifeq ($(origin SEED),file)
 	@go run ./internal/sim/run -seeds $(or $(SEEDS),300)
 else
@@ -124,23 +129,23 @@ else
 endif
 
 .PHONY: sim-large
-sim-large: need-go ## simulate 500 nodes with 5,000 shards, all restarted one by one; 2,000 nodes that join, then 100 crash; what gossip costs; most of an hour (SEEDS=10)
+sim-large: need-go ## simulate a rolling restart of 500 nodes, and 2,000 nodes that join while 100 crash; up to an hour (SEEDS=10)
 	@mkdir -p bin
 	@go build -o bin/sim ./internal/sim/run
 	@failed=; bin/sim -rolling 500 || failed=1; echo; bin/sim -large 2000 -seeds $(or $(SEEDS),10) || failed=1; test -z "$$failed"
 
 .PHONY: mutants
-mutants: need-go need-postgres ## plant each known fault and require a test to notice (MUTANTS=name prefix)
+mutants: need-go need-postgres ## plant each known fault and require a test to fail (MUTANTS=name prefix)
 	@go run ./internal/mutants/run $(MUTANTS)
 
 .PHONY: clean
-clean: ## remove what the other targets made
+clean: ## remove the files that the other targets made
 	rm -rf bin tmp bank-data
 
 .PHONY: need-go need-cc need-postgres
 need-go:
 	@.ci/need go
 need-cc:
-	@.ci/need cc
+	@INSTALL=yes .ci/need cc
 need-postgres:
-	@.ci/need postgres
+	@INSTALL=yes .ci/need postgres
