@@ -32,6 +32,9 @@ endif
 # Without an address, the target runs a private server.
 PRIVATE := $(if $(REFOLD_POSTGRES)$(PGHOST)$(PGHOSTADDR)$(PGSERVICE)$(PGDATABASE),,$(filter postgres: postgresql:,$(JOURNAL)))
 
+# The bank on an embedded journal needs neither PostgreSQL nor NATS, which take most of the time to compile.
+EMBEDDED := $(filter leveldb:% inmem:%,$(JOURNAL))
+
 LINT := go tool -modfile=tools/go.mod golangci-lint
 AT   := $(if $(filter-out leveldb:bank-data,$(JOURNAL)), --journal $(JOURNAL))
 FILE := tmp/bank-$(ACCOUNTS)x$(COMMANDS)-$(SEED).csv
@@ -44,26 +47,26 @@ help: ## list the targets
 .PHONY: bank
 bank: need-go $(if $(PRIVATE),need-postgres) ## run the bank: 100,000 commands on 1,000 accounts, then the audit (ACCOUNTS, COMMANDS, SEED, JOURNAL)
 	@mkdir -p bin tmp
-	@go build -o bin/bank ./examples/bank
+	@go build $(if $(EMBEDDED),-tags embedded) -o bin/bank ./examples/bank
 	@test -s $(FILE) || { bin/bank generate --accounts $(ACCOUNTS) --commands $(COMMANDS) --seed $(SEED) > $(FILE).part && mv $(FILE).part $(FILE); }
 ifeq ($(PRIVATE),)
 	bin/bank apply $(FILE) --journal $(JOURNAL)
 	bin/bank audit --journal $(JOURNAL)
-	@printf '\nThe books are right. Try next$(if $(filter postgres:,$(JOURNAL)), with REFOLD_POSTGRES set to the address of the database):\n'
+	@printf '\nThe audit found no difference. Try next$(if $(filter postgres:,$(JOURNAL)), with REFOLD_POSTGRES set to the address of the database):\n'
 	@printf '%s\t%s\n' \
-		'make bank$(if $(AT), JOURNAL=$(JOURNAL))' 'nothing is done twice' \
+		'make bank$(if $(AT), JOURNAL=$(JOURNAL))' 'each command is executed once' \
 		'bin/bank statement a00001$(AT)' 'the history of an account' \
-		'bin/bank lookup a00001 --at-seq 5$(AT)' 'what it was after five events' \
-		"bin/bank refold events 'account|a00001'$(AT)" 'those events' \
-		"bin/bank refold rebuild 'account|a00001'$(AT)" 'its state is what they say' \
-		'bin/bank refold verify$(AT)' 'nothing is missing or damaged' \
-		'make bank SEED=2$(if $(AT), JOURNAL=$(JOURNAL))' 'a hundred thousand commands more' \
-		$(if $(AT),,'make clean' 'begin anew') | \
-		awk -F '\t' '{call[NR] = $$1; what[NR] = $$2; if (length($$1) > width) width = length($$1)} \
-			END {for (i = 1; i <= NR; i++) printf "  %-" width "s  %s\n", call[i], what[i]}'
+		'bin/bank lookup a00001 --at-seq 5$(AT)' 'its state after five events' \
+		"bin/bank refold events 'account|a00001'$(AT)" 'its events in the journal' \
+		"bin/bank refold rebuild 'account|a00001'$(AT)" 'replay its events and compare the state' \
+		'bin/bank refold verify$(AT)' 'check the journal for gaps and damage' \
+		'make bank SEED=2$(if $(AT), JOURNAL=$(JOURNAL))' 'execute 100,000 more commands' \
+		$(if $(AT),,'make clean' 'remove the data and start over') | \
+		awk -F '\t' '{call[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1)} \
+			END {for (i = 1; i <= NR; i++) printf "  %-" width "s  %s\n", call[i], text[i]}'
 else
 	go run ./cmd/refold/internal/withpostgres sh -c 'bin/bank apply $(FILE) --journal $(JOURNAL) && bin/bank audit --journal $(JOURNAL)'
-	@printf '\nThe books are right. The private server is gone, and its data with it. On one of your own:\n'
+	@printf '\nThe audit found no difference. The private server and its data are removed. To use your own server:\n'
 	@printf '  make bank JOURNAL=postgres://USER@HOST/DATABASE\n'
 endif
 

@@ -7,12 +7,13 @@ import (
 	"os"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/cmd/refold/operator/pgjournal"
 )
 
 func main() { os.Exit(program().Main()) }
 
 func program() operator.Program {
-	return operator.Program{About: "Look into journals, clusters, replicated data and shards.", Commands: []operator.Command{
+	return operator.Program{About: "Inspect journals, clusters, replicated data and shards.", Databases: []operator.Database{pgjournal.Database()}, Commands: []operator.Command{
 		{Name: "bench", Help: "Measure Refold against the limits of the machine.", Grammar: &benchCommand{}},
 		{Name: "cluster", Help: "Look at a cluster's members, and let them leave or go down.", Grammar: &clusterCommand{}},
 		{Name: "ddata", Help: "Look at replicated data: what nodes hold, and whether it is the same on all.", Grammar: &ddataCommand{}},

@@ -61,7 +61,7 @@ func (c *removeCommand) Run(ctx context.Context, env *operator.Env) error {
 			return fmt.Errorf("%w; nothing is removed", err)
 		}
 	}
-	found, err := c.find(ctx)
+	found, err := c.find(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -121,8 +121,8 @@ func (c *removeCommand) in(ctx context.Context, open func(context.Context, strin
 	return f(sharding.JournalState(src.Journal, src.Snapshots))
 }
 
-func (c *removeCommand) find(ctx context.Context) (found []sharding.JournalData, err error) {
-	err = c.in(ctx, operator.Open, func(j sharding.JournalConfig) (err error) {
+func (c *removeCommand) find(ctx context.Context, env *operator.Env) (found []sharding.JournalData, err error) {
+	err = c.in(ctx, env.Open, func(j sharding.JournalConfig) (err error) {
 		found, err = j.FindData(ctx, c.Types...)
 		return err
 	})
@@ -131,7 +131,7 @@ func (c *removeCommand) find(ctx context.Context) (found []sharding.JournalData,
 
 // remove removes what was found, one after the other, and stops at the first failure.
 func (c *removeCommand) remove(ctx context.Context, env *operator.Env, found []sharding.JournalData) error {
-	return c.in(ctx, operator.OpenTarget, func(j sharding.JournalConfig) error {
+	return c.in(ctx, env.OpenTarget, func(j sharding.JournalConfig) error {
 		n := 0
 		for _, d := range found {
 			if d.Removed {

@@ -1,6 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !embedded
+
 package main
 
 import (
@@ -16,7 +18,6 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/money"
@@ -27,12 +28,8 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-const (
-	// maxBody is the size of the largest request, in bytes.
-	maxBody = 16 << 10
-	// askPatience is how long a request waits for an account.
-	askPatience = 10 * time.Second
-)
+// maxBody is the size of the largest request, in bytes.
+const maxBody = 16 << 10
 
 // api answers HTTP requests.
 type api struct {
@@ -142,7 +139,7 @@ func parseAmount(amount, currency string) (money.Amount, error) {
 }
 
 func (a *api) lookup(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), askPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 	defer cancel()
 	answer, err := a.lookupOf(ctx, r)
 	a.answer(w, r, answer, err)
@@ -238,7 +235,7 @@ func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFu
 			a.answer(w, r, nil, err)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), askPatience)
+		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
 		answer, err := f(r.WithContext(ctx), body)
 		a.answer(w, r, answer, err)

@@ -1,6 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !embedded
+
 package main
 
 import (

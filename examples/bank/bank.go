@@ -74,6 +74,9 @@ func patience() eventsourcing.HostOptions {
 // closePatience is how long a bank that closes waits for what is in hand.
 const closePatience = 10 * time.Second
 
+// askTimeout bounds how long a request waits for the reply of an account.
+const askTimeout = 10 * time.Second
+
 // close ends the bank; what was acknowledged is stored.
 func (b *bank) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)

@@ -1,6 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !embedded
+
 package main
 
 import (
@@ -18,12 +20,6 @@ import (
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/transport"
-)
-
-// Where the coordinator of the accounts keeps which shard is where.
-const (
-	stateJournal = "journal"
-	stateDDATA   = "ddata"
 )
 
 // shards is how many parts the accounts are divided into: some for each branch that there may ever be. It must not

@@ -42,7 +42,7 @@ func TestUsage(t *testing.T) {
 		{"help", exitOK, ""},
 		{"help apply", exitOK, ""},
 		{"help dance", exitUsage, "unexpected argument dance"},
-		{"audit --journal postgres:x", exitFailed, "there is postgres://USER@HOST/DATABASE"},
+		{"audit --journal postgres:x", exitFailed, "expected postgres://USER@HOST/DATABASE"},
 		{"audit --journal postgres://ada:sesame@127.0.0.1:1/x", exitFailed, "open the journal: "},
 		{"audit --journal postgre://ada:sesame@h/x", exitFailed, `journal "postgre:": want`},
 		{"audit postgres://ada:sesame@h/x", exitUsage, "unexpected argument postgres://ada:xxxxx@h/x"},

@@ -1,6 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !embedded
+
 package main
 
 import (
@@ -15,25 +17,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/cmd/refold/operator/pgjournal"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 )
 
-// projectCmd keeps a table of totals up to date in PostgreSQL.
-type projectCmd struct {
-	Database string `placeholder:"ADDRESS" help:"Where the table is: postgres://USER@HOST/DATABASE. Defaults to the database of the journal."`
-	Workers  int    `default:"1" help:"How many handle events side by side: 1, 2, 4 and so on."`
-	Once     bool   `help:"End when all events are in the table."`
-	Rebuild  bool   `help:"Empty the table first, and fill it from the first event on."`
-}
-
 // Run executes the command.
 func (c *projectCmd) Run(app *app) (err error) {
 	address := cmp.Or(c.Database, app.flags.Journal)
-	if scheme, _, _ := strings.Cut(address, ":"); scheme != "postgres" && scheme != "postgresql" {
+	if !isPostgres(address) {
 		return usageError{errors.New("project fills a table in PostgreSQL: name the database with --database, or see bank totals")}
 	}
 	s, err := openStore(app.ctx, app.flags.Journal, true)
@@ -124,7 +118,7 @@ type totalsTable struct {
 // openTotals connects to a database and creates the table if it is not there, in
 // the schema that is Refold's.
 func openTotals(ctx context.Context, address string) (*totalsTable, error) {
-	dsn, schema, err := operator.PostgresAddress(address)
+	dsn, schema, err := pgjournal.ParseAddress(address)
 	if err != nil {
 		return nil, fmt.Errorf("table on PostgreSQL: %w", err)
 	}

@@ -20,6 +20,14 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
+// projectCmd keeps a table of totals up to date in PostgreSQL.
+type projectCmd struct {
+	Database string `placeholder:"ADDRESS" help:"Where the table is: postgres://USER@HOST/DATABASE. Defaults to the database of the journal."`
+	Workers  int    `default:"1" help:"How many handle events side by side: 1, 2, 4 and so on."`
+	Once     bool   `help:"End when all events are in the table."`
+	Rebuild  bool   `help:"Empty the table first, and fill it from the first event on."`
+}
+
 // totalsCmd prints the totals of each day. It only reads, and keeps nothing.
 type totalsCmd struct{}
 

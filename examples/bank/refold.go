@@ -14,11 +14,12 @@ type refoldCmd struct {
 // Run executes the command.
 func (c *refoldCmd) Run(app *app) error {
 	status := operator.Program{
-		Name:     "bank refold",
-		Entities: []operator.Linked{operator.Entity(AccountType(nil))}, // an event holds the rate that it was made with
-		Journal:  app.flags.Journal,
-		Stdout:   app.stdout,
-		Stderr:   app.stderr,
+		Name:      "bank refold",
+		Entities:  []operator.Linked{operator.Entity(AccountType(nil))}, // an event holds the rate that it was made with
+		Databases: databases(),
+		Journal:   app.flags.Journal,
+		Stdout:    app.stdout,
+		Stderr:    app.stderr,
 	}.Run(app.ctx, c.Args)
 	if status != operator.ExitOK {
 		return statusError{status}

@@ -1,6 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !embedded
+
 package main
 
 import (
@@ -14,13 +16,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// serveCmd answers HTTP.
-type serveCmd struct {
-	Addr string `default:"127.0.0.1:8080" help:"Where to listen, HOST:PORT. The branches of --nodes have this port and the following ones."`
-
-	clusterFlags
-}
 
 // drainPatience is how long a server that stops waits for the requests in hand.
 const drainPatience = 10 * time.Second

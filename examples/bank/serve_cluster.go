@@ -1,6 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !embedded
+
 package main
 
 import (
@@ -10,6 +12,7 @@ import (
 	"net"
 	"strconv"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/nats"
@@ -70,6 +73,13 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		c.greet(app, all, listeners, access)
 	}
 	return offices.wait()
+}
+
+func (f *clusterFlags) access() nats.Access { return nats.Access{URLs: f.NATS, TokenFile: f.TokenFile} }
+
+// settings returns the downing settings. The failure of two branches in a row does not stop the others.
+func (f *clusterFlags) settings() downing.Settings {
+	return downing.Settings{StableAfter: f.StableAfter, DownAllWhenUnstable: -1}
 }
 
 // listen makes the listeners of some branches: on one port and those that follow, or any ones if it is 0.

@@ -8,9 +8,19 @@ import (
 	"fmt"
 	"strings"
 	"time"
+)
 
-	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/plugins/nats"
+// serveCmd answers HTTP.
+type serveCmd struct {
+	Addr string `default:"127.0.0.1:8080" help:"Where to listen, HOST:PORT. The branches of --nodes have this port and the following ones."`
+
+	clusterFlags
+}
+
+// The stores of the coordinator's state: where it keeps the home of each shard of accounts.
+const (
+	stateJournal = "journal"
+	stateDDATA   = "ddata"
 )
 
 // maxNodes is how many branches one process may be.
@@ -94,11 +104,4 @@ func (f *clusterFlags) members() int {
 		return f.Nodes
 	}
 	return len(f.Join)/2 + 1
-}
-
-func (f *clusterFlags) access() nats.Access { return nats.Access{URLs: f.NATS, TokenFile: f.TokenFile} }
-
-// settings say when a branch is given up. That two fail one after the other is no reason for all to stop.
-func (f *clusterFlags) settings() downing.Settings {
-	return downing.Settings{StableAfter: f.StableAfter, DownAllWhenUnstable: -1}
 }

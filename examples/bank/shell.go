@@ -105,7 +105,7 @@ func readLines(ctx context.Context, in io.Reader) (<-chan string, <-chan error) 
 var errUsage = errors.New(`that is not how it goes, see "help"`)
 
 func (s *shell) execute(ctx context.Context, words []string) error {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if len(words) > 1 && words[0] == "look" && words[1] == "up" {
 		words = slices.Concat([]string{"lookup"}, words[2:])

@@ -12,11 +12,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
-	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -42,16 +40,8 @@ func openStore(ctx context.Context, name string, readOnly bool) (*store, error) 
 			return nil, fmt.Errorf("open the journal %s: %w", name, err)
 		}
 		return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
-	case kind == "postgres" || kind == "postgresql":
-		dsn, schema, err := operator.PostgresAddress(name)
-		if err != nil {
-			return nil, fmt.Errorf("journal on PostgreSQL: %w", err)
-		}
-		db, err := postgres.Open(ctx, dsn, postgres.Config{Schema: schema, CheckOnly: readOnly})
-		if err != nil {
-			return nil, fmt.Errorf("open the journal: %w", err) // the name may hold a password
-		}
-		return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
+	case isPostgres(name):
+		return openPostgres(ctx, name, readOnly)
 	case kind == "inmem" && at == "" && readOnly:
 		return nil, errors.New("journal inmem: holds nothing from one command to the next; name one on disk, such as leveldb:bank-data")
 	case kind == "inmem" && at == "":
@@ -59,6 +49,12 @@ func openStore(ctx context.Context, name string, readOnly bool) (*store, error) 
 		return &store{journal: j, snapshots: s, closers: []io.Closer{j, s}}, nil
 	}
 	return nil, fmt.Errorf("journal %q: want leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: for what REFOLD_POSTGRES names, or inmem: (in memory)", kind+":") // the rest may hold a password
+}
+
+// isPostgres reports whether an address is one of PostgreSQL.
+func isPostgres(address string) bool {
+	scheme, _, _ := strings.Cut(address, ":")
+	return scheme == "postgres" || scheme == "postgresql"
 }
 
 func (s *store) Close() error {

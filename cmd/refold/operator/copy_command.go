@@ -43,12 +43,12 @@ const maxParallel = 4096
 
 // Run copies.
 func (c *copyCommand) Run(ctx context.Context, env *Env) (err error) {
-	from, err := env.open(ctx, c.From)
+	from, err := env.Open(ctx, c.From)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := env.openTarget(ctx, c.To)
+	to, err := env.OpenTarget(ctx, c.To)
 	if err != nil {
 		return fmt.Errorf("target: %w", err)
 	}

@@ -12,9 +12,8 @@
 //	                 some events, or was after one
 //	tail             follows the events of all, in the order of the journal
 //	copy FROM TO     makes one journal hold what another does, of any kind
-//	migrate          creates and changes the tables of PostgreSQL
 //
-// Durable holds further ones, on what nodes have on disk of replicated data.
+// Package pgjournal adds journals on PostgreSQL and the command migrate. Durable holds further ones, on what nodes have on disk of replicated data.
 //
 // The command refold has them, but it can't know the Go types of anybody's
 // entities. What needs them, rebuild and upcasters, needs a program that has

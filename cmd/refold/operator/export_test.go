@@ -37,3 +37,6 @@ func InOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
 
 // Merged is merged.
 func Merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] { return merged(a, b) }
+
+// NewEnv returns the environment of a program with databases.
+func NewEnv(databases ...Database) *Env { return &Env{databases: databases} }

@@ -40,19 +40,31 @@ type Source struct {
 	Close func() error
 }
 
-// Open opens the journal and the snapshots at an address for reading:
-//
-//	leveldb:DIR    the directory of a LevelDB journal
-//	postgres://... a PostgreSQL database, see PostgresAddress
-//
-// Nothing is created or changed.
-func Open(ctx context.Context, address string) (*Source, error) {
-	by, dir, err := parse(address)
+// Database opens the journals of a database server. Package pgjournal has the one for PostgreSQL.
+type Database struct {
+	// Schemes are the address schemes of the server, such as "postgres". Required.
+	Schemes []string
+	// Forms shows the forms of an address, for error messages. Required.
+	Forms string
+	// Open opens the journal at an address for reading; OpenTarget opens it for writing and creates
+	// missing tables. Required.
+	Open, OpenTarget func(ctx context.Context, address string) (*Source, error)
+	// Commands are subcommands for this kind of database. Defaults to none.
+	Commands []Command
+}
+
+// Open opens the journal and the snapshots at an address for reading. The address is leveldb:DIR, or
+// one of a database of the program. Open creates and changes nothing.
+func (e *Env) Open(ctx context.Context, address string) (*Source, error) {
+	if e.open != nil {
+		return e.open(ctx, address)
+	}
+	dir, db, err := e.parse(address)
 	switch {
 	case err != nil:
 		return nil, err
-	case by == onPostgres:
-		return openPostgres(ctx, address, true)
+	case db != nil:
+		return db.Open(ctx, address)
 	}
 	if err := checkDir(dir); err != nil {
 		return nil, fmt.Errorf("journal %q: %w", address, err)
@@ -60,15 +72,18 @@ func Open(ctx context.Context, address string) (*Source, error) {
 	return openLevelDB(dir, leveldb.Config{ReadOnly: true})
 }
 
-// OpenTarget opens the journal and the snapshots at an address for writing, and
-// creates what is missing. The addresses are those of Open.
-func OpenTarget(ctx context.Context, address string) (*Source, error) {
-	by, dir, err := parse(address)
+// OpenTarget opens the journal and the snapshots at an address for writing, and creates missing
+// directories and tables. The addresses are those of Open.
+func (e *Env) OpenTarget(ctx context.Context, address string) (*Source, error) {
+	if e.openTarget != nil {
+		return e.openTarget(ctx, address)
+	}
+	dir, db, err := e.parse(address)
 	switch {
 	case err != nil:
 		return nil, err
-	case by == onPostgres:
-		return openPostgres(ctx, address, false)
+	case db != nil:
+		return db.OpenTarget(ctx, address)
 	}
 	if err := checkDir(dir); errors.Is(err, journal.ErrCorrupt) {
 		return nil, err
@@ -76,24 +91,21 @@ func OpenTarget(ctx context.Context, address string) (*Source, error) {
 	return openLevelDB(dir, leveldb.Config{})
 }
 
-// keeper is what keeps a journal.
-type keeper uint8
-
-const (
-	onLevelDB keeper = iota
-	onPostgres
-)
-
-// parse splits an address.
-func parse(address string) (keeper, string, error) {
+// parse returns the directory of a LevelDB journal, or the database of another address.
+func (e *Env) parse(address string) (dir string, db *Database, err error) {
 	scheme, rest, found := strings.Cut(address, ":")
-	switch {
-	case found && slices.Contains(postgresSchemes(), scheme):
-		return onPostgres, "", nil
-	case scheme == "leveldb" && rest != "":
-		return onLevelDB, rest, nil
+	forms := "leveldb:DIR"
+	for i := range e.databases {
+		db := &e.databases[i]
+		if found && slices.Contains(db.Schemes, scheme) {
+			return "", db, nil
+		}
+		forms += ", " + db.Forms
 	}
-	return 0, "", fmt.Errorf("journal %q: there are leveldb:DIR, postgres://USER@HOST/DATABASE, and postgres: for the database that %s names", Redact(address), PostgresEnv)
+	if scheme == "leveldb" && rest != "" {
+		return rest, nil, nil
+	}
+	return "", nil, fmt.Errorf("journal %q: this program cannot open such an address; expected %s", Redact(address), forms)
 }
 
 func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {
@@ -151,7 +163,7 @@ type journalFlag struct {
 
 // with opens the journal for a function.
 func (f *journalFlag) with(ctx context.Context, env *Env, do func(*Source) error) (err error) {
-	src, err := env.open(ctx, f.Journal)
+	src, err := env.Open(ctx, f.Journal)
 	if err != nil {
 		return err
 	}

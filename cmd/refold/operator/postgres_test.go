@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/cmd/refold/operator/pgjournal"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/postgres"
 )
@@ -18,7 +19,8 @@ import (
 // on opens an address for writing, and closes it when the test ends.
 func on(t *testing.T, address string) *operator.Source {
 	t.Helper()
-	s, err := operator.OpenTarget(t.Context(), address)
+	env := operator.NewEnv(pgjournal.Database())
+	s, err := env.OpenTarget(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func TestMigrateUsage(t *testing.T) {
 	start(t, operator.Program{}, "migrate", "--check", "--print").want(t, operator.ExitFailed, "exclude each other")
 	start(t, operator.Program{}, "migrate", "--schema", "other").want(t, operator.ExitFailed, "?schema=NAME")
 	start(t, operator.Program{}, "migrate", "--journal", "leveldb:x").want(t, operator.ExitFailed, "has nothing to migrate")
-	start(t, operator.Program{}, "migrate", "--journal", "x").want(t, operator.ExitFailed, "there are leveldb:DIR")
-	start(t, operator.Program{}, "migrate", "--journal", "postgres:x").want(t, operator.ExitFailed, "there is postgres://")
+	start(t, operator.Program{}, "migrate", "--journal", "x").want(t, operator.ExitFailed, "has nothing to migrate")
+	start(t, operator.Program{}, "migrate", "--journal", "postgres:x").want(t, operator.ExitFailed, "expected postgres://")
 	start(t, operator.Program{}, "migrate", "--journal", "postgres://ada:sesame@127.0.0.1:1/x").want(t, operator.ExitFailed, "is unavailable")
 }

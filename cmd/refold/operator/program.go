@@ -49,11 +49,12 @@ type Program struct {
 	Commands []Command
 	// Journal is the default of --journal. Defaults to DefaultJournal.
 	Journal string
-	// Open opens what --journal names. Defaults to Open of this package.
-	Open func(ctx context.Context, address string) (*Source, error)
-	// OpenTarget opens what copy writes to. Defaults to OpenTarget of this
-	// package.
-	OpenTarget func(ctx context.Context, address string) (*Source, error)
+	// Databases open journals that are not directories of LevelDB, such as pgjournal.Database().
+	// Defaults to none.
+	Databases []Database
+	// Open opens the journal that --journal names, OpenTarget the one that copy writes to. Default
+	// to LevelDB and Databases.
+	Open, OpenTarget func(ctx context.Context, address string) (*Source, error)
 	// Stdout and Stderr are written to. Default to those of the process.
 	Stdout, Stderr io.Writer
 }
@@ -78,6 +79,7 @@ type Env struct {
 	Terminal bool
 
 	entities         []Linked
+	databases        []Database
 	open, openTarget func(ctx context.Context, address string) (*Source, error)
 }
 
@@ -119,12 +121,6 @@ func (p Program) withDefaults() Program {
 	if p.Journal == "" {
 		p.Journal = DefaultJournal
 	}
-	if p.Open == nil {
-		p.Open = Open
-	}
-	if p.OpenTarget == nil {
-		p.OpenTarget = OpenTarget
-	}
 	if p.Stdout == nil {
 		p.Stdout = os.Stdout
 	}
@@ -142,7 +138,6 @@ type commands struct {
 	Rebuild   rebuildCommand   `cmd:"" help:"Refold an entity from its events and compare."`
 	Tail      tailCommand      `cmd:"" help:"Follow the events of all entities, as they are stored."`
 	Copy      copyCommand      `cmd:"" help:"Copy a journal to another one, of any kind."`
-	Migrate   migrateCommand   `cmd:"" help:"Create and change the tables of PostgreSQL."`
 }
 
 const exitStatus = `Exit status: 0 if all is well; 1 if problems were found, or a goal is not met; 2 if it could not be done.`
@@ -157,7 +152,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	env := &Env{
 		Name: p.Name, Stdout: p.Stdout, Stderr: p.Stderr, Terminal: terminal,
-		entities: p.Entities, open: p.Open, openTarget: p.OpenTarget,
+		entities: p.Entities, databases: p.Databases, open: p.Open, openTarget: p.OpenTarget,
 	}
 	helped, out := false, p.Stdout
 	switch {
@@ -173,7 +168,11 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(env),
 	}
-	for _, c := range p.Commands {
+	var more []Command
+	for i := range p.Databases {
+		more = append(more, p.Databases[i].Commands...)
+	}
+	for _, c := range append(more, p.Commands...) {
 		if t := reflect.TypeOf(c.Grammar); t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 			return env.exit(fmt.Errorf("command %q: Grammar is a %T, it has to be a pointer to a struct", c.Name, c.Grammar))
 		}

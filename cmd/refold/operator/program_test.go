@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/cmd/refold/operator/pgjournal"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
@@ -29,6 +30,7 @@ func start(t *testing.T, p operator.Program, args ...string) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
 	p.Stdout, p.Stderr = &out, &errs
+	p.Databases = []operator.Database{pgjournal.Database()}
 	status := p.Run(t.Context(), args)
 	return outcome{status, out.String(), errs.String()}
 }

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/cmd/refold/operator/pgjournal"
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 )
 
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string) (status int, err error) {
 	defer func() { err = errors.Join(err, server.Close()) }() //nolint:contextcheck // it ends whatever ctx says
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)     //nolint:gosec // that is what it is for
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), operator.PostgresEnv+"="+server.DSN("postgres"))
+	cmd.Env = append(os.Environ(), pgjournal.Env+"="+server.DSN("postgres"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {

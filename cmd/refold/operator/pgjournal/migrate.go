@@ -1,32 +1,34 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package operator
+package pgjournal
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
 // migrateCommand is "refold migrate".
 type migrateCommand struct {
 	Journal string `help:"The database: postgres://USER@HOST/DATABASE, with ?schema=NAME for another schema than refold, or postgres: for the one that REFOLD_POSTGRES or PGHOST and the like name." default:"postgres:" placeholder:"ADDRESS"`
-	Check   bool   `help:"Change nothing: say what is missing, and end with exit status 1 if anything is."`
+	Check   bool   `help:"Change nothing: list the missing steps, and exit with status 1 if there are any."`
 	Print   bool   `help:"Print the SQL of all steps, for psql, and connect to nothing."`
 	Schema  string `help:"With --print: the name of the schema. Defaults to refold." placeholder:"NAME"`
 }
 
 // Help is the long help of the command.
 func (c *migrateCommand) Help() string {
-	return `Creates and changes tables so that this version of Refold can use them. A program does the same by itself when it
-opens the journal, unless it was told to check only. Any number of them may do it at the same time.
+	return `Creates and changes tables so that this version of Refold can use them. A program does the same when it opens the
+journal, unless it is configured to check only. Several programs may migrate one database at the same time.
 
-A database administrator who would rather do it by hand runs what --print shows:
+To migrate by hand, run the SQL that --print prints:
 
     refold migrate --print | psql --single-transaction --set ON_ERROR_STOP=1`
 }
@@ -43,31 +45,27 @@ func (c *migrateCommand) Validate() error {
 }
 
 // Run migrates.
-func (c *migrateCommand) Run(ctx context.Context, env *Env) error {
+func (c *migrateCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Print {
 		return c.print(env)
 	}
-	by, _, err := parse(c.Journal)
-	if err == nil && by != onPostgres {
-		err = fmt.Errorf("journal %q has nothing to migrate: it is not on PostgreSQL", Redact(c.Journal))
+	if scheme, _, _ := strings.Cut(c.Journal, ":"); !slices.Contains(schemes(), scheme) {
+		return fmt.Errorf("journal %q has nothing to migrate: it is not on PostgreSQL", operator.Redact(c.Journal))
 	}
+	dsn, schema, err := ParseAddress(c.Journal)
 	if err != nil {
-		return err
-	}
-	dsn, schema, err := PostgresAddress(c.Journal)
-	if err != nil {
-		return fmt.Errorf("journal %q: %w", Redact(c.Journal), err)
+		return fmt.Errorf("journal %q: %w", operator.Redact(c.Journal), err)
 	}
 	steps, err := postgres.Migrate(ctx, dsn, postgres.Config{Schema: schema, CheckOnly: c.Check})
 	if err != nil {
 		return err
 	}
 	for _, step := range steps {
-		what := "applied"
+		state := "applied"
 		if c.Check {
-			what = "missing"
+			state = "missing"
 		}
-		if _, err = fmt.Fprintf(env.Stdout, "%s: %s\n", what, printable(step.Name)); err != nil {
+		if _, err = fmt.Fprintf(env.Stdout, "%s: %s\n", state, step.Name); err != nil {
 			return err
 		}
 	}
@@ -75,13 +73,13 @@ func (c *migrateCommand) Run(ctx context.Context, env *Env) error {
 	case len(steps) == 0:
 		_, err = fmt.Fprintln(env.Stdout, "up to date")
 	case c.Check:
-		return ErrProblems
+		return operator.ErrProblems
 	}
 	return err
 }
 
 // print prints all steps.
-func (c *migrateCommand) print(env *Env) error {
+func (c *migrateCommand) print(env *operator.Env) error {
 	quoted := cmp.Or(c.Schema, "refold")
 	if quoted != "refold" {
 		quoted = `"` + strings.ReplaceAll(c.Schema, `"`, `""`) + `"`
@@ -89,7 +87,7 @@ func (c *migrateCommand) print(env *Env) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n", quoted)
 	for _, step := range postgres.Migrations() {
-		fmt.Fprintf(&b, "\n-- %s. Leave it out if it stands in the table migrations already.\n%s", step.Name, strings.ReplaceAll(step.SQL, "refold.", quoted+"."))
+		fmt.Fprintf(&b, "\n-- %s. Skip this step if the table migrations already lists it.\n%s", step.Name, strings.ReplaceAll(step.SQL, "refold.", quoted+"."))
 	}
 	_, err := fmt.Fprint(env.Stdout, b.String())
 	return err

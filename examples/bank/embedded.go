@@ -1,0 +1,44 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build embedded
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+)
+
+// The build tag "embedded" leaves PostgreSQL, HTTP and clusters out of the program. What remains needs a
+// quarter of the time to compile: see the target bank of the Makefile. The functions of this file
+// replace the missing parts, and fail with errEmbedded.
+
+var errEmbedded = errors.New("this program was built for the embedded journal only (-tags embedded, as make bank does); " +
+	"for PostgreSQL, serve and clusters use: go run ./examples/bank")
+
+func openPostgres(context.Context, string, bool) (*store, error) { return nil, errEmbedded }
+
+// Run executes the command.
+func (c *serveCmd) Run(*app) error { return errEmbedded }
+
+// Run executes the command.
+func (c *projectCmd) Run(*app) error { return errEmbedded }
+
+// missingCommand is a subcommand of the refold command that this program does not have.
+type missingCommand struct {
+	Args []string `arg:"" optional:"" passthrough:""`
+}
+
+// Run executes the command.
+func (c *missingCommand) Run() error { return errEmbedded }
+
+func databases() []operator.Database {
+	open := func(context.Context, string) (*operator.Source, error) { return nil, errEmbedded }
+	return []operator.Database{{
+		Schemes: []string{"postgres", "postgresql"}, Forms: "postgres: in the full program", Open: open, OpenTarget: open,
+		Commands: []operator.Command{{Name: "migrate", Help: "Create and change the tables of PostgreSQL: in the full program only.", Grammar: &missingCommand{}}},
+	}}
+}
