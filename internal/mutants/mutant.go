@@ -16,19 +16,19 @@ const extension = ".mutant"
 
 // Mutant is a planted fault.
 type Mutant struct {
-	// Name is its path below the directory of all mutants, without extension.
+	// Name is the path below the directory of all mutants, without the extension.
 	Name string
-	// Rule says what must hold and no longer does.
+	// Rule is the rule that the fault breaks.
 	Rule string
-	// File is the path of the file to change, from the root of the module.
-	File string
-	// Test is what follows go test, from the root of the module.
+	// Package is the directory to change, from the root of the module.
+	Package string
+	// Test is the list of arguments of go test, which runs in the root of the module.
 	Test []string
-	// Edits are made one after the other.
+	// Edits change different pieces of the package.
 	Edits []Edit
 }
 
-// Edit replaces one piece of text.
+// Edit replaces one piece of code.
 type Edit struct{ Old, New string }
 
 // Load reads all mutants below a directory, in the order of their names.
@@ -51,7 +51,7 @@ func Load(dir fs.FS) ([]Mutant, error) {
 	return all, errors.Join(append(errs, err)...)
 }
 
-// Parse reads one mutant. The error names all that is wrong with it.
+// Parse reads one mutant. The error lists all mistakes.
 func Parse(name, text string) (Mutant, error) {
 	m := Mutant{Name: name}
 	head, body, _ := strings.Cut(strings.ReplaceAll(text, "\r\n", "\n"), "--- old\n")
@@ -65,24 +65,24 @@ func Parse(name, text string) (Mutant, error) {
 		switch key {
 		case "Rule":
 			m.Rule = value
-		case "File":
-			m.File = value
+		case "Package":
+			m.Package = value
 		case "Test":
 			m.Test = strings.Fields(value)
 		default:
-			errs = append(errs, fmt.Errorf("line %q is none of Rule, File and Test", line))
+			errs = append(errs, fmt.Errorf("line %q: want Rule, Package or Test", line))
 		}
 	}
 	for pair := range strings.SplitSeq(body, "--- old\n") {
 		before, after, ok := strings.Cut(pair, "--- new")
 		edit := Edit{Old: strings.TrimSpace(before), New: strings.TrimSpace(after)}
 		if !ok || edit.Old == "" || edit.Old == edit.New {
-			errs = append(errs, fmt.Errorf("old %.40q has no new that differs from it", edit.Old))
+			errs = append(errs, fmt.Errorf("old %.40q: new is missing or equal", edit.Old))
 		}
 		m.Edits = append(m.Edits, edit)
 	}
-	if m.Rule == "" || m.File == "" || len(m.Test) == 0 {
-		errs = append(errs, errors.New("rule, file and test are required"))
+	if m.Rule == "" || m.Package == "" || len(m.Test) == 0 {
+		errs = append(errs, errors.New("rule, package and test are required"))
 	}
 	if !slices.Contains(m.Test, "-run") {
 		errs = append(errs, errors.New("test has no -run: name the tests that must fail"))
@@ -93,13 +93,15 @@ func Parse(name, text string) (Mutant, error) {
 	return m, nil
 }
 
-// Apply returns the source with the fault.
-func (m Mutant) Apply(source string) (string, error) {
-	for _, edit := range m.Edits {
-		if n := strings.Count(source, edit.Old); n != 1 {
-			return "", fmt.Errorf("mutant %s: %s holds the old piece %d times, not once: %q", m.Name, m.File, n, edit.Old)
+// String returns the text of the mutant's file, which Parse reads.
+func (m Mutant) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Rule: %s\nPackage: %s\nTest: %s\n", m.Rule, m.Package, strings.Join(m.Test, " "))
+	for _, e := range m.Edits {
+		fmt.Fprintf(&b, "--- old\n%s\n--- new\n", e.Old)
+		if e.New != "" {
+			fmt.Fprintf(&b, "%s\n", e.New)
 		}
-		source = strings.Replace(source, edit.Old, edit.New, 1)
 	}
-	return source, nil
+	return b.String()
 }

@@ -4,6 +4,7 @@
 package mutants_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,7 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/mutants"
 )
 
-// Whoever changes a line that a mutant changes has to mend the mutant.
+// A failure here means that code or tests were changed which a mutant names. Adapt the mutant, by
+// hand or with -rewrite; see the package documentation.
 func TestEveryMutantFitsTheSource(t *testing.T) {
 	t.Parallel()
 	all, err := mutants.Load(os.DirFS("."))
@@ -21,25 +23,26 @@ func TestEveryMutantFitsTheSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(all) == 0 {
-		t.Fatal("there are no mutants")
+		t.Fatal("no mutants found")
 	}
+	source := &mutants.Source{Root: filepath.Join("..", "..")}
 	for _, m := range all {
-		source, err := os.ReadFile(filepath.Join("..", "..", m.File))
-		if err != nil {
-			t.Errorf("mutant %s: %v", m.Name, err)
+		fit, err := source.Fit(m)
+		if err := errors.Join(err, source.CheckTests(m)); err != nil {
+			t.Error(err)
 			continue
 		}
-		if _, err := m.Apply(string(source)); err != nil {
-			t.Error(err)
+		if !fit.Exact {
+			t.Logf("mutant %s: matches renamed code at %s", m.Name, fit.Places)
 		}
 	}
 }
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	got, err := mutants.Parse("a/b", "Rule: one: two\nFile: a/b.go\nTest: -race ./a -run TestB\n--- old\n\tx := 1\n\ty := 2\n--- new\n\tx := 2\n--- old\nz\n--- new\n")
+	got, err := mutants.Parse("a/b", "Rule: one: two\nPackage: a\nTest: -race ./a -run TestB\n--- old\n\tx := 1\n\ty := 2\n--- new\n\tx := 2\n--- old\nz\n--- new\n")
 	want := mutants.Mutant{
-		Name: "a/b", Rule: "one: two", File: "a/b.go",
+		Name: "a/b", Rule: "one: two", Package: "a",
 		Test:  []string{"-race", "./a", "-run", "TestB"},
 		Edits: []mutants.Edit{{Old: "x := 1\n\ty := 2", New: "x := 2"}, {Old: "z"}},
 	}
@@ -48,11 +51,11 @@ func TestParse(t *testing.T) {
 	}
 	for text, word := range map[string]string{
 		"": "required",
-		"Rule: r\nFile: f\nTest: ./a\n--- old\na\n--- new\nb":        "-run",
-		"Rule: r\nFile: f\nTest: ./a -run T\n--- old\na\n":           "no new",
-		"Rule: r\nFile: f\nTest: ./a -run T\n":                       "no new",
-		"Rule: r\nFile: f\nTest: ./a -run T\n--- old\na\n--- new\na": "differs",
-		"Rule: r\nFiel: f\nTest: ./a -run T\n--- old\na\n--- new\nb": "Fiel",
+		"Rule: r\nPackage: p\nTest: ./a\n--- old\na\n--- new\nb":        "-run",
+		"Rule: r\nPackage: p\nTest: ./a -run T\n--- old\na\n":           "new is missing",
+		"Rule: r\nPackage: p\nTest: ./a -run T\n":                       "new is missing",
+		"Rule: r\nPackage: p\nTest: ./a -run T\n--- old\na\n--- new\na": "equal",
+		"Rule: r\nPackge: p\nTest: ./a -run T\n--- old\na\n--- new\nb":  "Packge",
 	} {
 		if _, err := mutants.Parse("m", text); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("Parse(%q): %v, want an error about %q", text, err, word)
@@ -60,16 +63,135 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestApply(t *testing.T) {
+// TestFit changes a package with the files a.go and b.go.
+func TestFit(t *testing.T) {
 	t.Parallel()
-	m := mutants.Mutant{Edits: []mutants.Edit{{Old: "b", New: "x"}, {Old: "xc", New: ""}}}
-	if got, err := m.Apply("abcd"); err != nil || got != "ad" {
-		t.Errorf("Apply = %q, %v, want both edits one after the other", got, err)
-	}
-	for _, source := range []string{"acd", "abbc"} {
-		if got, err := m.Apply(source); err == nil {
-			t.Errorf("Apply to %q = %q, want an error: the piece is there not once", source, got)
+	const a = "package p\n\nfunc (m *Machine) Advance(by int) {\n\tif m.now < by {\n\t\tm.now = by // a comment\n\t}\n}\n"
+	for name, test := range map[string]struct {
+		a, b  string
+		edits []mutants.Edit
+		// wantA and wantB must occur in the changed files.
+		wantA, wantB, wantErr string
+		inexact               bool
+	}{
+		"equal code": {
+			a:     a,
+			edits: []mutants.Edit{{Old: "if m.now < by {", New: "if m.now > by {"}},
+			wantA: "if m.now > by {\n",
+		},
+		"renamed code": {
+			a:     strings.NewReplacer("m.now", "c.now", "by", "step").Replace(a),
+			edits: []mutants.Edit{{Old: "if m.now < by {", New: "if by < m.now {"}},
+			wantA: "if step < c.now {\n", inexact: true,
+		},
+		"moved code": {
+			a: "package p\n", b: a,
+			edits: []mutants.Edit{{Old: "if m.now < by {", New: "if true {"}},
+			wantB: "if true {\n",
+		},
+		"comment and layout": {
+			a:     "package p\n\nvar x = f(1, /* why */\n\t2,\n)\n",
+			edits: []mutants.Edit{{Old: "f(1, 2) // how", New: "f(1, 3) // how"}},
+			wantA: "var x = f(1, 3)\n",
+		},
+		"string renamed": {
+			a:     "package p\n\nvar x = errors.New(\"no time left\")\n",
+			edits: []mutants.Edit{{Old: `errors.New("late")`, New: `errors.Join()`}},
+			wantA: "var x = errors.Join()\n", inexact: true,
+		},
+		"two pairs share the names": {
+			a: "package p\n\nfunc f() { start(left); stop(left) }\n", b: "package p\n\nfunc g() { start(right); stop(right) }\n",
+			edits: []mutants.Edit{{Old: "start(x)", New: "stop(x)"}, {Old: "stop(x)", New: "start(x)"}, {Old: "func g", New: "func h"}},
+			wantB: "func h() { stop(right); start(right) }\n", inexact: true,
+		},
+		"pairs in two files": {
+			a: a, b: "package p\n\nvar limit = 7\n",
+			edits: []mutants.Edit{{Old: "limit = 7", New: "limit = 8"}, {Old: "m.now < by", New: "false"}},
+			wantA: "if false {\n", wantB: "limit = 8\n",
+		},
+		"text of a query": {
+			a:     "package p\n\n// a < $1 is a comment\nvar q = `SELECT a FROM t\n\tWHERE a < $1`\n",
+			edits: []mutants.Edit{{Old: "t WHERE a < $1", New: "t WHERE a <= $1"}},
+			wantA: "FROM t WHERE a <= $1`\n",
+		},
+		"ambiguous": {
+			a:       "package p\n\nvar x = f(one)\nvar y = f(two)\n",
+			edits:   []mutants.Edit{{Old: "f(three)", New: "f(0)"}},
+			wantErr: "ambiguous: matches equally well at p/a.go:3 and at p/a.go:4",
+		},
+		"equal code twice": {
+			a:       "package p\n\nvar x = f(one)\nvar y = f(one)\n",
+			edits:   []mutants.Edit{{Old: "f(one)", New: "f(0)"}},
+			wantErr: "ambiguous",
+		},
+		"all different": {
+			a:       a,
+			edits:   []mutants.Edit{{Old: "if x.start < count {", New: "if true {"}},
+			wantErr: "most similar code is at p/a.go:4",
+		},
+		"different number": {
+			a:       "package p\n\nvar x = f(1)\n",
+			edits:   []mutants.Edit{{Old: "f(2)", New: "f(3)"}},
+			wantErr: "no match",
+		},
+		"different builtin": {
+			a:       "package p\n\nvar x = len(y)\n",
+			edits:   []mutants.Edit{{Old: "cap(y)", New: "0"}},
+			wantErr: "no match",
+		},
+		"inconsistent names": {
+			a:       "package p\n\nvar x = max(one, two)\n",
+			edits:   []mutants.Edit{{Old: "max(one, one)", New: "one"}},
+			wantErr: "no match",
+		},
+		"query twice": {
+			a:       "package p\n\nvar q = `SELECT $1`\nvar r = `SELECT $1`\n",
+			edits:   []mutants.Edit{{Old: "SELECT $1", New: "SELECT $2"}},
+			wantErr: "ambiguous",
+		},
+	} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{"a.go": test.a, "b.go": test.b, "a_test.go": test.a} {
+			write(t, filepath.Join(dir, "p", file), text)
 		}
+		source := &mutants.Source{Root: dir}
+		fit, err := source.Fit(mutants.Mutant{Name: name, Package: "p", Edits: test.edits})
+		if err != nil || test.wantErr != "" {
+			if err == nil || test.wantErr == "" || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("%s: error %v, want %q", name, err, test.wantErr)
+			}
+			continue
+		}
+		if !strings.Contains(fit.Files["p/a.go"], test.wantA) || !strings.Contains(fit.Files["p/b.go"], test.wantB) || fit.Exact == test.inexact {
+			t.Errorf("%s: changed files %q, exact: %t, want %q and %q", name, fit.Files, fit.Exact, test.wantA, test.wantB)
+		}
+		again, err := source.Fit(fit.Current)
+		if err != nil || !again.Exact || !reflect.DeepEqual(again.Files, fit.Files) {
+			t.Errorf("%s: the rewritten mutant %q changes %q (%v), want an exact match and the same change", name, fit.Current, again.Files, err)
+		}
+	}
+}
+
+func TestCheckTests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "p", "p_test.go"), "package p\n\nfunc TestOne(t *testing.T) {}\n\nfunc FuzzTwo(f *testing.F) {}\n")
+	source := &mutants.Source{Root: dir}
+	for run, exists := range map[string]bool{
+		"TestOne": true, "^TestOne$": true, "TestOne|FuzzTwo": true, "TestOne/case": true, "Test(One|Two)": true,
+		"TestTwo": false, "TestOne|TestTwo": false, "^TestOn$": false, "(": false,
+	} {
+		if err := source.CheckTests(mutants.Mutant{Test: []string{"-race", "./p", "-run", run}}); (err == nil) != exists {
+			t.Errorf("CheckTests with -run %s = %v, want an error: %t", run, err, !exists)
+		}
+	}
+}
+
+// write writes a file and its directories.
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -82,11 +204,9 @@ func module(t *testing.T) mutants.Runner {
 		"m.go":      "package m\n\nfunc Add(a, b int) int { return a + b }\n\nfunc Idle() int { return 7 }\n",
 		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(2, 1) != 3 {\n\t\tt.Fail()\n\t}\n}\n\nfunc TestSick(t *testing.T) { t.Fail() }\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), text)
 	}
-	return mutants.Runner{Root: dir}
+	return mutants.Runner{Source: &mutants.Source{Root: dir}}
 }
 
 func TestRun(t *testing.T) {
@@ -102,12 +222,12 @@ func TestRun(t *testing.T) {
 		"not there":   {mutants.Edit{Old: "a * b", New: "a - b"}, mutants.Broken},
 		"panics":      {mutants.Edit{Old: "return a + b", New: "panic(a)"}, mutants.Caught},
 	} {
-		got := r.Run(t.Context(), mutants.Mutant{Name: name, File: "m.go", Test: []string{".", "-run", "TestAdd"}, Edits: []mutants.Edit{test.edit}})
+		got := r.Run(t.Context(), mutants.Mutant{Name: name, Package: ".", Test: []string{".", "-run", "TestAdd"}, Edits: []mutants.Edit{test.edit}})
 		if got.Outcome != test.want {
 			t.Errorf("%s: %s, want %s\n%s", name, got.Outcome, test.want, got.Detail)
 		}
 	}
-	source, err := os.ReadFile(filepath.Join(r.Root, "m.go"))
+	source, err := os.ReadFile(filepath.Join(r.Source.Root, "m.go"))
 	if err != nil || !strings.Contains(string(source), "a + b") {
 		t.Errorf("the source was changed: %s, %v", source, err)
 	}

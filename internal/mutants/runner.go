@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// Outcome is what became of a mutant.
+// Outcome is the result of a run in one word.
 type Outcome string
 
 // The outcomes.
 const (
-	// Caught: a test failed, as it should.
+	// Caught: a test failed.
 	Caught Outcome = "caught"
 	// Missed: all tests passed.
 	Missed Outcome = "MISSED"
-	// Broken: the mutant doesn't fit or compile, or its test doesn't pass
-	// without it.
+	// Broken: the mutant does not match the source code or does not compile, or its test fails
+	// without the fault.
 	Broken Outcome = "BROKEN"
 )
 
@@ -35,34 +35,33 @@ const (
 type Result struct {
 	Mutant  Mutant
 	Outcome Outcome
-	// Detail is what go test said, if it was not Caught; otherwise the lines that begin with
-	// "noticed:".
+	// Detail is the output of go test. If the outcome is Caught, it has only the lines that begin
+	// with "noticed:".
 	Detail string
 	Took   time.Duration
 }
 
-// Runner runs mutants of the module in the directory Root.
+// Runner runs mutants.
 type Runner struct {
-	// Root is the absolute path of the module's directory. Required.
-	Root string
+	// Source is the source code of the module. Its root must be an absolute path. Required.
+	Source *Source
 	// Timeout is how long a test may take. Defaults to 2 minutes.
 	Timeout time.Duration
 }
 
-// Healthy runs a mutant's test without the fault. The error says why it does
-// not pass.
+// Healthy runs a mutant's test without the fault. It returns an error if the test does not pass.
 func (r Runner) Healthy(ctx context.Context, test []string) error {
 	out, err := r.goTest(ctx, test)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the test does not pass without the fault: %w\n%s", err, out)
 	case bytes.Contains(out, []byte("no tests to run")):
-		return errors.New("-run names no test")
+		return errors.New("-run matches no test")
 	}
 	return nil
 }
 
-// Run plants the fault and runs the test. The test must be Healthy.
+// Run plants the fault and runs the test, which must be Healthy.
 func (r Runner) Run(ctx context.Context, m Mutant) Result {
 	start := time.Now()
 	result := Result{Mutant: m, Outcome: Caught}
@@ -80,7 +79,7 @@ func (r Runner) Run(ctx context.Context, m Mutant) Result {
 	return result
 }
 
-// noticed returns the lines in which a test says by what it notices the fault.
+// noticed returns the lines in which a test names the check that failed.
 func noticed(out []byte) string {
 	var found []string
 	for line := range strings.Lines(string(out)) {
@@ -91,7 +90,7 @@ func noticed(out []byte) string {
 	return strings.Join(found, "\n")
 }
 
-// noTestRan reports whether go test failed before it came to a test.
+// noTestRan reports whether go test failed before it ran a test.
 func noTestRan(out []byte) bool {
 	for _, sign := range []string{"[build failed]", "[setup failed]"} {
 		if bytes.Contains(out, []byte(sign)) {
@@ -102,12 +101,7 @@ func noTestRan(out []byte) bool {
 }
 
 func (r Runner) runWith(ctx context.Context, m Mutant) (out []byte, err error) {
-	original := filepath.Join(r.Root, filepath.FromSlash(m.File))
-	source, err := os.ReadFile(filepath.Clean(original))
-	if err != nil {
-		return nil, err
-	}
-	changed, err := m.Apply(string(source))
+	fit, err := r.Source.Fit(m)
 	if err != nil {
 		return nil, err
 	}
@@ -116,15 +110,20 @@ func (r Runner) runWith(ctx context.Context, m Mutant) (out []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	replacement, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	plan, err := json.Marshal(map[string]map[string]string{"Replace": {original: replacement}})
+	replace := make(map[string]string)
+	for name, text := range fit.Files {
+		changed := filepath.Join(dir, fmt.Sprintf("%d%s", len(replace), filepath.Ext(name)))
+		replace[filepath.Join(r.Source.Root, filepath.FromSlash(name))] = changed
+		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	plan, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(
-		os.WriteFile(replacement, []byte(changed), 0o600), //nolint:gosec // in a directory of our own
-		os.WriteFile(overlay, plan, 0o600),
-	); err != nil {
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, plan, 0o600); err != nil {
 		return nil, err
 	}
 	return r.goTest(ctx, slices.Concat([]string{"-overlay", overlay, "-failfast"}, m.Test))
@@ -136,8 +135,8 @@ func (r Runner) goTest(ctx context.Context, args []string) ([]byte, error) {
 		timeout = 2 * time.Minute
 	}
 	args = slices.Concat([]string{"test", "-timeout", timeout.String()}, args)
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the mutants are ours
-	cmd.Dir = r.Root
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the arguments are those of our mutants
+	cmd.Dir = r.Source.Root
 	out, err := cmd.CombinedOutput()
 	if len(out) > 4000 {
 		out = append([]byte("…"), out[len(out)-4000:]...)

@@ -1,13 +1,15 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command run runs the mutants whose names begin with one of its arguments, or
-// all of them, and prints a table. It exits with status 1 unless every one was
-// caught. Run it from the root of the module; see package mutants.
+// Command run runs the mutants with a name that begins with one of its arguments, or all mutants,
+// and prints a table. It exits with status 1 unless all of them were caught. With -rewrite it runs
+// no tests, but adapts the mutants to the source code. Run it in the root of the module. Package
+// mutants has the details.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -22,12 +24,21 @@ import (
 )
 
 func main() {
-	parallel := flag.Int("p", 2, "how many to run at once")
-	timeout := flag.Duration("timeout", 2*time.Minute, "how long a test may take")
-	verbose := flag.Bool("v", false, "print the rule of each")
+	parallel := flag.Int("p", 2, "number of mutants to run at once")
+	timeout := flag.Duration("timeout", 2*time.Minute, "time limit of a test")
+	verbose := flag.Bool("v", false, "print the rule of each mutant")
+	adapt := flag.Bool("rewrite", false, "run no tests, but write the current source code into mutants that match inexactly")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	ok, err := run(ctx, flag.Args(), *parallel, *timeout, *verbose)
+	ok := true
+	source, chosen, err := load(flag.Args())
+	switch {
+	case err != nil:
+	case *adapt:
+		err = rewrite(source, chosen)
+	default:
+		ok, err = run(ctx, mutants.Runner{Source: source, Timeout: *timeout}, chosen, *parallel, *verbose)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,23 +48,44 @@ func main() {
 	}
 }
 
-// run reports whether all mutants were caught.
-func run(ctx context.Context, prefixes []string, parallel int, timeout time.Duration, verbose bool) (bool, error) {
+const directory = "internal/mutants"
+
+// load returns the mutants with a name that begins with one of the prefixes.
+func load(prefixes []string) (*mutants.Source, []mutants.Mutant, error) {
 	root, err := filepath.Abs(".")
 	if err != nil {
-		return false, err
+		return nil, nil, err
 	}
-	all, err := mutants.Load(os.DirFS(filepath.Join(root, "internal", "mutants")))
+	all, err := mutants.Load(os.DirFS(filepath.Join(root, directory)))
 	if err != nil {
-		return false, err
+		return nil, nil, err
 	}
 	chosen := slices.DeleteFunc(all, func(m mutants.Mutant) bool {
 		return len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(m.Name, p) })
 	})
 	if len(chosen) == 0 {
-		return false, fmt.Errorf("no mutant has a name that begins with %q", prefixes)
+		return nil, nil, fmt.Errorf("no mutant has a name that begins with %q", prefixes)
 	}
-	runner := mutants.Runner{Root: root, Timeout: timeout}
+	return &mutants.Source{Root: root}, chosen, nil
+}
+
+// rewrite writes the current source code into the mutants that match inexactly.
+func rewrite(source *mutants.Source, all []mutants.Mutant) error {
+	var errs []error
+	for _, m := range all {
+		fit, err := source.Fit(m)
+		if err != nil || fit.Exact {
+			errs = append(errs, err)
+			continue
+		}
+		fmt.Printf("%s: %s\n", m.Name, fit.Places)
+		errs = append(errs, os.WriteFile(filepath.Join(source.Root, directory, m.Name+".mutant"), []byte(fit.Current.String()), 0o600))
+	}
+	return errors.Join(errs...)
+}
+
+// run reports whether all mutants were caught.
+func run(ctx context.Context, runner mutants.Runner, chosen []mutants.Mutant, parallel int, verbose bool) (bool, error) {
 	unhealthy := checkTests(ctx, runner, chosen, parallel)
 	results := make([]mutants.Result, len(chosen))
 	each(chosen, parallel, func(i int, m mutants.Mutant) {
@@ -66,7 +98,7 @@ func run(ctx context.Context, prefixes []string, parallel int, timeout time.Dura
 	return report(results, verbose), ctx.Err()
 }
 
-// checkTests runs each test once without a fault and returns what is wrong.
+// checkTests runs each test once without a fault. It returns the error of each test.
 func checkTests(ctx context.Context, r mutants.Runner, all []mutants.Mutant, parallel int) map[string]error {
 	var tests [][]string
 	unhealthy := make(map[string]error)
@@ -87,7 +119,7 @@ func checkTests(ctx context.Context, r mutants.Runner, all []mutants.Mutant, par
 	return unhealthy
 }
 
-// each calls f for each element, some at once, and waits for all.
+// each calls f for each element, several at once, and waits for all calls.
 func each[E any](all []E, parallel int, f func(i int, e E)) {
 	next := make(chan int)
 	var workers sync.WaitGroup

@@ -1,0 +1,236 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mutants
+
+import (
+	"errors"
+	"fmt"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Source reads the source code that mutants change. It keeps what it has read, so one Source should
+// be used for many mutants. Its methods may be called concurrently.
+type Source struct {
+	// Root is the path of the module's directory. Required.
+	Root string
+
+	mu       sync.Mutex
+	packages map[string]*directory
+}
+
+// directory has the files of a package.
+type directory struct {
+	files []*file
+	// tests has the names of the test functions.
+	tests []string
+}
+
+// file is a file of a package.
+type file struct {
+	// path is relative to the root of the module, with slashes.
+	path   string
+	text   string
+	tokens []lexeme
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+
+// Fit describes how a mutant matches the source code.
+type Fit struct {
+	// Places has the file and the line of each edit.
+	Places string
+	// Exact is true if the old pieces are equal to the source code except for comments and layout.
+	Exact bool
+	// Files has the changed text of each changed file by the path from the root of the module.
+	Files map[string]string
+	// Current is the mutant in the words of the source code.
+	Current Mutant
+}
+
+// Fit finds the pieces of the mutant in the source code. The error names the mutant and either the
+// ambiguous places or the most similar one.
+func (s *Source) Fit(m Mutant) (Fit, error) {
+	fit, err := s.fit(m)
+	if err != nil {
+		return Fit{}, fmt.Errorf("mutant %s: package %s: %w", m.Name, m.Package, err)
+	}
+	return fit, nil
+}
+
+func (s *Source) fit(m Mutant) (Fit, error) {
+	dir, err := s.directory(m.Package)
+	if err != nil {
+		return Fit{}, err
+	}
+	found := make([][]match, len(m.Edits))
+	for i, e := range m.Edits {
+		if found[i] = dir.matches(e.Old); len(found[i]) == 0 {
+			return Fit{}, fmt.Errorf("no match for %q", e.Old)
+		}
+	}
+	best, err := combine(found)
+	if err != nil {
+		return Fit{}, fmt.Errorf("%w: %q", err, m.Edits[0].Old)
+	}
+	fit := Fit{Places: best.places(), Exact: best.exact(), Files: best.apply(m.Edits), Current: m}
+	fit.Current.Edits = make([]Edit, len(m.Edits))
+	for i, e := range m.Edits {
+		at := best.matches[i]
+		e.New = best.replacement(e, at)
+		if at.names != nil {
+			e.Old = bare(at.file.text[at.start:at.end])
+		}
+		fit.Current.Edits[i] = e
+	}
+	return fit, nil
+}
+
+// matches returns the places where an old piece matches as Go code, or else as text.
+func (d *directory) matches(old string) []match {
+	var found []match
+	if tokens, ok := tokenize(old); ok {
+		for _, f := range d.files {
+			found = append(found, piece(tokens).matches(f)...)
+		}
+	}
+	exact := slices.ContainsFunc(found, func(m match) bool {
+		c := combination{matches: []match{m}, names: m.names}
+		c.rate()
+		return c.exact()
+	})
+	if exact {
+		return found
+	}
+	if text := d.matchText(old); len(text) > 0 {
+		return text
+	}
+	return found
+}
+
+// matchText returns the places where an old piece occurs as text in a string literal or in a file
+// of another language.
+func (d *directory) matchText(old string) []match {
+	var words []string
+	for word := range strings.FieldsSeq(old) {
+		words = append(words, regexp.QuoteMeta(word))
+	}
+	pattern := regexp.MustCompile(strings.Join(words, `\s+`))
+	var found []match
+	add := func(f *file, start, end int) {
+		for _, at := range pattern.FindAllStringIndex(f.text[start:end], -1) {
+			found = append(found, match{file: f, start: start + at[0], end: start + at[1]})
+		}
+	}
+	for _, f := range d.files {
+		if path.Ext(f.path) != ".go" {
+			add(f, 0, len(f.text))
+		}
+		for _, x := range f.tokens {
+			if x.tok == token.STRING {
+				add(f, x.start, x.end)
+			}
+		}
+	}
+	return found
+}
+
+// CheckTests checks that each name of -run is that of a test in the package that go test runs.
+func (s *Source) CheckTests(m Mutant) error {
+	run := slices.Index(m.Test, "-run")
+	if run < 0 || run+1 == len(m.Test) {
+		return fmt.Errorf("mutant %s: no -run", m.Name)
+	}
+	var tests []string
+	for _, arg := range m.Test {
+		if arg != "." && !strings.HasPrefix(arg, "./") {
+			continue
+		}
+		dir, err := s.directory(path.Clean(arg))
+		if err != nil {
+			return fmt.Errorf("mutant %s: %w", m.Name, err)
+		}
+		tests = append(tests, dir.tests...)
+	}
+	var errs []error
+	for _, name := range alternatives(m.Test[run+1]) {
+		top, _, _ := strings.Cut(name, "/")
+		pattern, err := regexp.Compile(top)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("mutant %s: -run: %w", m.Name, err))
+		} else if !slices.ContainsFunc(tests, pattern.MatchString) {
+			errs = append(errs, fmt.Errorf("mutant %s: -run %s: no such test in %s", m.Name, name, strings.Join(m.Test, " ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// alternatives splits a regular expression at each | outside of parentheses.
+func alternatives(pattern string) []string {
+	var all []string
+	depth, from := 0, 0
+	for i, c := range pattern {
+		switch c {
+		case '(', '[':
+			depth++
+		case ')', ']':
+			depth--
+		case '|':
+			if depth == 0 {
+				all = append(all, pattern[from:i])
+				from = i + 1
+			}
+		}
+	}
+	return append(all, pattern[from:])
+}
+
+// directory returns the files of a package.
+func (s *Source) directory(name string) (*directory, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if dir, ok := s.packages[name]; ok {
+		return dir, nil
+	}
+	entries, err := os.ReadDir(filepath.Join(s.Root, filepath.FromSlash(name)))
+	if err != nil {
+		return nil, err
+	}
+	dir := &directory{}
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(s.Root, filepath.FromSlash(name), entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		dir.add(path.Join(name, entry.Name()), string(text))
+	}
+	if s.packages == nil {
+		s.packages = make(map[string]*directory)
+	}
+	s.packages[name] = dir
+	return dir, nil
+}
+
+func (d *directory) add(name, text string) {
+	if strings.HasSuffix(name, "_test.go") {
+		for _, f := range testFunction.FindAllStringSubmatch(text, -1) {
+			d.tests = append(d.tests, f[1])
+		}
+		return
+	}
+	f := &file{path: name, text: text}
+	if path.Ext(name) == ".go" {
+		f.tokens, _ = tokenize(text)
+	}
+	d.files = append(d.files, f)
+}
