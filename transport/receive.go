@@ -4,11 +4,219 @@
 package transport
 
 import (
+	"fmt"
 	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
 )
+
+// maxNamed and maxNamedAll are how many bytes one name, and all together, may have
+// waiting that came to the bare name, where there is no credit.
+const (
+	maxNamed    = 1 << 20
+	maxNamedAll = 16 << 20
+)
+
+// inboxKey is who sent something, and how. Of what came to the bare name all
+// senders of one name share an inbox.
+type inboxKey struct {
+	from  identity.Node
+	lane  Lane
+	named bool
+}
+
+// inbox holds what is to be handled one after the other. It exists while there
+// is something in it, or being handled.
+type inbox struct {
+	key   inboxKey
+	queue []delivery
+	spare []delivery
+	bytes int         // of named messages, also of those that are being handled
+	dead  atomic.Bool // the sender is quarantined
+}
+
+type delivery struct {
+	from identity.Node
+	link.Delivery
+}
+
+// enqueue puts a message into its inbox. It is called with the lock held.
+func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
+	key := inboxKey{from: from, lane: lane, named: d.Named}
+	if d.Named {
+		key.from.UID = 0
+	}
+	b := t.inboxes[key]
+	fresh := b == nil
+	if fresh {
+		b = &inbox{key: key}
+	}
+	if d.Named {
+		size := len(d.Payload) + 64
+		switch {
+		case b.bytes+size > maxNamed:
+			t.loose.dropped[link.OverCredit].Add(1)
+			return
+		case t.named+size > maxNamedAll:
+			t.loose.dropped[link.Overload].Add(1)
+			return
+		}
+		b.bytes += size
+		t.named += size
+	}
+	b.queue = append(b.queue, delivery{from: from, Delivery: *d})
+	if fresh {
+		t.inboxes[key] = b
+		t.pool.run(func() { t.drain(b) })
+	}
+}
+
+// drain handles what is in an inbox until it is empty.
+func (t *Transport) drain(b *inbox) {
+	consumed, named := 0, 0
+	giveBack := func() {
+		t.machine.Consume(b.key.from, b.key.lane, consumed)
+		t.wakeLocked()
+		consumed = 0
+	}
+	for {
+		t.mu.Lock()
+		if consumed > 0 {
+			giveBack()
+		}
+		batch := b.queue
+		b.queue, b.spare = b.spare[:0], nil
+		b.bytes -= named
+		t.named -= named
+		named = b.bytes
+		if len(batch) == 0 || t.closed {
+			delete(t.inboxes, b.key)
+			t.mu.Unlock()
+			t.loose.dropped[link.Closing].Add(uint64(len(batch)))
+			return
+		}
+		t.mu.Unlock()
+		for i := range batch {
+			if !t.dropped(b, batch[i].from) {
+				t.handle(b.key, &batch[i])
+			}
+			if consumed += batch[i].Cost; consumed >= giveBackAt {
+				t.mu.Lock()
+				giveBack()
+				t.mu.Unlock()
+			}
+			batch[i] = delivery{} // not kept alive
+		}
+		if cap(batch) <= 1024 {
+			b.spare = batch[:0]
+		}
+	}
+}
+
+// giveBackAt is how many bytes are handled before the sender gets credit for
+// them, if there is more to handle.
+const giveBackAt = 64 << 10
+
+// handle passes one message to its handler.
+func (t *Transport) handle(key inboxKey, d *delivery) {
+	m := Message{From: d.from, Lane: key.lane, Kind: d.Kind, Payload: d.Payload}
+	var r *Request
+	if d.Type == link.Request {
+		r = &Request{Message: m, t: t, correlation: d.Correlation}
+		defer t.recovered(m, r)
+	} else {
+		defer t.recovered(m, nil)
+	}
+	if d.Compressed {
+		whole, err := decompress(d.Payload, t.cfg.MaxMessage)
+		if err != nil {
+			t.undecompressed(m, r, err)
+			return
+		}
+		m.Payload = whole
+	}
+	all := t.handlers.Load()
+	if r != nil {
+		r.Payload = m.Payload
+		if h := all.requests[d.Kind]; h != nil {
+			h(t.base, r)
+			return
+		}
+		r.refuse(statusNoHandler)
+	} else if h := all.of(key.named)[d.Kind]; h != nil {
+		h(t.base, m)
+		return
+	}
+	t.loose.dropped[link.NoHandler].Add(1)
+	if t.loose.mayLog(link.NoHandler, t.now()) {
+		t.log.WarnContext(t.base, "messages of a kind that nobody handles are dropped", slog.Int("kind", int(d.Kind)), slog.String("peer", d.from.String()))
+	}
+}
+
+func (h *handlers) of(named bool) map[Kind]Handler {
+	if named {
+		return h.named
+	}
+	return h.messages
+}
+
+// dropped reports whether nothing of a sender is to be handled any more.
+func (t *Transport) dropped(b *inbox, from identity.Node) bool {
+	dead := b.dead.Load()
+	if b.key.named {
+		t.mu.Lock()
+		dead = t.machine.IsQuarantined(from)
+		t.mu.Unlock()
+	}
+	switch {
+	case dead:
+		t.loose.dropped[link.Quarantined].Add(1)
+	case t.base.Err() != nil:
+		t.loose.dropped[link.Closing].Add(1)
+	default:
+		return false
+	}
+	return true
+}
+
+// bury lets nothing more of a sender be handled. It is called with the lock
+// held.
+func (t *Transport) bury(from identity.Node) {
+	for lane := range Lane(link.Lanes) {
+		if b := t.inboxes[inboxKey{from: from, lane: lane}]; b != nil {
+			b.dead.Store(true)
+		}
+	}
+}
+
+func (t *Transport) undecompressed(m Message, r *Request, err error) {
+	if r != nil {
+		r.refuse(statusFailed)
+	}
+	t.loose.dropped[link.Undecompressed].Add(1)
+	if t.loose.mayLog(link.Undecompressed, t.now()) {
+		t.log.WarnContext(t.base, "messages can't be decompressed", slog.String("peer", m.From.String()), slog.Any("error", err))
+	}
+}
+
+// recovered keeps a handler's panic to itself.
+func (t *Transport) recovered(m Message, r *Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if r != nil {
+		r.refuse(statusFailed)
+	}
+	t.loose.dropped[link.Panicked].Add(1)
+	t.log.ErrorContext(t.base, "handler panicked", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()),
+		slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+}
 
 // receiver is the Transport as its carrier sees it.
 type receiver struct{ t *Transport }
@@ -67,4 +275,51 @@ func (t *Transport) logDrop(why link.Reason, lane Lane, name string, from identi
 		t.log.WarnContext(t.base, "received frames are dropped", slog.String("reason", why.String()), slog.String("lane", lane.String()),
 			slog.String("from", name), slog.String("peer", from.String()))
 	}
+}
+
+// pool runs functions on goroutines that are used again: a fresh one would have
+// to grow its stack each time.
+type pool struct {
+	work    chan func()
+	done    chan struct{}
+	idle    atomic.Int32
+	maxIdle int32
+	workers sync.WaitGroup
+}
+
+func (p *pool) init() {
+	p.work, p.done = make(chan func()), make(chan struct{})
+	p.maxIdle = int32(4 * runtime.GOMAXPROCS(0)) //nolint:gosec // small
+}
+
+// run runs f at once, on a worker that is idle or on a new one. It must not be
+// called after wait.
+func (p *pool) run(f func()) {
+	select {
+	case p.work <- f:
+	default:
+		p.workers.Go(func() { p.worker(f) })
+	}
+}
+
+func (p *pool) worker(f func()) {
+	for {
+		f()
+		if p.idle.Add(1) > p.maxIdle {
+			p.idle.Add(-1)
+			return
+		}
+		select {
+		case f = <-p.work:
+			p.idle.Add(-1)
+		case <-p.done:
+			return
+		}
+	}
+}
+
+// wait ends the workers once they are idle.
+func (p *pool) wait() {
+	close(p.done)
+	p.workers.Wait()
 }

@@ -238,3 +238,77 @@ func (m *Machine) wake(o *outgoing) {
 		m.ready[o.lane] = append(m.ready[o.lane], o)
 	}
 }
+
+// quarantine is what is known about a quarantined incarnation.
+type quarantine struct {
+	quiet    bool // without notices
+	notified bool
+	last     time.Duration // notice
+}
+
+// Quarantine ends all traffic with an incarnation, both ways and for good, and
+// drops what is queued for it. Unless it is quiet, an incarnation that goes on
+// sending is told. A later call can make a quiet quarantine a loud one, not the
+// other way round. Nobody can quarantine itself.
+func (m *Machine) Quarantine(node identity.Node, quiet bool) {
+	if node.UID == 0 || node == m.cfg.Self {
+		return
+	}
+	m.leave(node, Quarantined)
+	if q := m.quarantined[node]; q != nil {
+		q.quiet = q.quiet && quiet
+		return
+	}
+	m.quarantined[node] = &quarantine{quiet: quiet}
+}
+
+// IsQuarantined reports whether there is no traffic with an incarnation.
+func (m *Machine) IsQuarantined(node identity.Node) bool { return m.quarantined[node] != nil }
+
+// answer lets a quarantined sender know, not too often, and never in answer to
+// something that is silent: two nodes that quarantined each other would go on for
+// ever.
+func (m *Machine) answer(now time.Duration, f Frame) {
+	q := m.quarantined[f.From]
+	if q.quiet || q.notified && now < q.last+m.cfg.NoticeInterval {
+		return
+	}
+	for r := (reader{b: f.Body}); len(r.b) > 0; {
+		if e, _ := r.entry(); e.Type >= Tell && e.Type <= continuation && !m.silent[e.Kind] {
+			q.notified, q.last = true, now
+			m.notices = append(m.notices, f.From)
+			return
+		}
+	}
+}
+
+func (m *Machine) notice(to identity.Node, dst []byte) []byte {
+	dst = AppendFrame(dst, Frame{Lane: Control, From: m.cfg.Self, To: to.UID})
+	return appendEntry(dst, entry{Message: Message{Type: notice, Correlation: to.UID}})
+}
+
+// Stats counts since the machine began.
+type Stats struct {
+	Lanes [Lanes]LaneStats
+	// Dropped counts what was dropped, by Reason. Frames and messages count as
+	// one each.
+	Dropped [Reasons]uint64
+	// Refused counts messages that Send did not take for want of room.
+	Refused uint64
+	// Notices counts the Quarantined notices that were sent.
+	Notices uint64
+	// Peers is how many incarnations there are links with now.
+	Peers int
+}
+
+// LaneStats counts on one lane.
+type LaneStats struct {
+	FramesOut, FramesIn, MessagesOut, MessagesIn, BytesOut, BytesIn uint64
+	// Gaps is how often frames were missing, Lost how many in all.
+	Gaps, Lost uint64
+	// Stalls is how often a link ran out of credit.
+	Stalls uint64
+	// Queued and Held are how many bytes wait now to be sent, and were received and
+	// are not consumed yet.
+	Queued, Held int
+}

@@ -1,6 +1,11 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package wire takes encoded messages apart: numbers, lengths and nodes, each with a limit that is checked before
+// memory is taken.
+//
+// An encoding begins with a byte for its version. The high half is the major one: another can't be read. A higher minor
+// one may add fields at the end, which are passed over.
 package wire
 
 import (
@@ -142,4 +147,27 @@ func AppendNode(dst []byte, n identity.Node) []byte {
 	dst = append(dst, byte(len(n.Name))) //nolint:gosec // at most identity.MaxNameLength
 	dst = append(dst, n.Name...)
 	return binary.LittleEndian.AppendUint64(dst, n.UID)
+}
+
+// AppendList appends numbers.
+func AppendList[T ~uint32](dst []byte, list []T) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for _, v := range list {
+		dst = binary.AppendUvarint(dst, uint64(v))
+	}
+	return dst
+}
+
+// List reads what AppendList has written: numbers below the limit, and no more than that many. None is
+// nil.
+func List[T ~uint32](r *Reader, limit T, what string) []T {
+	n := r.Count(int(limit), 1, what)
+	if n == 0 {
+		return nil
+	}
+	list := make([]T, n)
+	for i := range list {
+		list[i] = T(r.Uint(uint64(limit)-1, what))
+	}
+	return list
 }

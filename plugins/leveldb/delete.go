@@ -5,9 +5,11 @@ package leveldb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/util"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -89,4 +91,114 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 	}
 	e.streams.setDeleted(s, d.to)
 	return d.done < d.to, nil
+}
+
+// sweep deletes the records of groups, and of tags, all of whose events were
+// deleted. Others stay as they are: a position counts the events of its group.
+func (db *DB) sweep(ctx context.Context) error {
+	for _, kind := range []byte{tagGroup, tagTag} {
+		r := util.Range{Start: []byte{kind}, Limit: []byte{kind + 1}}
+		for {
+			last, err := db.sweepPortion(ctx, kind, &r)
+			if err != nil {
+				return err
+			}
+			if last == nil {
+				break
+			}
+			r.Start = append(last, 0)
+		}
+	}
+	return nil
+}
+
+func (db *DB) sweepPortion(ctx context.Context, kind byte, r *util.Range) (last []byte, err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	e, err := db.acquire(true)
+	if err != nil {
+		return nil, err
+	}
+	defer db.release()
+	end, err := endOf(e.db)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		b       leveldb.Batch
+		deleted deletions
+	)
+	last, err = e.portion(r, func(key, value []byte) error {
+		group, ok := groupNumber(key)
+		if kind == tagTag {
+			_, group, ok = cutTagKey(key)
+		}
+		if !ok {
+			return malformedKey(key)
+		}
+		if group >= end.group {
+			return nil // the last one says which number comes next
+		}
+		runs := readRuns(value, kind == tagTag)
+		for runs.next() {
+			to, derr := deleted.get(e.db, runs.run.number)
+			if derr != nil {
+				return derr
+			}
+			if to < runs.run.last() {
+				return nil
+			}
+		}
+		if runs.err != nil {
+			return runsError(group, runs.err)
+		}
+		b.Delete(key)
+		return nil
+	})
+	if err == nil && b.Len() > 0 {
+		err = e.write(&b)
+	}
+	return last, err
+}
+
+// deletions remembers how far persistence IDs were deleted.
+type deletions struct {
+	known map[uint64]uint64
+	// number and to are those of the last answer.
+	number, to uint64
+}
+
+// get returns the last deleted sequence number of a persistence ID.
+func (d *deletions) get(from leveldb.Reader, number uint64) (to uint64, err error) {
+	if number == d.number {
+		return d.to, nil
+	}
+	to, ok := d.known[number]
+	if !ok {
+		if to, err = readDeleted(from, number); err != nil {
+			return 0, err
+		}
+		if d.known == nil {
+			d.known = make(map[uint64]uint64)
+		}
+		d.known[number] = to
+	}
+	d.number, d.to = number, to
+	return to, nil
+}
+
+func readDeleted(from leveldb.Reader, number uint64) (to uint64, err error) {
+	value, err := from.Get(appendDeletedKey(nil, number), nil)
+	if errors.Is(err, leveldb.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, translate(err)
+	}
+	d, err := decodeDeletion(value)
+	if err != nil {
+		return 0, corruptIndex(fmt.Sprintf("the deletions of persistence ID %d", number), err)
+	}
+	return d.to, nil
 }

@@ -127,3 +127,110 @@ func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
 	}
 	return ids, translate(it.Error())
 }
+
+// What Replay reads at once. A single larger record is a page of its own.
+const (
+	pageRecords = 1000
+	pageBytes   = 1 << 20
+)
+
+// Replay implements journal.Journal. The payloads of a page share memory: who
+// keeps one for long without the others may want to copy it.
+func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
+	return func(yield func(journal.Event, error) bool) {
+		p, _ := j.pages.Get().(*page)
+		if p == nil {
+			p = new(page)
+		}
+		defer j.pages.Put(p)
+		from := from // each loop over the sequence is a replay of its own
+		for more := true; more; {
+			var err error
+			if more, err = j.readPage(ctx, p, id, from, to); err != nil {
+				yield(journal.Event{}, fmt.Errorf("leveldb: replay %q: %w", id, err))
+				return
+			}
+			for i := range p.records {
+				e, err := decodeEvent(p.records[i].value, &p.names)
+				if err != nil {
+					err = corruptRecord(fmt.Sprintf("event %d of ", p.records[i].seqNr), id, err)
+					yield(journal.Event{}, fmt.Errorf("leveldb: replay %q: %w", id, err))
+					return
+				}
+				e.SequenceNr = p.records[i].seqNr
+				from = e.SequenceNr + 1
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// page is what one iterator read.
+type page struct {
+	records []record
+	names   interner
+	arena   []byte // free memory for values; what was cut off it is never reused
+}
+
+type record struct {
+	seqNr uint64
+	value []byte
+}
+
+// readPage fills p with the next records and reports whether there may be more.
+func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uint64) (more bool, err error) {
+	clear(p.records)
+	p.records = p.records[:0]
+	if err = journal.CheckID(id); err != nil {
+		return false, err
+	}
+	e, err := j.use(ctx, false)
+	if err != nil {
+		return false, err
+	}
+	defer j.release()
+	s, ok := e.streams.look(id)
+	if !ok {
+		s, err = e.find(id)
+	}
+	if err != nil || s.number == 0 {
+		return false, err
+	}
+	if from = max(from, s.deleted+1); from > to {
+		return false, nil
+	}
+	it := e.db.NewIterator(&util.Range{
+		Start: appendEventKey(nil, s.number, from),
+		Limit: behindEvents(nil, s.number, to),
+	}, nil)
+	defer it.Release()
+	for size := 0; it.Next(); {
+		seqNr, ok := eventNumber(it.Key())
+		if !ok {
+			return false, malformedKey(it.Key())
+		}
+		value := it.Value()
+		if size += len(value); len(p.records) == pageRecords || size > pageBytes && len(p.records) > 0 {
+			return true, nil
+		}
+		p.records = append(p.records, record{seqNr: seqNr, value: p.keep(value)})
+	}
+	return false, translate(it.Error())
+}
+
+const (
+	minArena = 4 << 10
+	maxArena = 256 << 10
+)
+
+// keep copies a value.
+func (p *page) keep(value []byte) []byte {
+	if len(value) > cap(p.arena)-len(p.arena) {
+		p.arena = make([]byte, 0, max(len(value), min(2*cap(p.arena), maxArena), minArena))
+	}
+	n := len(p.arena)
+	p.arena = append(p.arena, value...)
+	return p.arena[n:len(p.arena):len(p.arena)]
+}

@@ -7,11 +7,175 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/transport"
 )
+
+const (
+	// askTimeout is how long Ask waits if its context has no end, attemptTimeout how
+	// long for one of any nodes.
+	askTimeout     = 10 * time.Second
+	attemptTimeout = 2 * time.Second
+)
+
+// OperatorConfig says who asks.
+type OperatorConfig struct {
+	// Access is how to get to the servers.
+	Access
+
+	// Cluster is the name of the cluster. Required.
+	Cluster string
+	// Name is what nodes know the operator by: it has the alphabet of a node's name.
+	// Required.
+	Name string
+}
+
+func (c OperatorConfig) validate() error {
+	var errs []error
+	if err := identity.CheckCluster(c.Cluster); err != nil {
+		errs = append(errs, fmt.Errorf("%w: OperatorConfig.Cluster: %w", ErrInvalid, err))
+	}
+	if err := identity.CheckName(c.Name); err != nil {
+		errs = append(errs, fmt.Errorf("%w: OperatorConfig.Name: %w", ErrInvalid, err))
+	}
+	return errors.Join(errs...)
+}
+
+// Operator asks the nodes of a cluster. It implements transport.Asker.
+type Operator struct {
+	cfg OperatorConfig
+	nc  *nats.Conn
+
+	mu   sync.Mutex
+	last int
+	open map[int]context.CancelCauseFunc
+}
+
+var _ transport.Asker = (*Operator)(nil)
+
+// ConnectOperator connects an operator. That no server answers, or lets the
+// operator in, is an error. It takes at most Access.ConnectTimeout for each server. What
+// rights the operator needs OperatorPermissions tells.
+func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
+	opts, err := cfg.options()
+	if err = errors.Join(err, cfg.validate()); err != nil {
+		return nil, err
+	}
+	o := &Operator{cfg: cfg, open: make(map[int]context.CancelCauseFunc)}
+	opts = append(opts,
+		nats.RetryOnFailedConnect(false),
+		nats.Name("refold operator "+cfg.Name),
+		nats.CustomInboxPrefix(inbox(cfg.Cluster, inboxOperator, cfg.Name)),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.failed(err) }),
+	)
+	if o.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
+		return nil, fmt.Errorf("nats: connect: %w", cfg.explain(err))
+	}
+	return o, nil
+}
+
+// Ask implements transport.Asker. It waits for 10 s at most if ctx has no end. Who is
+// asked as any node has 2 s to answer, then it may be another. Errors besides those of the
+// interface: transport.ErrDisconnected while the servers are away, what NATS says, such as missing permissions,
+// and the end of ctx.
+func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
+	if len(request) > transport.MaxAdminRequest {
+		return nil, fmt.Errorf("%w: %d bytes, %d are allowed", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
+	}
+	whom := "any node"
+	if node != "" {
+		if err := identity.CheckName(node); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		whom = fmt.Sprintf("node %q", node)
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+	}
+	ctx, end := o.begin(ctx)
+	defer end()
+	answer, err := o.request(ctx, node, request)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNobody, whom, o.cfg.Cluster)
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
+		// The client names the size of its buffer, which is none.
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
+	case ctx.Err() != nil && !o.nc.IsConnected():
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w: %w",
+			whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected, context.Cause(ctx))
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: no answer: %w", whom, o.cfg.Cluster, context.Cause(ctx))
+	case err != nil:
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: %w", whom, o.cfg.Cluster, err)
+	}
+	return answer, nil
+}
+
+// request returns the first answer.
+func (o *Operator) request(ctx context.Context, node string, request []byte) ([]byte, error) {
+	subject := ask(o.cfg.Cluster, node, o.cfg.Name)
+	for {
+		attempt, cancel := ctx, context.CancelFunc(func() {})
+		if node == "" {
+			attempt, cancel = context.WithTimeout(ctx, attemptTimeout)
+		}
+		m, err := o.nc.RequestWithContext(attempt, subject, request)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			continue // it may be paused, and another one not
+		case err != nil:
+			return nil, err
+		}
+		if code := m.Header.Get(failureHeader); code != "" {
+			return nil, failure(code)
+		}
+		return m.Data, nil
+	}
+}
+
+// begin returns a context that ends, too, when the server refuses something.
+func (o *Operator) begin(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last++
+	id := o.last
+	o.open[id] = cancel
+	return ctx, func() {
+		o.mu.Lock()
+		delete(o.open, id)
+		o.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// failed ends what waits for an answer that a server has made impossible.
+func (o *Operator) failed(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, cancel := range o.open {
+		cancel(err)
+	}
+}
+
+// Close implements transport.Asker.
+func (o *Operator) Close() error {
+	o.nc.Close()
+	return nil
+}
 
 // What may wait for the receiver, which takes requests at once.
 const (

@@ -5,14 +5,127 @@ package otel
 
 import (
 	"context"
+	"encoding/binary"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/refold-io/refold/eventsourcing"
 )
+
+// The metadata of an event, in its only version:
+//
+//	1 | trace ID, 16 | span ID, 8 | flags, 1 | pairs
+//
+// A pair is a name and a value, each with its length in front, a varint. The
+// state of the trace, if there is one, is the pair "tracestate"; others are
+// those of the propagator. The IDs are zero where there is no trace.
+const (
+	metadataVersion = 1
+	headerSize      = 1 + 16 + 8 + 1
+	stateName       = "tracestate"
+)
+
+// metadata carries the context of commands through the journal.
+type metadata struct {
+	propagator propagation.TextMapPropagator // nil for none
+}
+
+// inject is Observer.Inject.
+func (m metadata) inject(ctx context.Context) []byte {
+	span := trace.SpanContextFromContext(ctx)
+	var pairs propagation.MapCarrier
+	if m.propagator != nil {
+		pairs = propagation.MapCarrier{}
+		m.propagator.Inject(ctx, pairs)
+		delete(pairs, "traceparent") // it is in the header
+		delete(pairs, stateName)
+	}
+	if !span.IsValid() && len(pairs) == 0 {
+		return nil
+	}
+	traceID, spanID := span.TraceID(), span.SpanID()
+	data := make([]byte, 1, headerSize)
+	data[0] = metadataVersion
+	data = append(data, traceID[:]...)
+	data = append(data, spanID[:]...)
+	data = append(data, byte(span.TraceFlags()))
+	if state := span.TraceState().String(); state != "" {
+		data = appendPair(data, stateName, state)
+	}
+	if len(pairs) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(pairs)) {
+			data = appendPair(data, name, pairs[name])
+		}
+	}
+	return data
+}
+
+// extract is Observer.Extract. What it can't read it leaves alone.
+func (m metadata) extract(ctx context.Context, data []byte) context.Context {
+	if len(data) < headerSize || data[0] != metadataVersion {
+		return ctx
+	}
+	pairs, ok := readPairs(data[headerSize:])
+	if !ok {
+		return ctx
+	}
+	cfg := trace.SpanContextConfig{
+		TraceID:    trace.TraceID(data[1:17]),
+		SpanID:     trace.SpanID(data[17:25]),
+		TraceFlags: trace.TraceFlags(data[25]),
+		Remote:     true,
+	}
+	if state, err := trace.ParseTraceState(pairs[stateName]); err == nil {
+		cfg.TraceState = state
+	}
+	if span := trace.NewSpanContext(cfg); span.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, span)
+	}
+	if m.propagator != nil && len(pairs) > 0 {
+		ctx = m.propagator.Extract(ctx, pairs)
+	}
+	return ctx
+}
+
+func appendPair(data []byte, name, value string) []byte {
+	data = binary.AppendUvarint(data, uint64(len(name)))
+	data = append(data, name...)
+	data = binary.AppendUvarint(data, uint64(len(value)))
+	return append(data, value...)
+}
+
+// readPairs reads pairs to the end of the data.
+func readPairs(data []byte) (pairs propagation.MapCarrier, ok bool) {
+	for len(data) > 0 {
+		var name, value string
+		if name, data, ok = readString(data); !ok {
+			return nil, false
+		}
+		if value, data, ok = readString(data); !ok {
+			return nil, false
+		}
+		if pairs == nil {
+			pairs = propagation.MapCarrier{}
+		}
+		pairs[name] = value
+	}
+	return pairs, true
+}
+
+func readString(data []byte) (s string, rest []byte, ok bool) {
+	size, n := binary.Uvarint(data)
+	if n <= 0 || size > uint64(len(data)-n) { //nolint:gosec // n is at most the length
+		return "", nil, false
+	}
+	data = data[n:]
+	return string(data[:size]), data[size:], true
+}
 
 // spanKey is where a command's context has its span: the innermost one may be
 // that of somebody else.

@@ -6,6 +6,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -114,4 +116,141 @@ func (db *DB) fail(ctx context.Context, err error) error {
 		}
 	}
 	return db.translate(ctx, err)
+}
+
+// statements are the statements of the journal and of the snapshot store.
+type statements struct {
+	appendOne, appendMany             statement
+	replay, replayLarge, highest, ids statement
+	markDeleted, underWay, deleteSome statement
+
+	saveSnapshot, loadSnapshot, listSnapshots, deleteSnapshots statement
+}
+
+// What Replay reads at once. A single larger record is a page of its own.
+const (
+	pageRecords = 1000
+	pageBytes   = 1 << 20
+	smallEvent  = pageBytes / pageRecords
+)
+
+// idPage is how many persistence IDs are read at once.
+const idPage = 1000
+
+// deletePage is how many events are deleted in one transaction.
+const deletePage = 5000
+
+func newStatements(schema string, class int32) statements {
+	st := func(name, sql string, oids ...uint32) statement {
+		return statement{name: "refold_" + name, sql: strings.ReplaceAll(sql, "{s}", schema), oids: oids}
+	}
+	const page = `
+		FROM (SELECT (SELECT n.seq_nr FROM {s}.events n WHERE n.id = $1 AND n.seq_nr > $3 AND n.seq_nr <= $4 ORDER BY n.seq_nr LIMIT 1) AS beyond) b
+		LEFT JOIN {s}.events e ON e.id = $1 AND e.seq_nr >= $2 AND e.seq_nr <= $3`
+	return statements{
+		appendOne: st("append_one", fmt.Sprintf("SELECT {s}.append_one(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9)", class),
+			oidText, oidInt8, oidInt2, oidTimestamp, oidText, oidText, oidBytes, oidTexts, oidBytes),
+		appendMany: st("append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
+			oidTexts, oidInt8s, oidInt4s, oidTexts, oidInt8s, oidInt2s, oidTimestamps, oidTexts, oidTexts, oidBytess, oidTexts, oidBytess),
+
+		// A page is a range of numbers, so that the server never sorts all that follows, whatever it believes about
+		// the table. The last column is the first number behind the range. There is always a row, if only with that.
+		// Most events are small, and counting bytes takes longer than reading them: larger ones come without payload.
+		replay: st("replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
+				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,
+				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, b.beyond`+page+`
+			ORDER BY e.seq_nr`, oidText, oidInt8, oidInt8, oidInt8),
+		replayLarge: st("replay_large", `SELECT `+rowColumns("p")+`, p.beyond
+			FROM (SELECT e.*, b.beyond, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size,
+					sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
+						OVER (ORDER BY e.seq_nr ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes`+page+`) p
+			WHERE p.bytes IS NULL OR p.bytes <= `+fmt.Sprint(pageBytes)+` OR p.bytes = p.size
+			ORDER BY p.seq_nr`, oidText, oidInt8, oidInt8, oidInt8),
+		highest: st("highest", `SELECT greatest(
+			(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
+			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)`, oidText),
+		// It hops from one ID to the next: there may be a million events between them.
+		ids: st("ids", `WITH RECURSIVE hop(id) AS (
+				(SELECT e.id FROM {s}.events e WHERE e.id > $1 ORDER BY e.id LIMIT 1)
+				UNION ALL
+				SELECT (SELECT e.id FROM {s}.events e WHERE e.id > hop.id ORDER BY e.id LIMIT 1) FROM hop WHERE hop.id IS NOT NULL
+			)
+			SELECT id FROM (
+				(SELECT id FROM hop WHERE id IS NOT NULL LIMIT `+fmt.Sprint(idPage)+`)
+				UNION
+				(SELECT d.id FROM {s}.deletions d WHERE d.id > $1 ORDER BY d.id LIMIT `+fmt.Sprint(idPage)+`)
+			) AS both_tables ORDER BY id LIMIT `+fmt.Sprint(idPage), oidText),
+
+		markDeleted: st("mark_deleted", `INSERT INTO {s}.deletions AS d (id, deleted_to)
+			SELECT $1, least($2, h.highest) FROM (SELECT greatest(
+				(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
+				(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)) AS h(highest)
+			WHERE least($2, h.highest) > 0
+			ON CONFLICT (id) DO UPDATE SET deleted_to = greatest(d.deleted_to, excluded.deleted_to)
+			RETURNING deleted_to`, oidText, oidInt8),
+		underWay: st("under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
+			WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
+		// It says whether it saw anything to delete, not how much it has deleted: another deletion may
+		// have been faster with what it saw, and leave the rest.
+		deleteSome: st("delete_some", `WITH gone AS (
+				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <=
+					(SELECT f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1)
+				RETURNING e.ordinal, e.tags
+			), untagged AS (
+				DELETE FROM {s}.tags t USING gone g WHERE t.ordinal = g.ordinal AND t.tag = ANY (g.tags)
+			)
+			SELECT CASE WHEN EXISTS (SELECT FROM {s}.events f WHERE f.id = $1 AND f.seq_nr <= $2) THEN 1::int8 ELSE 0::int8 END`, oidText, oidInt8),
+
+		saveSnapshot: st("save_snapshot", `INSERT INTO {s}.snapshots (id, seq_nr, at, manifest, payload, checksum) VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (id, seq_nr) DO UPDATE SET at = excluded.at, manifest = excluded.manifest, payload = excluded.payload, checksum = excluded.checksum`,
+			oidText, oidInt8, oidTimestamp, oidText, oidBytes, oidInt8),
+		loadSnapshot: st("load_snapshot", `SELECT seq_nr, at, manifest, CASE WHEN octet_length(payload) <= $6 THEN payload END, checksum FROM {s}.snapshots
+			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT 1`,
+			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp, oidInt8),
+		listSnapshots: st("list_snapshots", `SELECT seq_nr, at FROM {s}.snapshots
+			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT `+fmt.Sprint(pageRecords),
+			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp),
+		deleteSnapshots: st("delete_snapshots", `DELETE FROM {s}.snapshots
+			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5`,
+			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp),
+	}
+}
+
+// cancelGrace is how long a call whose context has ended waits for the server to
+// say what became of its statement.
+const cancelGrace = time.Second
+
+// canceler is what a connection does when the context of a call ends: it asks
+// the server to cancel the statement and waits a moment for the answer, which
+// tells whether it was in time. Without an answer the outcome is unknown.
+//
+// The connection is not used any more after that (see DB.use): the request may
+// arrive late and would hit the next statement.
+type canceler struct {
+	conn  *pgconn.PgConn
+	grace time.Duration
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+// HandleCancel implements ctxwatch.Handler.
+func (c *canceler) HandleCancel(context.Context) { //nolint:contextcheck // that one has ended
+	deadline := time.Now().Add(c.grace)
+	_ = c.conn.Conn().SetDeadline(deadline) // it fails on a closed connection only
+	ctx, stop := context.WithDeadline(context.Background(), deadline)
+	done := make(chan struct{})
+	c.stop, c.done = stop, done
+	go func() {
+		defer close(done)
+		defer stop()
+		_ = c.conn.CancelRequest(ctx) // then the deadline ends the call
+	}()
+}
+
+// HandleUnwatchAfterCancel implements ctxwatch.Handler.
+func (c *canceler) HandleUnwatchAfterCancel() {
+	c.stop()
+	<-c.done
+	_ = c.conn.Conn().SetDeadline(time.Time{})
 }

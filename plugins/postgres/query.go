@@ -6,7 +6,11 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -110,4 +114,177 @@ func (p *reader) row(values [][]byte) error {
 	p.bytes += len(event.Payload) + len(event.Metadata)
 	p.events = append(p.events, journal.Envelope{Event: event, ID: string(values[3]), Offset: formatOffset(p.last)})
 	return nil
+}
+
+// How many rows a page looks at, at most: a page and a half of those that it
+// wants, and more where what it does not want has to be told by its row.
+const (
+	usualRows    = pageRecords * 3 / 2
+	filteredRows = 10_000
+	// A tag's index leads straight to its events.
+	tagWindow = 50_000
+	// maxWindow bounds the ordinals that a page looks at. Those of other slices are
+	// passed over in the index.
+	maxWindow = 200_000
+)
+
+// shape is the statement of a query.
+type shape struct {
+	statement
+
+	window int64    // ordinals, from the first that exists, so gaps cost nothing
+	params [][]byte // from $4 on; before it: after, settled, window
+}
+
+// newShape chooses the index to go by. All statements have a window that the planner
+// can't see through: it takes it to be small, and goes by the index however
+// old its statistics are.
+func newShape(schema string, q journal.Criteria) *shape {
+	s := &shape{statement: statement{name: "refold_query", oids: []uint32{oidInt8, oidInt8, oidInt8}}}
+	first, last := q.Slices.Bounds()
+	count := last - first + 1
+	var source, filter string
+	if q.Type != "" {
+		prefix := s.param("type", oidText, []byte(q.Type+"|"))
+		filter = " AND left(e.id, char_length(" + prefix + ")) = " + prefix
+	}
+	if q.Tag != "" {
+		s.window = tagWindow
+		limit := " ORDER BY t.ordinal LIMIT " + fmt.Sprint(pageRecords)
+		if q.Type != "" || count < journal.SliceCount {
+			s.window = filteredRows
+			s.name += "_and"
+			limit = ""
+		}
+		tag := s.param("tag", oidText, []byte(q.Tag))
+		source = `
+			FROM (SELECT t.ordinal FROM {s}.tags t WHERE t.tag = ` + tag + ` AND t.ordinal > $1 AND t.ordinal <= (SELECT upto FROM w)` + limit + `) t
+			CROSS JOIN LATERAL (SELECT * FROM {s}.events e WHERE e.ordinal = t.ordinal LIMIT 1) e
+			WHERE true` + s.between(first, last) + filter
+		return s.finish(schema, "SELECT min(ordinal) FROM {s}.tags WHERE tag = "+tag+" AND ordinal > $1", source)
+	}
+	rows := int64(usualRows)
+	if q.Type != "" {
+		rows = filteredRows
+	}
+	s.window = min(rows*journal.SliceCount/int64(count), maxWindow)
+	source = `
+		FROM {s}.events e
+		WHERE e.ordinal > $1 AND e.ordinal <= (SELECT upto FROM w)` + s.between(first, last) + " AND e.manifest <> ''" + filter
+	return s.finish(schema, "SELECT min(ordinal) FROM {s}.events WHERE ordinal > $1", source)
+}
+
+// finish puts the statement together. It returns at least one row, with how far
+// it looked, and at most a page, with the event that exceeds it.
+func (s *shape) finish(schema, start, source string) *shape {
+	s.sql = strings.ReplaceAll(`
+		WITH w AS MATERIALIZED (SELECT least($2, coalesce((`+start+`), $2) + $3 - 1) AS upto),
+		found AS (
+			SELECT e.ordinal, e.id, `+rowColumns("e")+`, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size`+source+`
+			ORDER BY e.ordinal LIMIT `+fmt.Sprint(pageRecords)+`),
+		page AS (SELECT *, sum(size) OVER (ORDER BY ordinal ROWS UNBOUNDED PRECEDING) - size AS before FROM found)
+		SELECT w.upto, pg_is_in_recovery(), page.ordinal, page.id, `+rowColumns("page")+`
+		FROM w LEFT JOIN page ON page.before < `+fmt.Sprint(pageBytes)+` ORDER BY page.ordinal`, "{s}", schema)
+	return s
+}
+
+// between filters by slice, which is a column of the index of ordinals.
+func (s *shape) between(first, last int) string {
+	if last-first+1 == journal.SliceCount {
+		return ""
+	}
+	return " AND e.slice BETWEEN " + s.slice("first", first) + " AND " + s.slice("last", last)
+}
+
+func (s *shape) slice(name string, slice int) string {
+	return s.param(name, oidInt4, []byte{0, 0, byte(slice >> 8), byte(slice)}) //nolint:gosec // below 1,024
+}
+
+// param adds a parameter and returns its place. name makes the statement's own
+// differ from that of others.
+func (s *shape) param(name string, oid uint32, value []byte) string {
+	s.name += "_" + name
+	s.oids = append(s.oids, oid)
+	s.params = append(s.params, value)
+	return fmt.Sprintf("$%d", len(s.oids))
+}
+
+var errRow = errors.New("row is not as it should be")
+
+// rowColumns are the columns that decodeRow takes, of a table or its alias.
+func rowColumns(alias string) string {
+	return alias + ".seq_nr, " + alias + ".at, " + alias + ".writer, " + alias + ".manifest, " + alias + ".payload, " + alias + ".tags, " + alias + ".metadata"
+}
+
+// decodeRow makes an event of the values of a row, which it copies.
+func decodeRow(values [][]byte) (journal.Event, error) {
+	if len(values) != 7 || len(values[0]) != 8 || len(values[1]) != 8 {
+		return journal.Event{}, errRow
+	}
+	tags, err := decodeTexts(values[5])
+	if err != nil {
+		return journal.Event{}, err
+	}
+	micros := int64(binary.BigEndian.Uint64(values[1])) //nolint:gosec // its bits
+	return journal.Event{
+		SequenceNr: binary.BigEndian.Uint64(values[0]),
+		Time:       time.UnixMicro(micros + epoch).UTC(),
+		Writer:     string(values[2]),
+		Manifest:   string(values[3]),
+		Payload:    append([]byte{}, values[4]...),
+		Tags:       tags,
+		Metadata:   append([]byte(nil), values[6]...),
+	}, nil
+}
+
+// decodeTexts reads an array of texts; see array about its form.
+func decodeTexts(b []byte) ([]string, error) {
+	if len(b) < 12 || binary.BigEndian.Uint32(b) == 0 {
+		return nil, nil
+	}
+	if len(b) < arrayHeader || binary.BigEndian.Uint32(b) != 1 {
+		return nil, errRow
+	}
+	count := int(binary.BigEndian.Uint32(b[12:]))
+	b = b[arrayHeader:]
+	if count > len(b)/4 {
+		return nil, errRow
+	}
+	texts := make([]string, count)
+	for i := range texts {
+		if len(b) < 4 {
+			return nil, errRow
+		}
+		length := int64(int32(binary.BigEndian.Uint32(b))) //nolint:gosec // its bits
+		b = b[4:]
+		if length < 0 || length > int64(len(b)) {
+			return nil, errRow
+		}
+		texts[i], b = string(b[:length]), b[length:]
+	}
+	return texts, nil
+}
+
+// offsetPrefix begins an offset: what made it, and the version of the form.
+// The ordinal follows, decimal and without zeros in front, so that one position has
+// one offset and offsets compare.
+const offsetPrefix = "pg1:"
+
+func formatOffset(ordinal int64) journal.Offset {
+	if ordinal <= 0 {
+		return ""
+	}
+	return journal.Offset(offsetPrefix + strconv.FormatInt(ordinal, 10))
+}
+
+func parseOffset(o journal.Offset) (int64, error) {
+	if o == "" {
+		return 0, nil
+	}
+	digits, ok := strings.CutPrefix(string(o), offsetPrefix)
+	ordinal, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil || formatOffset(ordinal) != o {
+		return 0, fmt.Errorf("%w: %.64q is not %q and a number", journal.ErrOffset, string(o), offsetPrefix)
+	}
+	return ordinal, nil
 }

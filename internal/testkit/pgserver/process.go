@@ -6,7 +6,9 @@ package pgserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,4 +105,182 @@ func (s *Server) LogTail() string {
 		return err.Error()
 	}
 	return string(bytes.TrimSpace(data[max(0, len(data)-4096):]))
+}
+
+// kill ends all processes of the server. A backend whose postmaster died goes on
+// with what it is doing, so killing that one alone would be no crash, and the next server
+// would refuse to start beside it.
+func (s *Server) kill(ctx context.Context) error {
+	p := s.process
+	if p == nil {
+		return nil
+	}
+	_ = syscall.Kill(p.pid, syscall.SIGSTOP) // it forks no more; if it is gone already, so much the better
+	children, err := childrenOf(ctx, p.pid)
+	if err != nil {
+		return errors.Join(err, syscall.Kill(p.pid, syscall.SIGCONT))
+	}
+	for _, pid := range append(children, p.pid) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("pgserver: kill: %w", err)
+		}
+	}
+	<-p.exited
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for _, pid := range children {
+		for alive(pid) {
+			<-ticker.C
+		}
+	}
+	s.process = nil
+	return errors.Join(s.watchdog.ended(), s.sweep(ctx))
+}
+
+// sweep removes what a killed server left: its lock files, which would keep the
+// next one from starting if their process ID was given to somebody else, and a few bytes
+// of shared memory that nothing else would ever free.
+func (s *Server) sweep(ctx context.Context) error {
+	if lines := s.lockFile(); len(lines) > 6 {
+		if fields := strings.Fields(lines[6]); len(fields) == 2 {
+			_ = exec.CommandContext(ctx, "ipcrm", "-m", fields[1]).Run() //nolint:gosec // good if it can be done
+		}
+	}
+	socket := filepath.Join(s.dir, ".s.PGSQL."+strconv.Itoa(s.port))
+	for _, path := range []string{filepath.Join(s.data(), "postmaster.pid"), socket, socket + ".lock"} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("pgserver: %w", err)
+		}
+	}
+	return nil
+}
+
+// childrenOf returns the processes whose parent is pid.
+func childrenOf(ctx context.Context, pid int) ([]int, error) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		return childrenByPS(ctx, pid)
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("pgserver: list processes: %w", err)
+	}
+	var children []int
+	for _, entry := range entries {
+		child, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if _, parent, ok := stat(child); ok && parent == pid {
+			children = append(children, child)
+		}
+	}
+	return children, nil
+}
+
+func childrenByPS(ctx context.Context, pid int) ([]int, error) {
+	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "pid=,ppid=").Output()
+	if err != nil {
+		return nil, fmt.Errorf("pgserver: list processes: %w", err)
+	}
+	var children []int
+	for line := range strings.Lines(string(out)) {
+		var child, parent int
+		if n, err := fmt.Sscan(line, &child, &parent); n == 2 && err == nil && parent == pid {
+			children = append(children, child)
+		}
+	}
+	return children, nil
+}
+
+// stat returns the state and the parent of a process, false if there is none.
+func stat(pid int) (state byte, parent int, ok bool) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, false
+	}
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // behind the name, which may hold anything
+	if len(fields) < 2 {
+		return 0, 0, false
+	}
+	parent, err = strconv.Atoi(string(fields[1]))
+	return fields[0][0], parent, err == nil
+}
+
+// alive reports whether a process runs; one that has ended and that nobody has
+// waited for does not.
+func alive(pid int) bool {
+	if state, _, ok := stat(pid); ok {
+		return state != 'Z' && state != 'X'
+	}
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		return false
+	}
+	return syscall.Kill(pid, 0) == nil
+}
+
+// watch is run by a shell. It is told of each server that starts, by its process
+// ID, and of each that has ended. When nobody is left to tell it, it stops
+// the server that runs and removes its folder.
+const watch = `
+pid=
+while read -r line; do
+	case $line in
+	done) exit 0 ;;
+	-) pid= ;;
+	*) pid=$line ;;
+	esac
+done
+if [ -n "$pid" ]; then
+	kill -QUIT "$pid" 2>/dev/null
+	n=0
+	while kill -0 "$pid" 2>/dev/null && [ $n -lt 100 ]; do
+		sleep 0.1
+		n=$((n + 1))
+	done
+	kill -KILL "$pid" 2>/dev/null
+fi
+rm -rf "$1"
+`
+
+// watchdog ends a server whose owner has died.
+type watchdog struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+// newWatchdog starts one for the server in a folder.
+func newWatchdog(ctx context.Context, dir string) (*watchdog, error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", watch, "refold-pg-watchdog", dir) //nolint:gosec // a folder that was just made
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                     // out of reach of what a terminal sends to the tests
+	cmd.Dir = "/"
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("pgserver: watchdog: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("pgserver: start the watchdog: %w", err)
+	}
+	return &watchdog{cmd, pipe}, nil
+}
+
+func (w *watchdog) tell(line string) error {
+	if _, err := io.WriteString(w.pipe, line+"\n"); err != nil {
+		return fmt.Errorf("pgserver: tell the watchdog: %w", err)
+	}
+	return nil
+}
+
+// started says which process is to be stopped.
+func (w *watchdog) started(pid int) error { return w.tell(strconv.Itoa(pid)) }
+
+// ended says that there is none.
+func (w *watchdog) ended() error { return w.tell("-") }
+
+// dismiss ends the watchdog; the folder is the caller's again.
+func (w *watchdog) dismiss() error {
+	err := errors.Join(w.tell("done"), w.pipe.Close())
+	if waitErr := w.cmd.Wait(); waitErr != nil {
+		err = errors.Join(err, fmt.Errorf("pgserver: watchdog: %w", waitErr))
+	}
+	return err
 }

@@ -4,9 +4,129 @@
 package postgres
 
 import (
+	"encoding/binary"
+	"math"
 	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/refold-io/refold/journal"
+)
+
+// array builds a one-dimensional array in the binary format of the server:
+//
+//	dimensions  4 bytes, big-endian as all numbers: 1, or 0 without elements
+//	nulls       4 bytes: 1 if there are any
+//	type        4 bytes, of the elements
+//	length      4 bytes, and 4 bytes of the lowest index
+//	elements    4 bytes length, -1 for NULL, and as many bytes
+type array struct {
+	buf    []byte
+	length uint32
+	nulls  byte
+	oid    uint32
+}
+
+const arrayHeader = 20
+
+// reset makes the array empty.
+func (a *array) reset(oid uint32) {
+	var header [arrayHeader]byte
+	*a = array{buf: append(a.buf[:0], header[:]...), oid: oid}
+}
+
+func (a *array) null() {
+	a.length++
+	a.nulls = 1
+	a.buf = append(a.buf, 0xff, 0xff, 0xff, 0xff)
+}
+
+func (a *array) text(s string) {
+	a.length++
+	a.buf = append(binary.BigEndian.AppendUint32(a.buf, uint32(len(s))), s...) //nolint:gosec // limited
+}
+
+func (a *array) bytes(b []byte) {
+	a.length++
+	a.buf = append(binary.BigEndian.AppendUint32(a.buf, uint32(len(b))), b...) //nolint:gosec // limited
+}
+
+func (a *array) int2(n int16) {
+	a.length++
+	a.buf = binary.BigEndian.AppendUint16(append(a.buf, 0, 0, 0, 2), uint16(n)) //nolint:gosec // its bits
+}
+
+func (a *array) int4(n int32) {
+	a.length++
+	a.buf = binary.BigEndian.AppendUint32(append(a.buf, 0, 0, 0, 4), uint32(n)) //nolint:gosec // its bits
+}
+
+func (a *array) int8(n uint64) {
+	a.length++
+	a.buf = binary.BigEndian.AppendUint64(append(a.buf, 0, 0, 0, 8), n)
+}
+
+// value returns the array. It is overwritten by what is appended after the next
+// reset.
+func (a *array) value() []byte {
+	b := a.buf
+	if a.length > 0 {
+		b[3] = 1
+	} else {
+		b = b[:12]
+	}
+	b[7] = a.nulls
+	binary.BigEndian.PutUint32(b[8:], a.oid)
+	if a.length > 0 {
+		binary.BigEndian.PutUint32(b[12:], a.length)
+		b[19] = 1
+	}
+	return b
+}
+
+// The server counts microseconds from the year 2000 on.
+const epoch = 946_684_800_000_000 // in Unix microseconds
+
+// The range of times that are stored. The server's own is wider.
+const (
+	minYear = -4000
+	maxYear = 200_000
+)
+
+func storableTime(t time.Time) bool { return t.Year() >= minYear && t.Year() <= maxYear }
+
+// timestamp returns the server's form of a time, or one of its infinities for
+// one out of range.
+func timestamp(t time.Time) uint64 {
+	micros := int64(math.MaxInt64)
+	switch {
+	case t.Year() < minYear:
+		micros = math.MinInt64
+	case t.Year() <= maxYear:
+		micros = t.UnixMicro() - epoch
+	}
+	return uint64(micros) //nolint:gosec // its bits
+}
+
+func int2Value(n int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) } //nolint:gosec // small
+
+func int8Value(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+const (
+	oidInt2      = pgtype.Int2OID
+	oidInt4      = pgtype.Int4OID
+	oidInt8      = pgtype.Int8OID
+	oidText      = pgtype.TextOID
+	oidBytes     = pgtype.ByteaOID
+	oidTimestamp = pgtype.TimestamptzOID
+
+	oidInt2s      = pgtype.Int2ArrayOID
+	oidInt4s      = pgtype.Int4ArrayOID
+	oidInt8s      = pgtype.Int8ArrayOID
+	oidTexts      = pgtype.TextArrayOID
+	oidBytess     = pgtype.ByteaArrayOID
+	oidTimestamps = pgtype.TimestamptzArrayOID
 )
 
 // encoder turns chains into the arrays that append_many takes.
