@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/internal/shardcore/passivation"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
-	"github.com/refold-io/refold/sharding/passivation"
 )
 
 // run is a shard on this node.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/refold-io/refold/sharding/passivation"
@@ -30,7 +31,7 @@ type Config struct {
 	Starts int
 	// Passivation says which entities are stopped because nobody needs them.
 	Passivation passivation.Settings
-	// Entities is how many the shard may have, if Passivation has a limit: see passivation.PerShard.
+	// Entities is how many the shard may have, if Passivation has a limit: see PerShard of internal/shardcore/passivation.
 	Entities int
 	// RestartBackoff is how long after its unexpected end a remembered entity is started again. Defaults to 10 seconds.
 	RestartBackoff time.Duration
@@ -72,10 +73,10 @@ func (c Config) validate() error {
 		{"Starts", int64(c.Starts), MaxBuffer},
 		{"Entities", int64(c.Entities), 1 << 40},
 		{"RecoverNumber", int64(c.RecoverNumber), MaxBuffer},
-		{"RestartBackoff", int64(c.RestartBackoff), int64(passivation.Never)},
-		{"StopTimeout", int64(c.StopTimeout), int64(passivation.Never)},
-		{"UpdateTimeout", int64(c.UpdateTimeout), int64(passivation.Never)},
-		{"RecoverInterval", int64(c.RecoverInterval), int64(passivation.Never)},
+		{"RestartBackoff", int64(c.RestartBackoff), math.MaxInt64},
+		{"StopTimeout", int64(c.StopTimeout), math.MaxInt64},
+		{"UpdateTimeout", int64(c.UpdateTimeout), math.MaxInt64},
+		{"RecoverInterval", int64(c.RecoverInterval), math.MaxInt64},
 	} {
 		if n.value < 0 || n.value > n.most {
 			errs = append(errs, fmt.Errorf("%w: Config.%s is %d, it must be from 0 to %d", ErrInvalid, n.field, n.value, n.most))

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/sharding/passivation"
+	"github.com/refold-io/refold/internal/shardcore/passivation"
 )
 
 type phase uint8
