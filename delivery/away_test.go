@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // An answer from another node means what one from the own node does: a refusal ends a delivery as refused, an error lets it be
@@ -29,7 +30,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			told     []string
 			credits  int
 		)
-		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal()})
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 		if err != nil {
 			t.Fatal(err)
 		}

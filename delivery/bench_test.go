@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // BenchmarkDelivery is one delivery from its event to its confirmation, without
@@ -57,7 +58,7 @@ func BenchmarkTick(b *testing.B) {
 
 // BenchmarkTransfer is a transfer on a runtime: three events in two accounts.
 func BenchmarkTransfer(b *testing.B) {
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal()})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 type (
@@ -96,7 +97,7 @@ func (w *Wallet) ApplyEvent(event WalletEvent) {
 func Example() {
 	ctx := context.Background()
 	arrived := make(chan string, 10)
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal()})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 var bob = eventsourcing.Address{Type: "account", ID: "bob"}
@@ -262,7 +263,7 @@ func TestMistakesShowAtHost(t *testing.T) {
 func TestRefusalStands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, accountType(&probe{}), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, accountType(&probe{}), eventsourcing.HostOptions{})
 		defer b.close(t)
 		ask(t, b, "bob", Lock{Locked: true})
 		h := delivery.Header{Sender: "account|alice#Transfers", Nr: 1, Floor: 1}
@@ -288,7 +289,7 @@ func TestLateAnswers(t *testing.T) {
 				answers.Add(1)
 			}
 		}}
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, accountType(p), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, accountType(p), eventsourcing.HostOptions{})
 		defer b.close(t)
 		ask(t, b, "alice", Deposit{Amount: 100})
 		p.deaf.Store(true)

@@ -18,6 +18,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // sink is an entity that notes when deliveries come and answers none of them.
@@ -159,7 +160,7 @@ func TestIntervalsIgnoreTheWallClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var off atomic.Int64
-		cfg := eventsourcing.Config{Journal: inmem.NewJournal(), Now: func() time.Time { return time.Now().Add(time.Duration(off.Load())) }}
+		cfg := eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Now: func() time.Time { return time.Now().Add(time.Duration(off.Load())) }}
 		b := openBank(t, cfg, senderType(&probe{}), eventsourcing.HostOptions{})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
@@ -180,7 +181,7 @@ func TestIntervalsIgnoreTheWallClock(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, senderType(&probe{}), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, senderType(&probe{}), eventsourcing.HostOptions{})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		ask(t, b, "a", Post{N: 1})
@@ -209,7 +210,7 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := journaltest.NewFaulty(inmem.NewJournal())
-		b := openBank(t, eventsourcing.Config{Journal: j}, senderType(&probe{}), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil)}, senderType(&probe{}), eventsourcing.HostOptions{})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		stall := j.Inject(journaltest.Fault{Do: journaltest.Stall})
@@ -242,14 +243,14 @@ func TestRecoveryAndBursts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := inmem.NewJournal()
 		p := &probe{settings: delivery.Settings{Burst: 2}}
-		b := openBank(t, eventsourcing.Config{Journal: j}, senderType(p), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil)}, senderType(p), eventsourcing.HostOptions{})
 		got := hostSink(t, b.runtime)
 		ask(t, b, "a", Post{N: 5})
 		ask(t, b, "a", Drop{Nr: 2})
 		got.want(t, "at once, no burst", "1@0", "2@0", "3@0", "4@0", "5@0")
 		b.close(t)
 
-		b = openBank(t, eventsourcing.Config{Journal: j}, senderType(p), eventsourcing.HostOptions{})
+		b = openBank(t, eventsourcing.Config{Store: store.Of(j, nil)}, senderType(p), eventsourcing.HostOptions{})
 		defer b.close(t)
 		got = hostSink(t, b.runtime)
 		if nr := ask(t, b, "a", Post{N: 1}); nr != 6 {
@@ -266,7 +267,7 @@ func TestBurstsReachEverybody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &probe{settings: delivery.Settings{Burst: 2}}
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, senderType(p), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, senderType(p), eventsourcing.HostOptions{})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		ask(t, b, "a", Post{N: 7})
@@ -289,7 +290,7 @@ func TestWarnings(t *testing.T) {
 				}
 			}
 		}}
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, senderType(p), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, senderType(p), eventsourcing.HostOptions{})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		ask(t, b, "a", Post{N: 2})
@@ -308,7 +309,7 @@ func TestWarnings(t *testing.T) {
 func TestDestinationAppearsLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, senderType(&probe{}), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, senderType(&probe{}), eventsourcing.HostOptions{})
 		defer b.close(t)
 		ask(t, b, "a", Post{N: 1})
 		time.Sleep(7 * time.Second)
@@ -322,7 +323,7 @@ func TestDestinationAppearsLater(t *testing.T) {
 func TestIdleWithUnconfirmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, senderType(&probe{}), eventsourcing.HostOptions{PassivateAfter: 3 * time.Second})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, senderType(&probe{}), eventsourcing.HostOptions{PassivateAfter: 3 * time.Second})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		ask(t, b, "a", Post{N: 1})
@@ -341,13 +342,13 @@ func TestPastStateIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := inmem.NewJournal()
-		b := openBank(t, eventsourcing.Config{Journal: j}, senderType(&probe{}), eventsourcing.HostOptions{})
+		b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil)}, senderType(&probe{}), eventsourcing.HostOptions{})
 		hostSink(t, b.runtime)
 		ask(t, b, "a", Post{N: 1})
 		ask(t, b, "a", Drop{Nr: 1})
 		b.close(t)
 
-		b = openBank(t, eventsourcing.Config{Journal: j}, senderType(&probe{}), eventsourcing.HostOptions{Recovery: eventsourcing.Recovery{UpTo: 1}})
+		b = openBank(t, eventsourcing.Config{Store: store.Of(j, nil)}, senderType(&probe{}), eventsourcing.HostOptions{Recovery: eventsourcing.Recovery{UpTo: 1}})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		if _, err := eventsourcing.Ask(context.Background(), b.Ref("a"), Post{N: 1}); err == nil {

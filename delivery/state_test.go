@@ -18,6 +18,7 @@ import (
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // ends is a state with both ends of deliveries.
@@ -229,7 +230,7 @@ func TestNewerStates(t *testing.T) {
 func TestSnapshotsThroughTheRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := eventsourcing.Config{Journal: inmem.NewJournal(), Snapshots: inmem.NewSnapshotStore()}
+		cfg := eventsourcing.Config{Store: store.Of(inmem.NewJournal(), inmem.NewSnapshotStore())}
 		p := &probe{}
 		p.deaf.Store(true)
 		b := openBank(t, cfg, accountType(p), eventsourcing.HostOptions{}) // a snapshot each 5 events

@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/snapshot/snapshottest"
+	"github.com/refold-io/refold/store"
 )
 
 const (
@@ -51,7 +52,7 @@ func runTransfers(t *testing.T, seed uint64) (refunds int64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	j := journaltest.NewFaulty(inmem.NewJournal())
 	s := snapshottest.NewFaulty(inmem.NewSnapshotStore())
-	cfg := eventsourcing.Config{Journal: j, Snapshots: s}
+	cfg := eventsourcing.Config{Store: store.Of(j, s)}
 	typ := accountType(&probe{})
 	if seed%3 == 0 {
 		typ.DisablePipelining = true

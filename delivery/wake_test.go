@@ -10,6 +10,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // TestWake: what a crash has left in flight arrives although no command comes, and
@@ -17,7 +18,7 @@ import (
 func TestWake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := eventsourcing.Config{Journal: inmem.NewJournal(), Snapshots: inmem.NewSnapshotStore()}
+		cfg := eventsourcing.Config{Store: store.Of(inmem.NewJournal(), inmem.NewSnapshotStore())}
 		p := &probe{}
 		p.deaf.Store(true)
 		b := openBank(t, cfg, accountType(p), eventsourcing.HostOptions{})

@@ -10,6 +10,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 type (
@@ -53,7 +54,7 @@ func Example() {
 	}
 	journal := inmem.NewJournal()
 	for range 2 { // the second runtime refolds what the first one stored
-		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal})
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)})
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -10,12 +10,13 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // hosted opens a runtime with a journal in memory that hosts one type. A real
 // program returns these errors; see the package example.
 func hosted[C, E any](typ eventsourcing.Type[C, E]) (*eventsourcing.Runtime, *eventsourcing.Entities[C, E]) {
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal()})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 	if err != nil {
 		panic(err)
 	}

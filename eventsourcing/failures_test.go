@@ -16,6 +16,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/store"
 )
 
 // TestPipelinedAnswers: three writes in flight are answered with three different
@@ -208,7 +209,7 @@ func TestNoJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).listening()
-		s.cfg.Journal, s.cfg.Snapshots = nil, nil
+		s.cfg.Store = nil
 		s.typ.Events = nil
 		s.open()
 		defer s.close()
@@ -310,7 +311,7 @@ func TestTwoRuntimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := newScene(t), newScene(t)
 		b.journal = a.journal
-		b.cfg.Journal = a.journal
+		b.cfg.Store = store.Of(a.journal, b.snapshots)
 		a.open()
 		defer a.close()
 		b.open()

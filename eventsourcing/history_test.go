@@ -23,6 +23,7 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // A history is what several clients asked of one ledger, and what they were told.
@@ -126,7 +127,7 @@ func (j *slowJournal) Append(ctx context.Context, writes []journal.Write) []erro
 // open starts a runtime. What clients send goes there from now on.
 func (h *history) open() *eventsourcing.Runtime {
 	h.t.Helper()
-	cfg := eventsourcing.Config{Journal: h.journal, Snapshots: h.store, Workers: 2}
+	cfg := eventsourcing.Config{Store: store.Of(h.journal, h.store), Workers: 2}
 	cfg.JournalGuard.MaxFailures = 1000 // while the breaker is open nothing happens
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {

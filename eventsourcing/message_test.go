@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // A traveller answers in all ways there are, wherever its caller is.
@@ -309,7 +310,7 @@ func (a *abroad) mustAsk(t *testing.T, how string) {
 func TestRouteGetsAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal()})
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 		if err != nil {
 			t.Fatal(err)
 		}

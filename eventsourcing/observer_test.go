@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 func TestWhatIsObservedOfACommand(t *testing.T) {
@@ -74,7 +75,7 @@ func TestACommandThatIsDecidedAgainIsObservedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
-	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: r.observer()}, nil)
+	l := openLamps(t, eventsourcing.Config{Store: store.Of(faulty, nil), Observer: r.observer()}, nil)
 	l.ask(t, marked("first"), "1", persisting(1))
 	fault := faulty.Inject(journaltest.Fault{Do: journaltest.Stall})
 	l.tell(t, marked("struck"), "1", persisting(1))
@@ -170,7 +171,7 @@ func TestAnAskerThatLeavesEnds(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
-	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: r.observer()}, nil)
+	l := openLamps(t, eventsourcing.Config{Store: store.Of(faulty, nil), Observer: r.observer()}, nil)
 	fault := faulty.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall}) // the recovery hangs
 	ctx, cancel := context.WithCancel(marked("ask"))
 	done := make(chan error)
@@ -196,7 +197,7 @@ func TestAnAskerThatLeavesEnds(t *testing.T) {
 func TestWhatFindsTheMailboxFullEnds(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal(), Observer: r.observer()})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: r.observer()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +355,7 @@ func TestMetadataReachesTheJournalAndTheDestination(t *testing.T) {
 	}}}
 	j := inmem.NewJournal()
 	r := newRegister()
-	l := openLamps(t, eventsourcing.Config{Journal: j, Observer: r.observer()}, wires)
+	l := openLamps(t, eventsourcing.Config{Store: store.Of(j, nil), Observer: r.observer()}, wires)
 	l.ask(t, marked("a"), "1", persisting(2))
 	l.tell(t, context.Background(), "1", persisting(1))
 	r.wait(5) // two commands and three sends
@@ -378,7 +379,7 @@ func TestMetadataReachesTheJournalAndTheDestination(t *testing.T) {
 
 	// The next incarnation sends the same again.
 	r = newRegister()
-	l = openLamps(t, eventsourcing.Config{Journal: j, Observer: r.observer()}, wires)
+	l = openLamps(t, eventsourcing.Config{Store: store.Of(j, nil), Observer: r.observer()}, wires)
 	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampEffect { return ctx.None() }})
 	r.wait(4)
 	l.close(t)
@@ -417,7 +418,7 @@ func TestCommandsThatWait(t *testing.T) {
 	t.Parallel()
 	stashed := make(chan eventsourcing.StashInfo, 10)
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
-	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: eventsourcing.Observer{
+	l := openLamps(t, eventsourcing.Config{Store: store.Of(faulty, nil), Observer: eventsourcing.Observer{
 		Stashed: func(i eventsourcing.StashInfo) { stashed <- i },
 	}}, nil)
 	want := func(aside bool) {
@@ -459,7 +460,7 @@ func TestACommandThatFindsTheStashFullDoesNotWait(t *testing.T) {
 	o := r.observer()
 	o.Stashed = func(eventsourcing.StashInfo) { stashed <- struct{}{} }
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
-	l := openLamps(t, eventsourcing.Config{Journal: faulty, Observer: o}, nil)
+	l := openLamps(t, eventsourcing.Config{Store: store.Of(faulty, nil), Observer: o}, nil)
 	fault := faulty.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
 	for range lampStash {
 		l.tell(t, t.Context(), "1", persisting(1))

@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 )
 
 // A lamp does what its commands say; they are functions.
@@ -114,8 +115,8 @@ const lampStash = 8
 
 func openLamps(tb testing.TB, cfg eventsourcing.Config, wires map[string]wire) *lamps {
 	tb.Helper()
-	if cfg.Journal == nil {
-		cfg.Journal = inmem.NewJournal()
+	if cfg.Store == nil {
+		cfg.Store = store.Of(inmem.NewJournal(), nil)
 	}
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/snapshot"
 	"github.com/refold-io/refold/snapshot/snapshottest"
+	"github.com/refold-io/refold/store"
 )
 
 // chronicle is a scene with lines one second apart: 1 to n, and a snapshot after
@@ -227,7 +228,7 @@ func TestHistoryGaps(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := chronicle(t, 5)
-			s.cfg.Journal = &holes{Journal: s.journal, missing: 3}
+			s.cfg.Store = store.Of(&holes{Journal: s.journal, missing: 3}, s.snapshots)
 			s.open()
 			defer s.close()
 			_, err := s.ask(recall)
@@ -241,7 +242,7 @@ func TestHistoryGaps(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := chronicle(t, 5)
-			s.cfg.Journal = &holes{Journal: s.journal, missing: 5}
+			s.cfg.Store = store.Of(&holes{Journal: s.journal, missing: 5}, s.snapshots)
 			s.open()
 			defer s.close()
 			_, err := s.ask(recall)
@@ -334,7 +335,7 @@ func TestRecoveryTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := chronicle(t, 5)
 		s.cfg.RecoveryTimeout = 10 * time.Second
-		s.cfg.Journal = &holes{Journal: s.journal, pause: 8 * time.Second}
+		s.cfg.Store = store.Of(&holes{Journal: s.journal, pause: 8 * time.Second}, s.snapshots)
 		s.open()
 		defer s.close()
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5")

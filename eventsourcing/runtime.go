@@ -23,17 +23,15 @@ import (
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // Config configures a Runtime. The zero value is a runtime whose entities
 // persist nothing.
 type Config struct {
-	// Journal stores the events. The runtime does not close it. Defaults to
-	// none: then entities can't persist.
-	Journal journal.Journal
-	// Snapshots stores the snapshots. The runtime does not close it. Defaults to
-	// none.
-	Snapshots snapshot.Store
+	// Store holds the events and the snapshots. The runtime does not close it. Defaults to none: then
+	// entities persist nothing.
+	Store store.DB
 	// Logger gets the logs. Defaults to none.
 	Logger *slog.Logger
 	// Observer is told what happens. Defaults to nothing.
@@ -155,24 +153,8 @@ func Open(cfg Config) (*Runtime, error) {
 	if r.filter, err = journal.NewFilter(cfg.ReplayFilter); err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
-	if cfg.Snapshots != nil {
-		guarded, err := snapshot.Guard(cfg.Snapshots, cfg.SnapshotGuard)
-		if err != nil {
-			return nil, fmt.Errorf("open a runtime: %w", err)
-		}
-		r.snapshots = guarded
-	}
-	if cfg.Journal != nil {
-		guarded, err := journal.Guard(cfg.Journal, cfg.JournalGuard)
-		if err != nil {
-			return nil, fmt.Errorf("open a runtime: %w", err)
-		}
-		r.journal = guarded
-		wc := cfg.Writer
-		wc.OnCommit = cfg.Observer.Commit
-		if r.writer, err = journal.NewWriter(guarded, wc); err != nil {
-			return nil, fmt.Errorf("open a runtime: %w", err)
-		}
+	if err := r.openStore(cfg); err != nil {
+		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.workers = newWorkers(cfg.Workers, &r.effects)
@@ -180,6 +162,33 @@ func Open(cfg Config) (*Runtime, error) {
 	r.stores.limit = 16
 	r.probes.limit = 16
 	return r, nil
+}
+
+// openStore puts circuit breakers around the journal and the snapshot store, and starts the writer.
+func (r *Runtime) openStore(cfg Config) error {
+	if cfg.Store == nil {
+		return nil
+	}
+	if s := cfg.Store.Snapshots(); s != nil {
+		guarded, err := snapshot.Guard(s, cfg.SnapshotGuard)
+		if err != nil {
+			return err
+		}
+		r.snapshots = guarded
+	}
+	j := cfg.Store.Journal()
+	if j == nil {
+		return nil
+	}
+	guarded, err := journal.Guard(j, cfg.JournalGuard)
+	if err != nil {
+		return err
+	}
+	r.journal = guarded
+	wc := cfg.Writer
+	wc.OnCommit = cfg.Observer.Commit
+	r.writer, err = journal.NewWriter(guarded, wc)
+	return err
 }
 
 // Close stops the runtime: entities handle what they were given and stop, the

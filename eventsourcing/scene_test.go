@@ -21,6 +21,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/snapshot"
 	"github.com/refold-io/refold/snapshot/snapshottest"
+	"github.com/refold-io/refold/store"
 )
 
 // An actor does what its commands say: they are functions. Its state is the list
@@ -101,7 +102,7 @@ func newScene(tb testing.TB) *scene {
 		t: tb, journal: journaltest.NewFaulty(inmem.NewJournal()),
 		snapshots: snapshottest.NewFaulty(inmem.NewSnapshotStore()),
 	}
-	s.cfg = eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots}
+	s.cfg = eventsourcing.Config{Store: store.Of(s.journal, s.snapshots)}
 	s.cfg.Observer.Dropped = func(info eventsourcing.DroppedInfo) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

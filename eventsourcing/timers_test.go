@@ -14,6 +14,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/store"
 )
 
 // noting is a command that only notes when it is handled.
@@ -351,7 +352,7 @@ func TestDeadlineUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newTimed(t)
-		s.cfg.Journal = &slowAppends{Journal: s.journal, pause: 10 * time.Millisecond}
+		s.cfg.Store = store.Of(&slowAppends{Journal: s.journal, pause: 10 * time.Millisecond}, s.snapshots)
 		s.open()
 		defer s.close()
 		until := time.Now().Add(time.Second)

@@ -14,6 +14,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/store"
 )
 
 // ids collects what IDs yields.
@@ -61,12 +62,12 @@ func TestIDs(t *testing.T) {
 		expectError(t, err, context.Canceled)
 		s.close()
 
-		s.cfg.Journal = struct{ journal.Journal }{s.journal.Unwrap()}
+		s.cfg.Store = store.Of(struct{ journal.Journal }{s.journal.Unwrap()}, s.snapshots)
 		s.open()
 		_, err = s.ids(t.Context())
 		expectError(t, err, eventsourcing.ErrInvalid)
 		s.close()
-		s.cfg.Journal, s.typ.Events = nil, nil
+		s.cfg.Store, s.typ.Events = nil, nil
 		s.open()
 		defer s.close()
 		_, err = s.ids(t.Context())

@@ -23,6 +23,7 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 )
 
 // A diary keeps what is written into it, in order.
@@ -214,7 +215,7 @@ func (w *world) join(name string, roles ...string) *host {
 	if w.hung != nil && name == "a" {
 		j = &hanging{w.journal, w.hung}
 	}
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(j, nil)})
 	w.must(err)
 	h := &host{Node: n, rt: rt}
 	w.nodes[name] = h

@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/sharding/passivation"
+	"github.com/refold-io/refold/store"
 )
 
 // branch is a node of a bank that hosts accounts.
@@ -34,7 +35,7 @@ func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Jour
 	if err != nil {
 		return nil, err
 	}
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal}) //nolint:contextcheck // it outlasts the call
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)}) //nolint:contextcheck // it outlasts the call
 	if err != nil {
 		return nil, errors.Join(err, node.Shutdown(ctx))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 )
 
 type (
@@ -68,7 +69,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal})
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)})
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -20,6 +20,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 )
 
 // A tally counts how often it was asked.
@@ -53,7 +54,7 @@ func tallies(name string) eventsourcing.Type[tallyCommand, counted] {
 // region lets a node host tallies.
 func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts sharding.Options) *sharding.Region[tallyCommand] {
 	l.t.Helper()
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(j, nil)})
 	if err != nil {
 		l.t.Fatal(err)
 	}

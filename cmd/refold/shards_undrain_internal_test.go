@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 )
 
 func TestShardsUndrain(t *testing.T) {
@@ -40,7 +41,7 @@ func TestShardsThatAreRefused(t *testing.T) {
 	l.settled()
 	j := inmem.NewJournal()
 	l.region(a, j, "account", sharding.Options{Shards: 12})
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(j, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

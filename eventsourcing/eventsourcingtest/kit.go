@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/snapshot/snapshottest"
+	"github.com/refold-io/refold/store"
 )
 
 // Config configures a Kit. The zero value holds the defaults.
@@ -84,7 +85,7 @@ func (k *Kit[C, E]) store() {
 func (k *Kit[C, E]) open() {
 	k.t.Helper()
 	cfg := k.cfg.Runtime
-	cfg.Journal, cfg.Snapshots = k.journal, k.snapshots
+	cfg.Store = store.Of(k.journal, k.snapshots)
 	if !k.cfg.AllowUnreturned {
 		cfg.Observer = eventsourcing.Tee(cfg.Observer, eventsourcing.Observer{Unreturned: func(i eventsourcing.UnreturnedInfo) {
 			k.mu.Lock()

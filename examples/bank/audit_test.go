@@ -407,7 +407,7 @@ func TestASnapshotThatIsWrong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = s.snapshots.Save(t.Context(), snapshot.Snapshot{
+	if err = s.Snapshots().Save(t.Context(), snapshot.Snapshot{
 		Metadata: snapshot.Metadata{ID: "account|alice", SequenceNr: 2, Time: noon}, Manifest: "state", Payload: state,
 	}); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // builtInRates is the table that is in force unless a file is named.
@@ -41,7 +42,7 @@ const (
 )
 
 // openBank starts a bank on a store.
-func openBank(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
+func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
 	b, err := openRuntime(s, r, log, observer)
 	if err != nil {
 		return nil, err
@@ -54,16 +55,15 @@ func openBank(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.
 }
 
 // openRuntime starts a bank that hosts nothing yet.
-func openRuntime(s *store, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
+func openRuntime(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{
-		Journal: s.journal, JournalGuard: journal.GuardConfig{ResetTimeout: resetTimeout},
-		Snapshots: s.snapshots, SnapshotGuard: snapshot.GuardConfig{ResetTimeout: resetTimeout},
+		Store: s, JournalGuard: journal.GuardConfig{ResetTimeout: resetTimeout}, SnapshotGuard: snapshot.GuardConfig{ResetTimeout: resetTimeout},
 		Logger: log, Observer: observer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the bank: %w", err)
 	}
-	return &bank{runtime: rt, typ: AccountType(r), journal: s.journal}, nil
+	return &bank{runtime: rt, typ: AccountType(r), journal: s.Journal()}, nil
 }
 
 // patience are the options of accounts, wherever they are hosted.

@@ -19,6 +19,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -52,7 +53,7 @@ type branch struct {
 }
 
 // openBranch starts a branch on a store, which all of them share. It does not wait until it has joined.
-func openBranch(ctx context.Context, cfg branchConfig, s *store, r rates.Rates) (_ *branch, err error) {
+func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates) (_ *branch, err error) {
 	log := cfg.logger.With(slog.String("branch", cfg.carrier.Self().Name))
 	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // it lives until it is shut down
 		Cluster: cfg.cluster, Carrier: cfg.carrier, Seeds: cfg.seeds, Downing: cfg.downing, Logger: log,
@@ -77,7 +78,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s *store, r rates.Rates) 
 	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // it lives until it is closed
 		return nil, err
 	}
-	var state sharding.CoordinatorStores = sharding.JournalState(s.journal, s.snapshots)
+	var state sharding.CoordinatorStores = sharding.JournalState(s.Journal(), s.Snapshots())
 	if cfg.state == stateDDATA {
 		replicator, failed := ddata.Start(ctx, node, ddata.Config{})
 		if failed != nil {

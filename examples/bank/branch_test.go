@@ -21,13 +21,14 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 )
 
 // chain is a bank with branches on a network in memory, in a bubble with a clock of its own.
 type chain struct {
 	*testing.T
 
-	store    *store
+	store    store.DB
 	network  *inmem.Network
 	state    string
 	branches map[string]*branch
@@ -264,7 +265,7 @@ func TestBranches(t *testing.T) {
 // coordinatorHistory is under what name the coordinator keeps its state in the journal, empty if it does not.
 func coordinatorHistory(c *chain) string {
 	c.Helper()
-	lister, _ := journal.As[journal.IDLister](c.store.journal)
+	lister, _ := journal.As[journal.IDLister](c.store.Journal())
 	for id, err := range lister.PersistenceIDs(c.Context(), "") {
 		if err != nil {
 			c.Fatal(err)

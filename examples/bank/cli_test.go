@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/store"
 )
 
 func TestUsage(t *testing.T) {
@@ -133,7 +134,7 @@ func TestTheAuditFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if errs := s.journal.Append(t.Context(), []journal.Write{{ID: "account|alice", Writer: "x", Expect: 1, Events: []journal.Event{
+	if errs := s.Journal().Append(t.Context(), []journal.Write{{ID: "account|alice", Writer: "x", Expect: 1, Events: []journal.Event{
 		{SequenceNr: 2, Time: noon, Manifest: manifest, Payload: payload},
 	}}}); errs != nil {
 		t.Fatal(errs)
@@ -207,7 +208,7 @@ func TestVerbose(t *testing.T) {
 	t.Parallel()
 	var logged strings.Builder
 	s := newStore(t, "inmem:")
-	s.journal = full{s.journal}
+	s = store.Of(full{s.Journal()}, s.Snapshots())
 	b, err := openBank(s, parseRates(t, testRates), slog.New(slog.NewTextHandler(&logged, nil)), (*eventLog)(nil).observer())
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/store"
 
 	"example.com/wallets/wallet"
 )
@@ -39,7 +40,7 @@ func main() {
 
 func run(j *inmem.Journal, s *inmem.SnapshotStore) error {
 	ctx := context.Background()
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j, Snapshots: s})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(j, s)})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/store"
 )
 
 // The build tag "embedded" leaves PostgreSQL, HTTP and clusters out of the program. What remains needs a
@@ -19,7 +20,7 @@ import (
 var errEmbedded = errors.New("this program was built for the embedded journal only (-tags embedded, as make bank does); " +
 	"for PostgreSQL, serve and clusters use: go run ./examples/bank")
 
-func openPostgres(context.Context, string, bool) (*store, error) { return nil, errEmbedded }
+func openPostgres(context.Context, string, bool) (store.DB, error) { return nil, errEmbedded }
 
 // Run executes the command.
 func (c *serveCmd) Run(*app) error { return errEmbedded }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/journal/journaltest"
+	"github.com/refold-io/refold/store"
 )
 
 // The journal loses writes, stores some of those that it says it lost, stores
@@ -26,8 +27,8 @@ func TestABadJournal(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1)) // the journal locks around it
 			s := newStore(t, "inmem:")
-			faulty := journaltest.NewFaulty(s.journal)
-			s.journal = faulty
+			faulty := journaltest.NewFaulty(s.Journal())
+			s = store.Of(faulty, s.Snapshots())
 			for _, f := range []journaltest.Fault{
 				{Do: journaltest.Lose},
 				{Do: journaltest.Store},

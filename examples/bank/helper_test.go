@@ -18,6 +18,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 	"github.com/refold-io/refold/examples/bank/rates"
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/store"
 )
 
 // testRates converts both ways. The rate from TWD to USD is not the inverse of
@@ -39,7 +40,7 @@ func parseRates(t *testing.T, text string) *rates.Table {
 	return table
 }
 
-func newStore(t *testing.T, name string) *store {
+func newStore(t *testing.T, name string) store.DB {
 	t.Helper()
 	s, err := openStore(t.Context(), name, false)
 	if err != nil {
@@ -49,7 +50,7 @@ func newStore(t *testing.T, name string) *store {
 }
 
 // startBank opens a bank, which the test closes.
-func startBank(t *testing.T, s *store, rateTable string) *bank {
+func startBank(t *testing.T, s store.DB, rateTable string) *bank {
 	t.Helper()
 	b, err := openBank(s, parseRates(t, rateTable), slog.New(slog.DiscardHandler), eventsourcing.Observer{})
 	if err != nil {

@@ -313,7 +313,7 @@ func readLedger(t *testing.T, address string) ledger {
 	}
 	defer func() { _ = s.Close() }()
 	b := ledger{requests: make(map[string]int), balances: make(map[string]string), events: make(map[string][]string)}
-	lister, _ := journal.As[journal.IDLister](s.journal)
+	lister, _ := journal.As[journal.IDLister](s.Journal())
 	typ := AccountType(nil)
 	for id, err := range lister.PersistenceIDs(t.Context(), "") {
 		if err != nil {
@@ -323,7 +323,7 @@ func readLedger(t *testing.T, address string) ledger {
 			continue
 		}
 		account := &Account{}
-		for e, err := range s.journal.Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
+		for e, err := range s.Journal().Replay(t.Context(), id, 1, journal.MaxSequenceNr) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/examples/bank/rates"
+	"github.com/refold-io/refold/store"
 )
 
 // The exit codes.
@@ -155,7 +156,7 @@ func (a *app) open(events *eventLog) (*bank, func() error, error) {
 		stopRates()
 		return nil, nil, err
 	}
-	s.journal = events.watch(s.journal)
+	s = store.Of(events.watch(s.Journal()), s.Snapshots())
 	b, err := openBank(s, r, a.logger, events.observer())
 	if err != nil {
 		stopRates()

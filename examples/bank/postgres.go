@@ -8,15 +8,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/cmd/refold/operator/pgjournal"
 	"github.com/refold-io/refold/plugins/postgres"
+	"github.com/refold-io/refold/store"
 )
 
 // openPostgres opens a store on PostgreSQL. Read-only, it requires that the tables exist.
-func openPostgres(ctx context.Context, address string, readOnly bool) (*store, error) {
+func openPostgres(ctx context.Context, address string, readOnly bool) (store.DB, error) {
 	dsn, schema, err := pgjournal.ParseAddress(address)
 	if err != nil {
 		return nil, fmt.Errorf("journal on PostgreSQL: %w", err)
@@ -25,7 +25,7 @@ func openPostgres(ctx context.Context, address string, readOnly bool) (*store, e
 	if err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err) // the address may contain a password
 	}
-	return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
+	return db, nil
 }
 
 // databases are the databases that the refold command opens.

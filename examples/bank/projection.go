@@ -42,7 +42,7 @@ func (c *projectCmd) Run(app *app) (err error) {
 	defer table.pool.Close()
 	p, err := projection.New(projection.Config[Event]{
 		Name:        "bank_totals",
-		Journal:     s.journal,
+		Journal:     s.Journal(),
 		Criteria:    journal.Criteria{Type: AccountTypeName},
 		Events:      AccountType(nil).Events,
 		Handler:     table.handler(),

@@ -41,7 +41,7 @@ func (c *totalsCmd) Run(app *app) (err error) {
 	sums := make(totals)
 	p, err := projection.New(projection.Config[Event]{
 		Name:     "totals",
-		Journal:  s.journal,
+		Journal:  s.Journal(),
 		Criteria: journal.Criteria{Type: AccountTypeName},
 		Events:   AccountType(nil).Events,
 		Handler: projection.AtLeastOnce[Event]{

@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
+	"github.com/refold-io/refold/store"
 )
 
 // runCluster serves as one or more branches of a cluster.
@@ -109,7 +110,7 @@ func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err e
 }
 
 // openBranch connects and opens a branch.
-func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats.Access, s *store, r rates.Rates) (*branch, error) {
+func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats.Access, s store.DB, r rates.Rates) (*branch, error) {
 	self, err := identity.New(name)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--name: %w", err)}

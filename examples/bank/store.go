@@ -7,26 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
 
-	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
-	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
-// store is where a bank keeps its events and snapshots.
-type store struct {
-	journal   journal.Journal
-	snapshots snapshot.Store
-	closers   []io.Closer
-}
-
 // openStore opens what --journal names. For reading only, it has to be there.
-func openStore(ctx context.Context, name string, readOnly bool) (*store, error) {
+func openStore(ctx context.Context, name string, readOnly bool) (store.DB, error) {
 	kind, at, _ := strings.Cut(name, ":")
 	switch {
 	case kind == "leveldb" && at != "":
@@ -39,14 +30,13 @@ func openStore(ctx context.Context, name string, readOnly bool) (*store, error) 
 		if err != nil {
 			return nil, fmt.Errorf("open the journal %s: %w", name, err)
 		}
-		return &store{journal: db.Journal(), snapshots: db.Snapshots(), closers: []io.Closer{db}}, nil
+		return db, nil
 	case isPostgres(name):
 		return openPostgres(ctx, name, readOnly)
 	case kind == "inmem" && at == "" && readOnly:
 		return nil, errors.New("journal inmem: holds nothing from one command to the next; name one on disk, such as leveldb:bank-data")
 	case kind == "inmem" && at == "":
-		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
-		return &store{journal: j, snapshots: s, closers: []io.Closer{j, s}}, nil
+		return inmem.Open()
 	}
 	return nil, fmt.Errorf("journal %q: want leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: for what REFOLD_POSTGRES names, or inmem: (in memory)", kind+":") // the rest may hold a password
 }
@@ -55,12 +45,4 @@ func openStore(ctx context.Context, name string, readOnly bool) (*store, error) 
 func isPostgres(address string) bool {
 	scheme, _, _ := strings.Cut(address, ":")
 	return scheme == "postgres" || scheme == "postgresql"
-}
-
-func (s *store) Close() error {
-	var errs []error
-	for _, c := range s.closers {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
 }

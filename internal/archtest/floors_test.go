@@ -15,14 +15,15 @@ import (
 var floors = map[string]int{
 	"codec": 0, "identity": 0,
 	"journal": 1, "snapshot": 1, "transport": 1, "lease": 1, "ddata/durable": 1,
-	"eventsourcing": 2, "cluster": 2,
-	"delivery": 3, "projection": 3, "ddata": 3,
-	"sharding": 4,
+	"store":         2,
+	"eventsourcing": 3, "cluster": 3,
+	"delivery": 4, "projection": 4, "ddata": 4,
+	"sharding": 5,
 }
 
 // spis are what a plugin may know of this module, with all that is below them.
 var spis = []string{
-	"codec", "identity", "journal", "snapshot", "transport", "lease", "ddata/durable", "projection", "internal",
+	"codec", "identity", "journal", "snapshot", "store", "transport", "lease", "ddata/durable", "projection", "internal",
 }
 
 // observed is what a plugin that implements an Observer may know besides.

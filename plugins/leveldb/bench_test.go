@@ -67,7 +67,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer db.Close() //nolint:errcheck // only measured
-		j := db.Journal()
+		j := db.TestJournal()
 		writes := make([]journal.Write, benchIDs)
 		for i := range writes {
 			writes[i] = journal.Write{ID: fmt.Sprintf("account|%d", i), Writer: "0192f0c1a2b3", Events: []journal.Event{{
@@ -146,7 +146,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer db.Close() //nolint:errcheck // only measured
-		j := db.Journal()
+		j := db.TestJournal()
 		for n := uint64(0); n < benchReplay; n += 1000 {
 			w := journal.Write{ID: "account|1", Writer: "0192f0c1a2b3", Expect: n}
 			for i := range uint64(1000) {
@@ -186,7 +186,7 @@ func BenchmarkQuery(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer db.Close() //nolint:errcheck // only measured
-	j := db.Journal()
+	j := db.TestJournal()
 	data := benchData(benchPayload)
 	for n := range uint64(benchReplay / benchIDs) {
 		writes := make([]journal.Write, benchIDs)

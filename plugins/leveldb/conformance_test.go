@@ -39,7 +39,7 @@ func inDir(tb testing.TB, dir string) journal.Journal {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return lasting{Journal: db.Journal(), dir: dir}
+	return lasting{Journal: db.TestJournal(), dir: dir}
 }
 
 func TestJournalConformance(t *testing.T) {
@@ -77,7 +77,7 @@ func TestCrashConformance(t *testing.T) {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(func() { _ = db.Close() })
-		return lasting{Journal: db.Journal(), disk: d}
+		return lasting{Journal: db.TestJournal(), disk: d}
 	}
 	journaltest.Run(t, journaltest.Config{
 		Timeout: patience,
@@ -108,7 +108,7 @@ func storeInDir(t snapshottest.T, dir string) snapshot.Store {
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	return lastingStore{db.Snapshots(), dir}
+	return lastingStore{db.TestSnapshots(), dir}
 }
 
 func TestSnapshotConformance(t *testing.T) {

@@ -48,7 +48,7 @@ func newImage(t *testing.T, sizes ...int) image {
 		w := journal.Write{ID: imageID, Writer: "w", Expect: nr - 1, Events: []journal.Event{{
 			SequenceNr: nr, Time: time.UnixMicro(0).UTC(), Manifest: "m", Payload: imagePayload(nr, size),
 		}}}
-		mustAppend(t, db.Journal(), w)
+		mustAppend(t, db.TestJournal(), w)
 		_, data := d.only(t, storage.TypeJournal)
 		im.ends = append(im.ends, len(data))
 	}
@@ -82,7 +82,7 @@ func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, er
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	for e, err := range db.Journal().Replay(t.Context(), imageID, 1, journal.MaxSequenceNr) {
+	for e, err := range db.TestJournal().Replay(t.Context(), imageID, 1, journal.MaxSequenceNr) {
 		if err != nil {
 			return 0, err
 		}
@@ -90,7 +90,7 @@ func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, er
 			t.Fatalf("event %d is %+v", n, e)
 		}
 	}
-	highest, err := db.Journal().HighestSequenceNr(t.Context(), imageID)
+	highest, err := db.TestJournal().HighestSequenceNr(t.Context(), imageID)
 	if err == nil && highest != uint64(n) {
 		t.Fatalf("%d events, and the highest number is %d", n, highest)
 	}
@@ -367,7 +367,7 @@ func TestDamagedCurrent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	mustAppend(t, db.Journal(), write("a", 0, 3))
+	mustAppend(t, db.TestJournal(), write("a", 0, 3))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +388,7 @@ func TestDamagedCurrent(t *testing.T) {
 		}
 		db, err := leveldb.Open(copied+"/db", leveldb.Config{})
 		if err == nil {
-			if got := numbers(t, db.Journal(), "a", 1, 9); len(got) != 3 {
+			if got := numbers(t, db.TestJournal(), "a", 1, 9); len(got) != 3 {
 				t.Errorf("byte %d: %v", at, got)
 			}
 			err = db.Close()

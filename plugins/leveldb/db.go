@@ -20,6 +20,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/storage"
 
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // Config says how a database is opened. The zero value is the default.
@@ -140,14 +141,14 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 //
 // Close the DB, or the journal and, if it was taken, the snapshot store: the
 // directory is released with the last of them.
-func (db *DB) Journal() *Journal {
+func (db *DB) Journal() journal.Journal {
 	db.take(&db.journal.handle)
 	return &db.journal
 }
 
 // Snapshots returns the snapshot store. It is the same one each time. See
 // Journal about closing.
-func (db *DB) Snapshots() *SnapshotStore {
+func (db *DB) Snapshots() snapshot.Store {
 	db.take(&db.snapshots.handle)
 	return &db.snapshots
 }

@@ -10,7 +10,7 @@
 //		return err
 //	}
 //	defer db.Close()
-//	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: db.Journal(), Snapshots: db.Snapshots()})
+//	rt, err := eventsourcing.Open(eventsourcing.Config{Store: db})
 //
 // One process at a time has a directory open; the next one gets [ErrInUse]. Any
 // number of tools may look at it meanwhile nobody writes, with Config.ReadOnly.

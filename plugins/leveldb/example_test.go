@@ -28,7 +28,7 @@ func Example() {
 	defer db.Close() //nolint:errcheck // all is synced
 
 	ctx := context.Background()
-	j := db.Journal()
+	j := db.TestJournal()
 	errs := j.Append(ctx, []journal.Write{{ID: "account|42", Writer: "node-1", Events: []journal.Event{
 		{SequenceNr: 1, Manifest: "opened", Payload: []byte("USD")},
 		{SequenceNr: 2, Manifest: "deposited", Payload: []byte("10.00")},
@@ -71,7 +71,7 @@ func ExampleOpen() {
 			fmt.Println(err)
 			return
 		}
-		j := db.Journal()
+		j := db.TestJournal()
 		last, err := j.HighestSequenceNr(ctx, "account|42")
 		if err != nil {
 			fmt.Println(err)

@@ -32,7 +32,7 @@ func TestFullDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := db.Journal()
+		j := db.TestJournal()
 		next := uint64(0)
 		for range 3 {
 			for range filled { // at least so much is stored when the disk is full
@@ -49,7 +49,7 @@ func TestFullDisk(t *testing.T) {
 					!strings.Contains(errs[0].Error(), `"storage"`) || !journal.NotStored(errs[1]) {
 					t.Fatalf("%d events: %v", next, errs)
 				}
-				if err = db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, errNoSpace) {
+				if err = db.TestSnapshots().Save(t.Context(), snapshotOf("a", 1)); !errors.Is(err, errNoSpace) {
 					t.Fatalf("save: %v", err)
 				}
 				if got := len(numbersOf(t, j)); got != int(next) {
@@ -59,7 +59,7 @@ func TestFullDisk(t *testing.T) {
 			d.setFull(false)
 		}
 		appendAgain(t, j, eventWrite("a", next, 1))
-		if err = db.Snapshots().Save(t.Context(), snapshotOf("a", 1)); err != nil {
+		if err = db.TestSnapshots().Save(t.Context(), snapshotOf("a", 1)); err != nil {
 			t.Fatal(err)
 		}
 		if err = db.Close(); err != nil {
@@ -69,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 		if db, err = leveldb.OpenStorage(d, d.syncDir, small()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(numbersOf(t, db.Journal())); got != int(next)+1 {
+		if got := len(numbersOf(t, db.TestJournal())); got != int(next)+1 {
 			t.Errorf("%d events, not %d", got, next+1)
 		}
 		if err := db.Close(); err != nil {
@@ -117,7 +117,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := db.Journal()
+	j := db.TestJournal()
 	mustAppend(t, j, eventWrite("a", 0, 1))
 	d.failNextSync()
 	errs := j.Append(t.Context(), []journal.Write{eventWrite("a", 1, 1), eventWrite("b", 0, 1)})
@@ -131,7 +131,7 @@ func TestUnknownOutcome(t *testing.T) {
 		if _, err := j.HighestSequenceNr(t.Context(), "a"); !errors.Is(err, journal.ErrUnavailable) || !errors.Is(err, errNoSpace) {
 			t.Errorf("highest: %v", err)
 		}
-		if _, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, errNoSpace) {
+		if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, errNoSpace) {
 			t.Errorf("load: %v", err)
 		}
 		d.setFull(false) // and still the same the second time
@@ -152,7 +152,7 @@ func TestNoSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range uint64(100) {
-		mustAppend(t, db.Journal(), eventWrite("a", n, 1))
+		mustAppend(t, db.TestJournal(), eventWrite("a", n, 1))
 	}
 	lost := d.clone() // as it is for the process that starts next
 	cut := d.ifCut()
@@ -160,7 +160,7 @@ func TestNoSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(numbersOf(t, after.Journal())); got == 0 || got >= 100 {
+	if got := len(numbersOf(t, after.TestJournal())); got == 0 || got >= 100 {
 		t.Errorf("%d events after a power cut", got)
 	}
 	if err := after.Close(); err != nil {
@@ -174,7 +174,7 @@ func TestNoSync(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(numbersOf(t, db.Journal())); got != 100 {
+		if got := len(numbersOf(t, db.TestJournal())); got != 100 {
 			t.Errorf("%s: %d events", what, got)
 		}
 		if err := db.Close(); err != nil {

@@ -134,12 +134,12 @@ func readsGolden(t *testing.T, dir string, upgraded bool) {
 		want = []string{"b 2", "account|42 1", "account|42 2"}
 	}
 	wantOrder(t, db, want...)
-	if got := found(t, db.Journal(), journal.Criteria{Tag: "blau"}); !slices.Equal(got, []string{"account|42 2"}) {
+	if got := found(t, db.TestJournal(), journal.Criteria{Tag: "blau"}); !slices.Equal(got, []string{"account|42 2"}) {
 		t.Errorf("tagged: %q", got)
 	}
 	for _, w := range goldenEvents() {
 		var got []journal.Event
-		for e, err := range db.Journal().Replay(t.Context(), w.ID, 1, journal.MaxSequenceNr) {
+		for e, err := range db.TestJournal().Replay(t.Context(), w.ID, 1, journal.MaxSequenceNr) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,11 +153,11 @@ func readsGolden(t *testing.T, dir string, upgraded bool) {
 			t.Errorf("%s:\n%+v, want\n%+v", w.ID, got, want)
 		}
 	}
-	if got, err := db.Snapshots().Load(t.Context(), "account|42", snapshot.Latest()); err != nil || !reflect.DeepEqual(got, goldenSnapshot()) {
+	if got, err := db.TestSnapshots().Load(t.Context(), "account|42", snapshot.Latest()); err != nil || !reflect.DeepEqual(got, goldenSnapshot()) {
 		t.Errorf("snapshot: %+v, %v", got, err)
 	}
-	mustAppend(t, db.Journal(), write("new", 0, 1), write("b", 2, 1)) // with a number that is free
-	if got := numbers(t, db.Journal(), "new", 0, 9); len(got) != 1 {
+	mustAppend(t, db.TestJournal(), write("new", 0, 1), write("b", 2, 1)) // with a number that is free
+	if got := numbers(t, db.TestJournal(), "new", 0, 9); len(got) != 1 {
 		t.Errorf("new: %v", got)
 	}
 }
@@ -166,11 +166,11 @@ func TestWritesGolden(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, plugin.Config{})
-	mustAppend(t, db.Journal(), goldenEvents()...)
-	if err := db.Journal().DeleteTo(t.Context(), "b", 1); err != nil {
+	mustAppend(t, db.TestJournal(), goldenEvents()...)
+	if err := db.TestJournal().DeleteTo(t.Context(), "b", 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Snapshots().Save(t.Context(), goldenSnapshot()); err != nil {
+	if err := db.TestSnapshots().Save(t.Context(), goldenSnapshot()); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -188,9 +188,9 @@ func TestUpgradesGolden(t *testing.T) {
 	before := tree(t, dir)
 	old := mustOpen(t, dir, plugin.Config{ReadOnly: true})
 	for what, err := range map[string]error{
-		"query": func() error { _, err := old.Journal().Query(t.Context(), journal.Criteria{}, ""); return err }(),
-		"end":   func() error { _, err := old.Journal().End(t.Context()); return err }(),
-		"await": old.Journal().Await(t.Context(), ""),
+		"query": func() error { _, err := old.TestJournal().Query(t.Context(), journal.Criteria{}, ""); return err }(),
+		"end":   func() error { _, err := old.TestJournal().End(t.Context()); return err }(),
+		"await": old.TestJournal().Await(t.Context(), ""),
 		"check": old.VerifyOrder(t.Context()),
 	} {
 		if !errors.Is(err, plugin.ErrNoOrder) || !errors.Is(err, journal.ErrNoQueries) {

@@ -53,7 +53,7 @@ func TestDamagedIndex(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
-			j := db.Journal()
+			j := db.TestJournal()
 			red := []string{"red"}
 			mustAppend(t, j, tagged("a", 0, red, nil, red), write("b", 0, 1))
 			mustAppend(t, j, tagged("b", 1, red))

@@ -71,7 +71,7 @@ func TestSurvivesReopening(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	mustAppend(t, j, write("a", 0, 3), write("b", 0, 1), write("a", 3, 2))
 	if err := j.DeleteTo(t.Context(), "a", 4); err != nil {
 		t.Fatal(err)
@@ -80,14 +80,14 @@ func TestSurvivesReopening(t *testing.T) {
 		t.Fatal(err)
 	}
 	snap := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 4, Time: time.UnixMicro(4).UTC()}, Manifest: "m", Payload: []byte("state")}
-	if err := db.Snapshots().Save(t.Context(), snap); err != nil {
+	if err := db.TestSnapshots().Save(t.Context(), snap); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	db = mustOpen(t, dir, leveldb.Config{})
-	j = db.Journal()
+	j = db.TestJournal()
 	if got := numbers(t, j, "a", 0, journal.MaxSequenceNr); len(got) != 1 || got[0] != 5 {
 		t.Errorf("a holds %v", got)
 	}
@@ -96,14 +96,14 @@ func TestSurvivesReopening(t *testing.T) {
 			t.Errorf("highest of %s is %d, %v", id, got, err)
 		}
 	}
-	if got, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil || string(got.Payload) != "state" || got.Metadata != snap.Metadata {
+	if got, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil || string(got.Payload) != "state" || got.Metadata != snap.Metadata {
 		t.Errorf("snapshot: %+v, %v", got, err)
 	}
 	mustAppend(t, j, write("c", 0, 1), write("b", 1, 1))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	j = mustOpen(t, dir, leveldb.Config{}).Journal()
+	j = mustOpen(t, dir, leveldb.Config{}).TestJournal()
 	for id, want := range map[string]uint64{"a": 5, "b": 2, "c": 1} {
 		if got := numbers(t, j, id, 1, 99); len(got) != 1 || got[0] != want {
 			t.Errorf("%s holds %v", id, got)
@@ -115,7 +115,7 @@ func TestSurvivesReopening(t *testing.T) {
 func TestForgetsIDs(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{CachedIDs: 3, NoSync: true})
-	j := db.Journal()
+	j := db.TestJournal()
 	const ids = 10
 	for round := range uint64(5) {
 		for i := range ids {
@@ -166,14 +166,14 @@ func TestDeletionCutShort(t *testing.T) {
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
 	const events = 10_000
-	mustAppend(t, db.Journal(), write("a", 0, events))
+	mustAppend(t, db.TestJournal(), write("a", 0, events))
 	for pages := 2; pages >= 1; pages-- {
-		err := db.Journal().DeleteTo(&countdown{t.Context(), 1}, "a", events-1)
+		err := db.TestJournal().DeleteTo(&countdown{t.Context(), 1}, "a", events-1)
 		if err == nil {
 			t.Fatal("the deletion was not cut short")
 		}
 		for range 2 {
-			if got := numbers(t, db.Journal(), "a", 0, events); len(got) != 1 || got[0] != events {
+			if got := numbers(t, db.TestJournal(), "a", 0, events); len(got) != 1 || got[0] != events {
 				t.Errorf("%d events are left, from %d", len(got), got[0])
 			}
 			if n, err := db.RawEvents("a"); err != nil || n <= 4096*(pages-1) {
@@ -185,7 +185,7 @@ func TestDeletionCutShort(t *testing.T) {
 			db = mustOpen(t, dir, leveldb.Config{})
 		}
 	}
-	if err := db.Journal().DeleteTo(t.Context(), "a", 1); err != nil {
+	if err := db.TestJournal().DeleteTo(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := db.RawEvents("a"); n != 1 || err != nil {
@@ -197,7 +197,7 @@ func TestCompactFreesSpace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	const events = 10_000 // more than are deleted at once
 	w := write("a", 0, events)
 	for i := range w.Events {
@@ -223,7 +223,7 @@ func TestCompactFreesSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = mustOpen(t, dir, leveldb.Config{}) // which removes what is in use no more
-	j = db.Journal()
+	j = db.TestJournal()
 	if after := tableBytes(t, dir); before < 100_000 || after > before/20 {
 		t.Errorf("%d bytes before the deletion, %d after it", before, after)
 	}
@@ -259,7 +259,7 @@ func tableBytes(t *testing.T, dir string) (total int64) {
 func TestNewerRecords(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{})
-	j, s := db.Journal(), db.Snapshots()
+	j, s := db.TestJournal(), db.TestSnapshots()
 	mustAppend(t, j, write("a", 0, 3), write("b", 0, 1))
 	for nr := range uint64(2) {
 		if err := s.Save(t.Context(), snapshotOf("a", nr+1)); err != nil {
@@ -305,13 +305,13 @@ func TestConcurrentSaves(t *testing.T) {
 		group.Go(func() {
 			id := fmt.Sprintf("id-%d", i)
 			for n := range uint64(20) {
-				if errs := db.Journal().Append(t.Context(), []journal.Write{write(id, n, 1)}); errs != nil {
+				if errs := db.TestJournal().Append(t.Context(), []journal.Write{write(id, n, 1)}); errs != nil {
 					t.Error(errs[0])
 				}
-				if err := db.Snapshots().Save(t.Context(), snapshotOf(id, n+1)); err != nil {
+				if err := db.TestSnapshots().Save(t.Context(), snapshotOf(id, n+1)); err != nil {
 					t.Error(err)
 				}
-				if got, err := db.Snapshots().Load(t.Context(), id, snapshot.Latest()); err != nil || got.SequenceNr != n+1 {
+				if got, err := db.TestSnapshots().Load(t.Context(), id, snapshot.Latest()); err != nil || got.SequenceNr != n+1 {
 					t.Errorf("%d, %v", got.SequenceNr, err)
 				}
 			}
@@ -326,18 +326,18 @@ func TestSnapshotLimits(t *testing.T) {
 	db := mustOpen(t, dir, leveldb.Config{MaxSnapshotSize: 1000})
 	snap := snapshotOf("a", 1)
 	snap.Payload = make([]byte, 1001)
-	if err := db.Snapshots().Save(t.Context(), snap); !errors.Is(err, snapshot.ErrTooLarge) {
+	if err := db.TestSnapshots().Save(t.Context(), snap); !errors.Is(err, snapshot.ErrTooLarge) {
 		t.Errorf("save: %v", err)
 	}
 	snap.Payload = snap.Payload[:1000]
-	if err := db.Snapshots().Save(t.Context(), snap); err != nil {
+	if err := db.TestSnapshots().Save(t.Context(), snap); err != nil {
 		t.Error(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	db = mustOpen(t, dir, leveldb.Config{MaxSnapshotSize: 999})
-	if _, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrCorrupt) {
+	if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrCorrupt) {
 		t.Errorf("load: %v", err)
 	}
 	for _, bad := range []snapshot.Snapshot{
@@ -347,7 +347,7 @@ func TestSnapshotLimits(t *testing.T) {
 		{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1}, Manifest: string(make([]byte, 4097))},
 		{Metadata: snapshot.Metadata{ID: "a", SequenceNr: 1, Time: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 	} {
-		if err := db.Snapshots().Save(t.Context(), bad); !errors.Is(err, snapshot.ErrInvalid) {
+		if err := db.TestSnapshots().Save(t.Context(), bad); !errors.Is(err, snapshot.ErrInvalid) {
 			t.Errorf("save %+v: %v", bad.Metadata, err)
 		}
 	}
@@ -357,7 +357,7 @@ func TestSnapshotLimits(t *testing.T) {
 func TestLoadAttempts(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{})
-	s := db.Snapshots()
+	s := db.TestSnapshots()
 	for nr := range uint64(5) {
 		if err := s.Save(t.Context(), snapshotOf("a", nr+1)); err != nil {
 			t.Fatal(err)

@@ -103,7 +103,7 @@ func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error 
 	case k == 7:
 		to := uint64(rnd.IntN(int(h.highest) + 2))
 		h.maybeDeleted = max(h.deleted, min(to, h.highest))
-		err := db.Journal().DeleteTo(ctx, id, to)
+		err := db.TestJournal().DeleteTo(ctx, id, to)
 		if err == nil {
 			h.deleted = h.maybeDeleted
 		}
@@ -113,7 +113,7 @@ func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error 
 		if m.snapshots[id][nr] != stored { // the same contents each time
 			m.setSnapshot(id, nr, unknown)
 		}
-		err := db.Snapshots().Save(ctx, snapshotOf(id, nr))
+		err := db.TestSnapshots().Save(ctx, snapshotOf(id, nr))
 		if err == nil {
 			m.setSnapshot(id, nr, stored)
 		}
@@ -128,7 +128,7 @@ func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error 
 			}
 		}
 		set(unknown)
-		err := db.Snapshots().Delete(ctx, id, snapshot.UpTo(nr))
+		err := db.TestSnapshots().Delete(ctx, id, snapshot.UpTo(nr))
 		if err == nil {
 			set(gone)
 		}
@@ -152,7 +152,7 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 		writes = append(writes, eventWrite(id, next[id], n))
 		next[id] += uint64(n)
 	}
-	errs := db.Journal().Append(ctx, writes)
+	errs := db.TestJournal().Append(ctx, writes)
 	var unknownOutcome error
 	down := false
 	for i, w := range writes {
@@ -177,7 +177,7 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 // true where that was unknown.
 func (m *model) check(tb testing.TB, db *leveldb.DB) {
 	tb.Helper()
-	j := db.Journal()
+	j := db.TestJournal()
 	live := make(map[string][]string) // the tags of each event
 	for _, id := range slices.Sorted(maps.Keys(m.streams)) {
 		h := m.streams[id]
@@ -231,7 +231,7 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	if err := db.VerifyOrder(tb.Context()); err != nil {
 		tb.Error(err)
 	}
-	now := readAll(tb, db.Journal(), journal.Criteria{})
+	now := readAll(tb, db.TestJournal(), journal.Criteria{})
 	still := slices.DeleteFunc(m.order, func(e journal.Envelope) bool { _, ok := live[nameOf(e)]; return !ok })
 	for i, e := range still {
 		if i >= len(now) || nameOf(now[i]) != nameOf(e) || now[i].Offset != e.Offset {
@@ -252,7 +252,7 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	if len(now) != len(live) {
 		tb.Errorf("%d events are in order, there are %d", len(now), len(live))
 	}
-	if got := names(readAll(tb, db.Journal(), journal.Criteria{Tag: "third"})); !slices.Equal(got, tagged) {
+	if got := names(readAll(tb, db.TestJournal(), journal.Criteria{Tag: "third"})); !slices.Equal(got, tagged) {
 		tb.Errorf("tagged are %q, not %q", got, tagged)
 	}
 }
@@ -261,7 +261,7 @@ func (m *model) checkSnapshots(tb testing.TB, db *leveldb.DB) {
 	tb.Helper()
 	for id, all := range m.snapshots {
 		for nr, f := range all {
-			got, err := db.Snapshots().Load(tb.Context(), id, snapshot.At(nr))
+			got, err := db.TestSnapshots().Load(tb.Context(), id, snapshot.At(nr))
 			switch {
 			case err == nil:
 				if want := snapshotOf(id, nr); f == gone || !bytes.Equal(got.Payload, want.Payload) || got.Metadata != want.Metadata {

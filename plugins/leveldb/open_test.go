@@ -82,9 +82,9 @@ func crash(dir string) {
 		_, _ = os.Stdout.WriteString(err.Error() + "\n")
 		os.Exit(1)
 	}
-	highest, err := db.Journal().HighestSequenceNr(context.Background(), "a")
+	highest, err := db.TestJournal().HighestSequenceNr(context.Background(), "a")
 	for n := highest; err == nil; n++ {
-		if errs := db.Journal().Append(context.Background(), []journal.Write{eventWrite("a", n, 1)}); errs != nil {
+		if errs := db.TestJournal().Append(context.Background(), []journal.Write{eventWrite("a", n, 1)}); errs != nil {
 			err = errs[0]
 			break
 		}
@@ -132,7 +132,7 @@ func TestKilled(t *testing.T) {
 		}
 		_ = other.Wait() // it was killed
 		db := mustOpen(t, dir, leveldb.Config{})
-		got := numbersOf(t, db.Journal())
+		got := numbersOf(t, db.TestJournal())
 		if len(got) != last && len(got) != last+1 {
 			t.Errorf("%d events, %d were acknowledged", len(got), last)
 		}
@@ -149,7 +149,7 @@ func TestInUse(t *testing.T) {
 	db := mustOpen(t, dir, leveldb.Config{})
 	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
 	wantOpenError(t, dir, leveldb.Config{ReadOnly: true}, leveldb.ErrInUse)
-	mustAppend(t, db.Journal(), write("a", 0, 1))
+	mustAppend(t, db.TestJournal(), write("a", 0, 1))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = mustOpen(t, dir, leveldb.Config{})
-	if got := numbers(t, db.Journal(), "a", 1, 9); len(got) != 1 {
+	if got := numbers(t, db.TestJournal(), "a", 1, 9); len(got) != 1 {
 		t.Errorf("%v", got)
 	}
 }
@@ -257,8 +257,8 @@ func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	mustAppend(t, db.Journal(), write("a", 0, 3))
-	if err := db.Snapshots().Save(t.Context(), snapshotOf("a", 2)); err != nil {
+	mustAppend(t, db.TestJournal(), write("a", 0, 3))
+	if err := db.TestSnapshots().Save(t.Context(), snapshotOf("a", 2)); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -268,11 +268,11 @@ func TestReadOnly(t *testing.T) {
 	one, two := mustOpen(t, dir, leveldb.Config{ReadOnly: true}), mustOpen(t, dir, leveldb.Config{ReadOnly: true})
 	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
 	for _, db := range []*leveldb.DB{one, two} {
-		j := db.Journal()
+		j := db.TestJournal()
 		if got := numbers(t, j, "a", 1, 9); len(got) != 3 {
 			t.Errorf("%v", got)
 		}
-		if _, err := db.Snapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil {
+		if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); err != nil {
 			t.Error(err)
 		}
 		errs := j.Append(t.Context(), []journal.Write{write("a", 3, 1), write("b", 0, 1)})
@@ -281,8 +281,8 @@ func TestReadOnly(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			"delete":          j.DeleteTo(t.Context(), "a", 1),
-			"save":            db.Snapshots().Save(t.Context(), snapshotOf("a", 3)),
-			"delete snapshot": db.Snapshots().Delete(t.Context(), "a", snapshot.Latest()),
+			"save":            db.TestSnapshots().Save(t.Context(), snapshotOf("a", 3)),
+			"delete snapshot": db.TestSnapshots().Delete(t.Context(), "a", snapshot.Latest()),
 			"compact":         db.Compact(t.Context()),
 		} {
 			if !errors.Is(err, leveldb.ErrReadOnly) {
@@ -302,8 +302,8 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	j, s := db.Journal(), db.Snapshots()
-	if j != db.Journal() || s != db.Snapshots() {
+	j, s := db.TestJournal(), db.TestSnapshots()
+	if j != db.TestJournal() || s != db.TestSnapshots() {
 		t.Error("another handle each time")
 	}
 	mustAppend(t, j, write("a", 0, 1))
@@ -329,7 +329,7 @@ func TestClose(t *testing.T) {
 	if err := again.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := again.Journal().HighestSequenceNr(t.Context(), "a"); !errors.Is(err, journal.ErrClosed) {
+	if _, err := again.TestJournal().HighestSequenceNr(t.Context(), "a"); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("highest: %v", err)
 	}
 	if err := db.Close(); err != nil {

@@ -95,7 +95,7 @@ func powerCut(t *testing.T, mode faultMode, at int, seed uint64) {
 		}
 		m.check(t, db)
 		for id, h := range m.streams {
-			mustAppend(t, db.Journal(), eventWrite(id, h.highest, 1))
+			mustAppend(t, db.TestJournal(), eventWrite(id, h.highest, 1))
 			h.highest++
 			h.maybeHighest++
 		}
@@ -118,7 +118,7 @@ func TestPowerCutWithoutSync(t *testing.T) {
 		}
 		d.at = 50 + int(seed)*3
 		next := uint64(0)
-		for db.Journal().Append(t.Context(), []journal.Write{eventWrite("a", next, 1)}) == nil {
+		for db.TestJournal().Append(t.Context(), []journal.Write{eventWrite("a", next, 1)}) == nil {
 			next++
 		}
 		_ = db.Close()
@@ -126,7 +126,7 @@ func TestPowerCutWithoutSync(t *testing.T) {
 		if db, err = leveldb.OpenStorage(d, d.syncDir, cfg); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		for i, nr := range numbersOf(t, db.Journal()) {
+		for i, nr := range numbersOf(t, db.TestJournal()) {
 			if nr != uint64(i)+1 || nr > next+1 {
 				t.Fatalf("seed %d: event %d is number %d of %d", seed, nr, i, next)
 			}

@@ -66,7 +66,7 @@ func found(t *testing.T, j journal.Querier, q journal.Criteria) []string {
 // wantOrder checks all events in their order, and the index itself.
 func wantOrder(t *testing.T, db *leveldb.DB, want ...string) {
 	t.Helper()
-	if got := found(t, db.Journal(), journal.Criteria{}); !slices.Equal(got, want) {
+	if got := found(t, db.TestJournal(), journal.Criteria{}); !slices.Equal(got, want) {
 		t.Errorf("%q are in order, want %q", got, want)
 	}
 	if err := db.VerifyOrder(t.Context()); err != nil {
@@ -86,7 +86,7 @@ func tagged(id string, expect uint64, tags ...[]string) journal.Write {
 func TestQuery(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	if end, err := j.End(t.Context()); err != nil || end != "" {
 		t.Errorf("the end of nothing: %q, %v", end, err)
 	}
@@ -143,7 +143,7 @@ func TestQuery(t *testing.T) {
 // TestQueryYieldsEvents gets each event as a replay does.
 func TestQueryYieldsEvents(t *testing.T) {
 	t.Parallel()
-	j := mustOpen(t, t.TempDir(), leveldb.Config{}).Journal()
+	j := mustOpen(t, t.TempDir(), leveldb.Config{}).TestJournal()
 	mustAppend(t, j, goldenEvents()...)
 	for _, got := range read(t, j, journal.Criteria{}, "") {
 		for e, err := range j.Replay(t.Context(), got.ID, got.SequenceNr, got.SequenceNr) {
@@ -160,7 +160,7 @@ func TestQueryYieldsEvents(t *testing.T) {
 func TestQueryLimits(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
-	j := db.Journal()
+	j := db.TestJournal()
 	big := write("big|1", 0, 5)
 	for i := range big.Events {
 		big.Events[i].Payload = make([]byte, 400<<10)
@@ -199,7 +199,7 @@ func TestQueryLimits(t *testing.T) {
 func TestQueryLooksAtFew(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
-	j := db.Journal()
+	j := db.TestJournal()
 	const ids, rounds = 3000, 10
 	for n := range uint64(rounds) {
 		writes := make([]journal.Write, ids)
@@ -251,7 +251,7 @@ func TestQueryDeleted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	red := []string{"red"}
 	mustAppend(t, j, tagged("a", 0, red, red, red), tagged("b", 0, red))
 	mustAppend(t, j, tagged("a", 3, red), tagged("c", 0, red))
@@ -287,7 +287,7 @@ func TestQueryDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = mustOpen(t, dir, leveldb.Config{})
-	j = db.Journal()
+	j = db.TestJournal()
 	if again, err := j.End(t.Context()); err != nil || again != end {
 		t.Errorf("the end is %q, it was %q, %v", again, end, err)
 	}
@@ -300,7 +300,7 @@ func TestQueryDeleted(t *testing.T) {
 
 func TestOffsets(t *testing.T) {
 	t.Parallel()
-	j := mustOpen(t, t.TempDir(), leveldb.Config{}).Journal()
+	j := mustOpen(t, t.TempDir(), leveldb.Config{}).TestJournal()
 	mustAppend(t, j, write("a", 0, 3))
 	mustAppend(t, j, write("a", 3, 1))
 	var last journal.Offset
@@ -331,7 +331,7 @@ func TestOffsets(t *testing.T) {
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	await := func(ctx context.Context, after journal.Offset) <-chan error {
@@ -396,7 +396,7 @@ func TestAwaitUnknownOutcome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := db.Journal()
+	j := db.TestJournal()
 	done := make(chan error, 1)
 	go func() { done <- j.Await(t.Context(), "") }()
 	d.refuseNextSync()
@@ -417,7 +417,7 @@ func TestAwaitUnknownOutcome(t *testing.T) {
 func TestQueryWhileWriting(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true, CachedIDs: 3})
-	j := db.Journal()
+	j := db.TestJournal()
 	const rounds, ids = 150, 5
 	done := make(chan struct{})
 	go func() {
@@ -467,22 +467,22 @@ func TestReadOnlyQueries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	mustAppend(t, db.Journal(), tagged("a|1", 0, []string{"red"}, nil), write("b|1", 0, 1))
+	mustAppend(t, db.TestJournal(), tagged("a|1", 0, []string{"red"}, nil), write("b|1", 0, 1))
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 	db = mustOpen(t, dir, leveldb.Config{ReadOnly: true})
 	wantOrder(t, db, "a|1 1", "a|1 2", "b|1 1")
-	if got := found(t, db.Journal(), journal.Criteria{Tag: "red"}); !slices.Equal(got, []string{"a|1 1"}) {
+	if got := found(t, db.TestJournal(), journal.Criteria{Tag: "red"}); !slices.Equal(got, []string{"a|1 1"}) {
 		t.Errorf("%q", got)
 	}
-	end, err := db.Journal().End(t.Context())
+	end, err := db.TestJournal().End(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := db.Journal().Await(ctx, end); !errors.Is(err, context.DeadlineExceeded) {
+	if err := db.TestJournal().Await(ctx, end); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }

@@ -26,7 +26,7 @@ func oldDisk(t *testing.T, writes ...journal.Write) *disk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustAppend(t, db.Journal(), writes...)
+	mustAppend(t, db.TestJournal(), writes...)
 	return oldCopy(t, db)
 }
 
@@ -64,14 +64,14 @@ func TestUpgradeOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantOrder(t, db, want...)
-		if got := found(t, db.Journal(), journal.Criteria{Tag: "all"}); !slices.Equal(got, want[:8]) {
+		if got := found(t, db.TestJournal(), journal.Criteria{Tag: "all"}); !slices.Equal(got, want[:8]) {
 			t.Errorf("tagged: %q", got)
 		}
-		if got := found(t, db.Journal(), journal.Criteria{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2", "b 4"}) {
+		if got := found(t, db.TestJournal(), journal.Criteria{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2", "b 4"}) {
 			t.Errorf("tagged: %q", got)
 		}
 		id := fmt.Sprintf("new%d", len(want))
-		mustAppend(t, db.Journal(), write(id, 0, 1))
+		mustAppend(t, db.TestJournal(), write(id, 0, 1))
 		want = append(want, id+" 1")
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestUpgradeEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantOrder(t, db)
-	mustAppend(t, db.Journal(), write("a", 0, 1))
+	mustAppend(t, db.TestJournal(), write("a", 0, 1))
 	wantOrder(t, db, "a 1")
 	if err := db.Close(); err != nil {
 		t.Error(err)
@@ -115,13 +115,13 @@ func TestUpgradeDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Journal().Query(t.Context(), journal.Criteria{}, ""); !errors.Is(err, journal.ErrCorrupt) {
+	if _, err := db.TestJournal().Query(t.Context(), journal.Criteria{}, ""); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("query: %v", err)
 	}
 	if err := db.VerifyOrder(t.Context()); !errors.Is(err, journal.ErrCorrupt) {
 		t.Errorf("check: %v", err)
 	}
-	if got := found(t, db.Journal(), journal.Criteria{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2"}) {
+	if got := found(t, db.TestJournal(), journal.Criteria{Tag: "of b"}); !slices.Equal(got, []string{"b 1", "b 2"}) {
 		t.Errorf("%q", got)
 	}
 	if err := db.Close(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/otel"
+	"github.com/refold-io/refold/store"
 )
 
 // BenchmarkAsk asks with a command that is refused and with one that persists an
@@ -41,7 +42,7 @@ func BenchmarkAsk(b *testing.B) {
 		}
 		for _, command := range []eventsourcing.Query[Command, int]{Transfer{To: "2", Amount: 1}, Deposit{}} {
 			b.Run(fmt.Sprintf("%s/%T", bench.name, command), func(b *testing.B) {
-				accounts := openBank(b, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: o}, false)
+				accounts := openBank(b, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: o}, false)
 				ref, ctx := accounts.Ref("1"), b.Context()
 				b.ReportAllocs()
 				for b.Loop() {

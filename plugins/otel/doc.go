@@ -9,7 +9,7 @@
 //		return err
 //	}
 //	defer telemetry.Close()
-//	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: j, Observer: telemetry.Observer()})
+//	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(j, nil), Observer: telemetry.Observer()})
 //	if err != nil {
 //		return err
 //	}

@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/otel"
+	"github.com/refold-io/refold/store"
 )
 
 // A deposit that is a span, here kept in memory. Without a configuration the
@@ -27,7 +28,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: inmem.NewJournal(), Observer: telemetry.Observer()})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: telemetry.Observer()})
 	if err != nil {
 		fmt.Println(err)
 		return

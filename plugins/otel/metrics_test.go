@@ -21,6 +21,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/otel"
+	"github.com/refold-io/refold/store"
 )
 
 // meter collects metrics in memory.
@@ -165,7 +166,7 @@ func TestTheTableOfInstruments(t *testing.T) {
 	}
 	m := newMeter(t)
 	telemetry := newTelemetry(t, otel.Config{MeterProvider: m.provider})
-	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, false)
+	b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, false)
 	defer telemetry.Watch(b.rt)()
 	everything(telemetry.Observer())
 	var got []string
@@ -191,7 +192,7 @@ func TestMetricsOfARuntime(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	telemetry := newTelemetry(t, otel.Config{MeterProvider: m.provider})
-	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: telemetry.Observer()}, false)
+	b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: telemetry.Observer()}, false)
 	stop := telemetry.Watch(b.rt)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Transfer{To: "2", Amount: 7}); !errors.Is(err, errPoor) {
@@ -228,7 +229,7 @@ func TestWatchedRuntimesAddUp(t *testing.T) {
 	const line = "refold.entity.resident{refold.entity.type=account} "
 	var stops []func()
 	for i := range 3 {
-		b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal()}, false)
+		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, false)
 		stops = append(stops, telemetry.Watch(b.rt))
 		for id := range i + 1 {
 			ask(t, t.Context(), b, fmt.Sprint(id), Deposit{Amount: 1})

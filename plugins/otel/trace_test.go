@@ -24,6 +24,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/otel"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // tracer keeps spans in memory.
@@ -148,7 +149,7 @@ func testOneTrace(t *testing.T, snapshots snapshot.Store) {
 		o := eventsourcing.Tee(newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer(), eventsourcing.Observer{
 			Durable: func(id string, seqNr uint64) { durable <- fmt.Sprint(id, " ", seqNr) },
 		})
-		return openBank(t, eventsourcing.Config{Journal: j, Snapshots: snapshots, Observer: o}, deaf)
+		return openBank(t, eventsourcing.Config{Store: store.Of(j, snapshots), Observer: o}, deaf)
 	}
 	b := open(true) // the transfer is not confirmed
 	ask(t, t.Context(), b, "1", Deposit{Amount: 10})
@@ -226,7 +227,7 @@ func TestSpansOfCommands(t *testing.T) {
 	t.Parallel()
 	r := newTracer(t)
 	o := newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer()
-	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: o}, false)
+	b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: o}, false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	wantAttributes(t, r.span(t, "otel_test.Deposit"), map[string]string{
 		"refold.entity.type": "account", "refold.command.type": "otel_test.Deposit", "refold.persistence_id": "account|1",
@@ -293,7 +294,7 @@ func TestTheSpanOfTheCommandIsEnded(t *testing.T) {
 		return ctx
 	}}
 	telemetry := newTelemetry(t, otel.Config{TracerProvider: r.provider})
-	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: eventsourcing.Tee(telemetry.Observer(), other)}, false)
+	b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: eventsourcing.Tee(telemetry.Observer(), other)}, false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	if s := r.span(t, "otel_test.Deposit"); s.Parent.IsValid() {
 		t.Errorf("it is below %v", s.Parent)
@@ -306,7 +307,7 @@ func TestSamplingHoldsForTheWholeTrace(t *testing.T) {
 	r := newTracer(t, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
 	j := inmem.NewJournal()
 	o := newTelemetry(t, otel.Config{TracerProvider: r.provider}).Observer()
-	b := openBank(t, eventsourcing.Config{Journal: j, Observer: o}, false)
+	b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil), Observer: o}, false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	if n := len(r.exporter.GetSpans()); n != 0 {
 		t.Errorf("%d spans were recorded", n)
@@ -325,7 +326,7 @@ func TestWithoutTracesEventsCarryNothing(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	o := newTelemetry(t, otel.Config{TracerProvider: noop.NewTracerProvider()}).Observer()
-	b := openBank(t, eventsourcing.Config{Journal: j, Observer: o}, false)
+	b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil), Observer: o}, false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	for e, err := range j.Replay(t.Context(), "account|1", 1, 1) {
 		if err != nil || e.Metadata != nil {
@@ -339,7 +340,7 @@ func TestNoDataGetsOut(t *testing.T) {
 	t.Parallel()
 	r, m := newTracer(t), newMeter(t)
 	o := newTelemetry(t, otel.Config{TracerProvider: r.provider, MeterProvider: m.provider}).Observer()
-	b := openBank(t, eventsourcing.Config{Journal: inmem.NewJournal(), Observer: o}, false)
+	b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: o}, false)
 	const amount = 987654
 	ask(t, t.Context(), b, "1", Deposit{Amount: amount})
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Transfer{To: "2", Amount: 10 * amount}); !errors.Is(err, errPoor) {

@@ -17,7 +17,7 @@ import (
 // everything uses all that a journal and a snapshot store can do.
 func everything(t *testing.T, db *postgres.DB) {
 	t.Helper()
-	j, snapshots := db.Journal(), db.Snapshots()
+	j, snapshots := db.TestJournal(), db.TestSnapshots()
 	store(t, j, eventsOf("a", 0, 1, "tag"))
 	store(t, j, eventsOf("a", 1, 3), eventsOf("b", 0, 2, "tag"))
 	for _, n := range []int{1, 2} {
@@ -97,8 +97,8 @@ func TestPartitionedByHash(t *testing.T) {
 	}
 	everything(t, db)
 	g := newGate(t, dsn)
-	outcome, _ := g.begin(t, db.Journal(), eventsOf("c", 0, 2), eventsOf("d", 0, 1))
-	store(t, db.Journal(), eventsOf("c", 0, 1))
+	outcome, _ := g.begin(t, db.TestJournal(), eventsOf("c", 0, 2), eventsOf("d", 0, 1))
+	store(t, db.TestJournal(), eventsOf("c", 0, 1))
 	g.open(t)
 	if errs := <-outcome; !errors.Is(errs[0], journal.ErrConflict) || errs[1] != nil {
 		t.Errorf("a conflict in the middle: %v", errs)

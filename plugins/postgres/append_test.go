@@ -66,7 +66,7 @@ func (g *gate) open(t *testing.T) {
 func TestConflictInTheMiddle(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
+	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).TestJournal()
 	store(t, j, eventsOf("c", 0, 2))
 	g := newGate(t, dsn)
 	outcome, _ := g.begin(t, j, eventsOf("a", 0, 1), eventsOf("b", 0, 2, "tag"), eventsOf("b", 2, 1), eventsOf("c", 2, 1), eventsOf("d", 0, 1))
@@ -93,8 +93,8 @@ func TestConflictInTheMiddle(t *testing.T) {
 func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
-	deleter := openStore(t, pgtest.With(t, dsn, map[string]string{"application_name": "deleter"}), postgres.Config{MaxConns: 1, DisableNotify: true}).Journal()
+	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).TestJournal()
+	deleter := openStore(t, pgtest.With(t, dsn, map[string]string{"application_name": "deleter"}), postgres.Config{MaxConns: 1, DisableNotify: true}).TestJournal()
 	store(t, j, eventsOf("a", 0, 5))
 	g := newGate(t, dsn)
 	outcome, _ := g.begin(t, j, eventsOf("a", 5, 1), eventsOf("b", 0, 1))
@@ -157,7 +157,7 @@ func TestAppendGivenUpByTheServer(t *testing.T) {
 			t.Run(fmt.Sprint(function, n), func(t *testing.T) {
 				t.Parallel()
 				dsn := pgtest.DSN(t)
-				j := openStore(t, dsn, postgres.Config{MaxConns: 2}).Journal()
+				j := openStore(t, dsn, postgres.Config{MaxConns: 2}).TestJournal()
 				g := newGate(t, dsn)
 				outcome, pid := g.begin(t, j, eventsOf("a", 0, n))
 				execute(t, g.admin, "SELECT "+function+"($1)", pid)
@@ -178,7 +178,7 @@ func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	const rounds, ids = 20, 200
-	journals := []journal.Journal{openStore(t, dsn, postgres.Config{MaxConns: 1}).Journal(), openStore(t, dsn, postgres.Config{MaxConns: 1}).Journal()}
+	journals := []journal.Journal{openStore(t, dsn, postgres.Config{MaxConns: 1}).TestJournal(), openStore(t, dsn, postgres.Config{MaxConns: 1}).TestJournal()}
 	for round := range uint64(rounds) {
 		outcomes := make([]chan []error, len(journals))
 		for n, j := range journals {
@@ -214,7 +214,7 @@ func TestNoDeadlock(t *testing.T) {
 func TestIsolationLevel(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.With(t, pgtest.DSN(t), map[string]string{"options": `-c default_transaction_isolation=repeatable\ read`})
-	j := openStore(t, dsn, postgres.Config{}).Journal()
+	j := openStore(t, dsn, postgres.Config{}).TestJournal()
 	for _, n := range []int{1, 2} {
 		err := j.Append(t.Context(), []journal.Write{eventsOf("a", 0, n)})[0]
 		if !journal.NotStored(err) || !strings.Contains(err.Error(), "REPEATABLE READ") {
@@ -227,7 +227,7 @@ func TestIsolationLevel(t *testing.T) {
 func TestOrdinalDrawnTwice(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	j := openStore(t, dsn, postgres.Config{}).Journal()
+	j := openStore(t, dsn, postgres.Config{}).TestJournal()
 	store(t, j, eventsOf("a", 0, 10))
 	execute(t, connect(t, dsn), "SELECT setval('refold.ordinals', 1)")
 	for _, n := range []int{1, 2} {

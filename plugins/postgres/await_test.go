@@ -70,7 +70,7 @@ func TestAwait(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
-			reading, writing := openStore(t, dsn, c.cfg).Journal(), openStore(t, dsn, postgres.Config{}).Journal()
+			reading, writing := openStore(t, dsn, c.cfg).TestJournal(), openStore(t, dsn, postgres.Config{}).TestJournal()
 			var next journal.Offset
 			for n := range uint64(3) {
 				done := awaiting(t.Context(), reading, next)
@@ -101,8 +101,8 @@ func TestAwaitWhenHeldBack(t *testing.T) {
 	deaf := postgres.Config{DisableNotify: true, PollInterval: never}
 	reading, writing := openStore(t, dsn, deaf), openStore(t, dsn, deaf)
 	_, tx := appendLate(t, writing, dsn, eventsOf("late", 0, 1))
-	store(t, writing.Journal(), eventsOf("early", 0, 1))
-	done := awaiting(t.Context(), reading.Journal(), "")
+	store(t, writing.TestJournal(), eventsOf("early", 0, 1))
+	done := awaiting(t.Context(), reading.TestJournal(), "")
 	for reading.Looks() == 0 {
 		runtime.Gosched()
 	}
@@ -125,7 +125,7 @@ func TestAwaitAfterAnotherReaderLooked(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{PollInterval: never})
-	j, writing := db.Journal(), openStore(t, dsn, postgres.Config{DisableNotify: true}).Journal()
+	j, writing := db.TestJournal(), openStore(t, dsn, postgres.Config{DisableNotify: true}).TestJournal()
 	done := awaiting(t.Context(), j, "")
 	listening(t, dsn, 1)
 	store(t, writing, eventsOf("a", 0, 1))
@@ -150,8 +150,8 @@ func TestAwaitAfterAnotherReaderLooked(t *testing.T) {
 func TestAwaitEnds(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{})
-	db.Snapshots() // stays open
-	j := db.Journal()
+	db.TestSnapshots() // stays open
+	j := db.TestJournal()
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := awaiting(ctx, j, "")

@@ -68,7 +68,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, cached := range []bool{false, true} {
 		for _, c := range []struct{ size, flights int }{{1, 1}, {10, 1}, {100, 1}, {1000, 1}, {100, 4}, {300, 2}, {300, 3}, {300, 4}, {300, 6}, {500, 2}, {1000, 2}} {
 			b.Run(fmt.Sprintf("cached=%v/%dx%d", cached, c.flights, c.size), func(b *testing.B) {
-				j := openStore(b, pgtest.DSN(b), postgres.Config{MaxConns: 8, CachedStatements: cached, DisableNotify: true}).Journal()
+				j := openStore(b, pgtest.DSN(b), postgres.Config{MaxConns: 8, CachedStatements: cached, DisableNotify: true}).TestJournal()
 				loads := make([]*workload, c.flights)
 				for i := range loads {
 					loads[i] = newWorkload(fmt.Sprint("account-", i), 1000, c.size)
@@ -86,7 +86,7 @@ func BenchmarkAppend(b *testing.B) {
 
 // BenchmarkAppendHot appends batches to one ID.
 func BenchmarkAppendHot(b *testing.B) {
-	j := openStore(b, pgtest.DSN(b), postgres.Config{DisableNotify: true}).Journal()
+	j := openStore(b, pgtest.DSN(b), postgres.Config{DisableNotify: true}).TestJournal()
 	load := newWorkload("account", 1, 128)
 	inParallel(b, 1, 128, func(_, n int) error {
 		if errs := j.Append(context.Background(), load.batch(n)); errs != nil {
@@ -155,7 +155,7 @@ func rawInsert(rows int) string {
 func BenchmarkReplay(b *testing.B) {
 	const events = 100_000
 	dsn := pgtest.DSN(b)
-	j := openStore(b, dsn, postgres.Config{DisableNotify: true}).Journal()
+	j := openStore(b, dsn, postgres.Config{DisableNotify: true}).TestJournal()
 	load := newWorkload("account", 1, 1000)
 	for n := range events / 1000 {
 		store(b, j, load.batch(n)...)

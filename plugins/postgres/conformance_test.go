@@ -30,7 +30,7 @@ func openJournal(tb testing.TB, dsn string, cfg postgres.Config) journal.Journal
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return lasting{db.Journal(), dsn, cfg}
+	return lasting{db.TestJournal(), dsn, cfg}
 }
 
 func runJournalSuite(t *testing.T, cfg postgres.Config) {
@@ -85,7 +85,7 @@ func openSnapshots(t snapshottest.T, dsn string) snapshot.Store {
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
-	return lastingStore{db.Snapshots(), dsn}
+	return lastingStore{db.TestSnapshots(), dsn}
 }
 
 func TestSnapshotConformance(t *testing.T) {

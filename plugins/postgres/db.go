@@ -16,6 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // DB is an open database: a journal and a snapshot store in one schema, on one
@@ -144,14 +147,14 @@ func lockClass(schema string) int32 {
 //
 // Close the DB, or the journal and, if it was taken, the snapshot store: the
 // connections are closed with the last of them.
-func (db *DB) Journal() *Journal {
+func (db *DB) Journal() journal.Journal {
 	db.take(&db.journal.handle)
 	return &db.journal
 }
 
 // Snapshots returns the snapshot store. It is the same one each time. See
 // Journal about closing.
-func (db *DB) Snapshots() *SnapshotStore {
+func (db *DB) Snapshots() snapshot.Store {
 	db.take(&db.snapshots.handle)
 	return &db.snapshots
 }

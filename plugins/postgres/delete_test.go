@@ -17,7 +17,7 @@ func TestDeletionsSideBySide(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{MaxConns: 2})
-	j := db.Journal()
+	j := db.TestJournal()
 	const part, rest = 5000, 500
 	store(t, j, eventsOf("a", 0, part+rest, "tag"))
 	other, watch := connect(t, dsn), connect(t, dsn)
@@ -47,7 +47,7 @@ func TestDeletionsSideBySide(t *testing.T) {
 func TestDeleteTheLastNumbers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	j := openStore(t, dsn, postgres.Config{}).Journal()
+	j := openStore(t, dsn, postgres.Config{}).TestJournal()
 	execute(t, connect(t, dsn), `INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload)
 		SELECT 'a', $1::bigint - n, nextval('refold.ordinals'), 0, now(), 'w', 'm', '' FROM generate_series(0, 9) n`, int64(journal.MaxSequenceNr))
 	for _, c := range []struct {

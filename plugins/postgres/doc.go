@@ -10,7 +10,7 @@
 //		return err
 //	}
 //	defer db.Close()
-//	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: db.Journal(), Snapshots: db.Snapshots()})
+//	rt, err := eventsourcing.Open(eventsourcing.Config{Store: db})
 //
 // What a call of Append holds, of however many entities, is one statement and
 // one round trip. Several are in flight, on connections of their own:

@@ -23,7 +23,7 @@ func Example() {
 	}
 	defer db.Close() //nolint:errcheck // it never fails
 
-	j := db.Journal()
+	j := db.TestJournal()
 	errs := j.Append(ctx, []journal.Write{{ID: "account|42", Writer: "node-1", Events: []journal.Event{
 		{SequenceNr: 1, Manifest: "opened", Payload: []byte("USD")},
 		{SequenceNr: 2, Manifest: "deposited", Payload: []byte("10.00"), Tags: []string{"usd"}},

@@ -118,7 +118,9 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 		execute(t, blocker, "INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload) VALUES ($1, 1, nextval('refold.ordinals'), 0, now(), '', '', '')", other)
 		ctx, giveUp := bounded(t)
 		told := make(chan []error)
-		go func() { told <- db.Journal().Append(ctx, []journal.Write{eventsOf("a", 0, 1), eventsOf("b", 0, 2)}) }()
+		go func() {
+			told <- db.TestJournal().Append(ctx, []journal.Write{eventsOf("a", 0, 1), eventsOf("b", 0, 2)})
+		}()
 		until(t, "an append that waits", func() bool { return s.blocks(t, "blocker "+other) })
 		giveUp()
 		for i, err := range <-told {
@@ -150,7 +152,7 @@ func (s *site) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient i
 		t.Fatal(err)
 	}
 	defer db.Close() //nolint:errcheck // it was not broken
-	j := db.Journal()
+	j := db.TestJournal()
 	store(t, j, eventsOf("a|measur", 0, 1))
 	before := proxy.Stats()
 	store(t, j, brokenWrites("measur")...)
@@ -167,7 +169,7 @@ func (s *site) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name s
 		t.Errorf("open: %v", err)
 		return
 	}
-	j := db.Journal()
+	j := db.TestJournal()
 	if errs := j.Append(t.Context(), []journal.Write{eventsOf("a|"+name, 0, 1)}); errs != nil {
 		t.Errorf("the first append: %v", errs)
 		return
@@ -222,7 +224,7 @@ func (s *site) fence(t *testing.T, b breakage, writes []journal.Write, errs []er
 			continue
 		}
 		fences[i] = nil
-		if slots := s.direct.Journal().Append(t.Context(), []journal.Write{fenceAt(w)}); slots != nil {
+		if slots := s.direct.TestJournal().Append(t.Context(), []journal.Write{fenceAt(w)}); slots != nil {
 			fences[i] = slots[0]
 		}
 	}

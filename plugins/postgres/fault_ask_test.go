@@ -65,7 +65,7 @@ func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
 		t.Fatal(err)
 	}
 	defer db.Close() //nolint:errcheck // it was not broken
-	h := openHouse(t, db.Journal(), time.Minute)
+	h := openHouse(t, db.TestJournal(), time.Minute)
 	defer h.close(t)
 	var before tcpproxy.Stats
 	for op := range 2 {
@@ -88,7 +88,7 @@ func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences 
 		t.Errorf("open: %v", err)
 		return false
 	}
-	h := openHouse(t, db.Journal(), 300*time.Millisecond)
+	h := openHouse(t, db.TestJournal(), 300*time.Millisecond)
 	ctx, cancel := bounded(t)
 	defer cancel()
 	ref := h.ledgers.Ref(name)

@@ -33,7 +33,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})
 	db := openStore(t, server.DSN(t), postgres.Config{})
-	j, payload := db.Journal(), noise(100_000)
+	j, payload := db.TestJournal(), noise(100_000)
 	large := func(expect uint64) journal.Write {
 		w := eventsOf("a", expect, 1)
 		w.Events[0].Payload = payload
@@ -81,7 +81,7 @@ func TestRuntimeOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})
 	db := openStore(t, server.DSN(t), postgres.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	h, b := openHouse(t, j, 2*time.Second), newBooks(4)
 	b.padding = noise(50_000)
 	b.run(t, []*house{h}, 10, 2*time.Second, func(*rand.Rand) {

@@ -32,7 +32,7 @@ func oddIDs() []string {
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	ids := oddIDs()
 	var writes []journal.Write
 	for i, id := range ids {
@@ -85,7 +85,7 @@ func TestOddIDs(t *testing.T) {
 // What a name can't hold is refused by itself, and its neighbours are stored.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
 	for i, odd := range []string{"\x00", "a\x00b", "\xff", "a\xc3"} {
 		writes := make([]journal.Write, 6)
 		for k := range writes {
@@ -108,7 +108,7 @@ func TestOddNames(t *testing.T) {
 // each of them, and refuses more than an event may have.
 func TestTenThousandTags(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
 	tags := make([]string, 10_000)
 	for i := range tags {
 		tags[i] = fmt.Sprintf("t%04d", i)
@@ -143,7 +143,7 @@ func TestTenThousandTags(t *testing.T) {
 // stored.
 func TestPayloads(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
 	const most = 16 << 20
 	payload := noise(most + 1)
 	with := func(id string, payloads ...[]byte) journal.Write {
@@ -192,7 +192,7 @@ func TestPayloads(t *testing.T) {
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.With(t, pgtest.DSN(t), map[string]string{"timezone": "Asia/Kathmandu"}), postgres.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	times := []time.Time{
 		time.Date(2040, 1, 1, 0, 0, 0, 1000, time.UTC), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
 		time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2016, 12, 31, 23, 59, 59, 0, time.UTC),

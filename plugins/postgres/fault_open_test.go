@@ -144,7 +144,7 @@ func TestServerThatRefuses(t *testing.T) {
 			}
 			run("GRANT USAGE ON SCHEMA refold TO reader; GRANT ALL ON ALL TABLES IN SCHEMA refold TO reader; GRANT ALL ON ALL SEQUENCES IN SCHEMA refold TO reader")
 			db := openStore(t, pgtest.With(t, dsn, map[string]string{"user": "reader"}), postgres.Config{CheckOnly: true, DisableNotify: true, MaxConns: 1})
-			j, snapshots := db.Journal(), db.Snapshots()
+			j, snapshots := db.TestJournal(), db.TestSnapshots()
 			store(t, j, eventsOf("a", 0, 1))
 			run(c.refuse)
 			until(t, "connections that were ended to be noticed", func() bool {

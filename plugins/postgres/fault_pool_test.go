@@ -26,7 +26,7 @@ const (
 func TestRecoveriesOnOneConnection(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})
-	j := db.Journal()
+	j := db.TestJournal()
 	histories := make([]journal.Write, recoveries)
 	for i := range histories {
 		histories[i] = eventsOf(fmt.Sprint("history|", i), 0, recovered)
@@ -88,7 +88,7 @@ func TestRuntimeOnOneConnection(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})
 	for round := range 2 {
-		h := openHouse(t, db.Journal(), 5*time.Minute)
+		h := openHouse(t, db.TestJournal(), 5*time.Minute)
 		ctx, cancel := bounded(t)
 		each(4*recoveries, 4*recoveries, func(i int) {
 			count := 1

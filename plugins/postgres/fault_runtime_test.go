@@ -27,7 +27,7 @@ func TestRuntimeBehindABadNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, b := openHouse(t, db.Journal(), 200*time.Millisecond), newBooks(8)
+	h, b := openHouse(t, db.TestJournal(), 200*time.Millisecond), newBooks(8)
 	b.run(t, []*house{h}, 20, 400*time.Millisecond, func(rng *rand.Rand) {
 		for range faults {
 			if rng.IntN(8) == 0 {
@@ -48,7 +48,7 @@ func TestRuntimeBehindABadNetwork(t *testing.T) {
 		t.Error(err)
 	}
 	s.gone(t, "bad network")
-	found := openHouse(t, s.direct.Journal(), time.Minute)
+	found := openHouse(t, s.direct.TestJournal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }
@@ -75,7 +75,7 @@ func TestServerIsKilled(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
-	h, b := openHouse(t, db.Journal(), 2*time.Second), newBooks(16)
+	h, b := openHouse(t, db.TestJournal(), 2*time.Second), newBooks(16)
 	b.run(t, []*house{h}, 20, 3*time.Second, func(rng *rand.Rand) {
 		for i := range kills {
 			pause(t, rng, 600*time.Millisecond)
@@ -90,7 +90,7 @@ func TestServerIsKilled(t *testing.T) {
 		pause(t, rng, 300*time.Millisecond)
 	})
 	h.close(t)
-	found := openHouse(t, db.Journal(), time.Minute)
+	found := openHouse(t, db.TestJournal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }
@@ -105,13 +105,13 @@ func TestTwoRuntimes(t *testing.T) {
 	}
 	dsn := pgtest.DSN(t)
 	one, two := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{MaxConns: 2})
-	houses := []*house{openHouse(t, one.Journal(), time.Minute), openHouse(t, two.Journal(), time.Minute)}
+	houses := []*house{openHouse(t, one.TestJournal(), time.Minute), openHouse(t, two.TestJournal(), time.Minute)}
 	b := newBooks(3)
 	b.run(t, houses, rounds, time.Second, func(*rand.Rand) {})
 	for _, h := range houses {
 		h.close(t)
 	}
-	found := openHouse(t, one.Journal(), time.Minute)
+	found := openHouse(t, one.TestJournal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }

@@ -44,7 +44,7 @@ func TestMigrationByHand(t *testing.T) {
 		}
 		run(m.SQL)
 	}
-	store(t, openStore(t, dsn, postgres.Config{CheckOnly: true}).Journal(), eventsOf("a", 0, 1))
+	store(t, openStore(t, dsn, postgres.Config{CheckOnly: true}).TestJournal(), eventsOf("a", 0, 1))
 	for i := range migrations {
 		down, err := os.ReadFile("migration/" + migrations[len(migrations)-1-i].Name + ".down.sql")
 		if err != nil {

@@ -40,7 +40,7 @@ func BenchmarkQuery(b *testing.B) {
 			b.Run(fmt.Sprintf("type=%s/tag=%s/slices=%v/behind=%d", q.Type, q.Tag, q.Slices, behind), func(b *testing.B) {
 				read := 0
 				for b.Loop() {
-					page, err := db.Journal().Query(b.Context(), q, postgres.FormatOffset(behind))
+					page, err := db.TestJournal().Query(b.Context(), q, postgres.FormatOffset(behind))
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -52,7 +52,7 @@ func BenchmarkQuery(b *testing.B) {
 	}
 	b.Run("end", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := db.Journal().End(b.Context()); err != nil {
+			if _, err := db.TestJournal().End(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -52,7 +52,7 @@ func TestQueryAgainstModel(t *testing.T) {
 	for _, cached := range []bool{false, true} {
 		t.Run(fmt.Sprint("cached=", cached), func(t *testing.T) {
 			t.Parallel()
-			j := openStore(t, pgtest.DSN(t), postgres.Config{CachedStatements: cached}).Journal()
+			j := openStore(t, pgtest.DSN(t), postgres.Config{CachedStatements: cached}).TestJournal()
 			random := rand.New(rand.NewPCG(1, 2))
 			var all []journal.Envelope
 			numbers := map[string]uint64{}
@@ -140,7 +140,7 @@ func checkQuery(t *testing.T, j *postgres.Journal, q journal.Criteria, all []jou
 // TestPages reads more than a page, with each index, at and beside its limits.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
 	store(t, j, eventsOf("small|1", 0, 2001, "tag"))
 	large := eventsOf("large|1", 0, 7, "large")
 	for i := range large.Events {

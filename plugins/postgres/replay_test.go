@@ -33,7 +33,7 @@ func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all [
 func TestReplayOfAllSizes(t *testing.T) {
 	t.Parallel()
 	const total = 2300
-	j := openStore(t, pgtest.DSN(t), postgres.Config{}).Journal()
+	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
 	large := map[uint64]int{
 		1: 1049, 2: 1048, 3: 600_000, 4: 600_000, 500: 1 << 20, 501: 1 << 20, 502: 1<<20 + 1, 999: 3000, 1000: 3000, 1001: 3000,
 		1500: 2 << 20, 2299: 1 << 19, 2300: 1 << 19,
@@ -74,7 +74,7 @@ func TestReplayOfAllSizes(t *testing.T) {
 func TestReplayBehindAHole(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
-	j := openStore(t, dsn, postgres.Config{}).Journal()
+	j := openStore(t, dsn, postgres.Config{}).TestJournal()
 	w := journal.Write{ID: "a"}
 	for n := range uint64(5000) {
 		w.Events = append(w.Events, journal.Event{SequenceNr: n + 1, Manifest: "m"})

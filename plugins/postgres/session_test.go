@@ -25,7 +25,7 @@ func TestNothingIsLeftInTheSession(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
 		db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1, CachedStatements: cached, DisableNotify: true})
-		j, snapshots := db.Journal(), db.Snapshots()
+		j, snapshots := db.TestJournal(), db.TestSnapshots()
 		store(t, j, eventsOf("a", 0, 1, "tag"))
 		store(t, j, eventsOf("a", 1, 3), eventsOf("b", 0, 1, "tag"))
 		if errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 1, 3), eventsOf("b", 0, 1)}); errs == nil {
@@ -70,12 +70,12 @@ func TestPlansOutliveGrowth(t *testing.T) {
 			if deleted {
 				execute(t, admin, "INSERT INTO refold.deletions VALUES ('c', 7)")
 			}
-			store(t, db.Journal(), eventsOf("a", 0, 1))
+			store(t, db.TestJournal(), eventsOf("a", 0, 1))
 			execute(t, admin, "ANALYZE refold.events")
 			const rounds = 10
 			for i := range uint64(rounds) {
-				store(t, db.Journal(), eventsOf("a", 1+3*i, 1))
-				store(t, db.Journal(), eventsOf("a", 2+3*i, 2), eventsOf("b", i, 1))
+				store(t, db.TestJournal(), eventsOf("a", 1+3*i, 1))
+				store(t, db.TestJournal(), eventsOf("a", 2+3*i, 2), eventsOf("b", i, 1))
 			}
 			if err := db.Close(); err != nil { // now its sessions tell what they did
 				t.Fatal(err)

@@ -47,7 +47,7 @@ func TestLogOfNotifications(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	var log logbook
-	j := openStore(t, dsn, postgres.Config{Logger: log.logger(), PollInterval: never}).Journal()
+	j := openStore(t, dsn, postgres.Config{Logger: log.logger(), PollInterval: never}).TestJournal()
 	done := make(chan error, 1)
 	go func() { done <- j.Await(t.Context(), "") }()
 	pids := listening(t, dsn, 1)
@@ -72,7 +72,7 @@ func TestLogHoldsNoSecret(t *testing.T) {
 	j := openStore(t, dsn, postgres.Config{
 		Logger: log.logger(), PollInterval: time.Millisecond,
 		NotifyDSN: pgtest.Via(t, pgtest.With(t, dsn, map[string]string{"password": secret}), server.Addr()),
-	}).Journal()
+	}).TestJournal()
 	done := make(chan error, 1)
 	go func() { done <- j.Await(t.Context(), "") }()
 	log.has(t, "password authentication failed")
@@ -101,7 +101,7 @@ func TestLogOfAStall(t *testing.T) {
 	}
 	end := func() {
 		t.Helper()
-		if _, err := db.Journal().End(t.Context()); err != nil {
+		if _, err := db.TestJournal().End(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,13 +128,13 @@ func TestLogOfSlowCalls(t *testing.T) {
 	var log logbook
 	db := openStore(t, pgtest.DSN(t), postgres.Config{Logger: log.logger(), DisableNotify: true})
 	db.ReportNoCall()
-	store(t, db.Journal(), eventsOf("a", 0, 1))
+	store(t, db.TestJournal(), eventsOf("a", 0, 1))
 	if log.String() != "" {
 		t.Errorf("logged without a reason: %s", &log)
 	}
 	db.ReportAll()
 	for i := range uint64(3) {
-		store(t, db.Journal(), eventsOf("a", 1+i, 1))
+		store(t, db.TestJournal(), eventsOf("a", 1+i, 1))
 	}
 	if text := log.String(); strings.Count(text, `level=WARN msg="the server is slow" statement=refold_append_one took=`) != 1 {
 		t.Errorf("logged:\n%s", text)
@@ -198,10 +198,10 @@ func TestClientEncodingIsPinned(t *testing.T) {
 	execute(t, admin, "CREATE ROLE odd SUPERUSER LOGIN")
 	execute(t, admin, "ALTER ROLE odd SET client_encoding = 'LATIN1'")
 	write := eventsOf("größe|1", 0, 2, "ärger")
-	store(t, openStore(t, dsn, postgres.Config{}).Journal(), write)
+	store(t, openStore(t, dsn, postgres.Config{}).TestJournal(), write)
 	execute(t, admin, "ALTER DATABASE "+name(t, dsn)+" SET client_encoding = 'SQL_ASCII'")
 	for i, dsn := range []string{dsn, pgtest.With(t, dsn, map[string]string{"user": "odd"}), pgtest.With(t, dsn, map[string]string{"client_encoding": "WIN1252"})} {
-		j := openStore(t, dsn, postgres.Config{}).Journal()
+		j := openStore(t, dsn, postgres.Config{}).TestJournal()
 		write := eventsOf("größe|1", uint64(2+i), 1, "ärger")
 		write.Writer, write.Events[0].Manifest = "knöterich", "→"
 		store(t, j, write)

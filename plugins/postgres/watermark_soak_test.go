@@ -63,16 +63,16 @@ func missNothing(t *testing.T, dsn string, run int) {
 		})
 	}
 	for i := range realWriters {
-		writers.Go(func() { realWriter(t, writing.Journal(), fmt.Sprintf("real|%d", i)) })
+		writers.Go(func() { realWriter(t, writing.TestJournal(), fmt.Sprintf("real|%d", i)) })
 	}
 	writers.Wait()
-	store(t, writing.Journal(), eventsOf("end", 0, 1))
-	last, err := writing.Journal().End(t.Context())
+	store(t, writing.TestJournal(), eventsOf("end", 0, 1))
+	last, err := writing.TestJournal().End(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	end.Store(&last)
-	store(t, writing.Journal(), eventsOf("end", 1, 1)) // wakes those who wait at the end
+	store(t, writing.TestJournal(), eventsOf("end", 1, 1)) // wakes those who wait at the end
 	readers.Wait()
 	want := recordedIn(t, dsn, cfg.Schema, last)
 	for i, got := range results {
@@ -213,7 +213,7 @@ func (r *lateReader) run(t *testing.T) []journal.Envelope {
 	t.Helper()
 	var at stop
 	for !r.done(at) {
-		page, err := r.db.Journal().Query(t.Context(), r.query, at.after)
+		page, err := r.db.TestJournal().Query(t.Context(), r.query, at.after)
 		if err != nil {
 			t.Errorf("query behind %q: %v", at.after, err)
 			return nil
@@ -230,7 +230,7 @@ func (r *lateReader) run(t *testing.T) []journal.Envelope {
 			at = r.stops[i]
 			r.stops, r.got = r.stops[:i+1], r.got[:at.got]
 		case !page.More && !r.done(at):
-			if err := r.db.Journal().Await(t.Context(), at.after); err != nil {
+			if err := r.db.TestJournal().Await(t.Context(), at.after); err != nil {
 				t.Errorf("await behind %q: %v", at.after, err)
 				return nil
 			}

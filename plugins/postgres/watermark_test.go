@@ -57,7 +57,7 @@ func TestLateCommitHoldsReadersBack(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
 			db := openStore(t, dsn, postgres.Config{})
-			j := db.Journal()
+			j := db.TestJournal()
 			store(t, j, eventsOf("first", 0, 1))
 			late, tx := appendLate(t, db, dsn, eventsOf("late", 0, 2))
 			store(t, j, eventsOf("early", 0, 2))
@@ -141,7 +141,7 @@ func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db, other := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{Schema: "other"})
-	j := db.Journal()
+	j := db.TestJournal()
 	conn := connect(t, dsn)
 	execute(t, conn, "CREATE TABLE mine (n int)")
 	execute(t, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -167,8 +167,8 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 		db := openStore(t, dsn, postgres.Config{})
 		late, _ := appendLate(t, db, dsn, eventsOf("late", 0, 1))
 		execute(t, late, "PREPARE TRANSACTION 'late'")
-		store(t, db.Journal(), eventsOf("early", 0, 1))
-		if got, _ := readAll(t, db.Journal(), journal.Criteria{}, ""); len(got) != 0 {
+		store(t, db.TestJournal(), eventsOf("early", 0, 1))
+		if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); len(got) != 0 {
 			t.Errorf("read %v beside a prepared append", named(got))
 		}
 		if err := db.Close(); err != nil {
@@ -178,11 +178,11 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	server.Kill()
 	server.Restart(t)
 	db := openStore(t, dsn, postgres.Config{})
-	if got, _ := readAll(t, db.Journal(), journal.Criteria{}, ""); len(got) != 0 {
+	if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); len(got) != 0 {
 		t.Errorf("read %v beside a prepared append, after a crash", named(got))
 	}
 	execute(t, connect(t, dsn), "COMMIT PREPARED 'late'")
-	if got, _ := readAll(t, db.Journal(), journal.Criteria{}, ""); !slices.Equal(named(got), []string{"late/1", "early/1"}) {
+	if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); !slices.Equal(named(got), []string{"late/1", "early/1"}) {
 		t.Errorf("read %v when all was committed", named(got))
 	}
 }
@@ -194,7 +194,7 @@ func TestForgottenDraws(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
-	j := db.Journal()
+	j := db.TestJournal()
 	store(t, j, eventsOf("kept", 0, 1))
 	_, tx := appendLate(t, db, dsn, eventsOf("lost", 0, 200)) // more than the server logs ahead
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -207,8 +207,8 @@ func TestForgottenDraws(t *testing.T) {
 	server.Kill()
 	server.Restart(t)
 	again := openStore(t, dsn, postgres.Config{})
-	store(t, again.Journal(), eventsOf("new", 0, 3))
-	if got, _ := readAll(t, again.Journal(), journal.Criteria{}, next); len(got) != 3 {
+	store(t, again.TestJournal(), eventsOf("new", 0, 3))
+	if got, _ := readAll(t, again.TestJournal(), journal.Criteria{}, next); len(got) != 3 {
 		t.Errorf("read %v behind %q after a crash, want 3 events", named(got), next)
 	}
 }
@@ -224,7 +224,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 			server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"wal_writer_delay": "10s", "wal_buffers": "16MB"}})
 			dsn := server.DSN(t)
 			db := openStore(t, dsn, postgres.Config{PollInterval: never, DisableNotify: true})
-			j := db.Journal()
+			j := db.TestJournal()
 			store(t, j, eventsOf("kept", 0, 1))
 			_, tx := appendLate(t, db, dsn, eventsOf("lost", 0, 1000))
 			if rolledBack { // which may have the server write them down, but seldom in time
@@ -259,9 +259,9 @@ func TestUnsoundSequence(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t)
-			store(t, openStore(t, dsn, postgres.Config{}).Journal(), eventsOf("a", 0, 5))
+			store(t, openStore(t, dsn, postgres.Config{}).TestJournal(), eventsOf("a", 0, 5))
 			execute(t, connect(t, dsn), c.sql)
-			_, err := openStore(t, dsn, postgres.Config{}).Journal().Query(t.Context(), journal.Criteria{}, "")
+			_, err := openStore(t, dsn, postgres.Config{}).TestJournal().Query(t.Context(), journal.Criteria{}, "")
 			if !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(), c.mentions) {
 				t.Errorf("error %v, want ErrSchema that mentions %q", err, c.mentions)
 			}
@@ -273,19 +273,19 @@ func TestRewoundServer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
-	store(t, db.Journal(), eventsOf("a", 0, 5))
-	_, next := readAll(t, db.Journal(), journal.Criteria{}, "")
+	store(t, db.TestJournal(), eventsOf("a", 0, 5))
+	_, next := readAll(t, db.TestJournal(), journal.Criteria{}, "")
 	conn := connect(t, dsn)
 	execute(t, conn, "DELETE FROM refold.events WHERE seq_nr > 2")
 	execute(t, conn, "SELECT setval('refold.ordinals', (SELECT max(ordinal) FROM refold.events))")
-	if _, err := db.Journal().Query(t.Context(), journal.Criteria{}, next); !errors.Is(err, postgres.ErrRewound) {
+	if _, err := db.TestJournal().Query(t.Context(), journal.Criteria{}, next); !errors.Is(err, postgres.ErrRewound) {
 		t.Errorf("error %v, want ErrRewound", err)
 	}
-	if err := db.Journal().Await(t.Context(), next); err != nil {
+	if err := db.TestJournal().Await(t.Context(), next); err != nil {
 		t.Errorf("await: %v; the query is to say what is wrong", err)
 	}
 	again := openStore(t, dsn, postgres.Config{})
-	if _, err := again.Journal().Query(t.Context(), journal.Criteria{}, next); !errors.Is(err, journal.ErrOffset) {
+	if _, err := again.TestJournal().Query(t.Context(), journal.Criteria{}, next); !errors.Is(err, journal.ErrOffset) {
 		t.Errorf("an offset behind all that was ever drawn: %v, want ErrOffset", err)
 	}
 }
@@ -296,7 +296,7 @@ func TestStandby(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
-	store(t, db.Journal(), eventsOf("a", 0, 5))
+	store(t, db.TestJournal(), eventsOf("a", 0, 5))
 	conn := connect(t, dsn)
 	var dir string
 	if err := conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&dir); err != nil {
@@ -308,10 +308,10 @@ func TestStandby(t *testing.T) {
 	}
 	server.Restart(t)
 	standby := openStore(t, dsn, postgres.Config{CheckOnly: true})
-	if _, err := standby.Journal().Query(t.Context(), journal.Criteria{}, ""); !errors.Is(err, postgres.ErrReadOnly) || !strings.Contains(err.Error(), "standby") {
+	if _, err := standby.TestJournal().Query(t.Context(), journal.Criteria{}, ""); !errors.Is(err, postgres.ErrReadOnly) || !strings.Contains(err.Error(), "standby") {
 		t.Errorf("a query on a standby: %v, want ErrReadOnly", err)
 	}
-	if _, err := standby.Journal().End(t.Context()); !errors.Is(err, postgres.ErrReadOnly) {
+	if _, err := standby.TestJournal().End(t.Context()); !errors.Is(err, postgres.ErrReadOnly) {
 		t.Errorf("the end on a standby: %v, want ErrReadOnly", err)
 	}
 }

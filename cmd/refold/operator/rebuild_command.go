@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // rebuildCommand is "refold rebuild".
@@ -136,7 +137,7 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 
 // rebuild folds both states and compares them.
 func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r *rebuilt, err error) {
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: src.Journal, Snapshots: src.Snapshots}) //nolint:contextcheck // it ends with Close
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(src.Journal, src.Snapshots)}) //nolint:contextcheck // it ends with Close
 	if err != nil {
 		return nil, err
 	}

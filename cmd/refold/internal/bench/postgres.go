@@ -34,13 +34,13 @@ func (b *run) connectDSN(ctx context.Context) (stop func() error, err error) {
 
 // openPostgres opens an empty store in a schema of its own, which is dropped
 // when the store is closed.
-func (b *run) openPostgres(ctx context.Context) (*store, error) {
+func (b *run) openPostgres(ctx context.Context) (*database, error) {
 	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
 	db, err := postgres.Open(ctx, b.dsn, postgres.Config{Schema: schema, MaxConns: 16, CachedStatements: true})
 	if err != nil {
 		return nil, err
 	}
-	return &store{
+	return &database{
 		journal: db.Journal(), snapshots: db.Snapshots(), schema: schema,
 		close: func() error { return errors.Join(db.Close(), b.drop(context.WithoutCancel(ctx), schema)) },
 	}, nil

@@ -123,7 +123,7 @@ func (b *run) summed(ctx context.Context, pool *pgxpool.Pool, sums string, want 
 }
 
 // catchUp runs a new projection until it has handled everything.
-func catchUp(ctx context.Context, s *store, pool *pgxpool.Pool, name, sums string, n int) (float64, error) {
+func catchUp(ctx context.Context, s *database, pool *pgxpool.Pool, name, sums string, n int) (float64, error) {
 	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: s.schema})
 	if err != nil {
 		return 0, err

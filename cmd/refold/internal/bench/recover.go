@@ -44,7 +44,7 @@ func fill(ctx context.Context, j journal.Journal, pid string, n int, p notes) (t
 }
 
 // firstReply opens a runtime and times the first reply of a counter.
-func firstReply(ctx context.Context, s *store, typ eventsourcing.Type[command, event], id string, want int64) (time.Duration, error) {
+func firstReply(ctx context.Context, s *database, typ eventsourcing.Type[command, event], id string, want int64) (time.Duration, error) {
 	rt, h, err := host(ctx, s, typ)
 	if err != nil {
 		return 0, err
@@ -188,7 +188,7 @@ func recoverSnapshot(ctx context.Context, b *run) (results []Result, err error) 
 }
 
 // saveSnapshots saves the states that a counter of ones has at each thousand.
-func saveSnapshots(ctx context.Context, s *store, n int, at time.Time) error {
+func saveSnapshots(ctx context.Context, s *database, n int, at time.Time) error {
 	for seq := 1000; seq <= n; seq += 1000 {
 		payload, err := msgpack.Marshal(&counter{Sum: int64(seq)})
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -90,7 +91,7 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	count := &saves{states: b.scheme == "nats"}
 	regions := make([]*sharding.Region[tallyCommand], len(g))
 	for i, r := range g {
-		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: s.journal}) //nolint:contextcheck // it ends with Close
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, nil)}) //nolint:contextcheck // it ends with Close
 		if err != nil {
 			return p, err
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // ServeShards is the whole of a process with a region: it reads orders from in, one JSON object each, and answers each of them to
@@ -125,7 +126,7 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	if err = s.open(ctx); err != nil {
 		return shardAnswer{}, err
 	}
-	if s.rt, err = eventsourcing.Open(eventsourcing.Config{Journal: s.journal, Snapshots: s.snapshots}); err != nil { //nolint:contextcheck // it ends with Close
+	if s.rt, err = eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, s.snapshots)}); err != nil { //nolint:contextcheck // it ends with Close
 		return shardAnswer{}, err
 	}
 	alone := tallies(self.Name)

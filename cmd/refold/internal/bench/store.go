@@ -33,8 +33,8 @@ func parseJournal(address string) (scheme, dir string, err error) {
 	return scheme, dir, nil
 }
 
-// store is a journal and a snapshot store of their own.
-type store struct {
+// database is a journal and a snapshot store of their own.
+type database struct {
 	journal   journal.Journal
 	snapshots snapshot.Store
 	dir       string
@@ -44,13 +44,13 @@ type store struct {
 
 // open opens an empty store; LevelDB's is a new folder in the one that was
 // named, removed when the store is closed.
-func (b *run) open(ctx context.Context) (*store, error) {
+func (b *run) open(ctx context.Context) (*database, error) {
 	if b.scheme == "postgres" {
 		return b.openPostgres(ctx)
 	}
 	if b.scheme == "inmem" {
 		j, s := inmem.NewJournal(), &inmem.SnapshotStore{}
-		return &store{journal: j, snapshots: s, close: func() error { return errors.Join(j.Close(), s.Close()) }}, nil
+		return &database{journal: j, snapshots: s, close: func() error { return errors.Join(j.Close(), s.Close()) }}, nil
 	}
 	dir, err := b.folder()
 	if err != nil {
@@ -60,7 +60,7 @@ func (b *run) open(ctx context.Context) (*store, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &store{
+	return &database{
 		journal: db.Journal(), snapshots: db.Snapshots(), dir: dir,
 		close: func() error { return errors.Join(db.Close(), os.RemoveAll(dir)) },
 	}, nil

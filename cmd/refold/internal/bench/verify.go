@@ -13,7 +13,7 @@ import (
 
 // verify checks after a run that the counters hold what was added, and that the
 // journal is whole.
-func verify(ctx context.Context, s *store, targets []eventsourcing.Ref[command], want int64) error {
+func verify(ctx context.Context, s *database, targets []eventsourcing.Ref[command], want int64) error {
 	var sum int64
 	for _, to := range targets {
 		n, err := eventsourcing.Ask(ctx, to, read{})

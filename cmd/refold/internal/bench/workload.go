@@ -16,6 +16,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/store"
 )
 
 // The entity that is measured: a counter whose events carry bytes that do not
@@ -103,10 +104,10 @@ func (p notes) bytes(i, n int) []byte {
 }
 
 // host opens a runtime over a store and hosts counters on it.
-func host(ctx context.Context, s *store, typ eventsourcing.Type[command, event]) (*eventsourcing.Runtime, *eventsourcing.Entities[command, event], error) {
+func host(ctx context.Context, s *database, typ eventsourcing.Type[command, event]) (*eventsourcing.Runtime, *eventsourcing.Entities[command, event], error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{ //nolint:contextcheck // the runtime ends with Close
-		Journal: s.journal, JournalGuard: journal.GuardConfig{CallTimeout: nodePatience}, // a slow machine has other figures, and no errors
-		Snapshots: s.snapshots, RecoveryTimeout: nodePatience,
+		Store: store.Of(s.journal, s.snapshots), JournalGuard: journal.GuardConfig{CallTimeout: nodePatience}, // a slow machine has other figures, and no errors
+		RecoveryTimeout: nodePatience,
 	})
 	if err != nil {
 		return nil, nil, err
