@@ -23,6 +23,7 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/sharding/allocation"
+	"github.com/refold-io/refold/store"
 )
 
 // shell is a coordinator with its store, as one node runs it.
@@ -232,7 +233,7 @@ func BenchmarkAsk(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal})
+		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -246,7 +247,7 @@ func BenchmarkAsk(b *testing.B) {
 		}
 		regions = append(regions, r)
 	}
-	rt, err := eventsourcing.Open(eventsourcing.Config{Journal: journal})
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
-	"github.com/refold-io/refold/store"
+	db "github.com/refold-io/refold/store"
 )
 
 // A ledger remembers which operations were applied to it, in order.
@@ -78,7 +78,7 @@ type house struct {
 func openHouse(t *testing.T, j journal.Journal, callTimeout time.Duration) *house {
 	t.Helper()
 	rt, err := eventsourcing.Open(eventsourcing.Config{
-		Store:        store.Of(j, nil),
+		Store:        db.Of(j, nil),
 		JournalGuard: journal.GuardConfig{CallTimeout: callTimeout, MaxFailures: 5, ResetTimeout: 50 * time.Millisecond},
 	})
 	if err != nil {
