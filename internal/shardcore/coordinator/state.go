@@ -4,9 +4,11 @@
 package coordinator
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -98,4 +100,116 @@ func without(nodes []identity.Node, n identity.Node) []identity.Node {
 		return nodes
 	}
 	return slices.Delete(nodes, i, i+1)
+}
+
+// AppendState appends the encoding of a state: the term and its holder, the regions, each with
+// its shards, and the proxies. Of a name that begins as the one before it only the rest is written. A shard
+// takes 1 to 3 bytes.
+func AppendState(dst []byte, s State) []byte {
+	dst = append(dst, version)
+	dst = binary.AppendUvarint(dst, s.term)
+	if s.term > 0 {
+		dst = wire.AppendNode(dst, s.holder)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.regions)))
+	before := ""
+	for _, r := range s.regions {
+		dst = appendNext(dst, &before, r.Node)
+		dst = appendShards(dst, r.Shards)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.proxies)))
+	before = ""
+	for _, n := range s.proxies {
+		dst = appendNext(dst, &before, n)
+	}
+	return dst
+}
+
+// StateBytes returns how many bytes so many shards may take in the encoding of a state, without the names of regions.
+func StateBytes(shards int) int {
+	const one, two = 1 << 7, 1 << 14 // numbers from these on take another byte
+	return shards + max(0, shards-one) + max(0, shards-two)
+}
+
+// appendNext appends a node behind the one with the name before.
+func appendNext(dst []byte, before *string, n identity.Node) []byte {
+	same := 0
+	for same < min(len(*before), len(n.Name)) && (*before)[same] == n.Name[same] {
+		same++
+	}
+	*before = n.Name
+	dst = append(dst, byte(same), byte(len(n.Name)-same)) //nolint:gosec // at most identity.MaxNameLength
+	dst = append(dst, n.Name[same:]...)
+	return binary.LittleEndian.AppendUint64(dst, n.UID)
+}
+
+// DecodeState decodes what AppendState has written, and takes memory in proportion to it, and 200 kB for a
+// shard with a high number. The error matches ErrMalformed.
+func DecodeState(b []byte) (State, error) {
+	r := newReader(b)
+	var s State
+	if s.term = r.Uint(1<<63, "term"); s.term > 0 {
+		s.holder = r.Node()
+	}
+	var before identity.Node
+	for range r.Count(MaxRegions, 11, "regions") {
+		before = next(r, before)
+		region := allocation.Region{Node: before, Shards: readShards(r)}
+		if r.Err() != nil {
+			break
+		}
+		s.regions = append(s.regions, region)
+		s.shards += len(region.Shards)
+	}
+	s.place(r)
+	before = identity.Node{}
+	for range r.Count(MaxRegions, 10, "proxies") {
+		before = next(r, before)
+		if r.Err() != nil {
+			break
+		}
+		s.proxies = append(s.proxies, before)
+	}
+	if err := r.End(); err != nil {
+		return State{}, err
+	}
+	return s, nil
+}
+
+// next reads the node behind another one.
+func next(r *wire.Reader, before identity.Node) identity.Node {
+	same := int(r.Byte("name"))
+	rest := r.Bytes(int(r.Byte("length")), "name")
+	if r.Err() == nil && same > len(before.Name) {
+		r.Fail("a name begins with %d bytes of one that has %d", same, len(before.Name))
+	}
+	if r.Err() != nil {
+		return identity.Node{}
+	}
+	n := identity.Node{Name: before.Name[:same] + string(rest)}
+	n.UID = r.UID()
+	if n = r.Checked(n); r.Err() == nil && before.Compare(n) >= 0 {
+		r.Fail("%v comes after %v", n, before)
+	}
+	return n
+}
+
+// place finds the homes of the shards. It takes 2 bytes for each up to the highest, 200 kB at most.
+func (s *State) place(r *wire.Reader) {
+	most := Shard(0)
+	for _, region := range s.regions {
+		if len(region.Shards) > 0 {
+			most = max(most, slices.Max(region.Shards)+1)
+		}
+	}
+	s.homes = make([]uint16, most)
+	for i, region := range s.regions {
+		for _, shard := range region.Shards {
+			if home := s.homes[shard]; home != 0 {
+				r.Fail("shard %d is on %v and %v", shard, s.regions[home-1].Node, region.Node)
+				return
+			}
+			s.homes[shard] = uint16(i + 1)
+		}
+	}
 }

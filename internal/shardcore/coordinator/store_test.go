@@ -4,6 +4,12 @@
 package coordinator_test
 
 import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -122,4 +128,239 @@ func (s *store) add(b *boss, a coordinator.AddShards) {
 		}
 		b.step(coordinator.ShardsAdded{ID: a.ID, Failed: fault})
 	})
+}
+
+const second = time.Second
+
+func TestTheTermIsStoredBeforeAnythingElse(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{}, append(registered("a", "b", "c"), started(4), allocated("b", 1, 2), allocated("c", 3), proxy(coordinator.ProxyRegistered, "p"))...)
+	d.hold = true
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	if d.load != 0 {
+		t.Error("it loads before it knows the members")
+	}
+	d.members("a b p")
+	if d.m.Phase() != coordinator.Loading || d.load == 0 {
+		t.Errorf("it is %v", d.m.Phase())
+	}
+	d.loaded()
+	d.stored("the term", "started a 5")
+	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.get("b", 1)
+	d.pass(3 * second)
+	if d.m.Phase() != coordinator.Claiming {
+		t.Errorf("it is %v", d.m.Phase())
+	}
+	d.want("before the term is stored", "")
+	d.saved()
+	d.want("the regions are told to register", "a register again, b register again, p register again")
+	d.stored("who is gone", "region terminated c")
+	d.saved()
+	d.say("a", coordinator.Message{Kind: coordinator.Register})
+	d.say("b", coordinator.Message{Kind: coordinator.Register})
+	d.get("b", 1, 3, 9)
+	d.want("until the others are known", "a register ack, b register ack, b homes b[1 2]")
+	d.pass(500 * time.Millisecond)
+	// What was asked for has an answer, and the shards of c another home.
+	d.want("then it is active", "b host[1 2], b homes b[1]")
+	d.saved()
+	d.want("the others", "a host[3 9], b homes a[3 9]")
+}
+
+func TestAnEmptyStateIsActiveAtOnce(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{})
+	d.members("a")
+	d.loaded()
+	if d.m.Phase() != coordinator.Active || d.m.Term() != 1 {
+		t.Errorf("it is %v in term %d", d.m.Phase(), d.m.Term())
+	}
+}
+
+func TestLoadIsTriedForEver(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{})
+	d.members("a")
+	for range 20 {
+		load := d.load
+		d.step(coordinator.LoadFailed{ID: load})
+		d.step(coordinator.Loaded{ID: load}) // too late
+		d.pass(second)
+		if d.load == load || d.m.Phase() != coordinator.Loading {
+			t.Fatalf("after a failure it is %v, load %d", d.m.Phase(), d.load)
+		}
+	}
+	d.loaded()
+	if d.m.Phase() != coordinator.Active {
+		t.Errorf("it is %v", d.m.Phase())
+	}
+}
+
+func TestAClaimThatIsLostIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{}, started(4))
+	d.hold = true
+	d.members("a")
+	d.loaded()
+	d.state, d.rev = apply(t, append(registered("b"), started(5))...), 2 // another one was first
+	d.fail()
+	d.loaded()
+	d.stored("a higher term", "started a 5; started a 6")
+	// It was stored, and the answer got lost.
+	d.land()
+	d.step(coordinator.SaveFailed{ID: 99})
+	d.pass(5 * second)
+	d.loaded()
+	if d.m.Phase() != coordinator.Settling || d.m.Term() != 6 {
+		t.Errorf("it is %v in term %d", d.m.Phase(), d.m.Term())
+	}
+}
+
+func TestAClaimIsRepeatedInPeace(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{}, started(4))
+	d.hold = true
+	d.members("a")
+	d.loaded()
+	for range 5 {
+		before := len(d.changes)
+		d.fail()
+		d.loaded()
+		if before > 1 && len(d.changes) > before {
+			t.Fatal("it is stored again at once, again and again")
+		}
+		d.pass(second)
+	}
+	d.stored("all the same", "started a 5; started a 5; started a 5; started a 5; started a 5; started a 5")
+	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
+	if d.stopped != coordinator.SupersededByTerm {
+		t.Errorf("it ends: %v", d.stopped)
+	}
+}
+
+func TestAHigherTermEndsIt(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]struct {
+		message coordinator.Message
+		ends    bool
+	}{
+		"fenced":           {coordinator.Message{Kind: coordinator.Fenced, Term: 2}, true},
+		"another message":  {coordinator.Message{Kind: coordinator.GetHomes, Term: 2}, true},
+		"the same term":    {coordinator.Message{Kind: coordinator.Fenced, Term: 1}, false},
+		"another type":     {coordinator.Message{Kind: coordinator.Fenced, Type: "order", Term: 2}, false},
+		"a lower term":     {coordinator.Message{Kind: coordinator.Fenced}, false},
+		"one of its own":   {coordinator.Message{Kind: coordinator.Host, Term: 1}, false},
+		"no known message": {coordinator.Message{Kind: 200}, false},
+	} {
+		d := active(t, coordinator.Config{}, "a b", registered("b")...)
+		d.say("b", test.message)
+		if (d.stopped == coordinator.SupersededByTerm) != test.ends || (d.m.Phase() == coordinator.Ended) != test.ends {
+			t.Errorf("%s: it is %v, ended: %v", what, d.m.Phase(), d.stopped)
+		}
+		if !test.ends {
+			continue
+		}
+		d.members("a")
+		d.get("b", 1)
+		d.pass(100 * second)
+		d.want(what+", afterwards", "")
+		if d.m.Next() != coordinator.Never {
+			t.Errorf("%s: the next tick is at %v", what, d.m.Next())
+		}
+	}
+}
+
+// Messages for a coordinator of a lower term are answered with an invitation.
+func TestOldMessagesDontCount(t *testing.T) {
+	t.Parallel()
+	d := active(t, coordinator.Config{}, "a b", append(registered("b"), started(4), allocated("b", 1))...)
+	d.step(coordinator.RebalanceNow{})
+	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
+	round := d.round("b")
+	d.sent()
+	d.say("b", coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: 4, Round: round})
+	d.want("an acknowledgement of the term before", "b register again")
+	d.say("x", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
+	d.want("a stranger", "")
+}
+
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{})
+	d.members("a")
+	if d.step(coordinator.Terminate{}); d.stopped != coordinator.Terminated {
+		t.Error("it does not end while it loads")
+	}
+	d = active(t, coordinator.Config{}, "a b", registered("b")...)
+	if d.step(coordinator.Terminate{}); d.stopped != coordinator.Terminated {
+		t.Error("it does not end without a region")
+	}
+	d = active(t, coordinator.Config{}, "a b", registered("a", "b")...)
+	if d.step(coordinator.Terminate{Now: true}); d.stopped != coordinator.Terminated {
+		t.Error("it does not end at once")
+	}
+	d = active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 1))...)
+	d.step(coordinator.Terminate{})
+	if d.stopped != 0 || !d.shutDown {
+		t.Error("it does not wait for its region")
+	}
+	d.say("a", coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1})
+	d.move(1, "a", "b")
+	d.want("the shard moves", "b host[1]")
+	d.say("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	if d.stopped != coordinator.Terminated {
+		t.Error("it does not end after its region")
+	}
+}
+
+// move answers what a hand-off asks.
+func (d *driver) move(s shard, owner string, regions ...string) {
+	d.t.Helper()
+	for _, r := range append(regions, owner) {
+		d.say(r, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: d.round(r)})
+	}
+	round := d.round(owner)
+	d.sent()
+	d.say(owner, coordinator.Message{Kind: coordinator.Stopped, Round: round, Shards: []shard{s}})
+}
+
+func TestRepairsAreNoted(t *testing.T) {
+	t.Parallel()
+	d := drive(t, coordinator.Config{})
+	d.members("a")
+	d.step(coordinator.Loaded{ID: d.load, Repairs: []coordinator.Repair{{Kind: coordinator.HomeMoved}}, Repaired: 7})
+	if d.noted(coordinator.Repaired) != 1 {
+		t.Errorf("the notes are %+v", d.notes)
+	}
+}
+
+func TestConfigsAreChecked(t *testing.T) {
+	t.Parallel()
+	good := coordinator.Config{Self: node("a"), Type: "account"}
+	for field, change := range map[string]func(c *coordinator.Config){
+		"Self":              func(c *coordinator.Config) { c.Self = identity.Node{Name: "a"} },
+		"Type has 0":        func(c *coordinator.Config) { c.Type = "" },
+		"Type has 256":      func(c *coordinator.Config) { c.Type = strings.Repeat("x", 256) },
+		"Shards":            func(c *coordinator.Config) { c.Shards = coordinator.MaxShards + 1 },
+		"Shards is -1":      func(c *coordinator.Config) { c.Shards = -1 },
+		"MinRegions":        func(c *coordinator.Config) { c.MinRegions = -1 },
+		"RemovalMargin":     func(c *coordinator.Config) { c.RemovalMargin = -1 },
+		"RetryInterval":     func(c *coordinator.Config) { c.RetryInterval = -1 },
+		"HandOffTimeout":    func(c *coordinator.Config) { c.HandOffTimeout = -1 },
+		"StartTimeout":      func(c *coordinator.Config) { c.StartTimeout = -1 },
+		"RebalanceInterval": func(c *coordinator.Config) { c.RebalanceInterval = -1 },
+		"SaveTimeout":       func(c *coordinator.Config) { c.SaveTimeout = -1 },
+		"StoreRetry":        func(c *coordinator.Config) { c.StoreRetry = -1 },
+		"Settle":            func(c *coordinator.Config) { c.Settle = -1 },
+	} {
+		c := good
+		change(&c)
+		if _, err := coordinator.New(c); !errors.Is(err, coordinator.ErrInvalid) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%+v: %v, want one about %s", c, err, field)
+		}
+	}
+	if _, err := coordinator.New(good); err != nil {
+		t.Error(err)
+	}
 }
