@@ -17,10 +17,10 @@ import (
 const maxAdminPages = 1000
 
 // Admin asks nodes on behalf of an operator, who is no node. Its methods are safe for concurrent use.
-type Admin struct{ asker transport.Asker }
+type Admin struct{ asker transport.AdminClient }
 
 // NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
-func NewAdmin(asker transport.Asker) *Admin { return &Admin{asker} }
+func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
 
 // State returns what a node knows, or any node if the name is empty. Errors are those of transport.Asker, or what the node says.
 func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {

@@ -58,7 +58,7 @@ func TestOperatorsCommand(t *testing.T) {
 		if err := admin.Down(w.Context(), "", "no name"); err == nil || errors.Is(err, cluster.ErrNotMember) {
 			w.Errorf("Down of no name: %v", err)
 		}
-		if _, err := admin.State(w.Context(), "x"); !errors.Is(err, transport.ErrNobody) {
+		if _, err := admin.State(w.Context(), "x"); !errors.Is(err, transport.ErrNoNode) {
 			w.Errorf("State of nobody: %v", err)
 		}
 		must(w.T, admin.PrepareForShutdown(w.Context(), ""))

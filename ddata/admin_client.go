@@ -34,10 +34,10 @@ const (
 
 // Admin asks nodes for what replicators hold, on behalf of an operator, who is no node. Its methods are safe for concurrent use. Their
 // errors are those of transport.Asker, or an *AdminError.
-type Admin struct{ asker transport.Asker }
+type Admin struct{ asker transport.AdminClient }
 
 // NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
-func NewAdmin(asker transport.Asker) *Admin { return &Admin{asker} }
+func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
 
 // At says who is asked.
 type At struct {

@@ -193,7 +193,7 @@ func TestOperatorsCompare(t *testing.T) {
 		if d, err = admin.Diff(w.Context(), "", all, 2); err != nil || len(d.Keys) != 2 || !d.More {
 			w.Errorf("of two keys at most there differ %+v, %v", d, err)
 		}
-		if d, err = admin.Diff(w.Context(), "", []string{"a", "x"}, 100); err != nil || d.Same() || !errors.Is(d.Nodes[1].Err, transport.ErrNobody) {
+		if d, err = admin.Diff(w.Context(), "", []string{"a", "x"}, 100); err != nil || d.Same() || !errors.Is(d.Nodes[1].Err, transport.ErrNoNode) {
 			w.Errorf("with a node that there is not: %+v, %v", d, err)
 		}
 		heal()

@@ -20,10 +20,10 @@ const maxAdminPages = 100_000
 
 // Admin asks nodes for regions on behalf of an operator, who is no node. Its methods are safe for concurrent use. Their errors are those
 // of transport.Asker, or an *AdminError.
-type Admin struct{ asker transport.Asker }
+type Admin struct{ asker transport.AdminClient }
 
 // NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
-func NewAdmin(asker transport.Asker) *Admin { return &Admin{asker} }
+func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
 
 // AdminError is what a node says that could not do what it was asked. It matches ErrNoRegion or ErrNoCoordinator, if that is why.
 type AdminError struct {

@@ -39,7 +39,7 @@ func TestOperators(t *testing.T) {
 		if err := nodes[3].Err; !errors.Is(err, sharding.ErrNoRegion) {
 			w.Errorf("x: %v", err)
 		}
-		if err := nodes[4].Err; !errors.Is(err, transport.ErrNobody) {
+		if err := nodes[4].Err; !errors.Is(err, transport.ErrNoNode) {
 			w.Errorf("nobody: %v", err)
 		}
 		a, b, p := nodes[0].Region("diary"), nodes[1].Region("diary"), nodes[2].Region("diary")

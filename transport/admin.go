@@ -15,59 +15,60 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// MaxAdminRequest is the largest request of an operator, in bytes.
+// MaxAdminRequest is the size of the largest request of an operator, in bytes.
 const MaxAdminRequest = 64 << 10
 
 const (
-	maxAdmins        = 4           // that run at a time
-	maxAdminsWaiting = 64          // for one of those to end
-	adminTimeout     = time.Minute // of one
+	// Limits of requests by operators.
+	maxAdmins        = 4           // handled concurrently
+	maxAdminsWaiting = 64          // queued
+	adminTimeout     = time.Minute // for each request
 )
 
-// AdminHandler answers requests of operators. Its context ends when the
-// transport is closed, and after a minute. At most four run at a time.
+// AdminHandler answers requests of operators. Its context ends when the transport is closed, and
+// after a minute. At most four calls run concurrently.
 type AdminHandler func(ctx context.Context, operator string, request []byte) []byte
 
-// admin is what there is to do for operators.
+// admin is the state of the requests by operators.
 type admin struct {
-	begin sync.Mutex // held while the carrier is told to begin
-	begun bool
+	serveMu sync.Mutex // held while the carrier starts to serve requests
+	serving bool
 
 	// Transport.mu guards the rest.
 
 	handler AdminHandler
 	running int
 	waiting []AdminRequest
-	// asked counts the requests, refused those for which there was no room, or that
-	// are too large.
+	// asked counts all requests, refused those that were rejected because of their size or a full
+	// queue.
 	asked, refused uint64
 }
 
-// HandleAdmin sets who answers operators, in place of an earlier handler. From the
-// first one on the node is one that operators find. The error matches
-// errors.ErrUnsupported if the carrier has no way for operators.
+// HandleAdmin sets the handler of requests by operators and replaces an earlier one. Operators can
+// find the node from the first call on. The error matches errors.ErrUnsupported if the carrier does
+// not support operators.
 func (t *Transport) HandleAdmin(h AdminHandler) error {
-	carrier, ok := t.carrier.(Operable)
+	carrier, ok := t.carrier.(AdminCarrier)
 	if !ok {
-		return fmt.Errorf("transport: operators can't reach %v: the carrier: %w", t.self, errors.ErrUnsupported)
+		return fmt.Errorf("transport: serve operators at %v: carrier: %w", t.self, errors.ErrUnsupported)
 	}
 	t.mu.Lock()
 	t.admin.handler = h
 	t.mu.Unlock()
-	t.admin.begin.Lock()
-	defer t.admin.begin.Unlock()
-	if t.admin.begun || h == nil {
+	t.admin.serveMu.Lock()
+	defer t.admin.serveMu.Unlock()
+	if t.admin.serving || h == nil {
 		return nil
 	}
-	if err := carrier.Operate(t.admit); err != nil {
-		return fmt.Errorf("transport: let operators reach %v: %w", t.self, err)
+	if err := carrier.ServeAdmin(t.queueOrReject); err != nil {
+		return fmt.Errorf("transport: serve operators at %v: %w", t.self, err)
 	}
-	t.admin.begun = true
+	t.admin.serving = true
 	return nil
 }
 
-// admit takes a request from the carrier.
-func (t *Transport) admit(r AdminRequest) {
+// admit processes a request from the carrier.
+func (t *Transport) queueOrReject(r AdminRequest) {
 	if err := t.queueAdmin(r); err != nil {
 		r.Reply(nil, err)
 	}
@@ -96,7 +97,7 @@ func (t *Transport) queueAdmin(r AdminRequest) error {
 	return nil
 }
 
-// runAdmin answers a request, and then those that wait.
+// runAdmin answers a request, and then those that are queued.
 func (t *Transport) runAdmin(r AdminRequest) {
 	for {
 		r.Reply(t.answerAdmin(r))
@@ -121,8 +122,8 @@ func (t *Transport) answerAdmin(r AdminRequest) (answer []byte, err error) {
 			return
 		}
 		answer, err = nil, ErrHandlerFailed
-		t.loose.dropped[link.Panicked].Add(1)
-		t.log.ErrorContext(t.base, "handler of an operator's request panicked", slog.String("operator", r.Operator),
+		t.counters.dropped[link.Panicked].Add(1)
+		t.log.ErrorContext(t.base, "admin handler panicked", slog.String("operator", r.Operator),
 			slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 	}()
 	t.mu.Lock()

@@ -7,93 +7,89 @@ import (
 	"context"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/link"
 )
 
-// Carrier carries frames for one incarnation. It may lose them, carry them
-// twice, or let one overtake another; the fewer the better. Its methods are safe
-// for concurrent use.
+// MinFrame is the smallest MaxFrame of a carrier, in bytes.
+const MinFrame = link.MinFrame
+
+// Carrier carries frames for one incarnation. It may lose, duplicate and reorder frames, but should
+// do so rarely. Its methods are safe for concurrent use.
 type Carrier interface {
-	// Self returns the incarnation.
+	// Self returns the local incarnation.
 	Self() identity.Node
 
-	// MaxFrame returns the size of the largest frame, in bytes. It never
-	// changes and is at least 1 KiB.
+	// MaxFrame returns the size of the largest frame, in bytes. It never changes and is at least
+	// MinFrame.
 	MaxFrame() int
 
 	// Start begins to receive. It is called once, before Send.
 	Start(r Receiver) error
 
-	// Send hands a frame on. To is an incarnation or, on the lane Control, a
-	// bare name: a node with the UID 0. Send does not wait for the receiver. It may
-	// wait for the connection, but not for the one of another lane if that is Control. The
-	// frame is the caller's again when Send returns. An error says that it was
-	// not sent; none does not say that it arrives.
+	// Send sends a frame to an incarnation or, on the lane Control, to a bare name, which is a node
+	// with the UID 0. Send does not wait for the receiver. It may wait for the connection, but on
+	// the lane Control not for the connection of another lane. The caller may reuse the frame when
+	// Send returns. An error means that the frame was not sent; nil does not mean that it arrives.
 	Send(lane Lane, to identity.Node, frame []byte) error
 
-	// Close ends it. No method of the Receiver is running or called any more
+	// Close ends the client. No method of the Receiver is running or called any more
 	// when it returns, and a Send that waits ends. Later calls do nothing.
 	Close() error
 }
 
-// Flusher is what a Carrier offers if it buffers frames.
+// Flusher is implemented by a Carrier that buffers frames.
 type Flusher interface {
-	// Flush returns when what was sent before has left the process.
+	// Flush returns when all frames sent before have left the process.
 	Flush(ctx context.Context) error
 }
 
-// Clustered is what a Carrier offers that carries frames within one cluster only.
+// Clustered is implemented by a Carrier that carries frames within one cluster only.
 type Clustered interface {
 	// Cluster returns the name of the cluster. It never changes.
 	Cluster() string
 }
 
-// Receiver is what a Carrier gives its frames to. A Transport is one.
+// Receiver receives the frames of a Carrier. A Transport is one.
 type Receiver interface {
-	// Receive takes a frame that came on a lane. From is the name of the node
-	// that sent it, which the sender could not choose. The frame belongs to the
-	// receiver. It does not block. Frames of one sender on one lane come one at a
-	// time and in order.
+	// Receive processes a frame that arrived on a lane. The carrier proves the name from of the
+	// sending node; the sender cannot choose it. The frame belongs to the receiver. Receive does
+	// not block. Calls for frames of one sender on one lane are sequential and in order.
 	Receive(lane Lane, from string, frame []byte)
 
-	// Connection says that the carrier is connected now, with a nil error, or why
-	// it is not. A carrier is taken to be connected when it starts. It does not
-	// block.
+	// Connection reports that the carrier is connected, with a nil error, or the reason why it is
+	// not. A carrier counts as connected when it starts. Connection does not block.
 	Connection(err error)
 }
 
-// Operable is what a Carrier offers if operators can ask its node for
-// something: people and their tools, who are not nodes and have no links.
-type Operable interface {
-	// Operate begins to hand on what operators ask the node, by its name or as any
-	// node of the cluster. It is called at most once, after Start. Take does not
-	// block, and is not called any more when Close has returned.
-	Operate(take func(AdminRequest)) error
+// AdminCarrier is implemented by a Carrier through which operators, people and their tools, can
+// send requests to its node.
+type AdminCarrier interface {
+	// ServeAdmin begins to receive requests that are addressed to the node by its name or to any
+	// node of the cluster. It is called at most once, after Start. handle does not block, and is
+	// not called after Close has returned.
+	ServeAdmin(handle func(AdminRequest)) error
 }
 
-// AdminRequest is what an operator asks.
+// AdminRequest is a request of an operator.
 type AdminRequest struct {
-	// Operator is the name of who asks, which the carrier vouches for as it does for
-	// the sender of a frame.
+	// Operator is the name of the operator, as proved by the carrier.
 	Operator string
-	// Payload belongs to whoever takes the request.
+	// Payload belongs to the handler.
 	Payload []byte
-	// Reply answers, once, from any goroutine. The error is nil or matches ErrNoHandler,
-	// ErrBackpressure, ErrTooLarge, ErrHandlerFailed or ErrClosed, and whoever asked
-	// gets one that matches the same. An answer has at most Carrier.MaxFrame bytes. It
-	// may be lost.
+	// Reply sends the answer. Call it once, from any goroutine. The error is nil or matches
+	// ErrNoHandler, ErrBackpressure, ErrTooLarge, ErrHandlerFailed or ErrClosed; the operator gets
+	// an error that matches the same. An answer has at most Carrier.MaxFrame bytes. It may be lost.
 	Reply func(answer []byte, err error)
 }
 
-// Asker asks nodes on behalf of an operator. Its methods are safe for concurrent
-// use.
-type Asker interface {
-	// Ask sends a request to the node with a name, or to any one that is there if the name
-	// is empty, and waits for the answer or the end of ctx. A request to any
-	// node may reach a second one if the first does not answer, so it must be one that can
-	// be repeated. The error matches ErrNobody if there is no such node, ErrTooLarge if
-	// the request has more than MaxAdminRequest bytes, or is the one of the node: see
-	// AdminRequest.
+// AdminClient sends requests to nodes for an operator. Its methods are safe for concurrent use.
+type AdminClient interface {
+	// Ask sends a request to the named node, or to any available node if the name is empty, and
+	// waits for the answer or the end of ctx. If the first of any nodes does not answer, a second
+	// one may receive the request too, so such a request must be repeatable. The error matches
+	// ErrNoNode if there is no such node, ErrTooLarge if the request has more than MaxAdminRequest
+	// bytes, or is the node's error: see AdminRequest.
 	Ask(ctx context.Context, node string, request []byte) ([]byte, error)
-	// Close ends it.
+	// Close ends the client.
 	Close() error
 }

@@ -30,7 +30,7 @@ func TestCloseGivesUpOnAHandler(t *testing.T) {
 		tr.Handle(kindA, func(context.Context, transport.Message) { <-goOn })
 		send(t, tr, tr, transport.Data, "x")
 		synctest.Wait()
-		if err := tr.Close(); err == nil || !strings.Contains(err.Error(), "handlers have not returned") {
+		if err := tr.Close(); err == nil || !strings.Contains(err.Error(), "handlers are still running") {
 			t.Errorf("Close: %v", err)
 		}
 		close(goOn)

@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transport carries messages between the nodes of a cluster: the SPI
-// [Carrier], and the [Transport] that stands on top of any of them.
+// Package transport carries messages between the nodes of a cluster. A [Carrier] moves frames, and
+// a [Transport] adds order, flow control, requests and quarantine on top of any carrier.
 //
 //	t, err := transport.Open(carrier, transport.Config{})
 //	t.Handle(kind, func(ctx context.Context, m transport.Message) { ... })
@@ -11,62 +11,59 @@
 //	err = t.Send(peer, transport.Data, kind, payload)
 //	answer, err := t.Request(ctx, peer, kind, payload)
 //
-// A message goes to an incarnation, an identity.Node with its UID. Only what is
-// said before an incarnation is known goes to a bare name: [Transport.SendToName].
+// A message is addressed to an incarnation: an identity.Node with its UID. [Transport.SendToName]
+// addresses a bare name. It serves the first steps of joining, before the incarnation is known.
 //
 // # Lanes
 //
-// [Control] is for membership and heartbeats, [Data] for entities, requests and
-// replies, [Bulk] for what is large and can wait. They do not wait for each
-// other.
+// [Control] is for membership and heartbeats, [Data] for entities, requests and replies, [Bulk] for
+// large messages that can wait. Lanes do not wait for each other.
 //
 // # Guarantees
 //
-//   - Messages of one node to one incarnation on one lane are handled in the order
-//     in which they were sent, one at a time. There is no order between lanes,
-//     nor between replies and what else is on the lane.
-//   - A message is handled at most once. It may be lost: by the carrier, because
-//     a node is gone, because there was no room. Every loss that a node can know
-//     about is counted with its reason ([Transport.Stats]), and what is missing on
-//     a link is reported ([Gap]).
-//   - The sender that a handler sees is the one that the carrier vouches for. The UID
-//     is what that sender says.
-//   - Nothing waits for a slow peer or handler: a sender whose messages are not
-//     consumed runs out of credit, queues up to a limit and then gets
-//     [ErrBackpressure], on that link only.
+//   - Messages of one node to one incarnation on one lane are handled in the order in which they were
+//     sent, one at a time. There is no order between lanes, nor between replies and other messages of
+//     the lane.
+//   - A message is handled at most once. It may be lost: by the carrier, because a node is gone, or
+//     because a buffer is full. Every loss that a node can detect is counted by reason
+//     ([Transport.Stats]), and gaps in a link are reported ([Gap]).
+//   - The carrier proves the name of the sender that a handler receives. The UID is the sender's own
+//     claim.
+//   - A slow peer or handler delays nothing else. A sender whose messages are not consumed runs out
+//     of credit, queues up to a limit, and then gets [ErrBackpressure], on that link only.
 //
 // # Memory
 //
-// What waits is limited for each peer and for all together, on each lane for itself:
+// Buffers are limited for each peer and for all peers together, on each lane separately:
 //
 //	to be sent      Config.MaxQueue, 4 MiB, and Config.MaxQueueAll, 256 MiB
 //	to be handled   Config.Window, 4 MiB, and Config.MaxInboxAll, 256 MiB
 //	for bare names  1 MiB for each sender, 16 MiB for all
 //
-// Of messages that are put together from several frames the parts count as well. What
-// a carrier's client keeps for itself comes on top.
+// The parts of an incomplete message count as well. Buffers of the carrier's client library are
+// additional.
 //
 // # Operators
 //
-// Who is no node can ask one, if the carrier is [Operable]: what it asks goes to
-// [Transport.HandleAdmin], past all links, and it asks with an [Asker] of that carrier's
-// package. Requests have at most [MaxAdminRequest] bytes, four are handled at a time,
-// 64 wait, and more are refused with ErrBackpressure.
+// An operator, such as an administration tool, can send a request to a node without being one, if
+// the carrier is an [AdminCarrier]. The request goes to [Transport.HandleAdmin] and uses no link.
+// Operators send requests with an [AdminClient] from the carrier's package. A request has at most
+// [MaxAdminRequest] bytes. A node handles four at a time and queues 64; it rejects others with
+// ErrBackpressure.
 //
 // # Caveats
 //
-// A handler that blocks holds up what else its sender sent on the lane; a request
-// can be answered later. Payloads are not copied: one that was sent must not
-// be changed, one that was received can be kept.
+// A blocking handler delays all other messages of its sender on the lane; a request can be answered
+// after its handler returned. Payloads are not copied: a payload must not change after it was sent,
+// and a received payload belongs to the handler.
 //
-// # When something fails
+// # Failure handling
 //
-// While the carrier is disconnected, Send and Request return [ErrDisconnected]
-// and frames that are on their way are lost; nothing is kept for later. A
-// request whose answer is lost ends with its context.
+// While the carrier is disconnected, Send and Request return [ErrDisconnected] and frames in flight
+// are lost. Nothing is stored for later. A request whose reply is lost ends with its context.
 //
-// Nobody is quarantined for not answering: see docs/decisions/0021. Who does not hear
-// is found by heartbeats above the transport.
+// The transport never quarantines a node for silence: see docs/decisions/0021. Heartbeats above the
+// transport detect unreachable nodes.
 //
-// How a link works, and why, is in package internal/link.
+// Package internal/link describes the protocol of a link.
 package transport

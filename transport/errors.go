@@ -10,31 +10,30 @@ import (
 )
 
 var (
-	// ErrInvalid is matched by errors about arguments that no transport accepts.
+	// ErrInvalid matches errors about invalid arguments.
 	ErrInvalid = link.ErrInvalid
-	// ErrBackpressure says that a message was not taken because too much waits
-	// for the same peer on the lane, or too many requests are open.
+	// ErrBackpressure reports that a message was not accepted because the queue of the peer on the
+	// lane is full, or too many requests are open.
 	ErrBackpressure = link.ErrBackpressure
-	// ErrTooLarge says that a message is larger than allowed.
+	// ErrTooLarge reports a message beyond the size limit.
 	ErrTooLarge = link.ErrTooLarge
-	// ErrQuarantined says that there is no traffic with an incarnation, ever
-	// again.
+	// ErrQuarantined reports that the peer is quarantined. Traffic with a quarantined incarnation
+	// never resumes.
 	ErrQuarantined = link.ErrQuarantined
-	// ErrTooManyPeers says that there are links with as many incarnations as
-	// there may be.
+	// ErrTooManyPeers reports that the number of peers is at its limit.
 	ErrTooManyPeers = link.ErrTooManyPeers
 
-	// ErrClosed says that the transport was closed.
+	// ErrClosed reports that the transport was closed.
 	ErrClosed = errors.New("transport: closed")
-	// ErrDisconnected says that the carrier is not connected.
+	// ErrDisconnected reports that the carrier is not connected.
 	ErrDisconnected = errors.New("transport: disconnected")
-	// ErrNoHandler says that the peer has no handler for a request.
-	ErrNoHandler = errors.New("transport: the peer has no handler for this kind of request")
-	// ErrHandlerFailed says that the peer's handler panicked over a request, or
-	// that its reply could not be sent.
-	ErrHandlerFailed = errors.New("transport: the peer's handler failed")
-	// ErrNobody says that there is no node to answer an operator.
-	ErrNobody = errors.New("transport: nobody answers")
-	// ErrForgotten says that the peer was forgotten while a request was open.
+	// ErrNoHandler reports that the peer has no handler for a request.
+	ErrNoHandler = errors.New("transport: no handler for this kind of request")
+	// ErrHandlerFailed reports that the peer's handler panicked, or that its reply could not be
+	// sent.
+	ErrHandlerFailed = errors.New("transport: request handler failed")
+	// ErrNoNode reports that no node answers an operator.
+	ErrNoNode = errors.New("transport: no node answers")
+	// ErrForgotten reports that the peer was forgotten while a request was open.
 	ErrForgotten = errors.New("transport: peer was forgotten")
 )

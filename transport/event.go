@@ -12,18 +12,19 @@ import (
 // Event is one of Gap, QuarantinedBy and Connection.
 type Event interface{ isEvent() }
 
-// Gap says that frames of a link are missing: some messages were lost.
+// Gap reports that frames of a link are missing: some messages were lost.
 type Gap struct {
 	From identity.Node
 	Lane Lane
-	// Frames is how many; each one held at least a part of a message.
+	// Frames is the number of missing frames. Each held at least a part of a message.
 	Frames uint64
 }
 
-// QuarantinedBy says that a node claims to have quarantined this incarnation.
+// QuarantinedBy reports that a node has quarantined this incarnation, according to that node.
 type QuarantinedBy struct{ From identity.Node }
 
-// Connection says that the carrier is connected again, or why it is not.
+// Connection reports that the carrier is connected again, with a nil error, or the reason why it is
+// not.
 type Connection struct{ Err error }
 
 func (Gap) isEvent()           {}
@@ -32,10 +33,10 @@ func (Connection) isEvent()    {}
 
 const maxEvents = 1024
 
-// events is a bounded queue between the carrier and whoever listens.
+// events is a bounded queue between the carrier and OnEvent.
 type events struct {
-	tell func(Event)
-	news chan struct{}
+	handle func(Event)
+	wakeUp chan struct{}
 
 	mu    sync.Mutex
 	queue []Event
@@ -43,11 +44,11 @@ type events struct {
 }
 
 func newEvents(tell func(Event)) *events {
-	return &events{tell: tell, news: make(chan struct{}, 1)}
+	return &events{handle: tell, wakeUp: make(chan struct{}, 1)}
 }
 
 func (e *events) add(event Event) {
-	if e.tell == nil {
+	if e.handle == nil {
 		return
 	}
 	e.mu.Lock()
@@ -57,7 +58,7 @@ func (e *events) add(event Event) {
 		e.lost++
 	}
 	e.mu.Unlock()
-	signal(e.news)
+	signal(e.wakeUp)
 }
 
 func (e *events) dropped() uint64 {
@@ -66,25 +67,25 @@ func (e *events) dropped() uint64 {
 	return e.lost
 }
 
-// run tells events until done is closed.
+// run calls the handler until done is closed.
 func (e *events) run(done <-chan struct{}) {
 	for {
 		select {
 		case <-done:
 			return
-		case <-e.news:
+		case <-e.wakeUp:
 		}
 		e.mu.Lock()
 		queue := e.queue
 		e.queue = nil
 		e.mu.Unlock()
 		for _, event := range queue {
-			e.tell(event)
+			e.handle(event)
 		}
 	}
 }
 
-// signal wakes whoever waits for a channel with a buffer of one.
+// signal wakes the reader of a channel with a buffer of one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

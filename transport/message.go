@@ -12,37 +12,71 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// Message is what a handler gets. The payload is the handler's.
+// Kind is the subject of a message. It selects the handler.
+type Kind uint16
+
+// The ranges of kinds. A package uses kinds of its own range.
+const (
+	// FirstClusterKind begins the range of package cluster.
+	FirstClusterKind Kind = 1
+	// FirstReplicationKind begins the range of package ddata.
+	FirstReplicationKind Kind = 100
+	// FirstShardingKind begins the range of package sharding.
+	FirstShardingKind Kind = 200
+	// FirstUserKind begins the range of all other packages. It ends with 65,535.
+	FirstUserKind Kind = 1000
+)
+
+// Lane is one of the parallel paths between two nodes. Lanes do not wait for each other, and there
+// is no order between them.
+type Lane uint8
+
+const (
+	// Control is for membership and heartbeats. It has its own connection and no credit: a receiver
+	// without room drops its frames.
+	Control = Lane(link.Control)
+	// Data is for messages between entities, and for requests and replies.
+	Data = Lane(link.Data)
+	// Bulk is for large messages that can wait: gossip of replicated data, state transfers.
+	Bulk = Lane(link.Bulk)
+
+	// Lanes is the number of lanes.
+	Lanes = link.Lanes
+)
+
+// String returns "control", "data" or "bulk".
+func (l Lane) String() string { return link.Lane(l).String() }
+
+// Message is a received message. The payload belongs to the handler.
 type Message struct {
-	// From is the sender: the name is certain, the UID is what it says.
+	// From is the sender. Its name is proved by the carrier, its UID is the sender's claim.
 	From    identity.Node
 	Lane    Lane
 	Kind    Kind
 	Payload []byte
 }
 
-// Handler handles messages. The context ends when the transport is closed. Messages
-// of one sender on one lane come one at a time, those of others meanwhile.
+// Handler handles messages. The context ends when the transport is closed. Messages of one sender
+// on one lane are handled one at a time, those of different senders or lanes concurrently.
 type Handler func(ctx context.Context, m Message)
 
-// RequestHandler handles requests in the same way. It may return before it
-// replies.
+// RequestHandler handles requests under the rules of Handler. It may return before it replies.
 type RequestHandler func(ctx context.Context, r *Request)
 
-// Request is a message that waits for an answer.
+// Request is a message that expects a reply.
 type Request struct {
 	Message
 
 	t           *Transport
 	correlation uint64
-	answered    atomic.Bool
+	replied     atomic.Bool
 }
 
-// Reply answers the request with a payload that must not be changed any more. Only
-// the first reply of a request is sent. An error is one of Send, and the caller
-// is told if there is a way to.
+// Reply answers the request. The payload must not change after the call. Only the first reply of a
+// request is sent; later calls return nil. The errors are those of Send. After an error the peer is
+// sent a failure instead, if possible.
 func (r *Request) Reply(payload []byte) error {
-	if r.answered.Swap(true) {
+	if r.replied.Swap(true) {
 		return nil
 	}
 	err := r.t.send(r.From, Data, link.Message{Type: link.Reply, Kind: statusOK, Correlation: r.correlation, Payload: payload})
@@ -52,44 +86,43 @@ func (r *Request) Reply(payload []byte) error {
 	return err
 }
 
-// refuse answers with a status, unless the request was answered already.
-func (r *Request) refuse(status Kind) {
-	if !r.answered.Swap(true) {
+// reject answers with a status, unless the request was already answered.
+func (r *Request) reject(status link.Kind) {
+	if !r.replied.Swap(true) {
 		r.fail(status)
 	}
 }
 
-func (r *Request) fail(status Kind) {
+func (r *Request) fail(status link.Kind) {
 	_ = r.t.send(r.From, Data, link.Message{Type: link.Reply, Kind: status, Correlation: r.correlation})
 }
 
-// What is in the place of the kind of a reply.
+// The kind of a reply is its status.
 const (
-	statusOK Kind = iota
+	statusOK link.Kind = iota
 	statusNoHandler
 	statusFailed
 )
 
-// handlers is never changed once it is in use.
+// handlers is an immutable set of handlers.
 type handlers struct {
 	messages, named map[Kind]Handler
 	requests        map[Kind]RequestHandler
 }
 
-// Handle sets who handles messages of a kind that come to this incarnation. It
-// replaces an earlier handler, and nil takes it away; calls of that one may still
-// be running.
+// Handle sets the handler of a kind of messages that are addressed to this incarnation. It replaces
+// an earlier handler, and nil removes it. Calls of the earlier handler may still be running.
 func (t *Transport) Handle(kind Kind, h Handler) {
 	t.change(func(all *handlers) { set(&all.messages, kind, h, h == nil) })
 }
 
-// HandleNamed sets who handles messages of a kind that come to the bare name, from
-// senders that may know nothing about this incarnation.
+// HandleNamed sets the handler of a kind of messages that are addressed to the bare name. Their
+// senders may not know this incarnation.
 func (t *Transport) HandleNamed(kind Kind, h Handler) {
 	t.change(func(all *handlers) { set(&all.named, kind, h, h == nil) })
 }
 
-// HandleRequest sets who handles requests of a kind.
+// HandleRequest sets the handler of a kind of requests.
 func (t *Transport) HandleRequest(kind Kind, h RequestHandler) {
 	t.change(func(all *handlers) { set(&all.requests, kind, h, h == nil) })
 }
@@ -102,7 +135,7 @@ func (t *Transport) change(f func(*handlers)) {
 	t.handlers.Store(&all)
 }
 
-// set changes a copy of a map.
+// set stores a changed copy of a map.
 func set[H any](handlers *map[Kind]H, kind Kind, h H, remove bool) {
 	changed := maps.Clone(*handlers)
 	if changed == nil {
@@ -113,28 +146,3 @@ func set[H any](handlers *map[Kind]H, kind Kind, h H, remove bool) {
 	}
 	*handlers = changed
 }
-
-// Kind says what a message is about, and so which handler gets it.
-type Kind = link.Kind
-
-// Who uses which kinds: a package takes its own from these ranges.
-const (
-	// FirstClusterKind is the first of package cluster.
-	FirstClusterKind Kind = 1
-	// FirstReplicationKind is the first of package ddata.
-	FirstReplicationKind Kind = 100
-	// FirstShardingKind is the first of package sharding.
-	FirstShardingKind Kind = 200
-	// FirstUserKind is the first for everybody else. Up to 65,535 is free.
-	FirstUserKind Kind = 1000
-)
-
-// Lane is one of the ways that messages take from node to node.
-type Lane = link.Lane
-
-// The lanes.
-const (
-	Control = link.Control
-	Data    = link.Data
-	Bulk    = link.Bulk
-)

@@ -18,26 +18,28 @@ import (
 // maxNamed and maxNamedAll are how many bytes one name, and all together, may have
 // waiting that came to the bare name, where there is no credit.
 const (
+	// maxNamed and maxNamedAll limit the bytes of unhandled messages to the bare name, for one
+	// sender and for all. Such messages have no credit.
 	maxNamed    = 1 << 20
 	maxNamedAll = 16 << 20
 )
 
-// inboxKey is who sent something, and how. Of what came to the bare name all
-// senders of one name share an inbox.
+// inboxKey identifies an inbox. All incarnations of a sender's name share one inbox for messages to
+// the bare name.
 type inboxKey struct {
 	from  identity.Node
 	lane  Lane
 	named bool
 }
 
-// inbox holds what is to be handled one after the other. It exists while there
-// is something in it, or being handled.
+// inbox holds messages that are handled one after the other. It exists while it holds a message or
+// one is being handled.
 type inbox struct {
-	key   inboxKey
-	queue []delivery
-	spare []delivery
-	bytes int         // of named messages, also of those that are being handled
-	dead  atomic.Bool // the sender is quarantined
+	key         inboxKey
+	queue       []delivery
+	spare       []delivery
+	bytes       int         // of messages to the bare name, queued or being handled
+	quarantined atomic.Bool // the sender is quarantined
 }
 
 type delivery struct {
@@ -45,7 +47,7 @@ type delivery struct {
 	link.Delivery
 }
 
-// enqueue puts a message into its inbox. It is called with the lock held.
+// enqueue adds a message to its inbox. The caller holds the lock.
 func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 	key := inboxKey{from: from, lane: lane, named: d.Named}
 	if d.Named {
@@ -60,10 +62,10 @@ func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 		size := len(d.Payload) + 64
 		switch {
 		case b.bytes+size > maxNamed:
-			t.loose.dropped[link.OverCredit].Add(1)
+			t.counters.dropped[link.OverCredit].Add(1)
 			return
 		case t.named+size > maxNamedAll:
-			t.loose.dropped[link.Overload].Add(1)
+			t.counters.dropped[link.Overload].Add(1)
 			return
 		}
 		b.bytes += size
@@ -76,11 +78,11 @@ func (t *Transport) enqueue(from identity.Node, lane Lane, d *link.Delivery) {
 	}
 }
 
-// drain handles what is in an inbox until it is empty.
+// drain handles the messages of an inbox until it is empty.
 func (t *Transport) drain(b *inbox) {
 	consumed, named := 0, 0
 	giveBack := func() {
-		t.machine.Consume(b.key.from, b.key.lane, consumed)
+		t.machine.Consume(b.key.from, link.Lane(b.key.lane), consumed)
 		t.wakeLocked()
 		consumed = 0
 	}
@@ -97,20 +99,20 @@ func (t *Transport) drain(b *inbox) {
 		if len(batch) == 0 || t.closed {
 			delete(t.inboxes, b.key)
 			t.mu.Unlock()
-			t.loose.dropped[link.Closing].Add(uint64(len(batch)))
+			t.counters.dropped[link.Closing].Add(uint64(len(batch)))
 			return
 		}
 		t.mu.Unlock()
 		for i := range batch {
-			if !t.dropped(b, batch[i].from) {
+			if !t.rejected(b, batch[i].from) {
 				t.handle(b.key, &batch[i])
 			}
-			if consumed += batch[i].Cost; consumed >= giveBackAt {
+			if consumed += batch[i].Cost; consumed >= consumeAt {
 				t.mu.Lock()
 				giveBack()
 				t.mu.Unlock()
 			}
-			batch[i] = delivery{} // not kept alive
+			batch[i] = delivery{} // release the payload
 		}
 		if cap(batch) <= 1024 {
 			b.spare = batch[:0]
@@ -118,24 +120,24 @@ func (t *Transport) drain(b *inbox) {
 	}
 }
 
-// giveBackAt is how many bytes are handled before the sender gets credit for
-// them, if there is more to handle.
-const giveBackAt = 64 << 10
+// consumeAt is the number of handled bytes after which the sender gets new credit while more
+// messages are queued.
+const consumeAt = 64 << 10
 
 // handle passes one message to its handler.
 func (t *Transport) handle(key inboxKey, d *delivery) {
-	m := Message{From: d.from, Lane: key.lane, Kind: d.Kind, Payload: d.Payload}
+	m := Message{From: d.from, Lane: key.lane, Kind: Kind(d.Kind), Payload: d.Payload}
 	var r *Request
 	if d.Type == link.Request {
 		r = &Request{Message: m, t: t, correlation: d.Correlation}
-		defer t.recovered(m, r)
+		defer t.recoverPanic(m, r)
 	} else {
-		defer t.recovered(m, nil)
+		defer t.recoverPanic(m, nil)
 	}
 	if d.Compressed {
 		whole, err := decompress(d.Payload, t.cfg.MaxMessage)
 		if err != nil {
-			t.undecompressed(m, r, err)
+			t.dropUndecompressed(m, r, err)
 			return
 		}
 		m.Payload = whole
@@ -143,18 +145,18 @@ func (t *Transport) handle(key inboxKey, d *delivery) {
 	all := t.handlers.Load()
 	if r != nil {
 		r.Payload = m.Payload
-		if h := all.requests[d.Kind]; h != nil {
+		if h := all.requests[m.Kind]; h != nil {
 			h(t.base, r)
 			return
 		}
-		r.refuse(statusNoHandler)
-	} else if h := all.of(key.named)[d.Kind]; h != nil {
+		r.reject(statusNoHandler)
+	} else if h := all.of(key.named)[m.Kind]; h != nil {
 		h(t.base, m)
 		return
 	}
-	t.loose.dropped[link.NoHandler].Add(1)
-	if t.loose.mayLog(link.NoHandler, t.now()) {
-		t.log.WarnContext(t.base, "messages of a kind that nobody handles are dropped", slog.Int("kind", int(d.Kind)), slog.String("peer", d.from.String()))
+	t.counters.dropped[link.NoHandler].Add(1)
+	if t.counters.mayLog(link.NoHandler, t.now()) {
+		t.log.WarnContext(t.base, "dropped messages without a handler", slog.Int("kind", int(d.Kind)), slog.String("peer", d.from.String()))
 	}
 }
 
@@ -165,9 +167,9 @@ func (h *handlers) of(named bool) map[Kind]Handler {
 	return h.messages
 }
 
-// dropped reports whether nothing of a sender is to be handled any more.
-func (t *Transport) dropped(b *inbox, from identity.Node) bool {
-	dead := b.dead.Load()
+// rejected reports whether messages of a sender are no longer handled.
+func (t *Transport) rejected(b *inbox, from identity.Node) bool {
+	dead := b.quarantined.Load()
 	if b.key.named {
 		t.mu.Lock()
 		dead = t.machine.IsQuarantined(from)
@@ -175,50 +177,49 @@ func (t *Transport) dropped(b *inbox, from identity.Node) bool {
 	}
 	switch {
 	case dead:
-		t.loose.dropped[link.Quarantined].Add(1)
+		t.counters.dropped[link.Quarantined].Add(1)
 	case t.base.Err() != nil:
-		t.loose.dropped[link.Closing].Add(1)
+		t.counters.dropped[link.Closing].Add(1)
 	default:
 		return false
 	}
 	return true
 }
 
-// bury lets nothing more of a sender be handled. It is called with the lock
-// held.
-func (t *Transport) bury(from identity.Node) {
-	for lane := range Lane(link.Lanes) {
+// discardInboxes drops the unhandled messages of a quarantined sender. The caller holds the lock.
+func (t *Transport) discardInboxes(from identity.Node) {
+	for lane := range Lane(Lanes) {
 		if b := t.inboxes[inboxKey{from: from, lane: lane}]; b != nil {
-			b.dead.Store(true)
+			b.quarantined.Store(true)
 		}
 	}
 }
 
-func (t *Transport) undecompressed(m Message, r *Request, err error) {
+func (t *Transport) dropUndecompressed(m Message, r *Request, err error) {
 	if r != nil {
-		r.refuse(statusFailed)
+		r.reject(statusFailed)
 	}
-	t.loose.dropped[link.Undecompressed].Add(1)
-	if t.loose.mayLog(link.Undecompressed, t.now()) {
-		t.log.WarnContext(t.base, "messages can't be decompressed", slog.String("peer", m.From.String()), slog.Any("error", err))
+	t.counters.dropped[link.Undecompressed].Add(1)
+	if t.counters.mayLog(link.Undecompressed, t.now()) {
+		t.log.WarnContext(t.base, "dropped messages that cannot be decompressed", slog.String("peer", m.From.String()), slog.Any("error", err))
 	}
 }
 
-// recovered keeps a handler's panic to itself.
-func (t *Transport) recovered(m Message, r *Request) {
+// recoverPanic logs and counts a panic of a handler.
+func (t *Transport) recoverPanic(m Message, r *Request) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	if r != nil {
-		r.refuse(statusFailed)
+		r.reject(statusFailed)
 	}
-	t.loose.dropped[link.Panicked].Add(1)
+	t.counters.dropped[link.Panicked].Add(1)
 	t.log.ErrorContext(t.base, "handler panicked", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()),
 		slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 }
 
-// receiver is the Transport as its carrier sees it.
+// receiver is the Receiver that a Transport passes to its carrier.
 type receiver struct{ t *Transport }
 
 // Receive implements Receiver.
@@ -227,18 +228,18 @@ func (r receiver) Receive(lane Lane, from string, frame []byte) {
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		t.loose.dropped[link.Closing].Add(1)
+		t.counters.dropped[link.Closing].Add(1)
 		return
 	}
-	eff := t.machine.Receive(t.now(), lane, from, frame)
+	eff := t.machine.Receive(t.now(), link.Lane(lane), from, frame)
 	if eff.Lost > 0 {
 		t.events.add(Gap{From: eff.From, Lane: lane, Frames: eff.Lost})
 	}
 	for i := range eff.Deliver {
 		d := &eff.Deliver[i]
 		if d.Type == link.Reply {
-			t.machine.Consume(eff.From, lane, d.Cost)
-			t.answered(eff.From, d.Message)
+			t.machine.Consume(eff.From, link.Lane(lane), d.Cost)
+			t.completeRequest(eff.From, d.Message)
 			continue
 		}
 		t.enqueue(eff.From, lane, d)
@@ -263,22 +264,21 @@ func (r receiver) Connection(err error) {
 	r.t.events.add(Connection{Err: err})
 }
 
-// answered completes a request.
-func (t *Transport) answered(from identity.Node, reply link.Message) {
-	if !t.calls.complete(from, reply) {
-		t.loose.dropped[link.LateReply].Add(1)
+// completeRequest passes a reply to its request.
+func (t *Transport) completeRequest(from identity.Node, reply link.Message) {
+	if !t.requests.complete(from, reply) {
+		t.counters.dropped[link.LateReply].Add(1)
 	}
 }
 
 func (t *Transport) logDrop(why link.Reason, lane Lane, name string, from identity.Node) {
-	if why != link.Old && t.loose.mayLog(why, t.now()) {
-		t.log.WarnContext(t.base, "received frames are dropped", slog.String("reason", why.String()), slog.String("lane", lane.String()),
+	if why != link.Old && t.counters.mayLog(why, t.now()) {
+		t.log.WarnContext(t.base, "dropped received frames", slog.String("reason", why.String()), slog.String("lane", lane.String()),
 			slog.String("from", name), slog.String("peer", from.String()))
 	}
 }
 
-// pool runs functions on goroutines that are used again: a fresh one would have
-// to grow its stack each time.
+// pool runs functions on reused goroutines. A new goroutine would have to grow its stack each time.
 type pool struct {
 	work    chan func()
 	done    chan struct{}
@@ -292,8 +292,7 @@ func (p *pool) init() {
 	p.maxIdle = int32(4 * runtime.GOMAXPROCS(0)) //nolint:gosec // small
 }
 
-// run runs f at once, on a worker that is idle or on a new one. It must not be
-// called after wait.
+// run starts f immediately, on an idle worker or a new one. It must not be called after wait.
 func (p *pool) run(f func()) {
 	select {
 	case p.work <- f:
@@ -318,7 +317,7 @@ func (p *pool) worker(f func()) {
 	}
 }
 
-// wait ends the workers once they are idle.
+// wait ends the workers when they are idle.
 func (p *pool) wait() {
 	close(p.done)
 	p.workers.Wait()

@@ -12,29 +12,28 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// Request sends a request on the lane Data and waits for the answer or the end of
-// ctx. Besides the errors of Send there are ErrNoHandler and ErrHandlerFailed.
-// After an error the request may have been handled, unless the error is one of
-// Send.
+// Request sends a request on the lane Data and waits for the reply or the end of ctx. In addition
+// to the errors of Send it returns ErrNoHandler, ErrHandlerFailed, ErrForgotten and ctx's cause.
+// After an error of Send the request was not sent; after another error it may have been handled.
 func (t *Transport) Request(ctx context.Context, to identity.Node, kind Kind, payload []byte) ([]byte, error) {
 	if to.UID == 0 {
-		return nil, fmt.Errorf("%w: request to %q without a UID", ErrInvalid, to.Name)
+		return nil, fmt.Errorf("%w: request to %q needs a UID", ErrInvalid, to.Name)
 	}
-	id, answer, err := t.calls.begin(to)
+	id, answer, err := t.requests.begin(to)
 	if err != nil {
 		return nil, err
 	}
-	err = t.send(to, Data, link.Message{Type: link.Request, Kind: kind, Correlation: id, Payload: payload})
+	err = t.send(to, Data, link.Message{Type: link.Request, Kind: link.Kind(kind), Correlation: id, Payload: payload})
 	if err != nil {
-		t.calls.end(id, answer)
+		t.requests.end(id, answer)
 		return nil, err
 	}
 	select {
 	case a := <-answer:
-		t.calls.free(answer)
+		t.requests.free(answer)
 		return t.result(to, a)
 	case <-ctx.Done():
-		t.calls.end(id, answer)
+		t.requests.end(id, answer)
 		return nil, fmt.Errorf("transport: request to %v: %w", to, context.Cause(ctx))
 	}
 }
@@ -52,20 +51,20 @@ func (t *Transport) result(to identity.Node, a answer) ([]byte, error) {
 	}
 	payload, err := decompress(a.reply.Payload, t.cfg.MaxMessage)
 	if err != nil {
-		t.loose.dropped[link.Undecompressed].Add(1)
+		t.counters.dropped[link.Undecompressed].Add(1)
 		return nil, err
 	}
 	return payload, nil
 }
 
-// answer is what a request ends with.
+// answer is the result of a request.
 type answer struct {
 	reply link.Message
 	err   error
 }
 
-// calls are the requests that are open.
-type calls struct {
+// requests are the open requests.
+type requests struct {
 	limit int
 
 	mu     sync.Mutex
@@ -81,9 +80,8 @@ type call struct {
 	answer chan answer
 }
 
-// begin numbers a request. What it returns goes to end, or after an answer to
-// free.
-func (c *calls) begin(to identity.Node) (uint64, chan answer, error) {
+// begin registers a request. Its results are arguments of end, or after an answer of free.
+func (c *requests) begin(to identity.Node) (uint64, chan answer, error) {
 	ch, ok := c.unused.Get().(chan answer)
 	if !ok {
 		ch = make(chan answer, 1)
@@ -94,7 +92,7 @@ func (c *calls) begin(to identity.Node) (uint64, chan answer, error) {
 	case c.closed:
 		return 0, nil, ErrClosed
 	case len(c.open) >= c.limit:
-		return 0, nil, fmt.Errorf("%w: %d requests are open", ErrBackpressure, c.limit)
+		return 0, nil, fmt.Errorf("%w: %d open requests", ErrBackpressure, c.limit)
 	case c.open == nil:
 		c.open = make(map[uint64]call)
 	}
@@ -103,57 +101,57 @@ func (c *calls) begin(to identity.Node) (uint64, chan answer, error) {
 	return c.last, ch, nil
 }
 
-// end gives a request up.
-func (c *calls) end(id uint64, ch chan answer) {
+// end abandons a request.
+func (c *requests) end(id uint64, ch chan answer) {
 	c.mu.Lock()
 	delete(c.open, id)
 	c.mu.Unlock()
-	select { // nothing is sent any more, but something may have been
+	select { // an answer may have been sent before the delete
 	case <-ch:
 	default:
 	}
 	c.free(ch)
 }
 
-func (c *calls) free(ch chan answer) { c.unused.Put(ch) }
+func (c *requests) free(ch chan answer) { c.unused.Put(ch) }
 
-// complete answers a request, if it is open and was sent to the one who answers.
-func (c *calls) complete(from identity.Node, reply link.Message) bool {
+// complete passes a reply to its request, if the request is open and was sent to the replying node.
+func (c *requests) complete(from identity.Node, reply link.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	asked, ok := c.open[reply.Correlation]
-	if !ok || asked.to != from {
+	req, ok := c.open[reply.Correlation]
+	if !ok || req.to != from {
 		return false
 	}
 	delete(c.open, reply.Correlation)
-	asked.answer <- answer{reply: reply} // has room for one, and gets one
+	req.answer <- answer{reply: reply} // does not block: the channel has room for its only answer
 	return true
 }
 
 // failPeer ends all requests to an incarnation.
-func (c *calls) failPeer(to identity.Node, err error) {
+func (c *requests) failPeer(to identity.Node, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, asked := range c.open {
-		if asked.to == to {
+	for id, req := range c.open {
+		if req.to == to {
 			delete(c.open, id)
-			asked.answer <- answer{err: err}
+			req.answer <- answer{err: err}
 		}
 	}
 }
 
 // close ends all requests.
-func (c *calls) close() {
+func (c *requests) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for id, asked := range c.open {
+	for id, req := range c.open {
 		delete(c.open, id)
-		asked.answer <- answer{err: ErrClosed}
+		req.answer <- answer{err: ErrClosed}
 	}
 }
 
-func (c *calls) count() int {
+func (c *requests) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.open)

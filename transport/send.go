@@ -15,25 +15,24 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// maxReused is the largest buffer that is kept for the next frame.
+// maxReused is the largest frame buffer that is reused.
 const maxReused = 1 << 20
 
-// Send queues a message for an incarnation and returns at once. The payload must
-// not be changed any more. An error says that the message is not sent; it matches
-// ErrInvalid, ErrTooLarge, ErrBackpressure, ErrQuarantined, ErrTooManyPeers,
-// ErrDisconnected or ErrClosed. None does not say that it arrives.
+// Send queues a message for an incarnation and returns immediately. The payload must not change
+// after the call. An error means that the message is not sent; it matches ErrInvalid, ErrTooLarge,
+// ErrBackpressure, ErrQuarantined, ErrTooManyPeers, ErrDisconnected or ErrClosed. Nil does not mean
+// that the message arrives.
 func (t *Transport) Send(to identity.Node, lane Lane, kind Kind, payload []byte) error {
 	if to.UID == 0 {
-		return fmt.Errorf("%w: send to %q without a UID", ErrInvalid, to.Name)
+		return fmt.Errorf("%w: send to %q needs a UID", ErrInvalid, to.Name)
 	}
-	return t.send(to, lane, link.Message{Type: link.Tell, Kind: kind, Payload: payload})
+	return t.send(to, lane, link.Message{Type: link.Tell, Kind: link.Kind(kind), Payload: payload})
 }
 
-// SendToName does the same for whichever incarnation has the name, on the lane
-// Control. It is for what is said to nodes of which only the name is known: the
-// first steps of joining.
+// SendToName queues a message on the lane Control for the incarnation that currently has the name.
+// It serves the first steps of joining, when only names are known.
 func (t *Transport) SendToName(name string, kind Kind, payload []byte) error {
-	return t.send(identity.Node{Name: name}, Control, link.Message{Type: link.Tell, Kind: kind, Payload: payload})
+	return t.send(identity.Node{Name: name}, Control, link.Message{Type: link.Tell, Kind: link.Kind(kind), Payload: payload})
 }
 
 func (t *Transport) send(to identity.Node, lane Lane, msg link.Message) error {
@@ -43,7 +42,7 @@ func (t *Transport) send(to identity.Node, lane Lane, msg link.Message) error {
 	if n := len(msg.Payload); t.cfg.CompressAbove > 0 && n >= t.cfg.CompressAbove && n <= t.cfg.MaxMessage {
 		if smaller, ok := compress(msg.Payload); ok {
 			msg.Payload, msg.Compressed = smaller, true
-			t.loose.saved.Add(uint64(n - len(smaller))) //nolint:gosec // fewer
+			t.counters.saved.Add(uint64(n - len(smaller))) //nolint:gosec // fewer
 		}
 	}
 	t.mu.Lock()
@@ -51,7 +50,7 @@ func (t *Transport) send(to identity.Node, lane Lane, msg link.Message) error {
 		t.mu.Unlock()
 		return ErrClosed
 	}
-	err := t.machine.Send(to, lane, msg)
+	err := t.machine.Send(to, link.Lane(lane), msg)
 	t.mu.Unlock()
 	if err == nil {
 		signal(t.wake[lane])
@@ -68,7 +67,7 @@ func (t *Transport) runLane(lane Lane) {
 			return
 		case <-t.wake[lane]:
 		}
-		// Whoever else is about to send goes first, and shares the frame.
+		// Let other goroutines queue their messages first, so that they share the frame.
 		runtime.Gosched()
 		for t.base.Err() == nil {
 			to, frame, ok := t.nextFrame(lane, buf[:0])
@@ -76,7 +75,7 @@ func (t *Transport) runLane(lane Lane) {
 				break
 			}
 			if err := t.carrier.Send(lane, to, frame); err != nil {
-				t.unsent(lane, to, err)
+				t.logUnsent(lane, to, err)
 			}
 			if buf = frame; cap(buf) > maxReused {
 				buf = nil
@@ -85,11 +84,11 @@ func (t *Transport) runLane(lane Lane) {
 	}
 }
 
-// nextFrame returns the next frame of a lane. If there is none, those who wait
-// for that are told.
+// nextFrame returns the next frame of a lane. If there is none, it completes the calls of Flush
+// that wait for the lane.
 func (t *Transport) nextFrame(lane Lane, dst []byte) (identity.Node, []byte, bool) {
 	t.mu.Lock()
-	to, frame, ok := t.machine.Flush(t.now(), lane, dst)
+	to, frame, ok := t.machine.Flush(t.now(), link.Lane(lane), dst)
 	_, waits := t.machine.Due()
 	var flushed []chan struct{}
 	if !ok {
@@ -100,27 +99,27 @@ func (t *Transport) nextFrame(lane Lane, dst []byte) (identity.Node, []byte, boo
 		close(done)
 	}
 	if waits {
-		signal(t.stalled)
+		signal(t.creditWait)
 	}
 	return to, frame, ok
 }
 
-func (t *Transport) unsent(lane Lane, to identity.Node, err error) {
-	t.loose.dropped[link.Unsent].Add(1)
-	if t.loose.mayLog(link.Unsent, t.now()) {
-		t.log.WarnContext(t.base, "frames can't be sent", slog.String("lane", lane.String()), slog.String("peer", to.String()), slog.Any("error", err))
+func (t *Transport) logUnsent(lane Lane, to identity.Node, err error) {
+	t.counters.dropped[link.Unsent].Add(1)
+	if t.counters.mayLog(link.Unsent, t.now()) {
+		t.log.WarnContext(t.base, "failed to send frames", slog.String("lane", lane.String()), slog.String("peer", to.String()), slog.Any("error", err))
 	}
 }
 
-// runClock lets the machine know when time has passed.
-func (t *Transport) runClock() {
+// runTimer calls Tick of the machine when it is due.
+func (t *Transport) runTimer() {
 	for {
 		t.mu.Lock()
 		due, waits := t.machine.Due()
 		t.mu.Unlock()
 		if !waits {
 			select {
-			case <-t.stalled:
+			case <-t.creditWait:
 				continue
 			case <-t.base.Done():
 				return
@@ -148,14 +147,14 @@ func (t *Transport) wakePending() {
 }
 
 func (t *Transport) wakeLocked() {
-	for lane := range Lane(link.Lanes) {
-		if t.machine.Pending(lane) {
+	for lane := range Lane(Lanes) {
+		if t.machine.Pending(link.Lane(lane)) {
 			signal(t.wake[lane])
 		}
 	}
 }
 
-// compress returns a payload in fewer bytes, or false if that is not worth it.
+// compress returns a compressed payload, or false if it would not be at least an eighth smaller.
 func compress(payload []byte) ([]byte, bool) {
 	out := s2.Encode(nil, payload)
 	if len(out) > len(payload)-len(payload)/8 {
@@ -164,15 +163,15 @@ func compress(payload []byte) ([]byte, bool) {
 	return out, true
 }
 
-// decompress returns what compress was given. What it claims to be is compared
-// with the limit before anything is allocated.
+// decompress reverses compress. It compares the announced size with the limit before it allocates
+// memory.
 func decompress(payload []byte, limit int) ([]byte, error) {
 	n, err := s2.DecodedLen(payload)
 	if err != nil {
 		return nil, fmt.Errorf("transport: decompress %d bytes: %w", len(payload), err)
 	}
 	if n > limit {
-		return nil, fmt.Errorf("%w: %d bytes after decompression, %d are allowed", ErrTooLarge, n, limit)
+		return nil, fmt.Errorf("%w: %d bytes after decompression, limit %d", ErrTooLarge, n, limit)
 	}
 	out, err := s2.Decode(nil, payload)
 	if err != nil {

@@ -10,30 +10,38 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// LaneStats counts on one lane.
-type LaneStats = link.LaneStats
+// LaneStats holds the counters of one lane.
+type LaneStats struct {
+	FramesOut, FramesIn, MessagesOut, MessagesIn, BytesOut, BytesIn uint64
+	// Gaps counts the gaps in sequence numbers, and Lost the frames missing in them.
+	Gaps, Lost uint64
+	// Stalls counts how often a link ran out of credit.
+	Stalls uint64
+	// Queued is the number of bytes that wait to be sent, and Held the number of bytes received and
+	// not yet consumed.
+	Queued, Held int
+}
 
-// Stats counts since the transport was opened.
+// Stats holds counters since the transport was opened.
 type Stats struct {
 	// Lanes has one entry for each Lane.
-	Lanes [link.Lanes]LaneStats
-	// Dropped counts frames and messages that were dropped. The index is a
-	// Reason, such as DropOverCredit.
+	Lanes [Lanes]LaneStats
+	// Dropped counts dropped frames and messages. The index is a Reason.
 	Dropped [Reasons]uint64
-	// Refused counts messages that were answered with ErrBackpressure for want of
-	// room in a link's queue.
+	// Refused counts messages that were rejected with ErrBackpressure because a send queue was
+	// full.
 	Refused uint64
-	// Notices counts the notices to quarantined incarnations.
+	// Notices counts the notices sent to quarantined incarnations.
 	Notices uint64
-	// EventsLost counts the events that OnEvent was too slow for.
+	// EventsLost counts events that were dropped because OnEvent was too slow.
 	EventsLost uint64
-	// Saved is how many bytes compression has saved.
+	// Saved is the number of bytes saved by compression.
 	Saved uint64
-	// AdminRequests counts what operators asked, AdminRefused how much of that was
-	// refused because it was too large, or for want of room.
+	// AdminRequests counts the requests of operators, AdminRefused those rejected because of their
+	// size or a full queue.
 	AdminRequests, AdminRefused uint64
-	// Peers is how many incarnations there are links with, Requests how many
-	// requests are open.
+	// Peers is the current number of incarnations with links, Requests the current number of open
+	// requests.
 	Peers, Requests int
 }
 
@@ -44,55 +52,67 @@ func (t *Transport) Stats() Stats {
 	asked, refused := t.admin.asked, t.admin.refused
 	t.mu.Unlock()
 	for why := range s.Dropped {
-		s.Dropped[why] += t.loose.dropped[why].Load()
+		s.Dropped[why] += t.counters.dropped[why].Load()
+	}
+	var lanes [Lanes]LaneStats
+	for lane := range lanes {
+		lanes[lane] = LaneStats(s.Lanes[lane])
 	}
 	return Stats{
-		Lanes: s.Lanes, Dropped: s.Dropped, Refused: s.Refused, Notices: s.Notices, Peers: s.Peers,
+		Lanes: lanes, Dropped: s.Dropped, Refused: s.Refused, Notices: s.Notices, Peers: s.Peers,
 		AdminRequests: asked, AdminRefused: refused,
-		EventsLost: t.events.dropped(), Saved: t.loose.saved.Load(), Requests: t.calls.count(),
+		EventsLost: t.events.dropped(), Saved: t.counters.saved.Load(), Requests: t.requests.count(),
 	}
 }
 
-// loose are counters that the machine does not keep.
-type loose struct {
+// shellCounters are the counters that the link machine does not keep.
+type shellCounters struct {
 	dropped [Reasons]atomic.Uint64
 	saved   atomic.Uint64
 	logged  [Reasons]atomic.Int64 // when, in nanoseconds, 0 is never
 }
 
-// mayLog reports whether a reason was not logged for a minute.
-func (l *loose) mayLog(why Reason, now time.Duration) bool {
+// mayLog reports whether a reason was not logged within the last minute.
+func (l *shellCounters) mayLog(why link.Reason, now time.Duration) bool {
 	last := l.logged[why].Load()
 	return (last == 0 || int64(now)-last >= int64(time.Minute)) && l.logged[why].CompareAndSwap(last, max(1, int64(now)))
 }
 
-// Reason says why something was dropped. The zero value is no reason.
-type Reason = link.Reason
+// Reason is the reason for dropping a frame or a message. The zero value is no reason. String
+// returns one of:
+//
+//	malformed        a frame that cannot be decoded, or contradicts itself
+//	version          a frame of an unknown version
+//	forged           a frame whose header names another sender than the carrier does
+//	wrong_receiver   a frame for another incarnation
+//	wrong_lane       a frame that arrived on another lane than the one in its header
+//	quarantined      a frame from a quarantined incarnation, or a message to one
+//	stale            a frame of an earlier epoch of the link
+//	old              a duplicate frame, or one that a later frame overtook
+//	over_credit      a frame that exceeds the window of its link
+//	too_large        a message beyond the size limit
+//	too_many_peers   a frame from a new peer when the number of peers is at its limit
+//	incomplete       a part of a message of which another part was lost
+//	unknown_type     a message of a type that this version does not support
+//	forgotten        a message that was queued for a peer when the peer was forgotten
+//	no_handler       a message of a kind without a handler
+//	late_reply       a reply to a request that is no longer open
+//	undecompressed   a message that cannot be decompressed within the size limit
+//	panicked         a message whose handler panicked
+//	unsent           a frame that the carrier failed to send
+//	closing          a message that was queued when the transport was closed
+//	overload         a frame that exceeds the limit for all peers together
+type Reason uint8
 
-// The reasons, which are the indexes of [Stats].Dropped.
+// Reasons that tests and monitoring look up by name. Iterate up to Reasons for the others.
 const (
-	DropMalformed      = link.Malformed      // a frame that can't be decoded, or contradicts itself
-	DropVersion        = link.Version        // a frame of a version that is not known
-	DropForged         = link.Forged         // a frame whose envelope names another sender than its way here proves
-	DropWrongReceiver  = link.WrongReceiver  // a frame for another incarnation
-	DropWrongLane      = link.WrongLane      // a frame that came on another lane than it was sent on
-	DropQuarantined    = link.Quarantined    // a frame from a quarantined incarnation, or a message to one
-	DropStale          = link.Stale          // a frame of an earlier life of the link
-	DropOld            = link.Old            // a frame that came twice, or was overtaken
-	DropOverCredit     = link.OverCredit     // a frame that the sender had no credit for
-	DropTooLarge       = link.TooLarge       // a message beyond the limit
-	DropTooManyPeers   = link.TooManyPeers   // a frame from one peer more than there may be
-	DropIncomplete     = link.Incomplete     // a part of a message of which another part was lost
-	DropUnknownType    = link.UnknownType    // a message of a type that this version does not know
-	DropForgotten      = link.Forgotten      // a message that was queued for a peer when that was forgotten
-	DropNoHandler      = link.NoHandler      // a message of a kind that nobody handles
-	DropLateReply      = link.LateReply      // a reply that nobody waits for
-	DropUndecompressed = link.Undecompressed // a message that can't be decompressed, or not within the limit
-	DropPanicked       = link.Panicked       // a message whose handler panicked
-	DropUnsent         = link.Unsent         // a frame that the carrier did not take
-	DropClosing        = link.Closing        // a message that was waiting when the transport was closed
-	DropOverload       = link.Overload       // a frame for which all peers together have left no room
+	DropForged    = Reason(link.Forged)
+	DropOld       = Reason(link.Old)
+	DropNoHandler = Reason(link.NoHandler)
 
-	// Reasons is one more than the last reason.
-	Reasons = link.Reasons
+	// Reasons is the number of reasons, including the zero value.
+	Reasons = Reason(link.Reasons)
 )
+
+// String returns the reason in snake case, as metrics use it.
+func (r Reason) String() string { return link.Reason(r).String() }

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// Transport sends and receives messages for one incarnation of a node. Its
-// methods are safe for concurrent use.
+// Transport sends and receives messages for one incarnation of a node. Its methods are safe for
+// concurrent use.
 type Transport struct {
 	carrier Carrier
 	cfg     Config
@@ -26,33 +26,33 @@ type Transport struct {
 	self    identity.Node
 
 	handlers atomic.Pointer[handlers]
-	calls    calls
+	requests requests
 	events   *events
 	down     atomic.Pointer[error] // why the carrier is disconnected
-	loose    loose                 // counters of the shell
+	counters shellCounters         // counters of the shell
 
-	// mu guards the machine and the inboxes. Nothing slow happens under it.
+	// mu guards the machine and the inboxes. It is held for short computations only.
 	mu      sync.Mutex
 	machine *link.Machine
 	inboxes map[inboxKey]*inbox
-	named   int                         // bytes in those for what came to the bare name
-	flushed [link.Lanes][]chan struct{} // closed when a lane has nothing to send
+	named   int                    // unhandled bytes of messages to the bare name
+	flushed [Lanes][]chan struct{} // closed when the lane has nothing left to send
 	closed  bool
 	admin   admin
 
-	wake    [link.Lanes]chan struct{} // a lane may have something to send
-	stalled chan struct{}             // a link may be waiting for credit
+	wake       [Lanes]chan struct{} // the lane may have something to send
+	creditWait chan struct{}        // a link may wait for credit
 
-	base    context.Context //nolint:containedctx // of all handlers, ended by Close
+	base    context.Context //nolint:containedctx // the parent of all handlers' contexts, canceled by Close
 	cancel  context.CancelCauseFunc
 	pool    pool
 	running sync.WaitGroup
 	closing sync.Once
-	failed  error // of Close
+	failed  error // result of Close
 }
 
-// Open starts a transport on a carrier, which it takes over: Close closes it. An
-// error matches ErrInvalid or is the carrier's, which is then closed.
+// Open starts a transport on a carrier and takes over the carrier: Close closes it. The error
+// matches ErrInvalid or is the carrier's error. After an error the carrier is closed.
 func Open(carrier Carrier, cfg Config) (*Transport, error) {
 	cfg = cfg.withDefaults()
 	machine, err := cfg.machine(carrier.Self(), carrier.MaxFrame())
@@ -60,42 +60,42 @@ func Open(carrier Carrier, cfg Config) (*Transport, error) {
 		return nil, errors.Join(err, carrier.Close())
 	}
 	t := &Transport{
-		carrier: carrier,
-		cfg:     cfg,
-		log:     cfg.Logger.With(slog.String("node", carrier.Self().String())),
-		start:   time.Now(),
-		self:    carrier.Self(),
-		events:  newEvents(cfg.OnEvent),
-		machine: machine,
-		inboxes: make(map[inboxKey]*inbox),
-		stalled: make(chan struct{}, 1),
+		carrier:    carrier,
+		cfg:        cfg,
+		log:        cfg.Logger.With(slog.String("node", carrier.Self().String())),
+		start:      time.Now(),
+		self:       carrier.Self(),
+		events:     newEvents(cfg.OnEvent),
+		machine:    machine,
+		inboxes:    make(map[inboxKey]*inbox),
+		creditWait: make(chan struct{}, 1),
 	}
 	t.base, t.cancel = context.WithCancelCause(context.Background())
 	t.handlers.Store(new(handlers))
-	t.calls.limit = cfg.MaxRequests
+	t.requests.limit = cfg.MaxRequests
 	t.pool.init()
 	for lane := range t.wake {
 		t.wake[lane] = make(chan struct{}, 1)
 	}
 	if err := carrier.Start(receiver{t}); err != nil {
 		t.cancel(ErrClosed)
-		return nil, errors.Join(fmt.Errorf("transport: start the carrier of %v: %w", t.self, err), carrier.Close())
+		return nil, errors.Join(fmt.Errorf("transport: start carrier of %v: %w", t.self, err), carrier.Close())
 	}
-	for lane := range Lane(link.Lanes) {
+	for lane := range Lane(Lanes) {
 		t.running.Go(func() { t.runLane(lane) })
 	}
-	t.running.Go(t.runClock)
+	t.running.Go(t.runTimer)
 	t.running.Go(func() { t.events.run(t.base.Done()) })
 	return t, nil
 }
 
-// Self returns the incarnation that the transport speaks for.
+// Self returns the local incarnation.
 func (t *Transport) Self() identity.Node { return t.self }
 
 // MaxMessage returns the size of the largest payload, in bytes.
 func (t *Transport) MaxMessage() int { return t.cfg.MaxMessage }
 
-// Connected returns nil, or why the carrier is not connected.
+// Connected returns nil, or an error that matches ErrDisconnected and holds the reason.
 func (t *Transport) Connected() error {
 	if err := t.down.Load(); err != nil {
 		return fmt.Errorf("%w: %w", ErrDisconnected, *err)
@@ -103,36 +103,33 @@ func (t *Transport) Connected() error {
 	return nil
 }
 
-// Quarantine ends all traffic with an incarnation, both ways and for good. Its
-// messages are dropped, also those that are waiting for a handler; requests to
-// it fail with ErrQuarantined. Unless quiet is set, it gets a notice when it goes
-// on sending, at most one each second.
+// Quarantine ends all traffic with an incarnation, in both directions and permanently. Its
+// unhandled messages are dropped, and requests to it fail with ErrQuarantined. Unless quiet is set,
+// the incarnation is sent a notice when it continues to send, at most one per second.
 func (t *Transport) Quarantine(node identity.Node, quiet bool) {
 	t.mu.Lock()
 	t.machine.Quarantine(node, quiet)
 	quarantined := t.machine.IsQuarantined(node)
 	if quarantined {
-		t.bury(node)
+		t.discardInboxes(node)
 	}
 	t.mu.Unlock()
 	if quarantined {
-		t.calls.failPeer(node, ErrQuarantined)
+		t.requests.failPeer(node, ErrQuarantined)
 	}
 }
 
-// Forget drops all that is known about an incarnation that is gone. Requests to
-// it fail with ErrForgotten.
+// Forget discards the state of an incarnation that is gone. Requests to it fail with ErrForgotten.
 func (t *Transport) Forget(node identity.Node) {
 	t.mu.Lock()
 	t.machine.Forget(node)
 	t.mu.Unlock()
-	t.calls.failPeer(node, ErrForgotten)
+	t.requests.failPeer(node, ErrForgotten)
 }
 
-// Flush waits until all that was sent before, and has credit, has left the
-// process.
+// Flush waits until all messages that were sent before and have credit have left the process.
 func (t *Transport) Flush(ctx context.Context) error {
-	var done [link.Lanes]chan struct{}
+	var done [Lanes]chan struct{}
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
@@ -159,10 +156,10 @@ func (t *Transport) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the transport and its carrier: requests fail with ErrClosed, what
-// waits to be sent or handled is dropped, the contexts of handlers end. It
-// returns when all handlers have returned, so it must not be called by one; after 10 s it
-// waits no more for those that do not care about their context, and the error says so.
+// Close ends the transport and its carrier. Requests fail with ErrClosed, queued and unhandled
+// messages are dropped, and the contexts of handlers are canceled. Close waits up to 10 s for
+// running handlers, so a handler must not call it; if handlers are still running then, it returns
+// an error.
 func (t *Transport) Close() error {
 	t.closing.Do(func() {
 		t.mu.Lock()
@@ -170,24 +167,24 @@ func (t *Transport) Close() error {
 		t.mu.Unlock()
 		t.cancel(ErrClosed)
 		if err := t.carrier.Close(); err != nil {
-			t.failed = fmt.Errorf("transport: close the carrier of %v: %w", t.self, err)
+			t.failed = fmt.Errorf("transport: close carrier of %v: %w", t.self, err)
 		}
-		t.calls.close()
-		if !t.await(closeWait) {
-			t.failed = errors.Join(t.failed, fmt.Errorf("transport: close %v: handlers have not returned %v after their contexts ended", t.self, closeWait))
+		t.requests.close()
+		if !t.waitStopped(closeWait) {
+			t.failed = errors.Join(t.failed, fmt.Errorf("transport: close %v: handlers are still running %v after their contexts were canceled", t.self, closeWait))
 		}
 	})
 	return t.failed
 }
 
-// now is the time of the machine.
+// now is the machine's time.
 func (t *Transport) now() time.Duration { return time.Since(t.start) }
 
 // closeWait is how long Close waits for handlers.
 const closeWait = 10 * time.Second
 
-// await waits until all that runs has ended, and reports whether it has in time.
-func (t *Transport) await(most time.Duration) bool {
+// waitStopped waits until all goroutines have ended and reports whether they did so in time.
+func (t *Transport) waitStopped(most time.Duration) bool {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

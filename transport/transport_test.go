@@ -113,11 +113,11 @@ func machine(t *testing.T, self identity.Node) *link.Machine {
 
 func (r *raw) send(t *testing.T, m *link.Machine, to identity.Node, lane transport.Lane, msg link.Message) {
 	t.Helper()
-	if err := m.Send(to, lane, msg); err != nil {
+	if err := m.Send(to, link.Lane(lane), msg); err != nil {
 		t.Fatal(err)
 	}
 	for {
-		_, frame, ok := m.Flush(0, lane, nil)
+		_, frame, ok := m.Flush(0, link.Lane(lane), nil)
 		if !ok {
 			return
 		}
@@ -137,9 +137,9 @@ func TestBombsAreNotUnpacked(t *testing.T) {
 	r, m := c.raw(self), machine(t, self)
 	bomb := s2.Encode(nil, make([]byte, 2<<20))
 	for _, payload := range [][]byte{bomb, []byte("garbage"), {}} {
-		r.send(t, m, b.Self(), transport.Data, link.Message{Type: link.Tell, Kind: kindA, Compressed: true, Payload: payload})
+		r.send(t, m, b.Self(), transport.Data, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Compressed: true, Payload: payload})
 	}
-	r.send(t, m, b.Self(), transport.Data, link.Message{Type: link.Tell, Kind: kindA, Payload: []byte("honest")})
+	r.send(t, m, b.Self(), transport.Data, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("honest")})
 	if got := box.wait(t, 1); string(got[0].Payload) != "honest" {
 		t.Errorf("%d bytes arrived", len(got[0].Payload))
 	}
@@ -157,8 +157,8 @@ func TestForgedFramesAreDropped(t *testing.T) {
 	b.Handle(kindA, box.handle)
 	self := identity.Node{Name: "mallory", UID: 1}
 	r := c.raw(self)
-	r.send(t, machine(t, identity.Node{Name: "alice", UID: 7}), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: kindA, Payload: []byte("forged")})
-	r.send(t, machine(t, self), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: kindA, Payload: []byte("honest")})
+	r.send(t, machine(t, identity.Node{Name: "alice", UID: 7}), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("forged")})
+	r.send(t, machine(t, self), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("honest")})
 	if got := box.wait(t, 1); string(got[0].Payload) != "honest" || got[0].From != self {
 		t.Errorf("%s from %v", got[0].Payload, got[0].From)
 	}

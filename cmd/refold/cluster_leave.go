@@ -83,7 +83,7 @@ func (c *clusterLeaveCommand) await(ctx context.Context, common *clusterCommand,
 			return nil
 		case err == nil:
 			alone = last(s, common, who)
-		case alone && errors.Is(err, transport.ErrNobody):
+		case alone && errors.Is(err, transport.ErrNoNode):
 			return nil
 		}
 		if late := rest(ctx); late != nil {

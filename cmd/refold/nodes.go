@@ -77,7 +77,7 @@ func (f *clusterFlags) with(do func(n *nodes) error) (err error) {
 	return do(newNodes(patient{op, f.Timeout}))
 }
 
-func newNodes(asker transport.Asker) *nodes {
+func newNodes(asker transport.AdminClient) *nodes {
 	return &nodes{cluster.NewAdmin(asker), ddata.NewAdmin(asker), sharding.NewAdmin(asker)}
 }
 
@@ -91,7 +91,7 @@ func hint(err error) error {
 
 // patient waits for each answer for a time.
 type patient struct {
-	transport.Asker
+	transport.AdminClient
 
 	timeout time.Duration
 }
@@ -100,7 +100,7 @@ type patient struct {
 func (p patient) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	return p.Asker.Ask(ctx, node, request)
+	return p.AdminClient.Ask(ctx, node, request)
 }
 
 // present asks a node, or any, which members may host something, and returns their names, and which of them leave.

@@ -105,7 +105,7 @@ func (c *removeCommand) nobodyRuns(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return fmt.Errorf("nodes of cluster %q run: %s has answered, and knows %d members", c.Cluster, s.Self, len(s.Members))
-	case errors.Is(err, transport.ErrNobody):
+	case errors.Is(err, transport.ErrNoNode):
 		return nil
 	}
 	return fmt.Errorf("whether nodes run is not known: %w", err)

@@ -40,7 +40,7 @@ func (p pair) Ask(_ context.Context, node string, request []byte) ([]byte, error
 	case node == "b" && p.b != nil:
 		return json.Marshal(sharding.AdminAnswer{Node: "b#2", Regions: []sharding.AdminRegion{*p.b}})
 	}
-	return nil, fmt.Errorf("%w: %s", transport.ErrNobody, node)
+	return nil, fmt.Errorf("%w: %s", transport.ErrNoNode, node)
 }
 
 func (pair) Close() error { return nil }

@@ -13,57 +13,54 @@ import (
 )
 
 const (
-	// MinFrame is the smallest MaxFrame that a link works with, in bytes.
+	// MinFrame is the smallest supported MaxFrame, in bytes.
 	MinFrame = 1 << 10
 	// MaxMessageLimit is the largest MaxMessage, in bytes.
 	MaxMessageLimit = 16 << 20
 
-	// firstCredit is what a sender may send before the receiver has granted
-	// anything. It is part of the protocol: both sides rely on it.
-	firstCredit = 256 << 10
-	// maxIncarnations is how many incarnations of one name have links at a time.
+	// initialCredit is the number of bytes that a sender may send before the first grant. It is
+	// part of the protocol: both sides rely on it.
+	initialCredit = 256 << 10
+	// maxIncarnations is the number of incarnations of one name that have links at a time.
 	maxIncarnations = 8
-	// maxProbeInterval is the longest wait between two probes.
+	// maxProbeInterval is the longest interval between two credit requests.
 	maxProbeInterval = 5 * time.Second
 )
 
-// Config holds what a Machine has to know. Sizes are in bytes.
+// Config configures a Machine. Sizes are in bytes.
 type Config struct {
-	// Self is the incarnation that the machine speaks for. Required.
+	// Self is the local incarnation. Required.
 	Self identity.Node
-	// MaxFrame is the largest frame that the carrier takes, at least MinFrame.
-	// Required.
+	// MaxFrame is the largest frame that the carrier accepts, at least MinFrame. Required.
 	MaxFrame int
-	// FrameSize is up to which size messages are put into one frame. Defaults to
-	// 32 KiB, or MaxFrame if that is less.
+	// FrameSize is the size up to which messages share a frame. Defaults to 32 KiB, or to MaxFrame
+	// if that is less.
 	FrameSize int
-	// MaxMessage is the largest payload. Nodes of a cluster should agree on it.
-	// Defaults to 1 MiB and can't be more than 16 MiB.
+	// MaxMessage is the largest payload. All nodes of a cluster should use the same value. Defaults
+	// to 1 MiB; the limit is 16 MiB.
 	MaxMessage int
-	// Window is how much of what a peer has sent on one lane may be unconsumed.
-	// It is at least twice MaxMessage and 1 MiB. Defaults to 4 MiB.
+	// Window is the number of bytes from one peer on one lane that may be unconsumed. At least
+	// twice MaxMessage and at least 1 MiB. Defaults to 4 MiB.
 	Window int
-	// MaxQueue is how much may wait to be sent to one peer on one lane; a single
-	// message is always taken. Defaults to 4 MiB.
+	// MaxQueue is the number of bytes that may be queued for one peer on one lane. An empty queue
+	// accepts a message of any size. Defaults to 4 MiB.
 	MaxQueue int
-	// MaxQueueAll is how much may wait on one lane for all peers together; a single
-	// message is always taken. At least MaxQueue. Defaults to 256 MiB.
+	// MaxQueueAll is the number of bytes that may be queued for all peers together on one lane. An
+	// empty queue accepts a message of any size. At least MaxQueue. Defaults to 256 MiB.
 	MaxQueueAll int
-	// MaxHeldAll is how much of what all peers together have sent on one lane may be
-	// unconsumed. From the half of it on peers get less credit, and what is beyond is
-	// dropped. At least Window. Defaults to 256 MiB.
+	// MaxHeldAll is the number of bytes from all peers together on one lane that may be unconsumed.
+	// Above half of it peers are granted less credit, and frames beyond it are dropped. At least
+	// Window. Defaults to 256 MiB.
 	MaxHeldAll int
-	// MaxPeers is how many incarnations there may be links with. Defaults to
-	// 20,000.
+	// MaxPeers is the number of incarnations that may have links. Defaults to 20,000.
 	MaxPeers int
-	// Silent are the kinds that are never answered with a Quarantined notice,
-	// such as heartbeats. Defaults to none.
+	// Silent are the kinds, such as heartbeats, that never cause a quarantine notice. Defaults to
+	// none.
 	Silent []Kind
-	// NoticeInterval is the least time between two notices to one incarnation.
-	// Defaults to 1 s.
+	// NoticeInterval is the shortest time between two notices to one incarnation. Defaults to 1 s.
 	NoticeInterval time.Duration
-	// ProbeInterval is how long a sender waits for credit before it asks. It
-	// doubles up to 5 s. Defaults to 200 ms.
+	// ProbeInterval is how long a sender waits for credit before it requests a grant. It doubles
+	// with each request, up to 5 s. Defaults to 200 ms.
 	ProbeInterval time.Duration
 }
 
@@ -97,7 +94,7 @@ func (c Config) validate() error {
 		}
 	}
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.Self is %v, it must be an incarnation", ErrInvalid, c.Self))
+		errs = append(errs, fmt.Errorf("%w: Config.Self is %v, want a valid name and a UID", ErrInvalid, c.Self))
 	}
 	check("MaxFrame", c.MaxFrame, MinFrame, 1<<30)
 	check("FrameSize", c.FrameSize, MinFrame, max(MinFrame, c.MaxFrame))
@@ -108,10 +105,10 @@ func (c Config) validate() error {
 	check("MaxHeldAll", c.MaxHeldAll, max(1, c.Window), math.MaxInt)
 	check("MaxPeers", c.MaxPeers, 1, 1<<20)
 	if c.NoticeInterval < 0 || c.ProbeInterval < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.NoticeInterval %v, Config.ProbeInterval %v: neither can be negative", ErrInvalid, c.NoticeInterval, c.ProbeInterval))
+		errs = append(errs, fmt.Errorf("%w: Config.NoticeInterval %v, Config.ProbeInterval %v: want at least 0", ErrInvalid, c.NoticeInterval, c.ProbeInterval))
 	}
 	return errors.Join(errs...)
 }
 
-// leastWindow returns the smallest window with which every message can be sent.
-func (c Config) leastWindow() int { return max(2*c.MaxMessage, 4*firstCredit) }
+// leastWindow returns the smallest window that admits every message.
+func (c Config) leastWindow() int { return max(2*c.MaxMessage, 4*initialCredit) }

@@ -1,46 +1,42 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package link holds the protocol between the transports of two nodes as a state
-// machine without a clock, a goroutine or I/O. A [Machine] is one node's end of
-// all its links: messages go in and frames come out, frames go in and messages
-// come out.
+// Package link implements the protocol between the transports of two nodes as a state machine
+// without a clock, goroutines or I/O. A [Machine] is one node's end of all its links: messages go
+// in and frames come out, frames go in and messages come out.
 //
 //	Send ──▶ queue ──▶ Flush ──▶ frame ~~~▶ Receive ──▶ Deliver ──▶ (a handler) ──▶ Consume
 //	           ▲                                                                      │
 //	           └──────────────── credit, on the control lane ◀────────────────────────┘
 //
-// A link is what one incarnation sends to another on one [Lane]. It has
+// A link carries the messages of one incarnation to another on one [Lane]. It has
 //
-//   - a number on each frame: the receiver delivers rising numbers only, so
-//     that nothing arrives twice or out of order, and counts and reports what is
-//     missing;
-//   - credit on the lanes Data and Bulk: the sender may have as many bytes on
-//     the way and unconsumed as the receiver granted. Without credit it queues up to
-//     a limit, and then refuses;
-//   - frames that hold as many small messages as are waiting, and messages that
-//     are spread over several frames when they are larger than one.
+//   - a sequence number on each frame. The receiver delivers ascending numbers only, so that no
+//     message arrives twice or out of order, and it counts and reports missing numbers;
+//   - credit on the lanes Data and Bulk. The receiver grants a number of bytes that the sender may
+//     have in flight and unconsumed. Without credit the sender queues up to a limit, and then rejects
+//     messages;
+//   - frames that hold all small messages that are queued, and messages that are split over several
+//     frames when they are larger than one.
 //
 // # Credit survives losses
 //
-// Both sides count in bytes since the link began. A frame says at which byte it
-// begins, a grant up to which byte the sender may go. So a lost or doubled grant
-// does no harm, and bytes in lost frames are found out by the next frame. A
-// sender that has waited for credit for a while sends an empty frame that asks for
-// it.
+// Both sides count bytes since the link began. A frame carries the byte offset at which it begins,
+// and a grant carries the offset up to which the sender may send. A lost or duplicated grant is
+// therefore harmless, and the next frame reveals the bytes of lost frames. A sender that has waited
+// for credit for a while sends an empty frame that requests a grant.
 //
-// # Room
+// # Memory
 //
-// What waits to be sent and to be consumed is limited for each link, and for all links of a
-// lane together. When much of all is unconsumed, peers are granted less; as they may have been
-// granted more before, a frame beyond the limit is dropped all the same.
+// Queued and unconsumed bytes are limited for each link, and for all links of a lane together. When
+// all links together hold many unconsumed bytes, the receiver grants less. Earlier grants still
+// hold, so a frame beyond the limit of all links is dropped although its sender had credit.
 //
 // # Forgetting
 //
-// A link that is forgotten and begun again has a higher epoch, so that frames of
-// the earlier one are not taken for its own.
+// A link that is forgotten and begun again has a higher epoch. Frames of the earlier link are
+// recognized by their epoch and dropped.
 //
-// The types are not safe for concurrent use. Payloads are never copied when they
-// come in: a payload that was sent must not change, and one that is delivered
-// is part of the frame it came in.
+// The types are not safe for concurrent use. Received payloads are never copied: a payload that was
+// sent must not change, and a delivered payload is part of its frame.
 package link

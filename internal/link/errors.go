@@ -6,23 +6,20 @@ package link
 import "errors"
 
 var (
-	// ErrInvalid is matched by errors about arguments that no machine accepts.
+	// ErrInvalid matches errors about invalid arguments.
 	ErrInvalid = errors.New("transport: invalid argument")
-	// ErrBackpressure says that a message was not taken because too much waits
-	// for the same peer already.
-	ErrBackpressure = errors.New("transport: too much is waiting for the peer")
-	// ErrTooLarge says that a message is larger than allowed.
+	// ErrBackpressure reports that a queue is full and the message was not accepted.
+	ErrBackpressure = errors.New("transport: send queue full")
+	// ErrTooLarge reports a message beyond the size limit.
 	ErrTooLarge = errors.New("transport: message too large")
-	// ErrQuarantined says that there is no traffic with an incarnation, ever
-	// again.
+	// ErrQuarantined reports that the peer is quarantined. Traffic with a quarantined incarnation
+	// never resumes.
 	ErrQuarantined = errors.New("transport: peer is quarantined")
-	// ErrTooManyPeers says that there are links with as many incarnations as
-	// there may be.
+	// ErrTooManyPeers reports that the number of peers is at its limit.
 	ErrTooManyPeers = errors.New("transport: too many peers")
-	// ErrMalformed is matched by errors about frames that can't be decoded.
+	// ErrMalformed matches errors about frames that cannot be decoded.
 	ErrMalformed = errors.New("transport: malformed frame")
-	// ErrVersion says that a frame is of a version that is not known. It matches
-	// ErrMalformed.
+	// ErrVersion reports a frame of an unknown version. It matches ErrMalformed.
 	ErrVersion = versionError{}
 )
 

@@ -11,10 +11,9 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Flush returns the next frame that a lane has to send, appended to dst, and
-// where to: an incarnation, or a bare name. The links of a lane take turns. ok is
-// false if there is nothing to send. The number of a frame is used up even if it
-// is then not sent.
+// Flush appends the next frame of a lane to dst and returns its receiver, an incarnation or a bare
+// name. The links of a lane take turns. The result ok is false if there is nothing to send. The
+// sequence number of the frame is used up even if the caller does not send it.
 func (m *Machine) Flush(now time.Duration, lane Lane, dst []byte) (to identity.Node, frame []byte, ok bool) {
 	if lane == Control && len(m.notices) > 0 {
 		to = m.notices[0]
@@ -49,9 +48,9 @@ func (m *Machine) flushName(o *outgoing, dst []byte) ([]byte, bool) {
 	if o.count() == 0 {
 		return dst, false
 	}
-	e := o.next(m.cfg.MaxFrame)
+	e := o.nextEntry(m.cfg.MaxFrame)
 	if o.count() > 0 {
-		m.wake(o)
+		m.schedule(o)
 	} else {
 		delete(m.named, o.to.Name)
 	}
@@ -62,13 +61,13 @@ func (m *Machine) flushName(o *outgoing, dst []byte) ([]byte, bool) {
 // flushLink sends as many messages as fit a frame and have credit.
 func (m *Machine) flushLink(now time.Duration, o *outgoing, dst []byte) ([]byte, bool) {
 	if o.peer == nil {
-		return dst, false // forgotten meanwhile
+		return dst, false // forgotten since it was scheduled
 	}
 	begin := len(dst)
 	f := Frame{
 		Lane: o.lane, From: m.cfg.Self, To: o.to.UID,
 		Sequenced: true, Epoch: o.epoch, Number: o.number + 1, Offset: o.offset,
-		Asks: o.probe || o.lane.Credited() && !o.asked,
+		RequestsCredit: o.probe || o.lane.Credited() && !o.requested,
 	}
 	dst = AppendFrame(dst, f)
 	body := len(dst)
@@ -76,68 +75,68 @@ func (m *Machine) flushLink(now time.Duration, o *outgoing, dst []byte) ([]byte,
 		dst = m.appendGrants(o.peer, dst)
 	}
 	for o.count() > 0 {
-		left := len(o.queue[o.head].Payload) - o.gone
+		left := len(o.queue[o.head].Payload) - o.sentBytes
 		room := m.cfg.MaxFrame - (len(dst) - begin) - maxPrefix
 		if len(dst) > body && (left > room || len(dst)-begin+maxPrefix+left > m.cfg.FrameSize) {
 			break
 		}
-		if part := cost(min(left, room)); o.affords(part) {
+		if part := cost(min(left, room)); o.hasCredit(part) {
 			o.offset += uint64(part) //nolint:gosec // a size
 		} else {
 			break
 		}
-		e := o.next(room)
+		e := o.nextEntry(room)
 		dst = appendEntry(dst, e)
 		if e.rest > 0 {
 			break
 		}
 		m.stats.Lanes[o.lane].MessagesOut++
 	}
-	if len(dst) == body && !f.Asks {
+	if len(dst) == body && !f.RequestsCredit {
 		m.wait(now, o)
 		return dst[:begin], false
 	}
 	o.number++
-	o.asked, o.probe = o.asked || f.Asks, false
+	o.requested, o.probe = o.requested || f.RequestsCredit, false
 	if o.count() > 0 {
-		m.wake(o) // for its next turn, or to find that it has no credit
+		m.schedule(o) // for its next turn, which may find that credit is used up
 	}
 	return dst, true
 }
 
-// wait notes that a link has no credit for what is queued.
+// wait records that a link has no credit for its queue.
 func (m *Machine) wait(now time.Duration, o *outgoing) {
-	if o.count() == 0 || o.waits {
+	if o.count() == 0 || o.waiting {
 		return
 	}
 	m.stats.Lanes[o.lane].Stalls++
-	o.waits = true
+	o.waiting = true
 	o.backoff = m.cfg.ProbeInterval
 	o.probeAt = now + o.backoff
 	m.waiting = append(m.waiting, o)
 }
 
-// grantTo takes a grant for the lane it names.
-func (m *Machine) grantTo(p *peer, e entry) {
+// applyGrant raises the send limit of the lane that a grant names.
+func (m *Machine) applyGrant(p *peer, e entry) {
 	limit, size := binary.Uvarint(e.Payload)
 	lane := Lane(min(e.Kind, Lanes))
 	if size <= 0 || lane >= Lanes || e.Correlation != p.out[lane].epoch {
 		return
 	}
 	o := &p.out[lane]
-	// What a peer may grant is bounded only so that sums can't overflow.
+	// The cap only prevents overflow of sums.
 	if limit = min(limit, o.offset+1<<30); limit <= o.limit {
 		return
 	}
 	o.limit = limit
-	if o.waits {
-		o.waits = false
+	if o.waiting {
+		o.waiting = false
 		m.waiting = slices.DeleteFunc(m.waiting, func(other *outgoing) bool { return other == o })
-		m.wake(o)
+		m.schedule(o)
 	}
 }
 
-// appendGrants tells a peer how far it may go, where that is due.
+// appendGrants appends the grants that are due for a peer.
 func (m *Machine) appendGrants(p *peer, dst []byte) []byte {
 	for lane := range p.in {
 		in := &p.in[lane]
@@ -145,9 +144,9 @@ func (m *Machine) appendGrants(p *peer, dst []byte) []byte {
 			continue
 		}
 		in.grantDue = false
-		in.told = max(in.told, in.limit(m.window(Lane(lane))))
+		in.granted = max(in.granted, in.limit(m.window(Lane(lane))))
 		var payload [binary.MaxVarintLen64]byte
-		n := binary.PutUvarint(payload[:], in.told)
+		n := binary.PutUvarint(payload[:], in.granted)
 		dst = appendEntry(dst, entry{Message: Message{Type: grant, Kind: Kind(lane), Correlation: in.epoch, Payload: payload[:n]}})
 	}
 	return dst
@@ -157,23 +156,23 @@ func (m *Machine) appendGrants(p *peer, dst []byte) []byte {
 type outgoing struct {
 	to   identity.Node
 	lane Lane
-	peer *peer // nil if it is a bare name
+	peer *peer // nil for a bare name
 
-	queue  []Message
-	head   int  // of the queue
-	gone   int  // bytes of the first message that were sent already
-	queued int  // cost of the queue
-	total  *int // of all links on the lane
+	queue     []Message
+	head      int  // of the queue
+	sentBytes int  // bytes of the first message that were already sent
+	queued    int  // cost of the queue
+	total     *int // cost of the queues of all links on the lane
 
 	epoch, number uint64
-	offset, limit uint64 // in bytes of credit: used, and granted
+	offset, limit uint64 // bytes of credit used, and granted
 
-	asked   bool // for credit, in the first frame
-	ready   bool // stands in Machine.ready
-	waits   bool // stands in Machine.waiting
-	probe   bool // has to ask
-	probeAt time.Duration
-	backoff time.Duration
+	requested bool // the first frame has requested credit
+	ready     bool // is in Machine.ready
+	waiting   bool // is in Machine.waiting
+	probe     bool // the next frame requests credit
+	probeAt   time.Duration
+	backoff   time.Duration
 }
 
 func (o *outgoing) push(msg Message) {
@@ -189,8 +188,8 @@ func (o *outgoing) pop() {
 	price := cost(len(o.queue[o.head].Payload))
 	o.queued -= price
 	*o.total -= price
-	o.queue[o.head] = Message{} // not kept alive
-	o.gone = 0
+	o.queue[o.head] = Message{} // release the payload
+	o.sentBytes = 0
 	if o.head++; o.head == len(o.queue) {
 		if cap(o.queue) > 1024 {
 			o.queue = nil // the burst is over
@@ -208,32 +207,31 @@ func (o *outgoing) clear() {
 	*o = outgoing{to: o.to, lane: o.lane, ready: o.ready, total: o.total}
 }
 
-// affords reports whether there is credit for so many bytes.
-func (o *outgoing) affords(n int) bool {
+// affords reports whether the link has credit for n bytes.
+func (o *outgoing) hasCredit(n int) bool {
 	return !o.lane.Credited() || o.offset+uint64(n) <= o.limit //nolint:gosec // a size
 }
 
-// next returns what goes into the frame next: a message, or as much of it as
-// there is room for. It takes it off the queue.
-func (o *outgoing) next(room int) entry {
+// next removes the next entry from the queue: a message, or a part of one that fits into room.
+func (o *outgoing) nextEntry(room int) entry {
 	msg := o.queue[o.head]
-	payload := msg.Payload[o.gone:]
+	payload := msg.Payload[o.sentBytes:]
 	part := min(len(payload), room)
 	e := entry{Message: msg, rest: uint64(len(payload) - part)} //nolint:gosec // a size
 	e.Payload = payload[:part]
-	if o.gone > 0 {
+	if o.sentBytes > 0 {
 		e.Type, e.Kind, e.Correlation, e.Compressed = continuation, 0, 0, false
 	}
 	if e.rest > 0 {
-		o.gone += part
+		o.sentBytes += part
 	} else {
 		o.pop()
 	}
 	return e
 }
 
-// noRoom returns why a frame can't be taken, or 0.
-func (m *Machine) noRoom(in *incoming, lane Lane, size int) Reason {
+// rejection returns the reason to reject a frame of the given cost, or 0.
+func (m *Machine) rejection(in *incoming, lane Lane, size int) Reason {
 	switch {
 	case in.held+size > m.cfg.Window:
 		return OverCredit
@@ -243,35 +241,35 @@ func (m *Machine) noRoom(in *incoming, lane Lane, size int) Reason {
 	return 0
 }
 
-// hold notes that a message, or a part of one, is kept until it is consumed.
+// hold counts a message, or a part of one, until it is consumed.
 func (m *Machine) hold(in *incoming, lane Lane, cost int) {
 	in.held += cost
 	m.held[lane] += cost
 }
 
-// giveUp drops what can't be completed any more.
-func (m *Machine) giveUp(lane Lane, in *incoming) {
+// dropPartial drops a message that cannot be completed.
+func (m *Machine) dropPartial(lane Lane, in *incoming) {
 	if p := in.partial; p != nil {
 		m.held[lane] -= p.cost
-		in.giveUp()
+		in.dropPartial()
 		m.drop(Incomplete, 1)
 	}
 }
 
-// Consume gives back the cost of messages that were handled.
+// Consume releases the cost of handled messages.
 func (m *Machine) Consume(from identity.Node, lane Lane, cost int) {
-	m.held[lane] -= min(m.held[lane], cost) // also of peers that were forgotten: it was in memory
+	m.held[lane] -= min(m.held[lane], cost) // also for a forgotten peer, whose messages still took memory
 	p := m.peers[from]
 	if p == nil {
 		return
 	}
 	in := &p.in[lane]
 	in.held -= min(in.held, cost)
-	m.regain(p, lane)
+	m.grantProgress(p, lane)
 }
 
-// window returns how much of what a peer has sent on a lane may be unconsumed now:
-// less, when there is much of all peers together.
+// window returns how many bytes of a peer on a lane may be unconsumed. It shrinks while all peers
+// together hold many bytes.
 func (m *Machine) window(lane Lane) int {
 	if m.held[lane] > m.cfg.MaxHeldAll/2 {
 		return min(m.cfg.Window, m.cfg.leastWindow())
@@ -279,18 +277,18 @@ func (m *Machine) window(lane Lane) int {
 	return m.cfg.Window
 }
 
-// regain lets a sender go on when it can go a good deal further than it was told.
-func (m *Machine) regain(p *peer, lane Lane) {
+// grantProgress schedules a grant when the sender could go much further than its last grant.
+func (m *Machine) grantProgress(p *peer, lane Lane) {
 	in, window := &p.in[lane], m.window(lane)
-	if in.limit(window) >= in.told+uint64(window/4) { //nolint:gosec // a size
+	if in.limit(window) >= in.granted+uint64(window/4) { //nolint:gosec // a size
 		m.grant(p, lane)
 	}
 }
 
-// grant lets the next control frame to a peer carry a grant.
+// grant makes the next control frame to a peer carry a grant.
 func (m *Machine) grant(p *peer, lane Lane) {
 	if lane.Credited() {
 		p.in[lane].grantDue = true
-		m.wake(&p.out[Control])
+		m.schedule(&p.out[Control])
 	}
 }

@@ -11,41 +11,40 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// The first byte of a frame. A later minor version may add to the extension of
-// the header, or types of messages; both are skipped by this one.
+// frameVersion is the first byte of a frame. Later minor versions may extend the header extension
+// or add types of messages; this version skips both.
 const frameVersion = 1
 
 const (
-	flagLanes     = 0b0011
-	flagSequenced = 0b0100
-	flagAsks      = 0b1000
+	flagLanes          = 0b0011
+	flagSequenced      = 0b0100
+	flagRequestsCredit = 0b1000
 )
 
-// The most bytes that a header and what stands before a payload take.
 const (
+	// maxHeader and maxPrefix are the largest sizes of a frame header and of the fields before a
+	// payload.
 	maxHeader = 2 + 1 + identity.MaxNameLength + 8 + 8 + 3*binary.MaxVarintLen64 + 1
 	maxPrefix = 1 + 3 + binary.MaxVarintLen64 + 2*binary.MaxVarintLen32
 )
 
-// Frame is what travels between two machines:
+// Frame is the unit that two machines exchange:
 //
 //	version | flags | name | UID | receiver's UID | epoch, number, offset | extension | messages
 type Frame struct {
 	Lane Lane
 	From identity.Node
-	// To is the UID of the incarnation it is for, 0 if it is for a name.
+	// To is the UID of the receiving incarnation, or 0 if the frame is for a bare name.
 	To uint64
-	// Sequenced says that the frame is one of a link, and Epoch, Number and
-	// Offset mean something.
+	// Sequenced marks a frame of a link. Epoch, Number and Offset are valid only if it is set.
 	Sequenced bool
 	Epoch     uint64
 	Number    uint64
-	// Offset is the number of bytes of credit that the link used before this
-	// frame.
+	// Offset is the number of bytes of credit that the link used before this frame.
 	Offset uint64
-	// Asks says that the sender wants to know its credit.
-	Asks bool
-	// Body holds the messages.
+	// RequestsCredit makes the receiver send a grant.
+	RequestsCredit bool
+	// Body holds the encoded messages.
 	Body []byte
 }
 
@@ -55,8 +54,8 @@ func AppendFrame(dst []byte, f Frame) []byte {
 	if f.Sequenced {
 		flags |= flagSequenced
 	}
-	if f.Asks {
-		flags |= flagAsks
+	if f.RequestsCredit {
+		flags |= flagRequestsCredit
 	}
 	dst = append(dst, frameVersion, flags, byte(len(f.From.Name))) //nolint:gosec // a name has at most 128 bytes
 	dst = append(dst, f.From.Name...)
@@ -71,8 +70,8 @@ func AppendFrame(dst []byte, f Frame) []byte {
 	return append(dst, f.Body...)
 }
 
-// DecodeFrame reads a frame and checks its messages. What it returns refers to
-// b. The error matches ErrMalformed.
+// DecodeFrame decodes a frame and checks the encoding of its messages. The result refers to b. The
+// error matches ErrMalformed.
 func DecodeFrame(b []byte) (Frame, error) {
 	r := reader{b: b}
 	version, flags := r.byte(), r.byte()
@@ -81,11 +80,11 @@ func DecodeFrame(b []byte) (Frame, error) {
 	}
 	name := r.bytes(uint64(r.byte()))
 	f := Frame{
-		Lane:      Lane(flags & flagLanes),
-		Sequenced: flags&flagSequenced != 0,
-		Asks:      flags&flagAsks != 0,
-		From:      identity.Node{Name: string(name), UID: r.uint64()},
-		To:        r.uint64(),
+		Lane:           Lane(flags & flagLanes),
+		Sequenced:      flags&flagSequenced != 0,
+		RequestsCredit: flags&flagRequestsCredit != 0,
+		From:           identity.Node{Name: string(name), UID: r.uint64()},
+		To:             r.uint64(),
 	}
 	if f.Sequenced {
 		f.Epoch, f.Number, f.Offset = r.uvarint(), r.uvarint(), r.uvarint()
@@ -93,7 +92,7 @@ func DecodeFrame(b []byte) (Frame, error) {
 	r.bytes(r.uvarint())
 	switch {
 	case r.failed:
-		return Frame{}, fmt.Errorf("%w: the header ends early", ErrMalformed)
+		return Frame{}, fmt.Errorf("%w: truncated header", ErrMalformed)
 	case f.Lane >= Lanes || f.From.UID == 0 || identity.CheckName(f.From.Name) != nil:
 		return Frame{}, fmt.Errorf("%w: lane %d from %.140q", ErrMalformed, f.Lane, f.From.Name)
 	case f.Sequenced && (f.Epoch == 0 || f.Number == 0 || f.To == 0 || f.Offset > math.MaxInt64):
@@ -102,7 +101,7 @@ func DecodeFrame(b []byte) (Frame, error) {
 	f.Body = r.b
 	for body := (reader{b: f.Body}); len(body.b) > 0; {
 		if _, ok := body.entry(); !ok {
-			return Frame{}, fmt.Errorf("%w: a message ends early", ErrMalformed)
+			return Frame{}, fmt.Errorf("%w: truncated message", ErrMalformed)
 		}
 	}
 	return f, nil
@@ -120,7 +119,7 @@ const (
 type entry struct {
 	Message
 
-	// rest is how many bytes of the message are still to come, in later frames.
+	// rest is the number of bytes of the message that follow in later frames.
 	rest uint64
 }
 
@@ -142,8 +141,7 @@ func appendEntry(dst []byte, e entry) []byte {
 	return append(dst, e.Payload...)
 }
 
-// reader reads from the front of b. Once something is missing it has failed, and
-// returns zeros.
+// reader consumes b from the front. After the first failure it returns zero values.
 type reader struct {
 	b      []byte
 	failed bool

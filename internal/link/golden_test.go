@@ -30,7 +30,7 @@ func TestGoldenFrames(t *testing.T) {
 	whole := link.Message{Type: link.Request, Kind: 300, Correlation: 1 << 40, Compressed: true, Payload: []byte("payload")}
 	add("datagram", link.Frame{Lane: link.Control, From: alice, Body: link.AppendMessages(nil, tell("join"))})
 	add("messages", link.Frame{
-		Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 3, Number: 200, Offset: 1 << 33, Asks: true,
+		Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 3, Number: 200, Offset: 1 << 33, RequestsCredit: true,
 		Body: link.AppendMessages(nil, tell("first"), whole, link.Message{Type: link.Reply, Correlation: 9}),
 	})
 	add("parts", link.Frame{

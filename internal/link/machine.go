@@ -11,47 +11,43 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Machine is one node's end of all its links. Times are counted from any moment
-// and never go back.
+// Machine is one node's end of all its links. Times are durations since an arbitrary start and
+// never decrease.
 type Machine struct {
 	cfg    Config
 	silent map[Kind]bool
 
 	peers map[identity.Node]*peer
-	// names holds the incarnations of a name that there are links with, the one
-	// that was heard of last at the end.
+	// names holds the peers of each name, the most recently active one last.
 	names map[string][]*peer
-	// named holds what is on its way to bare names.
+	// named holds the queues of messages to bare names.
 	named       map[string]*outgoing
 	quarantined map[identity.Node]*quarantine
 
-	// ready holds what has something to send, in the order in which it is its
-	// turn.
+	// ready holds the links with something to send, in the order of their turns.
 	ready [Lanes][]*outgoing
-	// notices are the incarnations to be told that they are quarantined.
+	// notices are the incarnations that will be sent a quarantine notice.
 	notices []identity.Node
-	// waiting holds what has no credit, the one that waits longest first.
+	// waiting holds the links without credit, the longest waiting first.
 	waiting []*outgoing
-	// epochs is the last one that a link was given.
+	// epochs is the last epoch that a link was given.
 	epochs uint64
 
-	// queued and held are what waits on a lane to be sent and to be consumed, as
-	// cost.
+	// queued and held are the costs of all messages that wait to be sent and to be consumed.
 	queued, held [Lanes]int
 
 	deliver []Delivery // reused
 	stats   Stats
 }
 
-// peer is an incarnation that there are links with.
+// peer is an incarnation with links.
 type peer struct {
 	node identity.Node
 	out  [Lanes]outgoing
 	in   [Lanes]incoming
 }
 
-// New returns a machine without links. The error matches ErrInvalid and names
-// all that is wrong.
+// New returns a machine without links. The error matches ErrInvalid and lists all mistakes.
 func New(cfg Config) (*Machine, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -71,16 +67,15 @@ func New(cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// Send queues a message for an incarnation, or on the lane Control for a bare
-// name: a node with the UID 0. The payload must not be changed any more. The
-// error matches ErrInvalid, ErrTooLarge, ErrQuarantined, ErrTooManyPeers or
-// ErrBackpressure.
+// Send queues a message for an incarnation or, on the lane Control, for a bare name, which is a
+// node with the UID 0. The payload must not change after the call. The error matches ErrInvalid,
+// ErrTooLarge, ErrQuarantined, ErrTooManyPeers or ErrBackpressure.
 func (m *Machine) Send(to identity.Node, lane Lane, msg Message) error {
 	if len(msg.Payload) > m.cfg.MaxMessage {
-		return fmt.Errorf("%w: %d bytes to %v, %d are allowed", ErrTooLarge, len(msg.Payload), to, m.cfg.MaxMessage)
+		return fmt.Errorf("%w: %d bytes to %v, limit %d", ErrTooLarge, len(msg.Payload), to, m.cfg.MaxMessage)
 	}
 	if lane >= Lanes || msg.Type < Tell || msg.Type > Reply {
-		return fmt.Errorf("%w: a message of type %d on lane %d", ErrInvalid, msg.Type, lane)
+		return fmt.Errorf("%w: message type %d on lane %d", ErrInvalid, msg.Type, lane)
 	}
 	o, err := m.outgoing(to, lane, msg)
 	if err != nil {
@@ -88,21 +83,21 @@ func (m *Machine) Send(to identity.Node, lane Lane, msg Message) error {
 	}
 	if o.queued > 0 && o.queued+cost(len(msg.Payload)) > m.cfg.MaxQueue {
 		m.stats.Refused++
-		return fmt.Errorf("%w: %d bytes to %v on lane %v", ErrBackpressure, o.queued, to, lane)
+		return fmt.Errorf("%w: %d bytes queued for %v on lane %v", ErrBackpressure, o.queued, to, lane)
 	}
 	if all := m.queued[lane]; all > 0 && all+cost(len(msg.Payload)) > m.cfg.MaxQueueAll {
 		m.stats.Refused++
 		if o.peer == nil && o.count() == 0 {
 			delete(m.named, to.Name)
 		}
-		return fmt.Errorf("%w: %d bytes to all peers on lane %v", ErrBackpressure, all, lane)
+		return fmt.Errorf("%w: %d bytes queued for all peers on lane %v", ErrBackpressure, all, lane)
 	}
 	o.push(msg)
-	m.wake(o)
+	m.schedule(o)
 	return nil
 }
 
-// outgoing finds or begins the link that a message goes to.
+// outgoing returns the link to an incarnation, or creates it.
 func (m *Machine) outgoing(to identity.Node, lane Lane, msg Message) (*outgoing, error) {
 	if to.UID == 0 {
 		return m.toName(to, lane, msg)
@@ -117,9 +112,9 @@ func (m *Machine) outgoing(to identity.Node, lane Lane, msg Message) (*outgoing,
 	if err := identity.CheckName(to.Name); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	p := m.join(to)
+	p := m.addPeer(to)
 	if p == nil {
-		return nil, fmt.Errorf("%w: %v is one more than %d", ErrTooManyPeers, to, m.cfg.MaxPeers)
+		return nil, fmt.Errorf("%w: cannot add %v, limit %d", ErrTooManyPeers, to, m.cfg.MaxPeers)
 	}
 	return &p.out[lane], nil
 }
@@ -129,15 +124,15 @@ func (m *Machine) toName(to identity.Node, lane Lane, msg Message) (*outgoing, e
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if lane != Control || msg.Type != Tell {
-		return nil, fmt.Errorf("%w: only control messages go to a bare name", ErrInvalid)
+		return nil, fmt.Errorf("%w: a bare name accepts one-way messages on the control lane only", ErrInvalid)
 	}
 	if most := m.cfg.MaxFrame - maxHeader - maxPrefix; len(msg.Payload) > most {
-		return nil, fmt.Errorf("%w: %d bytes to the name %q, %d fit one frame", ErrTooLarge, len(msg.Payload), to.Name, most)
+		return nil, fmt.Errorf("%w: %d bytes to the name %q, limit %d", ErrTooLarge, len(msg.Payload), to.Name, most)
 	}
 	o := m.named[to.Name]
 	if o == nil {
 		if len(m.named) >= m.cfg.MaxPeers {
-			return nil, fmt.Errorf("%w: the name %q is one more than %d", ErrTooManyPeers, to.Name, m.cfg.MaxPeers)
+			return nil, fmt.Errorf("%w: cannot add the name %q, limit %d", ErrTooManyPeers, to.Name, m.cfg.MaxPeers)
 		}
 		o = &outgoing{to: to, lane: Control, total: &m.queued[Control]}
 		m.named[to.Name] = o
@@ -145,8 +140,9 @@ func (m *Machine) toName(to identity.Node, lane Lane, msg Message) (*outgoing, e
 	return o, nil
 }
 
-// join begins links with an incarnation, unless there are too many.
-func (m *Machine) join(node identity.Node) *peer {
+// addPeer creates the links with an incarnation. It returns nil if the number of peers is at its
+// limit.
+func (m *Machine) addPeer(node identity.Node) *peer {
 	if same := m.names[node.Name]; len(same) >= maxIncarnations {
 		m.Forget(same[0].node)
 	}
@@ -156,19 +152,19 @@ func (m *Machine) join(node identity.Node) *peer {
 	p := &peer{node: node}
 	for lane := range Lane(Lanes) {
 		m.epochs++
-		p.out[lane] = outgoing{to: node, lane: lane, epoch: m.epochs, limit: firstCredit, peer: p, total: &m.queued[lane]}
-		p.in[lane] = incoming{told: firstCredit}
+		p.out[lane] = outgoing{to: node, lane: lane, epoch: m.epochs, limit: initialCredit, peer: p, total: &m.queued[lane]}
+		p.in[lane] = incoming{granted: initialCredit}
 	}
 	m.peers[node] = p
 	m.names[node.Name] = append(m.names[node.Name], p)
 	return p
 }
 
-// Forget ends the links with an incarnation and drops what is queued for it.
-// When it is heard of again, the links begin anew.
-func (m *Machine) Forget(node identity.Node) { m.leave(node, Forgotten) }
+// Forget ends the links with an incarnation and drops its queued messages. New links, with higher
+// epochs, begin with the next message or frame.
+func (m *Machine) Forget(node identity.Node) { m.removePeer(node, Forgotten) }
 
-func (m *Machine) leave(node identity.Node, why Reason) {
+func (m *Machine) removePeer(node identity.Node, why Reason) {
 	p := m.peers[node]
 	if p == nil {
 		return
@@ -182,25 +178,24 @@ func (m *Machine) leave(node identity.Node, why Reason) {
 		o := &p.out[lane]
 		m.drop(why, o.count())
 		o.clear()
-		m.giveUp(Lane(lane), &p.in[lane])
+		m.dropPartial(Lane(lane), &p.in[lane])
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *outgoing) bool { return o.peer == p })
 }
 
-// Tick lets senders that have waited long enough ask for credit. It is due at
-// the time that Due returns.
+// Tick makes links that have waited for their interval request credit. Due returns when to call it.
 func (m *Machine) Tick(now time.Duration) {
 	for _, o := range m.waiting {
 		if o.probeAt <= now {
 			o.probe = true
 			o.backoff = min(2*o.backoff, maxProbeInterval)
 			o.probeAt = now + o.backoff
-			m.wake(o)
+			m.schedule(o)
 		}
 	}
 }
 
-// Due returns when Tick has something to do, if it has.
+// Due returns when Tick has to be called next, or false if no link waits.
 func (m *Machine) Due() (time.Duration, bool) {
 	if len(m.waiting) == 0 {
 		return 0, false
@@ -231,30 +226,30 @@ func (m *Machine) drop(why Reason, n int) {
 	m.stats.Dropped[why] += uint64(n) //nolint:gosec // a count
 }
 
-// wake lines a link up to be flushed.
-func (m *Machine) wake(o *outgoing) {
+// schedule lets a link be flushed.
+func (m *Machine) schedule(o *outgoing) {
 	if !o.ready {
 		o.ready = true
 		m.ready[o.lane] = append(m.ready[o.lane], o)
 	}
 }
 
-// quarantine is what is known about a quarantined incarnation.
+// quarantine is the state of a quarantined incarnation.
 type quarantine struct {
-	quiet    bool // without notices
+	quiet    bool // send no notices
 	notified bool
-	last     time.Duration // notice
+	last     time.Duration // time of the last notice
 }
 
-// Quarantine ends all traffic with an incarnation, both ways and for good, and
-// drops what is queued for it. Unless it is quiet, an incarnation that goes on
-// sending is told. A later call can make a quiet quarantine a loud one, not the
-// other way round. Nobody can quarantine itself.
+// Quarantine ends all traffic with an incarnation, in both directions and permanently, and drops
+// its queued messages. Unless quiet is set, the incarnation is sent a notice when it continues to
+// send. A later call can turn a quiet quarantine into one with notices, but not the reverse. Calls
+// for the local incarnation have no effect.
 func (m *Machine) Quarantine(node identity.Node, quiet bool) {
 	if node.UID == 0 || node == m.cfg.Self {
 		return
 	}
-	m.leave(node, Quarantined)
+	m.removePeer(node, Quarantined)
 	if q := m.quarantined[node]; q != nil {
 		q.quiet = q.quiet && quiet
 		return
@@ -262,13 +257,13 @@ func (m *Machine) Quarantine(node identity.Node, quiet bool) {
 	m.quarantined[node] = &quarantine{quiet: quiet}
 }
 
-// IsQuarantined reports whether there is no traffic with an incarnation.
+// IsQuarantined reports whether an incarnation is quarantined.
 func (m *Machine) IsQuarantined(node identity.Node) bool { return m.quarantined[node] != nil }
 
-// answer lets a quarantined sender know, not too often, and never in answer to
-// something that is silent: two nodes that quarantined each other would go on for
-// ever.
-func (m *Machine) answer(now time.Duration, f Frame) {
+// queueNotice lets a notice be sent to a quarantined sender. It respects NoticeInterval and ignores
+// frames that hold only silent messages or notices: otherwise two nodes that quarantined each other
+// would exchange notices without end.
+func (m *Machine) queueNotice(now time.Duration, f Frame) {
 	q := m.quarantined[f.From]
 	if q.quiet || q.notified && now < q.last+m.cfg.NoticeInterval {
 		return
@@ -287,28 +282,28 @@ func (m *Machine) notice(to identity.Node, dst []byte) []byte {
 	return appendEntry(dst, entry{Message: Message{Type: notice, Correlation: to.UID}})
 }
 
-// Stats counts since the machine began.
+// Stats holds counters since the machine was created.
 type Stats struct {
 	Lanes [Lanes]LaneStats
-	// Dropped counts what was dropped, by Reason. Frames and messages count as
-	// one each.
+	// Dropped counts dropped frames and messages by Reason. A frame counts as one, and so does a
+	// message.
 	Dropped [Reasons]uint64
-	// Refused counts messages that Send did not take for want of room.
+	// Refused counts messages that Send rejected with ErrBackpressure.
 	Refused uint64
-	// Notices counts the Quarantined notices that were sent.
+	// Notices counts the quarantine notices that were sent.
 	Notices uint64
-	// Peers is how many incarnations there are links with now.
+	// Peers is the current number of incarnations with links.
 	Peers int
 }
 
-// LaneStats counts on one lane.
+// LaneStats holds the counters of one lane.
 type LaneStats struct {
 	FramesOut, FramesIn, MessagesOut, MessagesIn, BytesOut, BytesIn uint64
-	// Gaps is how often frames were missing, Lost how many in all.
+	// Gaps counts the gaps in sequence numbers, and Lost the frames missing in them.
 	Gaps, Lost uint64
-	// Stalls is how often a link ran out of credit.
+	// Stalls counts how often a link ran out of credit.
 	Stalls uint64
-	// Queued and Held are how many bytes wait now to be sent, and were received and
-	// are not consumed yet.
+	// Queued is the number of bytes that wait to be sent, and Held the number of bytes received and
+	// not yet consumed.
 	Queued, Held int
 }

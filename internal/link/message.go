@@ -3,62 +3,133 @@
 
 package link
 
-// Reason says why something was dropped. The zero value is no reason.
+// Kind is the subject of a message. The communicating packages choose it; package transport assigns
+// their ranges.
+type Kind uint16
+
+// Type is the role of a message on the link.
+type Type uint8
+
+const (
+	// Tell is a one-way message.
+	Tell Type = 1
+	// Request is a message that expects a Reply with the same correlation number.
+	Request Type = 2
+	// Reply answers a Request. Its kind is a status.
+	Reply Type = 3
+)
+
+// Types that machines use among themselves.
+const (
+	continuation Type = 4 // the next part of the message that the previous frame began
+	grant        Type = 5 // kind: the lane, correlation: its epoch, payload: the offset up to which the receiver may send
+	notice       Type = 6 // correlation: the UID of the quarantined incarnation
+)
+
+// Message is one message, sent or delivered.
+type Message struct {
+	Type Type
+	Kind Kind
+	// Correlation is equal in a Request and its Reply. It is 0 in other messages.
+	Correlation uint64
+	// Compressed marks a compressed payload. Links do not interpret it.
+	Compressed bool
+	Payload    []byte
+}
+
+// messageOverhead is the cost of a message in addition to its payload, in bytes of credit. It
+// accounts for the memory of the message's bookkeeping, so that empty messages are not free.
+const messageOverhead = 64
+
+func cost(payload int) int { return payload + messageOverhead }
+
+// Lane is one of the parallel paths between two nodes. Lanes do not wait for each other, and there
+// is no order between them.
+type Lane uint8
+
+const (
+	// Control is for membership and heartbeats. It has its own connection and no credit: a receiver
+	// without room drops its frames.
+	Control Lane = iota
+	// Data is for messages between entities, and for requests and replies.
+	Data
+	// Bulk is for large messages that can wait: gossip of replicated data, state transfers.
+	Bulk
+
+	// Lanes is the number of lanes.
+	Lanes = 3
+)
+
+// String returns "control", "data" or "bulk".
+func (l Lane) String() string {
+	switch l {
+	case Control:
+		return "control"
+	case Data:
+		return "data"
+	case Bulk:
+		return "bulk"
+	}
+	return "invalid"
+}
+
+// Credited reports whether a sender needs credit on the lane.
+func (l Lane) Credited() bool { return l == Data || l == Bulk }
+
+// Reason is the reason for dropping a frame or a message. The zero value is no reason.
 type Reason uint8
 
 const (
-	// Malformed is a frame that can't be decoded, or contradicts itself.
+	// Malformed is a frame that cannot be decoded, or that contradicts itself.
 	Malformed Reason = iota + 1
-	// Version is a frame of a version that is not known.
+	// Version is a frame of an unknown version.
 	Version
-	// Forged is a frame whose envelope names another sender than its way here
-	// proves.
+	// Forged is a frame whose header names another sender than the carrier does.
 	Forged
 	// WrongReceiver is a frame for another incarnation.
 	WrongReceiver
-	// WrongLane is a frame that came on another lane than it was sent on.
+	// WrongLane is a frame that arrived on another lane than the one in its header.
 	WrongLane
 	// Quarantined is a frame from a quarantined incarnation, or a message to one.
 	Quarantined
-	// Stale is a frame of an earlier life of the link.
+	// Stale is a frame of an earlier epoch of the link.
 	Stale
-	// Old is a frame whose number is not above the last one: a duplicate, or one
-	// that was overtaken.
+	// Old is a frame whose sequence number is not above the last one: a duplicate, or a frame that
+	// a later one overtook.
 	Old
-	// OverCredit is a frame for which the receiver has no room.
+	// OverCredit is a frame that exceeds the window of its link.
 	OverCredit
-	// TooLarge is a message beyond the limit.
+	// TooLarge is a message beyond the size limit.
 	TooLarge
-	// TooManyPeers is a frame from one peer more than there may be.
+	// TooManyPeers is a frame from a new peer when the number of peers is at its limit.
 	TooManyPeers
 	// Incomplete is a part of a message of which another part was lost.
 	Incomplete
-	// UnknownType is a message of a type that this version does not know.
+	// UnknownType is a message of a type that this version does not support.
 	UnknownType
-	// Forgotten is a message that was queued for a peer when that was forgotten.
+	// Forgotten is a message that was queued for a peer when the peer was forgotten.
 	Forgotten
-	// NoHandler is a message of a kind that nobody handles.
+	// NoHandler is a message of a kind without a handler.
 	NoHandler
-	// LateReply is a reply that nobody waits for.
+	// LateReply is a reply to a request that is no longer open.
 	LateReply
-	// Undecompressed is a message that can't be decompressed, or not within the
-	// limit.
+	// Undecompressed is a message that cannot be decompressed, or exceeds the limit after
+	// decompression.
 	Undecompressed
 	// Panicked is a message whose handler panicked.
 	Panicked
-	// Unsent is a frame that the carrier did not take.
+	// Unsent is a frame that the carrier failed to send.
 	Unsent
-	// Closing is a message that was waiting when the transport was closed.
+	// Closing is a message that was queued when the transport was closed.
 	Closing
-	// Overload is a frame for which there is no room because of what all peers
-	// together have sent.
+	// Overload is a frame that exceeds the limit for all peers together.
 	Overload
 
-	// Reasons is one more than the last reason.
+	// Reasons is the number of reasons, including the zero value.
 	Reasons
 )
 
-// String returns the reason in snake case, as for a metric.
+// String returns the reason in snake case, as metrics use it.
 func (r Reason) String() string {
 	switch r {
 	case Malformed:
@@ -107,77 +178,3 @@ func (r Reason) String() string {
 	}
 	return "none"
 }
-
-// Kind says what a message is about. It is chosen by those who speak to each
-// other; the numbers of this module stand in package transport.
-type Kind uint16
-
-// Type is what a message is to the link.
-type Type uint8
-
-const (
-	// Tell is a message of its own.
-	Tell Type = 1
-	// Request is a message that is answered by a Reply with the same
-	// correlation number.
-	Request Type = 2
-	// Reply answers a Request. Its kind is a status.
-	Reply Type = 3
-)
-
-// What only machines say to each other.
-const (
-	continuation Type = 4 // more of the message that the previous frame began
-	grant        Type = 5 // kind: the lane, correlation: its epoch, payload: the limit
-	notice       Type = 6 // correlation: the UID that is quarantined
-)
-
-// Message is what is sent and delivered.
-type Message struct {
-	Type Type
-	Kind Kind
-	// Correlation ties a Reply to its Request. It is 0 for the others.
-	Correlation uint64
-	// Compressed is kept for the receiver: the payload is compressed.
-	Compressed bool
-	Payload    []byte
-}
-
-// perMessage is what a message costs besides its payload, in bytes of credit.
-// It stands for the memory around it, and keeps empty messages from being free.
-const perMessage = 64
-
-func cost(payload int) int { return payload + perMessage }
-
-// Lane is one of the ways that messages take from node to node. Lanes do not
-// wait for each other, and there is no order between them.
-type Lane uint8
-
-const (
-	// Control is for membership and heartbeats. It has a connection of its own
-	// and no credit: what a receiver has no room for is dropped.
-	Control Lane = iota
-	// Data is for messages between entities, for requests and their replies.
-	Data
-	// Bulk is for what is large and can wait: gossip of data, transfers.
-	Bulk
-
-	// Lanes is how many there are.
-	Lanes = 3
-)
-
-// String returns "control", "data" or "bulk".
-func (l Lane) String() string {
-	switch l {
-	case Control:
-		return "control"
-	case Data:
-		return "data"
-	case Bulk:
-		return "bulk"
-	}
-	return "invalid"
-}
-
-// Credited reports whether a sender needs credit on the lane.
-func (l Lane) Credited() bool { return l == Data || l == Bulk }

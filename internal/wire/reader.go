@@ -1,11 +1,12 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire takes encoded messages apart: numbers, lengths and nodes, each with a limit that is checked before
-// memory is taken.
+// Package wire encodes and decodes the fields of messages: numbers, byte strings, lists and nodes.
+// A decoder checks each length against a limit before it allocates memory.
 //
-// An encoding begins with a byte for its version. The high half is the major one: another can't be read. A higher minor
-// one may add fields at the end, which are passed over.
+// An encoding begins with a version byte. Its high half is the major version; another major version
+// cannot be decoded. Its low half is the minor version; a higher minor version may append fields,
+// which are skipped.
 package wire
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Reader takes bytes apart. After the first error it returns zeroes.
+// Reader decodes fields. After the first error its methods return zero values.
 type Reader struct {
 	b         []byte
 	minor     byte
@@ -24,41 +25,41 @@ type Reader struct {
 	err       error
 }
 
-// NewReader returns a reader of bytes, at most so many, that begin with a version, and reads that. All its errors match
-// malformed.
+// NewReader returns a reader of at most most bytes, and reads the version byte. All errors of the
+// reader match malformed.
 func NewReader(b []byte, version byte, most int, malformed error) *Reader {
-	r := &Reader{b: b, malformed: malformed} // this is inlined, so that it need not be on the heap
+	r := &Reader{b: b, malformed: malformed} // inlined into the caller, which keeps it off the heap
 	r.begin(version, most)
 	return r
 }
 
 func (r *Reader) begin(version byte, most int) {
 	if n := len(r.b); n > most {
-		r.Fail("it has %d bytes, at most %d are allowed", n, most)
+		r.Fail("%d bytes, limit %d", n, most)
 	}
 	v := r.Byte("version")
 	if r.err == nil && v&0xf0 != version&0xf0 {
-		r.Fail("version %d.%d is not known", v>>4, v&0xf)
+		r.Fail("unknown version %d.%d", v>>4, v&0xf)
 	}
 	r.minor, r.newer = v&0xf, v&0xf > version&0xf
 }
 
-// Minor returns the minor version of what is read: fields that came with a later one are not there.
+// Minor returns the minor version of the encoding. Fields of later minor versions are absent.
 func (r *Reader) Minor() byte { return r.minor }
 
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }
 
-// End returns the first error, and one if bytes are left that no newer version has
-// added.
+// End returns the first error. Bytes that are left are an error, unless the encoding has a higher
+// minor version than the reader.
 func (r *Reader) End() error {
 	if r.err == nil && len(r.b) > 0 && !r.newer {
-		r.Fail("%d bytes too many", len(r.b))
+		r.Fail("%d trailing bytes", len(r.b))
 	}
 	return r.err
 }
 
-// Fail sets the error, if there is none.
+// Fail sets the error, if no error was set before.
 func (r *Reader) Fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: %s", r.malformed, fmt.Sprintf(format, args...))
@@ -77,7 +78,7 @@ func (r *Reader) Byte(what string) byte {
 	return v
 }
 
-// Uint reads a number that is at most most.
+// Uint reads a number between 0 and most.
 func (r *Reader) Uint(most uint64, what string) uint64 {
 	v, n := binary.Uvarint(r.b)
 	switch {
@@ -85,27 +86,27 @@ func (r *Reader) Uint(most uint64, what string) uint64 {
 		r.Fail("%s is missing", what)
 		return 0
 	case v > most:
-		r.Fail("%s is %d, at most %d is allowed", what, v, most)
+		r.Fail("%s is %d, limit %d", what, v, most)
 		return 0
 	}
 	r.b = r.b[n:]
 	return v
 }
 
-// Count reads how many elements of at least size bytes follow.
+// Count reads the number of the elements that follow, at most most, each of at least size bytes.
 func (r *Reader) Count(most, size int, what string) int {
 	n := int(r.Uint(uint64(most), what)) //nolint:gosec // at most most
 	if n*size > len(r.b) {
-		r.Fail("%d %s don't fit into %d bytes", n, what, len(r.b))
+		r.Fail("%d %s exceed the remaining %d bytes", n, what, len(r.b))
 		return 0
 	}
 	return n
 }
 
-// Bytes reads n bytes. They are not copied.
+// Bytes reads n bytes. The result refers to the reader's input.
 func (r *Reader) Bytes(n int, what string) []byte {
 	if n > len(r.b) {
-		r.Fail("%s is cut short", what)
+		r.Fail("%s is truncated", what)
 		return nil
 	}
 	v := r.b[:n:n]
@@ -122,7 +123,7 @@ func (r *Reader) UID() uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// Checked returns a node if it can be one.
+// Checked returns a node if it is valid.
 func (r *Reader) Checked(n identity.Node) identity.Node {
 	if r.err != nil {
 		return identity.Node{}
@@ -135,7 +136,7 @@ func (r *Reader) Checked(n identity.Node) identity.Node {
 	return n
 }
 
-// Node reads what AppendNode has written.
+// Node reads the encoding of AppendNode.
 func (r *Reader) Node() identity.Node {
 	n := identity.Node{Name: string(r.Bytes(int(r.Byte("node")), "name"))}
 	n.UID = r.UID()
@@ -149,7 +150,7 @@ func AppendNode(dst []byte, n identity.Node) []byte {
 	return binary.LittleEndian.AppendUint64(dst, n.UID)
 }
 
-// AppendList appends numbers.
+// AppendList appends the length of a list and its numbers.
 func AppendList[T ~uint32](dst []byte, list []T) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	for _, v := range list {
@@ -158,8 +159,8 @@ func AppendList[T ~uint32](dst []byte, list []T) []byte {
 	return dst
 }
 
-// List reads what AppendList has written: numbers below the limit, and no more than that many. None is
-// nil.
+// List reads the encoding of AppendList: at most limit numbers, each below limit. An empty list
+// is nil.
 func List[T ~uint32](r *Reader, limit T, what string) []T {
 	n := r.Count(int(limit), 1, what)
 	if n == 0 {

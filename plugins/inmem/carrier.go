@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -17,7 +16,7 @@ import (
 type Carrier struct {
 	network *Network
 	self    identity.Node
-	lanes   [link.Lanes]laneQueue
+	lanes   [transport.Lanes]laneQueue
 	done    chan struct{}
 
 	mu       sync.Mutex
@@ -28,8 +27,8 @@ type Carrier struct {
 }
 
 var (
-	_ transport.Carrier  = (*Carrier)(nil)
-	_ transport.Operable = (*Carrier)(nil)
+	_ transport.Carrier      = (*Carrier)(nil)
+	_ transport.AdminCarrier = (*Carrier)(nil)
 )
 
 // laneQueue is what is on its way to a node on one lane, in the order in which it

@@ -25,7 +25,7 @@ func TestCarrier(t *testing.T) {
 	}
 	transporttest.Run(t, transporttest.Config{
 		Network: func(testing.TB) transporttest.Network { return network(inmem.NewNetwork(inmem.NetworkConfig{})) },
-		Operators: func(testing.TB) (transporttest.Network, func(string) transport.Asker) {
+		Admin: func(testing.TB) (transporttest.Network, func(string) transport.AdminClient) {
 			n := inmem.NewNetwork(inmem.NetworkConfig{})
 			return network(n), n.Operator
 		},

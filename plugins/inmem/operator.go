@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Operate implements transport.Operable.
-func (c *Carrier) Operate(take func(transport.AdminRequest)) error {
+// ServeAdmin implements transport.Operable.
+func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -35,7 +35,9 @@ func (c *Carrier) operated(r transport.AdminRequest) bool {
 
 // Operator returns an operator on the network. Faults do not befall what it asks;
 // nodes that are disconnected or paused do not answer.
-func (n *Network) Operator(name string) transport.Asker { return &operator{network: n, name: name} }
+func (n *Network) Operator(name string) transport.AdminClient {
+	return &operator{network: n, name: name}
+}
 
 // operator implements transport.Asker.
 type operator struct {
@@ -68,7 +70,7 @@ func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 			return nil, fmt.Errorf("inmem: ask %v: %w", c.self, context.Cause(ctx))
 		}
 	}
-	return nil, fmt.Errorf("%w: no node %q", transport.ErrNobody, node)
+	return nil, fmt.Errorf("%w: no node %q", transport.ErrNoNode, node)
 }
 
 // Close implements transport.Asker.

@@ -83,7 +83,7 @@ func TestPermissions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Send(identity.Node{Name: "bob", UID: to}, link.Control, link.Message{Type: link.Tell, Kind: kindEcho, Payload: []byte("forged")}); err != nil {
+		if err := m.Send(identity.Node{Name: "bob", UID: to}, link.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindEcho), Payload: []byte("forged")}); err != nil {
 			t.Fatal(err)
 		}
 		_, b, _ := m.Flush(0, link.Control, nil)
@@ -118,7 +118,7 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("heard %v", m.From)
 		}
 	}
-	if n := bob.Stats().Dropped[link.Forged]; n != 2 {
+	if n := bob.Stats().Dropped[transport.DropForged]; n != 2 {
 		t.Errorf("%d forged frames are counted", n)
 	}
 	for impostor.Stats().Refused < 2 { // the client says so on a goroutine of its own

@@ -57,7 +57,7 @@ type Operator struct {
 	open map[int]context.CancelCauseFunc
 }
 
-var _ transport.Asker = (*Operator)(nil)
+var _ transport.AdminClient = (*Operator)(nil)
 
 // ConnectOperator connects an operator. That no server answers, or lets the
 // operator in, is an error. It takes at most Access.ConnectTimeout for each server. What
@@ -105,7 +105,7 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	answer, err := o.request(ctx, node, request)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNobody, whom, o.cfg.Cluster)
+		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNoNode, whom, o.cfg.Cluster)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
 		// The client names the size of its buffer, which is none.
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
@@ -222,9 +222,9 @@ func failure(code string) error {
 	return fmt.Errorf("%w: %.40q", transport.ErrHandlerFailed, code)
 }
 
-// Operate implements transport.Operable. It uses the connection for data, so that
+// ServeAdmin implements transport.Operable. It uses the connection for data, so that
 // operators can't hold up heartbeats.
-func (c *Carrier) Operate(take func(transport.AdminRequest)) error {
+func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	c.mu.Lock()
 	if c.closed || c.take != nil {
 		closed := c.closed

@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -46,8 +45,8 @@ func (c Config) validate() error {
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.Self is %v, it must be an incarnation", ErrInvalid, c.Self))
 	}
-	if c.MaxFrame < link.MinFrame || c.MaxFrame > 64<<20 {
-		errs = append(errs, fmt.Errorf("%w: Config.MaxFrame is %d, allowed are %d to %d", ErrInvalid, c.MaxFrame, link.MinFrame, 64<<20))
+	if c.MaxFrame < transport.MinFrame || c.MaxFrame > 64<<20 {
+		errs = append(errs, fmt.Errorf("%w: Config.MaxFrame is %d, allowed are %d to %d", ErrInvalid, c.MaxFrame, transport.MinFrame, 64<<20))
 	}
 	return errors.Join(errs...)
 }
@@ -64,7 +63,7 @@ type Carrier struct {
 	// mu is held for reading while the receiver is called.
 	mu       sync.RWMutex
 	receiver transport.Receiver
-	take     func(transport.AdminRequest) // nil until Operate
+	take     func(transport.AdminRequest) // nil until ServeAdmin
 	settled  bool                         // the state of the connections at the start is known
 	closed   bool
 	done     chan struct{}
@@ -75,10 +74,10 @@ type Carrier struct {
 }
 
 var (
-	_ transport.Carrier   = (*Carrier)(nil)
-	_ transport.Flusher   = (*Carrier)(nil)
-	_ transport.Operable  = (*Carrier)(nil)
-	_ transport.Clustered = (*Carrier)(nil)
+	_ transport.Carrier      = (*Carrier)(nil)
+	_ transport.Flusher      = (*Carrier)(nil)
+	_ transport.AdminCarrier = (*Carrier)(nil)
+	_ transport.Clustered    = (*Carrier)(nil)
 )
 
 // Connect returns a carrier. The configuration and its files are checked. That no
@@ -152,7 +151,7 @@ func (c *Carrier) Start(r transport.Receiver) error {
 		return sub.SetPendingLimits(maxPending, maxPendingBytes)
 	}
 	errs := []error{subscribe(transport.Control, c.subjects.join())}
-	for lane := range transport.Lane(link.Lanes) {
+	for lane := range transport.Lane(transport.Lanes) {
 		errs = append(errs, subscribe(lane, c.subjects.lane(lane)))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -26,10 +26,10 @@ func TestCarrier(t *testing.T) {
 			tb.Helper()
 			return network(tb, start(tb, embedded.Config{}))
 		},
-		Operators: func(tb testing.TB) (transporttest.Network, func(string) transport.Asker) {
+		Admin: func(tb testing.TB) (transporttest.Network, func(string) transport.AdminClient) {
 			tb.Helper()
 			s := start(tb, embedded.Config{})
-			return network(tb, s), func(name string) transport.Asker {
+			return network(tb, s), func(name string) transport.AdminClient {
 				return operator(tb, nats.OperatorConfig{Access: accessTo(s), Cluster: "test", Name: name})
 			}
 		},

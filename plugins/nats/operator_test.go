@@ -205,7 +205,7 @@ func TestAskWhileTheServerIsAway(t *testing.T) {
 	defer func() { _ = ops.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := ops.Ask(ctx, "", nil); !errors.Is(err, transport.ErrNobody) {
+	if _, err := ops.Ask(ctx, "", nil); !errors.Is(err, transport.ErrNoNode) {
 		t.Errorf("without nodes: %v", err)
 	}
 	url := s.URL()
@@ -236,11 +236,11 @@ func TestAskAnyTriesAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := make(chan struct{}, 100)
-	if err := paused.Operate(func(transport.AdminRequest) { asked <- struct{}{} }); err != nil {
+	if err := paused.ServeAdmin(func(transport.AdminRequest) { asked <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
-	if err := paused.Operate(func(transport.AdminRequest) {}); err == nil {
-		t.Error("Operate twice")
+	if err := paused.ServeAdmin(func(transport.AdminRequest) {}); err == nil {
+		t.Error("ServeAdmin twice")
 	}
 	ops := operator(t, nats.OperatorConfig{Access: accessTo(s), Cluster: "test", Name: "ops"})
 	defer func() { _ = ops.Close() }()
@@ -265,7 +265,7 @@ func TestAskAnyTriesAnother(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	if err := paused.Operate(func(transport.AdminRequest) {}); !errors.Is(err, nats.ErrClosed) {
-		t.Errorf("Operate after Close: %v", err)
+	if err := paused.ServeAdmin(func(transport.AdminRequest) {}); !errors.Is(err, nats.ErrClosed) {
+		t.Errorf("ServeAdmin after Close: %v", err)
 	}
 }

@@ -53,11 +53,11 @@ func (d *double) Start(r transport.Receiver) error {
 	return d.Carrier.Start(receiver{r, d})
 }
 
-func (d *double) Operate(take func(transport.AdminRequest)) error {
+func (d *double) ServeAdmin(take func(transport.AdminRequest)) error {
 	if d.operate != nil {
 		take = d.operate(take)
 	}
-	return d.Carrier.Operate(take)
+	return d.Carrier.ServeAdmin(take)
 }
 
 func (d *double) Close() error {

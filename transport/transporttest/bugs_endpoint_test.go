@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
 	"github.com/refold-io/refold/transport/transporttest"
 )
@@ -126,8 +125,8 @@ func endpointBugs() map[string]planted {
 				h(ctx, m)
 			}
 		})},
-		"counts no gaps":  {finds: []string{"LinkGap"}, wrap: with(end{stats: func(s *transport.Stats) { s.Lanes = [link.Lanes]transport.LaneStats{} }}), hangs: true},
-		"counts no drops": {finds: []string{"LinkAtMostOnce", "LinkOvertaken"}, wrap: with(end{stats: func(s *transport.Stats) { s.Dropped = [link.Reasons]uint64{} }})},
+		"counts no gaps":  {finds: []string{"LinkGap"}, wrap: with(end{stats: func(s *transport.Stats) { s.Lanes = [transport.Lanes]transport.LaneStats{} }}), hangs: true},
+		"counts no drops": {finds: []string{"LinkAtMostOnce", "LinkOvertaken"}, wrap: with(end{stats: func(s *transport.Stats) { s.Dropped = [transport.Reasons]uint64{} }})},
 		"no backpressure": {finds: []string{"FlowBackpressure"}, wrap: with(end{send: func(t *transport.Transport, to identity.Node, lane transport.Lane, kind transport.Kind, payload []byte) error {
 			if err := t.Send(to, lane, kind, payload); !errors.Is(err, transport.ErrBackpressure) {
 				return err

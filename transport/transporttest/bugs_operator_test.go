@@ -12,16 +12,16 @@ import (
 
 // asker is an operator with a bug.
 type asker struct {
-	transport.Asker
-	ask func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error)
+	transport.AdminClient
+	ask func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error)
 }
 
 func (a *asker) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
-	return a.ask(a.Asker, ctx, node, request)
+	return a.ask(a.AdminClient, ctx, node, request)
 }
 
-func asking(f func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error)) func(transport.Asker) transport.Asker {
-	return func(a transport.Asker) transport.Asker { return &asker{Asker: a, ask: f} }
+func asking(f func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error)) func(transport.AdminClient) transport.AdminClient {
+	return func(a transport.AdminClient) transport.AdminClient { return &asker{AdminClient: a, ask: f} }
 }
 
 // taking changes what a carrier hands on.
@@ -37,10 +37,10 @@ func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)
 func operatorBugs() map[string]planted {
 	return map[string]planted{
 		"one operator is as good as another": {finds: []string{"OperatorNamed"}, operate: taking(func(r *transport.AdminRequest) { r.Operator = "ops" })},
-		"asks any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.Asker, ctx context.Context, _ string, request []byte) ([]byte, error) {
+		"asks any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, _ string, request []byte) ([]byte, error) {
 			return a.Ask(ctx, "", request)
 		})},
-		"any node is the first": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error) {
+		"any node is the first": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
 			if node == "" {
 				node = "deaf"
 			}
@@ -50,7 +50,7 @@ func operatorBugs() map[string]planted {
 			reply := r.Reply
 			r.Reply = func(answer []byte, _ error) { reply(answer, nil) }
 		})},
-		"an operator waits for ever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.Asker, ctx context.Context, node string, request []byte) ([]byte, error) {
+		"an operator waits for ever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
 			return a.Ask(context.WithoutCancel(ctx), node, request)
 		})},
 		"operators are not waited for": {finds: []string{"OperatorClose"}, wrap: with(end{close: func(t *transport.Transport) error {

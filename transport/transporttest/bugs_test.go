@@ -27,7 +27,7 @@ type planted struct {
 	carrier func() func(c *inmem.Carrier) transport.Carrier
 	wrap    func(t *transport.Transport) transporttest.Endpoint
 	operate func(take func(transport.AdminRequest)) func(transport.AdminRequest)
-	asker   func(a transport.Asker) transport.Asker
+	asker   func(a transport.AdminClient) transport.AdminClient
 	hangs   bool // the bug shows by something that does not come true
 }
 
@@ -54,7 +54,7 @@ func (b planted) config() transporttest.Config {
 	}
 	cfg := transporttest.Config{
 		Network: func(testing.TB) transporttest.Network { return network(inmem.NewNetwork(inmem.NetworkConfig{})) },
-		Operators: func(testing.TB) (transporttest.Network, func(string) transport.Asker) {
+		Admin: func(testing.TB) (transporttest.Network, func(string) transport.AdminClient) {
 			n := inmem.NewNetwork(inmem.NetworkConfig{})
 			return network(n), n.Operator
 		},

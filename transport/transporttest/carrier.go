@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -54,7 +53,7 @@ func carrierDelivers(f *fixture) {
 func carrierSizes(f *fixture) {
 	a, b := f.raw(f.node("a")), f.raw(f.node("b"))
 	most := a.carrier.MaxFrame()
-	if most < link.MinFrame {
+	if most < transport.MinFrame {
 		f.Fatalf("MaxFrame = %d", most)
 	}
 	for i, size := range []int{1, 2, 1000, 4096, most - 1, most} {

@@ -19,7 +19,7 @@ func Wrap(cfg Config, wrap func(*transport.Transport) Endpoint) Config {
 }
 
 // WrapAsker returns a config under which checks use what wrap makes of an operator.
-func WrapAsker(cfg Config, wrap func(transport.Asker) transport.Asker) Config {
+func WrapAsker(cfg Config, wrap func(transport.AdminClient) transport.AdminClient) Config {
 	cfg.asker = wrap
 	return cfg
 }

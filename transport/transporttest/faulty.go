@@ -45,9 +45,9 @@ type heldFrame struct {
 }
 
 var (
-	_ transport.Carrier  = (*Faulty)(nil)
-	_ transport.Flusher  = (*Faulty)(nil)
-	_ transport.Operable = (*Faulty)(nil)
+	_ transport.Carrier      = (*Faulty)(nil)
+	_ transport.Flusher      = (*Faulty)(nil)
+	_ transport.AdminCarrier = (*Faulty)(nil)
 )
 
 // NewFaulty returns a carrier on top of another that lets everything through.
@@ -119,10 +119,10 @@ func (f *Faulty) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Operate implements transport.Operable.
-func (f *Faulty) Operate(take func(transport.AdminRequest)) error {
-	if operable, ok := f.Carrier.(transport.Operable); ok {
-		return operable.Operate(take)
+// ServeAdmin implements transport.Operable.
+func (f *Faulty) ServeAdmin(take func(transport.AdminRequest)) error {
+	if operable, ok := f.Carrier.(transport.AdminCarrier); ok {
+		return operable.ServeAdmin(take)
 	}
 	return errors.ErrUnsupported
 }

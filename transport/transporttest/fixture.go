@@ -25,7 +25,7 @@ type fixture struct {
 	cfg     Config
 	ctx     context.Context //nolint:containedctx // as in testing.T, for the time of one check
 	network Network
-	connect func(operator string) transport.Asker // of checks of operators
+	connect func(operator string) transport.AdminClient // of checks of operators
 }
 
 // node returns a new incarnation.
@@ -61,7 +61,7 @@ func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
 }
 
 // operator returns an operator.
-func (f *fixture) operator(name string) transport.Asker {
+func (f *fixture) operator(name string) transport.AdminClient {
 	f.Helper()
 	asker := f.connect(name)
 	f.Cleanup(func() {
@@ -174,9 +174,9 @@ func (r *raw) forge(as, to identity.Node, lane transport.Lane, msg link.Message)
 	if err != nil {
 		r.f.Fatal(err)
 	}
-	if err := m.Send(to, lane, msg); err != nil {
+	if err := m.Send(to, link.Lane(lane), msg); err != nil {
 		r.f.Fatal(err)
 	}
-	_, data, _ := m.Flush(0, lane, nil)
+	_, data, _ := m.Flush(0, link.Lane(lane), nil)
 	r.send(lane, to, string(data))
 }

@@ -48,7 +48,7 @@ func operatorNamed(f *fixture) {
 	ops, dev := f.operator("ops.example"), f.operator("dev")
 	for range 3 {
 		for _, test := range []struct {
-			asker    transport.Asker
+			asker    transport.AdminClient
 			to, want string
 		}{
 			{ops, "a.example:1", "a to ops.example: x"},
@@ -75,11 +75,11 @@ func operatorAny(f *fixture) {
 
 func operatorNobody(f *fixture) {
 	ops := f.operator("ops")
-	if got, err := ops.Ask(f.ctx, "", nil); !errors.Is(err, transport.ErrNobody) {
+	if got, err := ops.Ask(f.ctx, "", nil); !errors.Is(err, transport.ErrNoNode) {
 		f.Errorf("Ask any = %q, %v, want ErrNobody", got, err)
 	}
 	f.serve("a", says("a"))
-	if got, err := ops.Ask(f.ctx, "nobody", nil); !errors.Is(err, transport.ErrNobody) {
+	if got, err := ops.Ask(f.ctx, "nobody", nil); !errors.Is(err, transport.ErrNoNode) {
 		f.Errorf("Ask nobody = %q, %v, want ErrNobody", got, err)
 	}
 }
@@ -221,6 +221,6 @@ func operatorClose(f *fixture) {
 		if err == nil {
 			f.Fatalf("after Close it answers %q", got)
 		}
-		return errors.Is(err, transport.ErrNobody)
+		return errors.Is(err, transport.ErrNoNode)
 	})
 }

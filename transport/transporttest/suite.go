@@ -46,16 +46,16 @@ type Config struct {
 	// Network returns a network without nodes. What it needs is cleaned up with
 	// tb.Cleanup; the suite closes the carriers. Required.
 	Network func(tb testing.TB) Network
-	// Operators does the same for carriers that are transport.Operable, and returns what
+	// Admin does the same for carriers that are transport.Operable, and returns what
 	// connects the operator with a name to the network; the suite closes it. Nil
 	// leaves the checks for that out.
-	Operators func(tb testing.TB) (Network, func(operator string) transport.Asker)
+	Admin func(tb testing.TB) (Network, func(operator string) transport.AdminClient)
 	// Timeout is how long a check may take. Defaults to five minutes.
 	Timeout time.Duration
 
 	// Both plant a bug.
 	wrap  func(*transport.Transport) endpoint
-	asker func(transport.Asker) transport.Asker
+	asker func(transport.AdminClient) transport.AdminClient
 }
 
 // Run checks a carrier. Each check is a parallel subtest on a network of its
@@ -63,7 +63,7 @@ type Config struct {
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	all := checks()
-	if cfg.Operators == nil {
+	if cfg.Admin == nil {
 		t.Log("the checks of transport.Operable are left out")
 	} else {
 		all = append(all, operatorChecks()...)
@@ -89,7 +89,7 @@ func (c check) on(tb testing.TB, cfg Config) {
 	tb.Cleanup(cancel)
 	f := &fixture{TB: tb, cfg: cfg, ctx: ctx}
 	if strings.HasPrefix(c.name, "Operator") {
-		f.network, f.connect = cfg.Operators(tb)
+		f.network, f.connect = cfg.Admin(tb)
 	} else {
 		f.network = cfg.Network(tb)
 	}
@@ -110,6 +110,7 @@ type endpoint interface {
 	HandleNamed(kind transport.Kind, h transport.Handler)
 	HandleRequest(kind transport.Kind, h transport.RequestHandler)
 	HandleAdmin(h transport.AdminHandler) error
+	Flush(ctx context.Context) error
 	Quarantine(node identity.Node, quiet bool)
 	Stats() transport.Stats
 	Close() error

@@ -20,7 +20,7 @@ func trustChecks() []check {
 }
 
 func tell(payload string) link.Message {
-	return link.Message{Type: link.Tell, Kind: kindA, Payload: []byte(payload)}
+	return link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte(payload)}
 }
 
 func trustForged(f *fixture) {
@@ -30,15 +30,15 @@ func trustForged(f *fixture) {
 	b.HandleNamed(kindA, box.handler())
 	alice, mallory := f.node("alice"), f.raw(f.node("mallory"))
 	for _, to := range []identity.Node{b.Self(), {Name: "b"}} {
-		n, dropped := len(box.all()), b.Stats().Dropped[link.Forged]
+		n, dropped := len(box.all()), b.Stats().Dropped[transport.DropForged]
 		mallory.forge(alice, to, transport.Control, tell("forged"))
-		f.until("that a forged frame is counted", func() bool { return b.Stats().Dropped[link.Forged] > dropped || len(box.all()) > n })
+		f.until("that a forged frame is counted", func() bool { return b.Stats().Dropped[transport.DropForged] > dropped || len(box.all()) > n })
 		mallory.forge(mallory.carrier.Self(), to, transport.Control, tell("honest"))
 		if got := box.wait(f, n+1)[n]; string(got.Payload) != "honest" || got.From != mallory.carrier.Self() {
 			f.Errorf("%q from %v is handled", got.Payload, got.From)
 		}
 	}
-	if n := b.Stats().Dropped[link.Forged]; n != 2 {
+	if n := b.Stats().Dropped[transport.DropForged]; n != 2 {
 		f.Errorf("%d forged frames are counted, want 2", n)
 	}
 }
@@ -64,7 +64,7 @@ func trustNames(f *fixture) {
 		f.Errorf("%q goes to the handler for the incarnation", got.Payload)
 	}
 	f.until("that the others are counted", func() bool {
-		return b.Stats().Dropped[link.NoHandler] == 2 || len(named.all())+len(known.all()) > 2
+		return b.Stats().Dropped[transport.DropNoHandler] == 2 || len(named.all())+len(known.all()) > 2
 	})
 	if len(named.all()) != 1 || len(known.all()) != 1 {
 		f.Errorf("%d messages to the name and %d to the incarnation are handled, want one each", len(named.all()), len(known.all()))

@@ -46,10 +46,10 @@ func (f *forger) say(as, to identity.Node, kind node.Kind, payload []byte) {
 		}
 		f.links[as] = m
 	}
-	if err := m.Send(to, transport.Control, link.Message{Type: link.Tell, Kind: transport.Kind(kind), Payload: payload}); err != nil {
+	if err := m.Send(to, link.Control, link.Message{Type: link.Tell, Kind: link.Kind(kind), Payload: payload}); err != nil {
 		f.t.Fatal(err)
 	}
-	_, frame, _ := m.Flush(0, transport.Control, nil)
+	_, frame, _ := m.Flush(0, link.Control, nil)
 	if err := f.carrier.Send(transport.Control, to, frame); err != nil {
 		f.t.Fatal(err)
 	}
@@ -145,9 +145,9 @@ func TestForgedMessages(t *testing.T) {
 			func(s cluster.Stats) uint64 { return s.Ignored },
 		},
 	} {
-		forged := figures(t, a).Transport.Dropped[link.Forged]
+		forged := figures(t, a).Transport.Dropped[transport.DropForged]
 		x.say(b.Self(), a.Self(), m.kind, m.data)
-		until(t, m.what+" in the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[link.Forged] > forged })
+		until(t, m.what+" in the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[transport.DropForged] > forged })
 		counted := m.counted(figures(t, a))
 		x.say(x.self, a.Self(), m.kind, m.data)
 		until(t, m.what+" of a stranger is counted", func() bool { return m.counted(figures(t, a)) > counted })
