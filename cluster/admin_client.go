@@ -22,7 +22,7 @@ type Admin struct{ asker transport.AdminClient }
 // NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
 func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
 
-// State returns what a node knows, or any node if the name is empty. Errors are those of transport.Asker, or what the node says.
+// State returns what a node knows, or any node if the name is empty. Errors are those of transport.AdminClient, or what the node says.
 func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
 	answer, err := a.ask(ctx, node, AdminRequest{Command: AdminState})
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 )
 
 // Admin asks nodes for what replicators hold, on behalf of an operator, who is no node. Its methods are safe for concurrent use. Their
-// errors are those of transport.Asker, or an *AdminError.
+// errors are those of transport.AdminClient, or an *AdminError.
 type Admin struct{ asker transport.AdminClient }
 
 // NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.

@@ -265,10 +265,10 @@ func TestOperatorsSendNonsense(t *testing.T) {
 // liar answers all the same.
 type liar string
 
-// Ask implements transport.Asker.
+// Ask implements transport.AdminClient.
 func (l liar) Ask(context.Context, string, []byte) ([]byte, error) { return []byte(l), nil }
 
-// Close implements transport.Asker.
+// Close implements transport.AdminClient.
 func (l liar) Close() error { return nil }
 
 // A node without replicators says so, and one whose replicator has ended.

@@ -96,7 +96,7 @@ type patient struct {
 	timeout time.Duration
 }
 
-// Ask implements transport.Asker.
+// Ask implements transport.AdminClient.
 func (p patient) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()

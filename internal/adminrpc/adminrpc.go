@@ -106,16 +106,16 @@ func (e *Error) Unwrap() error { return e.is }
 
 // Client sends requests to one service. It is safe for concurrent use.
 type Client struct {
-	asker   transport.Asker
+	asker   transport.AdminClient
 	service *Service
 }
 
 // NewClient returns a client. It does not close the asker.
-func NewClient(asker transport.Asker, s *Service) *Client { return &Client{asker, s} }
+func NewClient(asker transport.AdminClient, s *Service) *Client { return &Client{asker, s} }
 
 // Ask sends a request to the node with a name, or to any node if the name is empty, and returns its reply. The command is the name
 // of the request in errors. If the node reports an error, Ask returns the reply together with an *Error; other errors are those of
-// transport.Asker.
+// transport.AdminClient.
 func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request any) (*A, error) {
 	b, err := json.Marshal(request)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// ServeAdmin implements transport.Operable.
+// ServeAdmin implements transport.AdminCarrier.
 func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,13 +39,13 @@ func (n *Network) Operator(name string) transport.AdminClient {
 	return &operator{network: n, name: name}
 }
 
-// operator implements transport.Asker.
+// operator implements transport.AdminClient.
 type operator struct {
 	network *Network
 	name    string
 }
 
-// Ask implements transport.Asker.
+// Ask implements transport.AdminClient.
 func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes", transport.ErrTooLarge, len(request))
@@ -73,7 +73,7 @@ func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	return nil, fmt.Errorf("%w: no node %q", transport.ErrNoNode, node)
 }
 
-// Close implements transport.Asker.
+// Close implements transport.AdminClient.
 func (o *operator) Close() error { return nil }
 
 // named returns the carriers with a name, or all if it is empty, in order, of those

@@ -47,7 +47,7 @@ func (c OperatorConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// Operator asks the nodes of a cluster. It implements transport.Asker.
+// Operator asks the nodes of a cluster. It implements transport.AdminClient.
 type Operator struct {
 	cfg OperatorConfig
 	nc  *nats.Conn
@@ -80,7 +80,7 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 	return o, nil
 }
 
-// Ask implements transport.Asker. It waits for 10 s at most if ctx has no end. Who is
+// Ask implements transport.AdminClient. It waits for 10 s at most if ctx has no end. Who is
 // asked as any node has 2 s to answer, then it may be another. Errors besides those of the
 // interface: transport.ErrDisconnected while the servers are away, what NATS says, such as missing permissions,
 // and the end of ctx.
@@ -171,7 +171,7 @@ func (o *Operator) failed(err error) {
 	}
 }
 
-// Close implements transport.Asker.
+// Close implements transport.AdminClient.
 func (o *Operator) Close() error {
 	o.nc.Close()
 	return nil
@@ -222,7 +222,7 @@ func failure(code string) error {
 	return fmt.Errorf("%w: %.40q", transport.ErrHandlerFailed, code)
 }
 
-// ServeAdmin implements transport.Operable. It uses the connection for data, so that
+// ServeAdmin implements transport.AdminCarrier. It uses the connection for data, so that
 // operators can't hold up heartbeats.
 func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	c.mu.Lock()

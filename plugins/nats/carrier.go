@@ -52,7 +52,7 @@ func (c Config) validate() error {
 }
 
 // Carrier carries frames over NATS. It implements transport.Carrier,
-// transport.Flusher and transport.Operable.
+// transport.Flusher and transport.AdminCarrier.
 type Carrier struct {
 	cfg      Config
 	log      *slog.Logger

@@ -59,7 +59,7 @@ func (b planted) config() transporttest.Config {
 			return network(n), n.Operator
 		},
 	}
-	return transporttest.WrapAsker(transporttest.Wrap(cfg, b.wrap), b.asker)
+	return transporttest.WrapAdminClient(transporttest.Wrap(cfg, b.wrap), b.asker)
 }
 
 // Each check fails on the bug that it is there for.

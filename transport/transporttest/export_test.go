@@ -18,8 +18,8 @@ func Wrap(cfg Config, wrap func(*transport.Transport) Endpoint) Config {
 	return cfg
 }
 
-// WrapAsker returns a config under which checks use what wrap makes of an operator.
-func WrapAsker(cfg Config, wrap func(transport.AdminClient) transport.AdminClient) Config {
+// WrapAdminClient returns a config under which checks use what wrap makes of an operator.
+func WrapAdminClient(cfg Config, wrap func(transport.AdminClient) transport.AdminClient) Config {
 	cfg.asker = wrap
 	return cfg
 }

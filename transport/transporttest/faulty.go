@@ -28,7 +28,7 @@ const (
 )
 
 // Faulty is a carrier whose frames meet the fate that a test decides on. It
-// implements transport.Carrier, transport.Flusher and transport.Operable, as far as the
+// implements transport.Carrier, transport.Flusher and transport.AdminCarrier, as far as the
 // one below does, and its methods are safe for concurrent use.
 type Faulty struct {
 	transport.Carrier
@@ -119,7 +119,7 @@ func (f *Faulty) Flush(ctx context.Context) error {
 	return nil
 }
 
-// ServeAdmin implements transport.Operable.
+// ServeAdmin implements transport.AdminCarrier.
 func (f *Faulty) ServeAdmin(take func(transport.AdminRequest)) error {
 	if operable, ok := f.Carrier.(transport.AdminCarrier); ok {
 		return operable.ServeAdmin(take)

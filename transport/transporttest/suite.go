@@ -19,7 +19,7 @@
 //	Trust...      forged senders, bare names, quarantine
 //	Request...    answers, contexts, handlers that are not there
 //	Close...      under load, with a handler that runs
-//	Operator...   whom an operator reaches, errors, bounds; for carriers that are transport.Operable
+//	Operator...   whom an operator reaches, errors, bounds; for carriers that are transport.AdminCarrier
 //
 // A carrier may lose frames, but not in a test where nothing goes wrong: the
 // checks take a frame that does not arrive on a sound network for an error.
@@ -46,7 +46,7 @@ type Config struct {
 	// Network returns a network without nodes. What it needs is cleaned up with
 	// tb.Cleanup; the suite closes the carriers. Required.
 	Network func(tb testing.TB) Network
-	// Admin does the same for carriers that are transport.Operable, and returns what
+	// Admin does the same for carriers that are transport.AdminCarrier, and returns what
 	// connects the operator with a name to the network; the suite closes it. Nil
 	// leaves the checks for that out.
 	Admin func(tb testing.TB) (Network, func(operator string) transport.AdminClient)
@@ -64,7 +64,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	all := checks()
 	if cfg.Admin == nil {
-		t.Log("the checks of transport.Operable are left out")
+		t.Log("the checks of transport.AdminCarrier are left out")
 	} else {
 		all = append(all, operatorChecks()...)
 	}
