@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -361,7 +361,7 @@ func (s *site) adminRebalance(ctx context.Context) (moving int, err error) {
 			c := s.machine.Coordinator()
 			if c != nil && asked == nil {
 				asked, before = c, c.HandOffs()
-				s.step(shards.Rebalance{})
+				s.step(shardcore.Rebalance{})
 			}
 			if here = c != nil && c == asked; here {
 				open, moving = c.Rebalancing(), c.HandOffs()-before

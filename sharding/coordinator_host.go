@@ -12,7 +12,7 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
 )
@@ -36,7 +36,7 @@ func (s *site) preside(ctx context.Context, _ *cluster.Inbox) error {
 			s.tellDismissed()
 			return
 		}
-		s.step(shards.Dismiss{})
+		s.step(shardcore.Dismiss{})
 	}})
 	select {
 	case <-dismissed:
@@ -49,7 +49,7 @@ func (s *site) preside(ctx context.Context, _ *cluster.Inbox) error {
 func (s *site) appoint() {
 	if s.presides && !s.holds && !s.halted {
 		s.holds = true
-		s.step(shards.Appoint{})
+		s.step(shardcore.Appoint{})
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *site) tellDismissed() {
 
 // consult puts the machine's questions to the store and to the strategy. Whoever answers has a goroutine of its own, and never holds up
 // the loop.
-func (s *site) consult(e *shards.Effects) {
+func (s *site) consult(e *shardcore.Effects) {
 	if id := e.Load; id != 0 {
 		s.ask("load", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return s.load(ctx, id)
@@ -120,7 +120,7 @@ func (s *site) ask(what string, limit time.Duration, f func(context.Context) (co
 		}
 		s.inbox.add(item{do: func() {
 			if s.machine == m { // it is the one that has asked
-				s.step(shards.Answer{Input: in})
+				s.step(shardcore.Answer{Input: in})
 			}
 		}})
 	})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 )
 
 // gate is the way to a shard past the loop. While it is open, commands go straight to the entities, or to the node that has them.
@@ -110,7 +110,7 @@ type waiting struct {
 
 	parcel *parcel // of this node; or of another one:
 
-	frame   *shards.Received
+	frame   *shardcore.Received
 	entity  string
 	body    []byte
 	message eventsourcing.Message // if opened
@@ -135,7 +135,7 @@ func (s *site) waited(w *waiting) {
 	}
 	w.done = true
 	if line == own {
-		s.about(w.shard, shards.Send{Shard: w.shard, Message: shards.Message{Entity: w.parcel.message.ID(), Local: w.parcel}})
+		s.about(w.shard, shardcore.Send{Shard: w.shard, Message: shardcore.Message{Entity: w.parcel.message.ID(), Local: w.parcel}})
 	} else {
 		s.about(w.shard, *w.frame)
 	}
@@ -221,7 +221,7 @@ func (s *site) unheard(w *waiting) {
 		w.parcel.message.Answer(nil, ErrStopped)
 		return
 	}
-	s.drop(w.entity, s.refuse(w.body, shards.Stopped), ErrStopped)
+	s.drop(w.entity, s.refuse(w.body, shardcore.Stopped), ErrStopped)
 }
 
 // shorten forgets those at the front of a line that were handled.

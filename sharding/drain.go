@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 )
 
 // tended is what a site needs for operators and other nodes that look at it.
@@ -49,7 +49,7 @@ func (s *site) undrain(ctx context.Context) error {
 		}
 		s.drained = false
 		if !s.halted && !s.leaving {
-			s.step(shards.Return{})
+			s.step(shardcore.Return{})
 			s.cfg.Region.Instance = s.machine.Instance()
 		}
 		for _, waits := range s.drainers {
@@ -78,7 +78,7 @@ func (s *site) beginDrain() <-chan error {
 		s.drainers = append(s.drainers, drained)
 		s.drained = true
 		if !s.halted {
-			s.step(shards.Leave{Stay: true})
+			s.step(shardcore.Leave{Stay: true})
 		}
 		s.tellDrained()
 	}})

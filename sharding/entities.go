@@ -4,7 +4,7 @@
 package sharding
 
 import (
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
@@ -13,7 +13,7 @@ import (
 // It lasts as long as the entity may be in memory. Commands come to entities by the loop, and past it through a gate to those that have a
 // seat. So when one has no seat, and is not in memory when the loop looks, it is gone.
 type resident struct {
-	shards.Run
+	shardcore.Run
 
 	id          string
 	incarnation uint64
@@ -26,7 +26,7 @@ type resident struct {
 func (s *site) gone(id string, asked bool) { s.inbox.add(item{gone: id, asked: asked}) }
 
 // startEntity starts an entity. That it has come is told when it is refolded, or that has failed: it is tried again by itself.
-func (s *site) startEntity(a *shards.Action) {
+func (s *site) startEntity(a *shardcore.Action) {
 	r := &resident{Run: a.Run, id: a.Entity, incarnation: a.Incarnation}
 	if before := s.residents[r.id]; before != nil { // ShardOf has said something else before: it is one entity, of the last shard
 		s.unseat(before)
@@ -48,7 +48,7 @@ func (s *site) startEntity(a *shards.Action) {
 }
 
 // stopEntity lets an entity leave, behind the commands that it has or without them.
-func (s *site) stopEntity(a *shards.Action, leave func(id string) bool) {
+func (s *site) stopEntity(a *shardcore.Action, leave func(id string) bool) {
 	r := s.residents[a.Entity]
 	if r == nil || r.Run != a.Run || r.incarnation != a.Incarnation {
 		return // it has left before
@@ -61,7 +61,7 @@ func (s *site) stopEntity(a *shards.Action, leave func(id string) bool) {
 }
 
 // restEntity lets an entity leave that nobody needs, unless it has something to do.
-func (s *site) restEntity(a *shards.Action) {
+func (s *site) restEntity(a *shardcore.Action) {
 	r := s.residents[a.Entity]
 	if r == nil || r.Run != a.Run || r.incarnation != a.Incarnation {
 		return // it has left before
@@ -119,7 +119,7 @@ func (s *site) ended(r *resident, asked bool) {
 
 // follows lets the machine know next.
 func (s *site) follows(r *resident, in shard.Input) {
-	s.todo = append(s.todo, shards.Entities{Run: r.Run, Input: in})
+	s.todo = append(s.todo, shardcore.Entities{Run: r.Run, Input: in})
 }
 
 // seat lets entities that have come take commands past the loop. All that came for them before stands in their mailboxes.

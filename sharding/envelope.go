@@ -12,7 +12,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/wire"
 )
 
@@ -206,7 +206,7 @@ func (s *site) answer(a asker, value any, err error) {
 		return
 	}
 	if errors.Is(err, ErrHandOff) { // it was ended by force
-		s.board.reply(a.node, append(answerHead(a, formRefused), byte(shards.HandedOff)), nil)
+		s.board.reply(a.node, append(answerHead(a, formRefused), byte(shardcore.HandedOff)), nil)
 		return
 	}
 	s.board.reply(a.node, s.board.answers.Append(answerHead(a, formAnswer), value, err), func(err error) []byte {
@@ -215,7 +215,7 @@ func (s *site) answer(a asker, value any, err error) {
 }
 
 // refuse tells whoever waits for the answer that the command reached nobody.
-func (s *site) refuse(body []byte, why shards.Reason) (asked bool) {
+func (s *site) refuse(body []byte, why shardcore.Reason) (asked bool) {
 	a, err := decodeArrival(body)
 	if err != nil || !a.asker.waits() {
 		return false
@@ -227,7 +227,7 @@ func (s *site) refuse(body []byte, why shards.Reason) (asked bool) {
 // reply is an answer as it has come.
 type reply struct {
 	number uint64
-	why    shards.Reason // 0: it was answered
+	why    shardcore.Reason // 0: it was answered
 	data   []byte
 }
 
@@ -242,7 +242,7 @@ func decodeReply(b []byte) (reply, error) {
 		_, n := binary.Uvarint(b[2:])
 		got.data = b[2+n:]
 	case form == formRefused:
-		got.why = shards.Reason(r.Byte("reason"))
+		got.why = shardcore.Reason(r.Byte("reason"))
 	default:
 		r.Fail("an answer of the form %d is not known", form)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 )
 
 // Why a command did not reach its entity. Each of these says that surely nothing was done: eventsourcing.NotDone is true for
@@ -39,19 +39,19 @@ func (e *notDone) Error() string { return "sharding: " + e.text }
 func (e *notDone) Unwrap() error { return e.is }
 
 // refusal returns the error for a reason to refuse a command.
-func refusal(why shards.Reason) error {
+func refusal(why shardcore.Reason) error {
 	switch why {
-	case shards.BufferFull:
+	case shardcore.BufferFull:
 		return ErrBuffersFull
-	case shards.NotHome:
+	case shardcore.NotHome:
 		return ErrNotHome
-	case shards.HandedOff, shards.ShardFailed:
+	case shardcore.HandedOff, shardcore.ShardFailed:
 		return ErrHandOff
-	case shards.NoShard:
+	case shardcore.NoShard:
 		return fmt.Errorf("%w: there is no such shard: the nodes do not agree on how many there are", eventsourcing.ErrInvalid)
-	case shards.GivenUp:
+	case shardcore.GivenUp:
 		return ErrGivenUp
-	case shards.Stopped:
+	case shardcore.Stopped:
 	}
 	return ErrStopped
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 	"github.com/refold-io/refold/transport"
@@ -80,7 +80,7 @@ func (s *site) handle(it *item) {
 }
 
 // about steps the machine with a command for a shard.
-func (s *site) about(n Shard, in shards.Input) {
+func (s *site) about(n Shard, in shardcore.Input) {
 	e := s.machine.Step(s.now(), in)
 	s.narrow(n)
 	s.did(e)
@@ -88,10 +88,10 @@ func (s *site) about(n Shard, in shards.Input) {
 }
 
 // step steps the machine.
-func (s *site) step(in shards.Input) { s.did(s.machine.Step(s.now(), in)) }
+func (s *site) step(in shardcore.Input) { s.did(s.machine.Step(s.now(), in)) }
 
 // did does what the machine wants done, and what follows from that.
-func (s *site) did(e shards.Effects) {
+func (s *site) did(e shardcore.Effects) {
 	s.perform(&e)
 	s.goOn()
 }
@@ -119,7 +119,7 @@ func (s *site) see() {
 	if !state.Stopped {
 		in = coordinator.Members{Members: state.Members, Unreachable: state.Unreachable}
 	}
-	s.step(shards.Members{Members: in})
+	s.step(shardcore.Members{Members: in})
 	if state.Joined || state.Stopped {
 		s.lost(func(n identity.Node) bool { _, member := state.Member(n); return member && !state.Stopped })
 	}
@@ -195,10 +195,10 @@ const (
 // item is something for the loop: one of these.
 type item struct {
 	command *waiting
-	frame   *shards.Received // that is no command
-	in      shards.Input     // anything else for the machine
-	gone    string           // an entity that has left memory
-	asked   bool             // it was asked to, or has asked
+	frame   *shardcore.Received // that is no command
+	in      shardcore.Input     // anything else for the machine
+	gone    string              // an entity that has left memory
+	asked   bool                // it was asked to, or has asked
 	do      func()
 }
 
@@ -337,7 +337,7 @@ func (b *inbox) wake() {
 }
 
 // perform does what the machine wants done, in its order. Gates are narrowed before: nobody may go on after others have been told.
-func (s *site) perform(e *shards.Effects) {
+func (s *site) perform(e *shardcore.Effects) {
 	if turn := s.machine.Turn(); turn != s.turn {
 		s.turn = turn
 		s.narrowAll()
@@ -377,9 +377,9 @@ func (s *site) perform(e *shards.Effects) {
 }
 
 // refused tells the sender of a command that it reached nobody.
-func (s *site) refused(r *shards.Refusal) {
+func (s *site) refused(r *shardcore.Refusal) {
 	err := refusal(r.Reason)
-	if r.Reason == shards.GivenUp {
+	if r.Reason == shardcore.GivenUp {
 		s.drop(r.Message.Entity, true, err)
 		return
 	}
@@ -392,7 +392,7 @@ func (s *site) refused(r *shards.Refusal) {
 }
 
 // act does something with an entity.
-func (s *site) act(a *shards.Action) {
+func (s *site) act(a *shardcore.Action) {
 	switch a.Kind {
 	case shard.Start:
 		s.startEntity(a)
@@ -415,13 +415,13 @@ func (s *site) act(a *shards.Action) {
 
 // sendFrame sends a frame to another node. What can't be sent is lost, which the protocol can cope with, and a sender of a command is
 // told.
-func (s *site) sendFrame(o *shards.Outgoing) {
+func (s *site) sendFrame(o *shardcore.Outgoing) {
 	p, ok := o.Message.Local.(*parcel)
 	if !ok {
 		if err := s.node.Transport().Send(o.To, transport.Data, transport.Kind(o.Kind), o.Encoded(nil)); err != nil {
 			s.lines.write(s, lineUnsent, slog.LevelWarn, "messages can't be sent", slog.String("to", o.To.String()), slog.Any("error", err))
 			if o.Message.Body != nil {
-				s.drop(o.Message.Entity, s.refuse(o.Message.Body, shards.NotHome), err)
+				s.drop(o.Message.Entity, s.refuse(o.Message.Body, shardcore.NotHome), err)
 			}
 		}
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -206,8 +206,8 @@ func (o *Options) durations() []duration {
 const patience = 3
 
 // machine returns the configuration of the machine.
-func (o *Options) machine(node *cluster.Node, name string, proxy bool) shards.Config {
-	return shards.Config{
+func (o *Options) machine(node *cluster.Node, name string, proxy bool) shardcore.Config {
+	return shardcore.Config{
 		Region: region.Config{
 			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval, GiveUpAfter: patience * o.RetryInterval,
 			Remember: o.Remember != nil && !proxy, RestartBackoff: o.RestartBackoff, Settings: o.settings(proxy),

@@ -11,7 +11,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
@@ -174,7 +174,7 @@ func readShards(b []byte, yield func(Shard)) error {
 
 // remember puts the shards' questions to the store of remembered entities. The calls for a shard come one after the other, also
 // those of runs that have ended.
-func (s *site) remember(r *shards.Remember) {
+func (s *site) remember(r *shardcore.Remember) {
 	m, at, update := s.machine, r.Run, r.Update
 	before, done := s.asked[at.Shard], make(chan struct{})
 	s.asked[at.Shard] = done
@@ -209,7 +209,7 @@ func (s *site) remember(r *shards.Remember) {
 				delete(s.asked, at.Shard)
 			}
 			if s.machine == m {
-				s.step(shards.Entities{Run: at, Input: remembered(update, ids, err)})
+				s.step(shardcore.Entities{Run: at, Input: remembered(update, ids, err)})
 			}
 		}})
 		if err != nil && s.base.Err() == nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/node/shards/register"
+	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
 // entityKeys is over how many keys the entities of a shard are spread, so that each stays small. It never

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/transport"
 )
@@ -46,8 +46,8 @@ func switchboardOf(node *cluster.Node) *switchboard {
 	b, _ := node.Attached(switchboardKey{}, func() any {
 		b := &switchboard{node: node, taken: map[string]*site{}, sites: map[string]*site{}, regions: map[string]any{}}
 		t := node.Transport()
-		t.Handle(transport.Kind(shards.KindCoordinator), b.said)
-		t.Handle(transport.Kind(shards.KindRegion), b.arrived)
+		t.Handle(transport.Kind(shardcore.KindCoordinator), b.said)
+		t.Handle(transport.Kind(shardcore.KindRegion), b.arrived)
 		t.Handle(kindAnswer, b.answered)
 		return b
 	}).(*switchboard)
@@ -90,13 +90,13 @@ func (b *switchboard) find(name string) *site {
 
 // said takes what a coordinator or a region says to the other. What is for no region is dropped: it is not there yet, or no more.
 func (b *switchboard) said(ctx context.Context, m transport.Message) {
-	name, err := shards.TypeOf(shards.KindCoordinator, m.Payload)
+	name, err := shardcore.TypeOf(shardcore.KindCoordinator, m.Payload)
 	s := b.find(name)
 	if err != nil || s == nil {
 		b.unknown.Add(1)
 		return
 	}
-	s.inbox.receive(ctx, item{frame: &shards.Received{From: m.From, Kind: shards.KindCoordinator, Data: m.Payload}}, nil)
+	s.inbox.receive(ctx, item{frame: &shardcore.Received{From: m.From, Kind: shardcore.KindCoordinator, Data: m.Payload}}, nil)
 }
 
 // arrived takes a frame of another region.
@@ -111,7 +111,7 @@ func (b *switchboard) arrived(ctx context.Context, m transport.Message) {
 		s.forwarded(ctx, m, &p)
 		return
 	}
-	s.inbox.receive(ctx, item{frame: &shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Payload}}, nil)
+	s.inbox.receive(ctx, item{frame: &shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Payload}}, nil)
 }
 
 // reply sends an answer to whoever waits for it. One that is too large for a message is replaced.
@@ -154,7 +154,7 @@ func (b *switchboard) replied(data []byte) {
 func (s *site) forwarded(ctx context.Context, m transport.Message, p *region.Packet) {
 	n, err := s.shardOf(p.Entity)
 	if err != nil || n != p.Shard {
-		s.drop(p.Entity, s.refuse(p.Body, shards.NoShard), fmt.Errorf("the sender, %v, takes it for one of shard %d: the nodes do not agree", m.From, p.Shard))
+		s.drop(p.Entity, s.refuse(p.Body, shardcore.NoShard), fmt.Errorf("the sender, %v, takes it for one of shard %d: the nodes do not agree", m.From, p.Shard))
 		return
 	}
 	g, message, opened := &s.gates[n], eventsourcing.Message{}, false
@@ -165,7 +165,7 @@ func (s *site) forwarded(ctx context.Context, m transport.Message, p *region.Pac
 	}
 	g.count[others].Add(1)
 	w := &waiting{
-		shard: n, frame: &shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Payload},
+		shard: n, frame: &shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Payload},
 		entity: p.Entity, body: p.Body, message: message, opened: opened,
 	}
 	if !s.inbox.receive(ctx, item{command: w}, g) {

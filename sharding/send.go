@@ -9,7 +9,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/transport"
@@ -98,7 +98,7 @@ func (s *site) await(to identity.Node, m *eventsourcing.Message) uint64 {
 
 // sent sends a frame with a command. The error says that it was not sent.
 func (s *site) sent(to identity.Node, frame []byte, number uint64, m *eventsourcing.Message) error {
-	err := s.node.Transport().Send(to, transport.Data, transport.Kind(shards.KindRegion), frame)
+	err := s.node.Transport().Send(to, transport.Data, transport.Kind(shardcore.KindRegion), frame)
 	if err == nil {
 		return nil
 	}
@@ -124,12 +124,12 @@ func (s *site) dropGivenUp() {
 		}
 	}
 	if len(gone) > 0 {
-		s.step(shards.Drop{Tokens: gone})
+		s.step(shardcore.Drop{Tokens: gone})
 	}
 }
 
 // givenUp reports whether nobody waits for the answer to a command any more. One that nobody has ever waited for is to be done.
-func givenUp(at *shards.Buffered) bool {
+func givenUp(at *shardcore.Buffered) bool {
 	if p, own := at.Local.(*parcel); own {
 		return p.message.Asked() && p.message.Context().Err() != nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/wire"
 )
 
@@ -19,16 +19,16 @@ func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	own := func(ctx context.Context, answered func(any, error)) shards.Message {
-		return shards.Message{Local: &parcel{message: eventsourcing.NewMessage(ctx, "x", nil, time.Time{}, answered)}}
+	own := func(ctx context.Context, answered func(any, error)) shardcore.Message {
+		return shardcore.Message{Local: &parcel{message: eventsourcing.NewMessage(ctx, "x", nil, time.Time{}, answered)}}
 	}
 	answered := func(any, error) {}
 	asker := append(wire.AppendNode(nil, identity.Node{Name: "b", UID: 7}), 5)
-	body := func(flags byte, fields ...byte) shards.Message {
-		return shards.Message{Body: append(append([]byte{formVersion, flags}, fields...), 0, 0)} // no name, and no bytes
+	body := func(flags byte, fields ...byte) shardcore.Message {
+		return shardcore.Message{Body: append(append([]byte{formVersion, flags}, fields...), 0, 0)} // no name, and no bytes
 	}
 	for name, c := range map[string]struct {
-		shards.Message
+		shardcore.Message
 		waited time.Duration
 		want   bool
 	}{
@@ -39,9 +39,9 @@ func TestGivenUp(t *testing.T) {
 		"its caller elsewhere waits":          {body(withAsker|withDeadline, append(asker, 100)...), 99 * time.Microsecond, false},
 		"its caller elsewhere waits for ever": {body(withAsker, asker...), time.Hour, false},
 		"nobody elsewhere waits":              {body(withDeadline, 100), time.Hour, false},
-		"its caller elsewhere can't be read":  {shards.Message{Body: []byte{formVersion}}, time.Hour, false},
+		"its caller elsewhere can't be read":  {shardcore.Message{Body: []byte{formVersion}}, time.Hour, false},
 	} {
-		if got := givenUp(&shards.Buffered{Message: c.Message, Waited: c.waited}); got != c.want {
+		if got := givenUp(&shardcore.Buffered{Message: c.Message, Waited: c.waited}); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

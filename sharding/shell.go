@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 )
 
 // entities is what a site needs of eventsourcing.Entities, whatever their commands and events are.
@@ -29,7 +29,7 @@ type entities interface {
 	InMemory(id string) bool
 }
 
-// site is what a node runs of an entity type: the shell of a shards.Machine.
+// site is what a node runs of an entity type: the shell of a shardcore.Machine.
 type site struct {
 	tended // by operators
 
@@ -58,12 +58,12 @@ type site struct {
 	refusal  chan struct{}            // closed once it has been refused
 
 	// What follows belongs to the loop.
-	cfg       shards.Config
-	machine   *shards.Machine
+	cfg       shardcore.Config
+	machine   *shardcore.Machine
 	sweepAt   time.Duration
 	turn      uint64
 	opened    map[Shard]struct{} // gates
-	todo      []shards.Input     // what follows from what was done
+	todo      []shardcore.Input  // what follows from what was done
 	residents map[string]*resident
 	asked     map[Shard]chan struct{} // the last question to memory for a shard; closed when it is answered
 	fresh     []*resident             // have no seat yet
@@ -88,7 +88,7 @@ type site struct {
 // newSite returns one that does not run yet.
 func newSite(ctx context.Context, node *cluster.Node, name string, commands *codec.Registry, opts Options, proxy bool) (*site, error) {
 	cfg := opts.machine(node, name, proxy)
-	machine, err := shards.New(cfg)
+	machine, err := shardcore.New(cfg)
 	if err != nil {
 		return nil, errors.New(strings.NewReplacer("Config.", "Options: ", "\n", "; ").Replace(err.Error()))
 	}
@@ -185,7 +185,7 @@ func (s *site) addHooks() error {
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseStopRegions: func(ctx context.Context) error {
 			if err := s.leave(ctx); err != nil { // too late: others may host soon what is here
-				s.inbox.add(item{do: func() { s.quit(shards.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
+				s.inbox.add(item{do: func() { s.quit(shardcore.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
 				return fmt.Errorf("shards are stopped by force: %w", err)
 			}
 			return nil
@@ -218,7 +218,7 @@ func (s *site) follow(ctx context.Context) {
 
 // leave gives all shards away, and waits for that.
 func (s *site) leave(ctx context.Context) error {
-	s.inbox.add(item{do: func() { s.quit(shards.Leave{}) }}) //nolint:contextcheck // the loop has a context of its own
+	s.inbox.add(item{do: func() { s.quit(shardcore.Leave{}) }}) //nolint:contextcheck // the loop has a context of its own
 	return s.awaitLeft(ctx)
 }
 
@@ -235,7 +235,7 @@ func (s *site) awaitLeft(ctx context.Context) error {
 
 // close ends it: what still runs is ended by force. It waits for that as long as ctx lasts.
 func (s *site) close(ctx context.Context) error {
-	s.inbox.add(item{do: func() { s.quit(shards.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
+	s.inbox.add(item{do: func() { s.quit(shardcore.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
 	err := s.awaitLeft(ctx)
 	s.inbox.add(item{do: s.end})
 	<-s.done
@@ -249,7 +249,7 @@ func (s *site) end() { s.over.Store(true) }
 func (s *site) halt() {
 	if !s.halted {
 		s.halted = true
-		s.step(shards.Stop{})
+		s.step(shardcore.Stop{})
 	}
 }
 
@@ -260,7 +260,7 @@ func (s *site) again() {
 	}
 	cfg := s.cfg
 	cfg.Region.Instance++
-	machine, err := shards.New(cfg)
+	machine, err := shardcore.New(cfg)
 	if err != nil { // can't be: it was checked
 		return
 	}
@@ -270,12 +270,12 @@ func (s *site) again() {
 	s.see()
 	s.appoint()
 	if s.drained {
-		s.step(shards.Leave{Stay: true})
+		s.step(shardcore.Leave{Stay: true})
 	}
 }
 
 // quit ends the region for good, with Leave or Stop.
-func (s *site) quit(in shards.Input) {
+func (s *site) quit(in shardcore.Input) {
 	s.leaving = true
 	if s.empty {
 		s.beLeft()

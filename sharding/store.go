@@ -11,8 +11,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/refold-io/refold/internal/node/shards/register"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
 var (

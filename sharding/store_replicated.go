@@ -12,8 +12,8 @@ import (
 
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/node/shards/register"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
 // ReplicatedConfig says how stores keep what they are given in replicated data.

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/singleton"
 )
@@ -83,7 +83,7 @@ func optional(table, row string) bool {
 		return row == coordinator.Diverged.String() // nobody else writes in its term
 	case "refused":
 		// Senders know how many there are, buffers are large, and that a command meets two that are not the home takes many chances.
-		return row == shards.NoShard.String() || row == shards.BufferFull.String() || row == shards.NotHome.String()
+		return row == shardcore.NoShard.String() || row == shardcore.BufferFull.String() || row == shardcore.NotHome.String()
 	case "data dropped":
 		return true // nobody sends what can't be read, and little comes too late
 	case "node":

@@ -36,8 +36,8 @@
 //
 // # Sharded entities
 //
-// Each node hosts shards of an entity type as well (package internal/node/shards); some nodes have a proxy. The coordinator is a singleton like
-// others, and keeps its state in replicated data (package internal/node/shards/register), or in a journal that fails, is slow, and stores late what
+// Each node hosts shards of an entity type as well (package internal/shardcore); some nodes have a proxy. The coordinator is a singleton like
+// others, and keeps its state in replicated data (package internal/shardcore/register), or in a journal that fails, is slow, and stores late what
 // it has not answered. Clients send at least 10,000 numbered commands to entities, which store them in the journal, fenced, and answer. Shards are
 // rebalanced for no reason, nodes are drained, which may be taken back, or started anew one after the other, one of them with other settings than
 // the others, and now and then there are two coordinators. Which entities run is remembered in the journal, in replicated data, or not at all.

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/sim/env"
 	"github.com/refold-io/refold/internal/singleton"
 )
@@ -146,7 +146,7 @@ func (h *host) Receive(m env.Message) {
 		h.data.received(m)
 		return
 	}
-	if m.Kind >= link.Kind(shards.KindCoordinator) && m.Kind <= kindAnswer {
+	if m.Kind >= link.Kind(shardcore.KindCoordinator) && m.Kind <= kindAnswer {
 		h.site.received(m)
 		return
 	}

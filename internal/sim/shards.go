@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -47,7 +47,7 @@ func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 	}
 	for n := range plan.Shards {
 		for k := range plan.Entities {
-			a := &account{id: fmt.Sprintf("%d/%d", n, k), shard: shards.Shard(n)}
+			a := &account{id: fmt.Sprintf("%d/%d", n, k), shard: shardcore.Shard(n)}
 			d.accounts = append(d.accounts, a)
 			d.byID[a.id] = a
 		}
@@ -90,7 +90,7 @@ func (d *sharding) disturb() {
 	s := living[d.rand.IntN(len(living))]
 	switch n := d.rand.IntN(20); {
 	case n < 6:
-		s.do(shards.Rebalance{}) // nothing, unless the coordinator is there
+		s.do(shardcore.Rebalance{}) // nothing, unless the coordinator is there
 	case n < 8 && !d.plan.Calm && !s.proxy && s.misfit == "" && !s.holds && !s.halted && !s.leaving:
 		d.usurp(s)
 	case n < 9:
@@ -109,13 +109,13 @@ func (d *sharding) usurp(s *site) {
 	s.h.p.Do(func() {
 		s.usurps = true
 		s.holds = true
-		s.step(shards.Appoint{})
+		s.step(shardcore.Appoint{})
 	})
 	s.after(d.between(100*time.Millisecond, 12*time.Second), func() {
 		if s.usurps {
 			s.usurps = false
 			if !s.presides {
-				s.step(shards.Dismiss{Now: true})
+				s.step(shardcore.Dismiss{Now: true})
 			}
 		}
 	})
@@ -127,7 +127,7 @@ type said struct {
 	kind  coordinator.Kind
 	flush bool
 	round uint64
-	shard shards.Shard // the first one
+	shard shardcore.Shard // the first one
 }
 
 // repeats counts what is said again.
@@ -174,7 +174,7 @@ func (d *sharding) mustHappen() {
 	for k := coordinator.Started; k <= coordinator.HomesDeallocated; k++ {
 		d.c.coverage.hit("stored", k.String(), 0)
 	}
-	for r := shards.BufferFull; r <= shards.NoShard; r++ {
+	for r := shardcore.BufferFull; r <= shardcore.NoShard; r++ {
 		d.c.coverage.hit("refused", r.String(), 0)
 	}
 	for k := shard.Start; k <= shard.Kill; k++ {
@@ -222,7 +222,7 @@ const (
 // ShardsPlan is what is chosen about sharding before a simulation begins.
 type ShardsPlan struct {
 	// Config is that of all nodes, without what differs from node to node.
-	Config shards.Config
+	Config shardcore.Config
 	// Shards is how many there are, Entities how many each of them has.
 	Shards, Entities int
 	// Proxy is the name of a node that hosts no shards, "" if there is none.
@@ -243,7 +243,7 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 		p.Proxy = plan.Names[len(plan.Names)-1] // no seed
 	}
 	remember := r.IntN(2) == 0
-	p.Config = shards.Config{
+	p.Config = shardcore.Config{
 		Region: region.Config{
 			Type: "account", Role: shardRole, Instance: 1, Remember: remember, RetryInterval: retryInterval, GiveUpAfter: giveUpAfter,
 			RestartBackoff: time.Duration(1+r.IntN(5)) * time.Second,

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -81,7 +81,7 @@ func leavesInTime(s *site) {
 }
 
 // endedRunsNothing: of a shard that has ended no entity runs.
-func endedRunsNothing(s *site, r shards.Run) {
+func endedRunsNothing(s *site, r shardcore.Run) {
 	for at := range s.entities {
 		if at.Run == r {
 			s.violate("stopped-hosts-nothing", "shard %d has ended, and %s runs", r.Shard, at.entity)
@@ -91,7 +91,7 @@ func endedRunsNothing(s *site, r shards.Run) {
 
 // lowerTermsAreRefused: a region does nothing for a coordinator of a lower term than it has heard of, and tells it. It reports whether the
 // region heeds the message.
-func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, e *shards.Effects) bool {
+func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, e *shardcore.Effects) bool {
 	if s.empty || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
 		return false // it only says that it has stopped, or nothing
 	}
@@ -102,7 +102,7 @@ func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, 
 	s.d.hit("sharding", "lower term refused")
 	fenced := false
 	for i := range e.Send {
-		if o := &e.Send[i]; o.Kind == shards.KindCoordinator {
+		if o := &e.Send[i]; o.Kind == shardcore.KindCoordinator {
 			m, err := coordinator.DecodeMessage(o.Data)
 			fenced = fenced || err == nil && m.Kind == coordinator.Fenced && o.To == from
 		}
@@ -151,7 +151,7 @@ func (s *stateStore) was(state coordinator.State, rev uint64) bool {
 }
 
 // movingIsNotTold: nobody is told the home of a shard that is being moved.
-func movingIsNotTold(s *site, sends []shards.Outgoing) {
+func movingIsNotTold(s *site, sends []shardcore.Outgoing) {
 	c := s.m.Coordinator()
 	if c == nil || len(sends) == 0 {
 		return
@@ -160,9 +160,9 @@ func movingIsNotTold(s *site, sends []shards.Outgoing) {
 	if len(moving) == 0 {
 		return
 	}
-	var told []shards.Shard
+	var told []shardcore.Shard
 	for i := range sends {
-		if sends[i].Kind != shards.KindCoordinator {
+		if sends[i].Kind != shardcore.KindCoordinator {
 			continue
 		}
 		m, err := coordinator.DecodeMessage(sends[i].Data)
@@ -173,7 +173,7 @@ func movingIsNotTold(s *site, sends []shards.Outgoing) {
 				told = append(told, h.Shards...)
 			}
 		case m.Kind == coordinator.BeginHandOff: // it begins behind that
-			told = slices.DeleteFunc(told, func(n shards.Shard) bool { return slices.Contains(m.Shards, n) })
+			told = slices.DeleteFunc(told, func(n shardcore.Shard) bool { return slices.Contains(m.Shards, n) })
 		}
 	}
 	for _, n := range told {

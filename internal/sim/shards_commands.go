@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/sim/env"
 )
@@ -120,7 +120,7 @@ func (s *site) write(a *account) uint64 {
 	d := s.d
 	d.letters = append(d.letters, letter{from: s, region: s.region, account: a, at: s})
 	nr := uint64(len(d.letters))
-	s.step(shards.Send{Shard: a.shard, Message: shards.Message{Entity: a.id, Local: nr}})
+	s.step(shardcore.Send{Shard: a.shard, Message: shardcore.Message{Entity: a.id, Local: nr}})
 	return nr
 }
 
@@ -133,7 +133,7 @@ func (d *sharding) arrived(s *site, body []byte) {
 
 // undelivered takes note of a message that a node does not take.
 func (d *sharding) undelivered(m env.Message) {
-	if m.Kind != link.Kind(shards.KindRegion) {
+	if m.Kind != link.Kind(shardcore.KindRegion) {
 		return
 	}
 	if p, err := region.DecodePacket(m.Data); err == nil && p.Kind == region.Forward {
@@ -163,7 +163,7 @@ func (d *sharding) delivered(e *entity, nr uint64) {
 }
 
 // refused takes note of a command that reaches nobody. Whoever waits for the answer is told.
-func (d *sharding) refused(s *site, r shards.Refusal) {
+func (d *sharding) refused(s *site, r shardcore.Refusal) {
 	nr := numberOf(r.Message)
 	l := d.letter(nr)
 	d.hit("refused", r.Reason.String())
@@ -173,7 +173,7 @@ func (d *sharding) refused(s *site, r shards.Refusal) {
 		s.violate("delivered-in-order", "command %d is refused, it was delivered %t, refused %t", nr, l.delivered, l.refused)
 	case d.plan.Calm && s.gaveUp(&r):
 		d.answeredSoon(nr)
-	case d.plan.Calm && (!s.forced || r.Reason != shards.Stopped):
+	case d.plan.Calm && (!s.forced || r.Reason != shardcore.Stopped):
 		s.violate("planned-moves-lose-nothing", "command %d of %v for %s is refused: %v", nr, l.from.h.p.Node(), l.account.id, r.Reason)
 	}
 	l.refused, l.at, l.to = true, s, nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -32,7 +32,7 @@ func (d *sharding) drain(s *site) {
 	s.drains++
 	nr := s.drains
 	d.delayWaysTo(s)
-	s.do(shards.Leave{Stay: true})
+	s.do(shardcore.Leave{Stay: true})
 	s.after(maxLeaving, func() {
 		if !s.drained || s.drains != nr {
 			return
@@ -58,7 +58,7 @@ func (s *site) undrain() {
 	s.d.w.Tell("%v takes shards again, and has %d", s.h.p.Node(), len(s.m.Hosted()))
 	s.drained = false
 	if !s.halted {
-		s.step(shards.Return{})
+		s.step(shardcore.Return{})
 		s.cfg.Region.Instance = s.m.Instance()
 	}
 }
@@ -127,7 +127,7 @@ func (d *sharding) delayWaysTo(s *site) time.Duration {
 func (s *site) asks(k coordinator.Kind) {
 	switch k {
 	case coordinator.Register, coordinator.RegisterProxy, coordinator.GetHomes, coordinator.GracefulShutdown:
-		if s.askedAt == shards.Never {
+		if s.askedAt == shardcore.Never {
 			s.askedAt = s.h.p.Now()
 		}
 	default:
@@ -136,10 +136,10 @@ func (s *site) asks(k coordinator.Kind) {
 
 // gaveUp reports whether a command may be refused where all is planned: its node leaves, does not know where the shard is, and nobody has told it for
 // giveUpAfter, nor could have, since no coordinator has been there for long enough to be asked.
-func (s *site) gaveUp(r *shards.Refusal) bool {
+func (s *site) gaveUp(r *shardcore.Refusal) bool {
 	d := s.d
 	_, known := s.m.Home(r.Shard)
-	if r.Reason != shards.Stopped || !s.leaving || s.empty || known || s.askedAt == shards.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
+	if r.Reason != shardcore.Stopped || !s.leaving || s.empty || known || s.askedAt == shardcore.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
 		return false
 	}
 	return d.activeAt == 0 || d.w.Now() < d.activeAt+retryInterval+enoughToAnswer

@@ -12,10 +12,10 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
-	statereg "github.com/refold-io/refold/internal/node/shards/register"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
+	statereg "github.com/refold-io/refold/internal/shardcore/register"
 	"github.com/refold-io/refold/internal/sim/env"
 	"github.com/refold-io/refold/sharding/allocation"
 )
@@ -30,8 +30,8 @@ const maxLeaving = 9 * time.Second
 type site struct {
 	d   *sharding
 	h   *host
-	m   *shards.Machine
-	cfg shards.Config
+	m   *shardcore.Machine
+	cfg shardcore.Config
 
 	proxy     bool
 	wakes     time.Duration // when it is going to look at the time, on its own clock
@@ -52,7 +52,7 @@ type site struct {
 	dismissed func()
 
 	entities map[place]*entity
-	hosted   []shards.Shard
+	hosted   []shardcore.Shard
 	turn     uint64
 	since    time.Duration            // when the machine began
 	term     uint64                   // the highest that the region has heard of
@@ -69,7 +69,7 @@ type site struct {
 // host starts the site of a node.
 func (d *sharding) host(h *host) *site {
 	s := &site{
-		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, wakes: shards.Never, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
+		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, wakes: shardcore.Never, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
 		said: map[said]bool{}, errands: map[*errand]bool{}, awaits: map[uint64]*errand{},
 	}
 	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
@@ -84,14 +84,14 @@ func (d *sharding) host(h *host) *site {
 
 // anew makes a machine.
 func (s *site) anew() {
-	m, err := shards.New(s.cfg)
+	m, err := shardcore.New(s.cfg)
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v: %v", s.h.p.Node(), err)) // the configuration is the simulator's
 	}
 	if s.m != nil {
 		m.Follow(s.m)
 	}
-	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt = m, 0, nil, s.d.w.Now(), 0, shards.Never
+	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt = m, 0, nil, s.d.w.Now(), 0, shardcore.Never
 	s.region++
 }
 
@@ -109,10 +109,10 @@ func (s *site) after(t time.Duration, f func()) {
 }
 
 // do lets somebody outside tell the machine what happened.
-func (s *site) do(in shards.Input) { s.h.p.Do(func() { s.step(in) }) }
+func (s *site) do(in shardcore.Input) { s.h.p.Do(func() { s.step(in) }) }
 
 // step tells the machine what happened, and does what it wants.
-func (s *site) step(in shards.Input) {
+func (s *site) step(in shardcore.Input) {
 	if !s.gone {
 		s.perform(s.m.Step(s.h.p.Now(), in))
 	}
@@ -129,7 +129,7 @@ func (s *site) wakeUp() {
 		if s.wakes != next {
 			return
 		}
-		s.wakes = shards.Never
+		s.wakes = shardcore.Never
 		if s.m.Next() <= s.h.p.Now() {
 			s.perform(s.m.Tick(s.h.p.Now()))
 		}
@@ -162,7 +162,7 @@ func (s *site) see() {
 			in.Unreachable = append(in.Unreachable, m.Node)
 		}
 	}
-	s.step(shards.Members{Members: in})
+	s.step(shardcore.Members{Members: in})
 	if stopped || s.h.m.Member() {
 		s.lost(func(n identity.Node) bool { return !stopped && s.h.m.Gossip().Member(n) != nil })
 	}
@@ -173,7 +173,7 @@ func (s *site) halt() {
 	if !s.halted {
 		s.halted = true
 		s.d.hit("sharding", "halted")
-		s.step(shards.Stop{})
+		s.step(shardcore.Stop{})
 	}
 }
 
@@ -189,7 +189,7 @@ func (s *site) again() {
 	s.see()
 	s.appoint()
 	if s.drained {
-		s.step(shards.Leave{Stay: true})
+		s.step(shardcore.Leave{Stay: true})
 	}
 }
 
@@ -209,16 +209,16 @@ func (s *site) leaveNow(then func()) {
 			s.d.hit("sharding", "stopped by force when it leaves")
 			leavesInTime(s)
 			s.forced = true
-			s.quit(shards.Stop{})
+			s.quit(shardcore.Stop{})
 			once()
 		}
 	})
 	s.left = once
-	s.quit(shards.Leave{})
+	s.quit(shardcore.Leave{})
 }
 
 // quit ends the region for good.
-func (s *site) quit(in shards.Input) {
+func (s *site) quit(in shardcore.Input) {
 	s.leaving = true
 	if s.empty {
 		s.hasLeft()
@@ -238,7 +238,7 @@ func (s *site) hasLeft() {
 func (s *site) appoint() {
 	if s.presides && !s.holds && !s.halted && s.misfit == "" {
 		s.holds = true
-		s.step(shards.Appoint{})
+		s.step(shardcore.Appoint{})
 	}
 }
 
@@ -259,7 +259,7 @@ func (s *site) retire(then func()) {
 		return
 	}
 	s.dismissed = then
-	s.step(shards.Dismiss{})
+	s.step(shardcore.Dismiss{})
 }
 
 // end notes that the process is gone, with all that it had.
@@ -301,14 +301,14 @@ func (s *site) receive(m env.Message) {
 	switch m.Kind {
 	case kindAnswer:
 		s.answered(m.Data)
-	case link.Kind(shards.KindRegion):
+	case link.Kind(shardcore.KindRegion):
 		if p, err := region.DecodePacket(m.Data); err == nil {
 			s.d.hit("region frame", p.Kind.String())
 			if p.Kind == region.Forward {
 				s.d.arrived(s, p.Body)
 			}
 		}
-		s.step(shards.Received{From: m.From, Kind: shards.KindRegion, Data: m.Data})
+		s.step(shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Data})
 	default:
 		s.hear(m)
 	}
@@ -322,13 +322,13 @@ func (s *site) hear(m env.Message) {
 		return
 	}
 	s.d.hit("shard message", msg.Kind.String())
-	in := shards.Received{From: m.From, Kind: shards.KindCoordinator, Data: m.Data}
+	in := shardcore.Received{From: m.From, Kind: shardcore.KindCoordinator, Data: m.Data}
 	if s.gone {
 		return
 	}
 	e := s.m.Step(s.h.p.Now(), in)
 	if !msg.Kind.ToCoordinator() && lowerTermsAreRefused(s, m.From, msg, &e) {
-		s.askedAt = shards.Never
+		s.askedAt = shardcore.Never
 	}
 	s.perform(e)
 }
@@ -339,17 +339,17 @@ func (s *site) stopShards() {
 	if !known || boss == s.h.p.Node() || s.leaving || s.halted {
 		return
 	}
-	n := shards.Shard(s.d.rand.IntN(s.d.plan.Shards)) //nolint:gosec // small
-	msg := coordinator.Message{Kind: coordinator.StopShards, Type: s.cfg.Region.Type, Instance: s.m.Instance(), Shards: []shards.Shard{n}}
+	n := shardcore.Shard(s.d.rand.IntN(s.d.plan.Shards)) //nolint:gosec // small
+	msg := coordinator.Message{Kind: coordinator.StopShards, Type: s.cfg.Region.Type, Instance: s.m.Instance(), Shards: []shardcore.Shard{n}}
 	s.h.p.Do(func() {
 		if !s.gone && !s.h.cut[boss] {
-			s.h.p.Send(boss, link.Data, link.Kind(shards.KindCoordinator), coordinator.AppendMessage(nil, msg))
+			s.h.p.Send(boss, link.Data, link.Kind(shardcore.KindCoordinator), coordinator.AppendMessage(nil, msg))
 		}
 	})
 }
 
 // numberOf returns the number of a command.
-func numberOf(m shards.Message) uint64 {
+func numberOf(m shardcore.Message) uint64 {
 	if nr, own := m.Local.(uint64); own {
 		return nr
 	}
@@ -358,7 +358,7 @@ func numberOf(m shards.Message) uint64 {
 }
 
 // perform does what the machine wants done, in its order.
-func (s *site) perform(e shards.Effects) {
+func (s *site) perform(e shardcore.Effects) {
 	d := s.d
 	for i := range e.Notes {
 		s.noted(&e.Notes[i])
@@ -430,7 +430,7 @@ func (s *site) noted(n *coordinator.Note) {
 }
 
 // consult puts the coordinator's questions to the store and to the strategy.
-func (s *site) consult(e *shards.Effects) {
+func (s *site) consult(e *shardcore.Effects) {
 	d := s.d
 	if e.Load != 0 {
 		d.store.load(s, e.Load)
@@ -451,7 +451,7 @@ func (s *site) consult(e *shards.Effects) {
 	if ask := e.Rebalance; ask != nil {
 		in := coordinator.Rebalanced{ID: ask.ID, Shards: allocation.LeastShards{}.Rebalance(ask.View)}
 		if !d.quiet && d.rand.IntN(2) == 0 {
-			for n := range shards.Shard(d.plan.Shards) { //nolint:gosec // small
+			for n := range shardcore.Shard(d.plan.Shards) { //nolint:gosec // small
 				if d.rand.IntN(5) == 0 {
 					in.Shards = append(in.Shards, n)
 				}
@@ -466,13 +466,13 @@ func (s *site) answerLater(in coordinator.Input) {
 	m := s.m
 	s.after(s.d.storeDelay(), func() {
 		if s.m == m {
-			s.step(shards.Answer{Input: in})
+			s.step(shardcore.Answer{Input: in})
 		}
 	})
 }
 
 // send carries a frame to another node.
-func (s *site) send(o *shards.Outgoing) {
+func (s *site) send(o *shardcore.Outgoing) {
 	if o.To == s.h.p.Node() {
 		s.violate("sends-what-can-be-read", "it sends to itself")
 	}
@@ -482,10 +482,10 @@ func (s *site) send(o *shards.Outgoing) {
 		body = binary.AppendUvarint(nil, own)
 	}
 	data := o.Encoded(body)
-	if o.Kind == shards.KindCoordinator {
+	if o.Kind == shardcore.KindCoordinator {
 		s.says(o.To, data)
 	}
-	if o.Kind == shards.KindRegion && o.Message.Entity == "" {
+	if o.Kind == shardcore.KindRegion && o.Message.Entity == "" {
 		if p, err := region.DecodePacket(data); err == nil && p.Kind == region.Flush {
 			s.repeats(said{to: o.To, flush: true, round: p.Instance<<32 | p.ID}, "flush again")
 		}
@@ -498,7 +498,7 @@ func (s *site) send(o *shards.Outgoing) {
 	}
 	nr := numberOf(o.Message)
 	if s.h.cut[o.To] || !s.h.p.Send(o.To, link.Data, link.Kind(o.Kind), data) {
-		s.d.refused(s, shards.Refusal{Message: o.Message, Reason: shards.NotHome})
+		s.d.refused(s, shardcore.Refusal{Message: o.Message, Reason: shardcore.NotHome})
 		return
 	}
 	l := s.d.letter(nr)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
 	"github.com/refold-io/refold/internal/replication"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
@@ -20,24 +20,24 @@ import (
 // shard no more, and it is lost with its nodes, so only where nothing fails all is found again.
 type replicatedMemory struct {
 	d      *sharding
-	knows  map[owner]map[string]bool        // what each owner has loaded, and stored since
-	last   map[shards.Shard]map[string]bool // what the last one knew
-	unsure map[shards.Shard]bool            // an update of it had no answer when it was loaded again
-	open   map[shards.Shard]int             // updates without an answer
-	turns  map[identity.Node]map[shards.Shard][]func()
+	knows  map[owner]map[string]bool           // what each owner has loaded, and stored since
+	last   map[shardcore.Shard]map[string]bool // what the last one knew
+	unsure map[shardcore.Shard]bool            // an update of it had no answer when it was loaded again
+	open   map[shardcore.Shard]int             // updates without an answer
+	turns  map[identity.Node]map[shardcore.Shard][]func()
 }
 
 func newReplicatedMemory(d *sharding) *replicatedMemory {
 	return &replicatedMemory{
-		d: d, knows: map[owner]map[string]bool{}, last: map[shards.Shard]map[string]bool{}, unsure: map[shards.Shard]bool{}, open: map[shards.Shard]int{},
-		turns: map[identity.Node]map[shards.Shard][]func(){},
+		d: d, knows: map[owner]map[string]bool{}, last: map[shardcore.Shard]map[string]bool{}, unsure: map[shardcore.Shard]bool{}, open: map[shardcore.Shard]int{},
+		turns: map[identity.Node]map[shardcore.Shard][]func(){},
 	}
 }
 
-func memoryKey(n shards.Shard) string { return fmt.Sprintf("shard-account||%d", n) }
+func memoryKey(n shardcore.Shard) string { return fmt.Sprintf("shard-account||%d", n) }
 
 // ask loads or stores which entities of a shard run.
-func (m *replicatedMemory) ask(s *site, r shards.Remember, me owner, answer func(shard.Input)) {
+func (m *replicatedMemory) ask(s *site, r shardcore.Remember, me owner, answer func(shard.Input)) {
 	if r.Update != nil {
 		m.open[r.Shard]++
 	}
@@ -73,7 +73,7 @@ func (m *replicatedMemory) ask(s *site, r shards.Remember, me owner, answer func
 	})
 }
 
-func (m *replicatedMemory) load(e *errand, n shards.Shard) ([]string, error) {
+func (m *replicatedMemory) load(e *errand, n shardcore.Shard) ([]string, error) {
 	set, err := read[crdt.ORSet[string]](e, memoryKey(n), replication.Level{Kind: replication.Majority}, false)
 	if err != nil {
 		return nil, err
@@ -82,10 +82,10 @@ func (m *replicatedMemory) load(e *errand, n shards.Shard) ([]string, error) {
 }
 
 // inTurn makes a call when those of the node for the same shard are over.
-func (m *replicatedMemory) inTurn(s *site, n shards.Shard, call func(e *errand)) {
+func (m *replicatedMemory) inTurn(s *site, n shardcore.Shard, call func(e *errand)) {
 	turns := m.turns[s.h.p.Node()]
 	if turns == nil {
-		turns = map[shards.Shard][]func(){}
+		turns = map[shardcore.Shard][]func(){}
 		m.turns[s.h.p.Node()] = turns
 	}
 	turns[n] = append(turns[n], func() {
@@ -151,18 +151,18 @@ func (m *replicatedMemory) wrong(a *account) bool {
 type memory struct {
 	d          *sharding
 	replicated *replicatedMemory // nil: the journal has it
-	known      map[shards.Shard]bool
-	entities   map[shards.Shard]map[string]bool
-	owner      map[shards.Shard]owner
+	known      map[shardcore.Shard]bool
+	entities   map[shardcore.Shard]map[string]bool
+	owner      map[shardcore.Shard]owner
 }
 
 type owner struct {
-	m *shards.Machine
-	shards.Run
+	m *shardcore.Machine
+	shardcore.Run
 }
 
 func newMemory(d *sharding) memory {
-	m := memory{d: d, known: map[shards.Shard]bool{}, entities: map[shards.Shard]map[string]bool{}, owner: map[shards.Shard]owner{}}
+	m := memory{d: d, known: map[shardcore.Shard]bool{}, entities: map[shardcore.Shard]map[string]bool{}, owner: map[shardcore.Shard]owner{}}
 	if d.plan.ReplicatedMemory {
 		m.replicated = newReplicatedMemory(d)
 	}
@@ -170,7 +170,7 @@ func newMemory(d *sharding) memory {
 }
 
 // shards returns the shards that are remembered.
-func (m *memory) shards() []shards.Shard { return slices.Sorted(maps.Keys(m.known)) }
+func (m *memory) shards() []shardcore.Shard { return slices.Sorted(maps.Keys(m.known)) }
 
 // add remembers shards.
 func (m *memory) add(s *site, a coordinator.AddShards) {
@@ -187,12 +187,12 @@ func (m *memory) add(s *site, a coordinator.AddShards) {
 }
 
 // ask loads or stores which entities of a shard run. An owner that was replaced can't store any more.
-func (m *memory) ask(s *site, r shards.Remember) {
+func (m *memory) ask(s *site, r shardcore.Remember) {
 	me := owner{s.m, r.Run}
 	answer := func(in shard.Input) {
 		s.after(0, func() {
 			if s.m == me.m {
-				s.step(shards.Entities{Run: r.Run, Input: in})
+				s.step(shardcore.Entities{Run: r.Run, Input: in})
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func (m *memory) ask(s *site, r shards.Remember) {
 	})
 }
 
-func (m *memory) update(r shards.Remember) {
+func (m *memory) update(r shardcore.Remember) {
 	if m.entities[r.Shard] == nil {
 		m.entities[r.Shard] = map[string]bool{}
 	}
@@ -250,7 +250,7 @@ func note(at map[string]bool, u *shard.Update) {
 }
 
 // has reports whether an owner has stored that an entity runs.
-func (m *memory) has(s *site, at shards.Run, id string) bool {
+func (m *memory) has(s *site, at shardcore.Run, id string) bool {
 	if m.replicated != nil {
 		return m.replicated.knows[owner{s.m, at}][id]
 	}
@@ -266,7 +266,7 @@ func (m *memory) wrong(a *account) bool {
 }
 
 // rememberedBefore: a remembered entity starts only when that is stored.
-func (s *site) rememberedBefore(a shards.Action) {
+func (s *site) rememberedBefore(a shardcore.Action) {
 	if s.cfg.Region.Remember && !s.d.memory.has(s, a.Run, a.Entity) && !s.stale() {
 		s.violate("remembered-before-it-starts", "%s starts, and is not remembered", a.Entity)
 	}

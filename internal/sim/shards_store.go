@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -30,7 +30,7 @@ type stateStore struct {
 	events []coordinator.Event
 	fold   *coordinator.Fold
 	state  coordinator.State // after all events
-	hosts  map[shards.Shard]map[identity.Node]bool
+	hosts  map[shardcore.Shard]map[identity.Node]bool
 
 	broken bool // calls fail, or have no answer
 	slow   bool
@@ -39,7 +39,7 @@ type stateStore struct {
 }
 
 func newStateStore(d *sharding) *stateStore {
-	s := &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), hosts: map[shards.Shard]map[identity.Node]bool{}}
+	s := &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), hosts: map[shardcore.Shard]map[identity.Node]bool{}}
 	if d.plan.Replicated {
 		s.replicated = &replicatedStore{d: d, known: map[edition]coordinator.State{}, acked: map[edition]bool{}}
 	}
@@ -112,7 +112,7 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 }
 
 // allocated notes that a shard has had a home.
-func (s *stateStore) allocated(n shards.Shard, to identity.Node) {
+func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
 	if s.hosts[n] == nil {
 		s.hosts[n] = map[identity.Node]bool{}
 	}
@@ -120,9 +120,9 @@ func (s *stateStore) allocated(n shards.Shard, to identity.Node) {
 }
 
 // answer tells the machine that has asked, unless that is there no more.
-func (s *stateStore) answer(at *site, m *shards.Machine, in coordinator.Input) {
+func (s *stateStore) answer(at *site, m *shardcore.Machine, in coordinator.Input) {
 	if at.m == m {
-		at.step(shards.Answer{Input: in})
+		at.step(shardcore.Answer{Input: in})
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/internal/node/replica"
-	statereg "github.com/refold-io/refold/internal/node/shards/register"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	statereg "github.com/refold-io/refold/internal/shardcore/register"
 )
 
 // replicatedKeys are the two keys of replicated data in which the state of coordinators is, as a node reaches them.

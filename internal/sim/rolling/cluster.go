@@ -9,7 +9,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -61,13 +61,13 @@ func (c *cluster) delay() time.Duration { return c.between(time.Millisecond, 5*t
 // start starts a process.
 func (c *cluster) start(i int, version string) *node {
 	c.uids++
-	n := &node{c: c, nr: i, self: identity.Node{Name: fmt.Sprintf("node-%04d", i), UID: c.uids}, wakes: shards.Never, entities: map[place]bool{}}
+	n := &node{c: c, nr: i, self: identity.Node{Name: fmt.Sprintf("node-%04d", i), UID: c.uids}, wakes: shardcore.Never, entities: map[place]bool{}}
 	var err error
 	if n.version, err = membership.ParseVersion(version); err != nil {
 		panic(fmt.Sprintf("rolling: %v", err)) // a constant
 	}
 	retry := 2 * time.Second
-	n.m, err = shards.New(shards.Config{ // as package sharding has it by default
+	n.m, err = shardcore.New(shardcore.Config{ // as package sharding has it by default
 		Region:      region.Config{Self: n.self, Type: "account", Instance: 1, RetryInterval: retry, GiveUpAfter: 3 * retry},
 		Shard:       shard.Config{StopTimeout: 55 * time.Second},
 		Coordinator: coordinator.Config{Shards: c.Shards, RemovalMargin: 20 * time.Second, RetryInterval: retry},

@@ -6,7 +6,7 @@
 //
 //	result := rolling.Restart{Seed: 1, Nodes: 500, Shards: 5000}.Run()
 //
-// Who decides where shards are is what really runs: each node has a machine of package internal/node/shards with its region, its shards,
+// Who decides where shards are is what really runs: each node has a machine of package internal/shardcore with its region, its shards,
 // and the coordinator while it has that, all by default; and the strategy is the one that is the default. Frames between nodes are
 // encoded and take 1 to 5 ms, and none is lost. The coordinator's store is a journal that refuses what is not based on what it holds.
 //

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
@@ -18,19 +18,19 @@ const every = 5 * time.Second
 
 // place is where an incarnation of an entity runs. Each shard has one entity, which has its number.
 type place struct {
-	shards.Run
+	shardcore.Run
 
 	incarnation uint64
 }
 
 // act does something with an entity.
-func (n *node) act(a shards.Action) {
+func (n *node) act(a shardcore.Action) {
 	c, at := n.c, place{a.Run, a.Incarnation}
 	if a.Kind != shard.Start && !n.entities[at] {
 		c.violate("%v of an entity of shard %d, which does not run on %v", a.Kind, a.Shard, n.self)
 	}
 	tell := func(in shard.Input) func() {
-		return func() { n.step(shards.Entities{Run: a.Run, Input: in}) }
+		return func() { n.step(shardcore.Entities{Run: a.Run, Input: in}) }
 	}
 	switch a.Kind {
 	case shard.Start:
@@ -53,7 +53,7 @@ func (n *node) act(a shards.Action) {
 }
 
 // delivered notes that a command has come to its entity: once.
-func (c *cluster) delivered(m shards.Message) {
+func (c *cluster) delivered(m shardcore.Message) {
 	nr, local := m.Local.(uint64)
 	if !local {
 		nr, _ = binary.Uvarint(m.Body)
@@ -67,16 +67,16 @@ func (c *cluster) delivered(m shards.Message) {
 }
 
 // command sends a command from a node to the entity of a shard.
-func (c *cluster) command(from *node, s shards.Shard) {
+func (c *cluster) command(from *node, s shardcore.Shard) {
 	c.arrived = append(c.arrived, false)
 	c.result.Commands++
-	from.step(shards.Send{Shard: s, Message: shards.Message{Entity: strconv.Itoa(int(s)), Local: uint64(len(c.arrived))}})
+	from.step(shardcore.Send{Shard: s, Message: shardcore.Message{Entity: strconv.Itoa(int(s)), Local: uint64(len(c.arrived))}})
 }
 
 // wantAll sends a command to each shard, so that it gets a home.
 func (c *cluster) wantAll() {
 	for s := range c.Shards {
-		c.command(c.nodes[c.w.Rand.IntN(c.Nodes)], shards.Shard(s))
+		c.command(c.nodes[c.w.Rand.IntN(c.Nodes)], shardcore.Shard(s))
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *cluster) wantAll() {
 func (c *cluster) send(n *node) {
 	n.after(c.between(0, 2*every), func() {
 		if c.sends && !n.leaving {
-			c.command(n, shards.Shard(c.w.Rand.IntN(c.Shards))) //nolint:gosec // at most coordinator.MaxShards
+			c.command(n, shardcore.Shard(c.w.Rand.IntN(c.Shards))) //nolint:gosec // at most coordinator.MaxShards
 			c.send(n)
 		}
 	})

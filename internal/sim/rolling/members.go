@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 )
 
 // How long things take is about what they take 500 real nodes that are simulated by themselves.
@@ -79,7 +79,7 @@ func (n *node) hear(version uint64, members []membership.Member) {
 		return
 	}
 	n.heard = version
-	in := shards.Members{}
+	in := shardcore.Members{}
 	in.Members.Members = members
 	n.step(in)
 	if f := n.then; f != nil && version >= n.awaits {
@@ -110,7 +110,7 @@ func (c *cluster) found() {
 	}
 	slices.SortFunc(c.list.members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
 	c.list.version++
-	c.publish(func() { c.oldest().step(shards.Appoint{}) })
+	c.publish(func() { c.oldest().step(shardcore.Appoint{}) })
 }
 
 // restart lets a node leave in good order, and start again.
@@ -137,10 +137,10 @@ func (c *cluster) leave(n *node, then func()) {
 	c.w.After(maxLeaving, func() {
 		if n.left != nil {
 			c.result.Forced++
-			n.step(shards.Stop{})
+			n.step(shardcore.Stop{})
 		}
 	})
-	n.step(shards.Leave{})
+	n.step(shardcore.Leave{})
 }
 
 // handOver moves the coordinator if the node has it.
@@ -150,10 +150,10 @@ func (c *cluster) handOver(n *node, then func()) {
 		return
 	}
 	n.dismissed = func() {
-		c.w.After(c.delay(), func() { c.oldest().step(shards.Appoint{}) })
+		c.w.After(c.delay(), func() { c.oldest().step(shardcore.Appoint{}) })
 		then()
 	}
-	n.step(shards.Dismiss{})
+	n.step(shardcore.Dismiss{})
 }
 
 // replace ends a process, and starts one with the new version in its place.

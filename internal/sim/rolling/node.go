@@ -9,7 +9,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
 )
@@ -20,7 +20,7 @@ type node struct {
 	nr      int
 	self    identity.Node
 	version membership.Version
-	m       *shards.Machine
+	m       *shardcore.Machine
 
 	heard     uint64        // version of the members
 	wakes     time.Duration // when it is going to look at the time
@@ -30,13 +30,13 @@ type node struct {
 	then      func() // is called when it hears of that
 	left      func() // is called when nothing of the region runs any more
 	dismissed func() // is called when there is no coordinator any more
-	hosted    []shards.Shard
+	hosted    []shardcore.Shard
 	turn      uint64
 	entities  map[place]bool
 }
 
 // step tells the machine what happened, and does what it wants.
-func (n *node) step(in shards.Input) {
+func (n *node) step(in shardcore.Input) {
 	if !n.gone {
 		n.perform(n.m.Step(n.c.w.Now(), in))
 	}
@@ -62,7 +62,7 @@ func (n *node) wakeUp() {
 		if n.wakes != next {
 			return
 		}
-		n.wakes = shards.Never
+		n.wakes = shardcore.Never
 		if n.m.Next() <= n.c.w.Now() {
 			n.perform(n.m.Tick(n.c.w.Now()))
 			return
@@ -72,7 +72,7 @@ func (n *node) wakeUp() {
 }
 
 // perform does what the machine wants done, in its order.
-func (n *node) perform(e shards.Effects) {
+func (n *node) perform(e shardcore.Effects) {
 	c := n.c
 	c.result.Steps++
 	for i := range e.Notes {
@@ -117,7 +117,7 @@ func (c *cluster) noted(note *coordinator.Note) {
 }
 
 // consult puts the coordinator's questions to the store and to the strategy.
-func (n *node) consult(e *shards.Effects) {
+func (n *node) consult(e *shardcore.Effects) {
 	if e.Load != 0 {
 		n.answer(n.c.store.load(e.Load))
 	}
@@ -134,24 +134,24 @@ func (n *node) consult(e *shards.Effects) {
 
 // answer tells the coordinator something soon.
 func (n *node) answer(in coordinator.Input) {
-	n.after(n.c.between(200*time.Microsecond, 10*time.Millisecond), func() { n.step(shards.Answer{Input: in}) })
+	n.after(n.c.between(200*time.Microsecond, 10*time.Millisecond), func() { n.step(shardcore.Answer{Input: in}) })
 }
 
 // send carries a frame to another node. Those between regions keep their order, as they always take the same time.
-func (n *node) send(o *shards.Outgoing) {
+func (n *node) send(o *shardcore.Outgoing) {
 	c, delay := n.c, n.c.delay()
 	to := c.byNode[o.To]
 	if to == nil {
 		return
 	}
-	if o.Kind == shards.KindRegion {
+	if o.Kind == shardcore.KindRegion {
 		delay = time.Millisecond + time.Duration((n.nr*31+to.nr*17)%4001)*time.Microsecond
 	}
 	var body []byte
 	if nr, ok := o.Message.Local.(uint64); ok {
 		body = binary.AppendUvarint(nil, nr)
 	}
-	in := shards.Received{From: n.self, Kind: o.Kind, Data: o.Encoded(body)}
+	in := shardcore.Received{From: n.self, Kind: o.Kind, Data: o.Encoded(body)}
 	to.after(delay, func() { to.step(in) })
 }
 

@@ -1,14 +1,14 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -18,7 +18,7 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "b")
 	d.now = time.Hour
-	m, err := shards.New(config())
+	m, err := shardcore.New(config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +32,8 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := d.step(shards.Appoint{})
-	out = d.step(shards.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 2}})
+	out := d.step(shardcore.Appoint{})
+	out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 2}})
 	terminated := func(until time.Duration) bool {
 		for ; d.now < until; d.now += time.Second {
 			for out.Save != nil {
@@ -42,7 +42,7 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 						return true
 					}
 				}
-				out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+				out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
 			}
 			out = d.m.Tick(d.now)
 		}

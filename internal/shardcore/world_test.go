@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"container/heap"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -59,7 +59,7 @@ type mode struct {
 type letter struct {
 	from   *host
 	entity string
-	shard  shards.Shard
+	shard  shardcore.Shard
 	fate   int
 	lost   bool    // it was in the mailbox of an entity that failed, or on its way to or from a node that did
 	at     []*host // where it was
@@ -92,7 +92,7 @@ type world struct {
 type host struct {
 	w         *world
 	node      identity.Node
-	m         *shards.Machine
+	m         *shardcore.Machine
 	proxy     bool
 	status    membership.Status
 	up        int32
@@ -104,7 +104,7 @@ type host struct {
 	leaving   bool
 	seen      time.Duration
 	entities  map[place]*entity
-	runs      map[shards.Run]bool
+	runs      map[shardcore.Run]bool
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -135,13 +135,13 @@ func (w *world) join(proxy bool) {
 	w.names++
 	h := &host{
 		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: membership.Joining,
-		entities: map[place]*entity{}, runs: map[shards.Run]bool{},
+		entities: map[place]*entity{}, runs: map[shardcore.Run]bool{},
 	}
 	giveUp := time.Duration(0) // it may refuse what would have a home later
 	if w.lossy {
 		giveUp = 6 * time.Second
 	}
-	m, err := shards.New(shards.Config{
+	m, err := shardcore.New(shardcore.Config{
 		Region: region.Config{Self: h.node, Type: "account", Role: "bank", Instance: 1, Proxy: proxy, Remember: w.remember, RestartBackoff: time.Second, GiveUpAfter: giveUp},
 		Shard: shard.Config{
 			Passivation: passivation.Settings{IdleTimeout: 4 * time.Second, Limit: 20}, Starts: 20, StopTimeout: 40 * time.Second, UpdateTimeout: 4 * time.Second,
@@ -176,7 +176,7 @@ func (w *world) welcome(h *host) {
 
 // publish tells all nodes who is a member, each at its time.
 func (w *world) publish() {
-	var in shards.Members
+	var in shardcore.Members
 	for _, h := range w.hosts {
 		if h.status != membership.Removed {
 			at := membership.Member{Node: h.node, Status: h.status, UpNumber: h.up}
@@ -196,7 +196,7 @@ func (w *world) publish() {
 	}
 }
 
-func (h *host) step(in shards.Input) {
+func (h *host) step(in shardcore.Input) {
 	if !h.gone {
 		h.perform(h.m.Step(h.w.now, in))
 	}
@@ -212,7 +212,7 @@ func (h *host) tick() {
 	}
 }
 
-func (h *host) perform(out shards.Effects) {
+func (h *host) perform(out shardcore.Effects) {
 	w := h.w
 	for _, n := range out.Notes {
 		w.hit[n.Kind.String()]++
@@ -249,7 +249,7 @@ func (h *host) perform(out shards.Effects) {
 }
 
 // ask carries out what the coordinator asks of its store and its strategy.
-func (h *host) ask(out shards.Effects) {
+func (h *host) ask(out shardcore.Effects) {
 	w := h.w
 	if out.Load != 0 {
 		w.store.load(h, out.Load)
@@ -262,21 +262,21 @@ func (h *host) ask(out shards.Effects) {
 	}
 	if out.Ask != nil {
 		in := coordinator.Placed{ID: out.Ask.ID, Homes: allocation.All(out.Ask.View, out.Ask.Requests, allocation.LeastShards{}.Allocate)}
-		w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) })
+		w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) })
 	}
 	if out.Rebalance != nil {
 		in := coordinator.Rebalanced{ID: out.Rebalance.ID, Shards: allocation.LeastShards{}.Rebalance(out.Rebalance.View)}
-		for s := range shards.Shard(numShards) {
+		for s := range shardcore.Shard(numShards) {
 			if w.now < sends && w.rnd.IntN(4) == 0 {
 				in.Shards = append(in.Shards, s)
 			}
 		}
-		w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) })
+		w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) })
 	}
 }
 
 // send carries a frame. Those between regions keep their order; others come at any time, again, or never.
-func (h *host) send(o shards.Outgoing) {
+func (h *host) send(o shardcore.Outgoing) {
 	w := h.w
 	if o.To == h.node {
 		w.fail("%v sends to itself", h.node)
@@ -286,7 +286,7 @@ func (h *host) send(o shards.Outgoing) {
 		body = binary.AppendUvarint(nil, nr)
 	}
 	data := o.Encoded(body)
-	if name, err := shards.TypeOf(o.Kind, data); err != nil || name != "account" {
+	if name, err := shardcore.TypeOf(o.Kind, data); err != nil || name != "account" {
 		w.fail("a frame of type %q: %v", name, err)
 	}
 	to := w.find(o.To)
@@ -298,9 +298,9 @@ func (h *host) send(o shards.Outgoing) {
 		if o.Message.Entity != "" {
 			w.letter(o.Message).at = append(w.letter(o.Message).at, to)
 		}
-		to.step(shards.Received{From: h.node, Kind: o.Kind, Data: data})
+		to.step(shardcore.Received{From: h.node, Kind: o.Kind, Data: data})
 	}
-	if o.Kind == shards.KindRegion {
+	if o.Kind == shardcore.KindRegion {
 		l := link{h.node, o.To}
 		w.links[l] = max(w.links[l], w.now+w.delay())
 		w.after(w.links[l]-w.now, deliver)
@@ -334,7 +334,7 @@ func (h *host) check(data []byte) {
 }
 
 // number returns that of a message.
-func (w *world) number(m shards.Message) uint64 {
+func (w *world) number(m shardcore.Message) uint64 {
 	if nr, ok := m.Local.(uint64); ok {
 		return nr
 	}
@@ -345,18 +345,18 @@ func (w *world) number(m shards.Message) uint64 {
 	return nr
 }
 
-func (w *world) letter(m shards.Message) *letter { return w.letters[w.number(m)-1] }
+func (w *world) letter(m shardcore.Message) *letter { return w.letters[w.number(m)-1] }
 
-func (w *world) lost(m shards.Message) {
+func (w *world) lost(m shardcore.Message) {
 	if m.Entity != "" {
 		w.letter(m).lost = true
 	}
 }
 
-func (w *world) refused(h *host, r shards.Refusal) {
+func (w *world) refused(h *host, r shardcore.Refusal) {
 	w.hit["refused: "+r.Reason.String()]++
 	w.letter(r.Message).fate++
-	if !w.crashes && (!w.lossy || r.Reason != shards.NotHome && r.Reason != shards.Stopped) {
+	if !w.crashes && (!w.lossy || r.Reason != shardcore.NotHome && r.Reason != shardcore.Stopped) {
 		w.fail("%v refuses message %d for %s: %v", h.node, w.number(r.Message), r.Message.Entity, r.Reason)
 	}
 }
@@ -365,8 +365,8 @@ func (w *world) write(h *host) {
 	if h.gone || h.stopped || h.forced {
 		return
 	}
-	s := shards.Shard(w.rnd.IntN(numShards))
+	s := shardcore.Shard(w.rnd.IntN(numShards))
 	l := &letter{from: h, at: []*host{h}, shard: s, entity: fmt.Sprintf("%d/%d", s, w.rnd.IntN(perShard))}
 	w.letters = append(w.letters, l)
-	h.step(shards.Send{Shard: s, Message: shards.Message{Entity: l.entity, Local: uint64(len(w.letters))}})
+	h.step(shardcore.Send{Shard: s, Message: shardcore.Message{Entity: l.entity, Local: uint64(len(w.letters))}})
 }

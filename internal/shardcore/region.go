@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards
+package shardcore
 
 import (
 	"github.com/refold-io/refold/identity"

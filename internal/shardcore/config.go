@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards
+package shardcore
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 )
 
 // ErrInvalid is matched by the errors about configurations that can't be.
-var ErrInvalid = errors.New("shards: invalid")
+var ErrInvalid = errors.New("shardcore: invalid")
 
 // Config is how an entity type works on a node. What several machines have to know is said once.
 type Config struct {

@@ -1,13 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"maps"
 	"slices"
 
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
@@ -17,14 +17,14 @@ type store struct {
 	w        *world
 	events   []coordinator.Event
 	fold     *coordinator.Fold
-	known    map[shards.Shard]bool
-	entities map[shards.Shard]map[string]bool
-	owner    map[shards.Shard]owner // who has loaded them last
+	known    map[shardcore.Shard]bool
+	entities map[shardcore.Shard]map[string]bool
+	owner    map[shardcore.Shard]owner // who has loaded them last
 }
 
 type owner struct {
 	h *host
-	shards.Run
+	shardcore.Run
 }
 
 func (s *store) save(c coordinator.Change) (stored, fenced bool) {
@@ -48,7 +48,7 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 // do carries out a save. Some fail, land late, or are never answered.
 func (s *store) do(h *host, c coordinator.Save) {
 	w := s.w
-	answer := func(in coordinator.Input) { w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) }) }
+	answer := func(in coordinator.Input) { w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) }) }
 	failed := coordinator.SaveFailed{ID: c.ID}
 	fault := 9
 	if w.odds(6) {
@@ -84,7 +84,7 @@ func (s *store) load(h *host, id uint64) {
 	if !w.odds(6) {
 		in = coordinator.Loaded{ID: id, State: s.fold.State(), Rev: uint64(len(s.events)), Remembered: slices.Sorted(maps.Keys(s.known))}
 	}
-	w.after(w.delay(), func() { h.step(shards.Answer{Input: in}) })
+	w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) })
 }
 
 func (s *store) add(h *host, a coordinator.AddShards) {
@@ -94,14 +94,14 @@ func (s *store) add(h *host, a coordinator.AddShards) {
 		for _, n := range a.Shards {
 			s.known[n] = true
 		}
-		h.step(shards.Answer{Input: coordinator.ShardsAdded{ID: a.ID, Failed: failed}})
+		h.step(shardcore.Answer{Input: coordinator.ShardsAdded{ID: a.ID, Failed: failed}})
 	})
 }
 
 // remember loads or stores which entities of a shard run. An owner that was replaced can't store any more.
-func (s *store) remember(h *host, r shards.Remember) {
+func (s *store) remember(h *host, r shardcore.Remember) {
 	w := s.w
-	answer := func(in shard.Input) { w.after(w.delay(), func() { h.step(shards.Entities{Run: r.Run, Input: in}) }) }
+	answer := func(in shard.Input) { w.after(w.delay(), func() { h.step(shardcore.Entities{Run: r.Run, Input: in}) }) }
 	me := owner{h, r.Run}
 	w.after(w.delay(), func() {
 		at := s.entities[r.Shard]

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"fmt"
@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // place is where an incarnation of an entity runs.
 type place struct {
-	shards.Run
+	shardcore.Run
 
 	entity      string
 	incarnation uint64
@@ -34,7 +34,7 @@ type entity struct {
 	ended   bool
 }
 
-func (h *host) act(a shards.Action) {
+func (h *host) act(a shardcore.Action) {
 	w := h.w
 	at := place{a.Run, a.Entity, a.Incarnation}
 	e := h.entities[at]
@@ -51,7 +51,7 @@ func (h *host) act(a shards.Action) {
 		w.hit["start"]++
 		w.after(w.delay(), func() {
 			if e.runs() {
-				h.step(shards.Entities{Run: at.Run, Input: shard.Started{Entity: at.entity, Incarnation: at.incarnation}})
+				h.step(shardcore.Entities{Run: at.Run, Input: shard.Started{Entity: at.entity, Incarnation: at.incarnation}})
 				e.work()
 			}
 		})
@@ -96,7 +96,7 @@ func (e *entity) work() {
 		e.end()
 		return
 	case w.rnd.IntN(40) == 0:
-		e.h.step(shards.Entities{Run: e.at.Run, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+		e.h.step(shardcore.Entities{Run: e.at.Run, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 	}
 	w.after(w.delay(), e.work)
 }
@@ -109,10 +109,10 @@ func (e *entity) end() {
 	e.ended = true
 	delete(e.h.entities, e.at)
 	delete(e.h.w.live, e.at.entity)
-	e.h.step(shards.Entities{Run: e.at.Run, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.h.step(shardcore.Entities{Run: e.at.Run, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 }
 
-func (h *host) ended(r shards.Run) {
+func (h *host) ended(r shardcore.Run) {
 	delete(h.runs, r)
 	for at := range h.entities {
 		if at.Run == r {
@@ -137,19 +137,19 @@ func TestOneRateForAllShards(t *testing.T) {
 	cfg := config()
 	cfg.Region.Remember = true
 	cfg.Shard = shard.Config{RecoverNumber: 3, RecoverInterval: time.Second}
-	m, err := shards.New(cfg)
+	m, err := shardcore.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
 	d.see(membership.Up, "b", "a")
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
-	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{1, 2, 3, 4, 5}})
+	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1, 2, 3, 4, 5}})
 	if len(out.Remember) != 5 {
 		t.Fatalf("of 5 shards %d are loaded", len(out.Remember))
 	}
-	started := map[shards.Shard]int{}
-	count := func(out shards.Effects) (n int) {
+	started := map[shardcore.Shard]int{}
+	count := func(out shardcore.Effects) (n int) {
 		for _, a := range out.Actions {
 			if a.Kind == shard.Start {
 				started[a.Shard]++
@@ -160,7 +160,7 @@ func TestOneRateForAllShards(t *testing.T) {
 	}
 	n := 0
 	for i, r := range out.Remember {
-		n += count(d.step(shards.Entities{Run: r.Run, Input: shard.Loaded{Entities: []string{fmt.Sprint(i, "a"), fmt.Sprint(i, "b")}}}))
+		n += count(d.step(shardcore.Entities{Run: r.Run, Input: shard.Loaded{Entities: []string{fmt.Sprint(i, "a"), fmt.Sprint(i, "b")}}}))
 	}
 	for n < 10 {
 		at := d.m.Next()

@@ -1,32 +1,32 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"testing"
 
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
 // BenchmarkSend is a message of a sender to an entity that runs, on this node or another one.
 func BenchmarkSend(b *testing.B) {
-	m, err := shards.New(config())
+	m, err := shardcore.New(config())
 	if err != nil {
 		b.Fatal(err)
 	}
 	d := &driver{m: m}
 	d.see(membership.Up, "b", "a")
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
-	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{1}})
-	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []shards.Shard{2}}}})
-	for name, s := range map[string]shards.Shard{"here": 1, "there": 2} {
+	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
+	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []shardcore.Shard{2}}}})
+	for name, s := range map[string]shardcore.Shard{"here": 1, "there": 2} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			in := shards.Send{Shard: s, Message: message()}
+			in := shardcore.Send{Shard: s, Message: message()}
 			for b.Loop() {
 				if out := d.step(in); len(out.Actions)+len(out.Send) == 0 {
 					b.Fatal("it waits")

@@ -10,8 +10,8 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/shards/register"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
 var errUnheard = errors.New("no answer")

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shards composes what one node runs of one entity type into one machine, as values and pure functions: the region, or
+// Package shardcore composes what one node runs of one entity type into one machine, as values and pure functions: the region, or
 // the proxy, its shards, and the coordinator while this node has it. The shell in package sharding and the simulations drive
 // it and nothing else.
 //
@@ -24,4 +24,4 @@
 //
 // Messages are what the caller makes of them: values of a sender on this node, which the caller encodes when they are to be sent to
 // another one, and bytes that came from there.
-package shards
+package shardcore

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"container/heap"
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -46,7 +46,7 @@ func (w *world) appoint() {
 		if !h.proxy && !h.gone && h.status == membership.Up && !h.forced {
 			w.hit["appointed"]++
 			h.appointed = true
-			h.step(shards.Appoint{})
+			h.step(shardcore.Appoint{})
 			return
 		}
 	}
@@ -57,7 +57,7 @@ func (w *world) leave(h *host) {
 	h.leaving = true
 	if w.rnd.IntN(2) == 0 {
 		w.hit["drained"]++
-		h.step(shards.Leave{Stay: true})
+		h.step(shardcore.Leave{Stay: true})
 		w.after(time.Duration(w.rnd.Int64N(int64(10*time.Second))), func() {
 			if !h.gone {
 				w.goAway(h)
@@ -70,7 +70,7 @@ func (w *world) leave(h *host) {
 
 func (w *world) goAway(h *host) {
 	w.hit["leave"]++
-	h.step(shards.Leave{})
+	h.step(shardcore.Leave{})
 	var wait func()
 	wait = func() {
 		switch {
@@ -79,7 +79,7 @@ func (w *world) goAway(h *host) {
 		case h.stopped && h.status == membership.Up:
 			h.status = membership.Leaving
 			w.publish()
-			h.step(shards.Dismiss{})
+			h.step(shardcore.Dismiss{})
 		case h.stopped && !h.appointed:
 			w.remove(h)
 			return
@@ -113,7 +113,7 @@ func (w *world) crash(h *host) {
 func (w *world) down(h *host) {
 	w.hit["down"]++
 	h.forced = true
-	h.step(shards.Stop{})
+	h.step(shardcore.Stop{})
 	w.after(10*time.Second, func() {
 		if !h.stopped {
 			w.fail("%v is still running: %s", h.node, h.text())
@@ -143,10 +143,10 @@ func (w *world) disturb() {
 	case n == 6 && w.crashes && !h.proxy && !h.appointed: // two at a time, for a while
 		w.hit["second"]++
 		h.appointed = true
-		h.step(shards.Appoint{})
-		w.after(w.delay()*5, func() { h.step(shards.Dismiss{Now: true}) })
+		h.step(shardcore.Appoint{})
+		w.after(w.delay()*5, func() { h.step(shardcore.Dismiss{Now: true}) })
 	case n == 7:
-		h.step(shards.Rebalance{})
+		h.step(shardcore.Rebalance{})
 	}
 }
 
@@ -204,8 +204,8 @@ func simulate(t *testing.T, seed uint64, with mode, hit map[string]int) string {
 		links: map[link]time.Duration{}, hit: hit,
 	}
 	w.store = store{
-		w: w, fold: coordinator.NewFold(coordinator.State{}), known: map[shards.Shard]bool{}, entities: map[shards.Shard]map[string]bool{},
-		owner: map[shards.Shard]owner{},
+		w: w, fold: coordinator.NewFold(coordinator.State{}), known: map[shardcore.Shard]bool{}, entities: map[shardcore.Shard]map[string]bool{},
+		owner: map[shardcore.Shard]owner{},
 	}
 	for i := range 3 + w.rnd.IntN(2) {
 		w.join(i == 3)

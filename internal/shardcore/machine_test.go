@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -21,8 +21,8 @@ import (
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 7} }
 
-func config() shards.Config {
-	return shards.Config{
+func config() shardcore.Config {
+	return shardcore.Config{
 		Region:      region.Config{Self: node("a"), Type: "account", Instance: 1},
 		Shard:       shard.Config{Passivation: passivation.Settings{Limit: 4}, Starts: 6},
 		Coordinator: coordinator.Config{Shards: 10, RemovalMargin: time.Minute},
@@ -32,13 +32,13 @@ func config() shards.Config {
 // driver drives the machine of node a by hand.
 type driver struct {
 	t   *testing.T
-	m   *shards.Machine
+	m   *shardcore.Machine
 	now time.Duration
 }
 
 func drive(t *testing.T, names ...string) *driver {
 	t.Helper()
-	m, err := shards.New(config())
+	m, err := shardcore.New(config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,10 +47,10 @@ func drive(t *testing.T, names ...string) *driver {
 	return d
 }
 
-func (d *driver) step(in shards.Input) shards.Effects { return d.m.Step(d.now, in) }
+func (d *driver) step(in shardcore.Input) shardcore.Effects { return d.m.Step(d.now, in) }
 
-func (d *driver) see(self membership.Status, names ...string) shards.Effects {
-	var in shards.Members
+func (d *driver) see(self membership.Status, names ...string) shardcore.Effects {
+	var in shardcore.Members
 	for i, name := range names {
 		at := membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i + 1)}
 		if name == "a" {
@@ -62,63 +62,63 @@ func (d *driver) see(self membership.Status, names ...string) shards.Effects {
 	return d.step(in)
 }
 
-func (d *driver) hear(msg coordinator.Message) shards.Effects {
+func (d *driver) hear(msg coordinator.Message) shardcore.Effects {
 	msg.Type, msg.Instance, msg.Term = "account", 1, max(msg.Term, 3)
-	return d.step(shards.Received{From: node("b"), Kind: shards.KindCoordinator, Data: coordinator.AppendMessage(nil, msg)})
+	return d.step(shardcore.Received{From: node("b"), Kind: shardcore.KindCoordinator, Data: coordinator.AppendMessage(nil, msg)})
 }
 
-func (d *driver) arrive(f region.Frame, entity string) shards.Effects {
+func (d *driver) arrive(f region.Frame, entity string) shardcore.Effects {
 	data := region.AppendPacket(nil, region.Packet{Type: "account", Frame: f, Entity: entity, Body: []byte("hello")})
-	return d.step(shards.Received{From: node("b"), Kind: shards.KindRegion, Data: data})
+	return d.step(shardcore.Received{From: node("b"), Kind: shardcore.KindRegion, Data: data})
 }
 
 // lead makes node a the coordinator, with a store that is quick.
 func (d *driver) lead() {
 	d.t.Helper()
-	out := d.step(shards.Appoint{})
-	out = d.step(shards.Answer{Input: coordinator.Loaded{ID: out.Load}})
+	out := d.step(shardcore.Appoint{})
+	out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: out.Load}})
 	for out.Save != nil {
-		out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+		out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
 	}
 	d.now += time.Second
 	out = d.m.Tick(d.now)
 	for out.Save != nil {
-		out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+		out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
 	}
 	if c := d.m.Coordinator(); c == nil || c.Phase() != coordinator.Active || !d.m.Registered() {
 		d.t.Fatalf("coordinator %v, registered: %t", c, d.m.Registered())
 	}
 }
 
-func message() shards.Message { return shards.Message{Entity: "x", Local: "hello"} }
+func message() shardcore.Message { return shardcore.Message{Entity: "x", Local: "hello"} }
 
 // The region and the coordinator of a node find each other, and an entity starts, all on one node.
 func TestOneNodeServesItself(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
 	d.lead()
-	out := d.step(shards.Send{Shard: 3, Message: message()})
+	out := d.step(shardcore.Send{Shard: 3, Message: message()})
 	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
 		t.Fatalf("the strategy is not asked: %+v", out)
 	}
-	out = d.step(shards.Answer{Input: coordinator.Placed{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
+	out = d.step(shardcore.Answer{Input: coordinator.Placed{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
 	if out.Save == nil || len(out.Actions) != 0 {
 		t.Fatalf("it is not stored first: %+v", out)
 	}
-	out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Start || out.Actions[1].Message.Local != "hello" {
 		t.Fatalf("it does not start: %+v", out)
 	}
 	run := out.Actions[0].Run
-	out = d.step(shards.Entities{Run: run, Input: shard.Passivate{Entity: "x", Incarnation: 1}})
+	out = d.step(shardcore.Entities{Run: run, Input: shard.Passivate{Entity: "x", Incarnation: 1}})
 	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Stop || d.m.Tracked(3) != 1 || len(d.m.Running(3)) != 1 {
 		t.Errorf("it wants to be passivated: %+v", out)
 	}
-	d.step(shards.Entities{Run: shards.Run{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+	d.step(shardcore.Entities{Run: shardcore.Run{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 1 {
 		t.Error("what another run says counts")
 	}
-	d.step(shards.Entities{Run: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+	d.step(shardcore.Entities{Run: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 0 || d.m.Waiting() != 0 {
 		t.Errorf("it has ended, %d are left, %d messages wait", d.m.Tracked(3), d.m.Waiting())
 	}
@@ -131,8 +131,8 @@ func TestMessagesTravelEncoded(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a", "c")
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
-	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shards.Shard{1}}}})
-	out := d.step(shards.Send{Shard: 1, Message: message()})
+	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shardcore.Shard{1}}}})
+	out := d.step(shardcore.Send{Shard: 1, Message: message()})
 	if len(out.Send) != 1 || out.Send[0].Data != nil || out.Send[0].Message.Local != "hello" || out.Send[0].To != node("c") {
 		t.Fatalf("%+v", out)
 	}
@@ -141,10 +141,10 @@ func TestMessagesTravelEncoded(t *testing.T) {
 	if err != nil || p.Entity != "x" || string(p.Body) != "hello" || p.Shard != 1 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if name, err := shards.TypeOf(shards.KindRegion, data); err != nil || name != "account" {
+	if name, err := shardcore.TypeOf(shardcore.KindRegion, data); err != nil || name != "account" {
 		t.Errorf("it is about %q, %v", name, err)
 	}
-	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shards.Shard{2}})
+	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shardcore.Shard{2}})
 	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "y")
 	if len(out.Actions) != 2 || string(out.Actions[1].Message.Body) != "hello" || out.Actions[1].Entity != "y" {
 		t.Errorf("from another node: %+v", out)
@@ -158,14 +158,14 @@ func TestMessagesTravelEncoded(t *testing.T) {
 func TestWhatCanNotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
-	if out := d.step(shards.Send{Shard: 10, Message: message()}); len(out.Refused) != 1 || out.Refused[0].Reason != shards.NoShard {
+	if out := d.step(shardcore.Send{Shard: 10, Message: message()}); len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.NoShard {
 		t.Errorf("beyond the last shard: %+v", out)
 	}
-	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 10}, "x"); len(out.Refused) != 1 || out.Refused[0].Reason != shards.NoShard {
+	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 10}, "x"); len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.NoShard {
 		t.Errorf("from another node: %+v", out)
 	}
-	for _, kind := range []shards.Kind{shards.KindCoordinator, shards.KindRegion} {
-		out := d.step(shards.Received{From: node("b"), Kind: kind, Data: []byte("?")})
+	for _, kind := range []shardcore.Kind{shardcore.KindCoordinator, shardcore.KindRegion} {
+		out := d.step(shardcore.Received{From: node("b"), Kind: kind, Data: []byte("?")})
 		if len(out.Malformed) != 1 || out.Malformed[0].From != node("b") {
 			t.Errorf("%d: %+v", kind, out)
 		}
@@ -178,24 +178,24 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 // A node that was downed or removed stops at once, with all that it hosts.
 func TestWhoIsNoMemberStops(t *testing.T) {
 	t.Parallel()
-	for what, end := range map[string]func(d *driver) shards.Effects{
-		"down":    func(d *driver) shards.Effects { return d.see(membership.Down, "a", "b") },
-		"removed": func(d *driver) shards.Effects { return d.see(membership.Up, "b") },
-		"stop":    func(d *driver) shards.Effects { return d.step(shards.Stop{}) },
+	for what, end := range map[string]func(d *driver) shardcore.Effects{
+		"down":    func(d *driver) shardcore.Effects { return d.see(membership.Down, "a", "b") },
+		"removed": func(d *driver) shardcore.Effects { return d.see(membership.Up, "b") },
+		"stop":    func(d *driver) shardcore.Effects { return d.step(shardcore.Stop{}) },
 	} {
 		d := drive(t, "a", "b")
-		d.step(shards.Appoint{})
-		d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{2}})
+		d.step(shardcore.Appoint{})
+		d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 		d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
 		out := end(d)
 		if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.Dismissed || out.Stopped {
 			t.Errorf("%s: %+v", what, out)
 		}
-		out = d.step(shards.Entities{Run: out.Actions[0].Run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+		out = d.step(shardcore.Entities{Run: out.Actions[0].Run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 		if !out.Stopped || len(out.Ended) != 1 {
 			t.Errorf("%s: it has ended: %+v", what, out)
 		}
-		if out = d.step(shards.Appoint{}); !out.Dismissed || out.Load != 0 {
+		if out = d.step(shardcore.Appoint{}); !out.Dismissed || out.Load != 0 {
 			t.Errorf("%s: it is appointed again: %+v", what, out)
 		}
 	}
@@ -205,14 +205,14 @@ func TestWhoIsNoMemberStops(t *testing.T) {
 func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
-	out := d.step(shards.Appoint{})
+	out := d.step(shardcore.Appoint{})
 	for _, pause := range []time.Duration{5, 10, 20, 25, 25} {
 		first := out.Load
-		out = d.step(shards.Answer{Input: coordinator.Loaded{ID: first}})
+		out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: first}})
 		if out.Save == nil {
 			t.Fatalf("it does not claim a term: %+v", out)
 		}
-		d.step(shards.Answer{Input: coordinator.SaveFailed{ID: out.Save.ID, Fenced: true}})
+		d.step(shardcore.Answer{Input: coordinator.SaveFailed{ID: out.Save.ID, Fenced: true}})
 		if d.m.Coordinator() != nil {
 			t.Fatal("it goes on")
 		}
@@ -224,11 +224,11 @@ func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
 		if out = d.m.Tick(d.now); out.Load == 0 || out.Load == first {
 			t.Fatalf("at %v: %+v", d.now, out)
 		}
-		if late := d.step(shards.Answer{Input: coordinator.Loaded{ID: first}}); late.Save != nil {
+		if late := d.step(shardcore.Answer{Input: coordinator.Loaded{ID: first}}); late.Save != nil {
 			t.Errorf("an answer to the one before: %+v", late)
 		}
 	}
-	if out = d.step(shards.Dismiss{}); !out.Dismissed || d.m.Coordinator() != nil {
+	if out = d.step(shardcore.Dismiss{}); !out.Dismissed || d.m.Coordinator() != nil {
 		t.Errorf("dismissed: %+v", out)
 	}
 }
@@ -239,21 +239,21 @@ func TestRemovalsAreRemembered(t *testing.T) {
 	d := drive(t, "a", "c")
 	d.see(membership.Up, "a")
 	d.now = 30 * time.Second
-	out := d.step(shards.Appoint{})
+	out := d.step(shardcore.Appoint{})
 	state, err := coordinator.State{}.Apply(
 		coordinator.Event{Kind: coordinator.Started, Term: 1, Node: node("c")},
-		coordinator.Event{Kind: coordinator.RegionRegistered, Node: node("c")}, coordinator.Event{Kind: coordinator.HomesAllocated, Node: node("c"), Shards: []shards.Shard{1}})
+		coordinator.Event{Kind: coordinator.RegionRegistered, Node: node("c")}, coordinator.Event{Kind: coordinator.HomesAllocated, Node: node("c"), Shards: []shardcore.Shard{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = d.step(shards.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 3}})
-	out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 3}})
+	out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
 	for d.now < 59*time.Second {
 		if out.Save != nil && out.Save.Events[0].Kind == coordinator.RegionTerminated {
 			t.Fatalf("at %v the margin is not over: %+v", d.now, out.Save)
 		}
 		if out.Save != nil {
-			out = d.step(shards.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+			out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
 			continue
 		}
 		d.now += time.Second
@@ -269,13 +269,13 @@ func TestRemovalsAreRemembered(t *testing.T) {
 func TestLimitsAreShared(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
-	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{1}})
+	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
 	for _, entity := range []string{"v", "w", "x", "y"} {
 		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, entity); len(out.Actions) != 2 {
 			t.Errorf("%s: %+v", entity, out)
 		}
 	}
-	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shards.Shard{2}})
+	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Stop || out.Actions[1].Kind != shard.Stop {
 		t.Errorf("there are two shards: %+v", out)
 	}
@@ -283,26 +283,26 @@ func TestLimitsAreShared(t *testing.T) {
 
 func TestInvalidConfigsNameTheField(t *testing.T) {
 	t.Parallel()
-	for field, change := range map[string]func(*shards.Config){
-		"Coordinator: Self":  func(c *shards.Config) { c.Coordinator.Type = "x" },
-		"Shard.Remember":     func(c *shards.Config) { c.Shard.Remember = true },
-		"Shard.Entities":     func(c *shards.Config) { c.Shard.Entities = 1 },
-		"CoordinatorBackoff": func(c *shards.Config) { c.CoordinatorBackoff = -1 },
+	for field, change := range map[string]func(*shardcore.Config){
+		"Coordinator: Self":  func(c *shardcore.Config) { c.Coordinator.Type = "x" },
+		"Shard.Remember":     func(c *shardcore.Config) { c.Shard.Remember = true },
+		"Shard.Entities":     func(c *shardcore.Config) { c.Shard.Entities = 1 },
+		"CoordinatorBackoff": func(c *shardcore.Config) { c.CoordinatorBackoff = -1 },
 	} {
 		cfg := config()
 		change(&cfg)
-		if _, err := shards.New(cfg); !errors.Is(err, shards.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
+		if _, err := shardcore.New(cfg); !errors.Is(err, shardcore.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	for what, change := range map[string]func(*shards.Config){
-		"region":      func(c *shards.Config) { c.Region.BufferSize = -1 },
-		"shard":       func(c *shards.Config) { c.Shard.BufferSize = -1 },
-		"coordinator": func(c *shards.Config) { c.Coordinator.Settle = -1 },
+	for what, change := range map[string]func(*shardcore.Config){
+		"region":      func(c *shardcore.Config) { c.Region.BufferSize = -1 },
+		"shard":       func(c *shardcore.Config) { c.Shard.BufferSize = -1 },
+		"coordinator": func(c *shardcore.Config) { c.Coordinator.Settle = -1 },
 	} {
 		cfg := config()
 		change(&cfg)
-		if _, err := shards.New(cfg); err == nil || !strings.Contains(err.Error(), what+": invalid") {
+		if _, err := shardcore.New(cfg); err == nil || !strings.Contains(err.Error(), what+": invalid") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package shards_test
+package shardcore_test
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/shards"
+	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
-	d.step(shards.Send{Shard: 1, Message: message()})
+	d.step(shardcore.Send{Shard: 1, Message: message()})
 	d.now = time.Second
 	d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, "y")
 	d.now = time.Minute
@@ -29,9 +29,9 @@ func TestGivenUp(t *testing.T) {
 	for range d.m.Buffered(d.now) {
 		break
 	}
-	drop := shards.Drop{Tokens: []uint64{waiting[1].Token, 99}}
+	drop := shardcore.Drop{Tokens: []uint64{waiting[1].Token, 99}}
 	out := d.step(drop)
-	if len(out.Refused) != 1 || out.Refused[0].Reason != shards.GivenUp || out.Refused[0].Message.Local != "hello" || d.m.Waiting() != 1 {
+	if len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.GivenUp || out.Refused[0].Message.Local != "hello" || d.m.Waiting() != 1 {
 		t.Errorf("given up: %+v", out)
 	}
 	if out = d.step(drop); len(out.Refused) != 0 {
