@@ -16,48 +16,48 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// AdminService is the name under which operators ask for regions: see cluster.Node.HandleAdmin.
-const AdminService = "sharding"
+// adminService is the name under which operators ask for regions: see cluster.Node.HandleAdmin.
+const adminService = "sharding"
 
-// AdminCommand is what an operator asks of a node.
-type AdminCommand string
+// adminCommand is what an operator asks of a node.
+type adminCommand string
 
 // The commands. All of them can be repeated.
 const (
-	// AdminRegions asks for the regions and proxies of the node, or the one of a type.
-	AdminRegions AdminCommand = "regions"
-	// AdminShards asks for the shards that the node hosts, and how many entities they have; AdminEntities for the IDs of those that run
+	// adminCmdRegions asks for the regions and proxies of the node, or the one of a type.
+	adminCmdRegions adminCommand = "regions"
+	// adminCmdShards asks for the shards that the node hosts, and how many entities they have; adminCmdEntities for the IDs of those that run
 	// in one.
-	AdminShards   AdminCommand = "shards"
-	AdminEntities AdminCommand = "entities"
-	// AdminFind asks where an entity is.
-	AdminFind AdminCommand = "find"
-	// AdminRebalance asks the strategy which shards should move. It is for the node that has the coordinator.
-	AdminRebalance AdminCommand = "rebalance"
-	// AdminDrain gives all shards of the node away: see Region.Drain. It does not wait for that.
-	AdminDrain AdminCommand = "drain"
-	// AdminUndrain takes that back: see Region.Undrain.
-	AdminUndrain AdminCommand = "undrain"
+	adminCmdShards   adminCommand = "shards"
+	adminCmdEntities adminCommand = "entities"
+	// adminCmdFind asks where an entity is.
+	adminCmdFind adminCommand = "find"
+	// adminCmdRebalance asks the strategy which shards should move. It is for the node that has the coordinator.
+	adminCmdRebalance adminCommand = "rebalance"
+	// adminCmdDrain gives all shards of the node away: see Region.Drain. It does not wait for that.
+	adminCmdDrain adminCommand = "drain"
+	// adminCmdUndrain takes that back: see Region.Undrain.
+	adminCmdUndrain adminCommand = "undrain"
 )
 
-// AdminRequest is a request of an operator, in JSON.
-type AdminRequest struct {
-	// Service is AdminService.
+// adminRequest is a request of an operator, in JSON.
+type adminRequest struct {
+	// Service is adminService.
 	Service string       `json:"service"`
-	Command AdminCommand `json:"command"`
-	// Type is the name of the entity type. All commands but AdminRegions need it.
+	Command adminCommand `json:"command"`
+	// Type is the name of the entity type. All commands but adminCmdRegions need it.
 	Type string `json:"type,omitempty"`
-	// Shard is what AdminEntities is about, ID what AdminFind is.
+	// Shard is what adminCmdEntities is about, ID what adminCmdFind is.
 	Shard Shard  `json:"shard,omitempty"`
 	ID    string `json:"id,omitempty"`
-	// Behind is the shard from which on the answer of AdminShards begins; After is the type, or the ID, behind which that of AdminRegions or
-	// AdminEntities does: there may be too many for one.
+	// Behind is the shard from which on the answer of adminCmdShards begins; After is the type, or the ID, behind which that of adminCmdRegions or
+	// adminCmdEntities does: there may be too many for one.
 	Behind Shard  `json:"behind,omitempty"`
 	After  string `json:"after,omitempty"`
 }
 
-// AdminAnswer is the answer, in JSON. What has gone wrong is in Error; then the rest is empty but for Reason.
-type AdminAnswer struct {
+// adminReply is the answer, in JSON. Kind has gone wrong is in Error; then the rest is empty but for Reason.
+type adminReply struct {
 	Error string `json:"error,omitempty"`
 	// NoService says that the node has no region at all.
 	NoService bool `json:"no_service,omitempty"`
@@ -69,7 +69,7 @@ type AdminAnswer struct {
 	Shards   []AdminShard  `json:"shards,omitempty"`
 	Entities []string      `json:"entities,omitempty"`
 	Found    *AdminFound   `json:"found,omitempty"`
-	// Moving is how many shards are moved by AdminRebalance.
+	// Moving is how many shards are moved by adminCmdRebalance.
 	Moving int `json:"moving,omitempty"`
 	// More says that there are more, behind the last one.
 	More bool `json:"more,omitempty"`
@@ -155,23 +155,23 @@ func adminReason(err error) string {
 }
 
 // serve lets other nodes and operators ask for the regions of a node.
-func (b *switchboard) serve() {
-	b.node.Transport().HandleRequest(kindQuestion, b.questioned)
-	b.node.HandleAdmin(AdminService, b.admin)
+func (rt *router) serve() {
+	rt.node.Transport().HandleRequest(kindQuery, rt.receiveQuery)
+	rt.node.HandleAdmin(adminService, rt.admin)
 }
 
 // admin answers an operator.
-func (b *switchboard) admin(ctx context.Context, operator string, request []byte) []byte {
-	var r AdminRequest
-	var answer AdminAnswer
+func (rt *router) admin(ctx context.Context, operator string, request []byte) []byte {
+	var r adminRequest
+	var answer adminReply
 	err := json.Unmarshal(request, &r)
 	if err == nil {
-		answer, err = b.administer(ctx, operator, &r)
-		answer.Node = b.node.Self().String()
+		answer, err = rt.administer(ctx, operator, &r)
+		answer.Node = rt.node.Self().String()
 	}
 	if err != nil {
 		text := err.Error()
-		answer = AdminAnswer{Error: text[:min(len(text), maxAdminError)], Reason: adminReason(err)}
+		answer = adminReply{Error: text[:min(len(text), maxAdminError)], Reason: adminReason(err)}
 	}
 	out, err := json.Marshal(answer)
 	if err != nil {
@@ -180,23 +180,23 @@ func (b *switchboard) admin(ctx context.Context, operator string, request []byte
 	return out
 }
 
-func (b *switchboard) administer(ctx context.Context, operator string, r *AdminRequest) (AdminAnswer, error) {
-	if r.Command == AdminRegions && r.Type == "" {
-		return b.adminRegions(ctx, r.After)
+func (rt *router) administer(ctx context.Context, operator string, r *adminRequest) (adminReply, error) {
+	if r.Command == adminCmdRegions && r.Type == "" {
+		return rt.adminRegions(ctx, r.After)
 	}
-	s := b.find(r.Type)
+	s := rt.find(r.Type)
 	if s == nil {
-		return AdminAnswer{}, fmt.Errorf("%w: %.100q", ErrNoRegion, r.Type)
+		return adminReply{}, fmt.Errorf("%w: %.100q", ErrNoRegion, r.Type)
 	}
 	return s.administer(ctx, operator, r)
 }
 
 // types returns the types with a region or a proxy on the node, sorted.
-func (b *switchboard) types() []string {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	types := make([]string, 0, len(b.sites))
-	for name := range b.sites {
+func (rt *router) types() []string {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	types := make([]string, 0, len(rt.shells))
+	for name := range rt.shells {
 		types = append(types, name)
 	}
 	slices.Sort(types)
@@ -204,9 +204,9 @@ func (b *switchboard) types() []string {
 }
 
 // adminRegions returns the regions of all types behind one.
-func (b *switchboard) adminRegions(ctx context.Context, after string) (answer AdminAnswer, err error) {
-	for _, name := range b.types() {
-		s := b.find(name)
+func (rt *router) adminRegions(ctx context.Context, after string) (answer adminReply, err error) {
+	for _, name := range rt.types() {
+		s := rt.find(name)
 		switch {
 		case name <= after || s == nil:
 			continue
@@ -227,59 +227,59 @@ func (b *switchboard) adminRegions(ctx context.Context, after string) (answer Ad
 }
 
 // administer answers an operator who asks for a type.
-func (s *site) administer(ctx context.Context, operator string, r *AdminRequest) (answer AdminAnswer, err error) {
+func (s *shell) administer(ctx context.Context, operator string, r *adminRequest) (answer adminReply, err error) {
 	switch r.Command {
-	case AdminRegions:
+	case adminCmdRegions:
 		var region AdminRegion
 		region, err = s.adminRegion(ctx)
 		answer.Regions = []AdminRegion{region}
-	case AdminShards:
+	case adminCmdShards:
 		err = s.call(ctx, func() { answer.Shards, answer.More = s.adminShards(r.Behind) })
-	case AdminEntities:
+	case adminCmdEntities:
 		err = s.call(ctx, func() { answer.Entities, answer.More = s.adminEntities(r.Shard, r.After) })
-	case AdminFind:
+	case adminCmdFind:
 		answer.Found, err = s.adminFind(ctx, r.ID)
-	case AdminRebalance:
-		s.commanded(ctx, operator, r)
+	case adminCmdRebalance:
+		s.logOperatorCommand(ctx, operator, r)
 		answer.Moving, err = s.adminRebalance(ctx)
-	case AdminDrain:
-		s.commanded(ctx, operator, r)
+	case adminCmdDrain:
+		s.logOperatorCommand(ctx, operator, r)
 		if s.entities != nil {
 			s.beginDrain() //nolint:contextcheck // nobody waits for it here
 		}
-	case AdminUndrain:
-		s.commanded(ctx, operator, r)
+	case adminCmdUndrain:
+		s.logOperatorCommand(ctx, operator, r)
 		err = s.undrain(ctx)
 	default:
 		err = fmt.Errorf("%w: command %.100q", ErrInvalid, string(r.Command))
 	}
 	if err != nil {
-		return AdminAnswer{}, err
+		return adminReply{}, err
 	}
 	return answer, nil
 }
 
-func (s *site) commanded(ctx context.Context, operator string, r *AdminRequest) {
+func (s *shell) logOperatorCommand(ctx context.Context, operator string, r *adminRequest) {
 	s.log.InfoContext(ctx, "an operator commands", slog.String("operator", operator), slog.String("command", string(r.Command)))
 }
 
 // adminRegion returns what the region runs and knows.
-func (s *site) adminRegion(ctx context.Context) (a AdminRegion, err error) {
+func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 	a = AdminRegion{Type: s.name, Role: s.opts.Role, Total: s.opts.Shards, Proxy: s.entities == nil, Dropped: s.dropped.Load()}
-	if why := s.mismatched(); why != nil {
+	if why := s.mismatchErr(); why != nil {
 		a.Mismatch = why.Error()
 	}
 	err = s.call(ctx, func() {
 		m := s.machine
 		a.Drained, a.Waiting = m.Leaving(), m.Waiting()
-		if boss, ok := m.Boss(); ok {
+		if boss, ok := m.Coordinator(); ok {
 			a.Coordinator = boss.String()
 		}
 		for _, c := range s.counts() {
 			a.Shards++
 			a.Entities += c.Entities
 		}
-		c := m.Coordinator()
+		c := m.LocalCoordinator()
 		if c == nil {
 			return
 		}
@@ -292,7 +292,7 @@ func (s *site) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 }
 
 // adminShards returns shards of this node, from one on. It belongs to the loop.
-func (s *site) adminShards(behind Shard) (page []AdminShard, more bool) {
+func (s *shell) adminShards(behind Shard) (page []AdminShard, more bool) {
 	for _, n := range s.machine.Hosted() {
 		switch {
 		case n < behind:
@@ -306,7 +306,7 @@ func (s *site) adminShards(behind Shard) (page []AdminShard, more bool) {
 }
 
 // adminEntities returns the entities of a shard that run on this node, behind one. It belongs to the loop.
-func (s *site) adminEntities(n Shard, after string) (page []string, more bool) {
+func (s *shell) adminEntities(n Shard, after string) (page []string, more bool) {
 	room := adminBytes
 	for _, id := range s.machine.Running(n) {
 		if id <= after && after != "" {
@@ -321,7 +321,7 @@ func (s *site) adminEntities(n Shard, after string) (page []string, more bool) {
 }
 
 // adminFind returns where an entity is.
-func (s *site) adminFind(ctx context.Context, id string) (*AdminFound, error) {
+func (s *shell) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 	n, err := s.shardOf(id)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -330,14 +330,14 @@ func (s *site) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 	err = s.call(ctx, func() {
 		m := s.machine
 		home, known := m.Home(n)
-		if c := m.Coordinator(); c != nil && !known {
+		if c := m.LocalCoordinator(); c != nil && !known {
 			state, _ := c.State()
 			home, known = state.Home(n)
 		}
 		if known {
 			found.Home = home.String()
 		}
-		if boss, ok := m.Boss(); ok {
+		if boss, ok := m.Coordinator(); ok {
 			found.Coordinator = boss.String()
 		}
 		found.Running = slices.Contains(m.Running(n), id)
@@ -349,8 +349,8 @@ func (s *site) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 const rebalancePoll = 10 * time.Millisecond
 
 // adminRebalance asks the strategy which shards should move, and waits for its answer.
-func (s *site) adminRebalance(ctx context.Context) (moving int, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StrategyTimeout+queryTimeout, errUnanswered)
+func (s *shell) adminRebalance(ctx context.Context) (moving int, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StrategyTimeout+queryTimeout, errNoReply)
 	defer cancel()
 	ticker := time.NewTicker(rebalancePoll)
 	defer ticker.Stop()
@@ -358,7 +358,7 @@ func (s *site) adminRebalance(ctx context.Context) (moving int, err error) {
 	for before := 0; ; {
 		here, open := false, false
 		err := s.call(ctx, func() { //nolint:contextcheck // the loop has a context of its own
-			c := s.machine.Coordinator()
+			c := s.machine.LocalCoordinator()
 			if c != nil && asked == nil {
 				asked, before = c, c.HandOffs()
 				s.step(shardcore.Rebalance{})

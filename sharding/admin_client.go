@@ -27,7 +27,7 @@ func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
 
 // AdminError is what a node says that could not do what it was asked. It matches ErrNoRegion or ErrNoCoordinator, if that is why.
 type AdminError struct {
-	Command AdminCommand
+	Command adminCommand
 	Text    string
 
 	is error
@@ -59,14 +59,14 @@ func (n *AdminNode) Region(typ string) *AdminRegion {
 	return nil
 }
 
-// Regions asks some nodes for all their regions and proxies, all at the same time. What nodes don't answer is in Err of each.
+// Regions asks some nodes for all their regions and proxies, all at the same time. Kind nodes don't answer is in Err of each.
 func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 	found := make([]AdminNode, len(nodes))
 	var all sync.WaitGroup
 	for i, name := range nodes {
 		all.Go(func() {
 			n := AdminNode{Name: name}
-			request := AdminRequest{Command: AdminRegions}
+			request := adminRequest{Command: adminCmdRegions}
 			for answer, err := range a.pages(ctx, name, &request) {
 				if n.Err = err; err != nil {
 					break
@@ -86,7 +86,7 @@ func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 // Shards yields the shards of a type that a node hosts, sorted. The error is the last that it yields.
 func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[AdminShard, error] {
 	return func(yield func(AdminShard, error) bool) {
-		request := AdminRequest{Command: AdminShards, Type: typ}
+		request := adminRequest{Command: adminCmdShards, Type: typ}
 		for answer, err := range a.pages(ctx, node, &request) {
 			if err != nil {
 				yield(AdminShard{}, err)
@@ -104,7 +104,7 @@ func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[AdminSha
 // Entities yields the IDs of those entities of a shard that run on a node, sorted. The error is the last that it yields.
 func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		request := AdminRequest{Command: AdminEntities, Type: typ, Shard: shard}
+		request := adminRequest{Command: adminCmdEntities, Type: typ, Shard: shard}
 		for answer, err := range a.pages(ctx, node, &request) {
 			if err != nil {
 				yield("", err)
@@ -123,7 +123,7 @@ func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) ite
 // entity runs. If the home does not answer, Running is false. A node without a region of the type does not know the shard: the error
 // matches ErrNoRegion.
 func (a *Admin) Find(ctx context.Context, node, typ, id string) (*AdminFound, error) {
-	request := AdminRequest{Command: AdminFind, Type: typ, ID: id}
+	request := adminRequest{Command: adminCmdFind, Type: typ, ID: id}
 	found, err := a.find(ctx, node, request)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (a *Admin) Find(ctx context.Context, node, typ, id string) (*AdminFound, er
 	return found, nil
 }
 
-func (a *Admin) find(ctx context.Context, node string, request AdminRequest) (*AdminFound, error) {
+func (a *Admin) find(ctx context.Context, node string, request adminRequest) (*AdminFound, error) {
 	answer, err := a.ask(ctx, node, request)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func nameOf(node string) string {
 
 // Rebalance lets the coordinator of a type ask its strategy at once which shards should move, and returns how many begin to move. The node is the one that has the coordinator: the error matches ErrNoCoordinator if it does not.
 func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, err error) {
-	answer, err := a.ask(ctx, node, AdminRequest{Command: AdminRebalance, Type: typ})
+	answer, err := a.ask(ctx, node, adminRequest{Command: adminCmdRebalance, Type: typ})
 	if err != nil {
 		return 0, err
 	}
@@ -172,19 +172,19 @@ func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, er
 
 // Drain begins to give all shards of a node away, of one type: see Region.Drain. A proxy has none.
 func (a *Admin) Drain(ctx context.Context, node, typ string) error {
-	_, err := a.ask(ctx, node, AdminRequest{Command: AdminDrain, Type: typ})
+	_, err := a.ask(ctx, node, adminRequest{Command: adminCmdDrain, Type: typ})
 	return err
 }
 
 // Undrain lets a node take shards of a type again: see Region.Undrain.
 func (a *Admin) Undrain(ctx context.Context, node, typ string) error {
-	_, err := a.ask(ctx, node, AdminRequest{Command: AdminUndrain, Type: typ})
+	_, err := a.ask(ctx, node, adminRequest{Command: adminCmdUndrain, Type: typ})
 	return err
 }
 
 // pages yields answers until there are no more. Whoever takes them sets what the next one begins behind.
-func (a *Admin) pages(ctx context.Context, node string, request *AdminRequest) iter.Seq2[*AdminAnswer, error] {
-	return func(yield func(*AdminAnswer, error) bool) {
+func (a *Admin) pages(ctx context.Context, node string, request *adminRequest) iter.Seq2[*adminReply, error] {
+	return func(yield func(*adminReply, error) bool) {
 		for range maxAdminPages {
 			behind, after := request.Behind, request.After
 			answer, err := a.ask(ctx, node, *request)
@@ -200,8 +200,8 @@ func (a *Admin) pages(ctx context.Context, node string, request *AdminRequest) i
 	}
 }
 
-func (a *Admin) ask(ctx context.Context, node string, r AdminRequest) (*AdminAnswer, error) {
-	r.Service = AdminService
+func (a *Admin) ask(ctx context.Context, node string, r adminRequest) (*adminReply, error) {
+	r.Service = adminService
 	request, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("sharding: %s: %w", r.Command, err)
@@ -210,7 +210,7 @@ func (a *Admin) ask(ctx context.Context, node string, r AdminRequest) (*AdminAns
 	if err != nil {
 		return nil, fmt.Errorf("sharding: ask for %s: %w", r.Command, err)
 	}
-	var answer AdminAnswer
+	var answer adminReply
 	if err := json.Unmarshal(b, &answer); err != nil {
 		return nil, fmt.Errorf("sharding: the answer to %s can't be read: %w", r.Command, err)
 	}

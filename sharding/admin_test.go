@@ -149,7 +149,7 @@ func TestOperators(t *testing.T) {
 				w.Errorf("without a region: %v", err)
 			}
 		}
-		var answer sharding.AdminAnswer
+		var answer adminReply
 		for _, request := range []string{`{"service":"sharding","command":"dance","type":"diary"}`, `{"service":"sharding","type":7}`} {
 			out, err := op.Ask(ctx, "a", []byte(request))
 			w.must(err)
@@ -160,11 +160,28 @@ func TestOperators(t *testing.T) {
 	})
 }
 
+// adminRequest and adminReply are the fields of requests and replies that the tests use.
+type (
+	adminRequest struct {
+		Command string         `json:"command"`
+		Behind  sharding.Shard `json:"behind"`
+		After   string         `json:"after"`
+	}
+	adminReply struct {
+		Error    string                 `json:"error,omitempty"`
+		Node     string                 `json:"node,omitempty"`
+		Regions  []sharding.AdminRegion `json:"regions,omitempty"`
+		Shards   []sharding.AdminShard  `json:"shards,omitempty"`
+		Entities []string               `json:"entities,omitempty"`
+		More     bool                   `json:"more,omitempty"`
+	}
+)
+
 // fake is an asker that answers by a function.
-type fake func(r sharding.AdminRequest) sharding.AdminAnswer
+type fake func(r adminRequest) adminReply
 
 func (f fake) Ask(_ context.Context, _ string, request []byte) ([]byte, error) {
-	var r sharding.AdminRequest
+	var r adminRequest
 	if err := json.Unmarshal(request, &r); err != nil {
 		return nil, err
 	}
@@ -176,14 +193,14 @@ func (f fake) Close() error { return nil }
 // TestLongLists: lists are put together from pages, and one that never goes on is given up.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
-	admin := sharding.NewAdmin(fake(func(r sharding.AdminRequest) (a sharding.AdminAnswer) {
+	admin := sharding.NewAdmin(fake(func(r adminRequest) (a adminReply) {
 		switch r.Command {
-		case sharding.AdminRegions:
+		case "regions":
 			n, _ := strconv.Atoi(strings.TrimPrefix(r.After, "t"))
 			a.Regions, a.More = []sharding.AdminRegion{{Type: "t" + strconv.Itoa(n+1)}}, n < 4
-		case sharding.AdminShards:
+		case "shards":
 			a.Shards, a.More = []sharding.AdminShard{{Shard: r.Behind + 2}}, r.Behind < 9
-		case sharding.AdminEntities:
+		case "entities":
 			a.Entities, a.More = []string{"a", "b"}, true
 		default:
 		}

@@ -18,25 +18,25 @@ import (
 )
 
 // preside is the singleton: as long as it runs this node has the coordinator.
-func (s *site) preside(ctx context.Context, _ *cluster.Inbox) error {
+func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	dismissed := make(chan struct{})
-	s.inbox.add(item{do: func() { //nolint:contextcheck // the loop has a context of its own
-		s.presides = true
-		s.appoint()
+	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop has a context of its own
+		s.coordinatorWanted = true
+		s.startCoordinator()
 	}})
 	select {
 	case <-ctx.Done():
 	case <-s.done:
 		return nil
 	}
-	s.inbox.add(item{do: func() { //nolint:contextcheck // the loop has a context of its own
-		s.presides = false
-		s.dismissed = dismissed
-		if !s.holds {
-			s.tellDismissed()
+	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop has a context of its own
+		s.coordinatorWanted = false
+		s.coordinatorStopped = dismissed
+		if !s.coordinatorRuns {
+			s.notifyCoordinatorStopped()
 			return
 		}
-		s.step(shardcore.Dismiss{})
+		s.step(shardcore.StopCoordinator{})
 	}})
 	select {
 	case <-dismissed:
@@ -46,56 +46,56 @@ func (s *site) preside(ctx context.Context, _ *cluster.Inbox) error {
 }
 
 // appoint gives the machine the coordinator, if it is to have it.
-func (s *site) appoint() {
-	if s.presides && !s.holds && !s.halted {
-		s.holds = true
-		s.step(shardcore.Appoint{})
+func (s *shell) startCoordinator() {
+	if s.coordinatorWanted && !s.coordinatorRuns && !s.halted {
+		s.coordinatorRuns = true
+		s.step(shardcore.StartCoordinator{})
 	}
 }
 
-func (s *site) tellDismissed() {
-	if s.dismissed != nil {
-		close(s.dismissed)
-		s.dismissed = nil
+func (s *shell) notifyCoordinatorStopped() {
+	if s.coordinatorStopped != nil {
+		close(s.coordinatorStopped)
+		s.coordinatorStopped = nil
 	}
 }
 
 // consult puts the machine's questions to the store and to the strategy. Whoever answers has a goroutine of its own, and never holds up
 // the loop.
-func (s *site) consult(e *shardcore.Effects) {
+func (s *shell) callStores(e *shardcore.Effects) {
 	if id := e.Load; id != 0 {
-		s.ask("load", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("load", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return s.load(ctx, id)
 		}, func(error) coordinator.Input { return coordinator.LoadFailed{ID: id} })
 	}
 	if save := e.Save; save != nil {
-		s.ask("save", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("save", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return coordinator.Saved{ID: save.ID}, s.store.Save(ctx, save.Change)
 		}, func(err error) coordinator.Input {
 			return coordinator.SaveFailed{ID: save.ID, Fenced: errors.Is(err, ErrFenced)}
 		})
 	}
 	if add := e.AddShards; add != nil {
-		s.ask("remember shards", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
-			return coordinator.ShardsAdded{ID: add.ID}, s.memory.AddShards(ctx, add.Shards)
+		s.callAsync("remember shards", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+			return coordinator.ShardsAdded{ID: add.ID}, s.rememberStore.AddShards(ctx, add.Shards)
 		}, func(error) coordinator.Input { return coordinator.ShardsAdded{ID: add.ID, Failed: true} })
 	}
 	if ask := e.Ask; ask != nil {
-		s.ask("allocate", s.opts.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("allocate", s.opts.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			var failed error
 			homes := allocation.All(ask.View, ask.Requests, func(view allocation.View, request allocation.Request) (identity.Node, bool) {
 				n, err := s.opts.Strategy.Allocate(ctx, view, request)
 				failed = errors.Join(failed, err)
 				return n, err == nil && !n.IsZero()
 			})
-			s.complain("allocate", failed)
+			s.logCallFailure("allocate", failed)
 			return coordinator.Placed{ID: ask.ID, Homes: homes}, nil
 		}, func(error) coordinator.Input {
 			return coordinator.Placed{ID: ask.ID, Homes: make([]identity.Node, len(ask.Requests))}
 		})
 	}
 	if ask := e.Rebalance; ask != nil {
-		s.ask("rebalance", s.opts.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("rebalance", s.opts.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			moves, err := s.opts.Strategy.Rebalance(ctx, ask.View)
 			return coordinator.Rebalanced{ID: ask.ID, Shards: moves}, err
 		}, func(error) coordinator.Input { return coordinator.Rebalanced{ID: ask.ID} })
@@ -103,44 +103,44 @@ func (s *site) consult(e *shardcore.Effects) {
 }
 
 // ask calls f, and tells the machine what it says, or what its failure means.
-func (s *site) ask(what string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
+func (s *shell) callAsync(what string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
 	m := s.machine
-	s.work.Go(func() {
-		ctx, cancel := context.WithTimeout(s.base, limit)
+	s.background.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, limit)
 		defer cancel()
-		defer s.watch(what, limit)()
+		defer s.warnIfLate(what, limit)()
 		var in coordinator.Input
-		err := contained(func() (err error) {
+		err := catchPanic(func() (err error) {
 			in, err = f(ctx)
 			return err
 		})
 		if err != nil {
-			s.complain(what, err)
+			s.logCallFailure(what, err)
 			in = failed(err)
 		}
-		s.inbox.add(item{do: func() {
+		s.inbox.add(item{call: func() {
 			if s.machine == m { // it is the one that has asked
-				s.step(shardcore.Answer{Input: in})
+				s.step(shardcore.CoordinatorReply{Input: in})
 			}
 		}})
 	})
 }
 
-// errLate says that a call does not end with its context.
-var errLate = errors.New("it does not return, though its time is over; nothing goes on before")
+// errCallLate says that a call does not end with its context.
+var errCallLate = errors.New("it does not return, though its time is over; nothing goes on before")
 
-// lateBy is how long after the end of its time a call may return.
-const lateBy = 5 * time.Second
+// callGracePeriod is how long after the end of its time a call may return.
+const callGracePeriod = 5 * time.Second
 
-// watch complains if a call to the store or the strategy, which must heed the end of its context, goes on for too long. What it returns is to be
+// watch complains if a call to the store or the strategy, which must heed the end of its context, goes on for too long. Kind it returns is to be
 // called when the call has returned.
-func (s *site) watch(what string, limit time.Duration) (stop func()) {
-	late := time.AfterFunc(limit+lateBy, func() { s.complain(what, errLate) })
+func (s *shell) warnIfLate(what string, limit time.Duration) (stop func()) {
+	late := time.AfterFunc(limit+callGracePeriod, func() { s.logCallFailure(what, errCallLate) })
 	return func() { late.Stop() }
 }
 
 // contained calls f, which is somebody else's and may panic.
-func contained(f func() error) (err error) {
+func catchPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("it panicked: %v", p)
@@ -149,8 +149,8 @@ func contained(f func() error) (err error) {
 	return f()
 }
 
-func (s *site) complain(what string, err error) {
-	if err != nil && s.base.Err() == nil {
-		s.log.LogAttrs(s.base, slog.LevelWarn, "the coordinator's store or strategy has failed", slog.String("call", what), slog.Any("error", err))
+func (s *shell) logCallFailure(what string, err error) {
+	if err != nil && s.ctx.Err() == nil {
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "the coordinator's store or strategy has failed", slog.String("call", what), slog.Any("error", err))
 	}
 }

@@ -13,10 +13,10 @@ import (
 )
 
 // tended is what a site needs for operators and other nodes that look at it.
-type tended struct {
-	questions atomic.Int32 // that wait for the loop
-	drained   bool         // it hosts nothing, for good
-	drainers  []chan error // closed when it does not, or told why it does
+type operatorState struct {
+	pendingQueries atomic.Int32 // that wait for the loop
+	drained        bool         // it hosts nothing, for good
+	drainWaiters   []chan error // closed when it does not, or told why it does
 }
 
 // Drain gives all shards of this node away, in order and without a loss, and waits until it hosts none. The region goes on: entities
@@ -24,8 +24,8 @@ type tended struct {
 // started again, or Undrain is called. Where no other region is left shards have no home, and what is for them waits. The error is that of
 // ctx; then the rest is given away without anybody waiting. It matches ErrUndrained if that was called meanwhile.
 func (r *Region[C]) Drain(ctx context.Context) error {
-	if err := r.site.drain(ctx); err != nil {
-		return fmt.Errorf("sharding: drain type %q on %v: %w", r.site.name, r.site.node.Self(), err)
+	if err := r.shell.drain(ctx); err != nil {
+		return fmt.Errorf("sharding: drain type %q on %v: %w", r.shell.name, r.shell.node.Self(), err)
 	}
 	return nil
 }
@@ -33,33 +33,33 @@ func (r *Region[C]) Drain(ctx context.Context) error {
 // ErrUndrained says that a node takes shards again.
 var ErrUndrained = errors.New("sharding: the node was told to take shards again")
 
-// Undrain takes a Drain back: the node may be given shards again, by the next rebalance. What has not moved yet stays. Nothing happens where
+// Undrain takes a Drain back: the node may be given shards again, by the next rebalance. Kind has not moved yet stays. Nothing happens where
 // nothing was drained. The error is that of ctx, or ErrStopped.
 func (r *Region[C]) Undrain(ctx context.Context) error {
-	if err := r.site.undrain(ctx); err != nil {
-		return fmt.Errorf("sharding: let %v take shards of type %q again: %w", r.site.node.Self(), r.site.name, err)
+	if err := r.shell.undrain(ctx); err != nil {
+		return fmt.Errorf("sharding: let %v take shards of type %q again: %w", r.shell.node.Self(), r.shell.name, err)
 	}
 	return nil
 }
 
-func (s *site) undrain(ctx context.Context) error {
+func (s *shell) undrain(ctx context.Context) error {
 	return s.call(ctx, func() { //nolint:contextcheck // the loop has a context of its own
 		if !s.drained {
 			return
 		}
 		s.drained = false
 		if !s.halted && !s.leaving {
-			s.step(shardcore.Return{})
+			s.step(shardcore.Undrain{})
 			s.cfg.Region.Instance = s.machine.Instance()
 		}
-		for _, waits := range s.drainers {
+		for _, waits := range s.drainWaiters {
 			waits <- ErrUndrained
 		}
-		s.drainers = nil
+		s.drainWaiters = nil
 	})
 }
 
-func (s *site) drain(ctx context.Context) error {
+func (s *shell) drain(ctx context.Context) error {
 	drained := s.beginDrain() //nolint:contextcheck // the loop has a context of its own
 	select {
 	case err := <-drained:
@@ -71,27 +71,27 @@ func (s *site) drain(ctx context.Context) error {
 	}
 }
 
-// beginDrain begins to give all shards away. What it returns is closed when that is done.
-func (s *site) beginDrain() <-chan error {
+// beginDrain begins to give all shards away. Kind it returns is closed when that is done.
+func (s *shell) beginDrain() <-chan error {
 	drained := make(chan error, 1)
-	s.inbox.add(item{do: func() {
-		s.drainers = append(s.drainers, drained)
+	s.inbox.add(item{call: func() {
+		s.drainWaiters = append(s.drainWaiters, drained)
 		s.drained = true
 		if !s.halted {
-			s.step(shardcore.Leave{Stay: true})
+			s.step(shardcore.Leave{KeepRouting: true})
 		}
-		s.tellDrained()
+		s.notifyDrained()
 	}})
 	return drained
 }
 
-// tellDrained tells those who wait for it that this node hosts nothing.
-func (s *site) tellDrained() {
-	if len(s.drainers) == 0 || len(s.machine.Hosted()) > 0 {
+// notifyDrained tells those who wait for it that this node hosts nothing.
+func (s *shell) notifyDrained() {
+	if len(s.drainWaiters) == 0 || len(s.machine.Hosted()) > 0 {
 		return
 	}
-	for _, waits := range s.drainers {
+	for _, waits := range s.drainWaiters {
 		close(waits)
 	}
-	s.drainers = nil
+	s.drainWaiters = nil
 }

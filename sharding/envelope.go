@@ -19,8 +19,8 @@ import (
 // errMalformed is matched by the errors about bytes that are no command or no answer.
 var errMalformed = errors.New("sharding: malformed")
 
-// formVersion is that of commands and answers on their way: see package wire.
-const formVersion = 0x10
+// wireVersion is that of commands and answers on their way: see package wire.
+const wireVersion = 0x10
 
 // Limits of what travels with a command. More of a trace is left out.
 const (
@@ -29,29 +29,29 @@ const (
 	maxPayload  = 16 << 20
 )
 
-// What a command has with it.
+// Kind a command has with it.
 const (
-	withAsker = 1 << iota
+	withReplyAddress = 1 << iota
 	withDeadline
 	withTrace
 )
 
 // parcel is a command of this node on its way through the machine.
-type parcel struct {
+type envelope struct {
 	message eventsourcing.Message
-	command encoded
+	encoded encodedCommand
 }
 
 // encoded is a command as it travels, but for what depends on when it leaves. The zero value is none.
-type encoded struct {
+type encodedCommand struct {
 	manifest string
 	payload  []byte
 }
 
-func (e *encoded) none() bool { return e.manifest == "" }
+func (e *encodedCommand) isZero() bool { return e.manifest == "" }
 
 // encode encodes a command. Codecs are the program's: they may panic.
-func (s *site) encode(m *eventsourcing.Message) (e encoded, err error) {
+func (s *shell) encode(m *eventsourcing.Message) (e encodedCommand, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: encode a %T: the codec panicked: %v", eventsourcing.ErrInvalid, m.Command(), p)
@@ -62,13 +62,13 @@ func (s *site) encode(m *eventsourcing.Message) (e encoded, err error) {
 		err = errors.New("its name is too long")
 	}
 	if err != nil {
-		return encoded{}, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrInvalid, m.Command(), err)
+		return encodedCommand{}, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrInvalid, m.Command(), err)
 	}
-	return encoded{manifest, payload}, nil
+	return encodedCommand{manifest, payload}, nil
 }
 
 // appendCommand returns what the other node needs. The number is that of the ask, 0 if nobody waits.
-func (s *site) appendCommand(m *eventsourcing.Message, e *encoded, number uint64) []byte {
+func (s *shell) appendCommand(m *eventsourcing.Message, e *encodedCommand, number uint64) []byte {
 	ctx := m.Context()
 	var trace []byte
 	if s.opts.Runtime != nil {
@@ -76,7 +76,7 @@ func (s *site) appendCommand(m *eventsourcing.Message, e *encoded, number uint64
 	}
 	flags := byte(0)
 	if number != 0 {
-		flags |= withAsker
+		flags |= withReplyAddress
 	}
 	deadline, limited := ctx.Deadline()
 	if limited {
@@ -87,8 +87,8 @@ func (s *site) appendCommand(m *eventsourcing.Message, e *encoded, number uint64
 	}
 	self := s.node.Self()
 	dst := make([]byte, 0, len(self.Name)+len(trace)+len(e.manifest)+len(e.payload)+64)
-	dst = append(dst, formVersion, flags)
-	if flags&withAsker != 0 {
+	dst = append(dst, wireVersion, flags)
+	if flags&withReplyAddress != 0 {
 		dst = wire.AppendNode(dst, self)
 		dst = binary.AppendUvarint(dst, number)
 	}
@@ -106,32 +106,32 @@ func (s *site) appendCommand(m *eventsourcing.Message, e *encoded, number uint64
 }
 
 // asker is who waits for the answer to a command, and under which number. The zero value is nobody.
-type asker struct {
+type replyAddress struct {
 	node   identity.Node
 	number uint64
 }
 
-func (a asker) waits() bool { return a.number != 0 }
+func (a replyAddress) isSet() bool { return a.number != 0 }
 
 // arrival is a command as it has come from another node.
-type arrival struct {
-	asker    asker
-	limited  bool
-	left     time.Duration // if limited
-	trace    []byte
-	manifest string
-	payload  []byte
+type incomingCommand struct {
+	replyTo     replyAddress
+	hasDeadline bool
+	timeLeft    time.Duration // if limited
+	trace       []byte
+	manifest    string
+	payload     []byte
 }
 
-// decodeArrival reads what appendCommand has written. The error matches errMalformed.
-func decodeArrival(b []byte) (a arrival, err error) {
-	r := wire.NewReader(b, formVersion, maxPayload, errMalformed)
+// decodeCommand reads what appendCommand has written. The error matches errMalformed.
+func decodeCommand(b []byte) (a incomingCommand, err error) {
+	r := wire.NewReader(b, wireVersion, maxPayload, errMalformed)
 	flags := r.Byte("flags")
-	if flags&withAsker != 0 {
-		a.asker = asker{r.Node(), r.Uint(1<<63, "number")}
+	if flags&withReplyAddress != 0 {
+		a.replyTo = replyAddress{r.Node(), r.Uint(1<<63, "number")}
 	}
 	if flags&withDeadline != 0 {
-		a.limited, a.left = true, time.Duration(r.Uint(1<<53, "microseconds"))*time.Microsecond //nolint:gosec // at most 2^63
+		a.hasDeadline, a.timeLeft = true, time.Duration(r.Uint(1<<53, "microseconds"))*time.Microsecond //nolint:gosec // at most 2^63
 	}
 	if flags&withTrace != 0 {
 		a.trace = r.Bytes(r.Count(maxTrace, 1, "bytes of a trace"), "trace")
@@ -139,45 +139,45 @@ func decodeArrival(b []byte) (a arrival, err error) {
 	a.manifest = string(r.Bytes(r.Count(maxManifest, 1, "bytes of a name"), "name"))
 	a.payload = r.Bytes(r.Count(maxPayload, 1, "bytes of a command"), "command")
 	if err := r.End(); err != nil {
-		return arrival{}, err
+		return incomingCommand{}, err
 	}
 	return a, nil
 }
 
 // open makes a command of what has come for an entity. If that fails whoever waits for the answer is told.
-func (s *site) open(id string, body []byte) (eventsourcing.Message, bool) {
-	a, err := decodeArrival(body)
+func (s *shell) decodeMessage(id string, body []byte) (eventsourcing.Message, bool) {
+	a, err := decodeCommand(body)
 	if err != nil {
-		s.drop(id, false, err)
+		s.reportDropped(id, false, err)
 		return eventsourcing.Message{}, false
 	}
-	command, err := s.decode(&a)
+	command, err := s.decodePayload(&a)
 	if err != nil {
-		s.drop(id, a.asker.waits(), err)
-		s.answer(a.asker, nil, err)
+		s.reportDropped(id, a.replyTo.isSet(), err)
+		s.sendReply(a.replyTo, nil, err)
 		return eventsourcing.Message{}, false
 	}
-	ctx := s.traced(a.trace)
+	ctx := s.traceContext(a.trace)
 	var deadline time.Time
-	if a.limited {
-		deadline = time.Now().Add(a.left)
+	if a.hasDeadline {
+		deadline = time.Now().Add(a.timeLeft)
 	}
-	to := a.asker
-	if !to.waits() {
+	to := a.replyTo
+	if !to.isSet() {
 		return eventsourcing.NewMessage(ctx, id, command, deadline, nil), true
 	}
-	return eventsourcing.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.answer(to, value, err) }), true
+	return eventsourcing.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.sendReply(to, value, err) }), true
 }
 
 // traced returns the context of a command that has come from another node.
-func (s *site) traced(trace []byte) context.Context {
+func (s *shell) traceContext(trace []byte) context.Context {
 	if len(trace) == 0 || s.opts.Runtime == nil {
-		return s.root
+		return s.commandCtx
 	}
-	return s.opts.Runtime.Extract(s.root, trace)
+	return s.opts.Runtime.Extract(s.commandCtx, trace)
 }
 
-func (s *site) decode(a *arrival) (command any, err error) {
+func (s *shell) decodePayload(a *incomingCommand) (command any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: decode the command %q: the codec panicked: %v", eventsourcing.ErrInvalid, a.manifest, p)
@@ -191,58 +191,58 @@ func (s *site) decode(a *arrival) (command any, err error) {
 
 // The forms of an answer.
 const (
-	formAnswer  = 0
-	formRefused = 1
+	formReply   = 0
+	formRefusal = 1
 )
 
-// answerHead begins an answer.
-func answerHead(a asker, form byte) []byte {
-	return binary.AppendUvarint(append(make([]byte, 0, 256), formVersion, form), a.number)
+// replyHeader begins an answer.
+func replyHeader(a replyAddress, form byte) []byte {
+	return binary.AppendUvarint(append(make([]byte, 0, 256), wireVersion, form), a.number)
 }
 
 // answer sends what an entity has answered. It does nothing if nobody waits.
-func (s *site) answer(a asker, value any, err error) {
-	if !a.waits() {
+func (s *shell) sendReply(a replyAddress, value any, err error) {
+	if !a.isSet() {
 		return
 	}
 	if errors.Is(err, ErrHandOff) { // it was ended by force
-		s.board.reply(a.node, append(answerHead(a, formRefused), byte(shardcore.HandedOff)), nil)
+		s.router.sendReply(a.node, append(replyHeader(a, formRefusal), byte(shardcore.HandedOff)), nil)
 		return
 	}
-	s.board.reply(a.node, s.board.answers.Append(answerHead(a, formAnswer), value, err), func(err error) []byte {
-		return s.board.answers.Append(answerHead(a, formAnswer), nil, fmt.Errorf("%w: the answer can't be sent: %w", eventsourcing.ErrNoReply, err))
+	s.router.sendReply(a.node, s.router.replyCodec.Append(replyHeader(a, formReply), value, err), func(err error) []byte {
+		return s.router.replyCodec.Append(replyHeader(a, formReply), nil, fmt.Errorf("%w: the answer can't be sent: %w", eventsourcing.ErrNoReply, err))
 	})
 }
 
 // refuse tells whoever waits for the answer that the command reached nobody.
-func (s *site) refuse(body []byte, why shardcore.Reason) (asked bool) {
-	a, err := decodeArrival(body)
-	if err != nil || !a.asker.waits() {
+func (s *shell) sendRefusal(body []byte, why shardcore.Reason) (asked bool) {
+	a, err := decodeCommand(body)
+	if err != nil || !a.replyTo.isSet() {
 		return false
 	}
-	s.board.reply(a.asker.node, append(answerHead(a.asker, formRefused), byte(why)), nil)
+	s.router.sendReply(a.replyTo.node, append(replyHeader(a.replyTo, formRefusal), byte(why)), nil)
 	return true
 }
 
 // reply is an answer as it has come.
-type reply struct {
+type incomingReply struct {
 	number uint64
-	why    shardcore.Reason // 0: it was answered
+	reason shardcore.Reason // 0: it was answered
 	data   []byte
 }
 
 // decodeReply reads an answer. The error matches errMalformed.
-func decodeReply(b []byte) (reply, error) {
-	r := wire.NewReader(b, formVersion, maxPayload+maxManifest, errMalformed)
+func decodeReply(b []byte) (incomingReply, error) {
+	r := wire.NewReader(b, wireVersion, maxPayload+maxManifest, errMalformed)
 	form := r.Byte("form")
-	got := reply{number: r.Uint(1<<63, "number")}
+	got := incomingReply{number: r.Uint(1<<63, "number")}
 	switch {
 	case r.Err() != nil:
-	case form == formAnswer:
+	case form == formReply:
 		_, n := binary.Uvarint(b[2:])
 		got.data = b[2+n:]
-	case form == formRefused:
-		got.why = shardcore.Reason(r.Byte("reason"))
+	case form == formRefusal:
+		got.reason = shardcore.Reason(r.Byte("reason"))
 	default:
 		r.Fail("an answer of the form %d is not known", form)
 	}

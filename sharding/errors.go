@@ -24,8 +24,8 @@ var (
 	ErrStopped error = &notDone{"the region has stopped", eventsourcing.ErrStopped}
 	// ErrNotSent says that the command could not be sent to the node that has its shard.
 	ErrNotSent error = &notDone{"the command could not be sent", eventsourcing.ErrStopped}
-	// ErrGivenUp says, to Observer.Dropped only, that the caller had left before the command could leave the region.
-	ErrGivenUp error = &notDone{"the caller of the command has left", eventsourcing.ErrStopped}
+	// ErrAbandoned says, to Observer.Dropped only, that the caller had left before the command could leave the region.
+	ErrAbandoned error = &notDone{"the caller of the command has left", eventsourcing.ErrStopped}
 )
 
 // notDone is one of them. It matches what an entity of the own node would have answered, and says nothing of it: there may be none.
@@ -49,8 +49,8 @@ func refusal(why shardcore.Reason) error {
 		return ErrHandOff
 	case shardcore.NoShard:
 		return fmt.Errorf("%w: there is no such shard: the nodes do not agree on how many there are", eventsourcing.ErrInvalid)
-	case shardcore.GivenUp:
-		return ErrGivenUp
+	case shardcore.Abandoned:
+		return ErrAbandoned
 	case shardcore.Stopped:
 	}
 	return ErrStopped

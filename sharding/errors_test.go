@@ -12,12 +12,12 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// What refuses a command says that it was not done, and nothing of an entity: there may be none.
+// Kind refuses a command says that it was not done, and nothing of an entity: there may be none.
 func TestRefusalsSpeakForThemselves(t *testing.T) {
 	t.Parallel()
 	for err, is := range map[error]error{
 		sharding.ErrHandOff: eventsourcing.ErrStopped, sharding.ErrNotHome: eventsourcing.ErrStopped, sharding.ErrStopped: eventsourcing.ErrStopped,
-		sharding.ErrNotSent: eventsourcing.ErrStopped, sharding.ErrGivenUp: eventsourcing.ErrStopped, sharding.ErrBuffersFull: eventsourcing.ErrStashFull,
+		sharding.ErrNotSent: eventsourcing.ErrStopped, sharding.ErrAbandoned: eventsourcing.ErrStopped, sharding.ErrBuffersFull: eventsourcing.ErrStashFull,
 	} {
 		if !errors.Is(err, is) || !eventsourcing.NotDone(err) || eventsourcing.Code(err) != eventsourcing.Code(is) {
 			t.Errorf("%v does not match %v", err, is)

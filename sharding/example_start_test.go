@@ -25,7 +25,7 @@ type branch struct {
 	region *sharding.Region[Command]
 }
 
-// openBranch starts one. What it shares with others is the network and the journal.
+// openBranch starts one. Kind it shares with others is the network and the journal.
 func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Journal, name string, opts sharding.Options) (*branch, error) {
 	self, err := identity.New(name)
 	if err != nil {
@@ -177,7 +177,7 @@ func ExampleRegion_Statistics() {
 	for _, r := range s.Regions {
 		fmt.Printf("%s: %d entities in %d shards\n", r.Node.Name, r.Entities(), len(r.Shards))
 	}
-	fmt.Println("silent:", s.Silent)
+	fmt.Println("silent:", s.Missing)
 	// Output:
 	// a:1: 100 entities in 20 shards
 	// silent: []

@@ -74,7 +74,7 @@ func (h *Health) Ready() error {
 
 // missing returns the types that no coordinator knows, sorted, and why one of them is refused.
 func (h *Health) missing() (missing []string, refused error) {
-	b := switchboardOf(h.node)
+	b := routerOf(h.node)
 	types := h.cfg.Types
 	if len(types) == 0 {
 		types = b.types()
@@ -84,7 +84,7 @@ func (h *Health) missing() (missing []string, refused error) {
 			s := b.find(name)
 			h.known[name] = s != nil && s.isReady()
 			if s != nil && !h.known[name] {
-				refused = errors.Join(refused, s.mismatched())
+				refused = errors.Join(refused, s.mismatchErr())
 			}
 		}
 		if !h.known[name] {
@@ -95,7 +95,7 @@ func (h *Health) missing() (missing []string, refused error) {
 	return missing, refused
 }
 
-func (s *site) isReady() bool {
+func (s *shell) isReady() bool {
 	select {
 	case <-s.ready:
 		return true

@@ -61,7 +61,7 @@ func TestARegionLeavesWithoutThoseWhoHaveLeft(t *testing.T) {
 		w.leaves(a)
 		err := <-over
 		w.wantErr(err, context.DeadlineExceeded, false)
-		if len(dropped) != 1 || !errors.Is(dropped[0].Err, sharding.ErrGivenUp) || !dropped[0].Asked || dropped[0].Entity != "d0" {
+		if len(dropped) != 1 || !errors.Is(dropped[0].Err, sharding.ErrAbandoned) || !dropped[0].Asked || dropped[0].Entity != "d0" {
 			w.Errorf("dropped: %+v", dropped)
 		}
 	})
@@ -210,7 +210,7 @@ func TestAStrategyThatGoesOn(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		end := make(chan struct{})
-		w.options.Strategy = deaf{sharding.By(allocation.LeastShards{}), end}
+		w.options.Strategy = deaf{sharding.Pure(allocation.LeastShards{}), end}
 		a := w.cluster("a")[0]
 		soon, cancel := context.WithTimeout(w.Context(), 9*time.Second)
 		defer cancel()

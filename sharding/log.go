@@ -14,31 +14,31 @@ import (
 )
 
 // line is a kind of lines that there may be many of.
-type line uint8
+type logKind uint8
 
 const (
-	lineUnsent line = iota
-	lineMalformed
-	lineDropped
-	lineIgnored
-	lineRefused
-	lineKinds
+	logUnsent logKind = iota
+	logMalformed
+	logDropped
+	logIgnored
+	logRefused
+	logKinds
 )
 
-// lineInterval is how often there is one of a kind.
-const lineInterval = time.Minute
+// logInterval is how often there is one of a kind.
+const logInterval = time.Minute
 
 // lines remember when lines were written last.
-type lines struct {
+type logThrottle struct {
 	mu   sync.Mutex
-	last [lineKinds]struct {
+	last [logKinds]struct {
 		next time.Duration
 		lost int
 	}
 }
 
 // write writes a line unless there was one of its kind shortly before.
-func (l *lines) write(s *site, kind line, level slog.Level, message string, attrs ...slog.Attr) {
+func (l *logThrottle) write(s *shell, kind logKind, level slog.Level, message string, attrs ...slog.Attr) {
 	now := s.now()
 	l.mu.Lock()
 	k := &l.last[kind]
@@ -50,19 +50,19 @@ func (l *lines) write(s *site, kind line, level slog.Level, message string, attr
 	if k.lost > 0 {
 		attrs = append(attrs, slog.Int("not_logged_before", k.lost))
 	}
-	k.next, k.lost = now+lineInterval, 0
+	k.next, k.lost = now+logInterval, 0
 	l.mu.Unlock()
-	s.log.LogAttrs(s.base, level, message, attrs...) //nolint:sloglint // those that are given are constants
+	s.log.LogAttrs(s.ctx, level, message, attrs...) //nolint:sloglint // those that are given are constants
 }
 
 // drop tells that a command reached nobody.
-func (s *site) drop(id string, asked bool, err error) {
+func (s *shell) reportDropped(id string, asked bool, err error) {
 	s.dropped.Add(1)
 	n, _ := s.shardOf(id)
 	if f := s.opts.Observer.Dropped; f != nil {
 		defer func() {
 			if p := recover(); p != nil {
-				s.log.ErrorContext(s.base, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
+				s.log.ErrorContext(s.ctx, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
 			}
 		}()
 		f(DroppedInfo{Type: s.name, Entity: id, Shard: n, Asked: asked, Err: err})
@@ -71,18 +71,18 @@ func (s *site) drop(id string, asked bool, err error) {
 	if asked {
 		level = slog.LevelDebug // whoever waits is told
 	}
-	s.lines.write(s, lineDropped, level, "a command reached nobody", slog.String("entity", id), slog.Any("error", err))
+	s.throttle.write(s, logDropped, level, "a command reached nobody", slog.String("entity", id), slog.Any("error", err))
 }
 
 // note logs what the coordinator finds worth knowing.
-func (s *site) note(n *coordinator.Note) {
+func (s *shell) logNote(n *coordinator.Note) {
 	level := slog.LevelDebug
 	switch n.Kind {
 	case coordinator.Ignored:
-		s.lines.write(s, lineIgnored, level, "the coordinator does not heed a message", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
+		s.throttle.write(s, logIgnored, level, "the coordinator does not heed a message", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
 		return
 	case coordinator.RegionRefused:
-		s.lines.write(s, lineRefused, slog.LevelError, "the coordinator refuses a region with other settings", slog.String("peer", n.Node.String()),
+		s.throttle.write(s, logRefused, slog.LevelError, "the coordinator refuses a region with other settings", slog.String("peer", n.Node.String()),
 			slog.String("fields", strings.Join(n.Fields, " ")))
 		return
 	case coordinator.Became, coordinator.HandOffDone, coordinator.Terminating, coordinator.Silent:
@@ -100,32 +100,32 @@ func (s *site) note(n *coordinator.Note) {
 	if n.Reason != 0 {
 		attrs = append(attrs, slog.String("why", n.Reason.String()))
 	}
-	s.log.LogAttrs(s.base, level, "coordinator", attrs...)
+	s.log.LogAttrs(s.ctx, level, "coordinator", attrs...)
 }
 
 // outageAfter is how many RetryIntervals no coordinator has answered for when the log says so. A coordinator that moves, in order, is back
 // before.
 const outageAfter = 5
 
-// tellOutage writes into the log, once, that no coordinator answers, and that one does again.
-func (s *site) tellOutage() {
-	if s.empty || s.halted {
+// logOutage writes into the log, once, that no coordinator answers, and that one does again.
+func (s *shell) logOutage() {
+	if s.stopped || s.halted {
 		return
 	}
 	silence := s.machine.Silence()
 	long := silence >= outageAfter*s.opts.RetryInterval
 	by, refused := s.machine.Refused()
 	switch {
-	case long && !s.outage:
-		s.outage = true
+	case long && !s.outageLogged:
+		s.outageLogged = true
 		var asked []string
-		for _, n := range s.machine.Likely() {
+		for _, n := range s.machine.Candidates() {
 			asked = append(asked, n.String())
 		}
-		s.log.LogAttrs(s.base, slog.LevelWarn, "no coordinator answers, commands for shards without a known home wait", slog.String("role", s.opts.Role),
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "no coordinator answers, commands for shards without a known home wait", slog.String("role", s.opts.Role),
 			slog.Any("asked", asked), slog.Duration("silent", silence.Round(time.Millisecond)), slog.Int("waiting", s.machine.Waiting()))
-	case !long && s.outage && (s.machine.Registered() || refused != nil):
-		s.outage = false
-		s.log.LogAttrs(s.base, slog.LevelInfo, "a coordinator answers again", slog.String("role", s.opts.Role), slog.String("coordinator", by.String()))
+	case !long && s.outageLogged && (s.machine.Registered() || refused != nil):
+		s.outageLogged = false
+		s.log.LogAttrs(s.ctx, slog.LevelInfo, "a coordinator answers again", slog.String("role", s.opts.Role), slog.String("coordinator", by.String()))
 	}
 }

@@ -20,40 +20,40 @@ import (
 )
 
 // now is the time of the machine.
-func (s *site) now() time.Duration { return time.Since(s.start) }
+func (s *shell) now() time.Duration { return time.Since(s.startedAt) }
 
 // run handles what comes. When it is over, all else of the site ends.
-func (s *site) run() {
-	defer s.finish()
-	defer s.failed()
+func (s *shell) run() {
+	defer s.terminate()
+	defer s.handlePanic()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var spare []item
-	for !s.over.Load() {
+	for !s.stopping.Load() {
 		select {
-		case <-s.inbox.news:
+		case <-s.inbox.wakeup:
 		case <-timer.C:
 		}
 		items, members := s.inbox.take(spare)
 		if members {
-			s.see()
+			s.updateMembers()
 		}
 		for i := range items {
 			s.handle(&items[i])
 		}
-		s.again()
+		s.restartAfterHalt()
 		spare = items
 		if now := s.now(); now >= s.machine.Next() {
-			s.touchAll()
+			s.reportTouched()
 			if s.machine.Leaving() {
-				s.dropGivenUp()
+				s.dropAbandoned()
 			}
-			s.did(s.machine.Tick(s.now()))
+			s.applyAndContinue(s.machine.Tick(s.now()))
 		}
 		if now := s.now(); now >= s.sweepAt {
 			s.sweepAt = now + sweepInterval
-			s.dropGivenUp()
-			s.unanswered.Add(uint64(s.board.asks.sweep(s))) //nolint:gosec // not negative
+			s.dropAbandoned()
+			s.unanswered.Add(uint64(s.router.asks.sweep(s))) //nolint:gosec // not negative
 		}
 		timer.Reset(max(0, min(s.machine.Next(), s.sweepAt)-s.now()))
 	}
@@ -63,129 +63,129 @@ func (s *site) run() {
 const sweepInterval = 15 * time.Second
 
 // handle handles one thing.
-func (s *site) handle(it *item) {
+func (s *shell) handle(it *item) {
 	switch {
-	case it.do != nil:
-		it.do()
-	case it.gone != "":
-		s.hasGone(it.gone, it.asked)
-		s.goOn()
+	case it.call != nil:
+		it.call()
+	case it.goneEntity != "":
+		s.handleGone(it.goneEntity, it.requested)
+		s.stepPending()
 	case it.command != nil:
-		s.waited(it.command)
+		s.handleCommand(it.command)
 	case it.frame != nil:
 		s.step(*it.frame)
-	case it.in != nil:
-		s.step(it.in)
+	case it.input != nil:
+		s.step(it.input)
 	}
 }
 
 // about steps the machine with a command for a shard.
-func (s *site) about(n Shard, in shardcore.Input) {
+func (s *shell) stepCommand(n Shard, in shardcore.Input) {
 	e := s.machine.Step(s.now(), in)
-	s.narrow(n)
-	s.did(e)
-	s.widen(n)
+	s.restrictPath(n)
+	s.applyAndContinue(e)
+	s.openPath(n)
 }
 
 // step steps the machine.
-func (s *site) step(in shardcore.Input) { s.did(s.machine.Step(s.now(), in)) }
+func (s *shell) step(in shardcore.Input) { s.applyAndContinue(s.machine.Step(s.now(), in)) }
 
 // did does what the machine wants done, and what follows from that.
-func (s *site) did(e shardcore.Effects) {
-	s.perform(&e)
-	s.goOn()
+func (s *shell) applyAndContinue(e shardcore.Effects) {
+	s.applyEffects(&e)
+	s.stepPending()
 }
 
-// goOn steps the machine with what follows from what was done.
-func (s *site) goOn() {
-	for len(s.todo) > 0 {
-		in := s.todo[0]
-		s.todo = s.todo[1:]
+// stepPending steps the machine with what follows from what was done.
+func (s *shell) stepPending() {
+	for len(s.pendingInputs) > 0 {
+		in := s.pendingInputs[0]
+		s.pendingInputs = s.pendingInputs[1:]
 		e := s.machine.Step(s.now(), in)
-		s.perform(&e)
+		s.applyEffects(&e)
 	}
-	s.seat()
+	s.addEntries()
 }
 
 // see tells the machine who is in the cluster.
-func (s *site) see() {
+func (s *shell) updateMembers() {
 	state := s.node.State()
 	if s.suspended = state.Suspended; s.suspended {
 		s.halt()
 		return
 	}
-	s.again()
+	s.restartAfterHalt()
 	var in coordinator.Members
 	if !state.Stopped {
 		in = coordinator.Members{Members: state.Members, Unreachable: state.Unreachable}
 	}
 	s.step(shardcore.Members{Members: in})
 	if state.Joined || state.Stopped {
-		s.lost(func(n identity.Node) bool { _, member := state.Member(n); return member && !state.Stopped })
+		s.failAsks(func(n identity.Node) bool { _, member := state.Member(n); return member && !state.Stopped })
 	}
 }
 
 // lost answers those who wait for what was sent to nodes that are gone.
-func (s *site) lost(there func(identity.Node) bool) {
-	for _, open := range s.board.asks.takeAll(func(a *ask) bool { return a.site == s && !there(a.to) }) {
+func (s *shell) failAsks(there func(identity.Node) bool) {
+	for _, open := range s.router.asks.takeAll(func(a *pendingAsk) bool { return a.shell == s && !there(a.to) }) {
 		open.message.Answer(nil, fmt.Errorf("%w: %v is gone, and has not answered", eventsourcing.ErrOutcomeUnknown, open.to))
 	}
 }
 
-// touchAll tells the machine which entities were needed past the loop.
-func (s *site) touchAll() {
-	for n := range s.opened { // the order does not matter
+// reportTouched tells the machine which entities were needed past the loop.
+func (s *shell) reportTouched() {
+	for n := range s.openPaths { // the order does not matter
 		var touched []string
-		for id, at := range s.gates[n].seats {
+		for id, at := range s.paths[n].entries {
 			if at.touched.Load() {
 				at.touched.Store(false)
 				touched = append(touched, id)
 			}
 		}
 		if len(touched) > 0 {
-			s.did(s.machine.Touch(s.now(), n, touched))
+			s.applyAndContinue(s.machine.Touch(s.now(), n, touched))
 		}
 	}
 }
 
 // failed ends the site if the loop was left by a panic: what it knew can't be trusted any more.
-func (s *site) failed() {
+func (s *shell) handlePanic() {
 	if p := recover(); p != nil {
-		s.log.ErrorContext(s.base, "the region has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-		for n := range s.gates {
-			g := &s.gates[n]
+		s.log.ErrorContext(s.ctx, "the region has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		for n := range s.paths {
+			g := &s.paths[n]
 			g.mu.Lock()
-			g.own, g.others = false, false
+			g.ownAllowed, g.peersAllowed = false, false
 			g.mu.Unlock()
 		}
-		for id := range s.residents {
+		for id := range s.localEntities {
 			s.entities.Kill(id)
 		}
 	}
 }
 
 // finish ends all that belongs to the site, and waits for it.
-func (s *site) finish() {
-	s.board.remove(s)
+func (s *shell) terminate() {
+	s.router.remove(s)
 	for _, it := range s.inbox.close() {
 		switch {
 		case it.command != nil:
-			s.unheard(it.command)
-		case it.do != nil:
-			it.do()
+			s.refuseQueued(it.command)
+		case it.call != nil:
+			it.call()
 		}
 	}
-	s.lost(func(identity.Node) bool { return false })
+	s.failAsks(func(identity.Node) bool { return false })
 	s.cancel()
-	s.work.Wait()
+	s.background.Wait()
 	if err := s.closeStores(); err != nil {
-		s.log.WarnContext(s.base, "a store could not be closed", slog.Any("error", err))
+		s.log.WarnContext(s.ctx, "a store could not be closed", slog.Any("error", err))
 	}
 	s.removeHooks()
 	close(s.done)
 }
 
-// What may wait for the loop: bytes of frames and how many, and commands of this node. The handler of a frame more waits, and so
+// Kind may wait for the loop: bytes of frames and how many, and commands of this node. The handler of a frame more waits, and so
 // does what its sender sends on that lane; a command more is refused.
 const (
 	maxWaitingBytes  = 16 << 20
@@ -194,30 +194,30 @@ const (
 
 // item is something for the loop: one of these.
 type item struct {
-	command *waiting
-	frame   *shardcore.Received // that is no command
-	in      shardcore.Input     // anything else for the machine
-	gone    string              // an entity that has left memory
-	asked   bool                // it was asked to, or has asked
-	do      func()
+	command    *queuedCommand
+	frame      *shardcore.Received // that is no command
+	input      shardcore.Input     // anything else for the machine
+	goneEntity string              // an entity that has left memory
+	requested  bool                // it was asked to, or has asked
+	call       func()
 }
 
 // inbox is what waits for the loop.
 type inbox struct {
-	news chan struct{}
-	most int
+	wakeup      chan struct{}
+	maxCommands int
 
-	mu       sync.Mutex
-	items    []item
-	members  bool // have changed
-	commands int
-	frames   int
-	bytes    int
-	room     chan struct{} // closed when there is room, if somebody waits
-	closed   bool
+	mu            sync.Mutex
+	items         []item
+	hasNewMembers bool // have changed
+	commands      int
+	frames        int
+	bytes         int
+	room          chan struct{} // closed when there is room, if somebody waits
+	closed        bool
 }
 
-func newInbox(most int) *inbox { return &inbox{news: make(chan struct{}, 1), most: most} }
+func newInbox(most int) *inbox { return &inbox{wakeup: make(chan struct{}, 1), maxCommands: most} }
 
 // add adds something that there is not much of, unless the loop has ended.
 func (b *inbox) add(it item) bool {
@@ -233,26 +233,26 @@ func (b *inbox) add(it item) bool {
 }
 
 // send adds a command of this node, for a shard behind a gate.
-func (b *inbox) send(g *gate, w *waiting) error {
+func (b *inbox) addCommand(g *fastPath, w *queuedCommand) error {
 	b.mu.Lock()
 	switch {
 	case b.closed:
 		b.mu.Unlock()
 		return ErrStopped
-	case b.commands >= b.most:
+	case b.commands >= b.maxCommands:
 		b.mu.Unlock()
-		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, b.most)
+		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, b.maxCommands)
 	}
 	b.commands++
 	b.items = append(b.items, item{command: w})
-	g.lines[own] = append(g.lines[own], w)
+	g.queues[ownQueue] = append(g.queues[ownQueue], w)
 	b.mu.Unlock()
 	b.wake()
 	return nil
 }
 
 // receive adds a frame, which may be a command for a shard behind a gate. It waits while there is no room, and is false if the loop has ended, or ctx.
-func (b *inbox) receive(ctx context.Context, it item, g *gate) bool {
+func (b *inbox) addFrame(ctx context.Context, it item, g *fastPath) bool {
 	frame := it.frame
 	if g != nil {
 		frame = it.command.frame
@@ -269,7 +269,7 @@ func (b *inbox) receive(ctx context.Context, it item, g *gate) bool {
 			b.bytes += size
 			b.items = append(b.items, it)
 			if g != nil {
-				g.lines[others] = append(g.lines[others], it.command)
+				g.queues[peerQueue] = append(g.queues[peerQueue], it.command)
 			}
 			b.mu.Unlock()
 			b.wake()
@@ -289,9 +289,9 @@ func (b *inbox) receive(ctx context.Context, it item, g *gate) bool {
 }
 
 // see notes that the members have changed.
-func (b *inbox) see() {
+func (b *inbox) membersChanged() {
 	b.mu.Lock()
-	b.members = true
+	b.hasNewMembers = true
 	b.mu.Unlock()
 	b.wake()
 }
@@ -304,13 +304,13 @@ func (b *inbox) take(spare []item) (items []item, members bool) {
 	clear(spare)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	items, members = b.items, b.members
-	b.items, b.members = spare[:0], false
-	b.makeRoom()
+	items, members = b.items, b.hasNewMembers
+	b.items, b.hasNewMembers = spare[:0], false
+	b.releaseWaiters()
 	return items, members
 }
 
-func (b *inbox) makeRoom() {
+func (b *inbox) releaseWaiters() {
 	b.commands, b.frames, b.bytes = 0, 0, 0
 	if b.room != nil {
 		close(b.room)
@@ -323,7 +323,7 @@ func (b *inbox) close() []item {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	b.makeRoom()
+	b.releaseWaiters()
 	items := b.items
 	b.items = nil
 	return items
@@ -331,80 +331,80 @@ func (b *inbox) close() []item {
 
 func (b *inbox) wake() {
 	select {
-	case b.news <- struct{}{}:
+	case b.wakeup <- struct{}{}:
 	default:
 	}
 }
 
 // perform does what the machine wants done, in its order. Gates are narrowed before: nobody may go on after others have been told.
-func (s *site) perform(e *shardcore.Effects) {
-	if turn := s.machine.Turn(); turn != s.turn {
-		s.turn = turn
-		s.narrowAll()
+func (s *shell) applyEffects(e *shardcore.Effects) {
+	if turn := s.machine.RouteVersion(); turn != s.routeVersion {
+		s.routeVersion = turn
+		s.restrictAllPaths()
 	}
 	for i := range e.Notes {
-		s.note(&e.Notes[i])
+		s.logNote(&e.Notes[i])
 	}
 	for i := range e.Malformed {
-		s.lines.write(s, lineMalformed, slog.LevelWarn, "a message can't be read", slog.String("peer", e.Malformed[i].From.String()), slog.Any("error", e.Malformed[i].Err))
+		s.throttle.write(s, logMalformed, slog.LevelWarn, "a message can't be read", slog.String("peer", e.Malformed[i].From.String()), slog.Any("error", e.Malformed[i].Err))
 	}
 	for i := range e.Refused {
-		s.refused(&e.Refused[i])
+		s.handleRefusal(&e.Refused[i])
 	}
 	for i := range e.Remember {
 		s.remember(&e.Remember[i])
 	}
 	for i := range e.Actions {
-		s.act(&e.Actions[i])
+		s.applyAction(&e.Actions[i])
 	}
-	s.consult(e)
+	s.callStores(e)
 	for i := range e.Send {
 		s.sendFrame(&e.Send[i])
 	}
-	if e.Dismissed {
-		s.holds = false
-		s.tellDismissed()
+	if e.CoordinatorStopped {
+		s.coordinatorRuns = false
+		s.notifyCoordinatorStopped()
 	}
 	if e.Stopped {
-		s.hasStopped()
+		s.handleStopped()
 	}
 	if s.machine.Registered() {
-		s.beReady()
+		s.markReady()
 	}
-	s.tellRefused()
-	s.tellOutage()
-	s.tellDrained()
+	s.updateMismatch()
+	s.logOutage()
+	s.notifyDrained()
 }
 
 // refused tells the sender of a command that it reached nobody.
-func (s *site) refused(r *shardcore.Refusal) {
+func (s *shell) handleRefusal(r *shardcore.Refusal) {
 	err := refusal(r.Reason)
-	if r.Reason == shardcore.GivenUp {
-		s.drop(r.Message.Entity, true, err)
+	if r.Reason == shardcore.Abandoned {
+		s.reportDropped(r.Message.Entity, true, err)
 		return
 	}
-	if p, ok := r.Message.Local.(*parcel); ok {
-		s.drop(r.Message.Entity, p.message.Asked(), err)
+	if p, ok := r.Message.Local.(*envelope); ok {
+		s.reportDropped(r.Message.Entity, p.message.Asked(), err)
 		p.message.Answer(nil, err)
 		return
 	}
-	s.drop(r.Message.Entity, s.refuse(r.Message.Body, r.Reason), err)
+	s.reportDropped(r.Message.Entity, s.sendRefusal(r.Message.Body, r.Reason), err)
 }
 
 // act does something with an entity.
-func (s *site) act(a *shardcore.Action) {
+func (s *shell) applyAction(a *shardcore.Action) {
 	switch a.Kind {
 	case shard.Start:
 		s.startEntity(a)
 	case shard.Pass:
-		if p, ok := a.Message.Local.(*parcel); ok {
+		if p, ok := a.Message.Local.(*envelope); ok {
 			s.deliver(p.message)
-		} else if m, ok := s.open(a.Entity, a.Message.Body); ok {
+		} else if m, ok := s.decodeMessage(a.Entity, a.Message.Body); ok {
 			s.deliver(m)
 		}
 	case shard.Stop:
 		if a.Idle {
-			s.restEntity(a)
+			s.passivateEntity(a)
 			return
 		}
 		s.stopEntity(a, s.entities.Drain)
@@ -413,24 +413,24 @@ func (s *site) act(a *shardcore.Action) {
 	}
 }
 
-// sendFrame sends a frame to another node. What can't be sent is lost, which the protocol can cope with, and a sender of a command is
+// sendFrame sends a frame to another node. Kind can't be sent is lost, which the protocol can cope with, and a sender of a command is
 // told.
-func (s *site) sendFrame(o *shardcore.Outgoing) {
-	p, ok := o.Message.Local.(*parcel)
+func (s *shell) sendFrame(o *shardcore.Outgoing) {
+	p, ok := o.Message.Local.(*envelope)
 	if !ok {
 		if err := s.node.Transport().Send(o.To, transport.Data, transport.Kind(o.Kind), o.Encoded(nil)); err != nil {
-			s.lines.write(s, lineUnsent, slog.LevelWarn, "messages can't be sent", slog.String("to", o.To.String()), slog.Any("error", err))
+			s.throttle.write(s, logUnsent, slog.LevelWarn, "messages can't be sent", slog.String("to", o.To.String()), slog.Any("error", err))
 			if o.Message.Body != nil {
-				s.drop(o.Message.Entity, s.refuse(o.Message.Body, shardcore.NotHome), err)
+				s.reportDropped(o.Message.Entity, s.sendRefusal(o.Message.Body, shardcore.NotHome), err)
 			}
 		}
 		return
 	}
 	m := p.message
-	if p.command.none() {
+	if p.encoded.isZero() {
 		var err error
-		if p.command, err = s.encode(&m); err != nil {
-			s.drop(m.ID(), m.Asked(), err)
+		if p.encoded, err = s.encode(&m); err != nil {
+			s.reportDropped(m.ID(), m.Asked(), err)
 			m.Answer(nil, err)
 			return
 		}
@@ -438,14 +438,14 @@ func (s *site) sendFrame(o *shardcore.Outgoing) {
 	if !m.Take() {
 		return // its caller has left
 	}
-	number := s.await(o.To, &m)
-	if err := s.sent(o.To, o.Encoded(s.appendCommand(&m, &p.command, number)), number, &m); err != nil {
-		s.drop(m.ID(), m.Asked(), err)
+	number := s.registerAsk(o.To, &m)
+	if err := s.sendPacket(o.To, o.Encoded(s.appendCommand(&m, &p.encoded, number)), number, &m); err != nil {
+		s.reportDropped(m.ID(), m.Asked(), err)
 		m.Answer(nil, err)
 	}
 }
 
-func (s *site) beReady() {
+func (s *shell) markReady() {
 	select {
 	case <-s.ready:
 	default:

@@ -46,7 +46,7 @@ type Options struct {
 	// MinMembers is how many nodes must host the type before shards are allocated, so that the first one of a cluster that starts does not get
 	// all. Defaults to 1.
 	MinMembers int
-	// Strategy says where shards are. Defaults to By(allocation.LeastShards{}).
+	// Strategy says where shards are. Defaults to Pure(allocation.LeastShards{}).
 	Strategy Strategy
 	// Passivation says when entities that nobody needs leave memory. One that has something to do, such as a timer, a deadline or a delivery
 	// that is not confirmed, stays. Defaults to after two idle minutes.
@@ -117,7 +117,7 @@ type DroppedInfo struct {
 func (o Options) withDefaults(node *cluster.Node) Options {
 	o.Shards = cmp.Or(o.Shards, 1000)
 	if o.Strategy == nil {
-		o.Strategy = By(allocation.LeastShards{})
+		o.Strategy = Pure(allocation.LeastShards{})
 	}
 	o.BufferSize = cmp.Or(o.BufferSize, 100_000)
 	o.HandOffTimeout = cmp.Or(o.HandOffTimeout, time.Minute)
@@ -125,7 +125,7 @@ func (o Options) withDefaults(node *cluster.Node) Options {
 	o.StateTimeout = cmp.Or(o.StateTimeout, 5*time.Second)
 	o.StrategyTimeout = cmp.Or(o.StrategyTimeout, 5*time.Second)
 	for _, d := range o.durations() {
-		*d.value = min(*d.value, longest)
+		*d.value = min(*d.value, maxDuration)
 	}
 	if o.Logger == nil {
 		o.Logger = node.Logger()
@@ -151,7 +151,7 @@ func (o *Options) validate(proxy bool) error {
 	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
 		fail("Shards is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)
 	}
-	if a, ok := o.Strategy.(arithmetic); ok {
+	if a, ok := o.Strategy.(pureStrategy); ok {
 		if err := a.validate(); err != nil {
 			fail("Strategy: %w", err)
 		}
@@ -179,7 +179,7 @@ func (o *Options) validate(proxy bool) error {
 }
 
 // longest is what a longer duration, which means for ever, is taken for: several of them can be added to the time.
-const longest = 10 * 365 * 24 * time.Hour
+const maxDuration = 10 * 365 * 24 * time.Hour
 
 // duration is a field of Options.
 type duration struct {
@@ -203,13 +203,13 @@ func (o *Options) durations() []duration {
 
 // patience is how many RetryIntervals a region that leaves waits for homes while no coordinator answers. One that moves, in order, is back sooner, and who
 // gave up before would lose commands; PhaseStopRegions is longer, by default.
-const patience = 3
+const leavePatience = 3
 
 // machine returns the configuration of the machine.
-func (o *Options) machine(node *cluster.Node, name string, proxy bool) shardcore.Config {
+func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) shardcore.Config {
 	return shardcore.Config{
 		Region: region.Config{
-			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval, GiveUpAfter: patience * o.RetryInterval,
+			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval, GiveUpAfter: leavePatience * o.RetryInterval,
 			Remember: o.Remember != nil && !proxy, RestartBackoff: o.RestartBackoff, Settings: o.settings(proxy),
 		},
 		Shard: shard.Config{
@@ -239,15 +239,15 @@ type mismatch struct {
 
 // settings are those that have to be the same on all nodes.
 func (o *Options) settings(proxy bool) coordinator.Settings {
-	s := coordinator.Settings{Shards: o.Shards, Routing: o.routing(), Role: o.Role}
+	s := coordinator.Settings{Shards: o.Shards, Routing: o.routingFingerprint(), Role: o.Role}
 	if !proxy {
-		s.State, s.Remember = kindOf(o.State), kindOf(o.Remember)
+		s.State, s.Remember = storeKind(o.State), storeKind(o.Remember)
 	}
 	return s
 }
 
-// kindOf returns the kind of stores, empty of those that are the program's own: who knows how they are made on other nodes.
-func kindOf(stores any) string {
+// storeKind returns the kind of stores, empty of those that are the program's own: who knows how they are made on other nodes.
+func storeKind(stores any) string {
 	switch stores.(type) {
 	case nil:
 		return "none"
@@ -263,8 +263,8 @@ func kindOf(stores any) string {
 const sampleIDs = 16
 
 // routing is a fingerprint of ShardOf: the shards of some IDs, in forms that IDs have. It must never change.
-func (o *Options) routing() uint64 {
-	at := site{opts: *o}
+func (o *Options) routingFingerprint() uint64 {
+	at := shell{opts: *o}
 	h := uint64(14695981039346656037)
 	for i := range sampleIDs {
 		for _, form := range []string{"%d", "customer-%03d", "tenant-%d/order-7", "7:%d", "user%d@example.org", "9f1c2b7e-0000-4000-8000-%012d", "帳戶 %d", "|%x|"} {
@@ -279,7 +279,7 @@ func (o *Options) routing() uint64 {
 }
 
 // differs returns the error about settings of the coordinator's node that are others.
-func (s *site) differs(by identity.Node, theirs coordinator.Settings) error {
+func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) error {
 	ours := s.cfg.Region.Settings
 	var all []string
 	for _, field := range ours.Differences(theirs) {
@@ -302,28 +302,28 @@ func (s *site) differs(by identity.Node, theirs coordinator.Settings) error {
 	return fmt.Errorf("%w of type %q on %v: %s", ErrMismatch, s.name, by, strings.Join(all, ", "))
 }
 
-// tellRefused takes note whether the coordinator refuses the region.
-func (s *site) tellRefused() {
+// updateMismatch takes note whether the coordinator refuses the region.
+func (s *shell) updateMismatch() {
 	by, theirs := s.machine.Refused()
 	last := s.mismatch.Load()
 	switch {
 	case theirs == nil && last == nil:
 	case theirs == nil:
 		s.mismatch.Store(nil)
-		s.log.InfoContext(s.base, "the coordinator does not refuse the region any more")
+		s.log.InfoContext(s.ctx, "the coordinator does not refuse the region any more")
 	case last == nil || last.by != by || last.theirs != *theirs:
-		m := &mismatch{by, *theirs, s.differs(by, *theirs)}
+		m := &mismatch{by, *theirs, s.mismatchError(by, *theirs)}
 		s.mismatch.Store(m)
-		s.log.ErrorContext(s.base, "the coordinator refuses the region, nobody is reached through it", slog.Any("error", m.err))
-		if last == nil && !s.told {
-			s.told = true
+		s.log.ErrorContext(s.ctx, "the coordinator refuses the region, nobody is reached through it", slog.Any("error", m.err))
+		if last == nil && !s.refusalNotified {
+			s.refusalNotified = true
 			close(s.refusal)
 		}
 	}
 }
 
 // mismatched returns why the coordinator refuses the region, nil if it does not.
-func (s *site) mismatched() error {
+func (s *shell) mismatchErr() error {
 	if m := s.mismatch.Load(); m != nil {
 		return m.err
 	}
@@ -340,36 +340,36 @@ type Strategy interface {
 	Rebalance(ctx context.Context, view allocation.View) ([]allocation.Shard, error)
 }
 
-// Arithmetic is a strategy that is a matter of arithmetic only: those of package allocation are. They can't fail and ask nobody, so that they
+// PureStrategy is a strategy that is a matter of arithmetic only: those of package allocation are. They can't fail and ask nobody, so that they
 // can be simulated and tested as they are; a Strategy can, such as one that has the places from a service.
-type Arithmetic interface {
+type PureStrategy interface {
 	Allocate(view allocation.View, request allocation.Request) (identity.Node, bool)
 	Rebalance(view allocation.View) []allocation.Shard
 }
 
-// By returns the strategy of some arithmetic, as in By(allocation.Threshold{}). If that has a method Validate() error, Start calls it.
-func By(a Arithmetic) Strategy { return arithmetic{a} }
+// Pure returns the strategy of some arithmetic, as in Pure(allocation.Threshold{}). If that has a method Validate() error, Start calls it.
+func Pure(a PureStrategy) Strategy { return pureStrategy{a} }
 
-type arithmetic struct{ by Arithmetic }
+type pureStrategy struct{ by PureStrategy }
 
 // validate returns what is wrong with the settings.
-func (a arithmetic) validate() error {
+func (a pureStrategy) validate() error {
 	if a.by == nil {
 		return errors.New("By has no arithmetic")
 	}
 	if v, ok := a.by.(interface{ Validate() error }); ok {
-		return contained(v.Validate) // a pointer in it may be nil
+		return catchPanic(v.Validate) // a pointer in it may be nil
 	}
 	return nil
 }
 
 // Allocate is part of Strategy.
-func (a arithmetic) Allocate(_ context.Context, view allocation.View, request allocation.Request) (identity.Node, error) {
+func (a pureStrategy) Allocate(_ context.Context, view allocation.View, request allocation.Request) (identity.Node, error) {
 	n, _ := a.by.Allocate(view, request)
 	return n, nil
 }
 
 // Rebalance is part of Strategy.
-func (a arithmetic) Rebalance(_ context.Context, view allocation.View) ([]allocation.Shard, error) {
+func (a pureStrategy) Rebalance(_ context.Context, view allocation.View) ([]allocation.Shard, error) {
 	return a.by.Rebalance(view), nil
 }

@@ -22,8 +22,8 @@ import (
 // Region is how this node reaches the entities of a type, and hosts its share of them. Its methods are safe for concurrent
 // use.
 type Region[C any] struct {
-	site *site
-	ref  func(id string) eventsourcing.Ref[C]
+	shell *shell
+	ref   func(id string) eventsourcing.Ref[C]
 }
 
 // Start lets a node host entities of a type, together with all other nodes that do the same, and returns the way to all of them. On a
@@ -38,9 +38,9 @@ func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.
 		return StartProxy(ctx, node, typ, opts)
 	}
 	var entities *eventsourcing.Entities[C, E]
-	r, err := begin(ctx, node, typ, opts, false, func(s *site, r *Region[C]) (err error) {
+	r, err := start(ctx, node, typ, opts, false, func(s *shell, r *Region[C]) (err error) {
 		host := s.opts.Host
-		host.Route, host.Gone, host.Busy, host.Killed = s.route, s.gone, s.busy, ErrHandOff
+		host.Route, host.Gone, host.Busy, host.Killed = s.route, s.entityGone, s.entityBusy, ErrHandOff
 		if entities, err = eventsourcing.Host(s.opts.Runtime, typ, host); err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
@@ -61,7 +61,7 @@ func StartProxy[C, E any](ctx context.Context, node *cluster.Node, typ eventsour
 		return nil, fmt.Errorf(
 			"sharding: start a proxy of type %q: %w: a node that may host the type needs Start, not a proxy: set Options.Role to what this node lacks", typ.Name, ErrInvalid)
 	}
-	r, err := begin(ctx, node, typ, opts, true, func(s *site, r *Region[C]) error {
+	r, err := start(ctx, node, typ, opts, true, func(s *shell, r *Region[C]) error {
 		r.ref = eventsourcing.NewRoute[C](typ.Name, s.route).Ref
 		return nil
 	})
@@ -72,8 +72,8 @@ func StartProxy[C, E any](ctx context.Context, node *cluster.Node, typ eventsour
 }
 
 // begin starts a region or a proxy. Host makes the entities and the way to them.
-func begin[C, E any](
-	ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options, proxy bool, host func(*site, *Region[C]) error,
+func start[C, E any](
+	ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options, proxy bool, host func(*shell, *Region[C]) error,
 ) (*Region[C], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: there is no node", ErrInvalid)
@@ -100,12 +100,12 @@ func begin[C, E any](
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	s, err := newSite(ctx, node, typ.Name, typ.Commands, opts, proxy)
+	s, err := newShell(ctx, node, typ.Name, typ.Commands, opts, proxy)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	r := &Region[C]{site: s}
-	if err := s.begin(ctx, func() error { return host(s, r) }, r); err != nil {
+	r := &Region[C]{shell: s}
+	if err := s.launch(ctx, func() error { return host(s, r) }, r); err != nil {
 		return nil, err
 	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "the region has started", slog.Bool("proxy", proxy), slog.Int("shards", opts.Shards))
@@ -118,7 +118,7 @@ func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: region of type %q: there is no node", ErrInvalid, typ)
 	}
-	b := switchboardOf(node)
+	b := routerOf(node)
 	b.mu.RLock()
 	found := b.regions[typ]
 	b.mu.RUnlock()
@@ -139,7 +139,7 @@ func (r *Region[C]) Ref(id string) eventsourcing.Ref[C] { return r.ref(id) }
 
 // ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf does not say.
 func (r *Region[C]) ShardOf(id string) (Shard, error) {
-	n, err := r.site.shardOf(id)
+	n, err := r.shell.shardOf(id)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -150,25 +150,25 @@ func (r *Region[C]) ShardOf(id string) (Shard, error) {
 // ErrMismatch, or ErrStopped, also if the region was ready before it ended.
 func (r *Region[C]) AwaitReady(ctx context.Context) error {
 	select {
-	case <-r.site.ready:
-	case <-r.site.refusal:
+	case <-r.shell.ready:
+	case <-r.shell.refusal:
 	case <-ctx.Done():
-	case <-r.site.done:
+	case <-r.shell.done:
 	}
 	// Several may be so, and chance must not say which one counts.
 	switch {
-	case isClosed(r.site.done):
-		return fmt.Errorf("%w: type %q", ErrStopped, r.site.name)
+	case isClosed(r.shell.done):
+		return fmt.Errorf("%w: type %q", ErrStopped, r.shell.name)
 	case r.Ready():
 		return nil
-	case isClosed(r.site.refusal):
-		return cmp.Or(r.site.mismatched(), ErrMismatch)
+	case isClosed(r.shell.refusal):
+		return cmp.Or(r.shell.mismatchErr(), ErrMismatch)
 	}
-	return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.site.name, context.Cause(ctx))
+	return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.shell.name, context.Cause(ctx))
 }
 
 // Ready reports whether a coordinator has known the region, for a readiness probe. It stays true.
-func (r *Region[C]) Ready() bool { return isClosed(r.site.ready) }
+func (r *Region[C]) Ready() bool { return isClosed(r.shell.ready) }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -180,7 +180,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // Done is closed when the region has ended.
-func (r *Region[C]) Done() <-chan struct{} { return r.site.done }
+func (r *Region[C]) Done() <-chan struct{} { return r.shell.done }
 
 // State is what a region on a node knows and runs.
 type State struct {
@@ -215,11 +215,11 @@ type ShardState struct {
 
 // State returns what the region knows and runs. The error is that of ctx, or ErrStopped.
 func (r *Region[C]) State(ctx context.Context) (state State, err error) {
-	s := r.site
+	s := r.shell
 	err = s.call(ctx, func() {
 		m := s.machine
 		state.Registered = m.Registered()
-		if boss, ok := m.Boss(); ok {
+		if boss, ok := m.Coordinator(); ok {
 			state.Coordinator = boss
 		}
 		for _, n := range m.Hosted() {
@@ -230,26 +230,26 @@ func (r *Region[C]) State(ctx context.Context) (state State, err error) {
 	if err != nil {
 		return State{}, fmt.Errorf("sharding: state of type %q: %w", s.name, err)
 	}
-	state.Mismatch = s.mismatched()
+	state.Mismatch = s.mismatchErr()
 	state.Unanswered = s.unanswered.Load()
-	state.Asks, state.Queued, state.Dropped = s.board.asks.len(), s.looped.Load(), s.dropped.Load()
+	state.Asks, state.Queued, state.Dropped = s.router.asks.len(), s.queuedTotal.Load(), s.dropped.Load()
 	return state, nil
 }
 
 // Home returns the node that has a shard, as far as this node knows. The error is that of ctx, or ErrStopped.
 func (r *Region[C]) Home(ctx context.Context, shard Shard) (home identity.Node, known bool, err error) {
-	if err = r.site.call(ctx, func() { home, known = r.site.machine.Home(shard) }); err != nil {
-		err = fmt.Errorf("sharding: home of shard %d of type %q: %w", shard, r.site.name, err)
+	if err = r.shell.call(ctx, func() { home, known = r.shell.machine.Home(shard) }); err != nil {
+		err = fmt.Errorf("sharding: home of shard %d of type %q: %w", shard, r.shell.name, err)
 	}
 	return home, known, err
 }
 
 // call lets the loop call f, which must not block, and waits for that. If it fails f is not called, now or later: what it would set belongs to
 // the caller again.
-func (s *site) call(ctx context.Context, f func()) error {
+func (s *shell) call(ctx context.Context, f func()) error {
 	var taken atomic.Bool // by who comes first: the loop, or a ctx that ends
 	called := make(chan struct{})
-	if !s.inbox.add(item{do: func() {
+	if !s.inbox.add(item{call: func() {
 		defer close(called)
 		if taken.CompareAndSwap(false, true) {
 			f()

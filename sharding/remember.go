@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// What the records of remembered entities and shards are. They never change.
+// Kind the records of remembered entities and shards are. They never change.
 const (
 	entitiesEvent = "refold.entities.event"
 	entitiesState = "refold.entities.state"
@@ -27,7 +27,7 @@ const (
 // rememberWire is the version that each encoding begins with. Another one can't be read.
 const rememberWire = 1
 
-// What an event of a shard says.
+// Kind an event of a shard says.
 const (
 	entitiesStarted = 1
 	entitiesStopped = 2
@@ -174,11 +174,11 @@ func readShards(b []byte, yield func(Shard)) error {
 
 // remember puts the shards' questions to the store of remembered entities. The calls for a shard come one after the other, also
 // those of runs that have ended.
-func (s *site) remember(r *shardcore.Remember) {
-	m, at, update := s.machine, r.Run, r.Update
-	before, done := s.asked[at.Shard], make(chan struct{})
-	s.asked[at.Shard] = done
-	s.work.Go(func() {
+func (s *shell) remember(r *shardcore.RememberCall) {
+	m, at, update := s.machine, r.ShardRun, r.Update
+	before, done := s.storeCalls[at.Shard], make(chan struct{})
+	s.storeCalls[at.Shard] = done
+	s.background.Go(func() {
 		var ids []string
 		call := func(ctx context.Context) error {
 			if before != nil {
@@ -188,32 +188,32 @@ func (s *site) remember(r *shardcore.Remember) {
 					return context.Cause(ctx)
 				}
 			}
-			return contained(func() (err error) {
+			return catchPanic(func() (err error) {
 				if update == nil {
-					ids, err = s.memory.Load(ctx, at.Shard)
+					ids, err = s.rememberStore.Load(ctx, at.Shard)
 					ids = s.ofShard(ids, at.Shard)
 					return err
 				}
-				return s.memory.Update(ctx, at.Shard, update.Started, update.Stopped)
+				return s.rememberStore.Update(ctx, at.Shard, update.Started, update.Stopped)
 			})
 		}
-		ctx, cancel := context.WithTimeout(s.base, s.opts.StateTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, s.opts.StateTimeout)
 		err := call(ctx)
 		cancel()
 		if before != nil {
 			<-before // it is not our turn any more, but who comes next must wait for it, too
 		}
 		close(done)
-		s.inbox.add(item{do: func() {
-			if s.asked[at.Shard] == done {
-				delete(s.asked, at.Shard)
+		s.inbox.add(item{call: func() {
+			if s.storeCalls[at.Shard] == done {
+				delete(s.storeCalls, at.Shard)
 			}
 			if s.machine == m {
-				s.step(shardcore.Entities{Run: at, Input: remembered(update, ids, err)})
+				s.step(shardcore.ShardInput{ShardRun: at, Input: remembered(update, ids, err)})
 			}
 		}})
-		if err != nil && s.base.Err() == nil {
-			s.log.LogAttrs(s.base, slog.LevelWarn, "the store of remembered entities has failed: the shard starts again",
+		if err != nil && s.ctx.Err() == nil {
+			s.log.LogAttrs(s.ctx, slog.LevelWarn, "the store of remembered entities has failed: the shard starts again",
 				slog.Any("shard", at.Shard), slog.Bool("update", update != nil), slog.Any("error", err))
 		}
 	})
@@ -221,13 +221,13 @@ func (s *site) remember(r *shardcore.Remember) {
 
 // ofShard returns the entities that belong to a shard. Others did when there was another number of shards, or another ShardOf: they would
 // run twice.
-func (s *site) ofShard(ids []string, n Shard) []string {
+func (s *shell) ofShard(ids []string, n Shard) []string {
 	kept := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		at, err := s.shardOf(id)
 		return err != nil || at != n
 	})
 	if gone := len(ids) - len(kept); gone > 0 {
-		s.log.LogAttrs(s.base, slog.LevelWarn, "remembered entities belong to other shards by now: they start with their next command",
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "remembered entities belong to other shards by now: they start with their next command",
 			slog.Any("shard", n), slog.Int("entities", gone))
 	}
 	return kept
@@ -247,14 +247,14 @@ func remembered(update *shard.Update, ids []string, err error) shard.Input {
 }
 
 // load reads the coordinator's state, and which shards are remembered.
-func (s *site) load(ctx context.Context, id uint64) (coordinator.Input, error) {
+func (s *shell) load(ctx context.Context, id uint64) (coordinator.Input, error) {
 	l, err := s.store.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	in := coordinator.Loaded{ID: id, State: l.State, Rev: l.Rev, Repairs: l.Repairs, Repaired: l.Repaired}
-	if s.memory != nil {
-		if in.Remembered, err = s.memory.Shards(ctx); err != nil {
+	if s.rememberStore != nil {
+		if in.Remembered, err = s.rememberStore.Shards(ctx); err != nil {
 			return nil, fmt.Errorf("the remembered shards: %w", err)
 		}
 	}

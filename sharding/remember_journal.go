@@ -26,13 +26,13 @@ const maxEventsPerWrite = 500
 // Who loads a shard appends a fence, and knows the number behind it. Another owner, which doesn't know of that one, expects a number
 // that is taken.
 type journalEntities struct {
-	open   func(shard Shard) *ledger
-	shards *ledger
-	every  uint64
-	behind background
+	open          func(shard Shard) *ledger
+	shards        *ledger
+	snapshotEvery uint64
+	background    backgroundTask
 
 	mu    sync.Mutex
-	owned map[Shard]*owned
+	owned map[Shard]*ownedShard
 	list  head
 	known map[Shard]bool // shards that surely are in the list
 }
@@ -47,14 +47,14 @@ func (c JournalConfig) OpenEntities(s Scope) (RememberStore, error) {
 		open: func(shard Shard) *ledger {
 			return open("entities", strconv.FormatUint(uint64(shard), 10), entitiesEvent, entitiesState)
 		},
-		shards: open("shards", "", shardsEvent, shardsState),
-		every:  uint64(c.SnapshotEvery), //nolint:gosec // it was checked
-		owned:  map[Shard]*owned{}, known: map[Shard]bool{},
+		shards:        open("shards", "", shardsEvent, shardsState),
+		snapshotEvery: uint64(c.SnapshotEvery), //nolint:gosec // it was checked
+		owned:         map[Shard]*ownedShard{}, known: map[Shard]bool{},
 	}, nil
 }
 
 // owned is a shard that was loaded.
-type owned struct {
+type ownedShard struct {
 	head head
 	busy bool // an update is being stored, or has failed
 }
@@ -76,7 +76,7 @@ func (j *journalEntities) Load(ctx context.Context, shard Shard) ([]string, erro
 		if failed == nil {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			j.owned[shard] = &owned{head: after}
+			j.owned[shard] = &ownedShard{head: after}
 			return set.sorted(), nil
 		}
 		if err = failed; !errors.Is(err, journal.ErrConflict) {
@@ -113,7 +113,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 			return fmt.Errorf("sharding: append to %q behind %d: %w", l.id, h.rev, err)
 		}
 	}
-	if l.snapshots != nil && h.rev >= h.snapshot+j.every && j.behind.do(ctx, func(ctx context.Context) { j.save(ctx, l) }) {
+	if l.snapshots != nil && h.rev >= h.snapshot+j.snapshotEvery && j.background.start(ctx, func(ctx context.Context) { j.save(ctx, l) }) {
 		h.snapshot = h.rev
 	}
 	j.mu.Lock()
@@ -123,7 +123,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 }
 
 // take returns a shard for an update. It is busy until that is known to be stored.
-func (j *journalEntities) take(shard Shard) *owned {
+func (j *journalEntities) take(shard Shard) *ownedShard {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o := j.owned[shard]
@@ -144,7 +144,7 @@ func (j *journalEntities) save(ctx context.Context, l *ledger) {
 		}
 	}
 	if err != nil {
-		l.failed(ctx, err)
+		l.logSnapshotFailure(ctx, err)
 	}
 }
 
@@ -217,7 +217,7 @@ func (j *journalEntities) added(ctx context.Context, after head, shards []Shard)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	after.snapshot = j.list.snapshot
-	if j.shards.snapshots != nil && after.rev >= after.snapshot+j.every && j.behind.do(ctx, j.saveShards) {
+	if j.shards.snapshots != nil && after.rev >= after.snapshot+j.snapshotEvery && j.background.start(ctx, j.saveShards) {
 		after.snapshot = after.rev
 	}
 	if after.rev > j.list.rev {
@@ -234,12 +234,12 @@ func (j *journalEntities) saveShards(ctx context.Context) {
 		err = j.shards.save(ctx, h, encodeShards(shards))
 	}
 	if err != nil {
-		j.shards.failed(ctx, err)
+		j.shards.logSnapshotFailure(ctx, err)
 	}
 }
 
 // Close implements RememberStore.
 func (j *journalEntities) Close() error {
-	j.behind.close()
+	j.background.close()
 	return nil
 }

@@ -61,7 +61,7 @@ func (e *replicatedEntities) Load(ctx context.Context, shard Shard) ([]string, e
 		return nil, err
 	}
 	var parts [entityKeys][]string
-	err := e.each(func(i int) error {
+	err := e.forEachKey(func(i int) error {
 		set, err := readKey(ctx, e.replicator, e.key(shard, i), ddata.ReadMajority())
 		if err == nil {
 			parts[i], err = set.Elements()
@@ -92,7 +92,7 @@ func (e *replicatedEntities) Update(ctx context.Context, shard Shard, started, s
 		stop[i] = append(stop[i], id)
 	}
 	self := e.replicator.Self()
-	err := e.each(func(i int) error {
+	err := e.forEachKey(func(i int) error {
 		if len(start[i])+len(stop[i]) == 0 {
 			return nil
 		}
@@ -158,7 +158,7 @@ func (e *replicatedEntities) AddShards(ctx context.Context, shards []Shard) erro
 }
 
 // each calls f for all keys of a shard at once, and returns the first error.
-func (e *replicatedEntities) each(f func(i int) error) error {
+func (e *replicatedEntities) forEachKey(f func(i int) error) error {
 	var errs [entityKeys]error
 	var wg sync.WaitGroup
 	for i := range errs {

@@ -159,7 +159,7 @@ func script(t *testing.T, s sharding.RememberStore) {
 	}
 }
 
-// What was stored by an earlier release is read, and the same is still written.
+// Kind was stored by an earlier release is read, and the same is still written.
 func TestStoredEntities(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()

@@ -23,8 +23,8 @@ const removedEvent = "refold.sharding.removed"
 type JournalData struct {
 	// ID is the persistence ID, Type the entity type that it is about.
 	ID, Type string
-	// What it is: "coordinator", "shards" (those that ever had a remembered entity), or "entities" (that are remembered, of one shard).
-	What string
+	// Kind it is: "coordinator", "shards" (those that ever had a remembered entity), or "entities" (that are remembered, of one shard).
+	Kind string
 	// Highest is the highest sequence number. Events and Snapshots are how many there are.
 	Highest   uint64
 	Events    int
@@ -37,7 +37,7 @@ type JournalData struct {
 }
 
 // FindData returns what this package keeps in the journal of some entity types, or of all if none is named, sorted by ID: where
-// coordinators have put shards, and which entities are remembered. What cannot be understood is found as well. The error matches
+// coordinators have put shards, and which entities are remembered. Kind cannot be understood is found as well. The error matches
 // journal.ErrNoQueries if the journal can't list its IDs.
 func (c JournalConfig) FindData(ctx context.Context, types ...string) ([]JournalData, error) {
 	if err := c.validate(); err != nil {
@@ -55,7 +55,7 @@ func (c JournalConfig) FindData(ctx context.Context, types ...string) ([]Journal
 		if !ok || len(types) > 0 && !slices.Contains(types, typ) {
 			continue
 		}
-		d := JournalData{ID: id, Type: typ, What: what}
+		d := JournalData{ID: id, Type: typ, Kind: what}
 		if err := c.count(ctx, &d); err != nil {
 			return nil, fmt.Errorf("sharding: look into %q: %w", id, err)
 		}

@@ -104,7 +104,7 @@ func TestRemoveData(t *testing.T) {
 			all := find(t, c, "account")
 			var what []string
 			for _, d := range all {
-				what = append(what, d.What+" "+strings.TrimPrefix(d.ID, sharding.JournalPrefix))
+				what = append(what, d.Kind+" "+strings.TrimPrefix(d.ID, sharding.JournalPrefix))
 				if d.Type != "account" || d.Highest == 0 || d.Last.IsZero() || d.Writer == "" || d.Removed || d.Snapshots > 0 && !snapshots {
 					t.Errorf("found %+v", d)
 				}

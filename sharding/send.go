@@ -25,7 +25,7 @@ func hash(id string) uint32 {
 }
 
 // shardOf returns the shard of an entity. The program's function may panic.
-func (s *site) shardOf(id string) (n Shard, err error) {
+func (s *shell) shardOf(id string) (n Shard, err error) {
 	if s.opts.ShardOf == nil {
 		return Shard(hash(id) % uint32(s.opts.Shards)), nil //nolint:gosec // at most coordinator.MaxShards
 	}
@@ -41,7 +41,7 @@ func (s *site) shardOf(id string) (n Shard, err error) {
 }
 
 // route takes a command of this node. It does not block.
-func (s *site) route(m eventsourcing.Message) error {
+func (s *shell) route(m eventsourcing.Message) error {
 	id := m.ID()
 	if n := len(s.name) + 1 + len(id); n > journal.MaxIDLength { // found out later, it would be remembered
 		return fmt.Errorf("%w: the entity ID has with its type %d bytes, at most %d are allowed", eventsourcing.ErrInvalid, n, journal.MaxIDLength)
@@ -50,60 +50,60 @@ func (s *site) route(m eventsourcing.Message) error {
 	if err != nil {
 		return err
 	}
-	g := &s.gates[n]
-	var e encoded
-	if g.remote.Load() {
+	g := &s.paths[n]
+	var e encodedCommand
+	if g.encodeFirst.Load() {
 		if e, err = s.encode(&m); err != nil {
 			return err
 		}
 	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if g.own && g.count[own].Load() == 0 {
+	if g.ownAllowed && g.queued[ownQueue].Load() == 0 {
 		switch {
-		case !g.here && !e.none():
-			return s.send(g.home, n, m, &e)
-		case g.here:
-			if at := g.seats[id]; at != nil {
+		case !g.homeIsSelf && !e.isZero():
+			return s.forwardCommand(g.home, n, m, &e)
+		case g.homeIsSelf:
+			if at := g.entries[id]; at != nil {
 				at.touch()
 				return s.entities.Deliver(m)
 			}
 		}
 	}
-	g.count[own].Add(1)
-	if err := s.inbox.send(g, &waiting{shard: n, parcel: &parcel{m, e}}); err != nil {
-		g.count[own].Add(-1)
+	g.queued[ownQueue].Add(1)
+	if err := s.inbox.addCommand(g, &queuedCommand{shard: n, own: &envelope{m, e}}); err != nil {
+		g.queued[ownQueue].Add(-1)
 		return err
 	}
 	return nil
 }
 
 // send sends a command to the node that has its shard, past the loop.
-func (s *site) send(to identity.Node, n Shard, m eventsourcing.Message, e *encoded) error {
+func (s *shell) forwardCommand(to identity.Node, n Shard, m eventsourcing.Message, e *encodedCommand) error {
 	if !m.Take() {
 		return nil // its caller has left
 	}
-	number := s.await(to, &m)
+	number := s.registerAsk(to, &m)
 	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(&m, e, number)}
-	return s.sent(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, &m)
+	return s.sendPacket(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, &m)
 }
 
 // await returns the number under which the answer to a command is to come, 0 if nobody waits for it.
-func (s *site) await(to identity.Node, m *eventsourcing.Message) uint64 {
+func (s *shell) registerAsk(to identity.Node, m *eventsourcing.Message) uint64 {
 	if !m.Asked() {
 		return 0
 	}
-	return s.board.asks.add(ask{*m, s, to})
+	return s.router.asks.add(pendingAsk{*m, s, to})
 }
 
 // sent sends a frame with a command. The error says that it was not sent.
-func (s *site) sent(to identity.Node, frame []byte, number uint64, m *eventsourcing.Message) error {
+func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *eventsourcing.Message) error {
 	err := s.node.Transport().Send(to, transport.Data, transport.Kind(shardcore.KindRegion), frame)
 	if err == nil {
 		return nil
 	}
 	if number != 0 {
-		if _, open := s.board.asks.take(number); !open {
+		if _, open := s.router.asks.take(number); !open {
 			return nil // it was told meanwhile that the node is gone
 		}
 	}
@@ -114,12 +114,12 @@ func (s *site) sent(to identity.Node, frame []byte, number uint64, m *eventsourc
 	return fmt.Errorf("%w to %v: %w", ErrNotSent, to, err)
 }
 
-// dropGivenUp takes the commands out of the buffers of the region whose callers have left: a region that leaves must not wait for them, and others
+// dropAbandoned takes the commands out of the buffers of the region whose callers have left: a region that leaves must not wait for them, and others
 // need the room.
-func (s *site) dropGivenUp() {
+func (s *shell) dropAbandoned() {
 	var gone []uint64
 	for at := range s.machine.Buffered(s.now()) {
-		if givenUp(&at) {
+		if isAbandoned(&at) {
 			gone = append(gone, at.Token)
 		}
 	}
@@ -128,11 +128,11 @@ func (s *site) dropGivenUp() {
 	}
 }
 
-// givenUp reports whether nobody waits for the answer to a command any more. One that nobody has ever waited for is to be done.
-func givenUp(at *shardcore.Buffered) bool {
-	if p, own := at.Local.(*parcel); own {
+// isAbandoned reports whether nobody waits for the answer to a command any more. One that nobody has ever waited for is to be done.
+func isAbandoned(at *shardcore.Buffered) bool {
+	if p, own := at.Local.(*envelope); own {
 		return p.message.Asked() && p.message.Context().Err() != nil
 	}
-	a, err := decodeArrival(at.Body)
-	return err == nil && a.asker.waits() && a.limited && at.Waited >= a.left
+	a, err := decodeCommand(at.Body)
+	return err == nil && a.replyTo.isSet() && a.hasDeadline && at.Waited >= a.timeLeft
 }

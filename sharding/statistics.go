@@ -30,8 +30,8 @@ var ErrNoCoordinator = errors.New("sharding: there is no coordinator")
 type Statistics struct {
 	// Regions are those that have answered, sorted by node. Proxies are none.
 	Regions []RegionStatistics
-	// Silent are the nodes with a region that has not answered in time, sorted.
-	Silent []identity.Node
+	// Missing are the nodes with a region that has not answered in time, sorted.
+	Missing []identity.Node
 }
 
 // RegionStatistics are those of a region.
@@ -66,11 +66,11 @@ func (r *RegionStatistics) Entities() (n int) {
 // CurrentRegions returns the nodes with a region that is registered with the coordinator, sorted. Proxies are none. It waits for at
 // most 3 s. The error matches ErrNoCoordinator or ErrStopped, or is that of ctx.
 func (r *Region[C]) CurrentRegions(ctx context.Context) ([]identity.Node, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errNoReply)
 	defer cancel()
-	nodes, err := r.site.currentRegions(ctx)
+	nodes, err := r.shell.currentRegions(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("sharding: regions of type %q: %w", r.site.name, err)
+		return nil, fmt.Errorf("sharding: regions of type %q: %w", r.shell.name, err)
 	}
 	return nodes, nil
 }
@@ -79,8 +79,8 @@ func (r *Region[C]) CurrentRegions(ctx context.Context) ([]identity.Node, error)
 // have not answered by then are named. The error matches ErrNoCoordinator if nobody knows which regions there are, or
 // ErrStopped, or is that of ctx.
 func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Statistics, error) {
-	s := r.site
-	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(max(timeout, 0), queryTimeout), errUnanswered)
+	s := r.shell
+	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(max(timeout, 0), queryTimeout), errNoReply)
 	defer cancel()
 	nodes, err := s.currentRegions(limited)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 	for i, n := range nodes {
 		all.Go(func() {
 			var b []byte
-			if b, failed[i] = s.query(limited, n, askCounts); failed[i] == nil {
+			if b, failed[i] = s.query(limited, n, queryCounts); failed[i] == nil {
 				found[i], failed[i] = decodeCounts(b)
 			}
 		})
@@ -103,7 +103,7 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 	out := &Statistics{}
 	for i, n := range nodes {
 		if failed[i] != nil {
-			out.Silent = append(out.Silent, n)
+			out.Missing = append(out.Missing, n)
 			continue
 		}
 		out.Regions = append(out.Regions, RegionStatistics{n, found[i]})
@@ -112,22 +112,22 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 }
 
 // currentRegions asks the coordinator.
-func (s *site) currentRegions(ctx context.Context) ([]identity.Node, error) {
+func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
 	var boss identity.Node
-	if err := s.call(ctx, func() { boss, _ = s.machine.Boss() }); err != nil {
+	if err := s.call(ctx, func() { boss, _ = s.machine.Coordinator() }); err != nil {
 		return nil, err
 	}
 	if boss.IsZero() {
 		return nil, ErrNoCoordinator
 	}
-	b, err := s.query(ctx, boss, askRegions)
+	b, err := s.query(ctx, boss, queryRegions)
 	var nodes []identity.Node
 	if err == nil {
 		nodes, err = decodeNodes(b)
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
-	case cause != nil && !errors.Is(cause, errUnanswered):
+	case cause != nil && !errors.Is(cause, errNoReply):
 		return nil, cause
 	default:
 		return nil, fmt.Errorf("%w on %v: %w", ErrNoCoordinator, boss, err)
@@ -137,31 +137,31 @@ func (s *site) currentRegions(ctx context.Context) ([]identity.Node, error) {
 }
 
 // query asks a node, which may be this one.
-func (s *site) query(ctx context.Context, to identity.Node, what question) (answer []byte, err error) {
+func (s *shell) query(ctx context.Context, to identity.Node, what query) (answer []byte, err error) {
 	if to == s.node.Self() {
-		if failed := s.call(ctx, func() { answer, err = s.inform(what) }); failed != nil {
+		if failed := s.call(ctx, func() { answer, err = s.answerQuery(what) }); failed != nil {
 			return nil, failed
 		}
 		return answer, err
 	}
-	b, err := s.node.Transport().Request(ctx, to, kindQuestion, encodeQuestion(what, s.name))
+	b, err := s.node.Transport().Request(ctx, to, kindQuery, encodeQuery(what, s.name))
 	if err != nil {
 		return nil, err
 	}
-	return decodeInformation(b)
+	return decodeQueryReply(b)
 }
 
 // inform answers a question. It belongs to the loop.
-func (s *site) inform(what question) ([]byte, error) {
+func (s *shell) answerQuery(what query) ([]byte, error) {
 	switch what {
-	case askRegions:
-		c := s.machine.Coordinator()
+	case queryRegions:
+		c := s.machine.LocalCoordinator()
 		if c == nil || c.Term() == 0 {
 			return nil, ErrNoCoordinator
 		}
 		state, _ := c.State()
 		return encodeNodes(state.Regions()), nil
-	case askCounts:
+	case queryCounts:
 		if s.entities == nil {
 			return nil, errors.New("it is a proxy")
 		}
@@ -171,7 +171,7 @@ func (s *site) inform(what question) ([]byte, error) {
 }
 
 // counts returns how many entities there are in the shards of this node. It belongs to the loop.
-func (s *site) counts() []ShardCount {
+func (s *shell) counts() []ShardCount {
 	hosted := s.machine.Hosted()
 	counts := make([]ShardCount, len(hosted))
 	for i, n := range hosted {
@@ -180,85 +180,85 @@ func (s *site) counts() []ShardCount {
 	return counts
 }
 
-// maxQuestions is how many questions of other nodes may wait for a loop.
-const maxQuestions = 256
+// maxPendingQueries is how many questions of other nodes may wait for a loop.
+const maxPendingQueries = 256
 
 // questioned takes a question of another node.
-func (b *switchboard) questioned(_ context.Context, r *transport.Request) {
+func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	reply := func(answer []byte, err error) {
-		if failed := r.Reply(encodeInformation(answer, err)); failed != nil {
-			b.unsent.Add(1)
+		if failed := r.Reply(encodeQueryReply(answer, err)); failed != nil {
+			rt.unsentReplies.Add(1)
 		}
 	}
-	what, name, err := decodeQuestion(r.Payload)
+	what, name, err := decodeQuery(r.Payload)
 	if err != nil {
 		reply(nil, err)
 		return
 	}
-	s := b.find(name)
+	s := rt.find(name)
 	if s == nil {
 		reply(nil, fmt.Errorf("%w: there is no region of the type", ErrStopped))
 		return
 	}
-	if s.questions.Add(1) > maxQuestions {
-		s.questions.Add(-1)
+	if s.pendingQueries.Add(1) > maxPendingQueries {
+		s.pendingQueries.Add(-1)
 		reply(nil, errors.New("too many questions wait"))
 		return
 	}
-	if !s.inbox.add(item{do: func() {
-		s.questions.Add(-1)
-		reply(s.inform(what))
+	if !s.inbox.add(item{call: func() {
+		s.pendingQueries.Add(-1)
+		reply(s.answerQuery(what))
 	}}) {
-		s.questions.Add(-1)
+		s.pendingQueries.Add(-1)
 		reply(nil, ErrStopped)
 	}
 }
 
-// kindQuestion is a question about a region. It never changes.
-const kindQuestion transport.Kind = 203
+// kindQuery is a question about a region. It never changes.
+const kindQuery transport.Kind = 203
 
 // question is what nodes ask each other about regions. The numbers never change.
-type question byte
+type query byte
 
 const (
-	askRegions question = 1 // to the coordinator: which regions there are
-	askCounts  question = 2 // how many entities a region has
+	queryRegions query = 1 // to the coordinator: which regions there are
+	queryCounts  query = 2 // how many entities a region has
 )
 
-// errUnanswered is the cause of a context that ends since nobody has answered in time.
-var errUnanswered = errors.New("sharding: no answer in time")
+// errNoReply is the cause of a context that ends since nobody has answered in time.
+var errNoReply = errors.New("sharding: no answer in time")
 
 const (
-	maxInformation = 16 << 20
-	maxReason      = 512
+	maxQueryReply = 16 << 20
+	maxReason     = 512
 )
 
-// encodeQuestion encodes a question about a type.
-func encodeQuestion(what question, name string) []byte {
-	return append([]byte{formVersion, byte(what), byte(len(name))}, name...) //nolint:gosec // at most coordinator.MaxTypeLength
+// encodeQuery encodes a question about a type.
+func encodeQuery(what query, name string) []byte {
+	return append([]byte{wireVersion, byte(what), byte(len(name))}, name...) //nolint:gosec // at most coordinator.MaxTypeLength
 }
 
-// decodeQuestion reads what encodeQuestion has written. The error matches errMalformed.
-func decodeQuestion(b []byte) (what question, name string, err error) {
-	r := wire.NewReader(b, formVersion, maxManifest, errMalformed)
-	what = question(r.Byte("question"))
+// decodeQuery reads what encodeQuery has written. The error matches errMalformed.
+func decodeQuery(b []byte) (what query, name string, err error) {
+	r := wire.NewReader(b, wireVersion, maxManifest, errMalformed)
+	what = query(r.Byte("question"))
 	name = string(r.Bytes(int(r.Byte("length")), "type"))
 	return what, name, r.End()
 }
 
-// encodeInformation encodes an answer, or why there is none.
-func encodeInformation(answer []byte, err error) []byte {
+// encodeQueryReply encodes an answer, or why there is none.
+func encodeQueryReply(answer []byte, err error) []byte {
 	if err != nil {
 		text := err.Error()
 		text = text[:min(len(text), maxReason)]
-		return append(binary.AppendUvarint([]byte{formVersion, 1}, uint64(len(text))), text...)
+		return append(binary.AppendUvarint([]byte{wireVersion, 1}, uint64(len(text))), text...)
 	}
-	return append([]byte{formVersion, 0}, answer...)
+	return append([]byte{wireVersion, 0}, answer...)
 }
 
-// decodeInformation reads what encodeInformation has written. The error matches errMalformed, or says why there is no answer.
-func decodeInformation(b []byte) ([]byte, error) {
-	r := wire.NewReader(b, formVersion, maxInformation, errMalformed)
+// decodeQueryReply reads what encodeQueryReply has written. The error matches errMalformed, or says why there is no answer.
+func decodeQueryReply(b []byte) ([]byte, error) {
+	r := wire.NewReader(b, wireVersion, maxQueryReply, errMalformed)
 	failed := r.Byte("form")
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -275,7 +275,7 @@ func decodeInformation(b []byte) ([]byte, error) {
 
 // encodeNodes encodes the nodes of regions.
 func encodeNodes(regions []allocation.Region) []byte {
-	dst := binary.AppendUvarint([]byte{formVersion}, uint64(len(regions)))
+	dst := binary.AppendUvarint([]byte{wireVersion}, uint64(len(regions)))
 	for i := range regions {
 		dst = wire.AppendNode(dst, regions[i].Node)
 	}
@@ -284,7 +284,7 @@ func encodeNodes(regions []allocation.Region) []byte {
 
 // decodeNodes reads what encodeNodes has written. The error matches errMalformed.
 func decodeNodes(b []byte) ([]identity.Node, error) {
-	r := wire.NewReader(b, formVersion, maxInformation, errMalformed)
+	r := wire.NewReader(b, wireVersion, maxQueryReply, errMalformed)
 	nodes := make([]identity.Node, r.Count(coordinator.MaxRegions, 10, "regions"))
 	for i := range nodes {
 		nodes[i] = r.Node()
@@ -294,7 +294,7 @@ func decodeNodes(b []byte) ([]identity.Node, error) {
 
 // encodeCounts encodes how many entities shards have. The shards are sorted: each is written as what it is more than the one before.
 func encodeCounts(counts []ShardCount) []byte {
-	dst := binary.AppendUvarint([]byte{formVersion}, uint64(len(counts)))
+	dst := binary.AppendUvarint([]byte{wireVersion}, uint64(len(counts)))
 	last := Shard(0)
 	for _, c := range counts {
 		dst = binary.AppendUvarint(dst, uint64(c.Shard-last))
@@ -306,7 +306,7 @@ func encodeCounts(counts []ShardCount) []byte {
 
 // decodeCounts reads what encodeCounts has written. The error matches errMalformed.
 func decodeCounts(b []byte) ([]ShardCount, error) {
-	r := wire.NewReader(b, formVersion, maxInformation, errMalformed)
+	r := wire.NewReader(b, wireVersion, maxQueryReply, errMalformed)
 	counts := make([]ShardCount, r.Count(coordinator.MaxShards, 2, "shards"))
 	last := uint64(0)
 	for i := range counts {

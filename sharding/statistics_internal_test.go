@@ -14,11 +14,11 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// What nodes ask each other about regions is read as it was written, and what can't be is refused.
+// Kind nodes ask each other about regions is read as it was written, and what can't be is refused.
 func TestQuestionsAndAnswers(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", coordinator.MaxTypeLength)
-	if what, got, err := decodeQuestion(encodeQuestion(askCounts, name)); err != nil || what != askCounts || got != name {
+	if what, got, err := decodeQuery(encodeQuery(queryCounts, name)); err != nil || what != queryCounts || got != name {
 		t.Errorf("question %d about %q: %v", what, got, err)
 	}
 	counts := []ShardCount{{0, 7}, {3, 0}, {coordinator.MaxShards - 1, 1 << 40}}
@@ -29,10 +29,10 @@ func TestQuestionsAndAnswers(t *testing.T) {
 	if got, err := decodeNodes(encodeNodes([]allocation.Region{{Node: nodes[0]}, {Node: nodes[1]}})); err != nil || !reflect.DeepEqual(got, nodes) {
 		t.Errorf("nodes %v: %v", got, err)
 	}
-	if got, err := decodeInformation(encodeInformation([]byte("all"), nil)); err != nil || string(got) != "all" {
+	if got, err := decodeQueryReply(encodeQueryReply([]byte("all"), nil)); err != nil || string(got) != "all" {
 		t.Errorf("answer %q: %v", got, err)
 	}
-	if _, err := decodeInformation(encodeInformation(nil, errors.New(strings.Repeat("no", 1000)))); err == nil || errors.Is(err, errMalformed) || len(err.Error()) > 2*maxReason {
+	if _, err := decodeQueryReply(encodeQueryReply(nil, errors.New(strings.Repeat("no", 1000)))); err == nil || errors.Is(err, errMalformed) || len(err.Error()) > 2*maxReason {
 		t.Errorf("why not: %v", err)
 	}
 	for _, counts := range [][]ShardCount{{{3, 1}, {3, 1}}, {{coordinator.MaxShards - 1, 1}, {0, 1}}} {
@@ -43,17 +43,17 @@ func TestQuestionsAndAnswers(t *testing.T) {
 }
 
 func FuzzQuestionsAndAnswers(f *testing.F) {
-	f.Add(encodeQuestion(askRegions, "account"))
+	f.Add(encodeQuery(queryRegions, "account"))
 	f.Add(encodeCounts([]ShardCount{{1, 2}, {5, 0}}))
 	f.Add(encodeNodes([]allocation.Region{{Node: identity.Node{Name: "a", UID: 1}}}))
-	f.Add(encodeInformation(nil, errStopping))
+	f.Add(encodeQueryReply(nil, errStopping))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for what, decode := range map[string]func() (int, error){
-			"question": func() (int, error) { _, name, err := decodeQuestion(b); return len(name), err },
+			"question": func() (int, error) { _, name, err := decodeQuery(b); return len(name), err },
 			"counts":   func() (int, error) { all, err := decodeCounts(b); return len(all), err },
 			"nodes":    func() (int, error) { all, err := decodeNodes(b); return len(all), err },
 			"answer": func() (int, error) {
-				all, err := decodeInformation(b)
+				all, err := decodeQueryReply(b)
 				if err != nil && !errors.Is(err, errMalformed) {
 					err = errMalformed // the other node's reason
 				}

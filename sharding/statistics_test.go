@@ -36,7 +36,7 @@ func TestStatistics(t *testing.T) {
 			}
 			s, err := h.region.Statistics(w.Context(), 0)
 			w.must(err)
-			if len(s.Regions) != 3 || len(s.Silent) != 0 || s.Entities() != 20 {
+			if len(s.Regions) != 3 || len(s.Missing) != 0 || s.Entities() != 20 {
 				w.Fatalf("%v: %+v", h.Self(), s)
 			}
 			for i, r := range s.Regions {
@@ -54,7 +54,7 @@ func TestStatistics(t *testing.T) {
 		resume := w.network.Pause("c")
 		s, err := all[3].region.Statistics(w.Context(), 2*time.Second)
 		w.must(err)
-		if took := time.Since(begun); took != 2*time.Second || len(s.Regions) != 2 || !slices.Equal(s.Silent, ids[2:]) {
+		if took := time.Since(begun); took != 2*time.Second || len(s.Regions) != 2 || !slices.Equal(s.Missing, ids[2:]) {
 			w.Errorf("c is paused: after %v %+v", took, s)
 		}
 		resume()

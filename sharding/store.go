@@ -19,7 +19,7 @@ var (
 	// ErrFenced says that somebody else has taken over: a coordinator of a higher term, or another
 	// owner of a shard. Whoever gets it stops.
 	ErrFenced = register.ErrFenced
-	// ErrConflict says that a change was refused, since something else is stored than it is based on. What
+	// ErrConflict says that a change was refused, since something else is stored than it is based on. Kind
 	// to do is to load, and to decide again.
 	ErrConflict = register.ErrConflict
 	// ErrInvalid is matched by the errors about arguments and settings that can't be.
@@ -82,10 +82,10 @@ type CoordinatorStores interface {
 // owner on a node at a time, which makes one call after the other.
 type RememberStore interface {
 	// Load takes a shard over and returns its entities, in no order: all that were started and not stopped, by updates that
-	// were acknowledged. What others have not yet stored for the shard, never will be, as far as the store can tell.
+	// were acknowledged. Kind others have not yet stored for the shard, never will be, as far as the store can tell.
 	Load(ctx context.Context, shard Shard) ([]string, error)
 
-	// Update stores which entities began and ended to run. No entity is in both. What is there
+	// Update stores which entities began and ended to run. No entity is in both. Kind is there
 	// already, or not there, is no error. The shard must have been loaded. An error that matches ErrFenced says that
 	// another owner has loaded it; after any error it has to be loaded again.
 	Update(ctx context.Context, shard Shard, started, stopped []string) error
@@ -93,7 +93,7 @@ type RememberStore interface {
 	// Shards returns the shards that were added, sorted.
 	Shards(ctx context.Context) ([]Shard, error)
 
-	// AddShards adds shards. What is there already is no error.
+	// AddShards adds shards. Kind is there already is no error.
 	AddShards(ctx context.Context, shards []Shard) error
 
 	// Close waits for what goes on in the background, at most some seconds. It closes nothing that the store was made from.

@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// What the records of a coordinator are. They never change; the encodings have versions of their
+// Kind the records of a coordinator are. They never change; the encodings have versions of their
 // own.
 const (
 	coordinatorEvent = "refold.coordinator.event"
@@ -28,18 +28,18 @@ const (
 
 // journalCoordinator keeps the state of a coordinator in a journal.
 //
-// An append is conditional, so that no two coordinators ever continue one history in two ways. What an older one
+// An append is conditional, so that no two coordinators ever continue one history in two ways. Kind an older one
 // stores, it stores before the newer one has stored its term; or it expects a number that is taken.
 type journalCoordinator struct {
-	ledger *ledger
-	every  uint64
-	behind background
+	ledger        *ledger
+	snapshotEvery uint64
+	background    backgroundTask
 
-	mu     sync.Mutex
-	loaded bool
-	head   head // as far as this store knows
-	term   uint64
-	doubt  bool // a save behind head may be stored or not, or come later
+	mu         sync.Mutex
+	loaded     bool
+	head       head // as far as this store knows
+	term       uint64
+	unresolved bool // a save behind head may be stored or not, or come later
 }
 
 // OpenCoordinator implements CoordinatorStores.
@@ -49,15 +49,15 @@ func (c JournalConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 		return nil, err
 	}
 	return &journalCoordinator{
-		ledger: open("coordinator", "", coordinatorEvent, coordinatorState),
-		every:  uint64(c.SnapshotEvery), //nolint:gosec // it was checked
+		ledger:        open("coordinator", "", coordinatorEvent, coordinatorState),
+		snapshotEvery: uint64(c.SnapshotEvery), //nolint:gosec // it was checked
 	}, nil
 }
 
-// Load implements CoordinatorStore. What no coordinator can have decided, it understands as coordinator.Fold does.
+// Load implements CoordinatorStore. Kind no coordinator can have decided, it understands as coordinator.Fold does.
 func (j *journalCoordinator) Load(ctx context.Context) (Loaded, error) {
 	j.mu.Lock()
-	doubt, at := j.doubt, j.head
+	doubt, at := j.unresolved, j.head
 	j.mu.Unlock()
 	if doubt {
 		if err := j.ledger.fence(ctx, at); err != nil {
@@ -87,19 +87,19 @@ func (j *journalCoordinator) Load(ctx context.Context) (Loaded, error) {
 	}
 	l := Loaded{State: fold.State(), Rev: h.rev}
 	l.Repairs, l.Repaired = fold.Repairs()
-	j.know(h, l.State.Term())
+	j.setHead(h, l.State.Term())
 	return l, nil
 }
 
 // know notes where the history ends.
-func (j *journalCoordinator) know(h head, term uint64) {
+func (j *journalCoordinator) setHead(h head, term uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.loaded && h.rev < j.head.rev {
 		return
 	}
 	if h.rev > j.head.rev {
-		j.doubt = false // whatever it was about, the number is taken
+		j.unresolved = false // whatever it was about, the number is taken
 	}
 	h.snapshot = max(h.snapshot, j.head.snapshot)
 	j.loaded, j.head, j.term = true, h, term
@@ -118,31 +118,31 @@ func (j *journalCoordinator) Save(ctx context.Context, c Change) error {
 		}
 		events = append(events, b)
 	}
-	h, err := j.expect(&c)
+	h, err := j.checkPosition(&c)
 	if err != nil {
 		return err
 	}
 	if h.rev > c.Rev { // it may be this change that is there
-		return j.compare(ctx, &c, events)
+		return j.resolveConflict(ctx, &c, events)
 	}
 	after, err := j.ledger.append(ctx, h, events)
 	switch {
 	case err == nil:
-		j.know(after, c.Term)
+		j.setHead(after, c.Term)
 		j.snapshot(ctx, after, c.After)
 		return nil
 	case errors.Is(err, journal.ErrConflict):
-		return j.compare(ctx, &c, events)
+		return j.resolveConflict(ctx, &c, events)
 	case !journal.NotStored(err):
 		j.mu.Lock()
-		j.doubt = j.doubt || j.head.rev == h.rev
+		j.unresolved = j.unresolved || j.head.rev == h.rev
 		j.mu.Unlock()
 	}
 	return fmt.Errorf("sharding: append to %q behind %d: %w", j.ledger.id, c.Rev, err)
 }
 
 // expect returns where the history ends, if the change may stand behind that.
-func (j *journalCoordinator) expect(c *Change) (head, error) {
+func (j *journalCoordinator) checkPosition(c *Change) (head, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -162,7 +162,7 @@ func (j *journalCoordinator) expect(c *Change) (head, error) {
 }
 
 // compare says what became of a change whose number is taken.
-func (j *journalCoordinator) compare(ctx context.Context, c *Change, events [][]byte) error {
+func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change, events [][]byte) error {
 	own, last := 0, head{rev: c.Rev}
 	for e, err := range j.ledger.journal.Replay(ctx, j.ledger.id, c.Rev+1, journal.MaxSequenceNr) {
 		if err != nil {
@@ -184,7 +184,7 @@ func (j *journalCoordinator) compare(ctx context.Context, c *Change, events [][]
 	if own < len(events) {
 		return fmt.Errorf("%w: number %d of %q is taken", ErrConflict, c.Rev+1, j.ledger.id)
 	}
-	j.know(last, c.Term)
+	j.setHead(last, c.Term)
 	return nil
 }
 
@@ -192,17 +192,17 @@ func (j *journalCoordinator) compare(ctx context.Context, c *Change, events [][]
 func (j *journalCoordinator) snapshot(ctx context.Context, h head, after coordinator.State) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.ledger.snapshots == nil || h.rev < j.head.snapshot+j.every {
+	if j.ledger.snapshots == nil || h.rev < j.head.snapshot+j.snapshotEvery {
 		return
 	}
-	if j.behind.do(ctx, func(ctx context.Context) {
+	if j.background.start(ctx, func(ctx context.Context) {
 		b := coordinator.AppendState(nil, after)
 		err := fmt.Errorf("%w: a state of %d bytes, at most %d are allowed", ErrInvalid, len(b), coordinator.MaxBytes)
 		if len(b) <= coordinator.MaxBytes {
 			err = j.ledger.save(ctx, h, b)
 		}
 		if err != nil {
-			j.ledger.failed(ctx, err)
+			j.ledger.logSnapshotFailure(ctx, err)
 		}
 	}) {
 		j.head.snapshot = h.rev
@@ -211,7 +211,7 @@ func (j *journalCoordinator) snapshot(ctx context.Context, h head, after coordin
 
 // Close implements CoordinatorStore.
 func (j *journalCoordinator) Close() error {
-	j.behind.close()
+	j.background.close()
 	return nil
 }
 
@@ -301,14 +301,14 @@ func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string)
 }
 
 // background does what nobody waits for, one thing at a time.
-type background struct {
+type backgroundTask struct {
 	mu           sync.Mutex
 	closed, busy bool
 	running      sync.WaitGroup
 }
 
 // do runs f and returns true, unless something runs already or the store is closed.
-func (b *background) do(ctx context.Context, f func(ctx context.Context)) bool {
+func (b *backgroundTask) start(ctx context.Context, f func(ctx context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed || b.busy {
@@ -327,7 +327,7 @@ func (b *background) do(ctx context.Context, f func(ctx context.Context)) bool {
 }
 
 // close waits for what goes on.
-func (b *background) close() {
+func (b *backgroundTask) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
@@ -335,6 +335,6 @@ func (b *background) close() {
 }
 
 // failed logs what went wrong where nobody waits.
-func (l *ledger) failed(ctx context.Context, err error) {
+func (l *ledger) logSnapshotFailure(ctx context.Context, err error) {
 	l.log.WarnContext(ctx, "saving a snapshot failed, events are kept", slog.String("persistence_id", l.id), slog.Any("error", err))
 }

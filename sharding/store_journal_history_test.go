@@ -44,7 +44,7 @@ func put(t *testing.T, j journal.Journal, expect uint64, e journal.Event) {
 	}
 }
 
-// What two coordinators wrote, each ignorant of the other, makes sense, and it is told what was mended. A new one
+// Kind two coordinators wrote, each ignorant of the other, makes sense, and it is told what was mended. A new one
 // goes on from there, and its snapshot ends the matter.
 func TestAHistoryOfTwoCoordinators(t *testing.T) {
 	t.Parallel()

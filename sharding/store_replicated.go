@@ -130,7 +130,7 @@ const (
 	retryTimeout = 5 * time.Second
 )
 
-// retry calls f until enough replicas have taken part, or the time is up. What f does may be done again.
+// retry calls f until enough replicas have taken part, or the time is up. Kind f does may be done again.
 func retry(ctx context.Context, f func(ctx context.Context) error) error {
 	left := retryTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -161,7 +161,7 @@ func readKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata
 	return v, err
 }
 
-// writeKey changes a key. What modify does, it must do once if it is called again.
+// writeKey changes a key. Kind modify does, it must do once if it is called again.
 func writeKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], modify func(T) (T, error)) error {
 	return retry(ctx, func(ctx context.Context) error {
 		_, err := ddata.Update(ctx, r, key, ddata.WriteMajority().PreferOldest(), modify)

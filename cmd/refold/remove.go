@@ -160,7 +160,7 @@ type removable struct {
 func (c *removeCommand) print(w io.Writer, found []sharding.JournalData) error {
 	if c.JSON {
 		for _, d := range found {
-			if err := json.NewEncoder(w).Encode(removable{d.ID, d.Type, d.What, d.Events, d.Snapshots, d.Last, d.Removed}); err != nil {
+			if err := json.NewEncoder(w).Encode(removable{d.ID, d.Type, d.Kind, d.Events, d.Snapshots, d.Last, d.Removed}); err != nil {
 				return err
 			}
 		}

@@ -26,19 +26,19 @@ type pair struct {
 }
 
 func (p pair) Ask(_ context.Context, node string, request []byte) ([]byte, error) {
-	if !strings.Contains(string(request), sharding.AdminService) {
+	if !strings.Contains(string(request), `"service":"sharding"`) {
 		return json.Marshal(cluster.AdminAnswer{State: &cluster.Summary{Self: "a#1", Members: []cluster.SummaryMember{
 			{Node: "a#1", Status: "up"}, {Node: "b#2", Status: p.status}, {Node: "c#3", Status: "joining"}, {Node: "d#4", Status: "down"},
 		}}})
 	}
 	a := sharding.AdminRegion{Type: "t", Total: 9, Shards: 1, Coordinator: "a#1", CoordinatorState: &sharding.AdminCoordinator{Term: 1, Phase: "active"}}
 	switch {
-	case node == "a" && strings.Contains(string(request), string(sharding.AdminShards)):
-		return json.Marshal(sharding.AdminAnswer{Shards: []sharding.AdminShard{{Shard: 7, Entities: 2}}})
+	case node == "a" && strings.Contains(string(request), `"shards"`):
+		return json.Marshal(map[string]any{"shards": []sharding.AdminShard{{Shard: 7, Entities: 2}}})
 	case node == "a":
-		return json.Marshal(sharding.AdminAnswer{Node: "a#1", Regions: []sharding.AdminRegion{a}})
+		return json.Marshal(map[string]any{"node": "a#1", "regions": []sharding.AdminRegion{a}})
 	case node == "b" && p.b != nil:
-		return json.Marshal(sharding.AdminAnswer{Node: "b#2", Regions: []sharding.AdminRegion{*p.b}})
+		return json.Marshal(map[string]any{"node": "b#2", "regions": []sharding.AdminRegion{*p.b}})
 	}
 	return nil, fmt.Errorf("%w: %s", transport.ErrNoNode, node)
 }

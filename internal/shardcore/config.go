@@ -21,10 +21,10 @@ var ErrInvalid = errors.New("shardcore: invalid")
 type Config struct {
 	// Region is that of the region, or the proxy.
 	Region region.Config
-	// Shard is that of each shard, but for what all shards of the node share: Starts, RecoverNumber, and the limit of Passivation. Remember
-	// and, unless it is set, RestartBackoff are those of Region; Entities and RecoverAsked must not be set.
+	// Shard is that of each shard, but for what all shards of the node share: Starts, RecoverNumber, and the limit of Passivation. RememberCall
+	// and, unless it is set, RestartBackoff are those of Region; ShardInput and RecoverAsked must not be set.
 	Shard shard.Config
-	// Coordinator is that of the coordinator. Self, Type, Role, Remember and Settings are those of Region and must not be set.
+	// LocalCoordinator is that of the coordinator. Self, Type, Role, RememberCall and Settings are those of Region and must not be set.
 	Coordinator coordinator.Config
 	// CoordinatorBackoff is how long after a failure of the coordinator another one is started. It doubles with each failure, up
 	// to five times as much. Defaults to 5 seconds.
@@ -49,7 +49,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Shard.Entities != 0 {
 		fail("Shard.Entities")
 	}
-	if c.Shard.RecoverAsked {
+	if c.Shard.RecoverOnRequest {
 		fail("Shard.RecoverAsked")
 	}
 	if c.CoordinatorBackoff < 0 {
@@ -62,7 +62,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Shard.Remember, c.Shard.RestartBackoff = r.Remember, cmp.Or(c.Shard.RestartBackoff, r.RestartBackoff)
 	c.Shard.Starts = cmp.Or(c.Shard.Starts, 1000)
 	c.Shard.RecoverInterval = cmp.Or(c.Shard.RecoverInterval, 100*time.Millisecond)
-	c.Shard.RecoverAsked = c.Shard.RecoverNumber > 0
+	c.Shard.RecoverOnRequest = c.Shard.RecoverNumber > 0
 	c.CoordinatorBackoff = cmp.Or(c.CoordinatorBackoff, 5*time.Second)
 	if _, err := coordinator.New(c.Coordinator); err != nil {
 		errs = append(errs, err)

@@ -11,31 +11,31 @@ import (
 )
 
 // appointment is what this node has to do as the one that has the coordinator.
-type appointment struct {
-	appointed bool
-	m         *coordinator.Machine // none: there will be one at retryAt
-	nr        uint64               // counts the machines, so that no answer to one reaches another
-	failures  int
-	retryAt   time.Duration
+type coordinatorSlot struct {
+	wanted   bool
+	machine  *coordinator.Machine // none: there will be one at retryAt
+	serial   uint64               // counts the machines, so that no answer to one reaches another
+	failures int
+	retryAt  time.Duration
 }
 
 // idBits is how many bits of the number of a question are those of the machine that asks.
 const idBits = 40
 
-func (a *appointment) next() time.Duration {
-	if a.m == nil {
+func (a *coordinatorSlot) next() time.Duration {
+	if a.machine == nil {
 		return a.retryAt
 	}
-	return a.m.Next()
+	return a.machine.Next()
 }
 
-func (m *Machine) appoint() {
+func (m *Machine) requestCoordinator() {
 	a := &m.coordinator
-	if a.appointed || m.region.Stopping() {
-		m.out.Dismissed = m.out.Dismissed || !a.appointed
+	if a.wanted || m.region.Stopping() {
+		m.out.CoordinatorStopped = m.out.CoordinatorStopped || !a.wanted
 		return
 	}
-	a.appointed, a.failures = true, 0
+	a.wanted, a.failures = true, 0
 	m.startCoordinator()
 }
 
@@ -45,47 +45,47 @@ func (m *Machine) startCoordinator() {
 	if err != nil { // can't be: it was checked
 		return
 	}
-	a.m, a.retryAt = c, Never
-	a.nr++
-	m.coordinate(m.view())
+	a.machine, a.retryAt = c, Never
+	a.serial++
+	m.stepCoordinator(m.view())
 }
 
-func (m *Machine) dismiss(now bool) {
+func (m *Machine) stopCoordinator(now bool) {
 	a := &m.coordinator
 	switch {
-	case !a.appointed:
-	case a.m == nil:
-		m.dismissed()
+	case !a.wanted:
+	case a.machine == nil:
+		m.coordinatorGone()
 	default:
-		m.coordinate(coordinator.Terminate{Now: now})
+		m.stepCoordinator(coordinator.Terminate{Now: now})
 	}
 }
 
-func (m *Machine) dismissed() {
-	m.coordinator.appointed, m.coordinator.m, m.coordinator.retryAt = false, nil, Never
-	m.out.Dismissed = true
+func (m *Machine) coordinatorGone() {
+	m.coordinator.wanted, m.coordinator.machine, m.coordinator.retryAt = false, nil, Never
+	m.out.CoordinatorStopped = true
 }
 
 func (m *Machine) tickCoordinator() {
 	a := &m.coordinator
 	switch {
 	case m.now < a.next():
-	case a.m == nil:
+	case a.machine == nil:
 		m.startCoordinator()
 	default:
-		m.coordinatorEffects(a.m.Tick(m.now))
+		m.coordinatorEffects(a.machine.Tick(m.now))
 	}
 }
 
 // coordinate tells the coordinator, if it is here.
-func (m *Machine) coordinate(in coordinator.Input) {
-	if c := m.coordinator.m; c != nil {
+func (m *Machine) stepCoordinator(in coordinator.Input) {
+	if c := m.coordinator.machine; c != nil {
 		m.coordinatorEffects(c.Step(m.now, in))
 	}
 }
 
 func (m *Machine) coordinatorEffects(out coordinator.Effects) {
-	id := func(id uint64) uint64 { return m.coordinator.nr<<idBits | id }
+	id := func(id uint64) uint64 { return m.coordinator.serial<<idBits | id }
 	m.out.Notes = append(m.out.Notes, out.Notes...)
 	if out.Load != 0 {
 		m.out.Load = id(out.Load)
@@ -104,7 +104,7 @@ func (m *Machine) coordinatorEffects(out coordinator.Effects) {
 	}
 	for _, o := range out.Send {
 		if o.To == m.self {
-			m.queue = append(m.queue, func() { m.regionStep(region.Said{From: m.self, Message: o.Message}) })
+			m.queue = append(m.queue, func() { m.regionStep(region.CoordinatorMessage{From: m.self, Message: o.Message}) })
 			continue
 		}
 		m.sendMessage(o.To, o.Message)
@@ -114,7 +114,7 @@ func (m *Machine) coordinatorEffects(out coordinator.Effects) {
 	}
 	if out.Stop != 0 {
 		m.coordinatorStopped(out.Stop)
-	} else if m.coordinator.m != nil && m.coordinator.m.Phase() == coordinator.Active {
+	} else if m.coordinator.machine != nil && m.coordinator.machine.Phase() == coordinator.Active {
 		m.coordinator.failures = 0
 	}
 }
@@ -123,19 +123,19 @@ func (m *Machine) coordinatorEffects(out coordinator.Effects) {
 func (m *Machine) coordinatorStopped(why coordinator.Reason) {
 	a := &m.coordinator
 	if why == coordinator.Terminated {
-		m.dismissed()
+		m.coordinatorGone()
 		return
 	}
-	a.m = nil
+	a.machine = nil
 	a.retryAt = m.now + m.cfg.CoordinatorBackoff*time.Duration(min(1<<min(a.failures, maxBackoff), maxBackoff))
 	a.failures++
 }
 
 // answer passes an answer on to the coordinator that has asked.
-func (m *Machine) answer(in coordinator.Input) {
+func (m *Machine) deliverReply(in coordinator.Input) {
 	ours := true
 	mine := func(id uint64) uint64 {
-		ours = id>>idBits == m.coordinator.nr
+		ours = id>>idBits == m.coordinator.serial
 		return id & (1<<idBits - 1)
 	}
 	switch at := in.(type) {
@@ -162,6 +162,6 @@ func (m *Machine) answer(in coordinator.Input) {
 		return // it is none
 	}
 	if ours {
-		m.coordinate(in)
+		m.stepCoordinator(in)
 	}
 }

@@ -31,7 +31,7 @@ func TestGivenUp(t *testing.T) {
 	}
 	drop := shardcore.Drop{Tokens: []uint64{waiting[1].Token, 99}}
 	out := d.step(drop)
-	if len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.GivenUp || out.Refused[0].Message.Local != "hello" || d.m.Waiting() != 1 {
+	if len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.Abandoned || out.Refused[0].Message.Local != "hello" || d.m.Waiting() != 1 {
 		t.Errorf("given up: %+v", out)
 	}
 	if out = d.step(drop); len(out.Refused) != 0 {
@@ -45,11 +45,11 @@ func TestSilence(t *testing.T) {
 	d := drive(t, "b", "a")
 	d.now = time.Minute
 	d.m.Tick(d.now)
-	if asked := d.m.Likely(); d.m.Silence() != time.Minute || len(asked) != 1 || asked[0] != node("b") {
+	if asked := d.m.Candidates(); d.m.Silence() != time.Minute || len(asked) != 1 || asked[0] != node("b") {
 		t.Errorf("silence of %v, %v are asked", d.m.Silence(), asked)
 	}
 	d.see(membership.Leaving, "a", "b")
-	if asked := d.m.Likely(); len(asked) != 2 || asked[0] != node("a") {
+	if asked := d.m.Candidates(); len(asked) != 2 || asked[0] != node("a") {
 		t.Errorf("%v are asked", asked)
 	}
 }

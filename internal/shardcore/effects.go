@@ -20,12 +20,12 @@ type Effects struct {
 	Malformed []Malformed
 	// Refused are messages that reach nobody. Their senders are told.
 	Refused []Refusal
-	// Remember are questions to the store of remembered entities.
-	Remember []Remember
+	// RememberCall are questions to the store of remembered entities.
+	Remember []RememberCall
 	// Actions are for entities on this node, in this order.
 	Actions []Action
 	// Ended are shards of which nothing runs any more on this node. No answer to what they asked is of use.
-	Ended []Run
+	Ended []ShardRun
 	// Load, AddShards and Save are for the store of the coordinator, see coordinator.Effects. 0 and nil are none.
 	Load      uint64
 	AddShards *coordinator.AddShards
@@ -36,8 +36,8 @@ type Effects struct {
 	// Send are frames for other nodes, in this order, at most once. They leave after the actions are done: a frame may say that a
 	// message stands in the mailbox of its entity.
 	Send []Outgoing
-	// Dismissed says that this node has no coordinator any more.
-	Dismissed bool
+	// CoordinatorStopped says that this node has no coordinator any more.
+	CoordinatorStopped bool
 	// Stopped says that nothing of the region runs any more. The machine still has to answer coordinators which don't know
 	// yet, for as long as the node is a member.
 	Stopped bool
@@ -58,7 +58,7 @@ type Refusal struct {
 
 // Action is something to be done with an incarnation of an entity of a run of a shard.
 type Action struct {
-	Run
+	ShardRun
 
 	Kind        shard.ActionKind
 	Entity      string
@@ -67,9 +67,9 @@ type Action struct {
 	Idle        bool    // of Stop: see shard.Action
 }
 
-// Remember is a question of a run of a shard to the store of remembered entities: which ones are, or to store Update.
-type Remember struct {
-	Run
+// RememberCall is a question of a run of a shard to the store of remembered entities: which ones are, or to store Update.
+type RememberCall struct {
+	ShardRun
 
 	Update *shard.Update // nil: to load
 }
@@ -110,8 +110,8 @@ const (
 	ShardFailed
 	// NoShard says that there is no shard of this number.
 	NoShard
-	// GivenUp says that nobody waits for it any more. Its sender is not told.
-	GivenUp
+	// Abandoned says that nobody waits for it any more. Its sender is not told.
+	Abandoned
 )
 
 func (r Reason) String() string {
@@ -128,7 +128,7 @@ func (r Reason) String() string {
 		return "shard failed"
 	case NoShard:
 		return "no such shard"
-	case GivenUp:
+	case Abandoned:
 		return "given up"
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
@@ -142,8 +142,8 @@ func reasonOfRegion(r region.Reason) Reason {
 		return NotHome
 	case region.HandedOff:
 		return HandedOff
-	case region.GivenUp:
-		return GivenUp
+	case region.Abandoned:
+		return Abandoned
 	case region.RegionStopped:
 	}
 	return Stopped
@@ -194,24 +194,24 @@ type Received struct {
 	Data []byte
 }
 
-// Appoint says that this node has the coordinator from now on.
-type Appoint struct{}
+// StartCoordinator says that this node has the coordinator from now on.
+type StartCoordinator struct{}
 
-// Dismiss says that another node is to have the coordinator. If this node has a region, that gives its shards away before, unless it is
-// to be now. Effects.Dismissed follows.
-type Dismiss struct{ Now bool }
+// StopCoordinator says that another node is to have the coordinator. If this node has a region, that gives its shards away before, unless it is
+// to be now. Effects.CoordinatorStopped follows.
+type StopCoordinator struct{ Now bool }
 
-// Answer is that of the store or the strategy to a question of the coordinator: Loaded, LoadFailed, Saved, SaveFailed, ShardsAdded,
+// CoordinatorReply is that of the store or the strategy to a question of the coordinator: Loaded, LoadFailed, Saved, SaveFailed, ShardsAdded,
 // Placed or Rebalanced. There must be one answer to each.
-type Answer struct{ coordinator.Input }
+type CoordinatorReply struct{ coordinator.Input }
 
 // Rebalance asks the coordinator to ask its strategy at once.
 type Rebalance struct{}
 
-// Entities is what the host of entities, or the store of remembered ones, has to say to a run of a shard: Started, Ended, Passivate, Busy,
+// ShardInput is what the host of entities, or the store of remembered ones, has to say to a run of a shard: Started, Ended, Passivate, Busy,
 // Loaded, LoadFailed, Updated or UpdateFailed.
-type Entities struct {
-	Run
+type ShardInput struct {
+	ShardRun
 	shard.Input
 }
 
@@ -219,29 +219,29 @@ type Entities struct {
 type Drop struct{ Tokens []uint64 }
 
 // Leave gives all shards away, and stops the region then, unless that is to stay: see region.Leave.
-type Leave struct{ Stay bool }
+type Leave struct{ KeepRouting bool }
 
-// Return takes back a Leave that stays: see region.Return.
-type Return struct{}
+// Undrain takes back a Leave that stays: see region.Undrain.
+type Undrain struct{}
 
 // Stop ends the region at once, with all its entities, and the coordinator.
 type Stop struct{}
 
-func (Members) input()   {}
-func (Send) input()      {}
-func (Received) input()  {}
-func (Appoint) input()   {}
-func (Dismiss) input()   {}
-func (Answer) input()    {}
-func (Rebalance) input() {}
-func (Entities) input()  {}
-func (Drop) input()      {}
-func (Leave) input()     {}
-func (Return) input()    {}
-func (Stop) input()      {}
+func (Members) input()          {}
+func (Send) input()             {}
+func (Received) input()         {}
+func (StartCoordinator) input() {}
+func (StopCoordinator) input()  {}
+func (CoordinatorReply) input() {}
+func (Rebalance) input()        {}
+func (ShardInput) input()       {}
+func (Drop) input()             {}
+func (Leave) input()            {}
+func (Undrain) input()          {}
+func (Stop) input()             {}
 
-// Run is a shard on this node, from its start to its end.
-type Run struct {
+// ShardRun is a shard on this node, from its start to its end.
+type ShardRun struct {
 	Shard      Shard
 	Generation uint64 // from 1, rising in the region
 }

@@ -14,11 +14,11 @@ import (
 )
 
 // run is a shard on this node.
-type run struct {
-	Run
+type shardRun struct {
+	ShardRun
 
-	m  *shard.Machine
-	at time.Duration // when it has something to do
+	m      *shard.Machine
+	nextAt time.Duration // when it has something to do
 }
 
 // limits are what each of so many shards gets of what they share.
@@ -26,7 +26,7 @@ func (m *Machine) limits(runs int) shard.Limits {
 	return shard.Limits{Entities: passivation.PerShard(m.cfg.Shard.Passivation.Limit, runs), Starts: max(1, m.cfg.Shard.Starts/max(1, runs))}
 }
 
-func (m *Machine) startRun(at Run) {
+func (m *Machine) startRun(at ShardRun) {
 	cfg := m.cfg.Shard
 	limits := m.limits(len(m.runs) + 1)
 	cfg.Entities, cfg.Starts = limits.Entities, limits.Starts
@@ -36,38 +36,38 @@ func (m *Machine) startRun(at Run) {
 		m.queue = append(m.queue, func() { m.regionStep(region.ShardDone{Shard: at.Shard, Generation: at.Generation}) })
 		return
 	}
-	r := &run{Run: at, m: s}
+	r := &shardRun{ShardRun: at, m: s}
 	m.runs[at.Shard] = r
 	m.runEffects(r, s.Open(m.now))
 }
 
-func (m *Machine) runStep(at *run, in shard.Input) { m.runEffects(at, at.m.Step(m.now, in)) }
+func (m *Machine) runStep(at *shardRun, in shard.Input) { m.runEffects(at, at.m.Step(m.now, in)) }
 
-func (m *Machine) runEffects(at *run, out shard.Effects) {
+func (m *Machine) runEffects(at *shardRun, out shard.Effects) {
 	for _, r := range out.Refused {
 		m.refuse(r.Token, reasonOfShard(r.Reason))
 	}
 	if out.Load {
-		m.out.Remember = append(m.out.Remember, Remember{Run: at.Run})
+		m.out.Remember = append(m.out.Remember, RememberCall{ShardRun: at.ShardRun})
 	}
 	if out.Update != nil {
-		m.out.Remember = append(m.out.Remember, Remember{at.Run, out.Update})
+		m.out.Remember = append(m.out.Remember, RememberCall{at.ShardRun, out.Update})
 	}
 	for _, a := range out.Actions {
-		action := Action{Run: at.Run, Kind: a.Kind, Entity: a.Entity, Incarnation: a.Incarnation, Idle: a.Idle}
+		action := Action{ShardRun: at.ShardRun, Kind: a.Kind, Entity: a.Entity, Incarnation: a.Incarnation, Idle: a.Idle}
 		if a.Kind == shard.Pass {
-			action.Message = m.take(a.Token).Message
+			action.Message = m.takeMessage(a.Token).Message
 		}
 		m.out.Actions = append(m.out.Actions, action)
 	}
-	if m.cfg.Shard.RecoverAsked && at.m.Recovering() > 0 {
+	if m.cfg.Shard.RecoverOnRequest && at.m.Recovering() > 0 {
 		m.recovery.begin(m.now)
 	}
-	at.at = at.m.Next()
-	m.runsAt = min(m.runsAt, at.at)
+	at.nextAt = at.m.Next()
+	m.runsAt = min(m.runsAt, at.nextAt)
 	if out.Done != 0 {
 		delete(m.runs, at.Shard)
-		m.out.Ended = append(m.out.Ended, at.Run)
+		m.out.Ended = append(m.out.Ended, at.ShardRun)
 		m.queue = append(m.queue, func() { m.regionStep(region.ShardDone{Shard: at.Shard, Generation: at.Generation}) })
 	}
 }
@@ -76,16 +76,16 @@ func (m *Machine) tickRuns() {
 	m.runsAt = Never
 	for _, s := range slices.Sorted(maps.Keys(m.runs)) {
 		at := m.runs[s]
-		if m.now >= at.at {
+		if m.now >= at.nextAt {
 			m.runEffects(at, at.m.Tick(m.now))
 		}
-		m.runsAt = min(m.runsAt, at.at)
+		m.runsAt = min(m.runsAt, at.nextAt)
 	}
 }
 
 // share divides what shards share among those that are there. With thousands of them the parts are the same as before, mostly:
 // nobody is told then, as that would take a step of all for each one that comes or goes.
-func (m *Machine) share() {
+func (m *Machine) shareLimits() {
 	m.shared = len(m.runs)
 	limits := m.limits(m.shared)
 	if limits == m.limited && !m.uneven {

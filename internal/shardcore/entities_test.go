@@ -18,7 +18,7 @@ import (
 
 // place is where an incarnation of an entity runs.
 type place struct {
-	shardcore.Run
+	shardcore.ShardRun
 
 	entity      string
 	incarnation uint64
@@ -36,7 +36,7 @@ type entity struct {
 
 func (h *host) act(a shardcore.Action) {
 	w := h.w
-	at := place{a.Run, a.Entity, a.Incarnation}
+	at := place{a.ShardRun, a.Entity, a.Incarnation}
 	e := h.entities[at]
 	switch {
 	case a.Kind == shard.Start:
@@ -47,11 +47,11 @@ func (h *host) act(a shardcore.Action) {
 			w.fail("%s starts, and is not remembered", a.Entity)
 		}
 		e = &entity{h: h, at: at}
-		h.entities[at], h.runs[a.Run], w.live[a.Entity] = e, true, e
+		h.entities[at], h.runs[a.ShardRun], w.live[a.Entity] = e, true, e
 		w.hit["start"]++
 		w.after(w.delay(), func() {
 			if e.runs() {
-				h.step(shardcore.Entities{Run: at.Run, Input: shard.Started{Entity: at.entity, Incarnation: at.incarnation}})
+				h.step(shardcore.ShardInput{ShardRun: at.ShardRun, Input: shard.Started{Entity: at.entity, Incarnation: at.incarnation}})
 				e.work()
 			}
 		})
@@ -96,7 +96,7 @@ func (e *entity) work() {
 		e.end()
 		return
 	case w.rnd.IntN(40) == 0:
-		e.h.step(shardcore.Entities{Run: e.at.Run, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+		e.h.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 	}
 	w.after(w.delay(), e.work)
 }
@@ -109,13 +109,13 @@ func (e *entity) end() {
 	e.ended = true
 	delete(e.h.entities, e.at)
 	delete(e.h.w.live, e.at.entity)
-	e.h.step(shardcore.Entities{Run: e.at.Run, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.h.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 }
 
-func (h *host) ended(r shardcore.Run) {
+func (h *host) ended(r shardcore.ShardRun) {
 	delete(h.runs, r)
 	for at := range h.entities {
-		if at.Run == r {
+		if at.ShardRun == r {
 			h.w.fail("%v of %v has ended, and %s runs", r, h.node, at.entity)
 		}
 	}
@@ -160,7 +160,7 @@ func TestOneRateForAllShards(t *testing.T) {
 	}
 	n := 0
 	for i, r := range out.Remember {
-		n += count(d.step(shardcore.Entities{Run: r.Run, Input: shard.Loaded{Entities: []string{fmt.Sprint(i, "a"), fmt.Sprint(i, "b")}}}))
+		n += count(d.step(shardcore.ShardInput{ShardRun: r.ShardRun, Input: shard.Loaded{Entities: []string{fmt.Sprint(i, "a"), fmt.Sprint(i, "b")}}}))
 	}
 	for n < 10 {
 		at := d.m.Next()

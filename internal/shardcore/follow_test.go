@@ -22,7 +22,7 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Follow(d.m)
+	m.InheritMembers(d.m)
 	d.m = m
 	d.see(membership.Up, "a")
 	b := node("b")
@@ -32,8 +32,8 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := d.step(shardcore.Appoint{})
-	out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 2}})
+	out := d.step(shardcore.StartCoordinator{})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 2}})
 	terminated := func(until time.Duration) bool {
 		for ; d.now < until; d.now += time.Second {
 			for out.Save != nil {
@@ -42,7 +42,7 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 						return true
 					}
 				}
-				out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+				out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 			}
 			out = d.m.Tick(d.now)
 		}

@@ -32,17 +32,17 @@ type Machine struct {
 	joined   bool // this node has been a member
 	removals []coordinator.Removal
 
-	region      *region.Machine
-	turn        uint64             // see Turn
-	waiting     map[uint64]message // by token
-	tokens      uint64
-	runs        map[Shard]*run
-	shared      int          // by how many runs the limits are shared
-	limited     shard.Limits // what each of them has got, unless they are uneven
-	uneven      bool
-	runsAt      time.Duration // when the next run has something to do, or earlier
-	recovery    recovery
-	coordinator appointment
+	region       *region.Machine
+	routeVersion uint64             // see Turn
+	waiting      map[uint64]message // by token
+	tokens       uint64
+	runs         map[Shard]*shardRun
+	shared       int          // by how many runs the limits are shared
+	limited      shard.Limits // what each of them has got, unless they are uneven
+	uneven       bool
+	runsAt       time.Duration // when the next run has something to do, or earlier
+	recovery     recovery
+	coordinator  coordinatorSlot
 }
 
 // message is one that a machine has the token of.
@@ -63,7 +63,7 @@ func New(cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	return &Machine{
-		cfg: cfg, self: cfg.Region.Self, region: r, waiting: map[uint64]message{}, runs: map[Shard]*run{}, runsAt: Never, coordinator: appointment{retryAt: Never}, recovery: recovery{at: Never},
+		cfg: cfg, self: cfg.Region.Self, region: r, waiting: map[uint64]message{}, runs: map[Shard]*shardRun{}, runsAt: Never, coordinator: coordinatorSlot{retryAt: Never}, recovery: recovery{at: Never},
 	}, nil
 }
 
@@ -72,33 +72,33 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
 	case Members:
-		m.see(in.Members)
+		m.updateMembers(in.Members)
 	case Send:
 		m.send(in)
 	case Received:
 		m.receive(in)
-	case Appoint:
-		m.appoint()
-	case Dismiss:
-		m.dismiss(in.Now)
-	case Answer:
-		m.answer(in.Input)
+	case StartCoordinator:
+		m.requestCoordinator()
+	case StopCoordinator:
+		m.stopCoordinator(in.Now)
+	case CoordinatorReply:
+		m.deliverReply(in.Input)
 	case Rebalance:
-		m.coordinate(coordinator.RebalanceNow{})
-	case Entities:
+		m.stepCoordinator(coordinator.RebalanceNow{})
+	case ShardInput:
 		if at := m.runs[in.Shard]; at != nil && at.Generation == in.Generation {
 			m.runStep(at, in.Input)
 		}
 	case Drop:
 		m.regionStep(region.Drop{Tokens: in.Tokens})
 	case Leave:
-		m.regionStep(region.Leave{Stay: in.Stay})
-	case Return:
-		m.regionStep(region.Return{})
+		m.regionStep(region.Leave{KeepRouting: in.KeepRouting})
+	case Undrain:
+		m.regionStep(region.Undrain{})
 	case Stop:
 		m.stop()
 	}
-	return m.end()
+	return m.finishStep()
 }
 
 // Tick does what is due.
@@ -106,7 +106,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	m.tickCoordinator()
 	if m.now >= m.region.Next() {
-		m.turn++
+		m.routeVersion++
 		m.regionEffects(m.region.Tick(m.now))
 	}
 	if m.now >= m.runsAt {
@@ -115,7 +115,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	if m.now >= m.recovery.at {
 		m.recover()
 	}
-	return m.end()
+	return m.finishStep()
 }
 
 // Next returns when Tick is to be called next. Every step may change it.
@@ -124,7 +124,7 @@ func (m *Machine) Next() time.Duration {
 }
 
 // end lets the machines say to each other what they have to say, and hands out the effects.
-func (m *Machine) end() Effects {
+func (m *Machine) finishStep() Effects {
 	for {
 		for len(m.queue) > 0 {
 			say := m.queue[0]
@@ -134,7 +134,7 @@ func (m *Machine) end() Effects {
 		if m.shared == len(m.runs) && !m.uneven {
 			break
 		}
-		m.share()
+		m.shareLimits()
 	}
 	m.queue = nil
 	out := m.out
@@ -143,12 +143,12 @@ func (m *Machine) end() Effects {
 }
 
 // see takes the members.
-func (m *Machine) see(in coordinator.Members) {
+func (m *Machine) updateMembers(in coordinator.Members) {
 	for _, n := range membership.Gone(m.members.Members, in.Members) {
 		m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
 	}
 	m.members = in
-	m.forget()
+	m.forgetRemovals()
 	i, self := membership.Find(in.Members, m.self)
 	down := self && in.Members[i].Status == membership.Down
 	if down || m.joined && !self {
@@ -157,15 +157,17 @@ func (m *Machine) see(in coordinator.Members) {
 	}
 	m.joined = m.joined || self
 	m.regionStep(region.Members{Members: in.Members})
-	m.coordinate(m.view())
+	m.stepCoordinator(m.view())
 }
 
-// Follow lets a machine, which has taken no step yet, know whom the one before it saw last: who was removed since that stopped may still host
+// InheritMembers lets a machine, which has taken no step yet, know whom the one before it saw last: who was removed since that stopped may still host
 // something, so that its shards wait for the margin.
-func (m *Machine) Follow(before *Machine) { m.members, m.removals = before.members, before.removals }
+func (m *Machine) InheritMembers(before *Machine) {
+	m.members, m.removals = before.members, before.removals
+}
 
 // forget drops removals that are of no matter any more.
-func (m *Machine) forget() {
+func (m *Machine) forgetRemovals() {
 	for len(m.removals) > 0 && m.now-m.removals[0].At > m.cfg.Coordinator.RemovalMargin {
 		m.removals = m.removals[1:]
 	}
@@ -173,7 +175,7 @@ func (m *Machine) forget() {
 
 // view is what a coordinator has to know about the members.
 func (m *Machine) view() coordinator.Members {
-	m.forget()
+	m.forgetRemovals()
 	view := m.members
 	view.Removed = slices.Concat(view.Removed, m.removals)
 	return view
@@ -181,7 +183,7 @@ func (m *Machine) view() coordinator.Members {
 
 func (m *Machine) stop() {
 	m.regionStep(region.Stop{})
-	m.dismiss(true)
+	m.stopCoordinator(true)
 }
 
 // Registered reports whether a coordinator knows the region.
@@ -197,11 +199,11 @@ func (m *Machine) Instance() uint64 { return m.region.Instance() }
 // Leaving reports whether the region takes no shards any more.
 func (m *Machine) Leaving() bool { return m.region.Leaving() }
 
-// Boss returns the node whose coordinator the region is registered with.
-func (m *Machine) Boss() (identity.Node, bool) { return m.region.Coordinator() }
+// Coordinator returns the node whose coordinator the region is registered with.
+func (m *Machine) Coordinator() (identity.Node, bool) { return m.region.Coordinator() }
 
-// Likely returns the nodes that may have the coordinator. It must not be changed.
-func (m *Machine) Likely() []identity.Node { return m.region.Likely() }
+// Candidates returns the nodes that may have the coordinator. It must not be changed.
+func (m *Machine) Candidates() []identity.Node { return m.region.Candidates() }
 
 // Silence returns how long no coordinator has said anything, since one was asked: see region.Machine.
 func (m *Machine) Silence() time.Duration { return m.region.Silence() }
@@ -250,15 +252,15 @@ func (m *Machine) Buffered(now time.Duration) iter.Seq[Buffered] {
 	}
 }
 
-// Coordinator returns the coordinator if it is on this node. It must not be told anything.
-func (m *Machine) Coordinator() *coordinator.Machine { return m.coordinator.m }
+// LocalCoordinator returns the coordinator if it is on this node. It must not be told anything.
+func (m *Machine) LocalCoordinator() *coordinator.Machine { return m.coordinator.machine }
 
-// Way returns where messages for a shard go, and whose go there at once, past the machine: to another node, or to an entity that runs
+// DirectRoute returns where messages for a shard go, and whose go there at once, past the machine: to another node, or to an entity that runs
 // here. Whoever lets them go there tells by Touch.
-func (m *Machine) Way(s Shard) region.Way { return m.region.Way(s) }
+func (m *Machine) DirectRoute(s Shard) region.DirectRoute { return m.region.DirectRoute(s) }
 
-// Turn changes when the way of any shard may have changed, but for that of the shard of a Send, or of a message that was received.
-func (m *Machine) Turn() uint64 { return m.turn }
+// RouteVersion changes when the way of any shard may have changed, but for that of the shard of a Send, or of a message that was received.
+func (m *Machine) RouteVersion() uint64 { return m.routeVersion }
 
 // Touch tells that entities of a shard have been needed.
 func (m *Machine) Touch(now time.Duration, s Shard, entities []string) Effects {
@@ -266,15 +268,15 @@ func (m *Machine) Touch(now time.Duration, s Shard, entities []string) Effects {
 	if at := m.runs[s]; at != nil {
 		m.runEffects(at, at.m.Touch(m.now, entities))
 	}
-	return m.end()
+	return m.finishStep()
 }
 
 // turns reports whether an input may change the way of another shard than its own.
-func turns(in region.Input) bool {
+func changesRoutes(in region.Input) bool {
 	switch in := in.(type) {
 	case region.Send:
 		return false
-	case region.Arrived:
+	case region.FrameReceived:
 		return in.Frame.Kind != region.Forward
 	}
 	return true

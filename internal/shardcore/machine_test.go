@@ -75,17 +75,17 @@ func (d *driver) arrive(f region.Frame, entity string) shardcore.Effects {
 // lead makes node a the coordinator, with a store that is quick.
 func (d *driver) lead() {
 	d.t.Helper()
-	out := d.step(shardcore.Appoint{})
-	out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: out.Load}})
+	out := d.step(shardcore.StartCoordinator{})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: out.Load}})
 	for out.Save != nil {
-		out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+		out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	}
 	d.now += time.Second
 	out = d.m.Tick(d.now)
 	for out.Save != nil {
-		out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+		out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	}
-	if c := d.m.Coordinator(); c == nil || c.Phase() != coordinator.Active || !d.m.Registered() {
+	if c := d.m.LocalCoordinator(); c == nil || c.Phase() != coordinator.Active || !d.m.Registered() {
 		d.t.Fatalf("coordinator %v, registered: %t", c, d.m.Registered())
 	}
 }
@@ -101,24 +101,24 @@ func TestOneNodeServesItself(t *testing.T) {
 	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
 		t.Fatalf("the strategy is not asked: %+v", out)
 	}
-	out = d.step(shardcore.Answer{Input: coordinator.Placed{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Placed{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
 	if out.Save == nil || len(out.Actions) != 0 {
 		t.Fatalf("it is not stored first: %+v", out)
 	}
-	out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Start || out.Actions[1].Message.Local != "hello" {
 		t.Fatalf("it does not start: %+v", out)
 	}
-	run := out.Actions[0].Run
-	out = d.step(shardcore.Entities{Run: run, Input: shard.Passivate{Entity: "x", Incarnation: 1}})
+	run := out.Actions[0].ShardRun
+	out = d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Passivate{Entity: "x", Incarnation: 1}})
 	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Stop || d.m.Tracked(3) != 1 || len(d.m.Running(3)) != 1 {
 		t.Errorf("it wants to be passivated: %+v", out)
 	}
-	d.step(shardcore.Entities{Run: shardcore.Run{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+	d.step(shardcore.ShardInput{ShardRun: shardcore.ShardRun{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 1 {
 		t.Error("what another run says counts")
 	}
-	d.step(shardcore.Entities{Run: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+	d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 0 || d.m.Waiting() != 0 {
 		t.Errorf("it has ended, %d are left, %d messages wait", d.m.Tracked(3), d.m.Waiting())
 	}
@@ -184,18 +184,18 @@ func TestWhoIsNoMemberStops(t *testing.T) {
 		"stop":    func(d *driver) shardcore.Effects { return d.step(shardcore.Stop{}) },
 	} {
 		d := drive(t, "a", "b")
-		d.step(shardcore.Appoint{})
+		d.step(shardcore.StartCoordinator{})
 		d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 		d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
 		out := end(d)
-		if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.Dismissed || out.Stopped {
+		if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.CoordinatorStopped || out.Stopped {
 			t.Errorf("%s: %+v", what, out)
 		}
-		out = d.step(shardcore.Entities{Run: out.Actions[0].Run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+		out = d.step(shardcore.ShardInput{ShardRun: out.Actions[0].ShardRun, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 		if !out.Stopped || len(out.Ended) != 1 {
 			t.Errorf("%s: it has ended: %+v", what, out)
 		}
-		if out = d.step(shardcore.Appoint{}); !out.Dismissed || out.Load != 0 {
+		if out = d.step(shardcore.StartCoordinator{}); !out.CoordinatorStopped || out.Load != 0 {
 			t.Errorf("%s: it is appointed again: %+v", what, out)
 		}
 	}
@@ -205,30 +205,30 @@ func TestWhoIsNoMemberStops(t *testing.T) {
 func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
-	out := d.step(shardcore.Appoint{})
+	out := d.step(shardcore.StartCoordinator{})
 	for _, pause := range []time.Duration{5, 10, 20, 25, 25} {
 		first := out.Load
-		out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: first}})
+		out = d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: first}})
 		if out.Save == nil {
 			t.Fatalf("it does not claim a term: %+v", out)
 		}
-		d.step(shardcore.Answer{Input: coordinator.SaveFailed{ID: out.Save.ID, Fenced: true}})
-		if d.m.Coordinator() != nil {
+		d.step(shardcore.CoordinatorReply{Input: coordinator.SaveFailed{ID: out.Save.ID, Fenced: true}})
+		if d.m.LocalCoordinator() != nil {
 			t.Fatal("it goes on")
 		}
 		out = d.m.Tick(d.now + pause*time.Second - 1)
-		if next := d.now + pause*time.Second; out.Load != 0 || d.m.Coordinator() != nil {
+		if next := d.now + pause*time.Second; out.Load != 0 || d.m.LocalCoordinator() != nil {
 			t.Fatalf("before %v: %+v", next, out)
 		}
 		d.now += pause * time.Second
 		if out = d.m.Tick(d.now); out.Load == 0 || out.Load == first {
 			t.Fatalf("at %v: %+v", d.now, out)
 		}
-		if late := d.step(shardcore.Answer{Input: coordinator.Loaded{ID: first}}); late.Save != nil {
+		if late := d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: first}}); late.Save != nil {
 			t.Errorf("an answer to the one before: %+v", late)
 		}
 	}
-	if out = d.step(shardcore.Dismiss{}); !out.Dismissed || d.m.Coordinator() != nil {
+	if out = d.step(shardcore.StopCoordinator{}); !out.CoordinatorStopped || d.m.LocalCoordinator() != nil {
 		t.Errorf("dismissed: %+v", out)
 	}
 }
@@ -239,21 +239,21 @@ func TestRemovalsAreRemembered(t *testing.T) {
 	d := drive(t, "a", "c")
 	d.see(membership.Up, "a")
 	d.now = 30 * time.Second
-	out := d.step(shardcore.Appoint{})
+	out := d.step(shardcore.StartCoordinator{})
 	state, err := coordinator.State{}.Apply(
 		coordinator.Event{Kind: coordinator.Started, Term: 1, Node: node("c")},
 		coordinator.Event{Kind: coordinator.RegionRegistered, Node: node("c")}, coordinator.Event{Kind: coordinator.HomesAllocated, Node: node("c"), Shards: []shardcore.Shard{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = d.step(shardcore.Answer{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 3}})
-	out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 3}})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	for d.now < 59*time.Second {
 		if out.Save != nil && out.Save.Events[0].Kind == coordinator.RegionTerminated {
 			t.Fatalf("at %v the margin is not over: %+v", d.now, out.Save)
 		}
 		if out.Save != nil {
-			out = d.step(shardcore.Answer{Input: coordinator.Saved{ID: out.Save.ID}})
+			out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 			continue
 		}
 		d.now += time.Second

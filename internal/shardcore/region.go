@@ -11,21 +11,21 @@ import (
 )
 
 // token gives a message a number for the machines.
-func (m *Machine) token(s Shard, msg Message) uint64 {
+func (m *Machine) addMessage(s Shard, msg Message) uint64 {
 	m.tokens++
 	m.waiting[m.tokens] = message{s, m.now, msg}
 	return m.tokens
 }
 
 // take returns the message of a token, which is not used again.
-func (m *Machine) take(token uint64) message {
+func (m *Machine) takeMessage(token uint64) message {
 	msg := m.waiting[token]
 	delete(m.waiting, token)
 	return msg
 }
 
 func (m *Machine) refuse(token uint64, why Reason) {
-	msg := m.take(token)
+	msg := m.takeMessage(token)
 	m.out.Refused = append(m.out.Refused, Refusal{msg.shard, msg.Message, why})
 }
 
@@ -34,7 +34,7 @@ func (m *Machine) send(in Send) {
 		m.out.Refused = append(m.out.Refused, Refusal{in.Shard, in.Message, NoShard})
 		return
 	}
-	m.regionStep(region.Send{Shard: in.Shard, Token: m.token(in.Shard, in.Message)})
+	m.regionStep(region.Send{Shard: in.Shard, Token: m.addMessage(in.Shard, in.Message)})
 }
 
 // receive takes a frame of another node.
@@ -46,7 +46,7 @@ func (m *Machine) receive(in Received) {
 			m.out.Malformed = append(m.out.Malformed, Malformed{in.From, err})
 		case p.Type != m.cfg.Region.Type:
 		case p.Kind != region.Forward:
-			m.regionStep(region.Arrived{From: in.From, Frame: p.Frame})
+			m.regionStep(region.FrameReceived{From: in.From, Frame: p.Frame})
 		default:
 			m.forwarded(in.From, p)
 		}
@@ -57,9 +57,9 @@ func (m *Machine) receive(in Received) {
 	case err != nil:
 		m.out.Malformed = append(m.out.Malformed, Malformed{in.From, err})
 	case msg.Kind.ToCoordinator():
-		m.coordinate(coordinator.Received{From: in.From, Message: msg})
+		m.stepCoordinator(coordinator.Received{From: in.From, Message: msg})
 	default:
-		m.regionStep(region.Said{From: in.From, Message: msg})
+		m.regionStep(region.CoordinatorMessage{From: in.From, Message: msg})
 	}
 }
 
@@ -69,13 +69,13 @@ func (m *Machine) forwarded(from identity.Node, p region.Packet) {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, NoShard})
 		return
 	}
-	p.Token = m.token(p.Shard, msg)
-	m.regionStep(region.Arrived{From: from, Frame: p.Frame})
+	p.Token = m.addMessage(p.Shard, msg)
+	m.regionStep(region.FrameReceived{From: from, Frame: p.Frame})
 }
 
 func (m *Machine) regionStep(in region.Input) {
-	if turns(in) {
-		m.turn++
+	if changesRoutes(in) {
+		m.routeVersion++
 	}
 	m.regionEffects(m.region.Step(m.now, in))
 }
@@ -90,15 +90,15 @@ func (m *Machine) regionEffects(out region.Effects) {
 	for _, f := range out.Frames {
 		m.sendFrame(f)
 	}
-	for _, s := range out.Say {
-		m.say(s)
+	for _, s := range out.Messages {
+		m.sendToCoordinator(s)
 	}
 	m.out.Stopped = m.out.Stopped || out.Stopped
 }
 
 func (m *Machine) regionAction(a region.Action) {
 	if a.Kind == region.Start {
-		m.startRun(Run{a.Shard, a.Generation})
+		m.startRun(ShardRun{a.Shard, a.Generation})
 		return
 	}
 	at := m.runs[a.Shard]
@@ -120,10 +120,10 @@ func (m *Machine) regionAction(a region.Action) {
 }
 
 // sendFrame sends a frame to another region.
-func (m *Machine) sendFrame(f region.Outgoing) {
+func (m *Machine) sendFrame(f region.OutgoingFrame) {
 	o := Outgoing{To: f.To, Kind: KindRegion, packet: region.Packet{Type: m.cfg.Region.Type, Frame: f.Frame}}
 	if f.Frame.Kind == region.Forward {
-		o.Message = m.take(f.Frame.Token).Message
+		o.Message = m.takeMessage(f.Frame.Token).Message
 		o.packet.Token, o.packet.Entity, o.packet.Body = 0, o.Message.Entity, o.Message.Body
 	}
 	if o.Message.Local == nil {
@@ -133,9 +133,9 @@ func (m *Machine) sendFrame(f region.Outgoing) {
 }
 
 // say sends a message to a coordinator, or tells the one that is here.
-func (m *Machine) say(s region.Saying) {
+func (m *Machine) sendToCoordinator(s region.OutgoingMessage) {
 	if s.To == m.self {
-		m.queue = append(m.queue, func() { m.coordinate(coordinator.Received{From: m.self, Message: s.Message}) })
+		m.queue = append(m.queue, func() { m.stepCoordinator(coordinator.Received{From: m.self, Message: s.Message}) })
 		return
 	}
 	m.sendMessage(s.To, s.Message)

@@ -46,7 +46,7 @@ func (w *world) appoint() {
 		if !h.proxy && !h.gone && h.status == membership.Up && !h.forced {
 			w.hit["appointed"]++
 			h.appointed = true
-			h.step(shardcore.Appoint{})
+			h.step(shardcore.StartCoordinator{})
 			return
 		}
 	}
@@ -57,7 +57,7 @@ func (w *world) leave(h *host) {
 	h.leaving = true
 	if w.rnd.IntN(2) == 0 {
 		w.hit["drained"]++
-		h.step(shardcore.Leave{Stay: true})
+		h.step(shardcore.Leave{KeepRouting: true})
 		w.after(time.Duration(w.rnd.Int64N(int64(10*time.Second))), func() {
 			if !h.gone {
 				w.goAway(h)
@@ -79,7 +79,7 @@ func (w *world) goAway(h *host) {
 		case h.stopped && h.status == membership.Up:
 			h.status = membership.Leaving
 			w.publish()
-			h.step(shardcore.Dismiss{})
+			h.step(shardcore.StopCoordinator{})
 		case h.stopped && !h.appointed:
 			w.remove(h)
 			return
@@ -143,8 +143,8 @@ func (w *world) disturb() {
 	case n == 6 && w.crashes && !h.proxy && !h.appointed: // two at a time, for a while
 		w.hit["second"]++
 		h.appointed = true
-		h.step(shardcore.Appoint{})
-		w.after(w.delay()*5, func() { h.step(shardcore.Dismiss{Now: true}) })
+		h.step(shardcore.StartCoordinator{})
+		w.after(w.delay()*5, func() { h.step(shardcore.StopCoordinator{Now: true}) })
 	case n == 7:
 		h.step(shardcore.Rebalance{})
 	}
@@ -181,7 +181,7 @@ func (w *world) settled() {
 		if n := h.m.Waiting(); n > 0 || !h.m.Registered() {
 			w.fail("%v: %d messages wait, registered: %t", h.node, n, h.m.Registered())
 		}
-		if boss, _ := h.m.Boss(); !w.find(boss).appointed {
+		if boss, _ := h.m.Coordinator(); !w.find(boss).appointed {
 			w.fail("%v takes %v for the one with the coordinator", h.node, boss)
 		}
 	}

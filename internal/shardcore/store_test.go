@@ -24,7 +24,7 @@ type store struct {
 
 type owner struct {
 	h *host
-	shardcore.Run
+	shardcore.ShardRun
 }
 
 func (s *store) save(c coordinator.Change) (stored, fenced bool) {
@@ -48,7 +48,9 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 // do carries out a save. Some fail, land late, or are never answered.
 func (s *store) do(h *host, c coordinator.Save) {
 	w := s.w
-	answer := func(in coordinator.Input) { w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) }) }
+	answer := func(in coordinator.Input) {
+		w.after(w.delay(), func() { h.step(shardcore.CoordinatorReply{Input: in}) })
+	}
 	failed := coordinator.SaveFailed{ID: c.ID}
 	fault := 9
 	if w.odds(6) {
@@ -84,7 +86,7 @@ func (s *store) load(h *host, id uint64) {
 	if !w.odds(6) {
 		in = coordinator.Loaded{ID: id, State: s.fold.State(), Rev: uint64(len(s.events)), Remembered: slices.Sorted(maps.Keys(s.known))}
 	}
-	w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) })
+	w.after(w.delay(), func() { h.step(shardcore.CoordinatorReply{Input: in}) })
 }
 
 func (s *store) add(h *host, a coordinator.AddShards) {
@@ -94,15 +96,17 @@ func (s *store) add(h *host, a coordinator.AddShards) {
 		for _, n := range a.Shards {
 			s.known[n] = true
 		}
-		h.step(shardcore.Answer{Input: coordinator.ShardsAdded{ID: a.ID, Failed: failed}})
+		h.step(shardcore.CoordinatorReply{Input: coordinator.ShardsAdded{ID: a.ID, Failed: failed}})
 	})
 }
 
 // remember loads or stores which entities of a shard run. An owner that was replaced can't store any more.
-func (s *store) remember(h *host, r shardcore.Remember) {
+func (s *store) remember(h *host, r shardcore.RememberCall) {
 	w := s.w
-	answer := func(in shard.Input) { w.after(w.delay(), func() { h.step(shardcore.Entities{Run: r.Run, Input: in}) }) }
-	me := owner{h, r.Run}
+	answer := func(in shard.Input) {
+		w.after(w.delay(), func() { h.step(shardcore.ShardInput{ShardRun: r.ShardRun, Input: in}) })
+	}
+	me := owner{h, r.ShardRun}
 	w.after(w.delay(), func() {
 		at := s.entities[r.Shard]
 		if at == nil {

@@ -104,7 +104,7 @@ type host struct {
 	leaving   bool
 	seen      time.Duration
 	entities  map[place]*entity
-	runs      map[shardcore.Run]bool
+	runs      map[shardcore.ShardRun]bool
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -135,7 +135,7 @@ func (w *world) join(proxy bool) {
 	w.names++
 	h := &host{
 		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: membership.Joining,
-		entities: map[place]*entity{}, runs: map[shardcore.Run]bool{},
+		entities: map[place]*entity{}, runs: map[shardcore.ShardRun]bool{},
 	}
 	giveUp := time.Duration(0) // it may refuse what would have a home later
 	if w.lossy {
@@ -236,7 +236,7 @@ func (h *host) perform(out shardcore.Effects) {
 	for _, o := range out.Send {
 		h.send(o)
 	}
-	if out.Dismissed {
+	if out.CoordinatorStopped {
 		w.hit["dismissed"]++
 		h.appointed = false
 	}
@@ -262,7 +262,7 @@ func (h *host) ask(out shardcore.Effects) {
 	}
 	if out.Ask != nil {
 		in := coordinator.Placed{ID: out.Ask.ID, Homes: allocation.All(out.Ask.View, out.Ask.Requests, allocation.LeastShards{}.Allocate)}
-		w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) })
+		w.after(w.delay(), func() { h.step(shardcore.CoordinatorReply{Input: in}) })
 	}
 	if out.Rebalance != nil {
 		in := coordinator.Rebalanced{ID: out.Rebalance.ID, Shards: allocation.LeastShards{}.Rebalance(out.Rebalance.View)}
@@ -271,7 +271,7 @@ func (h *host) ask(out shardcore.Effects) {
 				in.Shards = append(in.Shards, s)
 			}
 		}
-		w.after(w.delay(), func() { h.step(shardcore.Answer{Input: in}) })
+		w.after(w.delay(), func() { h.step(shardcore.CoordinatorReply{Input: in}) })
 	}
 }
 
@@ -322,7 +322,7 @@ func (h *host) check(data []byte) {
 		w.fail("%v", err)
 	}
 	w.hit[m.Kind.String()]++
-	c := h.m.Coordinator()
+	c := h.m.LocalCoordinator()
 	if m.Kind.ToCoordinator() || c == nil { // it has ended, behind that
 		return
 	}

@@ -109,13 +109,13 @@ func (d *sharding) usurp(s *site) {
 	s.h.p.Do(func() {
 		s.usurps = true
 		s.holds = true
-		s.step(shardcore.Appoint{})
+		s.step(shardcore.StartCoordinator{})
 	})
 	s.after(d.between(100*time.Millisecond, 12*time.Second), func() {
 		if s.usurps {
 			s.usurps = false
 			if !s.presides {
-				s.step(shardcore.Dismiss{Now: true})
+				s.step(shardcore.StopCoordinator{Now: true})
 			}
 		}
 	})

@@ -45,10 +45,10 @@ func oneEntity(e *entity) {
 
 // oneOwner: a shard is hosted once.
 func oneOwner(s *site) {
-	if s.m.Turn() == s.turn {
+	if s.m.RouteVersion() == s.turn {
 		return
 	}
-	s.turn = s.m.Turn()
+	s.turn = s.m.RouteVersion()
 	hosted := s.m.Hosted()
 	for _, n := range hosted {
 		if _, before := slices.BinarySearch(s.hosted, n); before {
@@ -81,9 +81,9 @@ func leavesInTime(s *site) {
 }
 
 // endedRunsNothing: of a shard that has ended no entity runs.
-func endedRunsNothing(s *site, r shardcore.Run) {
+func endedRunsNothing(s *site, r shardcore.ShardRun) {
 	for at := range s.entities {
-		if at.Run == r {
+		if at.ShardRun == r {
 			s.violate("stopped-hosts-nothing", "shard %d has ended, and %s runs", r.Shard, at.entity)
 		}
 	}
@@ -118,7 +118,7 @@ func (s *site) says(to identity.Node, data []byte) {
 	m, err := coordinator.DecodeMessage(data)
 	s.saysAgain(to, &m)
 	s.asks(m.Kind)
-	c := s.m.Coordinator()
+	c := s.m.LocalCoordinator()
 	if err != nil || m.Kind.ToCoordinator() || c == nil { // it has ended, behind that
 		return
 	}
@@ -152,7 +152,7 @@ func (s *stateStore) was(state coordinator.State, rev uint64) bool {
 
 // movingIsNotTold: nobody is told the home of a shard that is being moved.
 func movingIsNotTold(s *site, sends []shardcore.Outgoing) {
-	c := s.m.Coordinator()
+	c := s.m.LocalCoordinator()
 	if c == nil || len(sends) == 0 {
 		return
 	}

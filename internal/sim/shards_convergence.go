@@ -90,7 +90,7 @@ func (d *sharding) waiting() string {
 		case s.halted || s.leaving:
 			return s.h.p.Node().String() + " hosts nothing"
 		}
-		if boss, _ := s.m.Boss(); d.byNode[boss] == nil || !d.byNode[boss].holds || !d.byNode[boss].presides {
+		if boss, _ := s.m.Coordinator(); d.byNode[boss] == nil || !d.byNode[boss].holds || !d.byNode[boss].presides {
 			return fmt.Sprintf("%v takes %v for the one that has the coordinator", s.h.p.Node(), boss)
 		}
 	}

@@ -32,7 +32,7 @@ func (d *sharding) drain(s *site) {
 	s.drains++
 	nr := s.drains
 	d.delayWaysTo(s)
-	s.do(shardcore.Leave{Stay: true})
+	s.do(shardcore.Leave{KeepRouting: true})
 	s.after(maxLeaving, func() {
 		if !s.drained || s.drains != nr {
 			return
@@ -58,7 +58,7 @@ func (s *site) undrain() {
 	s.d.w.Tell("%v takes shards again, and has %d", s.h.p.Node(), len(s.m.Hosted()))
 	s.drained = false
 	if !s.halted {
-		s.step(shardcore.Return{})
+		s.step(shardcore.Undrain{})
 		s.cfg.Region.Instance = s.m.Instance()
 	}
 }
@@ -101,7 +101,7 @@ func (s *site) startAnew() {
 // delayWaysTo lets what others have to say to a node that is going to leave take long, but for who has the coordinator, and returns how long that is
 // before it leaves: what is on its way then comes late.
 func (d *sharding) delayWaysTo(s *site) time.Duration {
-	boss, known := s.m.Boss()
+	boss, known := s.m.Coordinator()
 	if !d.plan.Calm || !known || s.holds || d.rand.IntN(3) == 0 { // its own coordinator would have to wait for its store
 		return 0
 	}

@@ -12,7 +12,7 @@ import (
 
 // place is where an incarnation of an entity runs.
 type place struct {
-	shardcore.Run
+	shardcore.ShardRun
 
 	entity      string
 	incarnation uint64
@@ -37,7 +37,7 @@ type entity struct {
 // act does something with an entity.
 func (s *site) act(a shardcore.Action) {
 	d := s.d
-	at := place{a.Run, a.Entity, a.Incarnation}
+	at := place{a.ShardRun, a.Entity, a.Incarnation}
 	e := s.entities[at]
 	d.hit("entity", a.Kind.String())
 	switch {
@@ -86,7 +86,7 @@ func (e *entity) load() {
 		return
 	}
 	e.loaded, e.known = true, len(e.a.stored)
-	e.s.step(shardcore.Entities{Run: e.at.Run, Input: shard.Started{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Started{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 	e.work()
 }
 
@@ -110,7 +110,7 @@ func (e *entity) work() {
 // passivate asks to be stopped.
 func (e *entity) passivate() {
 	if !e.ended {
-		e.s.step(shardcore.Entities{Run: e.at.Run, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+		e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 	}
 }
 
@@ -121,7 +121,7 @@ func (e *entity) goOn() {
 	}
 	e.s.d.hit("entity", "goes on")
 	e.resting = false
-	e.s.step(shardcore.Entities{Run: e.at.Run, Input: shard.Busy{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Busy{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 }
 
 // append stores commands behind those that are known. It may fail, or land late.
@@ -174,7 +174,7 @@ func (e *entity) end() {
 	e.vanish()
 	delete(e.s.entities, e.at)
 	e.s.d.replyAll(e.s, e.mailbox, failed)
-	e.s.step(shardcore.Entities{Run: e.at.Run, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 	e.s.h.maybeEnd()
 }
 

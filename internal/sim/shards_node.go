@@ -89,7 +89,7 @@ func (s *site) anew() {
 		panic(fmt.Sprintf("sim: %v: %v", s.h.p.Node(), err)) // the configuration is the simulator's
 	}
 	if s.m != nil {
-		m.Follow(s.m)
+		m.InheritMembers(s.m)
 	}
 	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt = m, 0, nil, s.d.w.Now(), 0, shardcore.Never
 	s.region++
@@ -189,7 +189,7 @@ func (s *site) again() {
 	s.see()
 	s.appoint()
 	if s.drained {
-		s.step(shardcore.Leave{Stay: true})
+		s.step(shardcore.Leave{KeepRouting: true})
 	}
 }
 
@@ -238,7 +238,7 @@ func (s *site) hasLeft() {
 func (s *site) appoint() {
 	if s.presides && !s.holds && !s.halted && s.misfit == "" {
 		s.holds = true
-		s.step(shardcore.Appoint{})
+		s.step(shardcore.StartCoordinator{})
 	}
 }
 
@@ -259,7 +259,7 @@ func (s *site) retire(then func()) {
 		return
 	}
 	s.dismissed = then
-	s.step(shardcore.Dismiss{})
+	s.step(shardcore.StopCoordinator{})
 }
 
 // end notes that the process is gone, with all that it had.
@@ -335,7 +335,7 @@ func (s *site) hear(m env.Message) {
 
 // stopShards asks the coordinator to stop shards that are not needed, as a package would that knows that.
 func (s *site) stopShards() {
-	boss, known := s.m.Boss()
+	boss, known := s.m.Coordinator()
 	if !known || boss == s.h.p.Node() || s.leaving || s.halted {
 		return
 	}
@@ -385,7 +385,7 @@ func (s *site) perform(e shardcore.Effects) {
 	for i := range e.Send {
 		s.send(&e.Send[i])
 	}
-	if e.Dismissed {
+	if e.CoordinatorStopped {
 		d.hit("sharding", "dismissed")
 		s.holds = false
 		if f := s.dismissed; f != nil {
@@ -466,7 +466,7 @@ func (s *site) answerLater(in coordinator.Input) {
 	m := s.m
 	s.after(s.d.storeDelay(), func() {
 		if s.m == m {
-			s.step(shardcore.Answer{Input: in})
+			s.step(shardcore.CoordinatorReply{Input: in})
 		}
 	})
 }

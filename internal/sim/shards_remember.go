@@ -37,7 +37,7 @@ func newReplicatedMemory(d *sharding) *replicatedMemory {
 func memoryKey(n shardcore.Shard) string { return fmt.Sprintf("shard-account||%d", n) }
 
 // ask loads or stores which entities of a shard run.
-func (m *replicatedMemory) ask(s *site, r shardcore.Remember, me owner, answer func(shard.Input)) {
+func (m *replicatedMemory) ask(s *site, r shardcore.RememberCall, me owner, answer func(shard.Input)) {
 	if r.Update != nil {
 		m.open[r.Shard]++
 	}
@@ -158,7 +158,7 @@ type memory struct {
 
 type owner struct {
 	m *shardcore.Machine
-	shardcore.Run
+	shardcore.ShardRun
 }
 
 func newMemory(d *sharding) memory {
@@ -187,12 +187,12 @@ func (m *memory) add(s *site, a coordinator.AddShards) {
 }
 
 // ask loads or stores which entities of a shard run. An owner that was replaced can't store any more.
-func (m *memory) ask(s *site, r shardcore.Remember) {
-	me := owner{s.m, r.Run}
+func (m *memory) ask(s *site, r shardcore.RememberCall) {
+	me := owner{s.m, r.ShardRun}
 	answer := func(in shard.Input) {
 		s.after(0, func() {
 			if s.m == me.m {
-				s.step(shardcore.Entities{Run: r.Run, Input: in})
+				s.step(shardcore.ShardInput{ShardRun: r.ShardRun, Input: in})
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func (m *memory) ask(s *site, r shardcore.Remember) {
 	})
 }
 
-func (m *memory) update(r shardcore.Remember) {
+func (m *memory) update(r shardcore.RememberCall) {
 	if m.entities[r.Shard] == nil {
 		m.entities[r.Shard] = map[string]bool{}
 	}
@@ -250,7 +250,7 @@ func note(at map[string]bool, u *shard.Update) {
 }
 
 // has reports whether an owner has stored that an entity runs.
-func (m *memory) has(s *site, at shardcore.Run, id string) bool {
+func (m *memory) has(s *site, at shardcore.ShardRun, id string) bool {
 	if m.replicated != nil {
 		return m.replicated.knows[owner{s.m, at}][id]
 	}
@@ -267,7 +267,7 @@ func (m *memory) wrong(a *account) bool {
 
 // rememberedBefore: a remembered entity starts only when that is stored.
 func (s *site) rememberedBefore(a shardcore.Action) {
-	if s.cfg.Region.Remember && !s.d.memory.has(s, a.Run, a.Entity) && !s.stale() {
+	if s.cfg.Region.Remember && !s.d.memory.has(s, a.ShardRun, a.Entity) && !s.stale() {
 		s.violate("remembered-before-it-starts", "%s starts, and is not remembered", a.Entity)
 	}
 }

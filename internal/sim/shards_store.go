@@ -122,7 +122,7 @@ func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
 // answer tells the machine that has asked, unless that is there no more.
 func (s *stateStore) answer(at *site, m *shardcore.Machine, in coordinator.Input) {
 	if at.m == m {
-		at.step(shardcore.Answer{Input: in})
+		at.step(shardcore.CoordinatorReply{Input: in})
 	}
 }
 

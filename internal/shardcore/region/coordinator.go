@@ -14,35 +14,35 @@ import (
 )
 
 // see takes the members. What was under way to those that are gone is not waited for.
-func (m *Machine) see(members []membership.Member) {
+func (m *Machine) updateMembers(members []membership.Member) {
 	gone := membership.Gone(m.members, members)
 	m.members = members
 	if len(gone) > 0 { // mostly nobody is
-		m.forget(gone)
+		m.forgetNodes(gone)
 	}
 	// What the removed have passed on for others is not waited for by those others any more: it must not come later.
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		m.refuseAll(s, &m.buffers[s].second, NoHome, func(msg message) bool { return !m.member(msg.from) })
-		m.tidy(s)
+		m.deleteIfEmpty(s)
 	}
 	for _, f := range slices.Clone(m.flushes) {
 		if !m.member(f.to) {
 			m.flushed(f, nil)
 		}
 	}
-	if bosses := m.likely(); !slices.Equal(bosses, m.bosses) {
-		m.bosses = bosses
+	if bosses := m.findCandidates(); !slices.Equal(bosses, m.candidates) {
+		m.candidates = bosses
 		m.unregister()
 	}
 }
 
 // few are so many nodes that one is found quicker among them by looking at each.
-const few = 8
+const linearSearchMax = 8
 
 // forget forgets homes on nodes that are gone, and paths there. All others are members.
-func (m *Machine) forget(gone []identity.Node) {
+func (m *Machine) forgetNodes(gone []identity.Node) {
 	isGone := func(n identity.Node) bool {
-		if len(gone) <= few { // their UIDs are others, mostly: it is not looked at names
+		if len(gone) <= linearSearchMax { // their UIDs are others, mostly: it is not looked at names
 			return slices.Contains(gone, n)
 		}
 		_, found := slices.BinarySearchFunc(gone, n, identity.Node.Compare)
@@ -59,7 +59,7 @@ func (m *Machine) forget(gone []identity.Node) {
 		delete(m.homes, s)
 		m.drain(s)
 	}
-	for hop, path := range m.path {
+	for hop, path := range m.inFlight {
 		maps.DeleteFunc(path, func(s Shard, n identity.Node) bool { return isGone(n) && m.flushing[hop][s] == nil })
 	}
 }
@@ -70,16 +70,16 @@ func (m *Machine) member(n identity.Node) bool {
 }
 
 // likely returns who may have the coordinator: from the oldest to the first one that stays.
-func (m *Machine) likely() []identity.Node {
+func (m *Machine) findCandidates() []identity.Node {
 	var first *membership.Member // that stays
 	for i := range m.members {
-		if at := &m.members[i]; m.able(at) && !goes(at) && (first == nil || at.OlderThan(first)) {
+		if at := &m.members[i]; m.canHostCoordinator(at) && !isLeaving(at) && (first == nil || at.OlderThan(first)) {
 			first = at
 		}
 	}
 	var found []*membership.Member
 	for i := range m.members {
-		if at := &m.members[i]; m.able(at) && (first == nil || at == first || at.OlderThan(first)) {
+		if at := &m.members[i]; m.canHostCoordinator(at) && (first == nil || at == first || at.OlderThan(first)) {
 			found = append(found, at)
 		}
 	}
@@ -97,7 +97,7 @@ func (m *Machine) likely() []identity.Node {
 }
 
 // able reports whether a member may have the coordinator.
-func (m *Machine) able(at *membership.Member) bool {
+func (m *Machine) canHostCoordinator(at *membership.Member) bool {
 	switch at.Status {
 	case membership.Up, membership.Leaving, membership.Exiting, membership.PreparingForShutdown, membership.ReadyForShutdown:
 		return at.HasRole(m.cfg.Role)
@@ -107,18 +107,18 @@ func (m *Machine) able(at *membership.Member) bool {
 }
 
 // goes reports whether a member leaves.
-func goes(at *membership.Member) bool {
+func isLeaving(at *membership.Member) bool {
 	return at.Status == membership.Leaving || at.Status == membership.Exiting
 }
 
-func (m *Machine) say(to identity.Node, msg coordinator.Message) {
+func (m *Machine) send(to identity.Node, msg coordinator.Message) {
 	msg.Type, msg.Instance = m.cfg.Type, m.cfg.Instance
-	m.out.Say = append(m.out.Say, Saying{to, msg})
+	m.out.Messages = append(m.out.Messages, OutgoingMessage{to, msg})
 }
 
-func (m *Machine) sayAll(kind coordinator.Kind) {
-	for _, n := range m.bosses {
-		m.say(n, coordinator.Message{Kind: kind})
+func (m *Machine) sendToCandidates(kind coordinator.Kind) {
+	for _, n := range m.candidates {
+		m.send(n, coordinator.Message{Kind: kind})
 	}
 }
 
@@ -129,73 +129,73 @@ func firstPause(cfg Config) time.Duration { return max(100*time.Millisecond, cfg
 func (m *Machine) unregister() {
 	m.registered = false
 	if !m.stopped {
-		m.seek()
+		m.startRegistering()
 	}
 }
 
 // seek asks for the coordinator, soon again and then more and more rarely.
-func (m *Machine) seek() {
-	m.soughtAt, m.pause = m.now, firstPause(m.cfg)
+func (m *Machine) startRegistering() {
+	m.registeringSince, m.pause = m.now, firstPause(m.cfg)
 	m.register()
 }
 
 func (m *Machine) register() {
 	m.registerAt = m.now + m.pause
 	m.pause = min(2*m.pause, m.cfg.RetryInterval)
-	m.asked()
+	m.noteRequest()
 	kind := coordinator.Register
 	if m.cfg.Proxy {
 		kind = coordinator.RegisterProxy
 	}
-	for _, n := range m.bosses {
-		m.say(n, coordinator.Message{Kind: kind, Settings: m.cfg.Settings})
+	for _, n := range m.candidates {
+		m.send(n, coordinator.Message{Kind: kind, Settings: m.cfg.Settings})
 	}
 }
 
 // ask asks where shards are.
-func (m *Machine) ask(shards []Shard) {
+func (m *Machine) requestHomes(shards []Shard) {
 	if !m.registered {
 		return
 	}
 	shards = slices.DeleteFunc(shards, func(s Shard) bool { _, known := m.Home(s); return known && !m.isMoving(s) })
 	for part := range slices.Chunk(shards, coordinator.Batch) {
-		m.asked()
-		m.say(m.boss, coordinator.Message{Kind: coordinator.GetHomes, Term: m.term, Shards: slices.Clone(part)})
+		m.noteRequest()
+		m.send(m.coordinatorNode, coordinator.Message{Kind: coordinator.GetHomes, Term: m.term, Shards: slices.Clone(part)})
 	}
 }
 
 // isMoving reports whether this node has a shard and expects to lose it.
 func (m *Machine) isMoving(s Shard) bool {
-	h := m.hosts[s]
+	h := m.hosted[s]
 	return h != nil && (h.moving || h.stopping)
 }
 
 // heeds reports whether a message about a shard is not late.
-func (m *Machine) heeds(msg coordinator.Message, s Shard) bool {
-	at := said{msg.Term, msg.Round}
-	if s >= coordinator.MaxShards || at.before(m.last[s]) {
+func (m *Machine) isCurrent(msg coordinator.Message, s Shard) bool {
+	at := messageClock{msg.Term, msg.Round}
+	if s >= coordinator.MaxShards || at.before(m.lastHeard[s]) {
 		return false
 	}
-	m.last[s] = at
+	m.lastHeard[s] = at
 	return true
 }
 
 // hear takes a message of a coordinator.
-func (m *Machine) hear(from identity.Node, msg coordinator.Message) {
+func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 	if msg.Type != m.cfg.Type || msg.Instance != m.cfg.Instance && msg.Kind != coordinator.RegisterAgain {
 		return
 	}
 	if msg.Term < m.term {
-		m.say(from, coordinator.Message{Kind: coordinator.Fenced, Term: m.term})
+		m.send(from, coordinator.Message{Kind: coordinator.Fenced, Term: m.term})
 		return
 	}
 	if m.stopped {
-		m.say(from, coordinator.Message{Kind: coordinator.RegionStopped})
+		m.send(from, coordinator.Message{Kind: coordinator.RegionStopped})
 		return
 	}
-	m.heard()
+	m.noteReply()
 	if msg.Term > m.term {
-		m.term, m.boss, m.rounds = msg.Term, from, nil
+		m.term, m.coordinatorNode, m.pendingAcks = msg.Term, from, nil
 		if msg.Kind != coordinator.RegisterAck {
 			m.unregister()
 		}
@@ -207,7 +207,7 @@ func (m *Machine) hear(from identity.Node, msg coordinator.Message) {
 		m.refusal = nil
 		if !m.registered {
 			m.registered = true
-			m.ask(slices.Sorted(maps.Keys(m.buffers)))
+			m.requestHomes(slices.Sorted(maps.Keys(m.buffers)))
 		}
 	case coordinator.RegisterAgain:
 		if m.registered {
@@ -216,17 +216,17 @@ func (m *Machine) hear(from identity.Node, msg coordinator.Message) {
 	case coordinator.Homes:
 		for _, h := range msg.Homes {
 			for _, s := range h.Shards {
-				if m.heeds(msg, s) {
-					m.home(s, h.Node)
+				if m.isCurrent(msg, s) {
+					m.setHome(s, h.Node)
 				}
 			}
 		}
 	case coordinator.Host:
-		m.host(from, msg)
+		m.handleHost(from, msg)
 	case coordinator.BeginHandOff:
 		m.beginHandOff(from, msg)
 	case coordinator.HandOff:
-		m.handOff(from, msg)
+		m.handleHandOff(from, msg)
 	default:
 	}
 }
@@ -237,45 +237,45 @@ const patience = 3
 
 // Silence returns how long no coordinator has said anything, since one was asked. It is 0 if none is to answer.
 func (m *Machine) Silence() time.Duration {
-	if m.stopped || m.askedAt == coordinator.Never {
+	if m.stopped || m.waitingSince == coordinator.Never {
 		return 0
 	}
-	return m.now - m.askedAt
+	return m.now - m.waitingSince
 }
 
 // asked notes that a coordinator is to answer. Of a node that is no member yet nobody can know.
-func (m *Machine) asked() {
-	if m.askedAt == coordinator.Never && m.member(m.cfg.Self) {
-		m.askedAt = m.now
+func (m *Machine) noteRequest() {
+	if m.waitingSince == coordinator.Never && m.member(m.cfg.Self) {
+		m.waitingSince = m.now
 	}
 }
 
 // heard notes that one has said something.
-func (m *Machine) heard() { m.askedAt, m.doubts = coordinator.Never, false }
+func (m *Machine) noteReply() { m.waitingSince, m.verifying = coordinator.Never, false }
 
 // seeks reports whether the region says that it is there until a coordinator answers.
-func (m *Machine) seeks() bool { return !m.stopped && (!m.registered || m.doubts) }
+func (m *Machine) registering() bool { return !m.stopped && (!m.registered || m.verifying) }
 
 // goes reports whether the region is going to stop, when it has given away what it has.
-func (m *Machine) goes() bool { return m.leaving && !m.stays }
+func (m *Machine) willStop() bool { return m.leaving && !m.keepsRouting }
 
 // doubt asks whether the coordinator is still there. One that is there answers a registration at once, whatever else it waits for. A region that
 // is going to stop asks as soon as something waits for a home.
-func (m *Machine) doubt() {
+func (m *Machine) verifyCoordinator() {
 	switch {
 	case m.stopped:
-	case m.seeks():
-		if m.goes() {
-			m.askedAt = min(m.askedAt, m.now)
+	case m.registering():
+		if m.willStop() {
+			m.waitingSince = min(m.waitingSince, m.now)
 		}
-	case m.goes() && m.cfg.GiveUpAfter > 0 && m.homeless() || m.Silence() >= patience*m.cfg.RetryInterval:
-		m.doubts = true
-		m.seek()
+	case m.willStop() && m.cfg.GiveUpAfter > 0 && m.awaitsHomes() || m.Silence() >= patience*m.cfg.RetryInterval:
+		m.verifying = true
+		m.startRegistering()
 	}
 }
 
 // homeless reports whether anything waits for a shard whose home is not known.
-func (m *Machine) homeless() bool {
+func (m *Machine) awaitsHomes() bool {
 	for s := range m.buffers { // the order does not matter
 		if _, known := m.Home(s); !known {
 			return true
@@ -287,14 +287,14 @@ func (m *Machine) homeless() bool {
 // giveUpAt returns when a region that is going to stop waits for homes no longer, unless a coordinator answers before.
 func (m *Machine) giveUpAt() time.Duration {
 	switch {
-	case m.cfg.GiveUpAfter == 0 || m.stopped || !m.goes() || m.buffered == 0 || !m.seeks():
+	case m.cfg.GiveUpAfter == 0 || m.stopped || !m.willStop() || m.buffered == 0 || !m.registering():
 		return coordinator.Never
 	case m.refusal != nil: // it hears of no home
 		return m.now
-	case m.askedAt == coordinator.Never: // one has just said something
+	case m.waitingSince == coordinator.Never: // one has just said something
 		return coordinator.Never
 	}
-	return max(m.askedAt, m.soughtAt) + m.cfg.GiveUpAfter
+	return max(m.waitingSince, m.registeringSince) + m.cfg.GiveUpAfter
 }
 
 // giveUp refuses what waits for homes if it is time.
@@ -306,9 +306,9 @@ func (m *Machine) giveUp() {
 		if _, known := m.Home(s); known {
 			continue
 		}
-		for _, line := range m.buffers[s].lines() {
-			m.refuseAll(s, line, RegionStopped, all)
+		for _, line := range m.buffers[s].queues() {
+			m.refuseAll(s, line, RegionStopped, anyMessage)
 		}
-		m.tidy(s)
+		m.deleteIfEmpty(s)
 	}
 }

@@ -18,9 +18,9 @@ type Effects struct {
 	// Actions are for shards on this node, in this order.
 	Actions []Action
 	// Frames are for other regions, in this order.
-	Frames []Outgoing
-	// Say: messages to the coordinator, or to nodes that may have it, this one included.
-	Say []Saying
+	Frames []OutgoingFrame
+	// Messages: messages to the coordinator, or to nodes that may have it, this one included.
+	Messages []OutgoingMessage
 	// Stopped says that the region is done: nothing of it runs. It still has to answer coordinators, which may not have heard of it.
 	Stopped bool
 }
@@ -101,14 +101,14 @@ type Frame struct {
 	Shards   []Shard // of Flush; of Flushed those for which something is held where they are not
 }
 
-// Outgoing is a frame to be sent.
-type Outgoing struct {
+// OutgoingFrame is a frame to be sent.
+type OutgoingFrame struct {
 	To    identity.Node
 	Frame Frame
 }
 
-// Saying is a message to a coordinator.
-type Saying struct {
+// OutgoingMessage is a message to a coordinator.
+type OutgoingMessage struct {
 	To      identity.Node
 	Message coordinator.Message
 }
@@ -132,8 +132,8 @@ const (
 	HandedOff
 	// RegionStopped says that the region has stopped.
 	RegionStopped
-	// GivenUp says that nobody waits for it any more.
-	GivenUp
+	// Abandoned says that nobody waits for it any more.
+	Abandoned
 )
 
 func (r Reason) String() string {
@@ -146,7 +146,7 @@ func (r Reason) String() string {
 		return "handed off"
 	case RegionStopped:
 		return "region stopped"
-	case GivenUp:
+	case Abandoned:
 		return "given up"
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
@@ -162,8 +162,8 @@ type Input interface{ input() }
 // immutable.
 type Members struct{ Members []membership.Member }
 
-// Said is a message of a coordinator.
-type Said struct {
+// CoordinatorMessage is a message of a coordinator.
+type CoordinatorMessage struct {
 	From    identity.Node
 	Message coordinator.Message
 }
@@ -174,8 +174,8 @@ type Send struct {
 	Token uint64
 }
 
-// Arrived is a frame of another region. The frames of a region come in their order.
-type Arrived struct {
+// FrameReceived is a frame of another region. The frames of a region come in their order.
+type FrameReceived struct {
 	From  identity.Node
 	Frame Frame
 }
@@ -192,23 +192,23 @@ type Drop struct{ Tokens []uint64 }
 
 // Leave asks to give all shards away, and to stop then.
 type Leave struct {
-	// Stay says that the region does not stop: it hosts nothing more, and goes on sending what this node has to send. A later Leave
+	// KeepRouting says that the region does not stop: it hosts nothing more, and goes on sending what this node has to send. A later Leave
 	// without it lets it stop.
-	Stay bool
+	KeepRouting bool
 }
 
-// Return takes back a Leave that stays: the region hosts shards again, when the coordinator gives it some. Those that have not moved yet stay.
-type Return struct{}
+// Undrain takes back a Leave that stays: the region hosts shards again, when the coordinator gives it some. Those that have not moved yet stay.
+type Undrain struct{}
 
 // Stop ends the region at once, with all its shards.
 type Stop struct{}
 
-func (Members) input()   {}
-func (Said) input()      {}
-func (Send) input()      {}
-func (Arrived) input()   {}
-func (ShardDone) input() {}
-func (Drop) input()      {}
-func (Leave) input()     {}
-func (Return) input()    {}
-func (Stop) input()      {}
+func (Members) input()            {}
+func (CoordinatorMessage) input() {}
+func (Send) input()               {}
+func (FrameReceived) input()      {}
+func (ShardDone) input()          {}
+func (Drop) input()               {}
+func (Leave) input()              {}
+func (Undrain) input()            {}
+func (Stop) input()               {}

@@ -29,9 +29,9 @@ type flush struct {
 }
 
 // round is a BeginHandOff that waits for flushes.
-type round struct {
+type pendingAck struct {
 	from   identity.Node
-	at     said
+	at     messageClock
 	shards []Shard
 }
 
@@ -40,20 +40,20 @@ type round struct {
 func (m *Machine) beginHandOff(from identity.Node, msg coordinator.Message) {
 	var shards []Shard
 	for _, s := range msg.Shards {
-		if !m.heeds(msg, s) {
+		if !m.isCurrent(msg, s) {
 			continue
 		}
 		delete(m.homes, s)
-		if h := m.hosts[s]; h != nil {
+		if h := m.hosted[s]; h != nil {
 			h.moving = true
 		}
 		shards = append(shards, s)
 	}
 	m.startFlush(shards, sent)
 	m.startFlush(shards, relayed)
-	at := said{msg.Term, msg.Round}
-	if !slices.ContainsFunc(m.rounds, func(r round) bool { return r.at == at }) {
-		m.rounds = append(m.rounds, round{from, at, shards})
+	at := messageClock{msg.Term, msg.Round}
+	if !slices.ContainsFunc(m.pendingAcks, func(r pendingAck) bool { return r.at == at }) {
+		m.pendingAcks = append(m.pendingAcks, pendingAck{from, at, shards})
 	}
 	m.acknowledge()
 }
@@ -61,11 +61,11 @@ func (m *Machine) beginHandOff(from identity.Node, msg coordinator.Message) {
 // acknowledge answers the rounds that wait for nothing any more.
 func (m *Machine) acknowledge() {
 	pending := func(f *flush) bool { return f != nil && !f.held }
-	m.rounds = slices.DeleteFunc(m.rounds, func(r round) bool {
+	m.pendingAcks = slices.DeleteFunc(m.pendingAcks, func(r pendingAck) bool {
 		if slices.ContainsFunc(r.shards, func(s Shard) bool { return pending(m.flushing[sent][s]) || pending(m.flushing[relayed][s]) }) {
 			return false
 		}
-		m.say(r.from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: r.at.term, Round: r.at.round})
+		m.send(r.from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: r.at.term, Round: r.at.round})
 		return true
 	})
 }
@@ -74,7 +74,7 @@ func (m *Machine) acknowledge() {
 func (m *Machine) startFlush(shards []Shard, hop int) {
 	var begun []*flush
 	for _, s := range shards {
-		n, used := m.path[hop][s]
+		n, used := m.inFlight[hop][s]
 		if !used || m.flushing[hop][s] != nil {
 			continue
 		}
@@ -94,7 +94,7 @@ func (m *Machine) startFlush(shards []Shard, hop int) {
 }
 
 func (m *Machine) sendFlush(f *flush) {
-	m.frame(f.to, Frame{Kind: Flush, Hop: f.hop, Instance: m.cfg.Instance, ID: f.id, Shards: f.shards})
+	m.sendFrame(f.to, Frame{Kind: Flush, Hop: f.hop, Instance: m.cfg.Instance, ID: f.id, Shards: f.shards})
 }
 
 // flushed takes note that nothing is under way any more, but for shards whose messages are held where they are not. Those come
@@ -108,7 +108,7 @@ func (m *Machine) flushed(f *flush, held []Shard) {
 		}
 		done = append(done, s)
 		delete(m.flushing[f.hop], s)
-		delete(m.path[f.hop], s)
+		delete(m.inFlight[f.hop], s)
 	}
 	if f.shards, f.held = left, true; len(left) == 0 {
 		m.flushes = slices.DeleteFunc(m.flushes, func(other *flush) bool { return other == f })
@@ -120,23 +120,23 @@ func (m *Machine) flushed(f *flush, held []Shard) {
 }
 
 // clear reports whether messages may go to a node, and flushes the path to another one before.
-func (m *Machine) clear(s Shard, n identity.Node, hop int) bool {
-	if at, used := m.path[hop][s]; used && at != n {
+func (m *Machine) pathClear(s Shard, n identity.Node, hop int) bool {
+	if at, used := m.inFlight[hop][s]; used && at != n {
 		m.startFlush([]Shard{s}, hop)
 	}
 	return m.flushing[hop][s] == nil
 }
 
-// answerFlush answers, and names the shards for which something of the asker waits here, or may be on its way from here to another
+// replyFlush answers, and names the shards for which something of the asker waits here, or may be on its way from here to another
 // region.
-func (m *Machine) answerFlush(from identity.Node, f Frame) {
+func (m *Machine) replyFlush(from identity.Node, f Frame) {
 	var held, passedOn []Shard
 	for _, s := range f.Shards {
 		var line []message
 		if b := m.buffers[s]; b != nil {
-			line = *b.of(message{from: from, hop: f.Hop})
+			line = *b.queueOf(message{from: from, hop: f.Hop})
 		}
-		_, onward := m.path[relayed][s]
+		_, onward := m.inFlight[relayed][s]
 		if onward = onward && f.Hop == sent; onward {
 			passedOn = append(passedOn, s)
 		}
@@ -145,12 +145,12 @@ func (m *Machine) answerFlush(from identity.Node, f Frame) {
 		}
 	}
 	m.startFlush(passedOn, relayed)
-	m.frame(from, Frame{Kind: Flushed, Instance: f.Instance, ID: f.ID, Shards: held})
+	m.sendFrame(from, Frame{Kind: Flushed, Instance: f.Instance, ID: f.ID, Shards: held})
 }
 
-// arrivedAll reports whether nothing is under way from here any more, and flushes what may be.
-func (m *Machine) arrivedAll() bool {
-	for hop, path := range m.path {
+// allArrived reports whether nothing is under way from here any more, and flushes what may be.
+func (m *Machine) allArrived() bool {
+	for hop, path := range m.inFlight {
 		if len(path) > len(m.flushing[hop]) { // else all of them are being flushed: each answer would look at all again
 			m.startFlush(slices.Sorted(maps.Keys(path)), hop)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func arrive(m *region.Machine, from string, f region.Frame) region.Effects {
-	return m.Step(0, region.Arrived{From: node(from), Frame: f})
+	return m.Step(0, region.FrameReceived{From: node(from), Frame: f})
 }
 
 func forward(token uint64, hop int) region.Frame {

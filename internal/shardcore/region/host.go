@@ -8,21 +8,21 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-func (m *Machine) act(kind ActionKind, s Shard, token uint64) {
-	m.out.Actions = append(m.out.Actions, Action{kind, s, m.hosts[s].generation, token})
+func (m *Machine) addAction(kind ActionKind, s Shard, token uint64) {
+	m.out.Actions = append(m.out.Actions, Action{kind, s, m.hosted[s].generation, token})
 }
 
 // home takes the home of a shard.
-func (m *Machine) home(s Shard, n identity.Node) {
+func (m *Machine) setHome(s Shard, n identity.Node) {
 	switch {
 	case n == m.cfg.Self:
-		m.own(s)
+		m.hostShard(s)
 	case !m.member(n): // it was removed, and the coordinator did not know yet
 	default:
-		if h := m.hosts[s]; h != nil && !h.stopping {
+		if h := m.hosted[s]; h != nil && !h.stopping {
 			m.abort(s) // it was lost, and nobody said so
 		} else if h != nil {
-			h.again = false
+			h.startAgain = false
 		}
 		m.homes[s] = n
 		m.drain(s)
@@ -30,18 +30,18 @@ func (m *Machine) home(s Shard, n identity.Node) {
 }
 
 // own begins or goes on to host a shard, if the region can.
-func (m *Machine) own(s Shard) bool {
-	if m.cfg.Proxy || m.leaving && m.hosts[s] == nil || m.stopping {
+func (m *Machine) hostShard(s Shard) bool {
+	if m.cfg.Proxy || m.leaving && m.hosted[s] == nil || m.stopping {
 		return false
 	}
 	delete(m.homes, s)
-	h := m.hosts[s]
+	h := m.hosted[s]
 	switch {
 	case h == nil:
-		m.hosts[s] = &host{}
+		m.hosted[s] = &hostedShard{}
 		m.start(s)
 	case h.stopping:
-		h.again = !m.leaving
+		h.startAgain = !m.leaving
 	default:
 		h.moving = false
 	}
@@ -51,56 +51,56 @@ func (m *Machine) own(s Shard) bool {
 
 func (m *Machine) start(s Shard) {
 	m.generations++
-	h := m.hosts[s]
+	h := m.hosted[s]
 	h.generation, h.running = m.generations, true
-	m.act(Start, s, 0)
+	m.addAction(Start, s, 0)
 }
 
-func (m *Machine) host(from identity.Node, msg coordinator.Message) {
+func (m *Machine) handleHost(from identity.Node, msg coordinator.Message) {
 	var done []Shard
 	for _, s := range msg.Shards {
-		if m.heeds(msg, s) && m.own(s) {
+		if m.isCurrent(msg, s) && m.hostShard(s) {
 			done = append(done, s)
 		}
 	}
 	if m.leaving {
-		m.say(from, coordinator.Message{Kind: coordinator.GracefulShutdown})
+		m.send(from, coordinator.Message{Kind: coordinator.GracefulShutdown})
 	}
 	if len(done) > 0 || len(msg.Shards) == 0 {
-		m.say(from, coordinator.Message{Kind: coordinator.Hosted, Term: msg.Term, Round: msg.Round, Shards: done})
+		m.send(from, coordinator.Message{Kind: coordinator.Hosted, Term: msg.Term, Round: msg.Round, Shards: done})
 	}
 }
 
-func (m *Machine) handOff(from identity.Node, msg coordinator.Message) {
+func (m *Machine) handleHandOff(from identity.Node, msg coordinator.Message) {
 	var none []Shard
 	for _, s := range msg.Shards {
-		if !m.heeds(msg, s) {
+		if !m.isCurrent(msg, s) {
 			continue
 		}
-		h := m.hosts[s]
+		h := m.hosted[s]
 		if h == nil {
 			none = append(none, s)
 			continue
 		}
-		h.answers, h.to, h.at, h.again = true, from, said{msg.Term, msg.Round}, false
+		h.replyDue, h.replyTo, h.replyClock, h.startAgain = true, from, messageClock{msg.Term, msg.Round}, false
 		if !h.stopping {
 			m.stopShard(s)
 		}
 	}
 	if len(none) > 0 {
-		m.say(from, coordinator.Message{Kind: coordinator.Stopped, Term: msg.Term, Round: msg.Round, Shards: none})
+		m.send(from, coordinator.Message{Kind: coordinator.Stopped, Term: msg.Term, Round: msg.Round, Shards: none})
 	}
 }
 
 // stopShard stops a shard behind all that was passed to it.
 func (m *Machine) stopShard(s Shard) {
-	h := m.hosts[s]
+	h := m.hosted[s]
 	h.stopping = true
 	m.refuseOthers(s)
 	if h.running {
-		m.act(HandOff, s, 0)
+		m.addAction(HandOff, s, 0)
 	} else {
-		m.gone(s)
+		m.shardGone(s)
 	}
 }
 
@@ -108,31 +108,31 @@ func (m *Machine) stopShard(s Shard) {
 // to another home.
 func (m *Machine) refuseOthers(s Shard) {
 	if b := m.buffers[s]; b != nil {
-		m.refuseAll(s, &b.second, HandedOff, all)
-		m.refuseAll(s, &b.first, HandedOff, all)
-		m.tidy(s)
+		m.refuseAll(s, &b.second, HandedOff, anyMessage)
+		m.refuseAll(s, &b.first, HandedOff, anyMessage)
+		m.deleteIfEmpty(s)
 	}
 }
 
 // abort ends a shard by force.
 func (m *Machine) abort(s Shard) {
-	h := m.hosts[s]
-	h.stopping, h.again = true, false
+	h := m.hosted[s]
+	h.stopping, h.startAgain = true, false
 	if h.running {
-		m.act(Abort, s, 0)
+		m.addAction(Abort, s, 0)
 		return
 	}
-	m.gone(s)
+	m.shardGone(s)
 }
 
 func (m *Machine) shardDone(in ShardDone) {
-	h := m.hosts[in.Shard]
+	h := m.hosted[in.Shard]
 	if h == nil || !h.running || h.generation != in.Generation {
 		return
 	}
 	h.running, h.restartAt = false, m.now
 	if h.stopping {
-		m.gone(in.Shard)
+		m.shardGone(in.Shard)
 		return
 	}
 	if m.cfg.Remember {
@@ -143,14 +143,14 @@ func (m *Machine) shardDone(in ShardDone) {
 }
 
 // gone takes note that nothing of a shard runs here any more.
-func (m *Machine) gone(s Shard) {
-	h := m.hosts[s]
-	delete(m.hosts, s)
-	if h.answers {
-		m.say(h.to, coordinator.Message{Kind: coordinator.Stopped, Term: h.at.term, Round: h.at.round, Shards: []Shard{s}})
+func (m *Machine) shardGone(s Shard) {
+	h := m.hosted[s]
+	delete(m.hosted, s)
+	if h.replyDue {
+		m.send(h.replyTo, coordinator.Message{Kind: coordinator.Stopped, Term: h.replyClock.term, Round: h.replyClock.round, Shards: []Shard{s}})
 	}
-	if h.again {
-		m.own(s)
+	if h.startAgain {
+		m.hostShard(s)
 		return
 	}
 	m.drain(s)

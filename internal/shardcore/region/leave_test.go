@@ -47,7 +47,7 @@ func TestWhatIsGivenUpKeepsNobody(t *testing.T) {
 		}
 	}
 	out := m.Step(0, region.Drop{Tokens: []uint64{2, 4, 99}})
-	if !slices.Equal(refused(out, region.GivenUp), []uint64{2, 4}) || len(out.Refused) != 2 || m.Buffered() != 3 {
+	if !slices.Equal(refused(out, region.Abandoned), []uint64{2, 4}) || len(out.Refused) != 2 || m.Buffered() != 3 {
 		t.Fatalf("given up: %+v, and %d wait", out, m.Buffered())
 	}
 	m.Step(0, region.Leave{})
@@ -177,7 +177,7 @@ func TestARegionThatStaysWaits(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{GiveUpAfter: patience})
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	m.Step(0, region.Leave{Stay: true})
+	m.Step(0, region.Leave{KeepRouting: true})
 	for now := time.Duration(0); now < time.Minute; now = m.Next() {
 		if out := m.Tick(now); len(out.Refused) > 0 {
 			t.Fatalf("after %v: %+v", now, out)

@@ -74,7 +74,7 @@ func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
-	if out := m.Step(0, region.Leave{Stay: true}); !says(out, coordinator.GracefulShutdown) || !m.Leaving() {
+	if out := m.Step(0, region.Leave{KeepRouting: true}); !says(out, coordinator.GracefulShutdown) || !m.Leaving() {
 		t.Fatalf("leave: %+v", out)
 	}
 	hear(m, about(coordinator.BeginHandOff, 2))
@@ -86,20 +86,20 @@ func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(kinds(out, "c")) != 1 || len(out.Refused) != 0 {
 		t.Errorf("it sends: %+v", out)
 	}
-	if way := m.Way(1); way.Home != node("c") || !way.Own {
+	if way := m.DirectRoute(1); way.Home != node("c") || !way.Own {
 		t.Errorf("the way to the shard is %+v", way)
 	}
 	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 4, Shards: []region.Shard{3}}); len(out.Actions) != 0 || !says(out, coordinator.GracefulShutdown) {
 		t.Errorf("another shard: %+v", out)
 	}
-	if out := m.Step(0, region.Leave{Stay: true}); out.Stopped {
+	if out := m.Step(0, region.Leave{KeepRouting: true}); out.Stopped {
 		t.Errorf("told again: %+v", out)
 	}
 	out := m.Step(0, region.Leave{})
-	if way := m.Way(1); way.Own || out.Stopped || len(kinds(out, "c")) != 1 {
+	if way := m.DirectRoute(1); way.Own || out.Stopped || len(kinds(out, "c")) != 1 {
 		t.Fatalf("leave: %+v, the way is %+v", out, way)
 	}
-	m.Step(0, region.Leave{Stay: true}) // too late
+	m.Step(0, region.Leave{KeepRouting: true}) // too late
 	if out = arrive(m, "c", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
 		t.Errorf("all has arrived: %+v", out)
 	}
@@ -110,12 +110,12 @@ func TestARegionThatStaysComesBack(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
-	if out := m.Step(0, region.Return{}); len(out.Say) != 0 || m.Instance() != 2 {
+	if out := m.Step(0, region.Undrain{}); len(out.Messages) != 0 || m.Instance() != 2 {
 		t.Errorf("it never left: %+v", out)
 	}
-	m.Step(0, region.Leave{Stay: true})
-	out := m.Step(0, region.Return{})
-	if len(out.Say) != 1 || out.Say[0].Message.Kind != coordinator.Register || out.Say[0].Message.Instance != 3 || m.Leaving() || m.Registered() || len(m.Hosted()) != 1 {
+	m.Step(0, region.Leave{KeepRouting: true})
+	out := m.Step(0, region.Undrain{})
+	if len(out.Messages) != 1 || out.Messages[0].Message.Kind != coordinator.Register || out.Messages[0].Message.Instance != 3 || m.Leaving() || m.Registered() || len(m.Hosted()) != 1 {
 		t.Fatalf("it comes back: %+v", out)
 	}
 	if out = hear(m, about(coordinator.HandOff, 2)); len(out.Actions) != 0 {
@@ -131,7 +131,7 @@ func TestARegionThatStaysComesBack(t *testing.T) {
 		t.Errorf("it hosts one more: %+v", out)
 	}
 	m.Step(0, region.Leave{})
-	if out = m.Step(0, region.Return{}); len(out.Say) != 0 || !m.Leaving() {
+	if out = m.Step(0, region.Undrain{}); len(out.Messages) != 0 || !m.Leaving() {
 		t.Errorf("it leaves for good: %+v", out)
 	}
 }

@@ -22,55 +22,55 @@ type Machine struct {
 	out     Effects
 	members []membership.Member
 
-	term       uint64
-	boss       identity.Node   // who has said something with that term
-	bosses     []identity.Node // who may have the coordinator
-	registered bool
-	refusal    *coordinator.Settings // of the coordinator that has refused this region
-	registerAt time.Duration
-	pause      time.Duration // until it registers again
-	repeatAt   time.Duration
-	askedAt    time.Duration // when a coordinator was asked first, if none has said anything since
-	soughtAt   time.Duration // when it began to look for one
-	doubts     bool          // that the one it is registered with is still there
-	leaving    bool
-	stays      bool // when it has left
-	stopping   bool // by force
-	stopped    bool
+	term             uint64
+	coordinatorNode  identity.Node   // who has said something with that term
+	candidates       []identity.Node // who may have the coordinator
+	registered       bool
+	refusal          *coordinator.Settings // of the coordinator that has refused this region
+	registerAt       time.Duration
+	pause            time.Duration // until it registers again
+	repeatAt         time.Duration
+	waitingSince     time.Duration // when a coordinator was asked first, if none has said anything since
+	registeringSince time.Duration // when it began to look for one
+	verifying        bool          // that the one it is registered with is still there
+	leaving          bool
+	keepsRouting     bool // when it has left
+	stopping         bool // by force
+	stopped          bool
 
-	last        map[Shard]said
+	lastHeard   map[Shard]messageClock
 	homes       map[Shard]identity.Node // of others
-	hosts       map[Shard]*host
+	hosted      map[Shard]*hostedShard
 	generations uint64
 	restartAt   time.Duration // when the next shard that failed is due
 	buffers     map[Shard]*buffer
 	buffered    int
 
-	path     [2]map[Shard]identity.Node // where messages went to that may be under way
-	flushes  []*flush
-	flushing [2]map[Shard]*flush
-	flushIDs uint64
-	rounds   []round
+	inFlight    [2]map[Shard]identity.Node // where messages went to that may be under way
+	flushes     []*flush
+	flushing    [2]map[Shard]*flush
+	flushIDs    uint64
+	pendingAcks []pendingAck
 }
 
 // said orders what coordinators said.
-type said struct{ term, round uint64 }
+type messageClock struct{ term, round uint64 }
 
-func (s said) before(other said) bool {
+func (s messageClock) before(other messageClock) bool {
 	return s.term < other.term || s.term == other.term && s.round < other.round
 }
 
 // host is a shard on this node.
-type host struct {
+type hostedShard struct {
 	generation uint64
 	running    bool
 	restartAt  time.Duration
 	moving     bool // what is sent here waits; what others forward is taken
 	stopping   bool
-	answers    bool // to the last HandOff
-	to         identity.Node
-	at         said
-	again      bool // it is to be started afterwards
+	replyDue   bool // to the last HandOff
+	replyTo    identity.Node
+	replyClock messageClock
+	startAgain bool // it is to be started afterwards
 }
 
 // New returns a region. The error matches ErrInvalid and names each field that is wrong.
@@ -80,8 +80,8 @@ func New(cfg Config) (*Machine, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Machine{
-		cfg: cfg, pause: firstPause(cfg), restartAt: coordinator.Never, askedAt: coordinator.Never, last: map[Shard]said{}, homes: map[Shard]identity.Node{}, hosts: map[Shard]*host{}, buffers: map[Shard]*buffer{},
-		path: [2]map[Shard]identity.Node{{}, {}}, flushing: [2]map[Shard]*flush{{}, {}},
+		cfg: cfg, pause: firstPause(cfg), restartAt: coordinator.Never, waitingSince: coordinator.Never, lastHeard: map[Shard]messageClock{}, homes: map[Shard]identity.Node{}, hosted: map[Shard]*hostedShard{}, buffers: map[Shard]*buffer{},
+		inFlight: [2]map[Shard]identity.Node{{}, {}}, flushing: [2]map[Shard]*flush{{}, {}},
 	}, nil
 }
 
@@ -90,31 +90,31 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
 	case Members:
-		m.see(in.Members)
-	case Said:
-		m.hear(in.From, in.Message)
+		m.updateMembers(in.Members)
+	case CoordinatorMessage:
+		m.receiveMessage(in.From, in.Message)
 	case Send:
-		m.send(in)
-	case Arrived:
-		m.arrived(in.From, in.Frame)
+		m.sendLocal(in)
+	case FrameReceived:
+		m.receiveFrame(in.From, in.Frame)
 	case ShardDone:
 		m.shardDone(in)
 	case Drop:
-		m.drop(in.Tokens)
+		m.dropAbandoned(in.Tokens)
 	case Leave:
-		m.leave(in.Stay)
-	case Return:
-		m.comeBack()
+		m.leave(in.KeepRouting)
+	case Undrain:
+		m.undrain()
 	case Stop:
 		m.stop()
 	}
-	return m.flush()
+	return m.takeEffects()
 }
 
 // Tick repeats what was not answered.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
-	if m.seeks() && m.now >= m.registerAt {
+	if m.registering() && m.now >= m.registerAt {
 		m.register()
 	}
 	if m.now >= m.restartAt {
@@ -122,22 +122,22 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	}
 	if m.now >= m.repeatAt {
 		m.repeatAt = m.now + m.cfg.RetryInterval
-		m.ask(slices.Sorted(maps.Keys(m.buffers)))
+		m.requestHomes(slices.Sorted(maps.Keys(m.buffers)))
 		for _, f := range m.flushes {
 			m.sendFlush(f)
 		}
-		if m.leaving && !m.stopped && (m.stays || !m.preparing()) {
-			m.sayAll(coordinator.GracefulShutdown)
+		if m.leaving && !m.stopped && (m.keepsRouting || !m.preparing()) {
+			m.sendToCandidates(coordinator.GracefulShutdown)
 		}
-		m.doubt()
+		m.verifyCoordinator()
 	}
-	return m.flush()
+	return m.takeEffects()
 }
 
 // Next returns when Tick is to be called next. Every step may change it.
 func (m *Machine) Next() time.Duration {
 	next := min(m.repeatAt, m.restartAt)
-	if m.seeks() {
+	if m.registering() {
 		next = min(next, m.registerAt)
 	}
 	if at := m.giveUpAt(); at > m.now { // else what waits has a home
@@ -149,8 +149,8 @@ func (m *Machine) Next() time.Duration {
 // restart starts remembered shards again that failed, when their time has come.
 func (m *Machine) restart() {
 	m.restartAt = coordinator.Never
-	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
-		h := m.hosts[s]
+	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {
+		h := m.hosted[s]
 		switch {
 		case h.running:
 		case m.now >= h.restartAt:
@@ -166,13 +166,15 @@ func (m *Machine) Registered() bool { return m.registered }
 
 // Refused returns the node and the settings of the coordinator that does not let this region register, since it has others; nil if there
 // is none.
-func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.boss, m.refusal }
+func (m *Machine) Refused() (identity.Node, *coordinator.Settings) {
+	return m.coordinatorNode, m.refusal
+}
 
 // Coordinator returns the node whose coordinator the region is registered with.
-func (m *Machine) Coordinator() (identity.Node, bool) { return m.boss, m.registered }
+func (m *Machine) Coordinator() (identity.Node, bool) { return m.coordinatorNode, m.registered }
 
-// Likely returns the nodes that may have the coordinator, as far as this one knows: those that are asked. It must not be changed.
-func (m *Machine) Likely() []identity.Node { return m.bosses }
+// Candidates returns the nodes that may have the coordinator, as far as this one knows: those that are asked. It must not be changed.
+func (m *Machine) Candidates() []identity.Node { return m.candidates }
 
 // Leaving reports whether the region takes no shards any more.
 func (m *Machine) Leaving() bool { return m.leaving || m.stopping }
@@ -181,11 +183,11 @@ func (m *Machine) Leaving() bool { return m.leaving || m.stopping }
 func (m *Machine) Stopping() bool { return m.stopping }
 
 // Hosted returns the shards on this node, sorted.
-func (m *Machine) Hosted() []Shard { return slices.Sorted(maps.Keys(m.hosts)) }
+func (m *Machine) Hosted() []Shard { return slices.Sorted(maps.Keys(m.hosted)) }
 
 // Home returns where a shard is, if that is known.
 func (m *Machine) Home(s Shard) (identity.Node, bool) {
-	if m.hosts[s] != nil {
+	if m.hosted[s] != nil {
 		return m.cfg.Self, true
 	}
 	n, found := m.homes[s]
@@ -199,7 +201,7 @@ func (m *Machine) Buffered() int { return m.buffered }
 func (m *Machine) Tokens() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-			for _, line := range m.buffers[s].lines() {
+			for _, line := range m.buffers[s].queues() {
 				for _, msg := range *line {
 					if !yield(msg.token) {
 						return
@@ -211,11 +213,11 @@ func (m *Machine) Tokens() iter.Seq[uint64] {
 }
 
 // flush hands out the effects.
-func (m *Machine) flush() Effects {
+func (m *Machine) takeEffects() Effects {
 	m.giveUp()
-	if (m.goes() && m.buffered == 0 || m.stopping) && len(m.hosts) == 0 && !m.stopped && (m.stopping || m.arrivedAll()) {
+	if (m.willStop() && m.buffered == 0 || m.stopping) && len(m.hosted) == 0 && !m.stopped && (m.stopping || m.allArrived()) {
 		m.stopped, m.out.Stopped = true, true
-		m.sayAll(coordinator.RegionStopped)
+		m.sendToCandidates(coordinator.RegionStopped)
 	}
 	out := m.out
 	m.out = Effects{}
@@ -224,25 +226,25 @@ func (m *Machine) flush() Effects {
 
 // leave gives all shards away. Who stops will not stay.
 func (m *Machine) leave(stay bool) {
-	m.stays = stay && (m.stays || !m.leaving)
+	m.keepsRouting = stay && (m.keepsRouting || !m.leaving)
 	if !m.leaving {
 		m.leaving = true
-		m.soughtAt = m.now // a coordinator that did not answer while the node was Joining is asked as one that leaves now
-		if m.preparing() && !m.stays {
+		m.registeringSince = m.now // a coordinator that did not answer while the node was Joining is asked as one that leaves now
+		if m.preparing() && !m.keepsRouting {
 			m.stopAll()
 			return
 		}
-		m.sayAll(coordinator.GracefulShutdown)
+		m.sendToCandidates(coordinator.GracefulShutdown)
 	}
-	m.doubt()
+	m.verifyCoordinator()
 }
 
-// comeBack takes shards again, as another instance: for the coordinator, the one before leaves.
-func (m *Machine) comeBack() {
-	if !m.leaving || !m.stays || m.stopping || m.stopped {
+// undrain takes shards again, as another instance: for the coordinator, the one before leaves.
+func (m *Machine) undrain() {
+	if !m.leaving || !m.keepsRouting || m.stopping || m.stopped {
 		return
 	}
-	m.leaving, m.stays = false, false
+	m.leaving, m.keepsRouting = false, false
 	m.cfg.Instance++
 	m.unregister()
 }
@@ -259,9 +261,9 @@ func (m *Machine) preparing() bool {
 
 // stopAll stops all shards in order, without giving them to anybody: all others are about to stop as well.
 func (m *Machine) stopAll() {
-	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
-		if h := m.hosts[s]; !h.stopping {
-			h.again = false
+	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {
+		if h := m.hosted[s]; !h.stopping {
+			h.startAgain = false
 			m.stopShard(s)
 		}
 	}
@@ -271,7 +273,7 @@ func (m *Machine) stopAll() {
 // stop ends all by force.
 func (m *Machine) stop() {
 	m.stopping = true
-	for _, s := range slices.Sorted(maps.Keys(m.hosts)) {
+	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {
 		m.abort(s)
 	}
 	m.refuseWaiting()
@@ -280,44 +282,44 @@ func (m *Machine) stop() {
 // refuseWaiting refuses all that waits.
 func (m *Machine) refuseWaiting() {
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		for _, line := range m.buffers[s].lines() {
-			m.refuseAll(s, line, RegionStopped, all)
+		for _, line := range m.buffers[s].queues() {
+			m.refuseAll(s, line, RegionStopped, anyMessage)
 		}
-		m.tidy(s)
+		m.deleteIfEmpty(s)
 	}
 }
 
-// Way says where messages for a shard go, and whose go there at once: nothing waits before them, and that they go changes
+// DirectRoute says where messages for a shard go, and whose go there at once: nothing waits before them, and that they go changes
 // nothing in the region.
-type Way struct {
+type DirectRoute struct {
 	// Home is the node.
 	Home identity.Node
 	// Own says that messages of this node do.
 	Own bool
-	// Others says that messages of other nodes do, to this one.
-	Others bool
+	// Peers says that messages of other nodes do, to this one.
+	Peers bool
 }
 
-// Way returns that of a shard. It is as it was until the next step, but for what a Send or a forwarded message does to the way of its own
+// DirectRoute returns that of a shard. It is as it was until the next step, but for what a Send or a forwarded message does to the way of its own
 // shard.
-func (m *Machine) Way(s Shard) Way {
-	if m.stopped || m.stopping || m.goes() {
-		return Way{}
+func (m *Machine) DirectRoute(s Shard) DirectRoute {
+	if m.stopped || m.stopping || m.willStop() {
+		return DirectRoute{}
 	}
 	b := m.buffers[s]
-	if h := m.hosts[s]; h != nil {
+	if h := m.hosted[s]; h != nil {
 		if !h.running || h.stopping {
-			return Way{}
+			return DirectRoute{}
 		}
-		_, used := m.path[sent][s]
-		return Way{
+		_, used := m.inFlight[sent][s]
+		return DirectRoute{
 			Home: m.cfg.Self, Own: b == nil && !h.moving && !used && m.flushing[sent][s] == nil,
-			Others: b == nil || len(b.first)+len(b.second) == 0,
+			Peers: b == nil || len(b.first)+len(b.second) == 0,
 		}
 	}
 	n, found := m.homes[s]
-	if !found || b != nil || m.path[sent][s] != n || m.flushing[sent][s] != nil {
-		return Way{}
+	if !found || b != nil || m.inFlight[sent][s] != n || m.flushing[sent][s] != nil {
+		return DirectRoute{}
 	}
-	return Way{Home: n, Own: true}
+	return DirectRoute{Home: n, Own: true}
 }

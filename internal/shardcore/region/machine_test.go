@@ -43,7 +43,7 @@ func hear(m *region.Machine, msg coordinator.Message) region.Effects {
 	if msg.Instance == 0 {
 		msg.Instance = 2
 	}
-	return m.Step(0, region.Said{From: node("c"), Message: msg})
+	return m.Step(0, region.CoordinatorMessage{From: node("c"), Message: msg})
 }
 
 func homes(term, round uint64, name string) coordinator.Message {
@@ -55,7 +55,7 @@ func about(kind coordinator.Kind, round uint64) coordinator.Message {
 }
 
 func says(out region.Effects, kind coordinator.Kind) bool {
-	for _, o := range out.Say {
+	for _, o := range out.Messages {
 		if o.Message.Kind == kind && o.Message.Instance == 2 && o.To == node("c") {
 			return true
 		}
@@ -67,7 +67,7 @@ func TestLateAndForeignMessagesArePassedOver(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 3, "b"))
-	if out := hear(m, homes(4, 9, "c")); !says(out, coordinator.Fenced) || out.Say[0].Message.Term != 5 {
+	if out := hear(m, homes(4, 9, "c")); !says(out, coordinator.Fenced) || out.Messages[0].Message.Term != 5 {
 		t.Errorf("a lower term: %+v", out)
 	}
 	hear(m, homes(5, 2, "c"))
@@ -98,7 +98,7 @@ func TestHandOffIsAcknowledgedAfterTheFlush(t *testing.T) {
 		t.Errorf("sent during the hand-off: %+v", during)
 	}
 	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}
-	if out = m.Step(0, region.Arrived{From: node("b"), Frame: flushed}); !says(out, coordinator.BeginHandOffAck) {
+	if out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed}); !says(out, coordinator.BeginHandOffAck) {
 		t.Errorf("flushed: %+v", out)
 	}
 	if out = hear(m, about(coordinator.BeginHandOff, 2)); !says(out, coordinator.BeginHandOffAck) {
@@ -130,7 +130,7 @@ func TestTheLastHandOffIsAnsweredAndHostStartsAgain(t *testing.T) {
 	hear(m, about(coordinator.HandOff, 2))
 	hear(m, about(coordinator.HandOff, 3))
 	out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
-	if !says(out, coordinator.Stopped) || out.Say[0].Message.Round != 3 || len(m.Hosted()) != 0 {
+	if !says(out, coordinator.Stopped) || out.Messages[0].Message.Round != 3 || len(m.Hosted()) != 0 {
 		t.Errorf("done: %+v", out)
 	}
 	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 3}); len(out.Actions) != 0 || !says(out, coordinator.Hosted) {
@@ -159,7 +159,7 @@ func TestAMessageIsPassedOnOnce(t *testing.T) {
 	m := start(t, region.Config{})
 	for hop, token := range []uint64{10, 11} {
 		frame := region.Frame{Kind: region.Forward, Shard: 1, Token: token, Hop: hop}
-		if out := m.Step(0, region.Arrived{From: node("c"), Frame: frame}); out.Frames[0].Frame.Kind != region.NotHome {
+		if out := m.Step(0, region.FrameReceived{From: node("c"), Frame: frame}); out.Frames[0].Frame.Kind != region.NotHome {
 			t.Errorf("hop %d: %+v", hop, out)
 		}
 	}

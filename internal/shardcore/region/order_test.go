@@ -21,7 +21,7 @@ func TestTheHomeKeepsWhatIsSentHereWhileItsShardMoves(t *testing.T) {
 		t.Errorf("of this node: %+v", out)
 	}
 	frame := region.Frame{Kind: region.Forward, Shard: 1, Token: 2}
-	if out := m.Step(0, region.Arrived{From: node("b"), Frame: frame}); len(out.Actions) != 1 || out.Actions[0].Token != 2 {
+	if out := m.Step(0, region.FrameReceived{From: node("b"), Frame: frame}); len(out.Actions) != 1 || out.Actions[0].Token != 2 {
 		t.Errorf("of another: %+v", out)
 	}
 	if out := hear(m, about(coordinator.Host, 3)); len(out.Actions) != 1 || out.Actions[0].Token != 1 {
@@ -34,7 +34,7 @@ func TestAnotherHomeWaitsForTheFlush(t *testing.T) {
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	m.Step(0, region.Arrived{From: node("b"), Frame: region.Frame{Kind: region.NotHome, Shard: 1}})
+	m.Step(0, region.FrameReceived{From: node("b"), Frame: region.Frame{Kind: region.NotHome, Shard: 1}})
 	if out := m.Step(0, region.Send{Shard: 1, Token: 2}); !says(out, coordinator.GetHomes) {
 		t.Errorf("not home: %+v", out)
 	}
@@ -43,11 +43,11 @@ func TestAnotherHomeWaitsForTheFlush(t *testing.T) {
 		t.Fatalf("another home: %+v", out)
 	}
 	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID, Shards: []region.Shard{1}}
-	if out = m.Step(0, region.Arrived{From: node("b"), Frame: flushed}); len(out.Frames) != 0 {
+	if out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed}); len(out.Frames) != 0 {
 		t.Errorf("it holds something: %+v", out)
 	}
 	flushed.Shards = nil
-	out = m.Step(0, region.Arrived{From: node("b"), Frame: flushed})
+	out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed})
 	if len(out.Frames) != 1 || out.Frames[0].Frame.Token != 2 || out.Frames[0].To != node("c") {
 		t.Errorf("flushed: %+v", out)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-func (m *Machine) frame(to identity.Node, f Frame) {
-	m.out.Frames = append(m.out.Frames, Outgoing{to, f})
+func (m *Machine) sendFrame(to identity.Node, f Frame) {
+	m.out.Frames = append(m.out.Frames, OutgoingFrame{to, f})
 }
 
 func (m *Machine) refuse(s Shard, token uint64, reason Reason) {
@@ -20,31 +20,31 @@ func (m *Machine) refuse(s Shard, token uint64, reason Reason) {
 }
 
 // send takes a message of this node.
-func (m *Machine) send(in Send) {
+func (m *Machine) sendLocal(in Send) {
 	if m.stopped || m.stopping {
 		m.refuse(in.Shard, in.Token, RegionStopped)
 		return
 	}
-	m.keep(in.Shard, message{token: in.Token})
+	m.enqueue(in.Shard, message{token: in.Token})
 }
 
 // arrived takes a frame of another region.
-func (m *Machine) arrived(from identity.Node, f Frame) {
+func (m *Machine) receiveFrame(from identity.Node, f Frame) {
 	if f.Shard >= coordinator.MaxShards {
 		return
 	}
 	switch f.Kind {
 	case Forward:
-		m.forwarded(from, f)
+		m.receiveForward(from, f)
 	case NotHome:
 		if m.homes[f.Shard] == from {
 			delete(m.homes, f.Shard)
 			if m.buffers[f.Shard] != nil {
-				m.ask([]Shard{f.Shard})
+				m.requestHomes([]Shard{f.Shard})
 			}
 		}
 	case Flush:
-		m.answerFlush(from, f)
+		m.replyFlush(from, f)
 	case Flushed:
 		i := slices.IndexFunc(m.flushes, func(at *flush) bool { return at.id == f.ID && at.to == from })
 		if i >= 0 && f.Instance == m.cfg.Instance {
@@ -54,37 +54,37 @@ func (m *Machine) arrived(from identity.Node, f Frame) {
 }
 
 // forwarded takes a message of another region. If the shard is not here, it is passed on once.
-func (m *Machine) forwarded(from identity.Node, f Frame) {
+func (m *Machine) receiveForward(from identity.Node, f Frame) {
 	msg := message{f.Token, from, f.Hop}
-	if h := m.hosts[f.Shard]; h == nil || h.stopping {
-		m.frame(from, Frame{Kind: NotHome, Shard: f.Shard})
+	if h := m.hosted[f.Shard]; h == nil || h.stopping {
+		m.sendFrame(from, Frame{Kind: NotHome, Shard: f.Shard})
 		if m.stopped || m.stopping {
 			m.refuse(f.Shard, f.Token, RegionStopped)
 			return
 		}
 	}
-	m.keep(f.Shard, msg)
+	m.enqueue(f.Shard, msg)
 }
 
 // keep sends a message, or puts it behind those that wait.
-func (m *Machine) keep(s Shard, msg message) {
+func (m *Machine) enqueue(s Shard, msg message) {
 	b := m.buffers[s]
 	if b == nil {
-		if m.wake(s, true); m.pass(s, msg) {
+		if m.restartIfNeeded(s, true); m.trySend(s, msg) {
 			return
 		}
-		m.ask([]Shard{s})
+		m.requestHomes([]Shard{s})
 		b = &buffer{}
 		m.buffers[s] = b
 	}
-	line := b.of(msg)
+	line := b.queueOf(msg)
 	*line = append(*line, msg)
 	m.buffered++
 	m.drain(s)
 	if len(*line) > 0 && m.buffered > m.cfg.BufferSize {
 		*line = (*line)[:len(*line)-1]
 		m.buffered--
-		m.tidy(s)
+		m.deleteIfEmpty(s)
 		m.refuse(s, msg.token, BufferFull)
 	}
 }
@@ -92,13 +92,13 @@ func (m *Machine) keep(s Shard, msg message) {
 // drain sends what waits for a shard, as far as it can go.
 func (m *Machine) drain(s Shard) {
 	b := m.buffers[s]
-	m.wake(s, b != nil)
+	m.restartIfNeeded(s, b != nil)
 	if b == nil {
 		return
 	}
-	for _, line := range b.lines() {
+	for _, line := range b.queues() {
 		n := 0
-		for n < len(*line) && m.pass(s, (*line)[n]) {
+		for n < len(*line) && m.trySend(s, (*line)[n]) {
 			n++
 		}
 		m.buffered -= n
@@ -106,20 +106,20 @@ func (m *Machine) drain(s Shard) {
 			*line = nil
 		}
 	}
-	m.tidy(s)
+	m.deleteIfEmpty(s)
 }
 
 // wake starts a shard of this node that has failed, if it is needed.
-func (m *Machine) wake(s Shard, needed bool) {
-	if h := m.hosts[s]; h != nil && !h.stopping && !h.running && m.now >= h.restartAt && (needed || m.cfg.Remember) {
+func (m *Machine) restartIfNeeded(s Shard, needed bool) {
+	if h := m.hosted[s]; h != nil && !h.stopping && !h.running && m.now >= h.restartAt && (needed || m.cfg.Remember) {
 		m.start(s)
 	}
 }
 
 // pass sends a message if it can go, and reports whether it went. What others have sent waits, for a shard on this node, only for the
 // shard. What has met a region already that is not the home ends at the second one.
-func (m *Machine) pass(s Shard, msg message) bool {
-	h, n := m.hosts[s], m.homes[s]
+func (m *Machine) trySend(s Shard, msg message) bool {
+	h, n := m.hosted[s], m.homes[s]
 	own := msg.from.IsZero()
 	f := Frame{Kind: Forward, Shard: s, Token: msg.token}
 	if !own {
@@ -127,19 +127,19 @@ func (m *Machine) pass(s Shard, msg message) bool {
 	}
 	switch {
 	case h != nil && !h.stopping:
-		if !h.running || own && (h.moving || !m.clear(s, m.cfg.Self, sent)) {
+		if !h.running || own && (h.moving || !m.pathClear(s, m.cfg.Self, sent)) {
 			return false
 		}
-		m.act(Pass, s, msg.token)
+		m.addAction(Pass, s, msg.token)
 	case n.IsZero():
 		return false
 	case msg.hop > 0:
 		m.refuse(s, msg.token, NoHome)
-	case !m.clear(s, n, f.Hop):
+	case !m.pathClear(s, n, f.Hop):
 		return false
 	default:
-		m.frame(n, f)
-		m.path[f.Hop][s] = n
+		m.sendFrame(n, f)
+		m.inFlight[f.Hop][s] = n
 	}
 	return true
 }
@@ -159,10 +159,10 @@ type buffer struct {
 	second []message // of others, and was passed on
 }
 
-func (b *buffer) lines() [3]*[]message { return [3]*[]message{&b.second, &b.first, &b.own} }
+func (b *buffer) queues() [3]*[]message { return [3]*[]message{&b.second, &b.first, &b.own} }
 
 // of returns the line that a message belongs in.
-func (b *buffer) of(msg message) *[]message {
+func (b *buffer) queueOf(msg message) *[]message {
 	switch {
 	case msg.from.IsZero():
 		return &b.own
@@ -173,7 +173,7 @@ func (b *buffer) of(msg message) *[]message {
 }
 
 // tidy forgets a buffer that is empty.
-func (m *Machine) tidy(s Shard) {
+func (m *Machine) deleteIfEmpty(s Shard) {
 	if b := m.buffers[s]; b != nil && len(b.own)+len(b.first)+len(b.second) == 0 {
 		delete(m.buffers, s)
 	}
@@ -193,18 +193,18 @@ func (m *Machine) refuseAll(s Shard, line *[]message, reason Reason, which func(
 	*line = kept
 }
 
-func all(message) bool { return true }
+func anyMessage(message) bool { return true }
 
 // drop refuses what nobody waits for any more. The others in a line have the same reasons to wait as before.
-func (m *Machine) drop(tokens []uint64) {
+func (m *Machine) dropAbandoned(tokens []uint64) {
 	gone := make(map[uint64]struct{}, len(tokens))
 	for _, token := range tokens {
 		gone[token] = struct{}{}
 	}
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		for _, line := range m.buffers[s].lines() {
-			m.refuseAll(s, line, GivenUp, func(msg message) bool { _, found := gone[msg.token]; return found })
+		for _, line := range m.buffers[s].queues() {
+			m.refuseAll(s, line, Abandoned, func(msg message) bool { _, found := gone[msg.token]; return found })
 		}
-		m.tidy(s)
+		m.deleteIfEmpty(s)
 	}
 }

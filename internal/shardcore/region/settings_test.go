@@ -22,11 +22,11 @@ func TestARegionThatIsRefused(t *testing.T) {
 	if m.Registered() || by != node("c") || why == nil || *why != theirs || !says(out, coordinator.Register) {
 		t.Fatalf("refused: %+v, by %v, %v", out, by, why)
 	}
-	if out = hear(m, refused); len(out.Say) != 0 {
+	if out = hear(m, refused); len(out.Messages) != 0 {
 		t.Errorf("refused again: %+v", out)
 	}
 	out = m.Tick(time.Minute)
-	if !says(out, coordinator.Register) || out.Say[0].Message.Settings != ours {
+	if !says(out, coordinator.Register) || out.Messages[0].Message.Settings != ours {
 		t.Errorf("after a while: %+v", out)
 	}
 	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 7, Round: 1})

@@ -59,20 +59,20 @@ type world struct {
 	now     time.Duration
 	due     agenda
 	seq     int
-	nodes   []*host
+	nodes   []*hostedShard
 	boss    *coordinator.Machine
 	links   map[link]time.Duration // when the last frame arrives
-	owner   map[region.Shard]*host
+	owner   map[region.Shard]*hostedShard
 	sent    uint64
-	sender  map[uint64]*host
+	sender  map[uint64]*hostedShard
 	shard   map[uint64]region.Shard
-	through map[uint64][]*host
+	through map[uint64][]*hostedShard
 	fate    map[uint64]int
 	last    map[string]uint64
 	hit     map[string]int
 }
 
-type host struct {
+type hostedShard struct {
 	node    identity.Node
 	proxy   bool
 	m       *region.Machine
@@ -99,8 +99,8 @@ func (w *world) delay() time.Duration {
 	return time.Duration(w.rnd.IntN(int(40 * time.Millisecond)))
 }
 
-func (w *world) find(n identity.Node) *host {
-	return w.nodes[slices.IndexFunc(w.nodes, func(h *host) bool { return h.node == n })]
+func (w *world) find(n identity.Node) *hostedShard {
+	return w.nodes[slices.IndexFunc(w.nodes, func(h *hostedShard) bool { return h.node == n })]
 }
 
 func (w *world) members() []membership.Member {
@@ -144,7 +144,7 @@ func (w *world) coordinate(out coordinator.Effects) {
 	for _, o := range out.Send {
 		w.post(func() {
 			if h := w.find(o.To); !h.crashed {
-				w.perform(h, h.m.Step(w.now, region.Said{From: w.nodes[0].node, Message: o.Message}))
+				w.perform(h, h.m.Step(w.now, region.CoordinatorMessage{From: w.nodes[0].node, Message: o.Message}))
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func (w *world) post(do func()) {
 	}
 }
 
-func (w *world) perform(h *host, out region.Effects) {
+func (w *world) perform(h *hostedShard, out region.Effects) {
 	for _, r := range out.Refused {
 		w.fate[r.Token]++
 		w.hit["refused: "+r.Reason.String()]++
@@ -183,11 +183,11 @@ func (w *world) perform(h *host, out region.Effects) {
 		w.links[l] = max(w.links[l], w.now+w.delay())
 		w.after(w.links[l]-w.now, func() {
 			if !to.crashed && !h.crashed {
-				w.perform(to, to.m.Step(w.now, region.Arrived{From: h.node, Frame: o.Frame}))
+				w.perform(to, to.m.Step(w.now, region.FrameReceived{From: h.node, Frame: o.Frame}))
 			}
 		})
 	}
-	for _, o := range out.Say {
+	for _, o := range out.Messages {
 		if o.To != w.nodes[0].node {
 			w.fail("%v takes %v for the coordinator", h.node, o.To)
 		}
@@ -205,7 +205,7 @@ func (w *world) perform(h *host, out region.Effects) {
 	}
 }
 
-func (w *world) act(h *host, a region.Action) {
+func (w *world) act(h *hostedShard, a region.Action) {
 	if a.Kind != region.Start && (h.runs[a.Shard] != a.Generation || w.owner[a.Shard] != h) {
 		w.fail("%v: %v of shard %d, which doesn't run", h.node, a.Kind, a.Shard)
 	}
@@ -232,7 +232,7 @@ func (w *world) act(h *host, a region.Action) {
 	}
 }
 
-func (w *world) end(h *host, s region.Shard, generation uint64) {
+func (w *world) end(h *hostedShard, s region.Shard, generation uint64) {
 	if h.crashed || h.runs[s] != generation {
 		return
 	}
@@ -242,13 +242,13 @@ func (w *world) end(h *host, s region.Shard, generation uint64) {
 	w.perform(h, h.m.Step(w.now, region.ShardDone{Shard: s, Generation: generation}))
 }
 
-func (w *world) send(h *host) {
+func (w *world) send(h *hostedShard) {
 	if h.crashed || h.stopped {
 		return
 	}
 	w.sent++
 	s := region.Shard(w.rnd.IntN(shards))
-	w.sender[w.sent], w.shard[w.sent], w.through[w.sent] = h, s, []*host{h}
+	w.sender[w.sent], w.shard[w.sent], w.through[w.sent] = h, s, []*hostedShard{h}
 	w.perform(h, h.m.Step(w.now, region.Send{Shard: s, Token: w.sent}))
 }
 
@@ -262,7 +262,7 @@ func (w *world) see() {
 	}
 }
 
-func (w *world) crash(h *host) {
+func (w *world) crash(h *hostedShard) {
 	h.crashed = true
 	w.after(3*time.Second, func() {
 		for s := range h.runs { // it is down for sure
@@ -296,15 +296,15 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	w := &world{
-		t: t, rnd: rnd, seed: seed, lossy: lossy, crashes: crashes, links: map[link]time.Duration{}, owner: map[region.Shard]*host{}, sender: map[uint64]*host{},
-		shard: map[uint64]region.Shard{}, through: map[uint64][]*host{}, fate: map[uint64]int{}, last: map[string]uint64{}, hit: hit,
+		t: t, rnd: rnd, seed: seed, lossy: lossy, crashes: crashes, links: map[link]time.Duration{}, owner: map[region.Shard]*hostedShard{}, sender: map[uint64]*hostedShard{},
+		shard: map[uint64]region.Shard{}, through: map[uint64][]*hostedShard{}, fate: map[uint64]int{}, last: map[string]uint64{}, hit: hit,
 	}
 	giveUp := time.Duration(0)
 	if lossy {
 		giveUp = 6 * time.Second
 	}
 	for i := range 3 + rnd.IntN(3) {
-		h := &host{node: identity.Node{Name: fmt.Sprint("n", i), UID: 7}, proxy: i == 2, runs: map[region.Shard]uint64{}, stops: map[region.Shard]bool{}}
+		h := &hostedShard{node: identity.Node{Name: fmt.Sprint("n", i), UID: 7}, proxy: i == 2, runs: map[region.Shard]uint64{}, stops: map[region.Shard]bool{}}
 		m, err := region.New(region.Config{Self: h.node, Type: "account", Instance: 1, Proxy: h.proxy, Remember: seed%2 == 0, RestartBackoff: time.Second, GiveUpAfter: giveUp})
 		if err != nil {
 			t.Fatal(err)
@@ -336,7 +336,7 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 		next.do()
 	}
 	for token := uint64(1); token <= w.sent; token++ {
-		crashed := slices.ContainsFunc(w.through[token], func(h *host) bool { return h.crashed })
+		crashed := slices.ContainsFunc(w.through[token], func(h *hostedShard) bool { return h.crashed })
 		if w.fate[token] != 1 && (w.fate[token] != 0 || !crashed) {
 			w.fail("message %d of %v for shard %d has reached %d ends", token, w.sender[token].node, w.shard[token], w.fate[token])
 		}

@@ -15,9 +15,9 @@ import (
 )
 
 // claimed is the claims of terms that are held. Higher ones take the place of lower ones.
-type claimed []string
+type claimSet []string
 
-func claimsOf(s crdt.ORSet[string]) (claimed, error) {
+func claimsOf(s crdt.ORSet[string]) (claimSet, error) {
 	all, err := s.Elements()
 	for _, c := range all {
 		if termOf(c) == 0 {
@@ -27,7 +27,7 @@ func claimsOf(s crdt.ORSet[string]) (claimed, error) {
 	return all, err
 }
 
-func (r *Store) readClaims(ctx context.Context) (claimed, error) {
+func (r *Store) readClaims(ctx context.Context) (claimSet, error) {
 	s, err := r.data.ReadClaims(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sharding: read the claims: %w", err)
@@ -40,7 +40,7 @@ func (r *Store) readClaims(ctx context.Context) (claimed, error) {
 }
 
 // highest returns the highest term, 0 if there is none.
-func (c claimed) highest() uint64 {
+func (c claimSet) highest() uint64 {
 	term := uint64(0)
 	for _, claim := range c {
 		term = max(term, termOf(claim))
@@ -49,7 +49,7 @@ func (c claimed) highest() uint64 {
 }
 
 // against returns a claim other than own that is not lower than a term.
-func (c claimed) against(term uint64, own string) string {
+func (c claimSet) conflicting(term uint64, own string) string {
 	for _, claim := range c {
 		if claim != own && termOf(claim) >= term {
 			return claim
@@ -69,26 +69,26 @@ func termOf(claim string) uint64 {
 }
 
 // held is a state and its clock.
-type held struct {
+type storedState struct {
 	state     coordinator.State
 	term, rev uint64
 }
 
-func (r *Store) read(ctx context.Context, repair bool) (held, error) {
-	register, err := r.data.ReadState(ctx, !r.sees(), repair)
+func (r *Store) read(ctx context.Context, repair bool) (storedState, error) {
+	register, err := r.data.ReadState(ctx, !r.holdsTerm(), repair)
 	if err != nil {
-		return held{}, fmt.Errorf("sharding: read the state: %w", err)
+		return storedState{}, fmt.Errorf("sharding: read the state: %w", err)
 	}
 	if !register.IsSet() {
-		return held{}, nil
+		return storedState{}, nil
 	}
 	value, err := register.Value()
 	if err != nil {
-		return held{}, fmt.Errorf("sharding: read what the state is: %w", err)
+		return storedState{}, fmt.Errorf("sharding: read what the state is: %w", err)
 	}
-	var h held
+	var h storedState
 	if h.state, err = coordinator.DecodeState(value); err != nil {
-		return held{}, fmt.Errorf("sharding: read what the state is: %w", err)
+		return storedState{}, fmt.Errorf("sharding: read what the state is: %w", err)
 	}
 	h.term, h.rev = unpack(register.Timestamp())
 	return h, nil

@@ -40,7 +40,7 @@ func New(data Data, nonce string) *Store { return &Store{data: data, nonce: nonc
 // write, the store holds the term, whatever Save has returned.
 func (r *Store) Load(ctx context.Context) (state coordinator.State, rev uint64, err error) {
 	found, highest, err := r.readAll(ctx)
-	if err == nil && r.lost(highest) {
+	if err == nil && r.checkLost(highest) {
 		found, highest, err = r.readAll(ctx)
 	}
 	if err != nil {
@@ -63,17 +63,17 @@ func (r *Store) Load(ctx context.Context) (state coordinator.State, rev uint64, 
 
 // readAll returns the state and the highest term. What is found is written back, and the claims are read behind
 // that: then it is as good as if it had been acknowledged.
-func (r *Store) readAll(ctx context.Context) (held, uint64, error) {
+func (r *Store) readAll(ctx context.Context) (storedState, uint64, error) {
 	h, err := r.read(ctx, true)
 	if err != nil {
-		return held{}, 0, err
+		return storedState{}, 0, err
 	}
 	claims, err := r.readClaims(ctx)
 	return h, max(h.term, claims.highest()), err
 }
 
 // lost reports whether this store held a term until a higher one was there.
-func (r *Store) lost(highest uint64) bool {
+func (r *Store) checkLost(highest uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.holds || highest <= r.term {
@@ -85,7 +85,7 @@ func (r *Store) lost(highest uint64) bool {
 
 // sees reports whether this store sees what it has written itself, by reading from a majority. Before it holds a term it reads
 // from more.
-func (r *Store) sees() bool {
+func (r *Store) holdsTerm() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.holds
@@ -100,7 +100,7 @@ func (r *Store) Save(ctx context.Context, c coordinator.Change) error {
 	switch {
 	case !loaded:
 		return fmt.Errorf("%w: nothing was loaded", ErrConflict)
-	case claims(&c):
+	case isClaim(&c):
 		return r.claim(ctx, &c)
 	case c.Term < term:
 		return fmt.Errorf("%w: term %d, and there is term %d", ErrFenced, c.Term, term)
@@ -111,7 +111,7 @@ func (r *Store) Save(ctx context.Context, c coordinator.Change) error {
 }
 
 // claims reports whether a change begins its term.
-func claims(c *coordinator.Change) bool { return c.Events[0].Kind == coordinator.Started }
+func isClaim(c *coordinator.Change) bool { return c.Events[0].Kind == coordinator.Started }
 
 var (
 	// ErrFenced says that there is a higher term.

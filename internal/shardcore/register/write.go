@@ -21,7 +21,7 @@ func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 		if err != nil {
 			return s, err
 		}
-		if other := held.against(c.Term, own); other != "" {
+		if other := held.conflicting(c.Term, own); other != "" {
 			return s, fmt.Errorf("%w: term %d is claimed, and there is %q", ErrConflict, c.Term, other)
 		}
 		if s.Contains(own) {
@@ -39,7 +39,7 @@ func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 	if err != nil {
 		return err
 	}
-	if other := held.against(c.Term, own); other != "" {
+	if other := held.conflicting(c.Term, own); other != "" {
 		return fmt.Errorf("%w: term %d is claimed, and there is %q", ErrConflict, c.Term, other)
 	}
 	// What was acknowledged to others, was before the claim was there: it is read now.
@@ -88,9 +88,9 @@ func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
 				return held, fmt.Errorf("%w: something else is stored at %d", ErrConflict, at)
 			}
 			return held, nil
-		case term == c.Term && claims(c) && at > rev: // and more since
+		case term == c.Term && isClaim(c) && at > rev: // and more since
 			return held, nil
-		case term == c.Term && (claims(c) || at != c.Rev), term < c.Term && !claims(c):
+		case term == c.Term && (isClaim(c) || at != c.Rev), term < c.Term && !isClaim(c):
 			return held, fmt.Errorf("%w: the change of term %d stands behind %d, the data is of term %d at %d", ErrConflict, c.Term, c.Rev, term, at)
 		}
 		return held.SetBy(r.data.Self(), after, func(*crdt.Self, int64, []byte) (int64, error) { return timestamp, nil })

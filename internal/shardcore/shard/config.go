@@ -43,8 +43,8 @@ type Config struct {
 	// RecoverNumber is how many remembered entities are started in each RecoverInterval. Defaults to 0:
 	// all at once, within Starts.
 	RecoverNumber int
-	// RecoverAsked says that remembered entities are started by Recover, in place of the two.
-	RecoverAsked bool
+	// RecoverOnRequest says that remembered entities are started by Recover, in place of the two.
+	RecoverOnRequest bool
 	// RecoverInterval is the time between them. Defaults to 100 milliseconds.
 	RecoverInterval time.Duration
 }

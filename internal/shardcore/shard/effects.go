@@ -148,7 +148,7 @@ type HandOff struct{}
 // Abort ends the shard at once: the node has lost it. What waits is refused with Failed.
 type Abort struct{}
 
-// Recover starts up to so many remembered entities, if Config.RecoverAsked.
+// Recover starts up to so many remembered entities, if Config.RecoverOnRequest.
 type Recover struct{ Number int }
 
 // Limits changes Config.Entities and Config.Starts, when the region has more or fewer shards.

@@ -42,7 +42,7 @@ func (m *Machine) running(id string, incarnation uint64) *entity {
 	return nil
 }
 
-func (m *Machine) act(kind ActionKind, e *entity, token uint64) {
+func (m *Machine) addAction(kind ActionKind, e *entity, token uint64) {
 	m.out.Actions = append(m.out.Actions, Action{Kind: kind, Entity: e.id, Incarnation: e.incarnation, Token: token})
 }
 
@@ -52,7 +52,7 @@ func (m *Machine) refuse(id string, token uint64, reason Reason) {
 
 func (m *Machine) deliver(in Deliver) {
 	switch {
-	case m.phase == handingOff, m.leaving:
+	case m.phase == handingOff, m.handOffPending:
 		m.refuse(in.Entity, in.Token, HandedOff)
 		return
 	case m.phase == killing, m.phase == ended, m.phase == idle:
@@ -62,7 +62,7 @@ func (m *Machine) deliver(in Deliver) {
 	e := m.entities[in.Entity]
 	if e != nil && e.state == active {
 		e.idle = false
-		m.act(Pass, e, in.Token)
+		m.addAction(Pass, e, in.Token)
 		m.passivateAll(m.tracked.Touch(m.now, e.id))
 		return
 	}
@@ -75,11 +75,11 @@ func (m *Machine) deliver(in Deliver) {
 		m.pending = append(m.pending, in)
 		return
 	}
-	m.take(in)
+	m.enqueue(in)
 }
 
 // take buffers a message, and sees to it that its entity comes.
-func (m *Machine) take(in Deliver) {
+func (m *Machine) enqueue(in Deliver) {
 	e := m.entities[in.Entity]
 	fresh := e == nil
 	if fresh {
@@ -91,20 +91,20 @@ func (m *Machine) take(in Deliver) {
 	case fresh && m.cfg.Remember:
 		m.remember(e)
 	case fresh, e.state == recovering, e.state == resting:
-		m.run(e)
+		m.enqueueStart(e)
 	}
 }
 
 // run starts an entity as soon as there is a slot.
-func (m *Machine) run(e *entity) {
+func (m *Machine) enqueueStart(e *entity) {
 	e.state = queued
-	m.queue = append(m.queue, e)
+	m.startQueue = append(m.startQueue, e)
 }
 
 func (m *Machine) fillSlots() {
-	for len(m.queue) > 0 && m.starting < m.cfg.Starts {
-		e := m.queue[0]
-		m.queue = m.queue[1:]
+	for len(m.startQueue) > 0 && m.starting < m.cfg.Starts {
+		e := m.startQueue[0]
+		m.startQueue = m.startQueue[1:]
 		if e.state == queued {
 			m.start(e)
 		}
@@ -115,8 +115,8 @@ func (m *Machine) start(e *entity) {
 	m.incarnations++
 	m.starting++
 	e.state, e.incarnation, e.starting = active, m.incarnations, true
-	m.act(Start, e, 0)
-	m.takeIn(e)
+	m.addAction(Start, e, 0)
+	m.passBuffered(e)
 }
 
 // started frees a slot.
@@ -152,36 +152,36 @@ func (m *Machine) busy(e *entity) {
 	e.state = active
 	if len(e.buffer) == 0 && m.phase == open {
 		e.restartAt = m.now + busyRetry
-		m.held = append(m.held, e)
+		m.busyIdle = append(m.busyIdle, e)
 		return
 	}
-	m.takeIn(e)
+	m.passBuffered(e)
 }
 
 // busyRetry is when an entity is asked again that nobody needs and that had something to do. As long as no message comes for it, it
 // counts no more among those that are.
 const busyRetry = 30 * time.Second
 
-// askAgain asks those that had something to do.
-func (m *Machine) askAgain() {
-	for len(m.held) > 0 {
-		e := m.held[0]
+// retryPassivation asks those that had something to do.
+func (m *Machine) retryPassivation() {
+	for len(m.busyIdle) > 0 {
+		e := m.busyIdle[0]
 		waits := e.state == active && e.idle
 		if waits && m.now < e.restartAt {
 			return
 		}
-		if m.held = m.held[1:]; waits {
+		if m.busyIdle = m.busyIdle[1:]; waits {
 			m.passivate(e, true)
 		}
 	}
 }
 
-// takeIn gives an entity that takes messages again, or at last, those that wait for it.
-func (m *Machine) takeIn(e *entity) {
+// passBuffered gives an entity that takes messages again, or at last, those that wait for it.
+func (m *Machine) passBuffered(e *entity) {
 	var idle []string
 	for _, token := range e.buffer {
 		e.idle = false
-		m.act(Pass, e, token)
+		m.addAction(Pass, e, token)
 		idle = append(idle, m.tracked.Touch(m.now, e.id)...)
 	}
 	m.buffered -= len(e.buffer)
@@ -195,7 +195,7 @@ func (m *Machine) takeIn(e *entity) {
 func (m *Machine) stop(e *entity) {
 	m.tracked.Remove(e.id)
 	e.state = stopping
-	m.act(Stop, e, 0)
+	m.addAction(Stop, e, 0)
 }
 
 // ended takes note of the end of an entity.
@@ -209,7 +209,7 @@ func (m *Machine) ended(e *entity) {
 	case e.state == passivating && m.cfg.Remember:
 		m.forget(e)
 	case e.state == passivating && len(e.buffer) > 0:
-		m.run(e)
+		m.enqueueStart(e)
 	case e.state == active && m.cfg.Remember:
 		e.state, e.restartAt = resting, m.now+m.cfg.RestartBackoff
 		m.resting = append(m.resting, e)
@@ -228,5 +228,5 @@ func (m *Machine) Touch(now time.Duration, entities []string) Effects {
 			m.passivateAll(m.tracked.Touch(m.now, id))
 		}
 	}
-	return m.flush()
+	return m.takeEffects()
 }

@@ -13,8 +13,8 @@ import (
 func (m *Machine) handOff() {
 	switch {
 	case m.phase == loading && len(m.pending) > 0:
-		if !m.leaving {
-			m.leaving, m.deadline = true, m.now+m.cfg.StopTimeout
+		if !m.handOffPending {
+			m.handOffPending, m.deadline = true, m.now+m.cfg.StopTimeout
 		}
 	case m.phase == loading, m.phase == open:
 		m.beginHandOff(m.now + m.cfg.StopTimeout)
@@ -23,7 +23,7 @@ func (m *Machine) handOff() {
 
 func (m *Machine) beginHandOff(deadline time.Duration) {
 	m.phase, m.reason, m.deadline = handingOff, HandedOff, deadline
-	m.recover = nil
+	m.unrecovered = nil
 	for _, id := range slices.Sorted(maps.Keys(m.entities)) {
 		e := m.entities[id]
 		switch {
@@ -44,7 +44,7 @@ func (m *Machine) kill(reason Reason) {
 		return
 	}
 	m.phase, m.reason = killing, reason
-	m.queue, m.resting, m.recover = nil, nil, nil
+	m.startQueue, m.resting, m.unrecovered = nil, nil, nil
 	m.updates.id, m.updates.storing, m.updates.next = 0, change{}, change{}
 	for _, in := range m.pending {
 		m.refuse(in.Entity, in.Token, reason)
@@ -57,7 +57,7 @@ func (m *Machine) kill(reason Reason) {
 		}
 		e.buffer = nil
 		if e.runs() {
-			m.act(Kill, e, 0)
+			m.addAction(Kill, e, 0)
 			continue
 		}
 		delete(m.entities, id)

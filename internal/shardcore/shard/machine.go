@@ -26,13 +26,13 @@ const (
 // Machine is one shard. It is told what happens, with the time on the node's monotonic clock, and answers what is
 // to be done. It is not safe for concurrent use; what it hands out is not changed any more.
 type Machine struct {
-	cfg      Config
-	phase    phase
-	reason   Reason // why it will be done
-	leaving  bool   // a hand-off waits for what is being loaded
-	now      time.Duration
-	out      Effects
-	deadline time.Duration
+	cfg            Config
+	phase          phase
+	reason         Reason // why it will be done
+	handOffPending bool   // a hand-off waits for what is being loaded
+	now            time.Duration
+	out            Effects
+	deadline       time.Duration
 
 	entities     map[string]*entity
 	tracked      *passivation.Entities
@@ -40,10 +40,10 @@ type Machine struct {
 	pending      []Deliver // while it loads
 	incarnations uint64
 	starting     int
-	queue        []*entity // wait for a slot; who doesn't any more is passed over
+	startQueue   []*entity // wait for a slot; who doesn't any more is passed over
 	resting      []*entity // by the time of their restart; who doesn't any more is passed over
-	held         []*entity // nobody needs them and they have something to do; who is needed again is passed over
-	recover      []*entity // remembered, and not started yet
+	busyIdle     []*entity // nobody needs them and they have something to do; who is needed again is passed over
+	unrecovered  []*entity // remembered, and not started yet
 	recoverAt    time.Duration
 	updates      updates
 }
@@ -71,7 +71,7 @@ func (m *Machine) Open(now time.Duration) Effects {
 			m.phase, m.out.Load = loading, true
 		}
 	}
-	return m.flush()
+	return m.takeEffects()
 }
 
 // Step takes an input at a time, which is counted from anywhere and never goes back.
@@ -113,14 +113,14 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	case Abort:
 		m.kill(Failed)
 	case Recover:
-		if m.phase == open && m.cfg.RecoverAsked {
+		if m.phase == open && m.cfg.RecoverOnRequest {
 			m.recoverNext(in.Number)
 		}
 	case Limits:
 		m.cfg.Starts = max(1, in.Starts)
 		m.passivateAll(m.tracked.SetLimit(max(0, in.Entities)))
 	}
-	return m.flush()
+	return m.takeEffects()
 }
 
 // Tick does what is due.
@@ -129,7 +129,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	switch {
 	case m.phase == handingOff && m.now >= m.deadline:
 		m.kill(HandedOff)
-	case m.phase == loading && m.leaving && m.now >= m.deadline:
+	case m.phase == loading && m.handOffPending && m.now >= m.deadline:
 		m.kill(HandedOff)
 	case m.updates.id != 0 && m.now >= m.updates.due:
 		m.kill(Failed)
@@ -140,13 +140,13 @@ func (m *Machine) Tick(now time.Duration) Effects {
 			e := m.resting[0]
 			m.resting = m.resting[1:]
 			if e.state == resting && m.now >= e.restartAt {
-				m.run(e)
+				m.enqueueStart(e)
 			}
 		}
-		m.askAgain()
+		m.retryPassivation()
 		m.recoverSome()
 	}
-	return m.flush()
+	return m.takeEffects()
 }
 
 // Next returns when Tick is to be called next; passivation.Never if not at all. Every step may change it.
@@ -156,17 +156,17 @@ func (m *Machine) Next() time.Duration {
 		next = m.updates.due
 	}
 	switch {
-	case m.phase == handingOff, m.phase == loading && m.leaving:
+	case m.phase == handingOff, m.phase == loading && m.handOffPending:
 		next = min(next, m.deadline)
 	case m.phase == open:
 		next = min(next, m.tracked.Next())
 		if len(m.resting) > 0 {
 			next = min(next, m.resting[0].restartAt)
 		}
-		if len(m.held) > 0 {
-			next = min(next, m.held[0].restartAt)
+		if len(m.busyIdle) > 0 {
+			next = min(next, m.busyIdle[0].restartAt)
 		}
-		if len(m.recover) > 0 && !m.cfg.RecoverAsked {
+		if len(m.unrecovered) > 0 && !m.cfg.RecoverOnRequest {
 			next = min(next, m.recoverAt)
 		}
 	}
@@ -188,13 +188,13 @@ func (m *Machine) Running() []string {
 func (m *Machine) Len() int { return len(m.entities) }
 
 // Recovering returns how many remembered entities may still have to be started.
-func (m *Machine) Recovering() int { return len(m.recover) }
+func (m *Machine) Recovering() int { return len(m.unrecovered) }
 
 // Buffered returns how many messages wait.
 func (m *Machine) Buffered() int { return m.buffered }
 
 // flush hands out the effects.
-func (m *Machine) flush() Effects {
+func (m *Machine) takeEffects() Effects {
 	m.fillSlots()
 	m.store()
 	if (m.phase == handingOff || m.phase == killing) && len(m.entities) == 0 {

@@ -62,7 +62,7 @@ func (m *Machine) updated(id uint64) {
 		delete(m.entities, e.id)
 	}
 	for _, e := range done.started {
-		m.run(e)
+		m.enqueueStart(e)
 	}
 	m.fillSlots()
 }
@@ -77,16 +77,16 @@ func (m *Machine) loaded(ids []string) {
 		if m.entities[id] == nil {
 			e := &entity{id: id}
 			m.entities[id] = e
-			m.recover = append(m.recover, e)
+			m.unrecovered = append(m.unrecovered, e)
 		}
 	}
 	pending := m.pending
 	m.pending = nil
 	for _, in := range pending {
-		m.take(in)
+		m.enqueue(in)
 	}
-	if m.leaving {
-		m.leaving = false
+	if m.handOffPending {
+		m.handOffPending = false
 		m.beginHandOff(m.deadline)
 		return
 	}
@@ -96,8 +96,8 @@ func (m *Machine) loaded(ids []string) {
 
 // recoverSome starts remembered entities: all, or some in each interval.
 func (m *Machine) recoverSome() {
-	n := len(m.recover)
-	if n == 0 || m.cfg.RecoverAsked {
+	n := len(m.unrecovered)
+	if n == 0 || m.cfg.RecoverOnRequest {
 		return
 	}
 	if m.cfg.RecoverNumber > 0 {
@@ -111,10 +111,10 @@ func (m *Machine) recoverSome() {
 
 // recoverNext starts up to n of those that were not started by a message meanwhile.
 func (m *Machine) recoverNext(n int) {
-	for n > 0 && len(m.recover) > 0 {
-		e := m.recover[0]
-		if m.recover = m.recover[1:]; e.state == recovering {
-			m.run(e)
+	for n > 0 && len(m.unrecovered) > 0 {
+		e := m.unrecovered[0]
+		if m.unrecovered = m.unrecovered[1:]; e.state == recovering {
+			m.enqueueStart(e)
 			n--
 		}
 	}

@@ -18,19 +18,19 @@ const every = 5 * time.Second
 
 // place is where an incarnation of an entity runs. Each shard has one entity, which has its number.
 type place struct {
-	shardcore.Run
+	shardcore.ShardRun
 
 	incarnation uint64
 }
 
 // act does something with an entity.
 func (n *node) act(a shardcore.Action) {
-	c, at := n.c, place{a.Run, a.Incarnation}
+	c, at := n.c, place{a.ShardRun, a.Incarnation}
 	if a.Kind != shard.Start && !n.entities[at] {
 		c.violate("%v of an entity of shard %d, which does not run on %v", a.Kind, a.Shard, n.self)
 	}
 	tell := func(in shard.Input) func() {
-		return func() { n.step(shardcore.Entities{Run: a.Run, Input: in}) }
+		return func() { n.step(shardcore.ShardInput{ShardRun: a.ShardRun, Input: in}) }
 	}
 	switch a.Kind {
 	case shard.Start:
@@ -93,10 +93,10 @@ func (c *cluster) send(n *node) {
 // owns looks at what the node hosts after a step: a shard has one owner at most, and it is one that was stored as its home.
 func (n *node) owns() {
 	c := n.c
-	if n.m.Turn() == n.turn {
+	if n.m.RouteVersion() == n.turn {
 		return
 	}
-	n.turn = n.m.Turn()
+	n.turn = n.m.RouteVersion()
 	hosted := n.m.Hosted()
 	for _, s := range n.hosted {
 		if _, still := slices.BinarySearch(hosted, s); !still && c.owners[s] == n {

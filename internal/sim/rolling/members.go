@@ -110,7 +110,7 @@ func (c *cluster) found() {
 	}
 	slices.SortFunc(c.list.members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
 	c.list.version++
-	c.publish(func() { c.oldest().step(shardcore.Appoint{}) })
+	c.publish(func() { c.oldest().step(shardcore.StartCoordinator{}) })
 }
 
 // restart lets a node leave in good order, and start again.
@@ -145,15 +145,15 @@ func (c *cluster) leave(n *node, then func()) {
 
 // handOver moves the coordinator if the node has it.
 func (c *cluster) handOver(n *node, then func()) {
-	if n.m.Coordinator() == nil {
+	if n.m.LocalCoordinator() == nil {
 		then()
 		return
 	}
 	n.dismissed = func() {
-		c.w.After(c.delay(), func() { c.oldest().step(shardcore.Appoint{}) })
+		c.w.After(c.delay(), func() { c.oldest().step(shardcore.StartCoordinator{}) })
 		then()
 	}
-	n.step(shardcore.Dismiss{})
+	n.step(shardcore.StopCoordinator{})
 }
 
 // replace ends a process, and starts one with the new version in its place.

@@ -90,7 +90,7 @@ func (n *node) perform(e shardcore.Effects) {
 	for i := range e.Send {
 		n.send(&e.Send[i])
 	}
-	if f := n.dismissed; e.Dismissed && f != nil {
+	if f := n.dismissed; e.CoordinatorStopped && f != nil {
 		n.dismissed = nil
 		c.w.After(0, f)
 	}
@@ -134,7 +134,7 @@ func (n *node) consult(e *shardcore.Effects) {
 
 // answer tells the coordinator something soon.
 func (n *node) answer(in coordinator.Input) {
-	n.after(n.c.between(200*time.Microsecond, 10*time.Millisecond), func() { n.step(shardcore.Answer{Input: in}) })
+	n.after(n.c.between(200*time.Microsecond, 10*time.Millisecond), func() { n.step(shardcore.CoordinatorReply{Input: in}) })
 }
 
 // send carries a frame to another node. Those between regions keep their order, as they always take the same time.
