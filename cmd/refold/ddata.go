@@ -4,13 +4,19 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
 	"time"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/ddata/crdt"
 )
 
 // ddataCommand is "refold ddata".
@@ -54,4 +60,180 @@ func (f *replicatorFlag) find(ctx context.Context, common *ddataCommand, n *node
 		}
 	}
 	return fmt.Errorf("no member has replicator %q: %w", f.Replicator, err)
+}
+
+// ddataKeysCommand is "refold ddata keys".
+type ddataKeysCommand struct {
+	replicatorFlag
+
+	Prefix  string `arg:"" optional:"" help:"List the keys that begin so. Defaults to all."`
+	Deleted bool   `help:"List those that were deleted, too."`
+	Limit   int    `help:"Print at most so many; 0 is no limit." default:"1000"`
+	JSON    bool   `name:"json" help:"Print one JSON object a line."`
+}
+
+// Run lists the keys.
+func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
+	if c.Limit < 0 {
+		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
+	}
+	return common.with(func(n *nodes) error {
+		return c.find(ctx, common, n, func(at ddata.At) error { return c.list(ctx, env, n, at) })
+	})
+}
+
+// list prints the keys of a node; nothing if it does not answer.
+func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
+	out := newLines(env.Stdout, c.JSON, "KEY\tTYPE\tDURABLE\n")
+	printed := 0
+	for k, err := range n.data.Keys(ctx, at, c.Prefix, c.Deleted) {
+		switch {
+		case err != nil && printed == 0:
+			return err
+		case err != nil:
+			return errors.Join(err, out.Flush())
+		}
+		if printed++; c.Limit > 0 && printed > c.Limit {
+			_, err := fmt.Fprintf(env.Stderr, "%s: there are more, from %q on\n", env.Name, k.Key)
+			return errors.Join(err, out.Flush())
+		}
+		kind, durable := k.Type, "no"
+		if k.Deleted {
+			kind = "deleted"
+		}
+		if k.Durable {
+			durable = "yes"
+		}
+		if err := out.line(k, "%s\t%s\t%s\n", plain(k.Key), plain(kind), durable); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// lines prints a table, or an object a line.
+type lines struct {
+	w     *bufio.Writer
+	table *tabwriter.Writer // nil for JSON
+}
+
+func newLines(w io.Writer, asJSON bool, head string) *lines {
+	l := &lines{w: bufio.NewWriter(w)}
+	if !asJSON {
+		l.table = tabwriter.NewWriter(l.w, 0, 0, 2, ' ', 0)
+		_, _ = io.WriteString(l.table, head) // into memory
+	}
+	return l
+}
+
+func (l *lines) line(object any, format string, args ...any) error {
+	if l.table == nil {
+		return json.NewEncoder(l.w).Encode(object)
+	}
+	_, err := fmt.Fprintf(l.table, format, args...)
+	return err
+}
+
+// Flush writes what is left.
+func (l *lines) Flush() error {
+	if l.table != nil {
+		if err := l.table.Flush(); err != nil {
+			return err
+		}
+	}
+	return l.w.Flush()
+}
+
+// plain returns text as it is, or in quotes if a terminal would act on it, or a table break.
+func plain(s string) string {
+	if q := strconv.QuoteToGraphic(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
+}
+
+// ddataGetCommand is "refold ddata get".
+type ddataGetCommand struct {
+	replicatorFlag
+
+	Key   string `arg:"" help:"The key."`
+	Level string `help:"Of how many nodes the values are merged: ${enum}." default:"local" enum:"local,majority,all"`
+	JSON  bool   `name:"json" help:"Print one JSON object, with node and type."`
+}
+
+// Help is the long help of the command.
+func (c *ddataGetCommand) Help() string {
+	return `With --level local it is what one node has, and --ask says which. A read from more nodes writes what it finds to the one
+that is asked, as a program's would.`
+}
+
+// Run prints the value.
+func (c *ddataGetCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
+	return common.with(func(n *nodes) error {
+		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })
+	})
+}
+
+func (c *ddataGetCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
+	v, err := n.data.Get(ctx, at, c.Key, c.Level)
+	if err != nil {
+		return err
+	}
+	var types *crdt.Types
+	value, err := types.Decode(v.Data)
+	text := json.RawMessage(operator.ValueJSON(value))
+	if errors.Is(err, crdt.ErrUndefined) { // the node knows the type
+		if v, err = n.data.GetJSON(ctx, at, c.Key, c.Level); err == nil {
+			text = v.Data
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !c.JSON {
+		return env.PrintJSON(text)
+	}
+	return json.NewEncoder(env.Stdout).Encode(struct {
+		Node  string          `json:"node"`
+		Key   string          `json:"key"`
+		Type  string          `json:"type"`
+		Value json.RawMessage `json:"value"`
+	}{v.Node, v.Key, v.Type, text})
+}
+
+// ddataCountCommand is "refold ddata count".
+type ddataCountCommand struct {
+	replicatorFlag
+
+	JSON bool `name:"json" help:"Print one JSON object."`
+}
+
+// Run prints the figures.
+func (c *ddataCountCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
+	return common.with(func(n *nodes) error {
+		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })
+	})
+}
+
+func (c *ddataCountCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
+	node, stats, err := n.data.Stats(ctx, at)
+	if err != nil {
+		return err
+	}
+	for i := range stats {
+		s := &stats[i]
+		if c.JSON {
+			err = json.NewEncoder(env.Stdout).Encode(struct {
+				Node string `json:"node"`
+				*ddata.AdminStat
+			}{node, s})
+		} else {
+			synced := ""
+			if !s.Synced {
+				synced = "; it has not got all from the others yet"
+			}
+			_, err = fmt.Fprintf(env.Stdout, "%d replicas\n\nas %s sees it; %d keys, %d deleted; digest %s%s\n", s.Replicas, node, s.Keys, s.Deleted, s.Digest, synced)
+		}
+	}
+	return err
 }

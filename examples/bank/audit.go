@@ -4,10 +4,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +20,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/money"
 	"github.com/refold-io/refold/examples/bank/rates"
+	"github.com/refold-io/refold/examples/bank/requests"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -205,4 +211,433 @@ func exchanged(x rates.Exchange, to money.Currency) (money.Amount, error) {
 		return money.Amount{}, fmt.Errorf("rounding %q is not known", x.Rounding)
 	}
 	return x.Rate.Convert(x.Original, to)
+}
+
+// books are what the events of one account add up to.
+type books struct {
+	id             string
+	opened, closed bool
+	currency       money.Currency
+	balance        big.Int
+	started        uint64 // transfers
+	requests       map[string]eventRef
+	lines          map[string]fileLine // the last line of each file
+	last           eventRef
+}
+
+type fileLine struct {
+	number uint64
+	event  eventRef
+}
+
+// account goes through the events of one account.
+func (a *auditor) account(ctx context.Context, id string) error {
+	b := &books{id: id, requests: make(map[string]eventRef), lines: make(map[string]fileLine)}
+	pid := journal.JoinID(AccountTypeName, id)
+	highest, err := a.journal.HighestSequenceNr(ctx, pid)
+	if err != nil {
+		return err
+	}
+	next := uint64(1)
+	for record, err := range a.journal.Replay(ctx, pid, 1, highest) {
+		if err != nil {
+			return err
+		}
+		ref := eventRef{id, record.SequenceNr}
+		if record.SequenceNr != next {
+			a.violate("sequence", fmt.Sprintf("account %s: event %d is followed by %d", id, next-1, record.SequenceNr), b.last, ref)
+		}
+		next, b.last = record.SequenceNr+1, ref
+		a.report.events++
+		if record.IsFence() {
+			continue
+		}
+		event, err := a.registry.Decode(record.Manifest, record.Payload)
+		if err != nil {
+			a.violate("event", fmt.Sprintf("account %s: event %d can't be read: %v", id, record.SequenceNr, err), ref)
+			continue
+		}
+		a.book(b, event, ref)
+	}
+	if highest+1 != next {
+		a.violate("sequence", fmt.Sprintf("account %s: the last event is %d, the journal counts %d", id, next-1, highest), b.last)
+	}
+	return a.compare(ctx, b, highest)
+}
+
+// compare checks that the account answers what its events up to a number say.
+func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
+	said, err := a.answer(ctx, b.id, upTo)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		a.violate("answer", fmt.Sprintf("account %s does not answer: %v", b.id, err), b.last)
+		return nil
+	}
+	if said.opened != b.opened {
+		a.violate("answer", fmt.Sprintf("account %s: open by its events: %v, by its answer: %v", b.id, b.opened, said.opened), b.last)
+	}
+	if !said.opened {
+		return nil
+	}
+	a.report.accounts++
+	v := said.view
+	if v.Balance.Currency() != b.currency || b.balance.Cmp(big.NewInt(v.Balance.Minor())) != 0 {
+		a.violate("balance", fmt.Sprintf("account %s: its events add up to %s %s, it answers %v (from the snapshot at %d)",
+			b.id, decimal(&b.balance), b.currency, v.Balance, said.snapshot), b.last)
+	}
+	if v.Closed != b.closed {
+		a.violate("answer", fmt.Sprintf("account %s: closed by its events: %v, by its answer: %v", b.id, b.closed, v.Closed), b.last)
+	}
+	if t := a.report.totals[v.Balance.Currency()]; t != nil {
+		add(&t.accounts, v.Balance)
+	}
+	sum := money.Zero(v.InFlight.Currency())
+	for _, p := range v.Pending {
+		a.pending(b.id, p)
+		if sum, err = sum.Add(p.Amount); err != nil {
+			break
+		}
+	}
+	if err != nil || sum != v.InFlight {
+		a.violate("answer", fmt.Sprintf("account %s: it answers %v in flight, its transfers add up to %v", b.id, v.InFlight, sum), b.last)
+	}
+	return nil
+}
+
+// book enters an event into the books.
+func (a *auditor) book(b *books, event any, ref eventRef) {
+	a.checkLife(b, event, ref)
+	switch e := event.(type) {
+	case Opened:
+		b.opened, b.currency = true, e.Currency
+		if !e.Currency.Known() {
+			a.violate("life", fmt.Sprintf("account %s was opened in %q", b.id, e.Currency), ref)
+		}
+		a.request(b, e.Request, ref)
+	case Deposited:
+		a.request(b, e.Request, ref)
+		a.exchange(b, e.Exchange, ref)
+		b.balance.Add(&b.balance, big.NewInt(e.Amount.Minor()))
+		a.moved(e.Original, (*total).deposit)
+		a.desk(e.Original, exchangedOr(e.Exchange, b.currency))
+	case Withdrawn:
+		a.request(b, e.Request, ref)
+		a.exchange(b, e.Exchange, ref)
+		b.balance.Sub(&b.balance, big.NewInt(e.Amount.Minor()))
+		a.moved(e.Original, (*total).withdraw)
+		a.desk(exchangedOr(e.Exchange, b.currency), e.Original)
+	case TransferStarted:
+		a.request(b, e.Request, ref)
+		a.exchange(b, e.Exchange, ref)
+		b.balance.Sub(&b.balance, big.NewInt(e.Amount.Minor()))
+		if b.started++; e.Transfer != b.started {
+			a.violate("transfer", fmt.Sprintf("account %s: its transfer %d has the number %d", b.id, b.started, e.Transfer), ref)
+		}
+		t := a.transfer(transferID{b.id, e.Transfer})
+		t.to, t.started = e.To, append(t.started, transferEntry{ref: ref, amount: e.Amount})
+	case TransferCompleted:
+		t := a.transfer(transferID{b.id, e.Transfer})
+		t.completed = append(t.completed, transferEntry{ref: ref, amount: e.Amount})
+	case TransferRefunded:
+		b.balance.Add(&b.balance, big.NewInt(e.Amount.Minor()))
+		t := a.transfer(transferID{b.id, e.Transfer})
+		t.refunded = append(t.refunded, transferEntry{ref: ref, amount: e.Amount, code: e.Reason})
+	case Credited:
+		a.exchange(b, e.Exchange, ref)
+		b.balance.Add(&b.balance, big.NewInt(e.Amount.Minor()))
+		a.desk(e.Original, exchangedOr(e.Exchange, b.currency))
+		a.checkSender(e.From, e.Sender, ref)
+		t := a.transfer(transferID{e.From, e.Nr})
+		t.credited = append(t.credited, transferEntry{ref: ref, amount: e.Original})
+	case CreditRefused:
+		a.checkSender(e.From, e.Sender, ref)
+		t := a.transfer(transferID{e.From, e.Nr})
+		t.turned = append(t.turned, transferEntry{ref: ref, amount: e.Amount, code: e.Reason})
+	case Closed:
+		a.request(b, e.Request, ref)
+		b.closed = true
+		if b.balance.Sign() != 0 {
+			a.violate("life", fmt.Sprintf("account %s was closed with %s %s", b.id, decimal(&b.balance), b.currency), ref)
+		}
+	default:
+		a.violate("event", fmt.Sprintf("account %s: a %T is no event of an account", b.id, event), ref)
+	}
+	if b.balance.Sign() < 0 {
+		a.violate("balance", fmt.Sprintf("account %s: its balance is %s %s", b.id, decimal(&b.balance), b.currency), ref)
+	}
+}
+
+// checkLife checks that what happens to an account happens while it is open.
+func (a *auditor) checkLife(b *books, event any, ref eventRef) {
+	_, opens := event.(Opened)
+	_, refuses := event.(CreditRefused)
+	switch {
+	case refuses: // also by one that is not open
+	case opens && b.opened:
+		a.violate("life", fmt.Sprintf("account %s was opened twice", b.id), ref)
+	case !opens && !b.opened:
+		a.violate("life", fmt.Sprintf("account %s was not open yet", b.id), ref)
+	case b.closed:
+		a.violate("life", fmt.Sprintf("account %s was closed before", b.id), ref)
+	}
+}
+
+// request checks that a request was applied once, and lines in their order.
+func (a *auditor) request(b *books, id string, ref eventRef) {
+	if id == "" {
+		return
+	}
+	if first, ok := b.requests[id]; ok {
+		a.violate("request", fmt.Sprintf("account %s: request %s was applied twice", b.id, id), first, ref)
+	}
+	b.requests[id] = ref
+	file, line, ok := requests.ParseFileLine(id)
+	if !ok {
+		return
+	}
+	if last := b.lines[file]; line < last.number {
+		a.violate("request", fmt.Sprintf("account %s: line %d of file %s was applied after line %d", b.id, line, file, last.number), last.event, ref)
+	}
+	b.lines[file] = fileLine{line, ref}
+	if other, ok := a.lines[id]; ok && other.account != b.id {
+		a.violate("request", fmt.Sprintf("line %d of file %s was applied to two accounts", line, file), other, ref)
+	}
+	a.lines[id] = ref
+}
+
+// exchange checks that a conversion is the one that its rate gives.
+func (a *auditor) exchange(b *books, x rates.Exchange, ref eventRef) {
+	want, err := exchanged(x, b.currency)
+	switch {
+	case err != nil:
+		a.violate("exchange", fmt.Sprintf("account %s: %v", b.id, err), ref)
+	case want != x.Amount:
+		a.violate("exchange", fmt.Sprintf("account %s: %v at %q is %v, not %v", b.id, x.Original, x.Rate, want, x.Amount), ref)
+	case !x.Original.Positive() || !x.Amount.Positive():
+		a.violate("exchange", fmt.Sprintf("account %s: %v as %v is not positive", b.id, x.Original, x.Amount), ref)
+	}
+}
+
+// transferID names a transfer: the account that it left, and its number there.
+type transferID struct {
+	from   string
+	number uint64
+}
+
+// transferBooks are the events of one transfer, on both sides.
+type transferBooks struct {
+	to                                             string
+	started, credited, turned, completed, refunded []transferEntry
+	pending                                        []money.Amount // as its source answers
+}
+
+// transferEntry is one event. The amount is in the currency that was debited.
+type transferEntry struct {
+	ref    eventRef
+	amount money.Amount
+	code   string // why it was refused
+}
+
+func (a *auditor) transfer(id transferID) *transferBooks {
+	t := a.transfers[id]
+	if t == nil {
+		t = &transferBooks{}
+		a.transfers[id] = t
+	}
+	return t
+}
+
+// pending enters a transfer of which an account says that it has not ended.
+func (a *auditor) pending(from string, p Pending) {
+	t := a.transfer(transferID{from, p.Transfer})
+	t.pending = append(t.pending, p.Amount)
+}
+
+// checkSender checks that a credit names one source, and names it twice.
+func (a *auditor) checkSender(from, sender string, ref eventRef) {
+	if want := journal.JoinID(AccountTypeName, from) + "#Transfers"; sender != want {
+		a.violate("transfer", fmt.Sprintf("a credit from %s was delivered by %q", from, sender), ref)
+	}
+}
+
+// closeTransfers checks each transfer, now that both sides are known.
+func (a *auditor) closeTransfers() {
+	ids := slices.SortedFunc(maps.Keys(a.transfers), func(x, y transferID) int {
+		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.number, y.number))
+	})
+	for _, id := range ids {
+		a.closeTransfer(id, a.transfers[id])
+	}
+}
+
+func (a *auditor) closeTransfer(id transferID, t *transferBooks) {
+	violate := func(format string, args ...any) {
+		var refs []eventRef
+		for _, e := range slices.Concat(t.started, t.turned, t.credited, t.completed, t.refunded) {
+			refs = append(refs, e.ref)
+		}
+		a.violate("transfer", fmt.Sprintf("transfer %d of %s ", id.number, id.from)+fmt.Sprintf(format, args...), refs...)
+	}
+	if len(t.started) == 0 {
+		switch {
+		case len(t.credited) > 0:
+			violate("was credited and never debited")
+		case len(t.pending) > 0:
+			violate("is pending and never began")
+		default:
+			violate("was ended and never began")
+		}
+		return
+	}
+	start := t.started[0]
+	for _, step := range []struct {
+		name    string
+		entries []transferEntry
+	}{{"debited", t.started}, {"credited", t.credited}, {"turned away", t.turned}, {"completed", t.completed}, {"refunded", t.refunded}} {
+		if n := len(step.entries); n > 1 {
+			violate("was %s %d times", step.name, n)
+		}
+		for _, e := range step.entries {
+			if e.amount != start.amount {
+				violate("was debited with %v and %s with %v", start.amount, step.name, e.amount)
+			}
+		}
+	}
+	for _, e := range slices.Concat(t.credited, t.turned) {
+		if e.ref.account != t.to {
+			violate("went to %s and reached %s", t.to, e.ref.account)
+		}
+	}
+	a.closeState(t, violate)
+}
+
+// closeState checks that a transfer is in exactly one state.
+func (a *auditor) closeState(t *transferBooks, violate func(string, ...any)) {
+	credited, turned := len(t.credited) > 0, len(t.turned) > 0
+	completed, refunded := len(t.completed) > 0, len(t.refunded) > 0
+	switch {
+	case credited && turned:
+		violate("was credited and turned away")
+	case credited && refunded:
+		violate("was credited and refunded")
+	case completed && refunded:
+		violate("was completed and refunded")
+	case completed && !credited:
+		violate("was completed and never credited")
+	case refunded && !turned:
+		violate("was refunded and never turned away")
+	}
+	if refunded && turned && t.refunded[0].code != t.turned[0].code {
+		violate("was turned away for %s and refunded for %s", t.turned[0].code, t.refunded[0].code)
+	}
+	switch {
+	case completed:
+		a.report.completed++
+	case refunded:
+		a.report.refunded++
+	case credited:
+		a.report.unconfirmed++
+	default:
+		a.report.inFlight++
+	}
+	if !credited && !refunded {
+		if total := a.report.totals[t.started[0].amount.Currency()]; total != nil {
+			add(&total.inFlight, t.started[0].amount)
+		}
+	}
+	ended := completed || refunded
+	switch {
+	case ended && len(t.pending) > 0:
+		violate("has ended, and its source answers that it is pending")
+	case !ended && len(t.pending) != 1:
+		violate("has not ended, and its source answers that it is not pending")
+	case !ended && t.pending[0] != t.started[0].amount:
+		violate("was debited with %v, and its source answers %v", t.started[0].amount, t.pending[0])
+	}
+}
+
+// total is the books of one currency, in minor units:
+//
+//	accounts + in flight + desk = deposits - withdrawals
+//
+// The two sides have nothing in common. Deposits and withdrawals are what came
+// in and went out at the counter, in the currency in which it did. Accounts are
+// what the accounts answer, in flight is what was debited and neither credited
+// nor refunded, and the desk is what it must have taken in and paid out at the
+// recorded rates, whatever the events say that it did.
+type total struct {
+	deposits, withdrawals, accounts, inFlight, desk big.Int
+}
+
+// difference is what is missing from the right side, zero if the books balance.
+func (t *total) difference() *big.Int {
+	var d big.Int
+	d.Add(&t.accounts, &t.inFlight)
+	d.Add(&d, &t.desk)
+	d.Sub(&d, &t.deposits)
+	return d.Add(&d, &t.withdrawals)
+}
+
+func (t *total) deposit(a money.Amount)  { add(&t.deposits, a) }
+func (t *total) withdraw(a money.Amount) { add(&t.withdrawals, a) }
+
+func add(sum *big.Int, a money.Amount) { sum.Add(sum, big.NewInt(a.Minor())) }
+
+// moved enters an amount at the counter.
+func (a *auditor) moved(amount money.Amount, enter func(*total, money.Amount)) {
+	if t := a.report.totals[amount.Currency()]; t != nil {
+		enter(t, amount)
+	}
+}
+
+// desk enters what the exchange desk took in and paid out, if it had to do with
+// it.
+func (a *auditor) desk(in, out money.Amount) {
+	if in.Currency() == out.Currency() {
+		return
+	}
+	if t := a.report.totals[in.Currency()]; t != nil {
+		t.desk.Add(&t.desk, big.NewInt(in.Minor()))
+	}
+	if t := a.report.totals[out.Currency()]; t != nil {
+		t.desk.Sub(&t.desk, big.NewInt(out.Minor()))
+	}
+}
+
+// exchangedOr computes a conversion again; where that can't be done it believes
+// the event, which is a violation of its own.
+func exchangedOr(x rates.Exchange, to money.Currency) money.Amount {
+	if amount, err := exchanged(x, to); err == nil {
+		return amount
+	}
+	return x.Amount
+}
+
+// closeTotals checks that the books of each currency balance.
+func (a *auditor) closeTotals() {
+	for _, c := range money.Currencies() {
+		t := a.report.totals[c]
+		if d := t.difference(); d.Sign() != 0 {
+			a.violate("totals", fmt.Sprintf("%s: accounts %s + in flight %s + desk %s differ from deposits %s - withdrawals %s by %s", c,
+				decimal(&t.accounts), decimal(&t.inFlight), decimal(&t.desk), decimal(&t.deposits), decimal(&t.withdrawals), decimal(d)))
+		}
+	}
+}
+
+// decimal writes a number of minor units, with commas.
+func decimal(minor *big.Int) string {
+	text, sign := new(big.Int).Abs(minor).String(), ""
+	if minor.Sign() < 0 {
+		sign = "-"
+	}
+	if len(text) <= money.Digits {
+		text = strings.Repeat("0", money.Digits+1-len(text)) + text
+	}
+	whole, fraction := text[:len(text)-money.Digits], text[len(text)-money.Digits:]
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return sign + whole + "." + fraction
 }

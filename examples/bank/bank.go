@@ -105,3 +105,8 @@ func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Recei
 	}
 	return Receipt{}, fmt.Errorf("%w: command %q", eventsourcing.ErrInvalid, l.Command)
 }
+
+// wake starts the accounts whose transfers have not ended, so that what a crash
+// left in flight arrives even if nobody asks for its source again. It returns how
+// many it started.
+func (b *bank) wake(ctx context.Context) (started int, err error) { return b.accounts.Wake(ctx) }

@@ -7,9 +7,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/rates"
+	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
 	"github.com/refold-io/refold/transport"
@@ -137,4 +140,133 @@ func branchNames(n int) (all []string) {
 		all = append(all, fmt.Sprintf("branch-%d", i+1))
 	}
 	return slices.Clip(all)
+}
+
+// wakeInterval is how often at least it is looked for transfers that nobody carries on.
+const wakeInterval = time.Minute
+
+// keepAwake sees to it that transfers go on whose source was on a branch that has gone, or left memory when its shard moved: it
+// is started again where its shard is now. One branch does so for all.
+func (b *branch) keepAwake(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	changes, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		for range b.node.Changes(ctx, cluster.MemberRemoved) {
+			select {
+			case changes <- struct{}{}:
+			default: // it looks soon anyway
+			}
+		}
+	}()
+	defer func() { cancel(); <-done }()
+	tick := time.NewTicker(wakeInterval)
+	defer tick.Stop()
+	for {
+		woken, err := b.wake(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			b.logger.WarnContext(ctx, "accounts with pending transfers not started", slog.Any("error", err))
+		case woken > 0:
+			b.logger.InfoContext(ctx, "accounts with pending transfers are asked to go on", slog.Int("accounts", woken))
+		}
+		select {
+		case <-changes:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wake sends a command that does nothing to each account whose transfers have not ended, wherever it is. It returns how many
+// these are.
+func (b *branch) wake(ctx context.Context) (woken int, err error) {
+	lister, ok := journal.As[journal.IDLister](b.journal)
+	if !ok {
+		return 0, fmt.Errorf("wake: %w: the journal can't list what it holds", eventsourcing.ErrInvalid)
+	}
+	var first error
+	for pid, err := range lister.PersistenceIDs(ctx, "") {
+		if err != nil {
+			return woken, fmt.Errorf("wake: list the accounts: %w", err)
+		}
+		kind, id := journal.SplitID(pid)
+		if kind != AccountTypeName {
+			continue
+		}
+		pending, err := b.pending(ctx, id)
+		if err == nil && pending {
+			woken++
+			err = eventsourcing.Tell(ctx, b.account(id), Lookup{})
+		}
+		if err != nil && first == nil {
+			first = fmt.Errorf("wake account %s: %w", id, err)
+		}
+	}
+	return woken, first
+}
+
+// pending reports whether an account has transfers that have not ended.
+func (b *branch) pending(ctx context.Context, id string) (bool, error) {
+	folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{})
+	if err != nil {
+		return false, err
+	}
+	account, ok := folded.State.(*Account)
+	return ok && account.Transfers.Unconfirmed() > 0, nil
+}
+
+// api is that of any bank, with what there is to know of the branch.
+func (b *branch) api() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", newAPI(b.bank, b.logger))
+	mux.Handle("GET /live", b.health)
+	mux.Handle("GET /ready", b.health)
+	mux.HandleFunc("GET /branch", b.describe)
+	return mux
+}
+
+// branchBody says what a branch knows of its cluster, and has.
+type branchBody struct {
+	Branch  string       `json:"branch"`
+	Members []memberBody `json:"members"`
+	// Coordinator decides which branch has which accounts.
+	Coordinator string `json:"coordinator,omitempty"`
+	// Shards and Accounts are how many of them are here, Waiting how many commands wait.
+	Shards   int `json:"shards"`
+	Accounts int `json:"accounts"`
+	Waiting  int `json:"waiting"`
+}
+
+// memberBody is a branch as another one sees it.
+type memberBody struct {
+	Branch    string `json:"branch"`
+	Status    string `json:"status"`
+	Reachable bool   `json:"reachable"`
+}
+
+func (b *branch) describe(w http.ResponseWriter, r *http.Request) {
+	known := b.node.State()
+	body := branchBody{Branch: b.node.Self().String(), Members: []memberBody{}}
+	for _, m := range known.Members {
+		body.Members = append(body.Members, memberBody{m.Node.String(), m.Status.String(), known.Reachable(m.Node)})
+	}
+	state, err := b.region.State(r.Context())
+	if err != nil && !errors.Is(err, eventsourcing.ErrStopped) {
+		http.Error(w, fmt.Sprintf("the branch does not say: %v", err), http.StatusServiceUnavailable)
+		return
+	}
+	if state.Registered {
+		body.Coordinator = state.Coordinator.String()
+	}
+	body.Shards, body.Waiting = len(state.Shards), state.Waiting
+	for _, s := range state.Shards {
+		body.Accounts += s.Tracked
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(body) // or the caller has gone
 }

@@ -219,3 +219,54 @@ func (a *app) rates() (rates.Rates, func(), error) {
 	}()
 	return file, func() { cancel(); <-done }, nil
 }
+
+// printf writes to whoever looks at the output. That nobody does is no fault.
+func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
+
+// generateCmd writes a file for apply.
+type generateCmd struct {
+	Accounts  int    `required:"" help:"How many accounts."`
+	Commands  int    `required:"" help:"How many lines, those that open the accounts included."`
+	Seed      uint64 `default:"1" help:"The same seed gives the same file."`
+	Confluent bool   `help:"Leave out what depends on the order in which transfers arrive."`
+	Output    string `short:"o" placeholder:"FILE" help:"Where to write. Defaults to standard output."`
+}
+
+// Run executes the command.
+func (c *generateCmd) Run(app *app) (err error) {
+	if c.Accounts < 1 || c.Commands < c.Accounts {
+		return usageError{errors.New("--accounts has to be at least 1, and --commands at least as many")}
+	}
+	out := app.stdout
+	if c.Output != "" {
+		file, err := os.Create(c.Output)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = file
+	}
+	return batch.Generate(out, batch.Plan{Accounts: c.Accounts, Commands: c.Commands, Seed: c.Seed, Confluent: c.Confluent})
+}
+
+// refoldCmd is what the command refold does, by a program that knows accounts:
+// so it can decode their events in full and refold them.
+type refoldCmd struct {
+	Args []string `arg:"" optional:"" help:"As of the command refold; try help."`
+}
+
+// Run executes the command.
+func (c *refoldCmd) Run(app *app) error {
+	status := operator.Program{
+		Name:      "bank refold",
+		Entities:  []operator.Linked{operator.Entity(AccountType(nil))}, // an event holds the rate that it was made with
+		Databases: databases(),
+		Journal:   app.flags.Journal,
+		Stdout:    app.stdout,
+		Stderr:    app.stderr,
+	}.Run(app.ctx, c.Args)
+	if status != operator.ExitOK {
+		return statusError{status}
+	}
+	return nil
+}

@@ -5,9 +5,13 @@ package main
 
 import (
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"text/tabwriter"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -82,4 +86,62 @@ func (l *plainProgress) add() { l.count.Add(1) }
 func (l *plainProgress) stop() {
 	close(l.quit)
 	l.done.Wait()
+}
+
+// tally counts what became of the lines of a file.
+type tally struct {
+	done, before, bad, inFlight int
+	passed                      int            // not done in an earlier run, and too late now
+	refused                     map[string]int // by code
+	elapsed                     time.Duration
+	rejects                     string
+}
+
+func (t *tally) refuse(code string) {
+	if t.refused == nil {
+		t.refused = make(map[string]int)
+	}
+	t.refused[code]++
+}
+
+// print writes the table with which apply ends.
+func (t *tally) print(w io.Writer) {
+	refused := 0
+	for _, n := range t.refused {
+		refused += n
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(name string, n int) { printf(tw, "%s\t%s\t\n", name, thousands(int64(n))) }
+	row("done", t.done)
+	if t.before > 0 {
+		row("done before", t.before)
+	}
+	if t.passed > 0 {
+		row("refused before", t.passed)
+	}
+	row("refused", refused)
+	for _, code := range slices.Sorted(maps.Keys(t.refused)) {
+		row(code, t.refused[code])
+	}
+	row("bad lines", t.bad)
+	row("transfers in flight", t.inFlight)
+	lines := t.done + t.before + t.passed + refused + t.bad
+	perSecond := 0
+	if t.elapsed > 0 {
+		perSecond = int(float64(lines) / t.elapsed.Seconds())
+	}
+	row("commands a second", perSecond)
+	_ = tw.Flush()
+	if t.rejects != "" {
+		printf(w, "lines that were refused or bad: %s\n", t.rejects)
+	}
+}
+
+// thousands writes a number with commas.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

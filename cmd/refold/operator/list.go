@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
+	"sync"
 
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -69,4 +71,110 @@ func known(ctx context.Context, src *Source, id string) (highest uint64, err err
 		}
 	}
 	return 0, fmt.Errorf("there is no persistence ID %q; the events command lists those that there are", id)
+}
+
+// ahead is how many persistence IDs are done, for each that is being worked on,
+// before one that takes longer holds up those behind it.
+const ahead = 64
+
+var errEnough = errors.New("operator: enough")
+
+// inOrder calls do for each ID, for up to n of them at the same time, and take
+// with what came of it, one after the other in the order of the IDs. So the
+// error that it returns is the first in that order, however long others took.
+func inOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
+	do func(ctx context.Context, id string) (T, error), take func(id string, result T) error,
+) (failed error) {
+	type slot struct {
+		id     string
+		result T
+		err    error
+		done   chan struct{}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	slots, room := make(chan *slot, n*ahead), make(chan struct{}, n)
+	var working sync.WaitGroup
+	working.Go(func() {
+		defer close(slots)
+		for id, err := range ids {
+			s := &slot{id: id, err: err, done: make(chan struct{})}
+			select {
+			case slots <- s:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				close(s.done)
+				return
+			}
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				s.err = context.Cause(ctx)
+				close(s.done)
+				return
+			}
+			working.Go(func() {
+				defer close(s.done)
+				defer func() { <-room }()
+				s.result, s.err = do(ctx, s.id)
+			})
+		}
+	})
+	for s := range slots {
+		if <-s.done; failed == nil {
+			if failed = s.err; failed == nil {
+				failed = take(s.id, s.result)
+			}
+			if failed != nil {
+				cancel(errEnough) // the others need not go on
+			}
+		}
+	}
+	working.Wait()
+	if failed == nil {
+		failed = context.Cause(ctx)
+	}
+	cancel(nil)
+	return failed
+}
+
+// merged yields the IDs of two lists that are in order, each once.
+func merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		nextA, stopA := iter.Pull2(a)
+		defer stopA()
+		nextB, stopB := iter.Pull2(b)
+		defer stopB()
+		idA, errA, okA := nextA()
+		idB, errB, okB := nextB()
+		for okA || okB {
+			if err := errors.Join(errA, errB); err != nil {
+				yield("", err)
+				return
+			}
+			id := idA
+			if !okA || okB && idB < idA {
+				id = idB
+			}
+			if !yield(id, nil) {
+				return
+			}
+			if okA && idA == id {
+				idA, errA, okA = nextA()
+			}
+			if okB && idB == id {
+				idB, errB, okB = nextB()
+			}
+		}
+	}
+}
+
+// listed returns the persistence IDs of a journal.
+func listed(ctx context.Context, j journal.Journal) (iter.Seq2[string, error], error) {
+	lister, ok := journal.As[journal.IDLister](j)
+	if !ok {
+		return nil, ErrNoLister
+	}
+	return lister.PersistenceIDs(ctx, ""), nil
 }

@@ -12,6 +12,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/refold-io/refold/ddata/crdt"
 )
 
 // next returns the first character of s, its length in bytes, and whether a
@@ -113,4 +115,12 @@ func appendPrintable(dst, compact []byte) []byte {
 		s = s[n:]
 	}
 	return dst
+}
+
+// ValueJSON returns a value of replicated data as compact JSON, elements that a registry has encoded included.
+func ValueJSON(v crdt.Value) []byte { return crdt.JSON{Named: renderNamed}.Append(nil, v) }
+
+// PrintJSON prints compact JSON for people: what is long on several lines, and everything escaped that a terminal does not show.
+func (e *Env) PrintJSON(compact []byte) error {
+	return printState(e, appendPrintable(make([]byte, 0, len(compact)), compact), false)
 }

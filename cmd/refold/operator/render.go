@@ -6,13 +6,20 @@ package operator
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
 )
 
 var (
@@ -148,4 +155,210 @@ func (r *renderer) key() error {
 		r.out = appendQuoted(r.out[:start], text, r.limit)
 	}
 	return nil
+}
+
+// kind is what a msgpack value is, as far as rendering differs.
+type kind uint8
+
+const (
+	aScalar kind = iota
+	aMap
+	anArray
+	aString
+	aBinary
+	anExtension
+)
+
+func kindOf(code byte) kind {
+	switch {
+	case msgpcode.IsFixedMap(code), code == msgpcode.Map16, code == msgpcode.Map32:
+		return aMap
+	case msgpcode.IsFixedArray(code), code == msgpcode.Array16, code == msgpcode.Array32:
+		return anArray
+	case msgpcode.IsBin(code):
+		return aBinary
+	case msgpcode.IsString(code):
+		return aString
+	case msgpcode.IsExt(code):
+		return anExtension
+	}
+	return aScalar
+}
+
+func (r *renderer) scalar(code byte) error {
+	switch code {
+	case msgpcode.Nil:
+		r.out = append(r.out, "null"...)
+		return r.in.DecodeNil()
+	case msgpcode.False, msgpcode.True:
+		b, err := r.in.DecodeBool()
+		r.out = strconv.AppendBool(r.out, b)
+		return err
+	case msgpcode.Float:
+		f, err := r.in.DecodeFloat32()
+		r.float(float64(f), 32)
+		return err
+	case msgpcode.Double:
+		f, err := r.in.DecodeFloat64()
+		r.float(f, 64)
+		return err
+	case msgpcode.Uint64:
+		u, err := r.in.DecodeUint64()
+		r.out = strconv.AppendUint(r.out, u, 10)
+		return err
+	}
+	i, err := r.in.DecodeInt64()
+	r.out = strconv.AppendInt(r.out, i, 10)
+	return err
+}
+
+// float appends a number that can be told from an integer.
+func (r *renderer) float(f float64, bits int) {
+	text := strconv.FormatFloat(f, 'g', -1, bits)
+	switch {
+	case math.IsNaN(f), math.IsInf(f, 0):
+		text = strconv.Quote(text)
+	case !strings.ContainsAny(text, ".e"):
+		text += ".0"
+	}
+	r.out = append(r.out, text...)
+}
+
+// timestamp is the type of the extension that is a time.
+const timestamp = -1
+
+func (r *renderer) extension() error {
+	typ, size, err := r.in.DecodeExtHeader()
+	if err != nil {
+		return err
+	}
+	data := make([]byte, size)
+	if err := r.in.ReadFull(data); err != nil {
+		return err
+	}
+	if at, ok := timeOf(typ, data); ok {
+		r.out = append(at.AppendFormat(append(r.out, '"'), time.RFC3339Nano), '"')
+		return nil
+	}
+	r.out = fmt.Appendf(r.out, `{"extension":%d,"data":`, typ)
+	r.binary(data)
+	r.out = append(r.out, '}')
+	return nil
+}
+
+// timeOf decodes a timestamp.
+func timeOf(typ int8, data []byte) (at time.Time, ok bool) {
+	if typ != timestamp {
+		return at, false
+	}
+	switch len(data) {
+	case 4:
+		return time.Unix(int64(binary.BigEndian.Uint32(data)), 0).UTC(), true
+	case 8:
+		u := binary.BigEndian.Uint64(data)
+		return time.Unix(int64(u&(1<<34-1)), int64(u>>34)).UTC(), true
+	case 12:
+		seconds := int64(binary.BigEndian.Uint64(data[4:])) //nolint:gosec // two's complement
+		return time.Unix(seconds, int64(binary.BigEndian.Uint32(data))).UTC(), true
+	}
+	return at, false
+}
+
+// format is how a payload is encoded, as far as that can be told without the Go
+// type.
+type format uint8
+
+const (
+	unknownFormat format = iota
+	msgpackFormat
+	jsonFormat
+)
+
+// formatOf tells the format of an event by the end of its manifest.
+func formatOf(manifest string) format {
+	_, name, found := strings.Cut(manifest, "+")
+	switch {
+	case !found:
+		return msgpackFormat
+	case name == "json":
+		return jsonFormat
+	}
+	return unknownFormat
+}
+
+// formatOfState tells the format of a snapshot. What an aggregate encoded by
+// itself is taken for what it looks like.
+func formatOfState(manifest string, payload []byte) format {
+	switch {
+	case manifest == eventsourcing.StateManifest, strings.HasPrefix(manifest, eventsourcing.StateManifest+"@"):
+		return msgpackFormat
+	case json.Valid(payload):
+		return jsonFormat
+	case len(payload) > 0 && kindOf(payload[0]) == aMap && codec.Check(payload) == nil:
+		return msgpackFormat
+	}
+	return unknownFormat
+}
+
+var errNotJSON = errors.New("the payload is not valid JSON")
+
+// check returns an error if the payload is not well-formed.
+func (f format) check(payload []byte) error {
+	switch f {
+	case msgpackFormat:
+		return codec.Check(payload)
+	case jsonFormat:
+		if !json.Valid(payload) {
+			return errNotJSON
+		}
+	case unknownFormat:
+	}
+	return nil
+}
+
+const (
+	// cellLength is how many characters of a payload a table shows.
+	cellLength = 160
+	// lineLength is how many bytes of a payload stand in a line of JSON.
+	lineLength = 8 << 20
+)
+
+// rendered is a payload in a line of JSON.
+type rendered struct {
+	Payload json.RawMessage `json:"payload"`
+	// Error says why there is none. Then Raw is the payload as it is stored, if
+	// that is not too long either.
+	Error string `json:"payload_error,omitempty"`
+	Raw   []byte `json:"payload_raw,omitempty"`
+}
+
+func renderLine(f format, payload []byte) rendered {
+	text, err := f.render(payload, lineLength)
+	if err == nil {
+		return rendered{Payload: text}
+	}
+	r := rendered{Error: err.Error()}
+	if base64.StdEncoding.EncodedLen(len(payload)) <= lineLength {
+		r.Raw = payload
+	}
+	return r
+}
+
+// renderCell renders a payload for a table.
+func renderCell(f format, payload []byte) string {
+	text, err := f.render(payload, 4*cellLength)
+	if err != nil && !errors.Is(err, errTooLong) {
+		return fmt.Sprintf("(%s: %v)", count(len(payload), "byte"), err)
+	}
+	return shorten(string(text), cellLength)
+}
+
+// shorten returns at most n characters of a text.
+func shorten(s string, n int) string {
+	for i := range s {
+		if n--; n < 0 {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }

@@ -5,10 +5,15 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
+
+	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/eventsourcing"
 )
 
 // Result is one figure with its goal.
@@ -228,4 +233,75 @@ func percentile(ds []time.Duration, q float64) time.Duration {
 	}
 	s := slices.Sorted(slices.Values(ds))
 	return s[int(q*float64(len(s)-1))]
+}
+
+// WriteJSON writes a result as one line.
+func WriteJSON(w io.Writer, r Result) error { return json.NewEncoder(w).Encode(r) }
+
+// WriteHeader writes the head of the table of WriteRow.
+func WriteHeader(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%-17s %-8s %12s %-13s %12s %8s  %-9s %-4s %s\n",
+		"name", "journal", "value", "unit", "limit", "ratio", "goal", "met", "settings")
+	return err
+}
+
+// WriteRow writes a result as a row of a table.
+func WriteRow(w io.Writer, r Result) error {
+	goal := fmt.Sprintf("≥ %g", r.Goal)
+	if r.Better == lower {
+		goal = fmt.Sprintf("≤ %g", r.Goal)
+	}
+	met := "–"
+	if r.Met != nil {
+		met = "no"
+		if *r.Met {
+			met = "yes"
+		}
+	}
+	limit, ratio := "", ""
+	if r.Limit != 0 {
+		limit, ratio = number(r.Limit), fmt.Sprintf("%.2f", r.Ratio)
+	}
+	settings := r.Settings
+	if r.Detail != "" {
+		settings += "; " + r.Detail
+	}
+	_, err := fmt.Fprintf(w, "%-17s %-8s %12s %-13s %12s %8s  %-9s %-4s %s\n",
+		r.Name, r.Journal, number(r.Value), r.Unit, limit, ratio, goal, met, settings)
+	return err
+}
+
+// number writes large figures whole and small ones with some digits.
+func number(x float64) string {
+	if x >= 1000 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// verify checks after a run that the counters hold what was added, and that the
+// journal is whole.
+func verify(ctx context.Context, s *database, targets []eventsourcing.Ref[command], want int64) error {
+	var sum int64
+	for _, to := range targets {
+		n, err := eventsourcing.Ask(ctx, to, read{})
+		if err != nil {
+			return fmt.Errorf("verify: %w", err)
+		}
+		sum += n
+	}
+	if sum != want {
+		return fmt.Errorf("verify: the counters hold %d, but %d were added", sum, want)
+	}
+	report, err := operator.Verify(ctx, s.journal, operator.VerifyOptions{})
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	if len(report.Problems) > 0 {
+		return fmt.Errorf("verify: %d problems, the first: %w", len(report.Problems), report.Problems[0])
+	}
+	if report.Records != uint64(want) { //nolint:gosec // a count
+		return fmt.Errorf("verify: the journal holds %d records, but %d were added", report.Records, want)
+	}
+	return nil
 }

@@ -10,12 +10,198 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 	"github.com/refold-io/refold/plugins/postgres"
 )
+
+// rawWay is one way to insert events by hand.
+type rawWay struct {
+	name string
+	size int // events a statement
+	conn int // connections
+	copy bool
+}
+
+// bulkWays are what a batch is held against: the best of them is the limit.
+func bulkWays() []rawWay {
+	var ways []rawWay
+	for _, conns := range []int{1, 2, 4} {
+		ways = append(ways,
+			rawWay{fmt.Sprintf("insert of 100 on %d", conns), 100, conns, false},
+			rawWay{fmt.Sprintf("insert of 1000 on %d", conns), 1000, conns, false},
+			rawWay{fmt.Sprintf("COPY of 1000 on %d", conns), 1000, conns, true})
+	}
+	return ways
+}
+
+// rawBulk measures all ways of bulkWays for a share of the time each, and
+// returns the best rate with its name.
+func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64, name string, err error) {
+	ways := bulkWays()
+	for _, way := range ways {
+		rate, err := b.rawInserts(ctx, p, way, ordered, max(b.settings.Length/4, 10*time.Millisecond))
+		if err != nil {
+			return 0, "", fmt.Errorf("%s: %w", way.name, err)
+		}
+		if rate > best {
+			best, name = rate, way.name
+		}
+	}
+	return best, name, nil
+}
+
+// rawInserts inserts events for a while and returns events a second.
+func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool, length time.Duration) (rate float64, err error) {
+	err = b.rawTable(ctx, ordered, func(table string) error {
+		var connected, ended sync.WaitGroup
+		counts, errs := make([]int, way.conn), make([]error, way.conn)
+		begin := make(chan struct{})
+		var end time.Time
+		connected.Add(way.conn)
+		for i := range way.conn {
+			ended.Go(func() {
+				ready := sync.OnceFunc(connected.Done)
+				defer ready()
+				errs[i] = b.rawConn(ctx, func(conn *pgx.Conn) error {
+					ready()
+					<-begin
+					for more := true; more; more = time.Now().Before(end) {
+						if failed := rawInsert(ctx, conn, table, way, p, i, counts[i]); failed != nil {
+							return failed
+						}
+						counts[i] += way.size
+					}
+					return nil
+				})
+			})
+		}
+		connected.Wait()
+		start := time.Now()
+		end = start.Add(length)
+		close(begin)
+		ended.Wait()
+		total := 0
+		for _, n := range counts {
+			total += n
+		}
+		rate = float64(total) / time.Since(start).Seconds()
+		return errors.Join(errs...)
+	})
+	return rate, err
+}
+
+// rawInsert inserts the events with the numbers done+1 to done+size of a
+// connection, over 1,000 IDs, as one transaction.
+func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, p notes, worker, done int) error {
+	ids, nrs := make([]string, way.size), make([]int64, way.size)
+	times, payloads := make([]time.Time, way.size), make([][]byte, way.size)
+	now := time.Now()
+	for i := range way.size {
+		n := done + i + 1
+		ids[i] = fmt.Sprintf("counter|%d-%d", worker, n%1000)
+		nrs[i], times[i], payloads[i] = int64(n), now, p.bytes(n, 200)
+	}
+	if way.size == 1 {
+		_, err := conn.Exec(ctx, "INSERT INTO "+table+" (id, seq_nr, at, payload) VALUES ($1, $2, $3, $4)", ids[0], nrs[0], times[0], payloads[0])
+		return err
+	}
+	if way.copy {
+		schema, name := splitTable(table)
+		_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"},
+			pgx.CopyFromSlice(way.size, func(i int) ([]any, error) { return []any{ids[i], nrs[i], times[i], payloads[i]}, nil }))
+		return err
+	}
+	_, err := conn.Exec(ctx, "INSERT INTO "+table+" (id, seq_nr, at, payload) SELECT * FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bytea[])", ids, nrs, times, payloads)
+	return err
+}
+
+// splitTable undoes the quoting of rawTable.
+func splitTable(table string) (schema, name string) {
+	return table[1 : len(table)-len(`".raw`)], "raw"
+}
+
+// rawRows inserts single rows, each a transaction, and measures each when there
+// is one connection.
+func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.Duration, rate float64, err error) {
+	way := rawWay{size: 1, conn: conns}
+	if conns > 1 {
+		rate, err = b.rawInserts(ctx, p, way, false, b.settings.Length)
+		return nil, rate, err
+	}
+	err = b.rawTable(ctx, false, func(table string) error {
+		return b.rawConn(ctx, func(conn *pgx.Conn) error {
+			start := time.Now()
+			for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // once at least
+				began := time.Now()
+				if failed := rawInsert(ctx, conn, table, way, p, 0, n); failed != nil {
+					return failed
+				}
+				samples = append(samples, time.Since(began))
+			}
+			rate = float64(len(samples)) / time.Since(start).Seconds()
+			return nil
+		})
+	})
+	return samples, rate, err
+}
+
+// rawSelect fills a raw table with the events of one entity, and measures how
+// fast they are selected and decoded.
+func (b *run) rawSelect(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
+	return b.rawTable(ctx, false, func(table string) error {
+		return b.rawConn(ctx, func(conn *pgx.Conn) error {
+			schema, name := splitTable(table)
+			_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"},
+				pgx.CopyFromSlice(n, func(i int) ([]any, error) {
+					value, err := msgpack.Marshal(added{N: 1, Note: p.bytes(i, noteSize)})
+					return []any{"counter|0", int64(i + 1), time.Unix(int64(i), 0), value}, err
+				}))
+			if err == nil {
+				_, err = conn.Exec(ctx, "VACUUM ANALYZE "+table)
+			}
+			if err != nil {
+				return err
+			}
+			return measure(func() (float64, error) { return scanRows(ctx, conn, table, n) })
+		})
+	})
+}
+
+func scanRows(ctx context.Context, conn *pgx.Conn, table string, n int) (float64, error) {
+	began := time.Now()
+	rows, err := conn.Query(ctx, "SELECT seq_nr, at, payload FROM "+table+" WHERE id = $1 ORDER BY seq_nr", "counter|0")
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	var sum int64
+	for rows.Next() {
+		var nr int64
+		var at time.Time
+		var payload []byte
+		if err := rows.Scan(&nr, &at, &payload); err != nil {
+			return 0, err
+		}
+		var e added
+		if err := msgpack.Unmarshal(payload, &e); err != nil {
+			return 0, err
+		}
+		sum += e.N
+	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	if sum != int64(n) {
+		return 0, errors.New("the raw rows add up to " + strconv.FormatInt(sum, 10))
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
+}
 
 // connectDSN says which server a run uses: the one that was named, or a private
 // one with the durability that PostgreSQL has by itself, which stop ends.

@@ -5,6 +5,7 @@ package fleet_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -28,6 +29,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	// The tests wait for time-outs most of the time: more of them run at a time than there are cores.
+	flag.Parse()
+	if !soaking() {
+		_ = flag.Set("test.parallel", "8")
 	}
 	goleak.VerifyTestMain(m)
 }

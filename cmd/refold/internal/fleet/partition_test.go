@@ -143,9 +143,6 @@ func TestALostLink(t *testing.T) {
 // One node that does not hear another one is no partition: both are indirectly connected, and downed.
 func TestADeafNode(t *testing.T) {
 	t.Parallel()
-	if !soaking() {
-		return
-	}
 	names := []string{"a", "b", "c", "d", "e"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}

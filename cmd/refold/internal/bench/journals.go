@@ -4,26 +4,32 @@
 package bench
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
-	"github.com/syndtr/goleveldb/leveldb"
+	goleveldb "github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/opt"
 
+	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/leveldb"
 	refoldleveldb "github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/snapshot"
 )
 
 // rawDB runs f on an empty LevelDB with the options of the plugin.
-func (b *run) rawDB(f func(*leveldb.DB) error) error {
+func (b *run) rawDB(f func(*goleveldb.DB) error) error {
 	dir, err := b.folder()
 	if err != nil {
 		return err
 	}
-	db, err := leveldb.OpenFile(dir, refoldleveldb.Options())
+	db, err := goleveldb.OpenFile(dir, refoldleveldb.Options())
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
@@ -40,9 +46,9 @@ func rawEntry(p notes, rng *rand.Rand, n int) (key [16]byte, value []byte) {
 
 // rawBatches writes synced batches of entries and returns entries a second.
 func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
-	err = b.rawDB(func(db *leveldb.DB) error {
+	err = b.rawDB(func(db *goleveldb.DB) error {
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
-		batch := new(leveldb.Batch)
+		batch := new(goleveldb.Batch)
 		n := 0
 		start := time.Now()
 		for n == 0 || time.Since(start) < b.settings.Length { // once at least
@@ -64,7 +70,7 @@ func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
 
 // rawSingles writes single synced entries from one goroutine.
 func (b *run) rawSingles(p notes) (samples []time.Duration, rate float64, err error) {
-	err = b.rawDB(func(db *leveldb.DB) error {
+	err = b.rawDB(func(db *goleveldb.DB) error {
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		start := time.Now()
 		for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // once at least
@@ -121,4 +127,68 @@ func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 		<-done
 	}
 	return c.rate(), err
+}
+
+// parseJournal splits the address of a journal into its scheme and the directory
+// or the connection string.
+func parseJournal(address string) (scheme, dir string, err error) {
+	if address == "" {
+		return "", "", nil
+	}
+	if dsn, ok := postgresAddress(address); ok {
+		return "postgres", dsn, nil
+	}
+	scheme, dir, found := strings.Cut(address, ":")
+	switch {
+	case !found, scheme != "inmem" && scheme != "leveldb" && scheme != "nats", scheme != "leveldb" && dir != "":
+		return "", "", fmt.Errorf("bench: --journal %q: it has to be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a URL of PostgreSQL", address)
+	}
+	return scheme, dir, nil
+}
+
+// database is a journal and a snapshot store of their own.
+type database struct {
+	journal   journal.Journal
+	snapshots snapshot.Store
+	dir       string
+	schema    string
+	close     func() error
+}
+
+// open opens an empty store; LevelDB's is a new folder in the one that was
+// named, removed when the store is closed.
+func (b *run) open(ctx context.Context) (*database, error) {
+	if b.scheme == "postgres" {
+		return b.openPostgres(ctx)
+	}
+	if b.scheme == "inmem" {
+		j, s := inmem.NewJournal(), &inmem.SnapshotStore{}
+		return &database{journal: j, snapshots: s, close: func() error { return errors.Join(j.Close(), s.Close()) }}, nil
+	}
+	dir, err := b.folder()
+	if err != nil {
+		return nil, err
+	}
+	db, err := leveldb.Open(dir, leveldb.Config{})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &database{
+		journal: db.Journal(), snapshots: db.Snapshots(), dir: dir,
+		close: func() error { return errors.Join(db.Close(), os.RemoveAll(dir)) },
+	}, nil
+}
+
+// folder makes an empty folder.
+func (b *run) folder() (string, error) {
+	if b.dir != "" {
+		if err := os.MkdirAll(b.dir, 0o750); err != nil {
+			return "", fmt.Errorf("bench: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp(b.dir, "refold-bench-")
+	if err != nil {
+		return "", fmt.Errorf("bench: %w", err)
+	}
+	return dir, nil
 }
