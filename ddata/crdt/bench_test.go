@@ -89,7 +89,7 @@ func BenchmarkORSetOne(b *testing.B) {
 	b.Run("Merge", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if before.Behind(delta) {
+			if before.NeedsFullState(delta) {
 				b.Fatal("it takes nothing away")
 			}
 			_ = must(before.MergeDelta(delta))

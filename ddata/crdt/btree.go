@@ -24,31 +24,31 @@ type item[V any] struct {
 // node is a leaf with values, or has kids. All leaves are equally deep. Keys are apart from values, so that they need not be copied
 // where a value is replaced.
 type node[V any] struct {
-	keys texts // those of the values; or key i is above all of kids[i], and not above any of kids[i+1]
-	vals []V
-	kids []*node[V]
+	keys     packedStrings // those of the values; or key i is above all of kids[i], and not above any of kids[i+1]
+	vals     []V
+	children []*node[V]
 }
 
 const (
 	fullNode = 16 // a larger node is split: each change copies one of each level
-	slimNode = 4  // a smaller one is joined with a neighbour, if they fit
-	// maxTexts is how many bytes the keys of a leaf have, unless it has one only: all are copied for each that is new.
-	maxTexts = 4 << 10
+	minNode  = 4  // a smaller one is joined with a neighbour, if they fit
+	// maxKeyBytes is how many bytes the keys of a leaf have, unless it has one only: all are copied for each that is new.
+	maxKeyBytes = 4 << 10
 )
 
-func (n *node[V]) len() int { return len(n.vals) + len(n.kids) }
+func (n *node[V]) len() int { return len(n.vals) + len(n.children) }
 
 // key returns a key of a leaf.
 func (n *node[V]) key(i int) string { return n.keys.at(i, len(n.vals)) }
 
 // isFull reports whether a node is to be split.
 func (n *node[V]) isFull() bool {
-	return n.len() > fullNode || len(n.vals) > 1 && len(n.keys) > maxTexts
+	return n.len() > fullNode || len(n.vals) > 1 && len(n.keys) > maxKeyBytes
 }
 
 // kid returns which kid is responsible for a key.
-func (n *node[V]) kid(key string) int {
-	i, found := n.keys.search(key, len(n.kids)-1)
+func (n *node[V]) childFor(key string) int {
+	i, found := n.keys.search(key, len(n.children)-1)
 	if found {
 		return i + 1
 	}
@@ -61,8 +61,8 @@ func (t tree[V]) find(key string) *V {
 	if n == nil {
 		return nil
 	}
-	for n.kids != nil {
-		n = n.kids[n.kid(key)]
+	for n.children != nil {
+		n = n.children[n.childFor(key)]
 	}
 	if i, found := n.keys.search(key, len(n.vals)); found {
 		return &n.vals[i]
@@ -84,13 +84,13 @@ func (t tree[V]) set(key string, val V) tree[V] {
 		made := &struct {
 			leaf node[V]
 			val  [1]V
-		}{leaf: node[V]{keys: texts(key)}, val: [1]V{val}}
+		}{leaf: node[V]{keys: packedStrings(key)}, val: [1]V{val}}
 		made.leaf.vals = made.val[:]
 		return tree[V]{root: &made.leaf, n: 1}
 	}
 	left, right, sep, added := t.root.set(key, val)
 	if right != nil {
-		left = &node[V]{keys: texts(sep), kids: []*node[V]{left, right}}
+		left = &node[V]{keys: packedStrings(sep), children: []*node[V]{left, right}}
 	}
 	if added {
 		t.n++
@@ -99,7 +99,7 @@ func (t tree[V]) set(key string, val V) tree[V] {
 }
 
 func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, added bool) {
-	if n.kids == nil {
+	if n.children == nil {
 		i, found := n.keys.search(key, len(n.vals))
 		if found {
 			next := &node[V]{keys: n.keys, vals: slices.Clone(n.vals)}
@@ -110,15 +110,15 @@ func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, adde
 		left, right, sep = next.split()
 		return left, right, sep, true
 	}
-	i := n.kid(key)
-	left, right, sep, added = n.kids[i].set(key, val)
-	next := &node[V]{keys: n.keys, kids: slices.Clone(n.kids)}
-	next.kids[i] = left
+	i := n.childFor(key)
+	left, right, sep, added = n.children[i].set(key, val)
+	next := &node[V]{keys: n.keys, children: slices.Clone(n.children)}
+	next.children[i] = left
 	if right == nil {
 		return next, nil, "", added
 	}
-	next.keys = next.keys.inserted(i, len(n.kids)-1, sep)
-	next.kids = inserted(next.kids, i+1, right)
+	next.keys = next.keys.inserted(i, len(n.children)-1, sep)
+	next.children = inserted(next.children, i+1, right)
 	left, right, sep = next.split()
 	return left, right, sep, added
 }
@@ -129,14 +129,14 @@ func (n *node[V]) split() (left, right *node[V], sep string) {
 		return n, nil, ""
 	}
 	half := n.len() / 2
-	if n.kids == nil {
+	if n.children == nil {
 		all := len(n.vals)
 		return &node[V]{keys: n.keys.part(0, half, all), vals: slices.Clone(n.vals[:half])},
 			&node[V]{keys: n.keys.part(half, all, all), vals: slices.Clone(n.vals[half:])}, n.key(half)
 	}
-	all := len(n.kids) - 1
-	return &node[V]{keys: n.keys.part(0, half-1, all), kids: slices.Clone(n.kids[:half])},
-		&node[V]{keys: n.keys.part(half, all, all), kids: slices.Clone(n.kids[half:])}, n.keys.at(half-1, all)
+	all := len(n.children) - 1
+	return &node[V]{keys: n.keys.part(0, half-1, all), children: slices.Clone(n.children[:half])},
+		&node[V]{keys: n.keys.part(half, all, all), children: slices.Clone(n.children[half:])}, n.keys.at(half-1, all)
 }
 
 func inserted[T any](s []T, i int, v T) []T {
@@ -154,32 +154,32 @@ func (t tree[V]) delete(key string) tree[V] {
 		return t
 	}
 	root := t.root.delete(key)
-	for root != nil && len(root.kids) == 1 {
-		root = root.kids[0]
+	for root != nil && len(root.children) == 1 {
+		root = root.children[0]
 	}
 	return tree[V]{root: root, n: t.n - 1}
 }
 
 // delete removes a key that is there. It returns nil if nothing is left.
 func (n *node[V]) delete(key string) *node[V] {
-	if n.kids == nil {
+	if n.children == nil {
 		if len(n.vals) == 1 {
 			return nil
 		}
 		i, _ := n.keys.search(key, len(n.vals))
 		return &node[V]{keys: n.keys.deleted(i, len(n.vals)), vals: deleted(n.vals, i)}
 	}
-	i := n.kid(key)
-	kid := n.kids[i].delete(key)
+	i := n.childFor(key)
+	kid := n.children[i].delete(key)
 	if kid == nil {
-		if len(n.kids) == 1 {
+		if len(n.children) == 1 {
 			return nil
 		}
-		return &node[V]{keys: n.keys.deleted(max(0, i-1), len(n.kids)-1), kids: deleted(n.kids, i)}
+		return &node[V]{keys: n.keys.deleted(max(0, i-1), len(n.children)-1), children: deleted(n.children, i)}
 	}
-	next := &node[V]{keys: n.keys, kids: slices.Clone(n.kids)}
-	next.kids[i] = kid
-	if kid.len() < slimNode && len(n.kids) > 1 {
+	next := &node[V]{keys: n.keys, children: slices.Clone(n.children)}
+	next.children[i] = kid
+	if kid.len() < minNode && len(n.children) > 1 {
 		next.join(max(0, i-1))
 	}
 	return next
@@ -187,29 +187,29 @@ func (n *node[V]) delete(key string) *node[V] {
 
 // join makes one kid of two neighbours, if they fit.
 func (n *node[V]) join(i int) {
-	a, b := n.kids[i], n.kids[i+1]
+	a, b := n.children[i], n.children[i+1]
 	if a.len()+b.len() > fullNode {
 		return
 	}
-	all := len(n.kids) - 1
+	all := len(n.children) - 1
 	keys := newPacker()
 	both := &node[V]{}
-	if a.kids == nil {
-		if len(a.keys)+len(b.keys) > maxTexts/2 {
+	if a.children == nil {
+		if len(a.keys)+len(b.keys) > maxKeyBytes/2 {
 			return
 		}
 		keys.addAll(a.keys, 0, len(a.vals), len(a.vals))
 		keys.addAll(b.keys, 0, len(b.vals), len(b.vals))
 		both.vals = slices.Concat(a.vals, b.vals)
 	} else {
-		keys.addAll(a.keys, 0, len(a.kids)-1, len(a.kids)-1)
+		keys.addAll(a.keys, 0, len(a.children)-1, len(a.children)-1)
 		keys.add(n.keys.at(i, all))
-		keys.addAll(b.keys, 0, len(b.kids)-1, len(b.kids)-1)
-		both.kids = slices.Concat(a.kids, b.kids)
+		keys.addAll(b.keys, 0, len(b.children)-1, len(b.children)-1)
+		both.children = slices.Concat(a.children, b.children)
 	}
-	both.keys = keys.texts()
-	n.keys, n.kids = n.keys.deleted(i, all), deleted(n.kids, i)
-	n.kids[i] = both
+	both.keys = keys.pack()
+	n.keys, n.children = n.keys.deleted(i, all), deleted(n.children, i)
+	n.children[i] = both
 }
 
 // all yields the items in order.
@@ -227,7 +227,7 @@ func (n *node[V]) all(yield func(string, V) bool) bool {
 			return false
 		}
 	}
-	for _, kid := range n.kids {
+	for _, kid := range n.children {
 		if !kid.all(yield) {
 			return false
 		}
@@ -235,8 +235,8 @@ func (n *node[V]) all(yield func(string, V) bool) bool {
 	return true
 }
 
-// leafPart is how full the nodes of a new tree are.
-const leafPart = fullNode * 3 / 4
+// newNodeFill is how full the nodes of a new tree are.
+const newNodeFill = fullNode * 3 / 4
 
 // treeOf makes a tree of items that are sorted by their distinct keys.
 func treeOf[V any](items []item[V]) tree[V] {
@@ -264,13 +264,13 @@ func (b *builder[V]) add(key string, val V) {
 // addVal adds a value of which the key was added.
 func (b *builder[V]) addVal(val V) {
 	if b.vals == nil {
-		b.vals = make([]V, 0, min(leafPart, b.left))
+		b.vals = make([]V, 0, min(newNodeFill, b.left))
 	}
 	b.vals = append(b.vals, val)
 	b.n++
 	b.left--
-	if len(b.vals) == leafPart || b.left == 0 || len(b.keys.text) > maxTexts/2 {
-		b.leaves = append(b.leaves, &node[V]{keys: b.keys.texts(), vals: b.vals})
+	if len(b.vals) == newNodeFill || b.left == 0 || len(b.keys.text) > maxKeyBytes/2 {
+		b.leaves = append(b.leaves, &node[V]{keys: b.keys.pack(), vals: b.vals})
 		b.keys.n, b.keys.text, b.vals = 0, b.keys.text[:0], nil
 	}
 }
@@ -291,13 +291,13 @@ func (b *builder[V]) tree() tree[V] {
 	for len(level) > 1 {
 		var above []*node[V]
 		var lowsAbove []string
-		for i := 0; i < len(level); i += leafPart {
-			end := min(i+leafPart, len(level))
+		for i := 0; i < len(level); i += newNodeFill {
+			end := min(i+newNodeFill, len(level))
 			keys := newPacker()
 			for _, low := range lows[i+1 : end] {
 				keys.add(low)
 			}
-			above = append(above, &node[V]{keys: keys.texts(), kids: slices.Clone(level[i:end])})
+			above = append(above, &node[V]{keys: keys.pack(), children: slices.Clone(level[i:end])})
 			lowsAbove = append(lowsAbove, lows[i])
 		}
 		level, lows = above, lowsAbove
@@ -326,9 +326,9 @@ func (t tree[V]) cursor() *cursor[V] {
 }
 
 func (c *cursor[V]) descend(n *node[V]) {
-	for n.kids != nil {
+	for n.children != nil {
 		c.stack = append(c.stack, step[V]{n, 1})
-		n = n.kids[0]
+		n = n.children[0]
 	}
 	c.leaf, c.at = n, 0
 }
@@ -345,11 +345,11 @@ func (c *cursor[V]) advance() {
 	c.at++
 	for c.at == len(c.leaf.vals) && len(c.stack) > 0 {
 		top := &c.stack[len(c.stack)-1]
-		if top.next == len(top.node.kids) {
+		if top.next == len(top.node.children) {
 			c.stack = c.stack[:len(c.stack)-1]
 			continue
 		}
-		kid := top.node.kids[top.next]
+		kid := top.node.children[top.next]
 		top.next++
 		c.descend(kid)
 	}

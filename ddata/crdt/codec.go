@@ -16,13 +16,13 @@ import (
 // decoder takes bytes apart. After the first error it returns zeroes. It accepts
 // only what the encoder writes, so that a value has one form.
 type decoder struct {
-	b     []byte
-	err   error
-	types *Types
-	nodes []member
-	used  []bool
-	few   struct { // where those are, if they are few
-		nodes [4]member
+	b      []byte
+	err    error
+	types  *Types
+	nodes  []nodeRef
+	used   []bool
+	inline struct { // where those are, if they are few
+		nodes [4]nodeRef
 		used  [4]bool
 	}
 }
@@ -38,7 +38,7 @@ func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 	}
 	s := d.shape(maxDepth)
 	n := d.count(MaxNodes, 10, "nodes")
-	d.nodes, d.used = d.few.nodes[:0], d.few.used[:0]
+	d.nodes, d.used = d.inline.nodes[:0], d.inline.used[:0]
 	var last identity.Node
 	for i := range n {
 		node := d.node()
@@ -48,7 +48,7 @@ func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 		if d.err != nil {
 			break
 		}
-		d.nodes = append(d.nodes, memberOf(node))
+		d.nodes = append(d.nodes, refOf(node))
 		last = node
 	}
 	d.used = append(d.used, make([]bool, len(d.nodes))...)
@@ -135,18 +135,18 @@ func (d *decoder) node() identity.Node {
 	return identity.Node{Name: name, UID: uid}
 }
 
-// member reads the place of a node. Behind the last one, it is in order.
-func (d *decoder) member(i uint64) member {
+// member reads the place of a node. NeedsFullState the last one, it is in order.
+func (d *decoder) nodeRef(i uint64) nodeRef {
 	if i >= uint64(len(d.nodes)) {
 		d.fail("node %d of %d", i, len(d.nodes))
-		return member{}
+		return nodeRef{}
 	}
 	d.used[i] = true
 	return d.nodes[i]
 }
 
 // some reads n dots in order.
-func (d *decoder) some(n int) vector {
+func (d *decoder) dotList(n int) vector {
 	if n == 0 || d.err != nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (d *decoder) some(n int) vector {
 			d.fail("dots are not in order")
 		}
 		least = i + 1
-		v = append(v, dot{d.member(i), d.version()})
+		v = append(v, dot{d.nodeRef(i), d.version()})
 		if d.err != nil {
 			return nil
 		}
@@ -175,12 +175,12 @@ func (d *decoder) version() uint64 {
 	return u
 }
 
-func (d *decoder) vector() vector { return d.some(d.count(MaxNodes, 2, "versions")) }
+func (d *decoder) vector() vector { return d.dotList(d.count(MaxNodes, 2, "versions")) }
 
 func (d *decoder) dots() dots {
 	u := d.uint(math.MaxInt64, "dots")
 	if u&1 == 0 {
-		one := dot{d.member(u >> 1), d.version()}
+		one := dot{d.nodeRef(u >> 1), d.version()}
 		if d.err != nil {
 			return dots{}
 		}
@@ -191,10 +191,10 @@ func (d *decoder) dots() dots {
 		d.fail("%d dots", u>>1)
 		return dots{}
 	}
-	return dotsOf(d.some(n))
+	return dotsOf(d.dotList(n))
 }
 
-// element reads an element. Behind the last one, it is in order.
+// element reads an element. NeedsFullState the last one, it is in order.
 func (d *decoder) element(k elementKind, after []byte, first bool) string {
 	return string(d.elementBytes(k, after, first))
 }
@@ -250,7 +250,7 @@ func (d *decoder) shape(depth int) shape {
 	if depth == 0 {
 		d.failed(fmt.Errorf("%w: types in types, more than %d levels", ErrLimit, maxDepth))
 	}
-	if d.err != nil || s.kind == 0 || s.kind > kindOwn {
+	if d.err != nil || s.kind == 0 || s.kind > kindCustom {
 		d.fail("type %d is unknown", s.kind)
 		return s
 	}
@@ -262,12 +262,12 @@ func (d *decoder) shape(depth int) shape {
 		}
 	}
 	switch {
-	case s.kind == kindOwn:
+	case s.kind == kindCustom:
 		name := string(d.bytes(maxName, "name of a type"))
 		if d.err != nil {
 			return s
 		}
-		if s.own = d.types.named(name); s.own == nil {
+		if s.custom = d.types.named(name); s.custom == nil {
 			d.failed(fmt.Errorf("%w: %.80q", ErrUndefined, name))
 		}
 	case s.kind.isMap():
@@ -311,8 +311,8 @@ func (d *decoder) value(s shape) core {
 		return d.register(s.elem)
 	case kindVersions:
 		return &versions{d.vector()}
-	case kindOwn:
-		return d.ownValue(s.own)
+	case kindCustom:
+		return d.customValue(s.custom)
 	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 	}
 	return d.ormap(s)
@@ -326,15 +326,15 @@ const (
 
 // nodeTable collects the nodes of a value, sorted.
 type nodeTable struct {
-	nodes []member
+	nodes []nodeRef
 	last  int
 }
 
-func (t *nodeTable) add(n member) {
+func (t *nodeTable) add(n nodeRef) {
 	if t.last < len(t.nodes) && t.nodes[t.last] == n {
 		return
 	}
-	i, found := slices.BinarySearchFunc(t.nodes, n, compareMembers)
+	i, found := slices.BinarySearchFunc(t.nodes, n, compareRefs)
 	if !found {
 		t.nodes = slices.Insert(t.nodes, i, n)
 	}
@@ -357,19 +357,19 @@ func (t *nodeTable) all() []identity.Node {
 }
 
 // index returns the place of a node that was added.
-func (t *nodeTable) index(n member) uint64 {
+func (t *nodeTable) index(n nodeRef) uint64 {
 	if t.last >= len(t.nodes) || t.nodes[t.last] != n {
-		t.last, _ = slices.BinarySearchFunc(t.nodes, n, compareMembers)
+		t.last, _ = slices.BinarySearchFunc(t.nodes, n, compareRefs)
 	}
 	return uint64(t.last) //nolint:gosec // not negative
 }
 
 // encoder appends a value. The error of a user's type waits for the end.
 type encoder struct {
-	dst   []byte
-	nodes nodeTable
-	few   [4]member // where those are, if they are few
-	err   error
+	dst    []byte
+	nodes  nodeTable
+	inline [4]nodeRef // where those are, if they are few
+	err    error
 }
 
 func appendBinary(dst []byte, version byte, v interface {
@@ -383,7 +383,7 @@ func appendBinary(dst []byte, version byte, v interface {
 	}
 	start := len(dst)
 	e := &encoder{dst: append(dst, version)}
-	e.nodes.nodes = e.few[:0]
+	e.nodes.nodes = e.inline[:0]
 	e.shape(v.shape())
 	v.eachNode(&e.nodes)
 	e.uint(uint64(len(e.nodes.nodes)))
@@ -425,8 +425,8 @@ func (e *encoder) shape(s shape) {
 		e.dst = append(e.dst, byte(s.elem))
 	}
 	switch {
-	case s.kind == kindOwn:
-		e.text(s.own.name)
+	case s.kind == kindCustom:
+		e.text(s.custom.name)
 	case s.of != nil:
 		e.shape(*s.of)
 	}

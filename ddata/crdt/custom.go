@@ -13,15 +13,15 @@ import (
 )
 
 // own is a value of a user's type.
-type own struct {
+type custom struct {
 	def *definition
 	v   any
 }
 
-func (o *own) shape() shape        { return shape{kind: kindOwn, own: o.def} }
-func (o *own) eachNode(*nodeTable) {}
+func (o *custom) shape() shape        { return shape{kind: kindCustom, custom: o.def} }
+func (o *custom) eachNode(*nodeTable) {}
 
-func (o *own) merge(other core) (core, error) {
+func (o *custom) merge(other core) (core, error) {
 	b, err := same(o, other)
 	if err != nil {
 		return nil, err
@@ -30,9 +30,9 @@ func (o *own) merge(other core) (core, error) {
 }
 
 // change returns what a function makes of the value, without a delta.
-func (o *own) change(doing string, f func() (any, error)) (core, error) {
-	next := &own{def: o.def}
-	err := guard(o.def, doing, func() error {
+func (o *custom) change(doing string, f func() (any, error)) (core, error) {
+	next := &custom{def: o.def}
+	err := catchPanic(o.def, doing, func() error {
 		v, err := f()
 		if err == nil {
 			next.v = o.def.resetDelta(v)
@@ -45,76 +45,76 @@ func (o *own) change(doing string, f func() (any, error)) (core, error) {
 	return next, nil
 }
 
-func (o *own) changes() change {
-	d := &ownDelta{def: o.def}
+func (o *custom) changes() change {
+	d := &customDelta{def: o.def}
 	var some bool
-	if err := guard(o.def, "take the delta of", func() error { d.d, some = o.def.delta(o.v); return nil }); err != nil || !some {
+	if err := catchPanic(o.def, "take the delta of", func() error { d.d, some = o.def.delta(o.v); return nil }); err != nil || !some {
 		return nil
 	}
 	return d
 }
 
-func (o *own) resetDelta() core {
-	next := &own{def: o.def}
-	if err := guard(o.def, "reset the delta of", func() error { next.v = o.def.resetDelta(o.v); return nil }); err != nil {
+func (o *custom) resetDelta() core {
+	next := &custom{def: o.def}
+	if err := catchPanic(o.def, "reset the delta of", func() error { next.v = o.def.resetDelta(o.v); return nil }); err != nil {
 		return o
 	}
 	return next
 }
 
-func (o *own) applyDelta(d change) (core, error) {
-	od, err := sameChange[*ownDelta](o.shape(), d)
+func (o *custom) applyDelta(d change) (core, error) {
+	od, err := sameChange[*customDelta](o.shape(), d)
 	if err != nil {
 		return nil, err
 	}
 	return o.change("merge a delta of", func() (any, error) { return o.def.mergeDelta(o.v, od.d) })
 }
 
-func (o *own) modifiedBy() (nodes []identity.Node) {
-	if err := guard(o.def, "find the nodes of", func() error { nodes = o.def.modifiedBy(o.v); return nil }); err != nil {
+func (o *custom) modifiedBy() (nodes []identity.Node) {
+	if err := catchPanic(o.def, "find the nodes of", func() error { nodes = o.def.modifiedBy(o.v); return nil }); err != nil {
 		return nil
 	}
 	return nodes
 }
 
-func (o *own) needsPruning(removed identity.Node) (needs bool) {
-	if err := guard(o.def, "find the nodes of", func() error { needs = o.def.needsPruning(o.v, removed); return nil }); err != nil {
+func (o *custom) needsPruning(removed identity.Node) (needs bool) {
+	if err := catchPanic(o.def, "find the nodes of", func() error { needs = o.def.needsPruning(o.v, removed); return nil }); err != nil {
 		return false
 	}
 	return needs
 }
 
-func (o *own) pruned(self *Self, removed identity.Node) (core, error) {
+func (o *custom) pruned(self *Self, removed identity.Node) (core, error) {
 	if !o.needsPruning(removed) {
 		return o.resetDelta(), nil
 	}
 	return o.change("prune", func() (any, error) { return o.def.prune(o.v, self, removed) })
 }
 
-func (o *own) cleaned(removed identity.Node) (core, error) {
+func (o *custom) cleaned(removed identity.Node) (core, error) {
 	return o.change("clean up", func() (any, error) { return o.def.cleanup(o.v, removed) })
 }
 
-func (o *own) encode(e *encoder) {
-	e.own(o.def, func() ([]byte, error) { return o.def.appendTo(o.v, nil) })
+func (o *custom) encode(e *encoder) {
+	e.custom(o.def, func() ([]byte, error) { return o.def.appendTo(o.v, nil) })
 }
 
 // own writes the bytes that a user's type makes.
-func (e *encoder) own(def *definition, write func() ([]byte, error)) {
+func (e *encoder) custom(def *definition, write func() ([]byte, error)) {
 	var data []byte
-	err := guard(def, "encode", func() (err error) { data, err = write(); return err })
+	err := catchPanic(def, "encode", func() (err error) { data, err = write(); return err })
 	if err != nil && e.err == nil {
 		e.err = err
 	}
 	e.bytes(data)
 }
 
-func (d *decoder) own(def *definition, data []byte, read func() error, write func() ([]byte, error)) {
+func (d *decoder) checkCustom(def *definition, data []byte, read func() error, write func() ([]byte, error)) {
 	if d.err != nil {
 		return
 	}
 	before := bytes.Clone(data)
-	err := guard(def, "decode", read)
+	err := catchPanic(def, "decode", read)
 	if err == nil { // one form only
 		var again []byte
 		if again, err = write(); err == nil && !bytes.Equal(again, before) {
@@ -126,10 +126,10 @@ func (d *decoder) own(def *definition, data []byte, read func() error, write fun
 	}
 }
 
-func (d *decoder) ownValue(def *definition) core {
+func (d *decoder) customValue(def *definition) core {
 	data := d.bytes(MaxSize, "value")
-	o := &own{def: def}
-	d.own(def, data, func() (err error) { o.v, err = def.decode(data); return err },
+	o := &custom{def: def}
+	d.checkCustom(def, data, func() (err error) { o.v, err = def.decode(data); return err },
 		func() ([]byte, error) { return def.appendTo(o.v, nil) })
 	return o
 }
@@ -201,7 +201,7 @@ type ops interface {
 	decodeDelta(data []byte) (any, error)
 }
 
-func (d *definition) zero() core { return &own{def: d, v: d.empty()} }
+func (d *definition) zero() core { return &custom{def: d, v: d.empty()} }
 
 // Define defines a data type of one's own. The name is stored, so it must never
 // change. Decode reads what AppendBinary wrote; it must not keep data, sets its
@@ -310,46 +310,46 @@ func (deltaOps[T, D]) appendDelta(d any, dst []byte) ([]byte, error) {
 
 func (o deltaOps[T, D]) decodeDelta(data []byte) (any, error) { return o.readDelta(data) }
 
-// ownDelta is a delta of a user's type.
-type ownDelta struct {
+// customDelta is a delta of a user's type.
+type customDelta struct {
 	def *definition
 	d   any
 }
 
-func (d *ownDelta) shape() shape        { return shape{kind: kindOwn, own: d.def} }
-func (d *ownDelta) eachNode(*nodeTable) {}
+func (d *customDelta) shape() shape        { return shape{kind: kindCustom, custom: d.def} }
+func (d *customDelta) eachNode(*nodeTable) {}
 
-func (d *ownDelta) opCount() (n int) {
-	if err := guard(d.def, "count the steps of", func() error { n = d.def.opCount(d.d); return nil }); err != nil {
+func (d *customDelta) opCount() (n int) {
+	if err := catchPanic(d.def, "count the steps of", func() error { n = d.def.opCount(d.d); return nil }); err != nil {
 		return 0
 	}
 	return n
 }
 
-func (d *ownDelta) encode(e *encoder) {
-	e.own(d.def, func() ([]byte, error) { return d.def.appendDelta(d.d, nil) })
+func (d *customDelta) encode(e *encoder) {
+	e.custom(d.def, func() ([]byte, error) { return d.def.appendDelta(d.d, nil) })
 }
 
-func (d *ownDelta) then(later change) (change, error) {
-	l, err := sameChange[*ownDelta](d.shape(), later)
+func (d *customDelta) then(later change) (change, error) {
+	l, err := sameChange[*customDelta](d.shape(), later)
 	if err != nil {
 		return nil, err
 	}
-	m := &ownDelta{def: d.def}
-	err = guard(d.def, "merge deltas of", func() error { m.d, err = d.def.mergeDeltas(d.d, l.d); return err })
+	m := &customDelta{def: d.def}
+	err = catchPanic(d.def, "merge deltas of", func() error { m.d, err = d.def.mergeDeltas(d.d, l.d); return err })
 	return m, err
 }
 
-func (d *decoder) ownDelta(def *definition) change {
+func (d *decoder) customDelta(def *definition) change {
 	data := d.bytes(MaxSize, "delta")
-	m := &ownDelta{def: def}
-	d.own(def, data, func() (err error) { m.d, err = def.decodeDelta(data); return err },
+	m := &customDelta{def: def}
+	d.checkCustom(def, data, func() (err error) { m.d, err = def.decodeDelta(data); return err },
 		func() ([]byte, error) { return def.appendDelta(m.d, nil) })
 	return m
 }
 
 // guard calls what is not ours, and makes an error of a panic.
-func guard(def *definition, doing string, f func() error) (err error) {
+func catchPanic(def *definition, doing string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("crdt: %s %s: panic: %v", doing, def.name, p)

@@ -19,7 +19,7 @@ type change interface {
 	// then returns this change followed by a later one of the same node.
 	then(later change) (change, error)
 	opCount() int
-	by(node identity.Node) bool
+	modifiedOnlyBy(node identity.Node) bool
 	eachNode(t *nodeTable)
 	encode(e *encoder)
 }
@@ -101,30 +101,30 @@ func mergeWhole(c core, d change) (core, error) {
 	return c.merge(o.core)
 }
 
-// Behind reports whether a delta takes something away that its node had seen and the value has
+// NeedsFullState reports whether a delta takes something away that its node had seen and the value has
 // not. Merged it would say nothing of that, which then could come later and stay: whoever has to
 // know of the removal needs the whole value instead. What has come from the delta's own node does
 // not count, see Delta.NeedsCausal. A type of one's own is never behind.
-func (v Value) Behind(d Delta) bool {
+func (v Value) NeedsFullState(d Delta) bool {
 	if d.c == nil || !v.c.shape().equal(d.c.shape()) {
 		return false
 	}
-	return behind(v.c, d.c)
+	return needsFullState(v.c, d.c)
 }
 
-func behind(c core, d change) bool {
+func needsFullState(c core, d change) bool {
 	switch d := d.(type) {
 	case *orsetDelta:
 		s, ok := c.(*orset)
-		return ok && s.behind(d)
+		return ok && s.needsFullState(d)
 	case *mapDelta:
 		m, ok := c.(*ormap)
-		return ok && m.behind(d)
+		return ok && m.needsFullState(d)
 	}
 	return false
 }
 
-func (s *orset) behind(d *orsetDelta) bool {
+func (s *orset) needsFullState(d *orsetDelta) bool {
 	if !slices.ContainsFunc(d.ops, func(op orsetOp) bool { return op.kind == opRemove }) {
 		return false
 	}
@@ -145,10 +145,10 @@ func (s *orset) behind(d *orsetDelta) bool {
 	return false
 }
 
-func (m *ormap) behind(d *mapDelta) bool {
+func (m *ormap) needsFullState(d *mapDelta) bool {
 	seen := m.keys
 	for _, op := range d.ops {
-		if seen.behind(op.keys) {
+		if seen.needsFullState(op.keys) {
 			return true
 		}
 		seen = &orset{elem: seen.elem, vv: seen.vv}
@@ -163,7 +163,7 @@ func (m *ormap) behind(d *mapDelta) bool {
 			if !found {
 				v = m.typ.of.empty()
 			}
-			if behind(v, vd) {
+			if needsFullState(v, vd) {
 				return true
 			}
 		}
@@ -171,21 +171,21 @@ func (m *ormap) behind(d *mapDelta) bool {
 	return false
 }
 
-// By reports whether the changes were made with the Self of a node and of no other, as far as a delta says that: the deltas of
+// ModifiedOnlyBy reports whether the changes were made with the Self of a node and of no other, as far as a delta says that: the deltas of
 // a user's type do not.
-func (d Delta) By(node identity.Node) bool { return d.c == nil || d.c.by(node) }
+func (d Delta) ModifiedOnlyBy(node identity.Node) bool { return d.c == nil || d.c.modifiedOnlyBy(node) }
 
-func (d whole) by(node identity.Node) bool {
+func (d whole) modifiedOnlyBy(node identity.Node) bool {
 	switch c := d.core.(type) {
 	case *gcounter:
-		return c.tallies.by(node)
+		return c.tallies.onlyOf(node)
 	case *pncounter:
-		return c.up.by(node) && c.down.by(node)
+		return c.up.onlyOf(node) && c.down.onlyOf(node)
 	}
 	return true // it has no history of nodes
 }
 
-func (t tallies) by(node identity.Node) bool {
+func (t tallies) onlyOf(node identity.Node) bool {
 	for i := range t {
 		if t[i].node.Value() != node {
 			return false
@@ -194,17 +194,17 @@ func (t tallies) by(node identity.Node) bool {
 	return true
 }
 
-func (d *orsetDelta) by(node identity.Node) bool {
+func (d *orsetDelta) modifiedOnlyBy(node identity.Node) bool {
 	for i := range d.ops {
 		op := &d.ops[i]
-		if op.kind != opFull && !op.vv.by(node) { // what a set held before it was cleared is of others
+		if op.kind != opFull && !op.vv.onlyOf(node) { // what a set held before it was cleared is of others
 			return false
 		}
 	}
 	return true
 }
 
-func (v vector) by(node identity.Node) bool {
+func (v vector) onlyOf(node identity.Node) bool {
 	for i := range v {
 		if v[i].node.Value() != node {
 			return false
@@ -213,13 +213,13 @@ func (v vector) by(node identity.Node) bool {
 	return true
 }
 
-func (d *mapDelta) by(node identity.Node) bool {
+func (d *mapDelta) modifiedOnlyBy(node identity.Node) bool {
 	for _, op := range d.ops {
-		if !op.keys.by(node) {
+		if !op.keys.modifiedOnlyBy(node) {
 			return false
 		}
 		for _, vd := range op.deltas.all() {
-			if !vd.by(node) {
+			if !vd.modifiedOnlyBy(node) {
 				return false
 			}
 		}
@@ -227,12 +227,12 @@ func (d *mapDelta) by(node identity.Node) bool {
 	return true
 }
 
-func (d *ownDelta) by(identity.Node) bool { return true }
+func (d *customDelta) modifiedOnlyBy(identity.Node) bool { return true }
 
-// Follows reports whether the delta of the value tells all by which it differs from an older one: it was made of that by changes
+// DeltaIsComplete reports whether the delta of the value tells all by which it differs from an older one: it was made of that by changes
 // alone. A value that was merged with something before it was changed does not follow, and others need the whole of it. A
 // type of one's own follows if the older value with the delta is encoded to the same bytes.
-func (v Value) Follows(older Value) bool {
+func (v Value) DeltaIsComplete(older Value) bool {
 	if older.c == nil {
 		return false
 	}
@@ -247,13 +247,13 @@ func (v Value) Follows(older Value) bool {
 		return c.base == older.c
 	case *ormap:
 		return c.base == older.c
-	case *own:
-		return c.follows(older.c)
+	case *custom:
+		return c.deltaIsComplete(older.c)
 	}
 	return false
 }
 
-func (o *own) follows(older core) bool {
+func (o *custom) deltaIsComplete(older core) bool {
 	d := o.changes()
 	if d == nil {
 		return false
@@ -262,26 +262,26 @@ func (o *own) follows(older core) bool {
 	return err == nil && Equal(Value{next}, Value{o.resetDelta()})
 }
 
-// HoldsOwn reports whether the value is of a type of one's own, or is a map of such values. How much larger a delta makes it is
+// HasCustomType reports whether the value is of a type of one's own, or is a map of such values. How much larger a delta makes it is
 // not known then.
-func (v Value) HoldsOwn() bool {
+func (v Value) HasCustomType() bool {
 	s := v.c.shape()
 	for s.of != nil {
 		s = *s.of
 	}
-	return s.kind == kindOwn
+	return s.kind == kindCustom
 }
 
-// Sweeps is how many steps of the delta go through all that a value holds, however short they are themselves: sets that are
+// FullScans is how many steps of the delta go through all that a value holds, however short they are themselves: sets that are
 // cleared. Whoever takes deltas from elsewhere should have a limit for it. It is 0 for a type of one's own.
-func (d Delta) Sweeps() int {
+func (d Delta) FullScans() int {
 	if d.c == nil {
 		return 0
 	}
-	return sweeps(d.c)
+	return fullScans(d.c)
 }
 
-func sweeps(d change) int {
+func fullScans(d change) int {
 	n := 0
 	switch d := d.(type) {
 	case *orsetDelta:
@@ -294,9 +294,9 @@ func sweeps(d change) int {
 		for _, op := range d.ops {
 			most := 0 // the values of different keys have their own elements
 			for _, vd := range op.deltas.all() {
-				most = max(most, sweeps(vd))
+				most = max(most, fullScans(vd))
 			}
-			n += sweeps(op.keys) + most
+			n += fullScans(op.keys) + most
 		}
 	}
 	return n

@@ -20,18 +20,18 @@ func follows[T crdt.Data[T]](t *testing.T, types *crdt.Types, change func(v T, n
 	base := must(crdt.As[T](types, older))
 	other := must(crdt.As[T](types, untyped(must(change(must(crdt.As[T](types, crdt.Value{})), 2))).ResetDelta()))
 	once := must(change(base, 3))
-	if !untyped(once).Follows(older) || !untyped(must(change(once, 4))).Follows(older) {
+	if !untyped(once).DeltaIsComplete(older) || !untyped(must(change(once, 4))).DeltaIsComplete(older) {
 		t.Errorf("%v: a change is more than its delta", older.Type())
 	}
 	merged := must(change(must(base.Merge(other)), 3))
-	if v := untyped(merged); v.Delta().IsZero() || v.Follows(older) {
+	if v := untyped(merged); v.Delta().IsZero() || v.DeltaIsComplete(older) {
 		t.Errorf("%v: merged and then changed, it is no more than its delta", older.Type())
 	}
 	anew := must(crdt.As[T](types, untyped(once).ResetDelta()))
-	if untyped(must(change(anew, 4))).Follows(older) {
+	if untyped(must(change(anew, 4))).DeltaIsComplete(older) {
 		t.Errorf("%v: a change before the delta is forgotten", older.Type())
 	}
-	if older.Follows(older) || older.Follows(crdt.Value{}) {
+	if older.DeltaIsComplete(older) || older.DeltaIsComplete(crdt.Value{}) {
 		t.Errorf("%v: it follows without a change", older.Type())
 	}
 }
@@ -50,14 +50,14 @@ func TestFollows(t *testing.T) {
 	})
 	follows(t, nil, func(v crdt.PNCounterMap[int], n int) (crdt.PNCounterMap[int], error) { return v.Add(selves[n], n, 1) })
 	follows(t, types, func(v Tally, n int) (Tally, error) { return v.Add(selves[n], 1), nil })
-	if v := must(types.Value(Tally{})); !v.HoldsOwn() {
+	if v := must(types.Value(Tally{})); !v.HasCustomType() {
 		t.Error("a type of one's own is none")
 	}
 	inMap := must(must(crdt.With(types, crdt.ORMap[string, crdt.ORMap[string, Tally]]{})).Update(a, "k", func(m crdt.ORMap[string, Tally]) (crdt.ORMap[string, Tally], error) { return m, nil }))
-	if v := must(types.Value(inMap)); !v.HoldsOwn() {
+	if v := must(types.Value(inMap)); !v.HasCustomType() {
 		t.Error("a type of one's own is not seen in maps")
 	}
-	if v := must(types.Value(crdt.ORMap[string, crdt.GCounter]{})); v.HoldsOwn() {
+	if v := must(types.Value(crdt.ORMap[string, crdt.GCounter]{})); v.HasCustomType() {
 		t.Error("a counter is a type of one's own")
 	}
 }
@@ -103,11 +103,11 @@ func TestSweeps(t *testing.T) {
 		}
 		return d
 	}
-	if n := cleared(7).Sweeps(); n != 7 {
+	if n := cleared(7).FullScans(); n != 7 {
 		t.Errorf("%d sweeps of a set", n)
 	}
 	removed, _ := must(one.ResetDelta().Remove(a, "x")).Delta()
-	if n := removed.Sweeps() + (crdt.Delta{}).Sweeps(); n != 0 {
+	if n := removed.FullScans() + (crdt.Delta{}).FullScans(); n != 0 {
 		t.Errorf("%d sweeps of a removal, and of nothing", n)
 	}
 	m := must(crdt.ORMultiMap[string, string]{}.WithValueDeltas())
@@ -119,15 +119,15 @@ func TestSweeps(t *testing.T) {
 		m = must(m.Put(a, fmt.Sprint(i), "y"))
 	}
 	d, _ := m.Delta()
-	if d.Ops() != 1 || d.Sweeps() != 1 { // each key has elements of its own
-		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.Sweeps())
+	if d.Ops() != 1 || d.FullScans() != 1 { // each key has elements of its own
+		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.FullScans())
 	}
 	m = m.ResetDelta()
 	for i := range 3 {
 		m = must(m.Remove(a, fmt.Sprint(i)))
 	}
-	if d, _ := m.Delta(); d.Sweeps() != 3 {
-		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.Sweeps())
+	if d, _ := m.Delta(); d.FullScans() != 3 {
+		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.FullScans())
 	}
 }
 
@@ -217,7 +217,7 @@ func TestBehind(t *testing.T) {
 		{"another type", value(prices, nil), removed, false},
 		{"no delta", value(set, nil), crdt.Delta{}, false},
 	} {
-		if got := c.value.Behind(c.delta); got != c.want {
+		if got := c.value.NeedsFullState(c.delta); got != c.want {
 			t.Errorf("%s: behind %t, want %t", c.name, got, c.want)
 		}
 	}
@@ -239,13 +239,13 @@ func TestDeltaBy(t *testing.T) {
 			return crdt.ORMultiMap[string, string]{}.Add(s, "x", "y")
 		},
 	} {
-		if d := value(must(change(a))).Delta(); d.IsZero() || !d.By(a.Node()) || d.By(b.Node()) {
-			t.Errorf("%s: by a %t, by b %t", what, d.By(a.Node()), d.By(b.Node()))
+		if d := value(must(change(a))).Delta(); d.IsZero() || !d.ModifiedOnlyBy(a.Node()) || d.ModifiedOnlyBy(b.Node()) {
+			t.Errorf("%s: by a %t, by b %t", what, d.ModifiedOnlyBy(a.Node()), d.ModifiedOnlyBy(b.Node()))
 		}
 	}
 	cleared := must(crdt.ORSet[string]{}.Add(a, "x")).ResetDelta().Clear()
 	for what, d := range map[string]crdt.Delta{"none": {}, "clear": value(cleared).Delta()} {
-		if !d.By(b.Node()) {
+		if !d.ModifiedOnlyBy(b.Node()) {
 			t.Errorf("%s is not by whoever it is", what)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // dot is one change of one node. Its number is above 0.
 type dot struct {
-	node member
+	node nodeRef
 	n    uint64
 }
 
@@ -19,16 +19,16 @@ type dot struct {
 // changed once it is made.
 type vector []dot
 
-func (v vector) find(node member) (int, bool) {
+func (v vector) find(node nodeRef) (int, bool) {
 	for i := range v { // there are few, and mostly one
-		switch c := compareMembers(v[i].node, node); {
+		switch c := compareRefs(v[i].node, node); {
 		case c == 0:
 			return i, true
 		case c > 0:
 			return i, false
 		}
 		if i == 8 {
-			j, found := slices.BinarySearchFunc(v[i+1:], node, func(d dot, n member) int { return compareMembers(d.node, n) })
+			j, found := slices.BinarySearchFunc(v[i+1:], node, func(d dot, n nodeRef) int { return compareRefs(d.node, n) })
 			return i + 1 + j, found
 		}
 	}
@@ -36,7 +36,7 @@ func (v vector) find(node member) (int, bool) {
 }
 
 // of returns the number of a node, 0 if there is none.
-func (v vector) of(node member) uint64 {
+func (v vector) of(node nodeRef) uint64 {
 	if i, found := v.find(node); found {
 		return v[i].n
 	}
@@ -71,7 +71,7 @@ func (v vector) with(d dot) vector {
 }
 
 // only returns the number of one node, of which it refers to v.
-func (v vector) only(node member) vector {
+func (v vector) only(node nodeRef) vector {
 	i, found := v.find(node)
 	if !found {
 		return nil
@@ -80,7 +80,7 @@ func (v vector) only(node member) vector {
 }
 
 // without returns it without a node.
-func (v vector) without(node member) vector {
+func (v vector) without(node nodeRef) vector {
 	i, found := v.find(node)
 	if !found {
 		return v
@@ -99,7 +99,7 @@ func (v vector) max(other vector) vector {
 	next := make(vector, 0, len(v)+len(other))
 	i, j := 0, 0
 	for i < len(v) && j < len(other) {
-		switch c := compareMembers(v[i].node, other[j].node); {
+		switch c := compareRefs(v[i].node, other[j].node); {
 		case c < 0:
 			next = append(next, v[i])
 			i++
@@ -187,7 +187,7 @@ func (d *dots) vector() vector {
 }
 
 // of returns the number of a node, 0 if there is none.
-func (d *dots) of(m member) uint64 {
+func (d *dots) of(m nodeRef) uint64 {
 	if d.more == nil && d.one[0].node == m {
 		return d.one[0].n
 	}

@@ -75,14 +75,14 @@ func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) 
 	}
 	manifest, payload, err := types.registry().Encode(v.Interface())
 	if err != nil {
-		return nil, unnamed(err)
+		return nil, registryError(err)
 	}
 	dst = binary.AppendUvarint(append(dst, tagNamed), uint64(len(manifest)))
 	return append(append(dst, manifest...), payload...), nil
 }
 
 // unnamed is the error of the registry about an element. It says which registry that is.
-func unnamed(err error) error {
+func registryError(err error) error {
 	if errors.Is(err, codec.ErrNotRegistered) || errors.Is(err, codec.ErrUnknown) {
 		return fmt.Errorf("%w: %w: the registry is that of crdt.NewTypes, for ddata.Config.Types", ErrElement, err)
 	}
@@ -114,7 +114,7 @@ func decodeElement[E any](s string, types *Types) (e E, err error) {
 		return e, nil
 	}
 	to := reflect.ValueOf(&e).Elem()
-	if named(s[0]) {
+	if isNamed(s[0]) {
 		return e, decodeNamed(s, to, types)
 	}
 	if to.Kind() != reflect.Interface {
@@ -128,7 +128,7 @@ func decodeElement[E any](s string, types *Types) (e E, err error) {
 	return e, nil
 }
 
-func named(tag byte) bool { return tag == tagNamed }
+func isNamed(tag byte) bool { return tag == tagNamed }
 
 func decodeNamed(s string, to reflect.Value, types *Types) error {
 	manifest, payload, ok := cutNamed(s)
@@ -137,7 +137,7 @@ func decodeNamed(s string, to reflect.Value, types *Types) error {
 	}
 	v, err := types.registry().Decode(manifest, []byte(payload))
 	if err != nil {
-		return unnamed(err)
+		return registryError(err)
 	}
 	rv := reflect.ValueOf(v)
 	if !rv.IsValid() || !rv.Type().AssignableTo(to.Type()) {

@@ -51,7 +51,7 @@ func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
 		one         [1]tally
 	}{}
 	next := &made.next
-	next.tallies, made.one[0] = g.tallies.add(self.member, n, more)
+	next.tallies, made.one[0] = g.tallies.add(self.ref, n, more)
 	made.delta.tallies = made.one[:]
 	if g.delta != nil {
 		made.delta.tallies = g.delta.tallies.max(made.one[:])
@@ -80,7 +80,7 @@ type gcounter struct {
 }
 
 func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }
-func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(memberOf(removed)) }
+func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(refOf(removed)) }
 func (g *gcounter) applyDelta(d change) (core, error)       { return mergeWhole(g, d) }
 func (g *gcounter) shape() shape                            { return shape{kind: kindGCounter} }
 func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }
@@ -119,12 +119,12 @@ func (g *gcounter) resetDelta() core {
 }
 
 func (g *gcounter) pruned(self *Self, removed identity.Node) (core, error) {
-	return &gcounter{tallies: g.tallies.prune(memberOf(removed), self.member)}, nil
+	return &gcounter{tallies: g.tallies.prune(refOf(removed), self.ref)}, nil
 }
 
 func (g *gcounter) cleaned(removed identity.Node) (core, error) {
 	if !g.needsPruning(removed) {
 		return g.resetDelta(), nil
 	}
-	return &gcounter{tallies: g.tallies.without(memberOf(removed))}, nil
+	return &gcounter{tallies: g.tallies.without(refOf(removed))}, nil
 }

@@ -70,8 +70,8 @@ func (j JSON) core(dst []byte, c core) []byte {
 		return append(dst, '}')
 	case *ormap:
 		return j.ormap(dst, c)
-	case *own:
-		return j.own(dst, c)
+	case *custom:
+		return j.custom(dst, c)
 	}
 	return append(dst, "null"...)
 }
@@ -121,9 +121,9 @@ func (j JSON) ormap(dst []byte, m *ormap) []byte {
 }
 
 // own appends a value of a user's type.
-func (j JSON) own(dst []byte, o *own) []byte {
+func (j JSON) custom(dst []byte, o *custom) []byte {
 	var text, data []byte
-	err := guard(o.def, "make JSON of", func() (err error) {
+	err := catchPanic(o.def, "make JSON of", func() (err error) {
 		if m, ok := o.v.(json.Marshaler); ok {
 			text, err = json.Marshal(m) // checks it, and takes the blanks out
 		}
@@ -132,7 +132,7 @@ func (j JSON) own(dst []byte, o *own) []byte {
 	if err == nil && text != nil {
 		return append(dst, text...)
 	}
-	err = guard(o.def, "encode", func() (err error) { data, err = o.def.appendTo(o.v, nil); return err })
+	err = catchPanic(o.def, "encode", func() (err error) { data, err = o.def.appendTo(o.v, nil); return err })
 	dst = jsonText(append(dst, `{"type":`...), o.def.name)
 	if err != nil {
 		return append(dst, '}')
@@ -143,7 +143,7 @@ func (j JSON) own(dst []byte, o *own) []byte {
 // element appends an element that is well-formed.
 func (j JSON) element(dst []byte, s string) []byte {
 	switch tag := s[0]; {
-	case named(tag):
+	case isNamed(tag):
 		return j.named(dst, s)
 	case tag == tagBytes, tag == tagString && !utf8.ValidString(s[1:]):
 		return append(jsonBytes(append(dst, `{"base64":`...), []byte(s[1:])), '}')

@@ -227,7 +227,7 @@ func TestLawsThatRemovalsBreak(t *testing.T) {
 	breaks(t, "LWWMap", lwwMaps(true), racing)
 	breaks(t, "ORMultiMap", multiMaps(false, true), racing)
 	breaks(t, "ORMultiMap with value deltas", byValue(multiMaps(true, true)), racing)
-	// By their bytes they even do where nothing is removed.
+	// ModifiedOnlyBy their bytes they even do where nothing is removed.
 	breaks(t, "ORMultiMap with value deltas that grows", multiMaps(true, false), crdttest.DeltasJoin)
 }
 

@@ -76,7 +76,7 @@ func setRegister[V any](c *register, self *Self, value V, clock Clock[V], types 
 	if err != nil {
 		return nil, err
 	}
-	return &register{elem: c.elem, time: t, node: self.member, content: content}, nil
+	return &register{elem: c.elem, time: t, node: self.ref, content: content}, nil
 }
 
 // IsSet reports whether the register holds something.
@@ -105,7 +105,7 @@ type register struct {
 	noHistory
 	elem    elementKind
 	time    int64
-	node    member
+	node    nodeRef
 	content string // an encoded element, empty if there is none
 }
 
@@ -133,7 +133,7 @@ func (r *register) wins(other *register) bool {
 	if r.content == "" || other.content == "" {
 		return other.content == "" && r.content != ""
 	}
-	return cmp.Or(cmp.Compare(r.time, other.time), compareMembers(other.node, r.node), strings.Compare(other.content, r.content)) > 0
+	return cmp.Or(cmp.Compare(r.time, other.time), compareRefs(other.node, r.node), strings.Compare(other.content, r.content)) > 0
 }
 
 func (r *register) eachNode(t *nodeTable) {
@@ -159,6 +159,6 @@ func (d *decoder) register(k elementKind) *register {
 	r.content = d.element(k, nil, true)
 	u := d.uint(1<<64-1, "timestamp")
 	r.time = int64(u>>1) ^ -int64(u&1)
-	r.node = d.member(d.uint(MaxNodes, "node"))
+	r.node = d.nodeRef(d.uint(MaxNodes, "node"))
 	return r
 }

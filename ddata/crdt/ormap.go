@@ -23,7 +23,7 @@ type ormap struct {
 // retains reports whether the value of a removed key is kept until the map is
 // merged: it is cleared, and what it has seen makes others' elements go too, if
 // they have kept the key.
-func (m *ormap) retains() bool { return m.typ.kind == kindMultiMapDeltas }
+func (m *ormap) keepsRemovedValues() bool { return m.typ.kind == kindMultiMapDeltas }
 
 // get returns the value of a key that is there.
 func (m *ormap) get(key string) (core, bool) {
@@ -47,7 +47,7 @@ func (m *ormap) changed(next *ormap, op *mapOp) *ormap {
 }
 
 // touch adds a key again, and returns the keys with how to tell others.
-func (m *ormap) touch(self *Self, key string) (*orset, *orsetDelta) {
+func (m *ormap) addKey(self *Self, key string) (*orset, *orsetDelta) {
 	keys := m.keys.reset().add(self, key)
 	return keys.reset(), keys.delta
 }
@@ -55,7 +55,7 @@ func (m *ormap) touch(self *Self, key string) (*orset, *orsetDelta) {
 // put sets a value, of which others are told the whole.
 func (m *ormap) put(self *Self, key string, v core) *ormap {
 	v = v.resetDelta()
-	keys, d := m.touch(self, key)
+	keys, d := m.addKey(self, key)
 	return m.changed(&ormap{keys: keys, vals: m.vals.set(key, v)}, &mapOp{kind: mapPut, keys: d, key: key, val: v})
 }
 
@@ -71,7 +71,7 @@ func (m *ormap) update(self *Self, key string, f func(core) core) *ormap {
 	if !found || d == nil {
 		return m.put(self, key, v)
 	}
-	keys, kd := m.touch(self, key)
+	keys, kd := m.addKey(self, key)
 	return m.changed(&ormap{keys: keys, vals: m.vals.set(key, v.resetDelta())}, &mapOp{
 		kind: mapUpdate, keys: kd, deltas: tree[change]{}.set(key, d),
 	})
@@ -85,7 +85,7 @@ func (m *ormap) remove(self *Self, key string) *ormap {
 	keys := m.keys.reset().remove(self, key)
 	op := &mapOp{kind: mapRemove, keys: keys.delta, key: key}
 	next := &ormap{keys: keys.reset(), vals: m.vals}
-	if m.retains() {
+	if m.keepsRemovedValues() {
 		op.kind = mapRemoveKey
 	} else {
 		next.vals = next.vals.delete(key)
@@ -106,7 +106,7 @@ func (m *ormap) mergeMap(o *ormap) (*ormap, error) {
 	case o == m:
 		return m.reset(), nil
 	case o.base == m:
-		return m.mergeKeys(o, o.delta.touched())
+		return m.mergeKeys(o, o.delta.keys())
 	}
 	next := &ormap{typ: m.typ, keys: m.keys.reset().mergeSet(o.keys.reset())}
 	var err error
@@ -207,7 +207,7 @@ func (m *ormap) modifiedBy() []identity.Node {
 	t.vector(m.keys.vv)
 	for _, v := range m.vals.all() {
 		for _, n := range v.modifiedBy() {
-			t.add(memberOf(n))
+			t.add(refOf(n))
 		}
 	}
 	return t.all()
@@ -226,16 +226,16 @@ func (m *ormap) needsPruning(removed identity.Node) bool {
 }
 
 func (m *ormap) pruned(self *Self, removed identity.Node) (core, error) {
-	return m.each(m.keys.prune(self, removed), removed, func(v core) (core, error) { return v.pruned(self, removed) })
+	return m.mapHistory(m.keys.prune(self, removed), removed, func(v core) (core, error) { return v.pruned(self, removed) })
 }
 
 func (m *ormap) cleaned(removed identity.Node) (core, error) {
-	return m.each(m.keys.cleanup(removed), removed, func(v core) (core, error) { return v.cleaned(removed) })
+	return m.mapHistory(m.keys.cleanup(removed), removed, func(v core) (core, error) { return v.cleaned(removed) })
 }
 
 // each returns the map with other keys, and with what a function makes of the
 // values that hold history of a node.
-func (m *ormap) each(keys *orset, removed identity.Node, f func(core) (core, error)) (core, error) {
+func (m *ormap) mapHistory(keys *orset, removed identity.Node, f func(core) (core, error)) (core, error) {
 	next := &ormap{typ: m.typ, keys: keys, vals: m.vals}
 	for key, v := range m.vals.all() {
 		if !v.needsPruning(removed) {
@@ -321,7 +321,7 @@ func (d *decoder) ormap(s shape) *ormap {
 	m := &ormap{typ: &s, keys: &orset{elem: s.elem, vv: d.vector()}}
 	all := items(d, s.elem, 4, func() entry {
 		e := entry{flags: d.byte("entry")}
-		if e.flags == 0 || e.flags > entryKey|entryValue || e.flags == entryValue && !m.retains() {
+		if e.flags == 0 || e.flags > entryKey|entryValue || e.flags == entryValue && !m.keepsRemovedValues() {
 			d.fail("entry %d", e.flags)
 		}
 		if e.flags&entryKey != 0 {
@@ -390,7 +390,7 @@ func (ORMap[K, V]) empty(types *Types) shape {
 
 // mapCore returns the value of a map.
 func (h handle[T]) mapCore() (*ormap, error) {
-	v, err := h.held(nil)
+	v, err := h.untyped(nil)
 	if err != nil {
 		return nil, err
 	}

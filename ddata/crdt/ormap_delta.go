@@ -43,7 +43,7 @@ func (d *mapDelta) with(typ *shape, op *mapOp) *mapDelta {
 }
 
 // touched returns the keys of which a delta, which may be nil, says something.
-func (d *mapDelta) touched() []string {
+func (d *mapDelta) keys() []string {
 	if d == nil {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (m *ormap) applyDelta(d change) (core, error) {
 		return nil, err
 	}
 	// What was there before is not replaced: it may be concurrent.
-	next, err := m.mergeKeys(after, o.touched())
+	next, err := m.mergeKeys(after, o.keys())
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
 	}
 	s := multiShape[K, E](kindMultiMapDeltas)
 	switch {
-	case c.retains():
+	case c.keepsRemovedValues():
 		return m, nil
 	case len(c.keys.vv) > 0:
 		return m, wrongType(s, c)
@@ -76,7 +76,7 @@ func (m *ormap) updateSet(self *Self, key string, f func(*orset) *orset) *ormap 
 		}
 		return f(s)
 	}
-	if m.retains() {
+	if m.keepsRemovedValues() {
 		return m.update(self, key, change)
 	}
 	old, found := m.vals.get(key)
@@ -107,14 +107,14 @@ func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMu
 		return m, err
 	}
 	encoded, err := encodeElements(elements, m.types)
-	if err != nil || !c.holds(k, encoded) {
+	if err != nil || !c.hasAnyElement(k, encoded) {
 		return m, err
 	}
-	return m.of(c.takeFrom(self, k, encoded)), nil
+	return m.of(c.removeElements(self, k, encoded)), nil
 }
 
 // holds reports whether the set of a key has one of some elements.
-func (m *ormap) holds(key string, elements []string) bool {
+func (m *ormap) hasAnyElement(key string, elements []string) bool {
 	v, _ := m.get(key)
 	s, ok := v.(*orset)
 	for _, e := range elements {
@@ -125,7 +125,7 @@ func (m *ormap) holds(key string, elements []string) bool {
 	return false
 }
 
-func (m *ormap) takeFrom(self *Self, key string, elements []string) *ormap {
+func (m *ormap) removeElements(self *Self, key string, elements []string) *ormap {
 	next := m.updateSet(self, key, func(s *orset) *orset {
 		for _, e := range elements {
 			s = s.remove(self, e)
@@ -152,8 +152,8 @@ func (m ORMultiMap[K, E]) Replace(self *Self, key K, old, with E) (ORMultiMap[K,
 		return m, err
 	}
 	c = c.updateSet(self, k, func(s *orset) *orset { return s.add(self, both[1]) })
-	if c.holds(k, both[:1]) {
-		c = c.takeFrom(self, k, both[:1])
+	if c.hasAnyElement(k, both[:1]) {
+		c = c.removeElements(self, k, both[:1])
 	}
 	return m.of(c), nil
 }
@@ -170,7 +170,7 @@ func (m ORMultiMap[K, E]) Remove(self *Self, keys ...K) (ORMultiMap[K, E], error
 	}
 	next := c
 	for _, k := range encoded {
-		if next.retains() && next.keys.items.has(k) {
+		if next.keepsRemovedValues() && next.keys.items.has(k) {
 			next = next.updateSet(self, k, (*orset).clear)
 		}
 		next = next.remove(self, k)

@@ -39,17 +39,17 @@ func (s *orset) add(self *Self, key string) *orset {
 	added := dots{one: [1]dot{d}}
 	var gone vector
 	if old := s.items.find(key); old != nil {
-		gone = old.vector().without(self.member) // those of its own are below the new one, which says as much
+		gone = old.vector().without(self.ref) // those of its own are below the new one, which says as much
 	}
 	next := &orset{vv: s.vv.with(d), items: s.items.set(key, added)}
-	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.member), added: tree[addition]{}.set(key, addition{added, gone})})
+	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.ref), added: tree[addition]{}.set(key, addition{added, gone})})
 }
 
 func (s *orset) remove(self *Self, key string) *orset {
 	if !s.items.has(key) {
 		return s
 	}
-	op := orsetOp{kind: opRemove, key: key, context: s.vv, vv: s.vv.only(self.member)}
+	op := orsetOp{kind: opRemove, key: key, context: s.vv, vv: s.vv.only(self.ref)}
 	return s.changed(&orset{vv: s.vv, items: s.items.delete(key)}, op)
 }
 
@@ -108,7 +108,7 @@ func (s *orset) find(key string) *dots { return s.items.find(key) }
 
 func (s *orset) resetDelta() core                        { return s.reset() }
 func (s *orset) modifiedBy() []identity.Node             { return s.vv.nodes() }
-func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(memberOf(removed)) > 0 }
+func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(refOf(removed)) > 0 }
 func (s *orset) shape() shape                            { return shape{kind: kindORSet, elem: s.elem} }
 
 func (s *orset) merge(other core) (core, error) {
@@ -139,8 +139,8 @@ func (s *orset) pruned(self *Self, removed identity.Node) (core, error) {
 }
 
 func (s *orset) prune(self *Self, removed identity.Node) *orset {
-	gone := memberOf(removed)
-	if s.vv.of(gone) == 0 || gone == self.member {
+	gone := refOf(removed)
+	if s.vv.of(gone) == 0 || gone == self.ref {
 		return s.reset()
 	}
 	next := &orset{elem: s.elem, vv: s.vv.without(gone), items: s.items}
@@ -158,7 +158,7 @@ func (s *orset) prune(self *Self, removed identity.Node) *orset {
 func (s *orset) cleaned(removed identity.Node) (core, error) { return s.cleanup(removed), nil }
 
 func (s *orset) cleanup(removed identity.Node) *orset {
-	gone := memberOf(removed)
+	gone := refOf(removed)
 	if s.vv.of(gone) == 0 {
 		return s.reset()
 	}
@@ -186,7 +186,7 @@ func encodeDots(e *encoder, n *node[dots]) {
 		e.text(n.key(i))
 		e.dots(n.vals[i].vector())
 	}
-	for _, kid := range n.kids {
+	for _, kid := range n.children {
 		encodeDots(e, kid)
 	}
 }

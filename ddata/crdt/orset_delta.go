@@ -27,8 +27,8 @@ type orsetOp struct {
 // addition is how an element was added: the changes that add it now, and those
 // of other nodes that they replace.
 type addition struct {
-	dots dots
-	gone vector
+	dots     dots
+	replaced vector
 }
 
 // orsetDelta is some steps, in order.
@@ -56,7 +56,7 @@ func joinOps(a, b []orsetOp) []orsetOp {
 	both := orsetOp{kind: opAdd, added: x.added, vv: x.vv.max(y.vv)}
 	for key, later := range y.added.all() {
 		if former, found := both.added.get(key); found {
-			later.gone = former.gone.max(later.gone)
+			later.replaced = former.replaced.max(later.replaced)
 		}
 		both.added = both.added.set(key, later)
 	}
@@ -85,8 +85,8 @@ func (s *orset) applyAdd(op *orsetOp) *orset {
 	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
 	for key, add := range op.added.all() {
 		local := s.find(key)
-		if local != nil && len(add.gone) > 0 {
-			rest := dotsOf(local.vector().filter(func(d dot) bool { return !add.gone.has(d) }))
+		if local != nil && len(add.replaced) > 0 {
+			rest := dotsOf(local.vector().filter(func(d dot) bool { return !add.replaced.has(d) }))
 			local = &rest
 		}
 		merged, kept, _ := mergeElement(local, s.vv, &add.dots, op.vv)
@@ -131,7 +131,7 @@ func (d *orsetDelta) eachNode(t *nodeTable) {
 		t.vector(op.context)
 		for _, add := range op.added.all() {
 			t.vector(add.dots.vector())
-			t.vector(add.gone)
+			t.vector(add.replaced)
 		}
 		if op.full != nil {
 			op.full.eachNode(t)
@@ -151,7 +151,7 @@ func (d *orsetDelta) encode(e *encoder) {
 			for key, add := range op.added.all() {
 				e.text(key)
 				e.dots(add.dots.vector())
-				e.vector(add.gone)
+				e.vector(add.replaced)
 			}
 		case opRemove:
 			e.vector(op.vv)

@@ -11,13 +11,13 @@ import (
 // texts are strings in one piece of memory. Of a set of many short elements the garbage collector has less to look at then, and a
 // search has fewer places to go to. How many they are is known elsewhere. They begin with where each string starts but the first
 // one, so that a single one is as it is.
-type texts string
+type packedStrings string
 
 // startSize is what the start of one takes.
 const startSize = 4
 
 // at returns one of n.
-func (t texts) at(i, n int) string {
+func (t packedStrings) at(i, n int) string {
 	from, to := startSize*(n-1), len(t)
 	if i > 0 {
 		from = t.start(i)
@@ -28,13 +28,13 @@ func (t texts) at(i, n int) string {
 	return string(t[from:to])
 }
 
-func (t texts) start(i int) int {
+func (t packedStrings) start(i int) int {
 	b := t[startSize*(i-1):][:startSize]
 	return int(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)
 }
 
 // search returns where a string is among n that are sorted, or has its place.
-func (t texts) search(s string, n int) (i int, found bool) {
+func (t packedStrings) search(s string, n int) (i int, found bool) {
 	end := n
 	for i < end {
 		middle := (i + end) / 2
@@ -51,27 +51,27 @@ func (t texts) search(s string, n int) (i int, found bool) {
 }
 
 // inserted returns n with one more.
-func (t texts) inserted(i, n int, s string) texts {
+func (t packedStrings) inserted(i, n int, s string) packedStrings {
 	p := newPacker()
 	p.addAll(t, 0, i, n)
 	p.add(s)
 	p.addAll(t, i, n, n)
-	return p.texts()
+	return p.pack()
 }
 
 // deleted returns n without one of them.
-func (t texts) deleted(i, n int) texts {
+func (t packedStrings) deleted(i, n int) packedStrings {
 	p := newPacker()
 	p.addAll(t, 0, i, n)
 	p.addAll(t, i+1, n, n)
-	return p.texts()
+	return p.pack()
 }
 
 // part returns some of n.
-func (t texts) part(from, to, n int) texts {
+func (t packedStrings) part(from, to, n int) packedStrings {
 	p := newPacker()
 	p.addAll(t, from, to, n)
-	return p.texts()
+	return p.pack()
 }
 
 // packer puts strings together, up to fullNode and one more.
@@ -96,15 +96,15 @@ func (p *packer) end() {
 }
 
 // addAll adds some of n.
-func (p *packer) addAll(t texts, from, to, n int) {
+func (p *packer) addAll(t packedStrings, from, to, n int) {
 	for i := from; i < to; i++ {
 		p.add(t.at(i, n))
 	}
 }
 
-func (p *packer) texts() texts {
+func (p *packer) pack() packedStrings {
 	if p.n < 2 {
-		return texts(p.text)
+		return packedStrings(p.text)
 	}
 	var b strings.Builder
 	head := startSize * (p.n - 1)
@@ -115,5 +115,5 @@ func (p *packer) texts() texts {
 		b.Write(start[:])
 	}
 	b.Write(p.text)
-	return texts(b.String())
+	return packedStrings(b.String())
 }

@@ -102,7 +102,7 @@ func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pnc
 		side, delta = &next.down, &next.deltaDown
 	}
 	var one tally
-	*side, one = side.add(self.member, n, more)
+	*side, one = side.add(self.ref, n, more)
 	if len(*delta) == 0 {
 		*delta = tallies{one}
 	} else {
@@ -144,7 +144,7 @@ func union(a, b []identity.Node) []identity.Node {
 }
 
 func (p *pncounter) needsPruning(removed identity.Node) bool {
-	return p.up.has(memberOf(removed)) || p.down.has(memberOf(removed))
+	return p.up.has(refOf(removed)) || p.down.has(refOf(removed))
 }
 
 func (p *pncounter) merge(other core) (core, error) {
@@ -179,12 +179,12 @@ func (p *pncounter) resetDelta() core {
 }
 
 func (p *pncounter) pruned(self *Self, removed identity.Node) (core, error) {
-	return &pncounter{up: p.up.prune(memberOf(removed), self.member), down: p.down.prune(memberOf(removed), self.member)}, nil
+	return &pncounter{up: p.up.prune(refOf(removed), self.ref), down: p.down.prune(refOf(removed), self.ref)}, nil
 }
 
 func (p *pncounter) cleaned(removed identity.Node) (core, error) {
 	if !p.needsPruning(removed) {
 		return p.resetDelta(), nil
 	}
-	return &pncounter{up: p.up.without(memberOf(removed)), down: p.down.without(memberOf(removed))}, nil
+	return &pncounter{up: p.up.without(refOf(removed)), down: p.down.without(refOf(removed))}, nil
 }

@@ -20,12 +20,12 @@ import (
 // Self changes with each use. It is not safe for concurrent use: only the loop
 // of its replicator uses it, and what that calls.
 type Self struct {
-	node   identity.Node
-	member member // the same
-	dots   uint64 // the number of the last change
-	now    int64  // Unix milliseconds
-	last   int64  // the highest timestamp of the default clock
-	back   int64  // the lowest one of the reverse clock
+	node    identity.Node
+	ref     nodeRef // the same
+	dots    uint64  // the number of the last change
+	now     int64   // Unix milliseconds
+	last    int64   // the highest timestamp of the default clock
+	reverse int64   // the lowest one of the reverse clock
 }
 
 // drift is how far a register's timestamp may be ahead of the clock to be carried
@@ -41,7 +41,7 @@ func NewSelf(node identity.Node) (*Self, error) {
 	if node.UID == 0 {
 		return nil, fmt.Errorf("crdt: self: %w: node %q has no UID", identity.ErrInvalid, node.Name)
 	}
-	return &Self{node: node, member: memberOf(node)}, nil
+	return &Self{node: node, ref: refOf(node)}, nil
 }
 
 // Node returns who it is.
@@ -54,7 +54,7 @@ func (s *Self) Advance(now time.Time) { s.now = now.UnixMilli() }
 // next numbers one change.
 func (s *Self) next() dot {
 	s.dots++
-	return dot{s.member, s.dots}
+	return dot{s.ref, s.dots}
 }
 
 // after returns a timestamp above current and above all that it has returned, the
@@ -76,30 +76,30 @@ func (s *Self) before(current int64) (int64, error) {
 	if current == math.MinInt64 {
 		return 0, ErrClock
 	}
-	s.back = min(-s.now, s.back-1)
-	t := min(s.back, current-1)
-	if s.back-t < drift {
-		s.back = t
+	s.reverse = min(-s.now, s.reverse-1)
+	t := min(s.reverse, current-1)
+	if s.reverse-t < drift {
+		s.reverse = t
 	}
 	return t, nil
 }
 
 // member is a node within a value. Values are full of the same few nodes: as one word each they take little memory, and the
 // garbage collector does not have to look at each of their names. The zero member is no node.
-type member = unique.Handle[identity.Node]
+type nodeRef = unique.Handle[identity.Node]
 
-func memberOf(n identity.Node) member { return unique.Make(n) }
+func refOf(n identity.Node) nodeRef { return unique.Make(n) }
 
 // nodeOf returns the node of a member, the zero Node if it is none.
-func nodeOf(m member) identity.Node {
-	if m == (member{}) {
+func nodeOf(m nodeRef) identity.Node {
+	if m == (nodeRef{}) {
 		return identity.Node{}
 	}
 	return m.Value()
 }
 
-// compareMembers is identity.Node.Compare. None of them may be the zero member, unless both are.
-func compareMembers(a, b member) int {
+// compareRefs is identity.Node.Compare. None of them may be the zero member, unless both are.
+func compareRefs(a, b nodeRef) int {
 	if a == b {
 		return 0
 	}

@@ -15,7 +15,7 @@ import (
 // tally is what one node has counted: n, or big if that is too small. It is never
 // changed.
 type tally struct {
-	node member
+	node nodeRef
 	n    uint64
 	big  *big.Int // nil unless it is above the largest n
 }
@@ -65,12 +65,12 @@ func (t tally) plus(n uint64, more *big.Int) tally {
 	return tally{t.node, 0, sum}
 }
 
-func (t tallies) find(node member) (int, bool) {
-	return slices.BinarySearchFunc(t, node, func(t tally, n member) int { return compareMembers(t.node, n) })
+func (t tallies) find(node nodeRef) (int, bool) {
+	return slices.BinarySearchFunc(t, node, func(t tally, n nodeRef) int { return compareRefs(t.node, n) })
 }
 
 // add returns them with more for one node, and what that has now.
-func (t tallies) add(node member, n uint64, more *big.Int) (tallies, tally) {
+func (t tallies) add(node nodeRef, n uint64, more *big.Int) (tallies, tally) {
 	i, found := t.find(node)
 	one := tally{node: node}
 	if found {
@@ -89,7 +89,7 @@ func (t tallies) with(i int, replace bool, one tally) tallies {
 	return append(next, t[i:]...)
 }
 
-func (t tallies) without(node member) tallies {
+func (t tallies) without(node nodeRef) tallies {
 	i, found := t.find(node)
 	if !found {
 		return t
@@ -101,7 +101,7 @@ func (t tallies) without(node member) tallies {
 func (t tallies) covers(other tallies) bool {
 	i := 0
 	for j := range other {
-		for i < len(t) && compareMembers(t[i].node, other[j].node) < 0 {
+		for i < len(t) && compareRefs(t[i].node, other[j].node) < 0 {
 			i++
 		}
 		if i == len(t) || t[i].node != other[j].node || t[i].compare(other[j]) < 0 {
@@ -127,7 +127,7 @@ func (t tallies) max(other tallies) tallies {
 		case i == len(t):
 			c = 1
 		case j < len(other):
-			c = compareMembers(t[i].node, other[j].node)
+			c = compareRefs(t[i].node, other[j].node)
 		}
 		switch {
 		case c < 0:
@@ -150,7 +150,7 @@ func (t tallies) max(other tallies) tallies {
 }
 
 // prune moves what a removed node has counted to another.
-func (t tallies) prune(removed, into member) tallies {
+func (t tallies) prune(removed, into nodeRef) tallies {
 	i, found := t.find(removed)
 	if !found || removed == into {
 		return t
@@ -159,7 +159,7 @@ func (t tallies) prune(removed, into member) tallies {
 	return next
 }
 
-func (t tallies) has(node member) bool {
+func (t tallies) has(node nodeRef) bool {
 	_, found := t.find(node)
 	return found
 }
@@ -227,7 +227,7 @@ func (d *decoder) tallies() tallies {
 			d.fail("counts are not in order")
 		}
 		least = i + 1
-		one := tally{node: d.member(i)}
+		one := tally{node: d.nodeRef(i)}
 		b := d.bytes(maxCount, "count")
 		if len(b) == 0 || b[0] == 0 {
 			d.fail("a count is 0, or not in its shortest form")

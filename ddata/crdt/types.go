@@ -81,7 +81,7 @@ func (t *Types) core(typed any) (core, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &own{def: d, v: typed}, nil
+	return &custom{def: d, v: typed}, nil
 }
 
 func (t *Types) defined(typ reflect.Type) (*definition, error) {
@@ -99,7 +99,7 @@ func As[T any](types *Types, v Value) (T, error) { return typed[T](types, v.c) }
 func typed[T any](types *Types, c core) (T, error) {
 	var t T
 	h, ok := any(&t).(interface {
-		empties
+		shaped
 		hold(c core, types *Types, s shape) error
 	})
 	if ok {
@@ -110,12 +110,12 @@ func typed[T any](types *Types, c core) (T, error) {
 	if err != nil || c == nil {
 		return t, err
 	}
-	if o, ok := c.(*own); ok && o.def.name == d.name {
+	if o, ok := c.(*custom); ok && o.def.name == d.name {
 		if t, ok = o.v.(T); ok {
 			return t, nil
 		}
 	}
-	return t, wrongType(shape{kind: kindOwn, own: d}, c)
+	return t, wrongType(shape{kind: kindCustom, custom: d}, c)
 }
 
 // With returns a value of a type of this package that knows the types: the zero
@@ -163,8 +163,8 @@ func (d *decoder) delta(s shape) change {
 	case s.deltas() == NoDeltas:
 		d.fail("%v has no deltas", s)
 		return nil
-	case s.kind == kindOwn:
-		return d.ownDelta(s.own)
+	case s.kind == kindCustom:
+		return d.customDelta(s.custom)
 	case s.kind == kindORSet:
 		return d.orsetDelta(s.elem)
 	case s.kind.isMap():
@@ -189,13 +189,13 @@ const (
 	kindMultiMapDeltas
 	kindCounterMap
 	kindRegisterMap
-	kindOwn // a user's
+	kindCustom // a user's
 )
 
 func (k kind) String() string {
 	return [...]string{
 		"nothing", "GCounter", "PNCounter", "GSet", "ORSet", "Flag", "LWWRegister", "VersionVector",
-		"ORMap", "ORMultiMap", "ORMultiMap with value deltas", "PNCounterMap", "LWWMap", "own",
+		"ORMap", "ORMultiMap", "ORMultiMap with value deltas", "PNCounterMap", "LWWMap", "custom type",
 	}[k]
 }
 
@@ -207,10 +207,10 @@ func (k kind) hasElements() bool {
 
 // shape is the type of a value, with its parameters. Shapes are never changed.
 type shape struct {
-	kind kind
-	elem elementKind // of the elements, keys or the register's value
-	of   *shape      // of a map's values
-	own  *definition // of a user's type
+	kind   kind
+	elem   elementKind // of the elements, keys or the register's value
+	of     *shape      // of a map's values
+	custom *definition // of a user's type
 }
 
 func (s shape) equal(other shape) bool {
@@ -220,7 +220,7 @@ func (s shape) equal(other shape) bool {
 	case s.of != other.of && (s.of == nil || other.of == nil || !s.of.equal(*other.of)):
 		return false
 	}
-	return s.own == other.own || s.own != nil && other.own != nil && s.own.name == other.own.name && s.own.typ == other.own.typ
+	return s.custom == other.custom || s.custom != nil && other.custom != nil && s.custom.name == other.custom.name && s.custom.typ == other.custom.typ
 }
 
 // depth returns how many levels of types there are.
@@ -234,8 +234,8 @@ func (s shape) depth() int {
 
 func (s shape) String() string {
 	switch {
-	case s.kind == kindOwn:
-		return s.own.name
+	case s.kind == kindCustom:
+		return s.custom.name
 	case s.of != nil:
 		return s.kind.String() + "[" + s.elem.String() + ", " + s.of.String() + "]"
 	case s.elem != 0:
@@ -251,8 +251,8 @@ func (s shape) deltas() Deltas {
 		return FreeDeltas
 	case kindORSet, kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 		return CausalDeltas
-	case kindOwn:
-		return s.own.deltas
+	case kindCustom:
+		return s.custom.deltas
 	case kindFlag, kindRegister, kindVersions:
 	}
 	return NoDeltas
@@ -275,8 +275,8 @@ func (s shape) empty() core {
 		return &register{elem: s.elem}
 	case kindVersions:
 		return &versions{}
-	case kindOwn:
-		return s.own.zero()
+	case kindCustom:
+		return s.custom.zero()
 	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 	}
 	typ := s // so that s itself takes no memory on the heap

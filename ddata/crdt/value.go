@@ -20,13 +20,13 @@ type handle[T any] struct {
 
 // empties is what a typed value says about its type: the shape of the zero value,
 // none if that needs types that are not there.
-type empties interface {
+type shaped interface {
 	empty(types *Types) shape
 }
 
 func (h handle[T]) zero(types *Types) (shape, error) {
 	var t T
-	if e, ok := any(t).(empties); ok {
+	if e, ok := any(t).(shaped); ok {
 		if s := e.empty(types); s.kind != 0 {
 			return s, nil
 		}
@@ -36,7 +36,7 @@ func (h handle[T]) zero(types *Types) (shape, error) {
 
 // held returns the value without its type parameters. Types are those of the
 // value itself, if it has some.
-func (h handle[T]) held(types *Types) (core, error) {
+func (h handle[T]) untyped(types *Types) (core, error) {
 	if h.v != nil {
 		return h.v, nil
 	}
@@ -51,7 +51,7 @@ func (h handle[T]) held(types *Types) (core, error) {
 }
 
 // hold makes the zero value, of which the shape is given, one that holds something.
-func (h *handle[T]) hold(v core, types *Types, s shape) error {
+func (h *handle[T]) assign(v core, types *Types, s shape) error {
 	if s.kind == 0 {
 		_, err := h.zero(types)
 		return err
@@ -86,7 +86,7 @@ func (h *handle[T]) set(v core, types *Types) { h.v, h.types = v, types }
 // Merge returns what both values know. The error matches ErrType for two variants
 // of a multi-map, and ErrUndefined.
 func (h handle[T]) Merge(other T) (T, error) {
-	a, err := h.held(nil)
+	a, err := h.untyped(nil)
 	if err != nil {
 		return h.of(h.v), err
 	}
@@ -107,7 +107,7 @@ func (h handle[T]) changed(v core, err error) (T, error) {
 
 // Equal reports whether two values have the same encoded form.
 func (h handle[T]) Equal(other T) bool {
-	a, err := h.held(nil)
+	a, err := h.untyped(nil)
 	if err != nil {
 		return false
 	}
@@ -128,7 +128,7 @@ func (h handle[T]) Delta() (Delta, bool) {
 // MergeDelta returns the value with what a delta tells. The error matches ErrType
 // if it is one of another type.
 func (h handle[T]) MergeDelta(d Delta) (T, error) {
-	a, err := h.held(nil)
+	a, err := h.untyped(nil)
 	if err != nil {
 		return h.of(h.v), err
 	}
@@ -178,7 +178,7 @@ func (h handle[T]) Cleanup(removed identity.Node) (T, error) {
 
 // AppendBinary appends the encoded value, as Value.AppendBinary.
 func (h handle[T]) AppendBinary(dst []byte) ([]byte, error) {
-	v, err := h.held(nil)
+	v, err := h.untyped(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func (v VersionVector) Increment(self *Self) VersionVector {
 }
 
 // Of returns what was seen of a node, 0 if that is nothing.
-func (v VersionVector) Of(node identity.Node) uint64 { return v.core().of(memberOf(node)) }
+func (v VersionVector) Of(node identity.Node) uint64 { return v.core().of(refOf(node)) }
 
 // All yields the nodes, in order, with what was seen of each.
 func (v VersionVector) All() iter.Seq2[identity.Node, uint64] {
@@ -70,12 +70,12 @@ func (v VersionVector) With(node identity.Node, n uint64) VersionVector {
 	if n == 0 {
 		return v
 	}
-	return v.of(&versions{v.core().with(dot{memberOf(node), n})})
+	return v.of(&versions{v.core().with(dot{refOf(node), n})})
 }
 
 // Without returns the vector without a node.
 func (v VersionVector) Without(node identity.Node) VersionVector {
-	return v.of(&versions{v.core().without(memberOf(node))})
+	return v.of(&versions{v.core().without(refOf(node))})
 }
 
 // Compare tells how the vector relates to another.
@@ -100,7 +100,7 @@ func (v *versions) resetDelta() core                  { return v }
 func (v *versions) applyDelta(d change) (core, error) { return nil, wrongType(v.shape(), d) }
 func (v *versions) modifiedBy() []identity.Node       { return v.vector.nodes() }
 func (v *versions) needsPruning(removed identity.Node) bool {
-	return v.vector.of(memberOf(removed)) > 0
+	return v.vector.of(refOf(removed)) > 0
 }
 func (v *versions) shape() shape          { return shape{kind: kindVersions} }
 func (v *versions) eachNode(t *nodeTable) { t.vector(v.vector) }
@@ -121,12 +121,12 @@ func (v *versions) pruned(self *Self, removed identity.Node) (core, error) {
 	if !v.needsPruning(removed) {
 		return v, nil
 	}
-	return &versions{v.vector.without(memberOf(removed)).with(self.next())}, nil
+	return &versions{v.vector.without(refOf(removed)).with(self.next())}, nil
 }
 
 func (v *versions) cleaned(removed identity.Node) (core, error) {
 	if !v.needsPruning(removed) {
 		return v, nil
 	}
-	return &versions{v.vector.without(memberOf(removed))}, nil
+	return &versions{v.vector.without(refOf(removed))}, nil
 }

@@ -90,7 +90,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 	if err != nil {
 		return applied{}, fmt.Errorf("replication: decode a delta of %q: %w", item.Key, err)
 	}
-	if delta.Sweeps() > maxSweeps {
+	if delta.FullScans() > maxSweeps {
 		return applied{gap: true}, nil // the whole value is merged in one go
 	}
 	have := uint64(0)
@@ -108,7 +108,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
 		return applied{gap: true}, nil
 	case causal && item.From > have+1:
 		return applied{gap: true}, nil
-	case causal && value.Behind(delta):
+	case causal && value.NeedsFullState(delta):
 		// It removes what is still on its way here from somebody else, and would come and stay.
 		return applied{gap: true}, nil
 	}

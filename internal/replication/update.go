@@ -81,13 +81,13 @@ func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next
 	case changed.IsZero():
 		return current, delta, fmt.Errorf("%w: no value for %q", ErrInvalid, in.Key)
 	}
-	if delta = changed.Delta(); !delta.By(m.self) {
+	if delta = changed.Delta(); !delta.ModifiedOnlyBy(m.self) {
 		return current, crdt.Delta{}, fmt.Errorf("%w: %q", ErrForeign, in.Key)
 	}
 	if current.IsZero() {
 		next = changed.ResetDelta()
 	} else {
-		if !delta.IsZero() && !changed.Follows(current) {
+		if !delta.IsZero() && !changed.DeltaIsComplete(current) {
 			delta = crdt.Delta{} // it was merged with something, of which the delta says nothing
 		}
 		if next, err = current.Merge(changed); err != nil {
@@ -113,7 +113,7 @@ func call(modify func(crdt.Value) (crdt.Value, error), current crdt.Value) (v cr
 // than allowed and more than before. A value is encoded only if it may be too large.
 func (m *Machine) fits(key string, current, next crdt.Value, size, grown int) (int, error) {
 	most := m.cfg.MaxEntry
-	if size > 0 && grown > 0 && !next.HoldsOwn() && size+grown <= most-most/8 {
+	if size > 0 && grown > 0 && !next.HasCustomType() && size+grown <= most-most/8 {
 		return size + grown, nil
 	}
 	b, err := next.AppendBinary(m.scratch[:0])
