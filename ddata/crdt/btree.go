@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// tree is a sorted map from encoded elements that is never changed: what looks
-// like a change copies the path to a leaf and shares the rest. The zero value is
-// empty.
+// tree is an immutable sorted map (a B+ tree) keyed by encoded elements. A change copies the path
+// to one leaf and shares all other nodes. The zero value is empty.
 type tree[V any] struct {
 	root *node[V]
 	n    int
@@ -21,18 +20,19 @@ type item[V any] struct {
 	val V
 }
 
-// node is a leaf with values, or has kids. All leaves are equally deep. Keys are apart from values, so that they need not be copied
-// where a value is replaced.
+// node is a leaf with values, or an inner node with children. All leaves have the same depth. Keys
+// are stored apart from values, so that replacing a value does not copy the keys.
 type node[V any] struct {
-	keys     packedStrings // those of the values; or key i is above all of kids[i], and not above any of kids[i+1]
+	keys     packedStrings // of the values; in an inner node, key i separates children i and i+1
 	vals     []V
 	children []*node[V]
 }
 
 const (
-	fullNode = 16 // a larger node is split: each change copies one of each level
-	minNode  = 4  // a smaller one is joined with a neighbour, if they fit
-	// maxKeyBytes is how many bytes the keys of a leaf have, unless it has one only: all are copied for each that is new.
+	fullNode = 16 // a larger node is split; each change copies one node per level
+	minNode  = 4  // a smaller node is joined with a neighbour if both fit into one
+	// maxKeyBytes limits the keys of a leaf with more than one key, in bytes: inserting a key
+	// copies all of them.
 	maxKeyBytes = 4 << 10
 )
 
@@ -46,7 +46,7 @@ func (n *node[V]) isFull() bool {
 	return n.len() > fullNode || len(n.vals) > 1 && len(n.keys) > maxKeyBytes
 }
 
-// kid returns which kid is responsible for a key.
+// childFor returns the index of the child that is responsible for a key.
 func (n *node[V]) childFor(key string) int {
 	i, found := n.keys.search(key, len(n.children)-1)
 	if found {
@@ -55,7 +55,7 @@ func (n *node[V]) childFor(key string) int {
 	return i
 }
 
-// find returns the value of a key, nil if it is not there.
+// find returns a pointer to the value of a key, or nil if the key is missing.
 func (t tree[V]) find(key string) *V {
 	n := t.root
 	if n == nil {
@@ -123,7 +123,7 @@ func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, adde
 	return left, right, sep, added
 }
 
-// split makes two of a node that is full, with the key that is between them.
+// split divides a full node into two and returns the key that separates them.
 func (n *node[V]) split() (left, right *node[V], sep string) {
 	if !n.isFull() {
 		return n, nil, ""
@@ -160,7 +160,7 @@ func (t tree[V]) delete(key string) tree[V] {
 	return tree[V]{root: root, n: t.n - 1}
 }
 
-// delete removes a key that is there. It returns nil if nothing is left.
+// delete removes a key that exists. It returns nil if the node becomes empty.
 func (n *node[V]) delete(key string) *node[V] {
 	if n.children == nil {
 		if len(n.vals) == 1 {
@@ -185,7 +185,7 @@ func (n *node[V]) delete(key string) *node[V] {
 	return next
 }
 
-// join makes one kid of two neighbours, if they fit.
+// join merges the children i and i+1 if they fit into one node.
 func (n *node[V]) join(i int) {
 	a, b := n.children[i], n.children[i+1]
 	if a.len()+b.len() > fullNode {
@@ -212,7 +212,7 @@ func (n *node[V]) join(i int) {
 	n.children[i] = both
 }
 
-// all yields the items in order.
+// all yields the items in key order.
 func (t tree[V]) all() iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		if t.root != nil {
@@ -235,10 +235,10 @@ func (n *node[V]) all(yield func(string, V) bool) bool {
 	return true
 }
 
-// newNodeFill is how full the nodes of a new tree are.
+// newNodeFill is the fill of the nodes of a newly built tree.
 const newNodeFill = fullNode * 3 / 4
 
-// treeOf makes a tree of items that are sorted by their distinct keys.
+// treeOf builds a tree from items that are sorted by distinct keys.
 func treeOf[V any](items []item[V]) tree[V] {
 	b := builder[V]{left: len(items)}
 	for i := range items {
@@ -247,11 +247,11 @@ func treeOf[V any](items []item[V]) tree[V] {
 	return b.tree()
 }
 
-// builder makes a tree of items, which are added sorted by their distinct keys.
+// builder builds a tree. Items are added in the order of their distinct keys.
 type builder[V any] struct {
-	left   int // how many items are to come
+	left   int // number of items to come
 	n      int
-	keys   packer // of the leaf that is made
+	keys   packer // of the leaf under construction
 	vals   []V
 	leaves []*node[V]
 }
@@ -261,7 +261,7 @@ func (b *builder[V]) add(key string, val V) {
 	b.addVal(val)
 }
 
-// addVal adds a value of which the key was added.
+// addVal adds the value of the key that was added last.
 func (b *builder[V]) addVal(val V) {
 	if b.vals == nil {
 		b.vals = make([]V, 0, min(newNodeFill, b.left))
@@ -275,7 +275,7 @@ func (b *builder[V]) addVal(val V) {
 	}
 }
 
-// tree returns the tree.
+// tree returns the finished tree.
 func (b *builder[V]) tree() tree[V] {
 	level := b.leaves
 	if len(level) == 0 {
@@ -305,11 +305,11 @@ func (b *builder[V]) tree() tree[V] {
 	return tree[V]{root: level[0], n: b.n}
 }
 
-// cursor walks through a tree.
+// cursor iterates over a tree in key order.
 type cursor[V any] struct {
 	stack []step[V]
 	leaf  *node[V]
-	at    int // the current item of it
+	at    int // index of the current item in the leaf
 }
 
 type step[V any] struct {
@@ -333,7 +333,7 @@ func (c *cursor[V]) descend(n *node[V]) {
 	c.leaf, c.at = n, 0
 }
 
-// item returns the current key and its value, nil at the end.
+// item returns the current key and its value. The value is nil at the end.
 func (c *cursor[V]) item() (key string, val *V) {
 	if c.at == len(c.leaf.vals) {
 		return "", nil
@@ -355,10 +355,9 @@ func (c *cursor[V]) advance() {
 	}
 }
 
-// mergeTrees returns what keep makes of the items of two trees, key by key; an
-// item that is on one side only comes with nil for the other. The third result
-// of keep tells whether the item is the one of a: if all are, a itself is
-// returned.
+// mergeTrees merges two trees key by key. It calls keep for each key of either tree; the value of a
+// tree without the key is nil. keep returns the merged value, whether the key stays, and whether
+// the result equals the value of a. If all results equal those of a, mergeTrees returns a itself.
 func mergeTrees[V any](a, b tree[V], keep func(key string, a, b *V) (val V, kept, same bool)) tree[V] {
 	var items []item[V]
 	same := true

@@ -13,21 +13,21 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// decoder takes bytes apart. After the first error it returns zeroes. It accepts
-// only what the encoder writes, so that a value has one form.
+// decoder reads an encoded value or delta. After the first error all methods return zero values. It
+// accepts only canonical data, that is data that the encoder could have written.
 type decoder struct {
 	b      []byte
 	err    error
 	types  *Types
 	nodes  []nodeRef
 	used   []bool
-	inline struct { // where those are, if they are few
+	inline struct { // backing arrays of nodes and used for small values
 		nodes [4]nodeRef
 		used  [4]bool
 	}
 }
 
-// begin reads what every value and delta begins with.
+// begin reads the header that all values and deltas share: version, type and node table.
 func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 	if len(data) > MaxSize {
 		return nil, shape{}, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrLimit, len(data), MaxSize)
@@ -55,14 +55,14 @@ func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 	return d, s, d.err
 }
 
-// end returns the first error, or that something is left over.
+// end returns the first error. Unread bytes and unused nodes are errors.
 func (d *decoder) end() error {
 	if len(d.b) > 0 {
-		d.fail("%d bytes are left over", len(d.b))
+		d.fail("%d unread bytes", len(d.b))
 	}
 	for i, used := range d.used {
 		if !used {
-			d.fail("node %v does not occur", d.nodes[i].Value())
+			d.fail("node %v is not referenced", d.nodes[i].Value())
 		}
 	}
 	return d.err
@@ -103,17 +103,17 @@ func (d *decoder) uint(most uint64, what string) uint64 {
 	return u
 }
 
-// count reads how many things of at least size bytes follow.
+// count reads a number of items that have at least size bytes each.
 func (d *decoder) count(most, size int, what string) int {
 	n := int(d.uint(uint64(most), what)) //nolint:gosec // at most most, which is not negative
 	if n*size > len(d.b) {
-		d.fail("%d %s don't fit into %d bytes", n, what, len(d.b))
+		d.fail("%d %s do not fit into %d bytes", n, what, len(d.b))
 		return 0
 	}
 	return n
 }
 
-// bytes reads a length and as many bytes, which are not copied.
+// bytes reads a length and that many bytes, without copying them.
 func (d *decoder) bytes(most int, what string) []byte {
 	n := d.count(most, 1, what)
 	b := d.b[:n:n]
@@ -130,22 +130,22 @@ func (d *decoder) node() identity.Node {
 	uid := binary.LittleEndian.Uint64(d.b)
 	d.b = d.b[8:]
 	if err := identity.CheckName(name); err != nil || uid == 0 {
-		d.fail("node %.20q can't be", name)
+		d.fail("node %.20q is invalid", name)
 	}
 	return identity.Node{Name: name, UID: uid}
 }
 
-// member reads the place of a node. NeedsFullState the last one, it is in order.
+// nodeRef returns the node at an index of the node table.
 func (d *decoder) nodeRef(i uint64) nodeRef {
 	if i >= uint64(len(d.nodes)) {
-		d.fail("node %d of %d", i, len(d.nodes))
+		d.fail("node index %d, the table has %d", i, len(d.nodes))
 		return nodeRef{}
 	}
 	d.used[i] = true
 	return d.nodes[i]
 }
 
-// some reads n dots in order.
+// dotList reads n dots, which must be sorted by node.
 func (d *decoder) dotList(n int) vector {
 	if n == 0 || d.err != nil {
 		return nil
@@ -166,7 +166,7 @@ func (d *decoder) dotList(n int) vector {
 	return v
 }
 
-// version reads the number of a change.
+// version reads the sequence number of a change.
 func (d *decoder) version() uint64 {
 	u := d.uint(math.MaxInt64, "version")
 	if u == 0 {
@@ -188,18 +188,18 @@ func (d *decoder) dots() dots {
 	}
 	n := int(min(u>>1, MaxNodes+1))
 	if n == 1 || n > MaxNodes || 2*n > len(d.b) {
-		d.fail("%d dots", u>>1)
+		d.fail("invalid number of dots: %d", u>>1)
 		return dots{}
 	}
 	return dotsOf(d.dotList(n))
 }
 
-// element reads an element. NeedsFullState the last one, it is in order.
+// element reads an element. Unless it is the first, it must be greater than the element after.
 func (d *decoder) element(k elementKind, after []byte, first bool) string {
 	return string(d.elementBytes(k, after, first))
 }
 
-// elementBytes is element without a copy.
+// elementBytes is element without copying.
 func (d *decoder) elementBytes(k elementKind, after []byte, first bool) []byte {
 	b := d.bytes(MaxElement, "element")
 	if d.err != nil {
@@ -216,8 +216,8 @@ func (d *decoder) elementBytes(k elementKind, after []byte, first bool) []byte {
 	return b
 }
 
-// items reads a sorted list of elements with something behind each. An element
-// with it has at least size bytes.
+// items reads a sorted list of elements, each followed by what read decodes. An item has at least
+// size bytes.
 func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 	n := d.count(MaxSize, size, "elements")
 	if d.err != nil {
@@ -248,22 +248,22 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 func (d *decoder) shape(depth int) shape {
 	s := shape{kind: kind(d.byte("type"))}
 	if depth == 0 {
-		d.failed(fmt.Errorf("%w: types in types, more than %d levels", ErrLimit, maxDepth))
+		d.failed(fmt.Errorf("%w: types are nested more than %d levels deep", ErrLimit, maxDepth))
 	}
 	if d.err != nil || s.kind == 0 || s.kind > kindCustom {
-		d.fail("type %d is unknown", s.kind)
+		d.fail("unknown type %d", s.kind)
 		return s
 	}
 	if s.kind.hasElements() {
 		s.elem = elementKind(d.byte("type of elements"))
 		if s.elem == 0 || s.elem > elementAny {
-			d.fail("type of elements %d is unknown", s.elem)
+			d.fail("unknown element type %d", s.elem)
 			return s
 		}
 	}
 	switch {
 	case s.kind == kindCustom:
-		name := string(d.bytes(maxName, "name of a type"))
+		name := string(d.bytes(maxName, "type name"))
 		if d.err != nil {
 			return s
 		}
@@ -274,13 +274,13 @@ func (d *decoder) shape(depth int) shape {
 		of := d.shape(depth - 1)
 		s.of = &of
 		if d.err == nil && !s.fits() {
-			d.fail("%v can't be", s)
+			d.fail("invalid type %v", s)
 		}
 	}
 	return s
 }
 
-// fits reports whether a map's values are of a type that such maps have.
+// fits reports whether a map of this kind can hold values of the shape's value type.
 func (s shape) fits() bool {
 	switch s.kind {
 	case kindMultiMap, kindMultiMapDeltas:
@@ -294,7 +294,7 @@ func (s shape) fits() bool {
 	}
 }
 
-// value reads a value of a shape.
+// value decodes a value of a shape.
 func (d *decoder) value(s shape) core {
 	switch s.kind {
 	case kindGCounter:
@@ -318,13 +318,13 @@ func (d *decoder) value(s shape) core {
 	return d.ormap(s)
 }
 
-// The first byte of what is encoded: the version of the format.
+// The first byte of encoded data is the version of the format.
 const (
 	versionValue = 0x01
 	versionDelta = 0x41
 )
 
-// nodeTable collects the nodes of a value, sorted.
+// nodeTable is the sorted list of the nodes that a value refers to.
 type nodeTable struct {
 	nodes []nodeRef
 	last  int
@@ -356,7 +356,7 @@ func (t *nodeTable) all() []identity.Node {
 	return nodes
 }
 
-// index returns the place of a node that was added.
+// index returns the index of a node that was added.
 func (t *nodeTable) index(n nodeRef) uint64 {
 	if t.last >= len(t.nodes) || t.nodes[t.last] != n {
 		t.last, _ = slices.BinarySearchFunc(t.nodes, n, compareRefs)
@@ -364,11 +364,11 @@ func (t *nodeTable) index(n nodeRef) uint64 {
 	return uint64(t.last) //nolint:gosec // not negative
 }
 
-// encoder appends a value. The error of a user's type waits for the end.
+// encoder appends an encoded value. An error of a user's type is kept until the end.
 type encoder struct {
 	dst    []byte
 	nodes  nodeTable
-	inline [4]nodeRef // where those are, if they are few
+	inline [4]nodeRef // backing array of the node table for small values
 	err    error
 }
 
@@ -379,7 +379,7 @@ func appendBinary(dst []byte, version byte, v interface {
 },
 ) ([]byte, error) {
 	if n := v.shape().depth(); n > maxDepth {
-		return nil, fmt.Errorf("%w: types in types, %d levels, at most %d are allowed", ErrLimit, n, maxDepth)
+		return nil, fmt.Errorf("%w: types are nested %d levels deep, at most %d are allowed", ErrLimit, n, maxDepth)
 	}
 	start := len(dst)
 	e := &encoder{dst: append(dst, version)}
@@ -397,10 +397,10 @@ func appendBinary(dst []byte, version byte, v interface {
 		return nil, e.err
 	}
 	if n := len(e.dst) - start; n > MaxSize {
-		return nil, fmt.Errorf("%w: %v of %d bytes, at most %d are allowed", ErrLimit, v.shape(), n, MaxSize)
+		return nil, fmt.Errorf("%w: %v has %d bytes, at most %d are allowed", ErrLimit, v.shape(), n, MaxSize)
 	}
 	if n := len(e.nodes.nodes); n > MaxNodes {
-		return nil, fmt.Errorf("%w: %v with %d nodes, at most %d are allowed", ErrLimit, v.shape(), n, MaxNodes)
+		return nil, fmt.Errorf("%w: %v has %d nodes, at most %d are allowed", ErrLimit, v.shape(), n, MaxNodes)
 	}
 	return e.dst, nil
 }
@@ -444,7 +444,7 @@ func (e *encoder) vector(v vector) {
 	}
 }
 
-// dots is vector with less for a single one, which is what elements have.
+// dots encodes a single dot, the usual case, with fewer bytes than vector.
 func (e *encoder) dots(v vector) {
 	if len(v) == 1 {
 		e.uint(e.nodes.index(v[0].node) << 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// own is a value of a user's type.
+// custom is a value of a user's type.
 type custom struct {
 	def *definition
 	v   any
@@ -29,7 +29,7 @@ func (o *custom) merge(other core) (core, error) {
 	return o.change("merge", func() (any, error) { return o.def.merge(o.v, b.v) })
 }
 
-// change returns what a function makes of the value, without a delta.
+// change returns the result of f as a value without a delta.
 func (o *custom) change(doing string, f func() (any, error)) (core, error) {
 	next := &custom{def: o.def}
 	err := catchPanic(o.def, doing, func() error {
@@ -99,7 +99,7 @@ func (o *custom) encode(e *encoder) {
 	e.custom(o.def, func() ([]byte, error) { return o.def.appendTo(o.v, nil) })
 }
 
-// own writes the bytes that a user's type makes.
+// custom appends the bytes that a user's type encodes itself to.
 func (e *encoder) custom(def *definition, write func() ([]byte, error)) {
 	var data []byte
 	err := catchPanic(def, "encode", func() (err error) { data, err = write(); return err })
@@ -115,10 +115,10 @@ func (d *decoder) checkCustom(def *definition, data []byte, read func() error, w
 	}
 	before := bytes.Clone(data)
 	err := catchPanic(def, "decode", read)
-	if err == nil { // one form only
+	if err == nil { // only the canonical form is accepted
 		var again []byte
 		if again, err = write(); err == nil && !bytes.Equal(again, before) {
-			err = errors.New("another form than it is encoded to")
+			err = errors.New("not in canonical form")
 		}
 	}
 	if err != nil {
@@ -134,32 +134,32 @@ func (d *decoder) customValue(def *definition) core {
 	return o
 }
 
-// Data is what a data type can do: values are immutable, merge is commutative,
-// associative and idempotent, and the same value has the same bytes. All types of
-// this package are Data, and so are users' own; package crdttest checks the laws.
-// The zero value of T is the empty value.
+// Data is the interface of a data type: values are immutable, Merge is commutative, associative and
+// idempotent, and equal values have equal bytes. All types of this package implement Data, and
+// users can define their own; package crdttest checks the laws. The zero value of T is the empty
+// value.
 type Data[T any] interface {
-	// Merge returns what both values know.
+	// Merge returns the merge of both values.
 	Merge(other T) (T, error)
 	// AppendBinary appends the encoded value.
 	AppendBinary(dst []byte) ([]byte, error)
 }
 
-// DeltaData is Data whose changes spread by themselves. D may be T, and it may be
-// Delta for what is made of the types of this package.
+// DeltaData is Data with deltas: replicators send changes instead of whole values. D may be T
+// itself, or Delta for a type that is composed of the types of this package.
 type DeltaData[T, D any] interface {
 	Data[T]
-	// Delta returns what was changed since ResetDelta, and whether that is
-	// something. What Merge, MergeDelta and decoding return has no delta.
+	// Delta returns the changes since the last ResetDelta, and whether there are any. Results of
+	// Merge, MergeDelta and decoding have no delta.
 	Delta() (D, bool)
-	// MergeDelta returns the value with what a delta tells.
+	// MergeDelta returns the value with a delta applied.
 	MergeDelta(d D) (T, error)
 	// ResetDelta returns the value without its delta.
 	ResetDelta() T
 }
 
-// Prunable is Data that holds history of nodes, and that can forget the nodes that
-// have left. The methods are those of Value.
+// Prunable is Data that keeps history per node and can forget the history of nodes that left the
+// cluster. The methods have the contracts of those of Value.
 type Prunable[T any] interface {
 	ModifiedBy() []identity.Node
 	NeedsPruning(removed identity.Node) bool
@@ -167,11 +167,10 @@ type Prunable[T any] interface {
 	Cleanup(removed identity.Node) (T, error)
 }
 
-// Definition makes a type of one's own known to Types. It comes from Define or
-// DefineDelta.
+// Definition describes a user's type for NewTypes. Create one with Define or DefineDelta.
 type Definition struct{ d *definition }
 
-// definition is a type of the user's.
+// definition is a user's type.
 type definition struct {
 	name   string
 	typ    reflect.Type
@@ -179,8 +178,8 @@ type definition struct {
 	ops
 }
 
-// ops is what a user's type can do, without its type parameters. What it calls
-// is not ours and may panic: own guards it.
+// ops are the methods of a user's type without type parameters. User code may panic, so callers
+// wrap these methods in catchPanic.
 type ops interface {
 	empty() any
 	merge(a, b any) (any, error)
@@ -203,10 +202,10 @@ type ops interface {
 
 func (d *definition) zero() core { return &custom{def: d, v: d.empty()} }
 
-// Define defines a data type of one's own. The name is stored, so it must never
-// change. Decode reads what AppendBinary wrote; it must not keep data, sets its
-// own limits before it allocates, and refuses what AppendBinary would not write.
-// If T is Prunable, its history is pruned.
+// Define defines a data type. The name is part of the encoded data and must never change. decode
+// reads the output of AppendBinary. It must not retain data, must check its own limits before it
+// allocates, and must reject data that AppendBinary would not write. If T implements Prunable, its
+// history is pruned.
 func Define[T Data[T]](name string, decode func(data []byte) (T, error)) Definition {
 	return Definition{&definition{name: name, typ: reflect.TypeFor[T](), ops: dataOps[T]{read: decode}}}
 }
@@ -217,7 +216,7 @@ type dataOps[T Data[T]] struct {
 	read func(data []byte) (T, error)
 }
 
-// as returns what is known to be a T: own holds nothing else.
+// as converts a value whose dynamic type is T.
 func as[T any](v any) T {
 	t, _ := v.(T)
 	return t
@@ -257,8 +256,7 @@ func (dataOps[T]) cleanup(v any, n identity.Node) (any, error) {
 	return v, nil
 }
 
-// noDeltas are the ops of a type that has none. But for delta and resetDelta they
-// are not called.
+// noDeltas are the ops of a type without deltas. Only delta and resetDelta are called.
 type noDeltas struct{}
 
 func (noDeltas) delta(any) (any, bool)                   { return nil, false }
@@ -269,11 +267,10 @@ func (noDeltas) mergeDeltas(any, any) (any, error)       { return nil, ErrType }
 func (noDeltas) appendDelta(any, []byte) ([]byte, error) { return nil, ErrType }
 func (noDeltas) decodeDelta([]byte) (any, error)         { return nil, ErrType }
 
-// DefineDelta is Define for a type whose changes spread by themselves. How is
-// FreeDeltas or CausalDeltas: whether deltas may arrive in any order. If D has a
-// method Ops() int, that is how many steps it takes to apply one. DecodeDelta
-// reads what AppendBinary of a D wrote. For a type made of those of this package,
-// D is best a struct of their Deltas.
+// DefineDelta is Define for a type with deltas. how is FreeDeltas or CausalDeltas: whether deltas
+// may arrive in any order. If D has a method Ops() int, it returns the number of operations in a
+// delta. decodeDelta reads the output of D.AppendBinary. For a type that is composed of types of
+// this package, make D a struct of their Deltas.
 func DefineDelta[T DeltaData[T, D], D Data[D]](name string, how Deltas,
 	decode func(data []byte) (T, error), decodeDelta func(data []byte) (D, error),
 ) Definition {
@@ -320,7 +317,7 @@ func (d *customDelta) shape() shape        { return shape{kind: kindCustom, cust
 func (d *customDelta) eachNode(*nodeTable) {}
 
 func (d *customDelta) opCount() (n int) {
-	if err := catchPanic(d.def, "count the steps of", func() error { n = d.def.opCount(d.d); return nil }); err != nil {
+	if err := catchPanic(d.def, "count the operations of", func() error { n = d.def.opCount(d.d); return nil }); err != nil {
 		return 0
 	}
 	return n
@@ -348,7 +345,7 @@ func (d *decoder) customDelta(def *definition) change {
 	return m
 }
 
-// guard calls what is not ours, and makes an error of a panic.
+// catchPanic calls user code and converts a panic into an error.
 func catchPanic(def *definition, doing string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

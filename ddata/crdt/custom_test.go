@@ -134,7 +134,7 @@ func TestNewTypesFindsMistakes(t *testing.T) {
 	_, err := crdt.NewTypes(codec.Types(codec.Name[product]("p"), codec.Name[product]("q")),
 		crdt.Definition{}, crdt.Define("", DecodeTwoPhaseSet), tallyDefinition(), tallyDefinition(),
 		crdt.Define(strings.Repeat("x", 65), DecodeTwoPhaseSet))
-	for _, want := range []string{"has two names", "empty Definition", "its name has 0 bytes", `name "tally" stands for`, "has 65 bytes"} {
+	for _, want := range []string{"has two names", "empty Definition", "name has 0 bytes", `name "tally" is defined for`, "has 65 bytes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Delta is some changes of a value. It is immutable. The zero value is no delta,
-// which changes nothing; but for IsZero and Merge, its methods must not be called.
+// Delta is a set of changes of a value. It is immutable. The zero value is no delta and changes
+// nothing; only its methods IsZero, Merge and ModifiedOnlyBy may be called.
 type Delta struct{ c change }
 
-// change is what a delta is made of.
+// change is the content of a delta.
 type change interface {
 	shape() shape
 	// then returns this change followed by a later one of the same node.
@@ -27,11 +27,11 @@ type change interface {
 // IsZero reports whether there is no delta.
 func (d Delta) IsZero() bool { return d.c == nil }
 
-// Type names the type of the values that it belongs to.
+// Type returns the name of the type of the values that the delta belongs to.
 func (d Delta) Type() string { return d.c.shape().String() }
 
-// Merge returns this delta followed by a later one of the same node. The error
-// matches ErrType if they belong to different types.
+// Merge returns this delta followed by a later delta of the same node. The error matches ErrType if
+// the types differ.
 func (d Delta) Merge(later Delta) (Delta, error) {
 	switch {
 	case d.c == nil:
@@ -46,19 +46,19 @@ func (d Delta) Merge(later Delta) (Delta, error) {
 	return Delta{c}, nil
 }
 
-// NeedsCausal reports whether it must be applied behind all earlier deltas of its
-// node, without a gap.
+// NeedsCausal reports whether the delta must be applied after all earlier deltas of its node,
+// without a gap.
 func (d Delta) NeedsCausal() bool { return d.c.shape().deltas() == CausalDeltas }
 
-// Ops is how many steps it takes to apply it: when they are many, the whole value
-// is better. It is 0 for types whose deltas are never larger than the value.
+// Ops returns the number of operations in the delta. When there are many, sending the whole value
+// is cheaper. It is 0 for types whose deltas are never larger than the value.
 func (d Delta) Ops() int { return d.c.opCount() }
 
-// Zero returns the empty value, to which it is applied where there is none.
+// Zero returns the empty value, to which the delta is applied where the key does not exist yet.
 func (d Delta) Zero() Value { return Value{d.c.shape().empty()} }
 
-// AppendBinary appends the encoded delta, as Value.AppendBinary; Types.DecodeDelta
-// reads it. That of no delta is empty.
+// AppendBinary appends the encoded delta with the contract of Value.AppendBinary; Types.DecodeDelta
+// reads it. The zero Delta appends nothing.
 func (d Delta) AppendBinary(dst []byte) ([]byte, error) {
 	if d.c == nil {
 		return dst, nil
@@ -66,7 +66,7 @@ func (d Delta) AppendBinary(dst []byte) ([]byte, error) {
 	return appendBinary(dst, versionDelta, d.c)
 }
 
-// sameChange returns a change as one of a type.
+// sameChange returns d as a change of the given type and shape.
 func sameChange[C change](of shape, d change) (C, error) {
 	o, ok := d.(C)
 	if !ok || !of.equal(d.shape()) {
@@ -75,7 +75,7 @@ func sameChange[C change](of shape, d change) (C, error) {
 	return o, nil
 }
 
-// whole is the change of a type whose changes are values.
+// whole is a change that is itself a value.
 type whole struct{ core }
 
 func (d whole) opCount() int { return 0 }
@@ -101,10 +101,10 @@ func mergeWhole(c core, d change) (core, error) {
 	return c.merge(o.core)
 }
 
-// NeedsFullState reports whether a delta takes something away that its node had seen and the value has
-// not. Merged it would say nothing of that, which then could come later and stay: whoever has to
-// know of the removal needs the whole value instead. What has come from the delta's own node does
-// not count, see Delta.NeedsCausal. A type of one's own is never behind.
+// NeedsFullState reports whether a delta removes something that the sender had seen and this value
+// has not. Applying such a delta could resurrect removed elements, so the receiver requests the
+// full state instead. Changes of the delta's own node do not count, see Delta.NeedsCausal. It is
+// always false for users' types.
 func (v Value) NeedsFullState(d Delta) bool {
 	if d.c == nil || !v.c.shape().equal(d.c.shape()) {
 		return false
@@ -171,8 +171,8 @@ func (m *ormap) needsFullState(d *mapDelta) bool {
 	return false
 }
 
-// ModifiedOnlyBy reports whether the changes were made with the Self of a node and of no other, as far as a delta says that: the deltas of
-// a user's type do not.
+// ModifiedOnlyBy reports whether all changes were made with the Self of the node. Deltas of users'
+// types carry no nodes, so it is true for them.
 func (d Delta) ModifiedOnlyBy(node identity.Node) bool { return d.c == nil || d.c.modifiedOnlyBy(node) }
 
 func (d whole) modifiedOnlyBy(node identity.Node) bool {
@@ -182,7 +182,7 @@ func (d whole) modifiedOnlyBy(node identity.Node) bool {
 	case *pncounter:
 		return c.up.onlyOf(node) && c.down.onlyOf(node)
 	}
-	return true // it has no history of nodes
+	return true // the type has no history of nodes
 }
 
 func (t tallies) onlyOf(node identity.Node) bool {
@@ -197,7 +197,7 @@ func (t tallies) onlyOf(node identity.Node) bool {
 func (d *orsetDelta) modifiedOnlyBy(node identity.Node) bool {
 	for i := range d.ops {
 		op := &d.ops[i]
-		if op.kind != opFull && !op.vv.onlyOf(node) { // what a set held before it was cleared is of others
+		if op.kind != opFull && !op.vv.onlyOf(node) { // a set that was cleared may have held elements of other nodes
 			return false
 		}
 	}
@@ -229,9 +229,10 @@ func (d *mapDelta) modifiedOnlyBy(node identity.Node) bool {
 
 func (d *customDelta) modifiedOnlyBy(identity.Node) bool { return true }
 
-// DeltaIsComplete reports whether the delta of the value tells all by which it differs from an older one: it was made of that by changes
-// alone. A value that was merged with something before it was changed does not follow, and others need the whole of it. A
-// type of one's own follows if the older value with the delta is encoded to the same bytes.
+// DeltaIsComplete reports whether the delta of the value describes all differences from an older
+// value, that is whether the value was made from the older one by changes only. If the value was
+// merged with another one before, the delta is incomplete and replicas need the whole value. For a
+// user's type it compares the encoded forms of older with the delta applied and of the value.
 func (v Value) DeltaIsComplete(older Value) bool {
 	if older.c == nil {
 		return false
@@ -262,8 +263,8 @@ func (o *custom) deltaIsComplete(older core) bool {
 	return err == nil && Equal(Value{next}, Value{o.resetDelta()})
 }
 
-// HasCustomType reports whether the value is of a type of one's own, or is a map of such values. How much larger a delta makes it is
-// not known then.
+// HasCustomType reports whether the value is of a user's type or is a map of such values. The size
+// that a delta adds to such a value is unknown.
 func (v Value) HasCustomType() bool {
 	s := v.c.shape()
 	for s.of != nil {
@@ -272,8 +273,9 @@ func (v Value) HasCustomType() bool {
 	return s.kind == kindCustom
 }
 
-// FullScans is how many steps of the delta go through all that a value holds, however short they are themselves: sets that are
-// cleared. Whoever takes deltas from elsewhere should have a limit for it. It is 0 for a type of one's own.
+// FullScans returns the number of operations in the delta that visit all elements of a value, such
+// as clearing a set. They are short to encode and expensive to apply, so receivers should limit
+// them. It is 0 for users' types.
 func (d Delta) FullScans() int {
 	if d.c == nil {
 		return 0
@@ -292,7 +294,7 @@ func fullScans(d change) int {
 		}
 	case *mapDelta:
 		for _, op := range d.ops {
-			most := 0 // the values of different keys have their own elements
+			most := 0 // the values of different keys have different elements
 			for _, vd := range op.deltas.all() {
 				most = max(most, fullScans(vd))
 			}

@@ -9,18 +9,17 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// dot is one change of one node. Its number is above 0.
+// dot identifies one change of one node by its sequence number, which starts at 1.
 type dot struct {
 	node nodeRef
 	n    uint64
 }
 
-// vector holds one number for each of some nodes. It is sorted by node and never
-// changed once it is made.
+// vector holds one sequence number per node. It is sorted by node and immutable.
 type vector []dot
 
 func (v vector) find(node nodeRef) (int, bool) {
-	for i := range v { // there are few, and mostly one
+	for i := range v { // there are few dots, usually one
 		switch c := compareRefs(v[i].node, node); {
 		case c == 0:
 			return i, true
@@ -35,7 +34,7 @@ func (v vector) find(node nodeRef) (int, bool) {
 	return len(v), false
 }
 
-// of returns the number of a node, 0 if there is none.
+// of returns the number of a node, 0 if the vector does not contain the node.
 func (v vector) of(node nodeRef) uint64 {
 	if i, found := v.find(node); found {
 		return v[i].n
@@ -43,7 +42,7 @@ func (v vector) of(node nodeRef) uint64 {
 	return 0
 }
 
-// has reports whether it holds exactly this.
+// has reports whether the vector contains exactly this dot.
 func (v vector) has(d dot) bool { return v.of(d.node) == d.n }
 
 // covers reports whether no number of other is higher.
@@ -56,7 +55,7 @@ func (v vector) covers(other vector) bool {
 	return true
 }
 
-// with returns it with the number of one node raised.
+// with returns the vector with the number of one node raised.
 func (v vector) with(d dot) vector {
 	i, found := v.find(d.node)
 	if found && v[i].n >= d.n {
@@ -70,7 +69,7 @@ func (v vector) with(d dot) vector {
 	return append(next, v[i:]...)
 }
 
-// only returns the number of one node, of which it refers to v.
+// only returns the number of one node. The result shares memory with v.
 func (v vector) only(node nodeRef) vector {
 	i, found := v.find(node)
 	if !found {
@@ -79,7 +78,7 @@ func (v vector) only(node nodeRef) vector {
 	return v[i : i+1 : i+1]
 }
 
-// without returns it without a node.
+// without returns the vector without a node.
 func (v vector) without(node nodeRef) vector {
 	i, found := v.find(node)
 	if !found {
@@ -88,7 +87,8 @@ func (v vector) without(node nodeRef) vector {
 	return slices.Concat(v[:i], v[i+1:])
 }
 
-// max returns the higher number of each node: one of the two if those are its own.
+// max returns the higher number of each node. If the result equals v or other, it is that vector
+// itself.
 func (v vector) max(other vector) vector {
 	switch {
 	case v.covers(other):
@@ -114,7 +114,7 @@ func (v vector) max(other vector) vector {
 	return append(append(next, v[i:]...), other[j:]...)
 }
 
-// filter returns the dots that are to be kept, itself if all are.
+// filter returns the dots for which keep returns true. If all are kept, it is v itself.
 func (v vector) filter(keep func(dot) bool) vector {
 	for i, d := range v {
 		if keep(d) {
@@ -131,7 +131,7 @@ func (v vector) filter(keep func(dot) bool) vector {
 	return v
 }
 
-// newer returns the dots that are not in what a vector has seen.
+// newer returns the dots that are not covered by seen.
 func (v vector) newer(seen vector) vector {
 	return v.filter(func(d dot) bool { return d.n > seen.of(d.node) })
 }
@@ -146,8 +146,8 @@ func (v vector) nodes() []identity.Node {
 
 func (v vector) equal(other vector) bool { return slices.Equal(v, other) }
 
-// mergeDots returns the dots of an element that two sides have, each of which has
-// seen more than it holds: what one side has seen and no longer holds is gone.
+// mergeDots merges the dots of an element that both sides hold. A dot that one side has seen but no
+// longer holds was removed.
 func mergeDots(a, seenA, b, seenB vector) vector {
 	if a.equal(b) {
 		return a
@@ -157,11 +157,11 @@ func mergeDots(a, seenA, b, seenB vector) vector {
 	return keptA.max(keptB)
 }
 
-// dots are the changes by which an element was added, as an element of a tree holds them: mostly there is one, which takes no
-// memory of its own. The zero value are none.
+// dots are the additions of an element as a tree stores them. Usually there is one, which needs no
+// allocation. The zero value is empty.
 type dots struct {
-	one  [1]dot  // if there is one
-	more *vector // if there are more
+	one  [1]dot  // used if there is one dot
+	more *vector // used if there are several
 }
 
 func dotsOf(v vector) dots {
@@ -171,11 +171,11 @@ func dotsOf(v vector) dots {
 	case 1:
 		return dots{one: [1]dot{v[0]}}
 	}
-	more := append(vector(nil), v...) // a copy, so that v need not be on the heap
+	more := append(vector(nil), v...) // a copy, so that v does not escape to the heap
 	return dots{more: &more}
 }
 
-// vector returns them. It may refer to d.
+// vector returns the dots. The result may share memory with d.
 func (d *dots) vector() vector {
 	switch {
 	case d.more != nil:

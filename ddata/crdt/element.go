@@ -18,13 +18,13 @@ import (
 func appendElement[E any](dst []byte, e E, types *Types) ([]byte, error) {
 	start := len(dst)
 	var err error
-	if text, ok := any(e).(string); ok { // apart from the others, so that it need not be on the heap
+	if text, ok := any(e).(string); ok { // handled separately, so that a string does not escape to the heap
 		dst = append(append(dst, tagString), text...)
 	} else if dst, err = appendOther(dst, e, types); err != nil {
 		return nil, err
 	}
 	if n := len(dst) - start; n > MaxElement {
-		return nil, fmt.Errorf("%w: an element of %d bytes, at most %d are allowed", ErrLimit, n, MaxElement)
+		return nil, fmt.Errorf("%w: element has %d bytes, at most %d are allowed", ErrLimit, n, MaxElement)
 	}
 	return dst, nil
 }
@@ -46,7 +46,7 @@ func appendOther(dst []byte, e any, types *Types) ([]byte, error) {
 
 func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) {
 	if !v.IsValid() {
-		return nil, fmt.Errorf("%w: nil is none", ErrElement)
+		return nil, fmt.Errorf("%w: nil is not an element", ErrElement)
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -81,10 +81,10 @@ func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) 
 	return append(append(dst, manifest...), payload...), nil
 }
 
-// unnamed is the error of the registry about an element. It says which registry that is.
+// registryError wraps an error of the registry and names the registry that is missing the type.
 func registryError(err error) error {
 	if errors.Is(err, codec.ErrNotRegistered) || errors.Is(err, codec.ErrUnknown) {
-		return fmt.Errorf("%w: %w: the registry is that of crdt.NewTypes, for ddata.Config.Types", ErrElement, err)
+		return fmt.Errorf("%w: %w: register the type in the codec.Registry of ddata.Config.Types (crdt.NewTypes)", ErrElement, err)
 	}
 	return fmt.Errorf("%w: %w", ErrElement, err)
 }
@@ -107,7 +107,7 @@ func encodeElements[E any](elements []E, types *Types) ([]string, error) {
 	return keys, nil
 }
 
-// decodeElement returns the Go value of an element that is well-formed.
+// decodeElement returns the Go value of a well-formed element.
 func decodeElement[E any](s string, types *Types) (e E, err error) {
 	if p, ok := any(&e).(*string); ok && s[0] == tagString {
 		*p = s[1:]
@@ -141,7 +141,7 @@ func decodeNamed(s string, to reflect.Value, types *Types) error {
 	}
 	rv := reflect.ValueOf(v)
 	if !rv.IsValid() || !rv.Type().AssignableTo(to.Type()) {
-		return fmt.Errorf("%w: it is a %T, and not a %v", ErrElement, v, to.Type())
+		return fmt.Errorf("%w: got %T, want %v", ErrElement, v, to.Type())
 	}
 	to.Set(rv)
 	return nil
@@ -191,8 +191,8 @@ func signed(negative bool, size uint64) (int64, bool) {
 	return int64(size), size <= math.MaxInt64 //nolint:gosec // checked
 }
 
-// plainElement returns what an element is without a Go type: a string, int64,
-// uint64 if that is too small, bool, float64 or []byte.
+// plainElement returns an element as a string, int64, uint64 (if int64 is too small), bool, float64
+// or []byte.
 func plainElement(s string) any {
 	switch tag := s[0]; {
 	case tag == tagString:
@@ -213,22 +213,21 @@ func plainElement(s string) any {
 }
 
 func wrongElement(s string, to reflect.Value) error {
-	return fmt.Errorf("%w: %.40q does not fit a %v", ErrElement, fmt.Sprint(plainElement(s)), to.Type())
+	return fmt.Errorf("%w: %.40q cannot be converted to %v", ErrElement, fmt.Sprint(plainElement(s)), to.Type())
 }
 
-// Elements of sets, keys of maps and values of registers are held in their
-// encoded form, which says what it is and which orders them bytewise: strings as
-// strings, numbers as numbers.
+// Elements of sets, keys of maps and values of registers are stored in encoded form. The first byte
+// is the type. The bytewise order is the order of the values: strings bytewise, numbers by value.
 //
 //	0x10 string
-//	0x18..0x28 integer: 0x20 is 0, the distance to it the number of bytes
+//	0x18..0x28 integer: 0x20 is 0, the distance to it is the number of bytes
 //	0x30 false, 0x31 true
 //	0x38 bytes
 //	0x40 float, 8 bytes
-//	0x50 length and manifest, payload: what a registry of package codec has named
+//	0x50 length and manifest, payload: a type registered with package codec
 const (
 	tagString = 0x10
-	tagInt    = 0x20 // of 0
+	tagInt    = 0x20 // the integer 0
 	tagFalse  = 0x30
 	tagTrue   = 0x31
 	tagBytes  = 0x38
@@ -236,7 +235,7 @@ const (
 	tagNamed  = 0x50
 )
 
-// elementKind is what the elements of a set are.
+// elementKind is the type of the elements of a set.
 type elementKind byte
 
 const (
@@ -245,14 +244,14 @@ const (
 	elementBool
 	elementBytes
 	elementFloat
-	elementAny // each says for itself what it is
+	elementAny // each element carries its own type
 )
 
 func (k elementKind) String() string {
 	return [...]string{"nothing", "string", "int", "bool", "bytes", "float", "any"}[k]
 }
 
-// kindOf returns what the elements of a Go type are.
+// kindOf returns the element kind of a Go type.
 func kindOf[E any]() elementKind {
 	t := reflect.TypeFor[E]()
 	switch t.Kind() {
@@ -274,7 +273,7 @@ func kindOf[E any]() elementKind {
 	return elementAny
 }
 
-// accepts reports whether an element of a kind may begin with a tag.
+// accepts reports whether an element of this kind may begin with the tag.
 func (k elementKind) accepts(tag byte) bool {
 	switch k {
 	case elementString:
@@ -293,15 +292,15 @@ func (k elementKind) accepts(tag byte) bool {
 	return false
 }
 
-// isPlain reports whether an element of a kind is a string or bytes, of which all are well-formed.
+// isPlain reports whether b is a string or bytes of this kind, of which any content is well-formed.
 func (k elementKind) isPlain(b []byte) bool {
 	return len(b) > 0 && (b[0] == tagString || b[0] == tagBytes) && k.accepts(b[0])
 }
 
-// checkElement returns an error unless s is the one form of an element of a kind.
+// checkElement returns an error unless s is the canonical form of an element of kind k.
 func checkElement(k elementKind, s string) error {
 	if s == "" || !k.accepts(s[0]) {
-		return fmt.Errorf("%w: element %.20x is no %v", ErrMalformed, s, k)
+		return fmt.Errorf("%w: element %.20x is not of kind %v", ErrMalformed, s, k)
 	}
 	size := len(s) - 1
 	good := false
@@ -345,7 +344,7 @@ func appendSigned(dst []byte, i int64) []byte {
 	return appendInt(dst, false, uint64(i))
 }
 
-// cutInt returns sign and magnitude, if that is how an integer is written.
+// cutInt decodes sign and magnitude. ok is false if s is not the canonical form of an integer.
 func cutInt(s string) (negative bool, size uint64, ok bool) {
 	n := int(s[0]) - tagInt
 	if n < 0 {
@@ -368,9 +367,9 @@ func cutInt(s string) (negative bool, size uint64, ok bool) {
 
 func appendFloat(dst []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) {
-		return nil, fmt.Errorf("%w: NaN is not equal to itself", ErrElement)
+		return nil, fmt.Errorf("%w: NaN cannot be an element", ErrElement)
 	}
-	b := math.Float64bits(f + 0) // -0 is 0
+	b := math.Float64bits(f + 0) // -0 becomes 0
 	if f == 0 {
 		b = 0
 	}
@@ -395,8 +394,7 @@ func cutFloat(s string) (float64, bool) {
 	return math.Float64frombits(b), true
 }
 
-// cutNamed returns the manifest and the payload of an element that a registry
-// has encoded.
+// cutNamed splits an element that a registry has encoded into manifest and payload.
 func cutNamed(s string) (manifest, payload string, ok bool) {
 	n, size := binary.Uvarint([]byte(s[1:min(len(s), 1+binary.MaxVarintLen64)]))
 	if size <= 0 || n == 0 || size > 1 && s[size] == 0 || n > uint64(len(s)-1-size) { //nolint:gosec // size is within s

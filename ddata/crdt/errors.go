@@ -6,41 +6,36 @@ package crdt
 import "errors"
 
 var (
-	// ErrType is matched by the errors about values of two types where one is
-	// needed: what is merged, what a delta is applied to, what is read with
-	// another Go type than it was written with.
-	ErrType = errors.New("crdt: another type")
-	// ErrUndefined is matched by the errors about a type of one's own that is
-	// not in the Types at hand.
+	// ErrType matches errors about values of different types: in a merge, when a delta is applied,
+	// or when a value is read as another Go type than it was written as.
+	ErrType = errors.New("crdt: type mismatch")
+	// ErrUndefined matches errors about a user's type that is not in the Types in use.
 	ErrUndefined = errors.New("crdt: type is not defined")
-	// ErrElement is matched by the errors about elements, keys and register
-	// values that can't be encoded, or not be decoded as the Go type that is
-	// asked for.
-	ErrElement = errors.New("crdt: element")
-	// ErrMalformed is matched by the errors about bytes that are no value or no
-	// delta, or not in the one form that a value has.
+	// ErrElement matches errors about elements, keys and register values that cannot be encoded, or
+	// cannot be decoded to the requested Go type.
+	ErrElement = errors.New("crdt: invalid element")
+	// ErrMalformed matches errors about bytes that are not a value or delta in canonical form.
 	ErrMalformed = errors.New("crdt: malformed data")
-	// ErrLimit is matched by the errors about what is too large.
+	// ErrLimit matches errors about values, elements and numbers that exceed a limit.
 	ErrLimit = errors.New("crdt: limit exceeded")
-	// ErrClock says that a register's timestamp is the last one there is, so that
-	// nothing can be written after it.
-	ErrClock = errors.New("crdt: the timestamp has reached its end")
-	// ErrReplace says that a map holds a set under the key already, whose history
-	// would be lost: use Update, or an ORMultiMap.
-	ErrReplace = errors.New("crdt: a set in a map can't be replaced")
+	// ErrClock is returned when a register already has the highest possible timestamp, so that no
+	// later write is possible.
+	ErrClock = errors.New("crdt: timestamp overflow")
+	// ErrReplace is returned when a set is put under a map key that already holds a set: the
+	// history of the old set would be lost. Use Update, or an ORMultiMap.
+	ErrReplace = errors.New("crdt: cannot replace a set in a map")
 )
 
 // Limits of what is encoded and decoded.
 const (
-	// MaxSize is the largest number of bytes of an encoded value or delta.
+	// MaxSize is the maximum size of an encoded value or delta in bytes.
 	MaxSize = 16 << 20
-	// MaxElement is the largest number of bytes of an encoded element, key or
-	// register value.
+	// MaxElement is the maximum size of an encoded element, key or register value in bytes.
 	MaxElement = 1 << 20
-	// MaxNodes is the largest number of nodes that one value knows.
+	// MaxNodes is the maximum number of nodes in one value.
 	MaxNodes = 10_000
 
-	maxDepth = 8   // of types in types
-	maxCount = 128 // bytes of one node's count
+	maxDepth = 8   // nesting of types
+	maxCount = 128 // bytes of the count of one node
 	maxName  = 64  // bytes of the name of a user's type
 )

@@ -5,13 +5,13 @@ package crdt
 
 import "github.com/refold-io/refold/identity"
 
-// Flag is false until some node enables it, and true ever after. The zero value is
-// false. It is immutable.
+// Flag is false until a node enables it, and true from then on. The zero value is false. It is
+// immutable.
 type Flag struct{ handle[Flag] }
 
 func (Flag) empty(*Types) shape { return shape{kind: kindFlag} }
 
-// Enable returns the flag that is true.
+// Enable returns the flag set to true.
 func (f Flag) Enable() Flag {
 	if f.Enabled() {
 		return f
@@ -19,13 +19,13 @@ func (f Flag) Enable() Flag {
 	return f.of(&flag{on: true})
 }
 
-// Enabled tells the value.
+// Enabled returns the value.
 func (f Flag) Enabled() bool {
 	c, ok := f.v.(*flag)
 	return ok && c.on
 }
 
-// flag is the value of a Flag.
+// flag is the untyped value of a Flag.
 type flag struct {
 	noHistory
 	on bool

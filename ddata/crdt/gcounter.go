@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// GCounter is a counter that only grows: each node counts by itself, and the value
-// is the sum. The zero value counts 0. It is immutable.
+// GCounter is a counter that only grows. Each node has its own count, and the value is their sum.
+// The zero value is 0. It is immutable.
 type GCounter struct{ handle[GCounter] }
 
 func (GCounter) empty(*Types) shape { return shape{kind: kindGCounter} }
@@ -23,22 +23,22 @@ func (c GCounter) core() *gcounter {
 	return &gcounter{}
 }
 
-// Add returns the counter with n more.
+// Add returns the counter increased by n.
 func (c GCounter) Add(self *Self, n uint64) GCounter { return c.add(self, n, nil) }
 
-// AddBig is Add for a number of any size. The error says that it is negative, or
-// of more than 1,000 bits (ErrLimit).
+// AddBig is Add for a number of any size. The error reports a negative number, or matches ErrLimit
+// if n has more than 1,000 bits.
 func (c GCounter) AddBig(self *Self, n *big.Int) (GCounter, error) {
 	switch {
 	case n.Sign() < 0:
-		return c, errors.New("crdt: a GCounter only grows, PNCounter does both")
+		return c, errors.New("crdt: GCounter: negative increment, use PNCounter")
 	case n.BitLen() > maxAdd:
 		return c, ErrLimit
 	}
 	return c.add(self, 0, new(big.Int).Set(n)), nil
 }
 
-// maxAdd is how many bits a number to add has, well below those of a count.
+// maxAdd is the maximum size of an increment in bits, well below the maximum size of a count.
 const maxAdd = 1000
 
 func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
@@ -63,20 +63,20 @@ func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
 	return GCounter{handle[GCounter]{v: next, types: c.types}}
 }
 
-// Value returns the sum, the largest uint64 if that is larger; see Big.
+// Value returns the sum, or the largest uint64 if the sum is larger; see Big.
 func (c GCounter) Value() uint64 {
 	sum, _ := c.core().tallies.sum()
 	return sum
 }
 
-// Big returns the sum. It belongs to the caller.
+// Big returns the sum. The caller owns the result.
 func (c GCounter) Big() *big.Int { return c.core().tallies.bigSum() }
 
-// gcounter is the value of a GCounter.
+// gcounter is the untyped value of a GCounter.
 type gcounter struct {
 	tallies tallies
-	delta   *gcounter // what has changed, nil if nothing has
-	base    *gcounter // what it was when delta was empty, nil if it is
+	delta   *gcounter // the changed counts, nil if nothing has changed
+	base    *gcounter // the value when delta was empty; nil if delta is empty
 }
 
 func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }

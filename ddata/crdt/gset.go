@@ -11,8 +11,8 @@ import (
 
 // GSet is a set that only grows. The zero value is empty. It is immutable.
 //
-// E is a string, integer, bool, float or byte kind, or a type that Types names. A
-// set of an interface type holds values of several.
+// E is a string, integer, bool, float or byte slice type, or a type that is registered in Types. If
+// E is an interface type, the set can hold elements of several types.
 type GSet[E any] struct{ handle[GSet[E]] }
 
 func (GSet[E]) empty(*Types) shape { return shape{kind: kindGSet, elem: kindOf[E]()} }
@@ -24,8 +24,8 @@ func (s GSet[E]) core() *gset {
 	return &gset{elem: kindOf[E]()}
 }
 
-// Add returns the set with the elements. The error matches ErrElement if one
-// can't be encoded, ErrLimit if it is too large.
+// Add returns the set with the elements added. The error matches ErrElement if an element cannot be
+// encoded, ErrLimit if it is too large.
 func (s GSet[E]) Add(elements ...E) (GSet[E], error) {
 	keys, err := encodeElements(elements, s.types)
 	if err != nil {
@@ -48,22 +48,21 @@ func (s GSet[E]) Add(elements ...E) (GSet[E], error) {
 	return s.of(&next), nil
 }
 
-// Contains reports whether an element is in the set. One that can't be encoded, as its type
-// has no name in Types, is in none: Add would say so.
+// Contains reports whether an element is in the set. It is false for an element that cannot be
+// encoded; Add returns an error for such an element.
 func (s GSet[E]) Contains(e E) bool {
 	key, err := encodeElement(e, s.types)
 	return err == nil && s.core().items.has(key)
 }
 
-// Len returns how many elements there are.
+// Len returns the number of elements.
 func (s GSet[E]) Len() int { return s.core().items.n }
 
-// All yields the elements in the order of their encoded form: strings bytewise,
-// numbers by size. An error matches ErrElement: an element does not fit E, or its
-// type has no name here.
+// All yields the elements in the order of their encoded form: strings bytewise, numbers by value.
+// The error matches ErrElement if an element does not fit E or its type is not registered.
 func (s GSet[E]) All() iter.Seq2[E, error] { return decodeAll[E](s.core().items, s.types) }
 
-// Elements returns what All yields.
+// Elements returns the elements that All yields.
 func (s GSet[E]) Elements() ([]E, error) { return collect(s.Len(), s.All()) }
 
 func decodeAll[E, V any](t tree[V], types *Types) iter.Seq2[E, error] {
@@ -87,13 +86,13 @@ func collect[E any](n int, all iter.Seq2[E, error]) ([]E, error) {
 	return elements, nil
 }
 
-// gset is the value of a GSet.
+// gset is the untyped value of a GSet.
 type gset struct {
 	noHistory
 	elem  elementKind
 	items tree[struct{}]
 	delta tree[struct{}]
-	base  *gset // what it was when delta was empty, nil if it is
+	base  *gset // the value when delta was empty; nil if delta is empty
 }
 
 func (g *gset) applyDelta(d change) (core, error)         { return mergeWhole(g, d) }
@@ -111,7 +110,7 @@ func (g *gset) merge(other core) (core, error) {
 		return o.resetDelta(), nil
 	}
 	next := gset{elem: g.elem, items: g.items}
-	if o.items.n < g.items.n/8 { // a delta, most likely
+	if o.items.n < g.items.n/8 { // probably a delta
 		for key := range o.items.all() {
 			if !next.items.has(key) {
 				next.items = next.items.set(key, struct{}{})

@@ -15,27 +15,27 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// JSON turns values into JSON for people and tools. The zero value is ready to use.
+// JSON converts values to JSON for operators and tools. The zero value is ready to use.
 type JSON struct {
-	// Named returns the JSON of an element that a registry of package codec has named
-	// and encoded, and whether there is one. Defaults to none.
+	// Named returns the JSON of an element that a codec registry has encoded, and whether there is
+	// one. Optional.
 	Named func(manifest string, payload []byte) (text []byte, ok bool)
 }
 
-// Append appends what a value means as compact JSON; the same value gives the same text on all
-// nodes. It can't be turned back: what nodes have seen of each other is left out.
+// Append appends the meaning of a value as compact JSON. Equal values give equal text on all nodes.
+// The conversion is one-way: the history of nodes is left out.
 //
-//	GCounter, PNCounter      the count, in full
+//	GCounter, PNCounter      the count, with all digits
 //	GSet, ORSet              a list of the elements in their order
 //	Flag                     true or false
 //	LWWRegister              {"value":V,"time":T,"node":"a:1#9f2c"}, or null
 //	VersionVector            {"a:1#9f2c":3}
 //	maps                     {"key":V} if all keys are text, else [{"key":K,"value":V}]
-//	types of one's own       by their MarshalJSON, else {"type":"name","base64":"AAE="}
-//	elements                 as they are, floats with a point or an exponent; but
+//	users' types             their MarshalJSON, else {"type":"name","base64":"AAE="}
+//	elements                 plain JSON, floats with a point or an exponent;
 //	                         {"base64":"AAE="} for bytes and for text that is not UTF-8,
 //	                         {"float":"+Inf"}, and {"type":"manifest","value":V}, or
-//	                         base64, for those with a name
+//	                         base64, for registered types
 func (j JSON) Append(dst []byte, v Value) []byte {
 	if v.c == nil {
 		return append(dst, "null"...)
@@ -43,7 +43,7 @@ func (j JSON) Append(dst []byte, v Value) []byte {
 	return j.core(dst, v.c)
 }
 
-// MarshalJSON returns what JSON does.
+// MarshalJSON returns the JSON of the value as JSON.Append writes it.
 func (v Value) MarshalJSON() ([]byte, error) { return JSON{}.Append(nil, v), nil }
 
 func (j JSON) core(dst []byte, c core) []byte {
@@ -120,12 +120,12 @@ func (j JSON) ormap(dst []byte, m *ormap) []byte {
 	return append(dst, end)
 }
 
-// own appends a value of a user's type.
+// custom appends a value of a user's type.
 func (j JSON) custom(dst []byte, o *custom) []byte {
 	var text, data []byte
-	err := catchPanic(o.def, "make JSON of", func() (err error) {
+	err := catchPanic(o.def, "marshal JSON of", func() (err error) {
 		if m, ok := o.v.(json.Marshaler); ok {
-			text, err = json.Marshal(m) // checks it, and takes the blanks out
+			text, err = json.Marshal(m) // validates and compacts the JSON
 		}
 		return err
 	})
@@ -140,7 +140,7 @@ func (j JSON) custom(dst []byte, o *custom) []byte {
 	return append(jsonBytes(append(dst, `,"base64":`...), data), '}')
 }
 
-// element appends an element that is well-formed.
+// element appends a well-formed element.
 func (j JSON) element(dst []byte, s string) []byte {
 	switch tag := s[0]; {
 	case isNamed(tag):
@@ -163,7 +163,7 @@ func (j JSON) element(dst []byte, s string) []byte {
 		}
 		n := len(dst)
 		dst = strconv.AppendFloat(dst, e, 'g', -1, 64)
-		if !bytes.ContainsAny(dst[n:], ".e") { // which tells it from an integer
+		if !bytes.ContainsAny(dst[n:], ".e") { // distinguishes it from an integer
 			dst = append(dst, ".0"...)
 		}
 		return dst
@@ -195,7 +195,7 @@ func jsonBytes(dst, b []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), b), '"')
 }
 
-// jsonText appends text in quotes, with what JSON does not allow in there escaped.
+// jsonText appends text in quotes, escaped as JSON requires.
 func jsonText(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	s = strings.ToValidUTF8(s, "\ufffd")

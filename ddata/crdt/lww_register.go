@@ -11,30 +11,29 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// LWWRegister holds one value, the one that was written last: that with the
-// highest timestamp, by the lowest node if they are equal. It is for where the
-// choice between concurrent writes does not matter, or the timestamps come from
-// somewhere that makes it right. The zero value holds nothing. It is immutable.
+// LWWRegister holds one value, the last one written: the value with the highest timestamp, or that
+// of the lowest node if timestamps are equal. Use it where the choice between concurrent writes
+// does not matter, or where timestamps come from a source that orders writes correctly. The zero
+// value is unset. It is immutable.
 //
-// The clocks of nodes differ, and may jump: a write of a node whose clock is ahead
-// wins over later ones of the others. A node that writes after it has read a value
-// always wins over that value.
+// Clocks of nodes differ and may jump. A write of a node whose clock is ahead wins over later
+// writes of other nodes. A write always wins over the value that its node had read before.
 //
-// V is as E for GSet.
+// V is an element type as described at GSet.
 type LWWRegister[V any] struct{ handle[LWWRegister[V]] }
 
-// Clock returns the timestamp of a value that is written to a register whose
-// timestamp is current, 0 if it holds nothing. The highest one wins. DefaultClock
-// and ReverseClock are two; a version number from a database makes another. It
-// must not be one that another value has by the same node.
+// Clock returns the timestamp of a value that is written to a register with timestamp current (0 if
+// the register is unset). The highest timestamp wins. DefaultClock and ReverseClock are two; a
+// version number from a database is another. A node must never use one timestamp for two different
+// values.
 type Clock[V any] func(self *Self, current int64, value V) (int64, error)
 
-// DefaultClock is the time in Unix milliseconds, more if that is needed to be above
-// the current timestamp and those that this node has given before: the last write
-// wins. The error is ErrClock: the current timestamp is the highest there is.
+// DefaultClock returns the time in Unix milliseconds, raised above the current timestamp and above
+// all timestamps that this node has returned before: the last write wins. It returns ErrClock if
+// the current timestamp is the highest possible one.
 func DefaultClock[V any](self *Self, current int64, _ V) (int64, error) { return self.after(current) }
 
-// ReverseClock is the time in negative Unix milliseconds: the first write wins.
+// ReverseClock returns the negative time in Unix milliseconds: the first write wins.
 func ReverseClock[V any](self *Self, current int64, _ V) (int64, error) { return self.before(current) }
 
 func (LWWRegister[V]) empty(*Types) shape {
@@ -48,14 +47,13 @@ func (r LWWRegister[V]) core() *register {
 	return &register{elem: kindOf[V]()}
 }
 
-// Set returns the register with a value, by the DefaultClock. The error matches
-// ErrElement, ErrLimit or ErrClock.
+// Set returns the register with a value, timestamped by DefaultClock. The error matches ErrElement,
+// ErrLimit or ErrClock.
 func (r LWWRegister[V]) Set(self *Self, value V) (LWWRegister[V], error) {
 	return r.SetBy(self, value, DefaultClock[V])
 }
 
-// SetBy returns the register with a value, by a clock. A nil clock is the
-// DefaultClock.
+// SetBy is Set with a clock. A nil clock is DefaultClock.
 func (r LWWRegister[V]) SetBy(self *Self, value V, clock Clock[V]) (LWWRegister[V], error) {
 	c, err := setRegister(r.core(), self, value, clock, r.types)
 	if err != nil {
@@ -79,11 +77,11 @@ func setRegister[V any](c *register, self *Self, value V, clock Clock[V], types 
 	return &register{elem: c.elem, time: t, node: self.ref, content: content}, nil
 }
 
-// IsSet reports whether the register holds something.
+// IsSet reports whether the register holds a value.
 func (r LWWRegister[V]) IsSet() bool { return r.core().content != "" }
 
-// Value returns what the register holds, the zero value if that is nothing. The
-// error matches ErrElement: it does not fit V, or its type has no name here.
+// Value returns the value of the register, or the zero value if it is unset. The error matches
+// ErrElement if the value does not fit V or its type is not registered.
 func (r LWWRegister[V]) Value() (V, error) { return registerValue[V](r.core(), r.types) }
 
 func registerValue[V any](c *register, types *Types) (v V, err error) {
@@ -93,20 +91,19 @@ func registerValue[V any](c *register, types *Types) (v V, err error) {
 	return decodeElement[V](c.content, types)
 }
 
-// Timestamp returns the timestamp of what the register holds, 0 if that is
-// nothing.
+// Timestamp returns the timestamp of the value, 0 if the register is unset.
 func (r LWWRegister[V]) Timestamp() int64 { return r.core().time }
 
-// UpdatedBy returns the node that has written what the register holds.
+// UpdatedBy returns the node that has written the value.
 func (r LWWRegister[V]) UpdatedBy() identity.Node { return nodeOf(r.core().node) }
 
-// register is the value of an LWWRegister.
+// register is the untyped value of an LWWRegister.
 type register struct {
 	noHistory
 	elem    elementKind
 	time    int64
 	node    nodeRef
-	content string // an encoded element, empty if there is none
+	content string // an encoded element, empty if unset
 }
 
 func (r *register) changes() change                           { return nil }
@@ -127,8 +124,8 @@ func (r *register) merge(other core) (core, error) {
 	return r, nil
 }
 
-// wins reports whether it replaces another content: by the higher timestamp, the
-// lower node, and at last by its bytes, so that all nodes choose the same.
+// wins reports whether r replaces other: by the higher timestamp, then the lower node, then the
+// bytes, so that all nodes choose the same value.
 func (r *register) wins(other *register) bool {
 	if r.content == "" || other.content == "" {
 		return other.content == "" && r.content != ""

@@ -10,8 +10,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// ormap is the value of all maps: which keys there are is an ORSet, and what is
-// below them merges by itself.
+// ormap is the untyped value of all maps. The keys form an ORSet; each value merges independently.
 type ormap struct {
 	typ   *shape
 	keys  *orset
@@ -20,12 +19,11 @@ type ormap struct {
 	base  *ormap
 }
 
-// retains reports whether the value of a removed key is kept until the map is
-// merged: it is cleared, and what it has seen makes others' elements go too, if
-// they have kept the key.
+// keepsRemovedValues reports whether the value of a removed key is kept until the next merge. The
+// value is cleared, and its history removes the elements at nodes that have kept the key.
 func (m *ormap) keepsRemovedValues() bool { return m.typ.kind == kindMultiMapDeltas }
 
-// get returns the value of a key that is there.
+// get returns the value of a key, and whether the key exists.
 func (m *ormap) get(key string) (core, bool) {
 	if !m.keys.items.has(key) {
 		return nil, false
@@ -46,21 +44,21 @@ func (m *ormap) changed(next *ormap, op *mapOp) *ormap {
 	return next
 }
 
-// touch adds a key again, and returns the keys with how to tell others.
+// addKey adds a key again. It returns the new keys and their delta.
 func (m *ormap) addKey(self *Self, key string) (*orset, *orsetDelta) {
 	keys := m.keys.reset().add(self, key)
 	return keys.reset(), keys.delta
 }
 
-// put sets a value, of which others are told the whole.
+// put sets a value. The delta contains the whole value.
 func (m *ormap) put(self *Self, key string, v core) *ormap {
 	v = v.resetDelta()
 	keys, d := m.addKey(self, key)
 	return m.changed(&ormap{keys: keys, vals: m.vals.set(key, v)}, &mapOp{kind: mapPut, keys: d, key: key, val: v})
 }
 
-// update sets a value that follows from the one that is there, of which others
-// are told the change. Without one it is put.
+// update replaces the value of a key with f of it. The delta contains only the change. If the key
+// has no value, update is put.
 func (m *ormap) update(self *Self, key string, f func(core) core) *ormap {
 	old, found := m.vals.get(key)
 	if !found {
@@ -77,7 +75,7 @@ func (m *ormap) update(self *Self, key string, f func(core) core) *ormap {
 	})
 }
 
-// remove takes away a key and its value.
+// remove removes a key and its value.
 func (m *ormap) remove(self *Self, key string) *ormap {
 	if !m.keys.items.has(key) {
 		return m
@@ -100,7 +98,7 @@ func (m *ormap) reset() *ormap {
 	return &ormap{typ: m.typ, keys: m.keys, vals: m.vals}
 }
 
-// merge is the full merge.
+// mergeMap is the full merge.
 func (m *ormap) mergeMap(o *ormap) (*ormap, error) {
 	switch {
 	case o == m:
@@ -126,11 +124,11 @@ func (m *ormap) mergeMap(o *ormap) (*ormap, error) {
 	return next, nil
 }
 
-// mergeValue merges the values of a key, nil where there is none. It tells whether
-// there is one, and whether that is a.
+// mergeValue merges the values of a key; nil means none. It returns the value, whether there is
+// one, and whether it equals a.
 func (m *ormap) mergeValue(present bool, a, b *core) (v core, kept, same bool, err error) {
 	switch {
-	case !present: // all that it held was seen by who has removed the key
+	case !present: // the node that removed the key had seen all of the value
 		return nil, false, a == nil, nil
 	case a == nil && b == nil:
 		return nil, false, true, nil
@@ -147,7 +145,7 @@ func (m *ormap) mergeValue(present bool, a, b *core) (v core, kept, same bool, e
 	return v, true, same, nil
 }
 
-// mergeKeys is merge with a map that differs in some keys only.
+// mergeKeys merges a map that differs in the touched keys only.
 func (m *ormap) mergeKeys(o *ormap, touched []string) (*ormap, error) {
 	next := &ormap{typ: m.typ, vals: m.vals}
 	keys := &orset{elem: m.keys.elem, vv: m.keys.vv.max(o.keys.vv), items: m.keys.items}
@@ -233,8 +231,8 @@ func (m *ormap) cleaned(removed identity.Node) (core, error) {
 	return m.mapHistory(m.keys.cleanup(removed), removed, func(v core) (core, error) { return v.cleaned(removed) })
 }
 
-// each returns the map with other keys, and with what a function makes of the
-// values that hold history of a node.
+// mapHistory returns the map with other keys, and with f applied to the values that hold history of
+// a node.
 func (m *ormap) mapHistory(keys *orset, removed identity.Node, f func(core) (core, error)) (core, error) {
 	next := &ormap{typ: m.typ, keys: keys, vals: m.vals}
 	for key, v := range m.vals.all() {
@@ -260,8 +258,7 @@ func (m *ormap) eachNode(t *nodeTable) {
 	}
 }
 
-// What follows an element of a map: whether it is there, and whether it has a
-// value.
+// Flags after each key of an encoded map: whether the key exists, and whether it has a value.
 const (
 	entryKey   = 1
 	entryValue = 2
@@ -301,7 +298,7 @@ func (m *ormap) encode(e *encoder) {
 	}
 }
 
-// entries counts the keys that are there or have a value.
+// entries counts the keys that exist or have a value.
 func (m *ormap) entries() int {
 	n := m.keys.items.n
 	for key := range m.vals.all() {
@@ -349,30 +346,29 @@ func (d *decoder) ormap(s shape) *ormap {
 	return m
 }
 
-// ORMap is a map whose keys come and go as the elements of an ORSet, and whose
-// values are of any data type and merge by themselves. The zero value is empty. It
-// is immutable.
+// ORMap is a map whose keys are added and removed like the elements of an ORSet, and whose values
+// are of any data type and merge independently. The zero value is empty. It is immutable.
 //
-// K is as E for GSet. All values are of the type V.
+// K is an element type as described at GSet. All values have the type V.
 //
 // # Caveats
 //
-// To remove a key is to forget what its value has seen. So, and this can't be
-// helped without remembering all keys for ever:
+// Removing a key discards the history of its value. Without remembering all removed keys forever,
+// this has these consequences:
 //
-//   - what is removed here while it is updated elsewhere comes back with all that
-//     it was there;
-//   - a key that is removed and put again may get back what it had: sets that only
-//     grow become the union of both, counters the higher count of each node;
-//   - where removals and updates of a key race, what it becomes depends on the
-//     order in which nodes hear of each other. They all end with the same.
+//   - A key that is removed on one node and concurrently updated on another returns with the whole
+//     value of the latter.
+//   - A key that is removed and put again may regain its former content: grow-only sets become the
+//     union of both values, counters the higher count of each node.
+//   - Where removals and updates of a key race, the result depends on the order in which nodes
+//     exchange messages. All nodes end with the same result.
 //
-// For maps of sets, ORMultiMap with value deltas does better.
+// For maps of sets, ORMultiMap with value deltas does not have these problems.
 //
-// Ten maps of a hundred entries spread faster than one of a thousand.
+// Ten maps of a hundred entries replicate faster than one map of a thousand entries.
 type ORMap[K any, V Data[V]] struct{ handle[ORMap[K, V]] }
 
-// Entry is one key of a map with its value.
+// Entry is a key of a map with its value.
 type Entry[K, V any] struct {
 	Key   K
 	Value V
@@ -388,7 +384,7 @@ func (ORMap[K, V]) empty(types *Types) shape {
 	return shape{kind: kindMap, elem: kindOf[K](), of: &of}
 }
 
-// mapCore returns the value of a map.
+// mapCore returns the untyped value of a map.
 func (h handle[T]) mapCore() (*ormap, error) {
 	v, err := h.untyped(nil)
 	if err != nil {
@@ -401,10 +397,9 @@ func (h handle[T]) mapCore() (*ormap, error) {
 	return m, nil
 }
 
-// Put returns the map with a value. It is merged with what others have put there.
-// A key that holds an ORSet can't be put again, as what the set has seen would be
-// lost (ErrReplace); Update does it. The error may also match ErrElement, ErrLimit
-// or ErrUndefined.
+// Put returns the map with a value, which is merged with concurrent puts. A key that holds an ORSet
+// cannot be put again, because the history of the set would be lost (ErrReplace); use Update. The
+// error may also match ErrElement, ErrLimit or ErrUndefined.
 func (m ORMap[K, V]) Put(self *Self, key K, value V) (ORMap[K, V], error) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -423,7 +418,7 @@ func (m ORMap[K, V]) Put(self *Self, key K, value V) (ORMap[K, V], error) {
 	return m.of(c.put(self, k, v)), nil
 }
 
-// entry returns the value of a map, and the encoded form of one of its keys.
+// entry returns the untyped value of a map and the encoded form of a key.
 func entry[T, K any](h handle[T], key K) (*ormap, string, error) {
 	k, err := encodeElement(key, h.types)
 	if err != nil {
@@ -433,8 +428,8 @@ func entry[T, K any](h handle[T], key K) (*ormap, string, error) {
 	return c, k, err
 }
 
-// Update returns the map with what f makes of a value, of the empty one if the key
-// is not there. The error is that of f, or as for Put.
+// Update returns the map with the value of a key replaced by f of it. f receives the empty value if
+// the key does not exist. The error is that of f, or one that Put returns.
 func (m ORMap[K, V]) Update(self *Self, key K, f func(V) (V, error)) (ORMap[K, V], error) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -462,7 +457,7 @@ func (m ORMap[K, V]) Update(self *Self, key K, f func(V) (V, error)) (ORMap[K, V
 	return m.of(c.put(self, k, v)), nil
 }
 
-// Remove returns the map without some keys. What is not there is no error.
+// Remove returns the map without some keys. Missing keys are ignored.
 func (m ORMap[K, V]) Remove(self *Self, keys ...K) (ORMap[K, V], error) {
 	return removeKeys(m, m.handle, self, keys)
 }
@@ -486,7 +481,7 @@ func removeKeys[T, K any](m T, h handle[T], self *Self, keys []K) (T, error) {
 	return h.of(next), nil
 }
 
-// Get returns the value of a key, and whether the key is there.
+// Get returns the value of a key, and whether the key exists.
 func (m ORMap[K, V]) Get(key K) (V, bool) {
 	var none V
 	c, k, err := entry(m.handle, key)
@@ -501,7 +496,7 @@ func (m ORMap[K, V]) Get(key K) (V, bool) {
 	return v, err == nil
 }
 
-// Contains reports whether a key is there. One that can't be encoded never is.
+// Contains reports whether a key exists. It is false for a key that cannot be encoded.
 func (m ORMap[K, V]) Contains(key K) bool { return containsKey(m.handle, key) }
 
 func containsKey[T, K any](h handle[T], key K) bool {
@@ -509,7 +504,7 @@ func containsKey[T, K any](h handle[T], key K) bool {
 	return err == nil && c.keys.items.has(k)
 }
 
-// Len returns how many keys there are.
+// mapLen returns the number of keys.
 func (h handle[T]) mapLen() int {
 	if c, ok := h.v.(*ormap); ok {
 		return c.keys.items.n
@@ -517,11 +512,11 @@ func (h handle[T]) mapLen() int {
 	return 0
 }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (m ORMap[K, V]) Len() int { return m.mapLen() }
 
-// All yields the keys with their values, in the order of GSet.All. An error
-// matches ErrElement: a key does not fit K, or its type has no name here.
+// All yields the keys with their values in the order of GSet.All. The error matches ErrElement if a
+// key does not fit K or its type is not registered.
 func (m ORMap[K, V]) All() iter.Seq2[Entry[K, V], error] {
 	return entries[K](m.handle, func(v core) (V, error) { return typed[V](m.types, v) })
 }
@@ -546,7 +541,7 @@ func entries[K, V, T any](h handle[T], read func(core) (V, error)) iter.Seq2[Ent
 	}
 }
 
-// Keys returns the keys, as All.
+// Keys returns the keys, with the order and errors of All.
 func (m ORMap[K, V]) Keys() ([]K, error) { return mapKeys[K](m.handle) }
 
 func mapKeys[K, T any](h handle[T]) ([]K, error) {

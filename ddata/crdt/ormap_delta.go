@@ -5,7 +5,7 @@ package crdt
 
 import "slices"
 
-// mapKind is a step of a map's delta. The numbers are stored.
+// mapKind is the kind of a step of a map's delta. The numbers are part of the format.
 type mapKind byte
 
 const (
@@ -15,34 +15,34 @@ const (
 	mapRemoveKey
 )
 
-// mapOp is one step: what happened to the keys, and to the values.
+// mapOp is one step: the change of the keys and that of the values.
 type mapOp struct {
 	kind   mapKind
 	keys   *orsetDelta
-	key    string       // but for mapUpdate
+	key    string       // not for mapUpdate
 	val    core         // mapPut
 	deltas tree[change] // mapUpdate
 }
 
-// mapDelta is some steps, in order.
+// mapDelta is a sequence of steps.
 type mapDelta struct {
 	typ *shape
 	ops []*mapOp
 }
 
-// then returns the delta, which may be nil, with one more step.
+// with returns the delta, which may be nil, with one more step.
 func (d *mapDelta) with(typ *shape, op *mapOp) *mapDelta {
 	if d == nil {
 		return &mapDelta{typ, []*mapOp{op}}
 	}
 	ops, err := joinMapOps(d.ops, []*mapOp{op})
-	if err != nil { // the deltas of one key are of one type
+	if err != nil { // cannot happen: the deltas of one key have one type
 		ops = slices.Concat(d.ops, []*mapOp{op})
 	}
 	return &mapDelta{typ, ops}
 }
 
-// touched returns the keys of which a delta, which may be nil, says something.
+// keys returns the keys that a delta, which may be nil, changes.
 func (d *mapDelta) keys() []string {
 	if d == nil {
 		return nil
@@ -61,8 +61,7 @@ func (d *mapDelta) keys() []string {
 	return slices.Compact(keys)
 }
 
-// joinMapOps returns one list of steps behind another. Where they meet they become
-// one, if they can.
+// joinMapOps concatenates two lists of steps. Adjacent steps are combined into one where possible.
 func joinMapOps(a, b []*mapOp) ([]*mapOp, error) {
 	ops := slices.Clone(a)
 	for _, op := range b {
@@ -83,8 +82,7 @@ func joinMapOps(a, b []*mapOp) ([]*mapOp, error) {
 	return ops, nil
 }
 
-// join returns one step that does what this and a later one do, nil if there is
-// none.
+// join returns one step with the effect of this step and a later one, or nil if there is none.
 func (op *mapOp) join(later *mapOp) (*mapOp, error) {
 	if op.kind != mapPut && op.kind != mapUpdate || later.kind != mapPut && later.kind != mapUpdate {
 		return nil, nil
@@ -120,7 +118,7 @@ func (op *mapOp) join(later *mapOp) (*mapOp, error) {
 	return &mapOp{kind: mapPut, keys: keys, key: later.key, val: later.val}, nil
 }
 
-// replay returns the map after the steps of a delta, as they say and not merged.
+// replay returns the map after the steps of a delta, without merging concurrent changes.
 func (m *ormap) replay(d *mapDelta) (*ormap, error) {
 	next := &ormap{typ: m.typ, keys: m.keys.reset(), vals: m.vals}
 	for _, op := range d.ops {
@@ -160,7 +158,7 @@ func (m *ormap) applyDelta(d change) (core, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What was there before is not replaced: it may be concurrent.
+	// The previous values may be concurrent, so merge instead of replacing them.
 	next, err := m.mergeKeys(after, o.keys())
 	if err != nil {
 		return nil, err

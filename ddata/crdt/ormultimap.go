@@ -5,17 +5,16 @@ package crdt
 
 import "iter"
 
-// ORMultiMap is a map from keys to sets of elements. The zero value is empty. It
-// is immutable.
+// ORMultiMap is a map from keys to sets of elements. The zero value is empty. It is immutable.
 //
-// There are two variants, which don't merge with each other. The plain one ships
-// the whole set of a key when it changes, and forgets it with its key: of a key
-// that one node removes while another adds to it, all comes back. WithValueDeltas
-// ships what changed of the set; what a removed key held stays removed, as far as
-// nodes hear of it by deltas or have not merged in between. See ORMap for the
-// rest.
+// There are two variants, which cannot be merged with each other. The plain variant replicates the
+// whole set of a key on each change and discards the set with its key: if one node removes a key
+// while another adds an element to it, the whole set returns. The variant with value deltas
+// (WithValueDeltas) replicates only the changes of a set. Elements of a removed key stay removed if
+// the nodes learn of the removal by deltas or have not merged in between. See ORMap for the other
+// caveats.
 //
-// K and E are as E for GSet.
+// K and E are element types as described at GSet.
 type ORMultiMap[K, E any] struct{ handle[ORMultiMap[K, E]] }
 
 func (ORMultiMap[K, E]) empty(*Types) shape { return multiShape[K, E](kindMultiMap) }
@@ -24,9 +23,8 @@ func multiShape[K, E any](k kind) shape {
 	return shape{kind: k, elem: kindOf[K](), of: &shape{kind: kindORSet, elem: kindOf[E]()}}
 }
 
-// WithValueDeltas returns the variant with value deltas of a map that nothing was
-// ever done to, and a map that is of it already. The error matches ErrType for
-// any other.
+// WithValueDeltas returns the variant with value deltas. The map must be empty and without history,
+// or of that variant already; otherwise the error matches ErrType.
 func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
 	c, err := m.mapCore()
 	if err != nil {
@@ -42,8 +40,8 @@ func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
 	return m.of(s.empty()), nil
 }
 
-// Put returns the map with exactly these elements for a key. Without elements the
-// key has an empty set.
+// Put returns the map with exactly these elements for a key. Without elements the key has an empty
+// set.
 func (m ORMultiMap[K, E]) Put(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
 	return m.change(self, key, elements, func(s *orset, encoded []string) *orset {
 		s = s.clear()
@@ -54,7 +52,7 @@ func (m ORMultiMap[K, E]) Put(self *Self, key K, elements ...E) (ORMultiMap[K, E
 	})
 }
 
-// change updates the set of a key.
+// change applies f to the set of a key.
 func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orset, encoded []string) *orset) (ORMultiMap[K, E], error) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -67,7 +65,7 @@ func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orse
 	return m.of(c.updateSet(self, k, func(s *orset) *orset { return f(s, encoded) })), nil
 }
 
-// updateSet updates the set of a key of a multi-map.
+// updateSet applies f to the set of a key.
 func (m *ormap) updateSet(self *Self, key string, f func(*orset) *orset) *ormap {
 	change := func(v core) core {
 		s, ok := v.(*orset)
@@ -86,7 +84,7 @@ func (m *ormap) updateSet(self *Self, key string, f func(*orset) *orset) *ormap 
 	return m.put(self, key, change(old))
 }
 
-// Add returns the map with more elements for a key.
+// Add returns the map with elements added to a key.
 func (m ORMultiMap[K, E]) Add(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
 	if len(elements) == 0 {
 		return m, nil
@@ -99,8 +97,8 @@ func (m ORMultiMap[K, E]) Add(self *Self, key K, elements ...E) (ORMultiMap[K, E
 	})
 }
 
-// RemoveElements returns the map without some elements of a key, and without the
-// key if that leaves none. What is not there is no error.
+// RemoveElements returns the map without some elements of a key, and without the key if its set
+// becomes empty. Missing elements are ignored.
 func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -113,7 +111,7 @@ func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMu
 	return m.of(c.removeElements(self, k, encoded)), nil
 }
 
-// holds reports whether the set of a key has one of some elements.
+// hasAnyElement reports whether the set of a key contains one of the elements.
 func (m *ormap) hasAnyElement(key string, elements []string) bool {
 	v, _ := m.get(key)
 	s, ok := v.(*orset)
@@ -140,8 +138,8 @@ func (m *ormap) removeElements(self *Self, key string, elements []string) *ormap
 	return next
 }
 
-// Replace returns the map with one element of a key in place of another, which
-// need not be there.
+// Replace returns the map with one element of a key replaced by another. The old element need not
+// exist.
 func (m ORMultiMap[K, E]) Replace(self *Self, key K, old, with E) (ORMultiMap[K, E], error) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -158,7 +156,7 @@ func (m ORMultiMap[K, E]) Replace(self *Self, key K, old, with E) (ORMultiMap[K,
 	return m.of(c), nil
 }
 
-// Remove returns the map without some keys. What is not there is no error.
+// Remove returns the map without some keys. Missing keys are ignored.
 func (m ORMultiMap[K, E]) Remove(self *Self, keys ...K) (ORMultiMap[K, E], error) {
 	c, err := m.mapCore()
 	if err != nil {
@@ -181,7 +179,7 @@ func (m ORMultiMap[K, E]) Remove(self *Self, keys ...K) (ORMultiMap[K, E], error
 	return m.of(next), nil
 }
 
-// Get returns the set of a key, and whether the key is there.
+// Get returns the set of a key, and whether the key exists.
 func (m ORMultiMap[K, E]) Get(key K) (ORSet[E], bool) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -195,16 +193,16 @@ func (m ORMultiMap[K, E]) Get(key K) (ORSet[E], bool) {
 	return s, err == nil
 }
 
-// Contains reports whether a key is there. One that can't be encoded never is.
+// Contains reports whether a key exists. It is false for a key that cannot be encoded.
 func (m ORMultiMap[K, E]) Contains(key K) bool { return containsKey(m.handle, key) }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (m ORMultiMap[K, E]) Len() int { return m.mapLen() }
 
-// All yields the keys with their sets, as ORMap.All.
+// All yields the keys with their sets, with the order and errors of ORMap.All.
 func (m ORMultiMap[K, E]) All() iter.Seq2[Entry[K, ORSet[E]], error] {
 	return entries[K](m.handle, func(v core) (ORSet[E], error) { return typed[ORSet[E]](m.types, v) })
 }
 
-// Keys returns the keys, as All.
+// Keys returns the keys, with the order and errors of ORMap.All.
 func (m ORMultiMap[K, E]) Keys() ([]K, error) { return mapKeys[K](m.handle) }

@@ -9,22 +9,22 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// orset is the value of an ORSet: for each element the changes by which it was
-// added, of which there is more than one only when nodes did so at the same time,
-// and the changes that were seen at all. An element that is missing though its
-// changes were seen was removed.
+// orset is the untyped value of an ORSet, an optimized OR-set without tombstones (Bieniusa et al.,
+// 2012). It stores for each element the dots that added it, more than one only after concurrent
+// additions, and a version vector of all changes seen. An element that is missing although vv
+// covers its dots was removed.
 //
-// No dot is above vv. An element without dots is one whose node was cleaned up: it
-// stays until a side that has seen more says what became of it.
+// No dot is above vv. An element without dots is left over from Cleanup of its node; it stays until
+// a merge with a side that has seen more.
 type orset struct {
 	elem  elementKind
 	vv    vector
 	items tree[dots]
 	delta *orsetDelta // nil if there is none
-	base  *orset      // what it was when delta was nil, nil if it is
+	base  *orset      // the value when delta was nil; nil if delta is nil
 }
 
-// changed returns next as it follows from s by an operation.
+// changed returns next as the result of an operation on s.
 func (s *orset) changed(next *orset, op orsetOp) *orset {
 	next.elem = s.elem
 	next.delta = s.deltaWith(op)
@@ -39,7 +39,7 @@ func (s *orset) add(self *Self, key string) *orset {
 	added := dots{one: [1]dot{d}}
 	var gone vector
 	if old := s.items.find(key); old != nil {
-		gone = old.vector().without(self.ref) // those of its own are below the new one, which says as much
+		gone = old.vector().without(self.ref) // the new dot covers older dots of this node
 	}
 	next := &orset{vv: s.vv.with(d), items: s.items.set(key, added)}
 	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.ref), added: tree[addition]{}.set(key, addition{added, gone})})
@@ -68,7 +68,7 @@ func (s *orset) reset() *orset {
 	return &orset{elem: s.elem, vv: s.vv, items: s.items}
 }
 
-// merge is the full merge. It returns s itself if the other side adds nothing.
+// mergeSet is the full merge. It returns s itself if the other side adds nothing.
 func (s *orset) mergeSet(o *orset) *orset {
 	if o.base == s || o == s {
 		return o.reset()
@@ -83,8 +83,8 @@ func (s *orset) mergeSet(o *orset) *orset {
 	return next
 }
 
-// mergeElement merges an element of two sets, nil where it is missing. It tells
-// whether the element stays, and whether that is what a is.
+// mergeElement merges an element of two sets; nil means missing. It returns the dots, whether the
+// element stays, and whether the result equals a.
 func mergeElement(a *dots, seenA vector, b *dots, seenB vector) (merged dots, kept, same bool) {
 	switch {
 	case a == nil && b == nil:
@@ -98,7 +98,7 @@ func mergeElement(a *dots, seenA vector, b *dots, seenB vector) (merged dots, ke
 	}
 	va, vb := a.vector(), b.vector()
 	both := mergeDots(va, seenA, vb, seenB)
-	// Both without dots: neither has seen what became of the element.
+	// If both have no dots, neither side has seen a removal of the element.
 	kept = len(both) > 0 || len(va) == 0 && len(vb) == 0
 	return dotsOf(both), kept, kept && both.equal(va)
 }
@@ -171,7 +171,7 @@ func (s *orset) cleanup(removed identity.Node) *orset {
 	return next
 }
 
-func (s *orset) eachNode(t *nodeTable) { t.vector(s.vv) } // no dot is of another
+func (s *orset) eachNode(t *nodeTable) { t.vector(s.vv) } // vv covers all dots
 
 func (s *orset) encode(e *encoder) {
 	e.vector(s.vv)
@@ -203,14 +203,14 @@ func (d *decoder) orset(k elementKind) *orset {
 	return s
 }
 
-// ORSet is a set whose elements come and go. An element that one node adds while
-// another removes it stays: only what a node has seen can it remove. The zero
+// ORSet is a set with addition and removal. If one node adds an element while another removes it,
+// the element stays: a removal affects only the additions that the removing node has seen. The zero
 // value is empty. It is immutable.
 //
-// It remembers no removed elements. Its size is that of what it holds, and of one
-// number for each node that ever changed it and was not pruned.
+// Removed elements leave no tombstones. The size is that of the elements, plus one number per node
+// that has ever changed the set and was not pruned.
 //
-// E is as for GSet.
+// E is an element type as described at GSet.
 type ORSet[E any] struct{ handle[ORSet[E]] }
 
 func (ORSet[E]) empty(*Types) shape { return shape{kind: kindORSet, elem: kindOf[E]()} }
@@ -222,9 +222,9 @@ func (s ORSet[E]) core() *orset {
 	return &orset{elem: kindOf[E]()}
 }
 
-// Add returns the set with the elements. An element that is there already is added
-// again: a concurrent removal does not take it away. The error matches ErrElement
-// if one can't be encoded, ErrLimit if it is too large.
+// Add returns the set with the elements added. Adding an existing element protects it from
+// concurrent removal. The error matches ErrElement if an element cannot be encoded, ErrLimit if it
+// is too large.
 func (s ORSet[E]) Add(self *Self, elements ...E) (ORSet[E], error) {
 	if len(elements) == 0 {
 		return s, nil
@@ -240,7 +240,7 @@ func (s ORSet[E]) Add(self *Self, elements ...E) (ORSet[E], error) {
 	return ORSet[E]{handle[ORSet[E]]{v: c, types: s.types}}, nil
 }
 
-// Remove returns the set without the elements. What is not there is no error.
+// Remove returns the set without the elements. Missing elements are ignored.
 func (s ORSet[E]) Remove(self *Self, elements ...E) (ORSet[E], error) {
 	keys, err := encodeElements(elements, s.types)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s ORSet[E]) Remove(self *Self, elements ...E) (ORSet[E], error) {
 	return s.of(c), nil
 }
 
-// Clear returns the set without what it holds.
+// Clear returns the set without elements.
 func (s ORSet[E]) Clear() ORSet[E] {
 	if s.Len() == 0 {
 		return s
@@ -265,18 +265,18 @@ func (s ORSet[E]) Clear() ORSet[E] {
 	return s.of(s.core().clear())
 }
 
-// Contains reports whether an element is in the set. One that can't be encoded, as its type
-// has no name in Types, is in none: Add would say so.
+// Contains reports whether an element is in the set. It is false for an element that cannot be
+// encoded; Add returns an error for such an element.
 func (s ORSet[E]) Contains(e E) bool {
 	key, err := encodeElement(e, s.types)
 	return err == nil && s.core().items.has(key)
 }
 
-// Len returns how many elements there are.
+// Len returns the number of elements.
 func (s ORSet[E]) Len() int { return s.core().items.n }
 
-// All yields the elements, as GSet.All.
+// All yields the elements, with the order and errors of GSet.All.
 func (s ORSet[E]) All() iter.Seq2[E, error] { return decodeAll[E](s.core().items, s.types) }
 
-// Elements returns what All yields.
+// Elements returns the elements that All yields.
 func (s ORSet[E]) Elements() ([]E, error) { return collect(s.Len(), s.All()) }

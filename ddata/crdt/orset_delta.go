@@ -5,7 +5,7 @@ package crdt
 
 import "slices"
 
-// opKind is a step of an ORSet's delta. The numbers are stored.
+// opKind is the kind of a step of an ORSet's delta. The numbers are part of the format.
 type opKind byte
 
 const (
@@ -19,19 +19,19 @@ type orsetOp struct {
 	kind    opKind
 	added   tree[addition] // opAdd
 	key     string         // opRemove
-	context vector         // opRemove: what had been seen
+	context vector         // opRemove: the changes that the removing node had seen
 	full    *orset         // opFull
-	vv      vector         // what the step lets the receiver know to have seen: of the node itself only
+	vv      vector         // the changes of the sending node that the receiver has seen after this step
 }
 
-// addition is how an element was added: the changes that add it now, and those
-// of other nodes that they replace.
+// addition describes how an element was added: the dots of the addition, and the dots of other
+// nodes that it replaces.
 type addition struct {
 	dots     dots
 	replaced vector
 }
 
-// orsetDelta is some steps, in order.
+// orsetDelta is a sequence of steps.
 type orsetDelta struct {
 	elem elementKind
 	ops  []orsetOp
@@ -46,8 +46,7 @@ func (s *orset) deltaWith(op orsetOp) *orsetDelta {
 	return &orsetDelta{s.elem, ops}
 }
 
-// joinOps returns one list of steps behind another. Additions that meet become
-// one.
+// joinOps concatenates two lists of steps. Adjacent additions are combined into one.
 func joinOps(a, b []orsetOp) []orsetOp {
 	if len(a) == 0 || len(b) == 0 || a[len(a)-1].kind != opAdd || b[0].kind != opAdd {
 		return slices.Concat(a, b)
@@ -80,7 +79,7 @@ func (s *orset) apply(d *orsetDelta) *orset {
 	return next
 }
 
-// applyAdd merges elements of which the rest of the set says nothing.
+// applyAdd merges the added elements without affecting other elements.
 func (s *orset) applyAdd(op *orsetOp) *orset {
 	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
 	for key, add := range op.added.all() {
@@ -99,8 +98,8 @@ func (s *orset) applyAdd(op *orsetOp) *orset {
 	return next
 }
 
-// applyRemove takes away what the remover had seen of the element, and nothing
-// else: what is left of it was added at the same time.
+// applyRemove removes the dots of the element that the removing node had seen. Other dots are
+// concurrent additions and stay.
 func (s *orset) applyRemove(op *orsetOp) *orset {
 	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
 	if local := s.find(op.key); local != nil {
@@ -187,7 +186,7 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 		op.added = items(d, k, 4, func() addition {
 			add := addition{d.dots(), d.vector()}
 			if added := add.dots.vector(); len(added) == 0 || !op.vv.covers(added) {
-				d.fail("an element is added by no change of the step")
+				d.fail("an element was added by a change outside of the step")
 			}
 			return add
 		})
@@ -196,12 +195,12 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 		op.key = d.element(k, nil, true)
 		op.context = d.vector()
 		if len(op.vv) > 1 || !op.context.covers(op.vv) {
-			d.fail("a removal by a change that its node has not seen")
+			d.fail("a removal by a change that its node had not seen")
 		}
 	case opFull:
 		op.full = d.orset(k)
 	default:
-		d.fail("step %d is unknown", op.kind)
+		d.fail("unknown step %d", op.kind)
 	}
 	return op
 }

@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// texts are strings in one piece of memory. Of a set of many short elements the garbage collector has less to look at then, and a
-// search has fewer places to go to. How many they are is known elsewhere. They begin with where each string starts but the first
-// one, so that a single one is as it is.
+// packedStrings is a list of strings in one block of memory, so that sets of many short elements
+// need few allocations, are cheap to scan for the garbage collector, and have good locality in
+// searches. The number of strings is stored elsewhere. The block begins with the start offsets of
+// all strings except the first, so a single string is stored as it is.
 type packedStrings string
 
-// startSize is what the start of one takes.
+// startSize is the size of an offset.
 const startSize = 4
 
-// at returns one of n.
+// at returns string i of n.
 func (t packedStrings) at(i, n int) string {
 	from, to := startSize*(n-1), len(t)
 	if i > 0 {
@@ -33,7 +34,7 @@ func (t packedStrings) start(i int) int {
 	return int(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)
 }
 
-// search returns where a string is among n that are sorted, or has its place.
+// search returns the index of s among n sorted strings, or where to insert it.
 func (t packedStrings) search(s string, n int) (i int, found bool) {
 	end := n
 	for i < end {
@@ -50,7 +51,7 @@ func (t packedStrings) search(s string, n int) (i int, found bool) {
 	return i, false
 }
 
-// inserted returns n with one more.
+// inserted returns the n strings with s inserted at index i.
 func (t packedStrings) inserted(i, n int, s string) packedStrings {
 	p := newPacker()
 	p.addAll(t, 0, i, n)
@@ -59,7 +60,7 @@ func (t packedStrings) inserted(i, n int, s string) packedStrings {
 	return p.pack()
 }
 
-// deleted returns n without one of them.
+// deleted returns the n strings without string i.
 func (t packedStrings) deleted(i, n int) packedStrings {
 	p := newPacker()
 	p.addAll(t, 0, i, n)
@@ -67,21 +68,22 @@ func (t packedStrings) deleted(i, n int) packedStrings {
 	return p.pack()
 }
 
-// part returns some of n.
+// part returns the strings from (included) to to (excluded) of n.
 func (t packedStrings) part(from, to, n int) packedStrings {
 	p := newPacker()
 	p.addAll(t, from, to, n)
 	return p.pack()
 }
 
-// packer puts strings together, up to fullNode and one more.
+// packer builds packedStrings of up to fullNode+1 strings.
 type packer struct {
 	n    int
 	ends [fullNode + 1]int
 	text []byte
 }
 
-// newPacker returns one that needs no memory on the heap for short strings, if it does not outlive its function.
+// newPacker returns a packer whose buffer stays on the stack for short strings, if the packer does
+// not escape.
 func newPacker() packer { return packer{text: make([]byte, 0, 384)} }
 
 func (p *packer) add(s string) {
@@ -89,13 +91,13 @@ func (p *packer) add(s string) {
 	p.end()
 }
 
-// end ends a string of which all was appended to text.
+// end completes a string whose bytes were appended to text.
 func (p *packer) end() {
 	p.ends[p.n] = len(p.text)
 	p.n++
 }
 
-// addAll adds some of n.
+// addAll adds the strings from (included) to to (excluded) of n.
 func (p *packer) addAll(t packedStrings, from, to, n int) {
 	for i := from; i < to; i++ {
 		p.add(t.at(i, n))

@@ -12,8 +12,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// PNCounter is a counter that grows and shrinks. The zero value counts 0. It is
-// immutable.
+// PNCounter is a counter that grows and shrinks. The zero value is 0. It is immutable.
 type PNCounter struct{ handle[PNCounter] }
 
 func (PNCounter) empty(*Types) shape { return shape{kind: kindPNCounter} }
@@ -25,7 +24,7 @@ func (c PNCounter) core() *pncounter {
 	return &pncounter{}
 }
 
-// Add returns the counter with n more, less if n is negative.
+// Add returns the counter changed by n, which may be negative.
 func (c PNCounter) Add(self *Self, n int64) PNCounter {
 	if n == 0 {
 		return c
@@ -40,19 +39,18 @@ func magnitude(n int64) uint64 {
 	return uint64(n)
 }
 
-// AddBig is Add for a number of any size. The error matches ErrLimit if it has
-// more than 1,000 bits.
+// AddBig is Add for a number of any size. The error matches ErrLimit if n has more than 1,000 bits.
 func (c PNCounter) AddBig(self *Self, n *big.Int) (PNCounter, error) {
 	switch {
 	case n.BitLen() > maxAdd:
-		return c, fmt.Errorf("%w: a number of %d bits", ErrLimit, n.BitLen())
+		return c, fmt.Errorf("%w: increment has %d bits", ErrLimit, n.BitLen())
 	case n.Sign() == 0:
 		return c, nil
 	}
 	return c.of(c.core().add(self, n.Sign() < 0, 0, new(big.Int).Abs(n))), nil
 }
 
-// Value returns the count, the nearest int64 if it is none; see Big.
+// Value returns the count, or the nearest int64 if it does not fit; see Big.
 func (c PNCounter) Value() int64 {
 	p := c.core()
 	up, ok1 := p.up.sum()
@@ -78,18 +76,18 @@ func clamp(b *big.Int) int64 {
 	return math.MaxInt64
 }
 
-// Big returns the count. It belongs to the caller.
+// Big returns the count. The caller owns the result.
 func (c PNCounter) Big() *big.Int {
 	p := c.core()
 	up := p.up.bigSum()
 	return up.Sub(up, p.down.bigSum())
 }
 
-// pncounter is the value of a PNCounter: two GCounters.
+// pncounter is the untyped value of a PNCounter: the increments and the decrements of each node.
 type pncounter struct {
 	up, down           tallies
 	deltaUp, deltaDown tallies
-	base               *pncounter // what it was when both were empty, nil if they are
+	base               *pncounter // the value when both deltas were empty; nil if they are empty
 }
 
 func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pncounter {
@@ -128,7 +126,7 @@ func (p *pncounter) modifiedBy() []identity.Node {
 	return union(p.up.nodes(), p.down.nodes())
 }
 
-// compareNodes is identity.Node.Compare, faster for what is equal.
+// compareNodes is identity.Node.Compare with a fast path for equal nodes.
 func compareNodes(a, b identity.Node) int {
 	if a == b {
 		return 0
@@ -136,7 +134,7 @@ func compareNodes(a, b identity.Node) int {
 	return a.Compare(b)
 }
 
-// union returns the nodes of both, sorted.
+// union returns the nodes of both lists, sorted.
 func union(a, b []identity.Node) []identity.Node {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, compareNodes)
@@ -159,7 +157,7 @@ func (p *pncounter) merge(other core) (core, error) {
 	return m, nil
 }
 
-// sameTallies reports whether a is b, and not a copy.
+// sameTallies reports whether a and b share memory.
 func sameTallies(a, b tallies) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

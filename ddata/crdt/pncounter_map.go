@@ -5,19 +5,18 @@ package crdt
 
 import "iter"
 
-// PNCounterMap is a map from keys to counters. The zero value is empty. It is
-// immutable. Its caveats are those of ORMap: a key that is removed while it is
-// counted elsewhere keeps its whole count.
+// PNCounterMap is a map from keys to counters. The zero value is empty. It is immutable. The
+// caveats of ORMap apply: a key that is removed while another node counts keeps its whole count.
 //
-// K is as E for GSet.
+// K is an element type as described at GSet.
 type PNCounterMap[K any] struct{ handle[PNCounterMap[K]] }
 
 func (PNCounterMap[K]) empty(*Types) shape {
 	return shape{kind: kindCounterMap, elem: kindOf[K](), of: &shape{kind: kindPNCounter}}
 }
 
-// Add returns the map with n more for a key, less if n is negative. If it is 0, a
-// key that is not there is added.
+// Add returns the map with the counter of a key changed by n, which may be negative. If n is 0 and
+// the key is missing, the key is added.
 func (m PNCounterMap[K]) Add(self *Self, key K, n int64) (PNCounterMap[K], error) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -37,12 +36,12 @@ func (m PNCounterMap[K]) Add(self *Self, key K, n int64) (PNCounterMap[K], error
 	return m.of(c.put(self, k, p)), nil
 }
 
-// Remove returns the map without some keys. What is not there is no error.
+// Remove returns the map without some keys. Missing keys are ignored.
 func (m PNCounterMap[K]) Remove(self *Self, keys ...K) (PNCounterMap[K], error) {
 	return removeKeys(m, m.handle, self, keys)
 }
 
-// Get returns the counter of a key, and whether the key is there.
+// Get returns the counter of a key, and whether the key exists.
 func (m PNCounterMap[K]) Get(key K) (PNCounter, bool) {
 	c, k, err := entry(m.handle, key)
 	if err != nil {
@@ -56,22 +55,22 @@ func (m PNCounterMap[K]) Get(key K) (PNCounter, bool) {
 	return p, err == nil
 }
 
-// Value returns the count of a key, 0 if it is not there.
+// Value returns the count of a key, 0 if the key does not exist.
 func (m PNCounterMap[K]) Value(key K) int64 {
 	c, _ := m.Get(key)
 	return c.Value()
 }
 
-// Contains reports whether a key is there. One that can't be encoded never is.
+// Contains reports whether a key exists. It is false for a key that cannot be encoded.
 func (m PNCounterMap[K]) Contains(key K) bool { return containsKey(m.handle, key) }
 
-// Len returns how many keys there are.
+// Len returns the number of keys.
 func (m PNCounterMap[K]) Len() int { return m.mapLen() }
 
-// All yields the keys with their counters, as ORMap.All.
+// All yields the keys with their counters, with the order and errors of ORMap.All.
 func (m PNCounterMap[K]) All() iter.Seq2[Entry[K, PNCounter], error] {
 	return entries[K](m.handle, func(v core) (PNCounter, error) { return typed[PNCounter](m.types, v) })
 }
 
-// Keys returns the keys, as All.
+// Keys returns the keys, with the order and errors of ORMap.All.
 func (m PNCounterMap[K]) Keys() ([]K, error) { return mapKeys[K](m.handle) }

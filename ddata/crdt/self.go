@@ -12,28 +12,28 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Self is the node on whose behalf values are changed: who it is, the numbers of
-// its changes, and its clock. There is one for each incarnation of a node, and
-// all that it changes is numbered by it, so that no two changes of a cluster have
-// the same number and node. A replicator has one; its users take that.
+// Self is the node on whose behalf values are changed: its identity, its change counter and its
+// clock. Each incarnation of a node has exactly one Self, so that no two changes in a cluster have
+// the same node and number. A replicator owns it and passes it to its users.
 //
-// Self changes with each use. It is not safe for concurrent use: only the loop
-// of its replicator uses it, and what that calls.
+// Self changes with each use and is not safe for concurrent use. Only the loop of its replicator,
+// and the functions that the loop calls, may use it.
 type Self struct {
 	node    identity.Node
-	ref     nodeRef // the same
+	ref     nodeRef // the same node
 	dots    uint64  // the number of the last change
 	now     int64   // Unix milliseconds
 	last    int64   // the highest timestamp of the default clock
-	reverse int64   // the lowest one of the reverse clock
+	reverse int64   // the lowest timestamp of the reverse clock
 }
 
-// drift is how far a register's timestamp may be ahead of the clock to be carried
-// over to other registers: a day. One damaged register does not spoil the others.
+// drift is how far a register's timestamp may be ahead of the clock and still advance the
+// timestamps of other registers: one day, in milliseconds. It keeps one damaged register from
+// spoiling the others.
 const drift = 24 * 60 * 60 * 1000
 
-// NewSelf returns the Self of a node that has just started. The error matches
-// identity.ErrInvalid if there can't be such a node.
+// NewSelf returns the Self of a node that has just started. The error matches identity.ErrInvalid
+// if the node is invalid.
 func NewSelf(node identity.Node) (*Self, error) {
 	if err := identity.CheckName(node.Name); err != nil {
 		return nil, fmt.Errorf("crdt: self: %w", err)
@@ -44,21 +44,21 @@ func NewSelf(node identity.Node) (*Self, error) {
 	return &Self{node: node, ref: refOf(node)}, nil
 }
 
-// Node returns who it is.
+// Node returns the node.
 func (s *Self) Node() identity.Node { return s.node }
 
-// Advance says what time it is, for the clocks of registers. It is called before
-// values are changed; a clock that goes back does no harm.
+// Advance sets the time for the clocks of registers. It is called before values are changed. A
+// clock that is set back is harmless.
 func (s *Self) Advance(now time.Time) { s.now = now.UnixMilli() }
 
-// next numbers one change.
+// next returns the dot of a new change.
 func (s *Self) next() dot {
 	s.dots++
 	return dot{s.ref, s.dots}
 }
 
-// after returns a timestamp above current and above all that it has returned, the
-// time if that is higher.
+// after returns the time, raised above current and above all timestamps that it has returned
+// before.
 func (s *Self) after(current int64) (int64, error) {
 	if current == math.MaxInt64 {
 		return 0, ErrClock
@@ -71,7 +71,7 @@ func (s *Self) after(current int64) (int64, error) {
 	return t, nil
 }
 
-// before is after with the time running backwards.
+// before is after with negated time.
 func (s *Self) before(current int64) (int64, error) {
 	if current == math.MinInt64 {
 		return 0, ErrClock
@@ -84,13 +84,13 @@ func (s *Self) before(current int64) (int64, error) {
 	return t, nil
 }
 
-// member is a node within a value. Values are full of the same few nodes: as one word each they take little memory, and the
-// garbage collector does not have to look at each of their names. The zero member is no node.
+// nodeRef is a node inside a value. Values refer to the same few nodes very often; an interned
+// handle takes one word and no work of the garbage collector. The zero nodeRef is no node.
 type nodeRef = unique.Handle[identity.Node]
 
 func refOf(n identity.Node) nodeRef { return unique.Make(n) }
 
-// nodeOf returns the node of a member, the zero Node if it is none.
+// nodeOf returns the node of a reference, the zero Node for the zero reference.
 func nodeOf(m nodeRef) identity.Node {
 	if m == (nodeRef{}) {
 		return identity.Node{}
@@ -98,7 +98,7 @@ func nodeOf(m nodeRef) identity.Node {
 	return m.Value()
 }
 
-// compareRefs is identity.Node.Compare. None of them may be the zero member, unless both are.
+// compareRefs is identity.Node.Compare. Either both references are zero or none is.
 func compareRefs(a, b nodeRef) int {
 	if a == b {
 		return 0

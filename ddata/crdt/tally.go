@@ -12,15 +12,14 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// tally is what one node has counted: n, or big if that is too small. It is never
-// changed.
+// tally is the count of one node: n, or big if the count exceeds n. It is immutable.
 type tally struct {
 	node nodeRef
 	n    uint64
-	big  *big.Int // nil unless it is above the largest n
+	big  *big.Int // nil unless the count is above the largest n
 }
 
-// tallies are sorted by node, without zeroes.
+// tallies are sorted by node and contain no zeros.
 type tallies []tally
 
 func (t tally) int() *big.Int {
@@ -47,7 +46,7 @@ func (t tally) compare(other tally) int {
 	return t.big.Cmp(other.big)
 }
 
-// plus adds to it. At 1,024 bits it stops.
+// plus adds n, or more if it is not nil. The count saturates at 1,024 bits.
 func (t tally) plus(n uint64, more *big.Int) tally {
 	if sum := t.n + n; more == nil && t.big == nil && sum >= t.n {
 		return tally{t.node, sum, nil}
@@ -69,7 +68,7 @@ func (t tallies) find(node nodeRef) (int, bool) {
 	return slices.BinarySearchFunc(t, node, func(t tally, n nodeRef) int { return compareRefs(t.node, n) })
 }
 
-// add returns them with more for one node, and what that has now.
+// add returns the tallies with the count of one node increased, and the new tally of that node.
 func (t tallies) add(node nodeRef, n uint64, more *big.Int) (tallies, tally) {
 	i, found := t.find(node)
 	one := tally{node: node}
@@ -97,7 +96,7 @@ func (t tallies) without(node nodeRef) tallies {
 	return slices.Concat(t[:i], t[i+1:])
 }
 
-// covers reports whether no tally of others is higher.
+// covers reports whether no tally of other is higher.
 func (t tallies) covers(other tallies) bool {
 	i := 0
 	for j := range other {
@@ -111,7 +110,8 @@ func (t tallies) covers(other tallies) bool {
 	return true
 }
 
-// max returns the higher tally of each node: one of the two if those are its own.
+// max returns the higher tally of each node. If the result equals t or other, it is that list
+// itself.
 func (t tallies) max(other tallies) tallies {
 	switch {
 	case t.covers(other):
@@ -149,7 +149,7 @@ func (t tallies) max(other tallies) tallies {
 	return next
 }
 
-// prune moves what a removed node has counted to another.
+// prune moves the count of a removed node to another node.
 func (t tallies) prune(removed, into nodeRef) tallies {
 	i, found := t.find(removed)
 	if !found || removed == into {
@@ -172,7 +172,7 @@ func (t tallies) nodes() []identity.Node {
 	return nodes
 }
 
-// sum returns the sum, and false if it does not fit.
+// sum returns the sum, and whether it fits into a uint64.
 func (t tallies) sum() (uint64, bool) {
 	var sum uint64
 	for _, one := range t {

@@ -11,19 +11,17 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// Types is what a program adds to the data types of this package: names for Go
-// types that are elements, and data types of its own. It is immutable and safe
-// for concurrent use; nil adds nothing.
+// Types extends the data types of this package: registered Go types for elements, and users' data
+// types. It is immutable and safe for concurrent use; nil adds nothing.
 type Types struct {
 	elements *codec.Registry
 	byName   map[string]*definition
 	byType   map[reflect.Type]*definition
 }
 
-// NewTypes returns a table of types. Elements names the Go types that are
-// elements, keys and register values and are not of a basic kind (string,
-// integer, bool, float, bytes); nil if there are none. The error joins all
-// mistakes.
+// NewTypes returns a table of types. elements registers the Go types of elements, keys and register
+// values that are not of a basic kind (string, integer, bool, float, bytes); nil if there are none.
+// The error joins all mistakes.
 func NewTypes(elements *codec.Registry, own ...Definition) (*Types, error) {
 	t := &Types{elements: elements, byName: make(map[string]*definition, len(own)), byType: make(map[reflect.Type]*definition, len(own))}
 	errs := []error{elements.Err()}
@@ -31,14 +29,14 @@ func NewTypes(elements *codec.Registry, own ...Definition) (*Types, error) {
 		d := o.d
 		switch {
 		case d == nil:
-			errs = append(errs, errors.New("crdt: an empty Definition: it comes from Define or DefineDelta"))
+			errs = append(errs, errors.New("crdt: empty Definition, use Define or DefineDelta"))
 			continue
 		case d.name == "" || len(d.name) > maxName:
-			errs = append(errs, fmt.Errorf("crdt: type %v: its name has %d bytes, it must have 1 to %d", d.typ, len(d.name), maxName))
+			errs = append(errs, fmt.Errorf("crdt: type %v: name has %d bytes, want 1 to %d", d.typ, len(d.name), maxName))
 		case t.byName[d.name] != nil:
-			errs = append(errs, fmt.Errorf("crdt: name %q stands for %v and for %v", d.name, t.byName[d.name].typ, d.typ))
+			errs = append(errs, fmt.Errorf("crdt: name %q is defined for %v and for %v", d.name, t.byName[d.name].typ, d.typ))
 		case t.byType[d.typ] != nil:
-			errs = append(errs, fmt.Errorf("crdt: type %v has two names, %q and %q", d.typ, t.byType[d.typ].name, d.name))
+			errs = append(errs, fmt.Errorf("crdt: type %v is defined twice, as %q and %q", d.typ, t.byType[d.typ].name, d.name))
 		}
 		t.byName[d.name], t.byType[d.typ] = d, d
 	}
@@ -62,9 +60,8 @@ func (t *Types) named(name string) *definition {
 	return t.byName[name]
 }
 
-// Value returns a typed value, such as an ORSet[string], as a replicator holds it.
-// The error matches ErrUndefined if it is of no type of this package and not
-// defined.
+// Value converts a typed value, such as an ORSet[string], to the form that a replicator stores. The
+// error matches ErrUndefined if its type is neither of this package nor defined.
 func (t *Types) Value(typed any) (Value, error) {
 	c, err := t.core(typed)
 	return Value{c}, err
@@ -72,10 +69,10 @@ func (t *Types) Value(typed any) (Value, error) {
 
 func (t *Types) core(typed any) (core, error) {
 	v, ok := typed.(interface {
-		held(types *Types) (core, error)
+		untyped(types *Types) (core, error)
 	})
 	if ok {
-		return v.held(t)
+		return v.untyped(t)
 	}
 	d, err := t.defined(reflect.TypeOf(typed))
 	if err != nil {
@@ -88,22 +85,22 @@ func (t *Types) defined(typ reflect.Type) (*definition, error) {
 	if t != nil && t.byType[typ] != nil {
 		return t.byType[typ], nil
 	}
-	return nil, fmt.Errorf("%w: %v: give NewTypes a Define of it", ErrUndefined, typ)
+	return nil, fmt.Errorf("%w: %v: pass a Define of it to NewTypes", ErrUndefined, typ)
 }
 
-// As returns a value as the Go type that it has. It shares what the value holds.
-// The error matches ErrType if it is of another type, and ErrUndefined as for
-// Types.Value. Of the zero Value it makes the empty value of the Go type.
+// As converts a value to its Go type, without copying. The error matches ErrType if the value has
+// another type, and ErrUndefined as for Types.Value. The zero Value converts to the empty value of
+// the Go type.
 func As[T any](types *Types, v Value) (T, error) { return typed[T](types, v.c) }
 
 func typed[T any](types *Types, c core) (T, error) {
 	var t T
 	h, ok := any(&t).(interface {
 		shaped
-		hold(c core, types *Types, s shape) error
+		assign(c core, types *Types, s shape) error
 	})
 	if ok {
-		err := h.hold(c, types, h.empty(types))
+		err := h.assign(c, types, h.empty(types))
 		return t, err
 	}
 	d, err := types.defined(reflect.TypeFor[T]())
@@ -118,9 +115,8 @@ func typed[T any](types *Types, c core) (T, error) {
 	return t, wrongType(shape{kind: kindCustom, custom: d}, c)
 }
 
-// With returns a value of a type of this package that knows the types: the zero
-// value of an ORSet[Product], say, before a Product is added. A replicator does
-// so by itself.
+// With returns a value of a type of this package that uses the types, for example the zero value of
+// an ORSet[Product] before the first Product is added. Replicators do this automatically.
 func With[T any](types *Types, t T) (T, error) {
 	v, err := types.Value(t)
 	if err != nil {
@@ -129,13 +125,12 @@ func With[T any](types *Types, t T) (T, error) {
 	return As[T](types, v)
 }
 
-// Decode reads what Value.AppendBinary wrote. It never keeps data. The error
-// matches ErrMalformed, ErrLimit or ErrUndefined. What it accepts is encoded to
-// the same bytes again.
+// Decode reads the output of Value.AppendBinary. It does not retain data. The error matches
+// ErrMalformed, ErrLimit or ErrUndefined. Encoding the result gives the same bytes.
 func (t *Types) Decode(data []byte) (Value, error) {
 	d, s, err := t.begin(data, versionValue)
 	if err != nil {
-		return Value{}, fmt.Errorf("crdt: decode a value: %w", err)
+		return Value{}, fmt.Errorf("crdt: decode value: %w", err)
 	}
 	c := d.value(s)
 	if err := d.end(); err != nil {
@@ -144,20 +139,20 @@ func (t *Types) Decode(data []byte) (Value, error) {
 	return Value{c}, nil
 }
 
-// DecodeDelta reads what Delta.AppendBinary wrote, as Decode.
+// DecodeDelta reads the output of Delta.AppendBinary, with the contract of Decode.
 func (t *Types) DecodeDelta(data []byte) (Delta, error) {
 	d, s, err := t.begin(data, versionDelta)
 	if err != nil {
-		return Delta{}, fmt.Errorf("crdt: decode a delta: %w", err)
+		return Delta{}, fmt.Errorf("crdt: decode delta: %w", err)
 	}
 	c := d.delta(s)
 	if err := d.end(); err != nil {
-		return Delta{}, fmt.Errorf("crdt: decode a delta of %v: %w", s.kind, err)
+		return Delta{}, fmt.Errorf("crdt: decode delta of %v: %w", s.kind, err)
 	}
 	return Delta{c}, nil
 }
 
-// delta reads a delta of values of a shape.
+// delta decodes a delta of a shape.
 func (d *decoder) delta(s shape) change {
 	switch {
 	case s.deltas() == NoDeltas:
@@ -173,7 +168,7 @@ func (d *decoder) delta(s shape) change {
 	return whole{d.value(s)}
 }
 
-// kind is a data type. The numbers are stored.
+// kind is a data type. The numbers are part of the format.
 type kind byte
 
 const (
@@ -189,7 +184,7 @@ const (
 	kindMultiMapDeltas
 	kindCounterMap
 	kindRegisterMap
-	kindCustom // a user's
+	kindCustom // a user's type
 )
 
 func (k kind) String() string {
@@ -205,12 +200,12 @@ func (k kind) hasElements() bool {
 	return k == kindGSet || k == kindORSet || k == kindRegister || k.isMap()
 }
 
-// shape is the type of a value, with its parameters. Shapes are never changed.
+// shape is the type of a value with its parameters. It is immutable.
 type shape struct {
 	kind   kind
-	elem   elementKind // of the elements, keys or the register's value
-	of     *shape      // of a map's values
-	custom *definition // of a user's type
+	elem   elementKind // of the elements, keys or register value
+	of     *shape      // of the values of a map
+	custom *definition // a user's type
 }
 
 func (s shape) equal(other shape) bool {
@@ -223,7 +218,7 @@ func (s shape) equal(other shape) bool {
 	return s.custom == other.custom || s.custom != nil && other.custom != nil && s.custom.name == other.custom.name && s.custom.typ == other.custom.typ
 }
 
-// depth returns how many levels of types there are.
+// depth returns the nesting depth of the type.
 func (s shape) depth() int {
 	n := 1
 	for ; s.of != nil; n++ {
@@ -244,7 +239,7 @@ func (s shape) String() string {
 	return s.kind.String()
 }
 
-// deltas tells how values of the type spread their changes.
+// deltas returns how values of the type replicate their changes.
 func (s shape) deltas() Deltas {
 	switch s.kind {
 	case kindGCounter, kindPNCounter, kindGSet:
@@ -258,7 +253,7 @@ func (s shape) deltas() Deltas {
 	return NoDeltas
 }
 
-// empty returns the value of the type that holds nothing.
+// empty returns the empty value of the type.
 func (s shape) empty() core {
 	switch s.kind {
 	case kindGCounter:
@@ -279,6 +274,6 @@ func (s shape) empty() core {
 		return s.custom.zero()
 	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 	}
-	typ := s // so that s itself takes no memory on the heap
+	typ := s // so that s itself does not escape to the heap
 	return &ormap{typ: &typ, keys: &orset{elem: s.elem}}
 }

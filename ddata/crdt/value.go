@@ -11,15 +11,15 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// handle is what the typed values of this package share: T is the type that
-// embeds it. The zero value is the empty value.
+// handle is the common part of the typed values of this package; T is the type that embeds it. The
+// zero value is the empty value.
 type handle[T any] struct {
 	v     core
 	types *Types
 }
 
-// empties is what a typed value says about its type: the shape of the zero value,
-// none if that needs types that are not there.
+// shaped is implemented by typed values. empty returns the shape of the zero value, or the zero
+// shape if types lacks a required definition.
 type shaped interface {
 	empty(types *Types) shape
 }
@@ -31,11 +31,11 @@ func (h handle[T]) zero(types *Types) (shape, error) {
 			return s, nil
 		}
 	}
-	return shape{}, fmt.Errorf("%w: %v: give NewTypes a Define of what it holds", ErrUndefined, reflect.TypeFor[T]())
+	return shape{}, fmt.Errorf("%w: %v: pass a Define of its value type to NewTypes", ErrUndefined, reflect.TypeFor[T]())
 }
 
-// held returns the value without its type parameters. Types are those of the
-// value itself, if it has some.
+// untyped returns the value without its type parameters. The value's own types take precedence over
+// the argument.
 func (h handle[T]) untyped(types *Types) (core, error) {
 	if h.v != nil {
 		return h.v, nil
@@ -50,7 +50,7 @@ func (h handle[T]) untyped(types *Types) (core, error) {
 	return s.empty(), nil
 }
 
-// hold makes the zero value, of which the shape is given, one that holds something.
+// assign sets the content of a zero value whose shape is given.
 func (h *handle[T]) assign(v core, types *Types, s shape) error {
 	if s.kind == 0 {
 		_, err := h.zero(types)
@@ -63,8 +63,8 @@ func (h *handle[T]) assign(v core, types *Types, s shape) error {
 	return nil
 }
 
-// accepts reports whether a Go type whose zero value has one shape can hold
-// another: both variants of a multi-map have one Go type.
+// accepts reports whether a Go type whose zero value has shape s can hold a value of another shape:
+// both variants of a multi-map have one Go type.
 func (s shape) accepts(other shape) bool {
 	if s.kind == kindMultiMap && other.kind == kindMultiMapDeltas {
 		return s.elem == other.elem && s.of.equal(*other.of)
@@ -72,7 +72,7 @@ func (s shape) accepts(other shape) bool {
 	return s.equal(other)
 }
 
-// of returns another value of the same Go type. It must have the right shape.
+// of returns another value of the same Go type. v must have the right shape.
 func (h handle[T]) of(v core) T {
 	var t T
 	if p, ok := any(&t).(interface{ set(v core, types *Types) }); ok {
@@ -83,8 +83,8 @@ func (h handle[T]) of(v core) T {
 
 func (h *handle[T]) set(v core, types *Types) { h.v, h.types = v, types }
 
-// Merge returns what both values know. The error matches ErrType for two variants
-// of a multi-map, and ErrUndefined.
+// Merge returns the merge of both values. The error matches ErrType if they are two variants of a
+// multi-map, and ErrUndefined.
 func (h handle[T]) Merge(other T) (T, error) {
 	a, err := h.untyped(nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func (h handle[T]) Merge(other T) (T, error) {
 	return h.changed(a.merge(b))
 }
 
-// changed returns a value that follows from this one, or this one with an error.
+// changed returns the result of an operation, or the unchanged value with the error.
 func (h handle[T]) changed(v core, err error) (T, error) {
 	if err != nil {
 		return h.of(h.v), err
@@ -115,8 +115,8 @@ func (h handle[T]) Equal(other T) bool {
 	return err == nil && Equal(Value{a}, Value{b})
 }
 
-// Delta returns what was changed since ResetDelta, Merge or decoding, and whether
-// that is something.
+// Delta returns the changes since the last ResetDelta, Merge or decoding, and whether there are
+// any.
 func (h handle[T]) Delta() (Delta, bool) {
 	if h.v == nil {
 		return Delta{}, false
@@ -125,8 +125,8 @@ func (h handle[T]) Delta() (Delta, bool) {
 	return d, !d.IsZero()
 }
 
-// MergeDelta returns the value with what a delta tells. The error matches ErrType
-// if it is one of another type.
+// MergeDelta returns the value with a delta applied. The error matches ErrType if the delta is of
+// another type.
 func (h handle[T]) MergeDelta(d Delta) (T, error) {
 	a, err := h.untyped(nil)
 	if err != nil {
@@ -144,7 +144,7 @@ func (h handle[T]) ResetDelta() T {
 	return h.of(h.v.resetDelta())
 }
 
-// ModifiedBy returns the nodes that the value holds history of, in order.
+// ModifiedBy returns the nodes of which the value holds history, sorted.
 func (h handle[T]) ModifiedBy() []identity.Node {
 	if h.v == nil {
 		return nil
@@ -157,8 +157,8 @@ func (h handle[T]) NeedsPruning(removed identity.Node) bool {
 	return h.v != nil && h.v.needsPruning(removed)
 }
 
-// Prune moves the history of a removed node to self. What the value means stays
-// the same. The error is that of a user's type in a map.
+// Prune moves the history of a removed node to self. The meaning of the value does not change. The
+// error is that of a user's type in a map.
 func (h handle[T]) Prune(self *Self, removed identity.Node) (T, error) {
 	if h.v == nil {
 		return h.of(nil), nil
@@ -167,7 +167,7 @@ func (h handle[T]) Prune(self *Self, removed identity.Node) (T, error) {
 	return h.changed(v.c, err)
 }
 
-// Cleanup strips the history of a removed node, as Value.Cleanup.
+// Cleanup strips the history of a removed node, with the contract of Value.Cleanup.
 func (h handle[T]) Cleanup(removed identity.Node) (T, error) {
 	if h.v == nil {
 		return h.of(nil), nil
@@ -176,7 +176,7 @@ func (h handle[T]) Cleanup(removed identity.Node) (T, error) {
 	return h.changed(v.c, err)
 }
 
-// AppendBinary appends the encoded value, as Value.AppendBinary.
+// AppendBinary appends the encoded value, with the contract of Value.AppendBinary.
 func (h handle[T]) AppendBinary(dst []byte) ([]byte, error) {
 	v, err := h.untyped(nil)
 	if err != nil {
@@ -185,30 +185,28 @@ func (h handle[T]) AppendBinary(dst []byte) ([]byte, error) {
 	return Value{v}.AppendBinary(dst)
 }
 
-// Deltas tells how the changes of a type spread.
+// Deltas is how a type replicates its changes.
 type Deltas byte
 
 const (
-	// NoDeltas says: only whole values.
+	// NoDeltas means that only whole values are sent.
 	NoDeltas Deltas = iota
-	// FreeDeltas says: what changed, in any order and any number of times.
+	// FreeDeltas means that deltas may be applied in any order and any number of times.
 	FreeDeltas
-	// CausalDeltas says: what changed, from each node in the order in which it was
-	// changed there and without a gap.
+	// CausalDeltas means that the deltas of each node must be applied in order and without a gap.
 	CausalDeltas
 )
 
-// Value is a value of any data type without its Go type parameters, as a
-// replicator holds it. It is immutable. Types.Value makes one of a typed value,
-// As the other way round. The zero value is no value; but for IsZero and Type, its
-// methods must not be called.
+// Value is a value of any data type without its Go type parameters, as a replicator stores it. It
+// is immutable. Types.Value and As convert from and to typed values. The zero Value is no value;
+// only its methods IsZero and Type may be called.
 type Value struct{ c core }
 
-// core is what a value is made of. Those that hold a delta also know what they
-// were before, so that to merge them with that takes no time.
+// core is the content of a value. A core with a delta also refers to the core before the delta, so
+// that merging the two takes constant time.
 type core interface {
 	shape() shape
-	// merge returns the receiver itself if it knows all of the other.
+	// merge returns the receiver itself if the other value adds nothing.
 	merge(other core) (core, error)
 	changes() change // nil if there are none
 	resetDelta() core
@@ -224,8 +222,8 @@ type core interface {
 // IsZero reports whether there is no value.
 func (v Value) IsZero() bool { return v.c == nil }
 
-// Type names the type and its parameters, as in "ORSet[string]". It is empty if there
-// is no value.
+// Type returns the name of the type with its parameters, such as "ORSet[string]". It is empty for
+// the zero Value.
 func (v Value) Type() string {
 	if v.c == nil {
 		return ""
@@ -233,12 +231,11 @@ func (v Value) Type() string {
 	return v.c.shape().String()
 }
 
-// Deltas tells how changes of the type spread.
+// Deltas returns how the type replicates its changes.
 func (v Value) Deltas() Deltas { return v.c.shape().deltas() }
 
-// Merge returns what both sides know. If that is what this one knows and it has no
-// delta, it is this value itself. The result has no delta. The error matches
-// ErrType if the types differ.
+// Merge returns the merge of both values, without a delta. If other adds nothing and v has no
+// delta, the result is v itself. The error matches ErrType if the types differ.
 func (v Value) Merge(other Value) (Value, error) {
 	c, err := v.c.merge(other.c)
 	if err != nil {
@@ -247,14 +244,14 @@ func (v Value) Merge(other Value) (Value, error) {
 	return Value{c}, nil
 }
 
-// Delta returns what was changed since ResetDelta, Merge or decoding.
+// Delta returns the changes since the last ResetDelta, Merge or decoding.
 func (v Value) Delta() Delta { return Delta{v.c.changes()} }
 
 // ResetDelta returns the value without its delta.
 func (v Value) ResetDelta() Value { return Value{v.c.resetDelta()} }
 
-// MergeDelta returns the value with what a delta tells. The error matches ErrType
-// if it is one of another type.
+// MergeDelta returns the value with a delta applied. The error matches ErrType if the delta is of
+// another type.
 func (v Value) MergeDelta(d Delta) (Value, error) {
 	c, err := v.c.applyDelta(d.c)
 	if err != nil {
@@ -263,8 +260,8 @@ func (v Value) MergeDelta(d Delta) (Value, error) {
 	return Value{c}, nil
 }
 
-// TakesDelta reports whether what Delta.AppendBinary wrote begins as that of a delta of the value's type. What follows is
-// not looked at.
+// TakesDelta reports whether data, the output of Delta.AppendBinary, is for a value of this type.
+// It reads only the type at the beginning of data.
 func (v Value) TakesDelta(data []byte) bool {
 	const most = 32 // few types are longer
 	e := encoder{dst: append(make([]byte, 0, most), versionDelta)}
@@ -272,14 +269,14 @@ func (v Value) TakesDelta(data []byte) bool {
 	return bytes.HasPrefix(data, e.dst)
 }
 
-// ModifiedBy returns the nodes that the value holds history of, in order.
+// ModifiedBy returns the nodes of which the value holds history, sorted.
 func (v Value) ModifiedBy() []identity.Node { return v.c.modifiedBy() }
 
 // NeedsPruning reports whether the value holds history of a node.
 func (v Value) NeedsPruning(removed identity.Node) bool { return v.c.needsPruning(removed) }
 
-// Prune moves the history of a removed node to self. What the value means stays
-// the same. The error is that of a user's type.
+// Prune moves the history of a removed node to self. The meaning of the value does not change. The
+// error is that of a user's type.
 func (v Value) Prune(self *Self, removed identity.Node) (Value, error) {
 	if !v.NeedsPruning(removed) || removed == self.node {
 		return v.ResetDelta(), nil
@@ -291,8 +288,8 @@ func (v Value) Prune(self *Self, removed identity.Node) (Value, error) {
 	return Value{c}, nil
 }
 
-// Cleanup strips the history of a removed node, which some other node has moved to
-// itself. The error is that of a user's type.
+// Cleanup strips the history of a removed node that another node has taken over by Prune. The error
+// is that of a user's type.
 func (v Value) Cleanup(removed identity.Node) (Value, error) {
 	if !v.NeedsPruning(removed) {
 		return v.ResetDelta(), nil
@@ -304,12 +301,12 @@ func (v Value) Cleanup(removed identity.Node) (Value, error) {
 	return Value{c}, nil
 }
 
-// AppendBinary appends the encoded value, without its delta; Types.Decode reads
-// it. The same value has the same bytes on all nodes. The error matches ErrLimit if
-// it is too large, or is that of a user's type.
+// AppendBinary appends the encoded value, without its delta; Types.Decode reads it. Equal values
+// have equal bytes on all nodes. The error matches ErrLimit if the value is too large, or is that
+// of a user's type.
 func (v Value) AppendBinary(dst []byte) ([]byte, error) { return appendBinary(dst, versionValue, v.c) }
 
-// Equal reports whether two values are of one type and have the same bytes.
+// Equal reports whether two values have the same type and the same bytes.
 func Equal(a, b Value) bool {
 	if a.c == b.c {
 		return true
@@ -325,7 +322,7 @@ func Equal(a, b Value) bool {
 	return err == nil && bytes.Equal(x, y)
 }
 
-// same returns other as a core of the same type as c.
+// same returns other as a core of the type of c.
 func same[C core](c C, other core) (C, error) {
 	o, ok := other.(C)
 	if !ok || !c.shape().equal(other.shape()) {
@@ -334,15 +331,15 @@ func same[C core](c C, other core) (C, error) {
 	return o, nil
 }
 
-// wrongType is the error about something that is not of a shape.
+// wrongType returns the error for a value or change of an unexpected shape.
 func wrongType(want shape, got interface{ shape() shape }) error {
 	if got == nil {
-		return fmt.Errorf("%w: nothing instead of %v", ErrType, want)
+		return fmt.Errorf("%w: got nothing, want %v", ErrType, want)
 	}
-	return fmt.Errorf("%w: %v instead of %v", ErrType, got.shape(), want)
+	return fmt.Errorf("%w: got %v, want %v", ErrType, got.shape(), want)
 }
 
-// noHistory is for types that hold no history of nodes.
+// noHistory is embedded by types without history of nodes.
 type noHistory struct{}
 
 func (noHistory) modifiedBy() []identity.Node     { return nil }

@@ -9,21 +9,20 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// VersionVector tells what was seen of each node: one number for each that has
-// changed something. The zero value has seen nothing. It is immutable.
+// VersionVector holds one sequence number per node. The zero value is empty. It is immutable.
 type VersionVector struct{ handle[VersionVector] }
 
-// Ordering is how two version vectors relate.
+// Ordering is the relation of two version vectors.
 type Ordering byte
 
 const (
-	// Same says: both have seen the same.
+	// Same means that both vectors are equal.
 	Same Ordering = iota
-	// Before says: the other has seen all of it and more.
+	// Before means that the other vector contains all of this one and more.
 	Before
-	// After says: it has seen all of the other and more.
+	// After means that this vector contains all of the other one and more.
 	After
-	// Concurrent says: each has seen something that the other has not.
+	// Concurrent means that each vector contains something that the other one does not.
 	Concurrent
 )
 
@@ -41,16 +40,16 @@ func (v VersionVector) core() vector {
 	return nil
 }
 
-// Increment returns the vector with a new number for self, the next of those that
-// all changes of a node take from: it is above the last one, and not by one.
+// Increment returns the vector with a new number for self. All changes of a node share one
+// sequence, so the number is above the previous one, but not necessarily by one.
 func (v VersionVector) Increment(self *Self) VersionVector {
 	return v.of(&versions{v.core().with(self.next())})
 }
 
-// Of returns what was seen of a node, 0 if that is nothing.
+// Of returns the number of a node, 0 if the vector does not contain it.
 func (v VersionVector) Of(node identity.Node) uint64 { return v.core().of(refOf(node)) }
 
-// All yields the nodes, in order, with what was seen of each.
+// All yields the nodes in order, with their numbers.
 func (v VersionVector) All() iter.Seq2[identity.Node, uint64] {
 	return func(yield func(identity.Node, uint64) bool) {
 		for _, d := range v.core() {
@@ -61,11 +60,11 @@ func (v VersionVector) All() iter.Seq2[identity.Node, uint64] {
 	}
 }
 
-// Len returns how many nodes it has seen something of.
+// Len returns the number of nodes.
 func (v VersionVector) Len() int { return len(v.core()) }
 
-// With returns the vector with at least n for a node. It is for those who number
-// something else than changes of values, such as deltas.
+// With returns the vector with at least n for a node, for numbers that are not those of value
+// changes, such as numbers of deltas.
 func (v VersionVector) With(node identity.Node, n uint64) VersionVector {
 	if n == 0 {
 		return v
@@ -78,7 +77,7 @@ func (v VersionVector) Without(node identity.Node) VersionVector {
 	return v.of(&versions{v.core().without(refOf(node))})
 }
 
-// Compare tells how the vector relates to another.
+// Compare returns the relation of the vector to another one.
 func (v VersionVector) Compare(other VersionVector) Ordering {
 	a, b := v.core(), other.core()
 	switch more, less := a.covers(b), b.covers(a); {
@@ -92,7 +91,7 @@ func (v VersionVector) Compare(other VersionVector) Ordering {
 	return Concurrent
 }
 
-// versions is the value of a VersionVector.
+// versions is the untyped value of a VersionVector.
 type versions struct{ vector vector }
 
 func (v *versions) changes() change                   { return nil }
