@@ -205,7 +205,7 @@ func (n *Node) Summary(after string) (*Summary, error) {
 // observers returns, for each node, some of those who find it unreachable.
 func observers(s *State) map[identity.Node][]string {
 	finds := map[identity.Node][]string{}
-	s.Reachability.Bad(func(observer identity.Node, r membership.Record) {
+	s.reachability.Bad(func(observer identity.Node, r membership.Record) {
 		if by := finds[r.Subject]; len(by) < maxObservers {
 			finds[r.Subject] = append(by, observer.String())
 		}
@@ -222,7 +222,7 @@ func summaryOf(s *State, m *Member, by []string) SummaryMember {
 		out.UpNumber = m.UpNumber
 	}
 	if len(by) > 0 {
-		out.Terminated = s.Reachability.Of(m.Node, nil) == membership.Terminated
+		out.Terminated = s.reachability.Of(m.Node, nil) == membership.Terminated
 	}
 	return out
 }

@@ -24,7 +24,7 @@ func (n *Node) JoinVia(ctx context.Context, name string) error {
 // SetVersion tells the version of the application that Config.VersionPending has promised, and lets the node join. The error matches
 // ErrInvalid, or says why the node has ended.
 func (n *Node) SetVersion(ctx context.Context, version string) error {
-	v, err := membership.ParseVersion(version)
+	v, err := identity.ParseVersion(version)
 	if err != nil {
 		return invalid("%w", err)
 	}

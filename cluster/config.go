@@ -5,8 +5,6 @@ package cluster
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/lease"
 	"github.com/refold-io/refold/transport"
@@ -105,26 +104,22 @@ func (c Config) withDefaults() Config {
 }
 
 // validate returns all that is wrong but for what the machines check, and the version.
-func (c *Config) validate() (membership.Version, error) {
-	var errs []error
-	check := func(field string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("field Config.%s: %w", field, err))
-		}
-	}
+func (c *Config) validate() (identity.Version, error) {
+	var errs fielderror.Errors
+	check := func(field string, err error) { errs.Add("Config."+field, err) }
 	least := func(field string, is, min int64) {
 		if is < min {
-			errs = append(errs, fmt.Errorf("field Config.%s is %d, it must be at least %d", field, is, min))
+			errs.Addf("Config."+field, "is %d, it must be at least %d", is, min)
 		}
 	}
 	check("Cluster", identity.CheckCluster(c.Cluster))
 	if of, ok := c.Carrier.(transport.Clustered); ok && of.Cluster() != c.Cluster {
-		errs = append(errs, fmt.Errorf("field Config.Cluster is %q, Config.Carrier is one of %q", c.Cluster, of.Cluster()))
+		errs.Addf("Config.Cluster", "is %q, Config.Carrier is one of %q", c.Cluster, of.Cluster())
 	}
 	check("Seeds", membership.CheckSeeds(c.Seeds))
 	_, err := membership.CheckRoles(c.Roles)
 	check("Roles", err)
-	version, err := membership.ParseVersion(cmp.Or(c.Version, "0.0.0"))
+	version, err := identity.ParseVersion(cmp.Or(c.Version, "0.0.0"))
 	check("Version", err)
 	least("MaxInputs", int64(c.MaxInputs), 1)
 	least("MaxEvents", int64(c.MaxEvents), 1)
@@ -132,22 +127,22 @@ func (c *Config) validate() (membership.Version, error) {
 	least("StatsInterval", int64(c.StatsInterval), 0)
 	for _, p := range slices.Sorted(maps.Keys(c.PhaseTimeout)) {
 		if p >= phases {
-			errs = append(errs, fmt.Errorf("field Config.PhaseTimeout has the phase %d, which does not exist", p))
+			errs.Addf("Config.PhaseTimeout", "has the phase %d, which does not exist", p)
 		}
 		if d := c.PhaseTimeout[p]; d <= 0 {
-			errs = append(errs, fmt.Errorf("field Config.PhaseTimeout of %v is %v, it must be more than 0", p, d))
+			errs.Addf("Config.PhaseTimeout", "of %v is %v, it must be more than 0", p, d)
 		}
 	}
 	if c.Downing.Strategy == downing.LeaseMajority && c.Leases == nil {
-		errs = append(errs, errors.New("field Config.Leases is missing: downing by a lease needs it"))
+		errs.Addf("Config.Leases", "is missing, downing.LeaseMajority requires it")
 	}
 	if c.Leases != nil {
 		_, err = lease.New(c.Leases, c.Lease.of("any", "any", nil))
-		errs = append(errs, err)
+		errs.Join(err, "Config.", "Config.Lease.")
 	} else if c.Lease != (LeaseSettings{}) {
-		errs = append(errs, errors.New("field Config.Lease is of no use without Config.Leases"))
+		errs.Addf("Config.Lease", "is not used without Config.Leases")
 	}
-	return version, errors.Join(errs...)
+	return version, errs.Err(ErrInvalid)
 }
 
 // of returns the configuration of a lease.

@@ -32,15 +32,15 @@ func TestConfig(t *testing.T) {
 			"Config.Version": func(c *cluster.Config) { c.Version = "1.2.3.4" },
 			"Config.Leases":  func(c *cluster.Config) { c.Downing.Strategy = downing.LeaseMajority },
 			"Config.Downing.QuorumSize is 0, the strategy \"static-quorum\"": func(c *cluster.Config) { c.Downing.Strategy = downing.StaticQuorum },
-			"Config.PhaseTimeout":                    func(c *cluster.Config) { c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseLeave: -1} },
-			"the phase 77":                           func(c *cluster.Config) { c.PhaseTimeout = map[cluster.Phase]time.Duration{77: 1} },
-			"Config.MaxInputs":                       func(c *cluster.Config) { c.MaxInputs = -1 },
-			"Config.MaxEvents":                       func(c *cluster.Config) { c.MaxEvents = -1 },
-			"Config.StopWarning":                     func(c *cluster.Config) { c.StopWarning = -1 },
-			"Config.StatsInterval":                   func(c *cluster.Config) { c.StatsInterval = -1 },
-			"Config.Settings.GossipInterval is 1ns":  func(c *cluster.Config) { c.Settings.GossipInterval = 1 },
-			"Config.Settings.SuspendAfter is 1h0m0s": func(c *cluster.Config) { c.Settings.SuspendAfter = time.Hour },
-			"Config.Check has the key \"downing\"":   func(c *cluster.Config) { c.Check = []cluster.Setting{{Key: "downing", Value: "x"}} },
+			"Config.PhaseTimeout":                           func(c *cluster.Config) { c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseLeave: -1} },
+			"the phase 77":                                  func(c *cluster.Config) { c.PhaseTimeout = map[cluster.Phase]time.Duration{77: 1} },
+			"Config.MaxInputs":                              func(c *cluster.Config) { c.MaxInputs = -1 },
+			"Config.MaxEvents":                              func(c *cluster.Config) { c.MaxEvents = -1 },
+			"Config.StopWarning":                            func(c *cluster.Config) { c.StopWarning = -1 },
+			"Config.StatsInterval":                          func(c *cluster.Config) { c.StatsInterval = -1 },
+			"Config.Settings.GossipInterval is 1ns":         func(c *cluster.Config) { c.Settings.GossipInterval = 1 },
+			"Config.Settings.SuspendAfter is 1h0m0s":        func(c *cluster.Config) { c.Settings.SuspendAfter = time.Hour },
+			"Config.Check has the reserved key \"downing\"": func(c *cluster.Config) { c.Check = []cluster.Setting{{Key: "downing", Value: "x"}} },
 			"Config.Check: a key is empty or stands twice: \"field Settings.\"": func(c *cluster.Config) {
 				c.Check = []cluster.Setting{{Key: "field Settings.", Value: "x"}, {Key: "field Settings.", Value: "x"}}
 			},
@@ -51,8 +51,8 @@ func TestConfig(t *testing.T) {
 			"Config.Lease.OperationTimeout is -1s": func(c *cluster.Config) {
 				c.Leases, c.Lease.OperationTimeout = inmem.NewLeases(time.Minute), -time.Second
 			},
-			"Config.Lease is of no use": func(c *cluster.Config) { c.Lease.Interval = time.Second },
-			"MaxMessage":                func(c *cluster.Config) { c.Transport.MaxMessage = -1 },
+			"Config.Lease is not used": func(c *cluster.Config) { c.Lease.Interval = time.Second },
+			"MaxMessage":               func(c *cluster.Config) { c.Transport.MaxMessage = -1 },
 		} {
 			cfg := w.config("a")
 			change(&cfg)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/transport"
@@ -113,19 +114,20 @@ func prepare(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
 	version, err := cfg.validate()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
+		return nil, err
 	}
 	self := cfg.Carrier.Self()
 	machine, err := node.New(node.Config{
 		Cluster: cfg.Cluster,
 		Membership: membership.Config{
 			Self: self, Roles: cfg.Roles, Version: version, VersionPending: cfg.VersionPending,
-			Check: cfg.Check, Settings: cfg.Settings, Started: time.Now(), Rand: rand.New(rand.NewPCG(rand.Uint64(), self.UID)),
+			Check:    convert(cfg.Check, func(s Setting) membership.Setting { return membership.Setting(s) }),
+			Settings: membership.Settings(cfg.Settings), Started: time.Now(), Rand: rand.New(rand.NewPCG(rand.Uint64(), self.UID)),
 		},
-		Downing: cfg.Downing, ExitTimeout: cfg.PhaseTimeout[PhaseExiting],
+		Downing: settingsOf(cfg.Downing), ExitTimeout: cfg.PhaseTimeout[PhaseExiting],
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
+		return nil, fielderror.Rename(ErrInvalid, err, "Config.Membership.", "Config.", "Config.ExitTimeout", "Config.PhaseTimeout of exiting")
 	}
 	base := context.Background()
 	out := newOutlet(base, cfg.Logger.With(slog.String("node", self.String())))

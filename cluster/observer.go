@@ -7,9 +7,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -87,8 +87,8 @@ type PhaseInfo struct {
 
 // Stats are figures of a node since it was started.
 type Stats struct {
-	// Membership counts messages, time-outs and what gossip was.
-	Membership membership.Counters
+	// Membership counts messages and time-outs of the membership protocol.
+	Membership MembershipStats
 	Transport  transport.Stats
 	// Dropped counts what reached nobody. The index is a DropReason.
 	Dropped [dropReasons]uint64
@@ -101,6 +101,44 @@ type Stats struct {
 	Malformed, Refused, Ignored, Stuck uint64
 	// LeasesHeld, LeasesNotHeld and LeasesLost count answers about leases.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64
+}
+
+// MembershipStats are counters of the membership protocol since the node was started.
+type MembershipStats struct {
+	// Sent and Received count messages by kind, such as "heartbeat".
+	Sent, Received map[string]uint64
+	// Dropped counts messages that were not handled, by reason, such as "expired".
+	Dropped map[string]uint64
+	// TimedOut counts time-outs by operation, such as "heartbeat".
+	TimedOut map[string]uint64
+	// Gossip counts received gossip by its order to the state of this node, such as "concurrent".
+	Gossip map[string]uint64
+	// Became counts changes of members' statuses by the new status.
+	Became map[string]uint64
+	// ClockSize is the number of entries of the vector clock. SeenBy is the number of members that have seen the state of this node.
+	ClockSize, SeenBy int
+}
+
+func membershipStats(c *membership.Counters) MembershipStats {
+	return MembershipStats{
+		Sent: byName[membership.Kind](c.Sent[:]), Received: byName[membership.Kind](c.Received[:]), Dropped: byName[membership.Drop](c.Dropped[:]),
+		TimedOut: byName[membership.Timeout](c.TimedOut[:]), Gossip: byName[membership.Order](c.Gossip[:]), Became: byName[Status](c.Became[:]),
+		ClockSize: c.ClockSize, SeenBy: c.SeenBy,
+	}
+}
+
+// byName returns the counters above 0 by the names of their indices.
+func byName[K interface {
+	~uint8
+	String() string
+}](counters []uint64) map[string]uint64 {
+	named := map[string]uint64{}
+	for i, n := range counters {
+		if n > 0 {
+			named[K(i).String()] = n //nolint:gosec // the counters have an index for each K
+		}
+	}
+	return named
 }
 
 // dropped counts something that reached nobody.
@@ -121,12 +159,12 @@ func (n *Node) Stats(ctx context.Context) (s Stats, err error) {
 func (n *Node) stats() Stats {
 	c := n.machine.Counters()
 	s := Stats{
-		Membership: c.Membership, Transport: n.transport.Stats(), Lagged: n.hub.lags(),
+		Membership: membershipStats(&c.Membership), Transport: n.transport.Stats(), Lagged: n.hub.lags(),
 		Malformed: c.Malformed, Refused: c.Refused, Ignored: c.Ignored, Stuck: c.Stuck,
 		LeasesHeld: c.LeasesHeld, LeasesNotHeld: c.LeasesNotHeld, LeasesLost: c.LeasesLost,
 	}
 	for kind, count := range c.Downing {
-		if downing.NoteKind(kind) != downing.LeftToOwner {
+		if splitbrain.NoteKind(kind) != splitbrain.LeftToOwner {
 			s.Decisions += count
 		}
 	}

@@ -8,16 +8,27 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/singleton"
 	"github.com/refold-io/refold/transport"
 )
 
-// ProxyConfig is how a proxy works. The zero value of each field is its default. The fields are described at
-// [singleton.ProxyConfig].
-type ProxyConfig = singleton.ProxyConfig
+// ProxyConfig configures a proxy. The zero value of each field is its default.
+type ProxyConfig struct {
+	// Singleton is the name of the singleton. Defaults to "singleton".
+	Singleton string
+	// Role is the role of the singleton's nodes. Defaults to "", which is any.
+	Role string
+	// IdentifyInterval is the time between two attempts to locate the instance. Defaults to 1 second.
+	IdentifyInterval time.Duration
+	// BufferSize is how many messages are kept while the location of the instance is unknown. Defaults to 1,000, at most 10,000.
+	// A negative value keeps none.
+	BufferSize int
+}
 
 // maxBufferBytes is how many bytes a proxy keeps.
 const maxBufferBytes = 16 << 20
@@ -40,7 +51,7 @@ type Proxy struct {
 // Proxy returns the proxy of a singleton, which need not run on this node. A second call for the same one must have the same
 // configuration. The error matches ErrInvalid, or says why the node has ended.
 func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
-	cfg = cfg.WithDefaults()
+	cfg = ProxyConfig(singleton.ProxyConfig(cfg).WithDefaults())
 	var p *Proxy
 	var failed error
 	err := n.call(ctx, func() {
@@ -50,9 +61,9 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 			}
 			return
 		}
-		effects, err := n.machine.Proxy(n.now(), cfg)
+		effects, err := n.machine.Proxy(n.now(), singleton.ProxyConfig(cfg))
 		if err != nil {
-			failed = fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
+			failed = fielderror.Rename(ErrInvalid, err)
 			return
 		}
 		p = &Proxy{node: n, cfg: cfg}

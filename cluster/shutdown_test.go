@@ -315,7 +315,7 @@ func TestObserver(t *testing.T) {
 		if most != 2 || len(instances) != 3 || instances[0].Ended || !instances[1].Stopping && !instances[1].Ended || instances[2].Ran < 10*time.Second {
 			w.Errorf("%d members, instances %v", most, instances)
 		}
-		if stats.Membership.Sent[1] == 0 || stats.Transport.Lanes[0].FramesOut == 0 {
+		if stats.Membership.Sent["heartbeat"] == 0 || stats.Transport.Lanes[0].FramesOut == 0 {
 			w.Errorf("stats %+v", stats)
 		}
 	})

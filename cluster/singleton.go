@@ -6,10 +6,10 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/singleton"
 )
 
@@ -60,7 +60,7 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 		})
 		if err != nil {
 			n.hosts.unregister(s.Name)
-			failed = fmt.Errorf("%w: %w", ErrInvalid, fieldsOf(err))
+			failed = fielderror.Rename(ErrInvalid, err, "Config.", "Singleton.")
 			return
 		}
 		n.perform(effects)

@@ -246,7 +246,7 @@ func TestSingletonArguments(t *testing.T) {
 		} {
 			if err := a.Singleton(w.Context(), s); !errors.Is(err, cluster.ErrInvalid) {
 				w.Errorf("%d: %v", i, err)
-			} else if i == 4 && !strings.HasSuffix(err.Error(), "cluster: invalid: Singleton.RetryInterval is -1ns, less than 0") {
+			} else if i == 4 && !strings.HasSuffix(err.Error(), "cluster: invalid: Singleton.RetryInterval is -1ns, it must not be negative") {
 				w.Errorf("the field is not named: %v", err)
 			}
 		}

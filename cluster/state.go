@@ -27,8 +27,6 @@ type State struct {
 	Members []Member
 	// Unreachable are the members that anybody finds unreachable, without this node.
 	Unreachable []identity.Node
-	// Reachability says who finds whom unreachable.
-	Reachability Reachability
 	// Seen are the members that are known to know just this.
 	Seen []identity.Node
 	// Leader is the member that acts for all, as this node finds. It is the zero node if there is none.
@@ -36,7 +34,8 @@ type State struct {
 	// RoleLeaders are the first members with each role, sorted by role.
 	RoleLeaders []RoleLeader
 
-	tombstones []membership.Tombstone
+	tombstones   []membership.Tombstone
+	reachability membership.Reachability
 }
 
 // Member returns a member.
@@ -72,6 +71,22 @@ func (s *State) Reachable(n identity.Node) bool {
 	return !found
 }
 
+// Observation reports that a member finds another one unreachable.
+type Observation struct {
+	Observer, Subject identity.Node
+	// Terminated reports that the subject is known to be dead, not only unreachable.
+	Terminated bool
+}
+
+// Observations returns which members find which members unreachable, sorted by observer and subject.
+func (s *State) Observations() []Observation {
+	var all []Observation
+	s.reachability.Bad(func(observer identity.Node, r membership.Record) {
+		all = append(all, Observation{observer, r.Subject, r.Reach == membership.Terminated})
+	})
+	return all
+}
+
 // seenBy reports whether a member knows just this.
 func (s *State) seenBy(n identity.Node) bool {
 	_, found := slices.BinarySearchFunc(s.Seen, n, identity.Node.Compare)
@@ -84,7 +99,7 @@ func (s *State) gone(n identity.Node) bool {
 		return true
 	}
 	if _, ok := s.Member(n); ok {
-		return s.Reachability.Of(n, nil) == membership.Terminated
+		return s.reachability.Of(n, nil) == membership.Terminated
 	}
 	return slices.ContainsFunc(s.tombstones, func(t membership.Tombstone) bool { return t.Node == n })
 }
@@ -96,8 +111,8 @@ func (n *Node) look() *State {
 	return &State{
 		Self: n.self, Joined: m.Member(), Connected: v.Connected, Suspended: m.Suspended(),
 		Stopped: m.Stopped(), Err: n.left,
-		Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen,
-		Leader: shot.Leader, RoleLeaders: shot.RoleLeaders, tombstones: m.Gossip().Tombstones(),
+		Members: v.Members, Unreachable: v.Unreachable, reachability: v.Reachability, Seen: v.Seen,
+		Leader: shot.Leader, RoleLeaders: convert(shot.RoleLeaders, func(r membership.RoleLeader) RoleLeader { return RoleLeader(r) }), tombstones: m.Gossip().Tombstones(),
 	}
 }
 

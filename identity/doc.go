@@ -1,15 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity says who a node of a cluster is.
+// Package identity has the values that identify and describe the nodes of a cluster: Node, Member, Status and Version.
 //
-// A node has a name, which is configured and outlives it, and a UID, which is
-// drawn when it starts. A process that comes back under the same name is another
-// node:
+// A node has a configured name, which survives restarts, and a UID, which is drawn at random at each start. A process that restarts
+// under the same name is a different node:
 //
-//	name   orders-1:7400          stays
+//	name   orders-1:7400          survives restarts
 //	uid    9f2c..., then 31d0...  one for each start
 //
-// Names order bytewise, nodes by name and then by UID. All of the package is
-// values without state.
+// Names are ordered bytewise, nodes by name and then by UID. All types are values without shared state.
 package identity

@@ -4,10 +4,10 @@
 package lease
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // Config says what a Lease is about.
@@ -43,12 +43,14 @@ func (c Config) withDefaults(timeout time.Duration) Config {
 }
 
 func (c Config) validate(timeout time.Duration) error {
-	errs := []error{Check("Config.Name", c.Name), Check("Config.Owner", c.Owner)}
+	var errs fielderror.Errors
+	errs.Join(Check("Config.Name", c.Name))
+	errs.Join(Check("Config.Owner", c.Owner))
 	if c.Interval <= 0 || c.Interval >= timeout/2 {
-		errs = append(errs, fmt.Errorf("%w: Config.Interval is %v, it must be more than 0 and less than half of %v", ErrInvalid, c.Interval, timeout))
+		errs.Addf("Config.Interval", "is %v, it must be more than 0 and less than half of %v", c.Interval, timeout)
 	}
 	if c.OperationTimeout < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.OperationTimeout is %v, it can't be negative", ErrInvalid, c.OperationTimeout))
+		errs.Addf("Config.OperationTimeout", "is %v, it can't be negative", c.OperationTimeout)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }

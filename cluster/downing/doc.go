@@ -1,62 +1,50 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package downing decides which members of a cluster are dead when some can't
-// be reached, as values and pure functions.
+// Package downing has the settings of the split brain resolver, which decides which members of a cluster are dead while some are
+// unreachable.
 //
-// That a node doesn't answer may mean that it crashed, or that the network
-// between two halves of the cluster is cut and the other half thinks the same of this
-// one. Were both to go on alone, there would be two of each singleton and of each shard.
-// So a Resolver waits until nothing changes any more, and then a strategy names the
-// side that survives, from what each side knows by itself:
+// An unreachable node may have crashed, or the network between two parts of the cluster is interrupted and the other part finds this
+// one unreachable. If both parts continued, each would run its own singletons and shards. Therefore the resolver waits until the
+// view of the cluster is stable. Then a strategy chooses the side that survives, from what each side can see on its own. The other
+// side shuts down.
 //
-//	r, err := downing.New(self, downing.Settings{Strategy: downing.KeepMajority})
-//	...
-//	effects := r.Step(now, downing.View{...}) // when the members or their reachability changed
-//	effects = r.Tick(now)                     // each second
-//	for _, n := range effects.Down { ... }    // the others first, the node itself last
+// # Strategies
 //
-// # Which strategy
+//   - [KeepMajority], the default, for clusters whose size changes. It survives the loss of less than half of the members.
+//   - [StaticQuorum] for clusters with a fixed number of nodes.
+//   - [KeepOldest] if the oldest node matters because it hosts the singletons. The cluster does not survive the loss of the oldest
+//     node, unless that node was alone on its side.
+//   - [LeaseMajority] if all nodes can reach a lease store. It is the safest strategy, and it survives the loss of more than half.
+//   - [DownAll] if a restart of all nodes is better than any risk.
+//   - [Off] leaves the decision to an operator. Until then nothing that the unreachable nodes hosted starts elsewhere.
+//   - [Auto] downs unreachable nodes without asking other members. It splits clusters. Do not use it in production.
 //
-//   - [KeepMajority], the default, for clusters whose size changes. Survives the loss of less than half.
-//   - [StaticQuorum] where the number of nodes is fixed and known.
-//   - [KeepOldest] where the oldest node matters, because it hosts the singletons. The cluster dies with it, unless it
-//     was alone.
-//   - [LeaseMajority] where a lease is to be had that all can reach: the surest, and it survives
-//     the loss of more than half.
-//   - [DownAll] where a restart of all is better than any doubt.
-//   - [Off] leaves it to an operator. What the unreachable nodes hosted starts nowhere until then.
-//   - [Auto] downs whom it can't see and asks nobody. It splits clusters; do not use it where anything is at stake.
-//
-// All nodes must have the same settings ([Settings.Values]), and what ends itself should be
-// started again by whatever runs the process.
+// All nodes must have the same settings. A node that is downed ends; a supervisor such as systemd or Kubernetes should restart it.
 //
 // # How long to wait
 //
-// The larger a cluster, the longer it takes until all its nodes see the same:
+// The larger a cluster, the longer it takes until all nodes have the same view:
 //
 //	nodes         5    10    20    50   100  1000
 //	StableAfter   7s   10s   13s   17s   20s   30s
 //
-// With the defaults the nodes of a crashed one are started elsewhere after about 5
-// seconds until it is suspected, 20 until it is downed, and 20 of margin.
+// With the defaults, the singletons and shards of a crashed node start elsewhere after about 45 seconds: 5 seconds until the node is
+// unreachable, 20 seconds until it is downed, and 20 seconds of removal margin.
 //
-// # What is decided
+// # Which members count
 //
-// Counted are the members that are neither Joining nor WeaklyUp (the other side may not know them) nor Down nor
-// Exiting (they go anyway). Where the count is in favour of this side, KeepMajority and
-// KeepOldest count once more as the other side could if it has missed the latest
-// changes; when that says otherwise, all go down.
+// The strategies count members, except Joining and WeaklyUp ones, which the other side may not know, and Down and Exiting ones, which
+// leave anyway. If the count favours this side, KeepMajority and KeepOldest count again with the view that the other side has if it
+// missed the latest changes. If the second count disagrees, all members are downed.
 //
-// A node that can't be reached and has not seen the view in which that stands is on the other side. What it finds
-// of this side may come through where the network is cut one way only, and doesn't count: of course
-// it can't reach this one. Only if it has found all of this side unreachable does it count, since it may have heard
-// then of the view by which that side decides.
+// An unreachable node that has not seen the current view counts for the other side. Its own observations of this side are ignored,
+// because of course it cannot reach this side. There is one exception: if it has found all of this side unreachable, its observations
+// count, because it may know the view by which this side decides.
 //
-// With a lease, the leader decides, or whoever has the lease from an earlier decision. A leader that
-// is refused because a member of its own side has it waits a while for what that one decides.
+// With LeaseMajority the leader decides, or the node that holds the lease from an earlier decision. If the lease is refused to the
+// leader because a member of its own side holds it, the leader waits for a while for the decision of that member.
 //
-// Nodes of this side of which one doesn't reach another are indirectly connected. All of these are downed, and
-// it is decided about the two sides besides, as if each was of one mind. So whoever goes on is a part of
-// a side that may, and no other can.
+// Nodes of this side that cannot reach each other are indirectly connected. All of these are downed, and the strategy decides about
+// the two sides as if each could communicate within itself. The survivors are always a part of one surviving side.
 package downing

@@ -92,10 +92,6 @@ func (c *demoClusterCommand) settings() downing.Settings {
 
 // Run runs the cluster.
 func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err error) {
-	settings, err := c.settings().WithDefaults()
-	if err != nil {
-		return err
-	}
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -110,7 +106,7 @@ func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err er
 		command = append(command, "--log")
 	}
 	d := &demo{
-		out: env.Stdout, began: time.Now(), patience: c.Patience, settings: settings,
+		out: env.Stdout, began: time.Now(), patience: c.Patience, removalMargin: c.StableAfter,
 		fleet: fleet.New(command, env.Stderr), node: fleet.Node{Cluster: "demo", Access: server.Access(), Downing: c.settings()},
 		views: map[string]*fleet.View{},
 	}
@@ -126,16 +122,16 @@ func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err er
 
 // demo is a demonstration that runs.
 type demo struct {
-	out      io.Writer
-	began    time.Time
-	patience time.Duration
-	settings downing.Settings
-	fleet    *fleet.Fleet
-	node     fleet.Node // without a name
-	names    []string
-	views    map[string]*fleet.View
-	shown    string
-	err      error
+	out           io.Writer
+	began         time.Time
+	patience      time.Duration
+	removalMargin time.Duration
+	fleet         *fleet.Fleet
+	node          fleet.Node // without a name
+	names         []string
+	views         map[string]*fleet.View
+	shown         string
+	err           error
 }
 
 func (d *demo) run(ctx context.Context) error {
@@ -160,7 +156,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	removed := time.Since(killed)
-	d.say("what %v hosted may start elsewhere %v after its removal", victim, d.settings.RemovalMargin)
+	d.say("what %v hosted may start elsewhere %v after its removal", victim, d.removalMargin)
 	if err := d.start(last); err != nil {
 		return err
 	}

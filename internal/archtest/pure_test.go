@@ -16,7 +16,7 @@ import (
 // cores are all the protocol cores of the design: packages, or single files
 // where the shell lives in the same package.
 var cores = []string{
-	"cluster/downing",
+	"internal/splitbrain",
 	"internal/membership",
 	"internal/singleton",
 	"ddata/crdt",
@@ -38,7 +38,7 @@ var cores = []string{
 
 // pure are those of the cores that are there.
 var pure = []string{
-	"cluster/downing",
+	"internal/splitbrain",
 	"internal/membership",
 	"internal/singleton",
 	"ddata/crdt",

@@ -33,7 +33,7 @@ func AppendMessage(dst []byte, m Message) []byte {
 		for _, role := range m.Roles {
 			dst = appendText(dst, role)
 		}
-		dst = appendText(dst, m.Version.text)
+		dst = appendText(dst, versionText(m.Version))
 	case Welcome:
 		dst = appendState(dst, m.State)
 	case State:
@@ -129,8 +129,8 @@ func readMessage(r *reader, kind Kind) Message {
 		return InitJoinNack{}
 	case KindJoin:
 		p := Member{Roles: readRoles(r)}
-		if text := string(r.text(maxVersion, "version")); text != "" && r.err == nil {
-			v, err := ParseVersion(text)
+		if text := string(r.text(identity.MaxVersionLength, "version")); text != "" && r.err == nil {
+			v, err := identity.ParseVersion(text)
 			if err != nil {
 				r.fail("%v", err)
 			}

@@ -71,14 +71,14 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 	members := g.Members()
 	if !g.Reachability().AllReachable() {
 		g.unreachable(func(observer *Member) bool { return observer.Status == Down }).each(func(i int) {
-			if m := members[i]; m.Node != self && !m.Status.dead() {
+			if m := members[i]; m.Node != self && !isGone(m.Status) {
 				block(m)
 			}
 		})
 	}
 	settled := false
 	for i, m := range members {
-		if !m.Status.settled() {
+		if !countsForConvergence(m.Status) {
 			continue
 		}
 		settled = true
@@ -90,7 +90,7 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 		return found
 	}
 	for i, m := range members {
-		if !m.Status.dead() && !g.seen.has(i) && !block(m) {
+		if !isGone(m.Status) && !g.seen.has(i) && !block(m) {
 			return found
 		}
 	}
@@ -111,10 +111,10 @@ func leader(members []*Member, unreachable bitmap, self identity.Node, eligible 
 		if m.Status == Down || unreachable.has(i) && m.Node != self || !eligible(m) {
 			continue
 		}
-		if m.Status.settled() {
+		if countsForConvergence(m.Status) {
 			return m.Node
 		}
-		if best == nil || cmp.Compare(m.Status.lead(), best.Status.lead()) < 0 {
+		if best == nil || cmp.Compare(substituteRank(m.Status), substituteRank(best.Status)) < 0 {
 			best = m
 		}
 	}
@@ -124,8 +124,8 @@ func leader(members []*Member, unreachable bitmap, self identity.Node, eligible 
 	return best.Node
 }
 
-// lead orders the statuses of those that lead only if nobody else can.
-func (s Status) lead() int {
+// substituteRank orders the statuses of members that lead only if no member is Up, Leaving or about to shut down. The lowest leads.
+func substituteRank(s Status) int {
 	switch s {
 	case WeaklyUp:
 		return 1

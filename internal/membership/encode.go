@@ -87,7 +87,7 @@ func (c *content) appendMembers(dst []byte) []byte {
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(profiles)))
 	for _, p := range profiles {
-		dst = appendText(dst, p.Version.text)
+		dst = appendText(dst, versionText(p.Version))
 		dst = binary.AppendUvarint(dst, uint64(len(p.Roles)))
 		for _, role := range p.Roles {
 			dst = appendText(dst, role)
@@ -161,7 +161,7 @@ func (c *content) readMembers(r *reader, old *content) {
 		}
 		profile := int(r.uint(maxProfiles, "profile")) //nolint:gosec // at most maxProfiles
 		switch {
-		case m.Status.rank() == 0 || m.Status == Removed:
+		case rank(m.Status) == 0 || m.Status == Removed:
 			r.fail("status %d is none", byte(m.Status))
 		case profile >= len(profiles):
 			r.fail("profile %d is missing", profile)
@@ -180,7 +180,7 @@ func (c *content) readMembers(r *reader, old *content) {
 			if sameProfile(before, &m) { // from now on the comparison is fast
 				profiles[profile].Roles, profiles[profile].Version = before.Roles, before.Version
 			}
-			if before.same(&m) {
+			if sameMember(before, &m) {
 				same = same && at == len(c.members)+1
 				c.members = append(c.members, before)
 				continue
@@ -189,7 +189,7 @@ func (c *content) readMembers(r *reader, old *content) {
 			m.Node = nodes.node()
 		}
 		same = false
-		c.members = append(c.members, m.with(m.Status))
+		c.members = append(c.members, withStatus(&m, m.Status))
 	}
 	if same && len(c.members) == len(old.members) {
 		c.members = old.members
@@ -198,8 +198,8 @@ func (c *content) readMembers(r *reader, old *content) {
 
 func readProfile(r *reader) Member {
 	var m Member
-	if text := string(r.text(maxVersion, "version")); text != "" {
-		v, err := ParseVersion(text)
+	if text := string(r.text(identity.MaxVersionLength, "version")); text != "" {
+		v, err := identity.ParseVersion(text)
 		if err != nil {
 			r.fail("%v", err)
 			return m

@@ -120,7 +120,7 @@ func messages(tb testing.TB) map[string]membership.Message {
 
 func version(tb testing.TB, s string) membership.Version {
 	tb.Helper()
-	v, err := membership.ParseVersion(s)
+	v, err := identity.ParseVersion(s)
 	if err != nil {
 		tb.Fatal(err)
 	}

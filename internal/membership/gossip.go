@@ -205,9 +205,9 @@ func (c *content) put(members []*Member) error {
 	for _, m := range members {
 		i, known := findMember(c.members, m.Node)
 		switch {
-		case m.Status == Removed || m.Status.rank() == 0:
+		case m.Status == Removed || rank(m.Status) == 0:
 			return fmt.Errorf("membership: %v can't be a member that is %v", m.Node, m.Status)
-		case known && c.members[i].same(m):
+		case known && sameMember(c.members[i], m):
 		case known:
 			if now := c.members[i].Status; now != m.Status && !now.CanBecome(m.Status) {
 				return fmt.Errorf("membership: %v is %v, it can't become %v", m.Node, now, m.Status)

@@ -4,7 +4,6 @@
 package membership
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -121,24 +120,22 @@ const (
 // New returns the machine of a node that is no member yet.
 func New(cfg Config) (*Machine, error) {
 	cfg.Settings = cfg.Settings.withDefaults()
-	errs := []error{cfg.Settings.validate()}
+	errs := cfg.Settings.validate()
 	if err := identity.CheckName(cfg.Self.Name); err != nil {
-		errs = append(errs, fmt.Errorf("Config.Self: %w", err))
+		errs.Add("Config.Self", err)
 	} else if cfg.Self.UID == 0 {
-		errs = append(errs, fmt.Errorf("Config.Self: %q has no UID", cfg.Self.Name))
+		errs.Addf("Config.Self", "is %q without a UID", cfg.Self.Name)
 	}
 	if cfg.Rand == nil {
-		errs = append(errs, errors.New("Config.Rand is missing"))
+		errs.Addf("Config.Rand", "is missing")
 	}
 	var err error
-	if cfg.Roles, err = CheckRoles(cfg.Roles); err != nil {
-		errs = append(errs, fmt.Errorf("Config.Roles: %w", err))
-	}
-	if cfg.Check, err = checkSettings(cfg.Check); err != nil {
-		errs = append(errs, fmt.Errorf("Config.Check: %w", err))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("membership: %w", err)
+	cfg.Roles, err = CheckRoles(cfg.Roles)
+	errs.Add("Config.Roles", err)
+	cfg.Check, err = checkSettings(cfg.Check)
+	errs.Add("Config.Check", err)
+	if err := errs.Err(ErrInvalid); err != nil {
+		return nil, err
 	}
 	s := cfg.Settings
 	m := &Machine{
@@ -359,7 +356,7 @@ func (m *Machine) stopFor(why Reason, detail string) {
 	if m.phase == member {
 		m.out.Events = append(m.out.Events, Event{Kind: ShuttingDown})
 		for _, old := range m.gossip.Members() {
-			m.out.Events = append(m.out.Events, Event{Kind: MemberRemoved, Member: old.with(Removed), Previous: old.Status})
+			m.out.Events = append(m.out.Events, Event{Kind: MemberRemoved, Member: withStatus(old, Removed), Previous: old.Status})
 		}
 	}
 	m.log(Info, "the membership of this node ends", Attr{"reason", why.String()})

@@ -65,7 +65,7 @@ func (m *Machine) Standing() Standing {
 	}
 	together := m.link.well
 	for i, o := range m.gossip.Members() {
-		if o.Node == m.self || o.Status.dead() || m.cache.unreachable.has(i) {
+		if o.Node == m.self || isGone(o.Status) || m.cache.unreachable.has(i) {
 			continue
 		}
 		at, found := m.doubts.find(o.Node)
@@ -75,7 +75,7 @@ func (m *Machine) Standing() Standing {
 		}
 		switch said := m.doubts.by[at].absence; said {
 		case Present, Halted:
-			if o.Status.settled() {
+			if countsForConvergence(o.Status) {
 				return Sure
 			}
 			together = false

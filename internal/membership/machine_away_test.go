@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // ending returns a machine with others that ends half a minute after it is back, if nobody vouches for it, and that
@@ -278,7 +278,7 @@ func TestTheLastTwoComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
-	w.resolving(downing.Settings{})
+	w.resolving(splitbrain.Settings{})
 	hosts := w.join(names(3)...)
 	w.up(time.Minute, hosts...)
 	survivor, back := hosts[0], hosts[1:]

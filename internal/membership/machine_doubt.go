@@ -65,10 +65,10 @@ func (m *Machine) probe() {
 	for i, o := range m.gossip.Members() {
 		at, found := m.doubts.find(o.Node)
 		switch {
-		case o.Node == m.self || o.Status.dead() || m.cache.unreachable.has(i):
+		case o.Node == m.self || isGone(o.Status) || m.cache.unreachable.has(i):
 		case !found || !m.doubts.by[at].known:
 			unknown = append(unknown, o.Node)
-		case o.Status.settled():
+		case countsForConvergence(o.Status):
 			away = append(away, o.Node)
 		}
 	}
@@ -98,7 +98,7 @@ func firstOf(nodes []identity.Node, most int) string {
 
 // doubtful answers another member that does not know whether it is one.
 func (m *Machine) doubtful(from identity.Node, msg Doubt) {
-	if m.gossip.Member(from).Status.dead() || m.me().Status.dead() {
+	if isGone(m.gossip.Member(from).Status) || isGone(m.me().Status) {
 		m.sendState(from)
 		return
 	}
@@ -159,13 +159,13 @@ func (m *Machine) resume() bool {
 	m.forgetVouchers()
 	certain, all := false, true
 	for i, o := range m.gossip.Members() {
-		if o.Node == m.self || o.Status.dead() {
+		if o.Node == m.self || isGone(o.Status) {
 			continue
 		}
 		at, found := m.doubts.find(o.Node)
 		switch {
 		case found && m.doubts.by[at].known:
-			certain = certain || m.doubts.by[at].absence == Present && o.Status.settled()
+			certain = certain || m.doubts.by[at].absence == Present && countsForConvergence(o.Status)
 		case !m.cache.unreachable.has(i):
 			return false
 		default:

@@ -43,7 +43,7 @@ func (m *Machine) leave(n identity.Node) {
 
 func (m *Machine) leaveNow(o *Member) {
 	m.log(Info, "a member leaves", Attr{"member", o.Node})
-	if m.change(Change{Put: []*Member{o.with(Leaving)}}) {
+	if m.change(Change{Put: []*Member{withStatus(o, Leaving)}}) {
 		m.gossipWithOne()
 	}
 }
@@ -83,7 +83,7 @@ func (m *Machine) rush() bool {
 		return false
 	}
 	for i, o := range m.gossip.members {
-		if !o.Status.dead() && !m.gossip.seen.has(i) && !m.cache.unreachable.has(i) {
+		if !isGone(o.Status) && !m.gossip.seen.has(i) && !m.cache.unreachable.has(i) {
 			return true
 		}
 	}

@@ -35,7 +35,7 @@ func (m *Machine) lead() {
 		}
 	}
 	if me := m.me(); me.Status == Up && m.cache.closing {
-		m.change(Change{Put: []*Member{me.with(PreparingForShutdown)}})
+		m.change(Change{Put: []*Member{withStatus(me, PreparingForShutdown)}})
 	}
 	m.stopIfDown()
 }
@@ -58,18 +58,18 @@ func (m *Machine) leadConverged() {
 	for i, o := range m.gossip.Members() {
 		switch {
 		case slices.Contains(losers, o):
-			c.Put = append(c.Put, o.with(Down))
+			c.Put = append(c.Put, withStatus(o, Down))
 		case (o.Status == Joining || o.Status == WeaklyUp) && promote && m.alone(o):
 			youngest++
-			next := o.with(Up)
+			next := withStatus(o, Up)
 			next.UpNumber = youngest
 			c.Put, risen = append(c.Put, next), append(risen, next)
 		case o.Status == Leaving:
-			next := o.with(Exiting)
+			next := withStatus(o, Exiting)
 			c.Put, exiting = append(c.Put, next), append(exiting, next)
 		case o.Status == PreparingForShutdown:
-			c.Put = append(c.Put, o.with(ReadyForShutdown))
-		case o.Node != m.self && (o.Status.dead() && m.cache.unreachable.has(i) || o.Status == Exiting && m.confirmed[o.Node]):
+			c.Put = append(c.Put, withStatus(o, ReadyForShutdown))
+		case o.Node != m.self && (isGone(o.Status) && m.cache.unreachable.has(i) || o.Status == Exiting && m.confirmed[o.Node]):
 			c.Remove = append(c.Remove, o.Node)
 		}
 	}
@@ -135,14 +135,14 @@ func (m *Machine) leadDiverged() {
 	}
 	var c Change
 	for _, o := range duplicates(m.gossip.Members()) {
-		c.Put = append(c.Put, o.with(Down))
+		c.Put = append(c.Put, withStatus(o, Down))
 	}
 	after := m.s.WeaklyUpAfter
 	if after >= 0 && m.s.LeaderInterval*durationOf(attempts) >= after && m.enough() && !m.cache.closing {
 		for i, o := range m.gossip.Members() {
 			if o.Status == Joining && !m.cache.unreachable.has(i) && m.alone(o) {
 				m.count.TimedOut[TimeoutConvergence]++
-				c.Put = append(c.Put, o.with(WeaklyUp))
+				c.Put = append(c.Put, withStatus(o, WeaklyUp))
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (m *Machine) tellExiting(exiting []*Member) {
 	}
 	tell := func(role string) {
 		byAge := slices.DeleteFunc(slices.Clone(m.gossip.Members()), func(o *Member) bool { return !o.HasRole(role) || o.Node == m.self })
-		slices.SortFunc(byAge, (*Member).age)
+		slices.SortFunc(byAge, compareAge)
 		for _, o := range byAge[:min(2, len(byAge))] {
 			if !slices.Contains(told, o.Node) {
 				told = append(told, o.Node)

@@ -38,7 +38,7 @@ func (m *Machine) down(n identity.Node) {
 		m.log(Warn, "who is to be marked as down is no member", Attr{"member", n})
 	case o.Status.CanBecome(Down):
 		m.log(Warn, "a member is marked as down", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
-		if m.change(Change{Put: []*Member{o.with(Down)}}) {
+		if m.change(Change{Put: []*Member{withStatus(o, Down)}}) {
 			m.spread(o.Node)
 		}
 	}
@@ -49,7 +49,7 @@ func (m *Machine) prepare() {
 	var c Change
 	for _, o := range m.gossip.Members() {
 		if o.Status == Up {
-			c.Put = append(c.Put, o.with(PreparingForShutdown))
+			c.Put = append(c.Put, withStatus(o, PreparingForShutdown))
 		}
 	}
 	if m.phase == member && m.change(c) {

@@ -77,7 +77,7 @@ func (m *Machine) restarted(holder identity.Node) {
 	m.log(Warn, "a node was restarted, its old incarnation is marked as down", Attr{"member", holder})
 	c := Change{Observed: []Observation{{holder, Terminated}}}
 	if o := m.gossip.Member(holder); o != nil && o.Status.CanBecome(Down) {
-		c.Put = []*Member{o.with(Down)}
+		c.Put = []*Member{withStatus(o, Down)}
 	}
 	m.change(c)
 }

@@ -48,7 +48,7 @@ func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes b
 		switch {
 		case now == nil:
 			sameNodes = false
-			events = append(events, Event{Kind: MemberRemoved, Member: (*before).with(Removed), Previous: (*before).Status})
+			events = append(events, Event{Kind: MemberRemoved, Member: withStatus(*before, Removed), Previous: (*before).Status})
 			m.memberGone(*before)
 		case before == nil:
 			sameNodes = false

@@ -73,7 +73,7 @@ func (m *Machine) quarantined(from identity.Node) {
 	}
 	if me := m.me(); me.Status.CanBecome(Down) {
 		m.log(Error, "another member has quarantined this node", Attr{"by", from})
-		m.change(Change{Put: []*Member{me.with(Down)}})
+		m.change(Change{Put: []*Member{withStatus(me, Down)}})
 	}
 }
 

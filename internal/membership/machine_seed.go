@@ -38,7 +38,7 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 	switch {
 	case m.phase != member:
 		m.wait(from, msg.Settings)
-	case m.me().Status.dead():
+	case isGone(m.me().Status):
 		m.send(from, InitJoinNack{})
 	case m.gossip.Buried(from):
 		m.drop(DropRemoved)
@@ -165,7 +165,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	me := m.me()
 	named := m.gossip.Named(from.Name)
 	switch {
-	case m.cache.closing, me.Status.dead(), m.cfg.VersionPending:
+	case m.cache.closing, isGone(me.Status), m.cfg.VersionPending:
 		m.turnAway(Info, "a node can't join now", Attr{"member", from}, Attr{"status", me.Status.String()})
 		return
 	case from.Name == m.self.Name:
@@ -219,7 +219,7 @@ func (m *Machine) strange(from identity.Node) {
 // all the same.
 func (m *Machine) asksAgain(who identity.Node) bool {
 	other, me := m.gossip.Member(who), m.me()
-	return other != nil && !other.Status.dead() && (me.Status == Joining || me.Status == WeaklyUp)
+	return other != nil && !isGone(other.Status) && (me.Status == Joining || me.Status == WeaklyUp)
 }
 
 // turnAway logs why a node can't join: once in a while, for it asks again and again, and

@@ -36,7 +36,7 @@ func TestBadConfigurations(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*membership.Config){
 		"Config.Rand":                  func(c *membership.Config) { c.Rand = nil },
-		"has no UID":                   func(c *membership.Config) { c.Self.UID = 0 },
+		"without a UID":                func(c *membership.Config) { c.Self.UID = 0 },
 		"Config.Self":                  func(c *membership.Config) { c.Self.Name = "a b" },
 		"Config.Roles":                 func(c *membership.Config) { c.Roles = []string{"dc-x"} },
 		"Config.Check":                 func(c *membership.Config) { c.Check = []membership.Setting{{Key: "a"}, {Key: "a"}} },

@@ -90,14 +90,14 @@ func (m *Machine) reconnected() {
 func (m *Machine) findOpen() {
 	m.cache.open = false
 	m.cache.unreachable.each(func(i int) {
-		m.cache.open = m.cache.open || !m.gossip.members[i].Status.dead()
+		m.cache.open = m.cache.open || !isGone(m.gossip.members[i].Status)
 	})
 }
 
 // allHaveSeen reports whether all who may live have seen what this node knows.
 func (m *Machine) allHaveSeen() bool {
 	for i, o := range m.gossip.Members() {
-		if !o.Status.dead() && !m.gossip.seen.has(i) {
+		if !isGone(o.Status) && !m.gossip.seen.has(i) {
 			return false
 		}
 	}

@@ -6,45 +6,45 @@ package membership
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/refold-io/refold/identity"
 )
 
-// NeverUp is the UpNumber of a member that was not Up yet.
-const NeverUp = math.MaxInt32
+// Member, Status and Version are the types of package identity. The aliases keep the code of the protocol short.
+type (
+	Member  = identity.Member
+	Status  = identity.Status
+	Version = identity.Version
+)
 
-// Limits of what a member says about itself.
+// The statuses of a member.
+const (
+	Joining              = identity.Joining
+	WeaklyUp             = identity.WeaklyUp
+	Up                   = identity.Up
+	Leaving              = identity.Leaving
+	Exiting              = identity.Exiting
+	Down                 = identity.Down
+	Removed              = identity.Removed
+	PreparingForShutdown = identity.PreparingForShutdown
+	ReadyForShutdown     = identity.ReadyForShutdown
+)
+
+// NeverUp is the UpNumber of a member that has not become Up yet.
+const NeverUp = identity.NeverUp
+
+// Limits of the description of a member.
 const (
 	maxRoles = 64
 	maxRole  = 128
+	// reservedRole begins the names of roles that stand for data centres.
+	reservedRole = "dc-"
 )
 
-// Reserved begins the roles that say in which data centre a member is. There is
-// one data centre for now, so that every member has the role DefaultDataCentre.
-const (
-	Reserved          = "dc-"
-	DefaultDataCentre = Reserved + "default"
-)
-
-// Member is what is known of a node of the cluster. Members are shared and never
-// change; another status is another Member.
-type Member struct {
-	Node   identity.Node
-	Status Status
-	// UpNumber counts the members in the order in which they became Up; the
-	// smaller, the older. It is NeverUp until then.
-	UpNumber int32
-	// Roles are what it is for, sorted and without duplicates.
-	Roles []string
-	// Version is that of its application.
-	Version Version
-}
-
-// CheckRoles returns the roles sorted and without duplicates, or an error if
-// there are more than 64, or one of them is empty, longer than 128 bytes or reserved.
+// CheckRoles returns the roles sorted and without duplicates. It returns an error if there are more than 64, or if one is empty,
+// longer than 128 bytes or reserved.
 func CheckRoles(roles []string) ([]string, error) {
 	sorted := slices.Compact(slices.Sorted(slices.Values(roles)))
 	if len(sorted) > maxRoles {
@@ -56,62 +56,45 @@ func CheckRoles(roles []string) ([]string, error) {
 			return nil, fmt.Errorf("membership: a role is empty")
 		case len(role) > maxRole:
 			return nil, fmt.Errorf("membership: role %.32q has %d bytes, at most %d are allowed", role, len(role), maxRole)
-		case strings.HasPrefix(role, Reserved):
-			return nil, fmt.Errorf("membership: role %q: roles that begin with %q are reserved for data centres", role, Reserved)
+		case strings.HasPrefix(role, reservedRole):
+			return nil, fmt.Errorf("membership: role %q: roles that begin with %q are reserved for data centres", role, reservedRole)
 		}
 	}
 	return sorted, nil
 }
 
-// HasRole reports whether the member has a role. Every member has the role "",
-// and the one of its data centre.
-func (m *Member) HasRole(role string) bool {
-	if role == "" || role == DefaultDataCentre {
-		return true
-	}
-	_, found := slices.BinarySearch(m.Roles, role)
-	return found
+// compareAge orders members by age, the oldest first.
+func compareAge(a, b *Member) int {
+	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
 }
 
-// OlderThan reports whether the member became Up before another.
-func (m *Member) OlderThan(other *Member) bool { return m.age(other) < 0 }
-
-// age orders members by age, the oldest first.
-func (m *Member) age(other *Member) int {
-	if c := cmp.Compare(m.UpNumber, other.UpNumber); c != 0 { // mostly
-		return c
-	}
-	return m.Node.Compare(other.Node)
-}
-
-// with returns the member with another status.
-func (m *Member) with(s Status) *Member {
+// withStatus returns a copy of the member with another status.
+func withStatus(m *Member, s Status) *Member {
 	changed := *m
 	changed.Status = s
 	return &changed
 }
 
-// same reports whether two descriptions of one node say the same.
-func (m *Member) same(other *Member) bool {
+// sameMember reports whether two descriptions of one node are equal.
+func sameMember(m, other *Member) bool {
 	return m == other || m.Node == other.Node && m.Status == other.Status && m.UpNumber == other.UpNumber &&
 		m.Version == other.Version && sameRoles(m.Roles, other.Roles)
 }
 
-// sameRoles compares roles; those of one origin share their memory.
+// sameRoles reports whether roles are equal. Roles of one origin share their memory.
 func sameRoles(a, b []string) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// later returns that of two descriptions of one node that holds: the one that is
-// further in its life, then the older one. The rest makes a total order of it, which
-// two nodes that follow the protocol never need.
-func later(a, b *Member) *Member {
+// laterMember returns the newer of two descriptions of one node: the one with the higher rank, then the one with the smaller
+// UpNumber. The remaining comparisons make the order total; nodes that follow the protocol never need them.
+func laterMember(a, b *Member) *Member {
 	if a == b {
 		return a
 	}
-	c := cmp.Or(cmp.Compare(b.Status.rank(), a.Status.rank()), cmp.Compare(a.UpNumber, b.UpNumber))
-	if c == 0 && !a.same(b) {
-		c = cmp.Or(strings.Compare(a.Version.text, b.Version.text), slices.Compare(a.Roles, b.Roles))
+	c := cmp.Or(cmp.Compare(rank(b.Status), rank(a.Status)), cmp.Compare(a.UpNumber, b.UpNumber))
+	if c == 0 && !sameMember(a, b) {
+		c = cmp.Or(strings.Compare(versionText(a.Version), versionText(b.Version)), slices.Compare(a.Roles, b.Roles))
 	}
 	if c <= 0 {
 		return a
@@ -119,6 +102,72 @@ func later(a, b *Member) *Member {
 	return b
 }
 
+// rank orders the statuses for merges: the higher rank is the later status. CanBecome allows only changes to a higher rank, because
+// a merge would otherwise undo a decision.
+func rank(s Status) int {
+	switch s {
+	case Joining:
+		return 1
+	case WeaklyUp:
+		return 2
+	case Up:
+		return 3
+	case PreparingForShutdown:
+		return 4
+	case ReadyForShutdown:
+		return 5
+	case Leaving:
+		return 6
+	case Exiting:
+		return 7
+	case Down:
+		return 8
+	case Removed:
+		return 9
+	}
+	return 0
+}
+
+// countsForConvergence reports whether the members agree on a gossip only if members with this status have seen it.
+func countsForConvergence(s Status) bool {
+	return s == Up || s == Leaving || s == PreparingForShutdown || s == ReadyForShutdown
+}
+
+// isGone reports whether a member with this status takes no part in decisions any more.
+func isGone(s Status) bool { return s == Down || s == Exiting }
+
+// versionText returns the wire format of a version, which is empty for the zero value.
+func versionText(v Version) string {
+	if v == (Version{}) {
+		return ""
+	}
+	return v.String()
+}
+
+// findMember returns the index of a node in members, which are sorted by node, and whether it is there.
 func findMember(members []*Member, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(m *Member, n identity.Node) int { return m.Node.Compare(n) })
+}
+
+// Find returns where a node is in a list of members that is sorted by node, or where it would be, and whether it is there.
+func Find(members []Member, n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(members, n, func(m Member, n identity.Node) int { return m.Node.Compare(n) })
+}
+
+// Gone returns the nodes of a list of members that are not in a later one. Both are sorted by node, and so is what it returns. Mostly nobody is
+// gone: that takes one pass, and no memory.
+func Gone(before, now []Member) []identity.Node {
+	var gone []identity.Node
+	for i := range before {
+		n := before[i].Node
+		for len(now) > 0 && now[0].Node != n && now[0].Node.Compare(n) < 0 {
+			now = now[1:]
+		}
+		if len(now) == 0 || now[0].Node != n {
+			gone = append(gone, n)
+			continue
+		}
+		now = now[1:]
+	}
+	return gone
 }

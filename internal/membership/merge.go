@@ -61,7 +61,7 @@ func mergeMembers(a, b []*Member, buried []Tombstone) (merged []*Member, dropped
 		case x == nil:
 			m = *y
 		default:
-			m = later(*x, *y)
+			m = laterMember(*x, *y)
 		}
 		for k < len(buried) && buried[k].Node.Compare(m.Node) < 0 {
 			k++

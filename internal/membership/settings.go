@@ -6,9 +6,13 @@ package membership
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/refold-io/refold/internal/fielderror"
 )
+
+// ErrInvalid is matched by errors about invalid configurations.
+var ErrInvalid = errors.New("membership: invalid")
 
 // Settings are what may be tuned. The zero value of each field is its default.
 type Settings struct {
@@ -129,11 +133,11 @@ func (s Settings) withDefaults() Settings {
 }
 
 // validate returns all that is wrong with settings that have their defaults.
-func (s *Settings) validate() error {
-	var errs []error
+func (s *Settings) validate() fielderror.Errors {
+	var errs fielderror.Errors
 	least := func(name string, value, least time.Duration) {
 		if value < least {
-			errs = append(errs, fmt.Errorf("field Settings.%s is %v, it must be at least %v", name, value, least))
+			errs.Addf("Config.Settings."+name, "is %v, it must be at least %v", value, least)
 		}
 	}
 	least("SeedNodeTimeout", s.SeedNodeTimeout, time.Millisecond)
@@ -157,21 +161,21 @@ func (s *Settings) validate() error {
 		value int
 	}{{"MinMembers", s.MinMembers}, {"ReduceDifferentView", s.ReduceDifferentView}, {"MaxSamples", s.MaxSamples}, {"MonitoredBy", s.MonitoredBy}} {
 		if f.value < 1 {
-			errs = append(errs, fmt.Errorf("field Settings.%s is %d, it must be at least 1", f.name, f.value))
+			errs.Addf("Config.Settings."+f.name, "is %d, it must be at least 1", f.value)
 		}
 	}
 	if !(s.DifferentView > 0 && s.DifferentView <= 1) {
-		errs = append(errs, fmt.Errorf("field Settings.DifferentView is %v, it must be above 0 and at most 1", s.DifferentView))
+		errs.Addf("Config.Settings.DifferentView", "is %v, it must be above 0 and at most 1", s.DifferentView)
 	}
 	if !(s.Threshold > 0) {
-		errs = append(errs, fmt.Errorf("field Settings.Threshold is %v, it must be above 0", s.Threshold))
+		errs.Addf("Config.Settings.Threshold", "is %v, it must be above 0", s.Threshold)
 	}
 	for _, r := range minimums(s.MinMembersOfRole) {
 		if r.least < 1 {
-			errs = append(errs, fmt.Errorf("field Settings.MinMembersOfRole of %q is %d, it must be at least 1", r.role, r.least))
+			errs.Addf("Config.Settings.MinMembersOfRole", "of %q is %d, it must be at least 1", r.role, r.least)
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // differentView is the probability with which one of n members prefers another

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // The small side of a clean cut through a large cluster, which has the oldest member, finds out about all the others soon
@@ -20,7 +20,7 @@ func TestTheSmallSideOfManySurvives(t *testing.T) {
 		t.Run(fmt.Sprint(side), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
-			w.resolving(downing.Settings{Strategy: downing.KeepOldest, KeepLoneOldest: true, StableAfter: 13 * time.Second})
+			w.resolving(splitbrain.Settings{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true, StableAfter: 13 * time.Second})
 			hosts := w.join(names(60)...)
 			w.up(2*time.Minute, hosts...)
 			w.run(20 * time.Second)

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // resolving lets each host decide by a downing strategy, as internal/node does.
-func (w *world) resolving(s downing.Settings) {
-	w.resolver = func(h *host) *downing.Resolver {
-		r, err := downing.New(h.node, s)
+func (w *world) resolving(s splitbrain.Settings) {
+	w.resolver = func(h *host) *splitbrain.Resolver {
+		r, err := splitbrain.New(h.node, s)
 		if err != nil {
 			w.tb.Fatal(err)
 		}
@@ -34,15 +34,15 @@ func (h *host) resolve(e membership.Effects) {
 	s := h.m.Standing()
 	if mute := s != membership.Sure && s != membership.Together; mute != h.mute {
 		h.mute = mute
-		h.decide(h.resolver.Step(now, downing.Link{Up: !mute}))
+		h.decide(h.resolver.Step(now, splitbrain.Link{Up: !mute}))
 	}
 	if len(e.Events) > 0 {
 		v := h.m.View()
-		h.decide(h.resolver.Step(now, downing.View{Leader: v.Leader, Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen}))
+		h.decide(h.resolver.Step(now, splitbrain.View{Leader: v.Leader, Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen}))
 	}
 }
 
-func (h *host) decide(e downing.Effects) {
+func (h *host) decide(e splitbrain.Effects) {
 	for _, n := range e.Down {
 		h.w.tell("%v: %v down, says %v", h.w.now, n, h.node)
 		h.do(membership.DownNode{Node: n})
@@ -116,7 +116,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 		}
 	}()
 	s.settings.UndecidedAfter, s.settings.LeavingUndecidedAfter, s.settings.GiveUpAfter = 30*time.Second, 10*time.Second, 52*time.Second
-	s.resolving(downing.Settings{Strategy: []downing.Strategy{downing.KeepMajority, downing.KeepOldest}[s.rand.IntN(2)]})
+	s.resolving(splitbrain.Settings{Strategy: []splitbrain.Strategy{splitbrain.KeepMajority, splitbrain.KeepOldest}[s.rand.IntN(2)]})
 	s.cutOff = map[string]bool{}
 	s.cut = func(from, to string) bool { return s.cutOff[from] != s.cutOff[to] }
 	hosts := s.join(names(3 + s.rand.IntN(5))...)
@@ -203,7 +203,7 @@ func TestAnOutageOfTheBroker(t *testing.T) {
 	for _, crashes := range []int{0, 1} {
 		w := newWorld(t, 1)
 		w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
-		w.resolving(downing.Settings{})
+		w.resolving(splitbrain.Settings{})
 		hosts := w.join(names(5)...)
 		w.up(time.Minute, hosts...)
 		w.broker = true
@@ -234,7 +234,7 @@ func TestTwoAreAwayTogether(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
 		w := newWorld(t, 1)
-		w.resolving(downing.Settings{})
+		w.resolving(splitbrain.Settings{})
 		hosts := w.join(names(n)...)
 		w.up(time.Minute, hosts...)
 		for _, h := range hosts[:2] {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // world is a few machines and a network with a broker in it, all in one thread
@@ -39,7 +39,7 @@ type world struct {
 	bytes    int
 	shared   map[string]string // the content of each clock
 	told     []string
-	resolver func(*host) *downing.Resolver // nil if an operator decides who is dead
+	resolver func(*host) *splitbrain.Resolver // nil if an operator decides who is dead
 }
 
 // host is a process that runs a machine.
@@ -59,7 +59,7 @@ type host struct {
 	status  map[identity.Node]membership.Status
 	tick    time.Duration // that is planned
 
-	resolver *downing.Resolver
+	resolver *splitbrain.Resolver
 	mute     bool                            // it must not decide
 	downed   map[identity.Node]time.Duration // when they were removed
 }

@@ -6,14 +6,17 @@ package node
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
+
+// ErrInvalid is matched by errors about invalid configurations.
+var ErrInvalid = errors.New("node: invalid")
 
 // Config configures a Machine.
 type Config struct {
@@ -24,7 +27,7 @@ type Config struct {
 	Membership membership.Config
 	// Downing says who survives when some can't be reached. The zero value keeps the
 	// majority.
-	Downing downing.Settings
+	Downing splitbrain.Settings
 	// ExitTimeout is how long a node that leaves waits for its singletons to be handed
 	// over. Defaults to 10 s.
 	ExitTimeout time.Duration
@@ -36,41 +39,43 @@ const suspendOff = 20 * time.Second
 // withDefaults returns the configuration as it is used, or all that is wrong with
 // what concerns more than one machine.
 func (c Config) withDefaults() (Config, error) {
-	var errs []error
+	var errs fielderror.Errors
 	if c.Cluster == "" {
-		errs = append(errs, errors.New("field Config.Cluster is missing"))
+		errs.Addf("Config.Cluster", "is missing")
 	}
 	if c.ExitTimeout < 0 {
-		errs = append(errs, fmt.Errorf("field Config.ExitTimeout is %v, less than 0", c.ExitTimeout))
+		errs.Addf("Config.ExitTimeout", "is %v, it must not be negative", c.ExitTimeout)
 	}
 	c.ExitTimeout = cmp.Or(c.ExitTimeout, 10*time.Second)
-	if c.Downing.Strategy == downing.LeaseMajority {
+	if c.Downing.Strategy == splitbrain.LeaseMajority {
 		c.Downing.LeaseName = cmp.Or(c.Downing.LeaseName, c.Cluster+"-downing")
 	}
 	settings, err := c.Downing.WithDefaults()
 	if err != nil {
-		return c, errors.Join(append(errs, err)...)
+		errs.Join(err, "Settings.", "Config.Downing.")
+		return c, errs.Err(ErrInvalid)
 	}
 	c.Downing = settings
 	c.Membership.Check = slices.Clone(c.Membership.Check)
 	for _, v := range settings.Values() {
 		if slices.ContainsFunc(c.Membership.Check, func(s membership.Setting) bool { return s.Key == v.Key }) {
-			errs = append(errs, fmt.Errorf("field Config.Membership.Check has the key %q, which is taken", v.Key))
+			errs.Addf("Config.Membership.Check", "has the reserved key %q", v.Key)
 			continue
 		}
 		c.Membership.Check = append(c.Membership.Check, membership.Setting{Key: v.Key, Value: v.Value})
 	}
 	slices.SortFunc(c.Membership.Check, func(a, b membership.Setting) int { return strings.Compare(a.Key, b.Key) })
-	return c, errors.Join(append(errs, c.suspension())...)
+	c.suspension(&errs)
+	return c, errs.Err(ErrInvalid)
 }
 
 // suspension sets when a node that is cut off, or does not know who is, stops what it hosts, and checks that this is
 // before others start it: they wait at least for StableAfter and RemovalMargin.
-func (c *Config) suspension() error {
+func (c *Config) suspension(errs *fielderror.Errors) {
 	s := &c.Membership.Settings
 	if c.Downing.StableAfter == 0 { // nobody decides by a time
 		s.SuspendAfter = cmp.Or(s.SuspendAfter, suspendOff)
-		return nil
+		return
 	}
 	limit := c.Downing.StableAfter + c.Downing.RemovalMargin
 	pause := cmp.Or(s.AcceptablePause, 3*time.Second)
@@ -82,7 +87,7 @@ func (c *Config) suspension() error {
 		}
 	}
 	if c.Downing.RemovalMargin == 0 {
-		return nil
+		return
 	}
 	if s.UndecidedAfter == 0 {
 		s.UndecidedAfter = c.Downing.StableAfter + c.Downing.RemovalMargin/2
@@ -90,16 +95,15 @@ func (c *Config) suspension() error {
 	if s.LeavingUndecidedAfter == 0 {
 		s.LeavingUndecidedAfter = c.Downing.RemovalMargin / 2
 	}
-	if s.LeavingUndecidedAfter >= c.Downing.RemovalMargin {
-		return fmt.Errorf("field Config.Membership.Settings.LeavingUndecidedAfter is %v, it must be less than RemovalMargin of Config.Downing, %v", s.LeavingUndecidedAfter, c.Downing.RemovalMargin)
-	}
-	if s.UndecidedAfter <= c.Downing.StableAfter || s.UndecidedAfter >= limit {
-		return fmt.Errorf("field Config.Membership.Settings.UndecidedAfter is %v, it must be more than StableAfter of Config.Downing, %v, and less than that plus RemovalMargin, %v",
+	const settings = "Config.Membership.Settings."
+	switch {
+	case s.LeavingUndecidedAfter >= c.Downing.RemovalMargin:
+		errs.Addf(settings+"LeavingUndecidedAfter", "is %v, it must be less than Config.Downing.RemovalMargin, %v", s.LeavingUndecidedAfter, c.Downing.RemovalMargin)
+	case s.UndecidedAfter <= c.Downing.StableAfter || s.UndecidedAfter >= limit:
+		errs.Addf(settings+"UndecidedAfter", "is %v, it must be more than Config.Downing.StableAfter, %v, and less than that plus RemovalMargin, %v",
 			s.UndecidedAfter, c.Downing.StableAfter, limit)
+	case s.SuspendAfter >= limit:
+		errs.Addf(settings+"SuspendAfter", "is %v, it must be less than StableAfter plus RemovalMargin of Config.Downing, %v: other nodes would start "+
+			"singletons and shards that still run on this node", s.SuspendAfter, limit)
 	}
-	if s.SuspendAfter >= limit {
-		return fmt.Errorf("field Config.Membership.Settings.SuspendAfter is %v, it must be less than StableAfter plus RemovalMargin of Config.Downing, %v: others would start "+
-			"what this node still hosts", s.SuspendAfter, limit)
-	}
-	return nil
 }

@@ -6,9 +6,9 @@ package node
 import (
 	"strings"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // leaseOf is the name of the lease of a singleton.
@@ -27,7 +27,7 @@ func (m *Machine) ofLease(lease string) *hosted {
 
 // resolves reports whether a lease is that of the resolver.
 func (m *Machine) resolves(lease string) bool {
-	return m.cfg.Downing.Strategy == downing.LeaseMajority && lease == m.cfg.Downing.LeaseName
+	return m.cfg.Downing.Strategy == splitbrain.LeaseMajority && lease == m.cfg.Downing.LeaseName
 }
 
 func (m *Machine) leaseAnswered(in LeaseAnswer) {
@@ -38,7 +38,7 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 	}
 	if m.resolves(in.Lease) {
 		owner, _ := identity.Parse(in.Owner) // nobody, if it is none
-		m.decide(m.resolver.Step(m.now, downing.LeaseAnswer{Held: in.Held, Owner: owner}))
+		m.decide(m.resolver.Step(m.now, splitbrain.LeaseAnswer{Held: in.Held, Owner: owner}))
 		return
 	}
 	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseAnswer{Held: in.Held})
@@ -46,7 +46,7 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 
 func (m *Machine) leaseReleased(in LeaseReleased) {
 	if m.resolves(in.Lease) {
-		m.decide(m.resolver.Step(m.now, downing.LeaseReleased{Done: in.Done}))
+		m.decide(m.resolver.Step(m.now, splitbrain.LeaseReleased{Done: in.Done}))
 		return
 	}
 	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseReleased{})
@@ -56,7 +56,7 @@ func (m *Machine) leaseReleased(in LeaseReleased) {
 func (m *Machine) leaseLost(in LeaseLost) {
 	m.count.LeasesLost++
 	if m.resolves(in.Lease) {
-		m.decide(m.resolver.Step(m.now, downing.LeaseLost{}))
+		m.decide(m.resolver.Step(m.now, splitbrain.LeaseLost{}))
 		return
 	}
 	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseLost{})

@@ -4,14 +4,14 @@
 package node
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // Never is the time of something that is not going to happen.
@@ -27,7 +27,7 @@ type Machine struct {
 	cfg        Config
 	self       identity.Node
 	members    *membership.Machine
-	resolver   *downing.Resolver
+	resolver   *splitbrain.Resolver
 	singletons []*hosted // sorted by name
 	proxies    []*proxy  // sorted by name
 
@@ -52,13 +52,13 @@ type exit struct {
 func New(cfg Config) (*Machine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("node: %w", err)
+		return nil, err
 	}
 	members, err := membership.New(cfg.Membership)
 	if err != nil {
-		return nil, err
+		return nil, fielderror.Rename(ErrInvalid, err, "Config.", "Config.Membership.")
 	}
-	resolver, err := downing.New(cfg.Membership.Self, cfg.Downing)
+	resolver, err := splitbrain.New(cfg.Membership.Self, cfg.Downing)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (m *Machine) lives(l membership.Life) {
 func (m *Machine) see() {
 	v := m.members.View()
 	if !m.stopped {
-		m.decide(m.resolver.Step(m.now, downing.View{
+		m.decide(m.resolver.Step(m.now, splitbrain.View{
 			Leader: v.Leader, Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen,
 		}))
 	}

@@ -9,17 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	valid := func() node.Config {
-		return node.Config{Cluster: "test", Downing: downing.Settings{StableAfter: 5 * time.Second}}
+		return node.Config{Cluster: "test", Downing: splitbrain.Settings{StableAfter: 5 * time.Second}}
 	}
 	for _, c := range []struct {
 		name   string
@@ -28,12 +28,12 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 	}{
 		{"no cluster", func(c *node.Config) { c.Cluster = "" }, "Config.Cluster"},
 		{"exit timeout", func(c *node.Config) { c.ExitTimeout = -1 }, "Config.ExitTimeout"},
-		{"downing", func(c *node.Config) { c.Downing.QuorumSize = 3 }, "Settings.QuorumSize"},
+		{"downing", func(c *node.Config) { c.Downing.QuorumSize = 3 }, "Config.Downing.QuorumSize"},
 		{"a key of downing", func(c *node.Config) { c.Membership.Check = []membership.Setting{{Key: "downing"}} }, `"downing"`},
 		{"decided too late", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 10 * time.Second }, "UndecidedAfter"},
 		{"halted before a decision", func(c *node.Config) { c.Membership.Settings.UndecidedAfter = 5 * time.Second }, "UndecidedAfter"},
 		{"suspended too late", func(c *node.Config) { c.Membership.Settings.SuspendAfter = 10 * time.Second }, "SuspendAfter"},
-		{"no self", func(*node.Config) {}, "Config.Self"},
+		{"no self", func(*node.Config) {}, "Config.Membership.Self"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,16 +50,16 @@ func TestSuspensionComesBeforeOthersStart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		downing downing.Settings
+		downing splitbrain.Settings
 		want    time.Duration // without a link
 		open    time.Duration // without a decision
 		ends    time.Duration // without anybody who vouches for it
 	}{
-		{"stable-after", downing.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond, 26 * time.Second},
-		{"default", downing.Settings{}, 20 * time.Second, 30 * time.Second, 52 * time.Second},
-		{"no margin", downing.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second, 0, 26 * time.Second},
-		{"shorter than the pause", downing.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second, 3 * time.Second, 14 * time.Second},
-		{"off", downing.Settings{Strategy: downing.Off}, 20 * time.Second, 0, 0},
+		{"stable-after", splitbrain.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond, 26 * time.Second},
+		{"default", splitbrain.Settings{}, 20 * time.Second, 30 * time.Second, 52 * time.Second},
+		{"no margin", splitbrain.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second, 0, 26 * time.Second},
+		{"shorter than the pause", splitbrain.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second, 3 * time.Second, 14 * time.Second},
+		{"off", splitbrain.Settings{Strategy: splitbrain.Off}, 20 * time.Second, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +137,7 @@ func TestALostLink(t *testing.T) {
 	if !nodes[0].lived(membership.Suspended) || nodes[0].lived(membership.Downed) {
 		t.Errorf("the lost node lived %v", nodes[0].life)
 	}
-	if nodes[0].Counters().Downing[downing.Decided] > 0 {
+	if nodes[0].Counters().Downing[splitbrain.Decided] > 0 {
 		t.Error("the lost node has decided about the others")
 	}
 	w.isolate(nodes[0], false)
@@ -364,7 +364,7 @@ func TestLeaseMajority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(2, func(c *node.Config) {
-		c.Downing = downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second}
+		c.Downing = splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: 5 * time.Second}
 	})
 	nodes[1].dead = true
 	w.until("the other is removed", func() bool { return len(nodes[0].View().Members) == 1 })
@@ -380,7 +380,7 @@ func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
 	w := newWorld(t)
 	add := func(name string, members int) *box {
 		b := w.add(name, uint64(members), func(c *node.Config) {
-			c.Downing = downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second, ReleaseAfter: time.Minute}
+			c.Downing = splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: 5 * time.Second, ReleaseAfter: time.Minute}
 		})
 		b.step(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"b"}}})
 		w.until("it is up", func() bool { return b.up() == members })
@@ -391,9 +391,9 @@ func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
 	w.until("d is removed", func() bool { return len(b.View().Members) == 2 })
 	a := add("a", 3)
 	c.dead = true
-	w.until("c is removed", func() bool { return len(a.View().Members) == 2 || a.Counters().Downing[downing.WithoutLease] > 0 })
+	w.until("c is removed", func() bool { return len(a.View().Members) == 2 || a.Counters().Downing[splitbrain.WithoutLease] > 0 })
 	for nr, n := range []*box{a, b} {
-		if owner := w.leases["test-downing"]; n.up() != 2 || owner != b.self || n.Counters().Downing[downing.Decided] != uint64(2*nr) {
+		if owner := w.leases["test-downing"]; n.up() != 2 || owner != b.self || n.Counters().Downing[splitbrain.Decided] != uint64(2*nr) {
 			t.Errorf("%v: %d up, the lease is held by %v, %v", n.self, n.up(), owner, n.Counters().Downing)
 		}
 	}

@@ -8,20 +8,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // TestABrokerThatComesBackToFewer: the broker is away, and one node crashes meanwhile. The others lost their links
 // together, so they are the larger side whatever the silent one has decided; but it may have had the lease.
 func TestABrokerThatComesBackToFewer(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []downing.Strategy{downing.KeepMajority, downing.LeaseMajority} {
+	for _, strategy := range []splitbrain.Strategy{splitbrain.KeepMajority, splitbrain.LeaseMajority} {
 		w := newWorld(t)
 		nodes := w.cluster(3, func(c *node.Config) {
-			c.Downing = downing.Settings{Strategy: strategy, StableAfter: 5 * time.Second}
+			c.Downing = splitbrain.Settings{Strategy: strategy, StableAfter: 5 * time.Second}
 		})
 		for _, b := range nodes {
 			b.host(singleton.Config{})
@@ -34,7 +34,7 @@ func TestABrokerThatComesBackToFewer(t *testing.T) {
 		nodes[0].dead = true
 		w.run(30 * time.Second)
 		clear(w.cut)
-		if strategy == downing.KeepMajority {
+		if strategy == splitbrain.KeepMajority {
 			w.until("it runs elsewhere", func() bool { return nodes[1].runs("singleton") })
 			if nodes[1].up() != 2 || nodes[2].up() != 2 {
 				t.Errorf("%d and %d are up", nodes[1].up(), nodes[2].up())

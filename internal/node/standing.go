@@ -4,8 +4,8 @@
 package node
 
 import (
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // stand lets this node decide who goes on, or not: it has no say while it is cut off, nor after that as long as the others that it
@@ -16,9 +16,9 @@ func (m *Machine) stand() {
 		return
 	}
 	s := m.members.Standing()
-	mute := s != membership.Sure && (s != membership.Together || m.cfg.Downing.Strategy == downing.LeaseMajority)
+	mute := s != membership.Sure && (s != membership.Together || m.cfg.Downing.Strategy == splitbrain.LeaseMajority)
 	if mute != m.mute {
 		m.mute = mute
-		m.decide(m.resolver.Step(m.now, downing.Link{Up: !mute}))
+		m.decide(m.resolver.Step(m.now, splitbrain.Link{Up: !mute}))
 	}
 }

@@ -4,17 +4,17 @@
 package node
 
 import (
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // Counters are what a machine has counted since it was made.
 type Counters struct {
 	Membership membership.Counters
 	// Downing counts the notes of the resolver.
-	Downing [downing.LeftToOwner + 1]uint64
+	Downing [splitbrain.LeftToOwner + 1]uint64
 	// Became counts the states that managers took.
 	Became                           [singleton.End + 1]uint64
 	SingletonSent, SingletonReceived [singleton.InstanceGone + 1]uint64

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 const latency = 2 * time.Millisecond
@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, cut: map[[2]string]bool{}, leases: map[string]identity.Node{}}
 }
 
-func settings() downing.Settings { return downing.Settings{StableAfter: 5 * time.Second} }
+func settings() splitbrain.Settings { return splitbrain.Settings{StableAfter: 5 * time.Second} }
 
 func (w *world) add(name string, uid uint64, change func(*node.Config)) *box {
 	w.t.Helper()

@@ -9,12 +9,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // Coverage counts what has happened, by a table and a row.
@@ -55,7 +55,7 @@ func (c Coverage) add(n node.Counters) {
 	for o := membership.Same; o <= membership.Concurrent; o++ {
 		c.hit("gossip", o.String(), n.Membership.Gossip[o])
 	}
-	for k := downing.Decided; k <= downing.LeftToOwner; k++ {
+	for k := splitbrain.Decided; k <= splitbrain.LeftToOwner; k++ {
 		c.hit("downing", k.String(), n.Downing[k])
 	}
 	for s := singleton.Younger; s <= singleton.End; s++ {
@@ -76,7 +76,7 @@ func optional(table, row string) bool {
 	case "dropped", "downing":
 		// Not all that is dropped can come from nodes that follow the protocol; the experimental
 		// strategy is not simulated, static quorums are never outgrown, and an owner mostly decides before it has to be waited for.
-		return table == "dropped" || row == downing.Automatic.String() || row == downing.Outgrown.String() || row == downing.LeftToOwner.String()
+		return table == "dropped" || row == splitbrain.Automatic.String() || row == splitbrain.Outgrown.String() || row == splitbrain.LeftToOwner.String()
 	case "coordinator":
 		return row == coordinator.Repaired.String() // nobody writes what can't be
 	case "coordinator ended":

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // observed is what an observer of a node knows: what follows from the events, and
@@ -25,9 +25,9 @@ type observed struct {
 	gossip      membership.Gossip
 	closed      bool // ShuttingDown was said
 
-	stableAt  time.Duration                   // when the reachability changed last, on the node's clock
-	decided   uint64                          // decisions so far
-	decisions [downing.LeftToOwner + 1]uint64 // when it became deaf
+	stableAt  time.Duration                      // when the reachability changed last, on the node's clock
+	decided   uint64                             // decisions so far
+	decisions [splitbrain.LeftToOwner + 1]uint64 // when it became deaf
 	deaf      bool
 }
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/sim/env"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 func linkLost(c *cluster) bool {
@@ -145,7 +145,7 @@ func slowNode(c *cluster) bool {
 }
 
 func brokerAway(c *cluster) bool {
-	if c.cutting > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
+	if c.cutting > 0 && c.plan.Config.Downing.Strategy == splitbrain.LeaseMajority {
 		return false // the winner does not keep the lease for ever
 	}
 	d := c.between(2*time.Second, 75*time.Second)
@@ -274,7 +274,7 @@ func (c *cluster) leftBy(sides [2][]*host, expected int, either bool) {
 
 // named returns the side of two that has to survive, -1 for none, or that it is up to the lease. All members are
 // up.
-func named(s downing.Settings, sides [2][]*host) (side int, either bool) {
+func named(s splitbrain.Settings, sides [2][]*host) (side int, either bool) {
 	var lowest, oldest *membership.Member
 	sideOf := func(m *membership.Member) int {
 		if slices.ContainsFunc(sides[0], func(h *host) bool { return h.p.Node() == m.Node }) {
@@ -292,24 +292,24 @@ func named(s downing.Settings, sides [2][]*host) (side int, either bool) {
 	}
 	sizes := [2]int{len(sides[0]), len(sides[1])}
 	switch s.Strategy {
-	case downing.StaticQuorum:
+	case splitbrain.StaticQuorum:
 		for side, size := range sizes {
 			if size >= s.QuorumSize {
 				return side, false
 			}
 		}
 		return -1, false
-	case downing.KeepOldest:
+	case splitbrain.KeepOldest:
 		side := sideOf(oldest)
 		if !s.KeepLoneOldest && sizes[side] == 1 && sizes[1-side] > 1 {
 			return 1 - side, false
 		}
 		return side, false
-	case downing.DownAll:
+	case splitbrain.DownAll:
 		return -1, false
-	case downing.LeaseMajority:
+	case splitbrain.LeaseMajority:
 		return -1, true
-	case downing.KeepMajority, downing.Off:
+	case splitbrain.KeepMajority, splitbrain.Off:
 	}
 	switch {
 	case sizes[0] == sizes[1]:

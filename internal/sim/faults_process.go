@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 func crash(c *cluster) bool {
@@ -99,7 +99,7 @@ func down(c *cluster) bool {
 
 func pause(c *cluster, least, most time.Duration) bool {
 	h := c.any()
-	if h == nil || h.p.Paused() || c.cutting > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
+	if h == nil || h.p.Paused() || c.cutting > 0 && c.plan.Config.Downing.Strategy == splitbrain.LeaseMajority {
 		return false
 	}
 	d := c.between(least, most)

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/sim/env"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // neverUnreachableSelf: no node says that it can't reach itself.
@@ -250,8 +250,8 @@ func seenMeansSeen(h *host, g membership.Gossip) {
 func decidesWhenStable(h *host, e node.Effects) {
 	o := &h.watching
 	if slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.MemberDowned }) {
-		decided, s := h.m.Counters().Downing[downing.Decided], h.m.Config().Downing
-		if quiet := h.p.Now() - o.stableAt; decided > o.decided && quiet < s.StableAfter && s.Strategy != downing.LeaseMajority {
+		decided, s := h.m.Counters().Downing[splitbrain.Decided], h.m.Config().Downing
+		if quiet := h.p.Now() - o.stableAt; decided > o.decided && quiet < s.StableAfter && s.Strategy != splitbrain.LeaseMajority {
 			h.violate("decides-when-stable", "it decides who survives %v after the last change", quiet)
 		}
 		o.decided = decided

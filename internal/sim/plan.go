@@ -8,8 +8,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // maxDrift is by how many millionths a clock is wrong at most.
@@ -65,8 +65,8 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-func chooseDowning(r *rand.Rand, n int) downing.Settings {
-	var s downing.Settings
+func chooseDowning(r *rand.Rand, n int) splitbrain.Settings {
+	var s splitbrain.Settings
 	if r.IntN(3) > 0 {
 		switch { // what suits the size
 		case n <= 5:
@@ -79,15 +79,15 @@ func chooseDowning(r *rand.Rand, n int) downing.Settings {
 	}
 	switch k := r.IntN(100); {
 	case k < 40:
-		s.Strategy = downing.KeepMajority
+		s.Strategy = splitbrain.KeepMajority
 	case k < 60:
-		s.Strategy, s.QuorumSize = downing.StaticQuorum, (n+spares)/2+1
+		s.Strategy, s.QuorumSize = splitbrain.StaticQuorum, (n+spares)/2+1
 	case k < 75:
-		s.Strategy, s.KeepLoneOldest = downing.KeepOldest, r.IntN(2) == 0
+		s.Strategy, s.KeepLoneOldest = splitbrain.KeepOldest, r.IntN(2) == 0
 	case k < 82:
-		s.Strategy = downing.DownAll
+		s.Strategy = splitbrain.DownAll
 	default:
-		s.Strategy, s.ReleaseAfter = downing.LeaseMajority, 2*s.StableAfter
+		s.Strategy, s.ReleaseAfter = splitbrain.LeaseMajority, 2*s.StableAfter
 	}
 	return s
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // overlap is for how long a node that was paused and given up may go on with what others have
@@ -121,7 +121,7 @@ func stoppedForAReason(h *host) {
 		explained = c.leaving[n]
 	case membership.WasDowned:
 		// Two of a name may be let in by two seeds at the same time: then one is downed.
-		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience() || c.plan.Config.Downing.Strategy == downing.DownAll
+		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience() || c.plan.Config.Downing.Strategy == splitbrain.DownAll
 	case membership.NameTaken:
 		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience()
 	case membership.Incompatible, membership.Unsuccessful:

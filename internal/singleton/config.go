@@ -6,10 +6,10 @@ package singleton
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // ErrInvalid is matched by the errors about configurations and messages that
@@ -51,29 +51,27 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	var errs []error
-	fail := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: Config."+format, append([]any{ErrInvalid}, args...)...))
-	}
+	var errs fielderror.Errors
+	fail := func(field, problem string, args ...any) { errs.Addf("Config."+field, problem, args...) }
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		fail("Self is %v, it must be an incarnation", c.Self)
+		fail("Self", "is %v, it must be an incarnation", c.Self)
 	}
 	if len(c.Name) > MaxNameLength {
-		fail("Name has %d bytes, at most %d are allowed", len(c.Name), MaxNameLength)
+		fail("Name", "has %d bytes, at most %d are allowed", len(c.Name), MaxNameLength)
 	}
 	if c.RetryInterval < 0 {
-		fail("RetryInterval is %v, less than 0", c.RetryInterval)
+		fail("RetryInterval", "is %v, it must not be negative", c.RetryInterval)
 	}
 	if c.MinRetries < 0 {
-		fail("MinRetries is %d, less than 0", c.MinRetries)
+		fail("MinRetries", "is %d, it must not be negative", c.MinRetries)
 	}
 	if c.RemovalMargin < 0 {
-		fail("RemovalMargin is %v, less than 0", c.RemovalMargin)
+		fail("RemovalMargin", "is %v, it must not be negative", c.RemovalMargin)
 	}
 	if c.LeaseRetryInterval < 0 {
-		fail("LeaseRetryInterval is %v, less than 0", c.LeaseRetryInterval)
+		fail("LeaseRetryInterval", "is %v, it must not be negative", c.LeaseRetryInterval)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // handOverRetries is how often HandOverToMe is repeated: until any previous

@@ -5,12 +5,11 @@ package singleton
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/membership"
 )
 
@@ -39,17 +38,17 @@ func (c ProxyConfig) WithDefaults() ProxyConfig {
 }
 
 func (c ProxyConfig) validate() error {
-	var errs []error
+	var errs fielderror.Errors
 	if len(c.Singleton) > MaxNameLength {
-		errs = append(errs, fmt.Errorf("%w: ProxyConfig.Singleton has %d bytes, at most %d are allowed", ErrInvalid, len(c.Singleton), MaxNameLength))
+		errs.Addf("ProxyConfig.Singleton", "has %d bytes, at most %d are allowed", len(c.Singleton), MaxNameLength)
 	}
 	if c.IdentifyInterval < 0 {
-		errs = append(errs, fmt.Errorf("%w: ProxyConfig.IdentifyInterval is %v, less than 0", ErrInvalid, c.IdentifyInterval))
+		errs.Addf("ProxyConfig.IdentifyInterval", "is %v, it must not be negative", c.IdentifyInterval)
 	}
 	if c.BufferSize > MaxBuffer {
-		errs = append(errs, fmt.Errorf("%w: ProxyConfig.BufferSize is %d, at most %d is allowed", ErrInvalid, c.BufferSize, MaxBuffer))
+		errs.Addf("ProxyConfig.BufferSize", "is %d, at most %d is allowed", c.BufferSize, MaxBuffer)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // Proxy passes messages on to the instance, wherever it is, each at most once and in

@@ -37,7 +37,7 @@ func counts(numbers ...int) allocation.View {
 
 func version(t *testing.T, s string) membership.Version {
 	t.Helper()
-	v, err := membership.ParseVersion(s)
+	v, err := identity.ParseVersion(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -63,7 +62,7 @@ func (c *cluster) start(i int, version string) *node {
 	c.uids++
 	n := &node{c: c, nr: i, self: identity.Node{Name: fmt.Sprintf("node-%04d", i), UID: c.uids}, wakes: shardcore.Never, entities: map[place]bool{}}
 	var err error
-	if n.version, err = membership.ParseVersion(version); err != nil {
+	if n.version, err = identity.ParseVersion(version); err != nil {
 		panic(fmt.Sprintf("rolling: %v", err)) // a constant
 	}
 	retry := 2 * time.Second

@@ -126,15 +126,15 @@ func TestForgedMessages(t *testing.T) {
 		// counted is how often a node has counted such a message of a stranger.
 		counted func(cluster.Stats) uint64
 	}{
-		{"down", node.Kind(membership.KindState), down, func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropStranger] }},
-		{"welcome", node.Kind(membership.KindWelcome), welcome, func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropUnexpected] }},
+		{"down", node.Kind(membership.KindState), down, func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] }},
+		{"welcome", node.Kind(membership.KindWelcome), welcome, func(s cluster.Stats) uint64 { return s.Membership.Dropped["unexpected"] }},
 		{
 			"exiting", node.Kind(membership.KindExitingConfirmed), membership.AppendMessage(nil, membership.ExitingConfirmed{}),
-			func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropStranger] },
+			func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] },
 		},
 		{
 			"quarantined", node.Kind(membership.KindQuarantined), membership.AppendMessage(nil, membership.Quarantined{}),
-			func(s cluster.Stats) uint64 { return s.Membership.Dropped[membership.DropStranger] },
+			func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] },
 		},
 		{
 			"hand over", node.KindSingleton, singleton.AppendMessage(nil, singleton.Message{Kind: singleton.HandOverToMe, Singleton: "singleton"}),

@@ -1,23 +1,23 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package membership_test
+package identity_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 )
 
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	const (
-		joining, weakly, up, leaving = membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving
-		exiting, down, removed       = membership.Exiting, membership.Down, membership.Removed
-		preparing, prepared          = membership.PreparingForShutdown, membership.ReadyForShutdown
+		joining, weakly, up, leaving = identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving
+		exiting, down, removed       = identity.Exiting, identity.Down, identity.Removed
+		preparing, prepared          = identity.PreparingForShutdown, identity.ReadyForShutdown
 	)
-	allowed := map[membership.Status][]membership.Status{
+	allowed := map[identity.Status][]identity.Status{
 		joining: {weakly, up, leaving, down, removed}, weakly: {up, leaving, down, removed}, up: {leaving, down, removed, preparing},
 		preparing: {prepared, leaving, down, removed}, prepared: {leaving, down, removed}, leaving: {exiting, down, removed},
 		exiting: {down, removed}, down: {removed}, removed: nil,
@@ -29,7 +29,7 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 	}
-	if membership.Status(0).CanBecome(up) || membership.Status(77).String() != "status(77)" {
+	if identity.Status(0).CanBecome(up) || identity.Status(77).String() != "status(77)" {
 		t.Error("no status")
 	}
 }

@@ -1,32 +1,34 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"testing"
 
-	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 const (
-	this   = downing.KeepThisSide
-	other  = downing.KeepOtherSide
-	nobody = downing.KeepNobody
+	this   = splitbrain.KeepThisSide
+	other  = splitbrain.KeepOtherSide
+	nobody = splitbrain.KeepNobody
 )
 
 // Each row is what the node a decides. Downed are the others first and itself last.
 func TestStrategies(t *testing.T) {
 	t.Parallel()
-	majority := downing.Settings{}
-	majorityOf := downing.Settings{Role: "r"}
-	oldest := downing.Settings{Strategy: downing.KeepOldest}
-	lone := downing.Settings{Strategy: downing.KeepOldest, KeepLoneOldest: true}
-	quorum := func(n int) downing.Settings { return downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: n} }
+	majority := splitbrain.Settings{}
+	majorityOf := splitbrain.Settings{Role: "r"}
+	oldest := splitbrain.Settings{Strategy: splitbrain.KeepOldest}
+	lone := splitbrain.Settings{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true}
+	quorum := func(n int) splitbrain.Settings {
+		return splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: n}
+	}
 	for name, c := range map[string]struct {
-		settings downing.Settings
+		settings splitbrain.Settings
 		view     string
-		want     downing.Decision
+		want     splitbrain.Decision
 		down     string
 	}{
 		"majority: larger":                                         {majority, "a b c!", this, "c"},
@@ -63,8 +65,8 @@ func TestStrategies(t *testing.T) {
 		"quorum: too many":                   {quorum(2), "a b c d!", nobody, "b c d a"},
 		"quorum: joining is not too many":    {quorum(2), "a b c:joining d!", this, "d"},
 		"quorum: joining makes no quorum":    {quorum(2), "a b:joining c!", other, "b a"},
-		"quorum: of a role":                  {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 1, Role: "r"}, "a+r b c d e!", this, "e"},
-		"quorum: of a role, not here":        {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 1, Role: "r"}, "a b c+r!", other, "b a"},
+		"quorum: of a role":                  {splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 1, Role: "r"}, "a+r b c d e!", this, "e"},
+		"quorum: of a role, not here":        {splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 1, Role: "r"}, "a b c+r!", other, "b a"},
 		"quorum: never reached since":        {quorum(3), "a b!", other, "a"},
 		"quorum: down members are no quorum": {quorum(2), "a b:down! c!", other, "a"},
 
@@ -87,11 +89,11 @@ func TestStrategies(t *testing.T) {
 		"oldest: kept, and who joins doesn't matter": {lone, "a@1 b! c:joining! d:joining!", this, "b c d"},
 		"oldest: alone without who leaves":           {oldest, "a@1 b:leaving@2 c@3! d@4!", nobody, "b c d a"},
 		"oldest: who joins here keeps company":       {oldest, "a@1 b:leaving@2 e:joining c@3! d@4!", this, "c d"},
-		"oldest: of a role":                          {downing.Settings{Strategy: downing.KeepOldest, Role: "r", KeepLoneOldest: true}, "a@2+r b@3+r c@1!", this, "c"},
-		"oldest: nobody has the role":                {downing.Settings{Strategy: downing.KeepOldest, Role: "r"}, "a b c!", nobody, "b c a"},
+		"oldest: of a role":                          {splitbrain.Settings{Strategy: splitbrain.KeepOldest, Role: "r", KeepLoneOldest: true}, "a@2+r b@3+r c@1!", this, "c"},
+		"oldest: nobody has the role":                {splitbrain.Settings{Strategy: splitbrain.KeepOldest, Role: "r"}, "a b c!", nobody, "b c a"},
 
-		"down all": {downing.Settings{Strategy: downing.DownAll}, "a b c:down d:exiting e:joining f! g:down!", nobody, "b e f a"},
-		"off":      {downing.Settings{Strategy: downing.Off}, "a b!", 0, ""},
+		"down all": {splitbrain.Settings{Strategy: splitbrain.DownAll}, "a b c:down d:exiting e:joining f! g:down!", nobody, "b e f a"},
+		"off":      {splitbrain.Settings{Strategy: splitbrain.Off}, "a b!", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

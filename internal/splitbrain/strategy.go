@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing
+package splitbrain
 
 // decide is the decision of the strategy.
 func (s *Settings) decide(sit *situation) Decision {

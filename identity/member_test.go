@@ -1,13 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package membership_test
+package identity_test
 
 import (
 	"cmp"
 	"testing"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 )
 
 func TestVersionsInOrder(t *testing.T) {
@@ -43,9 +43,9 @@ func TestVersionsInOrder(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, s string) membership.Version {
+func parse(t *testing.T, s string) identity.Version {
 	t.Helper()
-	v, err := membership.ParseVersion(s)
+	v, err := identity.ParseVersion(s)
 	if err != nil || v.String() != s {
 		t.Fatalf("%q is read as %q, %v", s, v, err)
 	}
@@ -55,11 +55,11 @@ func parse(t *testing.T, s string) membership.Version {
 func TestBadVersions(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "1.2.3.4", "1.x", "1..2", ".1", "1.2.x-M1", "1.-2"} {
-		if v, err := membership.ParseVersion(s); err == nil {
+		if v, err := identity.ParseVersion(s); err == nil {
 			t.Errorf("%q is read as %v", s, v)
 		}
 	}
-	if s := (membership.Version{}).String(); s != "0.0.0" {
+	if s := (identity.Version{}).String(); s != "0.0.0" {
 		t.Errorf("the zero value is %q", s)
 	}
 }

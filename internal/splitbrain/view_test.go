@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"math"
@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 1} }
@@ -38,9 +38,9 @@ func names(ns []identity.Node) string {
 // the name may be missing: who is up, aged as it stands in the line, reachable. Records are
 // "a>b"; where none are given, the first reachable member observes all that are not. Those
 // who have seen the view are "seen=a,b", by default all that are reachable.
-func parse(t *testing.T, line string) downing.View {
+func parse(t *testing.T, line string) splitbrain.View {
 	t.Helper()
-	v := downing.View{Leader: true}
+	v := splitbrain.View{Leader: true}
 	var seen []identity.Node
 	for i, word := range strings.Fields(line) {
 		if list, found := strings.CutPrefix(word, "seen="); found {
@@ -55,11 +55,11 @@ func parse(t *testing.T, line string) downing.View {
 		rest, role, _ := strings.Cut(rest, "+")
 		rest, age, _ := strings.Cut(rest, "@")
 		name, status, _ := strings.Cut(rest, ":")
-		m := membership.Member{Node: node(name), Status: statusOf(t, status), UpNumber: int32(i + 1)}
+		m := identity.Member{Node: node(name), Status: statusOf(t, status), UpNumber: int32(i + 1)}
 		if role != "" {
 			m.Roles = []string{role}
 		}
-		if m.Status == membership.Joining || m.Status == membership.WeaklyUp {
+		if m.Status == identity.Joining || m.Status == identity.WeaklyUp {
 			m.UpNumber = math.MaxInt32
 		}
 		if age != "" {
@@ -74,7 +74,7 @@ func parse(t *testing.T, line string) downing.View {
 			v.Unreachable = append(v.Unreachable, m.Node)
 		}
 	}
-	slices.SortFunc(v.Members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	slices.SortFunc(v.Members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	slices.SortFunc(v.Unreachable, identity.Node.Compare)
 	v.Seen = seen
 	if seen == nil {
@@ -92,7 +92,7 @@ func parse(t *testing.T, line string) downing.View {
 
 // observed is the table in which the first reachable member finds the others
 // unreachable.
-func observed(v downing.View) membership.Reachability {
+func observed(v splitbrain.View) membership.Reachability {
 	var r membership.Reachability
 	for i := range v.Members {
 		if slices.Contains(v.Unreachable, v.Members[i].Node) {
@@ -106,12 +106,12 @@ func observed(v downing.View) membership.Reachability {
 	return r
 }
 
-func statusOf(t *testing.T, s string) membership.Status {
+func statusOf(t *testing.T, s string) identity.Status {
 	t.Helper()
 	if s == "" {
-		return membership.Up
+		return identity.Up
 	}
-	for status := membership.Joining; status <= membership.ReadyForShutdown; status++ {
+	for status := identity.Joining; status <= identity.ReadyForShutdown; status++ {
 		if status.String() == s {
 			return status
 		}
@@ -120,9 +120,9 @@ func statusOf(t *testing.T, s string) membership.Status {
 	return 0
 }
 
-func resolver(t *testing.T, self string, s downing.Settings) *downing.Resolver {
+func resolver(t *testing.T, self string, s splitbrain.Settings) *splitbrain.Resolver {
 	t.Helper()
-	r, err := downing.New(node(self), s)
+	r, err := splitbrain.New(node(self), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,16 +131,16 @@ func resolver(t *testing.T, self string, s downing.Settings) *downing.Resolver {
 
 // outcome lets a node decide about a view, and returns the decision and whom it
 // downs.
-func outcome(t *testing.T, self string, s downing.Settings, v downing.View) (downing.Decision, []identity.Node) {
+func outcome(t *testing.T, self string, s splitbrain.Settings, v splitbrain.View) (splitbrain.Decision, []identity.Node) {
 	t.Helper()
-	if s.Strategy != downing.Off {
+	if s.Strategy != splitbrain.Off {
 		s.StableAfter = 10 * time.Second
 	}
 	r := resolver(t, self, s)
 	r.Step(0, v)
 	out := r.Tick(10 * time.Second)
 	for _, note := range out.Notes {
-		if note.Kind == downing.Decided {
+		if note.Kind == splitbrain.Decided {
 			return note.Decision, out.Down
 		}
 	}

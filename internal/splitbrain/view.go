@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing
+package splitbrain
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ type View struct {
 	// Leader says whether this node is the leader.
 	Leader bool
 	// Members are all members, this node included.
-	Members []membership.Member
+	Members []identity.Member
 	// Unreachable are the members that anybody finds unreachable or terminated, without this node.
 	Unreachable []identity.Node
 	// Reachability says who finds whom unreachable.
@@ -28,10 +28,10 @@ type View struct {
 
 func (View) input() {}
 
-func (v *View) status(n identity.Node) membership.Status {
-	i, found := slices.BinarySearchFunc(v.Members, n, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) })
+func (v *View) status(n identity.Node) identity.Status {
+	i, found := slices.BinarySearchFunc(v.Members, n, func(m identity.Member, n identity.Node) int { return m.Node.Compare(n) })
 	if !found {
-		return membership.Removed
+		return identity.Removed
 	}
 	return v.Members[i].Status
 }
@@ -42,7 +42,7 @@ func (v *View) gone(self identity.Node) []identity.Node {
 	gone := make([]identity.Node, 0, len(v.Unreachable))
 	for i := range v.Members {
 		m := &v.Members[i]
-		if m.Node != self && (m.Status == membership.Down || contains(v.Unreachable, m.Node)) {
+		if m.Node != self && (m.Status == identity.Down || contains(v.Unreachable, m.Node)) {
 			gone = append(gone, m.Node)
 		}
 	}
@@ -71,7 +71,7 @@ func diff(self identity.Node, old, now *View) change {
 	return c
 }
 
-func (c *change) members(self identity.Node, old, now []membership.Member) {
+func (c *change) members(self identity.Node, old, now []identity.Member) {
 	for i, j := 0, 0; i < len(old) || j < len(now); {
 		by := 0
 		switch {
@@ -98,20 +98,20 @@ func (c *change) members(self identity.Node, old, now []membership.Member) {
 }
 
 // status notes that a member, which had the status before, now has its own.
-func (c *change) status(self identity.Node, m *membership.Member, before membership.Status) {
+func (c *change) status(self identity.Node, m *identity.Member, before identity.Status) {
 	if m.Status == before {
 		return
 	}
 	switch m.Status {
-	case membership.Up, membership.Exiting:
+	case identity.Up, identity.Exiting:
 		c.restart = true
-	case membership.Down:
+	case identity.Down:
 		c.restart = true
 		if m.Node != self {
 			c.reach++
 		}
-	case membership.Joining, membership.WeaklyUp, membership.Leaving, membership.Removed,
-		membership.PreparingForShutdown, membership.ReadyForShutdown:
+	case identity.Joining, identity.WeaklyUp, identity.Leaving, identity.Removed,
+		identity.PreparingForShutdown, identity.ReadyForShutdown:
 	}
 }
 
@@ -125,7 +125,7 @@ func (c *change) unreachable(old, now *View) {
 		}
 	}
 	for _, n := range old.Unreachable {
-		if !contains(now.Unreachable, n) && now.status(n) != membership.Removed {
+		if !contains(now.Unreachable, n) && now.status(n) != identity.Removed {
 			c.reach++
 			c.restart = true
 		}

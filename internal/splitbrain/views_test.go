@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"fmt"
@@ -11,15 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // broken is a cluster in which some nodes don't hear some others. Who hears whom, and answers, is in one domain
 // with it, and so are those whom they hear in turn: all of these have the same view. Of the rest they know
 // what came through before it was noticed: the first few marks of each, maybe none.
 type broken struct {
-	members []membership.Member
+	members []identity.Member
 	hears   [][]bool // hears[a][b]: what a sends comes to b
 	dead    []bool
 	domain  []int         // of each node; the lowest one names it
@@ -29,7 +30,7 @@ type broken struct {
 	moved   map[int]bool  // by domain: whether it has heard of the last that the leader did
 }
 
-func breakUp(members []membership.Member, hears [][]bool, dead []bool) *broken {
+func breakUp(members []identity.Member, hears [][]bool, dead []bool) *broken {
 	n := len(members)
 	b := &broken{members: members, hears: hears, dead: dead, domain: make([]int, n), marks: make([][]int, n), heard: map[int][]int{}, seen: map[int]bool{}, moved: map[int]bool{}}
 	for i := range n {
@@ -93,9 +94,9 @@ func (b *broken) domains() []int {
 }
 
 // view is what a node knows.
-func (b *broken) view(self int) downing.View {
+func (b *broken) view(self int) splitbrain.View {
 	d := b.domain[self]
-	v := downing.View{Members: b.members}
+	v := splitbrain.View{Members: b.members}
 	if b.moved[d] {
 		v.Members = lead(b.members)
 	}
@@ -119,14 +120,14 @@ func (b *broken) view(self int) downing.View {
 }
 
 // leads is who leads as the membership sees it.
-func leads(members []membership.Member, unreachable []bool, self int) bool {
+func leads(members []identity.Member, unreachable []bool, self int) bool {
 	weak := -1
 	for i, m := range members {
 		switch {
 		case unreachable[i] && i != self:
-		case m.Status == membership.Up || m.Status == membership.Leaving:
+		case m.Status == identity.Up || m.Status == identity.Leaving:
 			return i == self
-		case m.Status == membership.WeaklyUp && weak < 0:
+		case m.Status == identity.WeaklyUp && weak < 0:
 			weak = i
 		}
 	}
@@ -136,30 +137,30 @@ func leads(members []membership.Member, unreachable []bool, self int) bool {
 // goesOn reports whether a domain goes on without others when one of it has decided: some of it are left, and
 // living ones elsewhere are downed. Where nobody is downed elsewhere, who is left decides
 // next.
-func (b *broken) goesOn(t *testing.T, s downing.Settings, self int, lease bool) bool {
+func (b *broken) goesOn(t *testing.T, s splitbrain.Settings, self int, lease bool) bool {
 	t.Helper()
 	v := b.view(self)
 	if !v.Leader || len(v.Unreachable) == 0 {
 		return false
 	}
-	r, err := downing.New(b.members[self].Node, s)
+	r, err := splitbrain.New(b.members[self].Node, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Step(0, v)
 	out := r.Tick(time.Minute)
-	if s.Strategy == downing.LeaseMajority {
+	if s.Strategy == splitbrain.LeaseMajority {
 		if !out.AskLease {
 			out = r.Tick(2 * time.Minute)
 		}
 		if out.AskLease {
-			out = r.Step(2*time.Minute, downing.LeaseAnswer{Held: lease})
+			out = r.Step(2*time.Minute, splitbrain.LeaseAnswer{Held: lease})
 		}
 	}
 	left, elsewhere := false, false
 	for i, m := range v.Members {
 		here, downed := b.domain[i] == b.domain[self], slices.Contains(out.Down, m.Node)
-		left = left || here && m.Status != membership.Down && m.Status != membership.Exiting && !downed
+		left = left || here && m.Status != identity.Down && m.Status != identity.Exiting && !downed
 		elsewhere = elsewhere || !here && downed && !b.dead[i]
 	}
 	return left && elsewhere
@@ -167,7 +168,7 @@ func (b *broken) goesOn(t *testing.T, s downing.Settings, self int, lease bool) 
 
 // check returns the domains that go on without others, and fails if they are two. Any node that
 // takes itself for the leader may be the first to decide for its domain.
-func (b *broken) check(t *testing.T, s downing.Settings) (alive []int) {
+func (b *broken) check(t *testing.T, s splitbrain.Settings) (alive []int) {
 	t.Helper()
 	for self, d := range b.domain {
 		if b.dead[self] {
@@ -176,11 +177,11 @@ func (b *broken) check(t *testing.T, s downing.Settings) (alive []int) {
 		if b.goesOn(t, s, self, true) && !slices.Contains(alive, d) {
 			alive = append(alive, d)
 		}
-		if s.Strategy == downing.LeaseMajority && b.goesOn(t, s, self, false) {
+		if s.Strategy == splitbrain.LeaseMajority && b.goesOn(t, s, self, false) {
 			t.Errorf("%s: %d decides without the lease, and some go on: %v", s.Strategy, self, b)
 		}
 	}
-	if len(alive) > 1 && s.Strategy != downing.LeaseMajority { // only one of them gets the lease
+	if len(alive) > 1 && s.Strategy != splitbrain.LeaseMajority { // only one of them gets the lease
 		t.Errorf("%s %d %t, role %q: domains %v all go on: %v", s.Strategy, s.QuorumSize, s.KeepLoneOldest, s.Role, alive, b)
 	}
 	return alive
@@ -198,10 +199,10 @@ func (b *broken) String() string {
 }
 
 // everyone is Up, the ages in any order.
-func everyone(n int, rnd *rand.Rand) []membership.Member {
-	var all []membership.Member
+func everyone(n int, rnd *rand.Rand) []identity.Member {
+	var all []identity.Member
 	for i, age := range rnd.Perm(n) {
-		m := aged(i, membership.Up, i%3 == 1)
+		m := aged(i, identity.Up, i%3 == 1)
 		m.UpNumber = int32(age + 1)
 		all = append(all, m)
 	}
@@ -216,12 +217,12 @@ func TestNeverDoTwoDomainsSurvive(t *testing.T) {
 	if soak {
 		larger = 20000
 	}
-	tried := func(t *testing.T, members []membership.Member, hears [][]bool, dead []bool, rnd *rand.Rand) {
+	tried := func(t *testing.T, members []identity.Member, hears [][]bool, dead []bool, rnd *rand.Rand) {
 		t.Helper()
 		b := breakUp(members, hears, dead)
 		b.leak(rnd)
 		for i, s := range strategies(len(members)) {
-			if s.Strategy == downing.StaticQuorum && len(members) > 2*s.QuorumSize-1 {
+			if s.Strategy == splitbrain.StaticQuorum && len(members) > 2*s.QuorumSize-1 {
 				continue // more than may ever be there
 			}
 			if soak || len(members) < 4 || rnd.IntN(3) == 0 || i == 0 {
@@ -256,7 +257,7 @@ func TestNeverDoTwoDomainsSurvive(t *testing.T) {
 			members := everyone(n, rnd)
 			for i := range members {
 				if rnd.IntN(8) == 0 {
-					members[i].Status = []membership.Status{membership.Joining, membership.WeaklyUp, membership.Leaving, membership.Exiting, membership.Down}[rnd.IntN(5)]
+					members[i].Status = []identity.Status{identity.Joining, identity.WeaklyUp, identity.Leaving, identity.Exiting, identity.Down}[rnd.IntN(5)]
 				}
 			}
 			dead := make([]bool, n)

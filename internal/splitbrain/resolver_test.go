@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // TestScripts runs the stories below testdata. Rewrite what they are to print with go
@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 
 // script is one resolver and its clock.
 type script struct {
-	r   *downing.Resolver
+	r   *splitbrain.Resolver
 	now time.Duration
 }
 
@@ -51,7 +51,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "resolver":
-		settings := downing.Settings{Strategy: downing.Strategy(first), StableAfter: 10 * time.Second}
+		settings := splitbrain.Settings{Strategy: splitbrain.Strategy(first), StableAfter: 10 * time.Second}
 		for _, a := range d.CmdArgs[1:] {
 			switch a.Key {
 			case "stable":
@@ -70,7 +70,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		if first == "auto" {
-			settings = downing.Auto(settings.StableAfter)
+			settings = splitbrain.Auto(settings.StableAfter)
 		}
 		*s = script{r: resolver(t, "a", settings)}
 		return "ok"
@@ -92,30 +92,30 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 		return b.String()
 	case "lease":
 		if first == "lost" {
-			return s.print(s.r.Step(s.now, downing.LeaseLost{}))
+			return s.print(s.r.Step(s.now, splitbrain.LeaseLost{}))
 		}
-		in := downing.LeaseAnswer{Held: first == "held"}
+		in := splitbrain.LeaseAnswer{Held: first == "held"}
 		if len(d.CmdArgs) > 1 {
 			in.Owner = node(d.CmdArgs[1].Key)
 		}
 		return s.print(s.r.Step(s.now, in))
 	case "released":
-		return s.print(s.r.Step(s.now, downing.LeaseReleased{Done: first == "done"}))
+		return s.print(s.r.Step(s.now, splitbrain.LeaseReleased{Done: first == "done"}))
 	case "link":
-		return s.print(s.r.Step(s.now, downing.Link{Up: first == "up"}))
+		return s.print(s.r.Step(s.now, splitbrain.Link{Up: first == "up"}))
 	}
 	t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
 	return ""
 }
 
-func (s *script) print(e downing.Effects) string {
+func (s *script) print(e splitbrain.Effects) string {
 	var lines []string
 	for _, n := range e.Notes {
 		line := n.Kind.String()
 		if n.Decision != 0 {
 			line += fmt.Sprintf(": %v, %d here and %d there", n.Decision, n.Here, n.There)
 		}
-		if n.Kind == downing.Outgrown {
+		if n.Kind == splitbrain.Outgrown {
 			line += fmt.Sprintf(": %d members", n.Here+n.There)
 		}
 		lines = append(lines, line)

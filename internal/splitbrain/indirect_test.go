@@ -1,25 +1,25 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"testing"
 
-	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // Each row is what the node a decides about nodes that some see and others don't.
 func TestIndirectlyConnected(t *testing.T) {
 	t.Parallel()
-	majority := downing.Settings{}
-	quorum := downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}
-	oldest := downing.Settings{Strategy: downing.KeepOldest}
-	const connected = downing.KeepConnected
+	majority := splitbrain.Settings{}
+	quorum := splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 3}
+	oldest := splitbrain.Settings{Strategy: splitbrain.KeepOldest}
+	const connected = splitbrain.KeepConnected
 	for name, c := range map[string]struct {
-		settings downing.Settings
+		settings splitbrain.Settings
 		view     string
-		want     downing.Decision
+		want     splitbrain.Decision
 		down     string
 	}{
 		"two that don't see each other":         {majority, "a b! c! d e b>c c>b seen=a,b,c,d,e", connected, "b c"},
@@ -37,7 +37,7 @@ func TestIndirectlyConnected(t *testing.T) {
 		"joining ones are":                      {majority, "a b:joining! c! d e b>c c>b seen=a,b,c,d,e", connected, "b c"},
 		"records of strangers say nothing":      {majority, "a b c! z>c c>z a>c seen=a,b", this, "c"},
 		"records about strangers say nothing":   {majority, "a b c! a>z c>z a>c seen=a,b,z", this, "c"},
-		"the quorum counts first":               {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 2}, "a b! c! d e b>c c>b seen=a,b,c,d,e", nobody, "b c d e a"},
+		"the quorum counts first":               {splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 2}, "a b! c! d e b>c c>b seen=a,b,c,d,e", nobody, "b c d e a"},
 		"a quorum with them":                    {quorum, "a b! c! d e b>c c>b seen=a,b,c,d,e", connected, "b c"},
 		"a quorum and a crash":                  {quorum, "a b! c! d e! b>c c>b a>e seen=a,b,c,d", connected, "b c e"},
 		"no quorum at the second look":          {quorum, "a! b! c! d! e! a>b b>a a>c a>d a>e seen=a,b", connected, "b a"},
@@ -45,7 +45,7 @@ func TestIndirectlyConnected(t *testing.T) {
 		"the oldest is here at the second look": {oldest, "a@1 b! c! d e! b>c c>b a>e seen=a,b,c,d", connected, "b c e"},
 		"the oldest is one of them at it":       {oldest, "a@2 b@1! c! d e! b>c c>b a>e seen=a,b,c,d", connected, "b c e"},
 		"the oldest is there at it":             {oldest, "a@2 b! c! d e@1! f! b>c c>b a>e a>f seen=a,b,c,d", connected, "b c d a"},
-		"down all asks for nothing":             {downing.Settings{Strategy: downing.DownAll}, "a b! c! b>c c>b seen=a,b,c", nobody, "b c a"},
+		"down all asks for nothing":             {splitbrain.Settings{Strategy: splitbrain.DownAll}, "a b! c! b>c c>b seen=a,b,c", nobody, "b c a"},
 
 		// Who can't be reached and has not seen the view is on the other side. What it finds counts only if it may have
 		// heard of this side's view, so if it finds all here unreachable.
@@ -84,12 +84,12 @@ func TestOneWayCut(t *testing.T) {
 			"n09>n07 n09>n08 n10>n00 n10>n03 n10>n05 n10>n07 n10>n08 n11>n03 n11>n05 n11>n06 n11>n07 n11>n08 "
 	)
 	v := parse(t, members+rows+"seen=n01,n02,n04,n09,n10,n11")
-	for s, want := range map[downing.Settings]string{
-		{Strategy: downing.KeepOldest}:                       "n01 n02 n04 n09 n11 n10",
-		{Strategy: downing.KeepOldest, KeepLoneOldest: true}: "n01 n02 n04 n09 n11 n10",
-		{Strategy: downing.KeepMajority}:                     "n01 n02 n04 n09 n11 n10",
-		{Strategy: downing.StaticQuorum, QuorumSize: 7}:      "n01 n02 n04 n09 n11 n10",
-		{Strategy: downing.StaticQuorum, QuorumSize: 6}:      "n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n11 n10", // it is outgrown
+	for s, want := range map[splitbrain.Settings]string{
+		{Strategy: splitbrain.KeepOldest}:                       "n01 n02 n04 n09 n11 n10",
+		{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true}: "n01 n02 n04 n09 n11 n10",
+		{Strategy: splitbrain.KeepMajority}:                     "n01 n02 n04 n09 n11 n10",
+		{Strategy: splitbrain.StaticQuorum, QuorumSize: 7}:      "n01 n02 n04 n09 n11 n10",
+		{Strategy: splitbrain.StaticQuorum, QuorumSize: 6}:      "n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n11 n10", // it is outgrown
 	} {
 		if got, down := outcome(t, "n10", s, v); names(down) != want {
 			t.Errorf("%s %d: %v, which downs %q, want %q", s.Strategy, s.QuorumSize, got, names(down), want)

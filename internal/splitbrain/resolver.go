@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing
+package splitbrain
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // Resolver decides for one node when members are to be downed. The same inputs
@@ -142,16 +141,16 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 // all of them, and did not know of it. It would go on alone, as the leader, and remove
 // the other side of a cut that may have survived.
 func (r *Resolver) orphaned() bool {
-	if s := r.view.status(r.self); s != membership.Joining && s != membership.WeaklyUp {
+	if s := r.view.status(r.self); s != identity.Joining && s != identity.WeaklyUp {
 		return false
 	}
 	given := false
 	for i := range r.view.Members {
 		switch m := &r.view.Members[i]; m.Status {
-		case membership.Down:
-			given = given || m.UpNumber != membership.NeverUp
-		case membership.Joining, membership.WeaklyUp:
-		case membership.Up, membership.Leaving, membership.Exiting, membership.Removed, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		case identity.Down:
+			given = given || m.UpNumber != identity.NeverUp
+		case identity.Joining, identity.WeaklyUp:
+		case identity.Up, identity.Leaving, identity.Exiting, identity.Removed, identity.PreparingForShutdown, identity.ReadyForShutdown:
 			return false
 		}
 	}
@@ -162,7 +161,7 @@ func (r *Resolver) orphaned() bool {
 func (r *Resolver) settled() bool {
 	return !slices.ContainsFunc(r.view.Unreachable, func(n identity.Node) bool {
 		status := r.view.status(n)
-		return status != membership.Down && status != membership.Exiting && status != membership.Removed
+		return status != identity.Down && status != identity.Exiting && status != identity.Removed
 	})
 }
 
@@ -187,12 +186,12 @@ func (r *Resolver) responsible() bool {
 
 // hasSay reports whether a member may decide: it has been up at least weakly. One that is leaving may too, since
 // without a decision it could not leave.
-func hasSay(s membership.Status) bool {
+func hasSay(s identity.Status) bool {
 	switch s {
-	case membership.Joining, membership.Down, membership.Removed:
+	case identity.Joining, identity.Down, identity.Removed:
 		return false
-	case membership.WeaklyUp, membership.Up, membership.Leaving, membership.Exiting,
-		membership.PreparingForShutdown, membership.ReadyForShutdown:
+	case identity.WeaklyUp, identity.Up, identity.Leaving, identity.Exiting,
+		identity.PreparingForShutdown, identity.ReadyForShutdown:
 	}
 	return true
 }

@@ -1,13 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // TestOrphans: who joins a side of the cluster that gives itself up, and is not known there yet, gives
@@ -29,7 +29,7 @@ func TestOrphans(t *testing.T) {
 	} {
 		t.Run(view, func(t *testing.T) {
 			t.Parallel()
-			r, err := downing.New(node("a"), downing.Settings{})
+			r, err := splitbrain.New(node("a"), splitbrain.Settings{})
 			if err != nil {
 				t.Fatal(err)
 			}

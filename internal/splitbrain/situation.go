@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing
+package splitbrain
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 
 // situation is what a strategy looks at. Its slices are sorted by node.
 type situation struct {
-	members []membership.Member
+	members []identity.Member
 	gone    []identity.Node
 	records []record
 	seen    []identity.Node
@@ -25,7 +25,7 @@ func newSituation(self identity.Node, v *View) situation {
 	s := situation{members: v.Members, gone: v.gone(self), seen: v.Seen}
 	var subjects []identity.Node
 	v.Reachability.Bad(func(observer identity.Node, rec membership.Record) {
-		if v.status(observer) != membership.Removed && v.status(rec.Subject) != membership.Removed {
+		if v.status(observer) != identity.Removed && v.status(rec.Subject) != identity.Removed {
 			s.records = append(s.records, record{observer, rec.Subject})
 			subjects = append(subjects, rec.Subject)
 		}
@@ -47,7 +47,7 @@ func (s *situation) far(n identity.Node) bool { return contains(s.gone, n) && !c
 // be, and what it finds is heeded. Members that are not up may have joined here only.
 func (s *situation) dismiss(subjects []identity.Node) {
 	known := ordinary("")
-	if !slices.ContainsFunc(s.members, func(m membership.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
+	if !slices.ContainsFunc(s.members, func(m identity.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
 		return
 	}
 	var found []identity.Node
@@ -72,15 +72,15 @@ type census struct {
 // ordinary is who is counted unless there is a doubt.
 func ordinary(role string) census { return census{role: role, leaving: true} }
 
-func (c census) includes(m *membership.Member) bool {
+func (c census) includes(m *identity.Member) bool {
 	switch m.Status {
-	case membership.Joining, membership.WeaklyUp:
+	case identity.Joining, identity.WeaklyUp:
 		return c.joining && m.HasRole(c.role)
-	case membership.Leaving:
+	case identity.Leaving:
 		return c.leaving && m.HasRole(c.role)
-	case membership.Up, membership.PreparingForShutdown, membership.ReadyForShutdown:
+	case identity.Up, identity.PreparingForShutdown, identity.ReadyForShutdown:
 		return m.HasRole(c.role)
-	case membership.Down, membership.Exiting, membership.Removed:
+	case identity.Down, identity.Exiting, identity.Removed:
 	}
 	return false
 }
@@ -89,7 +89,7 @@ func (c census) includes(m *membership.Member) bool {
 type count struct {
 	here, there int
 	// lowest and oldest are the first ones by node and by age, nil if nobody is counted.
-	lowest, oldest *membership.Member
+	lowest, oldest *identity.Member
 }
 
 func (c *count) all() int { return c.here + c.there }
@@ -123,7 +123,7 @@ func (s *situation) onlyLeaves() bool {
 }
 
 // isHere reports whether a member is on this side.
-func (s *situation) isHere(m *membership.Member) bool { return !contains(s.gone, m.Node) }
+func (s *situation) isHere(m *identity.Member) bool { return !contains(s.gone, m.Node) }
 
 // downable lists the members that can be downed and for which f holds.
 func (s *situation) downable(f func(identity.Node) bool) []identity.Node {

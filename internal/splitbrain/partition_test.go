@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"fmt"
@@ -11,15 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // cut is a cluster in two halves that hear nothing of each other: what each of them
 // knows of the members, and who is on the first side.
 type cut struct {
-	first, second []membership.Member
+	first, second []identity.Member
 	isFirst       []bool
 }
 
@@ -32,8 +31,8 @@ func (c *cut) String() string {
 }
 
 // view is what one side knows.
-func (c *cut) view(first bool) (downing.View, identity.Node) {
-	v := downing.View{Leader: true, Members: c.first}
+func (c *cut) view(first bool) (splitbrain.View, identity.Node) {
+	v := splitbrain.View{Leader: true, Members: c.first}
 	if !first {
 		v.Members = c.second
 	}
@@ -45,7 +44,7 @@ func (c *cut) view(first bool) (downing.View, identity.Node) {
 			continue
 		}
 		v.Seen = append(v.Seen, m.Node)
-		if self.IsZero() && (m.Status == membership.Up || m.Status == membership.Leaving || m.Status == membership.WeaklyUp) {
+		if self.IsZero() && (m.Status == identity.Up || m.Status == identity.Leaving || m.Status == identity.WeaklyUp) {
 			self = m.Node
 		}
 	}
@@ -56,32 +55,32 @@ func (c *cut) view(first bool) (downing.View, identity.Node) {
 // survives reports whether a member of a side is left when it has decided. The leader of a
 // side is the first that may decide; a side without one does nothing, and never has a
 // leader that could do something either: the unreachable members block it.
-func (c *cut) survives(t *testing.T, s downing.Settings, first, lease bool) bool {
+func (c *cut) survives(t *testing.T, s splitbrain.Settings, first, lease bool) bool {
 	t.Helper()
 	v, self := c.view(first)
 	if self.IsZero() || len(v.Unreachable) == 0 {
 		return false
 	}
-	r, err := downing.New(self, s)
+	r, err := splitbrain.New(self, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Step(0, v)
 	out := r.Tick(time.Minute)
-	if s.Strategy == downing.LeaseMajority {
+	if s.Strategy == splitbrain.LeaseMajority {
 		if !out.AskLease && len(out.Down) == 0 {
 			out = r.Tick(2 * time.Minute)
 		}
 		if out.AskLease {
-			out = r.Step(2*time.Minute, downing.LeaseAnswer{Held: lease})
+			out = r.Step(2*time.Minute, splitbrain.LeaseAnswer{Held: lease})
 		}
 	}
 	for _, n := range v.Seen {
-		i := slices.IndexFunc(v.Members, func(m membership.Member) bool { return m.Node == n })
+		i := slices.IndexFunc(v.Members, func(m identity.Member) bool { return m.Node == n })
 		switch v.Members[i].Status {
-		case membership.Down, membership.Exiting, membership.Removed:
+		case identity.Down, identity.Exiting, identity.Removed:
 			continue
-		case membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		case identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving, identity.PreparingForShutdown, identity.ReadyForShutdown:
 		}
 		if !slices.Contains(out.Down, n) {
 			return true
@@ -90,18 +89,18 @@ func (c *cut) survives(t *testing.T, s downing.Settings, first, lease bool) bool
 	return false
 }
 
-func strategies(members int) []downing.Settings {
-	s := []downing.Settings{
-		{Strategy: downing.KeepMajority},
-		{Strategy: downing.KeepMajority, Role: "r"},
-		{Strategy: downing.KeepOldest},
-		{Strategy: downing.KeepOldest, KeepLoneOldest: true},
-		{Strategy: downing.KeepOldest, Role: "r"},
-		{Strategy: downing.LeaseMajority},
-		{Strategy: downing.DownAll},
+func strategies(members int) []splitbrain.Settings {
+	s := []splitbrain.Settings{
+		{Strategy: splitbrain.KeepMajority},
+		{Strategy: splitbrain.KeepMajority, Role: "r"},
+		{Strategy: splitbrain.KeepOldest},
+		{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true},
+		{Strategy: splitbrain.KeepOldest, Role: "r"},
+		{Strategy: splitbrain.LeaseMajority},
+		{Strategy: splitbrain.DownAll},
 	}
 	for q := 1; q <= members; q++ {
-		s = append(s, downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: q})
+		s = append(s, splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: q})
 	}
 	for i := range s {
 		// The clock of this test goes by minutes.
@@ -111,9 +110,9 @@ func strategies(members int) []downing.Settings {
 }
 
 // check reports whether a side goes down. With a lease, one of them gets it.
-func (c *cut) check(t *testing.T, s downing.Settings) bool {
+func (c *cut) check(t *testing.T, s splitbrain.Settings) bool {
 	t.Helper()
-	if s.Strategy == downing.LeaseMajority {
+	if s.Strategy == splitbrain.LeaseMajority {
 		return !c.survives(t, s, true, true) || !c.survives(t, s, false, false)
 	}
 	return !c.survives(t, s, true, false) || !c.survives(t, s, false, false)
@@ -122,7 +121,7 @@ func (c *cut) check(t *testing.T, s downing.Settings) bool {
 // every calls f with each cluster of a number of members with some statuses, and
 // each way to cut it in two. Ages follow the nodes: as each member is on each side
 // with each status in turn, no other order would show anything else.
-func every(members int, statuses []membership.Status, f func(c *cut)) {
+func every(members int, statuses []identity.Status, f func(c *cut)) {
 	total := 1
 	for range members {
 		total *= len(statuses)
@@ -142,9 +141,9 @@ func every(members int, statuses []membership.Status, f func(c *cut)) {
 	}
 }
 
-func aged(i int, status membership.Status, role bool) membership.Member {
-	m := membership.Member{Node: node(fmt.Sprintf("n%03d", i)), Status: status, UpNumber: int32(i + 1)}
-	if status == membership.Joining || status == membership.WeaklyUp {
+func aged(i int, status identity.Status, role bool) identity.Member {
+	m := identity.Member{Node: node(fmt.Sprintf("n%03d", i)), Status: status, UpNumber: int32(i + 1)}
+	if status == identity.Joining || status == identity.WeaklyUp {
 		m.UpNumber = math.MaxInt32
 	}
 	if role {
@@ -155,12 +154,12 @@ func aged(i int, status membership.Status, role bool) membership.Member {
 
 func TestNeverDoBothSidesSurvive(t *testing.T) {
 	t.Parallel()
-	for members, statuses := range map[int][]membership.Status{
-		2: {membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving, membership.Exiting, membership.Down},
-		3: {membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving, membership.Exiting, membership.Down},
-		4: {membership.WeaklyUp, membership.Up, membership.Leaving, membership.Down},
-		5: {membership.WeaklyUp, membership.Up, membership.Leaving},
-		6: {membership.Up, membership.Leaving},
+	for members, statuses := range map[int][]identity.Status{
+		2: {identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving, identity.Exiting, identity.Down},
+		3: {identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving, identity.Exiting, identity.Down},
+		4: {identity.WeaklyUp, identity.Up, identity.Leaving, identity.Down},
+		5: {identity.WeaklyUp, identity.Up, identity.Leaving},
+		6: {identity.Up, identity.Leaving},
 	} {
 		for _, s := range strategies(members) {
 			t.Run(fmt.Sprintf("%d/%s-%d-%s-%t", members, s.Strategy, s.QuorumSize, s.Role, s.KeepLoneOldest), func(t *testing.T) {
@@ -176,7 +175,7 @@ func TestNeverDoBothSidesSurvive(t *testing.T) {
 				})
 				// A quorum that is too small for the members keeps nobody, one that is all of them
 				// can't be had by a side.
-				if kept := s.Strategy != downing.DownAll; kept != (survived > 0) && s.Strategy != downing.StaticQuorum {
+				if kept := s.Strategy != splitbrain.DownAll; kept != (survived > 0) && s.Strategy != splitbrain.StaticQuorum {
 					t.Errorf("the first side survives %d times", survived)
 				}
 			})
@@ -187,12 +186,12 @@ func TestNeverDoBothSidesSurvive(t *testing.T) {
 // The same where one side has heard of what the leader did, and the other has not.
 func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
 	t.Parallel()
-	statuses := []membership.Status{membership.WeaklyUp, membership.Up, membership.Leaving}
+	statuses := []identity.Status{identity.WeaklyUp, identity.Up, identity.Leaving}
 	for _, s := range strategies(4) {
 		t.Run(fmt.Sprintf("%s-%d-%s-%t", s.Strategy, s.QuorumSize, s.Role, s.KeepLoneOldest), func(t *testing.T) {
 			t.Parallel()
 			for members := 2; members <= 5; members++ {
-				if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
+				if s.Strategy == splitbrain.StaticQuorum && members > 2*s.QuorumSize-1 {
 					continue // more than may ever be there
 				}
 				every(members, statuses, func(c *cut) {
@@ -207,15 +206,15 @@ func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
 }
 
 // lead is what the leader does with members that have agreed.
-func lead(members []membership.Member) []membership.Member {
+func lead(members []identity.Member) []identity.Member {
 	done := slices.Clone(members)
 	for i := range done {
 		switch done[i].Status {
-		case membership.Joining, membership.WeaklyUp:
-			done[i].Status, done[i].UpNumber = membership.Up, int32(1000+i)
-		case membership.Leaving:
-			done[i].Status = membership.Exiting
-		case membership.Up, membership.Exiting, membership.Down, membership.Removed, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		case identity.Joining, identity.WeaklyUp:
+			done[i].Status, done[i].UpNumber = identity.Up, int32(1000+i)
+		case identity.Leaving:
+			done[i].Status = identity.Exiting
+		case identity.Up, identity.Exiting, identity.Down, identity.Removed, identity.PreparingForShutdown, identity.ReadyForShutdown:
 		}
 	}
 	return done
@@ -228,9 +227,9 @@ func TestNeverDoBothSidesOfLargerClustersSurvive(t *testing.T) {
 		members := 7 + rnd.IntN(60)
 		c := &cut{}
 		for i := range members {
-			status := membership.Up
+			status := identity.Up
 			if rnd.IntN(4) == 0 {
-				status = membership.Joining + membership.Status(rnd.IntN(int(membership.Down)))
+				status = identity.Joining + identity.Status(rnd.IntN(int(identity.Down)))
 			}
 			c.first = append(c.first, aged(i, status, rnd.IntN(2) == 0))
 			c.isFirst = append(c.isFirst, rnd.IntN(2) == 0)
@@ -240,7 +239,7 @@ func TestNeverDoBothSidesOfLargerClustersSurvive(t *testing.T) {
 			if !c.check(t, s) {
 				t.Errorf("seed %d, %s %d: both sides survive: %v", seed, s.Strategy, s.QuorumSize, c)
 			}
-			if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
+			if s.Strategy == splitbrain.StaticQuorum && members > 2*s.QuorumSize-1 {
 				continue
 			}
 			changed := &cut{first: lead(c.first), second: c.first, isFirst: c.isFirst}

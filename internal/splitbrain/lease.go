@@ -1,14 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing
+package splitbrain
 
 import (
 	"slices"
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // leasePhase is where a decision stands that needs the lease.
@@ -149,7 +148,7 @@ func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
 	if len(l.waiting) == 0 {
 		return
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(n identity.Node) bool { return v.status(n) == membership.Removed })
+	l.waiting = slices.DeleteFunc(l.waiting, func(n identity.Node) bool { return v.status(n) == identity.Removed })
 	if len(l.waiting) == 0 {
 		l.release(now, s)
 	}

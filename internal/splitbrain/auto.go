@@ -1,14 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing
+package splitbrain
 
 import (
 	"slices"
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // suspect is a member that automatic downing has seen unreachable since a time.
@@ -44,10 +43,10 @@ func (r *Resolver) tickAutomatic(now time.Duration, out *Effects) {
 	var nodes []identity.Node
 	for _, s := range r.suspects {
 		switch r.view.status(s.node) {
-		case membership.Down, membership.Exiting, membership.Removed:
+		case identity.Down, identity.Exiting, identity.Removed:
 			continue
-		case membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving,
-			membership.PreparingForShutdown, membership.ReadyForShutdown:
+		case identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving,
+			identity.PreparingForShutdown, identity.ReadyForShutdown:
 		}
 		if now-s.since >= r.settings.StableAfter {
 			nodes = append(nodes, s.node)

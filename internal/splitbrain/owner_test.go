@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package downing_test
+package splitbrain_test
 
 import (
 	"fmt"
@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // estate is a cluster that is cut in two some time after one of its nodes has got the lease for another decision. The
@@ -37,7 +36,7 @@ type heir struct {
 	*estate
 
 	nr, side int
-	r        *downing.Resolver
+	r        *splitbrain.Resolver
 	cut      bool // it has noticed
 	stopped  bool // it does nothing for ever, and nobody notices
 	ended    bool
@@ -65,11 +64,11 @@ func (e *estate) run(until time.Duration) {
 func (e *estate) upTo(d time.Duration) time.Duration { return time.Duration(e.rnd.Int64N(int64(d))) }
 
 // view is what a node knows, with a member that is removed when the lease was got.
-func (h *heir) view(first bool) downing.View {
-	var v downing.View
+func (h *heir) view(first bool) splitbrain.View {
+	var v splitbrain.View
 	lead := -1
 	for i, n := range h.nodes {
-		m := aged(i, membership.Up, false)
+		m := aged(i, identity.Up, false)
 		switch far := h.cut && n.side != h.side; {
 		case far:
 			v.Unreachable = append(v.Unreachable, m.Node)
@@ -77,14 +76,14 @@ func (h *heir) view(first bool) downing.View {
 			lead = i
 		}
 		if h.down[h.side][i] {
-			m.Status = membership.Down
+			m.Status = identity.Down
 		} else if !h.cut || n.side == h.side {
 			v.Seen = append(v.Seen, m.Node)
 		}
 		v.Members = append(v.Members, m)
 	}
 	if first {
-		v.Members = append(v.Members, membership.Member{Node: node("x"), Status: membership.Up, UpNumber: 99})
+		v.Members = append(v.Members, identity.Member{Node: node("x"), Status: identity.Up, UpNumber: 99})
 		v.Unreachable = append(v.Unreachable, node("x"))
 	}
 	v.Leader = lead == h.nr || first
@@ -100,28 +99,28 @@ func (h *heir) tick() {
 	h.does(h.r.Tick(h.now))
 }
 
-func (h *heir) step(in downing.Input) {
+func (h *heir) step(in splitbrain.Input) {
 	if !h.stopped && !h.ended {
 		h.does(h.r.Step(h.now, in))
 	}
 }
 
 // does carries out what the resolver wants done. What a store says comes late, but who holds the lease need not ask it.
-func (h *heir) does(e downing.Effects) {
+func (h *heir) does(e splitbrain.Effects) {
 	if e.ReleaseLease {
 		h.after(h.upTo(time.Second), func() {
 			if h.holder == h {
 				h.holder = nil
 			}
-			h.after(h.upTo(time.Second), func() { h.step(downing.LeaseReleased{Done: true}) })
+			h.after(h.upTo(time.Second), func() { h.step(splitbrain.LeaseReleased{Done: true}) })
 		})
 	}
 	switch {
 	case e.AskLease && h.holder == h:
-		h.step(downing.LeaseAnswer{Held: true})
+		h.step(splitbrain.LeaseAnswer{Held: true})
 	case e.AskLease:
 		h.after(h.upTo(time.Second), func() {
-			in := downing.LeaseAnswer{Held: h.holder == nil || h.holder == h}
+			in := splitbrain.LeaseAnswer{Held: h.holder == nil || h.holder == h}
 			if in.Held {
 				h.holder = h
 			} else {
@@ -144,7 +143,7 @@ func (h *heir) does(e downing.Effects) {
 	}
 }
 
-func (h *heir) node() identity.Node { return aged(h.nr, membership.Up, false).Node }
+func (h *heir) node() identity.Node { return aged(h.nr, identity.Up, false).Node }
 
 // heard is when it learns whom its side has downed.
 func (h *heir) heard() {
@@ -159,9 +158,9 @@ func bequeath(t *testing.T, seed uint64, patient bool) (left [2]int, story strin
 	rnd := rand.New(rand.NewPCG(seed, 11))
 	n := 2 + rnd.IntN(5)
 	e := &estate{rnd: rnd, down: [2][]bool{make([]bool, n), make([]bool, n)}}
-	s := downing.Settings{Strategy: downing.LeaseMajority, StableAfter: 10 * time.Second, ReleaseAfter: 20 * time.Second}
+	s := splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: 10 * time.Second, ReleaseAfter: 20 * time.Second}
 	for i := range n {
-		h := &heir{estate: e, nr: i, side: rnd.IntN(2), r: resolver(t, aged(i, membership.Up, false).Node.Name, s)}
+		h := &heir{estate: e, nr: i, side: rnd.IntN(2), r: resolver(t, aged(i, identity.Up, false).Node.Name, s)}
 		e.nodes = append(e.nodes, h)
 	}
 	e.nodes[0].side, e.nodes[n-1].side = 0, 1

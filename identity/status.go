@@ -1,0 +1,84 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import "fmt"
+
+// Status is the state of a member in its life cycle:
+//
+//	Joining -> WeaklyUp -> Up -> PreparingForShutdown -> ReadyForShutdown -> Leaving -> Exiting -> Down -> Removed
+//
+// A member may skip states; see CanBecome. Reachability is not part of the status.
+type Status uint8
+
+// The numbers are those of the wire format and never change.
+const (
+	// Joining: some members know the node, but not yet all.
+	Joining Status = 1 + iota
+	// WeaklyUp: the node joins while the members cannot agree on it. It does not count in quorums and hosts no singletons and no
+	// shards.
+	WeaklyUp
+	// Up: a full member.
+	Up
+	// Leaving: the member was asked to leave.
+	Leaving
+	// Exiting: all members know that it leaves. It hands over its singletons and shards.
+	Exiting
+	// Down: the cluster has decided that the member is dead.
+	Down
+	// Removed: not a member any more. It occurs in events only, never in gossip.
+	Removed
+	// PreparingForShutdown: the whole cluster is about to stop.
+	PreparingForShutdown
+	// ReadyForShutdown: all members know that the whole cluster is about to stop.
+	ReadyForShutdown
+)
+
+func (s Status) String() string {
+	switch s {
+	case Joining:
+		return "joining"
+	case WeaklyUp:
+		return "weakly-up"
+	case Up:
+		return "up"
+	case Leaving:
+		return "leaving"
+	case Exiting:
+		return "exiting"
+	case Down:
+		return "down"
+	case Removed:
+		return "removed"
+	case PreparingForShutdown:
+		return "preparing-for-shutdown"
+	case ReadyForShutdown:
+		return "ready-for-shutdown"
+	}
+	return fmt.Sprintf("status(%d)", uint8(s))
+}
+
+// CanBecome reports whether the life cycle allows a change from s to next.
+func (s Status) CanBecome(next Status) bool {
+	switch s {
+	case Joining:
+		return next == WeaklyUp || next == Up || next == Leaving || next == Down || next == Removed
+	case WeaklyUp:
+		return next == Up || next == Leaving || next == Down || next == Removed
+	case Up:
+		return next == Leaving || next == Down || next == Removed || next == PreparingForShutdown
+	case PreparingForShutdown:
+		return next == ReadyForShutdown || next == Leaving || next == Down || next == Removed
+	case ReadyForShutdown:
+		return next == Leaving || next == Down || next == Removed
+	case Leaving:
+		return next == Exiting || next == Down || next == Removed
+	case Exiting:
+		return next == Down || next == Removed
+	case Down:
+		return next == Removed
+	case Removed:
+	}
+	return false
+}

@@ -1,0 +1,121 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package splitbrain_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/splitbrain"
+)
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ given, want splitbrain.Settings }{
+		{splitbrain.Settings{}, splitbrain.Settings{Strategy: splitbrain.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second, RemovalMargin: 20 * time.Second}},
+		{
+			splitbrain.Settings{StableAfter: 4 * time.Second, RemovalMargin: -1},
+			splitbrain.Settings{Strategy: splitbrain.KeepMajority, StableAfter: 4 * time.Second, DownAllWhenUnstable: 4 * time.Second},
+		},
+		{
+			splitbrain.Settings{Strategy: splitbrain.DownAll, DownAllWhenUnstable: -9, RemovalMargin: time.Second},
+			splitbrain.Settings{Strategy: splitbrain.DownAll, StableAfter: 20 * time.Second, DownAllWhenUnstable: -1, RemovalMargin: time.Second},
+		},
+		{
+			splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: time.Second},
+			splitbrain.Settings{
+				Strategy: splitbrain.LeaseMajority, StableAfter: time.Second, DownAllWhenUnstable: 4 * time.Second, RemovalMargin: time.Second,
+				MinorityDelay: 2 * time.Second, ReleaseAfter: 40 * time.Second,
+			},
+		},
+		{splitbrain.Settings{Strategy: splitbrain.Off}, splitbrain.Settings{Strategy: splitbrain.Off}},
+		{splitbrain.Auto(time.Second), splitbrain.Settings{Strategy: splitbrain.Auto(1).Strategy, StableAfter: time.Second, DownAllWhenUnstable: -1}},
+	} {
+		got, err := c.given.WithDefaults()
+		if err != nil || got != c.want {
+			t.Errorf("%+v: %+v, %v; want %+v", c.given, got, err, c.want)
+		}
+		if again, err := got.WithDefaults(); err != nil || again != got && got.RemovalMargin > 0 {
+			t.Errorf("again: %+v, %v; want %+v", again, err, got)
+		}
+	}
+}
+
+func TestInvalidSettingsNameTheField(t *testing.T) {
+	t.Parallel()
+	for field, s := range map[string]splitbrain.Settings{
+		"Strategy":                            {Strategy: "best"},
+		"QuorumSize":                          {Strategy: splitbrain.StaticQuorum},
+		"QuorumSize is not":                   {Strategy: splitbrain.KeepMajority, QuorumSize: 2},
+		"StableAfter":                         {StableAfter: -1},
+		"MinorityDelay":                       {Strategy: splitbrain.LeaseMajority, MinorityDelay: -1},
+		"ReleaseAfter":                        {Strategy: splitbrain.LeaseMajority, ReleaseAfter: -1},
+		"MinorityDelay is not":                {MinorityDelay: 1},
+		"ReleaseAfter is not":                 {ReleaseAfter: 1},
+		"LeaseName":                           {LeaseName: "x"},
+		"KeepLoneOldest":                      {KeepLoneOldest: true},
+		"Role":                                {Strategy: splitbrain.DownAll, Role: "x"},
+		"StableAfter is not":                  {Strategy: splitbrain.Off, StableAfter: 1},
+		"DownAllWhenUnstable":                 {Strategy: splitbrain.Off, DownAllWhenUnstable: 1},
+		"StableAfter is 0s":                   splitbrain.Auto(0),
+		"LeaseName is not used by \"down-all": {Strategy: splitbrain.DownAll, LeaseName: "x", Role: "y"},
+	} {
+		_, err := s.WithDefaults()
+		if field = strings.TrimSuffix(field, " by \"down-all"); !errors.Is(err, splitbrain.ErrInvalid) || !strings.Contains(err.Error(), "Settings."+field) {
+			t.Errorf("%+v: %v does not name %s", s, err, field)
+		}
+		if _, err := splitbrain.New(node("a"), s); !errors.Is(err, splitbrain.ErrInvalid) {
+			t.Errorf("New with %+v: %v", s, err)
+		}
+		if s.Values() != nil {
+			t.Errorf("values of %+v", s)
+		}
+	}
+	if _, err := splitbrain.New(identity.Node{Name: "a"}, splitbrain.Settings{}); !errors.Is(err, splitbrain.ErrInvalid) {
+		t.Errorf("New of nobody: %v", err)
+	}
+}
+
+// Settings that decide differently have different values, and the others the same.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	different := []splitbrain.Settings{
+		{},
+		{StableAfter: time.Second},
+		{DownAllWhenUnstable: -1},
+		{DownAllWhenUnstable: 1},
+		{RemovalMargin: -1},
+		{Role: "x"},
+		{Strategy: splitbrain.KeepOldest},
+		{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true},
+		{Strategy: splitbrain.StaticQuorum, QuorumSize: 1},
+		{Strategy: splitbrain.StaticQuorum, QuorumSize: 2},
+		{Strategy: splitbrain.LeaseMajority},
+		{Strategy: splitbrain.LeaseMajority, LeaseName: "x"},
+		{Strategy: splitbrain.LeaseMajority, MinorityDelay: 1},
+		{Strategy: splitbrain.LeaseMajority, ReleaseAfter: 1},
+		{Strategy: splitbrain.DownAll},
+		{Strategy: splitbrain.Off},
+		splitbrain.Auto(1), splitbrain.Auto(2),
+	}
+	for i, a := range different {
+		values := a.Values()
+		if !slices.IsSortedFunc(values, func(a, b splitbrain.Value) int { return strings.Compare(a.Key, b.Key) }) || values[0].Key != "downing" {
+			t.Errorf("%+v: %v", a, values)
+		}
+		for _, b := range different[i+1:] {
+			if slices.Equal(values, b.Values()) {
+				t.Errorf("%+v and %+v have the same values %v", a, b, values)
+			}
+		}
+	}
+	same := splitbrain.Settings{Strategy: splitbrain.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second}
+	if a, b := (splitbrain.Settings{}).Values(), same.Values(); !slices.Equal(a, b) {
+		t.Errorf("%v, %v", a, b)
+	}
+}
