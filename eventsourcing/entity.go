@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
-	"github.com/refold-io/refold/journal"
+	"github.com/refold-io/refold/internal/groupcommit"
 )
 
 // entity is the shell around one machine: its mailbox, and what belongs to it in
@@ -23,7 +23,7 @@ type entity[C, E any] struct {
 	pid      string
 	machine  engine.Machine
 	instance instance[C, E]
-	stream   journal.Stream
+	stream   groupcommit.Stream
 	context  Context[C, E]
 	lastUsed atomic.Int64 // Unix nanoseconds of the steady clock
 	extra    *extra       // what few entities need; nil until then
@@ -161,8 +161,8 @@ func (e *entity[C, E]) leave() bool {
 	return true
 }
 
-// Written is part of journal.Owner.
-func (e *entity[C, E]) Written(_ *journal.Request, err error) {
+// Written is part of groupcommit.Owner.
+func (e *entity[C, E]) Written(_ *groupcommit.Request, err error) {
 	if err != nil {
 		e.input(engine.Input{Kind: engine.NotStored, Err: err})
 		return
@@ -207,7 +207,7 @@ func (e *entity[C, E]) finishTurn(stored bool) {
 	e.mu.Unlock()
 }
 
-// Room is part of journal.Owner.
+// Room is part of groupcommit.Owner.
 func (e *entity[C, E]) Room() { e.happen(event[C, E]{room: true}) }
 
 // messagesPerTurn bounds a turn, so that no entity keeps a worker.

@@ -128,7 +128,7 @@ func (j *slowJournal) Append(ctx context.Context, writes []journal.Write) []erro
 func (h *history) open() *eventsourcing.Runtime {
 	h.t.Helper()
 	cfg := eventsourcing.Config{Store: store.Of(h.journal, h.store), Workers: 2}
-	cfg.JournalGuard.MaxFailures = 1000 // while the breaker is open nothing happens
+	cfg.JournalBreaker.MaxFailures = 1000 // while the breaker is open nothing happens
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {
 		h.t.Fatal(err)

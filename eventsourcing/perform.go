@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -160,7 +161,7 @@ func (e *entity[C, E]) failed(cause error) {
 // fenceWrite is the owner of the write that settles an unknown outcome.
 type fenceWrite[C, E any] struct {
 	entity  *entity[C, E]
-	request journal.Request
+	request groupcommit.Request
 }
 
 func (e *entity[C, E]) fence(w journal.Write) {
@@ -171,16 +172,16 @@ func (e *entity[C, E]) fence(w journal.Write) {
 	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid), slog.Uint64("sequence_nr", w.Expect+1))
 	rt.writer.Reset(&e.stream)
 	f := &fenceWrite[C, E]{entity: e}
-	f.request = journal.Request{Write: w, Stream: &e.stream, Owner: f}
+	f.request = groupcommit.Request{Write: w, Stream: &e.stream, Owner: f}
 	rt.writer.Submit(&f.request) // if it is full, Room follows
 }
 
-// Written is part of journal.Owner.
-func (f *fenceWrite[C, E]) Written(_ *journal.Request, err error) {
+// Written is part of groupcommit.Owner.
+func (f *fenceWrite[C, E]) Written(_ *groupcommit.Request, err error) {
 	f.entity.input(engine.Input{Kind: engine.Fenced, Err: err})
 }
 
-// Room is part of journal.Owner.
+// Room is part of groupcommit.Owner.
 func (f *fenceWrite[C, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
 
 // probe looks whose records stand from a number on.

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/replayfilter"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 	"github.com/refold-io/refold/store"
@@ -42,10 +44,10 @@ type Config struct {
 	// RecoveryTimeout is how long a recovery may make no progress. Defaults to
 	// 30 s.
 	RecoveryTimeout time.Duration
-	// JournalGuard is the circuit breaker around the journal.
-	JournalGuard journal.GuardConfig
-	// SnapshotGuard is the circuit breaker around the snapshot store.
-	SnapshotGuard snapshot.GuardConfig
+	// JournalBreaker is the circuit breaker around the journal.
+	JournalBreaker journal.BreakerConfig
+	// SnapshotBreaker is the circuit breaker around the snapshot store.
+	SnapshotBreaker snapshot.BreakerConfig
 	// ReplayFilter says what to do with histories of several writers.
 	ReplayFilter journal.FilterConfig
 	// Writer bounds what waits for the journal.
@@ -106,8 +108,8 @@ type Runtime struct {
 	watched   bool            // commands are observed
 	journal   journal.Journal // guarded; nil without one
 	snapshots snapshot.Store  // guarded; nil without one
-	filter    *journal.Filter
-	writer    *journal.Writer
+	filter    *replayfilter.Filter
+	writer    *groupcommit.Writer
 	workers   *workers
 	effects   sync.Pool // of *engine.Effects
 	ops       sync.Pool // of *engine.Op
@@ -150,7 +152,7 @@ func Open(cfg Config) (*Runtime, error) {
 	r.name = base64.RawURLEncoding.EncodeToString(random[:12])
 	r.seed = binary.BigEndian.Uint64(random[12:])
 	var err error
-	if r.filter, err = journal.NewFilter(cfg.ReplayFilter); err != nil {
+	if r.filter, err = replayfilter.New(cfg.ReplayFilter); err != nil {
 		return nil, fmt.Errorf("open a runtime: %w", err)
 	}
 	if err := r.openStore(cfg); err != nil {
@@ -170,7 +172,7 @@ func (r *Runtime) openStore(cfg Config) error {
 		return nil
 	}
 	if s := cfg.Store.Snapshots(); s != nil {
-		guarded, err := snapshot.Guard(s, cfg.SnapshotGuard)
+		guarded, err := snapshot.WithBreaker(s, cfg.SnapshotBreaker)
 		if err != nil {
 			return err
 		}
@@ -180,14 +182,14 @@ func (r *Runtime) openStore(cfg Config) error {
 	if j == nil {
 		return nil
 	}
-	guarded, err := journal.Guard(j, cfg.JournalGuard)
+	guarded, err := journal.WithBreaker(j, cfg.JournalBreaker)
 	if err != nil {
 		return err
 	}
 	r.journal = guarded
 	wc := cfg.Writer
 	wc.OnCommit = cfg.Observer.Commit
-	r.writer, err = journal.NewWriter(guarded, wc)
+	r.writer, err = groupcommit.New(guarded, wc)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,23 +27,8 @@ var (
 	errNotSentOpen = fmt.Errorf("%w: %w", ErrNotSent, ErrBreakerOpen)
 )
 
-// BreakerState is what a Guarded journal does with calls.
-type BreakerState uint8
-
-const (
-	// BreakerClosed lets calls through.
-	BreakerClosed BreakerState = iota
-	// BreakerOpen fails them at once.
-	BreakerOpen
-	// BreakerHalfOpen has let one through, on which the next state depends.
-	BreakerHalfOpen
-)
-
-// String returns "closed", "open" or "half-open".
-func (s BreakerState) String() string { return breaker.State(s).String() }
-
-// GuardConfig holds the limits of a Guarded journal.
-type GuardConfig struct {
+// BreakerConfig holds the limits of a Guarded journal.
+type BreakerConfig struct {
 	// MaxFailures is how many failures in a row open the breaker. Defaults to
 	// 10.
 	MaxFailures int
@@ -53,21 +39,21 @@ type GuardConfig struct {
 	// Defaults to 3 s: a server that was restarted is in use again soon, and one
 	// that is down gets a call each 3 s from each process.
 	ResetTimeout time.Duration
-	// OnBreaker is told of each change of state, in order. It must not block or
-	// call the journal. Defaults to none.
-	OnBreaker func(BreakerState)
+	// OnChange is called with true when the breaker opens and with false when it closes again, in
+	// order. It must not block or call the journal. Optional.
+	OnChange func(open bool)
 }
 
 // Guarded is a Journal behind a circuit breaker and a call time-out.
-type Guarded struct {
+type guarded struct {
 	journal Journal
-	gate    *breaker.Gate
+	breaker *breaker.Caller
 	closed  atomic.Bool
 }
 
 var (
-	_ Journal = (*Guarded)(nil)
-	_ Wrapper = (*Guarded)(nil)
+	_ Journal = (*guarded)(nil)
+	_ Wrapper = (*guarded)(nil)
 )
 
 // Guard returns a Journal that passes calls on to j while it answers. The
@@ -84,52 +70,50 @@ var (
 // Replay and the optional interfaces of j are not guarded; As finds the latter.
 // Guard never gives a call up: it waits for j to return, which must heed its
 // context.
-func Guard(j Journal, cfg GuardConfig) (*Guarded, error) {
+func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	if j == nil {
-		return nil, fmt.Errorf("%w: Guard needs a journal", ErrInvalid)
+		return nil, fmt.Errorf("%w: WithBreaker needs a journal", ErrInvalid)
 	}
 	gate := breaker.Config{
 		MaxFailures:  cmp.Or(cfg.MaxFailures, 10),
 		CallTimeout:  cmp.Or(cfg.CallTimeout, 10*time.Second),
 		ResetTimeout: cmp.Or(cfg.ResetTimeout, 3*time.Second),
+		OnChange:     cfg.OnChange,
 	}
-	if err := gate.Validate("GuardConfig"); err != nil {
+	if err := gate.Validate("BreakerConfig"); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if cfg.OnBreaker != nil {
-		gate.OnChange = func(s breaker.State) { cfg.OnBreaker(BreakerState(s)) }
-	}
-	return &Guarded{journal: j, gate: breaker.NewGate(gate)}, nil
+	return &guarded{journal: j, breaker: breaker.NewCaller(gate)}, nil
 }
 
 // Unwrap returns the journal behind the breaker.
-func (g *Guarded) Unwrap() Journal { return g.journal }
+func (g *guarded) Unwrap() Journal { return g.journal }
 
 // Append passes the writes on. While the breaker is open each slot matches
 // ErrNotSent and ErrBreakerOpen.
-func (g *Guarded) Append(ctx context.Context, writes []Write) []error {
+func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	if g.closed.Load() {
 		return g.journal.Append(ctx, writes)
 	}
 	var slots []error
-	err := g.gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+	err := g.breaker.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 		slots = g.journal.Append(ctx, writes)
 		return appendOutcome(slots), nil
 	})
 	if err != nil {
-		return allSlots(len(writes), errNotSentOpen)
+		return slices.Repeat([]error{errNotSentOpen}, len(writes))
 	}
 	return slots
 }
 
 // Replay passes through: it takes as long as it takes.
-func (g *Guarded) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[Event, error] {
+func (g *guarded) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[Event, error] {
 	return g.journal.Replay(ctx, id, from, to)
 }
 
 // HighestSequenceNr fails with ErrBreakerOpen while the breaker is open, and
 // with ErrCallTimeout when its time is up.
-func (g *Guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
+func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
 	var highest uint64
 	err := g.do(ctx, func(ctx context.Context) (err error) {
 		highest, err = g.journal.HighestSequenceNr(ctx, id)
@@ -140,23 +124,23 @@ func (g *Guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 
 // DeleteTo fails with ErrBreakerOpen while the breaker is open, and with
 // ErrCallTimeout when its time is up.
-func (g *Guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
+func (g *guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return g.do(ctx, func(ctx context.Context) error {
 		return g.journal.DeleteTo(ctx, id, to)
 	})
 }
 
 // Close closes the journal behind the breaker.
-func (g *Guarded) Close() error {
+func (g *guarded) Close() error {
 	g.closed.Store(true)
 	return g.journal.Close()
 }
 
-func (g *Guarded) do(ctx context.Context, call func(context.Context) error) error {
+func (g *guarded) do(ctx context.Context, call func(context.Context) error) error {
 	if g.closed.Load() {
 		return call(ctx) // it knows best what to say now
 	}
-	err := g.gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+	err := g.breaker.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 		err := call(ctx)
 		return callOutcome(err), err
 	})

@@ -18,7 +18,7 @@
 // A program opens a plugin and hands it to the runtime, which does the rest. By
 // hand it looks like this:
 //
-//	guarded, err := journal.Guard(plugin, journal.GuardConfig{})
+//	guarded, err := journal.WithBreaker(plugin, journal.BreakerConfig{})
 //	writer, err := journal.NewWriter(guarded, journal.WriterConfig{})
 //	writer.Submit(&journal.Request{Write: write, Stream: &stream, Owner: owner}) // owner.Written is called
 //	filter, err := journal.NewFilter(journal.FilterConfig{})

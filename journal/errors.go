@@ -121,20 +121,6 @@ func NotStored(err error) bool {
 	return errors.Is(err, ErrConflict) || errors.Is(err, ErrRejected) || errors.Is(err, ErrSkipped) || errors.Is(err, ErrNotSent)
 }
 
-// ErrContract says that a journal did what no journal may do, such as to answer
-// with a wrong number of slots or to panic. The outcome of the writes is
-// unknown.
+// ErrContract is wrapped by errors about a plugin that violates the contract of Journal: Append
+// panicked, or returned a wrong number of slots. The outcome of the writes is unknown.
 var ErrContract = errors.New("journal: contract broken by the plugin")
-
-// PanicError says that a journal panicked. It matches ErrContract.
-type PanicError struct {
-	// Value is what it panicked with.
-	Value any
-	// Stack is the stack of the panic.
-	Stack []byte
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("%v: panic: %v", ErrContract, e.Value) }
-
-// Is reports whether target is ErrContract.
-func (e *PanicError) Is(target error) bool { return target == ErrContract }

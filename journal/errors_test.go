@@ -40,11 +40,8 @@ func TestErrorsMatchAndExplain(t *testing.T) {
 		`journal: gap in the history of "a|1": event 4 is missing, and so is all behind it`: {
 			&journal.GapError{ID: "a|1", Want: 4}, journal.ErrHistoryGap,
 		},
-		`journal: contract broken by the plugin: panic: boom`: {
-			&journal.PanicError{Value: "boom"}, journal.ErrContract,
-		},
-		`journal: replay filter: "a|1": event 4 of writer "x" is invalid next to 5 of writer "y"`: {
-			&journal.ViolationError{ID: "a|1", SequenceNr: 4, Writer: "x", OtherSequenceNr: 5, OtherWriter: "y"}, journal.ErrViolation,
+		`journal: replay filter: "a|1": event 4 of writer "x" comes after number 5 of writer "y"`: {
+			&journal.ViolationError{ID: "a|1", SequenceNr: 4, Writer: "x", Detail: "comes after number", OtherSequenceNr: 5, OtherWriter: "y"}, journal.ErrViolation,
 		},
 	} {
 		if c.err.Error() != want {

@@ -5,10 +5,8 @@ package journal_test
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/refold-io/refold/journal"
@@ -48,125 +46,6 @@ type parallel struct {
 }
 
 func (p *parallel) MaxAppends() int { return p.max }
-
-// arrival is a call of Append that waits for its answer.
-type arrival struct {
-	ctx    context.Context //nolint:containedctx // it belongs to the call
-	writes []journal.Write // a copy
-	answer chan<- []error
-}
-
-// names returns "id@expect" of each write.
-func (a arrival) names() []string {
-	var names []string
-	for _, w := range a.writes {
-		names = append(names, fmt.Sprintf("%s@%d", w.ID, w.Expect))
-	}
-	return names
-}
-
-// manual returns an Append that hands each call to the test.
-func manual() (func(context.Context, []journal.Write) []error, <-chan arrival) {
-	calls := make(chan arrival)
-	return func(ctx context.Context, writes []journal.Write) []error {
-		answer := make(chan []error)
-		calls <- arrival{ctx, slices.Clone(writes), answer}
-		return <-answer
-	}, calls
-}
-
-// entity is an Owner that notes what it is told.
-type entity struct {
-	id     string
-	stream journal.Stream
-	log    *ledger
-	seqNr  uint64
-	room   func() // instead of noting it
-}
-
-// ledger is the outcomes of all entities of a test, in order.
-type ledger struct {
-	mu      sync.Mutex
-	entries []string
-	errs    map[string]error
-}
-
-func newLedger() *ledger { return &ledger{errs: map[string]error{}} }
-
-func (l *ledger) entity(id string) *entity { return &entity{id: id, log: l} }
-
-func (l *ledger) note(entry string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.entries = append(l.entries, entry)
-	l.errs[entry] = err
-}
-
-// take returns the entries since the last take.
-func (l *ledger) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	taken := l.entries
-	l.entries = nil
-	return taken
-}
-
-// err returns the outcome that was noted last under an entry.
-func (l *ledger) err(entry string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.errs[entry]
-}
-
-func (e *entity) Written(r *journal.Request, err error) {
-	e.log.note(fmt.Sprintf("%s@%d", e.id, r.Write.Expect), err)
-}
-
-func (e *entity) Room() {
-	if e.room != nil {
-		e.room()
-		return
-	}
-	e.log.note("room "+e.id, nil)
-}
-
-// write returns the entity's next write, of n events with a payload each.
-func (e *entity) write(payloads ...string) *journal.Request {
-	r := &journal.Request{
-		Write:  journal.Write{ID: e.id, Writer: "w", Expect: e.seqNr},
-		Stream: &e.stream,
-		Owner:  e,
-	}
-	for _, p := range payloads {
-		e.seqNr++
-		r.Write.Events = append(r.Write.Events, journal.Event{SequenceNr: e.seqNr, Manifest: "m", Payload: []byte(p)})
-	}
-	return r
-}
-
-// submit submits the next write and fails the test if there is no room.
-func (e *entity) submit(t *testing.T, w *journal.Writer) {
-	t.Helper()
-	if r := e.write("x"); !w.Submit(r) {
-		t.Fatalf("no room for %s@%d", r.Write.ID, r.Write.Expect)
-	}
-}
-
-func newWriter(t *testing.T, j journal.Journal, cfg journal.WriterConfig) *journal.Writer {
-	t.Helper()
-	w, err := journal.NewWriter(j, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-func closeWriter(t *testing.T, w *journal.Writer) {
-	t.Helper()
-	if err := w.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
-}
 
 func expect(t *testing.T, what string, got, want []string) {
 	t.Helper()

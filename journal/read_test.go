@@ -199,7 +199,7 @@ func TestPagesThatLeadNowhere(t *testing.T) {
 func TestJournalsWithoutQueries(t *testing.T) {
 	t.Parallel()
 	plain := &fake{}
-	guarded, err := journal.Guard(plain, journal.GuardConfig{})
+	guarded, err := journal.WithBreaker(plain, journal.BreakerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestQueriesReachThroughWrappers(t *testing.T) {
 	t.Parallel()
 	mem := inmem.NewJournal()
 	store(t, mem, added("a|1", 0, 2, "m"))
-	guarded, err := journal.Guard(mem, journal.GuardConfig{})
+	guarded, err := journal.WithBreaker(mem, journal.BreakerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -277,13 +277,13 @@ func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string)
 		return nil, c, err
 	}
 	c, s = c.withDefaults(), s.withDefaults()
-	guarded, err := journal.Guard(c.Journal, journal.GuardConfig{})
+	guarded, err := journal.WithBreaker(c.Journal, journal.BreakerConfig{})
 	if err != nil {
 		return nil, c, fmt.Errorf("sharding: guard the journal: %w", err)
 	}
 	var snapshots snapshot.Store
 	if c.Snapshots != nil {
-		if snapshots, err = snapshot.Guard(c.Snapshots, snapshot.GuardConfig{}); err != nil {
+		if snapshots, err = snapshot.WithBreaker(c.Snapshots, snapshot.BreakerConfig{}); err != nil {
 			return nil, c, fmt.Errorf("sharding: guard the snapshots: %w", err)
 		}
 	}

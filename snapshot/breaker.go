@@ -15,23 +15,8 @@ import (
 	"github.com/refold-io/refold/internal/breaker"
 )
 
-// BreakerState is what a Guarded store does with calls.
-type BreakerState uint8
-
-const (
-	// BreakerClosed lets calls through.
-	BreakerClosed BreakerState = iota
-	// BreakerOpen fails them at once.
-	BreakerOpen
-	// BreakerHalfOpen has let one through, on which the next state depends.
-	BreakerHalfOpen
-)
-
-// String returns "closed", "open" or "half-open".
-func (s BreakerState) String() string { return breaker.State(s).String() }
-
-// GuardConfig holds the limits of a Guarded store.
-type GuardConfig struct {
+// BreakerConfig holds the limits of a Guarded store.
+type BreakerConfig struct {
 	// MaxFailures is how many failures in a row open the breaker. Defaults to 5.
 	MaxFailures int
 	// CallTimeout bounds Save, Load and Delete. Defaults to 20 s.
@@ -40,22 +25,22 @@ type GuardConfig struct {
 	// Defaults to 10 s. It is longer than that of a journal because whoever makes the
 	// call waits for it, and could do without a snapshot.
 	ResetTimeout time.Duration
-	// OnBreaker is told of each change of state, in order. It must not block or
-	// call the store. Defaults to none.
-	OnBreaker func(BreakerState)
+	// OnChange is called with true when the breaker opens and with false when it closes again, in
+	// order. It must not block or call the store. Optional.
+	OnChange func(open bool)
 }
 
 // Guarded is a Store behind a circuit breaker and a call time-out.
-type Guarded struct {
-	store Store
-	gate  *breaker.Gate
+type guarded struct {
+	store   Store
+	breaker *breaker.Caller
 
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup
 }
 
-var _ Store = (*Guarded)(nil)
+var _ Store = (*guarded)(nil)
 
 // Guard returns a Store that passes calls on to store while it answers. Save,
 // Load and Delete end after the call time-out; too many failures in a row open
@@ -69,47 +54,45 @@ var _ Store = (*Guarded)(nil)
 // A call returns when its context ends or its time is up, even if the store
 // goes on with it. A Save that ended so may still be stored, whole; Close waits
 // for what goes on. List is not guarded: it takes as long as its loop.
-func Guard(store Store, cfg GuardConfig) (*Guarded, error) {
+func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 	if store == nil {
-		return nil, fmt.Errorf("%w: Guard needs a store", ErrInvalid)
+		return nil, fmt.Errorf("%w: WithBreaker needs a store", ErrInvalid)
 	}
 	gate := breaker.Config{
 		MaxFailures:  cmp.Or(cfg.MaxFailures, 5),
 		CallTimeout:  cmp.Or(cfg.CallTimeout, 20*time.Second),
 		ResetTimeout: cmp.Or(cfg.ResetTimeout, 10*time.Second),
+		OnChange:     cfg.OnChange,
 	}
-	if err := gate.Validate("GuardConfig"); err != nil {
+	if err := gate.Validate("BreakerConfig"); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if cfg.OnBreaker != nil {
-		gate.OnChange = func(s breaker.State) { cfg.OnBreaker(BreakerState(s)) }
-	}
-	return &Guarded{store: store, gate: breaker.NewGate(gate)}, nil
+	return &guarded{store: store, breaker: breaker.NewCaller(gate)}, nil
 }
 
 // Save implements Store.
-func (g *Guarded) Save(ctx context.Context, s Snapshot) error {
-	_, err := guarded(ctx, g, func(ctx context.Context) (struct{}, error) {
+func (g *guarded) Save(ctx context.Context, s Snapshot) error {
+	_, err := do(ctx, g, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.store.Save(ctx, s)
 	})
 	return err
 }
 
 // Load implements Store.
-func (g *Guarded) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
-	return guarded(ctx, g, func(ctx context.Context) (Snapshot, error) {
+func (g *guarded) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
+	return do(ctx, g, func(ctx context.Context) (Snapshot, error) {
 		return g.store.Load(ctx, id, c)
 	})
 }
 
 // List implements Store. It passes through.
-func (g *Guarded) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
+func (g *guarded) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
 	return g.store.List(ctx, id, c)
 }
 
 // Delete implements Store.
-func (g *Guarded) Delete(ctx context.Context, id string, c Criteria) error {
-	_, err := guarded(ctx, g, func(ctx context.Context) (struct{}, error) {
+func (g *guarded) Delete(ctx context.Context, id string, c Criteria) error {
+	_, err := do(ctx, g, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.store.Delete(ctx, id, c)
 	})
 	return err
@@ -117,7 +100,7 @@ func (g *Guarded) Delete(ctx context.Context, id string, c Criteria) error {
 
 // Close closes the store behind the breaker and waits for the calls that it
 // goes on with.
-func (g *Guarded) Close() error {
+func (g *guarded) Close() error {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
@@ -127,7 +110,7 @@ func (g *Guarded) Close() error {
 }
 
 // begin adds a call for Close to wait for.
-func (g *Guarded) begin() error {
+func (g *guarded) begin() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -139,13 +122,13 @@ func (g *Guarded) begin() error {
 
 // guarded makes a call unless the breaker is open, and leaves it when its
 // context ends.
-func guarded[R any](ctx context.Context, g *Guarded, call func(context.Context) (R, error)) (R, error) {
+func do[R any](ctx context.Context, g *guarded, call func(context.Context) (R, error)) (R, error) {
 	var result R
 	if err := g.begin(); err != nil {
 		return result, err
 	}
 	defer g.calls.Done()
-	err := g.gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+	err := g.breaker.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 		type answer struct {
 			result R
 			err    error

@@ -19,25 +19,25 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-func guard(t snapshottest.T, store snapshot.Store, c snapshot.GuardConfig) *snapshot.Guarded {
+func guard(t snapshottest.T, store snapshot.Store, c snapshot.BreakerConfig) snapshot.Store {
 	t.Helper()
-	g, err := snapshot.Guard(store, c)
+	g, err := snapshot.WithBreaker(store, c)
 	if err != nil {
 		t.Fatalf("Guard: %v", err)
 	}
 	return g
 }
 
-func TestGuardConformance(t *testing.T) {
+func TestBreakerConformance(t *testing.T) {
 	t.Parallel()
 	snapshottest.Run(t, snapshottest.Config{Open: func(t snapshottest.T) snapshot.Store {
-		return guard(t, new(inmem.SnapshotStore), snapshot.GuardConfig{})
+		return guard(t, new(inmem.SnapshotStore), snapshot.BreakerConfig{})
 	}})
 }
 
-func TestGuardConfigNamesEachMistake(t *testing.T) {
+func TestBreakerConfigNamesEachMistake(t *testing.T) {
 	t.Parallel()
-	_, err := snapshot.Guard(new(inmem.SnapshotStore), snapshot.GuardConfig{MaxFailures: -1, CallTimeout: -1, ResetTimeout: -1})
+	_, err := snapshot.WithBreaker(new(inmem.SnapshotStore), snapshot.BreakerConfig{MaxFailures: -1, CallTimeout: -1, ResetTimeout: -1})
 	if !errors.Is(err, snapshot.ErrInvalid) {
 		t.Fatalf("Guard: %v, want ErrInvalid", err)
 	}
@@ -46,7 +46,7 @@ func TestGuardConfigNamesEachMistake(t *testing.T) {
 			t.Errorf("the error does not name %s: %v", field, err)
 		}
 	}
-	if _, err := snapshot.Guard(nil, snapshot.GuardConfig{}); !errors.Is(err, snapshot.ErrInvalid) {
+	if _, err := snapshot.WithBreaker(nil, snapshot.BreakerConfig{}); !errors.Is(err, snapshot.ErrInvalid) {
 		t.Errorf("Guard of nothing: %v, want ErrInvalid", err)
 	}
 }
@@ -70,12 +70,12 @@ func fails(err error) func(context.Context) error {
 
 var errDisk = errors.New("the disk is gone")
 
-func TestGuardOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
+func TestBreakerOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &scripted{load: fails(errDisk)}
-		var states []snapshot.BreakerState
-		g := guard(t, store, snapshot.GuardConfig{OnBreaker: func(s snapshot.BreakerState) { states = append(states, s) }})
+		var states []bool
+		g := guard(t, store, snapshot.BreakerConfig{OnChange: func(open bool) { states = append(states, open) }})
 		load := func() error {
 			_, err := g.Load(t.Context(), "a", snapshot.Latest())
 			return err
@@ -112,23 +112,21 @@ func TestGuardOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 				t.Errorf("Load of a store that is back: %v", err)
 			}
 		}
-		want := []snapshot.BreakerState{
-			snapshot.BreakerOpen, snapshot.BreakerHalfOpen, snapshot.BreakerOpen, snapshot.BreakerHalfOpen, snapshot.BreakerClosed,
-		}
+		want := []bool{true, false}
 		if !slices.Equal(states, want) {
-			t.Errorf("OnBreaker saw %v, want %v", states, want)
+			t.Errorf("OnChange was called with %v, want %v", states, want)
 		}
 	})
 }
 
-func TestGuardCountsOnlyFailuresToAnswer(t *testing.T) {
+func TestBreakerCountsOnlyFailuresToAnswer(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []error{
 		nil, snapshot.ErrNotFound, snapshot.ErrNewerVersion, snapshot.ErrInvalid, snapshot.ErrTooLarge,
 		&snapshot.CorruptError{File: "f", Reason: errDisk}, fmt.Errorf("load: %w", snapshot.ErrNotFound), snapshot.ErrClosed,
 	} {
 		store := &scripted{load: fails(answer)}
-		g := guard(t, store, snapshot.GuardConfig{MaxFailures: 1})
+		g := guard(t, store, snapshot.BreakerConfig{MaxFailures: 1})
 		for range 3 {
 			if _, err := g.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, answer) {
 				t.Errorf("Load: %v, want %v", err, answer)
@@ -140,7 +138,7 @@ func TestGuardCountsOnlyFailuresToAnswer(t *testing.T) {
 	}
 }
 
-func TestGuardLeavesACallThatTakesTooLong(t *testing.T) {
+func TestBreakerLeavesACallThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), false
@@ -149,7 +147,7 @@ func TestGuardLeavesACallThatTakesTooLong(t *testing.T) {
 			ended = true
 			return context.Cause(ctx)
 		}}
-		g := guard(t, store, snapshot.GuardConfig{MaxFailures: 1})
+		g := guard(t, store, snapshot.BreakerConfig{MaxFailures: 1})
 		start := time.Now()
 		_, err := g.Load(t.Context(), "a", snapshot.Latest())
 		if took := time.Since(start); !errors.Is(err, snapshot.ErrCallTimeout) || took != 20*time.Second {
@@ -165,14 +163,14 @@ func TestGuardLeavesACallThatTakesTooLong(t *testing.T) {
 	})
 }
 
-func TestGuardDoesNotBlameTheStoreForItsCallers(t *testing.T) {
+func TestBreakerDoesNotBlameTheStoreForItsCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &scripted{load: func(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}}
-		g := guard(t, store, snapshot.GuardConfig{MaxFailures: 1})
+		g := guard(t, store, snapshot.BreakerConfig{MaxFailures: 1})
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if _, err := g.Load(ctx, "a", snapshot.Latest()); !errors.Is(err, context.DeadlineExceeded) {

@@ -57,7 +57,7 @@ func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcin
 // openRuntime starts a bank that hosts nothing yet.
 func openRuntime(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{
-		Store: s, JournalGuard: journal.GuardConfig{ResetTimeout: resetTimeout}, SnapshotGuard: snapshot.GuardConfig{ResetTimeout: resetTimeout},
+		Store: s, JournalBreaker: journal.BreakerConfig{ResetTimeout: resetTimeout}, SnapshotBreaker: snapshot.BreakerConfig{ResetTimeout: resetTimeout},
 		Logger: log, Observer: observer,
 	})
 	if err != nil {

@@ -11,10 +11,10 @@
 //	  └──────────────────────────────────────── trial succeeded ───────────┘
 //
 // A Breaker is the pure state machine; it is told the time and is not safe for
-// concurrent use. A Gate is the shell around it: it has the mutex, reads the
+// concurrent use. A Caller is the shell around it: it has the mutex, reads the
 // clock, and sets the time-out of a call.
 //
-//	gate := breaker.NewGate(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute})
+//	gate := breaker.NewCaller(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute})
 //	err := gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 //		err := store.Delete(ctx, id)
 //		return breaker.Of(err), err
@@ -100,10 +100,10 @@ func New(maxFailures int, resetTimeout time.Duration) Breaker {
 // time-out until the next call.
 func (b *Breaker) State() State { return b.state }
 
-// Enter asks to make a call. True means go ahead, and then call Leave with the
+// Begin asks to make a call. True means go ahead, and then call End with the
 // ticket. The first call after the reset time-out is the trial; while it is on
 // its way no other gets through.
-func (b *Breaker) Enter(now time.Time) (Ticket, bool) {
+func (b *Breaker) Begin(now time.Time) (Ticket, bool) {
 	switch b.state {
 	case Closed:
 		return Ticket{b.term}, true
@@ -111,15 +111,15 @@ func (b *Breaker) Enter(now time.Time) (Ticket, bool) {
 		if now.Before(b.retryAt) {
 			return Ticket{}, false
 		}
-		b.become(HalfOpen)
+		b.setState(HalfOpen)
 		return Ticket{b.term}, true
 	case HalfOpen:
 	}
 	return Ticket{}, false
 }
 
-// Leave says how a call ended.
-func (b *Breaker) Leave(now time.Time, t Ticket, o Outcome) {
+// End says how a call ended.
+func (b *Breaker) End(now time.Time, t Ticket, o Outcome) {
 	if t.term != b.term {
 		return
 	}
@@ -127,23 +127,23 @@ func (b *Breaker) Leave(now time.Time, t Ticket, o Outcome) {
 	case Success:
 		b.failures = 0
 		if b.state == HalfOpen {
-			b.become(Closed)
+			b.setState(Closed)
 		}
 	case Failure:
 		b.failures++
 		if b.state == HalfOpen || b.failures >= b.maxFailures {
 			b.failures = 0
 			b.retryAt = now.Add(b.resetTimeout)
-			b.become(Open)
+			b.setState(Open)
 		}
 	case Unknown:
 		if b.state == HalfOpen {
-			b.become(Open) // the time-out is over: the next call is the trial
+			b.setState(Open) // the time-out is over: the next call is the trial
 		}
 	}
 }
 
-func (b *Breaker) become(s State) {
+func (b *Breaker) setState(s State) {
 	b.state = s
 	b.term++
 }

@@ -28,7 +28,7 @@ func newScript(t *testing.T) *script {
 
 func (s *script) enter() breaker.Ticket {
 	s.t.Helper()
-	ticket, ok := s.breaker.Enter(s.now)
+	ticket, ok := s.breaker.Begin(s.now)
 	if !ok {
 		s.t.Fatalf("a call was not let through in state %v", s.breaker.State())
 	}
@@ -37,7 +37,7 @@ func (s *script) enter() breaker.Ticket {
 
 func (s *script) refused() {
 	s.t.Helper()
-	if _, ok := s.breaker.Enter(s.now); ok {
+	if _, ok := s.breaker.Begin(s.now); ok {
 		s.t.Fatalf("a call was let through, now %v", s.breaker.State())
 	}
 }
@@ -45,7 +45,7 @@ func (s *script) refused() {
 func (s *script) calls(outcomes ...breaker.Outcome) {
 	s.t.Helper()
 	for _, o := range outcomes {
-		s.breaker.Leave(s.now, s.enter(), o)
+		s.breaker.End(s.now, s.enter(), o)
 	}
 }
 
@@ -82,12 +82,12 @@ func TestOneTrialDecides(t *testing.T) {
 	trial := s.enter()
 	s.want(breaker.HalfOpen)
 	s.refused()
-	s.breaker.Leave(s.now, trial, failure)
+	s.breaker.End(s.now, trial, failure)
 	s.want(breaker.Open)
 	s.refused()
 	s.now = s.now.Add(time.Minute)
 	trial = s.enter()
-	s.breaker.Leave(s.now, trial, success)
+	s.breaker.End(s.now, trial, success)
 	s.want(breaker.Closed)
 	s.calls(failure, failure) // counts from the start
 	s.want(breaker.Closed)
@@ -109,15 +109,15 @@ func TestCallsFromBeforeAChangeDoNotCount(t *testing.T) {
 	s := newScript(t)
 	late, later, last := s.enter(), s.enter(), s.enter()
 	s.calls(failure, failure, failure)
-	s.breaker.Leave(s.now, late, success)
+	s.breaker.End(s.now, late, success)
 	s.want(breaker.Open)
 	s.now = s.now.Add(time.Minute)
 	trial := s.enter()
-	s.breaker.Leave(s.now, later, failure)
+	s.breaker.End(s.now, later, failure)
 	s.want(breaker.HalfOpen)
-	s.breaker.Leave(s.now, trial, success)
+	s.breaker.End(s.now, trial, success)
 	s.calls(failure, failure)
-	s.breaker.Leave(s.now, last, failure)
+	s.breaker.End(s.now, last, failure)
 	s.want(breaker.Closed)
 }
 

@@ -12,13 +12,13 @@ import (
 )
 
 var (
-	// ErrOpen is returned by Gate.Do for a call that was not made.
+	// ErrOpen is returned by Caller.Do for a call that was not made.
 	ErrOpen = errors.New("circuit breaker open")
 	// ErrCallTimeout is the cause of the context of a call whose time was up.
 	ErrCallTimeout = errors.New("call timed out")
 )
 
-// Config holds the limits of a Gate. All of them are required and positive.
+// Config holds the limits of a Caller. All of them are required and positive.
 type Config struct {
 	// MaxFailures is how many failures in a row open the breaker.
 	MaxFailures int
@@ -27,9 +27,10 @@ type Config struct {
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before it tries a call.
 	ResetTimeout time.Duration
-	// OnChange is told of each change of state, in order, with the mutex of the
-	// Gate held: it must not block or use the Gate. Nil for none.
-	OnChange func(State)
+	// OnChange is called with true when the breaker opens and with false when it closes again, in
+	// order. A half-open breaker counts as open. The mutex of the Caller is held: OnChange must not
+	// block or use the Caller. Nil is none.
+	OnChange func(open bool)
 }
 
 // Validate returns all mistakes, each naming the field of what.
@@ -47,18 +48,18 @@ func (c Config) Validate(what string) error {
 	return errors.Join(errs...)
 }
 
-// Gate lets calls through a Breaker. It is safe for concurrent use.
-type Gate struct {
+// Caller lets calls through a Breaker. It is safe for concurrent use.
+type Caller struct {
 	cfg Config
 
 	mu      sync.Mutex
 	breaker Breaker
 }
 
-// NewGate returns a Gate that is closed in the sense of a breaker: calls go
+// NewCaller returns a Caller that is closed in the sense of a breaker: calls go
 // through.
-func NewGate(cfg Config) *Gate {
-	return &Gate{cfg: cfg, breaker: New(cfg.MaxFailures, cfg.ResetTimeout)}
+func NewCaller(cfg Config) *Caller {
+	return &Caller{cfg: cfg, breaker: New(cfg.MaxFailures, cfg.ResetTimeout)}
 }
 
 // Do makes a call with a context that ends after the call time-out, unless the
@@ -67,14 +68,14 @@ func NewGate(cfg Config) *Gate {
 // afterwards; a panic of the call passes through and counts as a failure.
 //
 // A call that fails because ctx itself ended says nothing about the store.
-func (g *Gate) Do(ctx context.Context, call func(context.Context) (Outcome, error)) error {
+func (g *Caller) Do(ctx context.Context, call func(context.Context) (Outcome, error)) error {
 	start := time.Now()
-	ticket, ok := g.enter(start)
+	ticket, ok := g.begin(start)
 	if !ok {
 		return ErrOpen
 	}
 	outcome := Failure
-	defer func() { g.leave(ticket, outcome) }()
+	defer func() { g.end(ticket, outcome) }()
 	bounded, cancel := context.WithTimeoutCause(ctx, g.cfg.CallTimeout, ErrCallTimeout)
 	defer cancel()
 	result, err := call(bounded)
@@ -91,25 +92,26 @@ func (g *Gate) Do(ctx context.Context, call func(context.Context) (Outcome, erro
 	return err
 }
 
-func (g *Gate) enter(now time.Time) (Ticket, bool) {
+func (g *Caller) begin(now time.Time) (Ticket, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.breaker.State()
-	t, ok := g.breaker.Enter(now)
+	t, ok := g.breaker.Begin(now)
 	g.report(before)
 	return t, ok
 }
 
-func (g *Gate) leave(t Ticket, o Outcome) {
+func (g *Caller) end(t Ticket, o Outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.breaker.State()
-	g.breaker.Leave(time.Now(), t, o)
+	g.breaker.End(time.Now(), t, o)
 	g.report(before)
 }
 
-func (g *Gate) report(before State) {
-	if s := g.breaker.State(); s != before && g.cfg.OnChange != nil {
-		g.cfg.OnChange(s)
+func (g *Caller) report(before State) {
+	open := g.breaker.State() != Closed
+	if open != (before != Closed) && g.cfg.OnChange != nil {
+		g.cfg.OnChange(open)
 	}
 }

@@ -34,10 +34,10 @@ func hang(ctx context.Context) (breaker.Outcome, error) {
 func TestGateOpensAndCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var states []breaker.State
+		var states []bool
 		cfg := config()
-		cfg.OnChange = func(s breaker.State) { states = append(states, s) }
-		g := breaker.NewGate(cfg)
+		cfg.OnChange = func(open bool) { states = append(states, open) }
+		g := breaker.NewCaller(cfg)
 		for range 2 {
 			if err := g.Do(t.Context(), result(errStore)); !errors.Is(err, errStore) {
 				t.Errorf("got %v, want the store's error", err)
@@ -54,9 +54,9 @@ func TestGateOpensAndCloses(t *testing.T) {
 		if err := g.Do(t.Context(), result(nil)); err != nil {
 			t.Error(err)
 		}
-		want := []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Closed}
+		want := []bool{true, false}
 		if !slices.Equal(states, want) {
-			t.Errorf("states %v, want %v", states, want)
+			t.Errorf("OnChange was called with %v, want %v", states, want)
 		}
 	})
 }
@@ -64,7 +64,7 @@ func TestGateOpensAndCloses(t *testing.T) {
 func TestGateCountsTimeOuts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := breaker.NewGate(config())
+		g := breaker.NewCaller(config())
 		start := time.Now()
 		err := g.Do(t.Context(), hang)
 		if !errors.Is(err, breaker.ErrCallTimeout) || time.Since(start) != time.Second {
@@ -86,7 +86,7 @@ func TestGateCountsTimeOuts(t *testing.T) {
 func TestGateDoesNotBlameTheStoreForItsCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := breaker.NewGate(config())
+		g := breaker.NewCaller(config())
 		for range 5 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			if err := g.Do(ctx, hang); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, breaker.ErrCallTimeout) {
@@ -102,7 +102,7 @@ func TestGateDoesNotBlameTheStoreForItsCaller(t *testing.T) {
 
 func TestGateCountsPanics(t *testing.T) {
 	t.Parallel()
-	g := breaker.NewGate(config())
+	g := breaker.NewCaller(config())
 	for range 2 {
 		func() {
 			defer func() {

@@ -6,6 +6,7 @@ package engine
 import (
 	"time"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -73,7 +74,7 @@ const (
 // events, a callback, or the mere end of the op.
 type Step struct {
 	// Request is the write of a unit.
-	Request journal.Request
+	Request groupcommit.Request
 
 	op       *Op
 	next     *Step // in the pending list

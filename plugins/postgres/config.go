@@ -26,7 +26,7 @@ type Config struct {
 	// the number of CPUs: when many entities start at once, each recovers on a
 	// connection of its own.
 	MaxConns int
-	// MaxAppends is how many calls of Append a journal.Writer keeps in flight,
+	// MaxAppends is how many calls of Append a groupcommit.Writer keeps in flight,
 	// each on a connection of its own; it is never more than the pool has.
 	// Defaults to 2: one is sent while the other commits.
 	MaxAppends int

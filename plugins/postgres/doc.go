@@ -17,7 +17,7 @@
 //
 //	 node 1                                    PostgreSQL
 //	┌────────────────┐   append_many(...)     ┌───────────────────────────────────┐
-//	│ journal.Writer │ ─────────────────────▶ │ events     (id, seq_nr)  ordinal  │
+//	│ groupcommit.Writer │ ─────────────────────▶ │ events     (id, seq_nr)  ordinal  │
 //	│                │ ─────────────────────▶ │ tags       (tag, ordinal)         │
 //	│ recoveries     │ ◀───── pages ───────── │ deletions  (id)                   │
 //	│ queries        │ ◀─── up to the ─────── │ snapshots  (id, seq_nr)           │

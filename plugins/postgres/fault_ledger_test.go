@@ -78,8 +78,8 @@ type house struct {
 func openHouse(t *testing.T, j journal.Journal, callTimeout time.Duration) *house {
 	t.Helper()
 	rt, err := eventsourcing.Open(eventsourcing.Config{
-		Store:        db.Of(j, nil),
-		JournalGuard: journal.GuardConfig{CallTimeout: callTimeout, MaxFailures: 5, ResetTimeout: 50 * time.Millisecond},
+		Store:          db.Of(j, nil),
+		JournalBreaker: journal.BreakerConfig{CallTimeout: callTimeout, MaxFailures: 5, ResetTimeout: 50 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)

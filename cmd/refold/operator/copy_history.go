@@ -10,6 +10,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -187,7 +188,7 @@ func (l *load) flush(ctx context.Context) error {
 }
 
 // sender appends the writes of many IDs in groups.
-type sender struct{ writer *journal.Writer }
+type sender struct{ writer *groupcommit.Writer }
 
 // groupWrites is how many writes make an append. With those of all IDs there are
 // a few such appends, for journals that take several at a time.
@@ -195,7 +196,7 @@ const groupWrites = 64
 
 func newSender(j journal.Journal) (*sender, error) {
 	// What waits is bounded by who waits for it.
-	w, err := journal.NewWriter(j, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt})
+	w, err := groupcommit.New(j, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt})
 	if err != nil {
 		return nil, err
 	}
@@ -205,10 +206,10 @@ func newSender(j journal.Journal) (*sender, error) {
 // delivery is a write on its way.
 type delivery chan error
 
-// Written implements journal.Owner.
-func (d delivery) Written(_ *journal.Request, err error) { d <- err }
+// Written implements groupcommit.Owner.
+func (d delivery) Written(_ *groupcommit.Request, err error) { d <- err }
 
-// Room implements journal.Owner. There always is some.
+// Room implements groupcommit.Owner. There always is some.
 func (d delivery) Room() {}
 
 // append stores a write. It returns when its slices are free again.
@@ -217,7 +218,7 @@ func (s *sender) append(ctx context.Context, w journal.Write) error {
 		return context.Cause(ctx)
 	}
 	d := make(delivery, 1)
-	s.writer.Submit(&journal.Request{Write: w, Stream: new(journal.Stream), Owner: d}) //nolint:contextcheck // what was sent is waited for
+	s.writer.Submit(&groupcommit.Request{Write: w, Stream: new(groupcommit.Stream), Owner: d}) //nolint:contextcheck // what was sent is waited for
 	err := <-d
 	if err == nil || errors.Is(err, journal.ErrConflict) {
 		return err

@@ -106,7 +106,7 @@ func (p notes) bytes(i, n int) []byte {
 // host opens a runtime over a store and hosts counters on it.
 func host(ctx context.Context, s *database, typ eventsourcing.Type[command, event]) (*eventsourcing.Runtime, *eventsourcing.Entities[command, event], error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{ //nolint:contextcheck // the runtime ends with Close
-		Store: store.Of(s.journal, s.snapshots), JournalGuard: journal.GuardConfig{CallTimeout: nodePatience}, // a slow machine has other figures, and no errors
+		Store: store.Of(s.journal, s.snapshots), JournalBreaker: journal.BreakerConfig{CallTimeout: nodePatience}, // a slow machine has other figures, and no errors
 		RecoveryTimeout: nodePatience,
 	})
 	if err != nil {

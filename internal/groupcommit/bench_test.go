@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package groupcommit_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -20,7 +21,7 @@ func discard(context.Context, []journal.Write) []error { return nil }
 func BenchmarkWriterLoop(b *testing.B) {
 	for _, owners := range []int{1, 1_000, 100_000} {
 		b.Run(fmt.Sprintf("owners=%d", owners), func(b *testing.B) {
-			w, err := journal.NewWriter(&fake{append: discard}, journal.WriterConfig{MaxQueuedWrites: 1 << 20})
+			w, err := groupcommit.New(&fake{append: discard}, journal.WriterConfig{MaxQueuedWrites: 1 << 20})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -28,7 +29,7 @@ func BenchmarkWriterLoop(b *testing.B) {
 			l.left.Store(int64(b.N))
 			b.ReportAllocs()
 			for i := range owners {
-				w.Submit(&journal.Request{Write: benchWrite(i), Stream: new(journal.Stream), Owner: l})
+				w.Submit(&groupcommit.Request{Write: benchWrite(i), Stream: new(groupcommit.Stream), Owner: l})
 			}
 			<-l.done
 			b.StopTimer()
@@ -47,12 +48,12 @@ func benchWrite(i int) journal.Write {
 }
 
 type loop struct {
-	w    *journal.Writer
+	w    *groupcommit.Writer
 	left atomic.Int64
 	done chan struct{}
 }
 
-func (l *loop) Written(r *journal.Request, _ error) {
+func (l *loop) Written(r *groupcommit.Request, _ error) {
 	switch left := l.left.Add(-1); {
 	case left > 0:
 		l.w.Submit(r)
@@ -68,7 +69,7 @@ func (l *loop) Room() {}
 func BenchmarkWriterSubmit(b *testing.B) {
 	for _, calls := range []int{1, 4} {
 		b.Run(fmt.Sprintf("calls=%d", calls), func(b *testing.B) {
-			w, err := journal.NewWriter(&parallel{max: calls, fake: fake{append: discard}}, journal.WriterConfig{})
+			w, err := groupcommit.New(&parallel{max: calls, fake: fake{append: discard}}, journal.WriterConfig{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -78,7 +79,7 @@ func BenchmarkWriterSubmit(b *testing.B) {
 				s := &submitter{}
 				s.wake.L = &s.mu
 				for range 512 {
-					s.free = append(s.free, &journal.Request{Write: benchWrite(int(ids.Add(1))), Stream: new(journal.Stream), Owner: s})
+					s.free = append(s.free, &groupcommit.Request{Write: benchWrite(int(ids.Add(1))), Stream: new(groupcommit.Stream), Owner: s})
 				}
 				for pb.Next() {
 					w.Submit(s.take())
@@ -98,10 +99,10 @@ func BenchmarkWriterSubmit(b *testing.B) {
 type submitter struct {
 	mu   sync.Mutex
 	wake sync.Cond
-	free []*journal.Request
+	free []*groupcommit.Request
 }
 
-func (s *submitter) take() *journal.Request {
+func (s *submitter) take() *groupcommit.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.free) == 0 {
@@ -112,7 +113,7 @@ func (s *submitter) take() *journal.Request {
 	return r
 }
 
-func (s *submitter) Written(r *journal.Request, _ error) {
+func (s *submitter) Written(r *groupcommit.Request, _ error) {
 	s.mu.Lock()
 	s.free = append(s.free, r)
 	s.mu.Unlock()

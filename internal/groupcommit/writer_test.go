@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package groupcommit_test
 
 import (
 	"context"
@@ -12,11 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
 // manualWriter returns a Writer over a journal whose calls the test answers.
-func manualWriter(t *testing.T, cfg journal.WriterConfig) (*journal.Writer, <-chan arrival) {
+func manualWriter(t *testing.T, cfg journal.WriterConfig) (*groupcommit.Writer, <-chan arrival) {
 	t.Helper()
 	appendFunc, calls := manual()
 	return newWriter(t, &fake{append: appendFunc}, cfg), calls
@@ -317,8 +319,8 @@ func TestWriterContainsWhatAJournalMayNotDo(t *testing.T) {
 					if !errors.Is(err, journal.ErrContract) || journal.NotStored(err) {
 						t.Errorf("%s: %v, want ErrContract and an unknown outcome", entry, err)
 					}
-					if p, ok := errors.AsType[*journal.PanicError](err); strings.Contains(name, "panic") && (!ok || len(p.Stack) == 0) {
-						t.Errorf("%s: %v, want a PanicError with its stack", entry, err)
+					if p, ok := errors.AsType[*panics.Error](err); strings.Contains(name, "panic") && (!ok || len(p.Stack) == 0) {
+						t.Errorf("%s: %v, want a panics.Error with its stack", entry, err)
 					}
 				}
 				w.Reset(&a.stream)

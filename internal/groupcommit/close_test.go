@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package groupcommit_test
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
 // closing calls Close on a goroutine of its own.
-func closing(ctx context.Context, w *journal.Writer) <-chan error {
+func closing(ctx context.Context, w *groupcommit.Writer) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- w.Close(ctx) }()
 	return done

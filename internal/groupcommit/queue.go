@@ -1,9 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal
+package groupcommit
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/refold-io/refold/journal"
+)
 
 // requests is a queue of requests, linked through them.
 type requests struct{ first, last *Request }
@@ -38,55 +42,55 @@ func (q *requests) prepend(front requests) {
 	q.first = front.first
 }
 
-// parkingLot holds the owners that wait for room, in the order in which they
+// waitingOwners holds the owners that wait for room, in the order in which they
 // came. An owner that was told of room and found none keeps its turn.
-type parkingLot struct {
-	again, fresh fifo
+type waitingOwners struct {
+	retrying, newcomers fifo
 	// granted is how many owners were told of room and have not submitted
 	// since. Their places are kept until the queue has run empty: by then those
 	// who have not come do not count.
 	granted int
 }
 
-type parkedOwner struct {
+type waitingOwner struct {
 	owner  Owner
 	stream *Stream
 	size   int
 }
 
-func (l *parkingLot) waiting() bool { return !l.again.empty() || !l.fresh.empty() }
+func (l *waitingOwners) any() bool { return !l.retrying.empty() || !l.newcomers.empty() }
 
-func (l *parkingLot) add(p parkedOwner, again bool) {
+func (l *waitingOwners) add(p waitingOwner, again bool) {
 	if again {
-		l.again.push(p)
+		l.retrying.push(p)
 		return
 	}
-	l.fresh.push(p)
+	l.newcomers.push(p)
 }
 
-func (l *parkingLot) line() *fifo {
-	if !l.again.empty() {
-		return &l.again
+func (l *waitingOwners) next() *fifo {
+	if !l.retrying.empty() {
+		return &l.retrying
 	}
-	return &l.fresh
+	return &l.newcomers
 }
 
 // peek returns the owner whose turn it is.
-func (l *parkingLot) peek() parkedOwner { return l.line().peek() }
+func (l *waitingOwners) peek() waitingOwner { return l.next().peek() }
 
-func (l *parkingLot) remove() { l.line().pop() }
+func (l *waitingOwners) remove() { l.next().pop() }
 
 // fifo is a queue in a slice.
 type fifo struct {
-	items []parkedOwner
+	items []waitingOwner
 	head  int
 }
 
 func (f *fifo) empty() bool { return f.head == len(f.items) }
 
-func (f *fifo) peek() parkedOwner { return f.items[f.head] }
+func (f *fifo) peek() waitingOwner { return f.items[f.head] }
 
-func (f *fifo) push(p parkedOwner) {
+func (f *fifo) push(p waitingOwner) {
 	if len(f.items) == cap(f.items) && f.head > len(f.items)/2 {
 		n := copy(f.items, f.items[f.head:])
 		clear(f.items[n:])
@@ -96,7 +100,7 @@ func (f *fifo) push(p parkedOwner) {
 }
 
 func (f *fifo) pop() {
-	f.items[f.head] = parkedOwner{}
+	f.items[f.head] = waitingOwner{}
 	f.head++
 	if !f.empty() {
 		return
@@ -130,7 +134,7 @@ type Stream struct {
 	epoch uint32
 	state streamState
 	// roomed is set from a Room until the next Submit.
-	roomed bool
+	granted bool
 }
 
 type streamState uint8
@@ -138,9 +142,9 @@ type streamState uint8
 const (
 	flowing streamState = iota
 	// doomed: a request in the queue is known to fail.
-	doomed
+	willFail
 	// cut: that request has left the queue; what stands behind it is skipped.
-	cut
+	skipping
 	// failed: a request was answered with an error; all are skipped until Reset.
 	failed
 )
@@ -149,7 +153,7 @@ const (
 // from a Submit that returned true until Written is called.
 type Request struct {
 	// Write is what to store. Required.
-	Write Write
+	Write journal.Write
 	// Stream is the stream of Write.ID. Required.
 	Stream *Stream
 	// Owner is told the outcome. Required.
@@ -163,18 +167,18 @@ type Request struct {
 
 // measure returns the size of a write in bytes: that of its names, payloads,
 // tags and metadata.
-func measure(write *Write, limit int) (int, error) {
+func measure(write *journal.Write, limit int) (int, error) {
 	reject := func(seqNr uint64, format string, args ...any) error {
-		return &RejectedError{ID: write.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
+		return &journal.RejectedError{ID: write.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
 	}
 	if len(write.Events) == 0 {
-		return 0, reject(0, "%w: no events", ErrInvalid)
+		return 0, reject(0, "%w: no events", journal.ErrInvalid)
 	}
 	size := len(write.ID) + len(write.Writer)
 	for i := range write.Events {
 		e := &write.Events[i]
 		if e.SequenceNr != write.Expect+1+uint64(i) {
-			return 0, reject(e.SequenceNr, "%w: event %d of a write that expects %d must have number %d", ErrInvalid, i, write.Expect, write.Expect+1+uint64(i))
+			return 0, reject(e.SequenceNr, "%w: event %d of a write that expects %d must have number %d", journal.ErrInvalid, i, write.Expect, write.Expect+1+uint64(i))
 		}
 		n := len(e.Manifest) + len(e.Payload) + len(e.Metadata)
 		for _, tag := range e.Tags {

@@ -1,33 +1,35 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal
+package groupcommit
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/refold-io/refold/internal/panics"
+	"github.com/refold-io/refold/journal"
 )
 
 // call is what one goroutine of a Writer has in hand.
-type call struct {
+type batch struct {
 	requests requests // in order; answered and not only sent ones
 	count    int      // of requests
 	bytes    int
 	withheld int // requests that are answered without being sent
 	inAppend bool
-	writes   []Write  // reused
-	ids      []string // its entries in Writer.busy; reused
-	rooms    []Owner  // reused
+	writes   []journal.Write // reused
+	ids      []string        // its entries in Writer.busy; reused
+	rooms    []Owner         // reused
 }
 
 // busyID is a persistence ID that a call in flight holds.
 type busyID struct {
-	by   *call
+	by   *batch
 	wait requests
 }
 
@@ -40,7 +42,7 @@ func (w *Writer) start(ctx context.Context) <-chan struct{} {
 		default:
 		}
 	}
-	c, done := &call{}, make(chan struct{})
+	c, done := &batch{}, make(chan struct{})
 	w.active = append(w.active, c)
 	go func() {
 		defer close(done)
@@ -49,7 +51,7 @@ func (w *Writer) start(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-func (w *Writer) run(ctx context.Context, c *call) {
+func (w *Writer) run(ctx context.Context, c *batch) {
 	w.mu.Lock()
 	for w.next(c) {
 		w.mu.Unlock()
@@ -62,7 +64,7 @@ func (w *Writer) run(ctx context.Context, c *call) {
 		w.mu.Lock()
 		w.release(c)
 	}
-	w.active = slices.DeleteFunc(w.active, func(other *call) bool { return other == c })
+	w.active = slices.DeleteFunc(w.active, func(other *batch) bool { return other == c })
 	if len(w.active) == 0 {
 		close(w.stopped)
 	}
@@ -71,18 +73,18 @@ func (w *Writer) run(ctx context.Context, c *call) {
 
 // next waits until there is something to do for c. It returns false when there
 // never will be. w.mu is held.
-func (w *Writer) next(c *call) bool {
+func (w *Writer) next(c *batch) bool {
 	for {
 		w.take(c)
 		if c.count == 0 && w.queued == 0 {
 			// Nothing is left to do, so those who were told of room are slow or
 			// do not want it.
-			w.parked.granted = 0
+			w.waiting.granted = 0
 		}
 		w.grant(c)
 		if c.count > 0 || len(c.rooms) > 0 {
 			if w.queue.first != nil {
-				w.wakeOne()
+				w.wakeIdle()
 			}
 			if c.count > c.withheld {
 				c.inAppend = true
@@ -105,7 +107,7 @@ func (w *Writer) next(c *call) bool {
 	}
 }
 
-func (w *Writer) wakeOne() {
+func (w *Writer) wakeIdle() {
 	if w.idle > 0 && !w.waking {
 		w.waking = true
 		w.wake.Signal()
@@ -113,8 +115,8 @@ func (w *Writer) wakeOne() {
 }
 
 // take moves what goes out next from the queue to c. w.mu is held.
-func (w *Writer) take(c *call) {
-	if !w.tracking && w.suspect == 0 && w.queued <= w.cfg.MaxBatchWrites && w.bytes <= w.cfg.MaxBatchBytes {
+func (w *Writer) take(c *batch) {
+	if !w.trackIDs && w.unchecked == 0 && w.queued <= w.cfg.MaxBatchWrites && w.bytes <= w.cfg.MaxBatchBytes {
 		// The usual case does not touch the requests while others wait for the mutex.
 		c.requests, c.count, c.bytes = w.queue, w.queued, w.bytes
 		w.queue, w.queued, w.bytes = requests{}, 0, 0
@@ -126,13 +128,13 @@ func (w *Writer) take(c *call) {
 			return
 		}
 		w.queue.pop()
-		w.suspect = max(0, w.suspect-1)
-		if w.tracking && !w.claim(c, r) {
+		w.unchecked = max(0, w.unchecked-1)
+		if w.trackIDs && !w.claim(c, r) {
 			continue
 		}
 		w.queued--
 		w.bytes -= r.size
-		w.judge(r)
+		w.decide(r)
 		if r.err != nil {
 			c.withheld++
 		} else {
@@ -144,7 +146,7 @@ func (w *Writer) take(c *call) {
 }
 
 // claim makes the ID of r busy for c. If another call holds it, r waits there.
-func (w *Writer) claim(c *call, r *Request) bool {
+func (w *Writer) claim(c *batch, r *Request) bool {
 	id := r.Write.ID
 	held, busy := w.busy[id]
 	switch {
@@ -160,37 +162,37 @@ func (w *Writer) claim(c *call, r *Request) bool {
 }
 
 // judge decides whether a request that leaves the queue is sent.
-func (w *Writer) judge(r *Request) {
+func (w *Writer) decide(r *Request) {
 	s := r.Stream
 	switch {
-	case w.aborted || errors.Is(r.err, ErrClosed):
+	case w.aborted || errors.Is(r.err, journal.ErrClosed):
 		r.err = errWriterClosed
-	case r.epoch != s.epoch || s.state >= cut:
-		r.err = ErrSkipped
+	case r.epoch != s.epoch || s.state >= skipping:
+		r.err = journal.ErrSkipped
 	case r.err != nil:
-		s.state = cut
+		s.state = skipping
 	}
 }
 
 // grant chooses the owners that are told of room. w.mu is held.
-func (w *Writer) grant(c *call) {
+func (w *Writer) grant(c *batch) {
 	bytes := w.bytes
-	for w.parked.waiting() {
-		p := w.parked.peek()
-		ahead := w.queued + w.parked.granted
+	for w.waiting.any() {
+		p := w.waiting.peek()
+		ahead := w.queued + w.waiting.granted
 		if !w.closed && ahead > 0 && (ahead >= w.cfg.MaxQueuedWrites || bytes+p.size > w.cfg.MaxQueuedBytes) {
 			return
 		}
-		w.parked.remove()
-		w.parked.granted++
+		w.waiting.remove()
+		w.waiting.granted++
 		bytes += p.size
-		p.stream.roomed = true
+		p.stream.granted = true
 		c.rooms = append(c.rooms, p.owner)
 	}
 }
 
 // track records the IDs of a call that was sent untracked. w.mu is held.
-func (w *Writer) track(c *call) {
+func (w *Writer) track(c *batch) {
 	for r := c.requests.first; r != nil; r = r.next {
 		w.claim(c, r)
 	}
@@ -198,7 +200,7 @@ func (w *Writer) track(c *call) {
 
 // release ends a call: what waited behind its IDs goes to the front of the
 // queue. w.mu is held.
-func (w *Writer) release(c *call) {
+func (w *Writer) release(c *batch) {
 	for _, id := range c.ids {
 		w.queue.prepend(w.busy[id].wait)
 		delete(w.busy, id)
@@ -210,8 +212,8 @@ func (w *Writer) release(c *call) {
 }
 
 // send sends and answers what c has in hand.
-func (w *Writer) send(ctx context.Context, c *call) {
-	var info CommitInfo
+func (w *Writer) send(ctx context.Context, c *batch) {
+	var info journal.CommitInfo
 	var slots []error
 	if c.inAppend {
 		events := 0
@@ -221,7 +223,7 @@ func (w *Writer) send(ctx context.Context, c *call) {
 				events += len(r.Write.Events)
 			}
 		}
-		info = CommitInfo{Writes: len(c.writes), Events: events, Bytes: c.bytes}
+		info = journal.CommitInfo{Writes: len(c.writes), Events: events, Bytes: c.bytes}
 		slots = w.append(ctx, c.writes, &info)
 	}
 	w.mu.Lock()
@@ -249,17 +251,17 @@ func (w *Writer) send(ctx context.Context, c *call) {
 
 // append calls the journal and returns one slot per write, or nil if all are
 // stored.
-func (w *Writer) append(ctx context.Context, writes []Write, info *CommitInfo) []error {
+func (w *Writer) append(ctx context.Context, writes []journal.Write, info *journal.CommitInfo) []error {
 	var start time.Time
 	if w.cfg.OnCommit != nil {
 		start = time.Now()
 	}
-	slots := contained(ctx, w.journal, writes)
+	slots := callAppend(ctx, w.journal, writes)
 	if w.cfg.OnCommit != nil {
 		info.Duration = time.Since(start)
 	}
 	if slots != nil && len(slots) != len(writes) {
-		slots = allSlots(len(writes), fmt.Errorf("%w: Append answered %d writes with %d slots", ErrContract, len(writes), len(slots)))
+		slots = allSlots(len(writes), fmt.Errorf("%w: Append answered %d writes with %d slots", journal.ErrContract, len(writes), len(slots)))
 	}
 	for _, err := range slots {
 		if err != nil {
@@ -272,39 +274,37 @@ func (w *Writer) append(ctx context.Context, writes []Write, info *CommitInfo) [
 	return slots
 }
 
-// contained turns a panic of the journal into an unknown outcome.
-func contained(ctx context.Context, j Journal, writes []Write) (slots []error) {
-	defer func() {
-		if v := recover(); v != nil {
-			slots = allSlots(len(writes), &PanicError{Value: v, Stack: debug.Stack()})
-		}
-	}()
-	return j.Append(ctx, writes)
+// callAppend calls Append. A panic of the journal becomes an unknown outcome of each write.
+func callAppend(ctx context.Context, j journal.Journal, writes []journal.Write) (slots []error) {
+	if p := panics.Call(func() { slots = j.Append(ctx, writes) }); p != nil {
+		return allSlots(len(writes), fmt.Errorf("%w: %w", journal.ErrContract, p))
+	}
+	return slots
 }
 
 // settle gives each request its outcome and marks the streams that failed.
 // w.mu is held.
-func (w *Writer) settle(c *call, slots []error) {
+func (w *Writer) settle(c *batch, slots []error) {
 	for r := c.requests.first; r != nil; r = r.next {
 		s := r.Stream
 		live := r.epoch == s.epoch
 		behind := live && s.state == failed // something before it in this call failed
 		switch {
 		case r.err != nil: // withheld
-			if behind && !errors.Is(r.err, ErrClosed) {
-				r.err = ErrSkipped
+			if behind && !errors.Is(r.err, journal.ErrClosed) {
+				r.err = journal.ErrSkipped
 			}
 		case slots != nil:
 			r.err, slots = slots[0], slots[1:]
 			if r.err == nil && behind {
-				r.err = fmt.Errorf("%w: Append stored a write of %q behind one that it did not", ErrContract, r.Write.ID)
+				r.err = fmt.Errorf("%w: Append stored a write of %q behind one that it did not", journal.ErrContract, r.Write.ID)
 			}
 		}
 		if r.err != nil && live {
 			s.state = failed
 		}
 	}
-	w.suspect = w.queued
+	w.unchecked = w.queued
 }
 
 func allSlots(n int, err error) []error { return slices.Repeat([]error{err}, n) }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package groupcommit_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -167,8 +168,8 @@ func TestWriterReportsCommits(t *testing.T) {
 
 func TestWriterConfigNamesEachMistake(t *testing.T) {
 	t.Parallel()
-	_, err := journal.NewWriter(&fake{}, journal.WriterConfig{
-		MaxQueuedWrites: -1, MaxQueuedBytes: -1, MaxBatchWrites: -1, MaxBatchBytes: journal.MaxAppendBytes + 1,
+	_, err := groupcommit.New(&fake{}, journal.WriterConfig{
+		MaxQueuedWrites: -1, MaxQueuedBytes: -1, MaxBatchWrites: -1, MaxBatchBytes: 64<<20 + 1,
 	})
 	if !errors.Is(err, journal.ErrInvalid) {
 		t.Fatalf("got %v, want ErrInvalid", err)
@@ -178,7 +179,7 @@ func TestWriterConfigNamesEachMistake(t *testing.T) {
 			t.Errorf("%q does not name %s", err, field)
 		}
 	}
-	if _, err := journal.NewWriter(nil, journal.WriterConfig{}); !errors.Is(err, journal.ErrInvalid) {
+	if _, err := groupcommit.New(nil, journal.WriterConfig{}); !errors.Is(err, journal.ErrInvalid) {
 		t.Errorf("without a journal: %v, want ErrInvalid", err)
 	}
 }
@@ -186,10 +187,10 @@ func TestWriterConfigNamesEachMistake(t *testing.T) {
 // A million of them are resident.
 func TestStreamAndRequestAreSmall(t *testing.T) {
 	t.Parallel()
-	if size := unsafe.Sizeof(journal.Stream{}); size > 8 {
+	if size := unsafe.Sizeof(groupcommit.Stream{}); size > 8 {
 		t.Errorf("a Stream has %d bytes", size)
 	}
-	if size := unsafe.Sizeof(journal.Request{}); size > 144 {
+	if size := unsafe.Sizeof(groupcommit.Request{}); size > 144 {
 		t.Errorf("a Request has %d bytes", size)
 	}
 }

@@ -1,18 +1,19 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package groupcommit_test
 
 import (
 	"errors"
 	"testing"
 	"testing/synctest"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
 // parallelWriter returns a Writer that may have several calls in flight.
-func parallelWriter(t *testing.T, calls int, cfg journal.WriterConfig) (*journal.Writer, <-chan arrival) {
+func parallelWriter(t *testing.T, calls int, cfg journal.WriterConfig) (*groupcommit.Writer, <-chan arrival) {
 	t.Helper()
 	appendFunc, arrivals := manual()
 	return newWriter(t, &parallel{fake: fake{append: appendFunc}, max: calls}, cfg), arrivals
@@ -151,7 +152,7 @@ func TestWriterAsksBehindWrappers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		appendFunc, calls := manual()
-		guarded, err := journal.Guard(&parallel{fake: fake{append: appendFunc}, max: 2}, journal.GuardConfig{})
+		guarded, err := journal.WithBreaker(&parallel{fake: fake{append: appendFunc}, max: 2}, journal.BreakerConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

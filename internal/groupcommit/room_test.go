@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package groupcommit_test
 
 import (
 	"fmt"
@@ -9,12 +9,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
 // refuse submits the entity's next write, for which there must be no room, and
 // returns it.
-func (e *entity) refuse(t *testing.T, w *journal.Writer) *journal.Request {
+func (e *entity) refuse(t *testing.T, w *groupcommit.Writer) *groupcommit.Request {
 	t.Helper()
 	r := e.write("x")
 	if w.Submit(r) {

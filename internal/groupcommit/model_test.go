@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package groupcommit_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -197,15 +198,15 @@ func (m *model) store(w *journal.Write) {
 // client is an owner that writes to one ID, several writes ahead.
 type client struct {
 	m      *model
-	w      *journal.Writer
+	w      *groupcommit.Writer
 	name   string
 	id     string
 	rng    *rand.Rand
-	stream journal.Stream
+	stream groupcommit.Stream
 	inbox  chan outcome
 	done   chan struct{}
 
-	pending []*journal.Request // accepted, in order
+	pending []*groupcommit.Request // accepted, in order
 	answers []outcome
 	next    uint64
 	term    int
@@ -214,11 +215,11 @@ type client struct {
 }
 
 type outcome struct {
-	r   *journal.Request // nil: room
+	r   *groupcommit.Request // nil: room
 	err error
 }
 
-func (c *client) Written(r *journal.Request, err error) {
+func (c *client) Written(r *groupcommit.Request, err error) {
 	c.m.mu.Lock()
 	if !c.m.sent[unit(&r.Write)] {
 		c.m.queued.Add(-1)
@@ -253,7 +254,7 @@ func (c *client) run(n int) {
 }
 
 func (c *client) submit() bool {
-	r := &journal.Request{
+	r := &groupcommit.Request{
 		Write:  journal.Write{ID: c.id, Writer: c.writer(), Expect: c.next},
 		Stream: &c.stream, Owner: c,
 	}

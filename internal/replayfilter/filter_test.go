@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package journal_test
+package replayfilter_test
 
 import (
 	"errors"
@@ -11,8 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refold-io/refold/internal/replayfilter"
 	"github.com/refold-io/refold/journal"
 )
+
+var errAway = fmt.Errorf("%w: connection refused", journal.ErrUnavailable)
 
 // history returns the records of a script such as "A1 A2 B3": a writer and a
 // number each. "!" is an error.
@@ -50,9 +53,9 @@ func outcomeOf(records iter.Seq2[journal.Event, error]) (script string, failure 
 	return strings.Join(words, " "), failure
 }
 
-func newFilter(t *testing.T, cfg journal.FilterConfig) *journal.Filter {
+func newFilter(t *testing.T, cfg journal.FilterConfig) *replayfilter.Filter {
 	t.Helper()
-	f, err := journal.NewFilter(cfg)
+	f, err := replayfilter.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +191,7 @@ func TestFilterErrorNamesIDNumberAndWriters(t *testing.T) {
 	got, ok := errors.AsType[*journal.ViolationError](err)
 	want := journal.ViolationError{
 		ID: "account|42", SequenceNr: 4, Writer: "A",
-		Detail: journal.ViolationOldWriter, OtherSequenceNr: 3, OtherWriter: "B",
+		Detail: "comes from an old writer, after number", OtherSequenceNr: 3, OtherWriter: "B",
 	}
 	if !ok || *got != want {
 		t.Errorf("got %+v, want %+v", err, want)
@@ -264,7 +267,7 @@ func TestFilterIsReusable(t *testing.T) {
 
 func TestFilterConfigNamesEachMistake(t *testing.T) {
 	t.Parallel()
-	_, err := journal.NewFilter(journal.FilterConfig{Mode: 9, WindowSize: -1, MaxOldWriters: -1})
+	_, err := replayfilter.New(journal.FilterConfig{Mode: 9, WindowSize: -1, MaxOldWriters: -1})
 	if !errors.Is(err, journal.ErrInvalid) {
 		t.Fatalf("got %v, want ErrInvalid", err)
 	}
@@ -302,7 +305,7 @@ func BenchmarkFilter(b *testing.B) {
 	}
 	for _, mode := range []journal.FilterMode{journal.FilterOff, journal.FilterFail, journal.FilterWarn, journal.FilterRepairByDiscardOld} {
 		b.Run(mode.String(), func(b *testing.B) {
-			f, err := journal.NewFilter(journal.FilterConfig{Mode: mode})
+			f, err := replayfilter.New(journal.FilterConfig{Mode: mode})
 			if err != nil {
 				b.Fatal(err)
 			}
