@@ -120,7 +120,7 @@ func TestBenchArguments(t *testing.T) {
 		"bench wake --journal file:x":           "it has to be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a URL",
 		"bench wake --journal leveldb:":         "no figures on --journal leveldb:",
 		"bench persist --rounds 0":              "--rounds is 0",
-		"verify --journal leveldb:/nonexistent": "there is no such directory",
+		"verify --journal leveldb:/nonexistent": "the directory does not exist",
 	} {
 		var out, errs bytes.Buffer
 		p := program()

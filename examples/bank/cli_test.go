@@ -52,7 +52,7 @@ func TestUsage(t *testing.T) {
 		{"refold help", exitOK, ""},
 		{"refold rebuild --help", exitOK, ""},
 		{"refold dance", exitUsage, "bank refold: unexpected argument dance"},
-		{"refold verify --journal leveldb:" + missing, exitUsage, "there is no such directory"},
+		{"refold verify --journal leveldb:" + missing, exitUsage, "the directory does not exist"},
 		{"apply --help", exitOK, ""},
 		{"serve --nodes 3 --join a", exitUsage, "only one of them can be"},
 		{"serve --nodes 21 --journal inmem:", exitUsage, "--nodes 21: it has to be 1 to 20"},

@@ -13,111 +13,105 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// CopyOptions say how Copy works. The zero value is the default.
+// CopyOptions configures Copy. The zero value is the default.
 type CopyOptions struct {
-	// Parallel is how many persistence IDs are copied at the same time. Defaults
-	// to 256.
+	// Parallel is how many persistence IDs Copy processes at the same time. Defaults to 256.
 	Parallel int
-	// Progress is called as things move on, by several goroutines at a time.
-	// Defaults to nothing.
+	// Progress is called after each step, concurrently from several goroutines. Defaults to none.
 	Progress func(CopyProgress)
 }
 
-// CopyProgress is how far a Copy is.
+// CopyProgress is the progress of a Copy.
 type CopyProgress struct {
-	// Stage is what it does now.
+	// Stage is the current stage.
 	Stage CopyStage
-	// Done and Total count persistence IDs, and records while it copies. Total
-	// is 0 if it is not known.
+	// Done and Total count persistence IDs; in the stage Copying they count records. Total is 0 if
+	// it is unknown.
 	Done, Total uint64
 }
 
-// CopyStage is a part of a Copy.
+// CopyStage is a stage of a Copy.
 type CopyStage uint8
 
-// The stages, in this order.
+// The stages, in order.
 const (
-	// Comparing is looking at what the target holds already.
+	// Comparing compares the present contents of the target with the source.
 	Comparing CopyStage = iota
-	// Copying is copying the rest.
+	// Copying copies the missing records and snapshots.
 	Copying
-	// Checking is comparing all that both sides hold in the end.
+	// Checking compares all contents of both sides after the copy.
 	Checking
 )
 
-// CopyReport is what Copy has done and found.
+// CopyReport is the result of a Copy.
 type CopyReport struct {
-	// IDs, Records and Snapshots are what the target holds and was checked.
+	// IDs, Records and Snapshots count the checked contents of the target.
 	IDs, Records, Snapshots uint64
-	// CopiedRecords and CopiedSnapshots are how many of them were copied now.
+	// CopiedRecords and CopiedSnapshots count the part that this Copy copied.
 	CopiedRecords, CopiedSnapshots uint64
-	// RemovedSnapshots is how many snapshots of an earlier copy were removed,
-	// which the source holds no more.
+	// RemovedSnapshots counts snapshots of an earlier copy that were removed because the source no
+	// longer has them.
 	RemovedSnapshots uint64
-	// Digest is that of both sides, if there are no problems.
+	// Digest is the digest of both sides. It is valid only without problems.
 	Digest Digest
-	// Grown is how many persistence IDs have got more records in the source
-	// meanwhile, and Later how many records that is. Another Copy would copy them.
+	// Grown counts the persistence IDs to which the source appended during the copy, and Later the
+	// appended records. Another Copy copies them.
 	Grown, Later uint64
-	// Problems are snapshots that can't be read, and so are not copied, and
-	// persistence IDs that differ in the end.
+	// Problems lists unreadable snapshots, which are not copied, and persistence IDs that differ
+	// after the copy.
 	Problems []Problem
 }
 
-// ErrDifferent is matched by a *DifferenceError.
-var ErrDifferent = errors.New("operator: the target holds something else")
+// ErrDifferent matches a *DifferenceError.
+var ErrDifferent = errors.New("operator: the target differs from the source")
 
-// DifferenceError says that a target holds something that did not come from the
-// source, so that nothing was copied.
+// DifferenceError reports contents of the target that are not a part of the source. Nothing was
+// copied.
 type DifferenceError struct {
 	ID string
-	// SequenceNr is the first record that differs, 0 if it is none in
-	// particular.
+	// SequenceNr is the first record that differs, or 0 if no single record does.
 	SequenceNr uint64
-	// Detail says what differs.
+	// Detail describes the difference.
 	Detail string
 }
 
 func (e *DifferenceError) Error() string {
 	if e.SequenceNr == 0 {
-		return fmt.Sprintf("the target holds something else: %q: %s", e.ID, e.Detail)
+		return fmt.Sprintf("the target differs from the source: %q: %s", e.ID, e.Detail)
 	}
-	return fmt.Sprintf("the target holds something else: %q at %d: %s", e.ID, e.SequenceNr, e.Detail)
+	return fmt.Sprintf("the target differs from the source: %q at %d: %s", e.ID, e.SequenceNr, e.Detail)
 }
 
 // Is reports whether target is ErrDifferent.
 func (e *DifferenceError) Is(target error) bool { return target == ErrDifferent }
 
-// Copy makes one journal hold what another one does, between any two plugins:
-// records with their numbers, times, writers, tags and metadata, fences,
-// deletions and snapshots. In the end it compares both sides. The source is only
-// read; it may be in use. A copy is of what a persistence ID held when its turn
-// came; what was appended after that is counted, and another Copy copies it. What was deleted or replaced
-// in the source until the end is followed.
+// Copy copies a journal to another one, which may be of another plugin: records with their numbers,
+// times, writers, tags and metadata, fences, deletions and snapshots. It then compares both sides.
+// Copy only reads the source, which may be in use. Records appended to the source after Copy has
+// read their persistence ID are counted; another Copy copies them. Copy follows deletions and
+// replaced snapshots in the source until it ends.
 //
-// A target that holds anything already must hold a part of the same: that is
-// what an interrupted Copy leaves, and the next one goes on there. If not, the
-// error matches ErrDifferent, names the first difference, and the target is as it
-// was. While it is being copied to, a target must not be used: an entity may lack
-// its last events or its snapshot.
+// The target must be empty or hold a part of the source, as an interrupted Copy leaves it; Copy
+// then continues. Otherwise the error matches ErrDifferent, names the first difference, and the
+// target is unchanged. No program may use the target during the copy: an entity may lack its last
+// events or its snapshot.
 //
-// What is not copied is the order between persistence IDs. So offsets of queries
-// mean nothing in the target, and projections have to be rebuilt.
+// Copy does not preserve the order between persistence IDs. Query offsets of the source are invalid
+// in the target, and projections must be rebuilt.
 //
-// A journal can't be told that its first records are deleted, and begins at
-// number 1. So what the source has deleted is appended as fences by the writer
-// PlaceholderWriter and deleted at once when the rest of the persistence ID is
-// there.
+// A journal accepts only records that continue at number 1. Copy therefore appends a fence by the
+// writer PlaceholderWriter for each record that the source has deleted, and deletes these fences
+// once the rest of the persistence ID is copied.
 func Copy(ctx context.Context, from, to *Source, opts CopyOptions) (CopyReport, error) {
 	c := &copier{from: from, to: to, opts: opts, heavy: make(chan struct{}, snapshotsAtOnce)}
 	c.opts.Parallel = cmp.Or(opts.Parallel, 256)
 	if from.Snapshots != nil && to.Snapshots == nil {
-		return c.report, errors.New("the source has snapshots, and the target has no place for them")
+		return c.report, errors.New("the source has snapshots, but the target has no snapshot store")
 	}
 	if err := c.compare(ctx); err != nil {
 		return c.finished(), err
 	}
-	s, err := newSender(c.to.Journal) //nolint:contextcheck // it ends with close
+	s, err := newSender(c.to.Journal) //nolint:contextcheck // close ends it
 	if err != nil {
 		return c.finished(), fmt.Errorf("target: %w", err)
 	}
@@ -132,12 +126,12 @@ type copier struct {
 	from, to *Source
 	opts     CopyOptions
 	report   CopyReport
-	ids      uint64 // in the source
+	ids      uint64 // number of persistence IDs in the source
 
-	heavy chan struct{} // held by those who hold snapshots
+	heavy chan struct{} // slots for persistence IDs whose snapshots are in memory
 
-	total                                     uint64        // records that the target lacks
-	sent                                      atomic.Uint64 // of those, placeholders included
+	total                                     uint64        // records missing in the target
+	sent                                      atomic.Uint64 // of these, copied; includes placeholders
 	copied, copiedSnapshots, removedSnapshots atomic.Uint64
 }
 
@@ -154,7 +148,7 @@ func (c *copier) finished() CopyReport {
 	return r
 }
 
-// compare looks at what the target holds, and counts what it lacks.
+// compare checks that the target is a part of the source, and counts the missing records.
 func (c *copier) compare(ctx context.Context) error {
 	from, err := listed(ctx, c.from.Journal)
 	if err != nil {
@@ -172,7 +166,7 @@ func (c *copier) compare(ctx context.Context) error {
 	})
 }
 
-// copy copies what the target lacks.
+// copy copies the missing records and snapshots.
 func (c *copier) copy(ctx context.Context, s *sender) error {
 	ids, err := listed(ctx, c.from.Journal)
 	if err != nil {
@@ -187,7 +181,7 @@ func (c *copier) copy(ctx context.Context, s *sender) error {
 	})
 }
 
-// check compares what both sides hold in the end.
+// check compares all contents of both sides.
 func (c *copier) check(ctx context.Context, s *sender) error {
 	from, err := listed(ctx, c.from.Journal)
 	if err != nil {
@@ -222,10 +216,9 @@ func (c *copier) check(ctx context.Context, s *sender) error {
 	return err
 }
 
-// firstRecord returns the number of the first record of an ID up to a bound, 0
-// if there is none.
+// firstRecord returns the number of the first record of an ID up to a bound, or 0 if there is none.
 func firstRecord(ctx context.Context, j journal.Journal, id string, to uint64) (uint64, error) {
-	for _, bound := range []uint64{min(1, to), to} { // few have lost their first one, and a page is read otherwise
+	for _, bound := range []uint64{min(1, to), to} { // most IDs still have record 1; reading only that one avoids a page
 		for e, err := range j.Replay(ctx, id, 1, bound) {
 			return e.SequenceNr, err
 		}

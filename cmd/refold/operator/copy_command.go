@@ -11,37 +11,36 @@ import (
 
 // copyCommand is "refold copy".
 type copyCommand struct {
-	From     string `arg:"" help:"The journal to copy, such as leveldb:DIR. It is only read."`
-	To       string `arg:"" help:"The journal to copy to, such as postgres://USER@HOST/DATABASE."`
-	Parallel int    `default:"256" help:"How many persistence IDs are copied at the same time." placeholder:"N"`
-	JSON     bool   `name:"json" help:"Print one JSON object a line."`
+	From     string `arg:"" help:"The source journal, such as leveldb:DIR. It is only read."`
+	To       string `arg:"" help:"The target journal, such as postgres://USER@HOST/DATABASE."`
+	Parallel int    `default:"256" help:"Number of persistence IDs to copy at the same time." placeholder:"N"`
+	JSON     bool   `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *copyCommand) Help() string {
-	return `Copies all records of all persistence IDs, with their numbers, times, writers, tags and metadata, fences, what was
-deleted, and the snapshots. In the end it compares both sides, and prints a digest that "verify --digest" prints
-for either of them.
+	return `Copies all records of all persistence IDs, with their numbers, times, writers, tags and metadata, and fences, deletions
+and snapshots. Then it compares both sides and prints a digest, which "verify --digest" prints for each of them, too.
 
-Interrupted, by whatever it may be, it goes on when it is run again. If the source was in use, run it again to
-copy what was added since. The target must hold nothing, or a part of the same: if it does not, the first difference
-is named and nothing is copied. While it is copied to, nobody may use it.
+An interrupted copy continues when it is run again. If the source was in use, run it again to copy the records that
+were added since. The target must be empty or hold a part of the source: otherwise the command names the first
+difference and copies nothing. Do not use the target during the copy.
 
-What is not copied is the order between persistence IDs: offsets mean nothing in the target, and projections have to be
-rebuilt.`
+The order between persistence IDs is not copied: offsets of the source are invalid in the target, and projections must
+be rebuilt.`
 }
 
 // Validate checks the flags.
 func (c *copyCommand) Validate() error {
 	if c.Parallel < 1 || c.Parallel > maxParallel {
-		return fmt.Errorf("--parallel is %d, it has to be 1 to %d", c.Parallel, maxParallel)
+		return fmt.Errorf("--parallel is %d, must be 1 to %d", c.Parallel, maxParallel)
 	}
 	return nil
 }
 
 const maxParallel = 4096
 
-// Run copies.
+// Run copies the journal.
 func (c *copyCommand) Run(ctx context.Context, env *Env) (err error) {
 	from, err := env.Open(ctx, c.From)
 	if err != nil {
@@ -61,7 +60,7 @@ func (c *copyCommand) Run(ctx context.Context, env *Env) (err error) {
 	case errors.Is(err, ErrDifferent):
 		return fmt.Errorf("%w; nothing is copied", err)
 	case err != nil:
-		env.note("%s copied; run it again and it goes on", count(report.CopiedRecords, "record"))
+		env.note("%s copied; run the command again to continue", count(report.CopiedRecords, "record"))
 		return err
 	}
 	if err := c.print(env, &report); err != nil {
@@ -84,7 +83,7 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 	}
 	text := fmt.Sprintf("copied %s and %s", count(r.CopiedRecords, "record"), count(r.CopiedSnapshots, "snapshot"))
 	if r.RemovedSnapshots > 0 {
-		text += fmt.Sprintf(", removed %s that the source holds no more", count(r.RemovedSnapshots, "snapshot"))
+		text += fmt.Sprintf(", removed %s that the source no longer has", count(r.RemovedSnapshots, "snapshot"))
 	}
 	result := "equal"
 	if len(r.Problems) > 0 {
@@ -95,7 +94,7 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 		text += fmt.Sprintf("digest %v\n", r.Digest)
 	}
 	if r.Grown > 0 {
-		text += fmt.Sprintf("%s got %s in the source meanwhile: run it again to copy them\n", count(r.Grown, "persistence ID"), count(r.Later, "more record"))
+		text += fmt.Sprintf("the source added %s to %s during the copy: run it again to copy them\n", count(r.Later, "record"), count(r.Grown, "persistence ID"))
 	}
 	_, err := fmt.Fprint(env.Stdout, text)
 	return err

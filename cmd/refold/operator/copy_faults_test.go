@@ -40,7 +40,7 @@ func TestCopyWhileSomebodyElseWritesToTheTarget(t *testing.T) {
 	from, to := memory(), memory()
 	record(t, from, "a|1", "w", good(5)...)
 	_, err := operator.Copy(t.Context(), from, &operator.Source{Journal: &meddled{Journal: to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
-	if !errors.Is(err, journal.ErrConflict) || !strings.Contains(err.Error(), "target: somebody else writes to it") {
+	if !errors.Is(err, journal.ErrConflict) || !strings.Contains(err.Error(), "target: another program writes to it") {
 		t.Errorf("error %v", err)
 	}
 	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); !errors.Is(err, operator.ErrDifferent) {

@@ -14,22 +14,20 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// PlaceholderWriter is the writer of the fences that Copy appends in place of
-// records that the source has deleted, and then deletes.
+// PlaceholderWriter is the writer of the fences that Copy appends for records that the source has
+// deleted. Copy deletes these fences at the end of a persistence ID.
 const PlaceholderWriter = "refold-copy"
 
 func isPlaceholder(e *journal.Event) bool { return e.IsFence() && e.Writer == PlaceholderWriter }
 
-// What one write carries at most. Several of them, of different IDs, make an
-// append.
+// Limits of one write. An append contains several writes, of different IDs.
 const (
 	writeRecords = 500
 	writeBytes   = 256 << 10
 )
 
-// copyOne copies what the target lacks of an ID. What a copy had sent that was killed
-// may land only now, between a look at the target and an append: if it is the same, the rest
-// follows.
+// copyOne copies the missing records and snapshots of an ID. Writes of a killed copy may be stored
+// only now, after Copy has read the target; if they match the source, copyOne continues after them.
 func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, error) {
 	for {
 		l := &load{copier: c, sender: s, id: id}
@@ -38,7 +36,7 @@ func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, 
 			return problems, err
 		}
 		if _, differs := c.collate(ctx, id); differs != nil {
-			return nil, fmt.Errorf("target: somebody else writes to it: %w: %w", err, differs)
+			return nil, fmt.Errorf("target: another program writes to it: %w: %w", err, differs)
 		}
 		landed, failed := c.to.Journal.HighestSequenceNr(ctx, id)
 		if failed != nil {
@@ -51,8 +49,8 @@ func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, 
 	}
 }
 
-// all copies an ID. The snapshots come before anything is deleted: they may be all
-// that is left of it.
+// all copies an ID. It copies the snapshots before it deletes records, because a snapshot may be
+// all that remains of an ID.
 func (l *load) all(ctx context.Context) ([]Problem, error) {
 	c, id := l.copier, l.id
 	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
@@ -77,7 +75,7 @@ func (l *load) all(ctx context.Context) ([]Problem, error) {
 	return problems, err
 }
 
-// copyDeletion deletes what the source has deleted.
+// copyDeletion deletes the records that the source has deleted.
 func (c *copier) copyDeletion(ctx context.Context, id string, highest uint64) error {
 	first, err := firstRecord(ctx, c.from.Journal, id, highest)
 	if err != nil {
@@ -96,19 +94,19 @@ func (c *copier) copyDeletion(ctx context.Context, id string, highest uint64) er
 	return nil
 }
 
-// load is what is on its way to the target of one ID.
+// load collects the records of one ID for the next write to the target.
 type load struct {
 	*copier
 	sender *sender
 	id     string
-	stored uint64 // up to here it is in the target
+	stored uint64 // number of the last record in the target
 	events []journal.Event
 	size   int
-	writer string // of the events
-	holes  bool   // there are placeholders
+	writer string // writer of the events
+	holes  bool   // the target has placeholders
 }
 
-// records copies the records behind those that are stored.
+// records copies the records that follow the stored ones.
 func (l *load) records(ctx context.Context, highest uint64) error {
 	for e, err := range l.from.Journal.Replay(ctx, l.id, l.next(), highest) {
 		if err == nil {
@@ -127,17 +125,17 @@ func (l *load) records(ctx context.Context, highest uint64) error {
 	return l.flush(ctx)
 }
 
-// next is the number that comes next.
+// next returns the number of the next record.
 func (l *load) next() uint64 { return l.stored + uint64(len(l.events)) + 1 }
 
-// fill puts placeholders in place of deleted records, up to a number that comes
-// before a record, if there is one.
+// fill adds placeholders for deleted records, up to a number. The record that follows them, if any,
+// is before.
 func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error {
 	next := l.next()
 	if to < next {
 		return nil
 	}
-	// Deletions begin at the beginning; anything else is a hole.
+	// Deletions start at record 1. Any other gap is damage.
 	first, err := firstRecord(ctx, l.from.Journal, l.id, next-1)
 	switch {
 	case err != nil:
@@ -157,7 +155,7 @@ func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error
 	return nil
 }
 
-// add takes the next record along. A write has one writer.
+// add adds the next record. All records of a write have the same writer.
 func (l *load) add(ctx context.Context, e journal.Event) error {
 	size := len(e.Payload) + len(e.Metadata)
 	if len(l.events) >= writeRecords || l.size+size > writeBytes || e.Writer != l.writer {
@@ -169,7 +167,7 @@ func (l *load) add(ctx context.Context, e journal.Event) error {
 	return nil
 }
 
-// flush stores what was taken along.
+// flush appends the collected records.
 func (l *load) flush(ctx context.Context) error {
 	if len(l.events) == 0 {
 		return nil
@@ -187,15 +185,15 @@ func (l *load) flush(ctx context.Context) error {
 	return nil
 }
 
-// sender appends the writes of many IDs in groups.
+// sender appends the writes of many IDs in batches.
 type sender struct{ writer *groupcommit.Writer }
 
-// groupWrites is how many writes make an append. With those of all IDs there are
-// a few such appends, for journals that take several at a time.
+// groupWrites is the number of writes in an append. Several appends run at a time where the journal
+// supports it.
 const groupWrites = 64
 
 func newSender(j journal.Journal) (*sender, error) {
-	// What waits is bounded by who waits for it.
+	// The callers of append bound the queue.
 	w, err := groupcommit.New(j, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt})
 	if err != nil {
 		return nil, err
@@ -203,16 +201,16 @@ func newSender(j journal.Journal) (*sender, error) {
 	return &sender{writer: w}, nil
 }
 
-// delivery is a write on its way.
+// delivery receives the result of a write.
 type delivery chan error
 
 // Written implements groupcommit.Owner.
 func (d delivery) Written(_ *groupcommit.Request, err error) { d <- err }
 
-// Room implements groupcommit.Owner. There always is some.
+// Room implements groupcommit.Owner. The queue is never full.
 func (d delivery) Room() {}
 
-// append stores a write. It returns when its slices are free again.
+// append stores a write. The caller may reuse the slices of the write after append returns.
 func (s *sender) append(ctx context.Context, w journal.Write) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -228,5 +226,5 @@ func (s *sender) append(ctx context.Context, w journal.Write) error {
 
 func (s *sender) close(ctx context.Context) error { return s.writer.Close(ctx) }
 
-// epoch is the time of a placeholder, which no record is before.
+// epoch is the time of placeholders: no record is older.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }

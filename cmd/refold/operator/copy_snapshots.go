@@ -15,21 +15,20 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// unreadableError says that a snapshot is there and can't be read.
+// unreadableError reports a snapshot that exists but is unreadable.
 type unreadableError struct {
 	seqNr uint64
 	err   error
 }
 
 func (e *unreadableError) Error() string {
-	return fmt.Sprintf("snapshot %d can't be read: %v", e.seqNr, e.err)
+	return fmt.Sprintf("snapshot %d is unreadable: %v", e.seqNr, e.err)
 }
 
 func (e *unreadableError) Unwrap() error { return e.err }
 
-// snapshots yields the snapshots of an ID up to a number, the highest first. An
-// *unreadableError is yielded in place of a snapshot; any other error is the
-// last.
+// snapshots yields the snapshots of an ID up to a number, highest first. It yields an
+// *unreadableError for an unreadable snapshot and continues; any other error is the last element.
 func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.Seq2[snapshot.Snapshot, error] {
 	return func(yield func(snapshot.Snapshot, error) bool) {
 		if s.Snapshots == nil {
@@ -42,7 +41,7 @@ func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.
 			}
 			loaded, err := s.Snapshots.Load(ctx, id, snapshot.At(md.SequenceNr))
 			switch {
-			case errors.Is(err, snapshot.ErrNotFound): // deleted meanwhile
+			case errors.Is(err, snapshot.ErrNotFound): // deleted after it was listed
 				continue
 			case errors.Is(err, snapshot.ErrCorrupt):
 				err = &unreadableError{md.SequenceNr, err}
@@ -57,12 +56,12 @@ func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.
 	}
 }
 
-// snapshotsAtOnce is how many IDs have their snapshots copied at the same time: a
-// snapshot may be large, and is held in memory.
+// snapshotsAtOnce bounds how many IDs have their snapshots copied at the same time: a snapshot may
+// be large, and is held in memory.
 const snapshotsAtOnce = 16
 
-// copySnapshots makes the target hold the snapshots of the source up to a
-// number, and no others. Those that can't be read are problems.
+// copySnapshots makes the snapshots of the target equal to those of the source, up to a number. It
+// returns unreadable snapshots as problems.
 func (c *copier) copySnapshots(ctx context.Context, id string, highest uint64) (problems []Problem, err error) {
 	if c.to.Snapshots == nil {
 		return nil, nil
@@ -82,8 +81,8 @@ func (c *copier) copySnapshots(ctx context.Context, id string, highest uint64) (
 	}
 	for s, err := range c.from.snapshots(ctx, id, highest) {
 		if bad, unreadable := errors.AsType[*unreadableError](err); unreadable {
-			problems = append(problems, Problem{ID: id, SequenceNr: bad.seqNr, Err: fmt.Errorf("the snapshot can't be read, and is not copied: %w", bad.err)})
-			delete(present, bad.seqNr) // what the target has is better than nothing
+			problems = append(problems, Problem{ID: id, SequenceNr: bad.seqNr, Err: fmt.Errorf("the snapshot is unreadable and was not copied: %w", bad.err)})
+			delete(present, bad.seqNr) // keep the snapshot of the target
 			continue
 		}
 		if err != nil {
@@ -103,7 +102,7 @@ func (c *copier) copySnapshots(ctx context.Context, id string, highest uint64) (
 	return problems, nil
 }
 
-// copySnapshot saves a snapshot, unless it is there already.
+// copySnapshot saves a snapshot unless the target has it already.
 func (c *copier) copySnapshot(ctx context.Context, s *snapshot.Snapshot, listed bool) error {
 	if listed {
 		old, err := c.to.Snapshots.Load(ctx, s.ID, snapshot.At(s.SequenceNr))

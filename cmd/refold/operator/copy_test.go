@@ -336,34 +336,34 @@ func TestCopyRefusesATargetThatHoldsSomethingElse(t *testing.T) {
 			t.Helper()
 			record(t, to, "b|1", "w", good(6)...)
 		}, `"b|1" at 6: the source ends at 5, the target at 6`},
-		"time":     {changed(func(e *journal.Event) { e.Time = e.Time.Add(time.Microsecond) }), `"b|1" at 2: it has another time than in the source`},
-		"manifest": {changed(func(e *journal.Event) { e.Manifest = "other" }), `"b|1" at 2: it has another manifest than in the source`},
-		"payload":  {changed(func(e *journal.Event) { e.Payload = []byte{1} }), `"b|1" at 2: it has another payload than in the source`},
-		"tags":     {changed(func(e *journal.Event) { e.Tags = []string{"x"} }), `"b|1" at 2: it has another tags than in the source`},
-		"metadata": {changed(func(e *journal.Event) { e.Metadata = []byte("x") }), `"b|1" at 2: it has another metadata than in the source`},
+		"time":     {changed(func(e *journal.Event) { e.Time = e.Time.Add(time.Microsecond) }), `"b|1" at 2: the time differs from the source`},
+		"manifest": {changed(func(e *journal.Event) { e.Manifest = "other" }), `"b|1" at 2: the manifest differs from the source`},
+		"payload":  {changed(func(e *journal.Event) { e.Payload = []byte{1} }), `"b|1" at 2: the payload differs from the source`},
+		"tags":     {changed(func(e *journal.Event) { e.Tags = []string{"x"} }), `"b|1" at 2: the tags differs from the source`},
+		"metadata": {changed(func(e *journal.Event) { e.Metadata = []byte("x") }), `"b|1" at 2: the metadata differs from the source`},
 		"writer": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "b|1", "w", good(1)...)
 			record(t, to, "b|1", "v", good(2)[1:]...)
-		}, `"b|1" at 2: it has another writer than in the source`},
+		}, `"b|1" at 2: the writer differs from the source`},
 		"more deleted": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "b|1", "w", good(3)...)
 			drop(t, to, "b|1", 1)
-		}, `"b|1" at 1: the target has deleted it, the source has not`},
+		}, `"b|1" at 1: the target has deleted this record, the source has not`},
 		"all deleted": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "b|1", "w", good(3)...)
 			drop(t, to, "b|1", 3)
-		}, `"b|1" at 1: the target has deleted it, the source has not`},
+		}, `"b|1" at 1: the target has deleted this record, the source has not`},
 		"only what the source has deleted": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "c|1", "w", good(2)...)
-		}, `"c|1" at 1: the source has deleted it, so nothing tells whether it was the same: copy to an empty target`},
+		}, `"c|1" at 1: the source has deleted this record, so it cannot be compared: copy to an empty target`},
 		"all that the source has deleted": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "d|1", "w", good(2)...)
-		}, `"d|1" at 1: the source has deleted it, so nothing tells whether it was the same: copy to an empty target`},
+		}, `"d|1" at 1: the source has deleted this record, so it cannot be compared: copy to an empty target`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// collate compares what both sides hold of an ID, and returns how many records
-// the target lacks.
+// collate checks that the target holds a prefix of an ID in the source, and returns how many
+// records it lacks.
 func (c *copier) collate(ctx context.Context, id string) (missing uint64, err error) {
 	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
 	if err != nil {
@@ -40,12 +40,13 @@ func (c *copier) collate(ctx context.Context, id string) (missing uint64, err er
 	return from - to, err
 }
 
-// same returns an error unless the target holds, up to its highest number, what
-// the source does; or did before it has deleted some, if what is left shows that.
+// same returns an error unless the target holds the same records as the source, up to its highest
+// number. Records that the source has deleted since are accepted if the remaining records show that
+// the rest is the same.
 func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 	source := pull(c.from.Journal.Replay(ctx, id, 1, highest))
 	defer source.stop()
-	var gone, common uint64 // the first record that only the target has, and how many both have
+	var gone, common uint64 // the first record that only the target has; the number of records that both have
 	for t, err := range c.to.Journal.Replay(ctx, id, 1, highest) {
 		s, ok := source.event, source.ok
 		switch {
@@ -59,12 +60,12 @@ func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 			}
 			continue
 		case !ok || t.SequenceNr < s.SequenceNr:
-			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "the source has no such record"}
+			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "the source does not have this record"}
 		case s.SequenceNr < t.SequenceNr:
-			return &DifferenceError{ID: id, SequenceNr: s.SequenceNr, Detail: "the target has deleted it, the source has not"}
+			return &DifferenceError{ID: id, SequenceNr: s.SequenceNr, Detail: "the target has deleted this record, the source has not"}
 		}
-		if what := unequal(&s, &t); what != "" {
-			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "it has another " + what + " than in the source"}
+		if field := unequal(&s, &t); field != "" {
+			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "the " + field + " differs from the source"}
 		}
 		common++
 		source.advance()
@@ -73,14 +74,14 @@ func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 	case source.err != nil:
 		return fmt.Errorf("source: %w", source.err)
 	case source.ok:
-		return &DifferenceError{ID: id, SequenceNr: source.event.SequenceNr, Detail: "the target has deleted it, the source has not"}
+		return &DifferenceError{ID: id, SequenceNr: source.event.SequenceNr, Detail: "the target has deleted this record, the source has not"}
 	case gone > 0 && common == 0:
-		return &DifferenceError{ID: id, SequenceNr: gone, Detail: "the source has deleted it, so nothing tells whether it was the same: copy to an empty target"}
+		return &DifferenceError{ID: id, SequenceNr: gone, Detail: "the source has deleted this record, so it cannot be compared: copy to an empty target"}
 	}
 	return nil
 }
 
-// unequal names the field in which two records with the same number differ.
+// unequal returns the name of the field in which two records with the same number differ, or "".
 func unequal(a, b *journal.Event) string {
 	switch {
 	case !a.Time.Equal(b.Time):
@@ -99,16 +100,16 @@ func unequal(a, b *journal.Event) string {
 	return ""
 }
 
-// pulled is a replay that is read step by step.
+// pulled reads a replay record by record.
 type pulled struct {
 	event journal.Event
-	ok    bool // there is one
+	ok    bool // event is valid
 	err   error
 	next  func() (journal.Event, error, bool)
 	stop  func()
 }
 
-// pull begins to read a replay, whose first event is then at hand.
+// pull opens a replay and reads its first event.
 func pull(events iter.Seq2[journal.Event, error]) *pulled {
 	p := &pulled{}
 	p.next, p.stop = iter.Pull2(events)
@@ -122,7 +123,7 @@ func (p *pulled) advance() {
 	}
 }
 
-// contents is what one side holds of an ID.
+// contents summarizes one side of an ID.
 type contents struct {
 	highest, records, snapshots uint64
 	digest                      Digest
@@ -132,28 +133,26 @@ func (c contents) String() string {
 	return fmt.Sprintf("%s up to %d, %s, digest %.8s", count(c.records, "record"), c.highest, count(c.snapshots, "snapshot"), c.digest)
 }
 
-// digests are the contents of an ID on both sides, up to where the target ends.
+// digests are the contents of an ID on both sides, up to the last record of the target.
 type digests struct {
 	from, to contents
-	later    uint64 // records that the source has behind that
-	new      bool   // it is in the source only
+	later    uint64 // records that the source has after that
+	new      bool   // only the source has the ID
 }
 
-// followed is how often a persistence ID is copied again because the source has
-// changed since.
+// followed bounds how often an ID is copied again because the source changed during the copy.
 const followed = 3
 
-// settled returns the contents of an ID on both sides. If they differ and the
-// source is in use, it may have deleted records, and saved or deleted snapshots, since the
-// ID was copied; then what the target holds is brought up to that. What it should
-// not hold stays a difference.
+// settled returns the contents of an ID on both sides. If they differ and the source is in use, the
+// source may have deleted records, or saved or deleted snapshots, since the ID was copied; settled
+// then copies the ID again. Extra contents of the target remain a difference.
 func (c *copier) settled(ctx context.Context, s *sender, id string) (d digests, err error) {
 	for again := 0; ; again++ {
 		d, err = c.digests(ctx, id)
 		if err != nil || d.new || d.from == d.to || c.from.Still || again == followed {
 			return d, err
 		}
-		if _, err := c.copyOne(ctx, s, id); err != nil { // its problems are known
+		if _, err := c.copyOne(ctx, s, id); err != nil { // copy has reported its problems
 			return d, err
 		}
 	}
@@ -182,7 +181,7 @@ func (c *copier) digests(ctx context.Context, id string) (d digests, err error) 
 	return d, nil
 }
 
-// contents reads all of an ID up to its highest number.
+// contents reads an ID up to its highest number.
 func (s *Source) contents(ctx context.Context, id string, c *contents) error {
 	d := newDigester(id)
 	for e, err := range s.Journal.Replay(ctx, id, 1, c.highest) {
@@ -207,14 +206,13 @@ func (s *Source) contents(ctx context.Context, id string, c *contents) error {
 	return nil
 }
 
-// Digest stands for the contents of a persistence ID or of a whole journal: two
-// that have the same hold the same highest numbers, records and snapshots,
-// whatever plugin keeps them. What does not count is the order between
-// persistence IDs. The zero value is that of no ID.
+// Digest identifies the contents of a persistence ID or of a journal. Equal digests mean equal
+// highest numbers, records and snapshots, whichever plugins store them. The order between
+// persistence IDs does not count. The zero value is the digest of no ID.
 //
-// That of a journal is the SHA-256 of those of its IDs in bytewise order. That
-// of an ID is the SHA-256 of what it holds, each text and number with its
-// length; the first byte is the version of this form.
+// The digest of a journal is the SHA-256 of the digests of its IDs in bytewise order. The digest of
+// an ID is the SHA-256 of its contents, in which each text is preceded by its length; it starts
+// with the version of the form.
 type Digest [sha256.Size]byte
 
 // String returns the digest as hexadecimal digits.
@@ -222,14 +220,13 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 const digestVersion = 1
 
-// digester makes a Digest of what it is told, in that order.
+// digester computes a Digest. The order of the calls matters.
 type digester struct {
 	hash    hash.Hash
 	scratch []byte
 }
 
-// newDigester begins the digest of a persistence ID, or of a journal if there
-// is none.
+// newDigester starts the digest of a persistence ID, or of a journal if id is empty.
 func newDigester(id string) *digester {
 	d := &digester{hash: sha256.New()}
 	d.number(digestVersion)
@@ -249,13 +246,13 @@ func (d *digester) bytes(b []byte) {
 
 func (d *digester) text(s string) { d.bytes([]byte(s)) }
 
-// highest takes note of the highest number, which comes behind the records.
+// highest adds the highest number, after the records.
 func (d *digester) highest(n uint64) {
 	d.number(0)
 	d.number(n)
 }
 
-// record takes note of a record.
+// record adds a record.
 func (d *digester) record(e *journal.Event) {
 	d.number(e.SequenceNr)
 	d.number(uint64(e.Time.UnixMicro()))
@@ -269,7 +266,7 @@ func (d *digester) record(e *journal.Event) {
 	d.bytes(e.Metadata)
 }
 
-// snapshot takes note of a snapshot. They come behind the highest number.
+// snapshot adds a snapshot, after the highest number.
 func (d *digester) snapshot(s *snapshot.Snapshot) {
 	d.number(s.SequenceNr)
 	d.number(uint64(s.Time.UnixMicro()))
@@ -277,7 +274,7 @@ func (d *digester) snapshot(s *snapshot.Snapshot) {
 	d.bytes(s.Payload)
 }
 
-// add takes note of a persistence ID of a journal.
+// add adds the digest of a persistence ID to that of a journal.
 func (d *digester) add(one Digest) { _, _ = d.hash.Write(one[:]) }
 
 func (d *digester) sum() (out Digest) {

@@ -12,25 +12,24 @@ import (
 	"strconv"
 )
 
-// difference is a field that two states do not have in common. A value that is
-// missing is nil.
+// difference is a field in which two states differ. A missing value is nil.
 type difference struct {
 	Field   string          `json:"field"`
 	Present json.RawMessage `json:"present,omitempty"`
 	Rebuilt json.RawMessage `json:"rebuilt,omitempty"`
 }
 
-// maxDifferences is how many differences are listed.
+// maxDifferences bounds the listed differences.
 const maxDifferences = 100
 
-// differences are those of two states.
+// differences is the result of comparing two states.
 type differences struct {
 	list    []difference
-	omitted int   // how many more there are
-	why     error // there are none to show
+	omitted int   // number of unlisted differences
+	why     error // reason why the list is empty
 }
 
-var errSameText = errors.New("they are encoded differently")
+var errSameText = errors.New("only their encoding differs")
 
 // compare lists the fields in which two encoded states differ.
 func compare(present, other *folded) (d differences) {
@@ -60,10 +59,10 @@ func tree(f *folded) (any, error) {
 	return v, err
 }
 
-// missing stands for a value that one side does not have.
+// missing represents a value that one side does not have.
 type missing struct{}
 
-// walk adds what differs at and below a field.
+// walk adds the differences of a field and of its subfields.
 func (d *differences) walk(field string, a, b any) {
 	switch a := a.(type) {
 	case map[string]any:
@@ -104,7 +103,7 @@ func (d *differences) maps(field string, a, b map[string]any) {
 	}
 }
 
-// below names a field of a field.
+// below returns the path of a subfield.
 func below(field, key string) string {
 	if !plain(key) {
 		return field + "[" + string(appendQuoted(nil, key, lineLength)) + "]"
@@ -115,7 +114,7 @@ func below(field, key string) string {
 	return field + "." + key
 }
 
-// plain tells keys that need no quotes.
+// plain reports whether a key needs no quotes.
 func plain(key string) bool {
 	for _, r := range key {
 		if r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') {
@@ -139,14 +138,14 @@ func of(m map[string]any, key string) any {
 	return missing{}
 }
 
-// encoded returns a value as printable JSON, nil if it is missing.
+// encoded returns a value as printable JSON, or nil if it is missing.
 func encoded(v any) json.RawMessage {
 	if v == (missing{}) {
 		return nil
 	}
 	text, err := marshal(v)
 	if err != nil {
-		return nil // it came from JSON, so there is no error
+		return nil // unreachable: v was decoded from JSON
 	}
 	return text
 }

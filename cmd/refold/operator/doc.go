@@ -1,65 +1,60 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator holds the commands with which an operator looks into a
-// journal and its snapshots, for a program to use as they are:
+// Package operator provides commands that inspect a journal and its snapshots, for use in any
+// program:
 //
 //	events [ID]      lists persistence IDs, or the events of one
 //	snapshots [ID]   lists snapshots, or prints one
-//	verify [ID]      checks that nothing is missing or damaged
-//	rebuild ID       refolds an entity from its first event and compares it
-//	                 with its present state; or says what it would be without
-//	                 some events, or was after one
-//	tail             follows the events of all, in the order of the journal
-//	copy FROM TO     makes one journal hold what another does, of any kind
+//	verify [ID]      checks that no data is missing or damaged
+//	rebuild ID       replays all events of an entity and compares the result with its present
+//	                 state; or prints its state without some events, or after an earlier event
+//	tail             follows the events of all entities, in the order of the journal
+//	copy FROM TO     copies a journal to another one, of any kind
 //
-// Package pgjournal adds journals on PostgreSQL and the command migrate. Durable holds further ones, on what nodes have on disk of replicated data.
+// Package pgjournal adds journals on PostgreSQL and the command migrate. The type Durable adds
+// commands for the replicated data that nodes have on disk.
 //
-// The command refold has them, but it can't know the Go types of anybody's
-// entities. What needs them, rebuild and upcasters, needs a program that has
-// them, which is three lines:
+// The command refold has all of these commands, but not the Go types of your entities. Commands
+// that need the types, such as rebuild, need a program that contains them:
 //
 //	func main() {
 //		operator.Main(operator.Entity(AccountType(rates)), operator.Entity(LedgerType()))
 //	}
 //
-// A program with commands of its own runs a Program with the arguments that are
-// meant for it:
+// A program with commands of its own passes the remaining arguments to a Program:
 //
 //	status := operator.Program{Name: "bank refold", Entities: types}.Run(ctx, args)
 //
-// And Verify is there without a command line: run with the types of a program it
-// decodes every event and every snapshot in a journal, so it proves before a
-// release that nothing was forgotten. eventsourcingtest.Golden proves the same in a
-// test, from samples.
+// Verify is also a function. With the types of a program it decodes every event and every snapshot
+// in a journal: run it before a release to prove that the program still reads all stored data.
+// eventsourcingtest.Golden proves the same in a test, from samples.
 //
-//	what is stored          without the Go type            with it, by Entity
-//	──────────────          ───────────────────            ──────────────────
-//	msgpack, JSON           shown, well-formed?            decoded in full?
-//	another format          its size                       decoded in full?
-//	state                   shown, well-formed?            decoded in full, refolded
+//	stored                  without the Go type        with the Go type, by Entity
+//	──────                  ───────────────────        ───────────────────────────
+//	msgpack, JSON           shown, syntax checked      decoded in full
+//	another format          size shown                 decoded in full
+//	state                   shown, syntax checked      decoded in full, replayed
 //
 // # Guarantees
 //
-//   - Nothing is changed, but by copy and migrate: LevelDB is opened read-only, a
-//     directory that is missing stays missing, a database gets no table, and no
-//     other command appends or deletes.
-//   - Passwords in addresses are not printed; see PostgresAddress.
-//   - What is stored can be anything. It is checked before it is decoded, sizes
-//     are bounded, and what a terminal would act on is escaped.
-//   - With --json there is one object a line on standard output, and nothing
-//     else; notes for people go to standard error.
-//   - The exit status is ExitOK, ExitProblems or ExitFailed, and tells a problem
-//     in the data from a mistake in the arguments.
+//   - Only copy and migrate change data. The other commands open LevelDB read-only, create no
+//     directory and no table, and append and delete nothing.
+//   - Passwords in addresses are not printed; see Redact.
+//   - Stored data is not trusted. It is checked before it is decoded, its size is bounded, and
+//     control characters for terminals are escaped.
+//   - With --json, standard output contains one object per line and nothing else. Notes for people
+//     go to standard error.
+//   - The exit status is ExitOK, ExitProblems or ExitFailed. It distinguishes problems in the data
+//     from mistakes in the arguments.
 //
 // # Caveats
 //
-//   - A LevelDB directory that another process has open for writing can't be
-//     looked into: leveldb.ErrInUse.
-//   - JSON has fewer types than what is stored. Bytes are shown in base64, times
-//     as text, keys that are no text as their JSON, and text that is not UTF-8
-//     with U+FFFD in its place. Numbers are written in full, whatever their size.
-//   - A table cuts payloads short; --json does not, up to 8 MiB.
-//   - What rebuild compares is the encoded state. A field that is tagged
-//     refold:"-" is no part of it.
+//   - A LevelDB directory that another process has open for writing cannot be opened:
+//     leveldb.ErrInUse.
+//   - JSON has fewer types than the stored formats. Bytes are shown in base64, times as text, map
+//     keys that are not text as their JSON, and text that is not UTF-8 with U+FFFD in the place of
+//     invalid bytes. Numbers are written in full.
+//   - Tables truncate payloads; --json prints up to 8 MiB.
+//   - rebuild compares encoded states. A field with the tag refold:"-" is not part of them.
 package operator

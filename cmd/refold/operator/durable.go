@@ -22,38 +22,37 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// Durable holds the commands that look at the durable keys of replicated data in the
-// directories of nodes that are not running. It is the Grammar of a Command, or embedded in
-// one:
+// Durable contains the commands that inspect the durable keys of replicated data in the directories
+// of stopped nodes. Use it as the Grammar of a Command, or embed it in one:
 //
 //	program.Commands = append(program.Commands, operator.Command{
-//		Name: "ddata", Help: "Look at replicated data on disk.", Grammar: &operator.Durable{Types: types},
+//		Name: "ddata", Help: "Inspect replicated data on disk.", Grammar: &operator.Durable{Types: types},
 //	})
 type Durable struct {
-	// Types are the data types of the program. Without them, values of its own types are shown
-	// as bytes. Defaults to those of package crdt.
+	// Types are the data types of the program. Values of other types are shown as bytes. Defaults
+	// to the types of package crdt.
 	Types *crdt.Types `kong:"-"`
 
 	Keys durableKeysCommand `cmd:"" help:"List the keys that nodes have on disk."`
 	Get  durableGetCommand  `cmd:"" help:"Print the value of a key on disk, as JSON."`
-	Stat durableStatCommand `cmd:"" help:"Say how much each node has on disk, and read all of it."`
+	Stat durableStatCommand `cmd:"" help:"Read all data on disk and print the counts and sizes of each node."`
 }
 
-// AfterApply hands the types to the subcommands.
+// AfterApply passes the types to the subcommands.
 func (d *Durable) AfterApply(k *kong.Context) error {
 	k.Bind(d)
 	return nil
 }
 
-// durableFlags say whose data it is about.
+// durableFlags select nodes and replicators.
 type durableFlags struct {
-	Dir        string `help:"The directory that the nodes keep durable data in: the one with a directory for each of them. Required." required:"" placeholder:"DIR"`
+	Dir        string `help:"The directory of durable data, with a subdirectory for each node. Required." required:"" placeholder:"DIR"`
 	Node       string `help:"The node. Defaults to all." placeholder:"NAME"`
 	Replicator string `help:"The replicator. Defaults to all." placeholder:"NAME"`
-	JSON       bool   `name:"json" help:"Print one JSON object a line."`
+	JSON       bool   `name:"json" help:"Print one JSON object per line."`
 }
 
-// each calls do with the stores, one after the other.
+// each calls do with each selected store.
 func (f *durableFlags) each(ctx context.Context, do func(id durable.ID, dir string, s durable.Store) error) error {
 	d := leveldb.NewDurable(f.Dir, leveldb.DurableConfig{ReadOnly: true})
 	ids, err := d.IDs()
@@ -78,12 +77,12 @@ func (f *durableFlags) each(ctx context.Context, do func(id durable.ID, dir stri
 		}
 	}
 	if !found {
-		return fmt.Errorf("there is no durable data in %q%s", f.Dir, f.of())
+		return fmt.Errorf("no durable data in %q%s", f.Dir, f.of())
 	}
 	return nil
 }
 
-// of names what the flags ask for.
+// of describes the selection, for error messages.
 func (f *durableFlags) of() string {
 	text := ""
 	if f.Replicator != "" {
@@ -95,15 +94,15 @@ func (f *durableFlags) of() string {
 	return text
 }
 
-// durableEntry is a record, decoded.
+// durableEntry is a decoded record.
 type durableEntry struct {
 	key    string
 	size   int
 	stored replication.Record
-	value  crdt.Value // the zero Value if it was deleted, or if nobody here knows its type
+	value  crdt.Value // the zero Value if the key was deleted, or its type is unknown
 }
 
-// decode returns what a record holds. The error says that it is not as it should be.
+// decode decodes a record. It returns an error if the record is damaged.
 func (d *Durable) decode(r durable.Record) (e durableEntry, err error) {
 	e.key, e.size = r.Key, len(r.Data)
 	if e.stored, err = replication.DecodeRecord(r.Data); err == nil && !e.stored.Deleted {
@@ -117,7 +116,7 @@ func (d *Durable) decode(r durable.Record) (e durableEntry, err error) {
 	return e, nil
 }
 
-// kind is what the key holds, in a word.
+// kind returns the type of the value, "deleted" or "unknown".
 func (e *durableEntry) kind() string {
 	switch {
 	case e.stored.Deleted:
@@ -128,7 +127,7 @@ func (e *durableEntry) kind() string {
 	return e.value.Type()
 }
 
-// diskSize returns how many bytes the files in a directory have.
+// diskSize returns the total size of the files in a directory, in bytes.
 func diskSize(dir string) (n int64, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -144,8 +143,8 @@ func diskSize(dir string) (n int64, err error) {
 type durableKeysCommand struct {
 	durableFlags
 
-	Prefix string `arg:"" optional:"" help:"List the keys that begin so. Defaults to all."`
-	Limit  int    `help:"Print at most so many; 0 is no limit." default:"1000"`
+	Prefix string `arg:"" optional:"" help:"List keys with this prefix. Defaults to all."`
+	Limit  int    `help:"Maximum number of keys to print; 0 is no limit." default:"1000"`
 }
 
 // durableLine is a key as a line of JSON.
@@ -186,7 +185,7 @@ func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable)
 				continue
 			}
 			if n++; n > limit {
-				env.note("there are more, from %q of %v on", r.Key, id)
+				env.note("more keys follow, from %q of %v", r.Key, id)
 				return errEnough
 			}
 			e, err := common.decode(r)
@@ -224,8 +223,8 @@ type durableGetCommand struct {
 type durableValue struct {
 	durableLine
 
-	Nodes  []string        `json:"nodes,omitempty"`  // that have changed it
-	Pruned []string        `json:"pruned,omitempty"` // whose changes were moved to another
+	Nodes  []string        `json:"nodes,omitempty"`  // nodes that have changed the key
+	Pruned []string        `json:"pruned,omitempty"` // removed nodes whose changes another node has taken over
 	Value  json.RawMessage `json:"value,omitempty"`
 }
 
@@ -250,7 +249,7 @@ func (c *durableGetCommand) Run(ctx context.Context, env *Env, common *Durable) 
 		return nil
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("there is no key %q in %q%s", c.Key, c.Dir, c.of())
+		err = fmt.Errorf("no key %q in %q%s", c.Key, c.Dir, c.of())
 	}
 	return err
 }
@@ -280,7 +279,7 @@ func (c *durableGetCommand) print(env *Env, id durable.ID, e *durableEntry) erro
 	return printState(env, appendPrintable(nil, v.Value), false)
 }
 
-// renderNamed returns an element that a registry has encoded.
+// renderNamed renders an element that a registry has encoded.
 func renderNamed(manifest string, payload []byte) ([]byte, bool) {
 	text, err := formatOf(manifest).render(payload, stateLength)
 	return text, err == nil
@@ -289,22 +288,22 @@ func renderNamed(manifest string, payload []byte) ([]byte, bool) {
 // durableStatCommand is "refold ddata stat".
 type durableStatCommand struct{ durableFlags }
 
-// durableStat is what a store holds, as a line of JSON.
+// durableStat summarizes a store as a line of JSON.
 type durableStat struct {
 	Node       string `json:"node"`
 	Replicator string `json:"replicator"`
 	Dir        string `json:"dir"`
 	Keys       int    `json:"keys"`
 	Deleted    int    `json:"deleted"`
-	Unknown    int    `json:"unknown"`  // of types that are not known here
-	Problems   int    `json:"problems"` // that can't be read
-	Bytes      int64  `json:"bytes"`    // of records and keys
-	Disk       int64  `json:"disk"`     // of files
+	Unknown    int    `json:"unknown"`  // of unknown types
+	Problems   int    `json:"problems"` // unreadable records
+	Bytes      int64  `json:"bytes"`    // of keys and records
+	Disk       int64  `json:"disk"`     // of the files
 	Largest    string `json:"largest,omitempty"`
 	Most       int    `json:"largest_bytes,omitempty"`
 }
 
-// Run reads all that there is.
+// Run reads and counts all records.
 func (c *durableStatCommand) Run(ctx context.Context, env *Env, common *Durable) error {
 	out := env.lines(c.JSON, "NODE", "REPLICATOR", "KEYS", "DELETED", "UNKNOWN", "PROBLEMS", "BYTES", "DISK", "LARGEST", "BYTES")
 	bad := false

@@ -126,7 +126,7 @@ b:1   Carts       visits  PNCounter   25
 		t.Errorf("keys as JSON: %s", o.stdout)
 	}
 	o = ddata(t, nil, "keys", "--dir", dir, "--limit", "2", "--json")
-	o.want(t, operator.ExitOK, `there are more, from "mark" of Carts of a:1 on`)
+	o.want(t, operator.ExitOK, `more keys follow, from "mark" of Carts of a:1`)
 	if strings.Count(o.stdout, "\n") != 2 {
 		t.Errorf("limited: %s", o.stdout)
 	}
@@ -158,7 +158,7 @@ func TestDurableGet(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
-	ddata(t, nil, "get", "--dir", dir, "nothing", "--node", "b:1").want(t, operator.ExitFailed, `there is no key "nothing" in "`+dir+`" of node "b:1"`)
+	ddata(t, nil, "get", "--dir", dir, "nothing", "--node", "b:1").want(t, operator.ExitFailed, `no key "nothing" in "`+dir+`" of node "b:1"`)
 }
 
 func TestDurableStat(t *testing.T) {
@@ -200,7 +200,7 @@ func TestDurableProblems(t *testing.T) {
 		ddata(t, nil, append(args, "--dir", dir)...).want(t, operator.ExitProblems, text)
 	}
 	empty := t.TempDir()
-	ddata(t, nil, "keys", "--dir", empty, "--node", "x").want(t, operator.ExitFailed, "there is no durable data in \""+empty+"\" of node \"x\"")
+	ddata(t, nil, "keys", "--dir", empty, "--node", "x").want(t, operator.ExitFailed, "no durable data in \""+empty+"\" of node \"x\"")
 	ddata(t, nil, "keys", "--dir", filepath.Join(empty, "none")).want(t, operator.ExitFailed, "no such file")
 	ddata(t, nil, "keys", "--dir", empty, "--limit=-1").want(t, operator.ExitFailed, "--limit is -1")
 	ddata(t, nil, "keys").want(t, operator.ExitFailed, "--dir")

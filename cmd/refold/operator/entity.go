@@ -16,25 +16,25 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Linked is a type of entity whose Go code is part of the program: its events
-// can be decoded and its entities refolded. Entity makes one.
+// Linked is an entity type whose Go code is part of the program, so that its events can be decoded
+// and replayed. Entity returns one.
 type Linked struct {
 	name   string
-	err    error // why it can't be used
+	err    error // reason why the type is unusable
 	events *codec.Registry
 	isOne  func(event any) bool
-	decode func(id, manifest string, payload []byte) error // of a snapshot, as a recovery does
+	decode func(id, manifest string, payload []byte) error // decodes a snapshot like a recovery
 	fold   func(ctx context.Context, rt *eventsourcing.Runtime, id string, w wanted) (folded, error)
 }
 
-// wanted says which state is folded.
+// wanted selects the state to replay.
 type wanted struct {
 	upTo             uint64
 	without          []uint64
 	withoutSnapshots bool
 }
 
-// folded is a state that was folded, encoded.
+// folded is a replayed state, encoded.
 type folded struct {
 	seqNr, snapshotNr, records uint64
 	time                       time.Time
@@ -42,7 +42,7 @@ type folded struct {
 	payload                    []byte
 }
 
-// Entity links a type of entity into the program.
+// Entity adds an entity type to the program.
 func Entity[C, E any](typ eventsourcing.Type[C, E]) Linked {
 	l := Linked{name: typ.Name, events: typ.Events}
 	switch {
@@ -79,18 +79,18 @@ func Entity[C, E any](typ eventsourcing.Type[C, E]) Linked {
 	return l
 }
 
-// check returns an error if the type can't be used.
+// check returns an error if the type is unusable.
 func (l *Linked) check() error {
 	switch {
 	case l.fold == nil:
-		return errors.New("operator: the zero value of Linked is no type: use Entity")
+		return errors.New("operator: the zero value of Linked is unusable: call Entity")
 	case l.err != nil:
 		return fmt.Errorf("operator: type %q: %w", l.name, l.err)
 	}
 	return nil
 }
 
-// checkEvent decodes an event the way a recovery does.
+// checkEvent decodes an event like a recovery.
 func (l *Linked) checkEvent(scratch *[]any, manifest string, payload []byte) error {
 	decoded, err := l.events.DecodeAppend((*scratch)[:0], manifest, payload)
 	if err != nil {
@@ -98,7 +98,7 @@ func (l *Linked) checkEvent(scratch *[]any, manifest string, payload []byte) err
 	}
 	for _, event := range decoded {
 		if !l.isOne(event) {
-			err = fmt.Errorf("%w: %T is no event of type %q", codec.ErrUnknown, event, l.name)
+			err = fmt.Errorf("%w: %T is not an event of type %q", codec.ErrUnknown, event, l.name)
 		}
 	}
 	clear(decoded)
@@ -106,7 +106,7 @@ func (l *Linked) checkEvent(scratch *[]any, manifest string, payload []byte) err
 	return err
 }
 
-// checkState decodes a snapshot the way a recovery does.
+// checkState decodes a snapshot like a recovery.
 func (l *Linked) checkState(id, manifest string, payload []byte) error {
 	_, entityID := journal.SplitID(id)
 	return l.decode(entityID, manifest, payload)

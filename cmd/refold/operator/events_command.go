@@ -16,17 +16,17 @@ import (
 // eventsCommand is "refold events".
 type eventsCommand struct {
 	listFlags
-	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to a list of them."`
-	From uint64 `help:"The first number." placeholder:"NR"`
-	To   uint64 `help:"The last number." placeholder:"NR"`
-	All  bool   `help:"Show fences too."`
+	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Without one, the command lists persistence IDs."`
+	From uint64 `help:"First sequence number." placeholder:"NR"`
+	To   uint64 `help:"Last sequence number." placeholder:"NR"`
+	All  bool   `help:"Also show fences."`
 }
 
 // Validate checks the flags.
 func (c *eventsCommand) Validate() error {
 	switch {
 	case c.ID == "" && (c.From > 0 || c.To > 0 || c.All):
-		return errors.New("--from, --to and --all are for the events of a persistence ID: name one")
+		return errors.New("--from, --to and --all need a persistence ID")
 	case c.To > 0 && c.To < c.From:
 		return fmt.Errorf("--to %d is before --from %d", c.To, c.From)
 	}
@@ -52,7 +52,7 @@ func (c *eventsCommand) ids(ctx context.Context, env *Env, src *Source) error {
 	last, n := "", 0
 	err := c.eachID(ctx, src, func(id string) (bool, error) {
 		if n == c.limit() {
-			env.note("there are more: --after %q", last)
+			env.note("more IDs follow: --after %q", last)
 			return false, nil
 		}
 		last = id
@@ -76,7 +76,7 @@ type idLine struct {
 	Records uint64 `json:"records"`
 }
 
-// size returns the highest number of an ID, and how many records it has left.
+// size returns the highest number of an ID and the number of its remaining records.
 func size(ctx context.Context, src *Source, id string) (highest, records uint64, err error) {
 	if highest, err = src.Journal.HighestSequenceNr(ctx, id); err != nil {
 		return 0, 0, fmt.Errorf("highest number of %q: %w", id, err)
@@ -108,7 +108,7 @@ func (c *eventsCommand) events(ctx context.Context, env *Env, src *Source) error
 	return nil
 }
 
-// print prints events, and returns what people should know about the others.
+// print prints events, and returns a note about events that were not printed.
 func (c *eventsCommand) print(out *lines, events func(yield func(journal.Event, error) bool)) (note string, err error) {
 	shown, fences := 0, 0
 	for e, err := range events {
@@ -119,7 +119,7 @@ func (c *eventsCommand) print(out *lines, events func(yield func(journal.Event, 
 			fences++
 			continue
 		case shown == c.limit():
-			return fmt.Sprintf("there are more: --from %d", e.SequenceNr), nil
+			return fmt.Sprintf("more events follow: --from %d", e.SequenceNr), nil
 		}
 		shown++
 		if err := out.add(func() any { return lineOf(&e) }, func() []string { return rowOf(&e) }); err != nil {

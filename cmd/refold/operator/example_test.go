@@ -50,7 +50,7 @@ func ExampleProgram() {
 	// ID         HIGHEST  RECORDS
 	// account|1  1        1
 	// exit status 0
-	// bank refold: there is no persistence ID "account|2"; the events command lists those that there are
+	// bank refold: no persistence ID "account|2"; the events command lists them
 	// exit status 2
 }
 
@@ -71,7 +71,7 @@ func ExampleEntity() {
 	status := operator.Run(context.Background(), []string{"rebuild"}, os.Stdout, os.Stdout, operator.Entity(typ))
 	fmt.Println("exit status", status)
 	// Output:
-	// refold: expected "<id>" (refold --help shows what there is)
+	// refold: expected "<id>" (see refold --help)
 	// exit status 2
 }
 

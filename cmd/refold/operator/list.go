@@ -15,25 +15,25 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// listFlags are the flags of the commands that list.
+// listFlags are the flags of the listing commands.
 type listFlags struct {
 	journalFlag
-	After string `help:"List the persistence IDs behind this one." placeholder:"ID"`
-	Limit int    `help:"Print at most so many; 0 is no limit." default:"1000"`
-	JSON  bool   `name:"json" help:"Print one JSON object a line."`
+	After string `help:"List persistence IDs that sort after this one." placeholder:"ID"`
+	Limit int    `help:"Maximum number of lines to print; 0 is no limit." default:"1000"`
+	JSON  bool   `name:"json" help:"Print one JSON object per line."`
 }
 
 func (f *listFlags) check(id string) error {
 	switch {
 	case f.Limit < 0:
-		return fmt.Errorf("--limit is %d, less than 0", f.Limit)
+		return fmt.Errorf("--limit is %d, must not be negative", f.Limit)
 	case id != "" && f.After != "":
-		return errors.New("--after is for all persistence IDs, but one is named")
+		return errors.New("--after cannot be combined with a persistence ID")
 	}
 	return nil
 }
 
-// limit is how many are printed.
+// limit returns the maximum number of lines.
 func (f *listFlags) limit() int {
 	if f.Limit == 0 {
 		return math.MaxInt
@@ -41,11 +41,11 @@ func (f *listFlags) limit() int {
 	return f.Limit
 }
 
-// eachID calls do with the persistence IDs behind --after, until do has enough.
+// eachID calls do with the persistence IDs after --after, until do returns false or an error.
 func (f *listFlags) eachID(ctx context.Context, src *Source, do func(id string) (more bool, err error)) error {
 	lister, ok := journal.As[journal.IDLister](src.Journal)
 	if !ok {
-		return fmt.Errorf("%w: name one", ErrNoLister)
+		return fmt.Errorf("%w: name a persistence ID", ErrNoLister)
 	}
 	for id, err := range lister.PersistenceIDs(ctx, f.After) {
 		if err != nil {
@@ -58,8 +58,8 @@ func (f *listFlags) eachID(ctx context.Context, src *Source, do func(id string) 
 	return nil
 }
 
-// known returns an error unless the source holds something of a persistence ID,
-// and else its highest number.
+// known returns the highest number of a persistence ID. It returns an error if the source has
+// neither records nor snapshots of the ID.
 func known(ctx context.Context, src *Source, id string) (highest uint64, err error) {
 	highest, err = src.Journal.HighestSequenceNr(ctx, id)
 	if err != nil || highest > 0 {
@@ -70,18 +70,17 @@ func known(ctx context.Context, src *Source, id string) (highest uint64, err err
 			return 0, err
 		}
 	}
-	return 0, fmt.Errorf("there is no persistence ID %q; the events command lists those that there are", id)
+	return 0, fmt.Errorf("no persistence ID %q; the events command lists them", id)
 }
 
-// ahead is how many persistence IDs are done, for each that is being worked on,
-// before one that takes longer holds up those behind it.
+// ahead is how many results per worker inOrder buffers, so that one slow ID does not stop the
+// others.
 const ahead = 64
 
 var errEnough = errors.New("operator: enough")
 
-// inOrder calls do for each ID, for up to n of them at the same time, and take
-// with what came of it, one after the other in the order of the IDs. So the
-// error that it returns is the first in that order, however long others took.
+// inOrder calls do for each ID, for up to n of them concurrently. It calls take with the results
+// one at a time, in the order of the IDs, and returns the first error in that order.
 func inOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
 	do func(ctx context.Context, id string) (T, error), take func(id string, result T) error,
 ) (failed error) {
@@ -127,7 +126,7 @@ func inOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
 				failed = take(s.id, s.result)
 			}
 			if failed != nil {
-				cancel(errEnough) // the others need not go on
+				cancel(errEnough) // stop the other workers
 			}
 		}
 	}
@@ -139,7 +138,7 @@ func inOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
 	return failed
 }
 
-// merged yields the IDs of two lists that are in order, each once.
+// merged yields the IDs of two sorted lists, each once.
 func merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		nextA, stopA := iter.Pull2(a)

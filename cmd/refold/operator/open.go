@@ -23,20 +23,19 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Source is what the commands look into.
+// Source is an open journal with its snapshots.
 type Source struct {
 	// Journal is the journal. Required.
 	Journal journal.Journal
-	// Snapshots is the snapshot store that belongs to it. Defaults to none.
+	// Snapshots is the snapshot store of the journal. Defaults to none.
 	Snapshots snapshot.Store
-	// Still says that nothing is added while it is open. Then tail does not wait
-	// for more. Defaults to false.
+	// Still promises that no program appends to the journal while it is open. The command tail then
+	// does not wait for further events. Defaults to false.
 	Still bool
-	// VerifyOrder checks that queries find all events. Its error matches
-	// journal.ErrCorrupt if they do not. Defaults to none, for a journal whose
-	// order can't be incomplete.
+	// VerifyOrder checks that queries find all events. Its error matches journal.ErrCorrupt if they
+	// do not. Defaults to none, for a journal whose order is complete by construction.
 	VerifyOrder func(context.Context) error
-	// Close frees both. Required.
+	// Close closes both. Required.
 	Close func() error
 }
 
@@ -117,24 +116,24 @@ func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {
 		if err := db.VerifyOrder(ctx); !errors.Is(err, leveldb.ErrNoOrder) {
 			return err
 		}
-		return nil // the directory is of a version that had none
+		return nil // directories of early versions have no order
 	}
 	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Still: cfg.ReadOnly, VerifyOrder: order, Close: db.Close}, nil
 }
 
-// The files of a LevelDB database: where it begins, and what it consists of.
+// The files of a LevelDB database: its entry point, and its data.
 var (
 	beginning = regexp.MustCompile(`^CURRENT`)
 	data      = regexp.MustCompile(`^(MANIFEST-\d+|\d+\.(log|ldb|sst))$`)
 )
 
-// checkDir returns an error if a directory holds no database for sure: to open
-// it would leave a lock there, or tell less clearly what is wrong.
+// checkDir returns an error if a directory cannot be a database. Opening it would leave a lock file
+// there and return a less specific error.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return errors.New("there is no such directory; --journal leveldb:DIR names another")
+		return errors.New("the directory does not exist; --journal leveldb:DIR names another")
 	case err != nil:
 		return err
 	case !info.IsDir():
@@ -151,17 +150,17 @@ func checkDir(dir string) error {
 	case has(beginning):
 		return nil
 	case has(data):
-		return &journal.CorruptError{File: filepath.Join(dir, "CURRENT"), Offset: -1, Detail: "it is missing, but other files of a journal are there"}
+		return &journal.CorruptError{File: filepath.Join(dir, "CURRENT"), Offset: -1, Detail: "the file is missing, but other files of a journal exist"}
 	}
-	return errors.New("there is no LevelDB journal in this directory")
+	return errors.New("the directory contains no LevelDB journal")
 }
 
-// journalFlag is the flag that all commands share which look into a journal.
+// journalFlag is the flag of all commands that read a journal.
 type journalFlag struct {
-	Journal string `help:"The journal to look into: leveldb:DIR, or postgres://USER@HOST/DATABASE, with ?schema=NAME for another schema than refold, or postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name. Defaults to ${shown}." default:"${journal}" placeholder:"ADDRESS"`
+	Journal string `help:"The journal: leveldb:DIR; postgres://USER@HOST/DATABASE, with ?schema=NAME for a schema other than refold; or postgres: for the database in REFOLD_POSTGRES or the PG... variables. Defaults to ${shown}." default:"${journal}" placeholder:"ADDRESS"`
 }
 
-// with opens the journal for a function.
+// with opens the journal, calls do and closes the journal.
 func (f *journalFlag) with(ctx context.Context, env *Env, do func(*Source) error) (err error) {
 	src, err := env.Open(ctx, f.Journal)
 	if err != nil {
@@ -171,7 +170,7 @@ func (f *journalFlag) with(ctx context.Context, env *Env, do func(*Source) error
 	return do(src)
 }
 
-// damaged tells the errors that say that stored data is not as it should be.
+// damaged reports whether an error means that stored data is damaged.
 func damaged(err error) bool {
 	for _, target := range []error{
 		journal.ErrCorrupt, journal.ErrHistoryGap, journal.ErrViolation, snapshot.ErrCorrupt,

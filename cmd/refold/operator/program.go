@@ -21,31 +21,28 @@ import (
 
 // The exit statuses of a Program.
 const (
-	// ExitOK says that all is well.
+	// ExitOK: no problem was found.
 	ExitOK = 0
-	// ExitProblems says that what was looked at is not as it should be: damaged
-	// data, a state that does not refold, a goal that is not met.
+	// ExitProblems: the command found problems, such as damaged data, a state that differs from its
+	// events, or a missed goal.
 	ExitProblems = 1
-	// ExitFailed says that it could not be looked at: a mistake in the
-	// arguments, a directory that is missing or in use.
+	// ExitFailed: the command could not run, for example because of wrong arguments, or a directory
+	// that is missing or in use.
 	ExitFailed = 2
 )
 
-// DefaultJournal is where the commands look unless --journal says otherwise: it
-// is where the bank example keeps its data.
+// DefaultJournal is the default of --journal: the directory of the bank example.
 const DefaultJournal = "leveldb:./bank-data"
 
-// Program is the operator's command: a command line with subcommands. It is
-// used once.
+// Program is a command line with subcommands. A Program runs once.
 type Program struct {
-	// Name is what the program is called by, for help and messages. Defaults to
-	// "refold".
+	// Name is the name of the program in help texts and messages. Defaults to "refold".
 	Name string
-	// About is what the program is for, for help. Defaults to "Look into the journals of Refold."
+	// About describes the program in the help text. Defaults to "Inspect the journals of Refold."
 	About string
-	// Entities are the types that rebuild and verify know. Defaults to none.
+	// Entities are the entity types for rebuild and verify. Defaults to none.
 	Entities []Linked
-	// Commands are further subcommands. Defaults to none.
+	// Commands are additional subcommands. Defaults to none.
 	Commands []Command
 	// Journal is the default of --journal. Defaults to DefaultJournal.
 	Journal string
@@ -55,27 +52,26 @@ type Program struct {
 	// Open opens the journal that --journal names, OpenTarget the one that copy writes to. Default
 	// to LevelDB and Databases.
 	Open, OpenTarget func(ctx context.Context, address string) (*Source, error)
-	// Stdout and Stderr are written to. Default to those of the process.
+	// Stdout and Stderr receive the output. Default to those of the process.
 	Stdout, Stderr io.Writer
 }
 
 // Command is a subcommand of a Program.
 type Command struct {
-	// Name and Help are its name and one line about it. Required.
+	// Name and Help are the name and a one-line description. Required.
 	Name, Help string
-	// Grammar points to a struct whose fields are its flags and arguments, in
-	// the notation of github.com/alecthomas/kong, with a method
-	// Run(context.Context, *Env) error. Required.
+	// Grammar points to a struct whose fields are flags and arguments, in the notation of
+	// github.com/alecthomas/kong, with a method Run(context.Context, *Env) error. Required.
 	Grammar any
 }
 
-// Env is what a command runs in.
+// Env is the environment of a command.
 type Env struct {
-	// Name is what the program is called by.
+	// Name is the name of the program.
 	Name string
-	// Stdout and Stderr are written to.
+	// Stdout and Stderr receive the output.
 	Stdout, Stderr io.Writer
-	// Terminal says that Stderr is a terminal, which may show progress.
+	// Terminal reports whether Stderr is a terminal, which can show progress.
 	Terminal bool
 
 	entities         []Linked
@@ -83,12 +79,13 @@ type Env struct {
 	open, openTarget func(ctx context.Context, address string) (*Source, error)
 }
 
-// ErrProblems is returned by a command that has shown what is wrong. The program
-// prints nothing more and ends with ExitProblems.
+// ErrProblems is returned by a command that has already printed the problems that it found. The
+// program prints no further message and exits with ExitProblems.
 var ErrProblems = errors.New("operator: problems were found")
 
-// Main runs the program with the arguments of the process and ends the process.
-// It is the main function of a program that knows the entities:
+// Main runs the program with the arguments of the process and exits. It is the main function of a
+// program that contains entity types and opens LevelDB journals; for databases, set
+// Program.Databases:
 //
 //	func main() {
 //		operator.Main(operator.Entity(AccountType(rates)))
@@ -97,14 +94,14 @@ func Main(entities ...Linked) {
 	os.Exit(Program{Entities: entities}.Main())
 }
 
-// Run runs the program with the given arguments, without the program's name, and
-// returns the exit status.
+// Run runs a program with the given arguments, without the program name, and returns the exit
+// status.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer, entities ...Linked) int {
 	return Program{Entities: entities, Stdout: stdout, Stderr: stderr}.Run(ctx, args)
 }
 
-// Main runs the program with the arguments of the process, until an interrupt at
-// the latest, and returns the exit status.
+// Main runs the program with the arguments of the process, until it ends or is interrupted, and
+// returns the exit status.
 func (p Program) Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -116,7 +113,7 @@ func (p Program) withDefaults() Program {
 		p.Name = "refold"
 	}
 	if p.About == "" {
-		p.About = "Look into the journals of Refold."
+		p.About = "Inspect the journals of Refold."
 	}
 	if p.Journal == "" {
 		p.Journal = DefaultJournal
@@ -130,20 +127,20 @@ func (p Program) withDefaults() Program {
 	return p
 }
 
-// commands are the subcommands that every program has.
+// commands are the subcommands of every program.
 type commands struct {
 	Events    eventsCommand    `cmd:"" help:"List persistence IDs, or the events of one."`
 	Snapshots snapshotsCommand `cmd:"" help:"List snapshots, or print one."`
-	Verify    verifyCommand    `cmd:"" help:"Check that nothing is missing or damaged."`
-	Rebuild   rebuildCommand   `cmd:"" help:"Refold an entity from its events and compare."`
-	Tail      tailCommand      `cmd:"" help:"Follow the events of all entities, as they are stored."`
+	Verify    verifyCommand    `cmd:"" help:"Check that no data is missing or damaged."`
+	Rebuild   rebuildCommand   `cmd:"" help:"Replay all events of an entity and compare the result with its state."`
+	Tail      tailCommand      `cmd:"" help:"Follow the events of all entities."`
 	Copy      copyCommand      `cmd:"" help:"Copy a journal to another one, of any kind."`
 }
 
-const exitStatus = `Exit status: 0 if all is well; 1 if problems were found, or a goal is not met; 2 if it could not be done.`
+const exitStatus = `Exit status: 0 if no problem was found; 1 if problems were found or a goal was missed; 2 if the command failed.`
 
-// Run runs the program with the given arguments, without the program's name, and
-// returns the exit status. A context that ends ends the command.
+// Run runs the program with the given arguments, without the program name, and returns the exit
+// status. The command ends when ctx does.
 func (p Program) Run(ctx context.Context, args []string) int {
 	p = p.withDefaults()
 	return p.run(ctx, args, isTerminal(p.Stderr))
@@ -174,13 +171,13 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	}
 	for _, c := range append(more, p.Commands...) {
 		if t := reflect.TypeOf(c.Grammar); t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-			return env.exit(fmt.Errorf("command %q: Grammar is a %T, it has to be a pointer to a struct", c.Name, c.Grammar))
+			return env.exit(fmt.Errorf("command %q: Grammar is a %T, must be a pointer to a struct", c.Name, c.Grammar))
 		}
 		options = append(options, kong.DynamicCommand(c.Name, c.Help, "", c.Grammar))
 	}
 	parser, err := kong.New(&commands{}, options...)
 	if err != nil {
-		return env.exit(fmt.Errorf("the command line is broken: %w", err))
+		return env.exit(fmt.Errorf("invalid command grammar: %w", err))
 	}
 	parsed, err := parser.Parse(args)
 	switch {
@@ -189,12 +186,12 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	case helped:
 		return ExitFailed
 	case err != nil:
-		return env.exit(fmt.Errorf("%w (%s --help shows what there is)", err, p.Name))
+		return env.exit(fmt.Errorf("%w (see %s --help)", err, p.Name))
 	}
 	return env.exit(parsed.Run())
 }
 
-// exit prints an error and returns the exit status that it stands for.
+// exit prints an error and returns its exit status.
 func (e *Env) exit(err error) int {
 	switch {
 	case err == nil:
@@ -213,7 +210,7 @@ func (e *Env) exit(err error) int {
 	return ExitFailed
 }
 
-// isTerminal tells whether people look at what is written.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && cwriter.IsTerminal(int(f.Fd()))

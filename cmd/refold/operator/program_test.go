@@ -48,7 +48,7 @@ func TestAMissingDirectoryIsNotCreated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	for _, args := range [][]string{{"events"}, {"snapshots"}, {"verify"}, {"rebuild", "account|1"}} {
 		p := operator.Program{Entities: []operator.Linked{operator.Entity(accountType())}}
-		start(t, p, append(args, "--journal", "leveldb:"+dir)...).want(t, operator.ExitFailed, "there is no such directory")
+		start(t, p, append(args, "--journal", "leveldb:"+dir)...).want(t, operator.ExitFailed, "the directory does not exist")
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 			t.Fatalf("%v made the directory: %v", args, err)
 		}
@@ -59,7 +59,7 @@ func TestADirectoryWithoutAJournal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := start(t, operator.Program{Journal: "leveldb:" + dir}, "verify")
-	o.want(t, operator.ExitFailed, "there is no LevelDB journal")
+	o.want(t, operator.ExitFailed, "the directory contains no LevelDB journal")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("the directory now holds %v, %v", left, err)
 	}
@@ -134,9 +134,9 @@ func TestAJournalThatCannotList(t *testing.T) {
 		return &operator.Source{Journal: struct{ journal.Journal }{}, Close: func() error { return nil }}, nil
 	}}
 	for _, command := range []string{"events", "verify"} {
-		start(t, p, command).want(t, operator.ExitFailed, "can't list its persistence IDs")
+		start(t, p, command).want(t, operator.ExitFailed, "cannot list its persistence IDs")
 	}
-	start(t, p, "snapshots").want(t, operator.ExitFailed, "without a snapshot store")
+	start(t, p, "snapshots").want(t, operator.ExitFailed, "has no snapshot store")
 }
 
 func TestTheSourceIsClosed(t *testing.T) {
@@ -165,7 +165,7 @@ func TestVerifyThatDoesNotGetThrough(t *testing.T) {
 	}}
 	o := start(t, p, "verify")
 	o.want(t, operator.ExitFailed, errDisk.Error())
-	if want := "not complete: 1 persistence ID, 2 records (0 fences), 0 snapshots: 0 problems\n"; o.stdout != want {
+	if want := "incomplete: 1 persistence ID, 2 records (0 fences), 0 snapshots: 0 problems\n"; o.stdout != want {
 		t.Errorf("printed %q, want %q", o.stdout, want)
 	}
 	if o = start(t, p, "verify", "--json"); !strings.Contains(o.stdout, `"complete":false`) {
@@ -182,7 +182,7 @@ func TestADirectoryThatLostItsBeginning(t *testing.T) {
 	if err := os.Remove(current); err != nil {
 		t.Fatal(err)
 	}
-	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitProblems, "journal: corrupt: "+current+": it is missing")
+	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitProblems, "journal: corrupt: "+current+": the file is missing")
 	start(t, operator.Program{}, "copy", "leveldb:"+bankDir(t), "leveldb:"+f.dir).want(t, operator.ExitProblems, "target: journal: corrupt: "+current)
 }
 
@@ -231,12 +231,12 @@ func TestCommandsFromOutside(t *testing.T) {
 	p.Commands[0].Grammar = &hello{}
 	start(t, p, "hello", "nobody").want(t, operator.ExitFailed, "bank refold: disk on fire\n")
 	p.Commands[0].Grammar = "no struct"
-	start(t, p, "hello", "you").want(t, operator.ExitFailed, "it has to be a pointer to a struct")
+	start(t, p, "hello", "you").want(t, operator.ExitFailed, "must be a pointer to a struct")
 	p.Commands[0].Grammar = &struct {
 		Bad string `default:"{"`
 		Two string `name:"bad"`
 	}{}
-	start(t, p, "hello", "you").want(t, operator.ExitFailed, "the command line is broken")
+	start(t, p, "hello", "you").want(t, operator.ExitFailed, "invalid command grammar")
 }
 
 func TestErrorsArePrintable(t *testing.T) {
@@ -244,7 +244,7 @@ func TestErrorsArePrintable(t *testing.T) {
 	f := bank(t)
 	f.close()
 	o := start(t, operator.Program{Journal: "leveldb:" + f.dir}, "events", "\x1b[2J\u202e")
-	o.want(t, operator.ExitFailed, "there is no persistence ID")
+	o.want(t, operator.ExitFailed, "no persistence ID")
 	if strings.ContainsAny(o.err, "\x1b\u202e") {
 		t.Errorf("standard error %q", o.err)
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// bar shows on a terminal how far a command is. A nil *bar shows nothing.
+// bar is a progress bar on a terminal. A nil *bar shows nothing.
 type bar struct {
 	all *mpb.Progress
 	one *mpb.Bar
 }
 
-// bar starts a progress bar over the persistence IDs of a source, if it is
-// wanted and somebody sees it.
+// bar starts a progress bar over the persistence IDs of a source. It returns nil if Stderr is not a
+// terminal or wanted is false.
 func (e *Env) bar(ctx context.Context, src *Source, wanted bool) *bar {
 	lister, ok := journal.As[journal.IDLister](src.Journal)
 	if !wanted || !ok || !e.Terminal {
@@ -31,7 +31,7 @@ func (e *Env) bar(ctx context.Context, src *Source, wanted bool) *bar {
 	total := int64(0)
 	for _, err := range lister.PersistenceIDs(ctx, "") {
 		if err != nil {
-			return nil // it will come up again
+			return nil // the command will meet the same error
 		}
 		total++
 	}
@@ -50,7 +50,7 @@ func (b *bar) set(done uint64) {
 	}
 }
 
-// stop removes the bar and waits until it is gone.
+// stop removes the bar.
 func (b *bar) stop() {
 	if b != nil {
 		b.one.Abort(true)
@@ -58,8 +58,8 @@ func (b *bar) stop() {
 	}
 }
 
-// copyBars shows how far a copy is: a bar for each of its stages. A nil *copyBars
-// shows nothing.
+// copyBars shows the progress of a copy, with one bar for each stage. A nil *copyBars shows
+// nothing.
 type copyBars struct {
 	all *mpb.Progress
 
@@ -68,7 +68,7 @@ type copyBars struct {
 	found  atomic.Uint64 // IDs
 }
 
-// copyBars starts the bars, if somebody sees them.
+// copyBars starts the bars. It returns nil if Stderr is not a terminal.
 func (e *Env) copyBars(ctx context.Context) *copyBars {
 	if !e.Terminal {
 		return nil
@@ -93,7 +93,7 @@ func (b *copyBars) set(p CopyProgress) {
 	}
 }
 
-// start adds the bar of a stage, and ends those before it.
+// start adds the bar of a stage and ends the earlier ones.
 func (b *copyBars) start(p CopyProgress) *mpb.Bar {
 	for _, before := range b.stages[:p.Stage] {
 		if before != nil {
@@ -121,7 +121,7 @@ func (b *copyBars) start(p CopyProgress) *mpb.Bar {
 	)
 }
 
-// stop removes the bars and waits until they are gone.
+// stop removes the bars.
 func (b *copyBars) stop() {
 	if b == nil {
 		return

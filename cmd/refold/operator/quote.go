@@ -16,16 +16,15 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// next returns the first character of s, its length in bytes, and whether a
-// terminal shows it. It does not show control characters, changes of direction,
-// and bytes that are no text, but may act on them.
+// next returns the first character of s, its length in bytes, and whether it is printable. Control
+// characters, changes of text direction and invalid UTF-8 are not printable; a terminal may act on
+// them.
 func next(s string) (r rune, n int, shown bool) {
 	r, n = utf8.DecodeRuneInString(s)
 	return r, n, unicode.IsPrint(r) && (r != utf8.RuneError || n > 1)
 }
 
-// printable returns one line of text with everything escaped that a terminal
-// does not show.
+// printable returns text as one line, with all characters escaped that are not printable.
 func printable(s string) string {
 	var b strings.Builder
 	for rest := s; len(rest) > 0; {
@@ -41,8 +40,7 @@ func printable(s string) string {
 	return b.String()
 }
 
-// appendQuoted appends text as a JSON string that is printable. It stops when
-// dst is longer than limit.
+// appendQuoted appends text as a printable JSON string. It stops when dst is longer than limit.
 func appendQuoted(dst []byte, s string, limit int) []byte {
 	dst = append(dst, '"')
 	for len(s) > 0 && len(dst) <= limit {
@@ -60,7 +58,7 @@ func appendQuoted(dst []byte, s string, limit int) []byte {
 	return append(dst, '"')
 }
 
-// appendEscaped appends a character as JSON escapes it.
+// appendEscaped appends a character as a JSON escape.
 func appendEscaped(dst []byte, r rune) []byte {
 	switch r {
 	case '\n':
@@ -81,7 +79,7 @@ func appendEscaped(dst []byte, r rune) []byte {
 	return dst
 }
 
-// marshal returns a value as compact JSON that is printable.
+// marshal returns a value as compact, printable JSON.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -92,7 +90,7 @@ func marshal(v any) ([]byte, error) {
 	return appendPrintable(nil, bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
 }
 
-// writeJSON writes a value as one line.
+// writeJSON writes a value as one line of JSON.
 func writeJSON(out io.Writer, v any) error {
 	line, err := marshal(v)
 	if err != nil {
@@ -102,8 +100,7 @@ func writeJSON(out io.Writer, v any) error {
 	return err
 }
 
-// appendPrintable appends compact JSON, with everything in its strings escaped
-// that a terminal does not show.
+// appendPrintable appends compact JSON, with all characters escaped that are not printable.
 func appendPrintable(dst, compact []byte) []byte {
 	for s := string(compact); len(s) > 0; {
 		r, n, shown := next(s)
@@ -117,10 +114,12 @@ func appendPrintable(dst, compact []byte) []byte {
 	return dst
 }
 
-// ValueJSON returns a value of replicated data as compact JSON, elements that a registry has encoded included.
+// ValueJSON returns a value of replicated data as compact JSON. It includes elements that a
+// registry has encoded.
 func ValueJSON(v crdt.Value) []byte { return crdt.JSON{Named: renderNamed}.Append(nil, v) }
 
-// PrintJSON prints compact JSON for people: what is long on several lines, and everything escaped that a terminal does not show.
+// PrintJSON prints compact JSON for people: indented, with all characters escaped that are not
+// printable.
 func (e *Env) PrintJSON(compact []byte) error {
 	return printState(e, appendPrintable(make([]byte, 0, len(compact)), compact), false)
 }

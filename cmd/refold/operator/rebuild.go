@@ -24,26 +24,26 @@ import (
 type rebuildCommand struct {
 	journalFlag
 	ID      string   `arg:"" help:"The persistence ID, such as account|42."`
-	UpTo    uint64   `help:"What if: the state after this event." placeholder:"NR"`
-	Without []uint64 `help:"What if: the state without this event. May be repeated." placeholder:"NR"`
+	UpTo    uint64   `help:"Print the state after this event." placeholder:"NR"`
+	Without []uint64 `help:"Print the state without this event. Repeatable." placeholder:"NR"`
 	JSON    bool     `name:"json" help:"Print one JSON object."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *rebuildCommand) Help() string {
-	return `Refolds the state of an entity from its first event, without snapshots, and compares it with the present
-state, which comes from the newest snapshot. They have to be equal: if not, the exit status is 1, and the
-snapshot is wrong or the code that applies the events has changed since.
+	return `Replays all events of an entity without snapshots and compares the result with its present state, which comes from the
+newest snapshot. If the states differ, the exit status is 1: the snapshot is wrong, or the code that applies events has
+changed.
 
-With --up-to or --without it shows what would be otherwise. Nothing is changed.
+With --up-to or --without it prints the state under that condition. Nothing is changed.
 
-The entity's type has to be part of this program.`
+The type of the entity must be part of the program.`
 }
 
 // Validate checks the arguments.
 func (c *rebuildCommand) Validate() error {
 	if slices.Contains(c.Without, 0) {
-		return errors.New("--without 0: events are numbered from 1")
+		return errors.New("--without 0: event numbers start at 1")
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
 	})
 }
 
-// linked returns the type of a persistence ID.
+// linked returns the entity type of a persistence ID.
 func (e *Env) linked(id string) (*Linked, error) {
 	name, _ := journal.SplitID(id)
 	for i := range e.entities {
@@ -78,30 +78,30 @@ func (e *Env) linked(id string) (*Linked, error) {
 		}
 	}
 	if name == "" {
-		return nil, fmt.Errorf("persistence ID %q names no type of entity: it has to be TYPE|ID", id)
+		return nil, fmt.Errorf("persistence ID %q has no entity type: expected TYPE|ID", id)
 	}
 	return nil, &notLinkedError{name}
 }
 
-// notLinkedError says that a type is not linked in, and how it could be.
+// notLinkedError reports an entity type that is not part of the program.
 type notLinkedError struct{ name string }
 
 func (e *notLinkedError) Error() string {
-	return fmt.Sprintf(`the type %q is not part of this program, and only its Go code can refold it.
-Build a program that has it, with these three lines in its package main:
+	return fmt.Sprintf(`the type %q is not part of this program, and replaying needs its Go code.
+Build a program with the type, with these lines in its package main:
 
     func main() {
         operator.Main(operator.Entity(%sType()))
     }
 
-operator is github.com/refold-io/refold/cmd/refold/operator, and the function
-returns the eventsourcing.Type that your program hosts.`, e.name, exported(e.name))
+The package operator is github.com/refold-io/refold/cmd/refold/operator; the
+function returns the eventsourcing.Type that your program hosts.`, e.name, exported(e.name))
 }
 
-// whatIf tells whether another state than the present one is wanted.
+// whatIf reports whether the command computes a hypothetical or earlier state.
 func (c *rebuildCommand) whatIf() bool { return c.UpTo > 0 || len(c.Without) > 0 }
 
-// name is what the state is called that is not the present one.
+// name returns the label of the state that is compared with the present one.
 func (c *rebuildCommand) name() string {
 	if c.whatIf() {
 		return "what if"
@@ -109,8 +109,7 @@ func (c *rebuildCommand) name() string {
 	return "rebuilt"
 }
 
-// exist returns an error unless the persistence ID and the events that are named
-// exist.
+// exist returns an error unless the persistence ID and the named events exist.
 func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 	highest, err := known(ctx, src, c.ID)
 	if err != nil {
@@ -121,7 +120,7 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 	}
 	for _, nr := range c.Without {
 		if c.UpTo > 0 && nr > c.UpTo {
-			return fmt.Errorf("--without %d is behind --up-to %d", nr, c.UpTo)
+			return fmt.Errorf("--without %d is after --up-to %d", nr, c.UpTo)
 		}
 		found := false
 		for e, err := range src.Journal.Replay(ctx, c.ID, nr, nr) {
@@ -129,17 +128,17 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 				return fmt.Errorf("event %d of %q: %w", nr, c.ID, err)
 			}
 			if found = true; e.IsFence() {
-				return fmt.Errorf("--without %d: it is a fence, which means nothing anyway", nr)
+				return fmt.Errorf("--without %d: the record is a fence, which does not change the state", nr)
 			}
 		}
 		if !found {
-			return fmt.Errorf("--without %d: there is no such event of %q", nr, c.ID)
+			return fmt.Errorf("--without %d: %q has no such event", nr, c.ID)
 		}
 	}
 	return nil
 }
 
-// rebuild folds both states and compares them.
+// rebuild replays both states and compares them.
 func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r *rebuilt, err error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(src.Journal, src.Snapshots)}) //nolint:contextcheck // it ends with Close
 	if err != nil {
@@ -157,7 +156,7 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r
 	}
 	other, err := l.fold(ctx, rt, entityID, w)
 	if gap, ok := errors.AsType[*journal.GapError](err); ok && gap.Want == 1 && (w.withoutSnapshots || len(w.without) > 0) {
-		return nil, fmt.Errorf("%q can't be refolded from its first event, which is deleted; verify checks what is left", c.ID)
+		return nil, fmt.Errorf("%q cannot be replayed from its first event, which is deleted; verify checks the rest", c.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name(), err)
@@ -172,8 +171,8 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r
 	return r, nil
 }
 
-// unused returns the number of a newer snapshot than the one that a fold has
-// used: it could not be read. It is 0 if there is none.
+// unused returns the number of an unreadable snapshot that is newer than the one that a replay
+// used, or 0.
 func unused(ctx context.Context, src *Source, id string, f *folded) (uint64, error) {
 	if src.Snapshots == nil {
 		return 0, nil
@@ -190,21 +189,21 @@ func unused(ctx context.Context, src *Source, id string, f *folded) (uint64, err
 	return 0, nil
 }
 
-// rebuilt is a state beside the present one.
+// rebuilt is the result of the command.
 type rebuilt struct {
 	id             string
 	whatIf         bool
-	name           string // of the other state
+	name           string // label of the other state
 	present, other folded
 	equal          bool
-	unused         uint64 // a snapshot that could not be read, 0 for none
+	unused         uint64 // number of an unreadable snapshot, or 0
 	differences    differences
 }
 
-// wrong tells whether there is something to worry about.
+// wrong reports whether the result is a problem.
 func (r *rebuilt) wrong() bool { return !r.whatIf && !r.equal || r.unused > 0 }
 
-// foldLine is a folded state as JSON.
+// foldLine is a replayed state as JSON.
 type foldLine struct {
 	SequenceNr uint64 `json:"sequence_nr"`
 	Time       string `json:"time"`
@@ -217,7 +216,7 @@ func (f *folded) line() foldLine {
 	return foldLine{f.seqNr, stamp(f.time), f.snapshotNr, f.records, renderLine(formatOfState(f.manifest, f.payload), f.payload)}
 }
 
-// String tells where the state comes from.
+// String describes the origin of the state.
 func (f *folded) String() string {
 	from := "from " + count(f.records, "record")
 	if f.snapshotNr > 0 {
@@ -248,7 +247,7 @@ func (r *rebuilt) print(env *Env) error {
 	fmt.Fprintf(&b, "present: %v\n", &r.present)
 	fmt.Fprintf(&b, "%s: %v\n", r.name, &r.other)
 	if r.unused > 0 {
-		fmt.Fprintf(&b, "The snapshot at %d can't be read or decoded and was not used; verify says why.\n", r.unused)
+		fmt.Fprintf(&b, "The snapshot at %d is unreadable and was not used; verify shows the reason.\n", r.unused)
 	}
 	if r.equal {
 		b.WriteString("The states are equal:\n")
@@ -269,7 +268,7 @@ func (r *rebuilt) print(env *Env) error {
 // print prints the differences as a table.
 func (d *differences) print(b *strings.Builder, other string) {
 	if len(d.list) == 0 {
-		fmt.Fprintf(b, "The states differ, but not in what can be shown of them: %s.\n", d.why)
+		fmt.Fprintf(b, "The states differ, but the difference cannot be shown: %s.\n", d.why)
 		return
 	}
 	b.WriteString("The states differ:\n")
@@ -284,8 +283,7 @@ func (d *differences) print(b *strings.Builder, other string) {
 	}
 }
 
-// side shows one side of a difference, which is not there if the field is only
-// on the other.
+// side returns the table cell of one side of a difference.
 func side(value json.RawMessage) string {
 	if value == nil {
 		return "–"
@@ -293,7 +291,7 @@ func side(value json.RawMessage) string {
 	return shorten(string(value), cellLength/2)
 }
 
-// exported makes a Go name of the name of a type.
+// exported converts a type name to an exported Go name.
 func exported(name string) string {
 	upper := true
 	return strings.Map(func(r rune) rune {

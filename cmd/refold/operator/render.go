@@ -23,13 +23,12 @@ import (
 )
 
 var (
-	errTooLong = errors.New("too long to be printed")
-	errFormat  = errors.New("in a format that only the program knows that wrote it")
+	errTooLong = errors.New("too long to print")
+	errFormat  = errors.New("in an application-specific format")
 )
 
-// render returns a payload as compact JSON that is printable, without knowing
-// its Go type. It fails with errTooLong, with the beginning, when that takes more
-// than limit bytes.
+// render returns a payload as compact, printable JSON, without its Go type. If the JSON exceeds
+// limit bytes, render returns errTooLong with the beginning.
 func (f format) render(payload []byte, limit int) ([]byte, error) {
 	if err := f.check(payload); err != nil {
 		return nil, err
@@ -46,7 +45,7 @@ func (f format) render(payload []byte, limit int) ([]byte, error) {
 		}
 		return r.out, err
 	case jsonFormat:
-		if len(payload) > 4*limit { // what blanks it has are not that many
+		if len(payload) > 4*limit { // whitespace does not explain such a size
 			return nil, errTooLong
 		}
 		var b bytes.Buffer
@@ -63,8 +62,8 @@ func (f format) render(payload []byte, limit int) ([]byte, error) {
 	return nil, errFormat
 }
 
-// renderer turns msgpack that is known to be well-formed into JSON. When it
-// stops because out is too long, out holds the beginning.
+// renderer converts well-formed msgpack to JSON. When out exceeds the limit, the renderer stops and
+// out holds the beginning.
 type renderer struct {
 	in    *msgpack.Decoder
 	out   []byte
@@ -100,7 +99,7 @@ func (r *renderer) value() error {
 }
 
 func (r *renderer) binary(b []byte) {
-	b = b[:min(len(b), r.limit)] // it is longer in base64, and so too long
+	b = b[:min(len(b), r.limit)] // base64 is longer, so it exceeds the limit, too
 	r.out = append(base64.StdEncoding.AppendEncode(append(r.out, '"'), b), '"')
 }
 
@@ -144,7 +143,7 @@ func (r *renderer) object() error {
 	return nil
 }
 
-// key makes a string of a key that is none: what its JSON would be.
+// key renders a map key. A key that is not a string becomes a string that contains its JSON.
 func (r *renderer) key() error {
 	start := len(r.out)
 	if err := r.value(); err != nil {
@@ -157,7 +156,7 @@ func (r *renderer) key() error {
 	return nil
 }
 
-// kind is what a msgpack value is, as far as rendering differs.
+// kind is the kind of a msgpack value, as needed for rendering.
 type kind uint8
 
 const (
@@ -212,7 +211,7 @@ func (r *renderer) scalar(code byte) error {
 	return err
 }
 
-// float appends a number that can be told from an integer.
+// float appends a number that is distinguishable from an integer.
 func (r *renderer) float(f float64, bits int) {
 	text := strconv.FormatFloat(f, 'g', -1, bits)
 	switch {
@@ -224,7 +223,7 @@ func (r *renderer) float(f float64, bits int) {
 	r.out = append(r.out, text...)
 }
 
-// timestamp is the type of the extension that is a time.
+// timestamp is the extension type of times.
 const timestamp = -1
 
 func (r *renderer) extension() error {
@@ -264,8 +263,7 @@ func timeOf(typ int8, data []byte) (at time.Time, ok bool) {
 	return at, false
 }
 
-// format is how a payload is encoded, as far as that can be told without the Go
-// type.
+// format is the encoding of a payload, as far as it is known without the Go type.
 type format uint8
 
 const (
@@ -274,7 +272,7 @@ const (
 	jsonFormat
 )
 
-// formatOf tells the format of an event by the end of its manifest.
+// formatOf derives the format of an event from the suffix of its manifest.
 func formatOf(manifest string) format {
 	_, name, found := strings.Cut(manifest, "+")
 	switch {
@@ -286,8 +284,8 @@ func formatOf(manifest string) format {
 	return unknownFormat
 }
 
-// formatOfState tells the format of a snapshot. What an aggregate encoded by
-// itself is taken for what it looks like.
+// formatOfState returns the format of a snapshot. For a state that the aggregate encodes itself, it
+// is a guess from the payload.
 func formatOfState(manifest string, payload []byte) format {
 	switch {
 	case manifest == eventsourcing.StateManifest, strings.HasPrefix(manifest, eventsourcing.StateManifest+"@"):
@@ -317,17 +315,17 @@ func (f format) check(payload []byte) error {
 }
 
 const (
-	// cellLength is how many characters of a payload a table shows.
+	// cellLength is the length of a payload in a table, in characters.
 	cellLength = 160
-	// lineLength is how many bytes of a payload stand in a line of JSON.
+	// lineLength bounds a payload in a line of JSON, in bytes.
 	lineLength = 8 << 20
 )
 
 // rendered is a payload in a line of JSON.
 type rendered struct {
 	Payload json.RawMessage `json:"payload"`
-	// Error says why there is none. Then Raw is the payload as it is stored, if
-	// that is not too long either.
+	// Error is the reason why Payload is empty. Raw is then the stored payload, unless it is too
+	// long.
 	Error string `json:"payload_error,omitempty"`
 	Raw   []byte `json:"payload_raw,omitempty"`
 }
@@ -353,7 +351,7 @@ func renderCell(f format, payload []byte) string {
 	return shorten(string(text), cellLength)
 }
 
-// shorten returns at most n characters of a text.
+// shorten truncates a text to n characters.
 func shorten(s string, n int) string {
 	for i := range s {
 		if n--; n < 0 {

@@ -23,14 +23,14 @@ type snapshotsCommand struct {
 // Validate checks the flags.
 func (c *snapshotsCommand) Validate() error {
 	if c.ID == "" && c.Show > 0 {
-		return errors.New("--show is for the snapshots of a persistence ID: name one")
+		return errors.New("--show needs a persistence ID")
 	}
 	return c.check(c.ID)
 }
 
-var errNoSnapshots = errors.New("the journal comes without a snapshot store")
+var errNoSnapshots = errors.New("the journal has no snapshot store")
 
-// Run lists the snapshots, or prints one.
+// Run lists snapshots or prints one.
 func (c *snapshotsCommand) Run(ctx context.Context, env *Env) error {
 	return c.with(ctx, env, func(src *Source) error {
 		switch {
@@ -53,7 +53,7 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 				return false, fmt.Errorf("snapshots of %q: %w", id, err)
 			}
 			if n == c.limit() {
-				env.note("there are more, from %q at %d on", id, md.SequenceNr)
+				env.note("more snapshots follow, from %q at %d", id, md.SequenceNr)
 				return false, nil
 			}
 			n++
@@ -82,7 +82,7 @@ type snapshotLine struct {
 	Time       string `json:"time"`
 }
 
-// stateLength is how many bytes of a state are printed or compared.
+// stateLength bounds a state that is printed or compared, in bytes.
 const stateLength = 64 << 20
 
 // show prints the state in a snapshot.
@@ -98,7 +98,7 @@ func (c *snapshotsCommand) show(ctx context.Context, env *Env, src *Source) erro
 	return printState(env, text, c.JSON)
 }
 
-// printState prints compact JSON as it is, or indented for people.
+// printState prints compact JSON unchanged or indented.
 func printState(env *Env, text []byte, compact bool) error {
 	var b bytes.Buffer
 	if compact {

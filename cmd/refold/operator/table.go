@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// lines prints one thing a line: a table for people or JSON for programs.
+// lines prints a list: a table for people, or JSON lines for programs.
 type lines struct {
 	env   *Env
 	json  bool
@@ -21,19 +21,19 @@ type lines struct {
 	rows  int
 }
 
-// tableBlock is how many rows are aligned together, and held in memory.
+// tableBlock is the number of rows that are buffered and aligned together.
 const tableBlock = 1000
 
-// lines begins a list, with the heads of the table's columns.
+// lines starts a list. The heads are the column titles of the table.
 func (e *Env) lines(asJSON bool, heads ...string) *lines {
 	l := &lines{env: e, json: asJSON, table: tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0)}
 	if !asJSON {
-		_ = l.row(heads) // held back, so it can't fail yet
+		_ = l.row(heads) // buffered, so it cannot fail
 	}
 	return l
 }
 
-// add prints a line: an object as JSON, or the cells of the table's row.
+// add prints an element: as an object, or as the cells of a row.
 func (l *lines) add(object func() any, cells func() []string) error {
 	if l.json {
 		return writeJSON(l.env.Stdout, object())
@@ -60,15 +60,15 @@ func (l *lines) row(cells []string) error {
 
 func (l *lines) end() error { return l.table.Flush() }
 
-// note tells people something that is no part of the output.
+// note prints a message for people to standard error.
 func (e *Env) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, printable(Redact(fmt.Sprintf(format, args...))))
 }
 
-// stamp writes a time in full, in the same length each time.
+// stamp formats a time with a fixed length.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-// count writes a number with a noun.
+// count formats a number with a noun.
 func count[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -76,8 +76,8 @@ func count[N int | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// flow prints lines that have to be seen at once, so that a table can't be
-// aligned by what comes later: its columns only grow.
+// flow prints a table whose rows must appear at once, so later rows cannot align earlier ones:
+// columns only grow.
 type flow struct {
 	env    *Env
 	json   bool
@@ -86,12 +86,12 @@ type flow struct {
 	widths []int      // nil before the first row
 }
 
-// maxWidth is how wide a column grows.
+// maxWidth bounds the width of a column, in characters.
 const maxWidth = 40
 
 func (e *Env) flow(asJSON bool) *flow { return &flow{env: e, json: asJSON} }
 
-// add prints a line: an object as JSON, or the cells of the table's row.
+// add adds an element: as an object, or as the cells of a row.
 func (f *flow) add(object func() any, cells func() []string) error {
 	if f.json {
 		return writeJSON(&f.buffer, object())
@@ -114,7 +114,7 @@ func (f *flow) row(cells []string) {
 	f.rows = append(f.rows, cells)
 }
 
-// flush writes what was printed.
+// flush writes the added elements.
 func (f *flow) flush() error {
 	for _, cells := range f.rows {
 		for i, cell := range cells[:len(cells)-1] {

@@ -19,20 +19,21 @@ type tailCommand struct {
 	journalFlag
 	Type      string     `help:"Only entities of this type." placeholder:"NAME"`
 	Tag       string     `help:"Only events with this tag." placeholder:"TAG"`
-	Slices    sliceRange `help:"Only entities in these of the 1,024 slices, such as 0-255." placeholder:"FIRST-LAST"`
+	Slices    sliceRange `help:"Only entities in this range of the 1,024 slices, such as 0-255." placeholder:"FIRST-LAST"`
 	ID        string     `name:"id" help:"Only this persistence ID." placeholder:"ID"`
-	After     string     `help:"Begin behind this offset, which an earlier run has shown." placeholder:"OFFSET"`
-	FromStart bool       `help:"Begin with the first event there is, not with the next one."`
-	NoFollow  bool       `help:"Show what there is, from the first event on unless --after says otherwise, and end."`
-	JSON      bool       `name:"json" help:"Print one JSON object a line."`
+	After     string     `help:"Start after this offset, which an earlier run has printed." placeholder:"OFFSET"`
+	FromStart bool       `help:"Start with the first stored event. Defaults to the next event."`
+	NoFollow  bool       `help:"Print the stored events, from the first one or from --after, and exit."`
+	JSON      bool       `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *tailCommand) Help() string {
-	return `Shows events as they are stored, of all entities or of some, in the one order that the journal gives them.
-It ends with Ctrl-C, and says the offset with which the next run goes on: nothing is shown twice, and nothing left out.
+	return `Prints events as they are stored, of all entities or a selection, in the order of the journal. Ctrl-C ends the
+command. It prints the offset with which the next run continues, without repeated or lost events.
 
-Nobody can add to a LevelDB journal while it is looked into. So there it shows what there is, and ends.`
+A LevelDB journal accepts no events while it is open for reading, so on LevelDB the command prints the stored events and
+exits.`
 }
 
 // Validate checks the flags.
@@ -41,14 +42,14 @@ func (c *tailCommand) Validate() error {
 	case c.After != "" && c.FromStart:
 		return errors.New("--after and --from-start exclude each other")
 	case c.ID != "" && (c.Type != "" || c.Slices.Count > 0):
-		return errors.New("--id is one entity of one type in one slice: --type and --slices mean nothing then")
+		return errors.New("--id selects one entity: --type and --slices cannot be combined with it")
 	case c.ID != "":
 		return journal.CheckID(c.ID)
 	}
 	return c.query().Check()
 }
 
-// query returns what is asked for, but for the ID.
+// query returns the criteria of the query. An ID selects its slice; page filters the rest.
 func (c *tailCommand) query() journal.Criteria {
 	q := journal.Criteria{Type: c.Type, Tag: c.Tag, Slices: journal.Slices(c.Slices)}
 	if c.ID != "" {
@@ -70,13 +71,13 @@ func (s *sliceRange) UnmarshalText(text []byte) error {
 	first, err1 := strconv.ParseUint(from, 10, 16)
 	last, err2 := strconv.ParseUint(to, 10, 16)
 	if errors.Join(err1, err2) != nil || last < first || last >= journal.SliceCount {
-		return fmt.Errorf("%.20q is no range of slices within 0-%d", text, journal.SliceCount-1)
+		return fmt.Errorf("%.20q is not a range of slices within 0-%d", text, journal.SliceCount-1)
 	}
 	*s = sliceRange{First: int(first), Count: int(last-first) + 1}
 	return nil
 }
 
-// Run shows events until it is interrupted.
+// Run prints events until it is interrupted.
 func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 	return c.with(ctx, env, func(src *Source) error {
 		querier, ok := journal.As[journal.Querier](src.Journal)
@@ -91,16 +92,16 @@ func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 		err = t.run(ctx, end)
 		refused := t.at == journal.Offset(c.After) && errors.Is(err, journal.ErrOffset)
 		if t.at != "" && !refused {
-			env.note("the next run goes on with --after %s", t.at)
+			env.note("to continue, use --after %s", t.at)
 		}
 		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-			return nil // that is how it ends
+			return nil // an interrupt is the normal end
 		}
 		return err
 	})
 }
 
-// bounds returns where to begin, and where to end if not never.
+// bounds returns the first offset, and the last one or nil if the command does not end.
 func (c *tailCommand) bounds(ctx context.Context, src *Source, q journal.Querier) (at journal.Offset, end *journal.Offset, err error) {
 	last, err := q.End(ctx)
 	if err != nil {
@@ -127,7 +128,7 @@ type tail struct {
 	at      journal.Offset
 }
 
-// run shows events up to a position, or for ever.
+// run prints events up to an offset, or until ctx ends.
 func (t *tail) run(ctx context.Context, end *journal.Offset) error {
 	pause := firstPause
 	for seen := false; ; {
@@ -137,7 +138,7 @@ func (t *tail) run(ctx context.Context, end *journal.Offset) error {
 			seen, pause = true, firstPause
 		case seen && errors.Is(err, journal.ErrUnavailable):
 			if pause == firstPause {
-				t.env.note("%v; trying again", err)
+				t.env.note("%v; retrying", err)
 			}
 			if err = wait(ctx, pause); err != nil {
 				return err
@@ -154,12 +155,12 @@ func (t *tail) run(ctx context.Context, end *journal.Offset) error {
 			continue
 		}
 		if err := t.querier.Await(ctx, t.at); err != nil && !errors.Is(err, journal.ErrUnavailable) {
-			return err // an unavailable journal is met again at once
+			return err // the next query reports an unavailable journal
 		}
 	}
 }
 
-// How long to wait for a store that is away.
+// The pauses between retries while the journal is unavailable.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -176,7 +177,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// page shows the next page.
+// page prints the next page.
 func (t *tail) page(ctx context.Context) (more bool, err error) {
 	page, err := t.querier.Query(ctx, t.command.query(), t.at)
 	if err != nil {

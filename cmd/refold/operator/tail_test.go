@@ -142,7 +142,7 @@ func TestTailOfWhatThereIs(t *testing.T) {
 				args += " --no-follow"
 			}
 			o := start(t, stored(events...).program(still), append([]string{"tail"}, strings.Fields(args)...)...)
-			o.want(t, operator.ExitOK, "refold: the next run goes on with --after q5\n")
+			o.want(t, operator.ExitOK, "refold: to continue, use --after q5\n")
 			if o.stdout != want {
 				t.Errorf("tail %s: got\n%swant\n%s", args, o.stdout, want)
 			}
@@ -155,11 +155,11 @@ func TestTailUsage(t *testing.T) {
 	q := stored()
 	for args, want := range map[string]string{
 		"--after q1 --from-start": "exclude each other",
-		"--id a|1 --type a":       "--type and --slices mean nothing",
-		"--id a|1 --slices 3":     "--type and --slices mean nothing",
-		"--slices 3-1":            `"3-1" is no range of slices`,
-		"--slices 0-1024":         "is no range of slices",
-		"--slices x":              "is no range of slices",
+		"--id a|1 --type a":       "--type and --slices cannot be combined",
+		"--id a|1 --slices 3":     "--type and --slices cannot be combined",
+		"--slices 3-1":            `"3-1" is not a range of slices`,
+		"--slices 0-1024":         "is not a range of slices",
+		"--slices x":              "is not a range of slices",
 		"--type a|b":              "Criteria.Type",
 	} {
 		start(t, q.program(false), append([]string{"tail"}, strings.Fields(args)...)...).want(t, operator.ExitFailed, want)
@@ -225,7 +225,7 @@ func TestTailFollows(t *testing.T) {
 	if status := <-ended; status != operator.ExitOK {
 		t.Errorf("exit status %d", status)
 	}
-	want := "refold: journal: store unavailable; trying again\nrefold: the next run goes on with --after q4\n"
+	want := "refold: journal: store unavailable; retrying\nrefold: to continue, use --after q4\n"
 	if errs.String() != want {
 		t.Errorf("standard error %q, want %q", errs.String(), want)
 	}
@@ -265,7 +265,7 @@ func TestTailFails(t *testing.T) {
 	q.add("a|1", good(1)[0])
 	o := start(t, q.program(false), "tail", "--from-start")
 	o.want(t, operator.ExitFailed, journal.ErrOffset.Error())
-	o.want(t, operator.ExitFailed, "goes on with --after q2")
+	o.want(t, operator.ExitFailed, "to continue, use --after q2")
 	q = stored(good(3)...)
 	p := q.program(true)
 	p.Stdout, p.Stderr = failing{}, io.Discard

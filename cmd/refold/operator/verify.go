@@ -14,47 +14,44 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// VerifyOptions say what Verify looks at. The zero value is every persistence
-// ID of a journal without snapshots, and no Go types.
+// VerifyOptions configures Verify. The zero value verifies all persistence IDs of a journal without
+// snapshots and without Go types.
 type VerifyOptions struct {
-	// ID is the only persistence ID to look at. Defaults to all.
+	// ID is the only persistence ID to verify. Defaults to all.
 	ID string
-	// Snapshots is the snapshot store that belongs to the journal. Defaults to
-	// none; then deleted events are a problem.
+	// Snapshots is the snapshot store of the journal. Defaults to none; deleted events are then a
+	// problem.
 	Snapshots snapshot.Store
-	// Entities are types whose events and snapshots are decoded in full, with
-	// upcasters. What is of another type is only checked for being well-formed.
-	// Defaults to none.
+	// Entities are types whose events and snapshots are decoded in full, with upcasters. Payloads
+	// of other types are only checked for syntax. Defaults to none.
 	Entities []Linked
-	// Order checks that queries find all events, if all persistence IDs are looked
-	// at; see Source.VerifyOrder. Defaults to none.
+	// Order checks that queries find all events; it runs if all persistence IDs are verified. See
+	// Source.VerifyOrder. Defaults to none.
 	Order func(context.Context) error
-	// MaxProblems is how many problems the report lists; the others are
-	// counted. Defaults to 1,000.
+	// MaxProblems bounds the listed problems. The report counts the others. Defaults to 1,000.
 	MaxProblems int
 	// Digest computes Report.Digest.
 	Digest bool
-	// Progress is called after each persistence ID with how many have been
-	// looked at. Defaults to nothing.
+	// Progress is called after each persistence ID with the number of verified IDs. Defaults to
+	// none.
 	Progress func(ids uint64)
 }
 
-// ErrNoLister says that a journal can't list its persistence IDs.
-var ErrNoLister = errors.New("operator: the journal can't list its persistence IDs")
+// ErrNoLister reports a journal that cannot list its persistence IDs.
+var ErrNoLister = errors.New("operator: the journal cannot list its persistence IDs")
 
-// Verify looks at each persistence ID of a journal, or at one:
+// Verify checks all persistence IDs of a journal, or one:
 //
-//   - its sequence numbers have no gap up to the highest. Only what a stored
-//     snapshot covers may be deleted, and only at the beginning;
-//   - times do not decrease;
-//   - each payload can be decoded, and a fence has none;
-//   - each snapshot can be read and decoded, and is not above the highest
-//     number;
-//   - queries find each event, if the journal offers to check that.
+//   - Sequence numbers have no gap up to the highest one. Only records that a stored snapshot
+//     covers may be deleted, and only from the beginning.
+//   - Times do not decrease.
+//   - Each payload can be decoded, and fences have no payload.
+//   - Each snapshot can be read and decoded, and its number is not above the highest one.
+//   - Queries find each event, if the journal offers this check.
 //
-// It changes nothing, and may run while others write: what is appended meanwhile
-// is looked at or not. What is wrong with the data is in the report. The error
-// says why not everything could be looked at; the report then holds what was.
+// Verify changes nothing. Other programs may write at the same time; Verify may or may not see
+// records that they append. The report lists problems with the data. The error is the reason why
+// Verify could not check everything; the report then covers the checked part.
 func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report Report, failed error) {
 	v := verifier{journal: j, opts: opts, linked: make(map[string]*Linked, len(opts.Entities))}
 	v.opts.MaxProblems = cmp.Or(opts.MaxProblems, 1000)
@@ -89,7 +86,7 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 	return v.report, v.order(ctx)
 }
 
-// order looks at the order over all persistence IDs.
+// order verifies the order across persistence IDs.
 func (v *verifier) order(ctx context.Context) error {
 	if v.opts.Order == nil {
 		return nil
@@ -109,8 +106,8 @@ type verifier struct {
 	linked  map[string]*Linked
 	report  Report
 	scratch []any
-	all     *digester // nil if no digest is wanted
-	id      *digester // of the ID in hand
+	all     *digester // nil if no digest is requested
+	id      *digester // digest of the current ID
 }
 
 func (v *verifier) problem(id string, seqNr uint64, err error) {
@@ -121,7 +118,7 @@ func (v *verifier) problem(id string, seqNr uint64, err error) {
 	v.report.Problems = append(v.report.Problems, Problem{ID: id, SequenceNr: seqNr, Err: err})
 }
 
-// one looks at one persistence ID.
+// one verifies one persistence ID.
 func (v *verifier) one(ctx context.Context, id string) error {
 	if v.all != nil {
 		v.id = newDigester(id)
@@ -146,35 +143,35 @@ func (v *verifier) one(ctx context.Context, id string) error {
 	return nil
 }
 
-// unreachable tells the errors that say nothing about the data.
+// unreachable reports whether an error is not about the data.
 func unreachable(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) || errors.Is(err, journal.ErrClosed) ||
 		errors.Is(err, journal.ErrInvalid) || errors.Is(err, snapshot.ErrClosed)
 }
 
-// history is what was seen of one persistence ID.
+// history summarizes the records of one persistence ID.
 type history struct {
 	id      string
-	linked  *Linked // nil if the type is not linked in
+	linked  *Linked // nil if the type is not part of the program
 	highest uint64
-	first   uint64 // the first record, 0 if there is none
-	last    uint64 // the last record, 0 if there is none
+	first   uint64 // the first record, or 0
+	last    uint64 // the last record, or 0
 	time    time.Time
-	broken  bool // the replay ended with an error
+	broken  bool // the replay failed
 }
 
-// history looks at the records of an ID.
+// history verifies the records of an ID.
 func (v *verifier) history(ctx context.Context, id string) (history, error) {
 	typeName, _ := journal.SplitID(id)
 	h := history{id: id, linked: v.linked[typeName]}
 	before, err := v.journal.HighestSequenceNr(ctx, id)
 	if err != nil {
-		return h, v.unread(ctx, &h, fmt.Errorf("the highest number can't be read: %w", err))
+		return h, v.unread(ctx, &h, fmt.Errorf("the highest number is unreadable: %w", err))
 	}
 	h.highest = before
 	for e, err := range v.journal.Replay(ctx, id, 1, journal.MaxSequenceNr) {
 		if err != nil {
-			if err = v.unread(ctx, &h, fmt.Errorf("the records behind it can't be read: %w", err)); err != nil {
+			if err = v.unread(ctx, &h, fmt.Errorf("the records after it are unreadable: %w", err)); err != nil {
 				return h, err
 			}
 			break
@@ -183,10 +180,10 @@ func (v *verifier) history(ctx context.Context, id string) (history, error) {
 	}
 	after, err := v.journal.HighestSequenceNr(ctx, id)
 	if err != nil {
-		return h, v.unread(ctx, &h, fmt.Errorf("the highest number can't be read: %w", err))
+		return h, v.unread(ctx, &h, fmt.Errorf("the highest number is unreadable: %w", err))
 	}
 	if after < before {
-		v.problem(id, 0, fmt.Errorf("the highest number went back from %d to %d", before, after))
+		v.problem(id, 0, fmt.Errorf("the highest number decreased from %d to %d", before, after))
 	}
 	h.highest = max(before, after)
 	switch {
@@ -199,7 +196,7 @@ func (v *verifier) history(ctx context.Context, id string) (history, error) {
 	return h, nil
 }
 
-// unread takes note of an error about the data, and returns the others.
+// unread reports an error about the data as a problem, and returns any other error.
 func (v *verifier) unread(ctx context.Context, h *history, err error) error {
 	if unreachable(ctx, err) {
 		return err
@@ -209,7 +206,7 @@ func (v *verifier) unread(ctx context.Context, h *history, err error) error {
 	return nil
 }
 
-// record looks at the next record.
+// record verifies the next record.
 func (v *verifier) record(h *history, e *journal.Event) {
 	v.report.Records++
 	if v.id != nil {
@@ -221,18 +218,18 @@ func (v *verifier) record(h *history, e *journal.Event) {
 	case h.first == 0:
 		h.first = e.SequenceNr
 	case e.SequenceNr <= h.last:
-		v.problem(h.id, e.SequenceNr, fmt.Errorf("the record comes behind record %d", h.last))
+		v.problem(h.id, e.SequenceNr, fmt.Errorf("the record follows record %d", h.last))
 	case e.SequenceNr > h.last+1:
 		v.problem(h.id, 0, &journal.GapError{ID: h.id, Want: h.last + 1, Got: e.SequenceNr})
 	}
 	if e.Time.Before(h.time) {
-		v.problem(h.id, e.SequenceNr, fmt.Errorf("the time went back from %s to %s", stamp(h.time), stamp(e.Time)))
+		v.problem(h.id, e.SequenceNr, fmt.Errorf("the time decreased from %s to %s", stamp(h.time), stamp(e.Time)))
 	}
 	h.last, h.time = max(h.last, e.SequenceNr), e.Time
 	if e.IsFence() {
 		v.report.Fences++
 		if len(e.Payload) > 0 {
-			v.problem(h.id, e.SequenceNr, fmt.Errorf("the record has no manifest, but a payload of %d bytes", len(e.Payload)))
+			v.problem(h.id, e.SequenceNr, fmt.Errorf("the record has no manifest, but has a payload of %d bytes", len(e.Payload)))
 		}
 		return
 	}
@@ -241,7 +238,7 @@ func (v *verifier) record(h *history, e *journal.Event) {
 	}
 }
 
-// event checks the payload of an event.
+// event verifies the payload of an event.
 func (v *verifier) event(h *history, e *journal.Event) error {
 	if h.linked != nil {
 		return h.linked.checkEvent(&v.scratch, e.Manifest, e.Payload)
@@ -253,20 +250,19 @@ func (v *verifier) event(h *history, e *journal.Event) error {
 	return format.check(e.Payload)
 }
 
-// snapshots looks at the snapshots of an ID, and whether they cover what was
-// deleted of it.
+// snapshots verifies the snapshots of an ID, and that they cover its deleted records.
 func (v *verifier) snapshots(ctx context.Context, h *history) error {
-	deleted := h.highest // up to which number there are no records
+	deleted := h.highest // records up to this number are deleted
 	if h.first > 0 {
 		deleted = h.first - 1
 	}
 	if h.broken && h.first == 0 {
-		deleted = 0 // nothing is known
+		deleted = 0 // unknown
 	}
 	covered := deleted == 0
 	if v.opts.Snapshots == nil {
 		if !covered {
-			v.problem(h.id, 0, fmt.Errorf("deleted prefix: the events up to %d are deleted, and there is no snapshot store to look into", deleted))
+			v.problem(h.id, 0, fmt.Errorf("deleted prefix: the events up to %d are deleted, and the journal has no snapshot store", deleted))
 		}
 		return nil
 	}
@@ -275,7 +271,7 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 			if unreachable(ctx, err) {
 				return err
 			}
-			v.problem(h.id, 0, fmt.Errorf("the snapshots can't be listed: %w", err))
+			v.problem(h.id, 0, fmt.Errorf("the snapshots cannot be listed: %w", err))
 			break
 		}
 		v.report.Snapshots++
@@ -290,29 +286,29 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 		}
 	}
 	if !covered {
-		v.problem(h.id, 0, fmt.Errorf("deleted prefix: the events up to %d are deleted, and no good snapshot covers them", deleted))
+		v.problem(h.id, 0, fmt.Errorf("deleted prefix: the events up to %d are deleted, and no valid snapshot covers them", deleted))
 	}
 	return nil
 }
 
-// snapshot looks at one snapshot.
+// snapshot verifies one snapshot.
 func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadata) error {
 	if md.SequenceNr > h.highest {
 		return fmt.Errorf("the snapshot is above the highest number, which is %d", h.highest)
 	}
 	s, err := v.opts.Snapshots.Load(ctx, h.id, snapshot.At(md.SequenceNr))
 	if errors.Is(err, snapshot.ErrNotFound) {
-		return errors.New("the snapshot is listed, but can't be found")
+		return errors.New("the snapshot is listed, but does not exist")
 	}
 	if err != nil {
-		return fmt.Errorf("the snapshot can't be read: %w", err)
+		return fmt.Errorf("the snapshot is unreadable: %w", err)
 	}
 	if v.id != nil {
 		v.id.snapshot(&s)
 	}
 	if h.linked != nil {
 		if err := h.linked.checkState(h.id, s.Manifest, s.Payload); err != nil {
-			return fmt.Errorf("the snapshot can't be decoded: %w", err)
+			return fmt.Errorf("the snapshot cannot be decoded: %w", err)
 		}
 		return nil
 	}
@@ -321,24 +317,23 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 		v.report.Unchecked++
 	}
 	if err := format.check(s.Payload); err != nil {
-		return fmt.Errorf("the snapshot can't be decoded: %w", err)
+		return fmt.Errorf("the snapshot cannot be decoded: %w", err)
 	}
 	return nil
 }
 
-// Problem is something that is wrong with the stored data of one persistence
-// ID.
+// Problem is a fault in the stored data of a persistence ID.
 type Problem struct {
 	// ID is the persistence ID.
 	ID string
-	// SequenceNr is the number of the record or snapshot that is at fault, 0 if
-	// it is none in particular.
+	// SequenceNr is the number of the faulty record or snapshot, or 0 if the fault concerns no
+	// single one.
 	SequenceNr uint64
-	// Err says what is wrong.
+	// Err describes the fault.
 	Err error
 }
 
-// String returns the problem as one line.
+// String returns the problem as one line of text.
 func (p Problem) String() string {
 	if p.ID == "" {
 		return p.Err.Error()
@@ -349,29 +344,26 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%q at %d: %v", p.ID, p.SequenceNr, p.Err)
 }
 
-// Error is String.
+// Error returns String.
 func (p Problem) Error() string { return p.String() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns Err.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Report is what Verify has looked at and found.
+// Report is the result of Verify.
 type Report struct {
-	// IDs, Records and Snapshots are how many were looked at. Fences are among
-	// the records.
+	// IDs, Records and Snapshots count the verified data. Records includes Fences.
 	IDs, Records, Fences, Snapshots uint64
-	// Unchecked is how many payloads could not be checked: they are in a format
-	// of the program that wrote them, whose types are not linked in.
+	// Unchecked counts payloads in an application-specific format whose type is not part of the
+	// program.
 	Unchecked uint64
-	// Digest is that of all that was looked at, if it was asked for.
+	// Digest is the digest of the verified data, if requested.
 	Digest Digest
-	// Problems are what was found, up to VerifyOptions.MaxProblems, in the order
-	// of the IDs.
+	// Problems lists problems up to VerifyOptions.MaxProblems, in the order of the IDs.
 	Problems []Problem
-	// Omitted is how many more problems there are.
+	// Omitted counts the unlisted problems.
 	Omitted uint64
 }
 
-// Found returns how many problems there are, those included that the report
-// does not list.
+// Found returns the number of problems, including the unlisted ones.
 func (r *Report) Found() uint64 { return uint64(len(r.Problems)) + r.Omitted }

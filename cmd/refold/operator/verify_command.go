@@ -13,8 +13,8 @@ import (
 type verifyCommand struct {
 	journalFlag
 	ID     string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`
-	Digest bool   `help:"Print a digest too: journals that hold the same have the same."`
-	JSON   bool   `name:"json" help:"Print one JSON object a line."`
+	Digest bool   `help:"Also print a digest. Journals with equal contents have equal digests."`
+	JSON   bool   `name:"json" help:"Print one JSON object per line."`
 }
 
 // Run verifies the journal.
@@ -49,13 +49,13 @@ func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 	line := fmt.Sprintf("%s, %s (%s), %s: %s", count(r.IDs, "persistence ID"), count(r.Records, "record"),
 		count(r.Fences, "fence"), count(r.Snapshots, "snapshot"), count(r.Found(), "problem"))
 	if !complete {
-		line = "not complete: " + line
+		line = "incomplete: " + line
 	}
 	if r.Omitted > 0 {
 		line += fmt.Sprintf(" (%d not shown)", r.Omitted)
 	}
 	if r.Unchecked > 0 {
-		line += fmt.Sprintf("; %s not checked, in a format that only the program knows that wrote it", count(r.Unchecked, "payload"))
+		line += fmt.Sprintf("; %s not checked, in an application-specific format", count(r.Unchecked, "payload"))
 	}
 	if c.Digest && complete {
 		line += fmt.Sprintf("\ndigest %v", r.Digest)

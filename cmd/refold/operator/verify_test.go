@@ -70,11 +70,11 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		"appended behind the replay": {records: good(3), highest: 3, after: 5},
 		"highest went back": {
 			records: good(3), highest: 3, after: 2,
-			want: []string{`"a|1": the highest number went back from 3 to 2`},
+			want: []string{`"a|1": the highest number decreased from 3 to 2`},
 		},
 		"number twice": {
 			records: with(good(3), func(e []journal.Event) []journal.Event { return slices.Insert(e, 2, e[1]) }),
-			want:    []string{`"a|1" at 2: the record comes behind record 2`},
+			want:    []string{`"a|1" at 2: the record follows record 2`},
 		},
 		"number 0": {
 			records: with(good(2), func(e []journal.Event) []journal.Event {
@@ -84,7 +84,7 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		},
 		"time went back": {
 			records: with(good(3), func(e []journal.Event) []journal.Event { e[2].Time = e[2].Time.Add(-2 * time.Second); return e }),
-			want:    []string{`"a|1" at 3: the time went back from 2026-01-02T12:00:02.000000Z to 2026-01-02T12:00:01.000000Z`},
+			want:    []string{`"a|1" at 3: the time decreased from 2026-01-02T12:00:02.000000Z to 2026-01-02T12:00:01.000000Z`},
 		},
 		"same time": {records: with(good(3), func(e []journal.Event) []journal.Event { e[2].Time = e[1].Time; return e })},
 		"payload cut short": {
@@ -110,11 +110,11 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		},
 		"manifest missing": {
 			records: with(good(3), func(e []journal.Event) []journal.Event { e[1].Manifest = ""; return e }),
-			want:    []string{`"a|1" at 2: the record has no manifest, but a payload of 1 bytes`},
+			want:    []string{`"a|1" at 2: the record has no manifest, but has a payload of 1 bytes`},
 		},
 		"record damaged": {
 			records: good(2), highest: 5, err: &journal.CorruptError{File: "000007.ldb", Offset: 12, Detail: "checksum"},
-			want: []string{`"a|1" at 2: the records behind it can't be read: journal: corrupt: 000007.ldb at offset 12: checksum`},
+			want: []string{`"a|1" at 2: the records after it are unreadable: journal: corrupt: 000007.ldb at offset 12: checksum`},
 		},
 		"unknown event of a linked type": {
 			records: good(1), linked: true,
@@ -127,21 +127,21 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		"removed event of a linked type": {records: []journal.Event{{SequenceNr: 1, Manifest: "gone", Payload: nil}}, linked: true},
 		"deleted, no store": {
 			records: good(5)[2:],
-			want:    []string{`"a|1": deleted prefix: the events up to 2 are deleted, and there is no snapshot store to look into`},
+			want:    []string{`"a|1": deleted prefix: the events up to 2 are deleted, and the journal has no snapshot store`},
 		},
 		"deleted and covered": {
 			records: good(5)[2:], snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(2, "state", state)}},
 		},
 		"deleted, not covered": {
 			records: good(5)[2:], snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, "state", state)}},
-			want: []string{`"a|1": deleted prefix: the events up to 2 are deleted, and no good snapshot covers them`},
+			want: []string{`"a|1": deleted prefix: the events up to 2 are deleted, and no valid snapshot covers them`},
 		},
 		"all deleted and covered": {
 			highest: 5, snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(5, "state", state)}},
 		},
 		"all deleted, not covered": {
 			highest: 5, snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, "state", state)}},
-			want: []string{`"a|1": deleted prefix: the events up to 5 are deleted, and no good snapshot covers them`},
+			want: []string{`"a|1": deleted prefix: the events up to 5 are deleted, and no valid snapshot covers them`},
 		},
 		"covered by a damaged snapshot only": {
 			records: good(5)[2:],
@@ -150,8 +150,8 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 				loadErr: map[uint64]error{2: &snapshot.CorruptError{File: "2.snap", Reason: errDisk}},
 			},
 			want: []string{
-				`"a|1" at 2: the snapshot can't be read: snapshot: corrupt: 2.snap: disk on fire`,
-				`"a|1": deleted prefix: the events up to 2 are deleted, and no good snapshot covers them`,
+				`"a|1" at 2: the snapshot is unreadable: snapshot: corrupt: 2.snap: disk on fire`,
+				`"a|1": deleted prefix: the events up to 2 are deleted, and no valid snapshot covers them`,
 			},
 		},
 		"snapshot above the highest": {
@@ -160,21 +160,21 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		},
 		"snapshot cut short": {
 			records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(3, "state", []byte{0x81})}},
-			want: []string{`"a|1" at 3: the snapshot can't be decoded: codec: malformed data`},
+			want: []string{`"a|1" at 3: the snapshot cannot be decoded: codec: malformed data`},
 		},
 		"snapshot of a linked type": {
 			records: []journal.Event{{SequenceNr: 1, Manifest: "gone"}}, linked: true,
 			snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, "state", pack(t, map[string]any{"Owner": 7}))}},
-			want:      []string{`"a|1" at 1: the snapshot can't be decoded: codec: decode state operator_test.account: Owner: malformed data`},
+			want:      []string{`"a|1" at 1: the snapshot cannot be decoded: codec: decode state operator_test.account: Owner: malformed data`},
 		},
 		"snapshot that a linked type did not write": {
 			records: []journal.Event{{SequenceNr: 1, Manifest: "gone"}}, linked: true,
 			snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, "self", state)}},
-			want:      []string{`"a|1" at 1: the snapshot can't be decoded: codec: unknown manifest: snapshot manifest "self"`},
+			want:      []string{`"a|1" at 1: the snapshot cannot be decoded: codec: unknown manifest: snapshot manifest "self"`},
 		},
 		"snapshots can't be listed": {
 			records: good(3), snapshots: &fakeSnapshots{listErr: errDisk},
-			want: []string{`"a|1": the snapshots can't be listed: disk on fire`},
+			want: []string{`"a|1": the snapshots cannot be listed: disk on fire`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
