@@ -67,7 +67,7 @@ func (s *shell) apply(e coordinator.Effects) {
 		}()
 	}
 	if e.Ask != nil {
-		s.step(coordinator.Placed{ID: e.Ask.ID, Homes: allocation.All(e.Ask.View, e.Ask.Requests, allocation.LeastShards{}.Allocate)})
+		s.step(coordinator.HomesChosen{ID: e.Ask.ID, Homes: allocation.All(e.Ask.View, e.Ask.Requests, allocation.LeastShards{}.Allocate)})
 	}
 	for _, o := range e.Send {
 		if m := o.Message; m.Kind == coordinator.Host && len(m.Shards) == 0 { // it asks whether the region is there

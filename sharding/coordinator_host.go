@@ -89,9 +89,9 @@ func (s *shell) callStores(e *shardcore.Effects) {
 				return n, err == nil && !n.IsZero()
 			})
 			s.logCallFailure("allocate", failed)
-			return coordinator.Placed{ID: ask.ID, Homes: homes}, nil
+			return coordinator.HomesChosen{ID: ask.ID, Homes: homes}, nil
 		}, func(error) coordinator.Input {
-			return coordinator.Placed{ID: ask.ID, Homes: make([]identity.Node, len(ask.Requests))}
+			return coordinator.HomesChosen{ID: ask.ID, Homes: make([]identity.Node, len(ask.Requests))}
 		})
 	}
 	if ask := e.Rebalance; ask != nil {

@@ -85,11 +85,11 @@ func (s *shell) logNote(n *coordinator.Note) {
 		s.throttle.write(s, logRefused, slog.LevelError, "the coordinator refuses a region with other settings", slog.String("peer", n.Node.String()),
 			slog.String("fields", strings.Join(n.Fields, " ")))
 		return
-	case coordinator.Became, coordinator.HandOffDone, coordinator.Terminating, coordinator.Silent:
+	case coordinator.PhaseChanged, coordinator.HandOffDone, coordinator.Terminating, coordinator.Silent:
 		level = slog.LevelInfo
 	case coordinator.Repaired, coordinator.LoadRetried, coordinator.SaveRetried, coordinator.HandOffFailed:
 		level = slog.LevelWarn
-	case coordinator.Stored, coordinator.Unplaced, coordinator.HandOffBegun:
+	case coordinator.Stored, coordinator.NotAllocated, coordinator.HandOffBegun:
 	}
 	attrs := []slog.Attr{
 		slog.String("what", n.Kind.String()), slog.String("phase", n.Phase.String()), slog.Uint64("term", n.Term), slog.Int("shards", len(n.Shards)), slog.Int("count", n.Count),

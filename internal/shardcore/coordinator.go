@@ -152,7 +152,7 @@ func (m *Machine) deliverReply(in coordinator.Input) {
 	case coordinator.ShardsAdded:
 		at.ID = mine(at.ID)
 		in = at
-	case coordinator.Placed:
+	case coordinator.HomesChosen:
 		at.ID = mine(at.ID)
 		in = at
 	case coordinator.Rebalanced:

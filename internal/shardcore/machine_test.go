@@ -101,7 +101,7 @@ func TestOneNodeServesItself(t *testing.T) {
 	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
 		t.Fatalf("the strategy is not asked: %+v", out)
 	}
-	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Placed{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.HomesChosen{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
 	if out.Save == nil || len(out.Actions) != 0 {
 		t.Fatalf("it is not stored first: %+v", out)
 	}

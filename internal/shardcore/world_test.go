@@ -261,7 +261,7 @@ func (h *host) ask(out shardcore.Effects) {
 		w.store.do(h, *out.Save)
 	}
 	if out.Ask != nil {
-		in := coordinator.Placed{ID: out.Ask.ID, Homes: allocation.All(out.Ask.View, out.Ask.Requests, allocation.LeastShards{}.Allocate)}
+		in := coordinator.HomesChosen{ID: out.Ask.ID, Homes: allocation.All(out.Ask.View, out.Ask.Requests, allocation.LeastShards{}.Allocate)}
 		w.after(w.delay(), func() { h.step(shardcore.CoordinatorReply{Input: in}) })
 	}
 	if out.Rebalance != nil {

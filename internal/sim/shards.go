@@ -162,7 +162,7 @@ func (d *sharding) mustHappen() {
 	for k := region.Forward; k <= region.Flushed; k++ {
 		d.c.coverage.hit("region frame", k.String(), 0)
 	}
-	for k := coordinator.Became; k <= coordinator.HandOffFailed; k++ {
+	for k := coordinator.PhaseChanged; k <= coordinator.HandOffFailed; k++ {
 		d.c.coverage.hit("coordinator", k.String(), 0)
 	}
 	for p := coordinator.Loading; p <= coordinator.Ended; p++ {

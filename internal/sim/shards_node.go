@@ -417,7 +417,7 @@ func (s *site) hasStopped() {
 func (s *site) noted(n *coordinator.Note) {
 	s.d.hit("coordinator", n.Kind.String())
 	onlyMisfitsAreRefused(s, n)
-	if n.Kind == coordinator.Became {
+	if n.Kind == coordinator.PhaseChanged {
 		s.d.hit("coordinator became", n.Phase.String())
 		s.d.w.Tell("%v: the coordinator of term %d is %v", s.h.p.Node(), n.Term, n.Phase)
 		if s.d.activeAt = 0; n.Phase == coordinator.Active {
@@ -442,7 +442,7 @@ func (s *site) consult(e *shardcore.Effects) {
 		d.memory.add(s, *e.AddShards)
 	}
 	if ask := e.Ask; ask != nil {
-		in := coordinator.Placed{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)}
+		in := coordinator.HomesChosen{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)}
 		if d.odds(20) { // it has failed
 			clear(in.Homes)
 		}

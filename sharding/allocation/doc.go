@@ -1,29 +1,30 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package allocation is the arithmetic of where shards live: which region gets a new shard,
-// and which shards should move. It is values and pure functions.
+// Package allocation has the strategies that allocate shards to regions and choose the shards to
+// move. They are pure functions and values.
 //
-// A coordinator describes what it knows as a View: the regions with their shards in the order in which
-// these were allocated, and the members of the cluster. A strategy answers two questions:
+// The coordinator describes its knowledge as a View: the regions with their shards in the order of
+// allocation, and the members of the cluster. A strategy has two methods:
 //
-//	region, ok := strategy.Allocate(view, request)  // where does this shard go?
-//	shards := strategy.Rebalance(view)              // which ones should be given up and allocated again?
+//	region, ok := strategy.Allocate(view, request)  // the home of a shard
+//	shards := strategy.Rebalance(view)              // shards that should be handed off and allocated again
 //
-//	LeastShards   as many everywhere; so many at a time that limits allow. The default
+//	LeastShards   the same number on all regions; a limited number of moves at a time. The default
 //	Threshold     moves when the fullest and the best region differ by more than a threshold
 //	*Hashing      a ring of the regions; a shard of the same number is on the same node for all types
-//	External      where a program said
+//	External      homes that a program defines
 //
-// New shards go to the best region: one that can be reached before one that can't, one that stays before
-// one that leaves, one with a newer version of the application before an older one (so that a rolling
-// upgrade moves each shard once), fewer shards before more, and then by node. So nothing depends on the
-// order in which regions came. Regions of members that are Down or Exiting get nothing: they would
-// never start it. Those of members that are not known, not Up yet, or without the role get nothing either.
+// A new shard goes to the best region. Reachable regions come before unreachable ones, staying
+// before leaving ones, newer versions of the application before older ones (so that a rolling
+// upgrade moves each shard once), and fewer shards before more. The last criterion is the node, so
+// the order of registration has no influence. These regions get no shards: regions of members that
+// are Down or Exiting, which would never start them; of unknown members; of members that are not
+// yet Up; and of members without the role.
 //
-// Shards are moved at good times only: when all regions run the same version, all members can be reached,
-// and nobody is about to join, or the whole cluster to stop.
+// Shards move only at a good time: all regions run the same version, all members are reachable, no
+// member is joining, and the cluster is not shutting down.
 //
-// What is here must be the same on all nodes that may run the coordinator, or each new coordinator moves
-// shards back.
+// Strategies and their settings must be equal on all nodes that may run the coordinator. Otherwise
+// each new coordinator moves shards back.
 package allocation

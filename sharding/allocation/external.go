@@ -5,16 +5,17 @@ package allocation
 
 import "github.com/refold-io/refold/identity"
 
-// External puts shards where a program said: a map that is fixed when the type is started, and equal on all nodes. To move shards while nodes
-// run, write a sharding.Strategy whose methods read the desired places and ask External.
+// External allocates shards to homes that a program defines: a map that is fixed when the type is
+// started, and equal on all nodes. To move shards at run time, write a sharding.Strategy whose
+// methods read the desired homes and call External.
 type External struct {
-	// Desired is the name of the node that each shard should be on. Shards that are not
-	// in it stay where they are, and start where they are first needed. It is immutable.
+	// Desired is the name of the node for each shard. Other shards stay where they are, and start
+	// where they are first needed. The map is immutable.
 	Desired map[Shard]string
 }
 
-// Allocate returns the region on the desired node, or that of the requester if there is none
-// that may host shards. There is none if that one may not either.
+// Allocate returns the region on the desired node. If there is none, or it must not host shards, it
+// returns the requester, unless that must not host shards either.
 func (e External) Allocate(v View, request Request) (identity.Node, bool) {
 	if n, ok := e.region(&v, request.Shard); ok {
 		return n, true
@@ -22,8 +23,8 @@ func (e External) Allocate(v View, request Request) (identity.Node, bool) {
 	return request.Requester, v.MayHost(request.Requester)
 }
 
-// Rebalance returns the shards that are on another region than the desired one, if that is
-// there, by region and the order of allocation.
+// Rebalance returns the shards that are not on the desired region although that exists, by region
+// and in the order of allocation.
 func (e External) Rebalance(v View) []Shard {
 	var chosen []Shard
 	for _, r := range v.Regions {
@@ -36,8 +37,8 @@ func (e External) Rebalance(v View) []Shard {
 	return chosen
 }
 
-// region finds the region on the node where a shard should be. Of two incarnations of a
-// node, at most one is a member that may host shards for long.
+// region returns the region on the desired node of a shard. Of two incarnations of a node, at most
+// one is a member that may host shards for long.
 func (e External) region(v *View, s Shard) (identity.Node, bool) {
 	name, desired := e.Desired[s]
 	if !desired {

@@ -11,18 +11,17 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// points is how many points each region has on the ring.
+// points is the number of points of each region on the ring.
 const points = 10
 
-// Hashing puts the regions on a ring, and each shard on the region that follows its
-// hash. When a region comes or goes only its part of the shards moves. Regions are placed by the name of
-// their node, so one that restarts has its old place, and shards of the same number are on the same node
-// for all entity types.
+// Hashing puts the regions on a ring. Each shard belongs to the region that follows the hash of its
+// number. When a region is added or removed, only its part of the shards moves. The place of a
+// region depends on the name of its node, so a restarted node has its old place, and shards of the
+// same number are on the same node for all entity types.
 //
-// It keeps the ring, so each entity type has one of its own. It is not safe for
-// concurrent use.
+// A Hashing keeps its ring, so each entity type needs its own. It is not safe for concurrent use.
 type Hashing struct {
-	// Limit is how many shards are moved in a round at most. Defaults to 0: any number.
+	// Limit is the maximum number of shards that move in a round. Defaults to 0: no limit.
 	Limit int
 
 	nodes []identity.Node
@@ -34,7 +33,7 @@ type point struct {
 	node identity.Node
 }
 
-// Validate returns an error that matches ErrInvalid if the limit is wrong.
+// Validate returns an error that matches ErrInvalid if the limit is invalid.
 func (h *Hashing) Validate() error {
 	if h.Limit < 0 {
 		return fmt.Errorf("%w: Hashing.Limit is %d, less than 0", ErrInvalid, h.Limit)
@@ -42,20 +41,20 @@ func (h *Hashing) Validate() error {
 	return nil
 }
 
-// Allocate returns the region whose place on the ring the shard is at. Those that may not
-// host shards are not on it.
+// Allocate returns the owner of the shard on the ring. Regions that must not host shards are not on
+// the ring.
 func (h *Hashing) Allocate(v View, request Request) (identity.Node, bool) {
-	h.place(&v)
+	h.build(&v)
 	return h.owner(request.Shard)
 }
 
-// Rebalance returns the shards that are not where the ring has them, by region and
-// the order of allocation.
+// Rebalance returns the shards that are not on their owner, by region and in the order of
+// allocation.
 func (h *Hashing) Rebalance(v View) []Shard {
 	if !v.GoodTime() {
 		return nil
 	}
-	h.place(&v)
+	h.build(&v)
 	var chosen []Shard
 	for _, r := range v.Regions {
 		for _, s := range r.Shards {
@@ -71,8 +70,8 @@ func (h *Hashing) Rebalance(v View) []Shard {
 	return chosen
 }
 
-// place makes the ring, if the regions are other ones than before.
-func (h *Hashing) place(v *View) {
+// build makes the ring if the regions have changed.
+func (h *Hashing) build(v *View) {
 	found := v.candidates()
 	nodes := make([]identity.Node, 0, len(found))
 	for _, c := range found {
@@ -104,7 +103,7 @@ func (h *Hashing) owner(s Shard) (identity.Node, bool) {
 	return h.ring[i%len(h.ring)].node, true
 }
 
-// hashText is FNV-1a, mixed: names that differ in their last byte only are far
+// hashText is FNV-1a with mixed bits, so that names that differ only in the last byte are far
 // apart.
 func hashText(s string) uint64 {
 	h := uint64(14695981039346656037)
@@ -114,7 +113,8 @@ func hashText(s string) uint64 {
 	return mix(h)
 }
 
-// mix spreads the bits of a number over all of the result, one to one.
+// mix is a bijection that spreads the bits of a number over the result (the finalizer of
+// SplitMix64).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -12,24 +12,23 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// LeastShards keeps the same number of shards on all regions. It decides upon a whole round of moves at a
-// time, and upon the next one when all of them are done.
+// LeastShards keeps the same number of shards on all regions. It decides on a whole round of moves,
+// and on the next round when all moves are done.
 type LeastShards struct {
-	// AbsoluteLimit is how many shards are moved in a round at most. Defaults to 20.
+	// AbsoluteLimit is the maximum number of shards that move in a round. Defaults to 20.
 	AbsoluteLimit int
-	// RelativeLimit is how many are moved in a round at most, as a share of all. Defaults to
-	// 0.1. One may always be moved.
+	// RelativeLimit is the same limit as a part of all shards. Defaults to 0.1. At least one shard
+	// may move.
 	RelativeLimit float64
 }
 
-// Validate returns an error that matches ErrInvalid and names each field that is
-// wrong.
+// Validate returns an error that matches ErrInvalid and names each invalid field.
 func (s LeastShards) Validate() error {
 	var errs []error
 	if s.AbsoluteLimit < 0 {
 		errs = append(errs, fmt.Errorf("%w: LeastShards.AbsoluteLimit is %d, less than 0", ErrInvalid, s.AbsoluteLimit))
 	}
-	if !(s.RelativeLimit >= 0 && s.RelativeLimit <= 1) { // as it is, NaN is wrong too
+	if !(s.RelativeLimit >= 0 && s.RelativeLimit <= 1) { // in this form NaN is invalid as well
 		errs = append(errs, fmt.Errorf("%w: LeastShards.RelativeLimit is %v, it must be from 0 to 1", ErrInvalid, s.RelativeLimit))
 	}
 	return errors.Join(errs...)
@@ -38,16 +37,16 @@ func (s LeastShards) Validate() error {
 // Allocate returns the best region.
 func (LeastShards) Allocate(v View, _ Request) (identity.Node, bool) { return v.Best() }
 
-// limit is how many of n shards may be moved in a round.
+// limit returns the maximum number of n shards that may move in a round.
 func (s LeastShards) limit(n int) int {
 	share := cmp.Or(s.RelativeLimit, 0.1) * float64(n)
-	// 0.29 of 100 is a little less than 29 in floating point.
+	// 0.29 of 100 is slightly less than 29 in floating point.
 	return max(1, min(int(math.Floor(share+1e-9)), cmp.Or(s.AbsoluteLimit, 20)))
 }
 
-// Rebalance returns the shards that should move. First, regions give up what they have
-// beyond their part, rounded up. If there is no such region, those that are at least one short of it
-// get one from each that isn't.
+// Rebalance returns the shards that should move. First, each region gives up the shards that exceed
+// its part, rounded up. If there is no such region, each region with a full part gives one shard to
+// those that have at least one less.
 func (s LeastShards) Rebalance(v View) []Shard {
 	if len(v.Moving) > 0 || !v.GoodTime() {
 		return nil

@@ -12,18 +12,17 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Threshold moves shards from the fullest region when it has more than the best one by
-// more than a threshold, a few at a time, and goes on while others are still on their way.
+// Threshold moves shards from the fullest region when it has more than the best one by more than a
+// threshold. It moves a few at a time and continues while others are moving.
 type Threshold struct {
-	// Difference is how many more shards the fullest region may have without any being moved, and
-	// how many are moved at once at most. Defaults to 1.
+	// Difference is the number of additional shards that the fullest region may have, and the
+	// maximum number of shards that one decision moves. Defaults to 1.
 	Difference int
-	// MaxMoving is how many shards are on their way at most. Defaults to 3.
+	// MaxMoving is the maximum number of shards that are moving. Defaults to 3.
 	MaxMoving int
 }
 
-// Validate returns an error that matches ErrInvalid and names each field that is
-// wrong.
+// Validate returns an error that matches ErrInvalid and names each invalid field.
 func (s Threshold) Validate() error {
 	var errs []error
 	if s.Difference < 0 {
@@ -38,8 +37,8 @@ func (s Threshold) Validate() error {
 // Allocate returns the best region.
 func (Threshold) Allocate(v View, _ Request) (identity.Node, bool) { return v.Best() }
 
-// Rebalance returns the shards that should move, the lowest numbers of the fullest region.
-// The best region is counted with the shards that leave it, the others without.
+// Rebalance returns the shards that should move, the lowest numbers of the fullest region. The best
+// region counts with the shards that are leaving it, the others without.
 func (s Threshold) Rebalance(v View) []Shard {
 	threshold, room := cmp.Or(s.Difference, 1), cmp.Or(s.MaxMoving, 3)-len(v.Moving)
 	if room <= 0 || !v.GoodTime() {
@@ -60,7 +59,7 @@ func (s Threshold) Rebalance(v View) []Shard {
 	return most[:min(difference-threshold, threshold, room)]
 }
 
-// resting returns those of the shards that are not being moved.
+// resting returns the given shards that are not moving.
 func (v *View) resting(shards []Shard) []Shard {
 	return slices.DeleteFunc(slices.Clone(shards), v.moving)
 }

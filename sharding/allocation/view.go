@@ -12,29 +12,29 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// View is what a strategy decides upon. It is immutable.
+// View is the input of a strategy. It is immutable.
 type View struct {
-	// Regions are those that may be given shards, sorted by node: the ones that are registered, without those
-	// that shut down or are taken for dead.
+	// Regions are the registered regions, sorted by node, without those that are leaving or count
+	// as terminated.
 	Regions []Region
 	// Moving are the shards that are being handed off, sorted.
 	Moving []Shard
 	// Members are all members of the cluster, sorted by node.
 	Members []membership.Member
-	// Unreachable are the members that somebody can't reach, sorted.
+	// Unreachable are the members that some member cannot reach, sorted.
 	Unreachable []identity.Node
-	// Role is what a member must have to host shards. "" is no condition.
+	// Role is the role that a member needs to host shards. "" is no role.
 	Role string
 }
 
-// candidate is a region whose member is known.
+// candidate is a region with its member.
 type candidate struct {
 	region *Region
 	member *membership.Member
 	class  class
 }
 
-// class says how fit a region is, whatever it holds. The smaller, the better.
+// class is the suitability of a region apart from its shards. A smaller class is better.
 type class uint8
 
 const (
@@ -61,7 +61,7 @@ func (v *View) classOf(m *membership.Member) class {
 	return fit
 }
 
-// candidates are the regions whose member is known, sorted by node.
+// candidates returns the regions whose member is known, sorted by node.
 func (v *View) candidates() []candidate {
 	found := make([]candidate, 0, len(v.Regions))
 	members := v.Members
@@ -77,8 +77,8 @@ func (v *View) candidates() []candidate {
 	return found
 }
 
-// compare orders candidates, the best first. It is a total order, so that the outcome
-// doesn't depend on how it is sorted.
+// compare orders candidates, the best first. The order is total, so the result does not depend on
+// the sort algorithm.
 func (c candidate) compare(other candidate) int {
 	return cmp.Or(
 		cmp.Compare(c.class, other.class),
@@ -88,8 +88,8 @@ func (c candidate) compare(other candidate) int {
 	)
 }
 
-// Suitable returns the regions whose member is known, the best first. The last ones may be
-// such that Best would never choose.
+// Suitable returns the regions whose member is known, the best first. The last ones may be regions
+// that Best never returns.
 func (v *View) Suitable() []Region {
 	sorted := v.ranked()
 	regions := make([]Region, len(sorted))
@@ -105,8 +105,7 @@ func (v *View) ranked() []candidate {
 	return found
 }
 
-// Best returns the region that should get the next shard. There is none if no region
-// may get any.
+// Best returns the region that should get the next shard, and false if no region may get one.
 func (v *View) Best() (identity.Node, bool) {
 	found := v.candidates()
 	if len(found) == 0 {
@@ -116,7 +115,7 @@ func (v *View) Best() (identity.Node, bool) {
 	return best.region.Node, best.class != unfit
 }
 
-// MayHost reports whether a region is there, and may be given shards.
+// MayHost reports whether a region exists and may get shards.
 func (v *View) MayHost(n identity.Node) bool {
 	i, found := Find(v.Regions, n)
 	if !found {
@@ -127,9 +126,9 @@ func (v *View) MayHost(n identity.Node) bool {
 	return len(c) > 0 && c[0].class != unfit
 }
 
-// GoodTime reports whether shards may be moved: there are regions, all of them run the same
-// version of the application, every member can be reached, and nobody is on its way into the cluster, or
-// all out of it.
+// GoodTime reports whether shards may move: there are regions, all of them run the same version of
+// the application, all members are reachable, no member is joining, and the cluster is not shutting
+// down.
 func (v *View) GoodTime() bool {
 	found := v.candidates()
 	if len(found) == 0 || len(v.Unreachable) > 0 {
@@ -152,34 +151,34 @@ func (v *View) moving(s Shard) bool {
 	return found
 }
 
-// ErrInvalid is matched by the errors about settings that can't be.
+// ErrInvalid is matched by the errors about invalid settings.
 var ErrInvalid = errors.New("allocation: invalid")
 
 // Shard is the number of a shard, from 0.
 type Shard uint32
 
-// Region is a region that may host shards, one on each node.
+// Region is a region that may host shards. A node has at most one of an entity type.
 type Region struct {
 	Node identity.Node
-	// Shards are those that it has, in the order in which they were allocated.
+	// Shards are its shards in the order of allocation.
 	Shards []Shard
 }
 
-// Request asks for the home of a shard.
+// Request is a request for the home of a shard.
 type Request struct {
 	Shard Shard
 	// Requester is the node whose region needs the shard.
 	Requester identity.Node
 }
 
-// Find returns the index of a region in regions that are sorted by node.
+// Find returns the index of a node's region in regions that are sorted by node.
 func Find(regions []Region, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(regions, n, func(r Region, n identity.Node) int { return r.Node.Compare(n) })
 }
 
-// All allocates several shards, one after the other: each finds those before it in the view.
-// The answers stand in the order of the requests; no node says that pick found none, or one that is no region.
-// The view is not changed.
+// All allocates several shards, one after the other. The view for each request includes the homes
+// of the requests before it. The results are in the order of the requests. A zero node means that
+// pick found no region, or an unknown one. The given view is not changed.
 func All(v View, requests []Request, pick func(View, Request) (identity.Node, bool)) []identity.Node {
 	v.Regions = slices.Clone(v.Regions)
 	for i := range v.Regions {

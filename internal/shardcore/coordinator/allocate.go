@@ -11,14 +11,14 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// maxAsked is how many shards the strategy is asked for at once.
-const maxAsked = 1000
+// maxRequests is the maximum number of shards in one AskStrategy.
+const maxRequests = 1000
 
-// getHomes answers where shards are. Those without a home get one, and the answer waits for it, and
-// for shards that are being moved.
+// getHomes replies with the homes of shards. For a shard without a home, or one that is moving, the
+// reply is sent when it has a home.
 func (m *Machine) getHomes(from identity.Node, shards []Shard) {
-	if !m.knows(from) {
-		return // it would not hear that a shard is moved
+	if !m.isRegistered(from) {
+		return // it would miss the BeginHandOff of these shards
 	}
 	byRegion := map[identity.Node][]Shard{}
 	var nodes []identity.Node
@@ -28,18 +28,19 @@ func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 		case int(s) >= m.cfg.Shards:
 			m.note(Note{Kind: Ignored, Node: from, Message: GetHomes, Shards: []Shard{s}})
 		case m.moving[s] != nil:
-			m.moving[s].askers[s] = with(m.moving[s].askers[s], from)
+			m.moving[s].requesters[s] = with(m.moving[s].requesters[s], from)
 		case m.phase < Active:
-			m.want(s, from, true)
+			m.requestHome(s, from, true)
 		case found && (m.isTerminating(home) || m.instances[home] == 0):
-			// It asks again. A home that has not registered with this coordinator may have stopped, and the one before has not stored that.
+			// The requester repeats its request. A home that has not registered with this
+			// coordinator may have stopped, although the previous one has not stored that.
 		case found:
 			if byRegion[home] == nil {
 				nodes = append(nodes, home)
 			}
 			byRegion[home] = append(byRegion[home], s)
 		default:
-			m.want(s, from, true)
+			m.requestHome(s, from, true)
 		}
 	}
 	homes := make([]Home, 0, len(nodes))
@@ -49,96 +50,96 @@ func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 	m.sendHomes(from, homes)
 }
 
-// want asks for a home for a shard, which is remembered before if it is new.
-func (m *Machine) want(s Shard, by identity.Node, asks bool) {
-	if int(s) < m.cfg.Shards { // there were more once
-		m.wants.add(s, by, asks, !m.cfg.Remember || m.remembered[s])
+// requestHome requests a home for a shard. A new shard is remembered first.
+func (m *Machine) requestHome(s Shard, by identity.Node, asks bool) {
+	if int(s) < m.cfg.Shards { // a stored state may have had more shards
+		m.requests.add(s, by, asks, !m.cfg.Remember || m.remembered[s])
 	}
 }
 
-// homeless gives a shard a home that has none any more, and whoever asked meanwhile an
-// answer.
-func (m *Machine) homeless(s Shard) {
+// requestNewHome requests a new home for a shard that has lost its home, and registers the pending
+// requesters.
+func (m *Machine) requestNewHome(s Shard) {
 	var askers []identity.Node
 	if h := m.moving[s]; h != nil {
-		askers = h.askers[s]
+		askers = h.requesters[s]
 		m.dropMoving(h, s)
 	}
 	for _, n := range askers {
-		m.want(s, n, true)
+		m.requestHome(s, n, true)
 	}
-	if stopFor := m.stopFor[s]; len(stopFor) > 0 {
-		delete(m.stopFor, s)
+	if stopFor := m.stopRequesters[s]; len(stopFor) > 0 {
+		delete(m.stopRequesters, s)
 		for _, n := range stopFor {
 			m.sendShards(n, Stopped, m.round, []Shard{s})
 		}
-		return // it is not needed
+		return // it stays stopped until it is requested
 	}
-	if m.preparing() {
-		return // before somebody asks: where it went would stop soon
+	if m.clusterIsStopping() {
+		return // any new home would stop soon
 	}
-	m.want(s, m.cfg.Self, false)
+	m.requestHome(s, m.cfg.Self, false)
 }
 
-// ready reports whether shards are allocated: when enough regions have come.
+// ready reports whether shards may be allocated: MinRegions have registered.
 func (m *Machine) ready() bool {
-	m.enough = m.enough || len(m.alive) >= m.cfg.MinRegions
-	return m.phase == Active && m.enough
+	m.enoughRegions = m.enoughRegions || len(m.alive) >= m.cfg.MinRegions
+	return m.phase == Active && m.enoughRegions
 }
 
-// strategyView is what a strategy decides upon.
+// strategyView returns the view for the strategy.
 func (m *Machine) strategyView() allocation.View {
-	regions := slices.Clone(m.next().regions)
+	regions := slices.Clone(m.nextState().regions)
 	regions = slices.DeleteFunc(regions, func(r allocation.Region) bool { return m.unavailable(r.Node) })
 	return allocation.View{Regions: regions, Moving: m.Moving(), Members: m.view.Members, Unreachable: m.view.Unreachable, Role: m.cfg.Role}
 }
 
-// askHomes asks the strategy for the shards that need a home.
+// askHomes asks the strategy for homes of the shards that need one.
 func (m *Machine) askHomes() {
 	if !m.ready() {
 		return
 	}
 	if m.adding.id == 0 && m.adding.retryAt == Never {
-		if shards := m.wants.collect(&m.wants.unknown, unknown, len(m.wants.unknown)); len(shards) > 0 {
+		if shards := m.requests.collect(&m.requests.unknown, unknown, len(m.requests.unknown)); len(shards) > 0 {
 			m.remember(shards)
 		}
 	}
-	if m.ask.id != 0 {
+	if m.strategyCall.id != 0 {
 		return
 	}
-	if len(m.wants.waiting) == 0 {
+	if len(m.requests.waiting) == 0 {
 		m.probe = probe{}
 		return
 	}
 	if len(m.probe.waiting) > 0 {
-		return // a view of all regions would be made for each answer of one
+		return // avoids building a view of all regions for each probe response
 	}
 	view := m.strategyView()
 	if len(view.Regions) == 0 || !m.probed(&view) {
 		return
 	}
-	view = m.present(view)
-	m.ask.shards = m.wants.collect(&m.wants.waiting, waiting, maxAsked)
-	if len(m.ask.shards) == 0 {
+	view = m.withoutSilent(view)
+	m.strategyCall.shards = m.requests.collect(&m.requests.waiting, waiting, maxRequests)
+	if len(m.strategyCall.shards) == 0 {
 		return
 	}
-	m.ask.id = m.id()
-	requests := make([]allocation.Request, len(m.ask.shards))
-	for i, s := range m.ask.shards {
-		requests[i] = allocation.Request{Shard: s, Requester: m.wants.by[s].requester}
+	m.strategyCall.id = m.id()
+	requests := make([]allocation.Request, len(m.strategyCall.shards))
+	for i, s := range m.strategyCall.shards {
+		requests[i] = allocation.Request{Shard: s, Requester: m.requests.byShard[s].first}
 	}
-	m.out.Ask = &AskStrategy{ID: m.ask.id, Requests: requests, View: view}
+	m.out.Ask = &AskStrategy{ID: m.strategyCall.id, Requests: requests, View: view}
 }
 
-// remember adds shards to those that are remembered. They get no home before.
+// remember stores shards as remembered. They get a home afterwards.
 func (m *Machine) remember(shards []Shard) {
-	m.adding = adding{id: m.id(), shards: shards, retryAt: Never}
+	m.adding = rememberCall{id: m.id(), shards: shards, retryAt: Never}
 	m.out.AddShards = &AddShards{ID: m.adding.id, Shards: shards}
 }
 
-func (m *Machine) tickWants() {
-	if m.now >= m.wants.wakeAt {
-		m.wants.wake()
+func (m *Machine) tickRequests() {
+	if m.now >= m.requests.retryAt {
+		m.requests.retryPostponed()
 	}
 	if m.now >= m.adding.retryAt {
 		m.remember(m.adding.shards)
@@ -157,20 +158,20 @@ func (m *Machine) shardsAdded(in ShardsAdded) {
 	for _, s := range m.adding.shards {
 		m.remembered[s] = true
 	}
-	m.wants.remembered(m.adding.shards)
-	m.adding = adding{retryAt: Never}
+	m.requests.enqueueAll(m.adding.shards)
+	m.adding = rememberCall{retryAt: Never}
 }
 
-// placed takes the answer of the strategy.
-func (m *Machine) placed(in Placed) {
-	if in.ID != m.ask.id || in.ID == 0 {
+// homesChosen processes the answer of the strategy.
+func (m *Machine) homesChosen(in HomesChosen) {
+	if in.ID != m.strategyCall.id || in.ID == 0 {
 		return
 	}
-	m.ask.id = answered
+	m.strategyCall.id = answered
 	r := request{kind: HomesAllocated}
 	var none []Shard
-	next := m.next()
-	for i, s := range m.ask.shards {
+	next := m.nextState()
+	for i, s := range m.strategyCall.shards {
 		n := identity.Node{}
 		if i < len(in.Homes) {
 			n = in.Homes[i]
@@ -182,22 +183,22 @@ func (m *Machine) placed(in Placed) {
 		r.shards, r.homes = append(r.shards, s), append(r.homes, n)
 	}
 	if len(none) > 0 {
-		m.note(Note{Kind: Unplaced, Shards: none, Count: len(none)})
-		m.wants.postpone(none, m.now+m.cfg.RetryInterval)
+		m.note(Note{Kind: NotAllocated, Shards: none, Count: len(none)})
+		m.requests.postpone(none, m.now+m.cfg.RetryInterval)
 	}
 	if len(r.shards) == 0 {
-		m.ask = asking{}
+		m.strategyCall = strategyCall{}
 		return
 	}
 	m.queue = append(m.queue, r)
 }
 
-// homesAllocated tells the region and those that asked.
+// homesAllocated sends the stored homes to the region and the requesters.
 func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
 	byAsker := map[identity.Node][]Shard{}
 	var askers []identity.Node
 	for _, s := range shards {
-		for _, asker := range m.wants.take(s) {
+		for _, asker := range m.requests.take(s) {
 			if asker == n {
 				continue
 			}
@@ -222,17 +223,17 @@ func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
 	}
 }
 
-// host tells a region to start shards, again and again until it has. One that has not registered with this
-// coordinator is told when it does.
+// host sends Host to a region and repeats it until the shards have started. A region that has not
+// registered with this coordinator gets it when it registers.
 func (m *Machine) host(n identity.Node, shards []Shard) {
 	if len(shards) == 0 || m.instances[n] == 0 {
 		return
 	}
-	h := hosting{due: m.now + m.cfg.StartTimeout, node: n, round: m.nextRound(), shards: shards}
+	h := hostCommand{due: m.now + m.cfg.StartTimeout, node: n, round: m.nextRound(), shards: shards}
 	for _, s := range shards {
 		m.unstarted[s] = h.round
 	}
-	m.hosting = append(m.hosting, h)
+	m.hostCommands = append(m.hostCommands, h)
 	m.sendShards(n, Host, h.round, shards)
 }
 
@@ -245,63 +246,63 @@ func (m *Machine) hosted(from identity.Node, msg Message) {
 }
 
 func (m *Machine) tickHosting() {
-	for len(m.hosting) > 0 && m.now >= m.hosting[0].due {
-		h := m.hosting[0]
-		m.hosting = m.hosting[1:]
+	for len(m.hostCommands) > 0 && m.now >= m.hostCommands[0].due {
+		h := m.hostCommands[0]
+		m.hostCommands = m.hostCommands[1:]
 		h.shards = slices.DeleteFunc(slices.Clone(h.shards), func(s Shard) bool {
 			home, _ := m.state.Home(s)
 			return home != h.node || m.unstarted[s] != h.round || m.moving[s] != nil
 		})
 		if len(h.shards) > 0 && !m.isTerminating(h.node) {
 			h.due = m.now + m.cfg.StartTimeout
-			m.hosting = append(m.hosting, h)
+			m.hostCommands = append(m.hostCommands, h)
 			m.sendShards(h.node, Host, h.round, h.shards)
 		}
 	}
 }
 
-// stage is how far a shard is on the way to a home.
+// stage is the progress of a shard that needs a home.
 type stage uint8
 
 const (
 	waiting   stage = iota // to be asked for
 	unknown                // to be remembered first
-	asked                  // the strategy is being asked, or has answered
-	postponed              // there was no region
+	asked                  // the strategy is choosing, or has chosen, a home
+	postponed              // no region was available
 )
 
-// want is a shard that needs a home.
-type want struct {
-	stage     stage
-	requester identity.Node
-	askers    []identity.Node // sorted
+// allocationRequest is a shard that needs a home.
+type allocationRequest struct {
+	stage      stage
+	first      identity.Node
+	requesters []identity.Node // sorted
 }
 
-// wants are the shards that need a home. Each list has those of its stage in their order, and may have
-// others that are of another stage by now.
-type wants struct {
-	by        map[Shard]*want
+// allocationRequests are the shards that need a home. Each list has the shards of its stage in order, and may
+// still contain shards that have reached another stage.
+type allocationRequests struct {
+	byShard   map[Shard]*allocationRequest
 	waiting   []Shard
 	unknown   []Shard
 	postponed []Shard
-	wakeAt    time.Duration // when those that are postponed are tried again
+	retryAt   time.Duration // time of the next attempt for postponed shards
 }
 
-// add notes that a shard is needed. Who asks gets an answer.
-func (w *wants) add(s Shard, by identity.Node, asks, known bool) {
-	at := w.by[s]
+// add adds a shard that needs a home. With asks, the node by gets a reply.
+func (w *allocationRequests) add(s Shard, by identity.Node, asks, known bool) {
+	at := w.byShard[s]
 	if at == nil {
-		at = &want{requester: by}
-		w.by[s] = at
-		w.file(s, at, known)
+		at = &allocationRequest{first: by}
+		w.byShard[s] = at
+		w.enqueue(s, at, known)
 	}
 	if asks {
-		at.askers = with(at.askers, by)
+		at.requesters = with(at.requesters, by)
 	}
 }
 
-// file puts a shard where it is asked for.
-func (w *wants) file(s Shard, at *want, known bool) {
+// enqueue puts a shard into the list for its next stage.
+func (w *allocationRequests) enqueue(s Shard, at *allocationRequest, known bool) {
 	if known {
 		at.stage = waiting
 		w.waiting = append(w.waiting, s)
@@ -311,22 +312,22 @@ func (w *wants) file(s Shard, at *want, known bool) {
 	w.unknown = append(w.unknown, s)
 }
 
-// take removes a shard, and returns who has asked for it.
-func (w *wants) take(s Shard) []identity.Node {
-	at := w.by[s]
+// take removes a shard and returns its requesters.
+func (w *allocationRequests) take(s Shard) []identity.Node {
+	at := w.byShard[s]
 	if at == nil {
 		return nil
 	}
-	delete(w.by, s)
-	return at.askers
+	delete(w.byShard, s)
+	return at.requesters
 }
 
-// collect takes up to most shards off one of the lists.
-func (w *wants) collect(list *[]Shard, of stage, most int) []Shard {
+// collect removes up to most shards from a list.
+func (w *allocationRequests) collect(list *[]Shard, of stage, most int) []Shard {
 	var found []Shard
 	i := 0
 	for ; i < len(*list) && len(found) < most; i++ {
-		if at := w.by[(*list)[i]]; at != nil && at.stage == of {
+		if at := w.byShard[(*list)[i]]; at != nil && at.stage == of {
 			at.stage = asked
 			found = append(found, (*list)[i])
 		}
@@ -335,51 +336,51 @@ func (w *wants) collect(list *[]Shard, of stage, most int) []Shard {
 	return found
 }
 
-// remembered asks for shards that were not known.
-func (w *wants) remembered(shards []Shard) {
+// enqueueAll makes shards available to the strategy.
+func (w *allocationRequests) enqueueAll(shards []Shard) {
 	for _, s := range shards {
-		if at := w.by[s]; at != nil {
-			w.file(s, at, true)
+		if at := w.byShard[s]; at != nil {
+			w.enqueue(s, at, true)
 		}
 	}
 }
 
-// postpone puts shards off for which there was no region.
-func (w *wants) postpone(shards []Shard, until time.Duration) {
+// postpone delays shards for which no region was available.
+func (w *allocationRequests) postpone(shards []Shard, until time.Duration) {
 	for _, s := range shards {
-		if at := w.by[s]; at != nil {
+		if at := w.byShard[s]; at != nil {
 			at.stage = postponed
 			w.postponed = append(w.postponed, s)
-			w.wakeAt = min(w.wakeAt, until)
+			w.retryAt = min(w.retryAt, until)
 		}
 	}
 }
 
-// wake asks for shards again that were put off.
-func (w *wants) wake() {
-	w.wakeAt = Never
-	w.remembered(w.collect(&w.postponed, postponed, len(w.postponed)))
+// retryPostponed makes the postponed shards available to the strategy.
+func (w *allocationRequests) retryPostponed() {
+	w.retryAt = Never
+	w.enqueueAll(w.collect(&w.postponed, postponed, len(w.postponed)))
 }
 
-// asking is the question to the strategy. There is one at a time, and the next one is asked when the
-// answer is being stored: it sees what was decided.
-type asking struct {
+// strategyCall is the call of the strategy. There is one at a time. The next call starts while the
+// previous answer is being stored, because its view includes that answer.
+type strategyCall struct {
 	id     uint64 // 0 is none
 	shards []Shard
 }
 
-// answered is the number of a question whose answer is not decided upon yet. No question has it.
+// answered is the ID of a call whose answer is not decided yet. No call has this ID.
 const answered = 1<<64 - 1
 
-// adding are shards that are being remembered. They are tried for ever.
-type adding struct {
+// rememberCall has the shards that are being remembered. It is retried without a limit.
+type rememberCall struct {
 	id      uint64 // 0 is none
 	shards  []Shard
 	retryAt time.Duration
 }
 
-// hosting is a number of shards that a region was told to start.
-type hosting struct {
+// hostCommand is a set of shards whose home has been sent Host.
+type hostCommand struct {
 	due    time.Duration
 	node   identity.Node
 	round  uint64

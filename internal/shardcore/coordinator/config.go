@@ -15,51 +15,51 @@ import (
 	"github.com/refold-io/refold/internal/wire"
 )
 
-// ErrInvalid is matched by the errors about configurations that can't be.
+// ErrInvalid is matched by the errors about an invalid configuration.
 var ErrInvalid = errors.New("coordinator: invalid")
 
-// Config is how a coordinator works. It must be the same on all nodes, but for Self.
+// Config configures a coordinator. All fields except Self must be equal on all nodes.
 type Config struct {
-	// Self is the node. Required. It has one coordinator of a type at a time.
+	// Self is this node. Required. It has at most one coordinator of a type.
 	Self identity.Node
-	// Type is the name of the entity type. Required, of at most 255 bytes.
+	// Type is the name of the entity type. Required. At most 255 bytes.
 	Type string
-	// Role is what a member must have to host shards. Defaults to "": all do.
+	// Role is the role that a member needs to host shards. Defaults to "", no role.
 	Role string
-	// Shards is how many there are. Defaults to 1,000, at most 100,000.
+	// Shards is the number of shards. Defaults to 1,000, at most 100,000.
 	Shards int
-	// MinRegions is how many regions must have registered with this coordinator before shards are allocated, so that the
-	// first one doesn't get all. Defaults to 1. A coordinator that takes over from another one, and finds
-	// shards on members, doesn't wait.
+	// MinRegions is the number of regions that must have registered with this coordinator before
+	// shards are allocated, so that the first region does not get all of them. Defaults to 1. A
+	// coordinator that takes over and finds shards on members does not wait.
 	MinRegions int
-	// Settings are what regions have to have, too, if they say what they have.
+	// Settings must be equal to those of each region that sends its settings.
 	Settings Settings
-	// Remember says that shards are remembered: all that ever had a home get one again without being asked
-	// for.
+	// Remember stores which shards have ever had a home. They get a home again without a request.
 	Remember bool
-	// RemovalMargin is how long after its removal from the cluster what a node hosted is started
-	// elsewhere. Defaults to 0; the settings of package downing tell what it has to be.
+	// RemovalMargin is the time between the removal of a node from the cluster and the start of its
+	// shards on other nodes. Defaults to 0. Package downing defines the necessary value.
 	RemovalMargin time.Duration
-	// RetryInterval is how often a message is repeated. Defaults to 2 seconds.
+	// RetryInterval is the time after which a message is repeated. Defaults to 2 seconds.
 	RetryInterval time.Duration
-	// HandOffTimeout is how long moving a shard may take before it is given up. Defaults to 60
+	// HandOffTimeout is the time after which the move of a shard is given up. Defaults to 60
 	// seconds.
 	HandOffTimeout time.Duration
-	// StartTimeout is how long a region may take to start a shard before it is told again. Defaults to
-	// 10 seconds.
+	// StartTimeout is the time after which Host is repeated for shards that have not started.
+	// Defaults to 10 seconds.
 	StartTimeout time.Duration
-	// RebalanceInterval is how often it is decided which shards to move. Defaults to 10 seconds.
+	// RebalanceInterval is the time between two rebalance decisions. Defaults to 10 seconds.
 	RebalanceInterval time.Duration
-	// SaveTimeout is how long a save may take before the coordinator looks what is stored. Defaults to 5
-	// seconds.
+	// SaveTimeout is the time after which the coordinator loads to find out whether a change was
+	// stored. Defaults to 5 seconds.
 	SaveTimeout time.Duration
-	// StoreRetry is how long after a failure the store is tried again. Defaults to 1 second.
+	// StoreRetry is the time between a failure of the store and the next attempt. Defaults to 1
+	// second.
 	StoreRetry time.Duration
-	// ProbeTimeout is how long a region may take to say that it is there, before shards are given to others. Defaults to 500
-	// milliseconds.
+	// ProbeTimeout is the time that a region has to respond to a probe before shards are allocated
+	// to other regions. Defaults to 500 milliseconds.
 	ProbeTimeout time.Duration
-	// Settle is how long a coordinator that takes over waits for news of nodes that are gone. Defaults to
-	// 500 milliseconds.
+	// Settle is the time that a coordinator that takes over waits for terminations of regions.
+	// Defaults to 500 milliseconds.
 	Settle time.Duration
 }
 
@@ -89,10 +89,10 @@ func (c Config) validate() error {
 		fail("Type has %d bytes, it must have 1 to %d", len(c.Type), MaxTypeLength)
 	}
 	if c.Shards < 0 || c.Shards > MaxShards {
-		fail("Shards is %d, at most %d are allowed: the state of more doesn't fit into one message", c.Shards, MaxShards)
+		fail("Shards is %d, it must be at most %d: the state must fit into one message", c.Shards, MaxShards)
 	}
 	if !c.Settings.valid() {
-		fail("Settings hold a number of shards that can't be, or a text of more than %d bytes", MaxSetting)
+		fail("Settings has an invalid number of shards, or a text of more than %d bytes", MaxSetting)
 	}
 	if c.MinRegions < 0 {
 		fail("MinRegions is %d, less than 0", c.MinRegions)
@@ -118,19 +118,21 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// MaxSetting is the largest number of bytes of a text in Settings.
+// MaxSetting is the maximum length of a text in Settings, in bytes.
 const MaxSetting = 128
 
-// Settings are what has to be the same on all nodes, of an entity type. A region tells its own when it registers, and is refused if they
-// are not those of the coordinator. Without Shards they are not known, and not compared.
+// Settings must be equal on all nodes of an entity type. A region sends its settings when it
+// registers, and is refused if they differ from those of the coordinator. Without Shards, the
+// settings are unknown and not compared.
 type Settings struct {
-	// Shards is how many there are.
+	// Shards is the number of shards.
 	Shards int
-	// Routing is a fingerprint of what shards IDs belong to.
+	// Routing is a fingerprint of the function from IDs to shards.
 	Routing uint64
-	// Role is what nodes must have to host shards.
+	// Role is the role that a node needs to host shards.
 	Role string
-	// State is the kind of the coordinator's store, Remember that of the store of remembered entities. What is empty is not compared.
+	// State is the kind of the coordinator's store, Remember that of the store of remembered
+	// entities. An empty value is not compared.
 	State, Remember string
 }
 
@@ -140,7 +142,7 @@ func (s Settings) Differences(other Settings) (fields []string) {
 		return nil
 	}
 	switch {
-	case s.Shards != other.Shards: // which changes the routing
+	case s.Shards != other.Shards: // the routing then differs as well
 		fields = append(fields, "Shards")
 	case s.Routing != other.Routing:
 		fields = append(fields, "ShardOf")
@@ -191,7 +193,7 @@ func readSettings(r *wire.Reader) (s Settings) {
 	return s
 }
 
-// refuseRegion tells a region that it can't register.
+// refuseRegion replies to a region or proxy that cannot register.
 func (m *Machine) refuseRegion(msg Message, to Note) {
 	m.refused = with(m.refused, to.Node)
 	m.note(to)
@@ -200,5 +202,6 @@ func (m *Machine) refuseRegion(msg Message, to Note) {
 	}})
 }
 
-// Refused returns how many regions and proxies of members can't register, since their settings are others.
+// Refused returns the number of members' regions and proxies that cannot register because their
+// settings differ.
 func (m *Machine) Refused() int { return len(m.refused) }

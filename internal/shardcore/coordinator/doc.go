@@ -1,44 +1,48 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coordinator decides which region of an entity type hosts which shard, for the whole
-// cluster. It is values and pure functions.
+// Package coordinator decides which region of an entity type hosts each shard of the cluster. It
+// has no clock, goroutine or I/O.
 //
-// A Machine is the coordinator, one at a time for each entity type, on the oldest node. It is told what the regions say and
-// who is a member, and answers with effects, in their order:
+// A Machine is the coordinator. Each entity type has one at a time, on the oldest node. Its inputs
+// are the messages of regions and the members of the cluster; its outputs are effects, which the
+// caller performs in order:
 //
-//	         stored: its term      the regions that are left are known
-//	Loading --> Claiming --> Settling ----------------------------------> Active --> Ended
+//	         stored: its term      terminated regions are known
+//	Loading --> Claiming --> Settling ------------------------------> Active --> Ended
 //
-// What it knows for good is a State, made of Events. One Change is stored at a time; all that was asked for meanwhile is
-// decided together, in its order, and stored as the next one. Nobody hears of a decision before it is stored. A save that
-// fails or takes too long may have been stored all the same: the coordinator loads, compares, and asks for the
-// same change again until it knows.
+// Its durable knowledge is a State, which is made of Events. One Change is stored at a time.
+// Requests that arrive meanwhile are decided together, in their order, and stored as the next
+// change. A decision is not sent to any region before it is stored. A save that fails or times out
+// may have been stored nevertheless: the coordinator then loads, compares, and stores the same
+// change again until the result is known.
 //
-// Before the strategy says where shards go, all regions are asked whether they are there: who does not answer soon counts as unreachable.
+// Before the strategy allocates shards, the coordinator probes all regions. A region that does not
+// respond in time counts as unreachable.
 //
-// Terms fence it. Before anything else it stores a term that is higher than all before, and whatever it says
-// has that term. A region that has seen a higher one answers Fenced, the store refuses what is not based on
-// what it holds, and on either this coordinator ends.
+// Terms fence a coordinator. It first stores a term that is higher than all previous ones, and all
+// its messages carry that term. A region that has seen a higher term replies Fenced, and the store
+// rejects a change that is not based on its content. In both cases the coordinator ends.
 //
-// A shard is moved in a round:
+// A round moves shards:
 //
 //	coordinator          regions and proxies           home
 //	    | --BeginHandOff--> forget the home,             |
-//	    |                   flush what was sent ------>  |
+//	    |                   flush sent messages ------>  |
 //	    | <-BeginHandOffAck-                             |
 //	    | -------------------HandOff-------------------> | stops all entities
 //	    | <------------------Stopped-------------------- |
-//	  stores that it has no home, asks the strategy for another one, stores that
-//	    | --Host--> new home       --Homes--> all that asked meanwhile
+//	  stores the deallocation, gets a new home from the strategy, stores it
+//	    | --Host--> new home       --Homes--> all requesters
 //
-// Every message that matters is repeated until it is answered, and each answer names the round that it is
-// for. A region heeds, for each shard, the messages of the highest term and round only, so late and
-// repeated messages do no harm.
+// Each message of this protocol is repeated until it is answered, and the answer carries the round
+// of the message. For each shard, a region accepts only messages with the highest term and round,
+// so late and repeated messages have no effect.
 //
-// Stored histories that two coordinators wrote at once, imported or from before there were terms, are read by
-// Fold.Replay, which finds a state in them that can be, and says what it repaired.
+// Fold.Replay reads stored histories that two coordinators wrote at once, that were imported, or
+// that are older than terms. It derives a consistent state and reports its repairs.
 //
-// Messages, events and states have encodings of their own, which never change: a state takes at most 3 bytes for a shard, and for a
-// region 12 more than what differs in the name from the region before.
+// Messages, events and states have their own encodings, which never change. A state takes at most 3
+// bytes for a shard. A region takes 12 bytes and the part of its name that differs from the
+// previous name.
 package coordinator

@@ -236,7 +236,7 @@ func (d *driver) place(homes ...identity.Node) {
 	}
 	id := d.ask.ID
 	d.ask = nil
-	d.step(coordinator.Placed{ID: id, Homes: homes})
+	d.step(coordinator.HomesChosen{ID: id, Homes: homes})
 }
 
 // sent returns what was sent since the last time, without the rounds.

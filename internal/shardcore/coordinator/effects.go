@@ -12,85 +12,85 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// Effects are what a coordinator wants done, in the order of the fields.
+// Effects are the actions that the caller performs, in the order of the fields.
 type Effects struct {
-	// Notes are for the log and the counters.
+	// Notes are for the log and the metrics.
 	Notes []Note
-	// Load: read what is stored, and answer with Loaded or LoadFailed of this number. 0 is none. Only the answer to
-	// the last one counts.
+	// Load reads the stored state. The answer is Loaded or LoadFailed with this ID. 0 means no
+	// load. Only the answer to the last Load counts.
 	Load uint64
-	// AddShards: remember shards, and answer with ShardsAdded.
+	// AddShards remembers shards. The answer is ShardsAdded.
 	AddShards *AddShards
-	// Save: store a change, and answer with Saved or SaveFailed. The same change may be asked for
-	// again while the answer is out.
+	// Save stores a change. The answer is Saved or SaveFailed. The same change may be saved again
+	// before the answer arrives.
 	Save *Save
-	// Ask: ask the strategy where shards should be.
+	// Ask gets homes from the strategy. The answer is HomesChosen.
 	Ask *AskStrategy
-	// Rebalance: ask the strategy which shards should move.
+	// Rebalance gets the shards to move from the strategy. The answer is Rebalanced.
 	Rebalance *AskRebalance
-	// Send: messages to regions and proxies, those of this node included.
+	// Send has messages to regions and proxies, including those of this node.
 	Send []Outgoing
-	// ShutDownRegion: ask the region of this node for a graceful shutdown.
+	// ShutDownRegion requests a graceful shutdown of the region of this node.
 	ShutDownRegion bool
-	// Stop: the coordinator does nothing any more. 0 is that it does.
+	// Stop is the reason for which the coordinator has ended, or 0.
 	Stop Reason
 }
 
-// Change is what one decision stores.
+// Change is the set of events that one decision stores.
 type Change struct {
-	// Term is that of the coordinator, Rev the number of the last event before.
+	// Term is the term of the coordinator. Rev is the number of the last event before the change.
 	Term, Rev uint64
-	// Events are at least one. They get the numbers from Rev+1.
+	// Events has at least one event. They get the numbers from Rev+1.
 	Events []Event
-	// After is the state after them, at Rev+len(Events).
+	// After is the state after the events, at Rev+len(Events).
 	After State
 }
 
-// Save asks for a change to be stored.
+// Save stores a change.
 type Save struct {
 	ID uint64
 	Change
 }
 
-// AddShards asks for shards to be remembered.
+// AddShards remembers shards.
 type AddShards struct {
 	ID     uint64
 	Shards []Shard
 }
 
-// AskStrategy asks where shards should be. Each one finds those before it in the view: see
-// allocation.All.
+// AskStrategy gets homes for shards. The view for each request includes the homes of the requests
+// before it; see allocation.All.
 type AskStrategy struct {
 	ID       uint64
 	Requests []allocation.Request
 	View     allocation.View
 }
 
-// AskRebalance asks which shards should move.
+// AskRebalance gets the shards that should move.
 type AskRebalance struct {
 	ID   uint64
 	View allocation.View
 }
 
-// Outgoing is a message to be sent.
+// Outgoing is a message to send.
 type Outgoing struct {
 	To      identity.Node
 	Message Message
 }
 
-// Phase is where a coordinator stands.
+// Phase is the phase of a coordinator.
 type Phase uint8
 
 const (
-	// Loading reads what is stored.
+	// Loading reads the stored state.
 	Loading Phase = 1 + iota
-	// Claiming stores its term.
+	// Claiming stores the term.
 	Claiming
-	// Settling learns which regions are still there.
+	// Settling waits for terminations of regions.
 	Settling
-	// Active answers.
+	// Active replies to requests.
 	Active
-	// Ended does nothing any more.
+	// Ended does nothing.
 	Ended
 )
 
@@ -110,16 +110,16 @@ func (p Phase) String() string {
 	return fmt.Sprintf("phase(%d)", uint8(p))
 }
 
-// Reason says why a coordinator has ended.
+// Reason is the reason for the end of a coordinator.
 type Reason uint8
 
 const (
-	// Terminated says that it was asked to.
+	// Terminated means that the Terminate input ended it.
 	Terminated Reason = 1 + iota
-	// SupersededByTerm says that there is a coordinator of a higher term.
+	// SupersededByTerm means that a coordinator with a higher term exists.
 	SupersededByTerm
-	// Diverged says that what is stored is neither what was before nor what was to be. Start another one, which
-	// loads it.
+	// Diverged means that the stored state is neither the previous state nor the one after the
+	// change. A new coordinator has to load it.
 	Diverged
 )
 
@@ -135,44 +135,44 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// NoteKind tells the notes apart.
+// NoteKind is the kind of a note.
 type NoteKind uint8
 
 const (
-	// Became says that the coordinator is in another phase.
-	Became NoteKind = 1 + iota
-	// Repaired says that the history that was loaded was mended: Count times.
+	// PhaseChanged: the coordinator has entered another phase.
+	PhaseChanged NoteKind = 1 + iota
+	// Repaired: the loaded history needed Count repairs.
 	Repaired
-	// LoadRetried says that the store could not be read.
+	// LoadRetried: the store could not be read.
 	LoadRetried
-	// SaveRetried says that a save failed, or took too long: it is looked for.
+	// SaveRetried: a save failed or timed out; the coordinator checks the stored state.
 	SaveRetried
-	// Stored says that a change is durable: Count events.
+	// Stored: a change of Count events is durable.
 	Stored
-	// Ignored says that a message was not heeded: Message from Node.
+	// Ignored: a message of kind Message from Node was ignored.
 	Ignored
-	// Unplaced says that the strategy found no region for shards, or one that can't be.
-	Unplaced
-	// Terminating says that a region is taken for gone, and its shards get another home, after the
-	// margin.
+	// NotAllocated: the strategy returned no region for shards, or an invalid one.
+	NotAllocated
+	// Terminating: a region counts as terminated, and its shards get new homes after the margin.
 	Terminating
-	// HandOffBegun says that shards are being moved, and Count have to stop sending to them.
+	// HandOffBegun: shards are being moved, and Count regions and proxies have to stop sending to
+	// them.
 	HandOffBegun
-	// HandOffDone says that shards were stopped and have no home.
+	// HandOffDone: shards are stopped and have no home.
 	HandOffDone
-	// Silent says that Node does not say that it is there, and gets no shards as long as others do.
+	// Silent: Node did not respond to a probe and gets no shards while other regions do.
 	Silent
-	// RegionRefused says that Node can't register, since its settings differ from those of the coordinator: Fields.
+	// RegionRefused: Node cannot register because Fields of its settings differ.
 	RegionRefused
-	// HandOffFailed says that shards stay where they are, since Node, and Count in all, did not
-	// answer.
+	// HandOffFailed: shards stay on their region because Node, and Count nodes in total, did not
+	// respond.
 	HandOffFailed
 )
 
 func (k NoteKind) String() string {
 	switch k {
-	case Became:
-		return "became"
+	case PhaseChanged:
+		return "phase changed"
 	case Repaired:
 		return "repaired"
 	case LoadRetried:
@@ -183,8 +183,8 @@ func (k NoteKind) String() string {
 		return "stored"
 	case Ignored:
 		return "ignored"
-	case Unplaced:
-		return "unplaced"
+	case NotAllocated:
+		return "not allocated"
 	case Terminating:
 		return "terminating"
 	case HandOffBegun:
@@ -201,11 +201,11 @@ func (k NoteKind) String() string {
 	return fmt.Sprintf("note(%d)", uint8(k))
 }
 
-// Note tells an operator what a coordinator did, and why.
+// Note describes an action of a coordinator for operators.
 type Note struct {
 	Kind    NoteKind
 	Phase   Phase
-	Reason  Reason // of Became Ended
+	Reason  Reason // of Became with Ended
 	Term    uint64
 	Node    identity.Node
 	Message Kind
@@ -215,42 +215,42 @@ type Note struct {
 	Fields  []string
 }
 
-// Input is what a coordinator is told.
+// Input is an input of a coordinator.
 type Input interface{ input() }
 
-// Members says who is in the cluster. It is the first input, and comes again at each change. Its
+// Members has the members of the cluster. It is the first input and is repeated at each change. Its
 // slices are immutable.
 type Members struct {
-	// Members are all members, sorted by node.
+	// Members has all members, sorted by node.
 	Members []membership.Member
-	// Unreachable are the members that somebody can't reach, sorted.
+	// Unreachable has the members that some member cannot reach, sorted.
 	Unreachable []identity.Node
-	// Removed are those whose removal may be less than the removal margin ago. Those that the coordinator has
-	// seen as members, it knows itself.
+	// Removed has members whose removal may be less than the removal margin ago. Members that this
+	// coordinator has seen may be missing.
 	Removed []Removal
 }
 
-// Removal says when a member was removed.
+// Removal is the removal of a member and its time.
 type Removal struct {
 	Node identity.Node
 	At   time.Duration
 }
 
-// Received is a message.
+// Received is a message from a region or proxy.
 type Received struct {
 	From    identity.Node
 	Message Message
 }
 
-// Loaded answers Load. There must be exactly one answer, this or LoadFailed.
+// Loaded answers Load. Each Load has exactly one answer, Loaded or LoadFailed.
 type Loaded struct {
 	ID    uint64
 	State State
-	// Rev is the number of the last event that is in the state, by the count of the store.
+	// Rev is the number of the last event in the state, as the store counts.
 	Rev uint64
-	// Remembered are all shards that are remembered, if they are.
+	// Remembered has all remembered shards.
 	Remembered []Shard
-	// Repairs are for the log, as Fold.Repairs has them.
+	// Repairs and Repaired are the results of Fold.Repairs, for the log.
 	Repairs  []Repair
 	Repaired int
 }
@@ -258,45 +258,45 @@ type Loaded struct {
 // LoadFailed answers Load.
 type LoadFailed struct{ ID uint64 }
 
-// Saved answers Save: it is durable.
+// Saved answers Save: the change is durable.
 type Saved struct{ ID uint64 }
 
-// SaveFailed answers Save. It may have been stored all the same, at once or later.
+// SaveFailed answers Save. The change may have been stored nevertheless, or may be stored later.
 type SaveFailed struct {
 	ID uint64
-	// Fenced says that it was refused, since there is a higher term.
+	// Fenced means that the store has a higher term.
 	Fenced bool
 }
 
 // ShardsAdded answers AddShards.
 type ShardsAdded struct {
 	ID uint64
-	// Failed says that they may not have been added.
+	// Failed means that the shards may not have been added.
 	Failed bool
 }
 
-// Placed answers AskStrategy with a region for each request, in their order. No node is that there
-// is none. There must be exactly one answer: a strategy that fails, or takes too long, has found
-// none.
-type Placed struct {
+// HomesChosen answers AskStrategy with a region for each request, in order. A zero node means that there
+// is none. Each AskStrategy has exactly one answer: if the strategy fails or takes too long, there
+// are no regions.
+type HomesChosen struct {
 	ID    uint64
 	Homes []identity.Node
 }
 
-// Rebalanced answers AskRebalance with the shards that should move. There must be exactly one
-// answer: a strategy that fails moves none.
+// Rebalanced answers AskRebalance with the shards that should move. Each AskRebalance has exactly
+// one answer: a strategy that fails moves no shards.
 type Rebalanced struct {
 	ID     uint64
 	Shards []Shard
 }
 
-// RebalanceNow asks the strategy at once.
+// RebalanceNow calls the strategy at once.
 type RebalanceNow struct{}
 
-// Terminate ends the coordinator: another node takes over. If this node has a region, that gives
-// away its shards before, as long as there is a coordinator.
+// Terminate ends the coordinator because another node takes over. If this node has a region, its
+// shards are handed off first, while there is a coordinator.
 type Terminate struct {
-	// Now doesn't wait for that.
+	// Now ends it without this hand-off.
 	Now bool
 }
 
@@ -307,7 +307,7 @@ func (LoadFailed) input()   {}
 func (Saved) input()        {}
 func (SaveFailed) input()   {}
 func (ShardsAdded) input()  {}
-func (Placed) input()       {}
+func (HomesChosen) input()  {}
 func (Rebalanced) input()   {}
 func (RebalanceNow) input() {}
 func (Terminate) input()    {}

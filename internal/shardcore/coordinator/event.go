@@ -15,31 +15,31 @@ import (
 // Shard is the number of a shard.
 type Shard = allocation.Shard
 
-// MaxShards is the largest number of shards of an entity type: the state of so many fits into one
-// message.
+// MaxShards is the maximum number of shards of an entity type. With this number the state fits into
+// one message.
 const MaxShards = 100_000
 
-// MaxRegions is the largest number of regions, and of proxies.
+// MaxRegions is the maximum number of regions, and of proxies.
 const MaxRegions = 10_000
 
-// EventKind tells the events apart.
+// EventKind is the kind of an event.
 type EventKind uint8
 
-// The numbers are those of the encoding and never change.
+// The numbers are part of the encoding and never change.
 const (
-	// Started says that a coordinator begins a term.
+	// Started begins the term of a coordinator.
 	Started EventKind = 1 + iota
-	// RegionRegistered says that a region may host shards.
+	// RegionRegistered adds a region that may host shards.
 	RegionRegistered
-	// ProxyRegistered says that a node sends to shards and hosts none.
+	// ProxyRegistered adds a node that sends to shards and hosts none.
 	ProxyRegistered
-	// RegionTerminated says that a region is gone, and its shards have no home.
+	// RegionTerminated removes a region. Its shards have no home.
 	RegionTerminated
-	// ProxyTerminated says that a proxy is gone.
+	// ProxyTerminated removes a proxy.
 	ProxyTerminated
-	// HomesAllocated says that a region is the home of shards.
+	// HomesAllocated makes a region the home of shards.
 	HomesAllocated
-	// HomesDeallocated says that shards, which were stopped, have no home.
+	// HomesDeallocated takes the home from shards that have stopped.
 	HomesDeallocated
 )
 
@@ -66,12 +66,12 @@ func (k EventKind) String() string {
 // Event is a change of the state of a coordinator. It is immutable.
 type Event struct {
 	Kind EventKind
-	// Term is the one that begins, of Started.
+	// Term is the new term, for Started.
 	Term uint64
-	// Node is that of the region, the proxy, or the coordinator. Of HomesDeallocated it is not
-	// set.
+	// Node is the node of the region, the proxy or the coordinator. It is not set for
+	// HomesDeallocated.
 	Node identity.Node
-	// Shards are those that are allocated, in this order, or deallocated.
+	// Shards are the allocated shards in this order, or the deallocated ones.
 	Shards []Shard
 }
 
@@ -90,13 +90,12 @@ func AppendEvent(dst []byte, e Event) []byte {
 	return dst
 }
 
-// DecodeEvent decodes what AppendEvent has written. The error matches
-// ErrMalformed.
+// DecodeEvent decodes the result of AppendEvent. The error matches ErrMalformed.
 func DecodeEvent(b []byte) (Event, error) {
 	r := newReader(b)
 	e := Event{Kind: EventKind(r.Byte("kind"))}
 	if r.Err() == nil && (e.Kind < Started || e.Kind > HomesDeallocated) {
-		r.Fail("%v is not known", e.Kind)
+		r.Fail("unknown %v", e.Kind)
 	}
 	if e.Kind == Started {
 		e.Term = r.Uint(1<<63, "term")

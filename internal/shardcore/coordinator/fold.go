@@ -12,40 +12,39 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// ErrImpossible is matched by the errors about events that can't follow on what was
-// before.
+// ErrImpossible is matched by the errors about events that contradict the events before them.
 var ErrImpossible = errors.New("coordinator: impossible event")
 
-// tooMany is said of a region or proxy beyond MaxRegions.
-const tooMany = "there are too many"
+// reasonTooMany is the reason for which a region or proxy beyond MaxRegions is invalid.
+const reasonTooMany = "too many are registered"
 
-// maxRepairs is how many repairs are kept for the log. All are counted.
+// maxRepairs is the number of repairs that are kept for the log. All repairs are counted.
 const maxRepairs = 100
 
-// Fold makes a state out of events. It is not safe for concurrent use.
+// Fold computes a state from events. It is not safe for concurrent use.
 type Fold struct {
 	state   State
-	own     []bool // regions whose list of shards is not that of an earlier state
+	copied  []bool // regions whose list of shards is not shared with an earlier state
 	repairs []Repair
 	count   int
 }
 
-// NewFold returns a fold that goes on from a state.
+// NewFold returns a Fold that continues from a state.
 func NewFold(from State) *Fold {
 	from.regions, from.proxies, from.homes = slices.Clone(from.regions), slices.Clone(from.proxies), slices.Clone(from.homes)
-	return &Fold{state: from, own: make([]bool, len(from.regions))}
+	return &Fold{state: from, copied: make([]bool, len(from.regions))}
 }
 
-// State returns the state after the events so far, and begins a new one.
+// State returns the state after the events so far. The Fold then continues with a copy.
 func (f *Fold) State() State {
 	s := f.state
 	f.state.regions, f.state.proxies, f.state.homes = slices.Clone(s.regions), slices.Clone(s.proxies), slices.Clone(s.homes)
-	f.own = make([]bool, len(s.regions))
+	f.copied = make([]bool, len(s.regions))
 	return s
 }
 
-// Apply adds an event. The error matches ErrImpossible if it doesn't follow on what was before;
-// then nothing has changed.
+// Apply adds an event. The error matches ErrImpossible if the event contradicts the events before;
+// then the state does not change.
 func (f *Fold) Apply(e Event) error {
 	if why := f.check(&e); why != "" {
 		return fmt.Errorf("%w: %v %v (%d shards): %s", ErrImpossible, e.Kind, e.Node, len(e.Shards), why)
@@ -54,7 +53,7 @@ func (f *Fold) Apply(e Event) error {
 	return nil
 }
 
-// check says why an event can't be.
+// check returns the reason for which an event is invalid, or "".
 func (f *Fold) check(e *Event) string {
 	_, region := f.state.Region(e.Node)
 	switch e.Kind {
@@ -64,17 +63,17 @@ func (f *Fold) check(e *Event) string {
 		}
 	case RegionRegistered:
 		if region {
-			return "it is registered"
+			return "it is already registered"
 		}
 		if len(f.state.regions) >= MaxRegions {
-			return tooMany
+			return reasonTooMany
 		}
 	case ProxyRegistered:
 		if f.state.HasProxy(e.Node) {
-			return "it is registered"
+			return "it is already registered"
 		}
 		if len(f.state.proxies) >= MaxRegions {
-			return tooMany
+			return reasonTooMany
 		}
 	case RegionTerminated:
 		if !region {
@@ -92,7 +91,7 @@ func (f *Fold) check(e *Event) string {
 	case HomesDeallocated:
 		return f.checkShards(e.Shards, true)
 	default:
-		return "it is not known"
+		return "unknown kind"
 	}
 	return ""
 }
@@ -103,9 +102,9 @@ func (f *Fold) checkShards(shards []Shard, allocated bool) string {
 		home, found := f.state.Home(s)
 		switch {
 		case s >= MaxShards:
-			return fmt.Sprintf("shard %d is beyond the last one", s)
+			return fmt.Sprintf("shard %d is above the maximum", s)
 		case i > 0 && sorted[i-1] == s:
-			return fmt.Sprintf("shard %d is named twice", s)
+			return fmt.Sprintf("shard %d occurs twice", s)
 		case found && !allocated:
 			return fmt.Sprintf("shard %d is on %v", s, home)
 		case !found && allocated:
@@ -115,7 +114,7 @@ func (f *Fold) checkShards(shards []Shard, allocated bool) string {
 	return ""
 }
 
-// apply adds an event that was checked.
+// apply adds a valid event.
 func (f *Fold) apply(e *Event) {
 	switch e.Kind {
 	case Started:
@@ -123,7 +122,7 @@ func (f *Fold) apply(e *Event) {
 	case RegionRegistered:
 		i, _ := allocation.Find(f.state.regions, e.Node)
 		f.state.regions = slices.Insert(f.state.regions, i, allocation.Region{Node: e.Node})
-		f.own = slices.Insert(f.own, i, true)
+		f.copied = slices.Insert(f.copied, i, true)
 		f.renumber(i, 1)
 	case ProxyRegistered:
 		f.state.proxies = with(f.state.proxies, e.Node)
@@ -134,7 +133,7 @@ func (f *Fold) apply(e *Event) {
 			f.state.shards--
 		}
 		f.state.regions = slices.Delete(f.state.regions, i, i+1)
-		f.own = slices.Delete(f.own, i, i+1)
+		f.copied = slices.Delete(f.copied, i, i+1)
 		f.renumber(i, -1)
 	case ProxyTerminated:
 		f.state.proxies = without(f.state.proxies, e.Node)
@@ -164,7 +163,7 @@ func (f *Fold) deallocate(s Shard) {
 	f.state.shards--
 }
 
-// renumber takes note that the regions from one on have moved.
+// renumber adapts the homes after the regions from one index on have moved.
 func (f *Fold) renumber(from, by int) {
 	for s, nr := range f.state.homes {
 		if int(nr) > from {
@@ -173,39 +172,35 @@ func (f *Fold) renumber(from, by int) {
 	}
 }
 
-// region returns a region whose list of shards may be changed.
+// region returns a region with a list of shards that may be changed.
 func (f *Fold) region(i int) *allocation.Region {
 	r := &f.state.regions[i]
-	if !f.own[i] {
-		r.Shards, f.own[i] = slices.Clone(r.Shards), true
+	if !f.copied[i] {
+		r.Shards, f.copied[i] = slices.Clone(r.Shards), true
 	}
 	return r
 }
 
-// RepairKind says what was wrong with a stored history.
+// RepairKind is a kind of inconsistency in a stored history.
 type RepairKind uint8
 
 const (
-	// TermNotHigher says that a term began that is not higher than the one before. The
-	// higher one holds.
+	// TermNotHigher: a term begins that is not higher than the previous one. The higher term holds.
 	TermNotHigher RepairKind = 1 + iota
-	// RegisteredTwice says that a region or proxy was registered that already was.
+	// RegisteredTwice: a region or proxy is registered that already was.
 	RegisteredTwice
-	// RegionUnknown says that shards were allocated to a region that was not registered. It is
-	// from then on: it may host them.
+	// RegionUnknown: shards are allocated to an unregistered region. The region is registered from
+	// then on, because it may host them.
 	RegionUnknown
-	// HomeMoved says that a shard was allocated that had another home. The later one
-	// holds.
+	// HomeMoved: a shard is allocated that has another home. The later home holds.
 	HomeMoved
-	// HomeTwice says that a shard was allocated where it was.
+	// HomeTwice: a shard is allocated to its home again.
 	HomeTwice
-	// HomeUnknown says that a shard was deallocated that had no home.
+	// HomeUnknown: a shard is deallocated that has no home.
 	HomeUnknown
-	// TooManyRegions says that a region or proxy was registered, or used, that is one more than there may be. It
-	// is left out, with its shards.
+	// TooManyRegions: a region or proxy exceeds MaxRegions. It is ignored, with its shards.
 	TooManyRegions
-	// ShardUnknown says that a shard has a number beyond the highest possible. It is left
-	// out.
+	// ShardUnknown: the number of a shard is above the maximum. The shard is ignored.
 	ShardUnknown
 )
 
@@ -231,16 +226,16 @@ func (k RepairKind) String() string {
 	return fmt.Sprintf("repair(%d)", uint8(k))
 }
 
-// Repair tells an operator what was wrong with a history, and where.
+// Repair describes an inconsistency in a history for operators.
 type Repair struct {
 	Kind  RepairKind
-	Node  identity.Node // of the event
-	Was   identity.Node // the home before, of HomeMoved
-	Shard Shard         // of those about homes
-	Term  uint64        // of TermNotHigher
+	Node  identity.Node // the node of the event
+	Was   identity.Node // the previous home, for HomeMoved
+	Shard Shard         // for the kinds about homes
+	Term  uint64        // for TermNotHigher
 }
 
-// Repairs returns the first repairs, and how many there were.
+// Repairs returns the first repairs, and the number of all.
 func (f *Fold) Repairs() ([]Repair, int) { return f.repairs, f.count }
 
 func (f *Fold) repaired(r Repair) {
@@ -249,17 +244,17 @@ func (f *Fold) repaired(r Repair) {
 	}
 }
 
-// Replay adds an event of a stored history, whatever was before. Two coordinators that wrote
-// one history, each ignorant of the other, leave events that can't follow on each other: those
-// are understood so that each shard has one home, which is the last one that was stored, and what was done
-// about it is told by Repairs. That something unknown is terminated is no repair.
+// Replay adds an event of a stored history even if it contradicts the events before. Two
+// coordinators that write one history at the same time can store such events. They are interpreted
+// so that each shard has one home, the last one that was stored. Repairs returns the
+// interpretations. The termination of an unknown region is no repair.
 func (f *Fold) Replay(e Event) {
 	why := f.check(&e)
 	if why == "" {
 		f.apply(&e)
 		return
 	}
-	if why == tooMany {
+	if why == reasonTooMany {
 		f.repaired(Repair{Kind: TooManyRegions, Node: e.Node})
 		return
 	}

@@ -10,21 +10,21 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// handOff moves shards away from where they are: first all regions and proxies stop sending to
-// them, then their homes stop them.
+// handOff is a round that moves shards: first all regions and proxies stop sending to them, then
+// their homes stop them.
 type handOff struct {
-	round    uint64
-	shards   []Shard         // that are not stopped yet
-	waiting  []identity.Node // who has not acknowledged, sorted
-	stopping bool            // all have
-	repeatAt time.Duration
-	deadline time.Duration
-	askers   map[Shard][]identity.Node
+	round      uint64
+	shards     []Shard         // not yet stopped
+	waiting    []identity.Node // have not acknowledged BeginHandOff, sorted
+	stopping   bool            // all have acknowledged
+	repeatAt   time.Duration
+	deadline   time.Duration
+	requesters map[Shard][]identity.Node
 }
 
-// beginHandOff moves those of the shards that have a home and are not being moved.
+// beginHandOff moves the given shards that have a home and are not moving.
 func (m *Machine) beginHandOff(shards []Shard) {
-	shards = slices.DeleteFunc(m.resting(shards), func(s Shard) bool {
+	shards = slices.DeleteFunc(m.notMoving(shards), func(s Shard) bool {
 		home, found := m.state.Home(s)
 		return !found || m.isTerminating(home)
 	})
@@ -36,7 +36,7 @@ func (m *Machine) beginHandOff(shards []Shard) {
 
 func (m *Machine) beginRound(shards []Shard) {
 	h := &handOff{
-		round: m.nextRound(), shards: shards, askers: map[Shard][]identity.Node{},
+		round: m.nextRound(), shards: shards, requesters: map[Shard][]identity.Node{},
 		repeatAt: m.now + m.cfg.RetryInterval, deadline: m.now + m.cfg.HandOffTimeout,
 	}
 	for _, s := range shards {
@@ -49,16 +49,16 @@ func (m *Machine) beginRound(shards []Shard) {
 	for _, n := range m.state.proxies {
 		h.waiting = with(h.waiting, n)
 	}
-	// Who was removed sends nothing any more.
+	// Removed nodes send nothing.
 	h.waiting = slices.DeleteFunc(h.waiting, func(n identity.Node) bool { return m.member(n) == nil })
 	m.handOffs = append(m.handOffs, h)
-	m.begun += len(shards)
+	m.handedOff += len(shards)
 	m.note(Note{Kind: HandOffBegun, Shards: shards, Count: len(h.waiting)})
-	m.urge(h)
+	m.sendRound(h)
 }
 
-// urge sends what the round waits for an answer to.
-func (m *Machine) urge(h *handOff) {
+// sendRound sends the messages whose answers the round waits for.
+func (m *Machine) sendRound(h *handOff) {
 	if len(h.waiting) == 0 {
 		h.stopping = true
 	}
@@ -94,17 +94,17 @@ func (m *Machine) handOffAcked(from identity.Node, round uint64) bool {
 	return true
 }
 
-// ack notes that a region sends nothing any more.
+// ack records that a region or proxy has stopped sending.
 func (m *Machine) ack(h *handOff, n identity.Node) {
 	h.waiting = without(h.waiting, n)
 	if len(h.waiting) == 0 && !h.stopping {
 		h.repeatAt = m.now + m.cfg.RetryInterval
-		m.urge(h)
+		m.sendRound(h)
 	}
 }
 
-// acked notes that a region or proxy that is gone sends nothing any more.
-func (m *Machine) acked(n identity.Node) {
+// ackAll records that a removed region or proxy has stopped sending.
+func (m *Machine) ackAll(n identity.Node) {
 	for _, h := range slices.Clone(m.handOffs) {
 		if has(h.waiting, n) {
 			m.ack(h, n)
@@ -112,8 +112,8 @@ func (m *Machine) acked(n identity.Node) {
 	}
 }
 
-// shardsStopped takes the homes of shards away that run no more. Only the answer to the last round
-// counts: they may have been started since another one.
+// shardsStopped requests the deallocation of shards that have stopped. Only the answer to the last
+// round counts: an older one may be from before a restart of the shards.
 func (m *Machine) shardsStopped(from identity.Node, msg Message) bool {
 	var stopped []Shard
 	for _, s := range msg.Shards {
@@ -129,30 +129,30 @@ func (m *Machine) shardsStopped(from identity.Node, msg Message) bool {
 	if len(stopped) == 0 {
 		return false
 	}
-	m.sweep()
+	m.removeFinished()
 	m.queue = append(m.queue, request{kind: HomesDeallocated, shards: stopped})
 	return true
 }
 
-// homesDeallocated gives shards other homes.
+// homesDeallocated requests new homes for the shards.
 func (m *Machine) homesDeallocated(shards []Shard) {
 	m.note(Note{Kind: HandOffDone, Shards: shards, Count: len(shards)})
 	for _, s := range shards {
-		m.homeless(s)
+		m.requestNewHome(s)
 	}
 }
 
-// dropMoving forgets that a shard is being moved.
+// dropMoving removes a shard from its round.
 func (m *Machine) dropMoving(h *handOff, s Shard) {
 	delete(m.moving, s)
 	if i := slices.Index(h.shards, s); i >= 0 {
 		h.shards = slices.Delete(slices.Clone(h.shards), i, i+1)
 	}
-	m.sweep()
+	m.removeFinished()
 }
 
-// sweep removes rounds that have nothing left to do.
-func (m *Machine) sweep() {
+// removeFinished removes finished rounds.
+func (m *Machine) removeFinished() {
 	m.handOffs = slices.DeleteFunc(m.handOffs, func(h *handOff) bool { return len(h.shards) == 0 })
 }
 
@@ -163,13 +163,13 @@ func (m *Machine) tickHandOffs() {
 			m.giveUp(h)
 		case m.now >= h.repeatAt:
 			h.repeatAt = m.now + m.cfg.RetryInterval
-			m.urge(h)
+			m.sendRound(h)
 		}
 	}
 }
 
-// giveUp leaves shards where they are. Their home may have stopped them, or not started them yet: it is
-// told to. If it shuts down, it asks again.
+// giveUp leaves shards where they are. Their home may have stopped them, or may not have started
+// them yet, so it gets Host again. A leaving region repeats its request.
 func (m *Machine) giveUp(h *handOff) {
 	late := slices.Clone(h.waiting)
 	left := h.shards
@@ -178,7 +178,7 @@ func (m *Machine) giveUp(h *handOff) {
 	for _, s := range left {
 		home, _ := m.state.Home(s)
 		homes, byHome[home] = with(homes, home), append(byHome[home], s)
-		delete(m.stopFor, s)
+		delete(m.stopRequesters, s)
 	}
 	if h.stopping {
 		late = homes
@@ -189,7 +189,7 @@ func (m *Machine) giveUp(h *handOff) {
 	}
 	m.note(note)
 	for _, s := range left {
-		askers := h.askers[s]
+		askers := h.requesters[s]
 		m.dropMoving(h, s)
 		for _, n := range askers {
 			m.getHomes(n, []Shard{s})
@@ -202,19 +202,18 @@ func (m *Machine) giveUp(h *handOff) {
 	}
 }
 
-// stopShards stops shards that are not needed. They are not given another home before
-// somebody asks.
+// stopShards stops shards that are not needed. They get a home again on the next request.
 func (m *Machine) stopShards(from identity.Node, shards []Shard) bool {
-	if m.cfg.Remember || m.phase != Active || m.preparing() {
+	if m.cfg.Remember || m.phase != Active || m.clusterIsStopping() {
 		return false
 	}
 	var begin, stopped []Shard
 	for _, s := range shards {
 		_, found := m.state.Home(s)
-		_, soon := m.next().Home(s)
+		_, soon := m.nextState().Home(s)
 		switch {
 		case found:
-			m.stopFor[s] = with(m.stopFor[s], from)
+			m.stopRequesters[s] = with(m.stopRequesters[s], from)
 			begin = append(begin, s)
 		case !soon:
 			stopped = append(stopped, s)
@@ -225,27 +224,27 @@ func (m *Machine) stopShards(from identity.Node, shards []Shard) bool {
 	return true
 }
 
-// askRebalance asks the strategy which shards to move.
+// askRebalance asks the strategy for the shards to move.
 func (m *Machine) askRebalance() {
-	if m.phase != Active || m.rebalance != 0 || m.preparing() || len(m.state.regions) == 0 {
+	if m.phase != Active || m.rebalanceCall != 0 || m.clusterIsStopping() || len(m.state.regions) == 0 {
 		return
 	}
-	m.rebalance = m.id()
-	m.out.Rebalance = &AskRebalance{ID: m.rebalance, View: m.strategyView()}
+	m.rebalanceCall = m.id()
+	m.out.Rebalance = &AskRebalance{ID: m.rebalanceCall, View: m.strategyView()}
 }
 
 func (m *Machine) rebalanced(in Rebalanced) {
-	if in.ID != m.rebalance || in.ID == 0 {
+	if in.ID != m.rebalanceCall || in.ID == 0 {
 		return
 	}
-	m.rebalance = 0
-	if m.phase == Active && !m.preparing() {
+	m.rebalanceCall = 0
+	if m.phase == Active && !m.clusterIsStopping() {
 		m.beginHandOff(slices.DeleteFunc(slices.Clone(in.Shards), m.isStarting))
 	}
 }
 
-// isStarting reports whether a region was told to host a shard, and has not said that it does. What was sent to it may wait there, and
-// would have to be passed on: twice, if the shard went on like this.
+// isStarting reports whether a region has got Host for a shard and has not replied. Commands may be
+// buffered there, and would be forwarded twice if such a shard moved again and again.
 func (m *Machine) isStarting(s Shard) bool {
 	_, starting := m.unstarted[s]
 	return starting

@@ -12,12 +12,12 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Never is the time of something that is not going to happen.
+// Never is the time of an event that does not happen.
 const Never = time.Duration(math.MaxInt64)
 
-// Machine is one coordinator. It is told what happens, with the time on the node's
-// monotonic clock, and answers what is to be done. The same inputs at the same times give the same effects. It is
-// not safe for concurrent use; what it hands out is immutable.
+// Machine is one coordinator. It gets inputs with the time of the node's monotonic clock and
+// returns effects. The same inputs at the same times return the same effects. It is not safe for
+// concurrent use. Its results are immutable.
 type Machine struct {
 	cfg   Config
 	phase Phase
@@ -35,54 +35,53 @@ type Machine struct {
 	queue    []request
 	settleAt time.Duration
 
-	alive       []identity.Node          // regions that registered with this coordinator
-	instances   map[identity.Node]uint64 // the last one of each, and of proxies, that registered with this coordinator
-	invited     []identity.Node          // who was registered with the one before, and is not yet again
-	inviteAt    time.Duration
-	refused     []identity.Node // whose settings are others
-	leaving     []identity.Node // regions that shut down
-	terminating []termination
-	removals    []Removal // of members that this coordinator has seen
-	enough      bool      // regions have registered
-	stopping    bool      // once the region of this node is gone
+	alive         []identity.Node          // regions that have registered with this coordinator
+	instances     map[identity.Node]uint64 // the last instance of each region and proxy that has registered with this coordinator
+	invited       []identity.Node          // registered with the previous coordinator, and not yet with this one
+	inviteAt      time.Duration
+	refused       []identity.Node // regions and proxies with different settings
+	leaving       []identity.Node // regions that shut down
+	terminating   []termination
+	removals      []Removal // members that were removed while this coordinator ran
+	enoughRegions bool      // MinRegions have registered
+	stopping      bool      // ends when the region of this node has stopped
 
-	wants      wants
-	ask        asking
-	remembered []bool // by shard
-	adding     adding
-	probe      probe
-	silent     []identity.Node  // regions that have not answered the last probe, sorted
-	unstarted  map[Shard]uint64 // rounds of Host
-	hosting    []hosting
+	requests     allocationRequests
+	strategyCall strategyCall
+	remembered   []bool // by shard
+	adding       rememberCall
+	probe        probe
+	silent       []identity.Node  // regions that did not respond to the last probe, sorted
+	unstarted    map[Shard]uint64 // the round of the last Host of shards that have not started
+	hostCommands []hostCommand
 
-	moving      map[Shard]*handOff
-	handOffs    []*handOff
-	begun       int                       // shards to hand off
-	stopFor     map[Shard][]identity.Node // who asked to stop shards
-	rebalance   uint64                    // the strategy is being asked
-	rebalanceAt time.Duration
+	moving         map[Shard]*handOff
+	handOffs       []*handOff
+	handedOff      int                       // number of shards whose hand-off has begun
+	stopRequesters map[Shard][]identity.Node // the nodes that requested to stop a shard
+	rebalanceCall  uint64                    // ID of the running AskRebalance, or 0
+	rebalanceAt    time.Duration
 }
 
-// New returns a coordinator. The error matches ErrInvalid and names each field that is
-// wrong.
+// New returns a coordinator. The error matches ErrInvalid and names each invalid field.
 func New(cfg Config) (*Machine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	return &Machine{
-		cfg: cfg.withDefaults(), load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: adding{retryAt: Never}, inviteAt: Never,
-		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, stopFor: map[Shard][]identity.Node{},
-		wants: wants{by: map[Shard]*want{}, wakeAt: Never},
+		cfg: cfg.withDefaults(), load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: rememberCall{retryAt: Never}, inviteAt: Never,
+		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, stopRequesters: map[Shard][]identity.Node{},
+		requests: allocationRequests{byShard: map[Shard]*allocationRequest{}, retryAt: Never},
 	}, nil
 }
 
-// Phase returns where the coordinator stands.
+// Phase returns the phase.
 func (m *Machine) Phase() Phase { return m.phase }
 
-// Term returns its term, 0 before it has chosen one.
+// Term returns the term, or 0 before one is chosen.
 func (m *Machine) Term() uint64 { return m.term }
 
-// State returns what it knows to be stored, and the number of the last event.
+// State returns the stored state as far as it is known, and the number of its last event.
 func (m *Machine) State() (State, uint64) { return m.state, m.rev }
 
 // Moving returns the shards that are being handed off, sorted.
@@ -95,14 +94,13 @@ func (m *Machine) Moving() []Shard {
 	return moving
 }
 
-// Rebalancing reports whether the strategy is being asked which shards should move.
-func (m *Machine) Rebalancing() bool { return m.rebalance != 0 }
+// Rebalancing reports whether an answer of the strategy to AskRebalance is pending.
+func (m *Machine) Rebalancing() bool { return m.rebalanceCall != 0 }
 
-// HandOffs returns how many shards this coordinator has begun to hand off.
-func (m *Machine) HandOffs() int { return m.begun }
+// HandOffs returns the number of shards whose hand-off this coordinator has begun.
+func (m *Machine) HandOffs() int { return m.handedOff }
 
-// Step takes an input at a time, which is counted from anywhere and never goes
-// back.
+// Step processes an input. The time may start anywhere and never decreases.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	if m.phase == Ended {
@@ -110,7 +108,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	}
 	switch in := in.(type) {
 	case Members:
-		m.see(in)
+		m.updateMembers(in)
 	case Received:
 		m.receive(in.From, in.Message)
 	case Loaded:
@@ -125,8 +123,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.saveFailed(in)
 	case ShardsAdded:
 		m.shardsAdded(in)
-	case Placed:
-		m.placed(in)
+	case HomesChosen:
+		m.homesChosen(in)
 	case Rebalanced:
 		m.rebalanced(in)
 	case RebalanceNow:
@@ -137,7 +135,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.end()
 }
 
-// Tick does what is due.
+// Tick performs all actions that are due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	if m.phase == Ended {
@@ -151,7 +149,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	m.tickTerminations()
 	m.tickHosting()
 	m.tickHandOffs()
-	m.tickWants()
+	m.tickRequests()
 	m.tickProbe()
 	if m.now >= m.rebalanceAt {
 		m.rebalanceAt = m.now + m.cfg.RebalanceInterval
@@ -160,23 +158,22 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	return m.end()
 }
 
-// Next returns when Tick is to be called next; Never if not at all. Every step may change
-// it.
+// Next returns the time at which Tick has to be called, or Never. Each Step may change it.
 func (m *Machine) Next() time.Duration {
 	if m.phase == Ended {
 		return Never
 	}
-	next := min(m.load.retryAt, m.settleAt, m.rebalanceAt, m.wants.wakeAt, m.adding.retryAt, m.inviteAt)
+	next := min(m.load.retryAt, m.settleAt, m.rebalanceAt, m.requests.retryAt, m.adding.retryAt, m.inviteAt)
 	if m.save != nil {
-		next = min(next, m.save.lookAt, m.save.retryAt)
+		next = min(next, m.save.checkAt, m.save.retryAt)
 	}
 	for _, t := range m.terminating {
 		if !t.queued {
 			next = min(next, t.due)
 		}
 	}
-	if len(m.hosting) > 0 {
-		next = min(next, m.hosting[0].due)
+	if len(m.hostCommands) > 0 {
+		next = min(next, m.hostCommands[0].due)
 	}
 	if len(m.probe.waiting) > 0 {
 		next = min(next, m.probe.due)
@@ -187,7 +184,7 @@ func (m *Machine) Next() time.Duration {
 	return next
 }
 
-// end decides what can be decided, and returns the effects.
+// end decides pending requests and returns the effects.
 func (m *Machine) end() Effects {
 	if m.phase != Ended {
 		m.decide()
@@ -195,20 +192,20 @@ func (m *Machine) end() Effects {
 	}
 	out := m.out
 	m.out = Effects{}
-	if m.phase == Ended { // nobody may act on what a coordinator says that is none
+	if m.phase == Ended { // messages of an ended coordinator must not be sent
 		return Effects{Notes: out.Notes, Stop: out.Stop}
 	}
 	return out
 }
 
-func (m *Machine) become(p Phase) {
+func (m *Machine) enterPhase(p Phase) {
 	m.phase = p
-	m.note(Note{Kind: Became})
+	m.note(Note{Kind: PhaseChanged})
 }
 
 func (m *Machine) stop(why Reason) {
 	m.phase, m.out.Stop = Ended, why
-	m.note(Note{Kind: Became, Reason: why})
+	m.note(Note{Kind: PhaseChanged, Reason: why})
 }
 
 func (m *Machine) note(n Note) {
@@ -221,20 +218,20 @@ func (m *Machine) send(to identity.Node, msg Message) {
 	m.out.Send = append(m.out.Send, Outgoing{to, msg})
 }
 
-// sendShards sends a message that is about any number of shards.
+// sendShards sends a message about any number of shards.
 func (m *Machine) sendShards(to identity.Node, kind Kind, round uint64, shards []Shard) {
 	for part := range slices.Chunk(shards, Batch) {
 		m.send(to, Message{Kind: kind, Round: round, Shards: slices.Clone(part)})
 	}
 }
 
-// id returns a number for a question.
+// id returns a new ID for a call.
 func (m *Machine) id() uint64 {
 	m.ids++
 	return m.ids
 }
 
-// nextRound returns a number above all that were said before.
+// nextRound returns a number above all previous rounds.
 func (m *Machine) nextRound() uint64 {
 	m.round++
 	return m.round
@@ -248,15 +245,15 @@ func (m *Machine) member(n identity.Node) *membership.Member {
 	return &m.view.Members[i]
 }
 
-// preparing reports whether the whole cluster is about to stop.
-func (m *Machine) preparing() bool {
+// clusterIsStopping reports whether the whole cluster is stopping.
+func (m *Machine) clusterIsStopping() bool {
 	return slices.ContainsFunc(m.view.Members, func(o membership.Member) bool {
 		return o.Status == membership.PreparingForShutdown || o.Status == membership.ReadyForShutdown
 	})
 }
 
-// receive takes a message. Those of regions that talk to another coordinator are not
-// heeded, and if that one has a higher term, this one is none any more.
+// receive processes a message. Messages to another coordinator are ignored; if that one has a
+// higher term, this coordinator ends.
 func (m *Machine) receive(from identity.Node, msg Message) {
 	heeded := msg.Type == m.cfg.Type && m.phase >= Claiming
 	if heeded && msg.Term > m.term {
@@ -264,14 +261,14 @@ func (m *Machine) receive(from identity.Node, msg Message) {
 		return
 	}
 	if heeded = heeded && m.phase >= Settling; heeded {
-		heeded = m.heed(from, msg)
+		heeded = m.handle(from, msg)
 	}
 	if !heeded {
 		m.note(Note{Kind: Ignored, Node: from, Message: msg.Kind})
 	}
 }
 
-func (m *Machine) heed(from identity.Node, msg Message) bool {
+func (m *Machine) handle(from identity.Node, msg Message) bool {
 	switch msg.Kind {
 	case Register, RegisterProxy:
 		return m.register(from, msg)
@@ -282,7 +279,7 @@ func (m *Machine) heed(from identity.Node, msg Message) bool {
 	case StopShards:
 		return m.stopShards(from, msg.Shards)
 	case GetHomes, Hosted, BeginHandOffAck, Stopped:
-		if msg.Term < m.term || !m.knows(from) || msg.Instance != m.instances[from] {
+		if msg.Term < m.term || !m.isRegistered(from) || msg.Instance != m.instances[from] {
 			if m.member(from) != nil {
 				m.invite(from)
 			}
@@ -291,7 +288,7 @@ func (m *Machine) heed(from identity.Node, msg Message) bool {
 	case Fenced, RegisterAck, Homes, Host, BeginHandOff, HandOff, RegisterAgain, Refused, kinds:
 		return false
 	}
-	m.heard(from, &msg)
+	m.regionResponded(from, &msg)
 	switch msg.Kind {
 	case GetHomes:
 		m.getHomes(from, msg.Shards)
@@ -307,23 +304,23 @@ func (m *Machine) heed(from identity.Node, msg Message) bool {
 	return true
 }
 
-// knows reports whether a region or a proxy is registered.
-func (m *Machine) knows(n identity.Node) bool {
+// isRegistered reports whether a region or proxy is registered in the stored state.
+func (m *Machine) isRegistered(n identity.Node) bool {
 	_, region := m.state.Region(n)
 	return region || m.state.HasProxy(n)
 }
 
-// invite asks a member to register.
+// invite requests a member to register.
 func (m *Machine) invite(n identity.Node) {
 	m.send(n, Message{Kind: RegisterAgain, Round: m.round})
 }
 
-// tickInvitations asks those to register that were registered with the one before.
+// tickInvitations invites all that were registered with the previous coordinator.
 func (m *Machine) tickInvitations() {
 	if m.now < m.inviteAt {
 		return
 	}
-	m.invited = slices.DeleteFunc(m.invited, func(n identity.Node) bool { return m.member(n) == nil || !m.knows(n) })
+	m.invited = slices.DeleteFunc(m.invited, func(n identity.Node) bool { return m.member(n) == nil || !m.isRegistered(n) })
 	for _, n := range m.invited {
 		m.invite(n)
 	}

@@ -12,51 +12,53 @@ import (
 	"github.com/refold-io/refold/internal/wire"
 )
 
-// Kind is what a message says.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The numbers are those of the encoding and never change. First what regions and proxies say to a
-// coordinator, then what it says to them.
+// The numbers are part of the encoding and never change. The first group goes to a coordinator, the
+// second one to regions and proxies.
 const (
-	// Register asks to be known as a region. It is repeated until RegisterAck comes.
+	// Register registers a region. It is repeated until RegisterAck arrives.
 	Register Kind = 1 + iota
-	// RegisterProxy asks to be known as a proxy.
+	// RegisterProxy registers a proxy.
 	RegisterProxy
-	// GetHomes asks where shards are. It is repeated until Homes or Host comes.
+	// GetHomes requests the homes of shards. It is repeated until Homes or Host arrives.
 	GetHomes
-	// Hosted answers Host: the shards are started. Round is that of the Host.
+	// Hosted answers Host: the shards have started. It has the round of the Host.
 	Hosted
-	// BeginHandOffAck answers BeginHandOff: nothing is sent to the shards any more, and what was sent has
-	// arrived. It is for all shards of the round.
+	// BeginHandOffAck answers BeginHandOff: nothing is sent to the shards any more, and all sent
+	// messages have arrived. It covers all shards of the round.
 	BeginHandOffAck
-	// Stopped answers HandOff: nothing of these shards runs on this region. Round is that of the last HandOff
-	// that named them.
+	// Stopped answers HandOff: no entity of these shards runs on this region. It has the round of
+	// the last HandOff with these shards.
 	Stopped
-	// GracefulShutdown asks to take all shards away. It is repeated.
+	// GracefulShutdown requests to hand off all shards. It is repeated.
 	GracefulShutdown
-	// RegionStopped says that the region, or the proxy, is gone, and nothing of it runs.
+	// RegionStopped reports that the region or proxy has stopped with all its entities.
 	RegionStopped
-	// Fenced answers a message of a lower term: Term is the higher one that the region has seen.
+	// Fenced answers a message of a lower term. Term is the higher one that the region has seen.
 	Fenced
-	// StopShards asks to stop shards that are not needed any more. The answer is Stopped.
+	// StopShards requests to stop shards that are not needed any more. The answer is Stopped.
 	StopShards
 
 	// RegisterAck answers Register and RegisterProxy.
 	RegisterAck
-	// Homes says where shards are.
+	// Homes has the homes of shards.
 	Homes
-	// Host says that the receiver is the home of shards, and is to start them. It is repeated until Hosted
-	// comes. Without shards it asks whether the receiver is there.
+	// Host makes the receiver the home of shards, which it starts. It is repeated until Hosted
+	// arrives. Without shards it is a probe.
 	Host
-	// BeginHandOff asks to forget the homes of shards, and to keep what is for them. It is
+	// BeginHandOff requests to forget the homes of shards and to buffer their messages. It is
 	// repeated.
 	BeginHandOff
-	// HandOff asks the home of shards to stop them. It is repeated.
+	// HandOff requests the home of shards to stop them. It is repeated.
 	HandOff
-	// RegisterAgain says that there is a coordinator of this term, and the receiver is not registered with
-	// it. It goes to all that the one before knew, and answers what is for another term.
+	// RegisterAgain announces a coordinator of this term with which the receiver is not registered.
+	// It goes to all nodes that the previous coordinator had registered, and answers messages for
+	// other terms.
 	RegisterAgain
-	// Refused says that the receiver can't register, since its settings are not those of the coordinator, which it has.
+	// Refused answers a registration whose settings differ from those of the coordinator, which it
+	// contains.
 	Refused
 
 	kinds
@@ -75,45 +77,49 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// ToCoordinator reports whether it is something that regions and proxies say to a coordinator. The rest is what it says to
-// them.
+// ToCoordinator reports whether regions and proxies send this kind to a coordinator. The other
+// kinds are sent by the coordinator.
 func (k Kind) ToCoordinator() bool { return k < RegisterAck }
 
-// Batch is how many shards a coordinator puts into one message at most.
+// Batch is the maximum number of shards in one message of a coordinator.
 const Batch = 500
 
-// MaxTypeLength is the largest number of bytes that the name of an entity type has.
+// MaxTypeLength is the maximum length of the name of an entity type, in bytes.
 const MaxTypeLength = 255
 
-// Message is what a coordinator and a region say to each other. Who says it to whom is on
-// the envelope. It is immutable.
+// Message is a message between a coordinator and a region or proxy. The envelope has the sender and
+// the receiver. A message is immutable.
 //
-// The messages of a coordinator have its term, and a round, which never falls within a term. Whatever the network
-// does, a region acts on the last one for each shard: it passes over what is for another instance, but for
-// RegisterAgain; it refuses a message with a lower term than it has
-// seen with Fenced, and passes over what a message says about a shard if the last one that it heeded about that shard had
-// a higher round.
+// A message of a coordinator has its term and a round, which never decreases within a term. The
+// network may lose, delay and repeat messages, so a region acts only on the last one for each
+// shard: it ignores messages to another instance, except RegisterAgain; it answers Fenced to a
+// message with a lower term than it has seen; and it ignores a message about a shard if it has
+// acted on one with a higher round for that shard.
 type Message struct {
 	Kind Kind
 	// Type is the name of the entity type.
 	Type string
-	// Term is that of the coordinator which says it, or which it is for. It is 0 where a region doesn't
-	// know yet, in Register, RegisterProxy, GracefulShutdown, RegionStopped and StopShards.
+	// Term is the term of the coordinator that sends or receives the message. It is 0 while a
+	// region does not know the term, in Register, RegisterProxy, GracefulShutdown, RegionStopped
+	// and StopShards.
 	Term uint64
-	// Round is when the coordinator said it. Answers have that of the question.
+	// Round is the round of the coordinator's message. Answers have the round of the message that
+	// they answer.
 	Round uint64
-	// Instance counts the regions of this type that a node has had, from 1. Each message has that of the
-	// region or proxy that says it, or that it is for; RegisterAgain has that which the coordinator knows, or 0.
+	// Instance counts the regions of this type that a node has had, from 1. Each message has the
+	// instance of its region or proxy, sender or receiver. RegisterAgain has the last instance that
+	// the coordinator has registered, or 0.
 	Instance uint64
-	// Shards are those that the message is about, but for Homes.
+	// Shards are the shards of all kinds except Homes.
 	Shards []Shard
-	// Homes are regions with shards that they host.
+	// Homes are regions with the shards that they host.
 	Homes []Home
-	// Settings are those of who says it, of Register, RegisterProxy and Refused. They are not known from older versions.
+	// Settings are the sender's settings, in Register, RegisterProxy and Refused. Older versions do
+	// not send them.
 	Settings Settings
 }
 
-// Home is a region and shards that it hosts.
+// Home is a region and the shards that it hosts.
 type Home struct {
 	Node   identity.Node
 	Shards []Shard
@@ -141,8 +147,8 @@ func AppendMessage(dst []byte, m Message) []byte {
 	return dst
 }
 
-// MessageType returns the type that an encoded message is about. The rest is not looked at. The error matches
-// ErrMalformed.
+// MessageType returns the entity type of an encoded message. It does not check the rest. The error
+// matches ErrMalformed.
 func MessageType(b []byte) (string, error) {
 	r := newReader(b)
 	r.Byte("kind")
@@ -150,13 +156,12 @@ func MessageType(b []byte) (string, error) {
 	return name, r.Err()
 }
 
-// DecodeMessage decodes what AppendMessage has written. The error matches
-// ErrMalformed.
+// DecodeMessage decodes the result of AppendMessage. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
 	r := wire.NewReader(b, messageVersion, MaxBytes, ErrMalformed)
 	m := Message{Kind: Kind(r.Byte("kind"))}
 	if r.Err() == nil && (m.Kind == 0 || m.Kind >= kinds) {
-		r.Fail("%v is not known", m.Kind)
+		r.Fail("unknown %v", m.Kind)
 	}
 	m.Type = string(r.Bytes(int(r.Byte("length")), "type"))
 	m.Term, m.Round, m.Instance = r.Uint(1<<63, "term"), r.Uint(1<<63, "round"), r.Uint(1<<63, "instance")
@@ -177,17 +182,16 @@ func DecodeMessage(b []byte) (Message, error) {
 	return m, nil
 }
 
-// ErrMalformed is matched by the errors about bytes that are no message, event or
-// state.
+// ErrMalformed is matched by the errors about bytes that are not a valid message, event or state.
 var ErrMalformed = errors.New("coordinator: malformed")
 
-// version is that of the encodings: see package wire.
+// version is the version of the encodings; see package wire.
 const version = 0x10
 
-// messageVersion is that of messages which have settings.
+// messageVersion is the version of messages with settings.
 const messageVersion = 0x11
 
-// MaxBytes is the largest number of bytes of an encoded message, event or state.
+// MaxBytes is the maximum length of an encoded message, event or state.
 const MaxBytes = 1 << 20
 
 func appendShards(dst []byte, shards []Shard) []byte { return wire.AppendList(dst, shards) }

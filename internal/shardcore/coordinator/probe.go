@@ -11,15 +11,17 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// probe finds out which regions are there, before shards are given to any of them: a node that stands still is not known to for
-// some seconds, and would get the next shard, as the one that has the least. Each is told to host no shards, and says that it does.
+// probe finds out which regions respond, before shards are allocated to any of them. It takes some
+// seconds until a stalled node is unreachable; until then it would get each new shard, because it
+// has the fewest. Each region is sent a Host without shards and replies Hosted.
 type probe struct {
-	round   uint64          // 0: none is open
-	waiting []identity.Node // who has not answered, sorted
-	due     time.Duration   // when nobody is waited for any longer
+	round   uint64          // 0: no probe is running
+	waiting []identity.Node // regions that have not responded, sorted
+	due     time.Duration   // end of the wait
 }
 
-// probed reports whether it is known which of the regions are there. If it is not, they are asked.
+// probed reports whether the probe of the view's regions has ended. It starts one if none is
+// running.
 func (m *Machine) probed(view *allocation.View) bool {
 	if m.probe.round == 0 {
 		m.startProbe(view)
@@ -27,7 +29,7 @@ func (m *Machine) probed(view *allocation.View) bool {
 	return len(m.probe.waiting) == 0
 }
 
-// startProbe asks the regions. Those that have not answered the last time are not waited for.
+// startProbe sends the probes. It does not wait for regions that did not respond to the last probe.
 func (m *Machine) startProbe(view *allocation.View) {
 	m.probe = probe{round: m.nextRound(), due: m.now + m.cfg.ProbeTimeout}
 	m.silent = slices.DeleteFunc(m.silent, func(n identity.Node) bool {
@@ -35,27 +37,28 @@ func (m *Machine) startProbe(view *allocation.View) {
 		return !found
 	})
 	for _, r := range view.Regions {
-		if r.Node == m.cfg.Self || has(view.Unreachable, r.Node) || !m.knows(r.Node) { // whose registration is being stored has just said something
+		if r.Node == m.cfg.Self || has(view.Unreachable, r.Node) || !m.isRegistered(r.Node) { // a region whose registration is being stored has just sent it
 			continue
 		}
 		if !has(m.silent, r.Node) {
 			m.probe.waiting = with(m.probe.waiting, r.Node)
 		}
-		if m.instances[r.Node] != 0 { // or it has been invited, and answers by registering
+		if m.instances[r.Node] != 0 { // another one has been invited and responds by registering
 			m.send(r.Node, Message{Kind: Host, Round: m.probe.round})
 		}
 	}
 }
 
-// heard takes note that a region is there: by any message, as it has not stood still for long then, but for the probe that is open.
-func (m *Machine) heard(n identity.Node, msg *Message) {
+// regionResponded records that a region is alive. Any message proves that it has not stalled for long, but
+// only the response to the running probe ends the wait for it.
+func (m *Machine) regionResponded(n identity.Node, msg *Message) {
 	m.silent = without(m.silent, n)
 	if msg.Kind == Register || msg.Kind == Hosted && msg.Round == m.probe.round {
 		m.probe.waiting = without(m.probe.waiting, n)
 	}
 }
 
-// tickProbe waits for nobody any longer when it is time.
+// tickProbe ends the probe when it times out.
 func (m *Machine) tickProbe() {
 	if m.now < m.probe.due {
 		return
@@ -67,8 +70,8 @@ func (m *Machine) tickProbe() {
 	m.probe.waiting = nil
 }
 
-// present is what a strategy decides upon who gives shards a home: those that are silent count as unreachable.
-func (m *Machine) present(view allocation.View) allocation.View {
+// withoutSilent returns the view for an allocation, in which silent regions are unreachable.
+func (m *Machine) withoutSilent(view allocation.View) allocation.View {
 	m.probe = probe{}
 	view.Unreachable = slices.Clone(view.Unreachable)
 	for _, n := range m.silent {

@@ -11,19 +11,19 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// termination is a region that is gone, or will count as gone.
+// termination is a region that has terminated, or that will count as terminated when it is due.
 type termination struct {
 	node   identity.Node
 	due    time.Duration
 	queued bool
 }
 
-// maxHomes is how many batches of homes a region gets when it registers. It asks for
-// others.
+// maxHomes is the maximum number of batches of homes in reply to a registration. The region
+// requests other homes when it needs them.
 const maxHomes = 10
 
-// see takes the members.
-func (m *Machine) see(in Members) {
+// updateMembers processes a change of the members.
+func (m *Machine) updateMembers(in Members) {
 	gone := membership.Gone(m.view.Members, in.Members)
 	m.view = in
 	for _, n := range gone {
@@ -33,7 +33,7 @@ func (m *Machine) see(in Members) {
 	}
 	m.removals = slices.DeleteFunc(m.removals, func(r Removal) bool { return m.now-r.At > m.cfg.RemovalMargin })
 	if m.phase == 0 {
-		m.become(Loading)
+		m.enterPhase(Loading)
 		m.startLoad()
 	}
 	if m.phase < Settling {
@@ -41,7 +41,7 @@ func (m *Machine) see(in Members) {
 	}
 	for _, r := range m.state.regions {
 		if m.member(r.Node) == nil && !m.isTerminating(r.Node) {
-			m.expect(r.Node, m.goneAt(r.Node))
+			m.terminateAt(r.Node, m.terminationTime(r.Node))
 		}
 	}
 	for _, n := range m.state.proxies {
@@ -50,13 +50,13 @@ func (m *Machine) see(in Members) {
 		}
 	}
 	for _, n := range gone {
-		m.acked(n)
+		m.ackAll(n)
 	}
 }
 
-// goneAt returns when what a removed node hosted may be started elsewhere. It is sure to be down
-// by then. If nobody knows when it was removed, that is long ago.
-func (m *Machine) goneAt(n identity.Node) time.Duration {
+// terminationTime returns the time from which the shards of a removed node may start elsewhere. The node is
+// certainly down by then. If the time of the removal is unknown, it was long ago.
+func (m *Machine) terminationTime(n identity.Node) time.Duration {
 	at := m.now
 	for _, r := range slices.Concat(m.view.Removed, m.removals) {
 		if r.Node == n {
@@ -66,8 +66,8 @@ func (m *Machine) goneAt(n identity.Node) time.Duration {
 	return at
 }
 
-// expect terminates a region at a time, or earlier if that was expected.
-func (m *Machine) expect(n identity.Node, due time.Duration) {
+// terminateAt terminates a region at a time, or at its earlier time if it is already due.
+func (m *Machine) terminateAt(n identity.Node, due time.Duration) {
 	i := slices.IndexFunc(m.terminating, func(t termination) bool { return t.node == n })
 	if i < 0 {
 		m.note(Note{Kind: Terminating, Node: n})
@@ -96,18 +96,19 @@ func (m *Machine) notTerminating(n identity.Node) {
 	m.terminating = slices.DeleteFunc(m.terminating, func(t termination) bool { return t.node == n })
 }
 
-// unavailable reports whether a region gets no shards.
+// unavailable reports whether a region must not get shards.
 func (m *Machine) unavailable(n identity.Node) bool { return has(m.leaving, n) || m.isTerminating(n) }
 
-// register takes in a region or a proxy, or answers one that is known. Who leaves gets no shards any more, but what the coordinator before has given it
-// has to be taken from it; and who was not known before is taken in as a proxy, since what waits there needs homes.
+// register registers a region or proxy, or answers a registered one. A leaving region is allocated
+// no shards. Shards that a previous coordinator allocated to it are handed off. A leaving region
+// that was not registered before becomes a proxy, because its buffered commands need homes.
 func (m *Machine) register(from identity.Node, msg Message) bool {
 	member := m.member(from)
 	if member == nil || member.Status == membership.Down {
 		return false
 	}
 	leaves := from != m.cfg.Self && (member.Status == membership.Leaving || member.Status == membership.Exiting)
-	if from != m.cfg.Self && member.Status != membership.Up && !leaves && !m.knows(from) {
+	if from != m.cfg.Self && member.Status != membership.Up && !leaves && !m.isRegistered(from) {
 		return false
 	}
 	last := m.instances[from]
@@ -120,7 +121,7 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 	}
 	m.refused = without(m.refused, from)
 	m.instances[from] = msg.Instance
-	m.heard(from, &msg)
+	m.regionResponded(from, &msg)
 	m.invited = without(m.invited, from)
 	shards, known := m.state.Region(from)
 	known = known && !m.isTerminating(from)
@@ -135,26 +136,27 @@ func (m *Machine) register(from identity.Node, msg Message) bool {
 	m.alive = with(m.alive, from)
 	m.acknowledge(from)
 	if msg.Instance > last {
-		// One before is gone, with all that ran there.
+		// The previous instance and all its shards have stopped.
 		m.leaving = without(m.leaving, from)
 		if m.phase == Active {
-			m.host(from, m.resting(shards))
+			m.host(from, m.notMoving(shards))
 		}
 	}
 	return true
 }
 
-// registerProxy takes in who only sends, or answers it. One that is about to be terminated is another one.
+// registerProxy registers a proxy, or answers a registered one. A proxy whose node is about to be
+// terminated is registered again.
 func (m *Machine) registerProxy(from identity.Node) {
-	if m.next().HasProxy(from) && !m.isTerminating(from) {
+	if m.nextState().HasProxy(from) && !m.isTerminating(from) {
 		m.acknowledge(from)
 		return
 	}
 	m.queue = append(m.queue, request{kind: ProxyRegistered, node: from})
 }
 
-// resting are those of the shards that are not being moved.
-func (m *Machine) resting(shards []Shard) []Shard {
+// notMoving returns the given shards that are not moving.
+func (m *Machine) notMoving(shards []Shard) []Shard {
 	return slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool { return m.moving[s] != nil })
 }
 
@@ -162,7 +164,7 @@ func (m *Machine) regionRegistered(n identity.Node) {
 	m.alive = with(m.alive, n)
 	m.acknowledge(n)
 	if m.member(n) == nil { // removed meanwhile
-		m.expect(n, m.goneAt(n))
+		m.terminateAt(n, m.terminationTime(n))
 	}
 }
 
@@ -173,19 +175,19 @@ func (m *Machine) proxyRegistered(n identity.Node) {
 	}
 }
 
-// acknowledge answers a registration, with the homes of shards.
+// acknowledge answers a registration with the homes of shards.
 func (m *Machine) acknowledge(n identity.Node) {
-	if !m.knows(n) {
-		return // it is answered when it is stored
+	if !m.isRegistered(n) {
+		return // the answer follows when the registration is stored
 	}
 	m.send(n, Message{Kind: RegisterAck, Round: m.round})
 	left := maxHomes * Batch
 	var homes []Home
 	for _, r := range m.state.regions {
 		if m.instances[r.Node] == 0 {
-			continue // it may have stopped, and the coordinator before has not stored that
+			continue // it may have stopped, although the previous coordinator has not stored that
 		}
-		shards := m.resting(r.Shards)
+		shards := m.notMoving(r.Shards)
 		if shards = shards[:min(left, len(shards))]; len(shards) > 0 && !m.isTerminating(r.Node) {
 			homes = append(homes, Home{r.Node, shards})
 			left -= len(shards)
@@ -217,8 +219,8 @@ func (m *Machine) sendHomes(to identity.Node, homes []Home) {
 	flush()
 }
 
-// gracefulShutdown moves all shards of a region. It asks again and again, so what is
-// allocated meanwhile is moved as well.
+// gracefulShutdown hands off all shards of a region. The region repeats the request, so shards that
+// are allocated meanwhile are handed off as well.
 func (m *Machine) gracefulShutdown(from identity.Node, msg Message) bool {
 	shards, known := m.state.Region(from)
 	if !known || m.phase != Active || m.isTerminating(from) || msg.Instance < m.instances[from] {
@@ -231,23 +233,23 @@ func (m *Machine) gracefulShutdown(from identity.Node, msg Message) bool {
 
 func (m *Machine) regionStopped(from identity.Node, msg Message) bool {
 	if m.member(from) == nil || msg.Instance < m.instances[from] {
-		return false // it has been replaced, or counts as gone in time
+		return false // it has been replaced, or its termination is already due
 	}
-	// Either may not even be stored yet. What is not registered is not terminated.
+	// The registration of either may not be stored yet. Unregistered ones are not terminated.
 	m.queue = append(m.queue, request{kind: ProxyTerminated, node: from})
-	m.expect(from, m.now)
+	m.terminateAt(from, m.now)
 	return true
 }
 
-// regionTerminated gives the shards of a region other homes.
+// regionTerminated requests new homes for the shards of a region.
 func (m *Machine) regionTerminated(n identity.Node, shards []Shard) {
 	m.notTerminating(n)
 	m.alive = without(m.alive, n)
 	m.leaving = without(m.leaving, n)
-	m.acked(n)
+	m.ackAll(n)
 	for _, s := range shards {
 		delete(m.unstarted, s)
-		m.homeless(s)
+		m.requestNewHome(s)
 	}
 	if m.stopping && n == m.cfg.Self {
 		m.stop(Terminated)

@@ -309,14 +309,14 @@ func TestTheStrategyFindsNone(t *testing.T) {
 	d.get("b", 1, 2, 3, 4)
 	d.place(node("b"), identity.Node{}, node("z")) // and nothing for the last one
 	d.want("one has a home", "b host[1]")
-	if n := d.noted(coordinator.Unplaced); n != 1 {
+	if n := d.noted(coordinator.NotAllocated); n != 1 {
 		t.Errorf("%d notes", n)
 	}
 	d.pass(second)
 	if d.ask != nil {
 		t.Error("it is asked again at once")
 	}
-	d.step(coordinator.Placed{ID: 1, Homes: []identity.Node{node("a")}})
+	d.step(coordinator.HomesChosen{ID: 1, Homes: []identity.Node{node("a")}})
 	d.pass(second)
 	if d.ask == nil || len(d.ask.Requests) != 3 {
 		t.Fatalf("it is asked for %+v", d.ask)

@@ -308,7 +308,7 @@ func (b *boss) place(ask coordinator.AskStrategy) {
 			homes = homes[:w.rnd.IntN(len(homes))]
 		}
 	}
-	w.after(w.delay(), func() { b.step(coordinator.Placed{ID: ask.ID, Homes: homes}) })
+	w.after(w.delay(), func() { b.step(coordinator.HomesChosen{ID: ask.ID, Homes: homes}) })
 }
 
 func (b *boss) rebalance(ask coordinator.AskRebalance) {
@@ -545,7 +545,7 @@ func TestOneHome(t *testing.T) {
 					"started", "region registered", "proxy registered", "region terminated", "proxy terminated", "homes allocated", "homes deallocated",
 					"not stored", "stored, answer lost", "lands late", "hangs, not stored", "hangs, lands late", "load failed", "refused",
 					"crash", "cut", "leave", "restart", "fails", "second", "terminate", "now", "removed", "late", "hosts",
-					"hand-off begun", "hand-off done", "hand-off failed", "unplaced", "terminating", "ignored", "save retried",
+					"hand-off begun", "hand-off done", "hand-off failed", "not allocated", "terminating", "ignored", "save retried",
 					"superseded by a higher term", "terminated", "fenced",
 				}
 				for _, what := range want {

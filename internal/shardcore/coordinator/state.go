@@ -12,30 +12,30 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// State is what a coordinator knows for good: the regions and which shards they host. It is
-// immutable; the zero value is empty. What it returns must not be modified.
+// State is the durable knowledge of a coordinator: the regions and the shards that they host. It is
+// immutable, and the zero value is empty. Its results must not be modified.
 type State struct {
 	term    uint64
 	holder  identity.Node
 	regions []allocation.Region // sorted by node
 	proxies []identity.Node     // sorted
-	homes   []uint16            // by shard, up to the highest that has a home: which of the regions that is, from 1; 0 is none
+	homes   []uint16            // by shard, up to the highest one with a home: the number of its region, from 1, or 0
 	shards  int
 }
 
-// Term is the term of the last coordinator. 0 is none.
+// Term returns the term of the last coordinator, or 0.
 func (s State) Term() uint64 { return s.term }
 
-// Holder is the node of the last coordinator.
+// Holder returns the node of the last coordinator.
 func (s State) Holder() identity.Node { return s.holder }
 
-// Regions are the regions with their shards, in the order of allocation, sorted by node.
+// Regions returns the regions, sorted by node, with their shards in the order of allocation.
 func (s State) Regions() []allocation.Region { return s.regions }
 
-// Proxies are the nodes that only send, sorted.
+// Proxies returns the nodes that send to shards and host none, sorted.
 func (s State) Proxies() []identity.Node { return s.proxies }
 
-// Shards is how many shards have a home.
+// Shards returns the number of shards with a home.
 func (s State) Shards() int { return s.shards }
 
 // Home returns the region that hosts a shard.
@@ -62,7 +62,7 @@ func (s State) Region(n identity.Node) ([]Shard, bool) {
 // HasProxy reports whether a node is registered as a proxy.
 func (s State) HasProxy(n identity.Node) bool { return has(s.proxies, n) }
 
-// Equal reports whether two states are the same, the order of allocation included.
+// Equal reports whether two states are equal, including the order of allocation.
 func (s State) Equal(other State) bool {
 	return s.term == other.term && s.holder == other.holder && slices.Equal(s.proxies, other.proxies) &&
 		slices.EqualFunc(s.regions, other.regions, func(a, b allocation.Region) bool {
@@ -70,7 +70,7 @@ func (s State) Equal(other State) bool {
 		})
 }
 
-// Apply returns the state after events. The error says which of them can't be.
+// Apply returns the state after events. The error describes the first invalid event.
 func (s State) Apply(events ...Event) (State, error) {
 	f := NewFold(s)
 	for _, e := range events {
@@ -102,9 +102,9 @@ func without(nodes []identity.Node, n identity.Node) []identity.Node {
 	return slices.Delete(nodes, i, i+1)
 }
 
-// AppendState appends the encoding of a state: the term and its holder, the regions, each with
-// its shards, and the proxies. Of a name that begins as the one before it only the rest is written. A shard
-// takes 1 to 3 bytes.
+// AppendState appends the encoding of a state: the term and its holder, the regions with their
+// shards, and the proxies. Of each name only the part after its common prefix with the previous
+// name is written. A shard takes 1 to 3 bytes.
 func AppendState(dst []byte, s State) []byte {
 	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, s.term)
@@ -125,13 +125,14 @@ func AppendState(dst []byte, s State) []byte {
 	return dst
 }
 
-// StateBytes returns how many bytes so many shards may take in the encoding of a state, without the names of regions.
+// StateBytes returns the maximum encoded size of the given number of shards, without the names of
+// regions.
 func StateBytes(shards int) int {
-	const one, two = 1 << 7, 1 << 14 // numbers from these on take another byte
+	const one, two = 1 << 7, 1 << 14 // larger numbers take another byte
 	return shards + max(0, shards-one) + max(0, shards-two)
 }
 
-// appendNext appends a node behind the one with the name before.
+// appendNext appends a node after the one with the name before.
 func appendNext(dst []byte, before *string, n identity.Node) []byte {
 	same := 0
 	for same < min(len(*before), len(n.Name)) && (*before)[same] == n.Name[same] {
@@ -143,8 +144,8 @@ func appendNext(dst []byte, before *string, n identity.Node) []byte {
 	return binary.LittleEndian.AppendUint64(dst, n.UID)
 }
 
-// DecodeState decodes what AppendState has written, and takes memory in proportion to it, and 200 kB for a
-// shard with a high number. The error matches ErrMalformed.
+// DecodeState decodes the result of AppendState. It allocates memory in proportion to the input,
+// plus 200 kB at most for high shard numbers. The error matches ErrMalformed.
 func DecodeState(b []byte) (State, error) {
 	r := newReader(b)
 	var s State
@@ -161,7 +162,7 @@ func DecodeState(b []byte) (State, error) {
 		s.regions = append(s.regions, region)
 		s.shards += len(region.Shards)
 	}
-	s.place(r)
+	s.computeHomes(r)
 	before = identity.Node{}
 	for range r.Count(MaxRegions, 10, "proxies") {
 		before = next(r, before)
@@ -176,12 +177,12 @@ func DecodeState(b []byte) (State, error) {
 	return s, nil
 }
 
-// next reads the node behind another one.
+// next reads the node that follows another one.
 func next(r *wire.Reader, before identity.Node) identity.Node {
 	same := int(r.Byte("name"))
 	rest := r.Bytes(int(r.Byte("length")), "name")
 	if r.Err() == nil && same > len(before.Name) {
-		r.Fail("a name begins with %d bytes of one that has %d", same, len(before.Name))
+		r.Fail("a name shares %d bytes with a name of %d bytes", same, len(before.Name))
 	}
 	if r.Err() != nil {
 		return identity.Node{}
@@ -189,13 +190,14 @@ func next(r *wire.Reader, before identity.Node) identity.Node {
 	n := identity.Node{Name: before.Name[:same] + string(rest)}
 	n.UID = r.UID()
 	if n = r.Checked(n); r.Err() == nil && before.Compare(n) >= 0 {
-		r.Fail("%v comes after %v", n, before)
+		r.Fail("%v does not sort after %v", n, before)
 	}
 	return n
 }
 
-// place finds the homes of the shards. It takes 2 bytes for each up to the highest, 200 kB at most.
-func (s *State) place(r *wire.Reader) {
+// computeHomes computes the homes of the shards. It takes 2 bytes for each shard up to the highest, 200 kB
+// at most.
+func (s *State) computeHomes(r *wire.Reader) {
 	most := Shard(0)
 	for _, region := range s.regions {
 		if len(region.Shards) > 0 {
@@ -206,7 +208,7 @@ func (s *State) place(r *wire.Reader) {
 	for i, region := range s.regions {
 		for _, shard := range region.Shards {
 			if home := s.homes[shard]; home != 0 {
-				r.Fail("shard %d is on %v and %v", shard, s.regions[home-1].Node, region.Node)
+				r.Fail("shard %d has two homes, %v and %v", shard, s.regions[home-1].Node, region.Node)
 				return
 			}
 			s.homes[shard] = uint16(i + 1)

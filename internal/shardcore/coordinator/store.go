@@ -10,18 +10,19 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// load is what is being read.
+// load is the running load.
 type load struct {
-	id      uint64 // 0 is nothing
+	id      uint64 // 0: none
 	retryAt time.Duration
 }
 
-// saving is the change that is being stored. There is one at a time, and it is asked for until it is
-// known to be stored: it may land at any time, so nothing else may be stored in its place.
+// saving is the change that is being stored. There is one at a time. It is repeated until it is
+// known to be stored: an earlier attempt may succeed at any time, so no other change may replace
+// it.
 type saving struct {
 	Save
 	tries   int
-	lookAt  time.Duration // when to look what is stored
+	checkAt time.Duration // when to check the stored state
 	retryAt time.Duration
 }
 
@@ -44,17 +45,17 @@ func (m *Machine) tickStore() {
 	if m.save == nil {
 		return
 	}
-	if m.now >= m.save.lookAt {
-		m.save.lookAt = m.now + m.cfg.SaveTimeout
-		m.look()
+	if m.now >= m.save.checkAt {
+		m.save.checkAt = m.now + m.cfg.SaveTimeout
+		m.checkStored()
 	}
 	if m.now >= m.save.retryAt {
 		m.askSave()
 	}
 }
 
-// look loads to find out whether the change was stored.
-func (m *Machine) look() {
+// checkStored loads to find out whether the change was stored.
+func (m *Machine) checkStored() {
 	m.note(Note{Kind: SaveRetried, Count: m.save.tries})
 	if m.load.id == 0 && m.load.retryAt == Never {
 		m.startLoad()
@@ -69,23 +70,23 @@ func (m *Machine) loaded(in Loaded) {
 	switch {
 	case m.phase <= Claiming && (m.save == nil || !in.State.Equal(m.save.After)):
 		m.claim(in)
-	case m.save == nil: // its answer came meanwhile
+	case m.save == nil: // the answer to the save arrived first
 	case in.State.term > m.term, in.State.term == m.term && in.State.holder != m.cfg.Self:
 		m.stop(SupersededByTerm)
 	case in.State.Equal(m.save.After):
 		m.stored(in.Rev)
 	case in.State.Equal(m.state):
-		// Not stored, or not yet: it may land as long as nothing else has its number.
+		// Not stored, or not yet: an earlier attempt may succeed until another change has its number.
 		m.save.Rev = in.Rev
 		m.retrySave()
 	case in.Rev < m.rev:
-		m.retrySave() // the store has forgotten what it had acknowledged, and is told again
+		m.retrySave() // the store has lost a change that it had acknowledged
 	default:
 		m.stop(Diverged)
 	}
 }
 
-// claim stores a term that is higher than any before. Nothing else is done before.
+// claim stores a term that is higher than all previous ones.
 func (m *Machine) claim(in Loaded) {
 	if in.Repaired > 0 && m.phase == Loading {
 		m.note(Note{Kind: Repaired, Count: in.Repaired, Repairs: in.Repairs})
@@ -103,7 +104,7 @@ func (m *Machine) claim(in Loaded) {
 	}
 	m.term = m.state.term + 1
 	if m.phase != Claiming {
-		m.become(Claiming)
+		m.enterPhase(Claiming)
 	}
 	m.change([]Event{{Kind: Started, Term: m.term, Node: m.cfg.Self}})
 	if m.save != nil && tries > 0 {
@@ -115,7 +116,7 @@ func (m *Machine) claim(in Loaded) {
 // change stores events.
 func (m *Machine) change(events []Event) {
 	after, err := m.state.Apply(events...)
-	if err != nil { // can't be: they were made from the state
+	if err != nil { // impossible: the events were derived from the state
 		m.stop(Diverged)
 		return
 	}
@@ -125,12 +126,12 @@ func (m *Machine) change(events []Event) {
 
 func (m *Machine) askSave() {
 	m.save.tries++
-	m.save.lookAt, m.save.retryAt = m.now+m.cfg.SaveTimeout, Never
+	m.save.checkAt, m.save.retryAt = m.now+m.cfg.SaveTimeout, Never
 	save := m.save.Save
 	m.out.Save = &save
 }
 
-// retrySave asks for the change again, the first time at once.
+// retrySave saves the change again, the first time at once.
 func (m *Machine) retrySave() {
 	if m.save.tries == 1 {
 		m.askSave()
@@ -145,11 +146,11 @@ func (m *Machine) saveFailed(in SaveFailed) {
 	case in.Fenced:
 		m.stop(SupersededByTerm)
 	default:
-		m.look()
+		m.checkStored()
 	}
 }
 
-// stored takes the change for done.
+// stored applies a change that is durable.
 func (m *Machine) stored(rev uint64) {
 	change := m.save.Change
 	m.save, m.load = nil, load{retryAt: Never}
@@ -157,7 +158,7 @@ func (m *Machine) stored(rev uint64) {
 	m.state, m.rev = change.After, rev
 	m.note(Note{Kind: Stored, Count: len(change.Events)})
 	for _, e := range change.Events {
-		if e.Kind == HomesAllocated && has(m.leaving, e.Node) { // since it was decided: nobody is to send there
+		if e.Kind == HomesAllocated && has(m.leaving, e.Node) { // leaving since the decision: no region may send there
 			m.beginHandOff(e.Shards)
 		}
 	}
@@ -173,7 +174,7 @@ func (m *Machine) stored(rev uint64) {
 			shards, _ := before.Region(e.Node)
 			m.regionTerminated(e.Node, shards)
 		case ProxyTerminated:
-			m.acked(e.Node)
+			m.ackAll(e.Node)
 		case HomesAllocated:
 			m.homesAllocated(e.Node, e.Shards)
 		case HomesDeallocated:
@@ -182,21 +183,21 @@ func (m *Machine) stored(rev uint64) {
 	}
 }
 
-// next is the state as it will be when the change that is being stored is.
-func (m *Machine) next() State {
+// nextState returns the state including the change that is being stored.
+func (m *Machine) nextState() State {
 	if m.save != nil {
 		return m.save.After
 	}
 	return m.state
 }
 
-// request is something to be decided. Those that arrive while a change is being stored are decided
-// together, in their order, and stored as one.
+// request is a request to change the state. Requests that arrive while a change is being stored are
+// decided together, in order, and stored as one change.
 type request struct {
 	kind   EventKind
 	node   identity.Node
 	shards []Shard
-	homes  []identity.Node // of HomesAllocated, for each shard
+	homes  []identity.Node // the home of each shard, for HomesAllocated
 }
 
 func (m *Machine) decide() {
@@ -218,7 +219,7 @@ func (m *Machine) decide() {
 		switch r.kind {
 		case RegionRegistered, ProxyRegistered:
 			if !add(Event{Kind: r.kind, Node: r.node}) {
-				m.acknowledge(r.node) // it was, meanwhile
+				m.acknowledge(r.node) // it has been registered meanwhile
 			}
 		case RegionTerminated:
 			if !add(Event{Kind: r.kind, Node: r.node}) {
@@ -241,7 +242,7 @@ func (m *Machine) decide() {
 	}
 }
 
-// allocated returns those of the shards that have a home.
+// allocated returns the given shards that have a home.
 func (f *Fold) allocated(shards []Shard) []Shard {
 	return slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool {
 		_, found := f.state.Home(s)
@@ -249,7 +250,7 @@ func (f *Fold) allocated(shards []Shard) []Shard {
 	})
 }
 
-// decideHomes makes one event for each region that gets shards.
+// decideHomes adds one event for each region that gets shards.
 func (m *Machine) decideHomes(r request, add func(Event) bool) {
 	var nodes []identity.Node
 	for _, n := range r.homes {
@@ -263,21 +264,20 @@ func (m *Machine) decideHomes(r request, add func(Event) bool) {
 			}
 		}
 		if m.unavailable(n) || !add(Event{Kind: HomesAllocated, Node: n, Shards: shards}) {
-			m.wants.postpone(shards, m.now)
+			m.requests.postpone(shards, m.now)
 		}
 	}
-	m.ask = asking{}
+	m.strategyCall = strategyCall{}
 }
 
-// claimed goes on when the term is stored: it finds out which regions are still
-// there.
+// claimed continues after the term is stored: it finds out which regions are still alive.
 func (m *Machine) claimed() {
-	m.become(Settling)
+	m.enterPhase(Settling)
 	for _, r := range m.state.regions {
 		if m.member(r.Node) == nil {
-			m.expect(r.Node, m.goneAt(r.Node))
+			m.terminateAt(r.Node, m.terminationTime(r.Node))
 		} else if len(r.Shards) > 0 {
-			m.enough = true
+			m.enoughRegions = true
 		}
 	}
 	for _, n := range m.state.proxies {
@@ -300,11 +300,11 @@ func (m *Machine) claimed() {
 	m.tickInvitations()
 }
 
-// activate begins to answer: it tells all regions what they host, and gives what was asked for
-// meanwhile, and what is remembered, a home.
+// activate starts replying to requests. It sends all regions their shards and requests homes for
+// pending and remembered shards.
 func (m *Machine) activate() {
 	m.settleAt, m.rebalanceAt = Never, m.now+m.cfg.RebalanceInterval
-	m.become(Active)
+	m.enterPhase(Active)
 	for _, r := range m.state.regions {
 		if !m.isTerminating(r.Node) {
 			m.host(r.Node, r.Shards)
@@ -313,23 +313,22 @@ func (m *Machine) activate() {
 	for s := range m.remembered {
 		if m.remembered[s] {
 			if _, found := m.state.Home(Shard(s)); !found {
-				m.wants.add(Shard(s), m.cfg.Self, false, true)
+				m.requests.add(Shard(s), m.cfg.Self, false, true)
 			}
 		}
 	}
 	m.rememberHosted()
-	// What has a home is answered.
-	for _, s := range slices.Concat(m.wants.waiting, m.wants.unknown) {
+	// Requests for shards that have a home are answered now.
+	for _, s := range slices.Concat(m.requests.waiting, m.requests.unknown) {
 		if _, found := m.state.Home(s); found {
-			for _, n := range m.wants.take(s) {
+			for _, n := range m.requests.take(s) {
 				m.getHomes(n, []Shard{s})
 			}
 		}
 	}
 }
 
-// rememberHosted adds shards that have a home and are not remembered: they have it from before
-// that was switched on.
+// rememberHosted remembers shards that have a home from a time when Remember was off.
 func (m *Machine) rememberHosted() {
 	if !m.cfg.Remember {
 		return

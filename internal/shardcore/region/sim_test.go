@@ -125,7 +125,7 @@ func (w *world) coordinate(out coordinator.Effects) {
 		w.after(w.delay(), func() { w.tell(coordinator.Saved{ID: id}) })
 	}
 	if out.Ask != nil {
-		in := coordinator.Placed{ID: out.Ask.ID}
+		in := coordinator.HomesChosen{ID: out.Ask.ID}
 		for range out.Ask.Requests {
 			at := out.Ask.View.Regions
 			in.Homes = append(in.Homes, at[w.rnd.IntN(len(at))].Node)

@@ -103,7 +103,7 @@ func (n *node) perform(e shardcore.Effects) {
 
 func (c *cluster) noted(note *coordinator.Note) {
 	switch {
-	case note.Kind == coordinator.Became && note.Phase == coordinator.Active:
+	case note.Kind == coordinator.PhaseChanged && note.Phase == coordinator.Active:
 		c.result.Coordinators++
 	case note.Kind == coordinator.HandOffFailed:
 		c.result.Failed += len(note.Shards)
@@ -125,7 +125,7 @@ func (n *node) consult(e *shardcore.Effects) {
 		n.answer(n.c.save(*e.Save))
 	}
 	if ask := e.Ask; ask != nil {
-		n.answer(coordinator.Placed{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)})
+		n.answer(coordinator.HomesChosen{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)})
 	}
 	if ask := e.Rebalance; ask != nil {
 		n.answer(coordinator.Rebalanced{ID: ask.ID, Shards: allocation.LeastShards{}.Rebalance(ask.View)})
