@@ -56,17 +56,17 @@ func TestImpossibleEvents(t *testing.T) {
 	s := apply(t, append(registered("a", "b"), started(3), allocated("a", 1, 2), proxy(coordinator.ProxyRegistered, "p"))...)
 	for why, e := range map[string]event{
 		"term 3 after term 3": started(3), "term 2 after term 3": started(2),
-		"region registered a#7 (0 shards): it is already registered":     registered("a")[0],
-		"proxy registered p#7 (0 shards): it is already registered":      proxy(coordinator.ProxyRegistered, "p"),
-		"region terminated x#7 (0 shards): it is not registered": terminated("x"),
-		"proxy terminated a#7 (0 shards): it is not registered":  proxy(coordinator.ProxyTerminated, "a"),
-		"homes allocated p#7 (1 shards): it is not registered":   allocated("p", 3),
-		"shard 2 is on a#7":               allocated("b", 3, 2),
-		"shard 4 occurs twice":          allocated("b", 4, 4),
-		"shard 100000 is beyond the last": allocated("b", coordinator.MaxShards),
-		"shard 3 has no home":             deallocated(1, 3),
-		"shard 1 occurs twice":          deallocated(1, 1),
-		"unknown kind":                 {Kind: 99},
+		"region registered a#7 (0 shards): it is already registered": registered("a")[0],
+		"proxy registered p#7 (0 shards): it is already registered":  proxy(coordinator.ProxyRegistered, "p"),
+		"region terminated x#7 (0 shards): it is not registered":     terminated("x"),
+		"proxy terminated a#7 (0 shards): it is not registered":      proxy(coordinator.ProxyTerminated, "a"),
+		"homes allocated p#7 (1 shards): it is not registered":       allocated("p", 3),
+		"shard 2 is on a#7":                 allocated("b", 3, 2),
+		"shard 4 occurs twice":              allocated("b", 4, 4),
+		"shard 100000 is above the maximum": allocated("b", coordinator.MaxShards),
+		"shard 3 has no home":               deallocated(1, 3),
+		"shard 1 occurs twice":              deallocated(1, 1),
+		"unknown kind":                      {Kind: 99},
 	} {
 		f := coordinator.NewFold(s)
 		if err := f.Apply(e); !errors.Is(err, coordinator.ErrImpossible) || !strings.Contains(err.Error(), why) {
