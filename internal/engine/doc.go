@@ -1,19 +1,19 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine is the protocol of one event-sourced entity as a pure state
-// machine: when a command may be handled, when an answer may leave, what
-// happens after a write that failed, was rejected or has an unknown outcome.
+// Package engine is the protocol of one event-sourced entity as a pure state machine. It defines
+// when a command is handled, when a reply may leave, and how the entity recovers after a write that
+// failed, was rejected, or has an unknown outcome.
 //
-// A Machine has no goroutine, clock, lock or I/O. Its shell (package
-// eventsourcing) calls Step with what happened and carries out the Effects that
-// come back; the user's aggregate stands behind the Behavior interface.
+// A Machine has no goroutine, clock, lock or I/O. Its shell (package eventsourcing) calls Step for
+// each input and carries out the returned Effects. The machine calls the user's aggregate through
+// the Behavior interface.
 //
 //	          Deliver                Recovered
 //	absent ───────────▶ recovering ─────────────▶ ready ──stop──▶ stopped
 //	                     ▲   ▲  │ failed            │
 //	            Wake     │   │  ▼                   │ a write was not stored,
-//	backing off ─────────┘   └─ backing off         │ or nobody knows
+//	backing off ─────────┘   └─ backing off         │ or its outcome is unknown
 //	     ▲                                          ▼
 //	     └───────── concluded ◀── fencing ◀────── settling
 //	                               │  ▲           (waits for all writes in flight)
@@ -22,19 +22,18 @@
 //
 // # Pipelining
 //
-// While writes are in flight the next command is decided on the state as it will
-// be once they have landed. What was decided waits in the pending list, in
-// order; nothing of it is visible outside before all holding writes ahead of it
-// are durable. When a write is not stored, its own command is answered with the
-// error, and those behind it go back to the front of the stash to be decided
-// again on the refolded state. Everything that can't simply be decided again
-// (callbacks, stash and stop requests) is a barrier: no command is decided
-// behind it until it took effect.
+// While writes are in flight, the machine decides the next command on the state that follows from
+// those writes. Decided commands wait in the pending list, in order. None of their effects is
+// visible outside before all earlier writes that hold back replies are durable. When a write is not
+// stored, its command is answered with the error. The later commands return to the front of the
+// stash and are decided again on the recovered state. Effects that cannot be decided again
+// (callbacks, stash and stop requests) are barriers: the machine decides no later command until a
+// barrier has taken effect.
 //
 // # Fences
 //
-// A write whose outcome is unknown may still land. Before anything else the
-// machine appends a fence, an empty record at the same number, through the same
-// conditional append. If it is stored the lost write never can be; if it
-// conflicts, the journal shows whose record is there.
+// A write with an unknown outcome may still be stored later. Before any other write, the machine
+// appends a fence: an empty record at the same sequence number, through the same conditional
+// append. If the fence is stored, the lost write can never be stored. If it conflicts, the journal
+// shows the record at that number.
 package engine

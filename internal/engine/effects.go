@@ -9,60 +9,59 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Behavior is the user's aggregate as the machine sees it. Its methods run on
-// the goroutine that called Step, contain the panics of user code, and do no
-// I/O.
+// Behavior is the user's aggregate. Its methods run on the goroutine that called Step, contain the
+// panics of user code, and do no I/O.
 type Behavior interface {
-	// Decide handles op.Env on the current state, applies the events that come
-	// out and records all of it in op.
+	// Decide handles op.Env on the current state, applies the resulting events and records the
+	// result in op.
 	Decide(op *Op)
-	// Call runs a callback of op; what it persists is added to op.
+	// Call runs a callback of op. Events that the callback persists are added to op.
 	Call(op *Op, fn any)
 	// State encodes the current state, nil if that fails.
 	State() *State
 }
 
-// Input is what happened: the kind says which fields count.
+// Input is one event for the machine. Kind selects the fields in use.
 type Input struct {
 	Kind InputKind
 	// Env is the message of Deliver.
 	Env *Envelope
 	// N is the number of units of Stored.
 	N int
-	// Err is the outcome of NotStored, Recovered, Probed and Fenced. Of Kill it is what those are answered who wait, and matches
-	// ErrStopped; nil is ErrStopped.
+	// Err is the outcome of NotStored, Recovered, Probed and Fenced. For Kill it is the error for
+	// waiting callers; it matches ErrStopped, and nil means ErrStopped.
 	Err error
 	// Recovery is the result of Recovered.
 	Recovery Recovery
-	// LastNr is, in Probed, the number of the last event of an unbroken run of
-	// this incarnation's own from where the probe began; one less than that if
-	// there is none. Fences are not events.
+	// LastNr is, for Probed, the sequence number of the last event in an unbroken run of this
+	// incarnation's own events from the start of the probe, or one less than that start if there is
+	// none. Fences are not events.
 	LastNr uint64
-	// Next says, in Probed, what record follows LastNr.
+	// Next is, for Probed, the record that follows LastNr.
 	Next Record
 }
 
-// Record is what a probe finds behind the entity's own events.
+// Record is the record that a probe finds after the entity's own events.
 type Record uint8
 
 const (
-	// NoRecord says that the history ends there.
+	// NoRecord: the history ends there.
 	NoRecord Record = iota
-	// OwnFence says that a fence of this incarnation stands there.
+	// OwnFence: a fence of this incarnation.
 	OwnFence
-	// ForeignRecord says that another incarnation wrote there.
+	// ForeignRecord: a record of another incarnation.
 	ForeignRecord
 )
 
-// InputKind is what kind of thing happened.
+// InputKind is the kind of an input.
 type InputKind uint8
 
 const (
-	// Deliver hands over a message.
+	// Deliver passes a message to the entity.
 	Deliver InputKind = iota
-	// Stored says that the oldest N units that were handed out are durable.
+	// Stored reports that the oldest N appended units are durable.
 	Stored
-	// NotStored says that the oldest unit that was handed out ended in Err.
+	// NotStored reports that the oldest appended unit ended with Err.
 	NotStored
 	// Fenced is the outcome of the fence.
 	Fenced
@@ -70,25 +69,24 @@ const (
 	Probed
 	// Recovered is the result of a Recover.
 	Recovered
-	// Woken says that the back-off has elapsed.
+	// Woken reports that the back-off has elapsed.
 	Woken
-	// Saved says that the save of a snapshot that was due has ended.
+	// Saved reports that the save of a due snapshot has ended.
 	Saved
-	// Continue goes on where Effects.More said that there is more to do, and
-	// after Block.
+	// Continue resumes work after Effects.More and after Block.
 	Continue
-	// Idle asks the entity to stop if it has nothing at all to do.
+	// Idle stops the entity if it has no work.
 	Idle
-	// Drain asks the entity to handle what it was given and then to stop.
+	// Drain stops the entity after it has handled all messages that it has received.
 	Drain
-	// Kill ends the entity now; all who wait are answered ErrStopped or, where
-	// a write is in flight, ErrOutcomeUnknown.
+	// Kill ends the entity at once. Waiting callers receive ErrStopped, or ErrOutcomeUnknown where
+	// a write is in flight.
 	Kill
 )
 
-// Recovery is what a recovery found.
+// Recovery is the result of a recovery.
 type Recovery struct {
-	// SequenceNr is the number that the next event follows.
+	// SequenceNr is the sequence number of the last event.
 	SequenceNr uint64
 	// Time is the timestamp of the last event.
 	Time time.Time
@@ -98,43 +96,43 @@ type Recovery struct {
 	Writer string
 }
 
-// Effects are what the shell has to do after a Step, field by field in this
+// Effects are the actions that a Step requests. The shell carries them out field by field in this
 // order. The shell owns the value, passes it to Step empty and may reuse it.
 type Effects struct {
-	// Append hands units to the writer, in order.
+	// Append passes units to the writer, in order.
 	Append []*Step
-	// Fence asks to append this write, past the units that failed, and to
-	// answer with Fenced. The stream is reset first.
+	// Fence requests an append of this write, after the failed units. The shell resets the stream
+	// first and answers with Fenced.
 	Fence *journal.Write
-	// Probe asks whose records stand from this number on; 0 means not.
+	// Probe requests the owner of the records from this sequence number on; 0 means no request.
 	Probe uint64
-	// Durable is the highest number that became durable; 0 means no change.
+	// Durable is the highest sequence number that became durable; 0 means no change.
 	Durable uint64
-	// Answers may leave now.
+	// Answers are replies that may leave now.
 	Answers []Answer
-	// Requests are carried out now.
+	// Requests are carried out now. They are opaque to the machine.
 	Requests []any
-	// Save asks to save snapshots. One without a Request is answered with
-	// Saved, when the deletions that follow it have ended too.
+	// Save requests snapshots. The shell answers a snapshot without a Request with Saved, after the
+	// deletions that follow it have ended.
 	Save []*State
-	// Recover asks for a recovery, with a fresh instance. The stream is reset first.
+	// Recover requests a recovery with a new instance. The shell resets the stream first.
 	Recover bool
-	// Wake asks for Woken after this duration; 0 means not.
+	// Wake requests Woken after this duration; 0 means no request.
 	Wake time.Duration
-	// More asks for Continue.
+	// More requests Continue.
 	More bool
-	// Stopped says that the instance is gone. With Recover another incarnation
-	// follows at once, otherwise with the next Deliver.
+	// Stopped reports that the instance has ended. With Recover another incarnation follows at
+	// once, otherwise with the next Deliver.
 	Stopped bool
-	// Cause is the error for which the instance is dropped, if it is one.
+	// Cause is the error that ended the instance, or nil.
 	Cause error
 
-	// Ops keeps finished ops for reuse, on whatever goroutine they finish; nil
-	// keeps none. It is set once by the shell: a *sync.Pool without New.
+	// Ops keeps finished ops for reuse, on the goroutine on which they finish; nil keeps none. The
+	// shell sets it once: a *sync.Pool without New.
 	Ops OpPool
 }
 
-// OpPool keeps ops: they are large, and every message needs one.
+// OpPool keeps ops for reuse. Ops are large, and each message needs one.
 type OpPool interface {
 	Get() any
 	Put(op any)
@@ -150,7 +148,7 @@ func (f *Effects) newOp() *Op {
 	return &Op{}
 }
 
-// recycle takes back an op to which nothing refers any more.
+// recycle returns an op without remaining references to the pool.
 func (f *Effects) recycle(op *Op) {
 	if f.Ops != nil {
 		*op = Op{}
@@ -165,7 +163,7 @@ type Answer struct {
 	Err   error
 }
 
-// Reset empties the effects and keeps their memory.
+// Reset empties the effects and keeps their allocated memory.
 func (f *Effects) Reset() {
 	clear(f.Append)
 	clear(f.Answers)

@@ -9,47 +9,46 @@ import (
 )
 
 var (
-	// ErrNoReply answers a message whose effect decided about no reply.
+	// ErrNoReply answers a message whose effect has no reply.
 	ErrNoReply = errors.New("eventsourcing: the command was handled without a reply")
-	// ErrUnhandled answers a command that the aggregate does not know.
+	// ErrUnhandled answers a command that the aggregate does not handle.
 	ErrUnhandled = errors.New("eventsourcing: the command is not handled by this entity")
-	// ErrStashFull answers a command that came when a stash was full.
+	// ErrStashFull answers a command that arrives while a stash is full.
 	ErrStashFull = errors.New("eventsourcing: stash full")
-	// ErrStopped answers what waits inside an entity that stops, and everything
-	// once the runtime is closed.
+	// ErrStopped answers messages that wait in an entity that stops, and all messages after the
+	// runtime is closed.
 	ErrStopped = errors.New("eventsourcing: entity stopped")
-	// ErrNotStored says that a write failed and that it is settled that nothing
-	// of it is stored, or ever will be.
+	// ErrNotStored reports that a write failed and that none of its events is stored or can be
+	// stored later.
 	ErrNotStored = errors.New("eventsourcing: nothing was stored")
-	// ErrPartlyStored says that a command failed when something of it was stored:
-	// another unit, or what stood ahead of a callback.
+	// ErrPartlyStored reports that a command failed after one of its units, or the events before a
+	// callback, had been stored.
 	ErrPartlyStored = errors.New("eventsourcing: a part of the command was stored")
-	// ErrOutcomeUnknown says that the entity could not find out whether a write
-	// is stored before the caller or the runtime gave up.
+	// ErrOutcomeUnknown reports that the caller or the runtime stopped waiting before the entity
+	// could determine whether a write was stored.
 	ErrOutcomeUnknown = errors.New("eventsourcing: outcome unknown")
-	// errAnswerLost answers what waits for a later reply of an entity that stops.
-	errAnswerLost = fmt.Errorf("%w: the one that was to come later is lost: %w", ErrNoReply, ErrStopped)
+	// errAnswerLost answers callers that wait for a later reply of an entity that stops.
+	errAnswerLost = fmt.Errorf("%w: the entity stopped before its later reply: %w", ErrNoReply, ErrStopped)
 	// errStashOverflow is the cause of a restart by the overflow policy Fail.
 	errStashOverflow = fmt.Errorf("%w: the overflow policy restarts the entity", ErrStashFull)
 )
 
-// PersistFailed is the signal that a write was not stored. It is delivered to
-// the refolded instance.
+// PersistFailed is the signal that a write was not stored. The recovered instance receives it.
 type PersistFailed struct{ Err error }
 
-// PersistRejected is the signal that a write was rejected by the journal. It is
-// delivered to the refolded instance.
+// PersistRejected is the signal that the journal rejected a write. The recovered instance receives
+// it.
 type PersistRejected struct{ Err error }
 
-// RecoveryCompleted is the signal that comes first in every incarnation.
+// RecoveryCompleted is the first signal of every incarnation.
 type RecoveryCompleted struct{}
 
-// RecoveryFailed is the cause for which an entity could not be recovered.
+// RecoveryFailed is the error of a recovery that failed.
 type RecoveryFailed struct{ Err error }
 
 func (e *RecoveryFailed) Error() string {
 	return fmt.Sprintf("eventsourcing: recovery failed: %v", e.Err)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *RecoveryFailed) Unwrap() error { return e.Err }

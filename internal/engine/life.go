@@ -13,13 +13,13 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// recover asks for a fresh instance.
+// recover requests a new instance.
 func (m *Machine) recover(out *Effects) {
 	m.phase = recovering
 	out.Recover = true
 }
 
-// recovered takes in a fresh instance, or why there is none.
+// recovered handles the result of a recovery.
 func (m *Machine) recovered(in Input, out *Effects) {
 	if m.phase != recovering {
 		return
@@ -46,7 +46,7 @@ func (m *Machine) recovered(in Input, out *Effects) {
 	m.decide(&Envelope{Message: RecoveryCompleted{}, Signal: true}, out)
 }
 
-// recoveryFailed answers all who wait with the error, and backs off.
+// recoveryFailed answers all waiting messages with the error and backs off.
 func (m *Machine) recoveryFailed(err error, out *Effects) {
 	var signals Queue
 	for e := m.stash.Pop(); e != nil; e = m.stash.Pop() {
@@ -60,8 +60,8 @@ func (m *Machine) recoveryFailed(err error, out *Effects) {
 	m.backOff(&RecoveryFailed{Err: err}, out)
 }
 
-// restart drops the instance after its writes were settled. The one that was not
-// stored, if any, may be that of a signal.
+// restart drops the instance after its writes were settled. bySignal reports whether the unit that
+// was not stored belongs to a signal.
 func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
 	out.Cause = cause
 	switch {
@@ -70,7 +70,7 @@ func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
 	case cause == nil:
 		m.recover(out)
 	case errors.Is(cause, journal.ErrConflict):
-		// Another incarnation is at work: come back only if there is something to do.
+		// Another incarnation is active. Recover only if messages wait.
 		if m.stash.n == 0 && m.user.n == 0 && len(m.later) == 0 {
 			m.stopped(out)
 			return
@@ -79,7 +79,7 @@ func (m *Machine) restart(cause error, bySignal bool, out *Effects) {
 	case errors.Is(cause, journal.ErrRejected):
 		m.signal(PersistRejected{Err: cause})
 		if bySignal && m.tooMany() {
-			m.backOff(cause, out) // the next instance gets a signal like it
+			m.backOff(cause, out) // the next instance would receive the same signal
 			return
 		}
 		m.recover(out)
@@ -96,8 +96,8 @@ func (m *Machine) signal(s any) {
 	}
 }
 
-// refoldBroken drops an instance whose code panicked, or whose stash flowed
-// over, now that everything it had persisted is durable.
+// refoldBroken drops an instance whose code panicked or whose stash overflowed. Everything that it
+// has persisted is durable.
 func (m *Machine) refoldBroken(out *Effects) {
 	cause := m.broken
 	m.dropPending()
@@ -116,8 +116,7 @@ func (m *Machine) refoldBroken(out *Effects) {
 	}
 }
 
-// tooMany counts panics, and reports whether there were so many lately that it is
-// better to wait.
+// tooMany counts panics. It reports whether the limit within PanicWindow is reached.
 func (m *Machine) tooMany() bool {
 	if m.now.Sub(m.panicsSince) > m.cfg.PanicWindow {
 		m.panicsSince, m.panics = m.now, 0
@@ -130,8 +129,8 @@ func (m *Machine) tooMany() bool {
 	return true
 }
 
-// backOff waits before the next recovery. The first time is skipped when the
-// connection was lost: the next one may stand already.
+// backOff waits before the next recovery. After a lost connection the first wait is skipped,
+// because the connection may already be restored.
 func (m *Machine) backOff(cause error, out *Effects) {
 	out.Cause = cause
 	if m.draining {
@@ -150,11 +149,11 @@ func (m *Machine) backOff(cause error, out *Effects) {
 	out.Wake = d
 }
 
-// maxFailures is where the count of failures in a row stops.
+// maxFailures limits the count of consecutive failures.
 const maxFailures = 1<<16 - 1
 
-// backoff returns how long to wait after the next failure in a row: an
-// exponential back-off with jitter, drawn from the seed and the ID.
+// backoff returns the wait after the next consecutive failure: an exponential back-off with jitter,
+// derived from the seed and the ID.
 func (m *Machine) backoff() time.Duration {
 	d := m.cfg.MinBackoff
 	for range min(m.failures, 32) {
@@ -175,14 +174,14 @@ func (m *Machine) backoff() time.Duration {
 	return d + time.Duration(float64(d)*m.cfg.Jitter*float64(h%1024)/1024)
 }
 
-// idle stops an entity that has nothing to do.
+// idle stops an entity without work.
 func (m *Machine) idle(out *Effects) {
 	if m.Resting() {
 		m.stopped(out)
 	}
 }
 
-// drain stops the entity once it has handled what it was given.
+// drain stops the entity after it has handled its messages.
 func (m *Machine) drain(out *Effects) {
 	m.draining, m.stopping = true, true
 	if m.phase == absent || m.phase == backingOff {
@@ -190,11 +189,11 @@ func (m *Machine) drain(out *Effects) {
 	}
 }
 
-// stopped ends the instance. What waits inside for good is answered; what came
-// for the next incarnation starts it.
+// stopped ends the instance. Messages that wait inside are answered; messages for the next
+// incarnation start it.
 func (m *Machine) stopped(out *Effects) { m.stoppedFor(ErrStopped, out) }
 
-// stoppedFor is stopped for some reason.
+// stoppedFor is stopped with an explicit error for waiting messages.
 func (m *Machine) stoppedFor(why error, out *Effects) {
 	m.stopping = m.draining
 	m.phase = absent
@@ -221,7 +220,7 @@ func (m *Machine) stoppedFor(why error, out *Effects) {
 	}
 }
 
-// kill ends the entity whatever it is doing.
+// kill ends the entity in any phase.
 func (m *Machine) kill(why error, out *Effects) {
 	m.draining, m.killed = true, true
 	for s := m.head; s != nil; s = s.next {
@@ -235,8 +234,7 @@ func (m *Machine) kill(why error, out *Effects) {
 	m.stoppedFor(cmp.Or(why, ErrStopped), out)
 }
 
-// dropLater answers those to whom a reply was promised, in the order in which
-// they came.
+// dropLater answers messages that wait for a later reply, in the order of their arrival.
 func (m *Machine) dropLater(out *Effects) {
 	waiting := slices.SortedFunc(maps.Keys(m.later), func(a, b *Envelope) int {
 		return cmp.Compare(m.later[a], m.later[b])

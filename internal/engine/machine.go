@@ -5,7 +5,7 @@ package engine
 
 import "time"
 
-// Overflow is what happens to a command that finds the stash full.
+// Overflow is the reaction to a command that arrives while the stash is full.
 type Overflow uint8
 
 const (
@@ -17,30 +17,30 @@ const (
 	OverflowReply
 )
 
-// Config is what the machines of one type have in common. All fields are
-// required; the shell fills in the defaults.
+// Config is the configuration of all machines of one type. All fields are required; the shell fills
+// in the defaults.
 type Config struct {
-	// StashCapacity bounds each of the two stashes; negative means no bound.
+	// StashCapacity limits each of the two stashes; negative means no limit.
 	StashCapacity int
 	Overflow      Overflow
 	OverflowReply any
-	// MaxPending bounds the commands that are decided and wait for the journal.
+	// MaxPending limits the commands that are decided and wait for the journal.
 	MaxPending int
 	// Sequential switches pipelining off.
 	Sequential bool
-	// MinBackoff and MaxBackoff bound the exponential back-off, which is drawn
-	// out by up to Jitter times its length.
+	// MinBackoff and MaxBackoff limit the exponential back-off. Jitter extends it by up to this
+	// fraction.
 	MinBackoff, MaxBackoff time.Duration
 	Jitter                 float64
-	// BackoffStash is how many more messages are taken while backing off.
+	// BackoffStash is the number of additional messages accepted during a back-off.
 	BackoffStash int
-	// PanicLimit is how many panics within PanicWindow lead to a back-off.
+	// PanicLimit is the number of panics within PanicWindow that leads to a back-off.
 	PanicLimit  int
 	PanicWindow time.Duration
-	// SnapshotEvery is the distance of snapshots in events, 0 for none, and
-	// KeepSnapshots how many of them retention keeps, 0 for all.
+	// SnapshotEvery is the distance of snapshots in events, 0 for none. KeepSnapshots is the number
+	// of snapshots that retention keeps, 0 for all.
 	SnapshotEvery, KeepSnapshots uint64
-	// Signals says that the aggregate handles signals.
+	// Signals reports whether the aggregate handles signals.
 	Signals bool
 	// Seed feeds the jitter.
 	Seed uint64
@@ -67,28 +67,28 @@ type Machine struct {
 	writer   string
 	now      time.Time
 	lastTime time.Time
-	applied  uint64 // the last number given out
-	durable  uint64 // the last number known to be stored
+	applied  uint64 // the last assigned sequence number
+	durable  uint64 // the last sequence number that is stored
 
-	head, tail         *Step // what is pending, in order
-	unitHead, unitTail *Step // the units of it that wait for the journal
+	head, tail         *Step // the pending list
+	unitHead, unitTail *Step // units of the pending list that wait for the journal
 	failed             *Step // the first unit that was not stored
-	broken             error // why nothing more is decided on this instance
+	broken             error // the reason why this instance decides no more messages
 
 	stash  Queue                // messages that could not be decided yet
-	user   Queue                // what the user stashed
+	user   Queue                // messages stashed by the user
 	after  Queue                // messages for the next incarnation
-	first  Queue                // signals that come right after recovery
-	later  map[*Envelope]uint64 // in what order they came
+	first  Queue                // signals for the first turn after a recovery
+	later  map[*Envelope]uint64 // messages with a later reply, by order of arrival
 	laters uint64
 
 	ops         int32 // in the pending list
-	finishes    int32 // steps that only wait for those ahead
+	finishes    int32 // steps that wait only for earlier steps
 	calls       int32 // callbacks
-	barriers    int32 // callbacks and ops behind which nothing is decided
-	holding     int32 // units that hold back answers
+	barriers    int32 // callbacks and ops that block later decisions
+	holding     int32 // units that hold back replies
 	outstanding int32 // units that the shell holds
-	limit       int   // of the stash while backing off
+	limit       int   // of the stash during a back-off
 	failures    uint16
 	panics      uint16
 	phase       phase
@@ -101,13 +101,13 @@ type Machine struct {
 	panicsSince time.Time
 }
 
-// Init makes a zero Machine ready for the entity with this persistence ID.
+// Init prepares a zero Machine for the entity with this persistence ID.
 func (m *Machine) Init(cfg *Config, b Behavior, id string) {
 	m.cfg, m.b, m.id = cfg, b, id
 }
 
-// Step takes in what happened at a time and adds to out what is to be done.
-// Times never decrease and are whole microseconds.
+// Step handles an input at time now and appends the resulting actions to out. Times never decrease
+// and are whole microseconds.
 func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 	m.now = now
 	switch in.Kind {
@@ -138,8 +138,8 @@ func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 	m.pump(out)
 }
 
-// Block says that the writer takes no more units for now, so nothing is decided
-// until Block(false) and a Step.
+// Block reports whether the writer accepts units. While blocked, the machine decides no message;
+// after Block(false) the shell calls Step.
 func (m *Machine) Block(blocked bool) { m.blocked = blocked }
 
 // Resting reports whether the machine has nothing pending, stashed or promised.
@@ -148,40 +148,40 @@ func (m *Machine) Resting() bool {
 		len(m.later) == 0 && !m.saving && m.broken == nil
 }
 
-// SequenceNr is the number of the last event that was applied.
+// SequenceNr returns the sequence number of the last applied event.
 func (m *Machine) SequenceNr() uint64 { return m.applied }
 
-// Plain reports whether all that a Stored can lead to is answers that leave: no
-// callback waits, nothing is to be decided, nothing ends.
+// Plain reports whether a Stored input can only lead to replies: no callback waits, no message can
+// be decided, and the entity does not stop.
 func (m *Machine) Plain() bool {
 	return m.phase == ready && m.broken == nil && m.calls == 0 && m.barriers == 0 && m.stash.n == 0 && !m.stopping
 }
 
-// DurableNr is the number of the last event that is known to be stored.
+// DurableNr returns the sequence number of the last event that is stored.
 func (m *Machine) DurableNr() uint64 { return m.durable }
 
-// Pending reports whether something decided is not durable yet.
+// Pending reports whether a decided message is not durable yet.
 func (m *Machine) Pending() bool { return m.applied != m.durable }
 
-// Writer is the writer ID of this incarnation.
+// Writer returns the writer ID of this incarnation.
 func (m *Machine) Writer() string { return m.writer }
 
 // Recovering reports whether the instance is not yet recovered.
 func (m *Machine) Recovering() bool { return m.phase == recovering }
 
-// waits reports whether the message still waits for a later answer.
+// waits reports whether the message still waits for a later reply.
 func (m *Machine) waits(e *Envelope) bool {
 	_, ok := m.later[e]
 	return ok
 }
 
-// deliver takes a message in.
+// deliver handles a new message.
 func (m *Machine) deliver(e *Envelope, out *Effects) {
 	switch {
 	case m.draining && !e.Signal:
 		m.answer(out, e, nil, ErrStopped)
 	case m.phase == absent && e.Signal:
-		// It was meant for an instance that is gone, and starts no other.
+		// It was meant for an ended instance and starts no new one.
 	case m.stopping:
 		m.deliverAfter(e, out)
 	case m.stash.n == 0 && m.canDecide():
@@ -196,7 +196,7 @@ func (m *Machine) deliver(e *Envelope, out *Effects) {
 	}
 }
 
-// deliverAfter keeps a message that came when the stop was decided.
+// deliverAfter keeps a message that arrived after the decision to stop.
 func (m *Machine) deliverAfter(e *Envelope, out *Effects) {
 	if e.Signal || m.cfg.StashCapacity < 0 || m.after.n < m.cfg.StashCapacity {
 		m.after.Push(e)
@@ -241,11 +241,10 @@ func (m *Machine) canDecide() bool {
 		int(m.ops) < m.cfg.MaxPending && (!m.cfg.Sequential || m.holding == 0)
 }
 
-// decide has the aggregate handle a message and puts the result at the end of
-// the pending list.
+// decide calls the aggregate with a message and appends the result to the pending list.
 func (m *Machine) decide(e *Envelope, out *Effects) {
 	if e.Caller != nil && !e.Caller.Take() {
-		return // the caller gave up before anything was done
+		return // the caller stopped waiting before the command was decided
 	}
 	op := out.newOp()
 	op.Env, op.machine, op.nr = e, m, m.applied
@@ -263,8 +262,7 @@ func (m *Machine) decide(e *Envelope, out *Effects) {
 	m.link(op, out)
 }
 
-// link moves what was added to an op to the end of the pending list, and
-// numbers its units.
+// link moves the new steps of an op to the end of the pending list and numbers its units.
 func (m *Machine) link(op *Op, out *Effects) {
 	first, last := op.chain, op.last
 	op.chain, op.last, op.saves = nil, nil, false
@@ -333,7 +331,7 @@ func (m *Machine) number(s *Step, out *Effects) {
 	out.Append = append(out.Append, s)
 }
 
-// due returns an empty State if the unit with these events calls for one.
+// due returns an empty State if a snapshot is due with the unit of these events, otherwise nil.
 func (m *Machine) due(first, last uint64, matched bool) *State {
 	hit := m.cfg.SnapshotEvery > 0 && last/m.cfg.SnapshotEvery > (first-1)/m.cfg.SnapshotEvery
 	if m.saving || !hit && !matched {
@@ -346,11 +344,10 @@ func (m *Machine) due(first, last uint64, matched bool) *State {
 	return s
 }
 
-// stepsPerPump bounds how many stashed messages one Step decides, so that a
-// long stash does not keep a worker.
+// stepsPerPump limits the stashed messages per Step, so that a long stash does not occupy a worker.
 const stepsPerPump = 64
 
-// pump completes what can be completed and decides what can be decided.
+// pump completes finished steps and decides waiting messages.
 func (m *Machine) pump(out *Effects) {
 	for n := 0; ; n++ {
 		m.advance(out)
@@ -368,8 +365,8 @@ func (m *Machine) pump(out *Effects) {
 	}
 }
 
-// settled handles what waits until nothing is pending: a broken instance, and a
-// stop. It reports whether the instance is gone.
+// settled handles a broken instance or a stop once the pending list is empty. It reports whether
+// the instance has ended.
 func (m *Machine) settled(out *Effects) bool {
 	switch {
 	case m.broken != nil:

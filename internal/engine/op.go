@@ -10,39 +10,38 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Op is one message that was decided: what it persists, what it runs afterwards
-// and what it answers. The Behavior fills it in; the Machine carries it through
-// the pending list.
+// Op is one decided message: the events that it persists, its callbacks and its reply. The Behavior
+// fills it in. The Machine carries it through the pending list.
 type Op struct {
 	// Env is the message.
 	Env *Envelope
-	// Requests are opaque to the machine. They go out, in order, when the
-	// message has taken effect, and are dropped when it is decided again.
+	// Requests are opaque to the machine. They become effects, in order, when the message has taken
+	// effect, and are dropped when it is decided again.
 	Requests []any
-	// Made counts the effects that user code made. It is the shell's alone.
+	// Made counts the effects that user code made. Only the shell uses it.
 	Made uint16
 
 	reply    reply
 	control  Control
 	panicked bool
-	failed   bool   // the reply is an error that it did not decide by itself
-	touched  bool   // a part of it took effect, so it can't be decided again
+	failed   bool   // the reply is an error that the aggregate did not decide
+	touched  bool   // a part of it took effect, so it cannot be decided again
 	stored   bool   // a unit of it is stored
-	counted  bool   // it is one of the machine's barriers
-	told     bool   // a reply was decided
-	ended    bool   // all of it took effect, and what it leads to waits for others
-	pinned   bool   // it saves a snapshot, so that all it saw has to be durable
-	holding  int32  // its units that hold back answers and are not durable
-	saves    bool   // a unit of what was decided just now carries a State
-	barrier  bool   // nothing is decided until all of it took effect
-	open     int    // steps that are not done
+	counted  bool   // it counts as a barrier of the machine
+	replied  bool   // it has a reply
+	ended    bool   // all of it took effect; its reply waits for other messages
+	pinned   bool   // it saves a snapshot, so all events in that state must be durable
+	holding  int32  // units that hold back replies and are not durable
+	saves    bool   // a new unit carries a State
+	barrier  bool   // it blocks later decisions until all of it took effect
+	open     int    // steps that are not complete
 	nr       uint64 // the number of the last event so far
 	machine  *Machine
 	value    any
 	err      error
 	first    Step
 	firstUse bool
-	chain    *Step // decided and not yet in the pending list
+	chain    *Step // steps that are not in the pending list yet
 	last     *Step
 }
 
@@ -56,22 +55,21 @@ const (
 	later
 )
 
-// Control is what a message asks of the machine itself.
+// Control is a request of a message to the machine itself.
 type Control uint8
 
 const (
-	// Stash puts the message itself into the user's stash.
+	// Stash puts the message into the user's stash.
 	Stash Control = 1 << iota
-	// UnstashAll handles what is in the user's stash now, before anything else.
+	// UnstashAll handles the messages in the user's stash before all other messages.
 	UnstashAll
-	// Stop ends the entity when what is stashed internally is handled.
+	// Stop ends the entity after the internal stash is handled.
 	Stop
-	// Unhandled says that the aggregate does not know the message.
+	// Unhandled reports that the aggregate does not handle the message.
 	Unhandled
 )
 
-// Step is a part of an Op that waits its turn in the pending list: a unit of
-// events, a callback, or the mere end of the op.
+// Step is a part of an Op in the pending list: a unit of events, a callback, or the end of the op.
 type Step struct {
 	// Request is the write of a unit.
 	Request groupcommit.Request
@@ -101,27 +99,25 @@ func (s *Step) lastNr() uint64 {
 	return s.Request.Write.Expect + uint64(len(s.Request.Write.Events))
 }
 
-// State is an encoded state, to be saved as a snapshot once it is durable.
+// State is an encoded state. It is saved as a snapshot once its events are durable.
 type State struct {
-	// Manifest and Payload are what the Behavior encoded.
+	// Manifest and Payload are the encoding by the Behavior.
 	Manifest string
 	Payload  []byte
-	// Request is the explicit request that asked for it, nil when it was due.
+	// Request is the explicit request for the snapshot, nil for a snapshot that was due.
 	Request any
-	// SequenceNr and Time are those of the last event that the state covers.
-	// The machine sets them.
+	// SequenceNr and Time are those of the last event in the state. The machine sets them.
 	SequenceNr uint64
 	Time       time.Time
-	// Retain says, when it is not 0, that the save is to be followed by
-	// deleting what retention does not keep up to this number.
+	// Retain, if not 0, is the sequence number up to which the shell applies retention after the
+	// save.
 	Retain uint64
 }
 
-// SequenceNr is the number of the last event applied so far, the op's own
-// included.
+// SequenceNr returns the sequence number of the last applied event, including events of this op.
 func (o *Op) SequenceNr() uint64 { return o.nr }
 
-// Time is the time that the events get which are persisted now.
+// Time returns the timestamp of events that are persisted now.
 func (o *Op) Time() time.Time {
 	if o.machine.now.After(o.machine.lastTime) {
 		return o.machine.now
@@ -129,9 +125,8 @@ func (o *Op) Time() time.Time {
 	return o.machine.lastTime
 }
 
-// Due returns the State to fill in and to hand to Persist with a unit of n
-// events if a snapshot is due with it, or nil. Matched says that the aggregate
-// itself wants a snapshot.
+// Due returns a State if a snapshot is due with a unit of n events, or nil. The caller fills it in
+// and passes it to Persist. matched reports whether the aggregate requests a snapshot.
 func (o *Op) Due(n int, matched bool) *State {
 	if o.saves {
 		return nil
@@ -160,10 +155,9 @@ func (o *Op) step() *Step {
 	return new(Step)
 }
 
-// Persist adds a unit: encoded events that were applied and are stored as a
-// whole. The machine numbers them. An asynchronous unit does not hold back the
-// answers of other messages. The state, if it is not nil, is the state after
-// the unit's last event.
+// Persist adds a unit: encoded events that were applied and are stored atomically. The machine
+// numbers them. An asynchronous unit does not hold back the replies of other messages. The state,
+// if not nil, is the state after the last event of the unit.
 func (o *Op) Persist(events []journal.Event, async bool, state *State) {
 	s := o.step()
 	s.kind, s.async, s.state = unitStep, async, state
@@ -171,7 +165,7 @@ func (o *Op) Persist(events []journal.Event, async bool, state *State) {
 	o.add(s)
 }
 
-// PersistOne is Persist for a single event, without an allocation for it.
+// PersistOne is Persist for a single event without its own allocation.
 func (o *Op) PersistOne(event journal.Event, async bool, state *State) {
 	s := o.step()
 	s.kind, s.async, s.state = unitStep, async, state
@@ -180,46 +174,46 @@ func (o *Op) PersistOne(event journal.Event, async bool, state *State) {
 	o.add(s)
 }
 
-// Call adds a callback that runs when everything ahead of it is durable.
-// Unless it is asynchronous nothing is decided before it has run.
+// Call adds a callback that runs when all earlier steps are durable. Unless it is asynchronous, the
+// machine decides no message before it has run.
 func (o *Op) Call(fn any, async bool) {
 	s := o.step()
 	s.kind, s.async, s.call = callStep, async, fn
 	o.add(s)
 }
 
-// Save asks to save a state: that of now, after the events that the op has
-// persisted so far. It goes out when the op has taken effect.
+// Save requests a snapshot of the current state, which includes the events that the op has
+// persisted so far. The request takes effect with the op.
 func (o *Op) Save(s *State) {
 	s.SequenceNr = o.nr
 	o.pinned = true
 	o.Requests = append(o.Requests, s)
 }
 
-// Answer decides the reply. The last decision counts.
+// Answer sets the reply. The last call wins.
 func (o *Op) Answer(value any) {
-	o.reply, o.value, o.err, o.told, o.failed = answered, value, nil, true, false
+	o.reply, o.value, o.err, o.replied, o.failed = answered, value, nil, true, false
 }
 
-// Refuse decides that the reply is an error.
+// Refuse sets an error as the reply.
 func (o *Op) Refuse(err error) {
-	o.reply, o.value, o.err, o.told, o.failed = refused, nil, err, true, false
+	o.reply, o.value, o.err, o.replied, o.failed = refused, nil, err, true, false
 }
 
-// Fail decides that the reply is an error that says what could not be done. If
-// something of the op is stored it matches ErrPartlyStored, too.
+// Fail sets the error of an operation that failed as the reply. If a unit of the op is stored, the
+// error also matches ErrPartlyStored.
 func (o *Op) Fail(err error) {
 	o.Refuse(err)
 	o.failed = true
 }
 
-// NoReply decides that there is no reply.
+// NoReply sets no reply.
 func (o *Op) NoReply() { o.reply, o.value, o.err = none, nil, nil }
 
-// ReplyLater decides that the reply comes with a later message; see Resolve.
+// ReplyLater defers the reply to a later message; see Resolve.
 func (o *Op) ReplyLater() { o.reply, o.value, o.err = later, nil, nil }
 
-// Control adds requests to the machine. They are barriers.
+// Control adds requests to the machine. Except for Unhandled they are barriers.
 func (o *Op) Control(c Control) {
 	o.control |= c
 	if c&^Unhandled != 0 {
@@ -227,8 +221,7 @@ func (o *Op) Control(c Control) {
 	}
 }
 
-// Panicked says that user code panicked and the instance can't be trusted any
-// more: it is refolded when the answer has left.
+// Panicked records a panic of user code. The instance is recovered after the reply has left.
 func (o *Op) Panicked(err error) {
 	o.Fail(err)
 	o.panicked = true
@@ -238,8 +231,8 @@ func (o *Op) Panicked(err error) {
 // Resolve answers an earlier message whose op chose ReplyLater.
 func (o *Op) Resolve(env *Envelope, value any, err error) {
 	o.Requests = append(o.Requests, resolve{Env: env, Value: value, Err: err})
-	o.told = true
+	o.replied = true
 }
 
-// resolve is the request that Resolve leaves.
+// resolve is the request of Resolve.
 type resolve Answer

@@ -5,7 +5,7 @@ package engine
 
 import "fmt"
 
-// advance completes pending steps from the front, as far as the journal is.
+// advance completes pending steps from the front, up to the first one that is not stored.
 func (m *Machine) advance(out *Effects) {
 	var kept *Step // the last step that stays; nil at the head
 	s := m.head
@@ -25,18 +25,17 @@ func (m *Machine) advance(out *Effects) {
 	}
 }
 
-// seePast reports whether steps behind one that stays may complete.
+// seePast reports whether steps after a waiting step may complete.
 func (m *Machine) seePast(s *Step) bool {
 	if m.dropCalls && s.kind == callStep {
-		return true // it will be decided again, what is stored behind it must not
+		return true // it is decided again; stored units after it are not
 	}
-	// An asynchronous unit, and what runs behind it, holds back only its own op:
-	// look past it for answers that may leave.
+	// An asynchronous unit and its callbacks hold back only their own op. Replies of later ops may
+	// leave.
 	return s.kind != finishStep && s.async && m.finishes > 0
 }
 
-// complete takes the step behind kept off the list and carries it out, if its
-// turn has come.
+// complete removes the step after kept from the list and carries it out if its turn has come.
 func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 	switch s.kind {
 	case unitStep:
@@ -77,32 +76,31 @@ func (m *Machine) complete(s, kept *Step, out *Effects) bool {
 // mayCall reports whether a callback may run, or be dropped.
 func (m *Machine) mayCall(s *Step, first bool) bool {
 	if m.dropCalls {
-		// A message of which nothing took effect yet is rather decided again.
+		// A message without any effect is decided again instead.
 		return s.op.touched || s.op.stored || s.async && first
 	}
-	// An asynchronous callback ahead of it may have persisted something, which
-	// stands behind it in the list: it must not see that before it is durable.
+	// An earlier asynchronous callback may have persisted events whose unit is later in the list.
+	// This callback must not see them before they are durable.
 	return first && (s.async || m.holding == s.op.holding)
 }
 
-// call runs a callback of an op, whose turn has come.
+// call runs a callback of an op.
 func (m *Machine) call(op *Op, fn any, out *Effects) {
-	op.nr, op.told = m.applied, false
+	op.nr, op.replied = m.applied, false
 	m.b.Call(op, fn)
 	if op.panicked {
 		m.broken = op.err
 	}
-	if op.open == 1 && (op.told && m.holding > 0 || op.pinned && m.applied != m.durable) {
-		// Messages were decided meanwhile, and the callback saw what they
-		// persist: its answer waits for that.
+	if op.open == 1 && (op.replied && m.holding > 0 || op.pinned && m.applied != m.durable) {
+		// Messages were decided since, and the callback has seen their events: its reply waits for
+		// them.
 		op.ended = true
 		op.add(op.step())
 	}
 	m.link(op, out)
 }
 
-// unlink takes the step behind prev out of the pending list; prev is nil at the
-// head.
+// unlink removes the step after prev from the pending list; prev is nil at the head.
 func (m *Machine) unlink(s, prev *Step) {
 	if prev == nil {
 		m.head = s.next
@@ -122,7 +120,7 @@ func (m *Machine) unlink(s, prev *Step) {
 	}
 }
 
-// finish lets out what an op decided, when all of it is durable.
+// finish releases the results of an op whose steps are all complete.
 func (m *Machine) finish(op *Op, out *Effects) {
 	m.ops--
 	if op.counted {
@@ -155,7 +153,7 @@ func (m *Machine) finish(op *Op, out *Effects) {
 
 func (m *Machine) reply(op *Op, out *Effects) {
 	if op.control&Stash != 0 {
-		return // it will be handled again, whatever was decided
+		return // the message is handled again
 	}
 	a := Answer{Env: op.Env, Value: op.value, Err: op.err}
 	switch op.reply {

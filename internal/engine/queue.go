@@ -3,22 +3,22 @@
 
 package engine
 
-// Caller is who waits for the answer to a message.
+// Caller waits for the reply to a message.
 type Caller interface {
-	// Take claims the caller before its command is decided. It is false when
-	// the caller has given up, and then the command is not decided.
+	// Take claims the caller before its command is decided. It returns false if the caller has
+	// stopped waiting; then the command is not decided.
 	Take() bool
-	// Untake takes the claim back: the command will be decided again.
+	// Untake reverts Take: the command will be decided again.
 	Untake()
 }
 
-// Envelope is a message on its way to an entity.
+// Envelope is a message to an entity.
 type Envelope struct {
-	// Message is the command, or the signal.
+	// Message is the command or the signal.
 	Message any
-	// Signal says that the message is a signal of the runtime.
+	// Signal reports whether the message is a signal of the runtime.
 	Signal bool
-	// Caller waits for the answer; nil when nobody does.
+	// Caller waits for the reply; nil if none is expected.
 	Caller Caller
 
 	next *Envelope
@@ -31,7 +31,7 @@ type Queue struct {
 	n          int
 }
 
-// Len returns how many envelopes are in the queue.
+// Len returns the number of envelopes.
 func (q *Queue) Len() int { return q.n }
 
 // Push appends an envelope.
@@ -46,7 +46,7 @@ func (q *Queue) Push(e *Envelope) {
 	q.n++
 }
 
-// Pop removes the first envelope; it returns nil when there is none.
+// Pop removes and returns the first envelope; nil if the queue is empty.
 func (q *Queue) Pop() *Envelope {
 	e := q.head
 	if e == nil {
@@ -61,7 +61,7 @@ func (q *Queue) Pop() *Envelope {
 	return e
 }
 
-// Prepend moves everything in front to the front of the queue, in order.
+// Prepend moves all envelopes of front to the front of q, in order.
 func (q *Queue) Prepend(front *Queue) {
 	if front.n == 0 {
 		return
@@ -76,7 +76,7 @@ func (q *Queue) Prepend(front *Queue) {
 	*front = Queue{}
 }
 
-// Append moves everything in back behind what is in the queue, in order.
+// Append moves all envelopes of back to the end of q, in order.
 func (q *Queue) Append(back *Queue) {
 	back.Prepend(q)
 	*q, *back = *back, Queue{}

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// stored takes in that the journal holds the oldest n units.
+// stored records that the journal holds the oldest n units.
 func (m *Machine) stored(n int, out *Effects) {
 	for ; n > 0; n-- {
 		s := m.acknowledge()
@@ -18,7 +18,7 @@ func (m *Machine) stored(n int, out *Effects) {
 			return
 		}
 		if m.failed != nil {
-			continue // behind a failure only the journal itself tells what is there
+			continue // after a failure, only the journal shows whether it is stored
 		}
 		s.stored, s.op.stored = true, true
 		if !s.async {
@@ -34,7 +34,7 @@ func (m *Machine) stored(n int, out *Effects) {
 	}
 }
 
-// notStored takes in that the oldest unit was not stored, or may not be.
+// notStored records that the oldest unit was not stored, or that its outcome is unknown.
 func (m *Machine) notStored(err error, out *Effects) {
 	s := m.acknowledge()
 	if s == nil {
@@ -50,7 +50,7 @@ func (m *Machine) notStored(err error, out *Effects) {
 	}
 }
 
-// acknowledge takes the oldest unit off the list of those the shell holds.
+// acknowledge removes the oldest unit from the list of appended units.
 func (m *Machine) acknowledge() *Step {
 	s := m.unitHead
 	if s == nil {
@@ -65,8 +65,7 @@ func (m *Machine) acknowledge() *Step {
 	return s
 }
 
-// settle decides, once nothing is in flight any more, what became of the units
-// from the failed one on.
+// settle determines the outcome of the units from the failed one on, once no unit is in flight.
 func (m *Machine) settle(out *Effects) {
 	if journal.NotStored(m.failed.err) {
 		m.conclude(m.failed.err, out)
@@ -75,9 +74,8 @@ func (m *Machine) settle(out *Effects) {
 	m.fence(out)
 }
 
-// fence asks for an empty record in the place of the first unit whose outcome
-// is unknown: either it is stored, and the unit never can be, or the conflict
-// shows that somebody else's record is there.
+// fence requests an empty record at the number of the first unit with an unknown outcome. If the
+// fence is stored, the unit never can be. If it conflicts, the journal holds another record there.
 func (m *Machine) fence(out *Effects) {
 	if m.now.After(m.lastTime) {
 		m.lastTime = m.now
@@ -90,7 +88,7 @@ func (m *Machine) fence(out *Effects) {
 	}
 }
 
-// fenced takes in what became of the fence.
+// fenced handles the outcome of the fence.
 func (m *Machine) fenced(err error, out *Effects) {
 	if m.phase != fencing {
 		return
@@ -102,14 +100,14 @@ func (m *Machine) fenced(err error, out *Effects) {
 		m.phase = probing
 		out.Probe = m.failed.Request.Write.Expect + 1
 	default:
-		// The fence may itself land late. That is harmless: it is the same
-		// record in the same place, and it is asked for again.
+		// The fence itself may be stored late. That is harmless: it is the same record at the same
+		// number, and the machine requests it again.
 		m.retry(err, out)
 	}
 }
 
-// retry asks again for the fence or the probe, at once the first time when the
-// connection was lost, and else after a back-off.
+// retry repeats the fence or the probe: at once the first time after a lost connection, otherwise
+// after a back-off.
 func (m *Machine) retry(err error, out *Effects) {
 	again := m.failures == 0 && errors.Is(err, journal.ErrUnavailable)
 	out.Wake = m.backoff()
@@ -119,22 +117,22 @@ func (m *Machine) retry(err error, out *Effects) {
 	}
 }
 
-// woken goes on after a back-off.
+// woken resumes after a back-off.
 func (m *Machine) woken(out *Effects) {
 	switch m.phase {
 	case backingOff:
 		if m.writer == "" && m.stash.n == 0 {
-			m.stopped(out) // it never started, and nobody waits for it any more
+			m.stopped(out) // it never started, and no message waits
 			return
 		}
 		m.recover(out)
 	case fencing, probing:
-		m.fence(out) // a fence that stands already shows as a conflict
+		m.fence(out) // a stored fence is reported as a conflict
 	case absent, recovering, ready, settling:
 	}
 }
 
-// probed takes in whose records stand where the unit was to go.
+// probed handles the records that a probe found from the failed unit on.
 func (m *Machine) probed(in Input, out *Effects) {
 	if m.phase != probing {
 		return
@@ -143,7 +141,7 @@ func (m *Machine) probed(in Input, out *Effects) {
 		m.retry(in.Err, out)
 		return
 	}
-	// Walk the units that the run of our own records covers.
+	// Mark the units within the run of own records as stored.
 	s := m.failed
 	for s != nil && (s.kind != unitStep || s.lastNr() <= in.LastNr) {
 		if s.kind == unitStep {
@@ -155,18 +153,17 @@ func (m *Machine) probed(in Input, out *Effects) {
 	}
 	switch cause := m.failed.err; {
 	case s == nil || journal.NotStored(s.err):
-		// All whose outcome was unknown had landed. What was skipped behind them
-		// is merely decided again.
+		// All units with an unknown outcome are stored. Skipped units are decided again.
 		m.failed = nil
 		m.conclude(nil, out)
 	case in.Next == ForeignRecord:
 		m.failed = s
 		m.conclude(&journal.ConflictError{ID: m.id, Expected: s.Request.Write.Expect}, out)
-	case in.Next == OwnFence: // from an attempt that seemed to fail
+	case in.Next == OwnFence: // from an earlier attempt that seemed to fail
 		m.failed = s
 		m.conclude(cause, out)
 	case s == m.failed:
-		// The journal contradicts itself: a conflict, and nothing is there.
+		// The journal contradicts itself: it reported a conflict and holds no record there.
 		m.retry(cause, out)
 	default:
 		m.failed = s
@@ -174,9 +171,9 @@ func (m *Machine) probed(in Input, out *Effects) {
 	}
 }
 
-// conclude ends a settlement: what is stored is answered, the message whose
-// unit is not stored gets the cause, and what was decided behind it goes back to
-// the front of the stash. Then the instance is dropped.
+// conclude ends a settlement. Stored messages are answered, the message whose unit is not stored
+// receives the cause, and later messages return to the front of the stash. Then the instance is
+// dropped.
 func (m *Machine) conclude(cause error, out *Effects) {
 	m.dropCalls = true // callbacks run at most once, and not after a failure
 	m.advance(out)
@@ -193,7 +190,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 		}
 		op := s.op
 		switch {
-		case op.open == 0: // seen already
+		case op.open == 0: // already handled
 			continue
 		case op.touched, op.stored:
 			m.giveUp(op, journal.ErrSkipped, out)
@@ -210,7 +207,7 @@ func (m *Machine) conclude(cause error, out *Effects) {
 	m.restart(cause, bySignal, out)
 }
 
-// giveUp answers an op of which something is not stored.
+// giveUp answers an op with a unit that is not stored.
 func (m *Machine) giveUp(op *Op, cause error, out *Effects) {
 	op.open = 0
 	err := cause

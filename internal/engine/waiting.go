@@ -3,8 +3,8 @@
 
 package engine
 
-// First returns the message that is to be decided next, nil if none waits.
+// First returns the message that is decided next, nil if none waits.
 func (m *Machine) First() *Envelope { return m.stash.head }
 
-// Last returns the message that is to be decided last, nil if none waits.
+// Last returns the message that is decided last, nil if none waits.
 func (m *Machine) Last() *Envelope { return m.stash.tail }

@@ -9,31 +9,29 @@ import (
 	"slices"
 )
 
-// Receipt says that a delivery was decided about, and what it came to.
+// Receipt is the outcome of a delivery.
 type Receipt[T any] struct {
 	Nr      uint64 `msgpack:"n"`
 	Outcome T      `msgpack:"o,omitempty"`
 }
 
-// Incoming is what a receiver remembers of one sender. The zero value is ready.
-// Its fields are its state; they change by Record only.
+// Incoming is the state that a receiver keeps for one sender. The zero value is ready. Only Record
+// changes its fields.
 type Incoming[T any] struct {
-	// Floor is the highest one that was recorded: the sender waits for nothing
-	// with a lower number.
+	// Floor is the highest recorded floor: the sender waits for no delivery with a lower number.
 	Floor uint64 `msgpack:"f,omitempty"`
-	// Receipts are those with numbers from Floor on, in order.
+	// Receipts are the outcomes of deliveries from Floor on, in ascending order.
 	Receipts []Receipt[T] `msgpack:"r,omitempty"`
 }
 
-// Seen reports whether the delivery with this number was decided about: it is
-// recorded, or lies below the floor.
+// Seen reports whether the delivery with this number has an outcome: it is recorded, or its number
+// is below the floor.
 func (in *Incoming[T]) Seen(nr uint64) bool {
 	_, found := in.find(nr)
 	return found || nr < in.Floor
 }
 
-// Outcome returns what a delivery came to, and false if that is not known any
-// more or not yet.
+// Outcome returns the outcome of a delivery, and false if it was forgotten or is not decided yet.
 func (in *Incoming[T]) Outcome(nr uint64) (outcome T, ok bool) {
 	i, found := in.find(nr)
 	if !found {
@@ -42,8 +40,8 @@ func (in *Incoming[T]) Outcome(nr uint64) (outcome T, ok bool) {
 	return in.Receipts[i].Outcome, true
 }
 
-// Record remembers what a delivery came to, and forgets what lies below the
-// floor that came with it. What was recorded first about a number stands.
+// Record stores the outcome of a delivery and forgets outcomes below its floor. The first outcome
+// of a number is kept.
 func (in *Incoming[T]) Record(nr, floor uint64, outcome T) {
 	if floor = min(floor, nr); floor > in.Floor {
 		in.raise(floor)
@@ -53,7 +51,7 @@ func (in *Incoming[T]) Record(nr, floor uint64, outcome T) {
 	}
 }
 
-// Check returns an error if the fields are not what Record leaves.
+// Check returns an error if the fields cannot be the result of Record.
 func (in *Incoming[T]) Check() error {
 	for i, r := range in.Receipts {
 		if r.Nr < in.Floor || r.Nr == 0 || i > 0 && r.Nr <= in.Receipts[i-1].Nr {
@@ -73,7 +71,7 @@ func (in *Incoming[T]) raise(floor uint64) {
 	}
 }
 
-// find returns where a number stands or would stand.
+// find returns the index of a number, or the index at which it would be inserted.
 func (in *Incoming[T]) find(nr uint64) (int, bool) {
 	return slices.BinarySearchFunc(in.Receipts, nr, func(r Receipt[T], nr uint64) int { return cmp.Compare(r.Nr, nr) })
 }

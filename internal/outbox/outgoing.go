@@ -11,26 +11,25 @@ import (
 	"time"
 )
 
-// Config are the rules of an Outgoing. All fields are required.
+// Config is the configuration of an Outgoing. All fields are required.
 type Config struct {
-	// Interval is how old the last transmission of an unconfirmed delivery has
-	// to be for the next one. Half of it is the distance of ticks.
+	// Interval is the minimum age of the last transmission of an unconfirmed delivery before the
+	// next one. Half of it is the distance of ticks.
 	Interval time.Duration
-	// Burst is how many deliveries one tick, or the end of a recovery, sends.
+	// Burst is the maximum number of transmissions per tick and at the end of a recovery.
 	Burst int
-	// WarnAfter is how many transmissions a delivery may have without a warning.
+	// WarnAfter is the number of transmissions of a delivery without a warning.
 	WarnAfter int
 }
 
-// Entry is a delivery that is not confirmed. Nr and Item are state; the rest is
-// about this process.
+// Entry is an unconfirmed delivery. Nr and Item are state; the other fields belong to this process.
 type Entry[T any] struct {
-	// Nr is its number.
+	// Nr is the delivery number.
 	Nr uint64 `msgpack:"n"`
-	// Item is what is delivered.
+	// Item is the message.
 	Item T `msgpack:"i"`
 
-	event    uint64 `refold:"-"` // that recorded it, 0 for one that was restored
+	event    uint64 `refold:"-"` // of the event that recorded it, 0 for a restored entry
 	sent     int64  `refold:"-"` // Unix nanoseconds of the last transmission
 	attempts int    `refold:"-"` // transmissions so far
 	fate     fate   `refold:"-"`
@@ -53,43 +52,41 @@ type Sending[T any] struct {
 	Item    T
 }
 
-// Effects is what an Outgoing wants done, in the order of the fields.
+// Effects are the requested actions of an Outgoing, in the order of the fields.
 type Effects[T any] struct {
-	// Floor goes with each of Sends: every delivery with a lower number is
-	// confirmed for good.
+	// Floor accompanies each of Sends: every delivery with a lower number is durably confirmed.
 	Floor uint64
 	// Sends are transmissions, in the order of their numbers.
 	Sends []Sending[T]
-	// Warn are those of Sends that are over the limit of Config.WarnAfter for
-	// the first time.
+	// Warn lists the transmissions in Sends that exceed Config.WarnAfter for the first time.
 	Warn []Sending[T]
 }
 
 // Outgoing is the window of one sender. Make it with NewOutgoing.
 //
-// Add and Confirm fold events, in a recovery and afterwards. Nothing is sent
-// before Recovered.
+// Add and Confirm apply events, during a recovery and afterwards. No transmission happens before
+// Recovered.
 type Outgoing[T any] struct {
 	cfg       Config
-	last      uint64         // the number given last
-	entries   []Entry[T]     // with rising numbers; the first is no hole
-	holes     int            // settled ones among them
-	open      int            // open ones among them
+	last      uint64         // the last assigned number
+	entries   []Entry[T]     // with ascending numbers; the first is not a hole
+	holes     int            // settled entries
+	open      int            // open entries
 	settling  []confirmation // in the order of their events
 	recovered bool
 	mark      uint64    // deliveries up to this number are durable
-	resume    uint64    // where the next burst goes on, 0 for the beginning
-	tick      time.Time // the next one, zero for none
+	resume    uint64    // first number of the next burst, 0 for the beginning
+	tick      time.Time // the next tick, zero for none
 }
 
-// confirmation is one that is not durable.
+// confirmation is a confirmation that is not durable yet.
 type confirmation struct{ nr, event uint64 }
 
 // NewOutgoing returns an empty window.
 func NewOutgoing[T any](cfg Config) *Outgoing[T] { return &Outgoing[T]{cfg: cfg} }
 
-// Add records a delivery that an event with this number asks for, and returns
-// its number: 1 for the first, and always one more than the last.
+// Add records a delivery requested by the event with this sequence number and returns its delivery
+// number: 1 for the first, and one more for each further delivery.
 func (o *Outgoing[T]) Add(event uint64, item T) uint64 {
 	o.last++
 	o.entries = append(o.entries, Entry[T]{Nr: o.last, Item: item, event: event})
@@ -97,8 +94,8 @@ func (o *Outgoing[T]) Add(event uint64, item T) uint64 {
 	return o.last
 }
 
-// Confirm records that an event with this number confirms a delivery, which is
-// not sent again. It is false if there is no such delivery that is unconfirmed.
+// Confirm records that the event with this sequence number confirms a delivery. The delivery is not
+// sent again. It returns false if no such delivery is unconfirmed.
 func (o *Outgoing[T]) Confirm(event, nr uint64) bool {
 	e := o.find(nr)
 	if e == nil || e.fate != open {
@@ -108,7 +105,7 @@ func (o *Outgoing[T]) Confirm(event, nr uint64) bool {
 	if o.open == 0 {
 		o.tick = time.Time{}
 	}
-	if !o.recovered { // what is replayed is durable
+	if !o.recovered { // replayed events are durable
 		o.settle(e)
 		o.trim()
 		return true
@@ -118,7 +115,7 @@ func (o *Outgoing[T]) Confirm(event, nr uint64) bool {
 	return true
 }
 
-// Recovered begins sending, with what is unconfirmed, up to a burst.
+// Recovered starts transmission with the unconfirmed deliveries, up to a burst.
 func (o *Outgoing[T]) Recovered(now time.Time) Effects[T] {
 	o.recovered, o.mark = true, o.last
 	out := o.burst(now)
@@ -126,8 +123,8 @@ func (o *Outgoing[T]) Recovered(now time.Time) Effects[T] {
 	return out
 }
 
-// Durable says that all events up to this number are stored, and sends what they
-// ask for. It does nothing before Recovered.
+// Durable records that all events up to this sequence number are stored and sends the deliveries
+// that they request. It has no effect before Recovered.
 func (o *Outgoing[T]) Durable(event uint64, now time.Time) Effects[T] {
 	if !o.recovered {
 		return Effects[T]{}
@@ -155,8 +152,8 @@ func (o *Outgoing[T]) Durable(event uint64, now time.Time) Effects[T] {
 	return out
 }
 
-// Tick sends what is due again, up to a burst, if Next is not later than now.
-// Where a burst ends, the next one goes on, so that none is left out for ever.
+// Tick sends overdue deliveries, up to a burst, if now is not before Next. The next burst starts
+// where this one ends, so every delivery is sent eventually.
 func (o *Outgoing[T]) Tick(now time.Time) Effects[T] {
 	if next := o.Next(); next.IsZero() || now.Before(next) {
 		return Effects[T]{}
@@ -167,17 +164,17 @@ func (o *Outgoing[T]) Tick(now time.Time) Effects[T] {
 	return out
 }
 
-// Next is when Tick is wanted, zero for never.
+// Next returns the time of the next Tick, zero for none.
 func (o *Outgoing[T]) Next() time.Time { return o.tick }
 
-// Open returns how many deliveries are unconfirmed.
+// Open returns the number of unconfirmed deliveries.
 func (o *Outgoing[T]) Open() int { return o.open }
 
-// Last returns the number that was given last, 0 for none.
+// Last returns the last assigned number, 0 for none.
 func (o *Outgoing[T]) Last() uint64 { return o.last }
 
-// Find returns the delivery with this number if it is unconfirmed. Attempt is the
-// number of transmissions so far.
+// Find returns the unconfirmed delivery with this number. Attempt is the number of transmissions so
+// far.
 func (o *Outgoing[T]) Find(nr uint64) (Sending[T], bool) {
 	e := o.find(nr)
 	if e == nil || e.fate != open {
@@ -186,8 +183,7 @@ func (o *Outgoing[T]) Find(nr uint64) (Sending[T], bool) {
 	return e.sending(), true
 }
 
-// Floor is the number below which every delivery is confirmed for good: by
-// events that are durable.
+// Floor returns the number below which every delivery is durably confirmed.
 func (o *Outgoing[T]) Floor() uint64 {
 	if len(o.entries) == 0 {
 		return o.last + 1
@@ -195,8 +191,8 @@ func (o *Outgoing[T]) Floor() uint64 {
 	return o.entries[0].Nr
 }
 
-// All yields the unconfirmed deliveries in the order of their numbers. Attempt
-// is the number of transmissions so far.
+// All yields the unconfirmed deliveries in ascending order. Attempt is the number of transmissions
+// so far.
 func (o *Outgoing[T]) All() iter.Seq[Sending[T]] {
 	return func(yield func(Sending[T]) bool) {
 		for i := range o.entries {
@@ -207,9 +203,8 @@ func (o *Outgoing[T]) All() iter.Seq[Sending[T]] {
 	}
 }
 
-// State returns what a snapshot holds: the number given last, and the
-// unconfirmed deliveries in order. The slice must not be changed, and is valid
-// until the next call of any method.
+// State returns the contents of a snapshot: the last assigned number and the unconfirmed deliveries
+// in order. The slice is read-only and valid until the next call of any method.
 func (o *Outgoing[T]) State() (last uint64, entries []Entry[T]) {
 	if o.open == len(o.entries) {
 		return o.last, o.entries
@@ -223,8 +218,8 @@ func (o *Outgoing[T]) State() (last uint64, entries []Entry[T]) {
 	return o.last, entries
 }
 
-// Restore returns a window that holds a State, and that owns the slice from now
-// on. None of it was ever sent, and all of it is due.
+// Restore returns a window with the given State and takes ownership of the slice. All deliveries
+// count as never sent and are due.
 func Restore[T any](cfg Config, last uint64, entries []Entry[T]) (*Outgoing[T], error) {
 	before := uint64(0)
 	for i := range entries {
@@ -238,8 +233,7 @@ func Restore[T any](cfg Config, last uint64, entries []Entry[T]) (*Outgoing[T], 
 	return &Outgoing[T]{cfg: cfg, last: last, entries: entries, open: len(entries)}, nil
 }
 
-// burst sends what is due, beginning where the last burst ended and, with what is
-// left of it, at the front.
+// burst sends overdue deliveries. It starts where the last burst ended and continues at the front.
 func (o *Outgoing[T]) burst(now time.Time) Effects[T] {
 	out := Effects[T]{Floor: o.Floor()}
 	from := o.resume
@@ -254,8 +248,8 @@ func (o *Outgoing[T]) burst(now time.Time) Effects[T] {
 	return out
 }
 
-// sendDue sends what is due from a number on and before another one. It is false
-// if that is more than fits into a burst.
+// sendDue sends overdue deliveries with numbers from up to, but not including, before. It returns
+// false if the burst is full.
 func (o *Outgoing[T]) sendDue(from, before uint64, now time.Time, out *Effects[T]) bool {
 	for i := o.index(from); i < len(o.entries) && o.entries[i].Nr < before; i++ {
 		e := &o.entries[i]
@@ -280,15 +274,14 @@ func (o *Outgoing[T]) send(e *Entry[T], now time.Time, out *Effects[T]) {
 	}
 }
 
-// startTicks sets the next tick, if there is none and something is unconfirmed.
+// startTicks schedules the next tick if none is scheduled and a delivery is unconfirmed.
 func (o *Outgoing[T]) startTicks(now time.Time) {
 	if o.open > 0 && o.tick.IsZero() {
 		o.tick = now.Add(o.cfg.Interval / 2)
 	}
 }
 
-// due reports whether it is time for a transmission. A clock that was set back
-// does not delay one.
+// due reports whether a transmission is due. A clock that was set back does not delay it.
 func (e *Entry[T]) due(now time.Time, interval time.Duration) bool {
 	if e.attempts == 0 {
 		return true
@@ -301,12 +294,12 @@ func (e *Entry[T]) sending() Sending[T] {
 	return Sending[T]{Nr: e.Nr, Attempt: e.attempts, Item: e.Item}
 }
 
-// index returns where the first entry stands whose number is at least nr.
+// index returns the index of the first entry with a number of at least nr.
 func (o *Outgoing[T]) index(nr uint64) int {
 	return sort.Search(len(o.entries), func(i int) bool { return o.entries[i].Nr >= nr })
 }
 
-// find returns the entry with a number, nil if there is none.
+// find returns the entry with this number, nil if there is none.
 func (o *Outgoing[T]) find(nr uint64) *Entry[T] {
 	if i := o.index(nr); i < len(o.entries) && o.entries[i].Nr == nr {
 		return &o.entries[i]
@@ -314,14 +307,13 @@ func (o *Outgoing[T]) find(nr uint64) *Entry[T] {
 	return nil
 }
 
-// settle makes a hole of an entry.
+// settle turns an entry into a hole.
 func (o *Outgoing[T]) settle(e *Entry[T]) {
 	*e = Entry[T]{Nr: e.Nr, fate: settled}
 	o.holes++
 }
 
-// trim cuts off the holes at the front, and closes the others when they are
-// most of the slice.
+// trim removes the holes at the front, and compacts the slice when most entries are holes.
 func (o *Outgoing[T]) trim() {
 	n := 0
 	for n < len(o.entries) && o.entries[n].fate == settled {
