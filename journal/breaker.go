@@ -17,17 +17,16 @@ import (
 )
 
 var (
-	// ErrBreakerOpen says that a Guarded journal did not call the store because
-	// the calls before failed.
+	// ErrBreakerOpen is returned when the circuit breaker is open because recent calls failed. The
+	// store was not called.
 	ErrBreakerOpen = errors.New("journal: circuit breaker open")
-	// ErrCallTimeout says that the time of a call through a Guarded journal was
-	// up before the store answered.
+	// ErrCallTimeout is returned when a call exceeded BreakerConfig.CallTimeout.
 	ErrCallTimeout = errors.New("journal: call timed out")
 
 	errNotSentOpen = fmt.Errorf("%w: %w", ErrNotSent, ErrBreakerOpen)
 )
 
-// BreakerConfig holds the limits of a Guarded journal.
+// BreakerConfig configures WithBreaker.
 type BreakerConfig struct {
 	// MaxFailures is how many failures in a row open the breaker. Defaults to
 	// 10.
@@ -35,16 +34,16 @@ type BreakerConfig struct {
 	// CallTimeout bounds Append, HighestSequenceNr and DeleteTo. Defaults to
 	// 10 s.
 	CallTimeout time.Duration
-	// ResetTimeout is how long the breaker stays open before one call is tried.
-	// Defaults to 3 s: a server that was restarted is in use again soon, and one
-	// that is down gets a call each 3 s from each process.
+	// ResetTimeout is how long the breaker stays open before it lets one trial call through.
+	// Defaults to 3 s: a restarted server is used again soon, and a server that is down receives
+	// one call every 3 s from each process.
 	ResetTimeout time.Duration
 	// OnChange is called with true when the breaker opens and with false when it closes again, in
 	// order. It must not block or call the journal. Optional.
 	OnChange func(open bool)
 }
 
-// Guarded is a Journal behind a circuit breaker and a call time-out.
+// guarded is a Journal with a circuit breaker and a call timeout.
 type guarded struct {
 	journal Journal
 	breaker *breaker.Caller
@@ -56,20 +55,18 @@ var (
 	_ Wrapper = (*guarded)(nil)
 )
 
-// Guard returns a Journal that passes calls on to j while it answers. The
-// context of Append, HighestSequenceNr and DeleteTo ends after the call
-// time-out. Too many failures in a row open the breaker: then those calls fail
-// with ErrBreakerOpen until the reset time-out has passed and one of them has
-// succeeded. The writes of such an Append match ErrNotSent too.
+// WithBreaker returns a Journal that forwards calls to j through a circuit breaker. The context of
+// Append, HighestSequenceNr and DeleteTo ends after the call timeout. After MaxFailures consecutive
+// failures the breaker opens: these calls fail with ErrBreakerOpen until the reset timeout has
+// passed and a trial call has succeeded. The writes of such an Append also match ErrNotSent.
 //
-// A failure is a call that took too long, or in which the store did not answer.
-// Conflicts, rejections, skipped writes and damaged data are answers, and a call
-// whose caller went away says nothing. An Append with several failed writes is
-// one failure, and none if the store answered for some.
+// A call counts as a failure if it timed out or if the store did not respond. Conflicts,
+// rejections, skipped writes and reports of damaged data are responses. A call whose caller
+// canceled it does not count. An Append with several failed writes is one failure, and no failure
+// if the store responded for any of them.
 //
-// Replay and the optional interfaces of j are not guarded; As finds the latter.
-// Guard never gives a call up: it waits for j to return, which must heed its
-// context.
+// Replay is forwarded without breaker and timeout. As finds the optional interfaces of j.
+// WithBreaker never abandons a call: it waits until j returns, so j must respect its context.
 func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	if j == nil {
 		return nil, fmt.Errorf("%w: WithBreaker needs a journal", ErrInvalid)
@@ -86,7 +83,7 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	return &guarded{journal: j, breaker: breaker.NewCaller(gate)}, nil
 }
 
-// Unwrap returns the journal behind the breaker.
+// Unwrap returns the wrapped journal.
 func (g *guarded) Unwrap() Journal { return g.journal }
 
 // Append passes the writes on. While the breaker is open each slot matches
@@ -130,7 +127,7 @@ func (g *guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
 	})
 }
 
-// Close closes the journal behind the breaker.
+// Close closes the wrapped journal.
 func (g *guarded) Close() error {
 	g.closed.Store(true)
 	return g.journal.Close()
@@ -138,7 +135,7 @@ func (g *guarded) Close() error {
 
 func (g *guarded) do(ctx context.Context, call func(context.Context) error) error {
 	if g.closed.Load() {
-		return call(ctx) // it knows best what to say now
+		return call(ctx) // returns the error of a closed journal
 	}
 	err := g.breaker.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 		err := call(ctx)
@@ -153,13 +150,13 @@ func (g *guarded) do(ctx context.Context, call func(context.Context) error) erro
 	return err
 }
 
-// appendOutcome says whether the store answered an Append.
+// appendOutcome returns whether the store responded to an Append.
 func appendOutcome(slots []error) breaker.Outcome {
 	outcome := breaker.Success
 	for _, err := range slots {
 		switch {
 		case err == nil, errors.Is(err, ErrConflict):
-			return breaker.Success // only the store can know
+			return breaker.Success // such a slot requires a response
 		case errors.Is(err, ErrRejected), errors.Is(err, ErrSkipped):
 		default:
 			outcome = callOutcome(err)
@@ -168,7 +165,7 @@ func appendOutcome(slots []error) breaker.Outcome {
 	return outcome
 }
 
-// callOutcome says whether the store answered a call.
+// callOutcome returns whether the store responded to a call.
 func callOutcome(err error) breaker.Outcome {
 	switch {
 	case err == nil,

@@ -13,14 +13,15 @@ var (
 	ErrConflict = errors.New("journal: conflict: another writer appended")
 	// ErrRejected is matched by a *RejectedError.
 	ErrRejected = errors.New("journal: write rejected")
-	// ErrSkipped says that a write was not stored because an earlier one of the
-	// same ID was not.
-	ErrSkipped = errors.New("journal: skipped behind a write that was not stored")
-	// ErrNotSent says that a write was not stored because it never left: the
-	// journal or its writer was closed, or the circuit breaker was open.
+	// ErrSkipped is the slot of a write that was not stored because an earlier write of the same ID
+	// was not stored.
+	ErrSkipped = errors.New("journal: write skipped: an earlier write of the same ID was not stored")
+	// ErrNotSent is the slot of a write that was never sent to the store: the journal or its writer
+	// was closed, or the circuit breaker was open.
 	ErrNotSent = errors.New("journal: write not sent")
-	// ErrUnavailable says that the connection to the store was lost or could
-	// not be made. What was in flight has an unknown outcome unless it is also ErrNotSent.
+	// ErrUnavailable is returned when the connection to the store was lost or could not be
+	// established. The outcome of a write in flight is unknown, unless the error also matches
+	// ErrNotSent.
 	ErrUnavailable = errors.New("journal: store unavailable")
 	// ErrClosed is returned by every operation on a journal that was closed.
 	ErrClosed = errors.New("journal: closed")
@@ -28,21 +29,21 @@ var (
 	ErrCorrupt = errors.New("journal: corrupt")
 	// ErrHistoryGap is matched by a *GapError.
 	ErrHistoryGap = errors.New("journal: gap in the history")
-	// ErrNewerVersion says that the stored data was written by a newer version
-	// of Refold and is left untouched.
+	// ErrNewerVersion is returned for data that a newer version of Refold wrote. The data is not
+	// modified.
 	ErrNewerVersion = errors.New("journal: written by a newer version")
 	// ErrInvalid is matched by the errors about arguments that no journal
 	// accepts, such as a bad persistence ID.
 	ErrInvalid = errors.New("journal: invalid argument")
 )
 
-// ConflictError says that a write was not stored because the journal holds
-// another highest sequence number than the write expected.
+// ConflictError reports a write that was not stored because its Expect differs from the highest
+// sequence number in the journal.
 type ConflictError struct {
 	ID string
 	// Expected is the Expect of the write.
 	Expected uint64
-	// Highest is the number that the journal holds, 0 if it is not known.
+	// Highest is the highest sequence number in the journal, 0 if unknown.
 	Highest uint64
 }
 
@@ -53,14 +54,13 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// RejectedError says that a write was not stored and never can be as it is: it
-// is too large, or it can't be encoded.
+// RejectedError reports a write that was not stored and never can be in this form, because it is
+// too large or cannot be encoded.
 type RejectedError struct {
 	ID string
-	// SequenceNr is the number of the event that is to blame, 0 if it is the
-	// write as a whole.
+	// SequenceNr is the number of the invalid event, 0 if the write as a whole is invalid.
 	SequenceNr uint64
-	// Reason says what is wrong with it.
+	// Reason is the cause.
 	Reason error
 }
 
@@ -77,13 +77,13 @@ func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 // Unwrap returns the reason.
 func (e *RejectedError) Unwrap() error { return e.Reason }
 
-// CorruptError says where stored data is damaged.
+// CorruptError reports damaged data in the store.
 type CorruptError struct {
-	// File is the damaged file, or whatever names the place in the store.
+	// File is the damaged file, or another name of the place in the store.
 	File string
-	// Offset is the position of the damage in bytes, -1 if it is not known.
+	// Offset is the position of the damage in bytes, -1 if unknown.
 	Offset int64
-	// Detail says what is wrong there.
+	// Detail describes the damage.
 	Detail string
 }
 
@@ -97,7 +97,7 @@ func (e *CorruptError) Error() string {
 // Is reports whether target is ErrCorrupt.
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
-// GapError says that a record is missing from a history.
+// GapError reports a missing record in the history of a persistence ID.
 type GapError struct {
 	ID string
 	// Want is the sequence number that had to follow, Got the one found
@@ -107,7 +107,7 @@ type GapError struct {
 
 func (e *GapError) Error() string {
 	if e.Got == 0 {
-		return fmt.Sprintf("journal: gap in the history of %q: event %d is missing, and so is all behind it", e.ID, e.Want)
+		return fmt.Sprintf("journal: gap in the history of %q: event %d and all later events are missing", e.ID, e.Want)
 	}
 	return fmt.Sprintf("journal: gap in the history of %q: event %d is missing, found %d", e.ID, e.Want, e.Got)
 }
@@ -115,8 +115,8 @@ func (e *GapError) Error() string {
 // Is reports whether target is ErrHistoryGap.
 func (e *GapError) Is(target error) bool { return target == ErrHistoryGap }
 
-// NotStored reports whether an error in a slot of Append means that the write
-// is surely not stored. It is false for nil and for an unknown outcome.
+// NotStored reports whether an error in a slot of Append means that the write is not stored and
+// never will be. It is false for nil and for an unknown outcome.
 func NotStored(err error) bool {
 	return errors.Is(err, ErrConflict) || errors.Is(err, ErrRejected) || errors.Is(err, ErrSkipped) || errors.Is(err, ErrNotSent)
 }

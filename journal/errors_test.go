@@ -37,7 +37,7 @@ func TestErrorsMatchAndExplain(t *testing.T) {
 		`journal: gap in the history of "a|1": event 4 is missing, found 6`: {
 			&journal.GapError{ID: "a|1", Want: 4, Got: 6}, journal.ErrHistoryGap,
 		},
-		`journal: gap in the history of "a|1": event 4 is missing, and so is all behind it`: {
+		`journal: gap in the history of "a|1": event 4 and all later events are missing`: {
 			&journal.GapError{ID: "a|1", Want: 4}, journal.ErrHistoryGap,
 		},
 		`journal: replay filter: "a|1": event 4 of writer "x" comes after number 5 of writer "y"`: {

@@ -8,8 +8,7 @@ import (
 	"fmt"
 )
 
-// FilterMode is what a Filter does about a record that can't belong to the
-// history.
+// FilterMode selects how a replay treats a record that violates the rule of one writer at a time.
 type FilterMode uint8
 
 const (
@@ -20,11 +19,11 @@ const (
 	FilterRepairByDiscardOld
 	// FilterWarn reports it and yields everything unchanged.
 	FilterWarn
-	// FilterOff looks at nothing.
+	// FilterOff disables the filter.
 	FilterOff
 )
 
-// String returns the name of the mode as it stands in a configuration file.
+// String returns the name of the mode as used in configuration files.
 func (m FilterMode) String() string {
 	switch m {
 	case FilterFail:
@@ -39,26 +38,28 @@ func (m FilterMode) String() string {
 	return fmt.Sprintf("FilterMode(%d)", uint8(m))
 }
 
-// FilterConfig holds the settings of a Filter.
+// FilterConfig configures the replay filter of the runtime. The filter detects records of two
+// concurrent writers of one persistence ID. Conditional appends make such records impossible; the
+// filter protects entities from histories that were imported from a journal without them.
 type FilterConfig struct {
-	// Mode is what to do about a violation. Defaults to FilterFail; the other
-	// modes are for histories that were imported from elsewhere.
+	// Mode selects the treatment of a violation. Defaults to FilterFail. The other modes are for
+	// imported histories.
 	Mode FilterMode
 	// WindowSize is how many records a new writer is compared with. Defaults to
 	// 100.
 	WindowSize int
 	// MaxOldWriters is how many earlier writers are remembered. Defaults to 10.
 	MaxOldWriters int
-	// OnViolation is told of each violation, in every mode but FilterOff, before
-	// the replay goes on. Defaults to none.
+	// OnViolation is called for each violation, in every mode but FilterOff, before the replay
+	// continues. Optional.
 	OnViolation func(*ViolationError)
 }
 
 // ErrViolation is matched by a *ViolationError.
 var ErrViolation = errors.New("journal: replay filter: violation")
 
-// ViolationError says that a record can't belong to the history of an ID that
-// has one writer at a time.
+// ViolationError reports a record that cannot belong to the history of an ID with one writer at a
+// time.
 type ViolationError struct {
 	ID string
 	// SequenceNr and Writer are those of the record that is at fault.

@@ -16,74 +16,67 @@ import (
 // of a replay or a deletion it means "to the end".
 const MaxSequenceNr uint64 = 1<<63 - 1
 
-// Journal is an event log: one gapless sequence of records for each persistence
-// ID. It is the SPI that a plugin implements and that journaltest checks.
+// Journal is an event log with one gapless sequence of records for each persistence ID. It is the
+// interface that a plugin implements and that package journaltest checks.
 //
-// All methods are safe for concurrent use and fail with ErrClosed after Close;
-// the slots of an Append match ErrNotSent as well then.
-// A journal knows nothing about Go types: it stores the manifest and the
-// payload of an event as they are.
+// All methods are safe for concurrent use. After Close they fail with ErrClosed, and the slots of
+// Append also match ErrNotSent. A journal is independent of Go types: it stores the manifest and
+// the payload of an event unchanged.
 type Journal interface {
-	// Append stores each write atomically if w.Expect is the highest sequence
-	// number of w.ID, which is 0 for an ID never written.
+	// Append stores each write atomically if w.Expect is the highest sequence number of w.ID. The
+	// highest sequence number of an unused ID is 0.
 	//
-	// Nil means that all writes are stored: durable, and visible to the next
-	// Replay. Otherwise there is one slot per write:
+	// A nil result means that all writes are stored: durable, and visible to the next Replay.
+	// Otherwise the result has one slot per write:
 	//
-	//   - nil: stored.
-	//   - *ConflictError, *RejectedError, ErrSkipped, ErrNotSent: surely not
-	//     stored, now or later.
-	//   - anything else: unknown. The write may be stored, now or later.
+	// - nil: stored.
+	// - *ConflictError, *RejectedError, ErrSkipped, ErrNotSent: not stored, and never will be.
+	// - any other error: unknown. The write may be stored, now or later.
 	//
-	// Writes of one ID are stored in the order given; after one that was not
-	// stored the later ones of that ID are ErrSkipped. Writes of different IDs
-	// do not affect each other: a conflict or rejection of one leaves the
-	// others as they would have been.
+	// Writes of one ID are stored in the given order. After a write that was not stored, the later
+	// writes of that ID are ErrSkipped. Writes of different IDs are independent: a conflict or
+	// rejection of one does not affect the others.
 	//
-	// A journal never retries a write by itself. It may outlast ctx, and
-	// returns only when it no longer reads the slices. Payloads, tags and
-	// metadata are immutable from here on and may be kept; the slices of writes and of
-	// events belong to the caller again.
+	// A journal never retries a write. An Append may outlast ctx: it returns only when it no longer
+	// reads the slices. Payloads, tags and metadata must not change from here on, and the journal
+	// may keep them. The slices of writes and events belong to the caller again after the return.
 	Append(ctx context.Context, writes []Write) []error
 
-	// Replay yields the records of an ID with from <= SequenceNr <= to, in
-	// ascending order. The bounds are literal: from 0 is the same as 1, and an
-	// empty range yields nothing.
+	// Replay yields the records of an ID with from <= SequenceNr <= to in ascending order. A from
+	// of 0 is the same as 1. An empty range yields nothing.
 	//
-	// At most a page (1,000 records or 1 MiB, but at least one record) is read
-	// ahead; no connection, lock or iterator is held while the body of the loop
-	// runs, so the body may append and replay. A record that can't be read ends the replay with an
-	// error, which is yielded once and last.
+	// Replay reads ahead at most one page (1,000 records or 1 MiB, but at least one record). It
+	// holds no connection, lock or iterator while the loop body runs, so the body may append and
+	// replay. If a record cannot be read, Replay yields the error once and ends.
 	//
-	// Payloads that are yielded are immutable and may be kept.
+	// Yielded payloads are immutable and may be kept.
 	Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[Event, error]
 
-	// HighestSequenceNr returns the highest sequence number ever stored for an
-	// ID, 0 if there is none. It never decreases, whatever is deleted.
+	// HighestSequenceNr returns the highest sequence number ever stored for an ID, 0 if there is
+	// none. Deletions do not decrease it.
 	HighestSequenceNr(ctx context.Context, id string) (uint64, error)
 
-	// DeleteTo deletes the records of an ID up to and including to, or up to
-	// the highest if that is lower. It is idempotent.
+	// DeleteTo deletes the records of an ID up to and including to. A value above the highest
+	// sequence number deletes all records. DeleteTo is idempotent.
 	DeleteTo(ctx context.Context, id string, to uint64) error
 
-	// Close waits for the calls in progress and frees what the journal holds.
-	// A second Close does nothing.
+	// Close waits for the calls in progress and releases all resources. A second Close does
+	// nothing.
 	Close() error
 }
 
-// IDLister is implemented by a journal that can list what it holds.
+// IDLister is implemented by journals that can list their persistence IDs.
 type IDLister interface {
-	// PersistenceIDs yields the IDs that have at least one record or had one
-	// that was deleted, in bytewise order, beginning behind after ("" for all).
-	// An error is yielded once and last. Nothing is held while the body of the
-	// loop runs.
+	// PersistenceIDs yields the IDs after the given one ("" for all) in bytewise order. An ID is
+	// listed if it has a record or had one that was deleted. An error is yielded once and last. No
+	// resource is held while the loop body runs.
 	PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error]
 }
 
-// Parallel is implemented by a journal that profits from several Append calls
-// in flight. A journal that does not implement it gets one call at a time.
+// Parallel is implemented by journals that benefit from several concurrent Append calls. Other
+// journals receive one call at a time.
 type Parallel interface {
-	// MaxAppends is how many Append calls in flight are worth their while, at least 1.
+	// MaxAppends returns the useful number of concurrent Append calls, at least 1.
 	MaxAppends() int
 }
 
@@ -94,11 +87,10 @@ type Event struct {
 	// Time is when the event was numbered, in UTC and whole microseconds; it
 	// never decreases within an ID.
 	Time time.Time
-	// Writer names the incarnation that wrote the record. It is set by Replay;
-	// Append takes it from the Write.
+	// Writer identifies the incarnation that wrote the record. Replay sets it; Append ignores it
+	// and uses the Writer of the Write.
 	Writer string
-	// Manifest says what the payload is; see package codec. It is empty for a
-	// fence.
+	// Manifest describes the payload; see package codec. It is empty for a fence.
 	Manifest string
 	// Payload is the encoded event.
 	Payload []byte
@@ -108,20 +100,19 @@ type Event struct {
 	Metadata []byte
 }
 
-// IsFence reports whether the record is a fence: an empty record that was
-// appended to settle whether a write whose outcome was unknown can still land.
-// A fence takes a sequence number and means nothing else.
+// IsFence reports whether the record is a fence: an empty record that occupies one sequence number.
+// Appending a fence settles a write with an unknown outcome, which can no longer be stored
+// afterwards.
 func (e *Event) IsFence() bool { return e.Manifest == "" }
 
-// Write is a group of events of one persistence ID that is stored as a whole or
-// not at all.
+// Write is a group of events of one persistence ID that is stored as a whole or not at all.
 type Write struct {
 	// ID is the persistence ID.
 	ID string
-	// Writer names the incarnation that writes.
+	// Writer identifies the incarnation that writes.
 	Writer string
-	// Expect is the sequence number that the journal must hold as the highest
-	// of ID for the write to be stored.
+	// Expect is the highest sequence number of ID that the journal must have for the write to be
+	// stored.
 	Expect uint64
 	// Events has at least one event; Events[i].SequenceNr is Expect+1+i.
 	Events []Event
@@ -141,7 +132,7 @@ func CheckID(id string) error {
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w: persistence ID %q is not valid UTF-8", ErrInvalid, id)
 	case strings.IndexByte(id, 0) >= 0:
-		return fmt.Errorf("%w: persistence ID %q holds a NUL", ErrInvalid, id)
+		return fmt.Errorf("%w: persistence ID %q contains a NUL byte", ErrInvalid, id)
 	}
 	return nil
 }
@@ -168,19 +159,19 @@ const (
 	MaxWriteSize = 64 << 20
 )
 
-// CheckWrite returns a *RejectedError unless a write is such as a journal may
-// store: it has events, they are numbered as Expect says, and neither they nor all
-// of them are too large. It returns the size of the write as MaxWriteSize counts.
-// It is for plugins, in Append; the ID is left to CheckID.
+// CheckWrite returns a *RejectedError unless a journal may store the write: the write has events,
+// their sequence numbers continue Expect, and neither an event nor the whole write is too large. It
+// returns the size of the write in bytes of payload and metadata. Plugins call it in Append. It
+// does not check the ID; see CheckID.
 func CheckWrite(w *Write) (size int, err error) {
 	reject := func(seqNr uint64, format string, args ...any) (int, error) {
 		return 0, &RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
 	}
 	if len(w.Events) == 0 {
-		return reject(0, "%w: the write holds no event", ErrInvalid)
+		return reject(0, "%w: the write has no events", ErrInvalid)
 	}
 	if n := uint64(len(w.Events)); n > MaxSequenceNr || w.Expect > MaxSequenceNr-n {
-		return reject(0, "%w: there are no %d sequence numbers above %d", ErrInvalid, n, w.Expect)
+		return reject(0, "%w: sequence numbers of %d events after %d exceed the maximum", ErrInvalid, n, w.Expect)
 	}
 	for i := range w.Events {
 		e := &w.Events[i]
@@ -200,15 +191,14 @@ func CheckWrite(w *Write) (size int, err error) {
 	return size, nil
 }
 
-// Wrapper is implemented by a journal that stands before another, such as
-// Guarded.
+// Wrapper is implemented by a journal that wraps another one, such as the result of WithBreaker.
 type Wrapper interface {
-	// Unwrap returns the journal behind it.
+	// Unwrap returns the wrapped journal.
 	Unwrap() Journal
 }
 
-// As returns the first journal that implements T, looking at j and then at what
-// it wraps. It is how to ask for an optional interface such as IDLister.
+// As returns the first journal that implements T, searching j and then the journals that it wraps.
+// Use it to find optional interfaces such as IDLister.
 func As[T any](j Journal) (T, bool) {
 	for j != nil {
 		if t, ok := j.(T); ok {

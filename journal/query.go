@@ -14,36 +14,35 @@ import (
 )
 
 var (
-	// ErrNoQueries says that a journal does not implement Querier, or IDLister
-	// where that is what is needed.
+	// ErrNoQueries is returned for a journal that does not implement Querier, or IDLister where IDs
+	// are listed.
 	ErrNoQueries = errors.New("journal: no queries")
-	// ErrOffset says that an offset was not made by this kind of journal.
+	// ErrOffset is returned for an offset that was not created by this kind of journal.
 	ErrOffset = errors.New("journal: invalid offset")
 )
 
-// Offset is a position in the one order that a journal gives to the events of
-// all its persistence IDs. It is printable, has at most 64 bytes, and means
-// something to the journal that made it only. Empty is the position before the
-// first event.
+// Offset is a position in the single order of all events of a journal. It is printable and has at
+// most 64 bytes. Only the journal that created it can interpret it. The empty offset is the
+// position before the first event.
 //
-// Of two offsets of one journal the shorter one lies before, and of the same
-// length the bytewise smaller one: decimal numbers do, with the same prefix.
+// Of two offsets of one journal, the shorter one is first; of two with the same length, the
+// bytewise smaller one is first. Decimal numbers with a common prefix satisfy this.
 type Offset string
 
-// Compare returns -1 if o lies before p, 0 if they are the same position and 1
-// if o lies behind p. Both must be offsets of one journal.
+// Compare returns -1 if o is before p, 0 if both are the same position, and 1 if o is after p. Both
+// must be offsets of one journal.
 func (o Offset) Compare(p Offset) int {
 	return cmp.Or(cmp.Compare(len(o), len(p)), strings.Compare(string(o), string(p)))
 }
 
-// Criteria say which events a query reads: those that match all fields that are
-// set. The zero value reads all events.
+// Criteria selects the events of a query: those that match all non-zero fields. The zero value
+// selects all events.
 //
-// Fences (Event.IsFence) are never read, nor are events that were deleted. Events
-// of one persistence ID come in the order of their sequence numbers.
+// Fences (Event.IsFence) and deleted events are never selected. Events of one persistence ID are
+// returned in the order of their sequence numbers.
 type Criteria struct {
-	// Type reads only entities of this type, those whose ID begins with Type
-	// and "|". Empty reads all.
+	// Type selects entities of this type: persistence IDs that begin with Type and "|". Empty
+	// selects all.
 	Type string
 	// Tag reads only events with this tag. Empty reads all.
 	Tag string
@@ -71,14 +70,12 @@ func (c Criteria) Check() error {
 
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// Matches reports whether an event of a persistence ID is one to read, as far as
-// its type, its tags and its slice tell.
+// Matches reports whether an event with the given tags of a persistence ID is selected.
 func (c Criteria) Matches(id string, tags []string) bool {
 	return c.MatchesID(id) && (c.Tag == "" || slices.Contains(tags, c.Tag))
 }
 
-// MatchesID reports whether the events of a persistence ID are ones to read,
-// their tags aside.
+// MatchesID reports whether Type and Slices select the persistence ID. It ignores Tag.
 func (c Criteria) MatchesID(id string) bool {
 	if n := len(c.Type); n > 0 && (len(id) <= n || id[n] != '|' || id[:n] != c.Type) {
 		return false
@@ -86,53 +83,49 @@ func (c Criteria) MatchesID(id string) bool {
 	return c.Slices.Count == 0 || c.Slices.Contains(SliceOf(id))
 }
 
-// Envelope is one event that a query read, and where it stands.
+// Envelope is an event with its persistence ID and its position.
 type Envelope struct {
 	Event
 	// ID is its persistence ID.
 	ID string
-	// Offset is its position. Reading on after it yields what follows. No two
-	// events have the same one.
+	// Offset is the position of the event. Resume after it to receive the events that follow. Each
+	// event has a different offset.
 	Offset Offset
 }
 
-// Page is what one read of a query found.
+// Page is the result of one Query.
 type Page struct {
 	// Events are in the order of their offsets.
 	Events []Envelope
-	// Next is the position to read on after, never before the one that was asked
-	// about. It lies behind everything that was looked at, so that a reader who
-	// keeps it sees nothing twice and looks at nothing twice.
+	// Next is the position to resume after, never before the requested position. It is after every
+	// record that the query examined, so a reader that resumes there examines no record twice.
 	Next Offset
-	// More says that there is more to look at right away; Next lies behind the
-	// position that was asked about then.
+	// More is set if another page can be read immediately. Next is after the requested position
+	// then.
 	More bool
 }
 
-// Querier is implemented by a journal that can be read across persistence IDs,
-// in one order. Readers use Current, Live and their relatives, which are made
-// from it.
+// Querier is implemented by journals that can be read across persistence IDs in one order.
+// Applications use Current, Live and the related functions, which are built on it.
 //
-// The order never changes: once a read has passed a position, no event ever
-// appears before it, however late a transaction commits. So a reader that goes
-// on after the last offset it has seen gets every event exactly once. An event
-// may be invisible for a moment after its append has returned, for as long as
-// an earlier one may still appear before it.
+// The order never changes: after a read has passed a position, no event ever appears before that
+// position, however late a transaction commits. A reader that resumes after the last offset it
+// received therefore gets every event exactly once. An event may stay invisible for a moment after
+// its append has returned, as long as an earlier event may still appear before it.
 type Querier interface {
-	// Query reads the events that match behind a position: at most 1,000 of
-	// them, or 1 MiB of payload and metadata, where the event that exceeds it may
-	// still be there. It looks at a bounded number of records and may return a page
-	// without events that has More set. It holds nothing when it has returned. The
-	// error matches ErrInvalid for bad criteria, ErrOffset for a bad offset, and
-	// the cause of ctx when that ended.
+	// Query reads the selected events after a position: at most 1,000 events, or 1 MiB of payload
+	// and metadata, including the event that exceeds this size. It examines a bounded number of
+	// records and may return a page without events that has More set. It holds no resource after
+	// its return. The error matches ErrInvalid for invalid criteria, ErrOffset for an invalid
+	// offset, and the cause of ctx after its end.
 	Query(ctx context.Context, c Criteria, after Offset) (Page, error)
 
-	// End returns the position behind all events that a Query can see now.
+	// End returns the position after all events that Query can see now.
 	End(ctx context.Context) (Offset, error)
 
-	// Await returns nil when there may be something to see behind a position: at
-	// once if there is, soon after an append, also of another process, and now
-	// and then without one. The error matches the cause of ctx when that ends,
-	// ErrClosed when the journal is closed, and ErrOffset for a bad offset.
+	// Await returns nil when events may be visible after a position: immediately if there are any,
+	// soon after an append by this or another process, and occasionally without a reason. The error
+	// matches the cause of ctx after its end, ErrClosed if the journal is closed, and ErrOffset for
+	// an invalid offset.
 	Await(ctx context.Context, after Offset) error
 }

@@ -9,15 +9,13 @@ import (
 	"iter"
 )
 
-// Current yields the events that match c and lie behind after, which is "" for the
-// beginning: in the order of their offsets, up to the end as it is when the loop
-// begins. Who resumes after the last offset seen, here or with Live, gets each event
-// exactly once.
+// Current yields the events that match c after the given offset ("" is the beginning) in the order
+// of their offsets, up to the end of the journal at the time when the loop begins. A reader that
+// resumes after the last received offset, with Current or Live, gets each event exactly once.
 //
-// An error is yielded once and last: it matches ErrNoQueries if j can't be
-// queried, ErrInvalid for bad criteria and ErrOffset for a bad offset. At most a
-// page (1,000 events or 1 MiB) is read ahead and nothing is held while the body
-// of the loop runs.
+// An error is yielded once and last: it matches ErrNoQueries if j does not support queries,
+// ErrInvalid for invalid criteria and ErrOffset for an invalid offset. Current reads ahead at most
+// one page (1,000 events or 1 MiB) and holds no resource while the loop body runs.
 func Current(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
 	return func(yield func(Envelope, error) bool) {
 		querier, err := querierOf(j)
@@ -37,7 +35,7 @@ func Current(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2
 		}
 		r := reader{Querier: querier, criteria: c, next: after}
 		if after.Compare(end) > 0 {
-			// What is no offset of this journal may compare so, and would pass for one.
+			// A foreign offset may compare as greater. The query validates it.
 			if _, err = r.read(ctx); err != nil {
 				fail(err)
 			}
@@ -58,10 +56,10 @@ func Current(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2
 	}
 }
 
-// CurrentByID yields the events of a persistence ID with from <= SequenceNr <=
-// to, up to the highest number as it is when the loop begins, in ascending order.
-// Fences are left out and so is what was deleted, so numbers may be missing. It
-// works with every journal. An error is yielded once and last.
+// CurrentByID yields the events of a persistence ID with from <= SequenceNr <= to in ascending
+// order, up to the highest sequence number at the time when the loop begins. Fences and deleted
+// events are left out, so sequence numbers may be missing. It works with every journal. An error is
+// yielded once and last.
 func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		highest, err := j.HighestSequenceNr(ctx, id)
@@ -81,11 +79,10 @@ func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) ite
 	}
 }
 
-// CurrentIDs yields the persistence IDs that have a record or had one, behind
-// after ("" for all), in bytewise order: who was interrupted goes on behind the
-// last one seen. What is stored for the first time while the loop runs may be
-// among them or not. An error is yielded once and last: it matches ErrNoQueries if
-// j can't list IDs. Nothing is held while the body of the loop runs.
+// CurrentIDs yields the persistence IDs after the given one ("" for all) in bytewise order. An
+// interrupted listing resumes after the last received ID. An ID whose first event is stored during
+// the loop may be missing. An error is yielded once and last: it matches ErrNoQueries if j cannot
+// list IDs. No resource is held while the loop body runs.
 func CurrentIDs(ctx context.Context, j Journal, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		lister, err := listerOf(j)
@@ -147,10 +144,9 @@ func (r *reader) read(ctx context.Context) (Page, error) {
 	return page, nil
 }
 
-// Live yields the events that match c and lie behind after, which is "" for the
-// beginning, in the order of their offsets, and then those to come. It never
-// completes: it ends with an error, at the latest with the cause of ctx. Everything
-// else is as with Current.
+// Live yields the events that match c after the given offset ("" is the beginning) in the order of
+// their offsets, and continues with new events. It never completes: it ends with an error, at the
+// latest with the cause of ctx. Otherwise it behaves like Current.
 func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
 	return func(yield func(Envelope, error) bool) {
 		querier, err := querierOf(j)
@@ -173,15 +169,15 @@ func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[En
 	}
 }
 
-// LiveByID yields the events of a persistence ID with from <= SequenceNr <= to,
-// in ascending order, those to come too, and completes when to was reached:
-// MaxSequenceNr never is. The ID need not exist yet. Who resumes with the number
-// behind the last one seen gets each event exactly once.
+// LiveByID yields the events of a persistence ID with from <= SequenceNr <= to in ascending order,
+// including new ones, and completes when it reaches to. It never completes if to is MaxSequenceNr.
+// The ID need not exist yet. A reader that resumes after the last received sequence number gets
+// each event exactly once.
 //
-// Fences are left out and so is what was deleted, but to is reached by them as
-// well, and numbers may be missing. An error is yielded once and last: it
-// matches ErrNoQueries if j can't be queried. At most a page of Replay is read
-// ahead and nothing is held while the body of the loop runs.
+// Fences and deleted events are left out, so sequence numbers may be missing; a fence at to also
+// completes the loop. An error is yielded once and last: it matches ErrNoQueries if j does not
+// support queries. LiveByID reads ahead at most one page of Replay and holds no resource while the
+// loop body runs.
 func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		querier, err := querierOf(j)
@@ -191,7 +187,7 @@ func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.S
 		}
 		fail := func(err error) { yield(Event{}, fmt.Errorf("journal: live events of %q: %w", id, err)) }
 		for next := max(from, 1); next <= to; {
-			// What is stored after this lies behind the end, and ends the wait.
+			// Await returns for every event that is stored after this call of End.
 			end, err := querier.End(ctx)
 			if err != nil {
 				fail(err)
@@ -224,14 +220,14 @@ func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.S
 	}
 }
 
-// LiveIDs yields the persistence IDs that have a record or had one, and then those
-// to come, each once and in no order. It never completes: it ends with an error,
-// at the latest with the cause of ctx. CurrentIDs yields those there are now.
+// LiveIDs yields the existing persistence IDs and then new ones, each once, in no particular order.
+// It never completes: it ends with an error, at the latest with the cause of ctx. CurrentIDs yields
+// the existing IDs only.
 //
-// An ID that is new comes with its first event that is no fence. Behind the list
-// of now, every event of the journal is read, and every ID is remembered. An
-// error is yielded once and last: it matches ErrNoQueries if j can't be queried
-// or can't list IDs. Nothing is held while the body of the loop runs.
+// A new ID is yielded with its first event other than a fence. After the existing IDs, LiveIDs
+// reads every event of the journal, and it keeps every ID in memory. An error is yielded once and
+// last: it matches ErrNoQueries if j does not support queries or cannot list IDs. No resource is
+// held while the loop body runs.
 func LiveIDs(ctx context.Context, j Journal) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		querier, err := querierOf(j)
@@ -244,7 +240,7 @@ func LiveIDs(ctx context.Context, j Journal) iter.Seq2[string, error] {
 			yield("", err)
 			return
 		}
-		start, err := querier.End(ctx) // what the list misses comes behind it
+		start, err := querier.End(ctx) // IDs that the list misses have events after this position
 		if err != nil {
 			yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
 			return

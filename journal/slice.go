@@ -12,10 +12,9 @@ import (
 // never changes.
 const SliceCount = 1024
 
-// SliceOf returns the slice of a persistence ID, from 0 to 1,023. It is the
-// string hash of Java (the sum of c[i]*31^(n-1-i) over UTF-16 units, as a signed 32-bit
-// number), its remainder by 1,024, without the sign: the same as Akka
-// Persistence has, so that journals can be moved.
+// SliceOf returns the slice of a persistence ID, from 0 to 1,023: the absolute value of the
+// remainder by 1,024 of the string hash of Java (the sum of c[i]*31^(n-1-i) over UTF-16 units as a
+// signed 32-bit number). Akka Persistence computes the same slices, so journals can be migrated.
 func SliceOf(id string) int {
 	var h int32
 	for _, r := range id {
@@ -33,8 +32,7 @@ func SliceOf(id string) int {
 type Slices struct {
 	// First is the first slice of the range.
 	First int
-	// Count is how many there are from there on; 0 means all slices, and First
-	// must be 0 then.
+	// Count is the number of slices in the range. 0 means all slices and requires First to be 0.
 	Count int
 }
 

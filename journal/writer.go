@@ -5,7 +5,8 @@ package journal
 
 import "time"
 
-// WriterConfig holds the limits of a Writer.
+// WriterConfig configures the writer of the runtime, which groups the writes of many entities into
+// few appends.
 type WriterConfig struct {
 	// MaxQueuedWrites is how many accepted requests may wait to be sent.
 	// Defaults to 16,384.
@@ -15,19 +16,17 @@ type WriterConfig struct {
 	MaxQueuedBytes int
 	// MaxBatchWrites is how many writes one Append may hold. Defaults to 1,024.
 	MaxBatchWrites int
-	// MaxBatchBytes is how many bytes one Append may hold. A write that is
-	// larger by itself is rejected. Defaults to MaxAppendBytes and can't be
-	// more.
+	// MaxBatchBytes is the maximum size of one Append in bytes. A single larger write is rejected.
+	// Defaults to 64 MiB, which is also the maximum.
 	MaxBatchBytes int
-	// OnCommit is called after each Append, before its owners are told, on a
-	// goroutine of the Writer. It must not block. With a Parallel journal there
-	// may be several calls at a time. Defaults to none.
+	// OnCommit is called after each Append, before the entities receive the outcome. It must not
+	// block. With a Parallel journal, calls may be concurrent. Optional.
 	OnCommit func(CommitInfo)
 }
 
 // CommitInfo describes one Append of a Writer.
 type CommitInfo struct {
-	// Writes, Events and Bytes say what it held.
+	// Writes, Events and Bytes are the size of the Append.
 	Writes, Events, Bytes int
 	// Failed is how many of the writes were not stored or have an unknown
 	// outcome.

@@ -12,35 +12,34 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// item is one stored event on its way to the handler. None, one or several
-// events were made of it; it is handled as a whole.
+// item is one stored event. Decoding yields no, one or several events; the item is handled as a
+// whole.
 type item[E any] struct {
 	events []Envelope[E]
 	offset journal.Offset
-	// err says that it could not be decoded. Events has one envelope then, without
-	// the event.
+	// err is the decoding error. Events then has one envelope, without the event.
 	err error
 }
 
-// page is what a reader hands to its worker.
+// page is the unit that a reader passes to its worker.
 type page[E any] struct {
 	items []item[E]
 	// number counts the pages of a reader.
 	number int
-	// first is the time of its first event, zero if there is none.
+	// first is the time of the first event, zero if the page has none.
 	first time.Time
-	// end says that the journal shows nothing behind it.
+	// end is set if the journal has no further events.
 	end bool
 }
 
-// decoder makes pages of what a query has found.
+// decoder converts pages of a query.
 type decoder[E any] struct {
 	events *codec.Registry
 	values []any
 }
 
-// page decodes. What can't be decoded becomes an item that says so. The last item
-// has no events, only the position behind all that was looked at.
+// page decodes a page. An event that cannot be decoded becomes an item with an error. The last item
+// has no events, only the position after all records that the query examined.
 func (d *decoder[E]) page(read journal.Page) page[E] {
 	p := page[E]{items: make([]item[E], 0, len(read.Events)+1), end: !read.More}
 	envelopes := make([]Envelope[E], 0, len(read.Events))
@@ -62,7 +61,7 @@ func (d *decoder[E]) page(read journal.Page) page[E] {
 	return p
 }
 
-// decode appends the events that a record stands for today.
+// decode appends the current events of a record.
 func (d *decoder[E]) decode(dst []Envelope[E], record *journal.Envelope) ([]Envelope[E], error) {
 	var err error
 	d.values, err = d.events.DecodeAppend(d.values[:0], record.Manifest, record.Payload)
@@ -72,7 +71,7 @@ func (d *decoder[E]) decode(dst []Envelope[E], record *journal.Envelope) ([]Enve
 	for part, value := range d.values {
 		event, ok := value.(E)
 		if !ok {
-			return dst, fmt.Errorf("%w: a %T is no event of this projection", ErrInvalid, value)
+			return dst, fmt.Errorf("%w: %T is not an event type of this projection", ErrInvalid, value)
 		}
 		e := envelope[E](record)
 		e.Event, e.Part = event, part
@@ -88,30 +87,30 @@ func envelope[E any](record *journal.Envelope) Envelope[E] {
 	}
 }
 
-// Envelope is what a journal.Envelope is to a handler: one event, decoded, and
-// what the journal knows about it. Handlers must not change what it refers to.
+// Envelope is one decoded event with its position and metadata. Handlers must not change the data
+// that it refers to.
 type Envelope[E any] struct {
 	// Event is the event, decoded and brought up to date.
 	Event E
 	// ID is the persistence ID it belongs to, and SequenceNr its number there.
 	ID         string
 	SequenceNr uint64
-	// Part tells the events apart that an upcaster made of one stored event: 0, 1
-	// and so on. ID, SequenceNr and Part identify an event.
+	// Part numbers the events (0, 1, ...) that an upcaster made of one stored event. ID, SequenceNr
+	// and Part identify an event.
 	Part int
 	// Time is when it happened, in UTC and whole microseconds.
 	Time time.Time
-	// Manifest is the name and version it is stored under.
+	// Manifest is the stored name and version.
 	Manifest string
-	// Tags and Metadata are what it was stored with.
+	// Tags and Metadata are stored with the event.
 	Tags     []string
 	Metadata []byte
 	// Offset is its position in the journal.
 	Offset journal.Offset
 }
 
-// EntityID returns the ID of the entity: what follows the first "|" of the
-// persistence ID, or all of it if there is none.
+// EntityID returns the ID of the entity: the part of the persistence ID after its first "|", or all
+// of it if there is none.
 func (e *Envelope[E]) EntityID() string {
 	if _, entity, ok := strings.Cut(e.ID, "|"); ok {
 		return entity

@@ -17,53 +17,52 @@ import (
 )
 
 const (
-	// claimRenewal is how often the one who clears says that it is still there.
+	// claimRenewal is the interval at which the clearing process renews its claim.
 	claimRenewal = 5 * time.Second
 	// claimLife is how long another process waits for that before it takes over.
 	claimLife = 30 * time.Second
-	// claimLimit is how long the one who clears goes on without having been able to
-	// say it. It is less, so that it has stopped by then.
+	// claimLimit is how long the clearing process continues without a successful renewal. It is
+	// shorter than claimLife, so that the process has stopped before another one takes over.
 	claimLimit = 20 * time.Second
 )
 
-// claimer empties a read model that has no transaction with its positions. Of
-// the processes that find the mark of a rebuild one claims it, by a conditional
-// move to marked positions that have the claim for an offset:
+// claimer empties a read model whose store has no transactions with the positions. One of the
+// processes that load the mark of a rebuild claims it, by a conditional move to marked positions
+// whose offset is the claim:
 //
-//	marked ""  --claim-->  marked "claim-me-1"  --renewals-->  marked "claim-me-7"  --cleared-->  not marked, ""
+//	marked ""  --claim-->  marked "claim-me-1"  --renewals-->  marked "claim-me-7"  --cleared-->  not marked, "begin-..."
 //	   ^                         |
 //	   |                         | no renewal for 30 s: another process claims it
-//	   +---- the first one finds out, if its Clear came when the mark was away
+//	   +---- the first process requests a rebuild, if its Clear ended after the mark was removed
 //
-// A crash leaves the claim, which ends by itself. It is used by one session at a
-// time.
+// A crash leaves the claim, which expires. Only one session uses a claimer at a time.
 type claimer struct {
-	store Store
-	empty func(ctx context.Context) error
-	owner string
-	moves int  // of the claim
-	doubt bool // a Clear has ended, and it is not known whether it held the claim
+	store      Store
+	empty      func(ctx context.Context) error
+	owner      string
+	moves      int  // of the claim
+	unresolved bool // a Clear has ended, and it is unknown whether the claim was held until then
 }
 
 func newClaimer(store Store, empty func(ctx context.Context) error) *claimer {
 	return &claimer{store: store, empty: empty, owner: "claim-" + rand.Text() + "-"}
 }
 
-// claimed reports whether somebody clears the read model, or did when it crashed.
+// claimed reports whether a process is clearing the read model, or crashed while clearing it.
 func claimed(positions []Position) bool {
 	return slices.ContainsFunc(positions, func(p Position) bool { return p.Clear && p.Offset != "" })
 }
 
-// holds reports whether it has the claim.
+// holds reports whether this process holds the claim.
 func (c *claimer) holds(positions []Position) bool {
 	return len(positions) > 0 && !slices.ContainsFunc(positions, func(p Position) bool {
 		return !p.Clear || !strings.HasPrefix(string(p.Offset), c.owner)
 	})
 }
 
-// clear empties the read model and takes the mark away. Several processes may try.
-func (c *claimer) clear(ctx context.Context, g *gate, m Move) error {
-	marked, err := c.await(ctx, m)
+// clear empties the read model and removes the mark. Several processes may call it.
+func (c *claimer) clear(ctx context.Context, g *pauseGate, m Move) error {
+	marked, err := c.waitForClaim(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -72,15 +71,15 @@ func (c *claimer) clear(ctx context.Context, g *gate, m Move) error {
 	}
 	defer g.leave()
 	if err = c.claim(ctx, m.Projection, marked); errors.Is(err, ErrFenced) {
-		return errMoved // another process was faster
+		return errRangesChanged // another process was faster
 	} else if err != nil {
 		return err
 	}
-	c.doubt = true
-	err = c.keeping(ctx, m.Projection)
+	c.unresolved = true
+	err = c.clearWithRenewal(ctx, m.Projection)
 	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishPatience)
 	defer cancel()
-	if err = errors.Join(err, c.settle(soon, m.Projection)); err != nil {
+	if err = errors.Join(err, c.checkOutcome(soon, m.Projection)); err != nil {
 		return err
 	}
 	held, err := c.store.Load(ctx, m.Projection)
@@ -88,7 +87,7 @@ func (c *claimer) clear(ctx context.Context, g *gate, m Move) error {
 		return err
 	}
 	if !c.holds(held) {
-		return errMoved
+		return errRangesChanged
 	}
 	to := slices.Clone(m.To)
 	for i := range to {
@@ -97,26 +96,26 @@ func (c *claimer) clear(ctx context.Context, g *gate, m Move) error {
 	return c.store.Save(ctx, Move{Projection: m.Projection, From: held, To: to})
 }
 
-// beginning is what the offset of a position begins with that is at the beginning
-// again. What follows makes it another one than all before: a process that loaded
-// the old beginning, and has handled events since that were cleared, must not move it.
+// beginning is the prefix of the offset of a position at the beginning after a rebuild. The random
+// suffix distinguishes it from all earlier beginnings: a process that loaded an earlier one, and has
+// handled events that were cleared since, must be fenced.
 const beginning = "begin-"
 
-// start returns where to read from.
-func start(o journal.Offset) journal.Offset {
+// startOffset returns where to read from.
+func startOffset(o journal.Offset) journal.Offset {
 	if strings.HasPrefix(string(o), beginning) {
 		return ""
 	}
 	return o
 }
 
-// settle looks what has become of the rebuild by the end of a Clear. If another
-// process took over and the mark is away, what was emptied at last may be what has
-// been built since, so the rebuild is asked for again. While the mark is there
-// nothing is built: who clears then is left alone, else processes whose Clears are
-// slow would take the claim from each other for ever.
-func (c *claimer) settle(ctx context.Context, name string) error {
-	if !c.doubt {
+// checkOutcome checks the outcome of the rebuild after a Clear has ended. If another process took over
+// and has already removed the mark, the Clear may have removed parts of the new read model, so
+// settle requests another rebuild. While the mark is present nothing is built, and the other
+// process is not disturbed: otherwise two processes with slow Clears would take the claim from each
+// other indefinitely.
+func (c *claimer) checkOutcome(ctx context.Context, name string) error {
+	if !c.unresolved {
 		return nil
 	}
 	stored, err := c.store.Load(ctx, name)
@@ -127,15 +126,15 @@ func (c *claimer) settle(ctx context.Context, name string) error {
 		if err = c.store.Reset(ctx, name); err != nil {
 			return err
 		}
-		err = fmt.Errorf("another process took the rebuild over, which is done again: %w", ErrFenced)
+		err = fmt.Errorf("another process took over the rebuild, another rebuild was requested: %w", ErrFenced)
 	}
-	c.doubt = false
+	c.unresolved = false
 	return err
 }
 
-// await returns the marked positions as soon as nobody else has claimed them, or
-// has not been heard of for too long.
-func (c *claimer) await(ctx context.Context, m Move) ([]Position, error) {
+// waitForClaim returns the marked positions as soon as no other process holds a claim, or the claim has
+// expired.
+func (c *claimer) waitForClaim(ctx context.Context, m Move) ([]Position, error) {
 	for stored, since := m.From, time.Now(); ; {
 		if !claimed(stored) || c.holds(stored) || time.Since(since) >= claimLife {
 			return stored, nil
@@ -148,14 +147,14 @@ func (c *claimer) await(ctx context.Context, m Move) ([]Position, error) {
 		case err != nil:
 			return nil, err
 		case !mustClear(now):
-			return nil, errMoved // it is done
+			return nil, errRangesChanged // the rebuild is complete
 		case !slices.Equal(now, stored):
 			stored, since = now, time.Now()
 		}
 	}
 }
 
-// claim puts a new claim in the place of what is stored.
+// claim replaces the stored claim by a new one.
 func (c *claimer) claim(ctx context.Context, name string, stored []Position) error {
 	c.moves++
 	to := slices.Clone(stored)
@@ -165,28 +164,28 @@ func (c *claimer) claim(ctx context.Context, name string, stored []Position) err
 	return c.store.Save(ctx, Move{Projection: name, From: stored, To: to})
 }
 
-// keeping empties the read model and renews the claim meanwhile. If that is lost, the
-// context of Clear ends.
-func (c *claimer) keeping(ctx context.Context, name string) error {
+// clearWithRenewal empties the read model and renews the claim concurrently. The context of Clear ends when
+// the claim is lost.
+func (c *claimer) clearWithRenewal(ctx context.Context, name string) error {
 	clearing, cancel := context.WithCancelCause(ctx)
 	var keeper sync.WaitGroup
 	defer keeper.Wait()
 	defer cancel(nil)
 	var lost error
 	keeper.Go(func() {
-		if lost = c.keep(clearing, name); lost != nil {
+		if lost = c.renewUntil(clearing, name); lost != nil {
 			cancel(lost)
 		}
 	})
-	err := contain(func() error { return c.empty(clearing) })
+	err := catchPanic(func() error { return c.empty(clearing) })
 	cancel(nil)
 	keeper.Wait()
 	return errors.Join(err, lost)
 }
 
-// keep renews the claim until ctx ends. An error says that the claim is lost, or
-// soon may be.
-func (c *claimer) keep(ctx context.Context, name string) error {
+// renewUntil renews the claim until ctx ends. It returns an error if the claim is lost or about to
+// expire.
+func (c *claimer) renewUntil(ctx context.Context, name string) error {
 	for good := time.Now(); ; {
 		err := wait(ctx, claimRenewal)
 		if err == nil {

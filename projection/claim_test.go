@@ -81,10 +81,10 @@ func TestClearsBesideOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		one := start(t, p)
+		one := startOffset(t, p)
 		synctest.Wait()
 		standby := create(t, cfg)
-		two := start(t, standby)
+		two := startOffset(t, standby)
 		time.Sleep(time.Minute)
 		if err := standby.Pause(t.Context()); err != nil { // nothing of it is going on
 			t.Error(err)
@@ -174,9 +174,9 @@ func TestClearThatComesTooLate(t *testing.T) {
 			return m.clear(ctx)
 		}
 		cfg.Handler = handler
-		late := start(t, create(t, cfg))
+		late := startOffset(t, create(t, cfg))
 		time.Sleep(time.Second)
-		other := start(t, p)
+		other := startOffset(t, p)
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		select {
@@ -216,7 +216,7 @@ func TestClearsOverlap(t *testing.T) {
 		}
 		var stops []func() error
 		for range 3 {
-			stops = append(stops, start(t, create(t, cfg)))
+			stops = append(stops, startOffset(t, create(t, cfg)))
 		}
 		time.Sleep(20 * time.Second)
 		if err := p.Rebuild(t.Context()); err != nil {
@@ -278,7 +278,7 @@ func TestHandlerThatComesTooLate(t *testing.T) {
 			return m.handle(ctx, e)
 		}
 		cfg.Handler = handler
-		late := start(t, create(t, cfg))
+		late := startOffset(t, create(t, cfg))
 		synctest.Wait()
 		handler.Handle = func(ctx context.Context, e projection.Envelope[event]) error {
 			slow(time.Second)
@@ -289,7 +289,7 @@ func TestHandlerThatComesTooLate(t *testing.T) {
 		if err := p.Rebuild(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		other := start(t, p)
+		other := startOffset(t, p)
 		time.Sleep(time.Hour)
 		wantSums(t, m.rows(), s.sums)
 		wantStopped(t, late)
@@ -316,7 +316,7 @@ func TestBeginningsDiffer(t *testing.T) {
 			return err
 		}
 		cfg.Handler = handler
-		late := start(t, create(t, cfg))
+		late := startOffset(t, create(t, cfg))
 		synctest.Wait()
 		p := create(t, cfg)
 		if err := p.Rebuild(t.Context()); err != nil {
@@ -324,7 +324,7 @@ func TestBeginningsDiffer(t *testing.T) {
 		}
 		handler.Handle = func(context.Context, projection.Envelope[event]) error { return errPlanted } // it clears, and that is all
 		cfg.Handler = handler
-		other := start(t, create(t, cfg))
+		other := startOffset(t, create(t, cfg))
 		time.Sleep(30 * time.Second)
 		wantStopped(t, other)
 		time.Sleep(time.Hour)
@@ -368,7 +368,7 @@ func TestRebuildsBesideOthers(t *testing.T) {
 				case 0, 1:
 					if len(stops) < 3 {
 						cfg.Workers = 1 << rnd.IntN(3)
-						stops = append(stops, start(t, create(t, cfg)))
+						stops = append(stops, startOffset(t, create(t, cfg)))
 					}
 				case 2:
 					if len(stops) > 0 {
@@ -384,7 +384,7 @@ func TestRebuildsBesideOthers(t *testing.T) {
 				}
 				time.Sleep(time.Duration(rnd.IntN(100)) * time.Second)
 			}
-			stops = append(stops, start(t, create(t, cfg)))
+			stops = append(stops, startOffset(t, create(t, cfg)))
 			time.Sleep(3 * time.Hour)
 			wantSums(t, m.rows(), s.sums)
 			for _, stop := range stops {

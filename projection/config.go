@@ -19,19 +19,19 @@ import (
 
 // Config configures a Projection.
 type Config[E any] struct {
-	// Name is what positions are kept under: 1 to 255 bytes of valid UTF-8
-	// without control characters. It must never change. Required.
+	// Name identifies the stored positions: 1 to 255 bytes of valid UTF-8 without control
+	// characters. It must never change. Required.
 	Name string
 	// Journal is where the events are. It, or a journal that it wraps, has to
 	// implement journal.Querier. The projection does not close it. Required.
 	Journal journal.Journal
-	// Criteria say which events to read. Their Slices are divided among the workers
-	// and must be zero. Who changes them rebuilds, or takes another name:
-	// what was passed over is not looked at again. Defaults to all events.
+	// Criteria selects the events. Its Slices must be zero; they are divided among the workers. A
+	// change of the criteria requires a rebuild or a new name, because events that were skipped
+	// before are not read again. Defaults to all events.
 	Criteria journal.Criteria
-	// Events decodes them: the registry of an eventsourcing.Type. What it does not
-	// know can't be decoded, and two types may mean different things by one name,
-	// so Criteria.Type should be that type. Required.
+	// Events decodes the events: the registry of an eventsourcing.Type. Unknown events cannot be
+	// decoded, and two types may use one name for different events, so set Criteria.Type to the
+	// same type. Required.
 	Events *codec.Registry
 	// Handler is how events reach the read model. Required.
 	Handler Handler[E]
@@ -40,26 +40,25 @@ type Config[E any] struct {
 	// grows, ranges are divided; when it shrinks, the ranges stay as they are
 	// until the next Rebuild, with one worker each. Defaults to 1.
 	Workers int
-	// OnFailure says what to do about an event that can't be handled. Defaults to
-	// failing.
+	// OnFailure is the treatment of events that cannot be handled. Defaults to failing.
 	OnFailure Strategy
-	// MinBackoff and MaxBackoff bound the pause after which a worker that failed
-	// begins again at its stored position. It doubles each time, until the position
-	// has moved or there is nothing to do. They default to 3 s and 30 s.
+	// MinBackoff and MaxBackoff limit the pause after which a failed worker restarts at its stored
+	// position. The pause doubles with each failure, until the position moves or no event is
+	// pending. They default to 3 s and 30 s.
 	MinBackoff, MaxBackoff time.Duration
 	// BackoffJitter draws a pause out by up to this share of it. Defaults to
 	// 0.2; negative means none.
 	BackoffJitter float64
-	// MaxRestarts is how often in a row a worker begins again: one more failure and
-	// Run, or CatchUp, returns the error. To be fenced by another process, which
-	// does the work meanwhile, does not count. Defaults to 10 for CatchUp, about
-	// four minutes, and to no limit for Run; negative means never.
+	// MaxRestarts is the maximum number of consecutive restarts of a worker. After one more failure
+	// Run or CatchUp returns the error. Being fenced by another process, which handles the events
+	// instead, does not count. Defaults to 10 for CatchUp (about four minutes) and to no limit for
+	// Run. A negative value disables restarts.
 	MaxRestarts int
-	// Logger gets a line for each failure, with the attempt, the error and when the
-	// next one is, and for each event that is tried again or skipped. Defaults to
-	// none; then only Observer and Status tell why nothing happens.
+	// Logger logs each failure with the attempt, the error and the time of the next attempt, and
+	// each event that is retried or skipped. Defaults to none; failures are then visible only
+	// through Observer and Status.
 	Logger *slog.Logger
-	// Observer is told what happens. Defaults to nothing.
+	// Observer receives events of the projection. Optional.
 	Observer Observer
 }
 
@@ -72,7 +71,7 @@ func (c Config[E]) withDefaults() Config[E] {
 	return c.withBackoffDefaults()
 }
 
-// build checks a configuration and returns what is made of it.
+// build validates the configuration and returns its parts.
 func (c Config[E]) build() (journal.Querier, delivery[E], error) {
 	var (
 		errs    = []error{checkName(c.Name), c.OnFailure.validate(), c.checkBackoff()}
@@ -104,7 +103,7 @@ func (c Config[E]) build() (journal.Querier, delivery[E], error) {
 		errs = append(errs, err) // it names the handler
 	}
 	if d.before && c.OnFailure.Retries > 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Retries with AtMostOnce, which never tries twice", ErrInvalid))
+		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Retries is not allowed with AtMostOnce", ErrInvalid))
 	}
 	return querier, d, errors.Join(errs...)
 }
@@ -112,27 +111,27 @@ func (c Config[E]) build() (journal.Querier, delivery[E], error) {
 // checkName returns an error for a name that no store accepts.
 func checkName(name string) error {
 	if name == "" || len(name) > 255 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("%w: the name %q: 1 to 255 bytes of valid UTF-8 without control characters are needed", ErrInvalid, name)
+		return fmt.Errorf("%w: name %q: want 1 to 255 bytes of valid UTF-8 without control characters", ErrInvalid, name)
 	}
 	return nil
 }
 
-// Strategy says what to do about an event that the handler returns an error
-// for, or panics at, or that can't be decoded:
+// Strategy is the treatment of an event that the handler fails or panics on, or that cannot be
+// decoded:
 //
-//	Strategy{}                        fails: nothing behind the event is handled until it can be
-//	Strategy{Skip: true}              skips it at once
-//	Strategy{Retries: 5}              tries it 5 times more, 1 s apart, and then fails
-//	Strategy{Retries: 5, Skip: true}  likewise, and then skips it
+//	Strategy{}                        fail: no later event is handled until this one succeeds
+//	Strategy{Skip: true}              skip it immediately
+//	Strategy{Retries: 5}              retry it 5 times, 1 s apart, then fail
+//	Strategy{Retries: 5, Skip: true}  retry it 5 times, then skip it
 type Strategy struct {
-	// Retries is how often to try again. What can't be decoded is not tried
-	// again. Defaults to 0.
+	// Retries is the number of retries. Events that cannot be decoded are not retried. Defaults to
+	// 0.
 	Retries int
 	// Delay is the time between two attempts. Defaults to 1 s.
 	Delay time.Duration
-	// Skip goes on with the next event then, after the event was logged and
-	// shown to the Observer. The default is to fail: the worker begins again, at
-	// this event, after the pauses of Config.MinBackoff and its relatives.
+	// Skip continues with the next event after the retries. The skipped event is logged and passed
+	// to the Observer. By default the worker fails: it restarts at this event after the pauses of
+	// Config.MinBackoff and MaxBackoff.
 	Skip bool
 }
 
@@ -152,11 +151,10 @@ func (s Strategy) validate() error {
 	return errors.Join(errs...)
 }
 
-// arrange returns the positions with which a number of workers begins, given
-// those that are stored. A range that is too large for one of them is divided,
-// and its parts begin where it was. Ranges are never joined, as there may be
-// events that one of them has handled and the other has not: then there are more
-// ranges than asked for.
+// arrange returns the initial positions for a number of workers, given the stored ones. A range
+// that is too large for one worker is divided, and its parts start at the position of the range.
+// Ranges are never merged, because one may have handled events that the other has not; the result
+// may therefore have more ranges than requested.
 func arrange(stored []Position, workers int) ([]Position, error) {
 	ranges, err := journal.SplitSlices(workers)
 	if err != nil {
@@ -174,7 +172,7 @@ func arrange(stored []Position, workers int) ([]Position, error) {
 	next := 0
 	for _, p := range stored {
 		if p.Slices.First != next || p.Slices.Count < 1 || p.Slices.Count > size && p.Slices.Count%size != 0 {
-			return nil, fmt.Errorf("%w: the stored ranges of slices do not fit: %s where slice %d should begin one", ErrInvalid, p.Slices, next)
+			return nil, fmt.Errorf("%w: stored ranges of slices: got range %s, want a range that starts at slice %d", ErrInvalid, p.Slices, next)
 		}
 		next += p.Slices.Count
 		count := min(size, p.Slices.Count)

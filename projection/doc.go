@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package projection keeps read models up to date with a journal: tables to
-// query, search indexes, mails to send, made from the events of all entities.
+// Package projection keeps read models up to date with a journal: tables to query, search indexes,
+// mails to send, built from the events of all entities.
 //
 //	store, err := pgprojection.NewStore(pool, pgprojection.Config{}) // plugins/postgres/pgprojection
 //	totals, err := projection.New(projection.Config[Event]{
@@ -24,83 +24,76 @@
 //	})
 //	err = totals.Run(ctx) // until ctx ends
 //
-// Each worker has a range of the slices that persistence IDs are spread over, and
-// a position of its own. It reads one page ahead of what is handled:
+// Each worker has a range of the slices of persistence IDs and a position of its own. It reads one
+// page ahead of the handled events:
 //
 //	journal                    worker 0-255                        store
-//
-//	 events ---- page -------> reader: decode, upcast
-//	             page            |
-//	             ...             v
-//	                           batch ---- Handle(tx) ------------> read model
-//	                                 ---- position, same tx -----> 0-255: offset
-//	                 failed?     |
-//	                 halve, retry, skip, or fail and pause 3 s to 30 s
+//	events ---- page -------> reader: decode, upcast
+//	            page            | ...
+//	                            v
+//	                          batch ---- Handle(tx) ------------> read model
+//	                                ---- position, same tx -----> 0-255: offset
+//	                          failed?
+//	                            | halve, retry, skip, or fail and pause 3 s to 30 s
 //
 // # Guarantees
 //
-//   - The events of a persistence ID are handled in their order, by one worker.
-//   - ExactlyOnce: the read model is what the events up to the stored position
-//     make of it, at every moment, whatever crashes, and however many processes
-//     run the projection.
-//   - AtLeastOnce: every event is handled; after a crash or a failure some of
-//     those behind the last saved position are handled again: by default up to
-//     100, or those of half a second.
+//   - One worker handles the events of a persistence ID, in their order.
+//   - ExactlyOnce: the read model always corresponds to the events up to the stored position,
+//     despite crashes and with any number of processes that run the projection.
+//   - AtLeastOnce: every event is handled. After a crash or a failure, events after the last saved
+//     position are handled again: by default up to 100, or those of half a second.
 //   - AtMostOnce: no event is handled twice.
-//   - No event is lost at the boundary of a page, by a restart, or when the number
-//     of workers changes.
-//   - A panic of a handler is an error like any other. An event that can't be
-//     decoded or handled is named by an *EventError, with its persistence ID,
-//     number and manifest; the others of its batch are handled first, as far as
-//     they come before it.
+//   - No event is lost at the boundary of a page, by a restart, or by a change of the number of
+//     workers.
+//   - A panic of a handler is treated as an error. An *EventError names the event that could not be
+//     decoded or handled, with its persistence ID, sequence number and manifest. The earlier events
+//     of the batch are handled first.
 //
 // # Failures
 //
-// What the handler returns an error for is dealt with by Config.OnFailure: retried,
-// and then skipped, or not. A worker that fails, and one whose journal or store is
-// away, begins again at its stored position after a pause; the others go on. Each time
-// the Logger gets a warning with the attempt, the error and when the next one is,
-// and Status has the same. Run goes on like that for ever, unless
-// Config.MaxRestarts is set; CatchUp, which somebody waits for, gives up after
-// about four minutes without getting on. Errors that no pause can mend end both.
+// Config.OnFailure defines the treatment of events that the handler fails on: whether they are
+// retried and then skipped. A worker that fails, or whose journal or store is unavailable, restarts
+// at its stored position after a pause; the other workers continue. Each failure is logged with the
+// attempt, the error and the time of the next attempt, and shown by Status. Run retries without a
+// limit unless Config.MaxRestarts is set; CatchUp gives up after about four minutes without
+// progress. Errors that a restart cannot resolve end both.
 //
-// A rebuild marks the stored positions, so it survives a crash at any point: who
-// finds the mark clears the read model first. ExactlyOnce clears in the
-// transaction that takes the mark away; the others claim the rebuild, clear, and
-// take the mark away then.
+// A rebuild marks the stored positions, so it survives a crash at any point: a process that loads
+// marked positions clears the read model first. ExactlyOnce clears it in the transaction that
+// removes the mark. The others claim the rebuild, clear the read model, and remove the mark
+// afterwards.
 //
 // # Several processes
 //
-// All of them may run the same projection, each as a standby of the others. A
-// position moves only from where it was when it was loaded, so one of two that
-// handle the same events is fenced: it pauses, and begins again where the other one
-// is. With ExactlyOnce nothing is counted twice by that; the loser waits for the lock
-// on the position and has not even called its handler. With AtLeastOnce both may
-// have handled the events in between, and with AtMostOnce only the winner has. It
-// costs: for throughput let one process run it.
+// Several processes may run the same projection, each as a standby of the others. A position moves
+// only from the value that the process loaded. If two processes handle the same events, one of them
+// is fenced: it pauses, and restarts at the position of the other. With ExactlyOnce this counts no
+// event twice; the fenced process waits for the lock on the position and does not call its handler.
+// With AtLeastOnce both may have handled the events in between, and with AtMostOnce only the other
+// one has. For throughput, let one process run the projection.
 //
-// A rebuild with ExactlyOnce is as safe as all else. With the other two, one of the
-// processes claims it, by a conditional move of the positions, and says every 5 s
-// that it is still there; the others wait, and take over 30 s after it was heard
-// of last. A Clear that can't say so for 20 s is canceled. Who finds that it has
-// cleared nevertheless after another one took over, or that AtLeastOnce has handled
-// events while another one rebuilt, asks for the rebuild again, and logs it. What is
-// left is a process that does so and crashes before it finds out, a handler that
-// outlasts a whole rebuild, and the event that AtMostOnce had in hand.
+// A rebuild with ExactlyOnce has the same guarantees. With the other two, one of the processes
+// claims the rebuild by a conditional move of the positions and renews the claim every 5 s. The
+// others wait, and take over 30 s after the last renewal. A Clear is canceled when the claim could
+// not be renewed for 20 s. A process requests another rebuild, and logs it, if its Clear ended after
+// another process had taken over, or if its AtLeastOnce handler handled events during the rebuild.
+// Three cases remain undetected: a crash before this request, a handler that runs longer than a whole
+// rebuild, and the event that AtMostOnce is handling at that time.
 //
 // # Caveats
 //
-//   - A batch of ExactlyOnce is one transaction. Handlers of several workers that
-//     change the same rows wait for each other and may deadlock, unless all change
-//     them in the same order: sort by the key, or use one worker.
-//   - A read model is behind the journal, by Status.Lag at least. What must be
-//     true at the moment of a decision belongs into an aggregate.
-//   - A table that is missing looks like one that is not there yet: Run tries again
-//     for ever. Give it a Logger, or look at Status.
-//   - Events that were deleted from the journal are not there for a rebuild.
-//   - Rebuild AtLeastOnce and AtMostOnce with one process if you can: stop the
-//     others first. Without a transaction, what one process does late, a Clear or a
-//     handler, may come between what another one builds. See "Several processes".
-//   - Positions mean something to the journal that made them. Who moves to another
-//     journal takes another name, or rebuilds.
+//   - A batch of ExactlyOnce is one transaction. Handlers of several workers that change the same
+//     rows wait for each other and may deadlock, unless all change them in the same order: sort by
+//     the key, or use one worker.
+//   - A read model lags the journal, at least by Status.Lag. A decision that requires the current
+//     state belongs into an aggregate.
+//   - A missing table cannot be distinguished from one that is created later: Run retries without a
+//     limit. Set a Logger, or check Status.
+//   - A rebuild does not include events that were deleted from the journal.
+//   - Rebuild AtLeastOnce and AtMostOnce with one process if possible: stop the others first. Without
+//     a transaction, a late Clear or handler of one process may interleave with the rebuild of
+//     another. See "Several processes".
+//   - Offsets are valid for the journal that created them. After a move to another journal use a new
+//     name, or rebuild.
 package projection

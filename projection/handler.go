@@ -12,20 +12,18 @@ import (
 	"time"
 )
 
-// Handler is how events reach the read model: an ExactlyOnce, an AtLeastOnce or
-// an AtMostOnce.
+// Handler updates the read model: an ExactlyOnce, an AtLeastOnce or an AtMostOnce.
 //
-// A worker calls it for one batch after the other, in the order of the events;
-// the workers of a projection call it at the same time. Its context ends with
-// Run. An error, or a panic, is dealt with as Config.OnFailure says; when it is
-// about several events the handler first gets them again in smaller groups,
-// until it is clear which one it is.
+// A worker calls it for one batch after the other, in the order of the events. The workers of a
+// projection call it concurrently. Its context ends with Run. Config.OnFailure defines the
+// treatment of errors and panics. If a batch of several events fails, the handler first receives
+// the events again in smaller batches, until the failing event is isolated.
 type Handler[E any] interface {
 	delivery() (delivery[E], error)
 }
 
-// ExactlyOnce changes the read model and the position in one transaction, so
-// that each event counts once, whatever fails.
+// ExactlyOnce changes the read model and the position in one transaction, so each event takes
+// effect once, despite any failure.
 type ExactlyOnce[E, Tx any] struct {
 	// Store keeps the positions and begins the transactions. Required.
 	Store TxStore[Tx]
@@ -34,11 +32,11 @@ type ExactlyOnce[E, Tx any] struct {
 	// committed, so it does nothing else. The slice is valid until it returns.
 	// Required.
 	Handle func(ctx context.Context, tx Tx, events []Envelope[E]) error
-	// Clear empties the read model. Without it there is no Rebuild.
+	// Clear empties the read model. Rebuild requires it.
 	Clear func(ctx context.Context, tx Tx) error
-	// Batch is how many events Handle gets at most (more if an upcaster makes more
-	// of one stored event). It gets those that are there and never waits for
-	// more. Defaults to 1,000.
+	// Batch is the maximum number of events in a call of Handle (more if an upcaster splits a
+	// stored event). Handle receives the available events and never waits for more. Defaults to
+	// 1,000.
 	Batch int
 }
 
@@ -48,36 +46,36 @@ type ExactlyOnce[E, Tx any] struct {
 type AtLeastOnce[E any] struct {
 	// Store keeps the positions. Required.
 	Store Store
-	// Handle gets one event at a time, HandleBatch several; the slice is valid
-	// until it returns. One of the two is required.
+	// Handle receives one event per call, HandleBatch several; the slice is valid until the return.
+	// Exactly one of the two is required.
 	Handle      func(ctx context.Context, event Envelope[E]) error
 	HandleBatch func(ctx context.Context, events []Envelope[E]) error
-	// Clear empties the read model, and may be called again. Its context ends when
-	// another process takes the rebuild over. Without it there is no Rebuild.
+	// Clear empties the read model and may be called repeatedly. Its context ends when another
+	// process takes over the rebuild. Rebuild requires it.
 	Clear func(ctx context.Context) error
-	// Batch is how many events HandleBatch gets at most (more if an upcaster
-	// makes more of one stored event). Defaults to 20.
+	// Batch is the maximum number of events in a call of HandleBatch (more if an upcaster splits a
+	// stored event). Defaults to 20.
 	Batch int
 	// BatchWait is how long the first event of a batch waits for it to fill.
 	// Defaults to 500 ms; negative is not at all.
 	BatchWait time.Duration
 	// SaveEvery is after how many events the position is saved. Defaults to 100.
 	SaveEvery int
-	// SaveInterval is after what time it is saved, if there were fewer. Defaults
-	// to 500 ms.
+	// SaveInterval is the time after which the position is saved with fewer events. Defaults to 500
+	// ms.
 	SaveInterval time.Duration
 }
 
-// AtMostOnce saves the position before each event is handled. An event is lost
-// if the process ends in between, or if the handler fails: Config.OnFailure must have no
-// Retries, and after a failure the worker goes on behind the event. It pays for one save per event.
+// AtMostOnce saves the position before each event is handled. An event is lost if the process ends
+// in between or if the handler fails: Config.OnFailure must have no Retries, and after a failure
+// the worker continues with the next event. It saves once per event.
 type AtMostOnce[E any] struct {
 	// Store keeps the positions. Required.
 	Store Store
-	// Handle gets one event at a time. Required.
+	// Handle receives one event per call. Required.
 	Handle func(ctx context.Context, event Envelope[E]) error
-	// Clear empties the read model, and may be called again. Its context ends when
-	// another process takes the rebuild over. Without it there is no Rebuild.
+	// Clear empties the read model and may be called repeatedly. Its context ends when another
+	// process takes over the rebuild. Rebuild requires it.
 	Clear func(ctx context.Context) error
 }
 
@@ -85,10 +83,10 @@ type AtMostOnce[E any] struct {
 // nothing to handle. It spares the next start from looking at the same again.
 const idleInterval = 5 * time.Second
 
-// delivery is what a Handler is made into.
+// delivery is the common form of the three handlers.
 type delivery[E any] struct {
 	store        Store
-	batch        int           // how many events there are in a call
+	batch        int           // maximum number of events in a call
 	wait         time.Duration // how long a batch waits to be filled
 	saveEvery    int           // 0: an event that was handled is saved already
 	saveInterval time.Duration
@@ -100,10 +98,9 @@ type delivery[E any] struct {
 	handle func(ctx context.Context, events []Envelope[E]) error
 	// clear empties the read model, inside of the gate, and then moves; in one step
 	// if it can.
-	clear func(ctx context.Context, g *gate, m Move) error
-	// settle is called first by a session, if there is one: a clear may have left
-	// something open.
-	settle func(ctx context.Context, name string) error
+	clear func(ctx context.Context, g *pauseGate, m Move) error
+	// settle, if not nil, is called at the start of a session: an earlier clear may be unresolved.
+	checkOutcome func(ctx context.Context, name string) error
 }
 
 func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
@@ -122,7 +119,7 @@ func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
 		apply: func(ctx context.Context, m Move, events []Envelope[E]) error {
 			return applied(ctx, x.Store, m, func(ctx context.Context, tx Tx) error { return x.Handle(ctx, tx, events) })
 		},
-		clear: func(ctx context.Context, g *gate, m Move) error {
+		clear: func(ctx context.Context, g *pauseGate, m Move) error {
 			if err := g.enter(ctx); err != nil {
 				return err
 			}
@@ -135,17 +132,16 @@ func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
 // contained returns f without its panics.
 func contained[Tx any](f func(ctx context.Context, tx Tx) error) func(ctx context.Context, tx Tx) error {
 	return func(ctx context.Context, tx Tx) error {
-		return contain(func() error { return f(ctx, tx) })
+		return catchPanic(func() error { return f(ctx, tx) })
 	}
 }
 
-// applied calls f in a transaction, and tells its errors from those of the
-// store.
+// applied calls f in a transaction and distinguishes its errors from errors of the store.
 func applied[Tx any](ctx context.Context, store TxStore[Tx], m Move, f func(ctx context.Context, tx Tx) error) error {
 	var own *raised
 	err := store.Apply(ctx, m, func(ctx context.Context, tx Tx) error {
 		own = nil
-		if cause := contain(func() error { return f(ctx, tx) }); cause != nil {
+		if cause := catchPanic(func() error { return f(ctx, tx) }); cause != nil {
 			own = &raised{cause}
 			return own
 		}
@@ -162,8 +158,8 @@ func applied[Tx any](ctx context.Context, store TxStore[Tx], m Move, f func(ctx 
 	return err
 }
 
-// raised marks an error that f has returned. The store may have tried again after
-// it, and failed before it came to f: then it is not what Apply returns.
+// raised marks an error of f. If the store retries and then fails before it calls f again, Apply
+// returns an error without this mark.
 type raised struct{ error }
 
 func (r *raised) Unwrap() error { return r.error }
@@ -182,7 +178,7 @@ func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
 	c := newClaimer(x.Store, x.Clear)
 	d := delivery[E]{
 		store: x.Store, saveEvery: cmp.Or(x.SaveEvery, 100), saveInterval: cmp.Or(x.SaveInterval, 500*time.Millisecond),
-		clears: x.Clear != nil, clear: c.clear, settle: c.settle,
+		clears: x.Clear != nil, clear: c.clear, checkOutcome: c.checkOutcome,
 	}
 	if x.Handle != nil {
 		d.batch, d.handle = 1, each(x.Handle)
@@ -190,7 +186,7 @@ func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
 	}
 	d.batch, d.wait = cmp.Or(x.Batch, 20), max(0, cmp.Or(x.BatchWait, 500*time.Millisecond))
 	d.handle = func(ctx context.Context, events []Envelope[E]) error {
-		if err := contain(func() error { return x.HandleBatch(ctx, events) }); err != nil {
+		if err := catchPanic(func() error { return x.HandleBatch(ctx, events) }); err != nil {
 			return &failure{err}
 		}
 		return nil
@@ -209,7 +205,7 @@ func (x AtMostOnce[E]) delivery() (delivery[E], error) {
 	c := newClaimer(x.Store, x.Clear)
 	return delivery[E]{
 		store: x.Store, batch: 1, saveInterval: idleInterval, before: true,
-		clears: x.Clear != nil, handle: each(x.Handle), clear: c.clear, settle: c.settle,
+		clears: x.Clear != nil, handle: each(x.Handle), clear: c.clear, checkOutcome: c.checkOutcome,
 	}, errors.Join(errs...)
 }
 
@@ -217,7 +213,7 @@ func (x AtMostOnce[E]) delivery() (delivery[E], error) {
 func each[E any](handle func(ctx context.Context, event Envelope[E]) error) func(ctx context.Context, events []Envelope[E]) error {
 	return func(ctx context.Context, events []Envelope[E]) error {
 		for i := range events {
-			if err := contain(func() error { return handle(ctx, events[i]) }); err != nil {
+			if err := catchPanic(func() error { return handle(ctx, events[i]) }); err != nil {
 				return &failure{err}
 			}
 		}
@@ -225,8 +221,8 @@ func each[E any](handle func(ctx context.Context, event Envelope[E]) error) func
 	}
 }
 
-// contain turns a panic of f into an error.
-func contain(f func() error) (err error) {
+// catchPanic calls f and returns a panic as a *PanicError.
+func catchPanic(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}

@@ -12,14 +12,13 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Observer is told what happens in a projection: a struct of functions, each of
-// which may be nil. They are called on the goroutine of the worker, must not
-// block, and may be called from several goroutines at once. A panic of one is
-// logged and has no further effect.
+// Observer receives events of a projection. Each function is optional. They are called on the
+// goroutine of the worker, possibly concurrently, and must not block. A panic is logged and has no
+// further effect.
 type Observer struct {
 	// Batch: the handler was called, and succeeded or failed.
 	Batch func(BatchInfo)
-	// Skipped: an event was given up. The error says which and why.
+	// Skipped reports a skipped event and the reason.
 	Skipped func(*EventError)
 	// Restarted: a worker failed and begins again after a pause.
 	Restarted func(RestartInfo)
@@ -33,7 +32,7 @@ type BatchInfo struct {
 	// Events is how many it was given, and Last the time of the last of them.
 	Events int
 	Last   time.Time
-	// Duration is how long it took, with the transaction if there is one.
+	// Duration is the time that the batch took, including the transaction if there is one.
 	Duration time.Duration
 	Err      error
 }
@@ -56,16 +55,16 @@ func observe[E, T any](ctx context.Context, p *Projection[E], f func(T), what T)
 	if f == nil {
 		return
 	}
-	err := contain(func() error {
+	err := catchPanic(func() error {
 		f(what)
 		return nil
 	})
 	if err != nil {
-		p.cfg.Logger.ErrorContext(ctx, "an observer of a projection panicked", p.attrs(err)...)
+		p.cfg.Logger.ErrorContext(ctx, "projection: observer panicked", p.attrs(err)...)
 	}
 }
 
-// attrs are what a log line about an error has.
+// attrs returns the log attributes of an error.
 func (p *Projection[E]) attrs(err error, more ...any) []any {
 	attrs := append([]any{slog.String("projection", p.cfg.Name)}, more...)
 	attrs = append(attrs, slog.Any("error", err))

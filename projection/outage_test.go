@@ -64,11 +64,11 @@ func TestFailuresAreLogged(t *testing.T) {
 		}
 		catchUp(t, cfg)
 		wantLines(t, lines(), []string{
-			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=1 next_try_in=3s error="projection \"sums\": planted"`,
-			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=2 next_try_in=6s error="projection \"sums\": planted"`,
-			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=1 next_try_in=3s error="projection \"sums\": read events behind \"\": planted"`,
-			`level=WARN msg="a projection failed and begins again" projection=sums slices=0-1023 attempt=2 next_try_in=6s error="projection \"sums\": read events behind \"\": planted"`,
-			`level=INFO msg="a projection gets on again" projection=sums slices=0-1023 failures=2`,
+			`level=WARN msg="projection: failed, restarting" projection=sums slices=0-1023 attempt=1 next_try_in=3s error="projection \"sums\": planted"`,
+			`level=WARN msg="projection: failed, restarting" projection=sums slices=0-1023 attempt=2 next_try_in=6s error="projection \"sums\": planted"`,
+			`level=WARN msg="projection: failed, restarting" projection=sums slices=0-1023 attempt=1 next_try_in=3s error="projection \"sums\": read events after \"\": planted"`,
+			`level=WARN msg="projection: failed, restarting" projection=sums slices=0-1023 attempt=2 next_try_in=6s error="projection \"sums\": read events after \"\": planted"`,
+			`level=INFO msg="projection: worker recovered" projection=sums slices=0-1023 failures=2`,
 		})
 	})
 }
@@ -101,10 +101,10 @@ func TestRetriesAndFencesAreLogged(t *testing.T) {
 			got[i], _, _ = strings.Cut(line, " error=")
 		}
 		wantLines(t, got, []string{
-			`level=WARN msg="a projection tries an event again" projection=sums persistence_id=box|0 sequence_nr=1 manifest=paid@2 attempt=1 next_try_in=1m0s`,
-			`level=WARN msg="a projection skips an event" projection=sums persistence_id=box|0 sequence_nr=1 manifest=paid@2 attempts=2`,
-			`level=INFO msg="a projection gives way to another process and begins again" projection=sums slices=0-1023 attempt=1 next_try_in=3s`,
-			`level=INFO msg="a projection gets on again" projection=sums slices=0-1023 failures=1`,
+			`level=WARN msg="projection: retrying an event" projection=sums persistence_id=box|0 sequence_nr=1 manifest=paid@2 attempt=1 next_try_in=1m0s`,
+			`level=WARN msg="projection: skipping an event" projection=sums persistence_id=box|0 sequence_nr=1 manifest=paid@2 attempts=2`,
+			`level=INFO msg="projection: fenced by another process, restarting" projection=sums slices=0-1023 attempt=1 next_try_in=3s`,
+			`level=INFO msg="projection: worker recovered" projection=sums slices=0-1023 failures=1`,
 		})
 	})
 }
@@ -121,7 +121,7 @@ func TestLagWithoutAJournal(t *testing.T) {
 		var away outage
 		s.query = away.query
 		p := create(t, cfg)
-		stop := start(t, p)
+		stop := startOffset(t, p)
 		synctest.Wait()
 		if got := p.Status(); !got.CaughtUp || got.Lag != 0 || !got.LagUnknownSince.IsZero() || got.Err != nil {
 			t.Errorf("status %+v, want caught up with a lag that is known", got)
@@ -174,7 +174,7 @@ func TestLagOfASilentJournal(t *testing.T) {
 		var away outage
 		s.query = away.query
 		p := create(t, config(s, table))
-		stop := start(t, p)
+		stop := startOffset(t, p)
 		synctest.Wait()
 		gone := time.Now()
 		away.begin(silent)
@@ -199,7 +199,7 @@ func TestLagWithAnEventInHand(t *testing.T) {
 		var away outage
 		table.Fault = away.fault
 		p := create(t, config(s, table))
-		stop := start(t, p)
+		stop := startOffset(t, p)
 		synctest.Wait()
 		away.begin(planted)
 		s.fill(1, 1)
@@ -210,7 +210,7 @@ func TestLagWithAnEventInHand(t *testing.T) {
 		wantStopped(t, stop)
 
 		began := time.Now()
-		stop = start(t, p) // and now it does not even begin
+		stop = startOffset(t, p) // and now it does not even begin
 		time.Sleep(time.Minute)
 		if got := p.Status(); !got.LagUnknownSince.Equal(began) || got.Failures < 4 || got.NextTry.IsZero() || got.State != projection.Waiting {
 			t.Errorf("status %+v, want a lag that is unknown since %v", got, began)
@@ -242,7 +242,7 @@ func TestObserverPanics(t *testing.T) {
 		catchUp(t, cfg)
 		all := strings.Join(lines(), "\n")
 		for _, what := range []string{"batch", "restarted", "skipped"} {
-			if !strings.Contains(all, `level=ERROR msg="an observer of a projection panicked" projection=sums error="projection: panic: `+what+`" stack=`) {
+			if !strings.Contains(all, `level=ERROR msg="projection: observer panicked" projection=sums error="projection: panic: `+what+`" stack=`) {
 				t.Errorf("the log has no panic of %s:\n%s", what, all)
 			}
 		}

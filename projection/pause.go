@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// gate is what handlers pass, and what Pause closes.
-type gate struct {
-	mu     sync.Mutex
-	closed chan struct{} // nil while open; closed when it opens
-	inside int
-	left   chan struct{} // nil, or closed when nobody is inside any more
+// pauseGate admits handlers while the projection is not paused.
+type pauseGate struct {
+	mu      sync.Mutex
+	closed  chan struct{} // nil while open; closed when it opens
+	running int
+	left    chan struct{} // nil, or closed when no handler is running
 }
 
-// enter waits until the gate is open. Then leave has to be called.
-func (g *gate) enter(ctx context.Context) error {
+// enter waits until the projection is not paused. The caller must call leave afterwards.
+func (g *pauseGate) enter(ctx context.Context) error {
 	for {
 		g.mu.Lock()
 		closed := g.closed
 		if closed == nil {
-			g.inside++
+			g.running++
 			g.mu.Unlock()
 			return nil
 		}
@@ -35,22 +35,22 @@ func (g *gate) enter(ctx context.Context) error {
 	}
 }
 
-func (g *gate) leave() {
+func (g *pauseGate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.inside--; g.inside == 0 && g.left != nil {
+	if g.running--; g.running == 0 && g.left != nil {
 		close(g.left)
 		g.left = nil
 	}
 }
 
-// close closes the gate and waits until nobody is inside.
-func (g *gate) close(ctx context.Context) error {
+// close pauses the projection and waits until no handler is running.
+func (g *pauseGate) close(ctx context.Context) error {
 	g.mu.Lock()
 	if g.closed == nil {
 		g.closed = make(chan struct{})
 	}
-	if g.inside == 0 {
+	if g.running == 0 {
 		g.mu.Unlock()
 		return nil
 	}
@@ -67,7 +67,7 @@ func (g *gate) close(ctx context.Context) error {
 	}
 }
 
-func (g *gate) open() {
+func (g *pauseGate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed != nil {
@@ -76,7 +76,7 @@ func (g *gate) open() {
 	}
 }
 
-func (g *gate) isClosed() bool {
+func (g *pauseGate) isClosed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.closed != nil

@@ -15,9 +15,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// process hands items to the handler. If it fails at several, they are halved
-// until it is clear which one is to blame, and that is dealt with as the strategy
-// says.
+// process passes items to the handler. If several of them fail together, process halves the batch
+// until the failing item is isolated, and applies the strategy to it.
 func (w *worker[E]) process(ctx context.Context, items []item[E]) error {
 	err := w.attempt(ctx, items)
 	f, failed := errors.AsType[*failure](err)
@@ -38,7 +37,7 @@ func (w *worker[E]) process(ctx context.Context, items []item[E]) error {
 	return w.process(ctx, items[half:])
 }
 
-// single returns the one item that has events, nil if there are several.
+// single returns the only item with events, or nil if there are several.
 func single[E any](items []item[E]) *item[E] {
 	var found *item[E]
 	for i := range items {
@@ -70,7 +69,7 @@ func (w *worker[E]) attempt(ctx context.Context, items []item[E]) error {
 	}
 	defer w.p.gate.leave()
 	began := time.Now()
-	err := w.hand(ctx, to)
+	err := w.handle(ctx, to)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -91,7 +90,7 @@ func (w *worker[E]) attempt(ctx context.Context, items []item[E]) error {
 	return nil
 }
 
-// enter passes the gate. What was handled is saved before a pause.
+// enter waits while the projection is paused. It saves the handled position before the pause.
 func (w *worker[E]) enter(ctx context.Context) error {
 	if w.p.gate.isClosed() {
 		if err := w.save(ctx); err != nil {
@@ -103,9 +102,9 @@ func (w *worker[E]) enter(ctx context.Context) error {
 	return w.p.gate.enter(ctx)
 }
 
-// hand gives w.events to the handler, in the order of the guarantee: with the
-// position, before it, or behind it.
-func (w *worker[E]) hand(ctx context.Context, to journal.Offset) error {
+// handle passes w.events to the handler and saves the position in the order of the guarantee: in the
+// same transaction, before, or after.
+func (w *worker[E]) handle(ctx context.Context, to journal.Offset) error {
 	switch {
 	case w.p.d.apply != nil:
 		err := w.p.d.apply(ctx, w.move(to), w.events)
@@ -132,8 +131,7 @@ func (w *worker[E]) hand(ctx context.Context, to journal.Offset) error {
 	return nil
 }
 
-// retry tries an item again that the handler failed at, as often as the strategy
-// says.
+// retry passes a failed item to the handler again, as often as the strategy permits.
 func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
 	s, attempts := w.p.cfg.OnFailure, 1
 	for ; attempts <= s.Retries; attempts++ {
@@ -141,7 +139,7 @@ func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
 			return err
 		}
 		w.figures.retry(w.about(it, cause, attempts), s.Delay)
-		w.p.cfg.Logger.WarnContext(ctx, "a projection tries an event again", w.p.attrs(cause, append(names(it), slog.Int("attempt", attempts), slog.Duration("next_try_in", s.Delay))...)...)
+		w.p.cfg.Logger.WarnContext(ctx, "projection: retrying an event", w.p.attrs(cause, append(names(it), slog.Int("attempt", attempts), slog.Duration("next_try_in", s.Delay))...)...)
 		if err := wait(ctx, s.Delay); err != nil {
 			return err
 		}
@@ -157,12 +155,12 @@ func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
 		}
 		cause = f.cause
 	}
-	return w.giveUp(ctx, it, cause, attempts)
+	return w.skipOrFail(ctx, it, cause, attempts)
 }
 
-// giveUp skips an item, or fails. The position behind a skipped one is saved at
-// once, so that it is not given up twice.
-func (w *worker[E]) giveUp(ctx context.Context, it *item[E], cause error, attempts int) error {
+// skipOrFail skips an item, or fails. It saves the position after a skipped item immediately, so the
+// item is not skipped twice.
+func (w *worker[E]) skipOrFail(ctx context.Context, it *item[E], cause error, attempts int) error {
 	about := w.about(it, cause, attempts)
 	if !w.p.cfg.OnFailure.Skip {
 		return about
@@ -176,12 +174,12 @@ func (w *worker[E]) giveUp(ctx context.Context, it *item[E], cause error, attemp
 	w.figures.recover()
 	w.p.total.skipped.Add(1)
 	w.figures.skipped()
-	w.p.cfg.Logger.WarnContext(ctx, "a projection skips an event", w.p.attrs(cause, append(names(it), slog.Int("attempts", attempts))...)...)
+	w.p.cfg.Logger.WarnContext(ctx, "projection: skipping an event", w.p.attrs(cause, append(names(it), slog.Int("attempts", attempts))...)...)
 	observe(ctx, w.p, w.p.cfg.Observer.Skipped, about)
 	return nil
 }
 
-// names are what a log line says about an item.
+// names returns the log attributes of an item.
 func names[E any](it *item[E]) []any {
 	e := &it.events[0]
 	return []any{slog.String("persistence_id", e.ID), slog.Uint64("sequence_nr", e.SequenceNr), slog.String("manifest", e.Manifest)}
@@ -200,7 +198,7 @@ func (w *worker[E]) about(it *item[E], cause error, attempts int) *EventError {
 // with the pauses that is about four minutes: longer than a server takes to start.
 const catchUpRestarts = 10
 
-// withBackoffDefaults fills in what says how to begin again.
+// withBackoffDefaults sets the defaults of the restart settings.
 func (c Config[E]) withBackoffDefaults() Config[E] {
 	c.MinBackoff = cmp.Or(c.MinBackoff, 3*time.Second)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, max(30*time.Second, c.MinBackoff))
@@ -211,10 +209,10 @@ func (c Config[E]) withBackoffDefaults() Config[E] {
 func (c Config[E]) checkBackoff() error {
 	var errs []error
 	if c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
-		errs = append(errs, fmt.Errorf("%w: Config.MinBackoff %v and MaxBackoff %v are no range", ErrInvalid, c.MinBackoff, c.MaxBackoff))
+		errs = append(errs, fmt.Errorf("%w: Config.MinBackoff %v exceeds Config.MaxBackoff %v, or one is negative", ErrInvalid, c.MinBackoff, c.MaxBackoff))
 	}
 	if c.BackoffJitter > 1 || math.IsNaN(c.BackoffJitter) {
-		errs = append(errs, fmt.Errorf("%w: Config.BackoffJitter is %v, at most 1 is allowed", ErrInvalid, c.BackoffJitter))
+		errs = append(errs, fmt.Errorf("%w: Config.BackoffJitter is %v, want 0 to 1", ErrInvalid, c.BackoffJitter))
 	}
 	return errors.Join(errs...)
 }
@@ -233,7 +231,7 @@ func (c Config[E]) pause(n int, random float64) time.Duration {
 // streak counts failures in a row.
 type streak struct {
 	failures int // those that count
-	fences   int // those by another process, which does the work meanwhile
+	fences   int // by another process, which handles the events instead
 }
 
 // add counts an error, and reports whether it was the last one: whether to give

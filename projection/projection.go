@@ -16,24 +16,23 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Projection keeps a read model up to date with a journal. It is safe for
-// concurrent use.
+// Projection keeps a read model up to date with a journal. It is safe for concurrent use.
 type Projection[E any] struct {
 	cfg     Config[E]
 	querier journal.Querier
 	d       delivery[E]
-	gate    gate
+	gate    pauseGate
 	kick    chan struct{} // a rebuild was asked for here
 	total   counters
 
-	mu       sync.Mutex
-	started  bool
-	running  bool
-	workers  []*worker[E]
-	blind    time.Time // since when there are no workers, zero if there are
-	err      error     // why it could not begin the last time
-	failures int       // how often in a row
-	nextTry  time.Time // when it begins again, zero if it does not wait for that
+	mu        sync.Mutex
+	started   bool
+	running   bool
+	workers   []*worker[E]
+	idleSince time.Time // since when no worker is running, zero if one is
+	err       error     // why it could not begin the last time
+	failures  int       // how often in a row
+	nextTry   time.Time // when it begins again, zero if it does not wait for that
 }
 
 // counters count since New.
@@ -48,28 +47,26 @@ func New[E any](cfg Config[E]) (*Projection[E], error) {
 	if err != nil {
 		return nil, fmt.Errorf("projection %q: %w", cfg.Name, err)
 	}
-	return &Projection[E]{cfg: cfg, querier: querier, d: d, kick: make(chan struct{}, 1), blind: time.Now()}, nil
+	return &Projection[E]{cfg: cfg, querier: querier, d: d, kick: make(chan struct{}, 1), idleSince: time.Now()}, nil
 }
 
-// Run handles events, from the stored positions on and then live, until ctx
-// ends. It returns the cause of ctx, or earlier an error that beginning again
-// can't mend: the journal was closed, its offsets are of another kind, the store
-// was never set up. All other failures are logged, shown by Status, and tried again
-// after a pause, for ever or as often as Config.MaxRestarts says. When it has
-// returned no handler is running, and what was handled is saved. The error matches
-// ErrRunning if the projection runs already.
+// Run handles events from the stored positions on, and then new events, until ctx ends. It returns
+// the cause of ctx, or earlier an error that a restart cannot resolve: the journal is closed, its
+// offsets are of another kind, the store was not set up. Other failures are logged, shown by
+// Status, and retried after a pause, up to Config.MaxRestarts times. When Run returns, no handler
+// is running and the handled position is saved. The error matches ErrRunning if the projection is
+// already running.
 func (p *Projection[E]) Run(ctx context.Context) error { return p.run(ctx, false) }
 
-// CatchUp is Run that returns nil when it has handled all events that the
-// journal showed when it began. When an event can't be handled, or a journal or a
-// store is away, it gives up after 10 attempts in a row, which is about four
-// minutes, and returns the error; Config.MaxRestarts says otherwise.
+// CatchUp is like Run, but returns nil when it has handled all events that the journal had at the
+// start. When an event cannot be handled, or the journal or a store is unavailable, it returns the
+// error after Config.MaxRestarts attempts, by default after 10 (about four minutes).
 func (p *Projection[E]) CatchUp(ctx context.Context) error { return p.run(ctx, true) }
 
-// Pause waits for the handlers in progress to end, and lets none begin until
-// Resume, in a later Run too. It returns early, with the cause of ctx, if that
-// ends while a handler runs; none begins then either. It is about this process
-// only, and is not remembered. A handler must not call it.
+// Pause waits for the running handlers and prevents further ones until Resume, also in a later Run.
+// It returns early, with the cause of ctx, if ctx ends while a handler is running; the projection
+// is paused in this case, too. It affects this process only and is not stored. A handler must not
+// call it.
 func (p *Projection[E]) Pause(ctx context.Context) error {
 	if err := p.gate.close(ctx); err != nil {
 		return fmt.Errorf("projection %q: pause: %w", p.cfg.Name, err)
@@ -80,11 +77,11 @@ func (p *Projection[E]) Pause(ctx context.Context) error {
 // Resume ends a Pause.
 func (p *Projection[E]) Resume() { p.gate.open() }
 
-// Rebuild asks for the read model to be cleared and built anew from the first
-// event. When it returns nil this is durable: a projection that runs does it at
-// once here, and within half a minute in another process; otherwise the next Run
-// does it. It does nothing if the projection has never run. The error matches
-// ErrNoClear if the handler has no Clear.
+// Rebuild requests that the read model is cleared and rebuilt from the first event. The request is
+// durable when Rebuild returns nil. A projection that runs in this process starts the rebuild
+// immediately, one in another process within half a minute, and otherwise the next Run starts it.
+// Rebuild has no effect if the projection has never run. The error matches ErrNoClear if the
+// handler has no Clear.
 func (p *Projection[E]) Rebuild(ctx context.Context) error {
 	if !p.d.clears {
 		return fmt.Errorf("projection %q: rebuild: %w", p.cfg.Name, ErrNoClear)
@@ -115,12 +112,12 @@ func (p *Projection[E]) run(ctx context.Context, once bool) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errRebuild) || errors.Is(err, errMoved):
+		case errors.Is(err, errRebuild) || errors.Is(err, errRangesChanged):
 			continue
 		case began: // a worker gave up
 			return err
 		}
-		if row.add(err, p.cfg.MaxRestarts, once) || hopeless(err) {
+		if row.add(err, p.cfg.MaxRestarts, once) || isPermanent(err) {
 			p.showFailure(err, row.length(), 0)
 			return err
 		}
@@ -145,14 +142,14 @@ func (p *Projection[E]) end() {
 	p.running, p.nextTry = false, time.Time{}
 }
 
-// session runs the workers, until one of them gives up or the ranges have to be
-// looked at anew. It reports whether it came that far.
+// session runs the workers until one of them fails permanently or the ranges must be loaded again.
+// It reports whether the workers were started.
 func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err error) {
 	select {
-	case <-p.kick: // what it asks for is about to be looked at
+	case <-p.kick: // the session starts now
 	default:
 	}
-	p.show(nil)
+	p.setWorkers(nil)
 	positions, err := p.prepare(ctx)
 	if err != nil {
 		return false, fmt.Errorf("projection %q: %w", p.cfg.Name, err)
@@ -165,7 +162,7 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 		workers[i] = &worker[E]{p: p, slices: position.Slices, once: once}
 		workers[i].figures.create(position.Slices)
 	}
-	p.show(workers)
+	p.setWorkers(workers)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, w := range workers {
@@ -175,7 +172,7 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 			result = w.run(ctx)
 		})
 	}
-	ticker := time.NewTicker(lookInterval)
+	ticker := time.NewTicker(rebuildCheckInterval)
 	defer ticker.Stop()
 	for left := len(workers); left > 0; {
 		var result error
@@ -195,13 +192,13 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 	return true, err
 }
 
-// lookInterval is how often to look whether another process asked for a rebuild.
-// Workers that move see it by themselves.
-const lookInterval = 10 * time.Second
+// rebuildCheckInterval is the interval of the check for a rebuild that another process requested. A worker
+// that saves its position notices it by itself.
+const rebuildCheckInterval = 10 * time.Second
 
 // lookForRebuild returns an error if a rebuild was asked for.
 func (p *Projection[E]) lookForRebuild(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookInterval)
+	ctx, cancel := context.WithTimeout(ctx, rebuildCheckInterval)
 	defer cancel()
 	positions, err := p.d.store.Load(ctx, p.cfg.Name)
 	if err == nil && mustClear(positions) {
@@ -213,8 +210,8 @@ func (p *Projection[E]) lookForRebuild(ctx context.Context) error {
 // prepare loads the positions, divides ranges, and clears the read model if that
 // was asked for.
 func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
-	if p.d.settle != nil {
-		if err := p.d.settle(ctx, p.cfg.Name); err != nil {
+	if p.d.checkOutcome != nil {
+		if err := p.d.checkOutcome(ctx, p.cfg.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -227,7 +224,7 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 		return nil, err
 	}
 	if len(positions) > p.cfg.Workers {
-		p.cfg.Logger.InfoContext(ctx, "more ranges of slices are stored than workers asked for", slog.String("projection", p.cfg.Name), slog.Int("ranges", len(positions)))
+		p.cfg.Logger.InfoContext(ctx, "projection: more ranges of slices are stored than workers are configured", slog.String("projection", p.cfg.Name), slog.Int("ranges", len(positions)))
 	}
 	switch {
 	case mustClear(stored):
@@ -251,7 +248,7 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 // restart waits before the next attempt to begin.
 func (p *Projection[E]) restart(ctx context.Context, n int, cause error) error {
 	pause := p.cfg.pause(n, rand.Float64()) //nolint:gosec // jitter is not a secret
-	p.tellRestart(ctx, RestartInfo{Attempt: n, Pause: pause, Err: cause})
+	p.notifyRestart(ctx, RestartInfo{Attempt: n, Pause: pause, Err: cause})
 	p.showFailure(cause, n, pause)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -264,29 +261,29 @@ func (p *Projection[E]) restart(ctx context.Context, n int, cause error) error {
 	return nil
 }
 
-// tellRestart counts and reports a failure.
-func (p *Projection[E]) tellRestart(ctx context.Context, info RestartInfo) {
+// notifyRestart counts and reports a failure.
+func (p *Projection[E]) notifyRestart(ctx context.Context, info RestartInfo) {
 	info.Projection = p.cfg.Name
 	p.total.restarts.Add(1)
 	attrs := p.attrs(info.Err, slog.String("slices", info.Slices.String()), slog.Int("attempt", info.Attempt), slog.Duration("next_try_in", info.Pause))
 	if errors.Is(info.Err, ErrFenced) {
-		p.cfg.Logger.InfoContext(ctx, "a projection gives way to another process and begins again", attrs...)
+		p.cfg.Logger.InfoContext(ctx, "projection: fenced by another process, restarting", attrs...)
 	} else {
-		p.cfg.Logger.WarnContext(ctx, "a projection failed and begins again", attrs...)
+		p.cfg.Logger.WarnContext(ctx, "projection: failed, restarting", attrs...)
 	}
 	observe(ctx, p, p.cfg.Observer.Restarted, info)
 }
 
-// show is what Status sees from now on.
-func (p *Projection[E]) show(workers []*worker[E]) {
+// setWorkers sets the workers that Status reports.
+func (p *Projection[E]) setWorkers(workers []*worker[E]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.workers, p.nextTry = workers, time.Time{}
 	switch {
 	case workers != nil:
-		p.blind, p.err, p.failures = time.Time{}, nil, 0
-	case p.blind.IsZero():
-		p.blind = time.Now()
+		p.idleSince, p.err, p.failures = time.Time{}, nil, 0
+	case p.idleSince.IsZero():
+		p.idleSince = time.Now()
 	}
 }
 

@@ -27,7 +27,7 @@ func TestLive(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
 		s.fill(3, 10)
 		p := create(t, config(s, table))
-		stop := start(t, p)
+		stop := startOffset(t, p)
 		for range 5 {
 			synctest.Wait()
 			wantSums(t, table.Rows(), s.sums)
@@ -172,7 +172,7 @@ func TestAtLeastOnceSavesEvery100OrHalfASecond(t *testing.T) {
 		s.fill(3, 250)
 		cfg := config(s, table)
 		cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: m.handle}
-		stop := start(t, create(t, cfg))
+		stop := startOffset(t, create(t, cfg))
 		time.Sleep(2 * time.Second)
 		s.fill(1, 1)
 		time.Sleep(time.Second)
@@ -201,7 +201,7 @@ func TestBatches(t *testing.T) {
 			log = append(log, fmt.Sprintf("%v:%d", time.Since(began), len(events)))
 			return nil
 		}}
-		stop := start(t, create(t, cfg))
+		stop := startOffset(t, create(t, cfg))
 		s.fill(2, 45)
 		synctest.Wait()
 		time.Sleep(400 * time.Millisecond)
@@ -226,7 +226,7 @@ func TestPositionMovesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
-		stop := start(t, create(t, config(s, table)))
+		stop := startOffset(t, create(t, config(s, table)))
 		s.pay("bag|0", 1)
 		synctest.Wait()
 		first, _ := s.End(t.Context())
@@ -260,7 +260,7 @@ func TestPause(t *testing.T) {
 			return m.handle(ctx, e)
 		}}
 		p := create(t, cfg)
-		stop := start(t, p)
+		stop := startOffset(t, p)
 		synctest.Wait()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -285,7 +285,7 @@ func TestPause(t *testing.T) {
 		}
 		wantStopped(t, stop) // a pause ends with Run too
 
-		stop = start(t, p)
+		stop = startOffset(t, p)
 		synctest.Wait()
 		if m.count() != 3 {
 			t.Errorf("%d events handled, want 3: a pause outlasts Run", m.count())
@@ -308,13 +308,13 @@ func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := create(t, config(newSource(t), &projectiontest.Table{}))
-		stop := start(t, p)
+		stop := startOffset(t, p)
 		synctest.Wait()
 		if err := p.Run(t.Context()); !errors.Is(err, projection.ErrRunning) {
 			t.Errorf("a second Run: %v, want ErrRunning", err)
 		}
 		wantStopped(t, stop)
-		wantStopped(t, start(t, p))
+		wantStopped(t, startOffset(t, p))
 	})
 }
 
@@ -363,7 +363,7 @@ func TestStatusOfFailures(t *testing.T) {
 		if got := p.Status(); got.State != projection.NotStarted || got.CaughtUp || got.LagUnknownSince.IsZero() {
 			t.Errorf("status %+v before Run, want not started", got)
 		}
-		stop := start(t, p)
+		stop := startOffset(t, p)
 		time.Sleep(5 * time.Second)
 		if got := p.Status(); got.State != projection.Retrying || !errors.Is(got.Workers[0].Err, errPlanted) || got.Lag != 5*time.Second {
 			t.Errorf("status %+v after 5 s, want retrying with a lag of 5 s", got)
@@ -385,7 +385,7 @@ func TestStatusOfFailures(t *testing.T) {
 		wantStopped(t, stop)
 
 		table.Fault = func(context.Context, projectiontest.Step) error { return errPlanted }
-		stop = start(t, p)
+		stop = startOffset(t, p)
 		synctest.Wait()
 		if got := p.Status(); got.State != projection.Waiting || !errors.Is(got.Err, errPlanted) {
 			t.Errorf("status %+v without a store, want waiting", got)

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// State is what a worker, or a projection, is doing.
+// State is the state of a worker or of a projection.
 type State int
 
 // The states, from the best to the worst: a projection that runs is in the worst
@@ -40,19 +40,19 @@ func (s State) String() string {
 	return names[s]
 }
 
-// Status says how a projection is doing. The counts begin with New.
+// Status describes a projection. The counts start with New.
 type Status struct {
 	State State
 	// Handled counts the events that handlers were given with success, Skipped
 	// the stored events that were given up, Retries the repeated attempts at one,
 	// and Restarts how often a worker failed and began again.
 	Handled, Skipped, Retries, Restarts uint64
-	// Lag is the largest of the workers', as far as theirs are known.
+	// Lag is the largest known lag of a worker.
 	Lag time.Duration
-	// LagUnknownSince is the earliest of the workers', or since when there are none;
-	// zero while the lag of all is known.
+	// LagUnknownSince is the earliest LagUnknownSince of a worker, or the time since when no worker
+	// is running. It is zero while the lag of all workers is known.
 	LagUnknownSince time.Time
-	// CaughtUp says that all workers are.
+	// CaughtUp is set if all workers are caught up.
 	CaughtUp bool
 	// Err is why the last attempt failed to begin, or, if it began, the error of
 	// the first worker that has one.
@@ -62,12 +62,11 @@ type Status struct {
 	Failures int
 	// NextTry is the earliest of the workers', or when the projection begins again.
 	NextTry time.Time
-	// Workers are in the order of their slices. There are none before the projection
-	// has begun.
+	// Workers are ordered by their slices. The list is empty before the projection starts.
 	Workers []WorkerStatus
 }
 
-// WorkerStatus says how a worker is doing. It begins anew with each Run.
+// WorkerStatus describes a worker. It is reset by each Run.
 type WorkerStatus struct {
 	// Slices is its range.
 	Slices journal.Slices
@@ -78,21 +77,20 @@ type WorkerStatus struct {
 	LastEvent time.Time
 	// Handled and Skipped count as those of Status do.
 	Handled, Skipped uint64
-	// Lag is the age of the oldest event that was read and is not handled, 0 if
-	// there is none. The journal is read one page ahead, also in a pause; while a worker waits to
-	// begin again, the event that it failed at is the oldest.
+	// Lag is the age of the oldest event that was read and is not handled, 0 if there is none. The
+	// reader is one page ahead, also during a pause. While a worker waits for a restart, the event
+	// that it failed on is the oldest one.
 	Lag time.Duration
-	// LagUnknownSince is since when the worker has no event in hand and can't see
-	// whether there are more: because the journal is away or does not answer, or the
-	// worker has failed or stopped. Lag is 0 then and means nothing. Zero while the lag
-	// is known.
+	// LagUnknownSince is the time since when the worker has no pending event and cannot check for
+	// more, because the journal is unavailable or does not respond, or because the worker failed or
+	// stopped. Lag is 0 then and has no meaning. It is zero while the lag is known.
 	LagUnknownSince time.Time
-	// CaughtUp says that it has handled all that the journal showed when it was
-	// last looked at. It is false while the journal can't be looked at; a worker that has
-	// stopped without an error keeps it.
+	// CaughtUp is set if the worker has handled all events that the journal returned at the last
+	// query. It is false while the journal cannot be queried. A worker that stopped without an
+	// error keeps the value.
 	CaughtUp bool
-	// Err is why the worker failed the last time, or why it gave up. It stays until
-	// the worker gets on: until a position is stored, or there is nothing to do.
+	// Err is the last failure of the worker. It is reset when the worker makes progress: when it
+	// stores a position, or when no event is pending.
 	Err error
 	// Failures is how often it failed in a row.
 	Failures int
@@ -105,7 +103,7 @@ type WorkerStatus struct {
 func (p *Projection[E]) Status() Status {
 	p.mu.Lock()
 	running, started, workers := p.running, p.started, p.workers
-	s := Status{Err: p.err, Failures: p.failures, NextTry: p.nextTry, LagUnknownSince: p.blind, CaughtUp: len(workers) > 0}
+	s := Status{Err: p.err, Failures: p.failures, NextTry: p.nextTry, LagUnknownSince: p.idleSince, CaughtUp: len(workers) > 0}
 	p.mu.Unlock()
 	s.Handled, s.Skipped = p.total.handled.Load(), p.total.skipped.Load()
 	s.Retries, s.Restarts = p.total.retries.Load(), p.total.restarts.Load()
@@ -147,28 +145,27 @@ func (s *Status) add(w WorkerStatus) {
 	s.Workers = append(s.Workers, w)
 }
 
-// slowAnswer is how long the journal may take for an answer before Status says that
-// the lag is not known.
+// slowAnswer is the response time of the journal after which Status reports the lag as unknown.
 const slowAnswer = 5 * time.Second
 
-// figures are what is shown of a worker.
+// figures holds the values of a WorkerStatus.
 type figures struct {
-	mu     sync.Mutex
-	now    WorkerStatus
-	blind  time.Time // since when the journal is not looked at; zero while it is
-	asked  time.Time // since when the journal owes an answer, zero if it does not
-	lost   time.Time // when a question was asked that it did not answer, zero if it did
-	oldest time.Time // of what the worker holds
-	next   time.Time // of the page that the reader holds
-	page   int       // its number
-	end    bool
+	mu           sync.Mutex
+	now          WorkerStatus
+	unknownSince time.Time // since when the journal is not queried; zero while it is
+	asked        time.Time // since when the journal owes an answer, zero if it does not
+	lost         time.Time // when a question was asked that it did not answer, zero if it did
+	oldest       time.Time // event of the worker
+	next         time.Time // event in the page of the reader
+	page         int       // its number
+	end          bool
 }
 
 func (f *figures) status(now time.Time) WorkerStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.now
-	if !f.blind.IsZero() && s.State == Running {
+	if !f.unknownSince.IsZero() && s.State == Running {
 		s.State = Starting
 	}
 	oldest := f.oldest
@@ -179,8 +176,8 @@ func (f *figures) status(now time.Time) WorkerStatus {
 	case !oldest.IsZero():
 		s.Lag = max(0, now.Sub(oldest))
 		return s
-	case !f.blind.IsZero():
-		s.LagUnknownSince = f.blind
+	case !f.unknownSince.IsZero():
+		s.LagUnknownSince = f.unknownSince
 	case !f.asked.IsZero() && now.Sub(f.asked) >= slowAnswer:
 		s.LagUnknownSince = f.asked
 	}
@@ -192,25 +189,25 @@ func (f *figures) status(now time.Time) WorkerStatus {
 func (f *figures) create(slices journal.Slices) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.Slices, f.now.State, f.blind = slices, Starting, time.Now()
+	f.now.Slices, f.now.State, f.unknownSince = slices, Starting, time.Now()
 }
 
 // begin is called before the journal is read.
 func (f *figures) begin(stored journal.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.State, f.now.NextTry, f.now.Offset = Running, time.Time{}, start(stored)
+	f.now.State, f.now.NextTry, f.now.Offset = Running, time.Time{}, startOffset(stored)
 	f.next, f.page = time.Time{}, 0
 }
 
-// asks is called before the journal is asked, and answered behind it.
-func (f *figures) asks() {
+// queryStarted is called before each query, queryEnded after it.
+func (f *figures) queryStarted() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Now()
 }
 
-func (f *figures) answered(err error) {
+func (f *figures) queryEnded(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lost = time.Time{}
@@ -228,9 +225,8 @@ func (f *figures) ahead(page int, first time.Time) {
 	f.page, f.next = page, first
 }
 
-// taken is called by the worker when it has got a page. The reader may hold the
-// next one already.
-func (f *figures) taken(page int) {
+// pageTaken is called when the worker receives a page. The reader may already have the next one.
+func (f *figures) pageTaken(page int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.page == page {
@@ -243,7 +239,7 @@ func (f *figures) taken(page int) {
 func (f *figures) pending(oldest time.Time, end bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.blind = time.Time{}
+	f.unknownSince = time.Time{}
 	f.oldest, f.end = oldest, end
 }
 
@@ -266,7 +262,7 @@ func (f *figures) retry(err error, pause time.Duration) {
 func (f *figures) fail(err error, n int, pause time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.look(false)
+	f.queryStopped(false)
 	f.now.State, f.now.Err, f.now.Failures, f.now.NextTry = Waiting, err, n, time.Now().Add(pause)
 }
 
@@ -274,25 +270,25 @@ func (f *figures) fail(err error, n int, pause time.Duration) {
 func (f *figures) stop(err error, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.look(err == nil && f.end)
+	f.queryStopped(err == nil && f.end)
 	f.now.State, f.now.NextTry = Stopped, time.Time{}
 	if err != nil {
 		f.now.Err, f.now.Failures = err, n
 	}
 }
 
-// look notes that the journal is not looked at any more.
-func (f *figures) look(end bool) {
-	if f.blind.IsZero() {
-		f.blind = f.lost
+// queryStopped records that the journal is no longer queried.
+func (f *figures) queryStopped(end bool) {
+	if f.unknownSince.IsZero() {
+		f.unknownSince = f.lost
 	}
-	if f.blind.IsZero() {
-		f.blind = time.Now()
+	if f.unknownSince.IsZero() {
+		f.unknownSince = time.Now()
 	}
 	f.end = end
 }
 
-// recover is called when the worker gets on.
+// recover is called when the worker makes progress.
 func (f *figures) recover() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,5 +311,5 @@ func (f *figures) skipped() {
 func (f *figures) stored(offset journal.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.Offset = start(offset)
+	f.now.Offset = startOffset(offset)
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Position is how far the events of a range of slices have been handled.
+// Position is the progress of a projection in a range of slices.
 type Position struct {
 	// Slices is the range. Its Count is at least 1.
 	Slices journal.Slices
-	// Offset is the position in the journal. Empty is the beginning, and so is
-	// "begin-" and a random text, as it is after a rebuild. With Clear it is empty, or
-	// names who is clearing. At most 64 bytes, printable.
+	// Offset is the position in the journal. Empty is the beginning. After a rebuild the beginning is
+	// "begin-" and a random text. With Clear set, Offset is empty or the claim of the clearing process.
+	// At most 64 bytes, printable.
 	Offset journal.Offset
-	// Clear says that the read model has to be cleared before anything is handled
-	// from here on, because a rebuild was asked for.
+	// Clear is set by a request for a rebuild: the read model must be cleared before events after this
+	// position are handled.
 	Clear bool
 }
 
@@ -30,15 +30,14 @@ type Move struct {
 	// Projection is its name: 1 to 255 bytes of valid UTF-8 without control
 	// characters.
 	Projection string
-	// From are positions as they are stored, and To what takes their place. Both
-	// cover the same slices, without overlap and in ascending order. No From
-	// means that nothing is stored for the projection yet.
+	// From are the stored positions, To their replacements. Both cover the same slices in ascending
+	// order without overlap. An empty From means that no position of the projection is stored yet.
 	From, To []Position
 }
 
-// Store keeps the positions of projections. It is the SPI that a plugin
-// implements and that projectiontest checks. All methods are safe for concurrent
-// use, also by several processes.
+// Store keeps the positions of projections. It is the interface that a plugin implements and that
+// package projectiontest checks. All methods are safe for concurrent use, also by several
+// processes.
 type Store interface {
 	// Load returns the positions of a projection in ascending order of their
 	// slices, none if nothing was saved yet.
@@ -49,8 +48,8 @@ type Store interface {
 	// When it returns nil the move is durable.
 	Save(ctx context.Context, m Move) error
 
-	// Reset puts all positions of a projection back to the beginning, with Clear
-	// set, whatever they are. It does nothing if none are stored.
+	// Reset sets all positions of a projection to the beginning, with Clear set. It has no effect
+	// if no position is stored.
 	Reset(ctx context.Context, projection string) error
 }
 
@@ -59,22 +58,19 @@ type Store interface {
 type TxStore[Tx any] interface {
 	Store
 
-	// Apply carries out a move and what f does with the transaction: both or
-	// nothing. It may call f more than once, each time with a fresh transaction
-	// and never at the same time, and must not call it after it has seen that the
-	// positions are others than From.
+	// Apply executes a move and the changes of f in one transaction: both or neither. It may call f
+	// several times, each time with a new transaction and never concurrently. It must not call f
+	// after it has found positions other than From.
 	//
-	// Nil means that all of it is durable. An error matches ErrFenced as that of
-	// Save does; ErrRefused if the transaction can't be committed because of what
-	// f did; ErrUnavailable if f returned an error that is the store's fault. It
-	// wraps the error of f in all other cases where f returned one. Anything else
-	// leaves it open whether the transaction was committed.
+	// Nil means that everything is durable. An error matches ErrFenced as for Save; ErrRefused if
+	// the changes of f prevent the commit; ErrUnavailable if f returned an error that the store
+	// caused. Otherwise, if f returned an error, the result wraps it. After any other error it is
+	// unknown whether the transaction was committed.
 	Apply(ctx context.Context, m Move, f func(ctx context.Context, tx Tx) error) error
 }
 
-// Memory is a Store that forgets everything when the process ends: for read
-// models that are themselves kept in memory, and begin anew with it. The zero
-// value is ready.
+// Memory is a Store that loses all positions at the end of the process. It is for read models that
+// are in memory, too. The zero value is ready to use.
 type Memory struct {
 	mu        sync.Mutex
 	positions map[string][]Position
@@ -122,8 +118,8 @@ func (m *Memory) Reset(ctx context.Context, projection string) error {
 	return nil
 }
 
-// applied returns what is stored after a move, and whether it fits what is
-// stored before.
+// applied returns the stored positions after a move, and whether the move fits the stored positions
+// before it.
 func (m Move) applied(stored []Position) ([]Position, bool) {
 	if len(m.From) == 0 {
 		return slices.Clone(m.To), len(stored) == 0

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// worker handles the events of one range of slices, one batch after the other. A
-// goroutine reads the next page meanwhile.
+// worker handles the events of one range of slices, one batch after the other. A second goroutine
+// reads the next page at the same time.
 type worker[E any] struct {
 	p       *Projection[E]
 	slices  journal.Slices
@@ -27,14 +27,14 @@ type worker[E any] struct {
 	// The stream in hand.
 	stored  Position       // as the store has it
 	sure    bool           // stored is that for certain
-	reached journal.Offset // how far events were handled
-	dirty   time.Time      // since when reached is ahead of stored, zero if it is not
+	reached journal.Offset // position after the handled events
+	dirty   time.Time      // since when reached differs from stored, zero if it does not
 	unsaved int            // events in between
 	pending []item[E]      // read and not handled, from head on
 	head    int
 	count   int       // events in pending
 	since   time.Time // since when a batch is being filled
-	atEnd   bool      // the journal showed nothing behind pending
+	atEnd   bool      // the journal has no events after pending
 	row     streak    // of failures
 	events  []Envelope[E]
 }
@@ -42,9 +42,8 @@ type worker[E any] struct {
 // finishPatience is how long a worker that ends waits for its last save.
 const finishPatience = 5 * time.Second
 
-// run handles events until ctx ends, the ranges change, or there is nothing more
-// to try; if it is to end at the end of the journal, it returns nil there. After a
-// failure it begins again at its stored position.
+// run handles events until ctx ends, the ranges change, or no restart is left. If it is to stop at
+// the end of the journal, it returns nil there. After a failure it restarts at its stored position.
 func (w *worker[E]) run(ctx context.Context) error {
 	for {
 		err := w.stream(ctx)
@@ -55,19 +54,19 @@ func (w *worker[E]) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			w.figures.stop(nil, 0)
 			return context.Cause(ctx)
-		case errors.Is(err, errMoved):
+		case errors.Is(err, errRangesChanged):
 			return err
 		case errors.Is(err, ErrFenced) && w.p.lookForRebuild(ctx) != nil:
-			return errMoved // it was asked for between two looks, and is no failure
+			return errRangesChanged // a rebuild was requested between two checks; this is not a failure
 		}
-		if w.row.add(err, w.p.cfg.MaxRestarts, w.once) || hopeless(err) {
+		if w.row.add(err, w.p.cfg.MaxRestarts, w.once) || isPermanent(err) {
 			w.figures.stop(err, w.row.length())
 			return err
 		}
 		n := w.row.length()
 		pause := w.p.cfg.pause(n, rand.Float64()) //nolint:gosec // jitter is not a secret
 		w.figures.fail(err, n, pause)
-		w.p.tellRestart(ctx, RestartInfo{Slices: w.slices, Attempt: n, Pause: pause, Err: err})
+		w.p.notifyRestart(ctx, RestartInfo{Slices: w.slices, Attempt: n, Pause: pause, Err: err})
 		if err := wait(ctx, pause); err != nil {
 			w.figures.stop(nil, 0)
 			return err
@@ -75,12 +74,12 @@ func (w *worker[E]) run(ctx context.Context) error {
 	}
 }
 
-// advance notes that the worker gets on, which ends a row of failures.
+// advance records progress, which resets the count of consecutive failures.
 func (w *worker[E]) advance(ctx context.Context) {
 	if w.row == (streak{}) {
 		return
 	}
-	w.p.cfg.Logger.InfoContext(ctx, "a projection gets on again", slog.String("projection", w.p.cfg.Name),
+	w.p.cfg.Logger.InfoContext(ctx, "projection: worker recovered", slog.String("projection", w.p.cfg.Name),
 		slog.String("slices", w.slices.String()), slog.Int("failures", w.row.length()))
 	w.row = streak{}
 	w.figures.recover()
@@ -98,7 +97,7 @@ func (w *worker[E]) stream(ctx context.Context) error {
 		pages   = make(chan page[E])
 		readErr error
 	)
-	after := start(w.stored.Offset)
+	after := startOffset(w.stored.Offset)
 	reader.Go(func() {
 		defer close(pages)
 		readErr = w.read(reading, after, pages)
@@ -125,7 +124,7 @@ func (w *worker[E]) load(ctx context.Context) error {
 	}
 	i := slices.IndexFunc(positions, func(p Position) bool { return p.Slices == w.slices })
 	if i < 0 || mustClear(positions) {
-		return errMoved
+		return errRangesChanged
 	}
 	w.stored, w.reached, w.sure = positions[i], positions[i].Offset, true
 	w.dirty, w.unsaved = time.Time{}, 0
@@ -133,7 +132,7 @@ func (w *worker[E]) load(ctx context.Context) error {
 	return nil
 }
 
-// consume handles pages until there are no more, or something fails.
+// consume handles pages until there are no more, or until a failure.
 func (w *worker[E]) consume(ctx context.Context, pages <-chan page[E]) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -159,7 +158,7 @@ func (w *worker[E]) consume(ctx context.Context, pages <-chan page[E]) error {
 		if !open {
 			return nil
 		}
-		if w.count > 0 && w.p.d.wait == 0 { // take what is there, wait for nothing
+		if w.count > 0 && w.p.d.wait == 0 { // take the available pages without waiting
 			select {
 			case p, ok := <-pages:
 				open = w.take(p, ok)
@@ -180,7 +179,7 @@ func (w *worker[E]) consume(ctx context.Context, pages <-chan page[E]) error {
 	}
 }
 
-// take adds a page to what is pending. It reports whether there was one.
+// take appends a page to the pending events. It returns false if there was no page.
 func (w *worker[E]) take(p page[E], ok bool) bool {
 	if !ok {
 		return false
@@ -195,12 +194,12 @@ func (w *worker[E]) take(p page[E], ok bool) bool {
 		w.count += len(p.items[i].events)
 	}
 	w.atEnd = p.end
-	w.figures.taken(p.number)
-	w.look()
+	w.figures.pageTaken(p.number)
+	w.updateFigures()
 	return true
 }
 
-// batchDue reports whether to handle what is pending now.
+// batchDue reports whether the pending events are to be handled now.
 func (w *worker[E]) batchDue(now time.Time, open bool) bool {
 	if w.head == len(w.pending) {
 		return false
@@ -208,7 +207,7 @@ func (w *worker[E]) batchDue(now time.Time, open bool) bool {
 	return w.count == 0 || w.count >= w.p.d.batch || !open || w.p.d.wait > 0 && now.Sub(w.since) >= w.p.d.wait
 }
 
-// idle returns how long there is nothing to do but to wait for a page.
+// idle returns how long the worker may wait for a page.
 func (w *worker[E]) idle(now time.Time) time.Duration {
 	d := time.Hour
 	if w.count > 0 {
@@ -220,8 +219,8 @@ func (w *worker[E]) idle(now time.Time) time.Duration {
 	return max(0, d)
 }
 
-// next handles one batch of what is pending: as many stored events as fit, at
-// least one, and none that can't be decoded beside others.
+// next handles one batch of the pending events: as many stored events as fit, at least one, and an
+// event that cannot be decoded only alone.
 func (w *worker[E]) next(ctx context.Context) error {
 	items, n, events := w.pending[w.head:], 0, 0
 	for n < len(items) && (n == 0 || items[n].err == nil && events+len(items[n].events) <= w.p.d.batch) {
@@ -232,7 +231,7 @@ func (w *worker[E]) next(ctx context.Context) error {
 	}
 	var err error
 	if items[0].err != nil {
-		err = w.giveUp(ctx, &items[0], items[0].err, 0)
+		err = w.skipOrFail(ctx, &items[0], items[0].err, 0)
 	} else {
 		err = w.process(ctx, items[:n])
 	}
@@ -242,12 +241,12 @@ func (w *worker[E]) next(ctx context.Context) error {
 	w.head += n
 	w.count -= events
 	w.since = time.Now()
-	w.look()
+	w.updateFigures()
 	return nil
 }
 
-// look brings the figures up to date with what is pending.
-func (w *worker[E]) look() {
+// updateFigures updates the figures.
+func (w *worker[E]) updateFigures() {
 	var oldest time.Time
 	for _, it := range w.pending[w.head:] {
 		if len(it.events) > 0 {
@@ -270,9 +269,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// read hands over what is behind a position, one page ahead of the worker. It
-// ends with ctx, with an error of the journal, or, if it is to read once, where
-// the end was when it began.
+// read passes the pages after a position to the worker, one page ahead. It ends with ctx, with an
+// error of the journal, or, if it reads once, at the end that the journal had at the start.
 func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- page[E]) error {
 	query := w.p.cfg.Criteria
 	query.Slices = w.slices
@@ -280,19 +278,19 @@ func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- p
 	var end journal.Offset
 	if w.once {
 		var err error
-		w.figures.asks()
+		w.figures.queryStarted()
 		end, err = w.p.querier.End(ctx)
-		w.figures.answered(err)
+		w.figures.queryEnded(err)
 		if err != nil {
 			return fmt.Errorf("projection %q: find the end of the journal: %w", w.p.cfg.Name, err)
 		}
 	}
 	for number, told := 0, false; ; {
-		w.figures.asks()
+		w.figures.queryStarted()
 		found, err := w.p.querier.Query(ctx, query, after)
-		w.figures.answered(err)
+		w.figures.queryEnded(err)
 		if err != nil {
-			return fmt.Errorf("projection %q: read events behind %q: %w", w.p.cfg.Name, after, err)
+			return fmt.Errorf("projection %q: read events after %q: %w", w.p.cfg.Name, after, err)
 		}
 		if len(found.Events) > 0 || found.Next != after || !found.More && !told {
 			p := d.page(found)
@@ -313,7 +311,7 @@ func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- p
 			continue
 		}
 		if err := w.p.querier.Await(ctx, after); err != nil {
-			return fmt.Errorf("projection %q: wait for events behind %q: %w", w.p.cfg.Name, after, err)
+			return fmt.Errorf("projection %q: wait for events after %q: %w", w.p.cfg.Name, after, err)
 		}
 	}
 }
@@ -336,7 +334,7 @@ func (w *worker[E]) saveDue(now time.Time) bool {
 	return !w.dirty.IsZero() && now.Sub(w.dirty) >= w.p.d.saveInterval
 }
 
-// save stores how far events were handled, if that is not stored yet.
+// save stores the position after the handled events, if it is not stored yet.
 func (w *worker[E]) save(ctx context.Context) error {
 	to := w.reached
 	if to == w.stored.Offset {
@@ -357,11 +355,9 @@ func (w *worker[E]) save(ctx context.Context) error {
 	return nil
 }
 
-// overtaken is called when events were handled whose position can't be saved, without
-// transactions. If another process has begun to clear the read model for a
-// rebuild, or has built some of it already, these events were handled
-// somewhere in between, in no order with the others: the rebuild has to be done
-// again.
+// overtaken is called when events were handled without a transaction and their position cannot be
+// saved. If another process has started to clear or rebuild the read model, these events were
+// handled in an undefined order with the others: the rebuild must be repeated.
 func (w *worker[E]) overtaken(ctx context.Context) error {
 	stored, err := w.p.d.store.Load(ctx, w.p.cfg.Name)
 	if err != nil {
@@ -369,18 +365,17 @@ func (w *worker[E]) overtaken(ctx context.Context) error {
 	}
 	rebuilt := claimed(stored)
 	for _, p := range stored {
-		rebuilt = rebuilt || !p.Clear && p.Slices.Contains(w.slices.First) && start(p.Offset).Compare(start(w.stored.Offset)) < 0
+		rebuilt = rebuilt || !p.Clear && p.Slices.Contains(w.slices.First) && startOffset(p.Offset).Compare(startOffset(w.stored.Offset)) < 0
 	}
 	if !rebuilt {
 		return nil
 	}
-	w.p.cfg.Logger.WarnContext(ctx, "events were handled here while another process rebuilt the projection, which is asked for again", slog.String("projection", w.p.cfg.Name))
+	w.p.cfg.Logger.WarnContext(ctx, "projection: events were handled during a rebuild by another process, requesting another rebuild", slog.String("projection", w.p.cfg.Name))
 	return w.p.d.store.Reset(ctx, w.p.cfg.Name)
 }
 
-// finish saves what was handled when a stream ends, unless it is not known what
-// the store holds. It is worth a try and no more: what is not saved is handled
-// again, or looked at again.
+// finish saves the handled position at the end of a session, unless the stored position is unknown.
+// Errors are ignored: events after the stored position are handled again.
 func (w *worker[E]) finish(ctx context.Context) {
 	if !w.sure {
 		return
@@ -388,7 +383,7 @@ func (w *worker[E]) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishPatience)
 	defer cancel()
 	if err := w.save(ctx); err != nil && !errors.Is(err, ErrFenced) {
-		w.p.cfg.Logger.WarnContext(ctx, "the last position was not saved", slog.String("projection", w.p.cfg.Name), slog.Any("error", err))
+		w.p.cfg.Logger.WarnContext(ctx, "projection: saving the last position failed", slog.String("projection", w.p.cfg.Name), slog.Any("error", err))
 	}
 }
 
@@ -399,7 +394,7 @@ func (w *worker[E]) move(to journal.Offset) Move {
 	return Move{Projection: w.p.cfg.Name, From: []Position{w.stored}, To: []Position{after}}
 }
 
-// settled notes what the store holds now.
+// settled records the stored position.
 func (w *worker[E]) settled(to journal.Offset) {
 	w.stored.Offset, w.reached = to, to
 	w.dirty, w.unsaved = time.Time{}, 0

@@ -16,13 +16,10 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/loop"
-	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
-// entityHost is the part of eventsourcing.Entities that a shell uses. It does not depend on the
-// types of commands and events.
+// entities is what a site needs of eventsourcing.Entities, whatever their commands and events are.
 type entityHost interface {
 	Deliver(m eventsourcing.Message) error
 	Rouse(id string, done func(error)) error
@@ -32,64 +29,63 @@ type entityHost interface {
 	InMemory(id string) bool
 }
 
-// shell drives the shardcore.Machine of an entity type on a node: it owns the loop, the timer, and
-// the access to the transport, the stores and the entities.
+// site is what a node runs of an entity type: the shell of a shardcore.Machine.
 type shell struct {
-	operatorState
+	operatorState // by operators
 
 	node          *cluster.Node
 	router        *router
 	name          string
 	opts          Options
 	commands      *codec.Registry
-	entities      entityHost // nil on a proxy
+	entities      entityHost // nil of a proxy
 	store         CoordinatorStore
-	rememberStore RememberStore // nil if entities are not remembered
+	rememberStore RememberStore // nil: nothing is remembered
 	log           *slog.Logger
-	ctx           context.Context //nolint:containedctx // the lifetime of the shell
+	ctx           context.Context //nolint:containedctx // of all that the site does
 	cancel        context.CancelFunc
-	commandCtx    context.Context //nolint:containedctx // parent of the contexts of peers' commands, without values
+	commandCtx    context.Context //nolint:containedctx // of commands that come from other nodes: it has nothing
 	startedAt     time.Time
 	inbox         *inbox
 	paths         []fastPath
-	stopping      atomic.Bool // ends the loop
+	stopping      atomic.Bool // the loop ends
 	dropped       atomic.Uint64
-	queuedTotal   atomic.Uint64 // commands through the loop
+	queuedTotal   atomic.Uint64 // commands
 
-	unanswered atomic.Uint64 // asks whose callers gave up
+	unanswered atomic.Uint64 // asks
 
-	mismatch atomic.Pointer[mismatch] // nil unless the coordinator rejects the region
-	refusal  chan struct{}            // closed at the first rejection
+	mismatch atomic.Pointer[mismatch] // why it is refused, nil if it is not
+	refusal  chan struct{}            // closed once it has been refused
 
-	// The following fields belong to the loop.
+	// Kind follows belongs to the loop.
 	cfg                shardcore.Config
 	machine            *shardcore.Machine
 	sweepAt            time.Duration
 	routeVersion       uint64
-	openPaths          map[Shard]struct{} // that accept commands
-	pendingInputs      []shardcore.Input  // results of applied effects
+	openPaths          map[Shard]struct{} // gates
+	pendingInputs      []shardcore.Input  // what follows from what was done
 	localEntities      map[string]*localEntity
-	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
-	started            []*localEntity          // to be added to the fast path
-	suspended          bool                    // the node is suspended
-	halted             bool                    // stopped because of the suspension
-	stopped            bool                    // the machine has stopped
-	leaving            bool                    // the node shuts down
-	coordinatorRuns    bool                    // the machine runs the coordinator
-	coordinatorWanted  bool                    // this node has the singleton
-	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
-	refusalNotified    bool                    // refusal is closed
-	outageLogged       bool                    // an outage of the coordinator is logged
-	throttle           loop.Throttle[logKind]
+	storeCalls         map[Shard]chan struct{} // the last question to memory for a shard; closed when it is answered
+	started            []*localEntity          // have no seat yet
+	suspended          bool                    // the node must not host anything
+	halted             bool                    // all was stopped for that
+	stopped            bool                    // nothing of the region runs any more
+	leaving            bool                    // for good
+	coordinatorRuns    bool                    // the machine is appointed
+	coordinatorWanted  bool                    // it is to be
+	coordinatorStopped chan struct{}           // closed when it is not any more, if somebody waits
+	refusalNotified    bool                    // that it is refused
+	outageLogged       bool                    // no coordinator answers, and the log says so
+	throttle           logThrottle
 
 	background    sync.WaitGroup
 	hooks         []func()
-	ready         chan struct{} // closed at the first registration
+	ready         chan struct{} // closed once a coordinator has known the region
 	regionStopped chan struct{} // closed when nothing of the region runs any more
 	done          chan struct{}
 }
 
-// newShell returns a shell that does not run yet.
+// newShell returns one that does not run yet.
 func newShell(ctx context.Context, node *cluster.Node, name string, commands *codec.Registry, opts Options, proxy bool) (*shell, error) {
 	cfg := opts.machineConfig(node, name, proxy)
 	machine, err := shardcore.New(cfg)
@@ -120,27 +116,26 @@ func newShell(ctx context.Context, node *cluster.Node, name string, commands *co
 		return s.rememberStore, err
 	}); err != nil {
 		s.cancel()
-		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), panics.Catch(s.store.Close))
+		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), catchPanic(s.store.Close))
 	}
 	return s, nil
 }
 
-// openStore calls a function of the application that opens a store. It returns an error if that
-// returns nil.
+// opened calls open, which is somebody else's, and returns an error unless it opens something.
 func openStore(open func() (store any, err error)) error {
-	return panics.Catch(func() error {
+	return catchPanic(func() error {
 		store, err := open()
 		if err == nil && store == nil {
-			err = errors.New("returned no store")
+			err = errors.New("it opens nothing")
 		}
 		return err
 	})
 }
 
-// singletonPrefix is the prefix of the names of the singletons that run coordinators.
+// singletonPrefix begins the names of the singletons that run coordinators.
 const singletonPrefix = "sharding|"
 
-// launch starts the loop. The argument host creates the entities.
+// begin lets it run. Host makes the entities.
 func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	if err := s.router.reserve(s); err != nil {
 		return errors.Join(err, s.abandon())
@@ -150,27 +145,27 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 		s.router.remove(s)
 		return errors.Join(err, s.abandon())
 	}
-	if err := host(); err != nil { // later steps must not fail: this one cannot be undone
+	if err := host(); err != nil { // after it, nothing may fail: there is no way back
 		s.router.remove(s)
 		return errors.Join(err, s.abandon())
 	}
 	s.router.add(s, r)
-	s.updateMembers() //nolint:contextcheck // the loop uses its own context
+	s.updateMembers() //nolint:contextcheck // the loop has a context of its own
 	s.background.Go(func() { s.followMembers(s.ctx) })
-	go s.run() //nolint:contextcheck // the loop uses its own context
+	go s.run() //nolint:contextcheck // the loop has a context of its own
 	if s.store == nil {
 		return nil
 	}
-	// The singleton must not depend on a ctx that may end: the type could not be started again.
+	// Not with a ctx that may end: the type could not be started again.
 	err := s.node.Singleton(context.WithoutCancel(ctx), cluster.Singleton{Name: singletonPrefix + s.name, Role: s.opts.Role, Run: s.hostCoordinator})
-	if err != nil { // the node has shut down
+	if err != nil { // the node has ended
 		s.inbox.add(item{call: s.end})
 		<-s.done
 	}
 	return err
 }
 
-// abandon releases a shell that has not run.
+// abandon gives up a site that has not run.
 func (s *shell) abandon() error {
 	s.removeHooks()
 	s.cancel()
@@ -181,10 +176,10 @@ func (s *shell) abandon() error {
 func (s *shell) closeStores() error {
 	var errs []error
 	if s.rememberStore != nil {
-		errs = append(errs, panics.Catch(s.rememberStore.Close))
+		errs = append(errs, catchPanic(s.rememberStore.Close))
 	}
 	if s.store != nil {
-		errs = append(errs, panics.Catch(s.store.Close))
+		errs = append(errs, catchPanic(s.store.Close))
 	}
 	return errors.Join(errs...)
 }
@@ -192,9 +187,9 @@ func (s *shell) closeStores() error {
 func (s *shell) addHooks() error {
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseStopRegions: func(ctx context.Context) error {
-			if err := s.leave(ctx); err != nil { // other nodes may soon host these shards
-				s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop uses its own context
-				return fmt.Errorf("stopped shards by force: %w", err)
+			if err := s.leave(ctx); err != nil { // too late: others may host soon what is here
+				s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
+				return fmt.Errorf("shards are stopped by force: %w", err)
 			}
 			return nil
 		},
@@ -215,7 +210,7 @@ func (s *shell) removeHooks() {
 	}
 }
 
-// followMembers wakes the loop up when the membership changes.
+// follow tells the loop when somebody comes or goes.
 func (s *shell) followMembers(ctx context.Context) {
 	for range s.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable,
@@ -224,9 +219,9 @@ func (s *shell) followMembers(ctx context.Context) {
 	}
 }
 
-// leave hands off all shards and waits for the end of the region.
+// leave gives all shards away, and waits for that.
 func (s *shell) leave(ctx context.Context) error {
-	s.inbox.add(item{call: func() { s.endRegion(shardcore.Leave{}) }}) //nolint:contextcheck // the loop uses its own context
+	s.inbox.add(item{call: func() { s.endRegion(shardcore.Leave{}) }}) //nolint:contextcheck // the loop has a context of its own
 	return s.waitRegionStopped(ctx)
 }
 
@@ -241,21 +236,19 @@ func (s *shell) waitRegionStopped(ctx context.Context) error {
 	}
 }
 
-// close ends the region by force and the loop after it. It waits for the entities as long as ctx
-// lasts.
+// close ends it: what still runs is ended by force. It waits for that as long as ctx lasts.
 func (s *shell) close(ctx context.Context) error {
-	s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop uses its own context
+	s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
 	err := s.waitRegionStopped(ctx)
 	s.inbox.add(item{call: s.end})
 	<-s.done
 	return err
 }
 
-// end ends the loop.
+// end lets the loop end.
 func (s *shell) end() { s.stopping.Store(true) }
 
-// halt stops everything at once while the node is suspended, because other nodes may take its
-// shards.
+// halt stops all at once, since the node must not host anything for now: others may begin to.
 func (s *shell) halt() {
 	if !s.halted {
 		s.halted = true
@@ -263,8 +256,7 @@ func (s *shell) halt() {
 	}
 }
 
-// restartAfterHalt starts a new machine when the node is no longer suspended and the old machine
-// has stopped. To other nodes it is another instance of the region.
+// again begins anew when the node may host again, and all that was stopped has ended. For others it is another region.
 func (s *shell) restartAfterHalt() {
 	if !s.halted || s.suspended || !s.stopped || s.leaving {
 		return
@@ -272,7 +264,7 @@ func (s *shell) restartAfterHalt() {
 	cfg := s.cfg
 	cfg.Region.Instance++
 	machine, err := shardcore.New(cfg)
-	if err != nil { // impossible: the configuration was checked
+	if err != nil { // can't be: it was checked
 		return
 	}
 	machine.InheritMembers(s.machine)
@@ -285,7 +277,7 @@ func (s *shell) restartAfterHalt() {
 	}
 }
 
-// endRegion ends the region for good, with Leave or Stop.
+// quit ends the region for good, with Leave or Stop.
 func (s *shell) endRegion(in shardcore.Input) {
 	s.leaving = true
 	if s.stopped {
@@ -295,7 +287,7 @@ func (s *shell) endRegion(in shardcore.Input) {
 	s.step(in)
 }
 
-// handleStopped handles that the machine has stopped.
+// handleStopped takes note that nothing of the region runs any more.
 func (s *shell) handleStopped() {
 	s.stopped = true
 	if !s.halted || s.leaving {

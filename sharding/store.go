@@ -16,116 +16,112 @@ import (
 )
 
 var (
-	// ErrFenced reports that a coordinator of a higher term, or another owner of a shard, has taken
-	// over. The caller must stop.
+	// ErrFenced says that somebody else has taken over: a coordinator of a higher term, or another
+	// owner of a shard. Whoever gets it stops.
 	ErrFenced = register.ErrFenced
-	// ErrConflict reports that the stored data is not what the change is based on. The caller must
-	// load and decide again.
+	// ErrConflict says that a change was refused, since something else is stored than it is based on. Kind
+	// to do is to load, and to decide again.
 	ErrConflict = register.ErrConflict
-	// ErrInvalid is matched by errors about invalid arguments and settings.
+	// ErrInvalid is matched by the errors about arguments and settings that can't be.
 	ErrInvalid = register.ErrInvalid
 )
 
 // Shard is the number of a shard.
 type Shard = coordinator.Shard
 
-// Change is one decision of a coordinator. A journal appends its events; a register stores the
-// state after them.
+// Change is what one decision of a coordinator stores. The journal appends its events, the register
+// holds the state after them.
 type Change = coordinator.Change
 
-// Loaded is the stored state of a coordinator.
+// Loaded is what a coordinator finds.
 type Loaded struct {
-	// State is empty if nothing is stored. Its term is the highest claimed one. It has no holder if
-	// that term has not begun.
+	// State is empty where nothing is stored. Its term is the highest one that anybody has claimed. If whoever did has not begun
+	// yet, it has no holder.
 	State coordinator.State
-	// Rev is the number of the last event in the state, as counted by the store.
+	// Rev is the number of the last event that is in the state, by the count of the store.
 	Rev uint64
-	// Repairs describe the first repairs of an inconsistent history. Repaired is the number of all
-	// repairs.
+	// Repairs say what had to be mended in the history so that the state makes sense, the first
+	// of them; Repaired is how many there were.
 	Repairs  []coordinator.Repair
 	Repaired int
 }
 
-// CoordinatorStore stores the state of the coordinator of one entity type, as one node accesses it.
-// Package shardingtest tests implementations. All methods are safe for concurrent use.
+// CoordinatorStore keeps the state of the coordinator of one entity type, as one node reaches it.
+// It is the SPI that package shardingtest checks. All methods are safe for concurrent
+// use.
 type CoordinatorStore interface {
-	// Load returns the stored state. It includes all changes that were acknowledged before the
-	// call. A change whose Save returned an error before the call is either included or will never
-	// be stored.
+	// Load returns what is stored. All changes that were acknowledged before it began are in it. A change
+	// whose Save had returned an error before is in it, or never will be stored.
 	Load(ctx context.Context) (Loaded, error)
 
-	// Save stores a change that is based on the stored state. Nil reports that the change is
-	// durable, and that no higher term had been claimed before. The first change of a term begins
-	// with the claim of that term; at most one coordinator is acknowledged for a term.
+	// Save stores a change that is based on what is stored: nil says that it is durable, and that no
+	// higher term had been claimed before. The first change of a term begins with its event Started; at most
+	// one coordinator is acknowledged for a term, whoever claims it.
 	//
-	// An error that matches ErrFenced reports a higher term. ErrConflict reports that the stored
-	// state is another one than the change is based on or, for a claim, that another claim came
-	// first. After any other error the change may be stored, at once or later, until the next Load
-	// begins. ErrFenced and ErrConflict do not exclude this either.
+	// An error that matches ErrFenced says that there is a higher term. One that matches ErrConflict
+	// says that something else is stored than the change is based on, or, of a claim, that another one came first. After any other
+	// error the change may be stored, at once or later, until the next Load has begun. ErrFenced and ErrConflict
+	// leave that open, too.
 	//
-	// The same change may be saved again, also during the first call, and is stored once.
+	// The same change may be saved again, also while the first call goes on, and is stored once.
 	Save(ctx context.Context, c Change) error
 
-	// Close waits for background work, for at most a few seconds. It does not close the journal or
-	// the replicator.
+	// Close waits for what goes on in the background, at most some seconds. It closes nothing that the store was made from.
 	Close() error
 }
 
-// CoordinatorStores opens stores for coordinators: JournalState, ReplicatedState, or another
-// implementation.
+// CoordinatorStores says where coordinators keep their state: JournalState, ReplicatedState, or one's own.
 type CoordinatorStores interface {
-	// OpenCoordinator returns the store for the coordinator of an entity type. It does not block.
+	// OpenCoordinator returns the store for the coordinator of an entity type. It doesn't wait for
+	// anything.
 	OpenCoordinator(s Scope) (CoordinatorStore, error)
 }
 
-// RememberStore stores the IDs of running entities and the shards that ever had one, for one entity
-// type. Package shardingtest tests implementations. All methods are safe for concurrent use. A
-// shard has one owner on a node at a time, which makes its calls one after the other.
+// RememberStore keeps which entities run, and which shards ever had one, of one entity type. It is
+// the SPI that package shardingtest checks. All methods are safe for concurrent use; a shard has one
+// owner on a node at a time, which makes one call after the other.
 type RememberStore interface {
-	// Load takes over a shard and returns its entities, in no order: those whose start was
-	// acknowledged and not followed by a stop. Updates of previous owners that are not stored yet
-	// fail, as far as the store can detect them.
+	// Load takes a shard over and returns its entities, in no order: all that were started and not stopped, by updates that
+	// were acknowledged. Kind others have not yet stored for the shard, never will be, as far as the store can tell.
 	Load(ctx context.Context, shard Shard) ([]string, error)
 
-	// Update stores which entities started and stopped. No entity is in both lists. Repeated starts
-	// and stops are not errors. The shard must have been loaded. ErrFenced reports that another
-	// owner has loaded it. After any error the shard must be loaded again.
+	// Update stores which entities began and ended to run. No entity is in both. Kind is there
+	// already, or not there, is no error. The shard must have been loaded. An error that matches ErrFenced says that
+	// another owner has loaded it; after any error it has to be loaded again.
 	Update(ctx context.Context, shard Shard, started, stopped []string) error
 
 	// Shards returns the shards that were added, sorted.
 	Shards(ctx context.Context) ([]Shard, error)
 
-	// AddShards adds shards. Shards that were already added are not an error.
+	// AddShards adds shards. Kind is there already is no error.
 	AddShards(ctx context.Context, shards []Shard) error
 
-	// Close waits for background work, for at most a few seconds. It does not close the journal or
-	// the replicator.
+	// Close waits for what goes on in the background, at most some seconds. It closes nothing that the store was made from.
 	Close() error
 }
 
-// RememberStores opens stores for remembered entities: JournalEntities, ReplicatedEntities, or
-// another implementation.
+// RememberStores says where it is kept which entities run: JournalEntities, ReplicatedEntities, or one's
+// own.
 type RememberStores interface {
-	// OpenEntities returns the store for an entity type. It does not block.
+	// OpenEntities returns the store for an entity type. It doesn't wait for anything.
 	OpenEntities(s Scope) (RememberStore, error)
 }
 
-// maxRole is the maximum length of a role in bytes.
+// maxRole is the largest number of bytes of a role.
 const maxRole = 128
 
-// MaxEntityID is the maximum length of the ID of a remembered entity in bytes.
+// MaxEntityID is the largest number of bytes of the ID of an entity that is remembered.
 const MaxEntityID = 512
 
-// Scope identifies the user of a store.
+// Scope says whose store it is.
 type Scope struct {
-	// Type is the name of the entity type. Required: 1 to 255 bytes of UTF-8 without "|" and NUL.
+	// Type is the name of the entity type. Required: 1 to 255 bytes of UTF-8 without "|".
 	Type string
-	// Role is the role of the nodes that host the type. Defaults to "": all nodes.
+	// Role is that of the nodes which host it. Defaults to "": all do.
 	Role string
-	// Shards is the number of shards, so that a store can reject more than it has room for.
-	// Defaults to 0: unknown.
+	// Shards is how many there are, so that a store can say that it has no room for them. Defaults to 0: that is not known.
 	Shards int
-	// Logger gets warnings about failed background work. Defaults to no logging.
+	// Logger is told of what goes wrong in the background. Defaults to discarding it.
 	Logger *slog.Logger
 }
 
@@ -139,10 +135,10 @@ func (s Scope) withDefaults() Scope {
 func (s Scope) validate() error {
 	var errs []error
 	if bad(s.Type, coordinator.MaxTypeLength) || strings.TrimSpace(s.Type) == "" || strings.Contains(s.Type, "|") {
-		errs = append(errs, fmt.Errorf("%w: Scope.Type: %.64q is blank, too long, not UTF-8, or contains \"|\" or NUL", ErrInvalid, s.Type))
+		errs = append(errs, fmt.Errorf("%w: Scope.Type: %.64q is blank, too long, no UTF-8, or holds a \"|\" or a NUL", ErrInvalid, s.Type))
 	}
 	if bad(s.Role, maxRole) {
-		errs = append(errs, fmt.Errorf("%w: Scope.Role: %.64q is too long, not UTF-8, or contains NUL", ErrInvalid, s.Role))
+		errs = append(errs, fmt.Errorf("%w: Scope.Role: %.64q is too long, no UTF-8, or holds a NUL", ErrInvalid, s.Role))
 	}
 	return errors.Join(errs...)
 }
@@ -151,21 +147,21 @@ func bad(name string, most int) bool {
 	return len(name) > most || !utf8.ValidString(name) || strings.Contains(name, "\x00")
 }
 
-// checkIDs returns an error that matches ErrInvalid if an ID is invalid.
+// checkIDs returns an error that matches ErrInvalid unless all can be IDs of entities.
 func checkIDs(ids []string) error {
 	for _, id := range ids {
 		if id == "" || len(id) > MaxEntityID {
-			return fmt.Errorf("%w: entity ID %.64q has %d bytes, it must have 1 to %d", ErrInvalid, id, len(id), MaxEntityID)
+			return fmt.Errorf("%w: the ID %.64q of an entity has %d bytes, it needs 1 to %d", ErrInvalid, id, len(id), MaxEntityID)
 		}
 	}
 	return nil
 }
 
-// checkShards returns an error that matches ErrInvalid if a shard number is invalid.
+// checkShards returns an error that matches ErrInvalid unless all can be shards.
 func checkShards(shards []Shard) error {
 	for _, s := range shards {
 		if s >= coordinator.MaxShards {
-			return fmt.Errorf("%w: shard number %d is too high", ErrInvalid, s)
+			return fmt.Errorf("%w: shard %d is beyond the last one", ErrInvalid, s)
 		}
 	}
 	return nil

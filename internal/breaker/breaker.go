@@ -1,21 +1,21 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package breaker holds the circuit breaker that protects a store that does not
-// answer from more calls, and its callers from waiting for it.
+// Package breaker is a circuit breaker. It protects a store that does not respond from further
+// calls, and its callers from waiting for it.
 //
-//	         failure × MaxFailures                reset time-out
+//	         failure × MaxFailures                reset timeout
 //	closed ────────────────────────▶ open ────────────────────────▶ half-open
 //	  ▲                               ▲                              │     │
 //	  │                               └──────── trial failed ────────┘     │
 //	  └──────────────────────────────────────── trial succeeded ───────────┘
 //
-// A Breaker is the pure state machine; it is told the time and is not safe for
-// concurrent use. A Caller is the shell around it: it has the mutex, reads the
-// clock, and sets the time-out of a call.
+// Breaker is the pure state machine: the time is an argument of its methods, and it is not safe for
+// concurrent use. Caller is the shell: it owns the mutex, reads the clock, and sets the timeout of a
+// call.
 //
-//	gate := breaker.NewCaller(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute})
-//	err := gate.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+//	caller := breaker.NewCaller(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute})
+//	err := caller.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 //		err := store.Delete(ctx, id)
 //		return breaker.Of(err), err
 //	})
@@ -23,13 +23,12 @@
 //		// The store was not called.
 //	}
 //
-// It stands on no floor: package journal and package snapshot both use it, and
-// neither may import the other.
+// Packages journal and snapshot use it; neither may import the other.
 package breaker
 
 import "time"
 
-// State is what a Breaker does with calls.
+// State is the state of a Breaker.
 type State uint8
 
 const (
@@ -54,16 +53,16 @@ func (s State) String() string {
 	return "invalid"
 }
 
-// Outcome is what a call said about the store.
+// Outcome classifies a call.
 type Outcome uint8
 
 const (
-	// Success says that the store answered.
+	// Success means that the store responded.
 	Success Outcome = iota
-	// Failure says that it did not, or not in time.
+	// Failure means that the store did not respond, or not in time.
 	Failure
-	// Unknown says that the call ended for another reason, such as a caller
-	// that went away. It does not count.
+	// Unknown means that the call ended for another reason, such as a canceled caller. It does not
+	// count.
 	Unknown
 )
 
@@ -79,7 +78,7 @@ func Of(err error) Outcome {
 // that began before the last change of state do not count.
 type Ticket struct{ term uint64 }
 
-// Breaker counts consecutive failures and opens when there are too many.
+// Breaker counts consecutive failures and opens when it reaches the maximum.
 type Breaker struct {
 	maxFailures  int
 	resetTimeout time.Duration
@@ -100,9 +99,9 @@ func New(maxFailures int, resetTimeout time.Duration) Breaker {
 // time-out until the next call.
 func (b *Breaker) State() State { return b.state }
 
-// Begin asks to make a call. True means go ahead, and then call End with the
-// ticket. The first call after the reset time-out is the trial; while it is on
-// its way no other gets through.
+// Begin requests permission for a call. If it returns true, the caller makes the call and then
+// calls End with the ticket. The first call after the reset timeout is the trial; no other call is
+// permitted until it ends.
 func (b *Breaker) Begin(now time.Time) (Ticket, bool) {
 	switch b.state {
 	case Closed:
@@ -118,7 +117,7 @@ func (b *Breaker) Begin(now time.Time) (Ticket, bool) {
 	return Ticket{}, false
 }
 
-// End says how a call ended.
+// End reports the outcome of a call.
 func (b *Breaker) End(now time.Time, t Ticket, o Outcome) {
 	if t.term != b.term {
 		return

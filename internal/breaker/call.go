@@ -14,16 +14,15 @@ import (
 var (
 	// ErrOpen is returned by Caller.Do for a call that was not made.
 	ErrOpen = errors.New("circuit breaker open")
-	// ErrCallTimeout is the cause of the context of a call whose time was up.
+	// ErrCallTimeout is the cause of the context of a call that exceeded its timeout.
 	ErrCallTimeout = errors.New("call timed out")
 )
 
-// Config holds the limits of a Caller. All of them are required and positive.
+// Config configures a Caller. All limits are required and must be positive.
 type Config struct {
 	// MaxFailures is how many failures in a row open the breaker.
 	MaxFailures int
-	// CallTimeout bounds a call. One that takes longer is a failure, whatever
-	// it returns.
+	// CallTimeout bounds a call. A call that takes longer is a failure, regardless of its result.
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before it tries a call.
 	ResetTimeout time.Duration
@@ -33,22 +32,22 @@ type Config struct {
 	OnChange func(open bool)
 }
 
-// Validate returns all mistakes, each naming the field of what.
-func (c Config) Validate(what string) error {
+// Validate returns all mistakes. Each one names the field, prefixed with the given type name.
+func (c Config) Validate(typeName string) error {
 	var errs []error
 	if c.MaxFailures <= 0 {
-		errs = append(errs, fmt.Errorf("%s.MaxFailures is %d, it must be positive", what, c.MaxFailures))
+		errs = append(errs, fmt.Errorf("%s.MaxFailures is %d, must be positive", typeName, c.MaxFailures))
 	}
 	if c.CallTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("%s.CallTimeout is %v, it must be positive", what, c.CallTimeout))
+		errs = append(errs, fmt.Errorf("%s.CallTimeout is %v, must be positive", typeName, c.CallTimeout))
 	}
 	if c.ResetTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("%s.ResetTimeout is %v, it must be positive", what, c.ResetTimeout))
+		errs = append(errs, fmt.Errorf("%s.ResetTimeout is %v, must be positive", typeName, c.ResetTimeout))
 	}
 	return errors.Join(errs...)
 }
 
-// Caller lets calls through a Breaker. It is safe for concurrent use.
+// Caller makes calls through a Breaker. It is safe for concurrent use.
 type Caller struct {
 	cfg Config
 
@@ -56,18 +55,17 @@ type Caller struct {
 	breaker Breaker
 }
 
-// NewCaller returns a Caller that is closed in the sense of a breaker: calls go
-// through.
+// NewCaller returns a Caller with a closed breaker: calls are made.
 func NewCaller(cfg Config) *Caller {
 	return &Caller{cfg: cfg, breaker: New(cfg.MaxFailures, cfg.ResetTimeout)}
 }
 
-// Do makes a call with a context that ends after the call time-out, unless the
-// breaker is open: then it returns ErrOpen at once. It waits for the call to
-// return even when its time is up, so nothing that the call uses is in use
-// afterwards; a panic of the call passes through and counts as a failure.
+// Do makes a call with a context that ends after the call timeout. If the breaker is open, it
+// returns ErrOpen immediately. Do waits until the call returns, even after the timeout, so the
+// caller may reuse everything that the call used. A panic of the call propagates and counts as a
+// failure.
 //
-// A call that fails because ctx itself ended says nothing about the store.
+// A call that fails because ctx ended does not count.
 func (g *Caller) Do(ctx context.Context, call func(context.Context) (Outcome, error)) error {
 	start := time.Now()
 	ticket, ok := g.begin(start)

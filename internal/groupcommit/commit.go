@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// call is what one goroutine of a Writer has in hand.
+// batch is the work of one goroutine of a Writer.
 type batch struct {
 	requests requests // in order; answered and not only sent ones
 	count    int      // of requests
@@ -27,7 +27,7 @@ type batch struct {
 	rooms    []Owner         // reused
 }
 
-// busyID is a persistence ID that a call in flight holds.
+// busyID is a persistence ID of a call in flight.
 type busyID struct {
 	by   *batch
 	wait requests
@@ -71,14 +71,12 @@ func (w *Writer) run(ctx context.Context, c *batch) {
 	w.mu.Unlock()
 }
 
-// next waits until there is something to do for c. It returns false when there
-// never will be. w.mu is held.
+// next waits until c has work. It returns false if the goroutine must end. w.mu is held.
 func (w *Writer) next(c *batch) bool {
 	for {
 		w.take(c)
 		if c.count == 0 && w.queued == 0 {
-			// Nothing is left to do, so those who were told of room are slow or
-			// do not want it.
+			// The queue is empty, so owners that were granted room are slow or gave up.
 			w.waiting.granted = 0
 		}
 		w.grant(c)
@@ -93,14 +91,14 @@ func (w *Writer) next(c *batch) bool {
 			return true
 		}
 		if w.closed {
-			return false // what waits behind a busy ID is left to the call that holds it
+			return false // the call that holds a busy ID handles the requests that wait for it
 		}
 		w.idle++
 		w.wake.Wait()
 		w.idle--
 		w.waking = false
-		// Let those who run now bring what they have: a group costs as much as
-		// a single write. Where nobody else runs this takes no time.
+		// Let running goroutines submit first: a batch costs as much as a single write. This takes
+		// no time if no other goroutine is runnable.
 		w.mu.Unlock()
 		runtime.Gosched()
 		w.mu.Lock()
@@ -114,7 +112,7 @@ func (w *Writer) wakeIdle() {
 	}
 }
 
-// take moves what goes out next from the queue to c. w.mu is held.
+// take moves the next requests from the queue to c. w.mu is held.
 func (w *Writer) take(c *batch) {
 	if !w.trackIDs && w.unchecked == 0 && w.queued <= w.cfg.MaxBatchWrites && w.bytes <= w.cfg.MaxBatchBytes {
 		// The usual case does not touch the requests while others wait for the mutex.
@@ -145,7 +143,7 @@ func (w *Writer) take(c *batch) {
 	}
 }
 
-// claim makes the ID of r busy for c. If another call holds it, r waits there.
+// claim marks the ID of r as busy for c. If another call holds the ID, r waits there.
 func (w *Writer) claim(c *batch, r *Request) bool {
 	id := r.Write.ID
 	held, busy := w.busy[id]
@@ -174,7 +172,7 @@ func (w *Writer) decide(r *Request) {
 	}
 }
 
-// grant chooses the owners that are told of room. w.mu is held.
+// grant selects the owners whose Room is called. w.mu is held.
 func (w *Writer) grant(c *batch) {
 	bytes := w.bytes
 	for w.waiting.any() {
@@ -191,15 +189,15 @@ func (w *Writer) grant(c *batch) {
 	}
 }
 
-// track records the IDs of a call that was sent untracked. w.mu is held.
+// track records the IDs of a call that was sent without tracking. w.mu is held.
 func (w *Writer) track(c *batch) {
 	for r := c.requests.first; r != nil; r = r.next {
 		w.claim(c, r)
 	}
 }
 
-// release ends a call: what waited behind its IDs goes to the front of the
-// queue. w.mu is held.
+// release ends a call: the requests that waited for its IDs move to the front of the queue. w.mu is
+// held.
 func (w *Writer) release(c *batch) {
 	for _, id := range c.ids {
 		w.queue.prepend(w.busy[id].wait)
@@ -211,7 +209,7 @@ func (w *Writer) release(c *batch) {
 	c.count, c.bytes, c.withheld = 0, 0, 0
 }
 
-// send sends and answers what c has in hand.
+// send sends the requests of c and passes their outcomes to the owners.
 func (w *Writer) send(ctx context.Context, c *batch) {
 	var info journal.CommitInfo
 	var slots []error
@@ -282,8 +280,7 @@ func callAppend(ctx context.Context, j journal.Journal, writes []journal.Write) 
 	return slots
 }
 
-// settle gives each request its outcome and marks the streams that failed.
-// w.mu is held.
+// settle sets the outcome of each request and marks the streams that failed. w.mu is held.
 func (w *Writer) settle(c *batch, slots []error) {
 	for r := c.requests.first; r != nil; r = r.next {
 		s := r.Stream
@@ -297,7 +294,7 @@ func (w *Writer) settle(c *batch, slots []error) {
 		case slots != nil:
 			r.err, slots = slots[0], slots[1:]
 			if r.err == nil && behind {
-				r.err = fmt.Errorf("%w: Append stored a write of %q behind one that it did not", journal.ErrContract, r.Write.ID)
+				r.err = fmt.Errorf("%w: Append stored a write of %q after an earlier one failed", journal.ErrContract, r.Write.ID)
 			}
 		}
 		if r.err != nil && live {

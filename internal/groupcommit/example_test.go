@@ -40,7 +40,7 @@ func ExampleWriter() {
 		fmt.Println(<-a.written)
 	}
 	submit(0, "opened")
-	submit(7, "deposited") // as if somebody else had written
+	submit(7, "deposited") // as if another writer had appended
 	submit(8, "deposited")
 	writer.Reset(&a.stream) // the account has replayed
 	submit(1, "deposited")
@@ -51,7 +51,7 @@ func ExampleWriter() {
 	// Output:
 	// <nil>
 	// journal: conflict: "account|42": expected sequence number 7, found 1
-	// journal: skipped behind a write that was not stored
+	// journal: write skipped: an earlier write of the same ID was not stored
 	// <nil>
 	// journal: write not sent: journal: closed: writer
 }

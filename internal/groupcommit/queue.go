@@ -29,7 +29,7 @@ func (q *requests) pop() {
 	}
 }
 
-// prepend puts what is in front before q.
+// prepend inserts the requests of front before those of q.
 func (q *requests) prepend(front requests) {
 	if front.first == nil {
 		return
@@ -42,13 +42,13 @@ func (q *requests) prepend(front requests) {
 	q.first = front.first
 }
 
-// waitingOwners holds the owners that wait for room, in the order in which they
-// came. An owner that was told of room and found none keeps its turn.
+// waitingOwners holds the owners that wait for room in order of arrival. An owner that was granted
+// room and found none keeps its position.
 type waitingOwners struct {
 	retrying, newcomers fifo
-	// granted is how many owners were told of room and have not submitted
-	// since. Their places are kept until the queue has run empty: by then those
-	// who have not come do not count.
+	// granted counts the owners whose Room was called and that have not submitted since. Their
+	// places are reserved until the queue is empty; owners that have not submitted by then lose
+	// their place.
 	granted int
 }
 
@@ -75,7 +75,7 @@ func (l *waitingOwners) next() *fifo {
 	return &l.newcomers
 }
 
-// peek returns the owner whose turn it is.
+// peek returns the first owner.
 func (l *waitingOwners) peek() waitingOwner { return l.next().peek() }
 
 func (l *waitingOwners) remove() { l.next().pop() }
@@ -107,30 +107,29 @@ func (f *fifo) pop() {
 	}
 	f.items, f.head = f.items[:0], 0
 	if cap(f.items) > 1024 {
-		f.items = nil // a crowd came and went
+		f.items = nil // release the memory of a burst
 	}
 }
 
-// Owner is told what became of a request. Its methods are called on goroutines
-// of the Writer, without a lock, and must not block. They may call Submit and
-// Reset, but not Close, which would wait for itself.
+// Owner receives the outcome of a request. Its methods are called on goroutines of the Writer,
+// without a lock, and must not block. They may call Submit and Reset, but not Close, which would
+// deadlock.
 type Owner interface {
-	// Written is called exactly once for each accepted request, in order of
-	// submission for one Stream. Nil means stored; otherwise err is the slot of
-	// Append, or says why the request was not sent. The request belongs to its
-	// owner again.
+	// Written is called exactly once for each accepted request, in order of submission for one
+	// Stream. A nil error means stored; otherwise err is the slot of Append or the reason why the
+	// request was not sent. The request belongs to its owner again.
 	Written(r *Request, err error)
 	// Room is called once for each Submit that returned false, when the Writer
 	// has room again. The owner may submit now, later or not at all.
 	Room()
 }
 
-// Stream orders the writes of one persistence ID in a Writer and remembers that
-// one of them failed. The zero value is ready. It belongs to one Writer, whose
-// mutex guards it, and must not be copied.
+// Stream orders the writes of one persistence ID in a Writer and records a failed write. The zero
+// value is ready to use. A Stream belongs to one Writer, whose mutex protects it, and must not be
+// copied.
 type Stream struct {
-	// epoch counts the calls of Reset that ended a skipping. A request of an
-	// older epoch stands behind the failure that the Reset ended.
+	// epoch counts the calls of Reset that ended a skipping. A request of an older epoch was
+	// submitted after the failure and before the Reset.
 	epoch uint32
 	state streamState
 	// roomed is set from a Room until the next Submit.
@@ -141,9 +140,9 @@ type streamState uint8
 
 const (
 	flowing streamState = iota
-	// doomed: a request in the queue is known to fail.
+	// willFail: a request in the queue cannot be sent.
 	willFail
-	// cut: that request has left the queue; what stands behind it is skipped.
+	// skipping: that request has left the queue; later ones are skipped.
 	skipping
 	// failed: a request was answered with an error; all are skipped until Reset.
 	failed
@@ -152,15 +151,15 @@ const (
 // Request is one write on its way through a Writer. It belongs to the Writer
 // from a Submit that returned true until Written is called.
 type Request struct {
-	// Write is what to store. Required.
+	// Write is the write to store. Required.
 	Write journal.Write
 	// Stream is the stream of Write.ID. Required.
 	Stream *Stream
-	// Owner is told the outcome. Required.
+	// Owner receives the outcome. Required.
 	Owner Owner
 
 	next  *Request
-	err   error // why it is not sent, later the outcome
+	err   error // the reason not to send it, later the outcome
 	size  int
 	epoch uint32
 }
@@ -185,12 +184,12 @@ func measure(write *journal.Write, limit int) (int, error) {
 			n += len(tag)
 		}
 		if n > limit {
-			return 0, reject(e.SequenceNr, "%d bytes, an append holds at most %d", n, limit)
+			return 0, reject(e.SequenceNr, "%d bytes exceed the maximum of %d bytes for an append", n, limit)
 		}
 		size += n
 	}
 	if size > limit {
-		return 0, reject(0, "%d bytes, an append holds at most %d", size, limit)
+		return 0, reject(0, "%d bytes exceed the maximum of %d bytes for an append", size, limit)
 	}
 	return size, nil
 }

@@ -12,22 +12,21 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// errWriterClosed answers what a closed Writer did not send.
+// errWriterClosed is the outcome of requests that a closed Writer did not send.
 var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.ErrClosed)
 
-// Writer sends the writes of many persistence IDs to a journal in groups: what
-// arrived while the last Append was in flight goes out as one. There are no
-// timers, so a lone write goes out at once.
+// Writer sends the writes of many persistence IDs to a journal in batches: the requests that arrive
+// while an Append is in flight form the next batch. There are no timers, so a single write is sent
+// at once.
 //
-// The writes of one Stream are sent in order of submission, and no two calls in
-// flight hold the same persistence ID. There are at most as many calls in flight
-// as the journal says it profits from (Parallel), each on a goroutine of its own.
+// The writes of one Stream are sent in order of submission, and no two calls in flight contain the
+// same persistence ID. The number of concurrent calls is limited by the journal (journal.Parallel);
+// each call has its own goroutine.
 //
-// When a write of a Stream ends in any error, those behind it would name a wrong
-// expected number. They are answered ErrSkipped without being sent, and so is
-// all that is submitted to the Stream until Reset. Other streams do not notice,
-// unless they write to the same ID: then the journal itself may skip what stands
-// behind the failure in the same call.
+// When a write of a Stream fails, the expected sequence numbers of the later ones are wrong. They
+// are answered with ErrSkipped without being sent, and so are all further requests of the Stream
+// until Reset. Other streams are not affected, unless they write to the same ID: then the journal
+// itself may skip their writes in the same call.
 //
 // All methods are safe for concurrent use.
 type Writer struct {
@@ -42,8 +41,8 @@ type Writer struct {
 	// suspect is how many requests at the front of the queue must be looked at
 	// before they are sent, because a stream has failed.
 	unchecked int
-	// tracking says that busy holds the IDs of the calls in flight: when there
-	// may be several, or when Close no longer waits for one.
+	// trackIDs is set if busy contains the IDs of the calls in flight: if there may be several
+	// calls, or after Close has stopped waiting for one.
 	trackIDs bool
 	busy     map[string]busyID
 	waiting  waitingOwners
@@ -54,8 +53,8 @@ type Writer struct {
 	active  []*batch // one of each goroutine
 	sending int      // how many of them are in an Append
 
-	closed  bool          // what is submitted is not sent
-	aborted bool          // what is queued isn't either
+	closed  bool          // new requests are not sent
+	aborted bool          // queued requests are not sent either
 	stopped chan struct{} // closed when no goroutine is left
 }
 
@@ -86,18 +85,16 @@ func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
 	return w, nil
 }
 
-// Submit hands a request over. It never waits for the journal. True means that
-// the request is accepted and will be answered by Written. False means that
-// there is no room: the request was not taken, and its owner's Room is called
-// when there is.
+// Submit passes a request to the Writer. It never waits for the journal. If it returns true, the
+// request is accepted and its outcome is passed to Written. If it returns false, the queue is full:
+// the request was not accepted, and its owner's Room is called once there is room.
 //
-// While owners wait for room, only those that were told of it get in, so that
-// nobody overtakes them.
+// While owners wait for room, only owners whose Room was called are admitted, so no request
+// overtakes them.
 //
-// A write that can't be sent as it is (too large, without events, numbered
-// wrongly) is accepted and answered with a *RejectedError. After Close every
-// request is accepted and answered with an error that matches ErrNotSent and
-// ErrClosed.
+// A request that cannot be sent (too large, without events, wrongly numbered) is accepted and
+// answered with a *RejectedError. After Close every request is accepted and answered with an error
+// that matches ErrNotSent and ErrClosed.
 func (w *Writer) Submit(r *Request) bool {
 	size, err := measure(&r.Write, w.cfg.MaxBatchBytes)
 	if err != nil {
@@ -129,7 +126,7 @@ func (w *Writer) Submit(r *Request) bool {
 	return true
 }
 
-// admit reports whether there is room for r and parks its owner if not.
+// admit reports whether there is room for r. If not, it adds the owner to the waiting ones.
 func (w *Writer) admit(r *Request, size int) bool {
 	s := r.Stream
 	roomed := s.granted
@@ -162,14 +159,13 @@ func (w *Writer) Reset(s *Stream) {
 	}
 }
 
-// Close refuses new requests, sends those that were accepted, and waits for the
-// calls in flight. When ctx ends first, the calls in flight are canceled, what
-// was not sent is answered with an error that matches ErrNotSent and ErrClosed,
-// and Close returns an error that matches the cause of ctx. A call that does not
-// heed its context may then still be in flight; its requests, and those that
-// stand behind them, are answered when it returns. Another Close waits for that.
+// Close stops accepting requests, sends the accepted ones, and waits for the calls in flight. When
+// ctx ends first, Close cancels the calls in flight, answers unsent requests with an error that
+// matches ErrNotSent and ErrClosed, and returns an error that matches the cause of ctx. A call that
+// ignores its context may still be in flight then; its requests, and the requests that wait for the
+// same IDs, are answered when it returns. Another Close waits for that.
 //
-// It does not close the journal.
+// Close does not close the journal.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true
@@ -182,7 +178,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-stopped: // both at once: it is drained
+	case <-stopped: // both channels were ready
 		return nil
 	default:
 	}
@@ -190,7 +186,8 @@ func (w *Writer) Close(ctx context.Context) error {
 	return fmt.Errorf("journal: close writer: %w", context.Cause(ctx))
 }
 
-// abort ends the sending. The channel is closed once what can be answered is.
+// abort stops the sending. The channel is closed after all requests that are not in flight are
+// answered.
 func (w *Writer) abort(ctx context.Context) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

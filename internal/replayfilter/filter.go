@@ -20,10 +20,8 @@ const (
 	overwritten = "was overwritten by number"
 )
 
-// Filter finds the traces of two writers of one ID in what a journal replays.
-// Conditional appends make them impossible; it protects an entity from a history
-// that was imported from a journal without them. It is immutable and safe for
-// concurrent use.
+// Filter detects records of two concurrent writers of one ID in a replay. It is immutable and safe
+// for concurrent use.
 type Filter struct{ cfg journal.FilterConfig }
 
 // NewFilter returns a Filter, or an error that matches ErrInvalid and names each
@@ -47,12 +45,12 @@ func New(cfg journal.FilterConfig) (*Filter, error) {
 	return &Filter{cfg: cfg}, nil
 }
 
-// Apply returns the records of id that pass the filter. An error of records is
-// passed on behind what came before it.
+// Apply returns the records of id that pass the filter. An error of records is yielded after the
+// records before it.
 //
-// In mode FilterFail each record is yielded as it comes, and a *ViolationError
-// ends the replay. FilterRepairByDiscardOld and FilterWarn hold the last
-// WindowSize records back; what has left the window can't be dropped any more.
+// In mode FilterFail each record is yielded immediately, and a *ViolationError ends the replay.
+// FilterRepairByDiscardOld and FilterWarn buffer the last WindowSize records; a record that has
+// left the buffer can no longer be dropped.
 func (f *Filter) Apply(id string, records iter.Seq2[journal.Event, error]) iter.Seq2[journal.Event, error] {
 	switch f.cfg.Mode {
 	case journal.FilterFail:
@@ -64,10 +62,10 @@ func (f *Filter) Apply(id string, records iter.Seq2[journal.Event, error]) iter.
 	return records
 }
 
-// strict needs no window. As long as nothing was wrong the numbers have not
-// decreased, so the record before a new writer's first has the highest of the
-// window; if that one is lower, so are all. (A window of 1 has made room for the
-// new record by then and holds none.)
+// strict needs no buffer. Before the first violation the sequence numbers do not decrease, so the
+// record before the first one of a new writer has the highest number of the window. If that number
+// is lower, so are all others. (A window of 1 is empty at this point, because it has made room for
+// the new record.)
 func (f *Filter) strict(id string, records iter.Seq2[journal.Event, error]) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		h := history{id: id, cfg: &f.cfg}
@@ -99,7 +97,7 @@ func (f *Filter) strict(id string, records iter.Seq2[journal.Event, error]) iter
 	}
 }
 
-// windowed holds records back.
+// windowed buffers the last records.
 func (f *Filter) windowed(id string, records iter.Seq2[journal.Event, error]) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		h := history{id: id, cfg: &f.cfg}
@@ -142,7 +140,7 @@ func (f *Filter) report(v *journal.ViolationError) {
 	}
 }
 
-// history is what a Filter remembers of the records that it has seen.
+// history is the state of a Filter during one replay.
 type history struct {
 	id      string
 	cfg     *journal.FilterConfig
@@ -152,8 +150,8 @@ type history struct {
 	old     []string // the writers before it, the oldest first
 }
 
-// observe takes note of a record. It reports whether a new writer took over from
-// another, and what is wrong with the record itself.
+// observe processes a record. It reports whether a new writer replaced the previous one, and the
+// violation of the record itself.
 func (h *history) observe(e *journal.Event) (changed bool, v *journal.ViolationError) {
 	switch {
 	case !h.started:
@@ -188,7 +186,7 @@ func (h *history) violation(seqNr uint64, writer string, detail string) *journal
 	}
 }
 
-// window holds the last records of a replay in a ring.
+// window is a ring of the last records of a replay.
 type window struct {
 	ring  []journal.Event
 	first int
@@ -229,7 +227,7 @@ func (w *window) retain(keep func(*journal.Event) bool) {
 	w.count = kept
 }
 
-// drain yields all that is left. It returns false when the loop was left.
+// drain yields the remaining records. It returns false if the loop was left.
 func (w *window) drain(yield func(journal.Event, error) bool) bool {
 	for w.count > 0 {
 		if !yield(w.pop(), nil) {

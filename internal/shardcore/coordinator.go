@@ -10,16 +10,16 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// coordinatorSlot is the coordinator of this node, if the node should run one.
+// appointment is what this node has to do as the one that has the coordinator.
 type coordinatorSlot struct {
 	wanted   bool
-	machine  *coordinator.Machine // nil until retryAt
-	serial   uint64               // number of the machine, so that late replies reach no other one
+	machine  *coordinator.Machine // none: there will be one at retryAt
+	serial   uint64               // counts the machines, so that no answer to one reaches another
 	failures int
 	retryAt  time.Duration
 }
 
-// idBits is how many bits of a request number identify the request within its machine.
+// idBits is how many bits of the number of a question are those of the machine that asks.
 const idBits = 40
 
 func (a *coordinatorSlot) next() time.Duration {
@@ -42,7 +42,7 @@ func (m *Machine) requestCoordinator() {
 func (m *Machine) startCoordinator() {
 	a := &m.coordinator
 	c, err := coordinator.New(m.cfg.Coordinator)
-	if err != nil { // impossible: the configuration was checked
+	if err != nil { // can't be: it was checked
 		return
 	}
 	a.machine, a.retryAt = c, Never
@@ -77,7 +77,7 @@ func (m *Machine) tickCoordinator() {
 	}
 }
 
-// stepCoordinator steps the coordinator, if it runs here.
+// coordinate tells the coordinator, if it is here.
 func (m *Machine) stepCoordinator(in coordinator.Input) {
 	if c := m.coordinator.machine; c != nil {
 		m.coordinatorEffects(c.Step(m.now, in))
@@ -119,7 +119,7 @@ func (m *Machine) coordinatorEffects(out coordinator.Effects) {
 	}
 }
 
-// coordinatorStopped schedules the next coordinator, unless this one was asked to stop.
+// coordinatorStopped starts another coordinator after a while if this one was not asked to stop.
 func (m *Machine) coordinatorStopped(why coordinator.Reason) {
 	a := &m.coordinator
 	if why == coordinator.Terminated {
@@ -131,7 +131,7 @@ func (m *Machine) coordinatorStopped(why coordinator.Reason) {
 	a.failures++
 }
 
-// deliverReply passes a reply to the coordinator that made the request.
+// answer passes an answer on to the coordinator that has asked.
 func (m *Machine) deliverReply(in coordinator.Input) {
 	ours := true
 	mine := func(id uint64) uint64 {
@@ -159,7 +159,7 @@ func (m *Machine) deliverReply(in coordinator.Input) {
 		at.ID = mine(at.ID)
 		in = at
 	default:
-		return // not a reply
+		return // it is none
 	}
 	if ours {
 		m.stepCoordinator(in)

@@ -15,44 +15,44 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// Never is the time of an event that does not occur.
+// Never is the time of something that is not going to happen.
 const Never = coordinator.Never
 
-// Machine is the state machine of an entity type on a node. Each step gets the time of the node's
-// monotonic clock and returns effects. The same inputs at the same times have the same effects. It
-// is not safe for concurrent use. Its results are immutable.
+// Machine is what a node runs of an entity type. It is told what happens, with the time on the node's monotonic clock, and
+// answers what is to be done. The same inputs at the same times give the same effects. It is not safe for concurrent use;
+// what it hands out is immutable.
 type Machine struct {
 	cfg   Config
 	self  identity.Node
 	now   time.Duration
 	out   Effects
-	queue []func() // messages between the machines
+	queue []func() // what the machines have to say to each other
 
 	members  coordinator.Members
-	joined   bool // this node was
+	joined   bool // this node has been a member
 	removals []coordinator.Removal
 
 	region       *region.Machine
-	routeVersion uint64             // see RouteVersion
+	routeVersion uint64             // see Turn
 	waiting      map[uint64]message // by token
 	tokens       uint64
 	runs         map[Shard]*shardRun
-	shared       int          // number of runs that share the limits
-	limited      shard.Limits // the share of each, unless uneven
+	shared       int          // by how many runs the limits are shared
+	limited      shard.Limits // what each of them has got, unless they are uneven
 	uneven       bool
-	runsAt       time.Duration // at most the next time of any run
+	runsAt       time.Duration // when the next run has something to do, or earlier
 	recovery     recovery
 	coordinator  coordinatorSlot
 }
 
-// message is a message that a machine holds by its token.
+// message is one that a machine has the token of.
 type message struct {
 	shard Shard
 	since time.Duration
 	Message
 }
 
-// New returns a machine. The error names each invalid field.
+// New returns the machine of an entity type. The error names each field that is wrong.
 func New(cfg Config) (*Machine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -67,7 +67,7 @@ func New(cfg Config) (*Machine, error) {
 	}, nil
 }
 
-// Step handles an input. The time has any origin and never decreases.
+// Step handles what happened at a time, which is counted from anywhere and never goes back.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
@@ -118,12 +118,12 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	return m.finishStep()
 }
 
-// Next returns the time of the next call of Tick. Each step may change it.
+// Next returns when Tick is to be called next. Every step may change it.
 func (m *Machine) Next() time.Duration {
 	return min(m.region.Next(), m.runsAt, m.recovery.at, m.coordinator.next())
 }
 
-// finishStep delivers the messages between the machines and returns the effects.
+// end lets the machines say to each other what they have to say, and hands out the effects.
 func (m *Machine) finishStep() Effects {
 	for {
 		for len(m.queue) > 0 {
@@ -142,7 +142,7 @@ func (m *Machine) finishStep() Effects {
 	return out
 }
 
-// updateMembers handles a new membership.
+// see takes the members.
 func (m *Machine) updateMembers(in coordinator.Members) {
 	for _, n := range membership.Gone(m.members.Members, in.Members) {
 		m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
@@ -160,21 +160,20 @@ func (m *Machine) updateMembers(in coordinator.Members) {
 	m.stepCoordinator(m.view())
 }
 
-// InheritMembers copies the membership of the previous machine to a new one. Nodes that were
-// removed since it stopped may still host entities, so that their shards wait for the removal
-// margin.
+// InheritMembers lets a machine, which has taken no step yet, know whom the one before it saw last: who was removed since that stopped may still host
+// something, so that its shards wait for the margin.
 func (m *Machine) InheritMembers(before *Machine) {
 	m.members, m.removals = before.members, before.removals
 }
 
-// forgetRemovals forgets removals that are older than the margin.
+// forget drops removals that are of no matter any more.
 func (m *Machine) forgetRemovals() {
 	for len(m.removals) > 0 && m.now-m.removals[0].At > m.cfg.Coordinator.RemovalMargin {
 		m.removals = m.removals[1:]
 	}
 }
 
-// view returns the membership for the coordinator.
+// view is what a coordinator has to know about the members.
 func (m *Machine) view() coordinator.Members {
 	m.forgetRemovals()
 	view := m.members
@@ -187,35 +186,35 @@ func (m *Machine) stop() {
 	m.stopCoordinator(true)
 }
 
-// Registered reports whether the region is registered with a coordinator.
+// Registered reports whether a coordinator knows the region.
 func (m *Machine) Registered() bool { return m.region.Registered() }
 
-// Refused returns the node and the settings of the coordinator that rejects the region, nil if none
-// does.
+// Refused returns the node and the settings of the coordinator that does not let the region register, since it has others; nil if there is
+// none.
 func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.region.Refused() }
 
-// Instance returns the number of this region on the node: see region.Machine.Instance.
+// Instance counts the regions of the node, and how often they have come back.
 func (m *Machine) Instance() uint64 { return m.region.Instance() }
 
-// Leaving reports whether the region accepts no shards.
+// Leaving reports whether the region takes no shards any more.
 func (m *Machine) Leaving() bool { return m.region.Leaving() }
 
 // Coordinator returns the node whose coordinator the region is registered with.
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.region.Coordinator() }
 
-// Candidates returns the nodes that may run the coordinator. The caller must not modify it.
+// Candidates returns the nodes that may have the coordinator. It must not be changed.
 func (m *Machine) Candidates() []identity.Node { return m.region.Candidates() }
 
-// Silence returns for how long no coordinator has replied: see region.Machine.Silence.
+// Silence returns how long no coordinator has said anything, since one was asked: see region.Machine.
 func (m *Machine) Silence() time.Duration { return m.region.Silence() }
 
-// Home returns the home of a shard, if it is known.
+// Home returns where a shard is, if that is known.
 func (m *Machine) Home(s Shard) (identity.Node, bool) { return m.region.Home(s) }
 
-// Hosted returns the shards of this node, sorted, including failed ones.
+// Hosted returns the shards of this node, sorted, also those that don't run at the moment.
 func (m *Machine) Hosted() []Shard { return m.region.Hosted() }
 
-// Running returns the running entities of a shard on this node, sorted.
+// Running returns the entities of a shard that run on this node, sorted.
 func (m *Machine) Running(s Shard) []string {
 	if at := m.runs[s]; at != nil {
 		return at.m.Running()
@@ -223,7 +222,7 @@ func (m *Machine) Running(s Shard) []string {
 	return nil
 }
 
-// Tracked returns the number of running and starting entities of a shard on this node.
+// Tracked returns how many entities a shard on this node knows: those that run, and those that will.
 func (m *Machine) Tracked(s Shard) int {
 	if at := m.runs[s]; at != nil {
 		return at.m.Len()
@@ -231,18 +230,18 @@ func (m *Machine) Tracked(s Shard) int {
 	return 0
 }
 
-// Waiting returns how many messages wait on this node for homes, shards or entities.
+// Waiting returns how many messages wait on this node, for homes, shards or entities.
 func (m *Machine) Waiting() int { return len(m.waiting) }
 
-// Buffered is a message that waits for a home or for a shard.
+// Buffered is a message that waits for a home, or for a shard.
 type Buffered struct {
 	Message
 
 	Token  uint64
-	Waited time.Duration // since its arrival on this node
+	Waited time.Duration // since it came to this node
 }
 
-// Buffered returns the messages that wait in the region.
+// Buffered returns those that wait in the region.
 func (m *Machine) Buffered(now time.Duration) iter.Seq[Buffered] {
 	return func(yield func(Buffered) bool) {
 		for token := range m.region.Tokens() {
@@ -253,19 +252,17 @@ func (m *Machine) Buffered(now time.Duration) iter.Seq[Buffered] {
 	}
 }
 
-// LocalCoordinator returns the coordinator, nil if this node does not run it. The caller must not
-// step it.
+// LocalCoordinator returns the coordinator if it is on this node. It must not be told anything.
 func (m *Machine) LocalCoordinator() *coordinator.Machine { return m.coordinator.machine }
 
-// DirectRoute returns the route of messages that may bypass the machine: to another node, or to a
-// running entity of this node. The driver reports the receiving entities with Touch.
+// DirectRoute returns where messages for a shard go, and whose go there at once, past the machine: to another node, or to an entity that runs
+// here. Whoever lets them go there tells by Touch.
 func (m *Machine) DirectRoute(s Shard) region.DirectRoute { return m.region.DirectRoute(s) }
 
-// RouteVersion changes when direct routes may have changed, except for the route of the shard of a
-// Send or of a received message.
+// RouteVersion changes when the way of any shard may have changed, but for that of the shard of a Send, or of a message that was received.
 func (m *Machine) RouteVersion() uint64 { return m.routeVersion }
 
-// Touch reports entities of a shard that received messages on the direct route.
+// Touch tells that entities of a shard have been needed.
 func (m *Machine) Touch(now time.Duration, s Shard, entities []string) Effects {
 	m.now = max(m.now, now)
 	if at := m.runs[s]; at != nil {
@@ -274,7 +271,7 @@ func (m *Machine) Touch(now time.Duration, s Shard, entities []string) Effects {
 	return m.finishStep()
 }
 
-// changesRoutes reports whether an input may change the route of a shard other than its own.
+// turns reports whether an input may change the way of another shard than its own.
 func changesRoutes(in region.Input) bool {
 	switch in := in.(type) {
 	case region.Send:

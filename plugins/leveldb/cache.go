@@ -8,36 +8,38 @@ import (
 	"sync"
 )
 
-// stream is the cached state of one persistence ID.
+// stream is what is known of one persistence ID without reading the database.
 type stream struct {
 	id     string
-	number uint64 // 0 if the ID has no events
-	// highest is the highest sequence number, deleted that of the last deleted event.
+	number uint64 // 0 if it was never written
+	// highest is the highest sequence number, deleted that of the last deleted
+	// event.
 	highest, deleted uint64
 	used             bool
-	// pending is set while an append to this ID is in progress.
-	pending bool
+	// touched says that something of this ID is being stored.
+	touched bool
 
-	// next is the value of highest after the current batch. Only Append uses it.
+	// next is highest once the batch that is being built is stored. It belongs to
+	// Append.
 	next uint64
 }
 
-// cache holds the most recently used streams. Only Append and DeleteTo add to it, one at a time, so
-// that it always matches the stored state. It evicts by the clock algorithm.
+// cache holds the streams that were written or read last. Only Append and
+// DeleteTo add to it, one at a time, so that what it says is what is stored.
 type cache struct {
 	capacity int
 
-	mu        sync.Mutex
-	streams   map[string]*stream
-	ring      []*stream // all streams, in the order of the clock
-	clockHand int
+	mu      sync.Mutex
+	streams map[string]*stream
+	ring    []*stream // the same, in the order in which they are looked at to drop some
+	hand    int
 }
 
 func newCache(capacity int) *cache {
 	return &cache{capacity: capacity, streams: make(map[string]*stream)}
 }
 
-// get returns the stream of an ID for Append, or nil.
+// get returns the stream of an ID for Append, nil if it is not here.
 func (c *cache) get(id string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,20 +50,20 @@ func (c *cache) get(id string) *stream {
 	return s
 }
 
-// lookup returns a copy of the stream of an ID for a reader. It finds nothing while an append is in
-// progress, because only the database decides when the append becomes visible.
-func (c *cache) lookup(id string) (stream, bool) {
+// look returns what is known of an ID for a reader. That is nothing while an
+// append to it is under way: only the database knows when it becomes visible.
+func (c *cache) look(id string) (stream, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.streams[id]
-	if s == nil || s.pending {
+	if s == nil || s.touched {
 		return stream{}, false
 	}
 	s.used = true
 	return stream{number: s.number, highest: s.highest, deleted: s.deleted}, true
 }
 
-// add adds a stream. It evicts none; trim does.
+// add keeps a stream that is not here yet. It drops none: see trim.
 func (c *cache) add(id string, s stream) *stream {
 	s.id, s.used, s.next = strings.Clone(id), true, s.highest
 	c.mu.Lock()
@@ -76,15 +78,15 @@ func (c *cache) stored(streams []*stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range streams {
-		s.highest, s.pending = s.next, false
+		s.highest, s.touched = s.next, false
 	}
 }
 
-// markPending marks a stream while an append to it is in progress.
-func (c *cache) markPending(s *stream, number uint64) {
+// touch says that an append to a stream is under way.
+func (c *cache) touch(s *stream, number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.number, s.pending = number, true
+	s.number, s.touched = number, true
 }
 
 // setDeleted records a deletion.
@@ -94,56 +96,57 @@ func (c *cache) setDeleted(s *stream, to uint64) {
 	s.deleted = to
 }
 
-// clear drops all streams, when the stored state is unknown.
+// clear drops all: what is stored is not known any more.
 func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.streams)
-	c.ring, c.clockHand = nil, 0
+	c.ring, c.hand = nil, 0
 }
 
-// trim evicts streams that were not used since the clock hand last passed them, until at most
-// capacity are left.
+// trim drops streams until there are at most capacity of them: those that were
+// not used since it last passed them.
 func (c *cache) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.ring) > c.capacity {
-		if c.clockHand >= len(c.ring) {
-			c.clockHand = 0
+		if c.hand >= len(c.ring) {
+			c.hand = 0
 		}
-		s := c.ring[c.clockHand]
+		s := c.ring[c.hand]
 		if s.used {
 			s.used = false
-			c.clockHand++
+			c.hand++
 			continue
 		}
 		delete(c.streams, s.id)
 		last := len(c.ring) - 1
-		c.ring[c.clockHand], c.ring[last] = c.ring[last], nil
+		c.ring[c.hand], c.ring[last] = c.ring[last], nil
 		c.ring = c.ring[:last]
 	}
 }
 
-// maxNames bounds the number of strings that a stringPool keeps.
+// maxNames bounds what an interner keeps.
 const maxNames = 256
 
-// stringPool returns the same string for equal bytes, as long as there are few different ones. It
-// is not safe for concurrent use.
-type stringPool struct {
+// interner gives equal bytes the same string, as long as there are few
+// different ones. It is not safe for concurrent use.
+type interner struct {
 	names map[string]string
-	// writer and manifest are those of the last event, which usually equal those of the next.
+	// writer and manifest are those of the last event, which are most often
+	// those of the next.
 	writer, manifest string
 }
 
-// getLast is get for a value that usually equals *last.
-func (in *stringPool) getLast(last *string, b []byte) string {
+// again is get for what was in *last the last time.
+func (in *interner) again(last *string, b []byte) string {
 	if string(b) != *last { // does not allocate
 		*last = in.get(b)
 	}
 	return *last
 }
 
-func (in *stringPool) get(b []byte) string {
+func (in *interner) get(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}

@@ -7,35 +7,35 @@ import (
 	"fmt"
 )
 
-// Effects are the results of a step. The driver applies them in the order of the fields.
+// Effects are what a shard wants done, in the order of the fields.
 type Effects struct {
-	// Refused are messages that are not delivered. Report each to its sender.
+	// Refused are messages that reach nobody. Their senders are told.
 	Refused []Refusal
-	// Load requests the remembered entities. Reply with Loaded or LoadFailed.
+	// Load: read which entities are remembered, and answer with Loaded or LoadFailed.
 	Load bool
-	// Update requests to store which entities run. Reply with Updated or UpdateFailed.
+	// Update: store which entities run, and answer with Updated or UpdateFailed.
 	Update *Update
-	// Actions apply to entities, in this order.
+	// Actions are for entities, in this order.
 	Actions []Action
-	// Done is the reason for which the shard ended, 0 if it continues. Nothing of it runs any more.
+	// Done says that nothing of the shard runs any more, and why. 0 is that it goes on.
 	Done Reason
 }
 
-// Update lists the entities that started and stopped. No entity is in both lists.
+// Update says which entities began and ended to be remembered. No entity is in both.
 type Update struct {
 	ID               uint64
 	Started, Stopped []string
 }
 
-// ActionKind is the kind of an action.
+// ActionKind tells the actions apart.
 type ActionKind uint8
 
 const (
-	// Start starts a new incarnation. It accepts messages at once.
+	// Start starts a new incarnation. It takes messages from now on.
 	Start ActionKind = 1 + iota
-	// Pass appends a message to the mailbox of the incarnation.
+	// Pass puts a message behind all others of the incarnation.
 	Pass
-	// Stop asks an incarnation to stop after its messages.
+	// Stop asks an incarnation to stop, behind all its messages.
 	Stop
 	// Kill ends an incarnation by force. Its messages fail.
 	Kill
@@ -55,33 +55,32 @@ func (k ActionKind) String() string {
 	return fmt.Sprintf("action(%d)", uint8(k))
 }
 
-// Action is a request to an incarnation of an entity.
+// Action is something to be done with an incarnation of an entity.
 type Action struct {
 	Kind        ActionKind
 	Entity      string
 	Incarnation uint64 // from 1, rising in the shard
 	Token       uint64 // of Pass
-	// Idle is set on Stop if the entity is only idle. If it has something to do, it may stay; reply
-	// with Busy then.
+	// Idle says of Stop that nobody needs the incarnation. If it has something to do it may go on, and say so by Busy.
 	Idle bool
 }
 
-// Refusal is a message that is not delivered.
+// Refusal is a message that reaches nobody.
 type Refusal struct {
 	Entity string
 	Token  uint64
 	Reason Reason
 }
 
-// Reason is why a message is refused or a shard ended.
+// Reason says why a message is refused or a shard is done.
 type Reason uint8
 
 const (
-	// HandedOff reports that the shard moves.
+	// HandedOff says that the shard moves.
 	HandedOff Reason = 1 + iota
-	// BufferFull reports that too many messages wait.
+	// BufferFull says that too many messages wait.
 	BufferFull
-	// Failed reports that the store of remembered entities failed, or that the shard was aborted.
+	// Failed says that the store of remembered entities failed, or that the shard was aborted.
 	Failed
 )
 
@@ -97,14 +96,14 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// Input is an event for the machine.
+// Input is what a shard is told.
 type Input interface{ input() }
 
-// Loaded replies to Load with the remembered entities. Each Load gets exactly one reply, Loaded or
+// Loaded answers Load with the entities that are remembered. There must be exactly one answer, this or
 // LoadFailed.
 type Loaded struct{ Entities []string }
 
-// LoadFailed replies to Load.
+// LoadFailed answers Load.
 type LoadFailed struct{}
 
 // Deliver is a message for an entity.
@@ -113,48 +112,46 @@ type Deliver struct {
 	Token  uint64
 }
 
-// Started reports that an entity is ready, which frees its start slot.
+// Started says that an entity is ready, and another one may be started in its place.
 type Started struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Ended reports that nothing of an incarnation runs any more. It follows each Start eventually,
-// also a failed one.
+// Ended says that nothing of an incarnation runs any more. Each Start is followed by one, at last: also one that failed.
 type Ended struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Passivate is the request of an entity to be stopped. It loses no message.
+// Passivate is the wish of an entity to be stopped. It loses no message.
 type Passivate struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Busy reports that an idle incarnation stays because it has something to do.
+// Busy says that an incarnation goes on that was to stop since nobody needs it.
 type Busy struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Updated reports that an update is durable.
+// Updated answers Update: it is durable.
 type Updated struct{ ID uint64 }
 
-// UpdateFailed reports that an update failed. It may have been stored nevertheless.
+// UpdateFailed answers Update. It may have been stored all the same.
 type UpdateFailed struct{ ID uint64 }
 
-// HandOff stops the shard. No message follows it.
+// HandOff stops the shard. No message comes after it.
 type HandOff struct{}
 
-// Abort ends the shard at once because the node has lost it. Waiting messages are refused with
-// Failed.
+// Abort ends the shard at once: the node has lost it. What waits is refused with Failed.
 type Abort struct{}
 
-// Recover starts up to Number remembered entities, if Config.RecoverOnRequest is set.
+// Recover starts up to so many remembered entities, if Config.RecoverOnRequest.
 type Recover struct{ Number int }
 
-// Limits changes Config.Entities and Config.Starts when the number of shards of the region changes.
+// Limits changes Config.Entities and Config.Starts, when the region has more or fewer shards.
 type Limits struct{ Entities, Starts int }
 
 func (Loaded) input()       {}

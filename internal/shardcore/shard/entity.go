@@ -25,16 +25,16 @@ type entity struct {
 	state       state
 	incarnation uint64
 	starting    bool
-	idle        bool // asked to stop because it is idle
+	idle        bool // was asked to stop since nobody needs it
 	buffer      []uint64
-	restartAt   time.Duration // of its start if resting; of the next passivation if busy and idle
+	restartAt   time.Duration // if resting; if it was idle and busy: when it is asked again
 }
 
 func (e *entity) runs() bool {
 	return e.state == active || e.state == passivating || e.state == stopping
 }
 
-// running returns an entity if this incarnation of it runs.
+// running returns an entity if that incarnation of it runs.
 func (m *Machine) running(id string, incarnation uint64) *entity {
 	if e := m.entities[id]; e != nil && e.runs() && e.incarnation == incarnation {
 		return e
@@ -78,7 +78,7 @@ func (m *Machine) deliver(in Deliver) {
 	m.enqueue(in)
 }
 
-// enqueue buffers a message and makes its entity start.
+// take buffers a message, and sees to it that its entity comes.
 func (m *Machine) enqueue(in Deliver) {
 	e := m.entities[in.Entity]
 	fresh := e == nil
@@ -95,7 +95,7 @@ func (m *Machine) enqueue(in Deliver) {
 	}
 }
 
-// enqueueStart queues the start of an entity.
+// run starts an entity as soon as there is a slot.
 func (m *Machine) enqueueStart(e *entity) {
 	e.state = queued
 	m.startQueue = append(m.startQueue, e)
@@ -119,7 +119,7 @@ func (m *Machine) start(e *entity) {
 	m.passBuffered(e)
 }
 
-// started frees a start slot.
+// started frees a slot.
 func (m *Machine) started(e *entity) {
 	if e.starting {
 		e.starting = false
@@ -135,7 +135,7 @@ func (m *Machine) passivateAll(ids []string) {
 	}
 }
 
-// passivate stops an entity on its request, or because it is idle.
+// passivate stops an entity that wishes it, or that nobody needs.
 func (m *Machine) passivate(e *entity, idle bool) {
 	if e.state == active && m.phase == open {
 		m.tracked.Remove(e.id)
@@ -144,7 +144,7 @@ func (m *Machine) passivate(e *entity, idle bool) {
 	}
 }
 
-// busy keeps an idle entity that has something to do.
+// busy lets an entity go on that nobody needs.
 func (m *Machine) busy(e *entity) {
 	if e.state != passivating || !e.idle || m.phase == killing {
 		return
@@ -158,11 +158,11 @@ func (m *Machine) busy(e *entity) {
 	m.passBuffered(e)
 }
 
-// busyRetry is after which time a busy idle entity is asked to stop again. Until a message arrives
-// for it, it does not count for the passivation limit.
+// busyRetry is when an entity is asked again that nobody needs and that had something to do. As long as no message comes for it, it
+// counts no more among those that are.
 const busyRetry = 30 * time.Second
 
-// retryPassivation asks busy idle entities to stop again.
+// retryPassivation asks those that had something to do.
 func (m *Machine) retryPassivation() {
 	for len(m.busyIdle) > 0 {
 		e := m.busyIdle[0]
@@ -176,7 +176,7 @@ func (m *Machine) retryPassivation() {
 	}
 }
 
-// passBuffered passes the buffered messages to an entity that accepts messages.
+// passBuffered gives an entity that takes messages again, or at last, those that wait for it.
 func (m *Machine) passBuffered(e *entity) {
 	var idle []string
 	for _, token := range e.buffer {
@@ -198,11 +198,11 @@ func (m *Machine) stop(e *entity) {
 	m.addAction(Stop, e, 0)
 }
 
-// ended handles the end of an incarnation.
+// ended takes note of the end of an entity.
 func (m *Machine) ended(e *entity) {
 	m.started(e)
 	m.tracked.Remove(e.id)
-	e.idle = false // no longer asked to stop
+	e.idle = false // it is asked no more
 	switch {
 	case m.phase == killing, e.state == stopping:
 		delete(m.entities, e.id)
@@ -218,8 +218,8 @@ func (m *Machine) ended(e *entity) {
 	}
 }
 
-// Touch reports entities that received messages on the fast path. Entities that do not run are
-// ignored.
+// Touch tells that entities have been needed, by messages that have not come through the machine. Those that don't run are passed
+// over.
 func (m *Machine) Touch(now time.Duration, entities []string) Effects {
 	m.now = max(m.now, now)
 	for _, id := range entities {

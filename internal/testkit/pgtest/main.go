@@ -1,23 +1,24 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgtest provides a PostgreSQL server to tests.
+// Package testpg gives tests a PostgreSQL server.
 //
-//	func TestMain(m *testing.M) { pgtest.Main(m) }
+//	func TestMain(m *testing.M) { testpg.Main(m) }
 //
 //	func TestSomething(t *testing.T) {
 //		t.Parallel()
-//		pool, err := pgxpool.New(t.Context(), pgtest.DSN(t))
+//		pool, err := pgxpool.New(t.Context(), testpg.DSN(t))
 //		...
 //	}
 //
-// The tests of a package share one private server, which the first DSN starts from installed
-// binaries; see package pgserver. Each test has its own database, which is dropped at its end. A
-// test that kills or configures its server calls Start.
+// The tests of a package share one private server, which is started when the
+// first of them asks, from installed binaries; see package pgserver. Each test
+// has a database of its own, which is dropped at its end. A test that needs a
+// server for itself, to kill it or to set it up differently, calls Start.
 //
-// REFOLD_POSTGRES is the DSN of a superuser on a server to use instead of the shared one. Servers
-// from Start remain private. Without that variable and without binaries, the test fails and names
-// the package to install.
+// If REFOLD_POSTGRES is set, it is the DSN of a superuser on a server to use
+// instead of the shared one; servers from Start are private all the same. If there are
+// neither this nor binaries, the test fails and says what to install.
 package pgtest
 
 import (
@@ -34,7 +35,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 )
 
-// Env is the environment variable with the DSN of a server.
+// Env names the variable with the DSN of a server to use.
 const Env = "REFOLD_POSTGRES"
 
 // shared is the server of this process's tests.
@@ -43,13 +44,14 @@ const Env = "REFOLD_POSTGRES"
 var shared struct {
 	sync.Mutex
 
-	main   bool // Main runs and will stop the server
+	main   bool // Main runs, and will stop it
 	server *pgserver.Server
-	err    error // the error of the start
+	err    error // why it did not start
 }
 
-// Main is the body of TestMain. It runs the tests, stops the shared server, fails if a goroutine is
-// left that none of the options ignores, and exits.
+// Main is what TestMain calls. It runs the tests, stops the shared server,
+// fails if they have left a goroutine behind that none of the options ignores, and
+// exits.
 func Main(m *testing.M, ignored ...goleak.Option) {
 	shared.Lock()
 	shared.main = true
@@ -59,25 +61,25 @@ func Main(m *testing.M, ignored ...goleak.Option) {
 	defer shared.Unlock()
 	if shared.server != nil {
 		if err := shared.server.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "pgtest: stop the shared server:", err)
+			fmt.Fprintln(os.Stderr, "testpg: stop the shared server:", err)
 			code = max(code, 1)
 		}
 	}
 	if code == 0 {
 		err := goleak.Find(ignored...)
-		for patience := time.Now().Add(time.Minute); err != nil && time.Now().Before(patience); { // some goroutines may be about to end
+		for patience := time.Now().Add(time.Minute); err != nil && time.Now().Before(patience); { // some may be just ending
 			err = goleak.Find(ignored...)
 		}
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "pgtest: leaked goroutines:", err)
+			fmt.Fprintln(os.Stderr, "testpg: leaked goroutines:", err)
 			code = 1
 		}
 	}
 	os.Exit(code)
 }
 
-// sharedDSN returns the address of a database on the shared server and starts the server if
-// necessary.
+// sharedDSN returns the address of a database of the shared server, which is
+// started if it does not run.
 func sharedDSN(database string) (string, error) {
 	if dsn := os.Getenv(Env); dsn != "" {
 		return withDatabase(dsn, database)
@@ -85,7 +87,7 @@ func sharedDSN(database string) (string, error) {
 	shared.Lock()
 	defer shared.Unlock()
 	if !shared.main {
-		return "", errors.New("pgtest: TestMain must call pgtest.Main, which stops the server")
+		return "", errors.New("testpg: TestMain must call testpg.Main, which stops the server")
 	}
 	if shared.server == nil && shared.err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -98,7 +100,7 @@ func sharedDSN(database string) (string, error) {
 	return shared.server.DSN(database), nil
 }
 
-// explain adds both remedies to an error.
+// explain adds the other way out.
 func explain(err error) error {
 	if errors.Is(err, pgserver.ErrNoBinaries) {
 		return fmt.Errorf("install PostgreSQL 13 or newer, e.g. apt-get install postgresql; or set %s to the DSN of a superuser on a running server: %w", Env, err)
@@ -106,17 +108,17 @@ func explain(err error) error {
 	return err
 }
 
-// Config is the configuration of a server.
+// Config says how a server is to be.
 type Config = pgserver.Config
 
-// Server is a private server of one test.
+// Server is a server of a test's own.
 type Server struct {
 	tb     testing.TB
 	server *pgserver.Server
 }
 
-// Start starts a server from installed binaries and ends it with the test. It fails the test on an
-// error.
+// Start starts a server for one test, from installed binaries, and ends it when
+// the test ends. It fails the test if it can't.
 func Start(tb testing.TB, cfg Config) *Server {
 	tb.Helper()
 	server, err := pgserver.Start(tb.Context(), cfg)
@@ -134,8 +136,8 @@ func Start(tb testing.TB, cfg Config) *Server {
 	return &Server{tb, server}
 }
 
-// DSN returns the address, as a URL, of a new and empty database over the server's socket. The
-// server must run.
+// DSN returns the address, as a URL, of a new and empty database, over the
+// server's socket. The server must run.
 func (s *Server) DSN(tb testing.TB) string {
 	tb.Helper()
 	name := databaseName(tb.Name())
@@ -146,11 +148,11 @@ func (s *Server) DSN(tb testing.TB) string {
 	return dsn
 }
 
-// Addr returns the host and port of the server; see Via.
+// Addr returns the host and port that the server listens on; see Via.
 func (s *Server) Addr() string { return s.server.Addr() }
 
-// Kill ends all processes of the server with SIGKILL, like a power failure. It has no effect if the
-// server is down.
+// Kill ends all processes of the server with SIGKILL, as a power cut would. It
+// does nothing if the server is down.
 func (s *Server) Kill() {
 	s.tb.Helper()
 	if err := s.server.Kill(); err != nil {
@@ -158,7 +160,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop ends the server in order. Its data remains for a Restart.
+// Stop ends the server as its operator would. Its data stays for a Restart.
 func (s *Server) Stop() {
 	s.tb.Helper()
 	if err := s.server.Stop(); err != nil {
@@ -166,10 +168,12 @@ func (s *Server) Stop() {
 	}
 }
 
-// SetMaxFileSize sets Config.MaxFileSize for the next Restart; 0 means no limit.
+// SetMaxFileSize sets Config.MaxFileSize anew, for the next Restart: 0 for no
+// limit.
 func (s *Server) SetMaxFileSize(bytes int64) { s.server.SetMaxFileSize(bytes) }
 
-// Restart starts the server with the same data, port and socket. A running server is stopped first.
+// Restart starts the server again, on the same data, port and socket; one that runs
+// is stopped before.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	if err := s.server.Restart(tb.Context()); err != nil {

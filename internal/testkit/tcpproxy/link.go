@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// mode is the treatment of bytes in a flow.
+// mode is what a flow does with bytes.
 type mode int
 
 const (
@@ -19,20 +19,20 @@ const (
 
 // flow is one direction of a link. The proxy's mutex guards it.
 type flow struct {
-	held  []byte // read and not yet forwarded
-	ended bool   // the sender has closed its side
+	held  []byte // read, and not yet forwarded
+	ended bool   // nothing more will be read
 	mode  mode
 }
 
 // link is one connection through the proxy.
 type link struct {
 	proxy *Proxy
-	ends  [directions]net.Conn // the destination of each direction
+	ends  [directions]net.Conn // where each direction goes
 	flows [directions]flow
 	over  bool // ended by a fault; guarded by the proxy's mutex
 }
 
-// maxHeld limits the bytes that are read ahead.
+// maxHeld bounds what is read ahead of what can be forwarded.
 const maxHeld = 64 << 20
 
 // run forwards both directions until both have ended.
@@ -48,7 +48,7 @@ func (l *link) run() {
 	}
 }
 
-// read reads from one side, also while forwarding is blocked.
+// read takes what a side sends, also while it can't be forwarded.
 func (l *link) read(d Direction) {
 	p, f := l.proxy, &l.flows[d]
 	buf := make([]byte, 64<<10)
@@ -70,9 +70,9 @@ func (l *link) read(d Direction) {
 	}
 }
 
-// forward writes the bytes of read, and closes the destination at their end.
+// forward hands on what read has taken, and the end of it.
 func (l *link) forward(d Direction) {
-	broken := false // the destination is closed
+	broken := false // nobody takes it any more
 	for {
 		chunk, armed, ok := l.next(d)
 		if !ok {
@@ -92,8 +92,9 @@ func (l *link) forward(d Direction) {
 	}
 }
 
-// next waits for bytes that may pass. It returns them with the fault that follows them; without
-// either, the stream has ended. It returns false if the link is over.
+// next waits for bytes that may pass and returns them, with the fault that strikes
+// behind them. Without either, the stream has ended. It returns false if
+// the link is over.
 func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 	p, f := l.proxy, &l.flows[d]
 	p.mu.Lock()
@@ -120,7 +121,7 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 		}
 	}
 	chunk, f.held = f.held[:n:n], f.held[n:]
-	if d == ToServer { // before they are sent, so that a receiver finds them counted
+	if d == ToServer { // before they are sent, so that who has received them finds them counted
 		p.stats.ToServer += int64(n)
 	} else {
 		p.stats.ToClient += int64(n)
@@ -129,7 +130,7 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 	return chunk, armed, true
 }
 
-// strike applies a fault.
+// strike lets a fault strike.
 func (l *link) strike(d Direction, armed *Armed) {
 	p := l.proxy
 	p.mu.Lock()
@@ -169,7 +170,7 @@ func (l *link) reset() {
 	}
 }
 
-// abort closes a connection with an RST if its type supports it.
+// abort closes a connection with an RST, where there is such a thing.
 func abort(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -1,19 +1,19 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcpproxy stands between a client and a server in a test and breaks the connection at a
-// chosen byte.
+// Package testproxy stands between a client and a server in a test and breaks
+// the connection where the test says, to the byte.
 //
-//	proxy := tcpproxy.Start(t, server.Addr())
+//	proxy := testproxy.Start(t, server.Addr())
 //	client := dial(proxy.Addr())
-//	fault := proxy.Arm(tcpproxy.Fault{Direction: tcpproxy.ToServer, After: 100, Action: tcpproxy.Stall})
+//	fault := proxy.Arm(testproxy.Fault{Direction: testproxy.ToServer, After: 100, Action: testproxy.Stall})
 //	client.Append(ctx, ...)  // 100 bytes of it arrive, then nothing
 //	<-fault.Struck()
-//	fault.Release()          // the rest arrives, even if the client has closed its connection
+//	fault.Release()          // and now the rest, though the client may be gone
 //
-// The proxy holds the bytes that a client has sent, so a client that closes its connection revokes
-// nothing: after a stall the server receives all bytes and then the end of the stream. This
-// simulates a commit that arrives late.
+// What a client has sent is held by the proxy, so a client that gives up and
+// closes its connection takes nothing back: after a stall the server gets
+// everything, then the end of the stream. That is how a commit lands late.
 package tcpproxy
 
 import (
@@ -24,16 +24,17 @@ import (
 	"testing"
 )
 
-// Proxy forwards TCP connections to a server. Its methods are safe for concurrent use.
+// Proxy forwards TCP connections to a server. Its methods are safe for concurrent
+// use.
 type Proxy struct {
 	upstream string
 	listener net.Listener
 	wait     sync.WaitGroup
 
 	mu      sync.Mutex
-	changed *sync.Cond // signals a change of a field below, or of a link
+	changed *sync.Cond // something below, or of a link, is another
 	links   map[*link]struct{}
-	armed   *Armed // nil if no fault is armed
+	armed   *Armed // nil if nothing is to strike
 	down    bool
 	frozen  bool
 	modes   [directions]mode // of all connections
@@ -41,17 +42,17 @@ type Proxy struct {
 	stats   Stats
 }
 
-// Stats are the counters of a proxy.
+// Stats is what went through a proxy.
 type Stats struct {
-	// Connections is the number of accepted connections. Refused is the number of those that were
-	// closed at once because the proxy was down or the server was unreachable.
+	// Connections is how many were accepted, Refused how many of them were ended at once
+	// because the proxy was down or the server could not be reached.
 	Connections, Refused int
-	// ToServer and ToClient are the forwarded bytes.
+	// ToServer and ToClient are bytes that were forwarded.
 	ToServer, ToClient int64
 }
 
-// Start starts a proxy on a free port for a server: a host and port, or the path of a socket, which
-// starts with "/". It ends with the test.
+// Start starts a proxy on a free port before a server: a host and port, or the
+// path of a socket, which begins with "/". It ends with the test.
 func Start(tb testing.TB, upstream string) *Proxy {
 	tb.Helper()
 	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
@@ -65,10 +66,11 @@ func Start(tb testing.TB, upstream string) *Proxy {
 	return p
 }
 
-// Addr returns the host and port of the proxy.
+// Addr returns the host and port to connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Arm arms a fault. It replaces an armed fault that has not occurred.
+// Arm lets a fault strike when its time has come, in place of one that was armed
+// before and has not struck.
 func (p *Proxy) Arm(f Fault) *Armed {
 	a := &Armed{fault: f, proxy: p, left: f.After, struck: make(chan struct{})}
 	p.mu.Lock()
@@ -77,7 +79,7 @@ func (p *Proxy) Arm(f Fault) *Armed {
 	return a
 }
 
-// ResetAll resets all open connections.
+// ResetAll resets all connections that there are.
 func (p *Proxy) ResetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,8 +93,8 @@ func (p *Proxy) resetAll() {
 	p.changed.Broadcast()
 }
 
-// SetDown simulates a server that is down, or up again: existing and new connections are reset
-// while it is down.
+// SetDown makes the server look as if it were away, or back again: connections
+// are reset, the present ones and new ones.
 func (p *Proxy) SetDown(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +103,8 @@ func (p *Proxy) SetDown(down bool) {
 	}
 }
 
-// SetFrozen simulates an unplugged or replugged cable: no byte passes on any connection, including
-// new ones, and no byte is lost.
+// SetFrozen makes the network as if a cable were pulled, or plugged in again: nothing
+// passes on any connection, of new ones either, and nothing is lost.
 func (p *Proxy) SetFrozen(frozen bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,12 +112,12 @@ func (p *Proxy) SetFrozen(frozen bool) {
 	p.changed.Broadcast()
 }
 
-// SetStalled delays the bytes of one direction on all connections, including new ones, or resumes
-// them. No byte is lost.
+// SetStalled holds back what goes in one direction, or lets it go on: on all
+// connections, new ones too. Nothing is lost.
 func (p *Proxy) SetStalled(d Direction, stalled bool) { p.set(d, hold, stalled) }
 
-// SetDropped discards the bytes of one direction on all connections, including new ones, or ends
-// that. Connections that have lost bytes are unusable: see ResetAll.
+// SetDropped swallows what goes in one direction, or stops that: on all connections, new
+// ones too. Those that have lost bytes are of no use any more: see ResetAll.
 func (p *Proxy) SetDropped(d Direction, dropped bool) { p.set(d, swallow, dropped) }
 
 func (p *Proxy) set(d Direction, m mode, on bool) {
@@ -127,7 +129,7 @@ func (p *Proxy) set(d Direction, m mode, on bool) {
 	p.changed.Broadcast()
 }
 
-// Stats returns the current counters.
+// Stats returns what went through so far.
 func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +147,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve forwards one connection until both sides have ended.
+// serve forwards one connection until both of its sides are done.
 func (p *Proxy) serve(client net.Conn) {
 	network := "tcp"
 	if strings.HasPrefix(p.upstream, "/") {
