@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Carrier is a node's place on a Network. It implements transport.Carrier.
+// Carrier is a node's connection to a Network. It implements transport.Carrier.
 type Carrier struct {
 	network *Network
 	self    identity.Node
@@ -21,7 +21,7 @@ type Carrier struct {
 
 	mu       sync.Mutex
 	receiver transport.Receiver
-	take     func(transport.AdminRequest) // nil if it answers no operators
+	take     func(transport.AdminRequest) // nil if it accepts no operator requests
 	closed   bool
 	running  sync.WaitGroup
 }
@@ -31,8 +31,7 @@ var (
 	_ transport.AdminCarrier = (*Carrier)(nil)
 )
 
-// laneQueue is what is on its way to a node on one lane, in the order in which it
-// is due.
+// laneQueue holds the frames for a node on one lane, ordered by due time.
 type laneQueue struct {
 	news  chan struct{}
 	mu    sync.Mutex
@@ -86,7 +85,7 @@ func (c *Carrier) Close() error {
 	return nil
 }
 
-// connection tells the receiver, one thing at a time.
+// connection reports changes of the connection to the receiver, one at a time.
 func (c *Carrier) connection(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +94,7 @@ func (c *Carrier) connection(err error) {
 	}
 }
 
-// put takes a frame that is due later, unless there are too many.
+// put queues a frame, unless the queue is full.
 func (c *Carrier) put(p parcel) bool {
 	q := &c.lanes[p.lane]
 	q.mu.Lock()
@@ -112,14 +111,14 @@ func (c *Carrier) put(p parcel) bool {
 	return true
 }
 
-// stir lets the carrier look again at what it may deliver.
+// stir makes the carrier check again for frames to deliver.
 func (c *Carrier) stir() {
 	for lane := range c.lanes {
 		wake(c.lanes[lane].news)
 	}
 }
 
-// deliver hands frames to the receiver when they are due.
+// deliver passes frames to the receiver when they are due.
 func (c *Carrier) deliver(lane transport.Lane, r transport.Receiver) {
 	q := &c.lanes[lane]
 	timer := time.NewTimer(time.Hour)
@@ -142,7 +141,7 @@ func (c *Carrier) deliver(lane transport.Lane, r transport.Receiver) {
 	}
 }
 
-// due takes what is due off the queue.
+// due removes the due frames from the queue.
 func (q *laneQueue) due(now time.Time, paused bool) []parcel {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -160,7 +159,7 @@ func (q *laneQueue) due(now time.Time, paused bool) []parcel {
 	return some
 }
 
-// next returns when the first frame is due.
+// next returns the due time of the first frame.
 func (q *laneQueue) next() (time.Time, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -5,6 +5,6 @@ package inmem
 
 import "github.com/refold-io/refold/store"
 
-// Open returns an empty database in memory: a Journal and a SnapshotStore. It never fails; it returns
-// an error so that it can be exchanged for the Open of another plugin.
+// Open returns an empty in-memory database: a journal and a snapshot store. It never fails; its
+// error result matches the Open functions of other plugins.
 func Open() (store.DB, error) { return store.Of(NewJournal(), NewSnapshotStore()), nil }

@@ -1,9 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inmem keeps what the SPIs of Refold store in the memory of the
-// process. It serves tests, examples and trials, and it is the reference that
-// the other plugins are measured against.
+// Package inmem implements the SPIs of Refold in the memory of the process. It serves tests,
+// examples and trials, and it is the reference implementation for other plugins.
 //
 //	j := inmem.NewJournal()
 //	defer j.Close()
@@ -11,19 +10,16 @@
 //
 // # Guarantees
 //
-// The zero value of every type is ready to use. An append is visible to all as
-// soon as it returns, its outcome is never unknown, and a context that ends is
-// noticed before the first write is stored or not at all. Several runtimes may
-// share one [Journal]: the conditional append keeps them apart like two nodes
-// on one database. A runtime that is restarted on the same value finds all that
-// was stored. The order that queries read in is the order of the appends, and an
-// event can be read as soon as its append has returned; that costs 12 bytes an
-// event.
+// The zero value of every type is ready to use. An append is visible to all readers as soon as it
+// returns. Its outcome is never unknown: an ended context is detected before the first write is
+// stored or not at all. Several runtimes may share one [Journal]; the conditional append separates
+// them like two nodes on one database. A runtime that is restarted on the same value finds all
+// stored events. Queries read in the order of the appends, and an event can be read as soon as its
+// append has returned. The order takes 12 bytes per event.
 //
 // # Caveats
 //
-// Contents end with the process, or with Close. So do offsets: one that is kept
-// longer is refused, or means another event. Payloads, tags and metadata are
-// kept as they were given, not copied: whoever changes them afterwards changes
-// the history.
+// The contents end with the process or with Close, and so do offsets: a later use of an old offset
+// is refused or refers to another event. Payloads, tags and metadata are kept without a copy, so a
+// caller that modifies them afterwards modifies the history.
 package inmem

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/ddata/durable"
 )
 
-// Durable keeps the durable keys of replicators in memory: of all that use the same value,
-// as if that were the disk. It implements durable.Opener.
+// Durable keeps the durable keys of replicators in memory. All replicators that use one value share
+// it like a disk. It implements durable.Opener.
 type Durable struct {
 	mu     sync.Mutex
 	stores map[durable.ID]*durableDisk
@@ -24,7 +24,7 @@ type Durable struct {
 
 var _ durable.Opener = (*Durable)(nil)
 
-// durableDisk is what is left when a store is closed.
+// durableDisk holds the data that remains after a store is closed.
 type durableDisk struct {
 	inUse   bool // guarded by Durable.mu
 	mu      sync.Mutex

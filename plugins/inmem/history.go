@@ -12,20 +12,17 @@ import (
 // stream is the history of one persistence ID. The journal's lock guards it.
 type stream struct {
 	highest uint64
-	// records are those that were not deleted, up to highest. They are never
-	// changed in place, so that a page cut from them stays valid without the lock.
+	// records are the records that are not deleted, up to highest. They are never modified in
+	// place, so a page of them stays valid without the lock.
 	records []record
-	// hidden counts the deleted records that still stand before them in the
-	// same array.
+	// hidden is the number of deleted records in front of them in the same array.
 	hidden int
-	// plain is what the latest record without tags and metadata shares with the
-	// next one.
+	// plain is the part that the latest record without tags and metadata shares with the next one.
 	plain *common
 	place uint32 // in order.streams
 }
 
-// record is an event as it is kept: less than half as large, which is what a
-// long history costs.
+// record is the stored form of an event. It takes less than half of the memory of a journal.Event.
 type record struct {
 	micros   int64
 	manifest string
@@ -33,7 +30,7 @@ type record struct {
 	common   *common
 }
 
-// common is what most events of one incarnation have in common.
+// common holds the fields that most events of one incarnation share.
 type common struct {
 	writer   string
 	tags     []string
@@ -52,10 +49,10 @@ func (r *record) event(seqNr uint64) journal.Event {
 	}
 }
 
-// size is what counts for a page.
+// size is the size that counts towards a page.
 func (r *record) size() int { return len(r.payload) + len(r.common.metadata) }
 
-// record returns the record of a number up to highest, nil if it is deleted.
+// record returns the record with a number up to highest, nil if it is deleted.
 func (s *stream) record(seqNr uint64) *record {
 	if deleted := s.deleted(); seqNr > deleted {
 		return &s.records[seqNr-deleted-1]
@@ -63,7 +60,7 @@ func (s *stream) record(seqNr uint64) *record {
 	return nil
 }
 
-// deleted returns the highest number that is deleted.
+// deleted returns the highest deleted number.
 func (s *stream) deleted() uint64 { return s.highest - uint64(len(s.records)) }
 
 func (s *stream) append(w *journal.Write) {
@@ -89,8 +86,8 @@ func (s *stream) common(writer string, e *journal.Event) *common {
 	return s.plain
 }
 
-// deleteTo deletes up to a number and returns how many records that were. The
-// memory is freed once the deleted records are as many as the others.
+// deleteTo deletes records up to a number and returns their count. The memory is freed once the
+// deleted records are as many as the remaining ones.
 func (s *stream) deleteTo(to uint64) int {
 	to, deleted := min(to, s.highest), s.deleted()
 	if to <= deleted {
@@ -108,7 +105,7 @@ func (s *stream) deleteTo(to uint64) int {
 type page struct {
 	first   uint64 // the number of its first record
 	records []record
-	more    bool // whether the replay goes on behind it
+	more    bool // whether the replay continues after it
 }
 
 // cut returns the first page of a range.
@@ -122,7 +119,7 @@ func (s *stream) cut(from, to uint64) page {
 	return page{first: from, records: s.records[from-deleted-1 : end-deleted], more: end < to}
 }
 
-// trim shortens a page that holds too many bytes.
+// trim shortens a page with too many bytes.
 func (p *page) trim() {
 	size := 0
 	for i := range p.records {
@@ -133,41 +130,40 @@ func (p *page) trim() {
 	}
 }
 
-// blockLen is how many events share a block of the order.
+// blockLen is the number of events per block of the order.
 const blockLen = 256
 
-// order is the one order of the events of all streams: where each of them
-// stands. It takes 12 bytes an event and holds no pointer for the garbage
-// collector to follow. The journal's lock guards it.
+// order is the order of the events of all streams. It takes 12 bytes per event and holds no
+// pointers for the garbage collector. The journal's lock guards it.
 type order struct {
 	streams []member
-	blocks  []*block // nil where all events were deleted
-	end     uint64   // how many events there were ever
-	held    int      // the blocks that are not nil
-	dead    int      // the events that were deleted since the last sweep
+	blocks  []*block // nil for blocks whose events are all deleted
+	end     uint64   // the number of events ever appended
+	held    int      // the number of blocks that are not nil
+	dead    int      // the number of events deleted since the last sweep
 }
 
 // block is a part of the order.
 type block struct {
-	stream [blockLen]uint32 // its place in order.streams
+	stream [blockLen]uint32 // the index in order.streams
 	seqNr  [blockLen]uint64
 }
 
-// member is a stream with what queries ask about it. That does not stand in the
-// stream, which appends want to be small.
+// member is a stream with the properties that queries filter by. They are not in the stream, which
+// is small for the sake of appends.
 type member struct {
 	*stream
 	id    string
 	slice int
 }
 
-// join gives the new stream of an ID its place.
+// join adds the new stream of an ID.
 func (o *order) join(id string, s *stream) {
 	s.place = uint32(len(o.streams)) //nolint:gosec // memory ends long before
 	o.streams = append(o.streams, member{s, id, journal.SliceOf(id)})
 }
 
-// append puts n events of a stream at the end, first and those behind it.
+// append adds n events of a stream at the end, starting with first.
 func (o *order) append(s *stream, first uint64, n int) {
 	for seqNr := first; n > 0; seqNr, n = seqNr+1, n-1 {
 		at := o.end % blockLen
@@ -181,9 +177,8 @@ func (o *order) append(s *stream, first uint64, n int) {
 	}
 }
 
-// deleted takes note of n deleted events. It frees blocks without others once
-// half of what is held may be such, so that a deletion costs a few steps on
-// average.
+// deleted records n deleted events. It frees blocks without live events once half of the held ones
+// may be such, so a deletion costs a constant number of steps on average.
 func (o *order) deleted(n int) {
 	if o.dead += n; o.dead < o.held*blockLen/2 {
 		return
@@ -207,19 +202,19 @@ func (o *order) allDeleted(b *block) bool {
 	return true
 }
 
-// hit is an event that a query found.
+// hit is an event in a query's result.
 type hit struct {
 	id     string
 	seqNr  uint64
-	record *record // not changed any more, also without the lock
-	at     uint64  // the position behind it
+	record *record // immutable, also without the lock
+	at     uint64  // the position after it
 }
 
-// scan returns the events of a page behind a position, and the position behind
-// all that was looked at.
+// scan returns the events of a page after a position, and the position after the last event that it
+// examined.
 func (o *order) scan(q journal.Criteria, next uint64) ([]hit, uint64) {
 	slices := q.Slices
-	q.Slices = journal.Slices{} // a stream knows its own
+	q.Slices = journal.Slices{} // a stream has its own slice
 	var hits []hit
 	size := 0
 	for looked := 0; next < o.end && looked < pageRecords && size < pageBytes; looked++ {
@@ -232,7 +227,7 @@ func (o *order) scan(q journal.Criteria, next uint64) ([]hit, uint64) {
 		next++
 		r := s.record(seqNr)
 		if r == nil || r.manifest == "" || !slices.Contains(s.slice) || !q.Matches(s.id, r.common.tags) {
-			continue // it is deleted, a fence, or not asked for
+			continue // deleted, a fence, or filtered out
 		}
 		hits = append(hits, hit{s.id, seqNr, r, next})
 		size += r.size()

@@ -16,23 +16,22 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// What Replay reads at once. A single larger record is a page of its own.
+// Limits of one page of Replay. A larger record is a page of its own.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
 )
 
-// Journal is a journal in memory. The zero value is empty and ready; it must
-// not be copied. It implements journal.Journal, journal.IDLister and
-// journal.Querier.
+// Journal is an in-memory journal. The zero value is empty and ready; it must not be copied. It
+// implements journal.Journal, journal.IDLister and journal.Querier.
 //
-// An event holds at most 16 MiB and a write 64 MiB, payload and metadata
-// together; what is larger is rejected.
+// An event may hold up to 16 MiB and a write up to 64 MiB of payload and metadata together. Larger
+// ones are rejected.
 type Journal struct {
 	mu      sync.Mutex
 	streams map[string]*stream
 	order   order
-	news    chan struct{} // closed at the next change, nil while nobody waits
+	news    chan struct{} // closed at the next change, nil if no Await waits
 	closed  bool
 }
 
@@ -42,11 +41,11 @@ var (
 	_ journal.Querier  = (*Journal)(nil)
 )
 
-// NewJournal returns an empty journal, the same as new(Journal).
+// NewJournal returns an empty journal, like new(Journal).
 func NewJournal() *Journal { return new(Journal) }
 
-// Append implements journal.Journal. It never has an unknown outcome. The whole
-// call is one critical section, so that another call sees all or none of it.
+// Append implements journal.Journal. Its outcome is never unknown. A call is one critical section,
+// so other calls see all or none of it.
 func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if len(writes) == 0 {
 		return nil
@@ -60,7 +59,7 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 		return fill(len(writes), fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, journal.ErrClosed))
 	}
 	var (
-		errs   []error             // one slot per write once one has failed
+		errs   []error             // one slot per write after the first failure
 		failed map[string]struct{} // the IDs of those writes
 	)
 	for i := range writes {
@@ -80,7 +79,7 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	return errs
 }
 
-// store stores one write or says why it can't. It is called with the lock held.
+// store stores one write or returns an error. The caller holds the lock.
 func (j *Journal) store(w *journal.Write) error {
 	s := j.streams[w.ID]
 	if s == nil {
@@ -112,7 +111,7 @@ func (j *Journal) store(w *journal.Write) error {
 	return nil
 }
 
-// Replay implements journal.Journal. It looks at ctx once a page.
+// Replay implements journal.Journal. It checks ctx once per page.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		if err := journal.CheckID(id); err != nil {
@@ -165,8 +164,8 @@ func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 	return s.highest, nil
 }
 
-// DeleteTo implements journal.Journal. The memory of deleted events is freed
-// once they are as many as the others.
+// DeleteTo implements journal.Journal. The memory of deleted events is freed once they are as many
+// as the remaining ones.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	s, err := j.lock(ctx, "delete events", id)
 	if err != nil {
@@ -182,8 +181,8 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return nil
 }
 
-// lock returns the stream of an ID, nil if there is none, with the lock held,
-// or an error without it.
+// lock returns the stream of an ID, nil if none exists, with the lock held, or an error without the
+// lock.
 func (j *Journal) lock(ctx context.Context, op, id string) (*stream, error) {
 	err := journal.CheckID(id)
 	if err != nil {
@@ -200,8 +199,7 @@ func (j *Journal) lock(ctx context.Context, op, id string) (*stream, error) {
 	return j.streams[id], nil
 }
 
-// PersistenceIDs implements journal.IDLister. It lists the IDs that are there
-// when the loop begins.
+// PersistenceIDs implements journal.IDLister. It lists the IDs at the start of the loop.
 func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		ids, err := j.idsAfter(ctx, after)
@@ -231,8 +229,8 @@ func (j *Journal) idsAfter(ctx context.Context, after string) ([]string, error) 
 	return slices.DeleteFunc(ids, func(id string) bool { return id <= after }), nil
 }
 
-// Close implements journal.Journal. It drops the contents. A replay whose loop
-// still runs ends with ErrClosed at the end of its page, and so does an Await.
+// Close implements journal.Journal. It drops the contents. A running replay ends with ErrClosed
+// after its page, and so does an Await.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -249,16 +247,16 @@ func fill(n int, err error) []error {
 	return errs
 }
 
-// offsetPrefix tells the offsets of this journal from those of others.
+// offsetPrefix distinguishes the offsets of this journal from those of others.
 const offsetPrefix = "mem-"
 
-// offset returns the position behind the first n events.
+// offset returns the position after the first n events.
 func offset(n uint64) journal.Offset {
 	var b [len(offsetPrefix) + 20]byte
 	return journal.Offset(strconv.AppendUint(append(b[:0], offsetPrefix...), n, 10))
 }
 
-// position returns how many events lie before an offset.
+// position returns the number of events before an offset.
 func position(o journal.Offset) (uint64, error) {
 	if o == "" {
 		return 0, nil
@@ -271,9 +269,8 @@ func position(o journal.Offset) (uint64, error) {
 	return n, nil
 }
 
-// Query implements journal.Querier. An event can be read as soon as its append
-// has returned. A page takes no more than a look at 1,000 events, whatever it
-// finds.
+// Query implements journal.Querier. An event can be read as soon as its append has returned. A page
+// examines at most 1,000 events, whatever it finds.
 func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if err := q.Check(); err != nil {
 		return journal.Page{}, fmt.Errorf("inmem: query: %w", err)
@@ -306,8 +303,7 @@ func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
 	return offset(j.order.end), nil
 }
 
-// Await implements journal.Querier. It returns nil only when there is an event
-// behind the position.
+// Await implements journal.Querier. It returns nil only if there is an event after the position.
 func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
 	for {
 		from, err := j.lockAt(ctx, after)
@@ -325,13 +321,12 @@ func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
 		j.mu.Unlock()
 		select {
 		case <-news:
-		case <-ctx.Done(): // the next round says so
+		case <-ctx.Done(): // the next round returns the error
 		}
 	}
 }
 
-// lockAt returns the position that an offset stands for with the lock held, or
-// an error without it.
+// lockAt returns the position of an offset with the lock held, or an error without the lock.
 func (j *Journal) lockAt(ctx context.Context, after journal.Offset) (uint64, error) {
 	from, err := position(after)
 	if err != nil {
@@ -344,8 +339,8 @@ func (j *Journal) lockAt(ctx context.Context, after journal.Offset) (uint64, err
 	switch {
 	case j.closed:
 		err = journal.ErrClosed
-	case from > j.order.end: // of another journal: what it holds by now would be missed
-		err = fmt.Errorf("%w: %q lies behind the end, which is %q", journal.ErrOffset, after, offset(j.order.end))
+	case from > j.order.end: // an offset of another journal: its reader would miss events
+		err = fmt.Errorf("%w: %q is after the end %q", journal.ErrOffset, after, offset(j.order.end))
 	default:
 		return from, nil
 	}
@@ -353,7 +348,7 @@ func (j *Journal) lockAt(ctx context.Context, after journal.Offset) (uint64, err
 	return 0, err
 }
 
-// tell wakes those who wait for news. It is called with the lock held.
+// tell wakes waiting Awaits. The caller holds the lock.
 func (j *Journal) tell() {
 	if j.news != nil {
 		close(j.news)

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/lease"
 )
 
-// Leases keeps leases in memory. It implements lease.Store. Several owners share
-// one value like several processes one server.
+// Leases keeps leases in memory. It implements lease.Store. Several owners share one value like
+// several processes one server.
 type Leases struct {
 	timeout time.Duration
 
@@ -31,8 +31,8 @@ type leaseEntry struct {
 
 var _ lease.Store = (*Leases)(nil)
 
-// NewLeases returns a store without entries. Timeout is how long an entry lives
-// without being renewed, and more than 0.
+// NewLeases returns an empty store. The timeout is the lifetime of an entry without renewal; it
+// must be positive.
 func NewLeases(timeout time.Duration) *Leases {
 	return &Leases{timeout: timeout, entries: make(map[string]leaseEntry)}
 }
@@ -105,7 +105,7 @@ func (s *Leases) Get(ctx context.Context, name string) (lease.Entry, error) {
 	return e.Entry, err
 }
 
-// find returns an entry that has not expired. The lock is held.
+// find returns an entry that has not expired. The caller holds the lock.
 func (s *Leases) find(ctx context.Context, name string) (leaseEntry, bool, error) {
 	if err := lease.Check("name", name); err != nil {
 		return leaseEntry{}, false, err

@@ -21,20 +21,19 @@ var (
 	errFrameTooLarge = errors.New("inmem: frame too large")
 )
 
-// NetworkConfig says what a Network is like.
+// NetworkConfig is the configuration of a Network.
 type NetworkConfig struct {
-	// MaxFrame is the largest frame in bytes. Defaults to 1 MiB.
+	// MaxFrame is the maximum size of a frame in bytes. Defaults to 1 MiB.
 	MaxFrame int
-	// Queue is how many frames may wait for a node on one lane before more are
+	// Queue is the maximum number of frames that wait for a node on one lane; further frames are
 	// lost. Defaults to 65,536.
 	Queue int
-	// Seed is where the random numbers of faults come from.
+	// Seed is the seed of the random numbers of faults.
 	Seed uint64
 }
 
-// Network carries frames between the nodes of one process, with the faults that
-// a test sets. Without faults nothing is lost or reordered. Its methods are safe
-// for concurrent use.
+// Network carries frames between the nodes of one process, with the faults that a test injects.
+// Without faults no frame is lost or reordered. Its methods are safe for concurrent use.
 type Network struct {
 	cfg NetworkConfig
 
@@ -47,7 +46,7 @@ type Network struct {
 	lost     uint64
 }
 
-// parcel is a frame on its way.
+// parcel is a frame in flight.
 type parcel struct {
 	from  string
 	to    identity.Node
@@ -69,8 +68,8 @@ func NewNetwork(cfg NetworkConfig) *Network {
 	}
 }
 
-// Carrier returns the carrier of an incarnation, which is on the network from its
-// Start to its Close.
+// Carrier returns the carrier of an incarnation. It is connected to the network from its Start to
+// its Close.
 func (n *Network) Carrier(node identity.Node) *Carrier {
 	c := &Carrier{network: n, self: node, done: make(chan struct{})}
 	for lane := range c.lanes {
@@ -79,8 +78,8 @@ func (n *Network) Carrier(node identity.Node) *Carrier {
 	return c
 }
 
-// Lost returns how many frames were lost: dropped by a fault, for nobody, or
-// beyond a queue.
+// Lost returns the number of lost frames: dropped by a fault, without a receiver, or beyond a full
+// queue.
 func (n *Network) Lost() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,7 +90,7 @@ func (n *Network) join(c *Carrier) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.carriers[c.self] != nil {
-		return fmt.Errorf("inmem: %v is on the network already", c.self)
+		return fmt.Errorf("inmem: %v is already on the network", c.self)
 	}
 	n.carriers[c.self] = c
 	return nil
@@ -105,10 +104,10 @@ func (n *Network) leave(c *Carrier) {
 	}
 }
 
-// send takes a frame from a node.
+// send accepts a frame of a node.
 func (n *Network) send(from, to identity.Node, lane transport.Lane, frame []byte) error {
 	if len(frame) > n.cfg.MaxFrame {
-		return fmt.Errorf("%w: %d bytes, %d are allowed", errFrameTooLarge, len(frame), n.cfg.MaxFrame)
+		return fmt.Errorf("%w: %d bytes, the limit is %d", errFrameTooLarge, len(frame), n.cfg.MaxFrame)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +118,7 @@ func (n *Network) send(from, to identity.Node, lane transport.Lane, frame []byte
 	return nil
 }
 
-// pass lets a frame go on, unless its sender is paused.
+// pass forwards a frame, unless its sender is paused.
 func (n *Network) pass(p parcel) {
 	if held := n.paused[p.from]; held != nil {
 		*held = append(*held, p)
@@ -132,14 +131,13 @@ func (n *Network) pass(p parcel) {
 	p.due = time.Now().Add(delay)
 	for i := range copies {
 		if i > 0 {
-			p.frame = slices.Clone(p.frame) // each receiver owns its own
+			p.frame = slices.Clone(p.frame) // each receiver owns its copy
 		}
 		n.arrive(p)
 	}
 }
 
-// arrive puts a frame into the queue of its receiver: an incarnation, or all that
-// have the name.
+// arrive queues a frame for its receivers: one incarnation, or all that have the name.
 func (n *Network) arrive(p parcel) {
 	if n.away[p.to.Name] != nil {
 		n.lost++
@@ -162,25 +160,24 @@ func (n *Network) arrive(p parcel) {
 	}
 }
 
-// isPaused reports whether nothing is to be delivered to a name.
+// isPaused reports whether delivery to a name is paused.
 func (n *Network) isPaused(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.paused[name] != nil
 }
 
-// Fault is what befalls frames from one name to another. All faults that apply
-// to a frame are taken together.
+// Fault is a fault of frames from one name to another. All matching faults apply to a frame
+// together.
 type Fault struct {
-	// From and To are names. An empty one is any.
+	// From and To are names. An empty name matches all.
 	From, To string
-	// Lanes are the lanes it is about. None are all.
+	// Lanes are the affected lanes; none means all.
 	Lanes []transport.Lane
-	// Drop and Duplicate are the parts of frames, 0 to 1, that are lost and
-	// that arrive twice.
+	// Drop and Duplicate are the fractions of frames, 0 to 1, that are lost and that arrive twice.
 	Drop, Duplicate float64
-	// Delay is how long a frame takes, Jitter how much longer at most. With a
-	// Jitter frames overtake each other.
+	// Delay is the transit time of a frame, and Jitter its maximum random addition. With a Jitter,
+	// frames overtake each other.
 	Delay, Jitter time.Duration
 }
 
@@ -189,7 +186,7 @@ func (f *Fault) applies(p parcel) bool {
 		(len(f.Lanes) == 0 || slices.Contains(f.Lanes, p.lane))
 }
 
-// Inject lets a fault happen until remove is called.
+// Inject activates a fault until remove is called.
 func (n *Network) Inject(f Fault) (remove func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -202,7 +199,7 @@ func (n *Network) Inject(f Fault) (remove func()) {
 	}
 }
 
-// CutOneWay loses all frames from some names to others until heal is called.
+// CutOneWay drops all frames from some names to others until heal is called.
 func (n *Network) CutOneWay(from, to []string) (heal func()) {
 	var removes []func()
 	for _, a := range from {
@@ -219,7 +216,7 @@ func (n *Network) CutOneWay(from, to []string) (heal func()) {
 	}
 }
 
-// Partition loses all frames between two sides until heal is called.
+// Partition drops all frames between two sides until heal is called.
 func (n *Network) Partition(a, b []string) (heal func()) {
 	there, back := n.CutOneWay(a, b), n.CutOneWay(b, a)
 	return func() {
@@ -228,8 +225,8 @@ func (n *Network) Partition(a, b []string) (heal func()) {
 	}
 }
 
-// Pause holds back what a node sends and what is for it, as if its process had
-// been stopped, until resume is called. Then all of it goes on.
+// Pause delays all frames from and to a node, as if its process were stopped, until resume is
+// called.
 func (n *Network) Pause(name string) (resume func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -255,8 +252,8 @@ func (n *Network) Pause(name string) (resume func()) {
 	}
 }
 
-// Disconnect takes a node off the network until reconnect is called: its carrier
-// says so, can't send, and what is for it is lost.
+// Disconnect disconnects a node from the network until reconnect is called: its carrier reports the
+// loss and cannot send, and frames for it are lost.
 func (n *Network) Disconnect(name string, err error) (reconnect func()) {
 	n.connection(name, err)
 	return func() { n.connection(name, nil) }
@@ -279,7 +276,8 @@ func (n *Network) connection(name string, err error) {
 	}
 }
 
-// fate says how often a frame arrives, and after how long. The lock is held.
+// fate returns the number of copies of a frame that arrive, and their delay. The caller holds the
+// lock.
 func (n *Network) fate(p parcel) (copies int, delay time.Duration) {
 	copies = 1
 	for _, f := range n.faults {

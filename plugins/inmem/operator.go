@@ -22,7 +22,7 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	return nil
 }
 
-// operated hands a request on, if the carrier takes any.
+// operated passes a request to the carrier if it accepts any.
 func (c *Carrier) operated(r transport.AdminRequest) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,8 +33,8 @@ func (c *Carrier) operated(r transport.AdminRequest) bool {
 	return true
 }
 
-// Operator returns an operator on the network. Faults do not befall what it asks;
-// nodes that are disconnected or paused do not answer.
+// Operator returns an operator on the network. Faults do not affect its requests. Disconnected and
+// paused nodes do not reply.
 func (n *Network) Operator(name string) transport.AdminClient {
 	return &operator{network: n, name: name}
 }
@@ -76,8 +76,7 @@ func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 // Close implements transport.AdminClient.
 func (o *operator) Close() error { return nil }
 
-// named returns the carriers with a name, or all if it is empty, in order, of those
-// that can answer.
+// named returns the carriers with a name, or all for an empty name, in order, that can reply.
 func (n *Network) named(name string) []*Carrier {
 	n.mu.Lock()
 	defer n.mu.Unlock()

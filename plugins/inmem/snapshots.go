@@ -15,20 +15,20 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// SnapshotStore is a snapshot store in memory. The zero value is empty and
-// ready; it must not be copied. It implements snapshot.Store.
+// SnapshotStore is an in-memory snapshot store. The zero value is empty and ready; it must not be
+// copied. It implements snapshot.Store.
 //
-// It takes what the SPI allows and sets no limit of its own. A payload is kept
+// It has no limits beyond those of the SPI. It keeps and returns payloads without copying them.
 // and given out as it came, never copied.
 type SnapshotStore struct {
 	mu     sync.Mutex
-	byID   map[string][]snapshot.Snapshot // the highest sequence number first, never changed in place
+	byID   map[string][]snapshot.Snapshot // the highest sequence number first, never modified in place
 	closed bool
 }
 
 var _ snapshot.Store = (*SnapshotStore)(nil)
 
-// NewSnapshotStore returns an empty store, the same as new(SnapshotStore).
+// NewSnapshotStore returns an empty store, like new(SnapshotStore).
 func NewSnapshotStore() *SnapshotStore { return new(SnapshotStore) }
 
 // Save implements snapshot.Store.
@@ -71,7 +71,7 @@ func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria
 	return snapshot.Snapshot{}, fmt.Errorf("inmem: load snapshot of %q: %w", id, err)
 }
 
-// List implements snapshot.Store. It yields what was stored when the loop began.
+// List implements snapshot.Store. It yields the snapshots stored at the start of the loop.
 func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 	return func(yield func(snapshot.Metadata, error) bool) {
 		held, err := s.held(ctx, id)
@@ -89,7 +89,7 @@ func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria
 	}
 }
 
-// Delete implements snapshot.Store. All matches go at once.
+// Delete implements snapshot.Store. It deletes all matches atomically.
 func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 	return nil
 }
 
-// Close implements snapshot.Store. It drops what was stored and never fails.
+// Close implements snapshot.Store. It drops the contents and never fails.
 func (s *SnapshotStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -38,20 +38,20 @@ const (
 	outcomeFailed  = "failed"
 )
 
-// maxAttributes is how many combinations with different codes are told apart.
+// maxAttributes is the maximum number of combinations with distinct error codes.
 const maxAttributes = 1000
 
-// otherCode stands for the codes beyond.
+// otherCode replaces further codes.
 const otherCode = "_OTHER"
 
-// key is a combination of attributes; what is empty is left out.
+// key is a combination of attributes; empty ones are omitted.
 type key struct {
 	entity                string
 	command               reflect.Type
 	outcome, code, reason string
 }
 
-// result returns the key with what an operation ended in.
+// result returns the key with the outcome of an operation.
 func (k key) result(err error) key {
 	k.code = eventsourcing.Code(err)
 	switch _, refused := errors.AsType[*eventsourcing.Refusal](err); {
@@ -65,18 +65,17 @@ func (k key) result(err error) key {
 	return k
 }
 
-// series is a combination made ready.
+// series is a prepared combination.
 type series struct {
 	record []metric.RecordOption
 	add    []metric.AddOption
-	// Of the span of a command: its name, and its options when the command is
-	// no delivery, and when it is one.
+	// The name of a command's span, and its options for a command that is no delivery and for one
+	// that is.
 	name           string
 	start, deliver []trace.SpanStartOption
 }
 
-// attributes keeps the combinations that were used. Reading takes no lock and
-// no memory.
+// attributes caches the combinations in use. Reading takes no lock and allocates nothing.
 type attributes struct {
 	mu    sync.Mutex // held while known is replaced
 	known atomic.Pointer[map[key]*series]
@@ -105,7 +104,7 @@ func (a *attributes) add(k key) *series {
 		return s
 	}
 	known = maps.Clone(known)
-	k.entity = strings.Clone(k.entity) // it is a part of a persistence ID
+	k.entity = strings.Clone(k.entity) // it is a substring of a persistence ID
 	s := newSeries(k)
 	known[k] = s
 	a.known.Store(&known)

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// instruments are all metrics; doc.go has them as a table.
+// instruments are all metrics; doc.go lists them.
 type instruments struct {
 	commandDuration  metric.Float64Histogram
 	commandStashed   metric.Int64Counter
@@ -63,7 +63,7 @@ func (i *instruments) make(meter metric.Meter, resident metric.Callback) error {
 	return err
 }
 
-// maker makes instruments and joins what goes wrong.
+// maker creates instruments and joins their errors.
 type maker struct {
 	meter metric.Meter
 	err   error
@@ -109,7 +109,7 @@ func (m *maker) observed(name, unit, description string) metric.Int64ObservableU
 	return c
 }
 
-// The methods of this file count; those of trace.go also make spans.
+// The methods of this file record metrics; those of trace.go also create spans.
 
 func (t *Telemetry) stashed(i eventsourcing.StashInfo) {
 	k := key{entity: entityType(i.PersistenceID), command: reflect.TypeOf(i.Command), reason: "waiting"}
@@ -152,7 +152,7 @@ func (t *Telemetry) stopped(id string) {
 	t.instruments.stopped.Add(context.Background(), 1, t.entity(id).add...)
 }
 
-// entity returns the series that has nothing but the entity's type.
+// entity returns the series with only the entity's type.
 func (t *Telemetry) entity(id string) *series {
 	return t.attributes.get(key{entity: entityType(id)})
 }

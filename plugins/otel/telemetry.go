@@ -28,8 +28,7 @@ type Telemetry struct {
 	watched []*eventsourcing.Runtime
 }
 
-// Observer returns what goes into eventsourcing.Config; see eventsourcing.Tee
-// for more than one.
+// Observer returns the observer for eventsourcing.Config; see eventsourcing.Tee for more than one.
 func (t *Telemetry) Observer() eventsourcing.Observer {
 	return eventsourcing.Observer{
 		Begin:           t.begin,
@@ -48,8 +47,7 @@ func (t *Telemetry) Observer() eventsourcing.Observer {
 	}
 }
 
-// Watch reports how many entities of a runtime are in memory, until stop is
-// called.
+// Watch reports the number of entities of a runtime in memory until stop is called.
 func (t *Telemetry) Watch(rt *eventsourcing.Runtime) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,8 +61,8 @@ func (t *Telemetry) Watch(rt *eventsourcing.Runtime) (stop func()) {
 	})
 }
 
-// Close ends the reports about watched runtimes. The providers belong to the
-// caller: flush and shut them down after the runtimes.
+// Close ends the reports of watched runtimes. The providers belong to the caller: flush them and
+// shut them down after the runtimes.
 func (t *Telemetry) Close() error {
 	if err := t.instruments.registration.Unregister(); err != nil {
 		return fmt.Errorf("otel: close: %w", err)
@@ -72,7 +70,7 @@ func (t *Telemetry) Close() error {
 	return nil
 }
 
-// observeResident is called for each collection.
+// observeResident runs at each collection.
 func (t *Telemetry) observeResident(_ context.Context, o metric.Observer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,20 +86,18 @@ func (t *Telemetry) observeResident(_ context.Context, o metric.Observer) error 
 	return nil
 }
 
-// scope names the instrumentation.
+// scope is the name of the instrumentation.
 const scope = "github.com/refold-io/refold/plugins/otel"
 
-// Config configures a Telemetry. The zero value holds the defaults.
+// Config configures a Telemetry. The zero value selects the defaults.
 type Config struct {
-	// MeterProvider makes the instruments. Defaults to the global one of
-	// OpenTelemetry.
+	// MeterProvider creates the instruments. Defaults to the global one of OpenTelemetry.
 	MeterProvider metric.MeterProvider
-	// TracerProvider makes the spans. Defaults to the global one of
-	// OpenTelemetry.
+	// TracerProvider creates the spans. Defaults to the global one of OpenTelemetry.
 	TracerProvider trace.TracerProvider
-	// Propagator says what is stored with events besides the trace context,
-	// propagation.Baggage{} for example. Events stay for good, so it must be
-	// nothing that has to be forgotten. Defaults to nothing.
+	// Propagator adds data to the trace context that is stored with events, for example
+	// propagation.Baggage{}. Events are permanent, so it must not add data that has to be deleted
+	// later. Defaults to none.
 	Propagator propagation.TextMapPropagator
 }
 
@@ -115,7 +111,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// New returns a Telemetry. It fails if the MeterProvider does not make an
+// New returns a Telemetry. It returns the error of a MeterProvider that cannot create an
 // instrument.
 func New(cfg Config) (*Telemetry, error) {
 	cfg = cfg.withDefaults()
@@ -124,7 +120,7 @@ func New(cfg Config) (*Telemetry, error) {
 		metadata: metadata{cfg.Propagator},
 	}
 	if err := t.instruments.make(cfg.MeterProvider.Meter(scope), t.observeResident); err != nil {
-		return nil, fmt.Errorf("otel: make instruments: %w", err)
+		return nil, fmt.Errorf("otel: create instruments: %w", err)
 	}
 	return t, nil
 }

@@ -22,9 +22,9 @@ import (
 //
 //	1 | trace ID, 16 | span ID, 8 | flags, 1 | pairs
 //
-// A pair is a name and a value, each with its length in front, a varint. The
-// state of the trace, if there is one, is the pair "tracestate"; others are
-// those of the propagator. The IDs are zero where there is no trace.
+// A pair is a name and a value, each preceded by its length as a varint. The trace state, if
+// present, is the pair "tracestate"; other pairs belong to the propagator. The IDs are zero without
+// a trace.
 const (
 	metadataVersion = 1
 	headerSize      = 1 + 16 + 8 + 1
@@ -43,7 +43,7 @@ func (m metadata) inject(ctx context.Context) []byte {
 	if m.propagator != nil {
 		pairs = propagation.MapCarrier{}
 		m.propagator.Inject(ctx, pairs)
-		delete(pairs, "traceparent") // it is in the header
+		delete(pairs, "traceparent") // the header holds it
 		delete(pairs, stateName)
 	}
 	if !span.IsValid() && len(pairs) == 0 {
@@ -66,7 +66,7 @@ func (m metadata) inject(ctx context.Context) []byte {
 	return data
 }
 
-// extract is Observer.Extract. What it can't read it leaves alone.
+// extract is Observer.Extract. It ignores data that it cannot read.
 func (m metadata) extract(ctx context.Context, data []byte) context.Context {
 	if len(data) < headerSize || data[0] != metadataVersion {
 		return ctx
@@ -100,7 +100,7 @@ func appendPair(data []byte, name, value string) []byte {
 	return append(data, value...)
 }
 
-// readPairs reads pairs to the end of the data.
+// readPairs reads pairs up to the end of the data.
 func readPairs(data []byte) (pairs propagation.MapCarrier, ok bool) {
 	for len(data) > 0 {
 		var name, value string
@@ -127,8 +127,8 @@ func readString(data []byte) (s string, rest []byte, ok bool) {
 	return string(data[:size]), data[size:], true
 }
 
-// spanKey is where a command's context has its span: the innermost one may be
-// that of somebody else.
+// spanKey is the context key of a command's span. The innermost span of the context may belong to
+// user code.
 type spanKey struct{}
 
 func (t *Telemetry) begin(i eventsourcing.CommandInfo) context.Context {
@@ -187,7 +187,7 @@ func (t *Telemetry) snapshot(i eventsourcing.SnapshotInfo) {
 	end(span, k)
 }
 
-// ended begins the span of something that took a while and ends now.
+// ended records the span of an operation that ends now.
 func (t *Telemetry) ended(ctx context.Context, what, id string, d time.Duration) trace.Span {
 	name := entityType(id)
 	_, span := t.tracer.Start(ctx, what+name, trace.WithTimestamp(time.Now().Add(-d)),
@@ -195,7 +195,7 @@ func (t *Telemetry) ended(ctx context.Context, what, id string, d time.Duration)
 	return span
 }
 
-// end ends a span. A refusal is an answer and no error.
+// end ends a span. A refusal is a reply and not an error.
 func end(span trace.Span, k key) {
 	span.SetAttributes(outcomeKey.String(k.outcome))
 	if k.code != "" {
@@ -207,5 +207,5 @@ func end(span trace.Span, k key) {
 	span.End()
 }
 
-// signed converts sequence numbers and counts of them.
+// signed converts sequence numbers and counts.
 func signed(n uint64) int64 { return int64(n) } //nolint:gosec // journal.MaxSequenceNr fits
