@@ -1,0 +1,174 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/lease"
+)
+
+// What is attached to a node is made once, and is of that node only.
+func TestAttached(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		type key struct{}
+		type other struct{}
+		a := w.start("a", func(c *cluster.Config) { c.Roles = []string{"web", "db", "web"} })
+		b := w.start("b")
+		one, two := new(int), new(int)
+		for _, n := range []*int{one, two} {
+			if got := a.Attached(key{}, func() any { return n }); got != one {
+				t.Error("it was made again")
+			}
+		}
+		if a.Attached(other{}, func() any { return two }) != two || b.Attached(key{}, func() any { return two }) != two {
+			t.Error("another key, or another node, got the same")
+		}
+		if got := a.Roles(); !slices.Equal(got, []string{"db", "web"}) {
+			t.Errorf("roles: %v", got)
+		}
+	})
+}
+
+// Errors say once that they are of this package, whatever they are about.
+func TestErrorsNameThePackageOnce(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		a := w.cluster("a")[0]
+		run := func(context.Context, *cluster.Inbox) error { return nil }
+		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "s", Run: run}))
+		p, err := a.Proxy(w.Context(), cluster.ProxyConfig{Singleton: "t"})
+		must(w.T, err)
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		_, canceled := p.Ask(ctx, nil)
+		must(w.T, p.Close(w.Context()))
+		_, closed := p.Ask(w.Context(), nil)
+		for what, err := range map[string]error{
+			"singleton": a.Singleton(w.Context(), cluster.Singleton{Name: "s", Run: run}), "send": p.Send(w.Context(), nil), "ask": closed, "canceled": canceled,
+		} {
+			if err == nil || strings.Count(err.Error(), "cluster: ") != 1 {
+				w.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// nasty is a handler of a log that does what it likes.
+type nasty struct {
+	handle  func()
+	enabled func()
+}
+
+func (h nasty) Handle(context.Context, slog.Record) error {
+	h.handle()
+	return nil
+}
+
+func (h nasty) Enabled(context.Context, slog.Level) bool {
+	h.enabled()
+	return true
+}
+func (h nasty) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h nasty) WithGroup(string) slog.Handler      { return h }
+
+// A log that panics, or that blocks when it is asked whether it wants a line, is no fault of the node.
+func TestLogThatMisbehaves(t *testing.T) {
+	t.Parallel()
+	for what, log := range map[string]nasty{
+		"handle panics":  {func() { panic("at the disco") }, func() {}},
+		"enabled panics": {func() {}, func() { panic("at the disco") }},
+		"both panic":     {func() { panic("at the disco") }, func() { panic("at the disco") }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(w *world) {
+				a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(log) })
+				b := w.start("b")
+				w.allUp(a, b)
+				a.Logger().InfoContext(w.Context(), "hello")
+				must(w.T, a.Shutdown(w.Context()))
+			})
+		})
+	}
+	in(t, func(w *world) {
+		release := make(chan struct{})
+		defer close(release)
+		a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(nasty{func() {}, func() { <-release }}) })
+		w.allUp(a, w.start("b"))
+		must(w.T, a.Shutdown(w.Context()))
+	})
+}
+
+// An instance that ends its goroutine has ended.
+func TestSingletonThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		nodes := w.cluster("a", "b")
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Run: func(context.Context, *cluster.Inbox) error {
+			runtime.Goexit()
+			return nil
+		}}))
+		w.sleep(time.Second)
+		if !w.logged("a singleton has failed") {
+			w.Error("nothing was said")
+		}
+		begun := time.Now()
+		must(w.T, nodes[0].Shutdown(w.Context()))
+		if took := time.Since(begun); took > 15*time.Second {
+			w.Errorf("the shutdown took %v", took)
+		}
+	})
+}
+
+// deaf is a store of leases that does not care about its context.
+type deaf struct {
+	lease.Store
+
+	release chan struct{}
+}
+
+func (d deaf) Timeout() time.Duration { return 10 * time.Second }
+
+func (d deaf) Create(context.Context, string, string) (uint64, error) {
+	<-d.release
+	return 0, errors.New("too late")
+}
+
+func (d deaf) Get(context.Context, string) (lease.Entry, error) {
+	<-d.release
+	return lease.Entry{}, errors.New("too late")
+}
+
+// A node ends also when its store of leases does not return.
+func TestStoreOfLeasesThatDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		store := deaf{release: make(chan struct{})}
+		defer close(store.release)
+		a := w.start("a", func(c *cluster.Config) { c.Leases = store })
+		w.allUp(a)
+		o := &one{}
+		s := o.on(a)
+		s.Lease = true
+		must(w.T, a.Singleton(w.Context(), s))
+		w.sleep(10 * time.Second)
+		must(w.T, a.Shutdown(w.Context()))
+		if !w.logged("the store of leases does not return") {
+			w.Error("nothing was said")
+		}
+		if o.started() > 0 {
+			w.Error("it ran without its lease")
+		}
+	})
+}

@@ -1,0 +1,406 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/splitbrain"
+)
+
+// ending returns a machine with others that ends half a minute after it is back, if nobody vouches for it, and that
+// stops hosting after half a minute without a decision.
+func ending(t *testing.T, names ...string) *solo {
+	t.Helper()
+	s := founded(t, func(c *membership.Config) {
+		c.Settings.UndecidedAfter, c.Settings.GiveUpAfter = 30*time.Second, 30*time.Second
+	})
+	s.add(names...)
+	s.pass(15*time.Second, names...)
+	s.forget()
+	return s
+}
+
+// says lets members that know what the machine knows answer its last doubt.
+func (s *solo) says(a membership.Absence, names ...string) {
+	s.t.Helper()
+	nr := s.asked()
+	for _, name := range names {
+		s.recv(name, membership.Vouch{Nr: nr, Absence: a})
+		s.recv(name, membership.Digests{Version: s.m.Gossip().Clock().Digest()})
+	}
+}
+
+// cutFor lets the machine not hear itself for a time.
+func (s *solo) cutFor(d time.Duration, names ...string) {
+	s.t.Helper()
+	s.mute = true
+	s.pass(d)
+	s.mute = false
+	s.pass(time.Second, names...)
+	if !s.m.View().Connected {
+		s.t.Fatal("it hears itself")
+	}
+}
+
+func (s *solo) stands(want membership.Standing, what string) {
+	s.t.Helper()
+	if got := s.m.Standing(); got != want {
+		s.t.Fatalf("%s: it stands %v, want %v", what, got, want)
+	}
+}
+
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	t.Run("a short time", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o")
+		s.stands(membership.Sure, "it was never away")
+		s.mute = true
+		s.pass(10 * time.Second)
+		s.stands(membership.Cut, "it does not hear itself")
+		s.cutFor(0)
+		s.stands(membership.Sure, "nobody can have given it up in so short a time")
+	})
+	for name, c := range map[string]struct {
+		n, o membership.Absence
+		want membership.Standing
+	}{
+		"together":                   {membership.AwayFromWell, membership.AwayFromWell, membership.Together},
+		"one of them went later":     {membership.AwayFromWell, membership.Away, membership.Doubtful},
+		"one of them was there":      {membership.Present, membership.Away, membership.Sure},
+		"one of them waited for all": {membership.Away, membership.Halted, membership.Sure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := ending(t, "n", "o", "p")
+			s.cutFor(40*time.Second, "n", "o")
+			s.stands(membership.Doubtful, "nobody has answered")
+			s.lose("n", "o")
+			s.says(c.n, "n")
+			s.says(c.o, "o")
+			s.stands(c.want, "all that can be reached have answered")
+		})
+	}
+	t.Run("alone", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o")
+		s.cutFor(40 * time.Second)
+		s.stands(membership.Doubtful, "it is not known who can be reached")
+		s.pass(10 * time.Second)
+		s.stands(membership.Together, "it is those who were away together")
+	})
+	t.Run("somebody does not answer", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o", "p")
+		s.cutFor(40*time.Second, "n", "o")
+		s.lose("n", "o")
+		s.says(membership.AwayFromWell, "n")
+		s.stands(membership.Doubtful, "o has not answered")
+	})
+	t.Run("somebody is silent since", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o", "p")
+		s.cutFor(40*time.Second, "n", "o")
+		s.lose("n", "o")
+		s.says(membership.Halted, "o")
+		s.stands(membership.Sure, "o was not away")
+		s.pass(10*time.Second, "n")
+		s.stands(membership.Doubtful, "o may have been given up since")
+	})
+	t.Run("joining", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n")
+		s.named("x", membership.Join{})
+		s.cutFor(40*time.Second, "x")
+		s.lose("x")
+		s.says(membership.Present, "x")
+		s.stands(membership.Doubtful, "who has joined but now knows no more")
+	})
+	t.Run("twice", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o")
+		s.cutFor(40 * time.Second)
+		s.cutFor(10 * time.Second)
+		s.pass(10 * time.Second)
+		s.stands(membership.Doubtful, "others may have counted on it in between")
+	})
+	t.Run("others went before", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o")
+		s.lose("n")
+		s.cutFor(40*time.Second, "o")
+		for len(s.m.View().Unreachable) > 1 {
+			s.pass(time.Second, "o")
+		}
+		s.says(membership.AwayFromWell, "o")
+		s.stands(membership.Doubtful, "o may have been given up by n and this node's others")
+	})
+	t.Run("it had stopped hosting before", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o")
+		s.lose("n")
+		s.pass(31*time.Second, "n")
+		s.suspended(true, "nobody has decided")
+		s.stands(membership.Sure, "it was not away")
+		s.cutFor(40 * time.Second)
+		s.stands(membership.Doubtful, "it was")
+	})
+	t.Run("vouched for", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n")
+		s.cutFor(40*time.Second, "n")
+		s.says(membership.Present, "n")
+		s.resumed(true, "n was not away")
+		s.stands(membership.Sure, "it is a member")
+		s.lose()
+		s.stands(membership.Sure, "whoever is missing now")
+	})
+}
+
+// TestAbsence: what a node says of itself to another one that doubts.
+func TestAbsence(t *testing.T) {
+	t.Parallel()
+	says := func(s *solo, want membership.Absence, what string) {
+		t.Helper()
+		s.recv("n", membership.Doubt{Nr: 1})
+		if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 1, Absence: want}) {
+			t.Errorf("%s: it says %v, want %v", what, got, want)
+		}
+	}
+	s := ending(t, "n", "o")
+	says(s, membership.Present, "it was not away")
+	s.do(membership.LinkLost{})
+	says(s, membership.Away, "it does not hear itself")
+	s.cutFor(10*time.Second, "n", "o")
+	says(s, membership.Present, "that was not for long")
+
+	s = ending(t, "n", "o")
+	s.lose("n")
+	s.pass(31*time.Second, "n")
+	says(s, membership.Halted, "nobody has decided about o")
+	s.cutFor(40*time.Second, "n")
+	says(s, membership.Away, "it was away, and o was missing before")
+
+	s = ending(t, "n", "o")
+	s.cutFor(40*time.Second, "n", "o")
+	says(s, membership.AwayFromWell, "it was away, and nobody was missing before")
+	s.cutFor(5*time.Second, "n", "o")
+	says(s, membership.Away, "it was away twice")
+}
+
+// TestGivingUp: a node that was away for long and hears of nobody who was not ends by itself.
+func TestGivingUp(t *testing.T) {
+	t.Parallel()
+	back := func(t *testing.T, a membership.Absence) *solo {
+		t.Helper()
+		s := ending(t, "n", "o")
+		s.cutFor(40*time.Second, "n")
+		s.lose("n")
+		s.says(a, "n")
+		return s
+	}
+	ended := func(s *solo, want bool, what string) {
+		s.t.Helper()
+		if got := !s.m.Member(); got != want {
+			s.t.Fatalf("%s: it has ended: %t", what, got)
+		}
+	}
+	t.Run("nobody knows", func(t *testing.T) {
+		t.Parallel()
+		s := back(t, membership.Away)
+		s.pass(20*time.Second, "n")
+		ended(s, false, "somebody may still come")
+		s.pass(20*time.Second, "n")
+		ended(s, true, "nobody has come")
+		if s.m.Counters().TimedOut[membership.TimeoutDoubt] != 1 || s.all.Life[len(s.all.Life)-1].Reason != membership.WasDowned {
+			t.Errorf("%v, %v", s.m.Counters().TimedOut, s.all.Life)
+		}
+	})
+	t.Run("nobody decides", func(t *testing.T) {
+		t.Parallel()
+		s := back(t, membership.AwayFromWell)
+		s.pass(40*time.Second, "n")
+		ended(s, true, "they may decide, and don't")
+	})
+	t.Run("it is decided", func(t *testing.T) {
+		t.Parallel()
+		s := back(t, membership.AwayFromWell)
+		s.do(membership.DownNode{Node: node("o")})
+		s.pass(2*time.Second, "n")
+		s.says(membership.AwayFromWell, "n")
+		s.resumed(true, "nobody is missing")
+		s.pass(40*time.Second, "n")
+		ended(s, false, "it was vouched for")
+	})
+	t.Run("somebody was not away", func(t *testing.T) {
+		t.Parallel()
+		s := back(t, membership.Present)
+		s.pass(5*time.Minute, "n")
+		ended(s, false, "n is going to decide")
+	})
+	t.Run("all answer", func(t *testing.T) {
+		t.Parallel()
+		s := ending(t, "n", "o")
+		s.cutFor(40*time.Second, "n", "o")
+		s.says(membership.Away, "n", "o")
+		s.resumed(true, "nobody is missing")
+		s.lose("n")
+		s.pass(40*time.Second, "n")
+		ended(s, false, "it was vouched for")
+	})
+	t.Run("cut off again", func(t *testing.T) {
+		t.Parallel()
+		s := back(t, membership.Away)
+		s.mute = true
+		s.pass(time.Minute)
+		ended(s, false, "it hears nobody")
+		s.mute = false
+		s.pass(20*time.Second, "n")
+		ended(s, false, "it is back for a short time")
+		s.pass(20*time.Second, "n")
+		ended(s, true, "nobody knows")
+	})
+	t.Run("without a time", func(t *testing.T) {
+		t.Parallel()
+		s := away(t, "n", "o")
+		s.pass(10*time.Minute, "n")
+		ended(s, false, "an operator decides")
+	})
+}
+
+// TestTheLastTwoComeBack: of three nodes one is given up, then another, and the third goes on alone. Those two come back
+// while it stands still. By what they know they are two of three.
+func TestTheLastTwoComeBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
+	w.resolving(splitbrain.Settings{})
+	hosts := w.join(names(3)...)
+	w.up(time.Minute, hosts...)
+	survivor, back := hosts[0], hosts[1:]
+	back[1].offline = true
+	// The second one is cut off just before it is decided about the first one, so that it does not hear of that.
+	w.run(24 * time.Second)
+	back[0].offline = true
+	w.run(time.Minute)
+	if !survivor.hosting() || len(survivor.m.Gossip().Members()) != 1 {
+		t.Fatalf("it should go on alone:\n%s", w.describe())
+	}
+	if m := back[0].m.Gossip().Member(back[1].node); m == nil || m.Status != up {
+		t.Fatalf("it should not have heard of the decision:\n%s", w.describe())
+	}
+	survivor.pause()
+	back[0].offline, back[1].offline = false, false
+	w.until(2*time.Minute, func() bool {
+		for _, h := range back {
+			if h.hosting() {
+				t.Fatalf("%v goes on:\n%s", h.node, w.describe())
+			}
+		}
+		return false
+	})
+	survivor.unpause()
+	w.run(10 * time.Second)
+	if !survivor.hosting() || !back[0].stopped(membership.WasDowned) || !back[1].stopped(membership.WasDowned) {
+		t.Errorf("one goes on, the others end:\n%s", w.describe())
+	}
+}
+
+// TestBackAtOnce: a node that is started again is a member as soon as whoever had its name is gone, or those who let
+// it in can do so. It does not wait until joining begins anew.
+func TestBackAtOnce(t *testing.T) {
+	t.Parallel()
+	anew := 10 * time.Second // membership.Settings.RetryJoinAfter
+	for name, story := range map[string]struct {
+		stays int // of three
+		gone  func(w *world, hosts []*host)
+		most  time.Duration
+	}{
+		// 3 s until the old one is taken for dead, 1 s until that is looked at, 1 s each for the leader to remove it, for the
+		// next wish, for the first gossip, and for the leader to make it Up; gossip in between.
+		"crashed": {2, func(_ *world, hosts []*host) { hosts[2].kill() }, anew - time.Second},
+		"left": {2, func(w *world, hosts []*host) {
+			hosts[2].do(membership.Leave{Node: hosts[2].node})
+			if !w.until(time.Minute, func() bool { return hosts[2].stopped(membership.Left) }) {
+				t.Fatal("it does not leave")
+			}
+		}, anew - time.Second},
+		"new, and the others are suspended": {3, func(w *world, _ []*host) {
+			w.broker = true
+			w.run(30 * time.Second)
+			w.broker = false
+		}, anew - time.Second},
+	} {
+		for seed := range uint64(20) {
+			w := newWorld(t, seed)
+			hosts := w.join(names(3)...)
+			w.up(time.Minute, hosts...)
+			story.gone(w, hosts)
+			again := w.start(names(4)[story.stays])
+			from := w.now
+			again.do(membership.JoinSeeds{Seeds: names(2)})
+			members := append(hosts[:story.stays:story.stays], again)
+			if !w.until(time.Minute, func() bool { return w.agree(members...) }) || w.now-from > story.most {
+				t.Errorf("%s, seed %d: it is there after %v, want %v at most:\n%s", name, seed, w.now-from, story.most, w.describe())
+			}
+		}
+	}
+}
+
+// TestNobodyJoinsTheSuspended: a node that was cut off and may have been given up lets nobody in, and
+// does not take it for evidence that another is dead if that one comes back: with that one
+// given up it would go on, alone, while the cluster that it was part of goes on elsewhere.
+func TestNobodyJoinsTheSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hosts := w.join(names(2)...)
+	w.up(time.Minute, hosts...)
+	cut := hosts[1]
+	cut.offline = true
+	w.run(40 * time.Second)
+	hosts[0].kill()
+	cut.offline = false
+	w.run(5 * time.Second)
+	if !cut.m.Suspended() {
+		t.Fatal("it was away for long enough")
+	}
+	again := w.start("node-000")
+	again.do(membership.JoinSeeds{Seeds: names(2)})
+	other := w.start("node-002")
+	other.do(membership.JoinNode{Name: "node-001"})
+	w.run(time.Minute)
+	switch {
+	case !cut.m.Suspended():
+		t.Error("it goes on, and nobody has vouched for it")
+	case cut.m.Gossip().Member(hosts[0].node).Status != up:
+		t.Error("it has given up another, and does not know whether it is a member itself")
+	case cut.m.Gossip().Member(again.node) != nil || cut.m.Gossip().Member(other.node) != nil:
+		t.Error("it has let another one in")
+	}
+}
+
+// TestTheSuspendedBelieveInNoRestart is the same for a name that another one wanted just before the node was
+// cut off.
+func TestTheSuspendedBelieveInNoRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	hosts := w.join(names(2)...)
+	w.up(time.Minute, hosts...)
+	cut := hosts[1]
+	hosts[0].kill()
+	again := w.start("node-000")
+	again.do(membership.JoinSeeds{Seeds: names(2)})
+	w.run(time.Second)
+	cut.offline = true
+	again.kill()
+	w.run(40 * time.Second)
+	cut.offline = false
+	w.run(20 * time.Second)
+	if m := cut.m.Gossip().Member(hosts[0].node); m == nil || m.Status != up {
+		t.Errorf("it has given up another, and does not know whether it is a member itself: %v", m)
+	}
+}

@@ -1,0 +1,260 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// publishChanges publishes what is different from an old gossip, and does what
+// follows from it for this node.
+func (m *Machine) publishChanges(old Gossip, was cache) {
+	next := m.gossip
+	if !slices.Equal(old.Tombstones(), next.Tombstones()) {
+		m.publish(Event{Kind: TombstonesChanged})
+	}
+	sameNodes := true
+	if !sameSlice(old.Members(), next.Members()) {
+		var changed []Event
+		changed, sameNodes = m.memberEvents(old.Members(), next.Members())
+		m.out.Events = append(m.out.Events, changed...)
+	}
+	sameReach := sameSlice(old.Reachability().Observers, next.Reachability().Observers)
+	sameBad := sameNodes && sameReach
+	if !sameBad {
+		sameBad = m.reachabilityEvents(was.bad) && sameNodes
+	}
+	m.leaderEvents(was)
+	if !slices.Equal(old.seen, next.seen) || !sameNodes {
+		m.publish(Event{Kind: SeenChanged})
+	}
+	if !sameReach {
+		m.publish(Event{Kind: ReachabilityChanged})
+	}
+	if !sameBad {
+		m.remonitor()
+	}
+}
+
+// memberEvents returns the events about members, and whether the nodes are still
+// the same.
+func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes bool) {
+	var changed []Event
+	sameNodes = true
+	for before, now := range pairs(old, next, compareMembers) {
+		switch {
+		case now == nil:
+			sameNodes = false
+			events = append(events, Event{Kind: MemberRemoved, Member: withStatus(*before, Removed), Previous: (*before).Status})
+			m.memberGone(*before)
+		case before == nil:
+			sameNodes = false
+			changed = append(changed, m.memberIs(nil, *now))
+		case (*before).Status != (*now).Status || (*before).UpNumber != (*now).UpNumber:
+			changed = append(changed, m.memberIs(*before, *now))
+		}
+	}
+	return append(events, changed...), sameNodes
+}
+
+// memberIs notes a new member or one with another status.
+func (m *Machine) memberIs(old, now *Member) Event {
+	m.count.Became[now.Status]++
+	if now.Node == m.self && (old == nil || old.Status != now.Status) {
+		switch now.Status {
+		case Up:
+			if !m.wasUp {
+				m.wasUp = true
+				m.live(BecameUp)
+			}
+		case Exiting:
+			m.live(Exits)
+		case Down:
+			m.log(Warn, "this node was marked as down")
+			m.live(Downed)
+		case Joining, WeaklyUp, Leaving, Removed, PreparingForShutdown, ReadyForShutdown:
+		}
+	}
+	return Event{Kind: Became(now.Status), Member: now}
+}
+
+// Became returns the event of a member that has come to a status.
+func Became(s Status) EventKind {
+	switch s {
+	case Joining:
+		return MemberJoined
+	case WeaklyUp:
+		return MemberWeaklyUp
+	case Up:
+		return MemberUp
+	case Leaving:
+		return MemberLeft
+	case Exiting:
+		return MemberExited
+	case Down:
+		return MemberDowned
+	case PreparingForShutdown:
+		return MemberPreparing
+	case ReadyForShutdown:
+		return MemberReady
+	case Removed:
+	}
+	return MemberRemoved
+}
+
+// memberGone notes that a member was removed.
+func (m *Machine) memberGone(old *Member) {
+	m.count.Became[Removed]++
+	delete(m.confirmed, old.Node)
+	if old.Status == Down {
+		m.exclude(old.Node)
+		return
+	}
+	m.graves = append(m.graves, grave{old.Node, m.now + m.s.QuarantineRemovedAfter})
+	m.soon(timerGrave, m.now+m.s.QuarantineRemovedAfter)
+}
+
+// reachabilityEvents publishes who became unreachable and who is reachable
+// again, and reports whether there was nobody.
+func (m *Machine) reachabilityEvents(before []identity.Node) bool {
+	var bad, good []Event
+	now := m.cache.bad
+	for was, is := range pairs(before, now, func(a, b *identity.Node) int { return a.Compare(*b) }) {
+		switch {
+		case is == nil:
+			if o := m.gossip.Member(*was); o != nil && o.Node != m.self {
+				good = append(good, Event{Kind: MemberReachable, Member: o})
+			}
+		case was == nil && *is != m.self:
+			bad = append(bad, Event{Kind: MemberUnreachable, Member: m.gossip.Member(*is)})
+		}
+	}
+	m.out.Events = append(append(m.out.Events, bad...), good...)
+	return slices.Equal(before, now)
+}
+
+func nodesOf(members []*Member, set bitmap) (nodes []identity.Node) {
+	set.each(func(i int) { nodes = append(nodes, members[i].Node) })
+	return nodes
+}
+
+// leaderEvents publishes who leads now.
+func (m *Machine) leaderEvents(was cache) {
+	if m.cache.leader != was.leader {
+		m.publish(Event{Kind: LeaderChanged, Node: m.cache.leader})
+	}
+	for i, role := range m.cache.roles {
+		var before identity.Node
+		if j, found := slices.BinarySearch(was.roles, role); found {
+			before = was.roleLeaders[j]
+		}
+		if now := m.cache.roleLeaders[i]; now != before {
+			m.publish(Event{Kind: RoleLeaderChanged, Role: role, Node: now})
+		}
+	}
+	for j, role := range was.roles {
+		if _, found := slices.BinarySearch(m.cache.roles, role); !found && was.roleLeaders[j] != (identity.Node{}) {
+			m.publish(Event{Kind: RoleLeaderChanged, Role: role})
+		}
+	}
+}
+
+// View is what a node knows at one time, for those who decide by it. Its slices
+// are sorted by node and immutable.
+type View struct {
+	Self identity.Node
+	// Connected says that the node hears itself: otherwise it must decide nothing.
+	Connected bool
+	// Leader says that the node is the leader.
+	Leader bool
+	// Members are all members, this node included. It is the same slice as long as
+	// none of them changes; so is Unreachable.
+	Members []Member
+	// Unreachable are the members that anybody finds unreachable or terminated, without this node.
+	Unreachable []identity.Node
+	// Reachability says who finds whom unreachable.
+	Reachability Reachability
+	// Seen are the members that have seen just this.
+	Seen []identity.Node
+}
+
+// View returns what the node knows.
+func (m *Machine) View() View {
+	if members := m.gossip.Members(); !sameSlice(m.cache.valuesOf, members) {
+		m.cache.valuesOf, m.cache.values = members, make([]Member, len(members))
+		for i, o := range members {
+			m.cache.values[i] = *o
+		}
+	}
+	return View{
+		Self: m.self, Connected: m.link.state == linkUp, Leader: m.phase == member && m.cache.leader == m.self,
+		Members: m.cache.values, Unreachable: m.cache.others, Reachability: m.gossip.Reachability(), Seen: m.gossip.SeenBy(),
+	}
+}
+
+// Snapshot is the state of the cluster as a subscriber to events sees it.
+type Snapshot struct {
+	Members []*Member
+	// Unreachable are the members that can't be reached, without the node itself.
+	Unreachable []*Member
+	SeenBy      []identity.Node
+	// Leader is the zero node if there is none.
+	Leader      identity.Node
+	RoleLeaders []RoleLeader
+}
+
+// RoleLeader is the first among the members with a role.
+type RoleLeader struct {
+	Role string
+	Node identity.Node
+}
+
+// Snapshot returns the present state: all events that come out of later steps
+// are changes of it.
+func (m *Machine) Snapshot() Snapshot {
+	s := Snapshot{Members: m.gossip.Members(), SeenBy: m.gossip.SeenBy(), Leader: m.cache.leader}
+	m.cache.unreachable.each(func(i int) {
+		if o := s.Members[i]; o.Node != m.self {
+			s.Unreachable = append(s.Unreachable, o)
+		}
+	})
+	for i, role := range m.cache.roles {
+		if n := m.cache.roleLeaders[i]; !n.IsZero() {
+			s.RoleLeaders = append(s.RoleLeaders, RoleLeader{role, n})
+		}
+	}
+	return s
+}
+
+// Events returns what leads from an empty state to the present one.
+func (s Snapshot) Events() []Event {
+	var events []Event
+	for _, o := range s.Members {
+		events = append(events, Event{Kind: Became(o.Status), Member: o})
+	}
+	for _, o := range s.Unreachable {
+		events = append(events, Event{Kind: MemberUnreachable, Member: o})
+	}
+	if !s.Leader.IsZero() {
+		events = append(events, Event{Kind: LeaderChanged, Node: s.Leader})
+	}
+	for _, r := range s.RoleLeaders {
+		events = append(events, Event{Kind: RoleLeaderChanged, Role: r.Role, Node: r.Node})
+	}
+	return events
+}
+
+// Suspended reports whether the node must not host anything now.
+func (m *Machine) Suspended() bool { return m.link.suspended }
+
+// Phi returns how much each monitored member is suspected.
+func (m *Machine) Phi() map[identity.Node]float64 {
+	all := make(map[identity.Node]float64, len(m.watch.monitors))
+	for _, o := range m.watch.monitors {
+		all[o.node] = o.detector.Phi(m.now)
+	}
+	return all
+}

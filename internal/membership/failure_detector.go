@@ -1,0 +1,362 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// watch is whom a node monitors.
+type watch struct {
+	monitors []*monitor // sorted by node
+	nr       uint64     // of the last heartbeat
+	floor    uint64     // the first one whose answer counts
+	last     time.Duration
+}
+
+// monitor is a monitored member.
+type monitor struct {
+	node     identity.Node
+	detector *Detector
+	expect   time.Duration // when the first answer is due
+	heard    bool          // it has answered
+	former   bool          // it is others' turn, but it does not answer
+}
+
+func (w *watch) find(n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(w.monitors, n, func(o *monitor, n identity.Node) int { return o.node.Compare(n) })
+}
+
+// remonitor finds out whom to monitor. Who is not to be monitored any more and
+// does not answer stays until it does or is removed.
+func (m *Machine) remonitor() {
+	wanted := monitored(m.gossip.Members(), m.cache.unreachable, m.self, m.breadth())
+	next := make([]*monitor, 0, len(wanted))
+	for _, n := range wanted {
+		if i, found := m.watch.find(n); found {
+			m.watch.monitors[i].former = false
+			next = append(next, m.watch.monitors[i])
+		} else {
+			next = append(next, &monitor{node: n, detector: NewDetector(&m.phi), expect: Never})
+		}
+	}
+	for _, o := range m.watch.monitors {
+		if _, found := slices.BinarySearchFunc(wanted, o.node, identity.Node.Compare); found || m.gossip.Member(o.node) == nil || o.detector.Available(m.now) {
+			continue
+		}
+		o.former = true
+		next = append(next, o)
+	}
+	slices.SortFunc(next, func(a, b *monitor) int { return a.node.Compare(b.node) })
+	m.watch.monitors = next
+}
+
+// breadth is how many members this node monitors. Who finds as many unreachable as it
+// commonly monitors is on the small side of a cut, and monitors all: to find out about the
+// others a few at a time would take longer than downing waits for rest, so that this side
+// went down even if it is the one to stay.
+func (m *Machine) breadth() int {
+	silent := 0
+	m.gossip.Reachability().of(m.self, func(rec Record) {
+		if rec.Reach == Unreachable {
+			silent++
+		}
+	})
+	if silent >= m.s.MonitoredBy {
+		return len(m.gossip.Members())
+	}
+	return m.s.MonitoredBy
+}
+
+// heartbeat asks all monitored members whether they are there.
+func (m *Machine) heartbeat() {
+	interval := m.s.HeartbeatInterval
+	if m.watch.last > 0 && m.now-m.watch.last >= 2*interval {
+		m.log(Warn, "heartbeats are late: this node has too little processor time", Attr{"late", m.now - m.watch.last - interval})
+	}
+	m.watch.last = m.now
+	m.again(timerHeartbeat, interval)
+	if m.lone {
+		m.claim()
+	}
+	m.watch.nr++
+	data := AppendMessage(nil, Heartbeat{m.watch.nr, m.now})
+	for _, o := range m.watch.monitors {
+		if !o.detector.Monitored() && o.expect == Never {
+			o.expect = m.now + m.s.ExpectedResponseAfter
+			m.soon(timerExpect, o.expect)
+		}
+		m.sendData(o.node, KindHeartbeat, data)
+	}
+}
+
+// expect begins to suspect who has never answered.
+func (m *Machine) expect() {
+	for _, o := range m.watch.monitors {
+		switch {
+		case o.detector.Monitored():
+		case o.expect > m.now:
+			m.soon(timerExpect, o.expect)
+		case m.link.state == linkUp:
+			m.count.TimedOut[TimeoutFirstResponse]++
+			o.detector.Beat(m.now)
+		default:
+			o.expect = Never // the next heartbeat begins anew
+		}
+	}
+}
+
+// heartbeatReply is the answer of a monitored member.
+func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
+	i, found := m.watch.find(from)
+	if !found || m.link.state != linkUp || msg.Nr < m.watch.floor || msg.Nr > m.watch.nr {
+		m.drop(DropUnexpected)
+		return
+	}
+	o := m.watch.monitors[i]
+	if gap := o.detector.Gap(m.now); gap >= m.s.AcceptablePause*2/3 && o.detector.Available(m.now) {
+		m.log(Warn, "heartbeats are slow", Attr{"member", from}, Attr{"gap", gap})
+	}
+	o.detector.Beat(m.now)
+	o.heard = true
+	if o.former {
+		m.watch.monitors = slices.Delete(slices.Clone(m.watch.monitors), i, i+1)
+	}
+}
+
+// reap notes who became unreachable and who is reachable again.
+func (m *Machine) reap() {
+	if m.link.state != linkUp || len(m.gossip.Members()) < 2 {
+		return
+	}
+	var changed []Observation
+	reach := m.gossip.Reachability()
+	for _, o := range m.watch.monitors {
+		if reach.By(m.self, o.node) == Reachable && !o.detector.Available(m.now) {
+			m.count.TimedOut[TimeoutHeartbeat]++
+			m.log(Warn, "a member is unreachable", Attr{"member", o.node}, Attr{"phi", o.detector.Phi(m.now)})
+			changed = append(changed, Observation{o.node, Unreachable})
+		}
+	}
+	reach.of(m.self, func(rec Record) {
+		if rec.Reach != Unreachable {
+			return
+		}
+		if i, found := m.watch.find(rec.Subject); found {
+			if o := m.watch.monitors[i]; !o.heard || !o.detector.Available(m.now) {
+				return
+			}
+		}
+		m.log(Info, "a member is reachable again", Attr{"member", rec.Subject})
+		changed = append(changed, Observation{rec.Subject, Reachable})
+	})
+	if len(changed) > 0 {
+		m.change(Change{Observed: changed})
+	}
+	m.knock()
+}
+
+// knock asks one of those that this node finds unreachable whether it lives. No
+// gossip goes there, and a heartbeat has no answer but its own: who has quarantined
+// this node meanwhile would never say so.
+func (m *Machine) knock() {
+	var silent []identity.Node
+	m.gossip.Reachability().of(m.self, func(rec Record) {
+		if rec.Reach == Unreachable {
+			silent = append(silent, rec.Subject)
+		}
+	})
+	if len(silent) > 0 {
+		n := silent[m.rand.IntN(len(silent))]
+		m.send(identity.Node{Name: n.Name}, Ping{n})
+	}
+}
+
+// PhiConfig configures a Detector. All fields are required.
+type PhiConfig struct {
+	// Threshold is the phi from which on a node counts as unavailable. 8 means
+	// that one in 10^8 suspicions is wrong, if the gaps between heartbeats are normally
+	// distributed.
+	Threshold float64
+	// MaxSamples is how many gaps are remembered.
+	MaxSamples int
+	// MinStdDev keeps very regular heartbeats from making it too sensitive.
+	MinStdDev time.Duration
+	// AcceptablePause is added to the mean gap: a pause that is no reason to
+	// suspect anything.
+	AcceptablePause time.Duration
+	// FirstEstimate is the gap that is assumed at first.
+	FirstEstimate time.Duration
+}
+
+// Detector says how much a node that sends heartbeats is to be suspected: the
+// phi accrual failure detector of Hayashibara, Défago, Yared and Katayama
+// (2004), with the logistic approximation of the normal distribution. The gaps are taken in whole milliseconds.
+//
+// It is a value of one monitored node and not safe for concurrent use. Times
+// are on the monotonic clock of the observer.
+type Detector struct {
+	cfg     *PhiConfig
+	beaten  bool
+	last    time.Duration
+	gaps    []float64 // in milliseconds, a ring once it is full
+	oldest  int
+	sum     float64
+	squares float64
+}
+
+// NewDetector returns a detector that has seen no heartbeat; it suspects
+// nothing until the first. The configuration must not change.
+func NewDetector(cfg *PhiConfig) *Detector { return &Detector{cfg: cfg} }
+
+// Beat notes a heartbeat. A gap in which the node was suspected is not
+// remembered, so that one long pause does not make later ones look normal.
+func (d *Detector) Beat(now time.Duration) {
+	if !d.beaten {
+		first := d.cfg.FirstEstimate.Milliseconds()
+		deviation := first / 4
+		d.add(float64(first - deviation))
+		d.add(float64(first + deviation))
+	} else if d.Available(now) {
+		d.add(float64((now - d.last).Milliseconds()))
+	}
+	d.beaten, d.last = true, now
+}
+
+// Monitored reports whether there was a heartbeat.
+func (d *Detector) Monitored() bool { return d.beaten }
+
+// Gap is how long ago the last heartbeat was; 0 before the first.
+func (d *Detector) Gap(now time.Duration) time.Duration {
+	if !d.beaten {
+		return 0
+	}
+	return now - d.last
+}
+
+// Available reports whether the node is not suspected.
+func (d *Detector) Available(now time.Duration) bool { return d.Phi(now) < d.cfg.Threshold }
+
+// Phi is how much the node is suspected: -log10 of the probability that a gap
+// as long as the present one occurs. It is 0 before the first heartbeat; it may be +Inf.
+func (d *Detector) Phi(now time.Duration) float64 {
+	if !d.beaten {
+		return 0
+	}
+	n := float64(len(d.gaps))
+	mean := d.sum / n
+	variance := max(0, d.squares/n-mean*mean)
+	deviation := max(math.Sqrt(variance), millis(d.cfg.MinStdDev))
+	return phi(float64((now - d.last).Milliseconds()), mean+millis(d.cfg.AcceptablePause), deviation)
+}
+
+// phi is the suspicion after a gap, given the mean and the standard deviation
+// of gaps.
+func phi(gap, mean, deviation float64) float64 {
+	y := (gap - mean) / deviation
+	e := math.Exp(-y * (1.5976 + 0.070566*y*y))
+	if gap > mean {
+		return -math.Log10(e / (1 + e))
+	}
+	return -math.Log10(1 - 1/(1+e))
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (d *Detector) add(gap float64) {
+	if len(d.gaps) < d.cfg.MaxSamples {
+		d.gaps = append(d.gaps, gap)
+	} else {
+		old := d.gaps[d.oldest]
+		d.sum -= old
+		d.squares -= old * old
+		d.gaps[d.oldest] = gap
+		d.oldest = (d.oldest + 1) % len(d.gaps)
+	}
+	d.sum += gap
+	d.squares += gap * gap
+}
+
+// position is where a node stands on the ring: its UIDs are random, so that
+// neighbours on it are seldom neighbours elsewhere.
+func position(n identity.Node) int32 { return int32(uint32(n.UID ^ n.UID>>32)) } //nolint:gosec // all 32 bits are meant
+
+// around orders nodes by how far they stand behind self, clockwise.
+func around(self identity.Node) func(a, b *Member) int {
+	ring := func(a, b identity.Node) int {
+		return cmp.Or(cmp.Compare(position(a), position(b)), a.Compare(b))
+	}
+	return func(a, b *Member) int {
+		wrappedA, wrappedB := ring(a.Node, self) < 0, ring(b.Node, self) < 0
+		switch {
+		case wrappedA == wrappedB:
+			return ring(a.Node, b.Node)
+		case wrappedA:
+			return 1
+		}
+		return -1
+	}
+}
+
+// Monitored returns whom self is to monitor, sorted: everybody else if there are
+// no more than count, otherwise the next count reachable members behind it on the
+// ring. Those that are unreachable and stand between them are monitored too, as
+// long as there are less than count.
+func (g Gossip) Monitored(self identity.Node, count int) []identity.Node {
+	return monitored(g.Members(), g.unreachable(nil), self, count)
+}
+
+func monitored(members []*Member, unreachable bitmap, self identity.Node, count int) []identity.Node {
+	if _, member := findMember(members, self); !member || count <= 0 {
+		return nil
+	}
+	if count >= len(members)-1 {
+		all := make([]identity.Node, 0, len(members)-1)
+		for _, m := range members {
+			if m.Node != self {
+				all = append(all, m.Node)
+			}
+		}
+		return all
+	}
+	// The nearest of both kinds are enough, and found without sorting all.
+	order := around(self)
+	good, bad := make([]*Member, 0, count+1), make([]*Member, 0, count+1)
+	for i, m := range members {
+		if m.Node == self {
+			continue
+		}
+		kind := &good
+		if unreachable.has(i) {
+			kind = &bad
+		}
+		if len(*kind) == count && order(m, (*kind)[count-1]) > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(*kind, m, order)
+		*kind = slices.Insert(*kind, at, m)
+		*kind = (*kind)[:min(count, len(*kind))]
+	}
+	chosen, reachable := make([]identity.Node, 0, 2*count), 0
+	for reachable < count && len(good)+len(bad) > 0 {
+		switch {
+		case len(good) == 0 || len(bad) > 0 && order(bad[0], good[0]) < 0:
+			if len(chosen) < count {
+				chosen = append(chosen, bad[0].Node)
+			}
+			bad = bad[1:]
+		default:
+			chosen = append(chosen, good[0].Node)
+			good = good[1:]
+			reachable++
+		}
+	}
+	slices.SortFunc(chosen, identity.Node.Compare)
+	return chosen
+}

@@ -1,0 +1,321 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/internal/membership"
+)
+
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.pass(10*time.Second, "n", "o")
+	if got := len(sentIn(s.all, membership.KindHeartbeat)); got != 20 {
+		t.Errorf("%d heartbeats in 10 s to two members", got)
+	}
+	s.recv("n", membership.Heartbeat{Nr: 7, At: 9 * time.Second})
+	if got := s.last(membership.KindHeartbeatReply); got != (membership.HeartbeatReply{Nr: 7, At: 9 * time.Second}) {
+		t.Errorf("the reply is %v", got)
+	}
+	before := s.dropped(membership.DropUnexpected)
+	s.recv("x", membership.HeartbeatReply{Nr: 1})
+	s.recv("n", membership.HeartbeatReply{Nr: 1 << 40})
+	if s.dropped(membership.DropUnexpected) != before+2 {
+		t.Error("replies of strangers, and to what was not asked, do not count")
+	}
+}
+
+// A member that stops answering is unreachable after 4.5 s and a tick, and
+// reachable when it answers again.
+func TestSilenceAndReturn(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.pass(20*time.Second, "n", "o")
+	s.forget()
+	if s.pass(4*time.Second, "n"); len(s.m.Gossip().Unreachable(self)) > 0 {
+		t.Error("suspected too early")
+	}
+	if s.pass(2*time.Second, "n"); len(s.m.Gossip().Unreachable(self)) != 1 || s.m.Counters().TimedOut[membership.TimeoutHeartbeat] != 1 {
+		t.Error("not suspected")
+	}
+	if phi := s.m.Phi()[node("o")]; phi < 8 {
+		t.Errorf("phi is %v", phi)
+	}
+	s.pass(3*time.Second, "n", "o")
+	if len(s.m.Gossip().Unreachable(self)) > 0 {
+		t.Error("it answers again")
+	}
+	var kinds []membership.EventKind
+	for _, e := range s.all.Events {
+		if e.Member != nil {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	if !slices.Equal(kinds, []membership.EventKind{membership.MemberUnreachable, membership.MemberReachable}) {
+		t.Errorf("events: %v", kinds)
+	}
+}
+
+// A member that never answers is suspected too.
+func TestNeverAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n")
+	s.named("x", membership.Join{})
+	s.pass(5*time.Second, "n")
+	if len(s.m.Gossip().Unreachable(self)) > 0 {
+		t.Error("suspected too early")
+	}
+	s.pass(3*time.Second, "n")
+	if got := s.m.Gossip().Unreachable(self); len(got) != 1 || got[0].Node != node("x") || s.m.Counters().TimedOut[membership.TimeoutFirstResponse] != 1 {
+		t.Errorf("unreachable: %v", got)
+	}
+}
+
+func TestSlowHeartbeats(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n")
+	s.pass(10*time.Second, "n")
+	s.pass(1200 * time.Millisecond)
+	s.pass(2*time.Second, "n")
+	if s.logged("heartbeats are slow") == 0 {
+		t.Error("a gap of two thirds of the pause is worth a warning")
+	}
+	s.now += 2 * time.Second // the node was busy
+	s.took(s.m.Tick(s.now))
+	if s.logged("heartbeats are late: this node has too little processor time") != 1 {
+		t.Errorf("so is a tick that is late: %v", s.all.Log)
+	}
+}
+
+// Only some monitor each member of a larger cluster. Who is not to be monitored
+// any more but does not answer is, until it does.
+func TestRingChanges(t *testing.T) {
+	t.Parallel()
+	s := founded(t, func(c *membership.Config) { c.Settings.MonitoredBy = 2 })
+	var all []string
+	for i := range 6 {
+		all = append(all, fmt.Sprintf("n%d", i))
+	}
+	s.add(all...)
+	s.pass(10*time.Second, all...)
+	monitored := func() []string {
+		s.forget()
+		s.pass(time.Second, all...)
+		to := sentIn(s.all, membership.KindHeartbeat)
+		slices.Sort(to)
+		return slices.Compact(to)
+	}
+	first := monitored()
+	if len(first) != 2 {
+		t.Fatalf("monitored: %v", first)
+	}
+	silent := first[1]
+	all = slices.DeleteFunc(all, func(name string) bool { return name == silent })
+	s.pass(8*time.Second, all...)
+	third := monitored()
+	if len(third) != 3 || !slices.Contains(third, silent) {
+		t.Fatalf("an unreachable one does not count, but is monitored: %v", third)
+	}
+	// Those that now come between m and the silent one push it out of the ring.
+	s.named("m2", membership.Join{}) // the UIDs of tests are all 1, so the ring is in the order of names
+	s.named("m3", membership.Join{})
+	all = append(all, "m2", "m3")
+	now := monitored()
+	if !slices.Equal(now, []string{"m2", "m3", silent}) {
+		t.Errorf("monitored: %v", now)
+	}
+	all = append(all, silent)
+	s.pass(2*time.Second, all...)
+	if now = monitored(); !slices.Equal(now, []string{"m2", "m3"}) || len(s.m.Gossip().Unreachable(self)) > 0 {
+		t.Errorf("it has answered: %v, %v", now, s.m.Gossip().Unreachable(self))
+	}
+}
+
+// A node that does not hear itself judges nobody, and begins from nothing when
+// it does again.
+func TestDisconnected(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.pass(20*time.Second, "n", "o")
+	s.forget()
+	s.mute = true
+	s.pass(3100 * time.Millisecond)
+	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Disconnected}) || s.m.View().Connected {
+		t.Fatalf("life: %v", s.all.Life)
+	}
+	s.named("p", membership.Join{})
+	s.seen("n", "o")
+	s.pass(10 * time.Second)
+	if len(s.m.Gossip().Unreachable(self)) > 0 {
+		t.Error("it judges others")
+	}
+	if s.status(node("p")) != joining {
+		t.Error("it leads")
+	}
+	// What it sent before it was disconnected does not count.
+	before := s.dropped(membership.DropUnexpected)
+	if s.recv("m", membership.Echo{Nr: 1}); s.m.View().Connected || s.dropped(membership.DropUnexpected) != before+1 {
+		t.Error("an old echo")
+	}
+	if s.recv("n", membership.Echo{Nr: 35}); s.m.View().Connected {
+		t.Error("another's echo")
+	}
+	s.mute = false
+	s.pass(time.Second)
+	if !s.m.View().Connected || s.m.Suspended() {
+		t.Fatal("it hears itself")
+	}
+	if s.pass(4 * time.Second); len(s.m.Gossip().Unreachable(self)) > 0 {
+		t.Error("what was before the connection is not held against anybody")
+	}
+	if s.pass(5*time.Second, "o"); len(s.m.Gossip().Unreachable(self)) == 0 {
+		t.Error("what is after is")
+	}
+}
+
+// Who was unreachable before a disconnection is so until it answers.
+func TestUnreachableBeforeADisconnection(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.pass(10*time.Second, "o")
+	s.do(membership.LinkLost{})
+	s.pass(2*time.Second, "o")
+	for range 20 {
+		s.pass(time.Second, "o")
+		if len(s.m.Gossip().Unreachable(self)) != 1 {
+			t.Fatal("it has not answered")
+		}
+	}
+	if s.pass(3*time.Second, "n", "o"); len(s.m.Gossip().Unreachable(self)) > 0 {
+		t.Error("it has answered")
+	}
+}
+
+// A process that was stopped and goes on may have been given up meanwhile. It
+// stops hosting before it handles anything that waits, and what it sent to itself
+// before does not count.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.mute = true
+	s.pass(time.Second, "n", "o") // the last echo is on its way
+	s.now += time.Minute
+	e := s.recv("m", membership.Echo{Nr: 4})
+	if !slices.Equal(e.Life, []membership.Life{{Kind: membership.Disconnected}, {Kind: membership.Suspended}}) || !s.m.Suspended() {
+		t.Errorf("life: %v", e.Life)
+	}
+	if s.m.Counters().TimedOut[membership.TimeoutLate] != 1 {
+		t.Errorf("timed out: %v", s.m.Counters().TimedOut)
+	}
+	s.mute = false
+	s.took(s.m.Tick(s.now))
+	if s.pass(time.Second, "n", "o"); !s.m.View().Connected || !s.m.Suspended() {
+		t.Error("it hears itself, but nobody has shown that it is still a member")
+	}
+}
+
+// config returns the defaults of a cluster.
+func config() *membership.PhiConfig {
+	return &membership.PhiConfig{
+		Threshold: 8, MaxSamples: 1000, MinStdDev: 100 * time.Millisecond, AcceptablePause: 3 * time.Second, FirstEstimate: time.Second,
+	}
+}
+
+// formula is phi as the specification writes it.
+func formula(gap, mean, deviation float64) float64 {
+	y := (gap - mean) / deviation
+	e := math.Exp(-y * (1.5976 + 0.070566*y*y))
+	if gap > mean {
+		return -math.Log10(e / (1 + e))
+	}
+	return -math.Log10(1 - 1/(1+e))
+}
+
+func near(a, b float64) bool { return a == b || math.Abs(a-b) < 1e-9 }
+
+func TestPhiIsTheFormula(t *testing.T) {
+	t.Parallel()
+	d := membership.NewDetector(config())
+	now := time.Duration(0)
+	d.Beat(now)
+	gaps := []float64{750, 1250}
+	for _, gap := range []time.Duration{time.Second, 900 * time.Millisecond, 1300 * time.Millisecond, 1001 * time.Millisecond, 2 * time.Second} {
+		now += gap
+		d.Beat(now)
+		gaps = append(gaps, float64(gap.Milliseconds()))
+	}
+	var sum, squares float64
+	for _, gap := range gaps {
+		sum += gap
+		squares += gap * gap
+	}
+	n := float64(len(gaps))
+	mean := sum / n
+	deviation := max(math.Sqrt(squares/n-mean*mean), 100)
+	for after := time.Duration(0); after < 12*time.Second; after += 37 * time.Millisecond {
+		want := formula(float64(after.Milliseconds()), mean+3000, deviation)
+		if got := d.Phi(now + after); !near(got, want) {
+			t.Fatalf("phi after %v is %v, want %v", after, got, want)
+		}
+	}
+	if got := d.Phi(now + time.Hour); !math.IsInf(got, 1) {
+		t.Errorf("phi after an hour is %v", got)
+	}
+}
+
+func TestPhiOfSteadyHeartbeats(t *testing.T) {
+	t.Parallel()
+	d := membership.NewDetector(config())
+	if d.Phi(time.Hour) != 0 || !d.Available(time.Hour) || d.Monitored() {
+		t.Error("before the first heartbeat nothing is suspected")
+	}
+	now := time.Duration(0)
+	for range 2000 {
+		d.Beat(now)
+		now += time.Second
+	}
+	last := now - time.Second
+	if !d.Available(last+4500*time.Millisecond) || d.Available(last+4530*time.Millisecond) {
+		t.Errorf("it has to trip 4.52 s after the last heartbeat: phi is %v at 4.50 s, %v at 4.53 s", d.Phi(last+4500*time.Millisecond), d.Phi(last+4530*time.Millisecond))
+	}
+}
+
+func TestAGapInWhichItWasSuspectedIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	steady, paused := membership.NewDetector(config()), membership.NewDetector(config())
+	now := time.Duration(0)
+	for range 10 {
+		steady.Beat(now)
+		paused.Beat(now)
+		now += time.Second
+	}
+	late := now + time.Minute
+	paused.Beat(late)
+	if got, want := paused.Phi(late+4*time.Second), steady.Phi(now-time.Second+4*time.Second); !near(got, want) {
+		t.Errorf("after a pause phi is %v, without one %v", got, want)
+	}
+}
+
+func TestOldGapsAreForgotten(t *testing.T) {
+	t.Parallel()
+	cfg := config()
+	cfg.MaxSamples = 3
+	d := membership.NewDetector(cfg)
+	now := time.Duration(0)
+	for _, gap := range []time.Duration{0, 1000, 1100, 1200, 1300} {
+		now += gap * time.Millisecond
+		d.Beat(now)
+	}
+	mean := (1100 + 1200 + 1300.0) / 3
+	deviation := max(math.Sqrt((1100*1100+1200*1200+1300*1300.0)/3-mean*mean), 100)
+	if got, want := d.Phi(now+4400*time.Millisecond), formula(4400, mean+3000, deviation); !near(got, want) {
+		t.Errorf("phi is %v, want %v", got, want)
+	}
+}

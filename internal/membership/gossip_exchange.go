@@ -1,0 +1,419 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// smallCluster is the number of members up to which a whole state is sent at once
+// to whom it may be news. In larger ones it is worth asking first.
+const smallCluster = 32
+
+// gossipRound gossips with one other member, and once or twice more before the
+// next round if few have seen the last change.
+func (m *Machine) gossipRound() {
+	m.probe()
+	m.gossipWithOne()
+	if m.hurry() {
+		m.soon(timerGossipTwice, m.now+m.s.GossipInterval/3)
+		m.timers[timerGossipThrice] = m.now + 2*m.s.GossipInterval/3
+	}
+}
+
+// speedUp is an additional round.
+func (m *Machine) speedUp() {
+	if m.phase == member && (m.hurry() || m.rush()) {
+		m.gossipWithOne()
+		m.rushOn()
+	}
+}
+
+// hurry reports whether the last change has to get around.
+func (m *Machine) hurry() bool {
+	return m.cache.anyDown || m.gossip.seen.count() < len(m.gossip.Members())/2
+}
+
+func (m *Machine) gossipWithOne() {
+	if n := m.target(); !n.IsZero() {
+		m.gossipWith(n)
+	}
+}
+
+// gossipWith tells a member what this node knows. It is told only which version
+// it is if it is likely to have the same, or if it would be much.
+func (m *Machine) gossipWith(n identity.Node) {
+	if m.gossip.HasSeen(n) || len(m.gossip.members) > smallCluster {
+		m.sendDigests(n)
+		return
+	}
+	m.sendState(n)
+}
+
+// target chooses whom to gossip with: any other member that this node itself
+// does not find unreachable, with preference for those that have not seen the last
+// change.
+func (m *Machine) target() identity.Node {
+	all := m.candidates()
+	n := all.count()
+	if n == 0 {
+		return identity.Node{}
+	}
+	if m.rand.Float64() < m.s.differentView(len(m.gossip.members)) {
+		behind := append(bitmap(nil), all...)
+		for i, word := range m.gossip.seen {
+			behind[i] &^= word
+		}
+		if k := behind.count(); k > 0 {
+			return m.gossip.members[behind.nth(m.rand.IntN(k))].Node
+		}
+	}
+	return m.gossip.members[all.nth(m.rand.IntN(n))].Node
+}
+
+func (m *Machine) candidates() bitmap {
+	if m.cache.candidates == nil {
+		members := m.gossip.Members()
+		all := full(len(members))
+		clear := func(n identity.Node) {
+			if i, found := findMember(members, n); found {
+				all[i/64] &^= 1 << (i % 64)
+			}
+		}
+		clear(m.self)
+		m.gossip.Reachability().of(m.self, func(rec Record) { clear(rec.Subject) })
+		for n := range m.confirmed { // the order does not show
+			clear(n)
+		}
+		m.cache.candidates = all
+	}
+	return m.cache.candidates
+}
+
+// gossipWithSome gossips with up to n others at random. Those that exit come last: they know
+// what there is to know, or others will tell them.
+func (m *Machine) gossipWithSome(n int) {
+	var some, exiting []identity.Node
+	all := m.candidates()
+	for _, j := range m.rand.Perm(all.count()) {
+		if o := m.gossip.members[all.nth(j)]; o.Status == Exiting {
+			exiting = append(exiting, o.Node)
+		} else {
+			some = append(some, o.Node)
+		}
+	}
+	some = append(some, exiting...)
+	for _, o := range some[:min(n, len(some))] {
+		m.sendState(o)
+	}
+}
+
+// digests compares versions by what stands for them.
+func (m *Machine) digests(from identity.Node, msg Digests) {
+	if msg.Version != m.digest() {
+		m.sendVersions(from)
+		return
+	}
+	m.proved(from)
+	if msg.Seen != (Digest{}) && msg.Seen != m.gossip.SeenDigest() {
+		m.sendSeen(from)
+	}
+}
+
+// versions compares versions by their clocks.
+func (m *Machine) versions(from identity.Node, msg Versions) {
+	order := msg.Clock.Compare(m.gossip.Clock())
+	switch order {
+	case Same:
+		if msg.Seen != (Digest{}) && msg.Seen != m.gossip.SeenDigest() {
+			m.sendSeen(from)
+		}
+	case After:
+		m.sendVersions(from) // which asks for the state
+	case Before, Concurrent:
+		m.sendState(from)
+	}
+	if order == Same || order == Before {
+		m.proved(from)
+	}
+}
+
+// seen adds who has seen the version that both have.
+func (m *Machine) seen(from identity.Node, msg Seen) {
+	if msg.Version != m.digest() {
+		m.sendVersions(from)
+		return
+	}
+	seen, err := readSeen(msg.seen, len(m.gossip.Members()))
+	if err != nil {
+		m.drop(DropMalformed)
+		return
+	}
+	m.same(from, seen)
+}
+
+// same handles a gossip with the same version.
+func (m *Machine) same(from identity.Node, seen bitmap) {
+	m.count.Gossip[Same]++
+	members := m.gossip.Members()
+	me, _ := findMember(members, m.self)
+	next := m.gossip
+	next.seen = next.seen.union(seen, len(members))
+	m.adopt(next)
+	m.proved(from)
+	if !seen.has(me) && !m.exiting {
+		m.sendSeen(from)
+	}
+}
+
+// state handles a whole gossip.
+func (m *Machine) state(in Received, msg State) {
+	from := in.From
+	if in.age(m.now) > m.s.GossipTimeToLive {
+		m.drop(DropExpired)
+		return
+	}
+	if msg.Version == m.digest() {
+		m.seen(from, Seen{msg.Version, msg.seen})
+		return
+	}
+	remote, err := msg.Gossip(m.gossip)
+	if err != nil {
+		m.drop(DropMalformed)
+		m.log(Warn, "a gossip can't be read", Attr{"from", from}, Attr{"error", err})
+		return
+	}
+	me, known := findMember(remote.Members(), m.self)
+	if !known {
+		m.drop(DropUnknown)
+		return
+	}
+	order := remote.Clock().Compare(m.gossip.Clock())
+	if order == Same { // the digest was not that of the clock
+		m.drop(DropMalformed)
+		return
+	}
+	m.count.Gossip[order]++
+	switch order {
+	case Before:
+		m.sendState(from)
+	case After:
+		m.adopt(remote)
+		if len(msg.Content) > 0 && m.gossip.content == remote.content {
+			m.cache.body = msg.Content
+		}
+		if !remote.seen.has(me) && !m.exiting {
+			m.sendSeen(from)
+		}
+	case Concurrent:
+		merged, tick := m.gossip.Merge(remote)
+		if tick {
+			merged = merged.Ticked(m.self)
+		}
+		m.adopt(merged)
+		m.sendState(from)
+	case Same:
+	}
+	m.proved(from)
+}
+
+// spread tells a node at once that it was marked as down, so that it stops.
+func (m *Machine) spread(down identity.Node) {
+	if down != m.self {
+		m.sendState(down)
+	}
+}
+
+// age is how long ago a message arrived.
+func (in *Received) age(now time.Duration) time.Duration {
+	if in.Arrived == 0 {
+		return 0
+	}
+	return now - in.Arrived
+}
+
+// cache holds what follows from the gossip and is asked for often.
+type cache struct {
+	// These follow from the content.
+	of          *content
+	digest      Digest
+	body        []byte
+	unreachable bitmap
+	bad         []identity.Node // the same as nodes
+	others      []identity.Node // the same without self
+	leader      identity.Node
+	roles       []string
+	roleLeaders []identity.Node
+	anyDown     bool
+	anyLeaving  bool
+	anyExiting  bool
+	open        bool   // it is open about somebody whether to go on without
+	closing     bool   // the whole cluster is about to stop
+	candidates  bitmap // whom to gossip with
+	values      []Member
+	valuesOf    []*Member
+	// These follow from the content and from who has seen it.
+	state, seen, digests, versions []byte
+	// size is that of the last body.
+	size int
+}
+
+// me returns this node as a member.
+func (m *Machine) me() *Member { return m.gossip.Member(m.self) }
+
+// change makes a change of this node's own and publishes it. It reports whether
+// it changed anything.
+func (m *Machine) change(c Change) bool {
+	next, err := m.gossip.Apply(m.self, c)
+	if err != nil {
+		m.log(Error, "a change that can't be", Attr{"error", err})
+		return false
+	}
+	if next.content == m.gossip.content {
+		return false
+	}
+	m.adopt(next)
+	return true
+}
+
+// adopt takes what another node knew, or a change of this node's own, and sees
+// it, unless this node still has to do something before it goes.
+func (m *Machine) adopt(next Gossip) {
+	if me := next.Member(m.self); me != nil && me.Status == Exiting && !m.exited {
+		m.exiting = true
+		next = next.notSeen(m.self)
+	} else {
+		next = next.Saw(m.self)
+	}
+	m.set(next)
+}
+
+// set replaces the gossip and publishes the difference.
+func (m *Machine) set(next Gossip) {
+	old, was := m.gossip, m.cache
+	m.gossip = next
+	m.cache.state, m.cache.seen, m.cache.digests, m.cache.versions = nil, nil, nil, nil
+	if old.content == next.content {
+		if !slices.Equal(old.seen, next.seen) {
+			m.publish(Event{Kind: SeenChanged})
+			m.weigh()
+			m.leavers()
+		}
+		return
+	}
+	sameMembers := sameSlice(old.Members(), next.Members())
+	sameReach := sameSlice(old.Reachability().Observers, next.Reachability().Observers)
+	m.cache.of, m.cache.digest, m.cache.body = next.content, Digest{}, nil
+	if !sameMembers || !sameReach {
+		m.findUnreachable()
+		m.findOpen()
+		m.cache.candidates = nil
+	}
+	if !sameMembers {
+		m.cache.roles = roles(next.members)
+		m.cache.anyDown, m.cache.anyLeaving, m.cache.anyExiting, m.cache.closing = false, false, false, false
+		for _, o := range next.members {
+			m.cache.anyDown = m.cache.anyDown || o.Status == Down
+			m.cache.anyLeaving = m.cache.anyLeaving || o.Status == Leaving
+			m.cache.anyExiting = m.cache.anyExiting || o.Status == Exiting
+			m.cache.closing = m.cache.closing || o.Status == PreparingForShutdown || o.Status == ReadyForShutdown
+		}
+	}
+	if !sameMembers || !sameReach {
+		m.findLeaders()
+	}
+	m.publishChanges(old, was)
+	m.weigh()
+	m.leavers()
+}
+
+// findUnreachable finds who is unreachable. The slices stay the same if nobody
+// else is.
+func (m *Machine) findUnreachable() {
+	m.cache.unreachable = m.gossip.unreachable(nil)
+	bad := nodesOf(m.gossip.members, m.cache.unreachable)
+	if !slices.Equal(bad, m.cache.bad) {
+		m.cache.bad = bad
+		m.cache.others = slices.DeleteFunc(slices.Clone(bad), func(n identity.Node) bool { return n == m.self })
+	}
+}
+
+func (m *Machine) publish(e Event) { m.out.Events = append(m.out.Events, e) }
+
+// findLeaders finds the leader in all and of each role.
+func (m *Machine) findLeaders() {
+	find := func(role string) identity.Node {
+		return leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool { return o.HasRole(role) })
+	}
+	m.cache.leader = find("")
+	m.cache.roleLeaders = make([]identity.Node, len(m.cache.roles))
+	for i, role := range m.cache.roles {
+		m.cache.roleLeaders[i] = find(role)
+	}
+}
+
+// roles returns all roles of the members, sorted.
+func roles(members []*Member) []string {
+	var all, last []string
+	for _, m := range members {
+		if sameSlice(m.Roles, last) {
+			continue
+		}
+		last = m.Roles
+		for _, role := range m.Roles {
+			if i, found := slices.BinarySearch(all, role); !found {
+				all = slices.Insert(all, i, role)
+			}
+		}
+	}
+	return all
+}
+
+// digest stands for the version of the gossip.
+func (m *Machine) digest() Digest {
+	if m.cache.digest == (Digest{}) {
+		m.cache.digest = m.gossip.Clock().Digest()
+	}
+	return m.cache.digest
+}
+
+// encodedState returns the gossip as a message.
+func (m *Machine) encodedState() []byte {
+	if m.cache.state == nil {
+		if m.cache.body == nil {
+			m.cache.body = m.gossip.AppendContent(make([]byte, 0, m.cache.size+m.cache.size/8))
+			m.cache.size = len(m.cache.body)
+		}
+		m.cache.state = AppendMessage(nil, State{m.digest(), encodeBitmap(m.gossip.seen), m.cache.body})
+	}
+	return m.cache.state
+}
+
+func (m *Machine) sendState(to identity.Node) { m.sendData(to, KindState, m.encodedState()) }
+
+// sendSeen tells a node that has the same version who has seen it.
+func (m *Machine) sendSeen(to identity.Node) {
+	if m.cache.seen == nil {
+		m.cache.seen = AppendMessage(nil, Seen{m.digest(), encodeBitmap(m.gossip.seen)})
+	}
+	m.sendData(to, KindSeen, m.cache.seen)
+}
+
+func (m *Machine) sendDigests(to identity.Node) {
+	if m.cache.digests == nil {
+		m.cache.digests = AppendMessage(nil, Digests{m.digest(), m.gossip.SeenDigest()})
+	}
+	m.sendData(to, KindDigests, m.cache.digests)
+}
+
+func (m *Machine) sendVersions(to identity.Node) {
+	if m.cache.versions == nil {
+		clock := m.gossip.Clock()
+		m.cache.versions = AppendMessage(make([]byte, 0, 2*nodeSize*(len(clock)+2)), Versions{clock, m.gossip.SeenDigest()})
+	}
+	m.sendData(to, KindVersions, m.cache.versions)
+}

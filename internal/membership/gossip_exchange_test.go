@@ -1,0 +1,356 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// What comes of a gossip, by how it compares with what is known.
+func TestReceivedGossip(t *testing.T) {
+	t.Parallel()
+	t.Run("same, and the sender knows that this node has seen it", func(t *testing.T) {
+		t.Parallel()
+		s := with(t, "a", "b")
+		s.recv("a", membership.StateOf(s.m.Gossip()))
+		if len(s.out.Send) > 0 {
+			t.Errorf("silence, not %v", s.out.Send)
+		}
+	})
+	t.Run("same, and the sender does not know", func(t *testing.T) {
+		t.Parallel()
+		s := with(t, "a", "b")
+		s.do(membership.Leave{Node: node("b")})
+		s.recv("a", membership.StateOf(s.m.Gossip().Unseen().Saw(node("a"))))
+		s.wants("talk back", membership.KindSeen, "a")
+		if g := s.m.Gossip(); !g.HasSeen(node("a")) || !g.HasSeen(self) || g.HasSeen(node("b")) {
+			t.Errorf("both sides' seen: %v", g.SeenBy())
+		}
+	})
+	t.Run("before", func(t *testing.T) {
+		t.Parallel()
+		s := with(t, "a")
+		old := s.m.Gossip()
+		s.do(membership.Leave{Node: node("a")})
+		s.recv("a", membership.StateOf(old))
+		s.wants("who knows less gets all", membership.KindState, "a")
+		if s.status(node("a")) != leaving || s.m.Gossip().HasSeen(node("a")) {
+			t.Error("what is known stays, and the other has not seen it")
+		}
+	})
+	t.Run("after", func(t *testing.T) {
+		t.Parallel()
+		s := with(t, "a")
+		next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+		s.recv("a", membership.StateOf(next))
+		s.wants("talk back", membership.KindSeen, "a")
+		if g := s.m.Gossip(); s.status(node("x")) != joining || !g.HasSeen(self) || !g.HasSeen(node("a")) {
+			t.Errorf("what the other knows holds, and both have seen it: %v", g.SeenBy())
+		}
+		if s.recv("a", membership.StateOf(s.m.Gossip())); len(s.out.Send) > 0 {
+			t.Errorf("silence, not %v", s.out.Send)
+		}
+	})
+	t.Run("concurrent", func(t *testing.T) {
+		t.Parallel()
+		s := with(t, "a", "b")
+		other := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}}).Saw(node("b"))
+		s.do(membership.Leave{Node: node("b")})
+		s.recv("a", membership.StateOf(other))
+		s.wants("the sender gets what both know together", membership.KindState, "a")
+		if g := s.m.Gossip(); s.status(node("x")) != joining || s.status(node("b")) != leaving || !slices.Equal(g.SeenBy(), []identity.Node{self}) {
+			t.Errorf("merged, and seen by this node only: %v %s", g.SeenBy(), describe(g))
+		}
+	})
+	t.Run("concurrent, with changes of a removed node", func(t *testing.T) {
+		t.Parallel()
+		s := with(t, "n", "o")
+		fromO := apply(t, s.m.Gossip(), node("o"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+		s.do(membership.Quarantine{Node: node("o")})
+		s.do(membership.DownNode{Node: node("o")})
+		s.seen("n")
+		s.pass(time.Second, "n")
+		if !s.m.Gossip().Buried(node("o")) {
+			t.Fatalf("o was not removed: %s", describe(s.m.Gossip()))
+		}
+		before := s.m.Gossip().Clock()
+		late, _ := fromO.Merge(apply(t, fromO, node("n"), membership.Change{Put: []*membership.Member{member("y", joining)}}))
+		s.recv("n", membership.StateOf(late.Saw(node("n"))))
+		if g := s.m.Gossip(); g.Clock().Compare(before) != membership.After || s.status(node("x")) != joining || g.Clock().Of(self) != before.Of(self)+1 {
+			t.Errorf("the merge needs a tick of its own: %v, then %v", before, g.Clock())
+		}
+	})
+}
+
+func TestGossipThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a", "b")
+	news := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+	data := membership.AppendMessage(nil, membership.StateOf(news))
+	drops := func(what string, why membership.Drop, in membership.Received) {
+		t.Helper()
+		before := s.dropped(why)
+		s.do(in)
+		if s.dropped(why) != before+1 || len(s.out.Send)+len(s.out.Events) > 0 {
+			t.Errorf("%s: dropped as %v %d times, sent %v", what, why, s.dropped(why)-before, s.out.Send)
+		}
+	}
+	s.now += 5 * time.Second
+	s.pass(0)
+	drops("too old", membership.DropExpired, membership.Received{From: node("a"), To: self, Arrived: s.now - 2001*time.Millisecond, Data: data})
+	drops("another incarnation's", membership.DropOther, membership.Received{From: node("a"), To: identity.Node{Name: "m", UID: 7}, Data: data})
+	drops("another's", membership.DropOther, membership.Received{From: node("a"), To: node("z"), Data: data})
+	drops("to the name", membership.DropOther, membership.Received{From: node("a"), To: identity.Node{Name: "m"}, Data: data})
+	drops("from a name", membership.DropOther, membership.Received{From: identity.Node{Name: "a"}, To: self, Data: data})
+	drops("from itself", membership.DropUnexpected, membership.Received{From: self, To: self, Data: data})
+	drops("garbage", membership.DropMalformed, membership.Received{From: node("a"), To: self, Data: []byte("garbage")})
+	drops("empty", membership.DropMalformed, membership.Received{From: node("a"), To: self})
+	without := cluster(t, member("a", up), member("b", up))
+	drops("from who does not know this node", membership.DropUnknown, membership.Received{From: node("a"), To: self, Data: membership.AppendMessage(nil, membership.StateOf(without))})
+	forged := membership.StateOf(s.m.Gossip())
+	forged.Version[0]++
+	drops("a digest that is not that of its clock", membership.DropMalformed, membership.Received{From: node("a"), To: self, Data: membership.AppendMessage(nil, forged)})
+	broken := membership.StateOf(news)
+	broken.Content = broken.Content[:len(broken.Content)-3]
+	before := s.dropped(membership.DropMalformed)
+	if s.recv("a", broken); s.dropped(membership.DropMalformed) != before+1 || s.logged("a gossip can't be read") != 1 {
+		t.Error("a broken one is counted and logged")
+	}
+	for i, k := range []membership.Message{membership.StateOf(news), membership.Digests{}, membership.Versions{}, membership.SeenOf(news)} {
+		s.recv("x", k)
+		s.wants("a stranger is told", membership.KindStranger, "x")
+		if s.dropped(membership.DropStranger) != uint64(i+1) || len(s.out.Send) != 1 || s.status(node("x")) != 0 {
+			t.Errorf("%v from a stranger is not taken", membership.KindOf(k))
+		}
+	}
+	fresh := membership.Received{From: node("a"), To: self, Arrived: s.now - 1999*time.Millisecond, Data: data}
+	if s.do(fresh); s.status(node("x")) != joining {
+		t.Error("one that is not too old is taken")
+	}
+}
+
+// Gossip of a member is taken unless this node itself finds it unreachable: what
+// others find does not count.
+func TestGossipOfUnreachableMembers(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a", "b")
+	g := apply(t, s.m.Gossip(), node("b"), membership.Change{Observed: []membership.Observation{{node("a"), unreachable}}})
+	s.recv("b", membership.StateOf(g))
+	next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+	if s.recv("a", membership.StateOf(next)); s.status(node("x")) != joining {
+		t.Error("b finds a unreachable, this node does not")
+	}
+	s.pass(10*time.Second, "b")
+	if s.m.Gossip().Reachability().By(self, node("a")) != unreachable {
+		t.Fatal("a does not answer")
+	}
+	next = apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("y", joining)}})
+	before := s.dropped(membership.DropUnreachable)
+	if s.recv("a", membership.StateOf(next)); s.status(node("y")) != 0 || s.dropped(membership.DropUnreachable) != before+1 {
+		t.Error("this node finds a unreachable")
+	}
+	s.forget()
+	s.pass(20*time.Second, "b")
+	for _, k := range []membership.Kind{membership.KindState, membership.KindDigests} {
+		if slices.Contains(sentIn(s.all, k), "a") {
+			t.Errorf("%v was sent to who is unreachable", k)
+		}
+	}
+	if !slices.Contains(sentIn(s.all, membership.KindHeartbeat), "a") {
+		t.Error("but heartbeats are")
+	}
+}
+
+func TestDigests(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a", "b")
+	g := s.m.Gossip()
+	version, seen := g.Clock().Digest(), g.SeenDigest()
+	if s.recv("a", membership.Digests{Version: version, Seen: seen}); len(s.out.Send) > 0 {
+		t.Errorf("equal: %v", s.out.Send)
+	}
+	if s.recv("a", membership.Digests{Version: version}); len(s.out.Send) > 0 {
+		t.Errorf("an empty digest counts as equal: %v", s.out.Send)
+	}
+	s.recv("a", membership.Digests{Version: version, Seen: membership.Digest{1}})
+	s.wants("seen by others", membership.KindSeen, "a")
+	s.recv("a", membership.Digests{Version: membership.Digest{1}, Seen: seen})
+	s.wants("another version", membership.KindVersions, "a")
+	s.recv("a", membership.Digests{})
+	s.wants("no version", membership.KindVersions, "a")
+
+	if s.recv("a", membership.Versions{Clock: g.Clock(), Seen: seen}); len(s.out.Send) > 0 {
+		t.Errorf("the same clock and the same seen: %v", s.out.Send)
+	}
+	s.recv("a", membership.Versions{Clock: g.Clock(), Seen: membership.Digest{1}})
+	s.wants("the same clock", membership.KindSeen, "a")
+	s.recv("a", membership.Versions{Clock: g.Clock().Add(node("a"))})
+	s.wants("who knows more is asked, by the own version", membership.KindVersions, "a")
+	s.recv("a", membership.Versions{Clock: g.Clock()[:0]})
+	s.wants("who knows less gets all", membership.KindState, "a")
+	s.recv("a", membership.Versions{Clock: membership.Clock{}.Add(node("a"))})
+	s.wants("so does who knows other things", membership.KindState, "a")
+
+	other := membership.SeenOf(g)
+	other.Version = membership.Digest{9}
+	s.recv("a", other)
+	s.wants("seen of another version", membership.KindVersions, "a")
+}
+
+// A round goes to one member: only which version it is to whom has seen it, all
+// to whom has not.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a", "b", "c")
+	all := []string{"a", "b", "c"}
+	s.pass(20*time.Second, all...)
+	if n := len(sentIn(s.all, membership.KindDigests)); n != 20 {
+		t.Errorf("%d rounds in 20 s of a quiet cluster", n)
+	}
+	if n := len(sentIn(s.all, membership.KindState)); n > 0 {
+		t.Errorf("all was sent %d times to who has seen it", n)
+	}
+	s.forget()
+	s.named("x", membership.Join{})
+	s.pass(10*time.Second, all...)
+	state, digests := len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests))
+	if state < 20 || digests > 0 {
+		t.Errorf("few have seen it: three rounds a second, all is sent; %d times all, %d times the version", state, digests)
+	}
+	s.seen("a")
+	s.forget()
+	s.pass(10*time.Second, all...)
+	if state, digests = len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests)); state+digests != 10 {
+		t.Errorf("half have seen it: one round a second, not %d", state+digests)
+	}
+	if n := len(sentIn(founded(t).all, membership.KindState)); n > 0 {
+		t.Error("who is alone gossips with nobody")
+	}
+}
+
+func TestADownMemberSpeedsGossipUp(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a", "b", "c")
+	s.do(membership.DownNode{Node: node("c")})
+	s.wants("it is told at once, so that it stops", membership.KindState, "c")
+	s.seen("a", "b", "c")
+	s.forget()
+	s.pass(4*time.Second, "a", "b", "c")
+	if n := len(sentIn(s.all, membership.KindState)) + len(sentIn(s.all, membership.KindDigests)); n < 10 || n > 12 {
+		t.Errorf("%d rounds in 4 s", n)
+	}
+}
+
+// Those that have not seen the last change are preferred, less so in large
+// clusters.
+func TestWhomToGossipWith(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 10 {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	s := with(t, names...)
+	s.do(membership.PrepareForShutdown{})
+	s.seen(names[1:]...) // n0 has not
+	s.forget()
+	s.pass(1000*time.Second, names...)
+	to := map[string]int{}
+	for _, name := range append(sentIn(s.all, membership.KindState), sentIn(s.all, membership.KindDigests)...) {
+		to[name]++
+	}
+	// 80 % and a tenth of the rest go to n0, a tenth of the rest to each other.
+	if n := to["n0"]; n < 780 || n > 860 {
+		t.Errorf("n0 was chosen %d of 1000 times, want about 820", n)
+	}
+	for _, name := range names[1:] {
+		if n := to[name]; n < 5 || n > 40 {
+			t.Errorf("%s was chosen %d of 1000 times, want about 20", name, n)
+		}
+	}
+	for n, want := range map[int]float64{1: 0.8, 400: 0.8, 800: 0.44, 1200: 0.08, 5000: 0.08} {
+		if got := (membership.Settings{}).DifferentViewOf(n); got < want-1e-9 || got > want+1e-9 {
+			t.Errorf("of %d members: %v, want %v", n, got, want)
+		}
+	}
+}
+
+// In a large cluster it is asked first whether the other has the state.
+func TestLargeClustersAskFirst(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 40 {
+		names = append(names, fmt.Sprintf("n%02d", i))
+	}
+	s := with(t, names...)
+	s.do(membership.Leave{Node: node("n00")})
+	s.forget()
+	s.pass(3*time.Second, names...)
+	if state, digests := len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests)); state > 0 || digests < 5 {
+		t.Errorf("%d times all, %d times the version", state, digests)
+	}
+}
+
+func TestLeaderTellsTheOldestWhoExits(t *testing.T) {
+	t.Parallel()
+	s := founded(t)
+	for _, name := range []string{"n", "o", "p", "q"} {
+		roles := []string{"x"}
+		if name == "n" || name == "o" {
+			roles = nil
+		}
+		s.named(name, membership.Join{Roles: roles})
+		s.seen("n", "o", "p", "q")
+		s.pass(time.Second, "n", "o", "p", "q")
+		s.seen("n", "o", "p", "q")
+		s.pass(time.Second, "n", "o", "p", "q")
+	}
+	s.seen("n", "o", "p", "q")
+	s.do(membership.Leave{Node: node("q")})
+	s.seen("n", "o", "p", "q")
+	var exits membership.Effects
+	for range 3 {
+		s.pass(time.Second/2, "n", "o", "p", "q")
+		if s.status(node("q")) == exiting {
+			exits = s.all
+			break
+		}
+	}
+	to := sentIn(exits, membership.KindState)
+	for _, name := range []string{"n", "o", "p", "q"} { // the oldest but self, and the oldest with role x
+		if !slices.Contains(to, name) {
+			t.Errorf("%s was not told: %v", name, to)
+		}
+	}
+}
+
+// TestMergeTakesNothingBack: whatever a member has become, a merge with a state in which it had not
+// yet keeps it. Ready for shutdown is no exception: a member that leaves then, or is marked as down, would
+// stay for ever.
+func TestMergeTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	for before := joining; before <= membership.ReadyForShutdown; before++ {
+		for after := joining; after <= membership.ReadyForShutdown; after++ {
+			if !before.CanBecome(after) || after == removed {
+				continue
+			}
+			base := first(membership.Gossip{}.Apply(node("a"), membership.Change{Put: []*membership.Member{member("a", up), member("b", before), member("c", up)}}))
+			here := first(base.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", after)}}))
+			there := first(base.Apply(node("c"), membership.Change{Observed: []membership.Observation{{Subject: node("a"), Reach: membership.Unreachable}}}))
+			for _, merge := range [][2]membership.Gossip{{here, there}, {there, here}} {
+				merged, _ := merge[0].Merge(merge[1])
+				if got := merged.Member(node("b")).Status; got != after {
+					t.Errorf("%v became %v, and a merge makes it %v", before, after, got)
+				}
+			}
+		}
+	}
+}
+
+func first(g membership.Gossip, _ error) membership.Gossip { return g }

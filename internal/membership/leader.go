@@ -1,0 +1,308 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// upTold is how many members are told at once that they are Up; others hear it from these.
+const upTold = 10
+
+// leading is what a leader remembers.
+type leading struct {
+	attempts int // without convergence, in a row
+}
+
+// lead is what all members do each leader interval.
+func (m *Machine) lead() {
+	m.expire()
+	switch {
+	case m.link.state != linkUp || m.cache.leader != m.self:
+		m.leading.attempts = 0
+	case m.gossip.Converged(m.self, m.isConfirmed):
+		m.leadConverged()
+	default:
+		m.leadDiverged()
+	}
+	for n := range m.confirmed { // the order does not show
+		if m.gossip.Member(n) == nil {
+			delete(m.confirmed, n)
+		}
+	}
+	if me := m.me(); me.Status == Up && m.cache.closing {
+		m.change(Change{Put: []*Member{withStatus(me, PreparingForShutdown)}})
+	}
+	m.stopIfDown()
+}
+
+func (m *Machine) isConfirmed(n identity.Node) bool { return m.confirmed[n] }
+
+// leadConverged moves members on, now that all agree.
+func (m *Machine) leadConverged() {
+	m.leading.attempts = 0
+	c := Change{At: m.wall(), Forget: m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())}
+	var exiting, risen []*Member
+	losers := duplicates(m.gossip.Members())
+	promote := m.enough() && !m.cache.closing
+	youngest := int32(0)
+	for _, o := range m.gossip.Members() {
+		if o.UpNumber != NeverUp {
+			youngest = max(youngest, o.UpNumber)
+		}
+	}
+	for i, o := range m.gossip.Members() {
+		switch {
+		case slices.Contains(losers, o):
+			c.Put = append(c.Put, withStatus(o, Down))
+		case (o.Status == Joining || o.Status == WeaklyUp) && promote && m.alone(o):
+			youngest++
+			next := withStatus(o, Up)
+			next.UpNumber = youngest
+			c.Put, risen = append(c.Put, next), append(risen, next)
+		case o.Status == Leaving:
+			next := withStatus(o, Exiting)
+			c.Put, exiting = append(c.Put, next), append(exiting, next)
+		case o.Status == PreparingForShutdown:
+			c.Put = append(c.Put, withStatus(o, ReadyForShutdown))
+		case o.Node != m.self && (isGone(o.Status) && m.cache.unreachable.has(i) || o.Status == Exiting && m.confirmed[o.Node]):
+			c.Remove = append(c.Remove, o.Node)
+		}
+	}
+	for _, o := range c.Put {
+		m.log(Info, "the leader moves a member on", Attr{"member", o.Node}, Attr{"status", o.Status.String()})
+	}
+	for _, n := range c.Remove {
+		m.log(Info, "the leader removes a member", Attr{"member", n})
+	}
+	if !m.change(c) {
+		return
+	}
+	if len(exiting) > 0 {
+		m.tellExiting(exiting)
+	}
+	for _, o := range risen[:min(upTold, len(risen))] {
+		if o.Node != m.self {
+			m.sendState(o.Node)
+		}
+	}
+}
+
+// alone reports whether no other incarnation with a member's name is there.
+func (m *Machine) alone(o *Member) bool { return len(m.gossip.Named(o.Node.Name)) == 1 }
+
+// enough reports whether there are so many members that they may become Up.
+func (m *Machine) enough() bool {
+	members := m.gossip.Members()
+	if len(members) < m.s.MinMembers {
+		return false
+	}
+	for _, r := range m.minimums {
+		n := 0
+		for _, o := range members {
+			if o.HasRole(r.role) {
+				n++
+			}
+		}
+		if n < r.least {
+			return false
+		}
+	}
+	return true
+}
+
+// leadDiverged is called while the members don't agree. After a while Joining
+// members become WeaklyUp, so that they may do what needs no agreement.
+func (m *Machine) leadDiverged() {
+	m.leading.attempts++
+	attempts := m.leading.attempts
+	if attempts == 20 || attempts%60 == 0 {
+		var blocking, bad []string
+		for _, o := range m.gossip.blocking(m.self, m.isConfirmed, 10) {
+			blocking = append(blocking, o.Node.String()+" "+o.Status.String())
+		}
+		m.gossip.Reachability().Bad(func(observer identity.Node, rec Record) {
+			if len(bad) < 10 {
+				bad = append(bad, observer.String()+" finds "+rec.Subject.String()+" "+rec.Reach.String())
+			}
+		})
+		m.log(Warn, "the leader can't act until all members agree",
+			Attr{"attempts", attempts}, Attr{"waits_for", strings.Join(blocking, ", ")}, Attr{"unreachable", strings.Join(bad, ", ")})
+	}
+	var c Change
+	for _, o := range duplicates(m.gossip.Members()) {
+		c.Put = append(c.Put, withStatus(o, Down))
+	}
+	after := m.s.WeaklyUpAfter
+	if after >= 0 && m.s.LeaderInterval*durationOf(attempts) >= after && m.enough() && !m.cache.closing {
+		for i, o := range m.gossip.Members() {
+			if o.Status == Joining && !m.cache.unreachable.has(i) && m.alone(o) {
+				m.count.TimedOut[TimeoutConvergence]++
+				c.Put = append(c.Put, withStatus(o, WeaklyUp))
+			}
+		}
+	}
+	m.change(c)
+}
+
+// tellExiting tells members that they exit, for when many do there may soon be nobody who could, and the
+// oldest members, for these may host what has to be handed over.
+func (m *Machine) tellExiting(exiting []*Member) {
+	told := []identity.Node{m.self}
+	for _, o := range exiting {
+		if len(told) <= exitingTold && o.Node != m.self {
+			told = append(told, o.Node)
+			m.sendState(o.Node)
+		}
+	}
+	tell := func(role string) {
+		byAge := slices.DeleteFunc(slices.Clone(m.gossip.Members()), func(o *Member) bool { return !o.HasRole(role) || o.Node == m.self })
+		slices.SortFunc(byAge, compareAge)
+		for _, o := range byAge[:min(2, len(byAge))] {
+			if !slices.Contains(told, o.Node) {
+				told = append(told, o.Node)
+				m.sendState(o.Node)
+			}
+		}
+	}
+	tell("")
+	for _, role := range roles(exiting) {
+		tell(role)
+	}
+}
+
+// unreachable returns the members that anybody finds unreachable or terminated.
+// Observers for which ignored holds do not count; nil ignores none.
+func (g Gossip) unreachable(ignored func(*Member) bool) bitmap {
+	c := g.know()
+	var found bitmap
+	for _, o := range c.reach.Observers {
+		if len(o.Records) == 0 {
+			continue
+		}
+		if ignored != nil {
+			if i, member := findMember(c.members, o.Node); member && ignored(c.members[i]) {
+				continue
+			}
+		}
+		for _, rec := range o.Records {
+			if rec.Reach == Reachable {
+				continue
+			}
+			if i, member := findMember(c.members, rec.Subject); member {
+				if found == nil {
+					found = newBitmap(len(c.members))
+				}
+				found.set(i)
+			}
+		}
+	}
+	return found
+}
+
+// Unreachable returns the members but self that anybody finds unreachable or
+// terminated, sorted.
+func (g Gossip) Unreachable(self identity.Node) []*Member {
+	var found []*Member
+	g.unreachable(nil).each(func(i int) {
+		if g.members[i].Node != self {
+			found = append(found, g.members[i])
+		}
+	})
+	return found
+}
+
+// Converged reports whether all members that matter have seen exactly this, as
+// far as self knows: nobody is unreachable who is neither Down nor Exiting, and all that
+// are Up, Leaving or about to shut down have seen it. As long as there is none of
+// these, Joining and WeaklyUp must have seen it. Who has confirmed that it exits
+// is not waited for; nil is nobody.
+func (g Gossip) Converged(self identity.Node, confirmed func(identity.Node) bool) bool {
+	return len(g.blocking(self, confirmed, 1)) == 0
+}
+
+// blocking returns up to most members that keep the gossip from being converged.
+func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool, most int) []*Member {
+	var found []*Member
+	block := func(m *Member) bool {
+		if len(found) < most && (confirmed == nil || !confirmed(m.Node)) {
+			found = append(found, m)
+		}
+		return len(found) < most
+	}
+	members := g.Members()
+	if !g.Reachability().AllReachable() {
+		g.unreachable(func(observer *Member) bool { return observer.Status == Down }).each(func(i int) {
+			if m := members[i]; m.Node != self && !isGone(m.Status) {
+				block(m)
+			}
+		})
+	}
+	settled := false
+	for i, m := range members {
+		if !countsForConvergence(m.Status) {
+			continue
+		}
+		settled = true
+		if !g.seen.has(i) && !block(m) {
+			return found
+		}
+	}
+	if settled {
+		return found
+	}
+	for i, m := range members {
+		if !isGone(m.Status) && !g.seen.has(i) && !block(m) {
+			return found
+		}
+	}
+	return found
+}
+
+// Leader returns who is to act for all, as self sees it: among the members that
+// are not Down, have the role, and are reachable or self, the first that is Up, Leaving or about
+// to shut down; if there is none, the first of those nearest to it. It is the
+// zero node if there is nobody.
+func (g Gossip) Leader(self identity.Node, role string) identity.Node {
+	return leader(g.Members(), g.unreachable(nil), self, func(m *Member) bool { return m.HasRole(role) })
+}
+
+func leader(members []*Member, unreachable bitmap, self identity.Node, eligible func(*Member) bool) identity.Node {
+	var best *Member
+	for i, m := range members {
+		if m.Status == Down || unreachable.has(i) && m.Node != self || !eligible(m) {
+			continue
+		}
+		if countsForConvergence(m.Status) {
+			return m.Node
+		}
+		if best == nil || cmp.Compare(substituteRank(m.Status), substituteRank(best.Status)) < 0 {
+			best = m
+		}
+	}
+	if best == nil {
+		return identity.Node{}
+	}
+	return best.Node
+}
+
+// substituteRank orders the statuses of members that lead only if no member is Up, Leaving or about to shut down. The lowest leads.
+func substituteRank(s Status) int {
+	switch s {
+	case WeaklyUp:
+		return 1
+	case Joining:
+		return 2
+	case Exiting:
+		return 3
+	case Down:
+		return 4
+	case Up, Leaving, PreparingForShutdown, ReadyForShutdown, Removed:
+	}
+	return 0
+}

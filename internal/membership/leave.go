@@ -1,0 +1,207 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"slices"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// A member that leaves waits for all to know, and its process does not wait for long. So while
+// members leave gossip is faster, and the leader acts as soon as all agree. When many leave
+// one after the other each change would begin that anew: who would like to leave
+// while others do lets them get on first, and goes with all that have waited as well.
+
+const (
+	// rushMembers is the number of members up to which gossip is faster while some of them leave.
+	rushMembers = 128
+	// rushFactor is how much faster.
+	rushFactor = 10
+	// leaveWait is for how many gossip intervals a node lets others leave first.
+	leaveWait = 3
+	// exitingTold is how many members are told at once that they exit.
+	exitingTold = 100
+)
+
+// leave marks a member as leaving.
+func (m *Machine) leave(n identity.Node) {
+	o := m.find(n)
+	switch {
+	case o == nil:
+		m.log(Warn, "who is to leave is no member", Attr{"member", n})
+	case !o.Status.CanBecome(Leaving):
+	case o.Node == m.self && m.cache.anyLeaving:
+		if m.timers[timerLeave] == Never {
+			m.again(timerLeave, leaveWait*m.s.GossipInterval)
+		}
+	default:
+		m.leaveNow(o)
+	}
+}
+
+func (m *Machine) leaveNow(o *Member) {
+	m.log(Info, "a member leaves", Attr{"member", o.Node})
+	if m.change(Change{Put: []*Member{withStatus(o, Leaving)}}) {
+		m.gossipWithOne()
+	}
+}
+
+// leaveAfterOthers lets this node leave after it has waited for others.
+func (m *Machine) leaveAfterOthers() {
+	if me := m.me(); me != nil && me.Status.CanBecome(Leaving) {
+		m.leaveNow(me)
+	}
+}
+
+// leavers does what has to be done soon when members leave.
+func (m *Machine) leavers() {
+	members := m.gossip.Members()
+	if m.cache.anyExiting {
+		m.gossip.seen.each(func(i int) {
+			if o := members[i]; o.Status == Exiting && o.Node != m.self { // it says so only when it is ready
+				m.confirm(o.Node)
+			}
+		})
+	}
+	switch {
+	case !m.cache.anyLeaving:
+		if m.timers[timerLeave] != Never {
+			m.soon(timerLeave, m.now)
+		}
+		return
+	case m.cache.leader == m.self && m.link.state == linkUp && m.gossip.Converged(m.self, m.isConfirmed):
+		m.soon(timerLeader, m.now)
+	}
+	m.rushOn()
+}
+
+// rush reports whether members leave and it may be that not all know that could.
+func (m *Machine) rush() bool {
+	if !m.cache.anyLeaving || len(m.gossip.members) > rushMembers {
+		return false
+	}
+	for i, o := range m.gossip.members {
+		if !isGone(o.Status) && !m.gossip.seen.has(i) && !m.cache.unreachable.has(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// rushOn lets another round follow soon if members leave.
+func (m *Machine) rushOn() {
+	if m.rush() {
+		m.soon(timerGossipTwice, m.now+m.s.GossipInterval/rushFactor)
+	}
+}
+
+// exitingDone ends the membership of a node that has left: whoever leads is told
+// that nobody has to wait for it.
+func (m *Machine) exitingDone() {
+	me := m.me()
+	if m.phase != member || me.Status != Exiting {
+		m.log(Warn, "this node does not exit")
+		return
+	}
+	m.exiting, m.exited = false, true
+	m.adopt(m.gossip)
+	m.gossipWithSome(lastGossips)
+	told := []identity.Node{m.self}
+	for i := range 4 { // two that lead next, and two that don't leave as well
+		next := leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool {
+			return !slices.Contains(told, o.Node) && (i < 2 || o.Status == Up)
+		})
+		if !next.IsZero() {
+			m.send(next, ExitingConfirmed{})
+			told = append(told, next)
+		}
+	}
+	m.stop(Left)
+}
+
+// exitingConfirmed notes that a member is ready to be removed.
+func (m *Machine) exitingConfirmed(from identity.Node) {
+	if m.gossip.Member(from) == nil {
+		m.drop(DropStranger)
+		return
+	}
+	m.confirm(from)
+}
+
+// confirm notes that a member is ready to be removed: nobody waits for it, or gossips with it.
+func (m *Machine) confirm(n identity.Node) {
+	if !m.confirmed[n] {
+		m.confirmed[n] = true
+		m.cache.candidates = nil
+	}
+}
+
+const (
+	// lastGossips is how many members are told before a node stops.
+	lastGossips = 5
+	// downTicks is how many times a node that is Down waits for all to know.
+	downTicks = 4
+)
+
+func durationOf(n int) time.Duration { return time.Duration(n) }
+
+// find returns a member by its node, or by its name if the UID is 0.
+func (m *Machine) find(n identity.Node) *Member {
+	if n.UID != 0 {
+		return m.gossip.Member(n)
+	}
+	named := m.gossip.Named(n.Name)
+	if len(named) == 0 {
+		return nil
+	}
+	return named[len(named)-1]
+}
+
+// down marks a member as down.
+func (m *Machine) down(n identity.Node) {
+	o := m.find(n)
+	switch {
+	case o == nil:
+		m.log(Warn, "who is to be marked as down is no member", Attr{"member", n})
+	case o.Status.CanBecome(Down):
+		m.log(Warn, "a member is marked as down", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
+		if m.change(Change{Put: []*Member{withStatus(o, Down)}}) {
+			m.spread(o.Node)
+		}
+	}
+}
+
+// prepare announces that the whole cluster is going to stop.
+func (m *Machine) prepare() {
+	var c Change
+	for _, o := range m.gossip.Members() {
+		if o.Status == Up {
+			c.Put = append(c.Put, withStatus(o, PreparingForShutdown))
+		}
+	}
+	if m.phase == member && m.change(c) {
+		m.log(Info, "the cluster prepares for its shutdown")
+		m.gossipWithOne()
+	}
+}
+
+// stopIfDown stops a node that was given up, once those that were given up with
+// it know, or after a while.
+func (m *Machine) stopIfDown() {
+	if me := m.me(); me == nil || me.Status != Down {
+		return
+	}
+	know := true
+	for i, o := range m.gossip.Members() {
+		know = know && (o.Status != Down || m.cache.unreachable.has(i) || m.gossip.seen.has(i))
+	}
+	if !know && m.downTicks < downTicks {
+		m.downTicks++
+		return
+	}
+	m.gossipWithSome(lastGossips)
+	m.stop(WasDowned)
+}

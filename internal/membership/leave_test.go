@@ -1,0 +1,292 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// When most of the members leave, at once or one after the other, all of them do, in less time than a process has
+// for that when it ends: 5 s until it is known to leave, and 10 s until it exits. Those that stay go on.
+func TestManyLeaveAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		members, leave int
+		over           time.Duration
+		loss           float64
+	}{{40, 30, 0, 0}, {40, 30, 0, 0.02}, {40, 30, 3 * time.Second, 0}, {40, 30, 10 * time.Second, 0.02}, {40, 40, time.Second, 0.02}, {100, 80, 0, 0}} {
+		t.Run(fmt.Sprintf("%d of %d in %v with loss %v", c.leave, c.members, c.over, c.loss), func(t *testing.T) {
+			t.Parallel()
+			for seed := range seeds(1) {
+				w := newWorld(t, seed)
+				w.checked = c.members < 50
+				w.delay = 30 * time.Millisecond
+				hosts := w.join(names(c.members)...)
+				w.up(2*time.Minute, hosts...)
+				w.loss = c.loss
+				begun := map[*host]time.Duration{}
+				look := func() bool {
+					for h, at := range begun {
+						if h.dead && !h.stopped(membership.Left) {
+							t.Errorf("seed %d: %v ended as %v", seed, h.node, h.lives)
+						}
+						if h.dead {
+							delete(begun, h)
+						} else if w.now-at > 8*time.Second {
+							t.Fatalf("seed %d: %v has not left after %v:\n%s", seed, h.node, w.now-at, w.describe())
+						}
+					}
+					return len(begun) == 0
+				}
+				from := w.now
+				for i, k := range w.rand.Perm(c.members)[:c.leave] {
+					w.until(from+c.over*time.Duration(i)/time.Duration(c.leave)-w.now, func() bool { look(); return false })
+					begun[hosts[k]] = w.now
+					hosts[k].do(membership.Leave{Node: hosts[k].node})
+				}
+				w.until(time.Minute, look)
+				hosts = slices.DeleteFunc(hosts, func(h *host) bool { return h.dead })
+				w.up(30*time.Second, hosts...)
+			}
+		})
+	}
+}
+
+func TestTheLeaderLetsMembersExitAsSoonAsAllKnow(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.pass(time.Second/2, "n", "o")
+	s.do(membership.Leave{Node: node("n")})
+	s.seen("n", "o")
+	if s.pass(0); s.status(node("n")) != exiting {
+		t.Errorf("n is %v", s.status(node("n")))
+	}
+}
+
+// Whoever would like to leave while others do lets these go on first, but not for long.
+func TestANodeLetsOthersLeaveFirst(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.do(membership.Leave{Node: node("n")})
+	s.do(membership.Leave{Node: self})
+	s.do(membership.Leave{})
+	if s.pass(2*time.Second, "n", "o"); s.status(self) != up {
+		t.Errorf("it is %v", s.status(self))
+	}
+	s.seen("n", "o")
+	if s.pass(0); s.status(self) != leaving || s.status(node("n")) != exiting {
+		t.Errorf("n is %v, and it is %v", s.status(node("n")), s.status(self))
+	}
+
+	s = with(t, "n", "o")
+	s.do(membership.Leave{Node: node("n")})
+	s.do(membership.Leave{Node: self})
+	if s.pass(3*time.Second, "n", "o"); s.status(self) != leaving {
+		t.Errorf("after 3 s it is %v", s.status(self))
+	}
+	s = with(t, "n", "o")
+	s.do(membership.Leave{Node: node("n")})
+	s.do(membership.Leave{Node: node("o")})
+	if s.status(node("o")) != leaving {
+		t.Error("an operator does not wait")
+	}
+}
+
+// While members leave there is more gossip, until all know that can be reached.
+func TestGossipIsFasterWhileMembersLeave(t *testing.T) {
+	t.Parallel()
+	rounds := func(s *solo, answering ...string) int {
+		s.forget()
+		s.pass(10*time.Second, answering...)
+		return len(sentIn(s.all, membership.KindState)) + len(sentIn(s.all, membership.KindDigests))
+	}
+	s := with(t, "n", "o", "p")
+	s.do(membership.Leave{Node: node("n")})
+	s.seen("n", "p")
+	if got := rounds(s, "n", "o", "p"); got < 90 || got > 110 {
+		t.Errorf("%d rounds in 10 s while o does not know that n leaves", got)
+	}
+	s.pass(10*time.Second, "n", "p") // o is unreachable
+	s.seen("n", "p")
+	if got := rounds(s, "n", "p"); got > 11 {
+		t.Errorf("%d rounds in 10 s while all know but who can't be reached", got)
+	}
+	var many []string
+	for i := range 130 {
+		many = append(many, fmt.Sprintf("n%03d", i))
+	}
+	s = with(t, many...)
+	s.do(membership.Leave{Node: node("n001")})
+	s.seen(many[:120]...)
+	if got := rounds(s, many...); got > 11 {
+		t.Errorf("%d rounds in 10 s of a large cluster", got)
+	}
+}
+
+// The leader tells all that exit, not only the oldest.
+func TestTheLeaderTellsAllThatExit(t *testing.T) {
+	t.Parallel()
+	all := []string{"n", "o", "p", "q", "r", "s"}
+	s := with(t, all...)
+	for _, name := range all[2:] {
+		s.do(membership.Leave{Node: node(name)})
+	}
+	s.seen(all...)
+	s.forget()
+	s.pass(0)
+	for _, name := range all[2:] {
+		if s.status(node(name)) != exiting || !slices.Contains(sentIn(s.all, membership.KindState), name) {
+			t.Errorf("%s is %v, told: %v", name, s.status(node(name)), sentIn(s.all, membership.KindState))
+		}
+	}
+}
+
+// Whoever exits has seen a state only when it is ready to be removed: that says so too, when its confirmation was lost. Nobody
+// gossips with it any more.
+func TestWhoHasSeenThatItExitsIsReady(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.do(membership.Leave{Node: node("n")})
+	s.seen("n", "o")
+	s.pass(0)
+	s.recv("o", membership.SeenOf(s.m.Gossip().Saw(node("n"))))
+	s.forget()
+	s.pass(900*time.Millisecond, "o")
+	if got := append(sentIn(s.all, membership.KindState), sentIn(s.all, membership.KindDigests)...); slices.Contains(got, "n") {
+		t.Errorf("gossip went to %v", got)
+	}
+	s.seen("o")
+	if s.pass(time.Second, "o"); s.status(node("n")) != 0 {
+		t.Errorf("n is %v", s.status(node("n")))
+	}
+}
+
+// The last gossip of a node goes to those that may not know that others exit: soon there may be nobody to tell them.
+func TestTheLastGossipGoesToThoseThatStay(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a", "b", "c", "d", "e", "f", "g", "h")
+	all := membership.Change{}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "m"} {
+		o := *s.m.Gossip().Member(node(name))
+		o.Status = exiting
+		all.Put = append(all.Put, &o)
+	}
+	for _, o := range all.Put {
+		leaves := *o
+		leaves.Status = leaving
+		s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{&leaves}})))
+	}
+	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), all)))
+	e := s.do(membership.ExitingDone{})
+	if got := sentIn(e, membership.KindState); len(got) != 5 || !slices.Contains(got, "g") || !slices.Contains(got, "h") {
+		t.Errorf("the last gossip went to %v", got)
+	}
+	if got := sentIn(e, membership.KindExitingConfirmed); !slices.Contains(got, "g") || !slices.Contains(got, "h") {
+		t.Errorf("confirmed to %v", got)
+	}
+}
+
+// Whoever has asked a node that was no member yet hears as soon as it is.
+func TestThoseThatWaitHearAtOnce(t *testing.T) {
+	t.Parallel()
+	founder := newSolo(t)
+	founder.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
+	joiner := newSolo(t)
+	joiner.do(membership.JoinNode{Name: "b"})
+	for _, s := range []*solo{founder, joiner} {
+		for _, who := range []string{"a", "c", "a"} {
+			s.named(who, membership.InitJoin{})
+			s.wants("not yet", membership.KindInitJoinNack, who)
+		}
+		s.named("d", membership.InitJoin{Settings: []membership.Setting{{Key: "k", Value: "v"}}})
+		s.forget()
+	}
+	if founder.pass(500 * time.Millisecond); !founder.m.Member() {
+		t.Fatal("who asks could let nobody in either: the other seed has declined")
+	}
+	joiner.recv("b", membership.Welcome{State: membership.StateOf(cluster(t, member("b", up), member("m", joining)))})
+	for _, s := range []*solo{founder, joiner} {
+		if got := sentIn(s.all, membership.KindInitJoinAck); !slices.Equal(got, []string{"a", "c", "d"}) {
+			t.Errorf("it is a member, and says so to %v", got)
+		}
+		if got := s.last(membership.KindInitJoinAck); got.(membership.InitJoinAck).Compatible { //nolint:errcheck // it is one
+			t.Error("the settings of d differ")
+		}
+		s.forget()
+		s.pass(10 * time.Second)
+		if got := sentIn(s.all, membership.KindInitJoinAck); len(got) > 0 {
+			t.Errorf("it says so again to %v", got)
+		}
+	}
+}
+
+func TestHowManyAreRemembered(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"m"}})
+	for i := range 2000 {
+		s.do(membership.Received{From: identity.Node{Name: "a", UID: uint64(i) + 1}, To: identity.Node{Name: "m"}, Data: membership.AppendMessage(nil, membership.InitJoin{})})
+	}
+	s.forget()
+	s.pass(500 * time.Millisecond)
+	if got := len(sentIn(s.all, membership.KindInitJoinAck)); got != 1000 {
+		t.Errorf("%d of 2000 that have asked hear that it is a member", got)
+	}
+}
+
+// The first seed takes one that declines for one that waits: it may have asked before the first one ran.
+func TestWhoeverDeclinesHearsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
+	s.recv("x", membership.InitJoinNack{}) // is no seed
+	s.recv("a", membership.InitJoinNack{})
+	s.recv("a", membership.InitJoinNack{})
+	s.pass(500 * time.Millisecond)
+	s.wants("founded", membership.KindInitJoinAck, "a")
+}
+
+// Three nodes that start together, in whatever order, are up within 3 s, and more of them within 10 s.
+func TestNodesThatStartTogether(t *testing.T) {
+	t.Parallel()
+	for seed := range seeds(30) {
+		for n, within := range map[int]time.Duration{3: 3 * time.Second, 7: 10 * time.Second} {
+			w := newWorld(t, seed)
+			all := names(n)
+			var hosts []*host
+			for _, i := range w.rand.Perm(n) {
+				w.run(time.Duration(w.rand.Int64N(int64(100 * time.Millisecond))))
+				h := w.start(all[i])
+				h.do(membership.JoinSeeds{Seeds: all[:3]})
+				hosts = append(hosts, h)
+			}
+			w.up(within, hosts...)
+		}
+	}
+}
+
+// The leader tells those that it finds up, and not too many of them.
+func TestTheLeaderTellsWhoIsUp(t *testing.T) {
+	t.Parallel()
+	s := founded(t)
+	all := names(20)
+	for _, name := range all {
+		s.named(name, membership.Join{})
+	}
+	s.forget()
+	for s.status(node(all[0])) != up {
+		s.now = s.m.Next()
+		s.took(s.m.Tick(s.now))
+	}
+	to := sentIn(s.out, membership.KindState)
+	if rounds := len(to) - 10; rounds < 0 || rounds > 1 || !slices.Equal(to[rounds:], all[:10]) {
+		t.Errorf("it tells %v", to)
+	}
+}

@@ -1,0 +1,549 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
+)
+
+// exits returns a machine that has to go, in a cluster led by a.
+func exits(t *testing.T) *solo {
+	t.Helper()
+	s := with(t, "a", "b", "c")
+	me := *s.m.Gossip().Member(self)
+	for _, status := range []membership.Status{leaving, exiting} {
+		me.Status = status
+		next := me
+		s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{&next}})))
+	}
+	return s
+}
+
+// A node that exits has not seen it before its tasks are done; then it tells the
+// leader, who would be the next one, and others that stay, that nobody has to wait for it.
+func TestExiting(t *testing.T) {
+	t.Parallel()
+	s := exits(t)
+	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Exits}) {
+		t.Fatalf("life: %v", s.all.Life)
+	}
+	if s.m.Gossip().HasSeen(self) || !s.m.Gossip().HasSeen(node("a")) || len(s.sent(membership.KindSeen)) > 0 {
+		t.Error("its tasks are not done")
+	}
+	s.named("x", membership.Ping{Node: self})
+	s.wants("it is alive", membership.KindPong, "x")
+	s.do(membership.Leave{Node: node("b")})
+	if s.m.Gossip().HasSeen(self) {
+		t.Error("nor are they after another change")
+	}
+	e := s.do(membership.ExitingDone{})
+	if got := sentIn(e, membership.KindExitingConfirmed); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("confirmed to %v", got)
+	}
+	if got := sentIn(e, membership.KindState); len(got) != 3 {
+		t.Errorf("the last gossip went to %v", got)
+	}
+	if got := e.Life; !slices.Equal(got, []membership.Life{{Kind: membership.Stopped, Reason: membership.Left}}) {
+		t.Errorf("life: %v", got)
+	}
+	if e.Events[1].Kind != membership.ShuttingDown || len(e.Events) != 2+4 {
+		t.Errorf("events: %v", e.Events)
+	}
+	if s.m.Next() != membership.Never || len(s.do(membership.JoinNode{Name: "m"}).Log) > 0 {
+		t.Error("it never comes back")
+	}
+}
+
+func TestALeaderRemovesWhoHasConfirmed(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.recv("x", membership.ExitingConfirmed{})
+	if s.dropped(membership.DropStranger) != 1 {
+		t.Error("x is no member")
+	}
+	s.do(membership.Leave{Node: node("n")})
+	s.seen("n", "o")
+	s.pass(time.Second, "n", "o")
+	if s.status(node("n")) != exiting {
+		t.Fatalf("n is %v", s.status(node("n")))
+	}
+	s.seen("o")
+	s.pass(2*time.Second, "n", "o")
+	if s.status(node("n")) != exiting {
+		t.Error("n has not confirmed")
+	}
+	s.recv("n", membership.ExitingConfirmed{})
+	s.pass(time.Second, "n", "o")
+	if s.status(node("n")) != 0 {
+		t.Error("n has confirmed")
+	}
+	// It may talk on for a while.
+	s.forget()
+	s.seen("o")
+	s.pass(4*time.Second, "o")
+	if len(s.all.Quarantine) > 0 {
+		t.Error("quarantined at once")
+	}
+	s.pass(2*time.Second, "o")
+	if !slices.Equal(s.all.Quarantine, []identity.Node{node("n")}) {
+		t.Error("not quarantined")
+	}
+	s.recv("n", membership.Digests{})
+	s.wants("who still talks was removed before it knew that it exits", membership.KindQuarantined, "n")
+	if s.dropped(membership.DropQuarantined) != 1 {
+		t.Errorf("dropped: %v", s.m.Counters().Dropped)
+	}
+}
+
+// Who has confirmed early, before the leader knows that it exits, is not waited
+// for either.
+func TestAConfirmationThatOvertakesTheGossip(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.recv("n", membership.ExitingConfirmed{})
+	s.pass(3*time.Second, "n", "o")
+	s.do(membership.Leave{Node: node("n")})
+	s.seen("o") // n has not seen it
+	s.pass(time.Second, "n", "o")
+	s.seen("o")
+	s.pass(time.Second, "n", "o")
+	if s.status(node("n")) != 0 {
+		t.Errorf("n is %v", s.status(node("n")))
+	}
+}
+
+// A new incarnation ends the time in which the old one may still talk.
+func TestANewIncarnationEndsTheOldOne(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.recv("n", membership.ExitingConfirmed{})
+	s.do(membership.Leave{Node: node("n")})
+	for range 3 {
+		s.seen("o")
+		s.pass(time.Second, "n", "o")
+	}
+	s.forget()
+	s.do(membership.Received{From: identity.Node{Name: "n", UID: 2}, To: identity.Node{Name: "m"}, Data: membership.AppendMessage(nil, membership.Join{})})
+	s.pass(time.Millisecond)
+	if !slices.Equal(s.all.Quarantine, []identity.Node{node("n")}) {
+		t.Errorf("quarantined: %v", s.all.Quarantine)
+	}
+}
+
+// A node that is Down stops when all that are Down know, or after four ticks.
+func TestWhenANodeThatIsDownStops(t *testing.T) {
+	t.Parallel()
+	downed := func(t *testing.T) *solo {
+		t.Helper()
+		s := with(t, "a", "b", "c", "d", "e", "f", "g")
+		g := s.m.Gossip()
+		both := []*membership.Member{{Node: self, Status: down, UpNumber: g.Member(self).UpNumber}, {Node: node("b"), Status: down, UpNumber: g.Member(node("b")).UpNumber}}
+		s.recv("a", membership.StateOf(apply(t, g, node("a"), membership.Change{Put: both})))
+		if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Downed}) {
+			t.Fatalf("life: %v", s.all.Life)
+		}
+		s.forget()
+		return s
+	}
+	all := []string{"a", "b", "c", "d", "e", "f", "g"}
+	stop := membership.Life{Kind: membership.Stopped, Reason: membership.WasDowned}
+
+	s := downed(t)
+	s.named("x", membership.Ping{Node: self})
+	s.wants("who is about to stop does not answer", membership.KindPong)
+	s.pass(3*time.Second, all...)
+	if slices.Contains(s.all.Life, stop) {
+		t.Error("b does not know yet")
+	}
+	s.pass(2*time.Second, all...)
+	if !slices.Contains(s.all.Life, stop) {
+		t.Error("it does not wait for ever")
+	}
+	if n := len(sentIn(s.out, membership.KindState)); n != 0 {
+		t.Errorf("sent after its end: %d", n)
+	}
+
+	s = downed(t)
+	s.seen("b")
+	s.forget()
+	s.pass(1100*time.Millisecond, all...)
+	if !slices.Contains(s.all.Life, stop) {
+		t.Error("b knows")
+	}
+	if n := len(sentIn(s.all, membership.KindState)); n < 5 {
+		t.Errorf("the last gossip went to %d", n)
+	}
+}
+
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.do(membership.Quarantine{Node: node("n")})
+	if got := s.m.Gossip().Reachability().By(self, node("n")); got != terminated || s.status(node("n")) != up || !slices.Equal(s.out.Quarantine, []identity.Node{node("n")}) {
+		t.Errorf("n is %v and %v", got, s.status(node("n")))
+	}
+	s.recv("n", membership.Digests{})
+	s.wants("it is told", membership.KindQuarantined, "n")
+	s.recv("n", membership.Digests{})
+	s.wants("but not each time", membership.KindQuarantined)
+	s.pass(1100 * time.Millisecond)
+	for _, m := range []membership.Message{membership.Heartbeat{}, membership.HeartbeatReply{}, membership.Quarantined{}} {
+		s.recv("n", m)
+		s.wants("never in answer to these", membership.KindQuarantined)
+	}
+	if s.status(self) != up {
+		t.Error("a notice from who is quarantined changes nothing")
+	}
+	s.recv("n", membership.Digests{})
+	s.wants("after a while it is told again", membership.KindQuarantined, "n")
+	if s.dropped(membership.DropQuarantined) != 6 {
+		t.Errorf("dropped: %v", s.m.Counters().Dropped)
+	}
+	s.forget()
+	s.pass(10*time.Second, "o")
+	for _, sent := range s.all.Send {
+		if sent.To == node("n") {
+			t.Fatalf("%v was sent to n", sent.Kind)
+		}
+	}
+	if s.do(membership.Quarantine{Node: self}); s.status(self) != up {
+		t.Error("a node does not quarantine itself")
+	}
+}
+
+// A node that a member has quarantined goes itself.
+func TestBeingQuarantined(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	if s.recv("x", membership.Quarantined{}); s.status(self) != up {
+		t.Error("x is no member")
+	}
+	if s.recv("n", membership.Quarantined{}); s.status(self) != down || s.status(node("n")) != up {
+		t.Errorf("this node is %v, n is %v", s.status(self), s.status(node("n")))
+	}
+}
+
+// Who was removed is told by those who have never met it, too: all that it knows may
+// have been replaced. It believes whoever has the name of a member.
+func TestToldByALaterIncarnation(t *testing.T) {
+	t.Parallel()
+	s := newSolo(t)
+	s.do(membership.JoinNode{Name: "a"})
+	s.recv("a", membership.Echo{Nr: 1})
+	g := cluster(t, member("a", up), member("m", joining), member("x", up))
+	g = apply(t, g, node("a"), membership.Change{Put: []*membership.Member{member("x", down)}})
+	s.recv("a", membership.Welcome{State: membership.StateOf(apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("x")}}))})
+	s.recv("x", membership.Digests{})
+	s.wants("gossip of a removed node", membership.KindQuarantined, "x")
+	s.named("x", membership.Ping{Node: identity.Node{Name: "m", UID: 77}})
+	s.wants("a removed node looks for the one that had this name", membership.KindQuarantined, "x")
+	if s.dropped(membership.DropRemoved) != 2 {
+		t.Errorf("dropped: %v", s.m.Counters().Dropped)
+	}
+
+	s = with(t, "n", "o")
+	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: self, Data: membership.AppendMessage(nil, membership.Quarantined{})}
+	if s.do(again); s.status(self) != down {
+		t.Error("a later incarnation of n knows that this node was removed")
+	}
+	s = with(t, "n", "o")
+	s.do(membership.DownNode{Node: node("n")})
+	s.pass(10*time.Second, "o")
+	s.seen("o")
+	s.pass(2*time.Second, "o")
+	if !s.m.Gossip().Buried(node("n")) {
+		t.Fatal("n is still there")
+	}
+	if s.do(again); s.status(self) != up {
+		t.Error("n is no member any more")
+	}
+}
+
+// Events come in one order: who was removed, who changed, who is unreachable or
+// reachable, who leads.
+func TestOrderOfEvents(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a", "b", "c", "d")
+	g := apply(t, s.m.Gossip(), node("b"), membership.Change{Observed: []membership.Observation{{node("d"), unreachable}}})
+	s.recv("b", membership.StateOf(g))
+	g = apply(t, s.m.Gossip(), node("b"), membership.Change{
+		Put:      []*membership.Member{member("a", leaving), {Node: node("A"), Status: joining, UpNumber: membership.NeverUp, Roles: []string{"r"}}},
+		Remove:   []identity.Node{node("c")},
+		Observed: []membership.Observation{{node("d"), reachable}, {node("a"), unreachable}},
+	})
+	s.recv("b", membership.StateOf(g))
+	var got []string
+	for _, e := range s.out.Events {
+		text := e.Kind.String()
+		if e.Member != nil {
+			text += " " + e.Member.Node.Name
+		}
+		if e.Kind == membership.LeaderChanged || e.Kind == membership.RoleLeaderChanged {
+			text += " " + e.Node.Name
+		}
+		got = append(got, text)
+	}
+	want := []string{
+		"tombstones-changed", "removed c", "joined A", "left a", "unreachable a", "reachable d", "leader b", "role-leader A", "seen-changed", "reachability-changed",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events: %q, want %q", got, want)
+	}
+}
+
+// What a subscriber gets at first and what follows add up, with nothing missing
+// and nothing twice.
+func TestSnapshotAndEvents(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		w := newWorld(t, seed)
+		hosts := w.join(names(5)...)
+		w.run(time.Duration(6000+seed*500) * time.Millisecond)
+		h := hosts[1]
+		replayed := replay{}
+		replayed.apply(h.m.Snapshot().Events())
+		h.events = nil
+		hosts[4].kill()
+		hosts[2].do(membership.Leave{Node: hosts[2].node})
+		w.run(20 * time.Second)
+		replayed.apply(h.events)
+		now := replay{}
+		now.apply(h.m.Snapshot().Events())
+		if !reflect.DeepEqual(replayed, now) {
+			t.Errorf("seed %d: %v, want %v", seed, replayed, now)
+		}
+	}
+}
+
+// replay is what a subscriber believes.
+type replay map[string]string
+
+func (r replay) apply(events []membership.Event) {
+	for _, e := range events {
+		switch {
+		case e.Kind == membership.MemberRemoved:
+			delete(r, "status "+e.Member.Node.String())
+			delete(r, "unreachable "+e.Member.Node.String())
+		case e.Kind == membership.MemberUnreachable:
+			r["unreachable "+e.Member.Node.String()] = "yes"
+		case e.Kind == membership.MemberReachable:
+			delete(r, "unreachable "+e.Member.Node.String())
+		case e.Kind == membership.LeaderChanged:
+			r["leader"] = e.Node.String()
+		case e.Member != nil:
+			r["status "+e.Member.Node.String()] = fmt.Sprint(e.Member.Status, e.Member.UpNumber)
+		}
+	}
+}
+
+func TestANewUpNumberIsAnEvent(t *testing.T) {
+	t.Parallel()
+	s := with(t, "a")
+	older := *s.m.Gossip().Member(node("a"))
+	older.UpNumber = 1
+	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{&older}})))
+	if len(s.out.Events) == 0 || s.out.Events[0].Kind != membership.MemberUp || s.out.Events[0].Member.UpNumber != 1 {
+		t.Errorf("events: %v", s.out.Events)
+	}
+}
+
+func TestView(t *testing.T) {
+	t.Parallel()
+	s := with(t, "n", "o")
+	s.pass(10*time.Second, "n")
+	v := s.m.View()
+	if v.Self != self || !v.Connected || !v.Leader || len(v.Members) != 3 || !slices.Equal(v.Unreachable, []identity.Node{node("o")}) ||
+		v.Reachability.By(self, node("o")) != unreachable || !slices.Contains(v.Seen, self) {
+		t.Errorf("view: %+v", v)
+	}
+	if again := s.m.View(); &again.Members[0] != &v.Members[0] || &again.Unreachable[0] != &v.Unreachable[0] {
+		t.Error("what has not changed is the same slice")
+	}
+	s.named("x", membership.Join{})
+	if next := s.m.View(); len(next.Members) != 4 || len(v.Members) != 3 || &next.Unreachable[0] != &v.Unreachable[0] {
+		t.Error("a view does not change, another does")
+	}
+}
+
+// solo is one machine whose peers are made up by the test. Its node is called m.
+type solo struct {
+	t   *testing.T
+	m   *membership.Machine
+	now time.Duration
+	// out is what came of the last step, all of all since the last call of forget.
+	out, all membership.Effects
+	mute     bool // it does not hear itself
+}
+
+var self = node("m")
+
+func newSolo(t *testing.T, change ...func(*membership.Config)) *solo {
+	t.Helper()
+	cfg := membership.Config{Self: self, Rand: rand.New(rand.NewPCG(1, 1)), Started: time.Unix(1000, 0)}
+	for _, c := range change {
+		c(&cfg)
+	}
+	m, err := membership.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &solo{t: t, m: m}
+}
+
+// founded returns a machine that is the only member.
+func founded(t *testing.T, change ...func(*membership.Config)) *solo {
+	t.Helper()
+	s := newSolo(t, change...)
+	s.do(membership.JoinNode{Name: "m"})
+	s.pass(500 * time.Millisecond)
+	if got := s.status(s.m.Self()); got != up {
+		t.Fatalf("the founder is %v", got)
+	}
+	return s
+}
+
+// with returns a machine that is up with others that are, and have seen that.
+func with(t *testing.T, names ...string) *solo {
+	t.Helper()
+	s := founded(t)
+	s.add(names...)
+	return s
+}
+
+// add lets nodes join and waits until they are up.
+func (s *solo) add(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.named(name, membership.Join{})
+	}
+	s.seen(names...)
+	for range 2 {
+		s.pass(time.Second, names...)
+		s.seen(names...)
+	}
+	for _, name := range names {
+		if got := s.status(node(name)); got != up {
+			s.t.Fatalf("%s is %v:\n%s", name, got, describe(s.m.Gossip()))
+		}
+	}
+	s.forget()
+}
+
+// seen tells the machine that others have seen what it knows.
+func (s *solo) seen(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.recv(name, membership.SeenOf(s.m.Gossip().Saw(node(name))))
+	}
+}
+
+func (s *solo) took(e membership.Effects) membership.Effects {
+	s.out = e
+	s.all.Send = append(s.all.Send, e.Send...)
+	s.all.Events = append(s.all.Events, e.Events...)
+	s.all.Life = append(s.all.Life, e.Life...)
+	s.all.Log = append(s.all.Log, e.Log...)
+	s.all.Quarantine = append(s.all.Quarantine, e.Quarantine...)
+	for _, sent := range e.Send {
+		if sent.Kind == membership.KindEcho && !s.mute {
+			s.took(s.m.Step(s.now, membership.Received{From: s.m.Self(), To: s.m.Self(), Data: sent.Data}))
+		}
+	}
+	s.out = e
+	return e
+}
+
+func (s *solo) forget() { s.all = membership.Effects{} }
+
+func (s *solo) do(in membership.Input) membership.Effects { return s.took(s.m.Step(s.now, in)) }
+
+// recv is a message to the incarnation, named one to its name.
+func (s *solo) recv(from string, msg membership.Message) membership.Effects {
+	return s.do(membership.Received{From: node(from), To: s.m.Self(), Data: membership.AppendMessage(nil, msg)})
+}
+
+func (s *solo) named(from string, msg membership.Message) {
+	s.do(membership.Received{From: node(from), To: identity.Node{Name: "m"}, Data: membership.AppendMessage(nil, msg)})
+}
+
+// pass lets time pass. The nodes that are named answer heartbeats.
+func (s *solo) pass(d time.Duration, answering ...string) {
+	end := s.now + d
+	for s.m.Next() <= end {
+		s.now = s.m.Next()
+		e := s.took(s.m.Tick(s.now))
+		for _, sent := range e.Send {
+			if sent.Kind == membership.KindHeartbeat && slices.Contains(answering, sent.To.Name) {
+				m, _ := membership.DecodeMessage(sent.Data)
+				if beat, ok := m.(membership.Heartbeat); ok {
+					s.recv(sent.To.Name, membership.HeartbeatReply(beat))
+				}
+			}
+		}
+	}
+	s.now = end
+}
+
+func (s *solo) status(n identity.Node) membership.Status {
+	if m := s.m.Gossip().Member(n); m != nil {
+		return m.Status
+	}
+	return 0
+}
+
+// sent returns to whom messages of a kind went in the last step.
+func (s *solo) sent(k membership.Kind) []string { return sentIn(s.out, k) }
+
+func sentIn(e membership.Effects, k membership.Kind) (to []string) {
+	for _, sent := range e.Send {
+		if sent.Kind == k {
+			to = append(to, sent.To.Name)
+		}
+	}
+	return to
+}
+
+// last returns the last message of a kind in the last step.
+func (s *solo) last(k membership.Kind) membership.Message {
+	s.t.Helper()
+	for _, sent := range slices.Backward(s.out.Send) {
+		if sent.Kind == k {
+			m, err := membership.DecodeMessage(sent.Data)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return m
+		}
+	}
+	s.t.Fatalf("no %v was sent: %v", k, s.out.Send)
+	return nil
+}
+
+func (s *solo) dropped(d membership.Drop) uint64 { return s.m.Counters().Dropped[d] }
+
+func (s *solo) logged(message string) int {
+	n := 0
+	for _, l := range s.all.Log {
+		if l.Message == message {
+			n++
+		}
+	}
+	return n
+}
+
+// wants asserts to whom a kind of message went in the last step.
+func (s *solo) wants(what string, k membership.Kind, to ...string) {
+	s.t.Helper()
+	if got := s.sent(k); !slices.Equal(got, to) {
+		s.t.Errorf("%s: %v went to %v, want %v", what, k, got, to)
+	}
+}

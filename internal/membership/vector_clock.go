@@ -1,0 +1,188 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package membership
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"iter"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// Order is how two vector clocks stand to each other.
+type Order uint8
+
+// The changes that one contains are the same as those of the other, some of
+// them, more of them, or not all and others.
+const (
+	Same Order = iota
+	Before
+	After
+	Concurrent
+)
+
+func (o Order) String() string {
+	return [...]string{"same", "before", "after", "concurrent"}[o&3]
+}
+
+// Clock is a vector clock: how many changes of each node a state contains. It is
+// sorted by node and immutable; a node that is not in it stands for 0.
+type Clock []Tick
+
+// Tick is how many changes of a node are contained, at least 1.
+type Tick struct {
+	Node  identity.Node
+	Count uint64
+}
+
+// Compare says how c stands to other, in one pass.
+func (c Clock) Compare(other Clock) Order {
+	less, more := false, false
+	for x, y := range pairs(c, other, compareTicks) {
+		switch {
+		case y == nil:
+			more = true
+		case x == nil:
+			less = true
+		default:
+			less = less || x.Count < y.Count
+			more = more || x.Count > y.Count
+		}
+		if less && more {
+			return Concurrent
+		}
+	}
+	switch {
+	case less:
+		return Before
+	case more:
+		return After
+	}
+	return Same
+}
+
+// Merge returns the higher count of each node.
+func (c Clock) Merge(other Clock) Clock {
+	merged := make(Clock, 0, max(len(c), len(other)))
+	for x, y := range pairs(c, other, compareTicks) {
+		if x == nil || y != nil && y.Count > x.Count {
+			x = y
+		}
+		merged = append(merged, *x)
+	}
+	return merged
+}
+
+// Add returns a clock with one more change of a node.
+func (c Clock) Add(n identity.Node) Clock {
+	i, found := c.find(n)
+	if !found {
+		return slices.Insert(slices.Clone(c), i, Tick{n, 1})
+	}
+	added := slices.Clone(c)
+	added[i].Count++
+	return added
+}
+
+// Without returns a clock that has forgotten some nodes.
+func (c Clock) Without(gone func(identity.Node) bool) Clock {
+	if !slices.ContainsFunc(c, func(t Tick) bool { return gone(t.Node) }) {
+		return c
+	}
+	return slices.DeleteFunc(slices.Clone(c), func(t Tick) bool { return gone(t.Node) })
+}
+
+// Of returns the count of a node.
+func (c Clock) Of(n identity.Node) uint64 {
+	if i, found := c.find(n); found {
+		return c[i].Count
+	}
+	return 0
+}
+
+func (c Clock) find(n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(c, n, func(t Tick, n identity.Node) int { return t.Node.Compare(n) })
+}
+
+// Digest stands for a clock or a seen set in messages. Equal digests mean equal
+// things. The zero value stands for nothing in particular.
+type Digest [16]byte
+
+// String returns the first bytes in hexadecimal.
+func (d Digest) String() string { return hex.EncodeToString(d[:4]) }
+
+// Digest returns what stands for the clock.
+func (c Clock) Digest() (d Digest) {
+	h := sha256.New()
+	b := make([]byte, 0, digested)
+	for _, t := range c {
+		if len(b) > digested-identity.MaxNameLength-3*binary.MaxVarintLen64 {
+			h.Write(b)
+			b = b[:0]
+		}
+		b = binary.AppendUvarint(b, uint64(len(t.Node.Name)))
+		b = append(b, t.Node.Name...)
+		b = binary.LittleEndian.AppendUint64(b, t.Node.UID)
+		b = binary.AppendUvarint(b, t.Count)
+	}
+	h.Write(b)
+	copy(d[:], h.Sum(b[:0]))
+	return d
+}
+
+// digested is how many bytes are digested at a time.
+const digested = 2048
+
+// SeenDigest returns what stands for the set of members that have seen this. It
+// says which ones only together with the clock.
+func (g Gossip) SeenDigest() Digest { return digest(encodeBitmap(g.seen)) }
+
+func digest(b []byte) (d Digest) {
+	sum := sha256.Sum256(b)
+	copy(d[:], sum[:])
+	return d
+}
+
+// pairs goes through two lists that are sorted alike, in their common order, and
+// yields the elements that belong together: of a, of b, or of both. Who is missing is nil.
+func pairs[T any](a, b []T, compare func(a, b *T) int) iter.Seq2[*T, *T] {
+	return func(yield func(a, b *T) bool) {
+		for i, j := 0, 0; i < len(a) || j < len(b); {
+			by := 0
+			switch {
+			case i == len(a):
+				by = 1
+			case j == len(b):
+				by = -1
+			default:
+				by = compare(&a[i], &b[j])
+			}
+			var ofA, ofB *T
+			if by <= 0 {
+				ofA = &a[i]
+				i++
+			}
+			if by >= 0 {
+				ofB = &b[j]
+				j++
+			}
+			if !yield(ofA, ofB) {
+				return
+			}
+		}
+	}
+}
+
+func compareTicks(a, b *Tick) int { return a.Node.Compare(b.Node) }
+
+// compareMembers is quick about members that are shared.
+func compareMembers(a, b **Member) int {
+	if *a == *b {
+		return 0
+	}
+	return (*a).Node.Compare((*b).Node)
+}
