@@ -13,161 +13,178 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/adminrpc"
 	"github.com/refold-io/refold/transport"
 )
 
-// AdminCommand is what an operator asks of a node.
-type AdminCommand string
+// adminCommand names a request of an operator. All commands are idempotent.
+type adminCommand string
 
-// The commands. All of them can be repeated.
 const (
-	// AdminState asks what the node knows.
-	AdminState AdminCommand = "state"
-	// AdminLeave and AdminDown are Node.Leave and Node.Down.
-	AdminLeave AdminCommand = "leave"
-	AdminDown  AdminCommand = "down"
-	// AdminPrepare is Node.PrepareForShutdown.
-	AdminPrepare AdminCommand = "prepare-for-shutdown"
+	adminState   adminCommand = "state"
+	adminLeave   adminCommand = "leave"
+	adminDown    adminCommand = "down"
+	adminPrepare adminCommand = "prepare-for-shutdown"
 )
 
-// AdminRequest is a request of an operator, in JSON.
-type AdminRequest struct {
-	Command AdminCommand `json:"command"`
-	// Node is who is to leave or is down: a name, or a name and a UID as identity.Node.String writes it.
+// adminRequest is a request of an operator in JSON.
+type adminRequest struct {
+	Command adminCommand `json:"command"`
+	// Node is the member to leave or to down: a name, or a name and a UID in the format of identity.Node.String.
 	Node string `json:"node,omitempty"`
-	// After is the node behind which the members of the answer begin: there may be too many for one.
+	// After is the member after which the page of members begins.
 	After string `json:"after,omitempty"`
 }
 
-// AdminAnswer is the answer, in JSON. What has gone wrong is in Error; then the rest is empty.
-type AdminAnswer struct {
-	Error string `json:"error,omitempty"`
-	// NotMember says that the error is ErrNotMember.
-	NotMember bool `json:"not_member,omitempty"`
-	// NoService says that nobody answers for the service: see Node.HandleAdmin.
-	NoService bool     `json:"no_service,omitempty"`
+// adminReply is the reply in JSON.
+type adminReply struct {
+	adminrpc.Head
+
+	// NotMember reports that the error is ErrNotMember.
+	NotMember bool     `json:"not_member,omitempty"`
 	State     *Summary `json:"state,omitempty"`
 }
 
-// Summary is what a node knows of its cluster, as operators see it. Nodes are written as identity.Node.String does.
+var adminService = adminrpc.Service{Package: "cluster", Missing: errNoService} //nolint:gochecknoglobals // constant
+
+// errNoService is reported for requests to a service that the node does not have.
+var errNoService = errors.New("unknown service")
+
+// Summary is the state of a cluster as one node sees it, for operators. Nodes are in the format of identity.Node.String.
 type Summary struct {
 	Cluster string `json:"cluster"`
-	// Self is the node that says this, Since when it was started.
+	// Self is the reporting node, Since the time of its start.
 	Self  string    `json:"self"`
 	Since time.Time `json:"since"`
-	// Connected says that it hears itself through the network, Suspended that it hosts nothing since it did not.
+	// Connected reports that the node receives its own messages through the network. Suspended reports that it hosts nothing,
+	// because it was disconnected for too long.
 	Connected bool `json:"connected"`
 	Suspended bool `json:"suspended,omitempty"`
 	// Leader is empty if there is none.
 	Leader      string            `json:"leader,omitempty"`
 	RoleLeaders map[string]string `json:"role_leaders,omitempty"`
-	// Strategy says who survives when some can't be reached.
+	// Strategy is the downing strategy.
 	Strategy string `json:"strategy"`
-	// Converged says that all members know the same.
+	// Converged reports that all members have the same state.
 	Converged bool            `json:"converged"`
 	Members   []SummaryMember `json:"members"`
-	// More says that there are more members, behind the last one.
+	// More reports that more members follow the last one.
 	More bool `json:"more,omitempty"`
 }
 
-// SummaryMember is a member.
+// SummaryMember is a member in a Summary.
 type SummaryMember struct {
 	Node   string   `json:"node"`
 	Status string   `json:"status"`
 	Roles  []string `json:"roles,omitempty"`
-	// Version is that of its application.
+	// Version is the version of the application.
 	Version string `json:"version"`
-	// UpNumber is the smaller the older the member is; 0 if it was not Up yet.
+	// UpNumber is smaller for older members. It is 0 if the member is not Up yet.
 	UpNumber int32 `json:"up_number,omitempty"`
-	// UnreachableTo are those who find it unreachable, at most 10.
+	// UnreachableTo are members that find this one unreachable, at most 10.
 	Unreachable   bool     `json:"unreachable,omitempty"`
 	UnreachableTo []string `json:"unreachable_to,omitempty"`
-	// Terminated says that it is known to be dead.
+	// Terminated reports that the member is known to be dead.
 	Terminated bool `json:"terminated,omitempty"`
-	// Seen says that it knows what the answering node knows.
+	// Seen reports that the member has the same state as the reporting node.
 	Seen bool `json:"seen"`
 }
 
 const (
-	adminPage     = 2000 // members, and
-	adminBytes    = 256 << 10
-	maxObservers  = 10
-	maxAdminError = 4 << 10
+	adminPage    = 2000      // members of a page, at most
+	adminBytes   = 256 << 10 // of a page, about
+	maxObservers = 10        // of an unreachable member
 )
 
-// serveAdmin lets operators find this node once it is a member.
+// serveAdmin makes the node available to operators once it is a member.
 func (n *Node) serveAdmin() {
 	if s, err := n.until(n.base, func(s *State) bool { return s.Joined || s.Stopped }); err != nil || s.Stopped {
 		return
 	}
-	if err := n.transport.HandleAdmin(n.admin); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		n.outlet.write(slog.LevelWarn, "operators can't reach this node", slog.Any("error", err))
+	if err := n.transport.HandleAdmin(n.serviceOf(adminrpc.Serve(&adminService, n.admin))); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		n.out.Log(slog.LevelWarn, "admin: operators cannot reach this node", slog.Any("error", err))
 	}
 }
 
-// admin answers an operator.
-func (n *Node) admin(ctx context.Context, operator string, request []byte) []byte {
-	var answer AdminAnswer
-	var r AdminRequest
-	serve, err := n.services.of(request)
-	if serve != nil {
-		return serve(ctx, operator, request)
+// adminServices are the handlers of requests for other packages, by the name of their service.
+type adminServices struct {
+	mu       sync.RWMutex
+	handlers map[string]transport.AdminHandler
+}
+
+// HandleAdmin sets the handler of operators' requests for a service: JSON objects with its name in the field "service". It replaces
+// an earlier handler; nil removes it. Replies are JSON objects, with errors in the field "error". It is for packages that build on
+// this one. Operators can reach a node once it is a member.
+func (n *Node) HandleAdmin(service string, h transport.AdminHandler) {
+	n.services.mu.Lock()
+	defer n.services.mu.Unlock()
+	if n.services.handlers == nil {
+		n.services.handlers = map[string]transport.AdminHandler{}
 	}
-	if err == nil {
-		err = json.Unmarshal(request, &r)
-	}
-	if err == nil {
-		if r.Command != AdminState {
-			n.outlet.write(slog.LevelInfo, "an operator commands", slog.String("operator", operator), slog.String("command", string(r.Command)), slog.String("about", r.Node))
+	n.services.handlers[service] = h
+}
+
+// serviceOf returns a handler that dispatches requests by service. Requests without a service go to own.
+func (n *Node) serviceOf(own transport.AdminHandler) transport.AdminHandler {
+	return func(ctx context.Context, operator string, request []byte) []byte {
+		var to struct {
+			Service string `json:"service"`
 		}
-		answer.State, err = n.administer(ctx, r)
+		if json.Unmarshal(request, &to) != nil || to.Service == "" {
+			return own(ctx, operator, request)
+		}
+		n.services.mu.RLock()
+		h := n.services.handlers[to.Service]
+		n.services.mu.RUnlock()
+		if h == nil {
+			h = adminrpc.Serve(&adminService, func(context.Context, string, *adminRequest) (adminReply, error) {
+				return adminReply{}, invalid("%w: %.100q", errNoService, to.Service)
+			})
+		}
+		return h(ctx, operator, request)
 	}
-	if err != nil {
-		text := err.Error()
-		answer = AdminAnswer{Error: text[:min(len(text), maxAdminError)], NotMember: errors.Is(err, ErrNotMember), NoService: errors.Is(err, errNoService)}
-	}
-	b, err := json.Marshal(answer)
-	if err != nil {
-		return []byte(`{"error":"the answer can't be encoded"}`)
-	}
-	return b
 }
 
-func (n *Node) administer(ctx context.Context, r AdminRequest) (*Summary, error) {
-	who, err := adminNode(r)
-	if err != nil {
-		return nil, err
+// admin handles a request of an operator.
+func (n *Node) admin(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
+	if r.Command != adminState {
+		n.out.Log(slog.LevelInfo, "admin: command received", slog.String("operator", operator), slog.String("command", string(r.Command)), slog.String("member", r.Node))
 	}
 	switch r.Command {
-	case AdminState:
-		return n.Summary(r.After)
-	case AdminLeave:
-		return nil, n.Leave(ctx, who)
-	case AdminDown:
-		return nil, n.Down(ctx, who)
-	case AdminPrepare:
-		return nil, n.PrepareForShutdown(ctx)
+	case adminState:
+		reply.State, err = n.Summary(r.After)
+	case adminLeave, adminDown:
+		var member identity.Node
+		if member, err = parseMember(r.Node); err != nil {
+			break
+		}
+		if r.Command == adminLeave {
+			err = n.Leave(ctx, member)
+		} else {
+			err = n.Down(ctx, member)
+		}
+	case adminPrepare:
+		err = n.PrepareForShutdown(ctx)
+	default:
+		err = invalid("unknown command %.100q", string(r.Command))
 	}
-	return nil, invalid("command %.100q", string(r.Command))
+	reply.NotMember = errors.Is(err, ErrNotMember)
+	return reply, err
 }
 
-// adminNode returns the node that a request is about.
-func adminNode(r AdminRequest) (identity.Node, error) {
-	if r.Command != AdminLeave && r.Command != AdminDown {
-		return identity.Node{}, nil
+// parseMember parses a node, or a name without a UID.
+func parseMember(s string) (identity.Node, error) {
+	if n, err := identity.Parse(s); err == nil {
+		return n, nil
 	}
-	if who, err := identity.Parse(r.Node); err == nil {
-		return who, nil
-	}
-	if err := identity.CheckName(r.Node); err != nil {
+	if err := identity.CheckName(s); err != nil {
 		return identity.Node{}, invalid("node: %w", err)
 	}
-	return identity.Node{Name: r.Node}, nil
+	return identity.Node{Name: s}, nil
 }
 
-// Summary returns what the node knows, as an operator sees it, with the first members behind one, or in
-// all if that is empty: at most 2,000, or as many as have room in 256 KiB. The error matches ErrInvalid.
+// Summary returns the state of the cluster as this node sees it. The members begin after the given one, or with the first one if
+// after is empty: at most 2,000, and about 256 KiB. The error matches ErrInvalid if after is not a node.
 func (n *Node) Summary(after string) (*Summary, error) {
 	var from identity.Node
 	if after != "" {
@@ -176,7 +193,7 @@ func (n *Node) Summary(after string) (*Summary, error) {
 			return nil, invalid("member: %w", err)
 		}
 	}
-	s := n.hub.current()
+	s := n.events.current()
 	out := &Summary{
 		Cluster: n.cfg.Cluster, Self: n.self.String(), Since: n.start, Connected: s.Connected, Suspended: s.Suspended,
 		Strategy: n.strategy, Converged: len(s.Seen) == len(s.Members) && len(s.Members) > 0,
@@ -190,46 +207,41 @@ func (n *Node) Summary(after string) (*Summary, error) {
 		}
 		out.RoleLeaders[r.Role] = r.Node.String()
 	}
-	size, finds := 0, observers(s)
+	size, observed := 0, map[identity.Node][]Observation{}
+	for _, o := range s.Observations() {
+		observed[o.Subject] = append(observed[o.Subject], o)
+	}
 	for i := range s.Members {
 		switch m := &s.Members[i]; {
 		case after != "" && m.Node.Compare(from) <= 0:
 		case len(out.Members) == adminPage || size > adminBytes:
 			out.More = true
 		default:
-			out.Members = append(out.Members, summaryOf(s, m, finds[m.Node]))
+			out.Members = append(out.Members, summaryOf(s, m, observed[m.Node]))
 			size += sizeOf(&out.Members[len(out.Members)-1])
 		}
 	}
 	return out, nil
 }
 
-// observers returns, for each node, some of those who find it unreachable.
-func observers(s *State) map[identity.Node][]string {
-	finds := map[identity.Node][]string{}
-	s.reachability.Bad(func(observer identity.Node, r membership.Record) {
-		if by := finds[r.Subject]; len(by) < maxObservers {
-			finds[r.Subject] = append(by, observer.String())
-		}
-	})
-	return finds
-}
-
-func summaryOf(s *State, m *Member, by []string) SummaryMember {
+func summaryOf(s *State, m *Member, observed []Observation) SummaryMember {
 	out := SummaryMember{
 		Node: m.Node.String(), Status: m.Status.String(), Roles: m.Roles, Version: m.Version.String(),
-		Unreachable: !s.Reachable(m.Node), UnreachableTo: by, Seen: s.seenBy(m.Node),
+		Unreachable: !s.Reachable(m.Node), Seen: s.seenBy(m.Node),
 	}
-	if m.UpNumber != membership.NeverUp {
+	if m.UpNumber != identity.NeverUp {
 		out.UpNumber = m.UpNumber
 	}
-	if len(by) > 0 {
-		out.Terminated = s.reachability.Of(m.Node, nil) == membership.Terminated
+	for i, o := range observed {
+		out.Terminated = out.Terminated || o.Terminated
+		if i < maxObservers {
+			out.UnreachableTo = append(out.UnreachableTo, o.Observer.String())
+		}
 	}
 	return out
 }
 
-// sizeOf returns about how many bytes a member takes.
+// sizeOf estimates the size of a member in bytes.
 func sizeOf(m *SummaryMember) int {
 	size := 128 + len(m.Node) + len(m.Version)
 	for _, texts := range [][]string{m.Roles, m.UnreachableTo} {
@@ -245,130 +257,67 @@ func (s *Summary) String() string {
 	return fmt.Sprintf("%s of %s: %d members, leader %s", s.Self, s.Cluster, len(s.Members), s.Leader)
 }
 
-// maxAdminPages is how many answers a state may be made of.
-const maxAdminPages = 1000
+// Admin sends requests of an operator to the nodes of a cluster. Its methods are safe for concurrent use. An error that a node
+// reports is returned as an error with its text, which matches ErrNotMember where a method documents it. Other errors are those of
+// transport.AdminClient.
+type Admin struct{ client *adminrpc.Client }
 
-// Admin asks nodes on behalf of an operator, who is no node. Its methods are safe for concurrent use.
-type Admin struct{ asker transport.AdminClient }
+// NewAdmin returns an Admin that uses a connection of a plugin, such as nats.ConnectOperator. It does not close the connection.
+func NewAdmin(client transport.AdminClient) *Admin {
+	return &Admin{adminrpc.NewClient(client, &adminService)}
+}
 
-// NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
-func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
-
-// State returns what a node knows, or any node if the name is empty. Errors are those of transport.AdminClient, or what the node says.
+// State returns the state of the cluster as the named node sees it, or any node if the name is empty.
 func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
-	answer, err := a.ask(ctx, node, AdminRequest{Command: AdminState})
-	if err != nil {
-		return nil, err
-	}
-	all := answer.State
-	for range maxAdminPages {
-		if all == nil || !all.More || len(all.Members) == 0 {
-			break
-		}
-		self, err := identity.Parse(all.Self)
-		if err != nil {
-			return nil, fmt.Errorf("cluster: the answer of %.150q: %w", all.Self, err)
-		}
-		next, err := a.ask(ctx, self.Name, AdminRequest{Command: AdminState, After: all.Members[len(all.Members)-1].Node})
-		if err != nil {
+	var all *Summary
+	request := adminRequest{Command: adminState}
+	for reply, err := range adminrpc.Pages[adminRequest, adminReply](ctx, a.client, node, string(adminState), &request) {
+		switch {
+		case err != nil:
 			return nil, err
+		case reply.State == nil:
+			return nil, a.client.Malformed(string(adminState), "no state")
+		case all == nil:
+			all = reply.State
+		default:
+			all.Members = append(all.Members, reply.State.Members...)
 		}
-		if next.State == nil {
-			break
+		if n := len(reply.State.Members); n > 0 {
+			request.After = reply.State.Members[n-1].Node
 		}
-		all.Members, all.More = append(all.Members, next.State.Members...), next.State.More
+		// Replies of this service have the sender and the page mark in the state.
+		reply.Node, reply.More = reply.State.Self, reply.State.More
 	}
-	if all == nil {
-		return nil, errors.New("cluster: the node has given no state")
-	}
+	all.More = false
 	return all, nil
 }
 
-// Leave lets a member leave: see Node.Leave. Who is a name, or a name and a UID as identity.Node.String writes it. It is asked of the node with
-// a name, or of any if that is empty. The error matches ErrNotMember if there is no such member.
-func (a *Admin) Leave(ctx context.Context, node, who string) error {
-	_, err := a.ask(ctx, node, AdminRequest{Command: AdminLeave, Node: who})
-	return err
+// Leave lets a member leave the cluster, as Node.Leave does. The member is a name, or a name and a UID in the format of
+// identity.Node.String. The request is sent to the named node, or to any node if the name is empty. The error matches ErrNotMember
+// if there is no such member.
+func (a *Admin) Leave(ctx context.Context, node, member string) error {
+	return a.command(ctx, node, adminRequest{Command: adminLeave, Node: member})
 }
 
-// Down says that a member is dead: see Node.Down. The rest is as in Leave.
-func (a *Admin) Down(ctx context.Context, node, who string) error {
-	_, err := a.ask(ctx, node, AdminRequest{Command: AdminDown, Node: who})
-	return err
+// Down declares a member dead, as Node.Down does. The arguments and errors are those of Leave.
+func (a *Admin) Down(ctx context.Context, node, member string) error {
+	return a.command(ctx, node, adminRequest{Command: adminDown, Node: member})
 }
 
-// PrepareForShutdown announces that the whole cluster is going to stop: see Node.PrepareForShutdown.
+// PrepareForShutdown announces that the whole cluster is about to stop, as Node.PrepareForShutdown does.
 func (a *Admin) PrepareForShutdown(ctx context.Context, node string) error {
-	_, err := a.ask(ctx, node, AdminRequest{Command: AdminPrepare})
+	return a.command(ctx, node, adminRequest{Command: adminPrepare})
+}
+
+func (a *Admin) command(ctx context.Context, node string, r adminRequest) error {
+	reply, err := adminrpc.Ask[adminReply](ctx, a.client, node, string(r.Command), r)
+	if err != nil && reply != nil && reply.NotMember {
+		return &notMemberError{err}
+	}
 	return err
 }
 
-func (a *Admin) ask(ctx context.Context, node string, r AdminRequest) (*AdminAnswer, error) {
-	request, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("cluster: %s: %w", r.Command, err)
-	}
-	b, err := a.asker.Ask(ctx, node, request)
-	if err != nil {
-		return nil, fmt.Errorf("cluster: ask for %s: %w", r.Command, err)
-	}
-	var answer AdminAnswer
-	if err := json.Unmarshal(b, &answer); err != nil {
-		return nil, fmt.Errorf("cluster: the answer to %s can't be read: %w", r.Command, err)
-	}
-	if answer.Error != "" {
-		return nil, &AdminError{Command: r.Command, Text: answer.Error, notMember: answer.NotMember}
-	}
-	return &answer, nil
-}
+// notMemberError is an error of a node that matches ErrNotMember.
+type notMemberError struct{ error }
 
-// AdminError is what a node says that could not do what it was asked.
-type AdminError struct {
-	Command AdminCommand
-	Text    string
-
-	notMember bool
-}
-
-func (e *AdminError) Error() string {
-	return fmt.Sprintf("cluster: %s: the node says: %s", e.Command, e.Text)
-}
-
-// Is reports whether the error is ErrNotMember.
-func (e *AdminError) Is(target error) bool { return e.notMember && target == ErrNotMember }
-
-var errNoService = errors.New("this node has no such service")
-
-// adminServices are who answers operators about what stands on this package.
-type adminServices struct {
-	mu sync.RWMutex
-	by map[string]transport.AdminHandler
-}
-
-// of returns who answers a request, nil if that is this package.
-func (s *adminServices) of(request []byte) (transport.AdminHandler, error) {
-	var to struct {
-		Service string `json:"service"`
-	}
-	if json.Unmarshal(request, &to) != nil || to.Service == "" {
-		return nil, nil //nolint:nilnil // the rest is checked by this package
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if h := s.by[to.Service]; h != nil {
-		return h, nil
-	}
-	return nil, invalid("%w: %.100q", errNoService, to.Service)
-}
-
-// HandleAdmin sets who answers those requests of operators that are JSON objects with this name in a field "service", in place
-// of an earlier handler; nil answers none. It is for packages that stand on this one. An answer is a JSON object, which says in a
-// field "error" what has gone wrong. Operators reach a node once it is a member.
-func (n *Node) HandleAdmin(service string, h transport.AdminHandler) {
-	n.services.mu.Lock()
-	defer n.services.mu.Unlock()
-	if n.services.by == nil {
-		n.services.by = map[string]transport.AdminHandler{}
-	}
-	n.services.by[service] = h
-}
+func (e *notMemberError) Unwrap() []error { return []error{e.error, ErrNotMember} }

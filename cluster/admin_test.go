@@ -95,7 +95,11 @@ func TestOperatorsSendNonsense(t *testing.T) {
 		for _, request := range []string{"", "{", "[]", `{"command":"explode"}`, `{"command":"leave"}`, `{"command":"state","after":"#"}`, `{"service":"gone","command":"state"}`, `{"service":"none"}`, `{"command":"down","node":"` + strings.Repeat("x", 9999) + `"}`} {
 			b, err := asker.Ask(w.Context(), "a", []byte(request))
 			must(w.T, err)
-			var answer cluster.AdminAnswer
+			var answer struct {
+				Error     string           `json:"error"`
+				NoService bool             `json:"no_service"`
+				State     *cluster.Summary `json:"state"`
+			}
 			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.State != nil || answer.NoService != strings.Contains(request, "service") {
 				w.Errorf("%.40q: %s, %v", request, b, err)
 			}

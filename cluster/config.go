@@ -18,71 +18,67 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Config says who a node is and how it takes part in its cluster.
+// Config configures a node.
 type Config struct {
-	// Cluster is the name of the cluster, without dots, as the carrier has it. Names of leases are made of it. Required.
+	// Cluster is the name of the cluster, without dots. It must be that of the carrier. It is part of the names of leases.
+	// Required.
 	Cluster string
-	// Carrier is how messages get to other nodes; it also says who this node is. The node takes
-	// it over, and closes it also when it can't start. Required.
+	// Carrier sends and receives messages. It also has the identity of this node. The node owns it and closes it, even if
+	// Start fails. Required.
 	Carrier transport.Carrier
-	// Transport are limits of the transport. OnEvent is told after the node was; Silent is added to. Its
-	// Logger defaults to that of the node.
+	// Transport has the limits of the transport. OnEvent is called after the node has handled the event. The node adds its
+	// kinds to Silent. Logger defaults to that of the node.
 	Transport transport.Config
 
-	// Seeds are names of nodes through which the cluster is joined, in the same order on all nodes. The
-	// first of them founds the cluster if it finds none. Required by Join; without any Start does
-	// not join, and Node.JoinVia does.
+	// Seeds are names of nodes through which the node joins, in the same order on all nodes. The first seed founds the
+	// cluster if it finds none. Join requires it. Without seeds Start does not join; use Node.JoinVia.
 	Seeds []string
-	// Roles are what the node is for: at most 64, which do not begin with "dc-". Defaults to
-	// none.
+	// Roles are the roles of the node: at most 64, none beginning with "dc-". Defaults to none.
 	Roles []string
-	// Version is that of the application, as in "1.2.0". Defaults to "0.0.0".
+	// Version is the version of the application, such as "1.2.0". Defaults to "0.0.0".
 	Version string
-	// VersionPending says that Node.SetVersion is going to tell the version. The node joins then, and not before.
+	// VersionPending delays joining until Node.SetVersion is called.
 	VersionPending bool
 
-	// Downing says who survives when some members can't be reached; all nodes must have the same. The
-	// zero value keeps the majority, after 20 s without change.
+	// Downing chooses the survivors when members are unreachable. It must be the same on all nodes. The zero value keeps the
+	// majority, after 20 s without change.
 	Downing downing.Settings
-	// Leases is where leases are kept. Required by downing.LeaseMajority and by singletons with a
-	// lease. It stays the caller's.
+	// Leases stores leases. downing.LeaseMajority and singletons with a lease require it. The node does not close it.
 	Leases lease.Store
-	// Lease says how leases are held.
+	// Lease configures the leases.
 	Lease LeaseSettings
-	// Check are further settings that have to be the same on all nodes. They are sent to whoever
-	// joins: nothing secret belongs there.
+	// Check are further settings that must be the same on all nodes. They are sent to any node that tries to join, so they
+	// must not contain secrets.
 	Check []Setting
-	// Settings are times and limits of the membership. The zero value is the default of each.
+	// Settings tune the membership protocol.
 	Settings Settings
 
-	// PhaseTimeout is how long a phase of the shutdown may take. Defaults to 5 s, and to 10 s for
-	// PhaseStopRegions, PhaseExiting and PhaseTerminate.
+	// PhaseTimeout is how long a phase of the shutdown may take. Defaults to 5 s, and to 10 s for PhaseStopRegions,
+	// PhaseExiting and PhaseTerminate.
 	PhaseTimeout map[Phase]time.Duration
-	// StopWarning is after what time a singleton that was asked to stop, and has not, is complained about, again and
-	// again. Defaults to 5 s.
+	// StopWarning is the interval of warnings about a singleton that was asked to stop and has not. Defaults to 5 s.
 	StopWarning time.Duration
-	// MaxInputs is how many messages of the control lane may wait to be handled. More are dropped and counted: the
-	// protocols repeat what matters. Defaults to 8,192; together they hold at most 64 MiB.
+	// MaxInputs is how many messages of the control lane may wait to be handled. Further ones are dropped and counted; the
+	// protocols repeat important messages. Defaults to 8,192. Waiting messages have at most 64 MiB.
 	MaxInputs int
-	// MaxEvents is how many events may wait for a reader of Node.Events. One that is slower gets a
-	// snapshot instead. Defaults to 16,384.
+	// MaxEvents is how many events may wait for a consumer of Node.Events before they are replaced by a snapshot. Defaults
+	// to 16,384.
 	MaxEvents int
 
-	// Logger gets what happens; its handler says from which level on. Defaults to one that discards. It may block: lines wait for it,
-	// up to 4,096.
+	// Logger receives log lines. It may block: up to 4,096 lines wait for it. Defaults to one that discards all lines.
 	Logger *slog.Logger
-	// Observer is told figures. Defaults to none.
+	// Observer receives events of the node. Defaults to none.
 	Observer Observer
-	// StatsInterval is how often Observer.Stats is called. Defaults to 0: never.
+	// StatsInterval is the time between two calls of Observer.Stats. Defaults to 0: never.
 	StatsInterval time.Duration
 }
 
-// LeaseSettings say how leases are held.
+// LeaseSettings configure leases.
 type LeaseSettings struct {
-	// Interval is how often a lease is renewed, less than half of the time-out of the store. Defaults to a
-	// tenth of it and at least 5 s, or to a quarter of it if that is less.
+	// Interval is the time between two renewals, less than half of the time-out of the store. Defaults to a tenth of the
+	// time-out and at least 5 s, but at most a quarter of the time-out.
 	Interval time.Duration
-	// OperationTimeout is how long one call of the store may take. Defaults to 5 s.
+	// OperationTimeout limits one call of the store. Defaults to 5 s.
 	OperationTimeout time.Duration
 }
 
@@ -103,7 +99,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns all that is wrong but for what the machines check, and the version.
+// validate returns the parsed version, and the errors that the machines do not check.
 func (c *Config) validate() (identity.Version, error) {
 	var errs fielderror.Errors
 	check := func(field string, err error) { errs.Add("Config."+field, err) }
@@ -145,7 +141,7 @@ func (c *Config) validate() (identity.Version, error) {
 	return version, errs.Err(ErrInvalid)
 }
 
-// of returns the configuration of a lease.
+// of returns the configuration of one lease.
 func (s LeaseSettings) of(name, owner string, log *slog.Logger) lease.Config {
 	return lease.Config{Name: name, Owner: owner, Interval: s.Interval, OperationTimeout: s.OperationTimeout, Logger: log}
 }

@@ -13,46 +13,44 @@ import (
 )
 
 var (
-	// ErrInvalid is matched by errors about configurations and arguments that can't be.
+	// ErrInvalid is matched by errors about invalid configurations and arguments.
 	ErrInvalid = errors.New("cluster: invalid")
-	// ErrNotMember says that a node is no member of the cluster.
-	ErrNotMember = errors.New("cluster: no member")
-	// ErrDisconnected says that this node is cut off from the others.
+	// ErrNotMember is returned if a node is not a member of the cluster.
+	ErrNotMember = errors.New("cluster: not a member")
+	// ErrDisconnected is returned while this node is disconnected from the others.
 	ErrDisconnected = transport.ErrDisconnected
 
-	// ErrLeft says that this node has left the cluster.
+	// ErrLeft is the result of a node that has left the cluster.
 	ErrLeft = errors.New("cluster: this node has left")
-	// ErrStopped says that this node was stopped without leaving the cluster.
+	// ErrStopped is the result of a node that was stopped without leaving the cluster.
 	ErrStopped = errors.New("cluster: this node was stopped")
-	// ErrShuttingDown says that this node shuts down, but has not ended yet.
-	ErrShuttingDown = errors.New("cluster: this node shuts down")
-	// ErrDowned says that the others have given this node up.
+	// ErrShuttingDown is returned while this node shuts down.
+	ErrShuttingDown = errors.New("cluster: this node is shutting down")
+	// ErrDowned is the result of a node that the other members have downed.
 	ErrDowned = errors.New("cluster: this node was downed")
-	// ErrNameInUse says that another node with the same name is alive, and which.
+	// ErrNameInUse is the result of a node whose name another live node has. The text has that node.
 	ErrNameInUse = errors.New("cluster: the name is in use")
-	// ErrIncompatible says that the settings of this node differ from those of the cluster, and which.
+	// ErrIncompatible is the result of a node whose settings differ from those of the cluster. The text lists the settings.
 	ErrIncompatible = errors.New("cluster: the settings differ from those of the cluster")
-	// ErrNoCluster says that no cluster was found in time.
+	// ErrNoCluster is the result of a node that could not join in time.
 	ErrNoCluster = errors.New("cluster: no cluster was found in time")
-	// ErrFailed says that this node ended because of a fault in the program.
+	// ErrFailed is the result of a node that ended because of a bug.
 	ErrFailed = errors.New("cluster: this node has failed")
 
-	// ErrNotHosted says that no instance of the singleton was where the message went, or that none was known while there was time. It
+	// ErrNotHosted is returned if the destination does not run the singleton, or if no instance was found in time. The message
 	// was not handled.
 	ErrNotHosted = errors.New("cluster: no instance of the singleton is there")
-	// ErrDropped says that a message for a singleton had to make room for newer ones. It was
-	// not handled.
-	ErrDropped = errors.New("cluster: the message made room for newer ones")
-	// ErrProxyClosed says that a proxy was closed before the message was sent. It was not handled.
+	// ErrDropped is returned if a buffered message was dropped in favour of newer ones. It was not handled.
+	ErrDropped = errors.New("cluster: the message was dropped in favour of newer ones")
+	// ErrProxyClosed is returned if the proxy was closed before the message was sent. It was not handled.
 	ErrProxyClosed = errors.New("cluster: the proxy is closed")
-	// ErrBusy says that too many messages wait for a singleton. This one was not handled.
+	// ErrBusy is returned if too many messages wait for the singleton. The message was not handled.
 	ErrBusy = errors.New("cluster: too many messages wait for the singleton")
-	// ErrRefused says that the instance of a singleton has ended without an answer, or answered
-	// with an error.
-	ErrRefused = errors.New("cluster: the singleton has given no answer")
+	// ErrRefused is returned if the instance answered with an error, or ended without an answer.
+	ErrRefused = errors.New("cluster: the singleton has refused the request")
 )
 
-// errorOf returns the error for why a membership ended.
+// errorOf returns the error for the end of a membership.
 func errorOf(l membership.Life) error {
 	err := sentinelOf(l.Reason)
 	if l.Detail != "" {
@@ -82,10 +80,10 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// doing adds what was being done with a singleton when there was an error. Those of this package say by themselves that they are.
-func doing(what, singleton string, err error) error {
+// wrapError adds the operation and the singleton to an error, and the package unless the text has it.
+func wrapError(operation, singleton string, err error) error {
 	if strings.Contains(err.Error(), "cluster: ") {
-		return fmt.Errorf("%s %q: %w", what, singleton, err)
+		return fmt.Errorf("%s %q: %w", operation, singleton, err)
 	}
-	return fmt.Errorf("cluster: %s %q: %w", what, singleton, err)
+	return fmt.Errorf("cluster: %s %q: %w", operation, singleton, err)
 }

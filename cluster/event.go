@@ -12,20 +12,22 @@ import (
 	"sync"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Events yields a Snapshot and then each change of it, without a gap and without a duplicate, until ctx or the node
-// ends. With kinds it yields, besides snapshots, events of these kinds only.
+// Events yields a Snapshot and then each change of it, in order and without gaps or duplicates,
+// until ctx or the node ends. If kinds are given, it yields snapshots and events of these kinds
+// only.
 //
-// The node never waits for a reader. One that is Config.MaxEvents behind gets another
-// Snapshot in place of all that it has missed.
+// The node never waits for a subscriber. If more than Config.MaxEvents events wait for one, they
+// are replaced by a new Snapshot.
 func (n *Node) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
-		r := n.hub.subscribe(kinds)
-		defer n.hub.unsubscribe(r)
+		r := n.events.subscribe(kinds)
+		defer n.events.unsubscribe(r)
 		for {
-			events, last := n.hub.take(r)
+			events, last := n.events.take(r)
 			for _, e := range events {
 				if ctx.Err() != nil || !yield(e) {
 					return
@@ -38,7 +40,7 @@ func (n *Node) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 				return
 			}
 			select {
-			case <-r.news:
+			case <-r.ready:
 			case <-ctx.Done():
 				return
 			}
@@ -46,12 +48,12 @@ func (n *Node) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 	}
 }
 
-// Changes does the same without snapshots: it yields the events that lead from a cluster without members to the
-// present one, and then each change. A reader that is too slow gets those events that lead from what it knows to the
-// present; what was in between is skipped.
+// Changes is like Events without snapshots: it yields the events that lead from an empty cluster to
+// the present one, and then each change. If the consumer is too slow, intermediate changes are
+// skipped.
 func (n *Node) Changes(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
-		var known tally
+		var known knownState
 		wanted := func(e Event) bool { return len(kinds) == 0 || slices.Contains(kinds, e.Kind) }
 		for e := range n.Events(ctx) {
 			events := []Event{e}
@@ -59,7 +61,7 @@ func (n *Node) Changes(ctx context.Context, kinds ...EventKind) iter.Seq[Event] 
 				events = known.catchUp(e.State)
 			}
 			for _, e := range events {
-				known.note(e)
+				known.apply(e)
 				if wanted(e) && !yield(e) {
 					return
 				}
@@ -68,8 +70,8 @@ func (n *Node) Changes(ctx context.Context, kinds ...EventKind) iter.Seq[Event] 
 	}
 }
 
-// tally is what a reader knows from the events that it got.
-type tally struct {
+// knownState is the state of the cluster according to the events that a consumer has received.
+type knownState struct {
 	members     map[identity.Node]Member
 	unreachable map[identity.Node]bool
 	leader      identity.Node
@@ -77,8 +79,8 @@ type tally struct {
 	cut, idle   bool // disconnected, suspended
 }
 
-// note takes in an event.
-func (t *tally) note(e Event) {
+// apply updates the state with an event.
+func (t *knownState) apply(e Event) {
 	if t.members == nil {
 		t.members, t.unreachable, t.roleLeaders = map[identity.Node]Member{}, map[identity.Node]bool{}, map[string]identity.Node{}
 	}
@@ -104,8 +106,8 @@ func (t *tally) note(e Event) {
 	}
 }
 
-// catchUp returns the events that lead from what is known to a state.
-func (t *tally) catchUp(s *State) (events []Event) {
+// catchUp returns the events that lead from the known state to s.
+func (t *knownState) catchUp(s *State) (events []Event) {
 	if s.Stopped && len(t.members) > 0 {
 		events = append(events, Event{Kind: ShuttingDown})
 	}
@@ -124,22 +126,22 @@ func (t *tally) catchUp(s *State) (events []Event) {
 			events = append(events, Event{Kind: kindOf(membership.Became(m.Status)), Member: m})
 		}
 	}
-	events = append(events, t.reach(s)...)
+	events = append(events, t.reachabilityEvents(s)...)
 	if t.leader != s.Leader {
 		events = append(events, Event{Kind: LeaderChanged, Leader: s.Leader})
 	}
-	events = append(events, t.leaders(s)...)
-	// Before the first event of the network a node counts as connected.
+	events = append(events, t.roleLeaderEvents(s)...)
+	// Until its first connection event a node counts as connected.
 	if s.Joined && t.members != nil && t.cut == s.Connected {
-		events = append(events, Event{Kind: cond(s.Connected, Connected, Disconnected)})
+		events = append(events, Event{Kind: choose(s.Connected, Connected, Disconnected)})
 	}
 	if t.idle != s.Suspended {
-		events = append(events, Event{Kind: cond(s.Suspended, Suspended, Resumed)})
+		events = append(events, Event{Kind: choose(s.Suspended, Suspended, Resumed)})
 	}
 	return events
 }
 
-func (t *tally) reach(s *State) (events []Event) {
+func (t *knownState) reachabilityEvents(s *State) (events []Event) {
 	for _, n := range s.Unreachable {
 		if m, ok := s.Member(n); ok && !t.unreachable[n] {
 			events = append(events, Event{Kind: MemberUnreachable, Member: m})
@@ -153,7 +155,7 @@ func (t *tally) reach(s *State) (events []Event) {
 	return events
 }
 
-func (t *tally) leaders(s *State) (events []Event) {
+func (t *knownState) roleLeaderEvents(s *State) (events []Event) {
 	now := map[string]identity.Node{}
 	for _, r := range s.RoleLeaders {
 		if now[r.Role] = r.Node; t.roleLeaders[r.Role] != r.Node {
@@ -169,38 +171,41 @@ func (t *tally) leaders(s *State) (events []Event) {
 	return events
 }
 
-func cond[T any](is bool, yes, no T) T {
+func choose[T any](is bool, yes, no T) T {
 	if is {
 		return yes
 	}
 	return no
 }
 
-// Event is a change of what a node knows of its cluster.
+// Event is a change of the cluster as one node sees it.
 type Event struct {
 	Kind EventKind
-	// State is all that is known, of Snapshot. It is nil in other events.
+	// State is the whole state, in Snapshot only.
 	State *State
-	// Member is whom it is about, in events about members.
+	// Member is the member, in events about members.
 	Member Member
-	// Previous is the status before, of MemberRemoved.
+	// Previous is the previous status, in MemberRemoved.
 	Previous Status
-	// Leader is the new one of LeaderChanged and RoleLeaderChanged, the zero node if there is none.
+	// Leader is the new leader, in LeaderChanged and RoleLeaderChanged. It is the zero node if
+	// there is none.
 	Leader identity.Node
-	// Role is that of RoleLeaderChanged.
+	// Role is the role, in RoleLeaderChanged.
 	Role string
 }
 
-// EventKind says what an event is.
+// EventKind is the kind of an event.
 type EventKind uint8
 
-// The events, in the order in which those of one change come.
+// The kinds of events, in the order in which the events of one change are yielded.
 const (
-	// Snapshot is all that is known. It comes first, and again to a reader that was too slow.
+	// Snapshot has the whole state. It is the first event, and replaces events that were dropped
+	// for a slow consumer.
 	Snapshot EventKind = 1 + iota
-	// TombstonesChanged is for those who keep something for each removed node.
+	// TombstonesChanged: the set of remembered removed nodes has changed. It is for consumers that
+	// keep state for each removed node.
 	TombstonesChanged
-	// ShuttingDown says that this node is no member any more. A MemberRemoved for each member follows.
+	// ShuttingDown: this node is not a member any more. A MemberRemoved for each member follows.
 	ShuttingDown
 	MemberRemoved
 	MemberJoined
@@ -216,20 +221,22 @@ const (
 	MemberReachable
 	LeaderChanged
 	RoleLeaderChanged
-	// SeenChanged and ReachabilityChanged say that Node.State has news about these.
+	// SeenChanged and ReachabilityChanged: State.Seen or State.Observations has changed.
 	SeenChanged
 	ReachabilityChanged
-	// Disconnected says that this node does not hear itself through the network: it judges nobody.
+	// Disconnected: this node does not receive its own heartbeats through the network. It suspects
+	// no other node.
 	Disconnected
-	// Suspended says that it must stop hosting at once, since others may begin to.
+	// Suspended: this node must stop its singletons and shards at once, because other nodes may
+	// start them.
 	Suspended
-	// Connected says that it hears itself again.
+	// Connected: this node receives its own heartbeats again.
 	Connected
-	// Resumed says that it may host again.
+	// Resumed: this node may host singletons and shards again.
 	Resumed
 )
 
-// The kinds of the machine's events stand together, in their order.
+// The kinds that the machine reports are consecutive and in its order.
 const (
 	firstOfMachine = TombstonesChanged
 	lastOfMachine  = ReachabilityChanged
@@ -255,7 +262,7 @@ func (k EventKind) String() string {
 	}
 }
 
-// String returns the kind and whom it is about, as in "up a:1#9f2c".
+// String returns the kind and the member, as in "up a:1#9f2c".
 func (e Event) String() string {
 	switch {
 	case e.Kind == LeaderChanged:
@@ -270,12 +277,12 @@ func (e Event) String() string {
 	return e.Kind.String()
 }
 
-// kindOf returns the kind of an event of the machine.
+// kindOf converts the kind of an event of the machine.
 func kindOf(k membership.EventKind) EventKind {
 	return EventKind(k) - EventKind(membership.TombstonesChanged) + firstOfMachine
 }
 
-// eventOf returns an event of the machine.
+// eventOf converts an event of the machine.
 func eventOf(e membership.Event) Event {
 	out := Event{
 		Kind:     kindOf(e.Kind),
@@ -287,7 +294,7 @@ func eventOf(e membership.Event) Event {
 	return out
 }
 
-// eventsOf returns what became of the node itself.
+// eventsOf returns the events about the node itself.
 func eventsOf(life []membership.Life) (events []Event) {
 	for _, l := range life {
 		switch l.Kind {
@@ -305,58 +312,59 @@ func eventsOf(life []membership.Life) (events []Event) {
 	return events
 }
 
-// hub holds the present state and passes events on to those who read them. Nothing waits for a reader.
-type hub struct {
+// broadcaster holds the current state and distributes events to subscribers. It never waits for a
+// subscriber.
+type broadcaster struct {
 	limit int
 
-	mu      sync.Mutex
-	state   *State
-	changed chan struct{} // closed when there is another state
-	readers map[*reader]struct{}
-	closed  bool
-	lagged  uint64
+	mu          sync.Mutex
+	state       *State
+	changed     chan struct{} // closed when there is another state
+	subscribers map[*subscriber]struct{}
+	closed      bool
+	lagged      uint64
 }
 
-// reader is one who reads events.
-type reader struct {
-	kinds  map[EventKind]bool // nil is all
-	news   chan struct{}
-	queue  []Event
-	behind bool // a snapshot stands for all that was missed
+// subscriber is one call of Events.
+type subscriber struct {
+	kinds map[EventKind]bool // nil is all
+	ready loop.Signal
+	queue []Event
+	stale bool // the next event is a snapshot
 }
 
-func newHub(limit int, state *State) *hub {
-	return &hub{limit: limit, state: state, changed: make(chan struct{}), readers: map[*reader]struct{}{}}
+func newBroadcaster(limit int, state *State) *broadcaster {
+	return &broadcaster{limit: limit, state: state, changed: make(chan struct{}), subscribers: map[*subscriber]struct{}{}}
 }
 
-func (h *hub) current() *State {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state
+func (b *broadcaster) current() *State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state
 }
 
-// next returns the state, and what is closed when there is another one.
-func (h *hub) next() (*State, <-chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state, h.changed
+// next returns the state and a channel that is closed at the next change.
+func (b *broadcaster) next() (*State, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state, b.changed
 }
 
-// publish takes a new state, and the events that led to it.
-func (h *hub) publish(state *State, events []Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.state = state
-	close(h.changed)
-	h.changed = make(chan struct{})
-	for r := range h.readers { // each has a queue of its own
-		h.pass(r, events)
-		wake(r.news)
+// publish replaces the state and distributes the events that led to it.
+func (b *broadcaster) publish(state *State, events []Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state = state
+	close(b.changed)
+	b.changed = make(chan struct{})
+	for r := range b.subscribers { // each has its own queue
+		b.enqueue(r, events)
+		r.ready.Set()
 	}
 }
 
-func (h *hub) pass(r *reader, events []Event) {
-	if r.behind {
+func (b *broadcaster) enqueue(r *subscriber, events []Event) {
+	if r.stale {
 		return // the snapshot will show it
 	}
 	before := len(r.queue)
@@ -365,58 +373,58 @@ func (h *hub) pass(r *reader, events []Event) {
 			r.queue = append(r.queue, e)
 		}
 	}
-	if len(r.queue) > h.limit && before > 0 {
-		r.queue, r.behind = nil, true
-		h.lagged++
+	if len(r.queue) > b.limit && before > 0 {
+		r.queue, r.stale = nil, true
+		b.lagged++
 	}
 }
 
-// subscribe begins to read. The first event is a snapshot.
-func (h *hub) subscribe(kinds []EventKind) *reader {
-	r := &reader{news: make(chan struct{}, 1), behind: true}
+// subscribe adds a subscriber. Its first event is a snapshot.
+func (b *broadcaster) subscribe(kinds []EventKind) *subscriber {
+	r := &subscriber{ready: loop.NewSignal(), stale: true}
 	if len(kinds) > 0 {
 		r.kinds = map[EventKind]bool{}
 		for _, k := range kinds {
 			r.kinds[k] = true
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.readers[r] = struct{}{}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subscribers[r] = struct{}{}
 	return r
 }
 
-func (h *hub) unsubscribe(r *reader) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.readers, r)
+func (b *broadcaster) unsubscribe(r *subscriber) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.subscribers, r)
 }
 
-// take returns what a reader has not read yet, and whether nothing follows.
-func (h *hub) take(r *reader) ([]Event, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// take returns the waiting events of a subscriber, and whether they are the last.
+func (b *broadcaster) take(r *subscriber) ([]Event, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	events := r.queue
 	r.queue = nil
-	if r.behind {
-		r.behind = false
-		events = []Event{{Kind: Snapshot, State: h.state}}
+	if r.stale {
+		r.stale = false
+		events = []Event{{Kind: Snapshot, State: b.state}}
 	}
-	return events, h.closed
+	return events, b.closed
 }
 
-// close ends all readers once they have read what there is.
-func (h *hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	for r := range h.readers {
-		wake(r.news)
+// close ends all subscribers after they have received the waiting events.
+func (b *broadcaster) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for r := range b.subscribers {
+		r.ready.Set()
 	}
 }
 
-func (h *hub) lags() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lagged
+func (b *broadcaster) lagCount() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lagged
 }

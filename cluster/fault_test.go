@@ -43,7 +43,7 @@ func TestLoopThatPanics(t *testing.T) {
 			w.Errorf("it still runs on %q", where)
 		}
 		if !w.logged("at the disco") {
-			w.Error("nothing was said")
+			w.Error("the log line is missing")
 		}
 		for range nodes[0].Events(w.Context()) { // ends
 		}
@@ -158,7 +158,7 @@ func TestOperatorsSeeManyMembers(t *testing.T) {
 		}
 		var nodes []*cluster.Node
 		for i := range count {
-			nodes = append(nodes, w.start(cond(i == 0, "a", fmt.Sprintf("n%d", i)), func(c *cluster.Config) { c.Roles = roles }))
+			nodes = append(nodes, w.start(choose(i == 0, "a", fmt.Sprintf("n%d", i)), func(c *cluster.Config) { c.Roles = roles }))
 		}
 		w.allUp(nodes...)
 		first, err := nodes[1].Summary("")
@@ -179,7 +179,7 @@ func TestOperatorsSeeManyMembers(t *testing.T) {
 	})
 }
 
-func cond[T any](is bool, yes, no T) T {
+func choose[T any](is bool, yes, no T) T {
 	if is {
 		return yes
 	}

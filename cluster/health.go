@@ -10,30 +10,31 @@ import (
 	"time"
 )
 
-// stuckAfter is after how long a loop that does not turn is reported.
+// stuckAfter is how long the loop may be blocked before Live reports an error.
 const stuckAfter = 30 * time.Second
 
-var errStuck = errors.New("cluster: the node does not react")
+var errStuck = errors.New("cluster: the event loop is blocked")
 
-// Live returns nil unless the process should be started again: because the node has ended, which includes that it was downed, or does
-// not react. It does not block.
+// Live returns an error if the process should be restarted: the node has ended or was downed, or its event loop has been
+// blocked for 30 seconds. It does not block.
 func (n *Node) Live() error {
 	select {
 	case <-n.done:
 		return n.err
 	default:
 	}
-	s := n.hub.current()
-	idle := n.now() - time.Duration(n.beat.Load())
+	s := n.events.current()
+	idle := n.now() - time.Duration(n.lastTurn.Load())
 	if !s.Stopped && idle > stuckAfter {
 		return fmt.Errorf("%w for %v", errStuck, idle.Truncate(time.Second))
 	}
 	return nil
 }
 
-// Ready returns nil if the node can work: it is Up or WeaklyUp, connected, and not shutting down. It does not block.
+// Ready returns nil if the node can serve requests: it is Up or WeaklyUp, connected, and not shutting down. It does not
+// block.
 func (n *Node) Ready() error {
-	s := n.hub.current()
+	s := n.events.current()
 	select {
 	case <-n.done:
 		return n.err
@@ -50,16 +51,17 @@ func (n *Node) Ready() error {
 	case !s.Joined:
 		return fmt.Errorf("%w yet: %v", ErrNotMember, n.self)
 	case !s.Connected:
-		return fmt.Errorf("%w: %v does not hear itself", ErrDisconnected, n.self)
+		return fmt.Errorf("%w: %v does not receive its own heartbeats", ErrDisconnected, n.self)
 	case s.Suspended:
-		return fmt.Errorf("%w: %v hosts nothing until it is known who goes on: some members can't be reached, or have not said that it still is one", ErrDisconnected, n.self)
+		return fmt.Errorf("%w: %v is suspended: waiting for a downing decision or for confirmation of its membership", ErrDisconnected, n.self)
 	case status != Up && status != WeaklyUp && status != PreparingForShutdown && status != ReadyForShutdown:
 		return fmt.Errorf("cluster: %v is %v", n.self, status)
 	}
 	return nil
 }
 
-// Health returns a handler for probes: GET /live and GET /ready answer 200, or 503 with the reason.
+// Health returns an HTTP handler for probes: GET /live and GET /ready respond with status 200, or with 503 and the
+// reason.
 func (n *Node) Health() http.Handler {
 	probe := func(check func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

@@ -71,7 +71,7 @@ func TestReadyWhileSuspended(t *testing.T) {
 		heal := w.network.Partition([]string{"a"}, []string{"b", "c"})
 		back()
 		w.until(a, func(s *cluster.State) bool { return s.Connected })
-		if err := a.Ready(); !errors.Is(err, cluster.ErrDisconnected) || !strings.Contains(err.Error(), "until it is known who goes on") {
+		if err := a.Ready(); !errors.Is(err, cluster.ErrDisconnected) || !strings.Contains(err.Error(), "waiting for a downing decision") {
 			w.Errorf("Ready: %v", err)
 		}
 		heal()

@@ -160,7 +160,7 @@ func TestIncompatibleSettings(t *testing.T) {
 			w.Errorf("with another strategy: %v", err)
 		}
 		if !w.logged("the settings of this node differ") {
-			w.Error("nothing was said")
+			w.Error("the log line is missing")
 		}
 	})
 }

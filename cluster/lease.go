@@ -9,25 +9,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/lease"
 )
 
-// leases carries out what the machine wants done with leases, one thing after the other for each lease.
+// leases carries out the lease operations of the machine, in order for each lease.
 type leases struct {
 	node    *Node
 	running sync.WaitGroup
-	busy    underway
+	busy    loop.InFlight
 	ctx     context.Context //nolint:containedctx // of all operations
 	cancel  context.CancelFunc
 
-	held map[string]*leaser // of the loop
+	held map[string]*leaser // belongs to the loop
 }
 
-// leaser is one lease.
+// leaser runs the operations on one lease.
 type leaser struct {
 	lease *lease.Lease
-	news  chan struct{}
+	ready loop.Signal
 
 	mu  sync.Mutex
 	ops []node.LeaseOp
@@ -39,22 +40,22 @@ func newLeases(n *Node) *leases {
 	return l
 }
 
-// begin begins an operation. It is called by the loop.
+// begin starts an operation. The loop calls it.
 func (l *leases) begin(op node.LeaseOp) {
 	w := l.held[op.Lease]
 	if w == nil {
 		var err error
 		if w, err = l.open(op.Lease); err != nil {
-			l.node.outlet.write(slog.LevelError, "a lease can't be", slog.String("lease", op.Lease), slog.Any("error", err))
-			l.node.inputs.add(answer(op, false, ""))
+			l.node.out.Log(slog.LevelError, "lease: invalid configuration", slog.String("lease", op.Lease), slog.Any("error", err))
+			l.node.inputs.Add(answer(op, false, ""))
 			return
 		}
 	}
-	l.busy.more()
+	l.busy.Begin()
 	w.mu.Lock()
 	w.ops = append(w.ops, op)
 	w.mu.Unlock()
-	wake(w.news)
+	w.ready.Set()
 }
 
 func (l *leases) open(name string) (*leaser, error) {
@@ -62,17 +63,18 @@ func (l *leases) open(name string) (*leaser, error) {
 	if n.cfg.Leases == nil {
 		return nil, invalid("Config.Leases is missing")
 	}
-	held, err := lease.New(n.cfg.Leases, n.cfg.Lease.of(name, n.self.String(), n.plain))
+	held, err := lease.New(n.cfg.Leases, n.cfg.Lease.of(name, n.self.String(), n.rootLog))
 	if err != nil {
 		return nil, err
 	}
-	w := &leaser{lease: held, news: make(chan struct{}, 1)}
+	w := &leaser{lease: held, ready: loop.NewSignal()}
 	l.held[name] = w
 	l.running.Go(func() { l.run(w) })
 	return w, nil
 }
 
-// answer is what the machine is told about an operation, and about who else has the lease.
+// answer returns the input for the machine with the result of an operation, and the owner of a
+// lease that is held elsewhere.
 func answer(op node.LeaseOp, ok bool, owner string) node.Input {
 	if op.Release {
 		return node.LeaseReleased{Lease: op.Lease, Done: ok}
@@ -94,43 +96,44 @@ func (l *leases) run(w *leaser) {
 			continue
 		}
 		select {
-		case <-w.news:
+		case <-w.ready:
 		case <-l.ctx.Done():
 			return
 		}
 	}
 }
 
-// carryOut carries out one operation and answers it. That the lease is lost is told after that.
+// carryOut carries out one operation and reports the result. The loss of the lease is reported
+// after that.
 func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
-	defer l.busy.less()
+	defer l.busy.End()
 	n := l.node
 	if op.Release {
 		err := w.lease.Release(ctx)
 		if err != nil && ctx.Err() == nil {
-			n.outlet.write(slog.LevelWarn, "a lease was not released", slog.String("lease", op.Lease), slog.Any("error", err))
+			n.out.Log(slog.LevelWarn, "lease: release failed", slog.String("lease", op.Lease), slog.Any("error", err))
 		}
-		n.inputs.add(answer(op, err == nil, ""))
+		n.inputs.Add(answer(op, err == nil, ""))
 		return
 	}
 	answered := make(chan struct{})
 	defer close(answered)
 	held, err := w.lease.AcquireWithLost(ctx, func(error) {
 		<-answered
-		n.inputs.add(node.LeaseLost{Lease: op.Lease})
+		n.inputs.Add(node.LeaseLost{Lease: op.Lease})
 	})
 	if err != nil && ctx.Err() == nil {
-		n.outlet.write(slog.LevelWarn, "a lease can't be asked for", slog.String("lease", op.Lease), slog.Any("error", err))
+		n.out.Log(slog.LevelWarn, "lease: acquire failed", slog.String("lease", op.Lease), slog.Any("error", err))
 	}
 	owner := ""
 	if !held && err == nil {
 		owner = w.lease.HeldBy()
 	}
-	n.inputs.add(answer(op, held && err == nil, owner))
+	n.inputs.Add(answer(op, held && err == nil, owner))
 }
 
-// close ends all operations, and leaves what is held to expire. It is called when the loop has ended. It waits a while only: a store
-// may not care about its context.
+// close cancels all operations and lets held leases expire. It is called when the loop has ended.
+// It waits for a limited time, because a store may ignore its context.
 func (l *leases) close(atMost time.Duration) {
 	l.cancel()
 	done := make(chan struct{})
@@ -146,6 +149,6 @@ func (l *leases) close(atMost time.Duration) {
 	select {
 	case <-done:
 	case <-timer.C:
-		l.node.outlet.write(slog.LevelWarn, "the store of leases does not return, the node ends without")
+		l.node.out.Log(slog.LevelWarn, "lease: a store operation does not return, shutting down without it")
 	}
 }

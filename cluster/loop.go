@@ -17,7 +17,9 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// call is something that the loop does for somebody who waits for it.
+const maxInputBytes = 64 << 20 // of waiting messages
+
+// call is a function that the loop calls on behalf of a waiting goroutine.
 type call struct {
 	f    func()
 	done chan struct{}
@@ -25,7 +27,7 @@ type call struct {
 
 var errLoopEnded = errors.New("cluster: this node has ended")
 
-// call lets the loop call f and waits for that. F must not block.
+// call runs f in the loop and waits until it returns. f must not block.
 func (n *Node) call(ctx context.Context, f func()) error {
 	c := call{f, make(chan struct{})}
 	select {
@@ -38,7 +40,7 @@ func (n *Node) call(ctx context.Context, f func()) error {
 	select {
 	case <-c.done:
 		return nil
-	case <-n.ended: // it may have been the last
+	case <-n.ended: // f may have been the last call
 		select {
 		case <-c.done:
 			return nil
@@ -48,18 +50,18 @@ func (n *Node) call(ctx context.Context, f func()) error {
 	}
 }
 
-// endedErr is why nothing is done any more.
+// endedErr returns the error of calls after the loop has ended.
 func (n *Node) endedErr() error {
-	if err := n.hub.current().Err; err != nil {
+	if err := n.events.current().Err; err != nil {
 		return err
 	}
 	return errLoopEnded
 }
 
-// now is the time of the machine.
+// now returns the time of the machine.
 func (n *Node) now() time.Duration { return time.Since(n.start) }
 
-// run is the only one who touches the machine. It waits for nothing but what happens.
+// run is the loop. Only this goroutine uses the machine. It blocks only to wait for input.
 func (n *Node) run() {
 	defer close(n.ended)
 	defer n.failed()
@@ -79,20 +81,20 @@ func (n *Node) run() {
 		case c := <-n.calls:
 			c.f()
 			close(c.done)
-		case <-n.inputs.news:
+		case <-n.inputs.Ready:
 			n.handleAll()
 		case <-stats.C:
-			n.tellStats()
+			n.reportStats()
 		case <-timer.C:
 		}
 		n.tickIfDue()
-		n.beat.Store(int64(n.now()))
+		n.lastTurn.Store(int64(n.now()))
 	}
 }
 
-// handleAll handles what has happened until now.
+// handleAll handles all waiting inputs.
 func (n *Node) handleAll() {
-	for _, in := range n.inputs.take() {
+	for _, in := range n.inputs.Take(nil) {
 		n.step(in)
 		n.tickIfDue()
 	}
@@ -100,45 +102,46 @@ func (n *Node) handleAll() {
 
 func (n *Node) tickIfDue() {
 	if now := n.now(); now >= n.machine.Next() {
-		n.perform(n.machine.Tick(now))
+		n.applyEffects(n.machine.Tick(now))
 	}
 }
 
-func (n *Node) step(in node.Input) { n.perform(n.machine.Step(n.now(), in)) }
+func (n *Node) step(in node.Input) { n.applyEffects(n.machine.Step(n.now(), in)) }
 
 func (n *Node) member(in membership.Input) { n.step(node.Membership{Input: in}) }
 
-// failed ends the node when the loop panics: what it knew can't be trusted any more.
+// failed shuts the node down after a panic of the loop. The state of the machine is not reliable
+// any more.
 func (n *Node) failed() {
 	p := recover()
 	if p == nil {
 		return
 	}
-	n.outlet.write(slog.LevelError, "the node has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-	n.hosts.stopAll()
+	n.out.Log(slog.LevelError, "node failed: panic in the event loop", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	n.instances.stopAll()
 	n.asks.fail(ErrFailed)
 	n.left = ErrFailed
-	n.hub.publish(&State{Self: n.self, Stopped: true, Err: ErrFailed}, []Event{{Kind: ShuttingDown}})
+	n.events.publish(&State{Self: n.self, Stopped: true, Err: ErrFailed}, []Event{{Kind: ShuttingDown}})
 	n.beginShutdown()
 }
 
-// perform carries out what the machine wants done, in order.
-func (n *Node) perform(e node.Effects) {
+// applyEffects carries out the effects of the machine in order.
+func (n *Node) applyEffects(e node.Effects) {
 	for _, l := range e.Log {
-		n.outlet.write(levelOf(l.Level), l.Message, attrsOf(l.Attrs)...)
+		n.out.Log(levelOf(l.Level), l.Message, attrsOf(l.Attrs)...)
 	}
 	for _, q := range e.Quarantine {
 		n.transport.Quarantine(q, false)
-		n.hosts.forget(q)
+		n.instances.forget(q)
 	}
 	for _, i := range e.Stop {
-		n.hosts.stop(i)
+		n.instances.stop(i)
 	}
 	for _, op := range e.Leases {
 		n.leases.begin(op)
 	}
 	for _, i := range e.Start {
-		n.hosts.start(n.base, n, i)
+		n.instances.start(n.base, n, i)
 	}
 	for _, s := range e.Send {
 		n.send(s)
@@ -147,7 +150,7 @@ func (n *Node) perform(e node.Effects) {
 		n.forward(f)
 	}
 	for _, d := range e.Dropped {
-		n.parcels.drop(n, d.Message)
+		n.pending.drop(n, d.Message)
 	}
 	if len(e.Life) > 0 {
 		n.outcome(e.Life)
@@ -155,20 +158,20 @@ func (n *Node) perform(e node.Effects) {
 	if len(e.Events)+len(e.Life) > 0 {
 		n.publish(e)
 	}
-	n.notice()
+	n.publishConnected()
 	for _, l := range e.Life {
-		n.lived(l)
+		n.handleLife(l)
 	}
 }
 
-// notice publishes that the node hears itself for the first time, which is no event.
-func (n *Node) notice() {
-	if s := n.hub.current(); !s.Connected && !s.Stopped && n.machine.View().Connected {
-		n.hub.publish(n.look(), nil)
+// publishConnected publishes the first time that the node receives its own heartbeats. The machine has no event for it.
+func (n *Node) publishConnected() {
+	if s := n.events.current(); !s.Connected && !s.Stopped && n.machine.View().Connected {
+		n.events.publish(n.currentState(), nil)
 	}
 }
 
-// outcome notes why the membership ended, before anybody is told.
+// outcome records why the membership ended, before observers learn of it.
 func (n *Node) outcome(life []membership.Life) {
 	for _, l := range life {
 		switch l.Kind {
@@ -176,7 +179,7 @@ func (n *Node) outcome(life []membership.Life) {
 			n.downed = true
 		case membership.Stopped:
 			if n.left = errorOf(l); n.downed && l.Reason == membership.Asked {
-				n.left = ErrDowned // it did not wait for those that are down with it
+				n.left = ErrDowned // it did not wait for members that are Down as well
 			}
 		default:
 		}
@@ -189,36 +192,37 @@ func (n *Node) publish(e node.Effects) {
 		events = append(events, eventOf(ev))
 	}
 	events = append(events, eventsOf(e.Life)...)
-	state := n.look()
-	n.hub.publish(state, events)
+	state := n.currentState()
+	n.events.publish(state, events)
 	if f := n.cfg.Observer.State; f != nil {
-		n.outlet.add(func() { f(state) })
+		n.out.Do(func() { f(state) })
 	}
 }
 
-// lived does what follows from what became of the node itself.
-func (n *Node) lived(l membership.Life) {
+// handleLife reacts to changes of the state of this node.
+func (n *Node) handleLife(l membership.Life) {
 	switch l.Kind {
 	case membership.Suspended:
 		n.asks.fail(ErrDisconnected)
-		n.parcels.failAsks(n, ErrDisconnected)
+		n.pending.failAsks(n, ErrDisconnected)
 	case membership.Exits, membership.Downed:
 		n.beginShutdown()
 	case membership.Stopped:
 		n.asks.fail(n.left)
-		n.parcels.failAsks(n, n.left)
+		n.pending.failAsks(n, n.left)
 		n.beginShutdown()
 	case membership.Joined, membership.BecameUp, membership.Disconnected, membership.Connected, membership.Resumed:
 	}
 }
 
-// silent are the kinds that are not answered with a notice of quarantine: heartbeats, and the notice itself.
+// silent are the message kinds to which the transport does not reply with a quarantine notice:
+// heartbeats and the notice itself.
 var silent = []transport.Kind{ //nolint:gochecknoglobals // constant
 	transport.Kind(membership.KindHeartbeat), transport.Kind(membership.KindHeartbeatReply),
 	transport.Kind(membership.KindEcho), transport.Kind(membership.KindQuarantined),
 }
 
-// listen takes the messages of the protocols from the transport.
+// listen registers the message handlers of the protocols.
 func (n *Node) listen() {
 	for kind := membership.KindInitJoin; kind < membership.Kinds; kind++ {
 		switch kind {
@@ -229,50 +233,50 @@ func (n *Node) listen() {
 		}
 	}
 	n.transport.Handle(transport.Kind(node.KindSingleton), n.receive(n.self, node.KindSingleton))
-	n.transport.Handle(kindForwarded, n.hosts.message)
-	n.transport.HandleRequest(kindForwarded, n.hosts.request)
+	n.transport.Handle(kindForwarded, n.instances.message)
+	n.transport.HandleRequest(kindForwarded, n.instances.request)
 }
 
-// receive returns a handler that leaves a message to the loop.
+// receive returns a handler that puts a message into the mailbox.
 func (n *Node) receive(to identity.Node, kind node.Kind) transport.Handler {
 	return func(_ context.Context, m transport.Message) {
 		if m.Lane != transport.Control {
 			return
 		}
-		if !n.inputs.receive(node.Received{From: m.From, To: to, Kind: kind, Arrived: n.now(), Data: m.Payload}) {
+		if n.inputs.Offer(0, len(m.Payload), node.Received{From: m.From, To: to, Kind: kind, Arrived: n.now(), Data: m.Payload}) != nil {
 			n.dropped(DroppedInput, m.From, "")
 		}
 	}
 }
 
-// heard returns what is told what happens to the transport.
-func (n *Node) heard(next func(transport.Event)) func(transport.Event) {
+// transportEvents returns a handler of transport events, which also calls next.
+func (n *Node) transportEvents(next func(transport.Event)) func(transport.Event) {
 	notice := membership.AppendMessage(nil, membership.Quarantined{})
 	return func(e transport.Event) {
 		switch e := e.(type) {
 		case transport.Connection:
 			if e.Err != nil {
-				n.inputs.add(node.Membership{Input: membership.LinkLost{}})
+				n.inputs.Add(node.Membership{Input: membership.LinkLost{}})
 			} else {
-				n.inputs.add(node.Membership{Input: membership.LinkRestored{}})
+				n.inputs.Add(node.Membership{Input: membership.LinkRestored{}})
 			}
 		case transport.QuarantinedBy:
 			in := node.Received{From: e.From, To: n.self, Kind: node.Kind(membership.KindQuarantined), Arrived: n.now(), Data: notice}
-			if !n.inputs.receive(in) {
+			if n.inputs.Offer(0, len(in.Data), in) != nil {
 				n.dropped(DroppedInput, e.From, "")
 			}
 		case transport.Gap:
 		}
 		if next != nil {
-			n.outlet.add(func() { next(e) })
+			n.out.Do(func() { next(e) })
 		}
 	}
 }
 
-// complainEvery is how often at most it is said that messages can't be sent.
-const complainEvery = time.Second
+// sendWarningInterval is the time between two log lines about failed sends.
+const sendWarningInterval = time.Second
 
-// send sends a message of a protocol. They all bear that it is lost.
+// send sends a message of a protocol. The protocols tolerate the loss of any message.
 func (n *Node) send(s node.Send) {
 	var err error
 	if s.To.UID == 0 {
@@ -282,14 +286,48 @@ func (n *Node) send(s node.Send) {
 	}
 	switch {
 	case err == nil, errors.Is(err, transport.ErrDisconnected), errors.Is(err, transport.ErrQuarantined), errors.Is(err, transport.ErrClosed):
-		// Those who are quarantined are told by the transport itself.
+		// The transport itself notifies quarantined nodes.
 	default:
 		n.dropped(DroppedSend, s.To, "")
 		now := n.now()
-		if now < n.complain {
+		if now < n.nextSendWarning {
 			return
 		}
-		n.complain = now + complainEvery
-		n.outlet.write(slog.LevelWarn, "a message can't be sent", slog.String("to", s.To.String()), slog.Int("kind", int(s.Kind)), slog.Any("error", err))
+		n.nextSendWarning = now + sendWarningInterval
+		n.out.Log(slog.LevelWarn, "cannot send a message", slog.String("to", s.To.String()), slog.Int("kind", int(s.Kind)), slog.Any("error", err))
 	}
+}
+
+// levelOf converts the level of a log line of the machines.
+func levelOf(l membership.Level) slog.Level {
+	switch l {
+	case membership.Debug:
+		return slog.LevelDebug
+	case membership.Info:
+		return slog.LevelInfo
+	case membership.Warn:
+		return slog.LevelWarn
+	case membership.Error:
+	}
+	return slog.LevelError
+}
+
+// attrsOf converts the attributes of a log line of the machines.
+func attrsOf(attrs []membership.Attr) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = slog.Any(a.Key, a.Value)
+		switch v := a.Value.(type) {
+		case []identity.Node:
+			names := make([]string, len(v))
+			for j, n := range v {
+				names[j] = n.String()
+			}
+			out[i] = slog.Any(a.Key, names)
+		case error:
+		case fmt.Stringer:
+			out[i] = slog.String(a.Key, v.String())
+		}
+	}
+	return out
 }

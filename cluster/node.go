@@ -16,6 +16,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/transport"
@@ -25,44 +26,44 @@ import (
 type Node struct {
 	cfg       Config
 	self      identity.Node
-	plain     *slog.Logger
+	rootLog   *slog.Logger
 	log       *slog.Logger    // with the node
 	base      context.Context //nolint:containedctx // of all that the node does
 	start     time.Time
 	transport *transport.Transport
-	inputs    *queue
+	inputs    *loop.Mailbox[node.Input]
 	calls     chan call
-	hub       *hub
-	outlet    *outlet
+	events    *broadcaster
+	out       *loop.Dispatcher
 	leases    *leases
-	hosts     hosts
-	phases    phaseHooks
+	instances instanceHost
+	phases    shutdownHooks
 	asks      openAsks
 	attached  attached
 	services  adminServices
-	beat      atomic.Int64 // when the loop has turned last, on the machine's clock
+	lastTurn  atomic.Int64 // in time of the machine, when the loop last finished a turn
 
-	// What follows belongs to the loop.
-	machine  *node.Machine
-	left     error // why the membership ended
-	downed   bool
-	complain time.Duration // when the next line about what can't be sent may be written
-	parcels  parcels
-	proxies  map[string]*Proxy
+	// The fields below belong to the loop.
+	machine         *node.Machine
+	left            error // why the membership ended
+	downed          bool
+	nextSendWarning time.Duration // when the next failed send may be logged
+	pending         pendingMessages
+	proxies         map[string]*Proxy
 
-	strategy string         // of downing
-	admins   sync.WaitGroup // what lets operators find this node
+	strategy string         // the downing strategy
+	admins   sync.WaitGroup // goroutines that register the node for operators
 	quit     chan struct{}  // ends the loop
 	ended    chan struct{}  // the loop has ended
 	stopping sync.Once
 	stopped  chan struct{} // the shutdown has begun
 	done     chan struct{} // all has ended
-	err      error         // why, once done is closed
+	err      error         // set before done is closed
 }
 
-// Start starts a node. It returns at once: the node joins through Config.Seeds, however long it takes until somebody
-// answers. If the membership ends, because it leaves, because it is downed, or because it can't join, the node shuts itself
-// down: see Done. The error matches ErrInvalid, or is one of the transport.
+// Start starts a node and returns at once. The node joins through Config.Seeds and retries until a
+// member replies. If the membership ends, because the node leaves, is downed or cannot join, the
+// node shuts itself down: see Done. The error matches ErrInvalid, or is one of the transport.
 func Start(cfg Config) (*Node, error) {
 	if cfg.Carrier == nil {
 		return nil, invalid("Config.Carrier is missing")
@@ -73,23 +74,24 @@ func Start(cfg Config) (*Node, error) {
 	}
 	settings := n.cfg.Transport
 	settings.Silent = append(append([]transport.Kind{}, settings.Silent...), silent...)
-	settings.OnEvent = n.heard(settings.OnEvent)
+	settings.OnEvent = n.transportEvents(settings.OnEvent)
 	if n.transport, err = transport.Open(n.cfg.Carrier, settings); err != nil {
 		n.leases.close(time.Second)
-		n.outlet.close(time.Second)
+		n.out.Close(time.Second)
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	n.listen()
 	if len(n.cfg.Seeds) > 0 {
-		n.inputs.add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
+		n.inputs.Add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
 	}
-	n.admins.Go(n.serveAdmin) // before the loop, which may end at once and waits for it then
+	n.admins.Go(n.serveAdmin) // before the loop, which may end at once and waits for it
 	go n.run()
 	return n, nil
 }
 
-// Join starts a node and waits until it is a member. When it fails, or when ctx ends before, the node is shut down again. Besides
-// the errors of Start there are ErrNameInUse, ErrIncompatible, ErrNoCluster and ErrDowned.
+// Join starts a node and waits until it is a member. If joining fails or ctx ends, the node is shut
+// down again. In addition to the errors of Start, the error may match ErrNameInUse,
+// ErrIncompatible, ErrNoCluster or ErrDowned.
 func Join(ctx context.Context, cfg Config) (*Node, error) {
 	if len(cfg.Seeds) == 0 {
 		err := invalid("Config.Seeds is missing")
@@ -110,7 +112,7 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// prepare returns a node that does not run yet.
+// prepare returns a node whose loop does not run yet.
 func prepare(cfg Config) (*Node, error) {
 	cfg = cfg.withDefaults()
 	version, err := cfg.validate()
@@ -131,21 +133,22 @@ func prepare(cfg Config) (*Node, error) {
 		return nil, fielderror.Rename(ErrInvalid, err, "Config.Membership.", "Config.", "Config.ExitTimeout", "Config.PhaseTimeout of exiting")
 	}
 	base := context.Background()
-	out := newOutlet(base, cfg.Logger.With(slog.String("node", self.String())))
-	// The transport and the leases say by themselves which node it is.
-	plain := slog.New(lines{out, cfg.Logger.Handler()})
+	named := cfg.Logger.With(slog.String("node", self.String()))
+	out := loop.NewDispatcher(base, named)
+	// Loggers of the transport and of leases add the node themselves.
+	rootLog := slog.New(out.Handler(cfg.Logger.Handler()))
 	if cfg.Transport.Logger == nil {
-		cfg.Transport.Logger = plain
+		cfg.Transport.Logger = rootLog
 	}
 	n := &Node{
-		cfg: cfg, self: self, plain: plain, log: slog.New(lines{out, out.log.Handler()}), start: time.Now(), machine: machine,
-		inputs: newQueue(cfg.MaxInputs), calls: make(chan call), outlet: out, base: base,
+		cfg: cfg, self: self, rootLog: rootLog, log: slog.New(out.Handler(named.Handler())), start: time.Now(), machine: machine,
+		inputs: loop.NewMailbox[node.Input](loop.NewSignal(), loop.Limit{Count: cfg.MaxInputs, Bytes: maxInputBytes}), calls: make(chan call), out: out, base: base,
 		strategy: string(machine.Config().Downing.Strategy),
-		parcels:  parcels{open: map[uint64]*parcel{}}, proxies: map[string]*Proxy{},
+		pending:  pendingMessages{open: map[uint64]*pendingMessage{}}, proxies: map[string]*Proxy{},
 		quit: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
-	n.hub = newHub(cfg.MaxEvents, n.look())
-	n.leases, n.hosts.node = newLeases(n), n
+	n.events = newBroadcaster(cfg.MaxEvents, n.currentState())
+	n.leases, n.instances.node = newLeases(n), n
 	return n, nil
 }
 
@@ -155,19 +158,19 @@ func (n *Node) Self() identity.Node { return n.self }
 // Cluster returns the name of the cluster.
 func (n *Node) Cluster() string { return n.cfg.Cluster }
 
-// Transport returns what carries messages between the nodes. Others may use it, with kinds of their own, until the
-// node ends; they must not close it. Nodes that were removed are quarantined there.
+// Transport returns the transport between the nodes. Other packages may use it with their own
+// message kinds until the node ends. They must not close it. Removed nodes are quarantined there.
 func (n *Node) Transport() *transport.Transport { return n.transport }
 
-// Logger returns the logger of the node, for others that belong to it. It does not block until the node has ended.
+// Logger returns the logger of the node. Logging does not block until the node has ended.
 func (n *Node) Logger() *slog.Logger { return n.log }
 
-// AwaitJoined waits until the node is a member. If it ends before, the error says why.
+// AwaitJoined waits until the node is a member. If the node ends first, the error is that of Err.
 func (n *Node) AwaitJoined(ctx context.Context) error {
 	return n.await(ctx, func(s *State) bool { return s.Joined })
 }
 
-// AwaitUp waits until the node is Up. If it ends before, the error says why.
+// AwaitUp waits until the node is Up. If the node ends first, the error is that of Err.
 func (n *Node) AwaitUp(ctx context.Context) error {
 	return n.await(ctx, func(s *State) bool {
 		status := s.Status(n.self)
@@ -186,11 +189,13 @@ func (n *Node) await(ctx context.Context, ok func(*State) bool) error {
 	return nil
 }
 
-// Done is closed when the node has ended, all phases of its shutdown included.
+// Done returns a channel that is closed when the node has ended, including all phases of its
+// shutdown.
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Err returns why the node has ended, nil if it has not: ErrLeft if it left the cluster, ErrStopped if it was stopped without leaving,
-// ErrDowned, ErrNameInUse, ErrIncompatible, ErrNoCluster or ErrFailed.
+// Err returns why the node has ended, or nil while it runs: ErrLeft if it left the cluster,
+// ErrStopped if it was stopped without leaving, ErrDowned, ErrNameInUse, ErrIncompatible,
+// ErrNoCluster or ErrFailed.
 func (n *Node) Err() error {
 	select {
 	case <-n.done:
@@ -200,9 +205,9 @@ func (n *Node) Err() error {
 	}
 }
 
-// JoinVia begins to join the cluster of a node of which only the name is known; that may be this node itself, which founds a
-// cluster then. It does nothing if the node has joined, or joins already. The error matches ErrInvalid, or says why the node
-// has ended.
+// JoinVia joins a cluster through the node with the given name. If that is the name of this node,
+// it founds a cluster. JoinVia does nothing if the node has joined or is joining. The error matches
+// ErrInvalid, or is the reason why the node has ended.
 func (n *Node) JoinVia(ctx context.Context, name string) error {
 	if err := identity.CheckName(name); err != nil {
 		return invalid("%w", err)
@@ -210,8 +215,8 @@ func (n *Node) JoinVia(ctx context.Context, name string) error {
 	return n.call(ctx, func() { n.member(membership.JoinNode{Name: name}) })
 }
 
-// SetVersion tells the version of the application that Config.VersionPending has promised, and lets the node join. The error matches
-// ErrInvalid, or says why the node has ended.
+// SetVersion sets the version of the application if Config.VersionPending is set, and lets the node
+// join. The error matches ErrInvalid, or is the reason why the node has ended.
 func (n *Node) SetVersion(ctx context.Context, version string) error {
 	v, err := identity.ParseVersion(version)
 	if err != nil {
@@ -220,78 +225,80 @@ func (n *Node) SetVersion(ctx context.Context, version string) error {
 	return n.call(ctx, func() { n.member(membership.SetVersion{Version: v}) })
 }
 
-// Leave lets a member leave the cluster: it hands over what it hosts, and ends. It may be this node. A UID of 0 is whoever has
-// the name. Leave returns when this node has noted it; the others follow. The error is ErrNotMember, or says
-// why this node has ended.
-func (n *Node) Leave(ctx context.Context, who identity.Node) error {
-	return n.about(ctx, who, func() { n.member(membership.Leave{Node: who}) })
+// Leave lets a member leave the cluster, possibly this node: it hands over its singletons and
+// shards and ends. A UID of 0 matches any node with the name. Leave returns when this node has
+// recorded the change; the others follow. The error is ErrNotMember, or the reason why this node
+// has ended.
+func (n *Node) Leave(ctx context.Context, member identity.Node) error {
+	return n.about(ctx, member, func() { n.member(membership.Leave{Node: member}) })
 }
 
-// Down says that a member is dead: it is removed, and what it hosted starts elsewhere. If it lives it ends as soon as it hears
-// of that, which in a partition it can't: make sure that it is dead. A UID of 0 is whoever has the name. The error is that of
-// Leave.
-func (n *Node) Down(ctx context.Context, who identity.Node) error {
-	return n.about(ctx, who, func() { n.member(membership.DownNode{Node: who}) })
+// Down declares a member dead: it is removed, and its singletons and shards start elsewhere. A live
+// node ends when it learns of this, but a partitioned node does not learn of it: make sure that the
+// node is dead. The node and the error are those of Leave.
+func (n *Node) Down(ctx context.Context, member identity.Node) error {
+	return n.about(ctx, member, func() { n.member(membership.DownNode{Node: member}) })
 }
 
-// PrepareForShutdown announces that the whole cluster is going to stop: nobody joins any more, and nothing is
-// handed over. The error says why the node has ended.
+// PrepareForShutdown announces that the whole cluster is about to stop: no node can join, and
+// nothing is handed over. The error is the reason why the node has ended.
 func (n *Node) PrepareForShutdown(ctx context.Context) error {
 	return n.call(ctx, func() { n.member(membership.PrepareForShutdown{}) })
 }
 
-// about does something about a member.
-func (n *Node) about(ctx context.Context, who identity.Node, f func()) error {
+// about calls f in the loop if the node is a member.
+func (n *Node) about(ctx context.Context, member identity.Node, f func()) error {
 	known := false
 	err := n.call(ctx, func() {
-		s := n.hub.current()
-		if who.UID == 0 {
-			_, known = s.Named(who.Name)
+		s := n.events.current()
+		if member.UID == 0 {
+			_, known = s.Named(member.Name)
 		} else {
-			_, known = s.Member(who)
+			_, known = s.Member(member)
 		}
 		if known {
 			f()
 		}
 	})
 	if err == nil && !known {
-		err = fmt.Errorf("%w: %v", ErrNotMember, who)
-		if who.UID == 0 {
-			err = fmt.Errorf("%w: %s", ErrNotMember, who.Name)
+		err = fmt.Errorf("%w: %v", ErrNotMember, member)
+		if member.UID == 0 {
+			err = fmt.Errorf("%w: %s", ErrNotMember, member.Name)
 		}
 	}
 	return err
 }
 
-// Watch waits until a node is surely gone: it was removed, or it is known to be dead. It returns nil then, also if that was before
-// the call. The error is ErrNotMember if nothing is known of the node, or that of ctx, or says why this node has
-// ended.
-func (n *Node) Watch(ctx context.Context, who identity.Node) error {
+// Watch waits until a node is permanently gone: it was removed, or it is known to be dead. It
+// returns nil, at once if that happened before the call. The error is ErrNotMember if the node is
+// unknown, that of ctx, or the reason why this node has ended.
+func (n *Node) Watch(ctx context.Context, member identity.Node) error {
 	was := false
 	s, err := n.until(ctx, func(s *State) bool {
-		_, is := s.Member(who)
+		_, is := s.Member(member)
 		was = was || is
-		return s.Stopped || s.gone(who) || !is
+		return s.Stopped || s.gone(member) || !is
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("cluster: watch %v: %w", who, err)
+		return fmt.Errorf("cluster: watch %v: %w", member, err)
 	case s.Stopped:
 		return s.Err
-	case was || s.gone(who):
+	case was || s.gone(member):
 		return nil
 	}
-	return fmt.Errorf("%w: %v", ErrNotMember, who)
+	return fmt.Errorf("%w: %v", ErrNotMember, member)
 }
 
-// attached is what other packages keep for a node.
+// attached has the values that other packages keep for a node.
 type attached struct {
 	mu sync.Mutex
 	by map[any]any
 }
 
-// Attached returns what a package that stands on this one keeps for the node, by a key that nobody else has: a value of a type of its
-// own. The first call for a key makes it, with the lock of all keys held.
+// Attached returns the value that another package keeps for the node under a key. The key should be
+// of a private type of that package. The first call for a key creates the value while all keys are
+// locked.
 func (n *Node) Attached(key any, make func() any) any {
 	n.attached.mu.Lock()
 	defer n.attached.mu.Unlock()
@@ -306,10 +313,11 @@ func (n *Node) Attached(key any, make func() any) any {
 	return v
 }
 
-// Roles returns what the node is for, as configured: sorted and without duplicates.
+// Roles returns the configured roles, sorted and without duplicates.
 func (n *Node) Roles() []string {
 	return slices.Compact(slices.Sorted(slices.Values(n.cfg.Roles)))
 }
 
-// RemovalMargin is how long after the removal of a node it is sure that the node has stopped what it hosted.
+// RemovalMargin returns the time after the removal of a node after which the node has certainly
+// stopped its singletons and shards.
 func (n *Node) RemovalMargin() time.Duration { return n.machine.Config().Downing.RemovalMargin }

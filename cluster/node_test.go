@@ -120,8 +120,8 @@ func TestSingletonThatEndsItsGoroutine(t *testing.T) {
 			return nil
 		}}))
 		w.sleep(time.Second)
-		if !w.logged("a singleton has failed") {
-			w.Error("nothing was said")
+		if !w.logged("singleton: instance failed") {
+			w.Error("the log line is missing")
 		}
 		begun := time.Now()
 		must(w.T, nodes[0].Shutdown(w.Context()))
@@ -164,8 +164,8 @@ func TestStoreOfLeasesThatDoesNotReturn(t *testing.T) {
 		must(w.T, a.Singleton(w.Context(), s))
 		w.sleep(10 * time.Second)
 		must(w.T, a.Shutdown(w.Context()))
-		if !w.logged("the store of leases does not return") {
-			w.Error("nothing was said")
+		if !w.logged("lease: a store operation does not return") {
+			w.Error("the log line is missing")
 		}
 		if o.started() > 0 {
 			w.Error("it ran without its lease")

@@ -13,48 +13,49 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Observer is told what happens to a node: a struct of functions, each of which may be nil and then costs nothing. They are
-// called one after the other on a goroutine of their own. If they don't keep up, some calls are left out, which the log says.
+// Observer receives events of a node. It is a struct of functions, each of which may be nil. The
+// functions are called one after another on a separate goroutine. If they are too slow, calls are
+// dropped, and the number of dropped calls is logged.
 type Observer struct {
-	// State: something is different, as seen by this node.
+	// State is called when the state of the cluster has changed, as this node sees it.
 	State func(*State)
-	// Stats: the figures, each Config.StatsInterval.
+	// Stats is called with counters every Config.StatsInterval.
 	Stats func(Stats)
-	// Dropped: something reached nobody.
+	// Dropped is called when a message is dropped.
 	Dropped func(Drop)
-	// Instance: an instance of a singleton was started, was asked to stop, or has ended.
+	// Instance is called when an instance of a singleton starts, is asked to stop, or has ended.
 	Instance func(InstanceInfo)
-	// Phase: a phase of the shutdown is over.
+	// Phase is called when a phase of the shutdown has ended.
 	Phase func(PhaseInfo)
 }
 
-// Drop is something that reached nobody.
+// Drop is a dropped message.
 type Drop struct {
 	Reason DropReason
-	// Node is who sent it, or to whom it was sent.
+	// Node is the sender or the destination.
 	Node identity.Node
-	// Singleton is for which one it was, if it was for one.
+	// Singleton is the name of the singleton, if the message was for one.
 	Singleton string
 }
 
-// DropReason is why something reached nobody.
+// DropReason is the reason why a message was dropped.
 type DropReason uint8
 
-// The reasons.
+// The reasons for dropping a message.
 const (
-	// DroppedInput: too many messages of the control lane waited for this node.
+	// DroppedInput: the mailbox of the node was full.
 	DroppedInput DropReason = iota
-	// DroppedSend: a message of a protocol could not be sent.
+	// DroppedSend: the transport did not accept a message of a protocol.
 	DroppedSend
-	// DroppedBuffer: a proxy had no more room, or the node ended first.
+	// DroppedBuffer: the buffer of a proxy was full, or the node ended.
 	DroppedBuffer
-	// DroppedForward: a proxy's message could not be sent.
+	// DroppedForward: the transport did not accept a message of a proxy.
 	DroppedForward
-	// DroppedNotHosted: no instance is where a message came to.
+	// DroppedNotHosted: the destination does not run the instance.
 	DroppedNotHosted
-	// DroppedBusy: too many messages waited for an instance.
+	// DroppedBusy: the inbox of the instance was full.
 	DroppedBusy
-	// DroppedMalformed: a message for a singleton can't be read.
+	// DroppedMalformed: a message for a singleton could not be decoded.
 	DroppedMalformed
 
 	dropReasons
@@ -64,42 +65,44 @@ func (r DropReason) String() string {
 	return [...]string{"input", "send", "buffer", "forward", "not-hosted", "busy", "malformed", "?"}[min(r, dropReasons)]
 }
 
-// InstanceInfo describes what an instance of a singleton does.
+// InstanceInfo describes a change of a singleton's instance.
 type InstanceInfo struct {
 	Singleton string
-	// Nr counts the instances of the singleton on this node.
+	// Nr numbers the instances of the singleton on this node.
 	Nr uint64
-	// Ended says that it has ended, Stopping that it was asked to; neither that it was started.
+	// Stopping is set when the instance was asked to stop, Ended when it has ended. Neither is set
+	// when it has started.
 	Stopping, Ended bool
-	// Ran is for how long.
+	// Ran is how long the instance has run.
 	Ran time.Duration
-	// Err is what it ended with.
+	// Err is the error of the ended instance.
 	Err error
 }
 
-// PhaseInfo describes a phase of the shutdown that is over.
+// PhaseInfo describes an ended phase of the shutdown.
 type PhaseInfo struct {
 	Phase Phase
-	// Took is how long it took, TimedOut that not all of it was done.
+	// Took is the duration. TimedOut reports that not all functions of the phase have returned.
 	Took     time.Duration
 	TimedOut bool
 }
 
-// Stats are figures of a node since it was started.
+// Stats are counters of a node since its start.
 type Stats struct {
 	// Membership counts messages and time-outs of the membership protocol.
 	Membership MembershipStats
 	Transport  transport.Stats
-	// Dropped counts what reached nobody. The index is a DropReason.
+	// Dropped counts dropped messages. The index is a DropReason.
 	Dropped [dropReasons]uint64
-	// Lagged is how often a reader of events was so slow that it got a snapshot.
+	// Lagged counts how often events were replaced by a snapshot for a slow subscriber.
 	Lagged uint64
-	// Decisions counts what the downing strategy did about unreachable members.
+	// Decisions counts decisions of the downing strategy.
 	Decisions uint64
-	// Malformed counts messages about singletons that can't be read, Refused those for none here or from a node that is
-	// gone, Ignored those from nodes that have no say in it, Stuck how often a hand-over was begun anew.
+	// Malformed counts singleton messages that could not be decoded. Refused counts those without a
+	// local singleton or from a removed node, Ignored those from nodes that are not part of the
+	// hand-over, Stuck how often a hand-over was restarted.
 	Malformed, Refused, Ignored, Stuck uint64
-	// LeasesHeld, LeasesNotHeld and LeasesLost count answers about leases.
+	// LeasesHeld, LeasesNotHeld and LeasesLost count results of lease operations.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64
 }
 
@@ -141,25 +144,25 @@ func byName[K interface {
 	return named
 }
 
-// dropped counts something that reached nobody.
-func (n *Node) dropped(why DropReason, who identity.Node, singleton string) {
-	n.hosts.drops[why].Add(1)
+// dropped counts a dropped message and calls the observer.
+func (n *Node) dropped(reason DropReason, peer identity.Node, singleton string) {
+	n.instances.drops[reason].Add(1)
 	if f := n.cfg.Observer.Dropped; f != nil {
-		n.outlet.add(func() { f(Drop{why, who, singleton}) })
+		n.out.Do(func() { f(Drop{reason, peer, singleton}) })
 	}
 }
 
-// Stats returns the figures. The error is that of ctx, or says why the node has ended.
+// Stats returns the counters. The error is that of ctx, or the reason why the node has ended.
 func (n *Node) Stats(ctx context.Context) (s Stats, err error) {
 	err = n.call(ctx, func() { s = n.stats() })
 	return s, err
 }
 
-// stats returns the figures. It is called by the loop.
+// stats returns the counters. The loop calls it.
 func (n *Node) stats() Stats {
 	c := n.machine.Counters()
 	s := Stats{
-		Membership: membershipStats(&c.Membership), Transport: n.transport.Stats(), Lagged: n.hub.lags(),
+		Membership: membershipStats(&c.Membership), Transport: n.transport.Stats(), Lagged: n.events.lagCount(),
 		Malformed: c.Malformed, Refused: c.Refused, Ignored: c.Ignored, Stuck: c.Stuck,
 		LeasesHeld: c.LeasesHeld, LeasesNotHeld: c.LeasesNotHeld, LeasesLost: c.LeasesLost,
 	}
@@ -169,19 +172,19 @@ func (n *Node) stats() Stats {
 		}
 	}
 	for i := range s.Dropped {
-		s.Dropped[i] = n.hosts.drops[i].Load()
+		s.Dropped[i] = n.instances.drops[i].Load()
 	}
 	return s
 }
 
-func (n *Node) tellStats() {
+func (n *Node) reportStats() {
 	if f := n.cfg.Observer.Stats; f != nil {
 		s := n.stats()
-		n.outlet.add(func() { f(s) })
+		n.out.Do(func() { f(s) })
 	}
 }
 
-// statsTicker returns what ticks when figures are to be told.
+// statsTicker returns the ticker for Observer.Stats. It never ticks if Config.StatsInterval is 0.
 func (n *Node) statsTicker() *time.Ticker {
 	if n.cfg.StatsInterval > 0 {
 		return time.NewTicker(n.cfg.StatsInterval)

@@ -31,26 +31,27 @@ type ProxyConfig struct {
 	BufferSize int
 }
 
-// maxBufferBytes is how many bytes a proxy keeps.
+// maxBufferBytes is how many bytes a proxy buffers.
 const maxBufferBytes = 16 << 20
 
-// defaultMaxMessage is that of the transport.
+// defaultMaxMessage is the default of the transport.
 const defaultMaxMessage = 1 << 20
 
-// Proxy passes messages on to the instance of a singleton, wherever it is, at most once. What one goroutine sends and asks gets there in
-// order. As long as it is not known where the instance is, messages are kept; of too many the oldest are dropped. Its methods are safe
-// for concurrent use.
+// Proxy sends messages to the instance of a singleton, on any node, at most once. Messages of one
+// goroutine arrive in order. While the location of the instance is unknown, messages are buffered;
+// if the buffer is full, the oldest are dropped. Its methods are safe for concurrent use.
 type Proxy struct {
 	node *Node
 	cfg  ProxyConfig
 
-	// Of the loop.
-	kept   int // bytes that wait
-	closed bool
+	// The fields below belong to the loop.
+	buffered int // bytes
+	closed   bool
 }
 
-// Proxy returns the proxy of a singleton, which need not run on this node. A second call for the same one must have the same
-// configuration. The error matches ErrInvalid, or says why the node has ended.
+// Proxy returns the proxy of a singleton, which need not run on this node. All calls for one
+// singleton must have the same configuration. The error matches ErrInvalid, or is the reason why
+// the node has ended.
 func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 	cfg = ProxyConfig(singleton.ProxyConfig(cfg).WithDefaults())
 	var p *Proxy
@@ -58,7 +59,7 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 	err := n.call(ctx, func() {
 		if p = n.proxies[cfg.Singleton]; p != nil {
 			if p.cfg != cfg {
-				failed = invalid("there is a proxy with another configuration")
+				failed = invalid("a proxy with another configuration exists")
 			}
 			return
 		}
@@ -69,25 +70,27 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 		}
 		p = &Proxy{node: n, cfg: cfg}
 		n.proxies[cfg.Singleton] = p
-		n.perform(effects)
+		n.applyEffects(effects)
 	})
 	if err == nil {
 		err = failed
 	}
 	if err != nil {
-		return nil, doing("proxy of singleton", cfg.Singleton, err)
+		return nil, wrapError("proxy of singleton", cfg.Singleton, err)
 	}
 	return p, nil
 }
 
-// Host returns the member that runs the instance or will, and whether the instance is known to run. It is the zero node if there is none.
+// Host returns the member that runs the instance or is about to, and whether the instance is known
+// to run. The node is zero if there is none.
 func (p *Proxy) Host(ctx context.Context) (host identity.Node, runs bool, err error) {
 	err = p.node.call(ctx, func() { host, runs = p.node.machine.Oldest(p.cfg.Singleton) })
 	return host, runs, err
 }
 
-// Close ends the proxy, for all who have it: what it keeps is dropped, questions that it keeps end with ErrProxyClosed, and so does what is
-// sent and asked from now on. What was sent already goes on. Node.Proxy returns another one then. The error is that of ctx.
+// Close closes the proxy for all its users. Buffered messages are dropped, and buffered and later
+// requests fail with ErrProxyClosed. Requests that were already sent continue. A later call of
+// Node.Proxy returns a new proxy. The error is that of ctx.
 func (p *Proxy) Close(ctx context.Context) error {
 	n := p.node
 	err := n.call(ctx, func() {
@@ -97,7 +100,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 		p.closed = true
 		delete(n.proxies, p.cfg.Singleton)
 		n.machine.CloseProxy(p.cfg.Singleton)
-		n.parcels.giveUp(n, p)
+		n.pending.giveUp(n, p)
 	})
 	if ctx.Err() == nil {
 		return nil // a node that has ended has no proxies
@@ -105,36 +108,39 @@ func (p *Proxy) Close(ctx context.Context) error {
 	return err
 }
 
-// Send sends a message, which must not be changed any more. Nil says that it was sent, or is kept; not that it arrives. The error is one
-// of the transport's Send, ErrDropped, ErrBusy, ErrProxyClosed, that of ctx, or says why the node has ended.
+// Send sends a message. The payload must not be modified afterwards. A nil error means that the
+// message was sent or buffered, not that it was delivered. The error is one of the transport's
+// Send, ErrDropped, ErrBusy, ErrProxyClosed, that of ctx, or the reason why the node has ended.
 func (p *Proxy) Send(ctx context.Context, payload []byte) error {
-	err := p.pass(ctx, &parcel{data: appendForward(nil, p.cfg.Singleton, payload)})
+	err := p.pass(ctx, &pendingMessage{data: appendForward(nil, p.cfg.Singleton, payload)})
 	if err != nil {
-		return doing("send to singleton", p.cfg.Singleton, err)
+		return wrapError("send to singleton", p.cfg.Singleton, err)
 	}
 	return nil
 }
 
-// Ask sends a message, which must not be changed any more, and waits for the answer. Without a deadline in ctx it waits as long as it takes
-// until there is an instance; if it ends before, the error matches ErrNotHosted as well. After ErrNotHosted, ErrBusy, ErrDropped and ErrProxyClosed the message
-// surely was not handled; after others it may have been: ErrRefused, ErrDisconnected, which is returned at once while this node is suspended, those of the transport's Request, that of
-// ctx, or why the node has ended.
+// Ask sends a request and waits for the reply. The payload must not be modified afterwards. Ask
+// waits for an instance until ctx ends; then the error also matches ErrNotHosted. After
+// ErrNotHosted, ErrBusy, ErrDropped and ErrProxyClosed the request was certainly not handled. After
+// other errors it may have been: ErrRefused, ErrDisconnected, which is returned at once while this
+// node is suspended, those of the transport's Request, that of ctx, or the reason why the node has
+// ended.
 func (p *Proxy) Ask(ctx context.Context, payload []byte) ([]byte, error) {
 	answer, err := p.ask(ctx, payload)
 	if err != nil {
-		return nil, doing("ask singleton", p.cfg.Singleton, err)
+		return nil, wrapError("ask singleton", p.cfg.Singleton, err)
 	}
 	return answer, nil
 }
 
 func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 	n := p.node
-	ctx, leave, err := n.asks.enter(ctx, n.hub)
+	ctx, leave, err := n.asks.enter(ctx, n.events)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	a := &parcel{data: appendForward(nil, p.cfg.Singleton, payload), way: make(chan identity.Node, 1), failed: make(chan error, 1)}
+	a := &pendingMessage{data: appendForward(nil, p.cfg.Singleton, payload), way: make(chan identity.Node, 1), failed: make(chan error, 1)}
 	if err = p.pass(ctx, a); err != nil {
 		return nil, err
 	}
@@ -155,19 +161,19 @@ func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 	return result(to, b)
 }
 
-// withdraw takes back a question that was not sent, and returns why.
-func (p *Proxy) withdraw(ctx context.Context, a *parcel) error {
-	err := p.node.call(context.WithoutCancel(ctx), func() { p.node.parcels.withdraw(p.node, a.id) })
+// withdraw removes a request that was not sent, and returns the error for its caller.
+func (p *Proxy) withdraw(ctx context.Context, a *pendingMessage) error {
+	err := p.node.call(context.WithoutCancel(ctx), func() { p.node.pending.withdraw(p.node, a.id) })
 	select {
 	case failed := <-a.failed:
 		return failed
 	default:
 	}
-	return cmp.Or(err, fmt.Errorf("no instance is known: %w: %w", ErrNotHosted, context.Cause(ctx)))
+	return cmp.Or(err, fmt.Errorf("no instance was found: %w: %w", ErrNotHosted, context.Cause(ctx)))
 }
 
 // pass hands a message to the machine.
-func (p *Proxy) pass(ctx context.Context, a *parcel) error {
+func (p *Proxy) pass(ctx context.Context, a *pendingMessage) error {
 	n := p.node
 	a.proxy = p
 	if limit := cmp.Or(n.cfg.Transport.MaxMessage, defaultMaxMessage); len(a.data) > limit {
@@ -179,53 +185,53 @@ func (p *Proxy) pass(ctx context.Context, a *parcel) error {
 			refused = ErrProxyClosed
 			return
 		}
-		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.kept+len(a.data) > maxBufferBytes {
-			refused = fmt.Errorf("%w: nobody knows where it is", ErrBusy)
+		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.buffered+len(a.data) > maxBufferBytes {
+			refused = fmt.Errorf("%w: the location of the instance is unknown and the buffer is full", ErrBusy)
 			return
 		}
-		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: n.parcels.add(a)})
-		refused = a.err // later ones are told to nobody
+		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: n.pending.add(a)})
+		refused = a.err // an error after this turn of the loop is not reported
 	})
 	return cmp.Or(err, refused)
 }
 
-// parcel is a message on its way to a singleton.
-type parcel struct {
-	id    uint64 // for the machine; of the loop
+// pendingMessage is a message that the machine has not routed yet.
+type pendingMessage struct {
+	id    uint64 // the number in the machine; belongs to the loop
 	proxy *Proxy
 	data  []byte
-	err   error // why it was not sent; of the loop
+	err   error // why it was not sent; belongs to the loop
 
-	// For questions only.
-	way    chan identity.Node // where the asker sends it
+	// For requests only.
+	way    chan identity.Node // receives the destination
 	failed chan error
 }
 
-// parcels are the messages that the machine knows by a number. They belong to the loop.
-type parcels struct {
+// pendingMessages are the messages that the machine has by a number. They belong to the loop.
+type pendingMessages struct {
 	last uint64
-	open map[uint64]*parcel
+	open map[uint64]*pendingMessage
 }
 
-func (p *parcels) add(a *parcel) uint64 {
+func (p *pendingMessages) add(a *pendingMessage) uint64 {
 	p.last++
 	a.id = p.last
 	p.open[a.id] = a
-	a.proxy.kept += len(a.data)
+	a.proxy.buffered += len(a.data)
 	return p.last
 }
 
-func (p *parcels) take(id uint64) *parcel {
+func (p *pendingMessages) take(id uint64) *pendingMessage {
 	a := p.open[id]
 	if a != nil {
 		delete(p.open, id)
-		a.proxy.kept -= len(a.data)
+		a.proxy.buffered -= len(a.data)
 	}
 	return a
 }
 
-// withdraw takes a message back, if it was not passed on yet.
-func (p *parcels) withdraw(n *Node, id uint64) {
+// withdraw removes a message that was not routed yet.
+func (p *pendingMessages) withdraw(n *Node, id uint64) {
 	if a := p.take(id); a != nil {
 		n.machine.Withdraw(node.Forward{Singleton: a.proxy.cfg.Singleton, Message: id})
 	}
@@ -233,9 +239,9 @@ func (p *parcels) withdraw(n *Node, id uint64) {
 
 // forward sends a message to the instance.
 func (n *Node) forward(f node.Forwarded) {
-	a := n.parcels.take(f.Message)
+	a := n.pending.take(f.Message)
 	switch {
-	case a == nil: // an asker who has left
+	case a == nil: // its asker has withdrawn it
 	case a.way != nil:
 		a.way <- f.To
 	default:
@@ -246,8 +252,8 @@ func (n *Node) forward(f node.Forwarded) {
 	}
 }
 
-// drop gives up a message that the machine has no room for.
-func (p *parcels) drop(n *Node, id uint64) {
+// drop drops a message for which the machine has no room.
+func (p *pendingMessages) drop(n *Node, id uint64) {
 	a := p.take(id)
 	if a == nil {
 		return
@@ -258,8 +264,8 @@ func (p *parcels) drop(n *Node, id uint64) {
 	}
 }
 
-// giveUp drops what a proxy keeps that is closed.
-func (p *parcels) giveUp(n *Node, of *Proxy) {
+// giveUp drops the messages of a closed proxy.
+func (p *pendingMessages) giveUp(n *Node, of *Proxy) {
 	for id, a := range p.open { // the order does not show
 		if a.proxy != of {
 			continue
@@ -272,8 +278,8 @@ func (p *parcels) giveUp(n *Node, of *Proxy) {
 	}
 }
 
-// failAsks gives up the questions that wait.
-func (p *parcels) failAsks(n *Node, err error) {
+// failAsks fails the buffered requests.
+func (p *pendingMessages) failAsks(n *Node, err error) {
 	for id, a := range p.open { // the order does not show
 		if a.failed != nil {
 			p.withdraw(n, id)
@@ -282,18 +288,18 @@ func (p *parcels) failAsks(n *Node, err error) {
 	}
 }
 
-// openAsks are the questions that end when the node is suspended or ends.
+// openAsks are the requests that fail when the node is suspended or ends.
 type openAsks struct {
 	mu   sync.Mutex
 	last uint64
 	open map[uint64]context.CancelCauseFunc
 }
 
-// enter returns a context for a question. It fails if there must be none.
-func (o *openAsks) enter(ctx context.Context, h *hub) (context.Context, func(), error) {
+// enter returns a context for a request. It fails if the node is suspended or has ended.
+func (o *openAsks) enter(ctx context.Context, h *broadcaster) (context.Context, func(), error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch s := h.current(); { // it is published before fail is called
+	switch s := h.current(); { // the state is published before fail is called
 	case s.Stopped:
 		return nil, nil, cmp.Or(s.Err, errLoopEnded)
 	case s.Suspended:
@@ -314,7 +320,7 @@ func (o *openAsks) enter(ctx context.Context, h *hub) (context.Context, func(), 
 	}, nil
 }
 
-// fail ends all questions.
+// fail fails all requests.
 func (o *openAsks) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -323,7 +329,7 @@ func (o *openAsks) fail(err error) {
 	}
 }
 
-// What an answer begins with. The numbers never change.
+// The first byte of a reply. The numbers never change.
 const (
 	answered  byte = 0 // the payload follows
 	refused   byte = 1 // a text follows
@@ -331,7 +337,7 @@ const (
 	busy      byte = 3
 )
 
-// forwardVersion is that of the encoding.
+// forwardVersion is the version of the encoding.
 const forwardVersion = 1
 
 var errForward = errors.New("cluster: malformed message for a singleton")
@@ -343,7 +349,7 @@ func appendForward(dst []byte, name string, payload []byte) []byte {
 	return append(dst, payload...)
 }
 
-// decodeForward reads what appendForward has written. The payload is part of b.
+// decodeForward decodes the format of appendForward. The payload shares the memory of b.
 func decodeForward(b []byte) (name string, payload []byte, err error) {
 	if len(b) < 2 || b[0] != forwardVersion || len(b) < 2+int(b[1]) {
 		return "", nil, errForward
@@ -351,18 +357,19 @@ func decodeForward(b []byte) (name string, payload []byte, err error) {
 	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], nil
 }
 
-// message takes what a proxy has sent.
-func (h *hosts) message(_ context.Context, m transport.Message) { h.take(m, nil) }
+// message handles a message from a proxy.
+func (h *instanceHost) message(_ context.Context, m transport.Message) { h.take(m, nil) }
 
-// request takes what a proxy has asked.
-func (h *hosts) request(_ context.Context, r *transport.Request) {
+// request handles a request from a proxy.
+func (h *instanceHost) request(_ context.Context, r *transport.Request) {
 	m := r.Message
-	r.Payload = nil // the delivery has it; what is kept until the answer is small
+	r.Payload = nil // the delivery has the payload; only the small rest is kept until the reply
 	h.take(m, r)
 }
 
-// take leaves a message to the instance. It never waits for that: the handler would hold up what else the sender sent.
-func (h *hosts) take(m transport.Message, r *transport.Request) {
+// take puts a message into the inbox of the instance. It does not block, because that would delay
+// other messages of the sender.
+func (h *instanceHost) take(m transport.Message, r *transport.Request) {
 	d := &Delivery{From: m.From, request: r}
 	name, payload, err := decodeForward(m.Payload)
 	if err != nil {
@@ -386,7 +393,7 @@ func (h *hosts) take(m transport.Message, r *transport.Request) {
 	_ = d.answer(status, nil) // the asker may be gone
 }
 
-// result returns what an answer says.
+// result decodes a reply.
 func result(from identity.Node, b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("on %v: %w", from, errForward)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,13 +18,15 @@ import (
 
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/panics"
 )
 
-// errPhaseTimeout is the cause of a context that ends because its phase took too long.
+// errPhaseTimeout is the cause of a context that ends because its phase timed out.
 var errPhaseTimeout = errors.New("cluster: the phase of the shutdown took too long")
 
-// Shutdown lets the node leave its cluster and end, phase by phase, and waits for it. It returns nil if the node has left, otherwise what Err
-// returns. If ctx ends before, the shutdown goes on and the error is that of ctx.
+// Shutdown lets the node leave its cluster and end, phase by phase, and waits for it. It returns
+// nil if the node has left, otherwise the result of Err. If ctx ends first, the shutdown continues
+// and the error is that of ctx.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.beginShutdown()
 	select {
@@ -39,34 +40,34 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	return n.err
 }
 
-// Stop ends the membership at once, without leaving: the others find this node unreachable. It begins a shutdown and does not
-// wait for it.
+// Stop ends the membership at once without leaving: the other nodes find this one unreachable. It
+// starts a shutdown and does not wait for it.
 func (n *Node) Stop() {
-	n.inputs.add(node.Membership{Input: membership.Shutdown{}})
+	n.inputs.Add(node.Membership{Input: membership.Shutdown{}})
 	n.beginShutdown()
 }
 
-// ShutdownOnSignal waits for a signal, or for the end of ctx, and shuts the node down, however long that takes. It also returns when the node
-// ends by itself. The result is that of Shutdown. The signals are SIGTERM and SIGINT if none are named; a second one
-// does what it does by default, which is to end the process.
+// ShutdownOnSignal waits for a signal or the end of ctx, shuts the node down and waits for it. It
+// also returns when the node ends on its own. The result is that of Shutdown. The default signals
+// are SIGTERM and SIGINT. A second signal has its default effect, which is to end the process.
 func (n *Node) ShutdownOnSignal(ctx context.Context, signals ...os.Signal) error {
 	if len(signals) == 0 {
 		signals = []os.Signal{syscall.SIGTERM, os.Interrupt}
 	}
-	told, stop := signal.NotifyContext(ctx, signals...)
+	signalled, stop := signal.NotifyContext(ctx, signals...)
 	select {
-	case <-told.Done():
-		n.outlet.write(slog.LevelInfo, "the node was told to shut down", slog.Any("cause", context.Cause(told)))
+	case <-signalled.Done():
+		n.out.Log(slog.LevelInfo, "shutdown: requested", slog.Any("cause", context.Cause(signalled)))
 	case <-n.done:
 	}
 	stop()
 	return n.Shutdown(context.WithoutCancel(ctx))
 }
 
-// Stopping is closed when the shutdown of the node has begun.
+// Stopping returns a channel that is closed when the shutdown of the node begins.
 func (n *Node) Stopping() <-chan struct{} { return n.stopped }
 
-// beginShutdown begins the shutdown, once.
+// beginShutdown starts the shutdown once.
 func (n *Node) beginShutdown() {
 	n.stopping.Do(func() {
 		close(n.stopped)
@@ -74,7 +75,7 @@ func (n *Node) beginShutdown() {
 	})
 }
 
-// shutdown runs all phases. Then it ends what the node owns, and waits for it.
+// shutdown runs all phases, then releases the resources of the node.
 func (n *Node) shutdown(base context.Context) {
 	builtIn := map[Phase]func(context.Context) error{
 		PhaseLeave: n.phaseLeave, PhaseExiting: n.phaseExiting, PhaseExitingDone: n.phaseExitingDone,
@@ -91,19 +92,19 @@ func (n *Node) shutdown(base context.Context) {
 	<-n.ended
 	n.admins.Wait()
 	if err := n.transport.Close(); err != nil {
-		n.outlet.write(slog.LevelWarn, "the transport was not closed well", slog.Any("error", err))
+		n.out.Log(slog.LevelWarn, "shutdown: closing the transport failed", slog.Any("error", err))
 	}
 	n.leases.close(n.cfg.PhaseTimeout[PhaseTerminate])
 	if n.err = n.left; n.err == nil {
 		n.err = ErrStopped
 	}
-	n.hub.close()
-	n.outlet.write(slog.LevelInfo, "the node has ended", slog.String("because", n.err.Error()))
-	n.outlet.close(n.cfg.PhaseTimeout[PhaseTerminate])
+	n.events.close()
+	n.out.Log(slog.LevelInfo, "node ended", slog.String("reason", n.err.Error()))
+	n.out.Close(n.cfg.PhaseTimeout[PhaseTerminate])
 	close(n.done)
 }
 
-// runPhase does what is to be done in a phase, all at once, for as long as the phase may take.
+// runPhase runs the hooks of a phase concurrently, for at most the time-out of the phase.
 func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 	if len(hooks) == 0 {
 		return
@@ -139,34 +140,34 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 				open = append(open, h.name)
 			}
 		}
-		n.outlet.write(slog.LevelWarn, "a phase of the shutdown took too long, it goes on without", slog.String("phase", p.String()), slog.Any("unfinished", open), slog.Duration("after", took))
+		n.out.Log(slog.LevelWarn, "shutdown: phase timed out, continuing with the next one", slog.String("phase", p.String()), slog.Any("unfinished", open), slog.Duration("after", took))
 	}
 	if f := n.cfg.Observer.Phase; f != nil {
-		n.outlet.add(func() { f(PhaseInfo{p, took, timedOut}) })
+		n.out.Do(func() { f(PhaseInfo{p, took, timedOut}) })
 	}
 }
 
-// runHook does one thing of a phase.
+// runHook calls a hook and logs its error or panic.
 func (n *Node) runHook(ctx context.Context, p Phase, h *hook) {
-	defer func() {
-		if r := recover(); r != nil {
-			n.outlet.write(slog.LevelError, "a part of the shutdown panicked", slog.String("phase", p.String()), slog.String("part", h.name),
-				slog.String("panic", fmt.Sprint(r)), slog.String("stack", string(debug.Stack())))
-		}
-	}()
-	if err := h.f(ctx); err != nil {
-		n.outlet.write(slog.LevelWarn, "a part of the shutdown failed", slog.String("phase", p.String()), slog.String("part", h.name), slog.Any("error", err))
+	err := panics.Catch(func() error { return h.f(ctx) })
+	attrs := []slog.Attr{slog.String("phase", p.String()), slog.String("function", h.name), slog.Any("error", err)}
+	var panicked *panics.Error
+	switch {
+	case errors.As(err, &panicked):
+		n.out.Log(slog.LevelError, "shutdown: function panicked", append(attrs, slog.String("stack", string(panicked.Stack)))...)
+	case err != nil:
+		n.out.Log(slog.LevelWarn, "shutdown: function failed", attrs...)
 	}
 }
 
-// leaves reports whether a node that is in this state can still leave.
+// leaves reports whether a node in this state can still leave.
 func (n *Node) leaves(s *State) bool {
 	return s.Joined && !s.Stopped && s.Status(n.self) != Down
 }
 
 // phaseLeave announces that the node leaves.
 func (n *Node) phaseLeave(ctx context.Context) error {
-	if !n.leaves(n.hub.current()) {
+	if !n.leaves(n.events.current()) {
 		return nil
 	}
 	if err := n.call(ctx, func() { n.member(membership.Leave{Node: n.self}) }); err != nil {
@@ -176,7 +177,7 @@ func (n *Node) phaseLeave(ctx context.Context) error {
 	return err
 }
 
-// phaseExiting waits until all know that the node leaves, and gives away what it hosts.
+// phaseExiting waits until all members know that the node leaves, and hands over its singletons.
 func (n *Node) phaseExiting(ctx context.Context) error {
 	s, err := n.until(ctx, func(s *State) bool { return !n.leaves(s) || s.Status(n.self) == Exiting })
 	if err != nil || !n.leaves(s) {
@@ -194,28 +195,29 @@ func (n *Node) phaseExitingDone(ctx context.Context) error {
 	return err
 }
 
-// phaseClusterStop ends the membership, if that has not happened. A node that is Down tells those that are Down with it.
+// phaseClusterStop ends the membership if it has not ended. A node that is Down notifies the
+// members that are Down with it.
 func (n *Node) phaseClusterStop(ctx context.Context) error {
-	s := n.hub.current()
+	s := n.events.current()
 	if s.Joined && s.Status(n.self) == Down {
 		if _, err := n.until(ctx, func(s *State) bool { return s.Stopped }); err == nil {
 			return nil
 		}
 	}
-	if n.hub.current().Stopped {
+	if n.events.current().Stopped {
 		return nil
 	}
 	return n.call(context.WithoutCancel(ctx), func() { n.member(membership.Shutdown{}) })
 }
 
-// phaseTerminate waits for the instances of singletons, and for what is still to be sent.
+// phaseTerminate waits for singletons' instances, for leases and for messages to be sent.
 func (n *Node) phaseTerminate(ctx context.Context) error {
 	var errs []error
-	if !n.hosts.busy.wait(ctx) {
+	if !n.instances.busy.Wait(ctx) {
 		errs = append(errs, fmt.Errorf("singletons still run: %w", context.Cause(ctx)))
 	}
-	_ = n.call(ctx, n.handleAll) // that they have ended leads to releases; a loop that has failed releases nothing
-	if !n.leases.busy.wait(ctx) {
+	_ = n.call(ctx, n.handleAll) // an instance that has ended may release its lease; a failed loop releases nothing
+	if !n.leases.busy.Wait(ctx) {
 		errs = append(errs, fmt.Errorf("leases are still being released: %w", context.Cause(ctx)))
 	}
 	if n.transport.Connected() == nil {
@@ -224,33 +226,33 @@ func (n *Node) phaseTerminate(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Phase is a part of a node's shutdown. Phases come one after the other; a phase that takes too long is passed
-// over.
+// Phase is a step of a node's shutdown. Phases run one after another. The shutdown continues with
+// the next phase if one times out.
 type Phase uint8
 
-// The phases, in their order. In brackets is what the node itself does.
+// The phases in their order. Brackets contain the actions of the node itself.
 const (
 	PhaseBeforeUnbind Phase = iota
 	// PhaseUnbind: stop listening for requests from outside.
 	PhaseUnbind
-	// PhaseRequestsDone: answer those that are open.
+	// PhaseRequestsDone: finish the open requests.
 	PhaseRequestsDone
-	// PhaseStopServices: stop what answers them.
+	// PhaseStopServices: stop the services that handle requests.
 	PhaseStopServices
 	PhaseBeforeClusterShutdown
-	// PhaseStopRegions: give up shards. It may take 10 s.
+	// PhaseStopRegions: hand off shards. Its time-out defaults to 10 s.
 	PhaseStopRegions
 	// PhaseLeave [the node announces that it leaves].
 	PhaseLeave
-	// PhaseExiting [all know it; singletons are handed over]. It may take 10 s.
+	// PhaseExiting [all members know; singletons are handed over]. Its time-out defaults to 10 s.
 	PhaseExiting
 	// PhaseExitingDone [the node has left].
 	PhaseExitingDone
-	// PhaseClusterStop [the node ends its membership, if it could not leave].
+	// PhaseClusterStop [the node ends its membership if it could not leave].
 	PhaseClusterStop
 	PhaseBeforeTerminate
-	// PhaseTerminate: close what others may have used until now [instances of singletons have ended, the transport is closed after]. It
-	// may take 10 s.
+	// PhaseTerminate: close resources that earlier phases may use [singletons' instances have
+	// ended; the transport is closed afterwards]. Its time-out defaults to 10 s.
 	PhaseTerminate
 
 	phases
@@ -267,23 +269,23 @@ func (p Phase) String() string {
 	return names[p]
 }
 
-// hook is something to be done in a phase.
+// hook is a function of a phase.
 type hook struct {
 	name string
 	f    func(context.Context) error
 }
 
-// phaseHooks are what is to be done in all phases.
-type phaseHooks struct {
+// shutdownHooks are the hooks of all phases.
+type shutdownHooks struct {
 	mu    sync.Mutex
-	begun Phase // this one and those after it have not begun
+	begun Phase // the first phase that has not begun
 	hooks [phases][]*hook
 }
 
-// OnShutdown lets f be called in a phase of the node's shutdown, side by side with the others of that phase. Its context ends when
-// the phase has taken too long; f should return then, for nobody waits for it any more. An error is logged under
-// the name. Remove takes it away again; it is never nil. The error matches ErrInvalid, or ErrShuttingDown if the phase has begun: then f
-// is not called.
+// OnShutdown registers f for a phase of the node's shutdown. All functions of a phase run
+// concurrently. The context of f ends when the phase times out; the shutdown does not wait for f
+// any longer. Errors are logged with the name. The returned function removes f; it is never nil.
+// The error matches ErrInvalid, or ErrShuttingDown if the phase has begun: then f is not called.
 func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) error) (remove func(), err error) {
 	nothing := func() {}
 	switch {
@@ -306,8 +308,8 @@ func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) erro
 	}, nil
 }
 
-// of begins a phase, and returns what is to be done in it.
-func (h *phaseHooks) of(p Phase) []*hook {
+// of marks a phase as begun and returns its hooks.
+func (h *shutdownHooks) of(p Phase) []*hook {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.begun = p + 1

@@ -7,11 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -20,36 +18,42 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/singleton"
 	"github.com/refold-io/refold/transport"
 )
 
-// Singleton is something of which the cluster runs one instance: on the oldest of its nodes, or of those with a role. All nodes must
-// have the same, but for Run.
+// Singleton is a function of which the cluster runs one instance: on its oldest node, or on the
+// oldest node with a role. All nodes must have the same configuration, except for Run.
 type Singleton struct {
-	// Name tells singletons apart, at most 255 bytes. Defaults to "singleton".
+	// Name identifies the singleton, at most 255 bytes. Defaults to "singleton".
 	Name string
-	// Role is what a node must have to run it. Defaults to "": all do.
+	// Role is the role of the nodes that can run it. Defaults to "", which is all nodes.
 	Role string
-	// Run is the instance. It is called when it is this node's turn, and stops when its context ends: others wait for that. If it returns before,
-	// it is not called again, until another node has had its turn. An error is logged. Required.
+	// Run is the instance. It is called when this node becomes the oldest, and must return when its
+	// context ends, because other nodes wait for that. If it returns earlier, it is not called
+	// again until another node has run the singleton. Its error is logged. Required.
 	Run func(ctx context.Context, inbox *Inbox) error
-	// Lease says that it runs only while a lease is held, which is in Config.Leases.
+	// Lease requires that a lease of Config.Leases is held while the instance runs.
 	Lease bool
-	// LeaseRetryInterval is how often the lease is asked for. Defaults to 5 s.
+	// LeaseRetryInterval is the time between two attempts to acquire the lease. Defaults to 5 s.
 	LeaseRetryInterval time.Duration
-	// RetryInterval is how often a request for a hand-over is repeated. Defaults to 1 s.
+	// RetryInterval is the time between two requests for a hand-over. Defaults to 1 s.
 	RetryInterval time.Duration
-	// MinRetries is how often at least it is repeated before the node begins anew. Defaults to 15.
+	// MinRetries is the minimum number of requests before the node restarts the hand-over. Defaults
+	// to 15.
 	MinRetries int
-	// MaxInbox is how many messages may wait for the instance; together they hold at most 16 MiB. For further questions, those that
-	// the instance has taken and not answered count as well. Defaults to 1,000.
+	// MaxInbox is how many messages may wait for the instance. Together they have at most 16 MiB.
+	// For requests, those that the instance has received and not answered count as well. Defaults
+	// to 1,000.
 	MaxInbox int
 }
 
-// Singleton begins to take part in running a singleton. On a node that can't run it, for want of the role, it does
-// nothing. The error matches ErrInvalid, also if there is one with that name, or says why the node has ended.
+// Singleton lets this node take part in running a singleton. On a node without the role it does
+// nothing. The error matches ErrInvalid, also if the name is in use, or is the reason why the node
+// has ended.
 func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	s.Name, s.MaxInbox = cmp.Or(s.Name, "singleton"), cmp.Or(s.MaxInbox, 1000)
 	switch {
@@ -64,47 +68,47 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	}
 	var failed error
 	err := n.call(ctx, func() {
-		if failed = n.hosts.register(&s); failed != nil {
+		if failed = n.instances.register(&s); failed != nil {
 			return
 		}
 		effects, err := n.machine.Host(n.now(), singleton.Config{
 			Name: s.Name, Role: s.Role, RetryInterval: s.RetryInterval, MinRetries: s.MinRetries, UseLease: s.Lease, LeaseRetryInterval: s.LeaseRetryInterval,
 		})
 		if err != nil {
-			n.hosts.unregister(s.Name)
+			n.instances.unregister(s.Name)
 			failed = fielderror.Rename(ErrInvalid, err, "Config.", "Singleton.")
 			return
 		}
-		n.perform(effects)
+		n.applyEffects(effects)
 	})
 	if err == nil {
 		err = failed
 	}
 	if err != nil {
-		return doing("singleton", s.Name, err)
+		return wrapError("singleton", s.Name, err)
 	}
 	return nil
 }
 
-// errHandOver is the cause of the context of an instance that has to stop.
+// errHandOver is the cause of the context of an instance that must stop.
 var errHandOver = errors.New("cluster: the singleton is not to run here any more")
 
-// errGoexit is what an instance ends with that ends its goroutine.
+// errGoexit is the error of an instance that called runtime.Goexit.
 var errGoexit = errors.New("cluster: the singleton has called runtime.Goexit")
 
-// hosts are the instances of singletons that run on a node.
-type hosts struct {
+// instanceHost runs the singletons' instances of a node.
+type instanceHost struct {
 	node  *Node
 	drops [dropReasons]atomic.Uint64
 
 	mu      sync.Mutex
 	known   map[string]*Singleton
 	running map[node.Instance]*instance
-	inboxes map[string]*Inbox // of those that run and were not asked to stop
-	busy    underway
+	inboxes map[string]*Inbox // of instances that run and are not stopping
+	busy    loop.InFlight
 }
 
-// instance is a singleton that runs.
+// instance is a running singleton.
 type instance struct {
 	node.Instance
 
@@ -114,8 +118,8 @@ type instance struct {
 	ended chan struct{}
 }
 
-// register notes a singleton.
-func (h *hosts) register(s *Singleton) error {
+// register adds a singleton.
+func (h *instanceHost) register(s *Singleton) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known[s.Name] != nil {
@@ -128,29 +132,29 @@ func (h *hosts) register(s *Singleton) error {
 	return nil
 }
 
-func (h *hosts) unregister(name string) {
+func (h *instanceHost) unregister(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.known, name)
 }
 
-// start starts an instance. It is called by the loop.
-func (h *hosts) start(base context.Context, n *Node, id node.Instance) {
+// start starts an instance. The loop calls it.
+func (h *instanceHost) start(base context.Context, n *Node, id node.Instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.known[id.Singleton]
 	ctx, stop := context.WithCancelCause(base)
 	i := &instance{Instance: id, begun: time.Now(), inbox: newInbox(s.MaxInbox), stop: stop, ended: make(chan struct{})}
 	h.running[id], h.inboxes[id.Singleton] = i, i.inbox
-	n.outlet.write(slog.LevelInfo, "a singleton starts here", slog.String("singleton", id.Singleton))
-	h.tell(n, InstanceInfo{Singleton: id.Singleton, Nr: id.Nr})
-	h.busy.more()
+	n.out.Log(slog.LevelInfo, "singleton: instance started", slog.String("singleton", id.Singleton))
+	h.notify(n, InstanceInfo{Singleton: id.Singleton, Nr: id.Nr})
+	h.busy.Begin()
 	go h.run(ctx, n, i, s.Run)
-	go h.watch(ctx, n, i)
+	go h.warnWhileStopping(ctx, n, i)
 }
 
-// stop asks an instance to end. It is called by the loop.
-func (h *hosts) stop(id node.Instance) {
+// stop lets an instance stop. The loop calls it.
+func (h *instanceHost) stop(id node.Instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := h.running[id]; i != nil {
@@ -159,33 +163,33 @@ func (h *hosts) stop(id node.Instance) {
 	}
 }
 
-// stopAll asks all to end.
-func (h *hosts) stopAll() {
+// stopAll lets all instances stop.
+func (h *instanceHost) stopAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, i := range h.running { // the order does not show
+	for _, i := range h.running { // the order is not observable
 		h.close(i)
 		i.stop(errHandOver)
 	}
 }
 
-// close lets no more messages get to an instance. The lock is held.
-func (h *hosts) close(i *instance) {
+// close closes the inbox of an instance. The caller holds the lock.
+func (h *instanceHost) close(i *instance) {
 	if h.inboxes[i.Singleton] == i.inbox {
 		delete(h.inboxes, i.Singleton)
 	}
 	i.inbox.close()
 }
 
-// run is an instance.
-func (h *hosts) run(ctx context.Context, n *Node, i *instance, f func(context.Context, *Inbox) error) {
+// run calls the user's function.
+func (h *instanceHost) run(ctx context.Context, n *Node, i *instance, f func(context.Context, *Inbox) error) {
 	err := errGoexit
 	defer func() { h.ended(ctx, n, i, err) }()
-	err = guard(func() error { return f(ctx, i.inbox) })
+	err = panics.Catch(func() error { return f(ctx, i.inbox) })
 }
 
-// ended notes that an instance has ended.
-func (h *hosts) ended(ctx context.Context, n *Node, i *instance, err error) {
+// ended cleans up after an instance has ended.
+func (h *instanceHost) ended(ctx context.Context, n *Node, i *instance, err error) {
 	asked := ctx.Err() != nil
 	h.mu.Lock()
 	h.close(i)
@@ -197,26 +201,31 @@ func (h *hosts) ended(ctx context.Context, n *Node, i *instance, err error) {
 	ran := time.Since(i.begun)
 	switch {
 	case asked && (err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errHandOver)):
-		n.outlet.write(slog.LevelInfo, "a singleton has stopped here", slog.String("singleton", i.Singleton))
+		n.out.Log(slog.LevelInfo, "singleton: instance stopped", slog.String("singleton", i.Singleton))
 	case err == nil:
-		n.outlet.write(slog.LevelInfo, "a singleton has ended, it is not started again here", slog.String("singleton", i.Singleton))
+		n.out.Log(slog.LevelInfo, "singleton: instance returned without being stopped, this node does not start it again", slog.String("singleton", i.Singleton))
 	default:
-		n.outlet.write(slog.LevelError, "a singleton has failed", slog.String("singleton", i.Singleton), slog.Any("error", err))
+		attrs := []slog.Attr{slog.String("singleton", i.Singleton), slog.Any("error", err)}
+		var panicked *panics.Error
+		if errors.As(err, &panicked) {
+			attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
+		}
+		n.out.Log(slog.LevelError, "singleton: instance failed", attrs...)
 	}
-	h.tell(n, InstanceInfo{Singleton: i.Singleton, Nr: i.Nr, Ended: true, Ran: ran, Err: err})
-	n.inputs.add(node.InstanceEnded{Instance: i.Instance})
-	h.busy.less()
+	h.notify(n, InstanceInfo{Singleton: i.Singleton, Nr: i.Nr, Ended: true, Ran: ran, Err: err})
+	n.inputs.Add(node.InstanceEnded{Instance: i.Instance})
+	h.busy.End()
 }
 
-// watch complains about an instance that does not stop.
-func (h *hosts) watch(ctx context.Context, n *Node, i *instance) {
+// warnWhileStopping logs a warning repeatedly until a stopping instance has ended.
+func (h *instanceHost) warnWhileStopping(ctx context.Context, n *Node, i *instance) {
 	select {
 	case <-i.ended:
 		return
 	case <-ctx.Done():
 	}
 	asked := time.Now()
-	h.tell(n, InstanceInfo{Singleton: i.Singleton, Nr: i.Nr, Stopping: true, Ran: asked.Sub(i.begun)})
+	h.notify(n, InstanceInfo{Singleton: i.Singleton, Nr: i.Nr, Stopping: true, Ran: asked.Sub(i.begun)})
 	ticker := time.NewTicker(n.cfg.StopWarning)
 	defer ticker.Stop()
 	for {
@@ -224,26 +233,26 @@ func (h *hosts) watch(ctx context.Context, n *Node, i *instance) {
 		case <-i.ended:
 			return
 		case <-ticker.C:
-			n.outlet.write(slog.LevelWarn, "a singleton does not stop, the others wait for it", slog.String("singleton", i.Singleton), slog.Duration("since", time.Since(asked)))
+			n.out.Log(slog.LevelWarn, "singleton: instance does not stop, other nodes are waiting for it", slog.String("singleton", i.Singleton), slog.Duration("since", time.Since(asked)))
 		}
 	}
 }
 
-func (h *hosts) tell(n *Node, info InstanceInfo) {
+func (h *instanceHost) notify(n *Node, info InstanceInfo) {
 	if f := n.cfg.Observer.Instance; f != nil {
-		n.outlet.add(func() { f(info) })
+		n.out.Do(func() { f(info) })
 	}
 }
 
-// inbox returns that of the instance that runs here.
-func (h *hosts) inbox(name string) *Inbox {
+// inbox returns the inbox of the running instance.
+func (h *instanceHost) inbox(name string) *Inbox {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.inboxes[name]
 }
 
-// forget gives up what a node has asked that is gone.
-func (h *hosts) forget(asker identity.Node) {
+// forget releases the requests of a node that is gone.
+func (h *instanceHost) forget(asker identity.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, inbox := range h.inboxes { // the order does not matter
@@ -251,35 +260,25 @@ func (h *hosts) forget(asker identity.Node) {
 	}
 }
 
-// guard calls what is the user's.
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return f()
-}
-
 // maxInboxBytes is how many bytes may wait for an instance.
 const maxInboxBytes = 16 << 20
 
-// Inbox is what proxies have sent to an instance. Messages of one sender come in order. Its methods are safe for concurrent
-// use.
+// Inbox holds the messages that proxies have sent to an instance. Messages of one sender arrive in
+// order. Its methods are safe for concurrent use.
 type Inbox struct {
 	limit int
-	news  chan struct{}
+	ready loop.Signal
 
 	mu     sync.Mutex
 	queue  []*Delivery
 	bytes  int                        // of the queue
-	taken  map[*transport.Request]int // questions that were not answered yet, and their bytes
+	taken  map[*transport.Request]int // requests that were received and not answered, with their bytes
 	open   int                        // bytes of those
 	closed bool
 }
 
-// Delivery is a message of a proxy. If it was asked it has to be answered, by Reply or Refuse, at any time while the instance runs:
-// until then it takes up room that Singleton.MaxInbox has.
+// Delivery is a message from a proxy. The instance must answer a request with Reply or Refuse, at
+// any time while it runs. Until then the request counts in Singleton.MaxInbox.
 type Delivery struct {
 	// From is the node of the proxy.
 	From    identity.Node
@@ -289,14 +288,14 @@ type Delivery struct {
 	inbox   *Inbox
 }
 
-// Asked reports whether somebody waits for an answer.
+// Asked reports whether the sender waits for a reply.
 func (d *Delivery) Asked() bool { return d.request != nil }
 
-// Reply answers a question. It does nothing if there was none, or it was answered. An error is one of the transport's
-// Send.
+// Reply answers a request. It does nothing for other messages and for answered requests. The error
+// is one of the transport's Send.
 func (d *Delivery) Reply(payload []byte) error { return d.answer(answered, payload) }
 
-// Refuse answers a question with an error, which matches ErrRefused and has this text.
+// Refuse answers a request with an error that matches ErrRefused and has this text.
 func (d *Delivery) Refuse(text string) error { return d.answer(refused, []byte(text)) }
 
 func (d *Delivery) answer(status byte, payload []byte) error {
@@ -310,10 +309,10 @@ func (d *Delivery) answer(status byte, payload []byte) error {
 }
 
 func newInbox(limit int) *Inbox {
-	return &Inbox{limit: limit, news: make(chan struct{}, 1), taken: map[*transport.Request]int{}}
+	return &Inbox{limit: limit, ready: loop.NewSignal(), taken: map[*transport.Request]int{}}
 }
 
-// put takes a message. It returns what became of it.
+// put adds a message. It returns the status for the reply: answered if it was added.
 func (b *Inbox) put(d *Delivery) byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -330,11 +329,12 @@ func (b *Inbox) put(d *Delivery) byte {
 	d.inbox = b
 	b.queue = append(b.queue, d)
 	b.bytes += len(d.Payload)
-	wake(b.news)
+	b.ready.Set()
 	return answered
 }
 
-// Receive returns the next message. The error is the cause of ctx, which should be that of Singleton.Run or one derived from it.
+// Receive returns the next message. The error is the cause of ctx, which should be the context of
+// Singleton.Run or derived from it.
 func (b *Inbox) Receive(ctx context.Context) (*Delivery, error) {
 	for {
 		if ctx.Err() != nil {
@@ -351,14 +351,14 @@ func (b *Inbox) Receive(ctx context.Context) (*Delivery, error) {
 				b.open += len(d.Payload)
 			}
 			if len(b.queue) > 0 {
-				wake(b.news) // for another who waits
+				b.ready.Set() // for another receiver
 			}
 			b.mu.Unlock()
 			return d, nil
 		}
 		b.mu.Unlock()
 		select {
-		case <-b.news:
+		case <-b.ready:
 		case <-ctx.Done():
 		}
 	}
@@ -376,7 +376,7 @@ func (b *Inbox) All(ctx context.Context) iter.Seq[*Delivery] {
 	}
 }
 
-// close takes no more messages, and answers those that wait: they are not handled.
+// close rejects further messages and answers the waiting ones: they are not handled.
 func (b *Inbox) close() {
 	b.mu.Lock()
 	queue := b.queue
@@ -387,7 +387,7 @@ func (b *Inbox) close() {
 	}
 }
 
-// settle gives back the room of a question.
+// settle releases the room of a request.
 func (b *Inbox) settle(r *transport.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -395,7 +395,7 @@ func (b *Inbox) settle(r *transport.Request) {
 	delete(b.taken, r)
 }
 
-// forget gives back the room of what a node has asked that is gone.
+// forget releases the room of the requests of a node that is gone.
 func (b *Inbox) forget(asker identity.Node) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -407,7 +407,7 @@ func (b *Inbox) forget(asker identity.Node) {
 	}
 }
 
-// end answers what the instance has taken and not answered, now that it has ended.
+// end refuses the requests that the ended instance received and did not answer.
 func (b *Inbox) end() {
 	b.mu.Lock()
 	taken := slices.Collect(maps.Keys(b.taken)) // the order does not matter

@@ -142,8 +142,8 @@ func TestSingletonThatDoesNotStop(t *testing.T) {
 		if o.runs(w.T) != "a" {
 			w.Error("it was not waited for")
 		}
-		if !w.logged("a singleton does not stop") {
-			w.Error("nothing was said")
+		if !w.logged("singleton: instance does not stop") {
+			w.Error("the log line is missing")
 		}
 		close(release)
 		o.await(w.T, "b")
@@ -155,9 +155,9 @@ func TestSingletonThatDoesNotStop(t *testing.T) {
 func TestSingletonThatEnds(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(context.Context, *cluster.Inbox) error{
-		"a singleton has ended":  func(context.Context, *cluster.Inbox) error { return nil },
-		"out of money":           func(context.Context, *cluster.Inbox) error { return errors.New("out of money") },
-		"a singleton has failed": func(context.Context, *cluster.Inbox) error { panic("at the disco") },
+		"singleton: instance returned": func(context.Context, *cluster.Inbox) error { return nil },
+		"out of money":                 func(context.Context, *cluster.Inbox) error { return errors.New("out of money") },
+		"singleton: instance failed":   func(context.Context, *cluster.Inbox) error { panic("at the disco") },
 	} {
 		in(t, func(w *world) {
 			a := w.cluster("a")[0]

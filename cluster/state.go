@@ -15,27 +15,27 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// State is what a node knows of its cluster at one time. It never changes; its slices are sorted by node
-// and must not be modified.
+// State is the state of the cluster as one node sees it. It is immutable. Its slices are sorted by node and must not be
+// modified.
 type State struct {
 	// Self is the node.
 	Self identity.Node
-	// Joined says that it is a member, Connected that it hears itself through the network, Suspended that
-	// it must not host anything, as others may do so soon.
+	// Joined reports that the node is a member. Connected reports that it receives its own heartbeats through the network.
+	// Suspended reports that it must not host singletons and shards, because other nodes may start them.
 	Joined, Connected, Suspended bool
-	// Stopped says that it is no member any more and never will be, Err why.
+	// Stopped reports that the membership has ended for good. Err is the reason.
 	Stopped bool
 	Err     error
 
-	// Members are all members, this node included.
+	// Members are all members, including this node.
 	Members []Member
-	// Unreachable are the members that anybody finds unreachable, without this node.
+	// Unreachable are the members that at least one member finds unreachable, without this node.
 	Unreachable []identity.Node
-	// Seen are the members that are known to know just this.
+	// Seen are the members that are known to have this state.
 	Seen []identity.Node
-	// Leader is the member that acts for all, as this node finds. It is the zero node if there is none.
+	// Leader is the member that acts for the cluster, in the view of this node. It is the zero node if there is none.
 	Leader identity.Node
-	// RoleLeaders are the first members with each role, sorted by role.
+	// RoleLeaders are the leaders of the members with each role, sorted by role.
 	RoleLeaders []RoleLeader
 
 	tombstones   []membership.Tombstone
@@ -51,7 +51,8 @@ func (s *State) Member(n identity.Node) (Member, bool) {
 	return s.Members[i], true
 }
 
-// Named returns the member with a name. Of several incarnations, which are there for a short while only, it is the last one.
+// Named returns the member with a name. If several incarnations are members, which happens for a short time only, it is
+// the one with the highest UID.
 func (s *State) Named(name string) (Member, bool) {
 	for i := range s.Members {
 		if s.Members[i].Node.Name == name && (i+1 == len(s.Members) || s.Members[i+1].Node.Name != name) {
@@ -61,7 +62,7 @@ func (s *State) Named(name string) (Member, bool) {
 	return Member{}, false
 }
 
-// Status returns that of a member, and Removed of a node that is none.
+// Status returns the status of a member. It returns Removed for other nodes.
 func (s *State) Status(n identity.Node) Status {
 	if m, ok := s.Member(n); ok {
 		return m.Status
@@ -69,7 +70,7 @@ func (s *State) Status(n identity.Node) Status {
 	return Removed
 }
 
-// Reachable reports whether nobody finds a node unreachable.
+// Reachable reports whether no member finds a node unreachable.
 func (s *State) Reachable(n identity.Node) bool {
 	_, found := slices.BinarySearchFunc(s.Unreachable, n, identity.Node.Compare)
 	return !found
@@ -91,13 +92,13 @@ func (s *State) Observations() []Observation {
 	return all
 }
 
-// seenBy reports whether a member knows just this.
+// seenBy reports whether a member has seen this state.
 func (s *State) seenBy(n identity.Node) bool {
 	_, found := slices.BinarySearchFunc(s.Seen, n, identity.Node.Compare)
 	return found
 }
 
-// gone reports whether a node was a member and never will be again, or is known to be dead.
+// gone reports whether a node was a member and cannot be one again, or is known to be dead.
 func (s *State) gone(n identity.Node) bool {
 	if s.Stopped {
 		return true
@@ -108,8 +109,8 @@ func (s *State) gone(n identity.Node) bool {
 	return slices.ContainsFunc(s.tombstones, func(t membership.Tombstone) bool { return t.Node == n })
 }
 
-// look returns the state as the machine has it.
-func (n *Node) look() *State {
+// currentState returns the state of the machine.
+func (n *Node) currentState() *State {
 	m := n.machine
 	v, shot := m.View(), m.Snapshot()
 	return &State{
@@ -120,16 +121,16 @@ func (n *Node) look() *State {
 	}
 }
 
-// State returns what the node knows now. It does not block.
-func (n *Node) State() *State { return n.hub.current() }
+// State returns the current state of the cluster as this node sees it. It does not block.
+func (n *Node) State() *State { return n.events.current() }
 
 // Members returns the members, sorted by node. The slice must not be modified.
-func (n *Node) Members() []Member { return n.hub.current().Members }
+func (n *Node) Members() []Member { return n.events.current().Members }
 
-// until waits for a state. The error is that of ctx.
+// until waits for a state that satisfies ok. The error is that of ctx.
 func (n *Node) until(ctx context.Context, ok func(*State) bool) (*State, error) {
 	for {
-		s, changed := n.hub.next()
+		s, changed := n.events.next()
 		if ok(s) {
 			return s, nil
 		}
@@ -176,93 +177,90 @@ type RoleLeader struct {
 
 // Settings tune the membership protocol. The zero value of each field is its default.
 type Settings struct {
-	// SeedNodeTimeout is how long the first seed waits for another seed before it
-	// joins itself, and after which the others log that no seed lets them in. Seeds are asked
-	// every second. Defaults to 5 s.
+	// SeedNodeTimeout is how long the first seed waits for another seed before it founds a cluster.
+	// The other nodes log a warning after this time. Seeds are asked every second. Defaults to 5 s.
 	SeedNodeTimeout time.Duration
-	// RetryJoinAfter is when joining begins anew, with any seed, if the one that was asked
-	// lets nobody in. Until then it is asked every second. Defaults to 10 s; negative means never.
+	// RetryJoinAfter is when a node restarts joining with any seed, because the chosen seed does
+	// not let it in. Until then it asks that seed every second. Defaults to 10 s; negative means
+	// never.
 	RetryJoinAfter time.Duration
-	// StopJoiningAfter is when a node that was given seeds and is still no member stops.
-	// 0 means never.
+	// StopJoiningAfter is when a node that was given seeds and is still not a member stops. 0 means
+	// never.
 	StopJoiningAfter time.Duration
-	// IgnoreIncompatible lets a node join although its settings differ from those of
-	// the cluster.
+	// IgnoreIncompatible lets a node join although its settings differ from those of the cluster.
 	IgnoreIncompatible bool
 
-	// MinMembers is how many members there must be before any becomes Up. Defaults to 1.
+	// MinMembers is the number of members before any becomes Up. Defaults to 1.
 	MinMembers int
-	// MinMembersOfRole is how many members with a role there must be before any
-	// becomes Up. All members count, whatever their status.
+	// MinMembersOfRole is the number of members with a role before any becomes Up. Members of all
+	// statuses count.
 	MinMembersOfRole map[string]int
-	// WeaklyUpAfter is how long the leader can't act before Joining members become
+	// WeaklyUpAfter is how long the members must be without agreement before Joining members become
 	// WeaklyUp. Defaults to 7 s; negative means never.
 	WeaklyUpAfter time.Duration
 
-	// InitialDelay is when a new member begins to gossip, to send heartbeats and so on.
-	// Defaults to 1 s.
-	InitialDelay time.Duration
-	// GossipInterval is the time between two rounds of gossip; there are three times
-	// as many while less than half of the members have seen the last change.
-	// Defaults to 1 s.
-	GossipInterval time.Duration
-	// GossipTimeToLive is how old a gossip may be, from its arrival at this node, when
-	// it is handled. Defaults to 2 s.
-	GossipTimeToLive time.Duration
-	// DifferentView is the probability of gossiping to a member that has not seen the
-	// last change, if there is one. Defaults to 0.8.
-	DifferentView float64
-	// ReduceDifferentView is the number of members above which DifferentView gets
-	// smaller, down to a tenth with three times as many. Defaults to 400.
-	ReduceDifferentView int
-	// LeaderInterval is the time between two attempts of the leader to act. Defaults
+	// InitialDelay is the time until a new member sends its first gossip and heartbeats. Defaults
 	// to 1 s.
+	InitialDelay time.Duration
+	// GossipInterval is the time between two rounds of gossip. There are three times as many rounds
+	// while less than half of the members have seen the last change. Defaults to 1 s.
+	GossipInterval time.Duration
+	// GossipTimeToLive is the age, since its arrival at this node, at which a gossip is dropped
+	// unread. Defaults to 2 s.
+	GossipTimeToLive time.Duration
+	// DifferentView is the probability of choosing a member for gossip that has not seen the last
+	// change, if there is one. Defaults to 0.8.
+	DifferentView float64
+	// ReduceDifferentView is the number of members above which DifferentView is reduced, down to a
+	// tenth at three times this number. Defaults to 400.
+	ReduceDifferentView int
+	// LeaderInterval is the time between two attempts of the leader to act. Defaults to 1 s.
 	LeaderInterval time.Duration
-	// PruneTombstonesAfter is for how long a removed node is remembered. A
-	// partition that lasts longer may bring it back. Defaults to 24 h.
+	// PruneTombstonesAfter is how long removed nodes are remembered. A longer partition may add
+	// them again. Defaults to 24 h.
 	PruneTombstonesAfter time.Duration
-	// QuarantineRemovedAfter is for how long a node that left may still talk.
-	// Defaults to 5 s; negative means not at all.
+	// QuarantineRemovedAfter is how long messages of a node are accepted after it left. Defaults to
+	// 5 s; negative means not at all.
 	QuarantineRemovedAfter time.Duration
 
-	// HeartbeatInterval is the time between two heartbeats to each monitored member,
-	// and to the node itself. Defaults to 1 s.
+	// HeartbeatInterval is the time between two heartbeats to each monitored member, and to the
+	// node itself. Defaults to 1 s.
 	HeartbeatInterval time.Duration
-	// AcceptablePause is a time without heartbeats that is no reason to suspect
-	// anything. Defaults to 3 s.
+	// AcceptablePause is how long heartbeats may be missing without any suspicion. Defaults to 3 s.
 	AcceptablePause time.Duration
 	// Threshold is the phi at which a member is unreachable. Defaults to 8.
 	Threshold float64
-	// MaxSamples is how many gaps between heartbeats are remembered. Defaults to 1000.
+	// MaxSamples is how many intervals between heartbeats are kept. Defaults to 1000.
 	MaxSamples int
-	// MinStdDeviation is the least standard deviation that is assumed of them.
-	// Defaults to 100 ms.
+	// MinStdDeviation is the lower limit of the standard deviation of these intervals. Defaults to
+	// 100 ms.
 	MinStdDeviation time.Duration
-	// MonitoredBy is how many members monitor each member. Who finds as many unreachable
+	// MonitoredBy is how many members monitor each member. A member that finds as many unreachable
 	// monitors all. Defaults to 9.
 	MonitoredBy int
-	// ExpectedResponseAfter is when a member that never answered begins to be
-	// suspected. Defaults to 1 s.
+	// ExpectedResponseAfter is when a member that has never replied to a heartbeat becomes suspect.
+	// Defaults to 1 s.
 	ExpectedResponseAfter time.Duration
-	// ReaperInterval is the time between two looks at who is suspected. Defaults to 1 s.
+	// ReaperInterval is the time between two checks of all suspects. Defaults to 1 s.
 	ReaperInterval time.Duration
-	// SuspendAfter is for how long a node that doesn't hear its own heartbeats goes on
-	// hosting. It has to be less than the time after which the others start elsewhere
-	// what it hosts. Defaults to 20 s StableAfter of the downing settings.
+	// SuspendAfter is how long a node that does not receive its own heartbeats continues to host
+	// singletons and shards. It must be less than the time after which other nodes start them.
+	// Defaults to StableAfter of the downing settings.
 	SuspendAfter time.Duration
-	// UndecidedAfter is for how long a node goes on hosting while members that are neither
-	// Down nor Exiting can't be reached, counted from when all agreed last that all can. It
-	// has to be longer than a decision takes, and less than the time after which others start elsewhere what it
-	// hosts. 0, the default, means forever; in package cluster it is StableAfter and half the RemovalMargin of the
-	// downing settings.
+	// UndecidedAfter is how long a node continues to host while members are unreachable that are
+	// neither Down nor Exiting. The time starts when all members last agreed that all are
+	// reachable. It must be longer than a downing decision takes, and less than the time after
+	// which other nodes start the node's singletons and shards. Defaults to StableAfter and half of
+	// RemovalMargin of the downing settings.
 	UndecidedAfter time.Duration
-	// LeavingUndecidedAfter is the same for a node that leaves, which others remove without a decision as soon as they can't reach it. 0, the
-	// default, means UndecidedAfter; in package cluster it is half the RemovalMargin.
+	// LeavingUndecidedAfter is UndecidedAfter for a leaving node, which the others remove without a
+	// decision as soon as they cannot reach it. Defaults to half of RemovalMargin.
 	LeavingUndecidedAfter time.Duration
-	// GiveUpAfter is for how long a node that was suspended since it did not hear itself, and does so again, waits for
-	// others to vouch for it, or for a decision about those who are missing. Then it marks itself as down, and ends. It
-	// has to be longer than a decision takes, or all end after an outage in which one has crashed. 0, the default,
-	// means forever; in package cluster it is twice StableAfter of the downing settings and four times AcceptablePause.
+	// GiveUpAfter limits the suspension of a node that receives its own heartbeats again: it waits
+	// for other members to confirm its membership, or for a decision about the missing members.
+	// After this time it marks itself as down and ends. It must be longer than a decision takes,
+	// otherwise an outage in which one node crashes ends all nodes. Defaults to twice StableAfter
+	// of the downing settings and four times AcceptablePause.
 	GiveUpAfter time.Duration
 }
 
