@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// Kind refuses a command says that it was not done, and nothing of an entity: there may be none.
+// Each refusal reports that the command was not done, and does not name an entity of this node.
 func TestRefusalsSpeakForThemselves(t *testing.T) {
 	t.Parallel()
 	for err, is := range map[error]error{

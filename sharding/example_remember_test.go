@@ -54,7 +54,7 @@ func ExampleOptions_remember() {
 	// they run again
 }
 
-// Kind a probe of a platform asks: GET /live and GET /ready.
+// The endpoints for the probes of a platform: GET /live and GET /ready.
 func ExampleNewHealth() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

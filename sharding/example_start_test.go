@@ -25,7 +25,7 @@ type branch struct {
 	region *sharding.Region[Command]
 }
 
-// openBranch starts one. Kind it shares with others is the network and the journal.
+// openBranch starts a branch. All branches share the network and the journal.
 func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Journal, name string, opts sharding.Options) (*branch, error) {
 	self, err := identity.New(name)
 	if err != nil {

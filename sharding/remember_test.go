@@ -159,7 +159,7 @@ func script(t *testing.T, s sharding.RememberStore) {
 	}
 }
 
-// Kind was stored by an earlier release is read, and the same is still written.
+// Records of an earlier release are decoded, and new ones have the same encoding.
 func TestStoredEntities(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// Kind nodes ask each other about regions is read as it was written, and what can't be is refused.
+// Queries and their replies have a stable encoding, and malformed ones are rejected.
 func TestQuestionsAndAnswers(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", coordinator.MaxTypeLength)

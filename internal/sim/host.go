@@ -32,7 +32,7 @@ type host struct {
 	cut       map[identity.Node]bool // quarantined
 	serial    uint64                 // of messages through proxies
 	data      *replicator
-	site      *site
+	site      *shardNode
 
 	joined   time.Duration // when it became a member
 	stopped  membership.Reason
@@ -146,7 +146,7 @@ func (h *host) Receive(m env.Message) {
 		h.data.received(m)
 		return
 	}
-	if m.Kind >= link.Kind(shardcore.KindCoordinator) && m.Kind <= kindAnswer {
+	if m.Kind >= link.Kind(shardcore.KindCoordinator) && m.Kind <= kindReply {
 		h.site.received(m)
 		return
 	}
@@ -230,12 +230,12 @@ func (h *host) lives(l membership.Life) {
 	case membership.Stopped:
 		h.stopped = l.Reason
 		stoppedForAReason(h)
-		h.site.see()
+		h.site.updateMembers()
 		h.data.stop()
 	case membership.Joined:
 		h.joined = h.c.w.Now()
 	case membership.Suspended, membership.Resumed:
-		h.site.see()
+		h.site.updateMembers()
 	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Connected:
 	}
 }
@@ -302,7 +302,7 @@ func (h *host) begin(i node.Instance) {
 	if i.Singleton == coordination {
 		h.p.After(0, func() {
 			if running := h.instances[coordination]; running != nil && running.nr == i.Nr && !running.stopping {
-				h.site.preside()
+				h.site.singletonStarted()
 			}
 		})
 	}
@@ -318,7 +318,7 @@ func (h *host) stop(i node.Instance) {
 	h.c.w.Tell("%v: %s is asked to end", h.p.Node(), i.Singleton)
 	running.stopping = true
 	if i.Singleton == coordination {
-		h.site.retire(func() { h.p.After(0, func() { h.hasEnded(i, running) }) })
+		h.site.singletonStopped(func() { h.p.After(0, func() { h.hasEnded(i, running) }) })
 		return
 	}
 	h.p.After(h.c.between(time.Millisecond, maxStopping), func() { h.hasEnded(i, running) })

@@ -53,11 +53,11 @@ func Run(seed uint64, o Options) Result {
 	}
 	c.shard.mustHappen()
 	for _, s := range c.shard.all {
-		s.endErrands()
+		s.endStoreCalls()
 	}
 	return Result{
 		Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults,
-		Messages: len(c.shard.letters), Replicated: c.shard.plan.Replicated, Coverage: c.coverage,
+		Messages: len(c.shard.commands), Replicated: c.shard.plan.Replicated, Coverage: c.coverage,
 	}
 }
 

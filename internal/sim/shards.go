@@ -17,33 +17,33 @@ import (
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
-// coordination is the singleton that has the coordinator.
+// coordination is the singleton that runs the coordinator.
 const coordination = "sharding"
 
-// sharding is an entity type of a cluster, and what is known about it from outside: which entities run where, which commands
-// were sent, delivered, stored and answered.
+// sharding is the simulated entity type of a cluster, with the observer's view of it: which
+// entities run where, and which commands were sent, delivered, stored and acknowledged.
 type sharding struct {
 	aside
 
 	plan   ShardsPlan
-	all    []*site // there ever were
-	byNode map[identity.Node]*site
+	all    []*shardNode // of all times
+	byNode map[identity.Node]*shardNode
 
-	store    *stateStore
-	memory   memory
-	accounts []*account // by shard and number
-	byID     map[string]*account
-	letters  []letter // by number, from 1
-	last     map[sender]uint64
-	errands  uint64        // what they have asked so far
-	activeAt time.Duration // since when a coordinator is, 0: none is
-	misfit   string        // name of the node that is going to have other settings when it starts again
-	closing  bool          // clients have sent all that they send
+	store         *stateStore
+	rememberStore rememberedEntities
+	accounts      []*account // by shard and number
+	byID          map[string]*account
+	commands      []command // by number, from 1
+	last          map[sender]uint64
+	errands       uint64        // what they have asked so far
+	activeAt      time.Duration // since when a coordinator is, 0: none is
+	misfit        string        // name of the node that is going to have other settings when it starts again
+	closing       bool          // clients have sent all that they send
 }
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 	d := &sharding{
-		aside: newAside(c, seed, 0x5a4de), plan: plan, byNode: map[identity.Node]*site{}, byID: map[string]*account{}, last: map[sender]uint64{},
+		aside: newAside(c, seed, 0x5a4de), plan: plan, byNode: map[identity.Node]*shardNode{}, byID: map[string]*account{}, last: map[sender]uint64{},
 	}
 	for n := range plan.Shards {
 		for k := range plan.Entities {
@@ -53,26 +53,26 @@ func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 		}
 	}
 	d.store = newStateStore(d)
-	d.memory = newMemory(d)
+	d.rememberStore = newMemory(d)
 	return d
 }
 
-// begin lets clients work.
+// begin starts the clients.
 func (d *sharding) begin() {
-	if d.plan.Calm { // ways differ much, and nobody minds
+	if d.plan.Calm { // link delays differ much in calm plans
 		d.w.Network.Delay = env.Between{Least: time.Millisecond, Most: d.between(5*time.Millisecond, 95*time.Millisecond)}
 	}
 	d.later(500*time.Millisecond, d.work)
-	d.later(4*time.Second, d.disturb)
+	d.later(4*time.Second, d.injectFaults)
 	d.later(20*time.Second, d.storeTrouble)
 }
 
-// odds is true once in n times, unless all is planned or has calmed down.
-func (d *sharding) odds(n int) bool { return !d.plan.Calm && !d.quiet && d.rand.IntN(n) == 0 }
+// oneIn returns true with probability 1/n, and false in calm plans and in the quiet phase.
+func (d *sharding) oneIn(n int) bool { return !d.plan.Calm && !d.quiet && d.rand.IntN(n) == 0 }
 
-// living returns the sites of living members.
-func (d *sharding) living() []*site {
-	var living []*site
+// living returns the shard nodes of living members.
+func (d *sharding) living() []*shardNode {
+	var living []*shardNode
 	for _, s := range d.all {
 		if s.h.alive() && s.h.m.Member() {
 			living = append(living, s)
@@ -81,8 +81,8 @@ func (d *sharding) living() []*site {
 	return living
 }
 
-// disturb lets shards move, and other things happen that operators do, or that go wrong.
-func (d *sharding) disturb() {
+// injectFaults moves shards, performs operator actions and injects faults.
+func (d *sharding) injectFaults() {
 	living := d.living()
 	if len(living) == 0 {
 		return
@@ -90,8 +90,8 @@ func (d *sharding) disturb() {
 	s := living[d.rand.IntN(len(living))]
 	switch n := d.rand.IntN(20); {
 	case n < 6:
-		s.do(shardcore.Rebalance{}) // nothing, unless the coordinator is there
-	case n < 8 && !d.plan.Calm && !s.proxy && s.misfit == "" && !s.holds && !s.halted && !s.leaving:
+		s.schedule(shardcore.Rebalance{}) // no effect without a coordinator
+	case n < 8 && !d.plan.Calm && !s.proxy && s.misfit == "" && !s.coordinatorRuns && !s.halted && !s.leaving:
 		d.usurp(s)
 	case n < 9:
 		s.stopShards()
@@ -102,19 +102,19 @@ func (d *sharding) disturb() {
 	}
 }
 
-// usurp gives a node a coordinator while another one has it.
-func (d *sharding) usurp(s *site) {
+// usurp starts a second coordinator while another node has the coordinator.
+func (d *sharding) usurp(s *shardNode) {
 	d.hit("sharding", "second coordinator")
 	d.w.Tell("%v has a coordinator, too, for a while", s.h.p.Node())
 	s.h.p.Do(func() {
 		s.usurps = true
-		s.holds = true
+		s.coordinatorRuns = true
 		s.step(shardcore.StartCoordinator{})
 	})
 	s.after(d.between(100*time.Millisecond, 12*time.Second), func() {
 		if s.usurps {
 			s.usurps = false
-			if !s.presides {
+			if !s.coordinatorWanted {
 				s.step(shardcore.StopCoordinator{Now: true})
 			}
 		}
@@ -122,7 +122,7 @@ func (d *sharding) usurp(s *site) {
 }
 
 // said is something that is said again only if there is no answer in time.
-type said struct {
+type sentRequest struct {
 	to    identity.Node
 	kind  coordinator.Kind
 	flush bool
@@ -131,15 +131,15 @@ type said struct {
 }
 
 // repeats counts what is said again.
-func (s *site) repeats(what said, row string) {
-	if s.said[what] {
+func (s *shardNode) countRepeat(what sentRequest, row string) {
+	if s.sentRequests[what] {
 		s.d.hit("sharding time-out", row)
 	}
-	s.said[what] = true
+	s.sentRequests[what] = true
 }
 
 // saysAgain counts messages that are repeated.
-func (s *site) saysAgain(to identity.Node, m *coordinator.Message) {
+func (s *shardNode) saysAgain(to identity.Node, m *coordinator.Message) {
 	row := ""
 	switch m.Kind {
 	case coordinator.Host, coordinator.BeginHandOff, coordinator.HandOff, coordinator.GetHomes, coordinator.Register, coordinator.RegisterProxy, coordinator.GracefulShutdown:
@@ -147,14 +147,14 @@ func (s *site) saysAgain(to identity.Node, m *coordinator.Message) {
 	default:
 		return
 	}
-	what := said{to: to, kind: m.Kind, round: m.Term<<32 | m.Round}
+	what := sentRequest{to: to, kind: m.Kind, round: m.Term<<32 | m.Round}
 	if len(m.Shards) > 0 {
 		what.shard = m.Shards[0]
 	}
-	s.repeats(what, row)
+	s.countRepeat(what, row)
 }
 
-// mustHappen are the rows of what is counted when it happens.
+// mustHappen are the coverage rows that every large run must count.
 func (d *sharding) mustHappen() {
 	for k := coordinator.Register; k <= coordinator.Refused; k++ {
 		d.c.coverage.hit("shard message", k.String(), 0)
@@ -206,41 +206,44 @@ func (d *sharding) mustHappen() {
 	}
 }
 
-// shardRole is the role of the nodes that host shards. The others have proxies.
+// shardRole is the role of the nodes that host shards. The others run proxies.
 const shardRole = "shards"
 
-// enoughMessages is how many messages clients send to entities at least.
+// enoughMessages is the minimum number of messages that clients send.
 const enoughMessages = 10_000
 
 const (
-	// retryInterval is how often a region says again what is not answered.
+	// retryInterval is the interval at which a region repeats unanswered requests.
 	retryInterval = 2 * time.Second
-	// giveUpAfter is how long a region that leaves waits for homes while no coordinator answers: as long as in package sharding.
+	// giveUpAfter is how long a leaving region waits for homes while no coordinator replies, as in
+	// package sharding.
 	giveUpAfter = 3 * retryInterval
 )
 
-// ShardsPlan is what is chosen about sharding before a simulation begins.
+// ShardsPlan is the random configuration of sharding in a simulation.
 type ShardsPlan struct {
-	// Config is that of all nodes, without what differs from node to node.
+	// Config is the configuration that all nodes share.
 	Config shardcore.Config
-	// Shards is how many there are, Entities how many each of them has.
+	// Shards is the number of shards, Entities the number of entities in each.
 	Shards, Entities int
 	// Proxy is the name of a node that hosts no shards, "" if there is none.
 	Proxy string
-	// Replicated says that the coordinator keeps its state in replicated data, else in a journal.
+	// Replicated selects replicated data as the store of the coordinator instead of a journal.
 	Replicated bool
-	// ReplicatedMemory says that replicated data tells which entities run, else a journal.
+	// ReplicatedMemory selects replicated data as the store of remembered entities instead of a
+	// journal.
 	ReplicatedMemory bool
-	// Calm says that nothing happens but what is planned: nodes join and leave, shards move. Then no message is lost or refused.
+	// Calm excludes faults: nodes join and leave, and shards move, but no message may be lost or
+	// refused.
 	Calm bool
 }
 
-// NewShardsPlan chooses what a seed stands for.
+// NewShardsPlan returns the plan of a seed.
 func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
-	r := rand.New(rand.NewPCG(seed, 0x5a4d)) //nolint:gosec // it has to be repeatable
+	r := rand.New(rand.NewPCG(seed, 0x5a4d)) //nolint:gosec // must be repeatable
 	p := ShardsPlan{Shards: 8 + r.IntN(25), Entities: 2 + r.IntN(4), Calm: r.IntN(8) == 0, Replicated: r.IntN(2) == 0}
 	if len(plan.Names) > 3 && r.IntN(3) == 0 {
-		p.Proxy = plan.Names[len(plan.Names)-1] // no seed
+		p.Proxy = plan.Names[len(plan.Names)-1] // not a seed node
 	}
 	remember := r.IntN(2) == 0
 	p.Config = shardcore.Config{
@@ -270,7 +273,7 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	return p
 }
 
-// String says what is special about the plan.
+// String returns the special properties of the plan.
 func (p ShardsPlan) String() string {
 	return fmt.Sprintf("%d shards of %d entities, proxy %q, replicated %t, remembered %t, replicated %t, calm %t",
 		p.Shards, p.Entities, p.Proxy, p.Replicated, p.Config.Region.Remember, p.ReplicatedMemory, p.Calm)

@@ -12,24 +12,26 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// enoughToLeave is how long it takes a coordinator at most to move the shards of a node: some of what is said is said twice.
+// enoughToLeave is the maximum time in which a coordinator moves the shards of a node. Some
+// requests need a repetition.
 const enoughToLeave = 6 * time.Second
 
-// stale reports whether a node is paused, or has just gone on, and runs something from before: others may have given it
-// up meanwhile.
-func (s *site) stale() bool {
+// stale reports whether a node is paused, or has just resumed and still runs entities from before:
+// other nodes may have taken them over.
+func (s *shardNode) stale() bool {
 	p := s.h.p
 	return p.Paused() || p.Resumed() > s.since && s.d.w.Now() <= p.Resumed()+overlap
 }
 
-// oneEntity: an entity lives once. Only a node that was paused for long may have another one for a second more.
+// oneEntity checks that an entity runs once. Only a node that was paused for long may run a second
+// incarnation for one second.
 func oneEntity(e *entity) {
 	if e.ended || e.s.gone {
 		return
 	}
 	for _, other := range e.a.running {
 		switch {
-		case other == e || other.s == e.s && other.killed: // the one before is being ended by force
+		case other == e || other.s == e.s && other.killed: // the previous one is being killed
 		case other.s.stale() || e.s.stale():
 			e.s.d.hit("sharding", "entity twice after a pause")
 			e.s.d.w.After(overlap+time.Millisecond, func() {
@@ -43,8 +45,8 @@ func oneEntity(e *entity) {
 	}
 }
 
-// oneOwner: a shard is hosted once.
-func oneOwner(s *site) {
+// oneOwner checks that one node hosts a shard.
+func oneOwner(s *shardNode) {
 	if s.m.RouteVersion() == s.turn {
 		return
 	}
@@ -67,8 +69,9 @@ func oneOwner(s *site) {
 	s.hosted = hosted
 }
 
-// leavesInTime: when nothing fails, a coordinator takes all shards from a node that leaves, if there is another one that stays.
-func leavesInTime(s *site) {
+// leavesInTime checks that, without failures, a coordinator moves all shards from a leaving node if
+// another one stays.
+func leavesInTime(s *shardNode) {
 	d := s.d
 	if !d.plan.Calm || len(s.m.Hosted()) == 0 || d.activeAt == 0 || d.w.Now() < d.activeAt+enoughToLeave {
 		return
@@ -80,8 +83,8 @@ func leavesInTime(s *site) {
 	}
 }
 
-// endedRunsNothing: of a shard that has ended no entity runs.
-func endedRunsNothing(s *site, r shardcore.ShardRun) {
+// endedRunsNothing checks that no entity of an ended shard runs.
+func endedRunsNothing(s *shardNode, r shardcore.ShardRun) {
 	for at := range s.entities {
 		if at.ShardRun == r {
 			s.violate("stopped-hosts-nothing", "shard %d has ended, and %s runs", r.Shard, at.entity)
@@ -89,11 +92,11 @@ func endedRunsNothing(s *site, r shardcore.ShardRun) {
 	}
 }
 
-// lowerTermsAreRefused: a region does nothing for a coordinator of a lower term than it has heard of, and tells it. It reports whether the
-// region heeds the message.
-func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, e *shardcore.Effects) bool {
-	if s.empty || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
-		return false // it only says that it has stopped, or nothing
+// lowerTermsAreRefused checks that a region ignores coordinators of a lower term than it has seen,
+// and reports this to them. It returns whether the region accepts the message.
+func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Message, e *shardcore.Effects) bool {
+	if s.stopped || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
+		return false // it replies only that it has stopped, or nothing
 	}
 	if msg.Term >= s.term {
 		s.term = msg.Term
@@ -114,12 +117,12 @@ func lowerTermsAreRefused(s *site, from identity.Node, msg coordinator.Message, 
 }
 
 // says: what a coordinator says is stored.
-func (s *site) says(to identity.Node, data []byte) {
+func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	m, err := coordinator.DecodeMessage(data)
 	s.saysAgain(to, &m)
 	s.asks(m.Kind)
 	c := s.m.LocalCoordinator()
-	if err != nil || m.Kind.ToCoordinator() || c == nil { // it has ended, behind that
+	if err != nil || m.Kind.ToCoordinator() || c == nil { // it has ended after that
 		return
 	}
 	state, rev := c.State()
@@ -135,7 +138,7 @@ func (s *site) says(to identity.Node, data []byte) {
 	}
 }
 
-// was reports whether a state is the one after so many events.
+// was reports whether a state is the one after a number of events.
 func (s *stateStore) was(state coordinator.State, rev uint64) bool {
 	if s.replicated != nil {
 		return s.replicated.was(state, rev)
@@ -150,8 +153,8 @@ func (s *stateStore) was(state coordinator.State, rev uint64) bool {
 	return err == nil && then.Equal(state)
 }
 
-// movingIsNotTold: nobody is told the home of a shard that is being moved.
-func movingIsNotTold(s *site, sends []shardcore.Outgoing) {
+// movingIsNotTold checks that no region is sent the home of a shard that is being handed off.
+func movingIsNotTold(s *shardNode, sends []shardcore.Outgoing) {
 	c := s.m.LocalCoordinator()
 	if c == nil || len(sends) == 0 {
 		return
@@ -172,7 +175,7 @@ func movingIsNotTold(s *site, sends []shardcore.Outgoing) {
 			for _, h := range m.Homes {
 				told = append(told, h.Shards...)
 			}
-		case m.Kind == coordinator.BeginHandOff: // it begins behind that
+		case m.Kind == coordinator.BeginHandOff: // the hand-off begins after that
 			told = slices.DeleteFunc(told, func(n shardcore.Shard) bool { return slices.Contains(m.Shards, n) })
 		}
 	}

@@ -16,51 +16,51 @@ import (
 	"github.com/refold-io/refold/internal/sim/env"
 )
 
-// outcome is what has become of a command for whoever waits for the answer.
+// outcome is the result of a command for its caller.
 type outcome uint8
 
 const (
 	waits   outcome = iota
 	done            // it is stored
-	failed          // it is stored or not
-	refused         // it has reached nobody
-	unknown         // its node has gone, or there was no answer in time
+	failed          // stored or not
+	refused         // not delivered
+	unknown         // the node is gone, or the reply is late
 )
 
 // letter is a command for an account.
-type letter struct {
-	from      *site
-	region    uint64 // of the sender
+type command struct {
+	from      *shardNode
+	region    uint64 // instance of the sender
 	account   *account
-	at        *site   // who has it, or has sent it to the next one
-	to        *site   // on the way to it, nil: it is not on its way
-	before    env.Gap // what had been lost on that way when it was sent
+	at        *shardNode // holds it, or has sent it
+	to        *shardNode // receiver while in flight, else nil
+	before    env.Gap    // losses of that link before it was sent
 	delivered bool
 	refused   bool
-	dropped   bool // by a node that does not hear the sender any more
+	dropped   bool // by a node that ignores the sender
 	stored    bool
 	outcome   outcome
 }
 
-// sender is a region whose commands to an account come in their order.
+// sender is a region whose commands to an account arrive in order.
 type sender struct {
 	from    identity.Node
 	region  uint64
 	account *account
 }
 
-func (d *sharding) letter(nr uint64) *letter {
-	if nr == 0 || nr > uint64(len(d.letters)) {
+func (d *sharding) command(nr uint64) *command {
+	if nr == 0 || nr > uint64(len(d.commands)) {
 		d.c.violate("sends-what-can-be-read", identity.Node{}, "there is no command %d", nr)
-		d.letters = append(d.letters, letter{from: d.all[0], account: d.accounts[0]})
-		return &d.letters[len(d.letters)-1]
+		d.commands = append(d.commands, command{from: d.all[0], account: d.accounts[0]})
+		return &d.commands[len(d.commands)-1]
 	}
-	return &d.letters[nr-1]
+	return &d.commands[nr-1]
 }
 
-// work lets a client send commands from some node to a few accounts, for some seconds.
+// work lets a client send commands from a node to a few accounts for some seconds.
 func (d *sharding) work() {
-	var nodes []*site
+	var nodes []*shardNode
 	for _, s := range d.all {
 		if s.sends() && (s.h.m.Member() && s.misfit == "" || !d.plan.Calm && d.rand.IntN(50) == 0) {
 			nodes = append(nodes, s)
@@ -70,7 +70,7 @@ func (d *sharding) work() {
 		return
 	}
 	most := 100
-	if len(d.letters) > enoughMessages {
+	if len(d.commands) > enoughMessages {
 		most = 10
 	}
 	c := &client{s: nodes[d.rand.IntN(len(nodes))], left: 1 + d.rand.IntN(most), pace: d.between(time.Millisecond, 120*time.Millisecond)}
@@ -80,9 +80,9 @@ func (d *sharding) work() {
 	c.s.h.p.Do(c.work)
 }
 
-// client sends commands at its own pace.
+// client sends commands at random intervals.
 type client struct {
-	s        *site
+	s        *shardNode
 	left     int
 	pace     time.Duration
 	accounts [3]*account
@@ -93,12 +93,12 @@ func (c *client) work() {
 	if d.closing {
 		return
 	}
-	first := len(d.letters)
+	first := len(d.commands)
 	for range min(c.left, 1+d.rand.IntN(6)) {
 		c.left--
 		c.s.write(c.accounts[d.rand.IntN(len(c.accounts))])
 	}
-	last := len(d.letters)
+	last := len(d.commands)
 	c.s.after(d.between(5*time.Second, 40*time.Second), func() {
 		for nr := first + 1; nr <= last; nr++ {
 			c.s.close(uint64(nr), unknown) //nolint:gosec // not negative
@@ -109,42 +109,42 @@ func (c *client) work() {
 	}
 }
 
-// sends reports whether clients work there.
-func (s *site) sends() bool { return !s.gone && !s.leaving && !s.halted && s.h.alive() }
+// sends reports whether clients work on the node.
+func (s *shardNode) sends() bool { return !s.gone && !s.leaving && !s.halted && s.h.alive() }
 
 // write sends a command to an account.
-func (s *site) write(a *account) uint64 {
+func (s *shardNode) write(a *account) uint64 {
 	if !s.sends() {
 		return 0
 	}
 	d := s.d
-	d.letters = append(d.letters, letter{from: s, region: s.region, account: a, at: s})
-	nr := uint64(len(d.letters))
+	d.commands = append(d.commands, command{from: s, region: s.region, account: a, at: s})
+	nr := uint64(len(d.commands))
 	s.step(shardcore.Send{Shard: a.shard, Message: shardcore.Message{Entity: a.id, Local: nr}})
 	return nr
 }
 
-// arrived takes note that a command has come to a node.
-func (d *sharding) arrived(s *site, body []byte) {
+// arrived records that a command has arrived at a node.
+func (d *sharding) arrived(s *shardNode, body []byte) {
 	nr, _ := binary.Uvarint(body)
-	l := d.letter(nr)
+	l := d.command(nr)
 	l.at, l.to = s, nil
 }
 
-// undelivered takes note of a message that a node does not take.
+// undelivered records a message that a node ignores.
 func (d *sharding) undelivered(m env.Message) {
 	if m.Kind != link.Kind(shardcore.KindRegion) {
 		return
 	}
 	if p, err := region.DecodePacket(m.Data); err == nil && p.Kind == region.Forward {
 		nr, _ := binary.Uvarint(p.Body)
-		d.letter(nr).dropped = true
+		d.command(nr).dropped = true
 	}
 }
 
-// delivered: the commands of a region to an account come in their order, and none twice.
+// delivered checks that the commands of a region to an account arrive in order and at most once.
 func (d *sharding) delivered(e *entity, nr uint64) {
-	l := d.letter(nr)
+	l := d.command(nr)
 	from := sender{l.from.h.p.Node(), l.region, l.account}
 	switch {
 	case l.from.misfit != "":
@@ -162,10 +162,10 @@ func (d *sharding) delivered(e *entity, nr uint64) {
 	d.last[from] = max(d.last[from], nr)
 }
 
-// refused takes note of a command that reaches nobody. Whoever waits for the answer is told.
-func (d *sharding) refused(s *site, r shardcore.Refusal) {
+// refused records a command that is not delivered, and informs the caller.
+func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 	nr := numberOf(r.Message)
-	l := d.letter(nr)
+	l := d.command(nr)
 	d.hit("refused", r.Reason.String())
 	s.forced = s.forced || s.downed()
 	switch {
@@ -180,40 +180,41 @@ func (d *sharding) refused(s *site, r shardcore.Refusal) {
 	d.reply(s, nr, refused)
 }
 
-// downed reports whether this node knows that it was marked as down, which nobody plans: the checks of membership say whether it may be.
-func (s *site) downed() bool {
+// downed reports whether this node has seen itself marked as down, which calm plans do not include:
+// the membership checks decide whether that is allowed.
+func (s *shardNode) downed() bool {
 	return slices.ContainsFunc(s.h.m.Gossip().Members(), func(m *membership.Member) bool {
 		return m.Node == s.h.p.Node() && m.Status == membership.Down
 	})
 }
 
-func (d *sharding) replyAll(s *site, batch []uint64, o outcome) {
+func (d *sharding) replyAll(s *shardNode, batch []uint64, o outcome) {
 	for _, nr := range batch {
 		d.reply(s, nr, o)
 	}
 }
 
-// reply answers a command.
-func (d *sharding) reply(s *site, nr uint64, o outcome) {
-	asker := d.letter(nr).from
+// reply sends the reply to a command.
+func (d *sharding) reply(s *shardNode, nr uint64, o outcome) {
+	asker := d.command(nr).from
 	if asker == s {
 		s.close(nr, o)
 		return
 	}
 	if to := asker.h.p.Node(); !s.h.cut[to] && !s.gone {
-		s.h.p.Send(to, link.Data, kindAnswer, append(binary.AppendUvarint(nil, nr), byte(o)))
+		s.h.p.Send(to, link.Data, kindReply, append(binary.AppendUvarint(nil, nr), byte(o)))
 	}
 }
 
 // answered takes an answer.
-func (s *site) answered(b []byte) {
+func (s *shardNode) receiveReply(b []byte) {
 	nr, n := binary.Uvarint(b)
 	s.close(nr, outcome(b[n]))
 }
 
-// close ends the wait for an answer.
-func (s *site) close(nr uint64, o outcome) {
-	l := s.d.letter(nr)
+// close ends the wait for a reply.
+func (s *shardNode) close(nr uint64, o outcome) {
+	l := s.d.command(nr)
 	delete(s.open, nr)
 	if l.outcome != waits {
 		return
@@ -226,7 +227,7 @@ func (s *site) close(nr uint64, o outcome) {
 }
 
 // lost answers those who wait for what was sent to nodes that are gone.
-func (s *site) lost(there func(identity.Node) bool) {
+func (s *shardNode) failOpenCommands(there func(identity.Node) bool) {
 	for nr, to := range s.open { // the order does not matter
 		if !there(to) {
 			s.close(nr, unknown)

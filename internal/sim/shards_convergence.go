@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// maxAnswering is the longest until every command is answered once all is well.
+// maxAnswering is the maximum time until every command has a reply after the faults have ended.
 const maxAnswering = 90 * time.Second
 
-// maxBalancing is the longest until every node that takes shards has some: each round of moves may be of one.
+// maxBalancing is the maximum time until every node that accepts shards has some: each rebalance
+// may move one.
 const maxBalancing = 6 * time.Minute
 
-// calm ends all that happens by itself.
+// calm ends all random actions.
 func (d *sharding) calm() {
 	d.w.Tell("no shard is moved without need any more")
 	d.quiet = true
 	d.store.broken, d.store.slow = false, false
 }
 
-// finish checks what must be in the end, when the nodes are one cluster and nothing happens any more.
+// finish checks the final state, when the nodes are one cluster and no faults occur.
 func (d *sharding) finish() {
-	for len(d.letters) < enoughMessages && d.c.violation == nil {
+	for len(d.commands) < enoughMessages && d.c.violation == nil {
 		d.work()
 		d.c.run(100 * time.Millisecond)
 	}
@@ -53,7 +54,7 @@ func (d *sharding) converge(invariant string, most time.Duration, why func() str
 	return d.c.violation == nil
 }
 
-// unanswered asks for all shards on all nodes until each command is done, and returns which is not.
+// unanswered sends commands to all shards from all nodes and returns one that has no reply.
 func (d *sharding) unanswered() string {
 	why := ""
 	for _, s := range d.living() {
@@ -62,7 +63,7 @@ func (d *sharding) unanswered() string {
 		}
 		for n, nr := range s.asked {
 			if nr != 0 {
-				switch o := d.letter(nr).outcome; o {
+				switch o := d.command(nr).outcome; o {
 				case done:
 					continue
 				case waits:
@@ -79,7 +80,7 @@ func (d *sharding) unanswered() string {
 	return why
 }
 
-// waiting returns what waits on nodes, or what is not as it should be, or nothing.
+// waiting returns a description of what still waits or is wrong, empty if nothing.
 func (d *sharding) waiting() string {
 	for _, s := range d.living() {
 		switch n := s.m.Waiting(); {
@@ -90,14 +91,14 @@ func (d *sharding) waiting() string {
 		case s.halted || s.leaving:
 			return s.h.p.Node().String() + " hosts nothing"
 		}
-		if boss, _ := s.m.Coordinator(); d.byNode[boss] == nil || !d.byNode[boss].holds || !d.byNode[boss].presides {
+		if boss, _ := s.m.Coordinator(); d.byNode[boss] == nil || !d.byNode[boss].coordinatorRuns || !d.byNode[boss].coordinatorWanted {
 			return fmt.Sprintf("%v takes %v for the one that has the coordinator", s.h.p.Node(), boss)
 		}
 	}
 	return d.forgotten()
 }
 
-// passivateSome lets entities that run leave, so that they are remembered no more.
+// passivateSome passivates running entities, so that they are forgotten.
 func (d *sharding) passivateSome() {
 	for _, a := range d.accounts {
 		for _, e := range a.running {
@@ -108,23 +109,24 @@ func (d *sharding) passivateSome() {
 	}
 }
 
-// forgotten returns what is remembered and does not run, or the other way around.
+// forgotten returns an entity that is remembered and does not run, or the reverse.
 func (d *sharding) forgotten() string {
 	if !d.plan.Config.Region.Remember {
 		return ""
 	}
 	for _, a := range d.accounts {
-		if d.memory.wrong(a) {
+		if d.rememberStore.wrong(a) {
 			return fmt.Sprintf("%s runs %d times, and that is not what is remembered", a.id, len(a.running))
 		}
 	}
 	return ""
 }
 
-// accountForAll: each command was delivered or refused, or is lost with a node or a link that explains it.
+// accountForAll checks that each command was delivered or refused, or was lost with a node or a
+// link.
 func (d *sharding) accountForAll() {
-	for i := range d.letters {
-		l := &d.letters[i]
+	for i := range d.commands {
+		l := &d.commands[i]
 		why := ""
 		switch {
 		case l.delivered || l.refused:
@@ -157,22 +159,22 @@ func (d *sharding) accountForAll() {
 	}
 }
 
-// forced reports whether who has a command, or is to get it, was stopped by force.
-func (l *letter) forced() bool { return l.at.forced || l.to != nil && l.to.forced }
+// forced reports whether the holder or the receiver of a command was stopped by force.
+func (l *command) forced() bool { return l.at.forced || l.to != nil && l.to.forced }
 
-// allStored: what was acknowledged is stored, once.
+// allStored checks that each acknowledged command is stored once.
 func (d *sharding) allStored() {
 	times := map[uint64]int{}
 	for _, a := range d.accounts {
 		for _, nr := range a.stored {
 			times[nr]++
-			if l := d.letter(nr); l.account != a || times[nr] > 1 {
+			if l := d.command(nr); l.account != a || times[nr] > 1 {
 				d.c.violate("stored-once", l.from.h.p.Node(), "command %d for %s is stored %d times, in %s", nr, l.account.id, times[nr], a.id)
 			}
 		}
 	}
-	for i := range d.letters {
-		if l := &d.letters[i]; l.outcome == done && times[uint64(i+1)] != 1 {
+	for i := range d.commands {
+		if l := &d.commands[i]; l.outcome == done && times[uint64(i+1)] != 1 {
 			l.from.violate("acknowledged-is-stored", "command %d for %s is done, and stored %d times", i+1, l.account.id, times[uint64(i+1)])
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// drain lets an operator give the shards of a node away, and some time later start the node anew, or take that back, which may be before all of
-// them are away. One node is drained at a time, and others are there that take the shards.
-func (d *sharding) drain(s *site) {
+// drain drains a node, and some time later restarts the node or cancels the drain, possibly before
+// its end. One node is drained at a time, and others can take its shards.
+func (d *sharding) drain(s *shardNode) {
 	hosts := 0
 	for _, other := range d.living() {
 		if other.drained {
@@ -32,7 +32,7 @@ func (d *sharding) drain(s *site) {
 	s.drains++
 	nr := s.drains
 	d.delayWaysTo(s)
-	s.do(shardcore.Leave{KeepRouting: true})
+	s.schedule(shardcore.Leave{KeepRouting: true})
 	s.after(maxLeaving, func() {
 		if !s.drained || s.drains != nr {
 			return
@@ -49,8 +49,8 @@ func (d *sharding) drain(s *site) {
 	s.after(maxLeaving+d.between(time.Second, 20*time.Second), s.startAnew)
 }
 
-// undrain takes it back that a node was drained.
-func (s *site) undrain() {
+// undrain cancels the drain of a node.
+func (s *shardNode) undrain() {
 	if s.leaving || s.d.c.leaving[s.h.p.Node()] {
 		return
 	}
@@ -63,7 +63,8 @@ func (s *site) undrain() {
 	}
 }
 
-// undrainedHosts: who was drained, and takes shards again, gets some if there are enough for all. It returns who does not.
+// undrainedHosts checks that a node gets shards again after a canceled drain if there are enough.
+// It returns a node that does not.
 func (d *sharding) undrainedHosts() string {
 	hosts := 0
 	for _, s := range d.living() {
@@ -79,13 +80,13 @@ func (d *sharding) undrainedHosts() string {
 	return ""
 }
 
-// hosts reports whether a node takes shards, as far as it knows.
-func (s *site) hosts() bool {
+// hosts reports whether a node accepts shards, by its own state.
+func (s *shardNode) hosts() bool {
 	return !s.proxy && s.misfit == "" && !s.drained && !s.halted && !s.leaving && s.h.up()
 }
 
-// startAnew ends the node. It is started again.
-func (s *site) startAnew() {
+// startAnew ends the process of the node, which is then restarted.
+func (s *shardNode) startAnew() {
 	switch {
 	case !s.h.alive():
 	case s.d.c.watched, s.misfit != "" && !s.h.m.Member():
@@ -98,11 +99,11 @@ func (s *site) startAnew() {
 	}
 }
 
-// delayWaysTo lets what others have to say to a node that is going to leave take long, but for who has the coordinator, and returns how long that is
-// before it leaves: what is on its way then comes late.
-func (d *sharding) delayWaysTo(s *site) time.Duration {
+// delayWaysTo delays the links to a node that is about to leave, except from its coordinator, and
+// returns the time before it leaves: messages in flight arrive late then.
+func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 	boss, known := s.m.Coordinator()
-	if !d.plan.Calm || !known || s.holds || d.rand.IntN(3) == 0 { // its own coordinator would have to wait for its store
+	if !d.plan.Calm || !known || s.coordinatorRuns || d.rand.IntN(3) == 0 { // its own coordinator would wait for the store
 		return 0
 	}
 	name, by := s.h.p.Node().Name, d.between(100*time.Millisecond, 700*time.Millisecond)
@@ -123,8 +124,8 @@ func (d *sharding) delayWaysTo(s *site) time.Duration {
 	return d.between(0, time.Second)
 }
 
-// asks notes that something is said to a coordinator that is to be answered.
-func (s *site) asks(k coordinator.Kind) {
+// asks records a request to a coordinator.
+func (s *shardNode) asks(k coordinator.Kind) {
 	switch k {
 	case coordinator.Register, coordinator.RegisterProxy, coordinator.GetHomes, coordinator.GracefulShutdown:
 		if s.askedAt == shardcore.Never {
@@ -134,25 +135,26 @@ func (s *site) asks(k coordinator.Kind) {
 	}
 }
 
-// gaveUp reports whether a command may be refused where all is planned: its node leaves, does not know where the shard is, and nobody has told it for
-// giveUpAfter, nor could have, since no coordinator has been there for long enough to be asked.
-func (s *site) gaveUp(r *shardcore.Refusal) bool {
+// gaveUp reports whether a command may be refused in a calm plan: its node leaves, does not know
+// the home of the shard, and could not learn it for giveUpAfter because no coordinator was active
+// long enough.
+func (s *shardNode) gaveUp(r *shardcore.Refusal) bool {
 	d := s.d
 	_, known := s.m.Home(r.Shard)
-	if r.Reason != shardcore.Stopped || !s.leaving || s.empty || known || s.askedAt == shardcore.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
+	if r.Reason != shardcore.Stopped || !s.leaving || s.stopped || known || s.askedAt == shardcore.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
 		return false
 	}
 	return d.activeAt == 0 || d.w.Now() < d.activeAt+retryInterval+enoughToAnswer
 }
 
-// enoughToAnswer is how long a question and its answer are under way at most, where all is planned.
+// enoughToAnswer is the maximum time of a request and its reply in a calm plan.
 const enoughToAnswer = 2 * time.Second
 
-// answeredSoon: who waits for the answer to a command that was refused is told.
+// answeredSoon checks that the caller of a refused command gets an error.
 func (d *sharding) answeredSoon(nr uint64) {
 	d.hit("sharding", "refused as no coordinator answers")
 	d.w.After(enoughToAnswer, func() {
-		if l := d.letter(nr); l.outcome == waits && !l.from.gone {
+		if l := d.command(nr); l.outcome == waits && !l.from.gone {
 			l.from.violate("planned-moves-lose-nothing", "command %d for %s was refused, and is not answered", nr, l.account.id)
 		}
 	})

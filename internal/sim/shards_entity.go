@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// place is where an incarnation of an entity runs.
+// place identifies an incarnation of an entity on a node.
 type place struct {
 	shardcore.ShardRun
 
@@ -18,24 +18,24 @@ type place struct {
 	incarnation uint64
 }
 
-// entity is an incarnation of an account, with its mailbox. It stores the commands in the mailbox as one, behind those that it knows
-// of, and answers them.
+// entity is an incarnation of an account with its mailbox. It stores all commands of the mailbox at
+// once, after those that it has loaded, and replies.
 type entity struct {
-	s       *site
-	at      place
-	a       *account
-	known   int // how many commands are stored, as far as it knows
-	loaded  bool
-	writing bool
-	resting bool // asked to stop if it has nothing to do, and has not said yet that it has
-	stop    bool // asked to, behind the mailbox
-	killed  bool
-	ended   bool
-	mailbox []uint64
+	s           *shardNode
+	at          place
+	a           *account
+	known       int // number of stored commands it has seen
+	loaded      bool
+	writing     bool
+	passivating bool // asked to stop if idle, and has not replied
+	stop        bool // after the mailbox
+	killed      bool
+	ended       bool
+	mailbox     []uint64
 }
 
-// act does something with an entity.
-func (s *site) act(a shardcore.Action) {
+// applyAction applies an action to an entity.
+func (s *shardNode) applyAction(a shardcore.Action) {
 	d := s.d
 	at := place{a.ShardRun, a.Entity, a.Incarnation}
 	e := s.entities[at]
@@ -50,7 +50,7 @@ func (s *site) act(a shardcore.Action) {
 		s.after(d.storeDelay(), e.load)
 	case e == nil:
 		s.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
-	case a.Kind == shard.Pass && (e.stop || e.killed || e.resting):
+	case a.Kind == shard.Pass && (e.stop || e.killed || e.passivating):
 		s.violate("entities-in-turn", "a command comes behind the stop of %s", a.Entity)
 	case a.Kind == shard.Pass:
 		nr := numberOf(a.Message)
@@ -58,11 +58,11 @@ func (s *site) act(a shardcore.Action) {
 		e.mailbox = append(e.mailbox, nr)
 		e.work()
 	case a.Kind == shard.Stop && a.Idle && !d.quiet && d.rand.IntN(3) == 0:
-		e.resting = true
-		s.after(d.between(0, 20*time.Millisecond), e.goOn)
+		e.passivating = true
+		s.after(d.between(0, 20*time.Millisecond), e.stay)
 	case a.Kind == shard.Stop:
 		e.stop = true
-		if d.odds(50) {
+		if d.oneIn(50) {
 			d.hit("entity", "does not stop")
 			e.writing = true
 			s.after(d.between(5*time.Second, 40*time.Second), e.end)
@@ -75,12 +75,12 @@ func (s *site) act(a shardcore.Action) {
 	}
 }
 
-// load reads what is stored.
+// load reads the stored commands.
 func (e *entity) load() {
 	if e.ended {
 		return
 	}
-	if e.s.d.store.failing() && e.s.d.odds(3) {
+	if e.s.d.store.failing() && e.s.d.oneIn(3) {
 		e.s.d.hit("entity", "can't be loaded")
 		e.end()
 		return
@@ -90,7 +90,7 @@ func (e *entity) load() {
 	e.work()
 }
 
-// work stores what is in the mailbox.
+// work stores the commands in the mailbox.
 func (e *entity) work() {
 	switch {
 	case e.ended || e.killed || !e.loaded || e.writing:
@@ -100,7 +100,7 @@ func (e *entity) work() {
 		e.mailbox = nil
 		e.append(batch, known)
 	case e.stop:
-		e.writing = true // nothing follows
+		e.writing = true // no reply follows
 		e.s.after(e.s.d.between(0, 20*time.Millisecond), e.end)
 	case e.s.d.rand.IntN(60) == 0:
 		e.s.after(0, e.passivate)
@@ -114,17 +114,17 @@ func (e *entity) passivate() {
 	}
 }
 
-// goOn says that it does not stop, since it has something to do.
-func (e *entity) goOn() {
+// stay reports that the entity has something to do and stays.
+func (e *entity) stay() {
 	if e.ended || e.killed {
 		return
 	}
 	e.s.d.hit("entity", "goes on")
-	e.resting = false
+	e.passivating = false
 	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Busy{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 }
 
-// append stores commands behind those that are known. It may fail, or land late.
+// append stores commands after the loaded ones. It may fail, or succeed late.
 func (e *entity) append(batch []uint64, known int) {
 	s, d := e.s, e.s.d
 	written := func(err string) {
@@ -166,7 +166,7 @@ func (e *entity) append(batch []uint64, known int) {
 	}
 }
 
-// end ends an incarnation. What is in its mailbox is not done.
+// end ends an incarnation. The commands in its mailbox are lost.
 func (e *entity) end() {
 	if e.ended {
 		return
@@ -178,7 +178,7 @@ func (e *entity) end() {
 	e.s.h.maybeEnd()
 }
 
-// vanish takes note that an incarnation does not run any more.
+// vanish records that an incarnation does not run any more.
 func (e *entity) vanish() {
 	e.ended = true
 	for i, other := range e.a.running {
@@ -189,7 +189,7 @@ func (e *entity) vanish() {
 	}
 }
 
-// account is an entity, wherever it runs, and the commands that are stored, as a journal keeps them.
+// account is an entity and its stored commands, as a journal keeps them.
 type account struct {
 	id      string
 	shard   shardcore.Shard
@@ -197,13 +197,13 @@ type account struct {
 	running []*entity
 }
 
-// append stores commands, if nothing else has come before.
+// append stores commands unless the history has changed.
 func (a *account) append(d *sharding, known int, batch []uint64) bool {
 	if len(a.stored) != known {
 		return false
 	}
 	for _, nr := range batch {
-		if l := d.letter(nr); l.stored {
+		if l := d.command(nr); l.stored {
 			d.c.violate("stored-once", l.from.h.p.Node(), "command %d for %s is stored once more", nr, a.id)
 		} else {
 			l.stored = true

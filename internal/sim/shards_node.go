@@ -20,73 +20,73 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// kindAnswer is the kind of the answers to commands.
-const kindAnswer link.Kind = 202
+// kindReply is the kind of replies to commands.
+const kindReply link.Kind = 202
 
-// maxLeaving is how long a node that leaves waits until its shards are elsewhere.
+// maxLeaving is how long a leaving node waits for its hand-offs.
 const maxLeaving = 9 * time.Second
 
-// site is what a host runs of the entity type: what package sharding does in earnest, without threads.
-type site struct {
+// shardNode is the entity type on one node: the counterpart of the shell in package sharding.
+type shardNode struct {
 	d   *sharding
 	h   *host
 	m   *shardcore.Machine
 	cfg shardcore.Config
 
-	proxy     bool
-	wakes     time.Duration // when it is going to look at the time, on its own clock
-	quick     time.Duration // when the last message was handled that came while it had too much to do
-	gone      bool          // the process has ended
-	suspended bool
-	halted    bool   // all was stopped, since the node must not host anything
-	empty     bool   // nothing of the region runs any more
-	leaving   bool   // for good
-	drained   bool   // it takes no shards any more
-	drains    int    // how often that was so
-	misfit    string // the setting in which it differs from the others, "" if in none
-	region    uint64 // counts the machines
-	left      func()
-	holds     bool // the machine is appointed
-	presides  bool // it is to be
-	usurps    bool // it is, though it isn't to be
-	dismissed func()
+	proxy              bool
+	wakes              time.Duration // next tick, on the node's clock
+	quick              time.Duration // when the last delayed message was handled
+	gone               bool          // the process has ended
+	suspended          bool
+	halted             bool   // stopped because of the suspension
+	stopped            bool   // the machine has stopped
+	leaving            bool   // the node shuts down
+	drained            bool   // drained
+	drains             int    // number of drains
+	misfit             string // the setting that differs from other nodes, "" if none
+	region             uint64 // number of the machine
+	left               func()
+	coordinatorRuns    bool // the machine runs the coordinator
+	coordinatorWanted  bool // the node has the singleton
+	usurps             bool // it runs a coordinator without the singleton
+	coordinatorStopped func()
 
-	entities map[place]*entity
-	hosted   []shardcore.Shard
-	turn     uint64
-	since    time.Duration            // when the machine began
-	term     uint64                   // the highest that the region has heard of
-	askedAt  time.Duration            // when a coordinator was asked first, if none has said anything since
-	open     map[uint64]identity.Node // commands that were sent to others and whose answers are awaited
-	asked    []uint64                 // by shard: the last command in the end
-	said     map[said]bool
-	register *statereg.Store
-	errands  map[*errand]bool
-	awaits   map[uint64]*errand // by the number of what they have asked
-	forced   bool               // it was stopped by force, though it had time
+	entities     map[place]*entity
+	hosted       []shardcore.Shard
+	turn         uint64
+	since        time.Duration            // start of the machine
+	term         uint64                   // highest term that the region has seen
+	askedAt      time.Duration            // first request without a message of a coordinator since
+	open         map[uint64]identity.Node // commands sent to other nodes without a reply
+	asked        []uint64                 // by shard: the last command of the final check
+	sentRequests map[sentRequest]bool
+	register     *statereg.Store
+	storeCalls   map[*storeCall]bool
+	waitingCalls map[uint64]*storeCall // by the number of the request
+	forced       bool                  // stopped by force although it had time
 }
 
-// host starts the site of a node.
-func (d *sharding) host(h *host) *site {
-	s := &site{
+// host starts the entity type on a node.
+func (d *sharding) host(h *host) *shardNode {
+	s := &shardNode{
 		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, wakes: shardcore.Never, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
-		said: map[said]bool{}, errands: map[*errand]bool{}, awaits: map[uint64]*errand{},
+		sentRequests: map[sentRequest]bool{}, storeCalls: map[*storeCall]bool{}, waitingCalls: map[uint64]*storeCall{},
 	}
 	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
 	s.configure()
 	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
-	s.anew()
+	s.newMachine()
 	d.all = append(d.all, s)
 	d.byNode[h.p.Node()] = s
 	return s
 }
 
-// anew makes a machine.
-func (s *site) anew() {
+// newMachine creates the next machine.
+func (s *shardNode) newMachine() {
 	m, err := shardcore.New(s.cfg)
 	if err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", s.h.p.Node(), err)) // the configuration is the simulator's
+		panic(fmt.Sprintf("sim: %v: %v", s.h.p.Node(), err)) // the simulator made the configuration
 	}
 	if s.m != nil {
 		m.InheritMembers(s.m)
@@ -95,12 +95,12 @@ func (s *site) anew() {
 	s.region++
 }
 
-func (s *site) violate(invariant, format string, args ...any) {
+func (s *shardNode) violate(invariant, format string, args ...any) {
 	s.h.violate(invariant, format, args...)
 }
 
-// after calls f on the node's clock, unless the process has ended.
-func (s *site) after(t time.Duration, f func()) {
+// after calls f at a later time of the node's clock, unless the process has ended.
+func (s *shardNode) after(t time.Duration, f func()) {
 	s.h.p.After(t, func() {
 		if !s.gone {
 			f()
@@ -108,18 +108,18 @@ func (s *site) after(t time.Duration, f func()) {
 	})
 }
 
-// do lets somebody outside tell the machine what happened.
-func (s *site) do(in shardcore.Input) { s.h.p.Do(func() { s.step(in) }) }
+// schedule steps the machine in an event of its own.
+func (s *shardNode) schedule(in shardcore.Input) { s.h.p.Do(func() { s.step(in) }) }
 
-// step tells the machine what happened, and does what it wants.
-func (s *site) step(in shardcore.Input) {
+// step steps the machine and applies the effects.
+func (s *shardNode) step(in shardcore.Input) {
 	if !s.gone {
-		s.perform(s.m.Step(s.h.p.Now(), in))
+		s.applyEffects(s.m.Step(s.h.p.Now(), in))
 	}
 }
 
-// wakeUp lets the machine look at the time when it wants to.
-func (s *site) wakeUp() {
+// wakeUp schedules the next tick.
+func (s *shardNode) wakeUp() {
 	next := s.m.Next()
 	if s.gone || next >= s.wakes {
 		return
@@ -131,26 +131,26 @@ func (s *site) wakeUp() {
 		}
 		s.wakes = shardcore.Never
 		if s.m.Next() <= s.h.p.Now() {
-			s.perform(s.m.Tick(s.h.p.Now()))
+			s.applyEffects(s.m.Tick(s.h.p.Now()))
 		}
 		s.wakeUp()
 	})
 }
 
-// members tells the machine who is in the cluster.
-func (s *site) members(events []membership.Event) {
+// members passes changes of the membership to the machine.
+func (s *shardNode) members(events []membership.Event) {
 	if s.gone || !slices.ContainsFunc(events, func(e membership.Event) bool { return changesMembers(e) || e.Kind == membership.ShuttingDown }) {
 		return
 	}
-	s.see()
+	s.updateMembers()
 }
 
-func (s *site) see() {
+func (s *shardNode) updateMembers() {
 	if s.suspended = s.h.m.Suspended(); s.suspended {
 		s.halt()
 		return
 	}
-	s.again()
+	s.restartAfterHalt()
 	var in coordinator.Members
 	stopped := s.h.m.Stopped()
 	if !stopped {
@@ -164,12 +164,12 @@ func (s *site) see() {
 	}
 	s.step(shardcore.Members{Members: in})
 	if stopped || s.h.m.Member() {
-		s.lost(func(n identity.Node) bool { return !stopped && s.h.m.Gossip().Member(n) != nil })
+		s.failOpenCommands(func(n identity.Node) bool { return !stopped && s.h.m.Gossip().Member(n) != nil })
 	}
 }
 
-// halt stops all at once, since the node must not host anything for now.
-func (s *site) halt() {
+// halt stops everything at once because the node is suspended.
+func (s *shardNode) halt() {
 	if !s.halted {
 		s.halted = true
 		s.d.hit("sharding", "halted")
@@ -177,26 +177,27 @@ func (s *site) halt() {
 	}
 }
 
-// again begins anew when the node may host again, and all that was stopped has ended.
-func (s *site) again() {
-	if !s.halted || s.suspended || !s.empty || s.leaving || s.gone {
+// restartAfterHalt starts a new machine when the node is no longer suspended and the old machine
+// has stopped.
+func (s *shardNode) restartAfterHalt() {
+	if !s.halted || s.suspended || !s.stopped || s.leaving || s.gone {
 		return
 	}
 	s.d.hit("sharding", "begun again")
 	s.cfg.Region.Instance++
-	s.halted, s.empty = false, false
-	s.anew()
-	s.see()
-	s.appoint()
+	s.halted, s.stopped = false, false
+	s.newMachine()
+	s.updateMembers()
+	s.startCoordinator()
 	if s.drained {
 		s.step(shardcore.Leave{KeepRouting: true})
 	}
 }
 
-// leave gives all shards away, maybe after a while, and calls then when that is done or takes too long.
-func (s *site) leave(then func()) { s.after(s.d.delayWaysTo(s), func() { s.leaveNow(then) }) }
+// leave hands off all shards, possibly after a delay, and calls then at the end or at a timeout.
+func (s *shardNode) leave(then func()) { s.after(s.d.delayWaysTo(s), func() { s.leaveNow(then) }) }
 
-func (s *site) leaveNow(then func()) {
+func (s *shardNode) leaveNow(then func()) {
 	done := false
 	once := func() {
 		if !done {
@@ -209,66 +210,67 @@ func (s *site) leaveNow(then func()) {
 			s.d.hit("sharding", "stopped by force when it leaves")
 			leavesInTime(s)
 			s.forced = true
-			s.quit(shardcore.Stop{})
+			s.endRegion(shardcore.Stop{})
 			once()
 		}
 	})
 	s.left = once
-	s.quit(shardcore.Leave{})
+	s.endRegion(shardcore.Leave{})
 }
 
-// quit ends the region for good.
-func (s *site) quit(in shardcore.Input) {
+// endRegion ends the region for good.
+func (s *shardNode) endRegion(in shardcore.Input) {
 	s.leaving = true
-	if s.empty {
-		s.hasLeft()
+	if s.stopped {
+		s.notifyLeft()
 		return
 	}
 	s.step(in)
 }
 
-func (s *site) hasLeft() {
+func (s *shardNode) notifyLeft() {
 	if f := s.left; f != nil {
 		s.left = nil
 		f()
 	}
 }
 
-// appoint gives the machine the coordinator, if it is to have it.
-func (s *site) appoint() {
-	if s.presides && !s.holds && !s.halted && s.misfit == "" {
-		s.holds = true
+// startCoordinator starts the coordinator in the machine if this node should run it.
+func (s *shardNode) startCoordinator() {
+	if s.coordinatorWanted && !s.coordinatorRuns && !s.halted && s.misfit == "" {
+		s.coordinatorRuns = true
 		s.step(shardcore.StartCoordinator{})
 	}
 }
 
-// preside is called when the singleton starts.
-func (s *site) preside() {
-	s.presides = true
-	s.appoint()
-	if s.misfit != "" { // somebody has to notice before
+// singletonStarted is called when the singleton starts.
+func (s *shardNode) singletonStarted() {
+	s.coordinatorWanted = true
+	s.startCoordinator()
+	if s.misfit != "" { // before another node notices
 		s.startAnew()
 	}
 }
 
-// retire is called when the singleton is to end, and calls then when it has.
-func (s *site) retire(then func()) {
-	s.presides = false
-	if !s.holds {
+// singletonStopped is called when the singleton ends. It calls then when the coordinator has
+// stopped.
+func (s *shardNode) singletonStopped(then func()) {
+	s.coordinatorWanted = false
+	if !s.coordinatorRuns {
 		then()
 		return
 	}
-	s.dismissed = then
+	s.coordinatorStopped = then
 	s.step(shardcore.StopCoordinator{})
 }
 
-// end notes that the process is gone, with all that it had.
-func (s *site) end() {
+// end handles the end of the process.
+func (s *shardNode) end() {
 	if s.gone {
 		return
 	}
 	s.gone = true
-	if s.holds {
+	if s.coordinatorRuns {
 		s.d.activeAt = 0
 	}
 	for _, e := range s.entities {
@@ -276,14 +278,14 @@ func (s *site) end() {
 	}
 	clear(s.entities)
 	clear(s.open)
-	s.endErrands()
+	s.endStoreCalls()
 }
 
 // idle reports whether nothing of the region runs.
-func (s *site) idle() bool { return s.gone || len(s.entities) == 0 }
+func (s *shardNode) idle() bool { return s.gone || len(s.entities) == 0 }
 
-// received hands over a message of another node, late if the node has too much to do.
-func (s *site) received(m env.Message) {
+// received handles a message of another node, late if the node is slow.
+func (s *shardNode) received(m env.Message) {
 	switch lag, now := s.h.c.lag[s.h.p.Place().Name], s.h.p.Now(); {
 	case m.To != s.h.p.Node():
 		s.d.hit("sharding", "stray message")
@@ -297,10 +299,10 @@ func (s *site) received(m env.Message) {
 	}
 }
 
-func (s *site) receive(m env.Message) {
+func (s *shardNode) receive(m env.Message) {
 	switch m.Kind {
-	case kindAnswer:
-		s.answered(m.Data)
+	case kindReply:
+		s.receiveReply(m.Data)
 	case link.Kind(shardcore.KindRegion):
 		if p, err := region.DecodePacket(m.Data); err == nil {
 			s.d.hit("region frame", p.Kind.String())
@@ -310,12 +312,12 @@ func (s *site) receive(m env.Message) {
 		}
 		s.step(shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Data})
 	default:
-		s.hear(m)
+		s.receiveCoordinatorMessage(m)
 	}
 }
 
-// hear takes a message of a coordinator, or for one.
-func (s *site) hear(m env.Message) {
+// receiveCoordinatorMessage handles a message of or for a coordinator.
+func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	msg, err := coordinator.DecodeMessage(m.Data)
 	if err != nil {
 		s.violate("sends-what-can-be-read", "a message about sharding: %v", err)
@@ -330,11 +332,11 @@ func (s *site) hear(m env.Message) {
 	if !msg.Kind.ToCoordinator() && lowerTermsAreRefused(s, m.From, msg, &e) {
 		s.askedAt = shardcore.Never
 	}
-	s.perform(e)
+	s.applyEffects(e)
 }
 
-// stopShards asks the coordinator to stop shards that are not needed, as a package would that knows that.
-func (s *site) stopShards() {
+// stopShards requests the coordinator to stop shards that are not needed.
+func (s *shardNode) stopShards() {
 	boss, known := s.m.Coordinator()
 	if !known || boss == s.h.p.Node() || s.leaving || s.halted {
 		return
@@ -357,11 +359,11 @@ func numberOf(m shardcore.Message) uint64 {
 	return nr
 }
 
-// perform does what the machine wants done, in its order.
-func (s *site) perform(e shardcore.Effects) {
+// applyEffects applies the effects of a step in their order.
+func (s *shardNode) applyEffects(e shardcore.Effects) {
 	d := s.d
 	for i := range e.Notes {
-		s.noted(&e.Notes[i])
+		s.countNote(&e.Notes[i])
 	}
 	for _, m := range e.Malformed {
 		s.violate("sends-what-can-be-read", "a message of %v: %v", m.From, m.Err)
@@ -370,15 +372,15 @@ func (s *site) perform(e shardcore.Effects) {
 		d.refused(s, r)
 	}
 	for _, r := range e.Remember {
-		d.memory.ask(s, r)
+		d.rememberStore.ask(s, r)
 	}
 	for _, a := range e.Actions {
-		s.act(a)
+		s.applyAction(a)
 	}
 	for _, r := range e.Ended {
 		endedRunsNothing(s, r)
 	}
-	s.consult(&e)
+	s.callStores(&e)
 	oneOwner(s)
 	misfitsAreRefused(s)
 	movingIsNotTold(s, e.Send)
@@ -387,9 +389,9 @@ func (s *site) perform(e shardcore.Effects) {
 	}
 	if e.CoordinatorStopped {
 		d.hit("sharding", "dismissed")
-		s.holds = false
-		if f := s.dismissed; f != nil {
-			s.dismissed = nil
+		s.coordinatorRuns = false
+		if f := s.coordinatorStopped; f != nil {
+			s.coordinatorStopped = nil
 			s.after(0, f)
 		}
 	}
@@ -399,22 +401,22 @@ func (s *site) perform(e shardcore.Effects) {
 	s.wakeUp()
 }
 
-func (s *site) hasStopped() {
+func (s *shardNode) hasStopped() {
 	s.d.hit("sharding", "region has stopped")
-	s.empty = true
+	s.stopped = true
 	if len(s.entities) > 0 {
 		s.violate("stopped-hosts-nothing", "the region has stopped, and %d entities run", len(s.entities))
 	}
 	if !s.halted || s.leaving {
-		s.hasLeft()
+		s.notifyLeft()
 	}
 	s.after(0, func() {
-		s.again()
+		s.restartAfterHalt()
 		s.h.maybeEnd()
 	})
 }
 
-func (s *site) noted(n *coordinator.Note) {
+func (s *shardNode) countNote(n *coordinator.Note) {
 	s.d.hit("coordinator", n.Kind.String())
 	onlyMisfitsAreRefused(s, n)
 	if n.Kind == coordinator.PhaseChanged {
@@ -429,8 +431,8 @@ func (s *site) noted(n *coordinator.Note) {
 	}
 }
 
-// consult puts the coordinator's questions to the store and to the strategy.
-func (s *site) consult(e *shardcore.Effects) {
+// callStores starts the calls of the store and the strategy.
+func (s *shardNode) callStores(e *shardcore.Effects) {
 	d := s.d
 	if e.Load != 0 {
 		d.store.load(s, e.Load)
@@ -439,14 +441,14 @@ func (s *site) consult(e *shardcore.Effects) {
 		d.store.save(s, *e.Save)
 	}
 	if e.AddShards != nil {
-		d.memory.add(s, *e.AddShards)
+		d.rememberStore.add(s, *e.AddShards)
 	}
 	if ask := e.Ask; ask != nil {
 		in := coordinator.HomesChosen{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)}
-		if d.odds(20) { // it has failed
+		if d.oneIn(20) { // the strategy failed
 			clear(in.Homes)
 		}
-		s.answerLater(in)
+		s.replyLater(in)
 	}
 	if ask := e.Rebalance; ask != nil {
 		in := coordinator.Rebalanced{ID: ask.ID, Shards: allocation.LeastShards{}.Rebalance(ask.View)}
@@ -457,12 +459,12 @@ func (s *site) consult(e *shardcore.Effects) {
 				}
 			}
 		}
-		s.answerLater(in)
+		s.replyLater(in)
 	}
 }
 
-// answerLater tells the coordinator something soon.
-func (s *site) answerLater(in coordinator.Input) {
+// replyLater passes a reply to the coordinator after a short time.
+func (s *shardNode) replyLater(in coordinator.Input) {
 	m := s.m
 	s.after(s.d.storeDelay(), func() {
 		if s.m == m {
@@ -471,8 +473,8 @@ func (s *site) answerLater(in coordinator.Input) {
 	})
 }
 
-// send carries a frame to another node.
-func (s *site) send(o *shardcore.Outgoing) {
+// send sends a frame to another node.
+func (s *shardNode) send(o *shardcore.Outgoing) {
 	if o.To == s.h.p.Node() {
 		s.violate("sends-what-can-be-read", "it sends to itself")
 	}
@@ -483,11 +485,11 @@ func (s *site) send(o *shardcore.Outgoing) {
 	}
 	data := o.Encoded(body)
 	if o.Kind == shardcore.KindCoordinator {
-		s.says(o.To, data)
+		s.checkCoordinatorMessage(o.To, data)
 	}
 	if o.Kind == shardcore.KindRegion && o.Message.Entity == "" {
 		if p, err := region.DecodePacket(data); err == nil && p.Kind == region.Flush {
-			s.repeats(said{to: o.To, flush: true, round: p.Instance<<32 | p.ID}, "flush again")
+			s.countRepeat(sentRequest{to: o.To, flush: true, round: p.Instance<<32 | p.ID}, "flush again")
 		}
 	}
 	if o.Message.Entity == "" {
@@ -501,7 +503,7 @@ func (s *site) send(o *shardcore.Outgoing) {
 		s.d.refused(s, shardcore.Refusal{Message: o.Message, Reason: shardcore.NotHome})
 		return
 	}
-	l := s.d.letter(nr)
+	l := s.d.command(nr)
 	l.at, l.to, l.before = s, s.d.byNode[o.To], s.d.w.Gap(s.h.p.Node(), o.To)
 	if command {
 		s.open[nr] = o.To

@@ -16,19 +16,19 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// replicatedMemory keeps in replicated data which entities run, in a set for each shard. Nobody is kept from changing it who has the
+// replicatedEntities keeps in replicated data which entities run, in a set for each shard. Nobody is kept from changing it who has the
 // shard no more, and it is lost with its nodes, so only where nothing fails all is found again.
-type replicatedMemory struct {
+type replicatedEntities struct {
 	d      *sharding
-	knows  map[owner]map[string]bool           // what each owner has loaded, and stored since
-	last   map[shardcore.Shard]map[string]bool // what the last one knew
-	unsure map[shardcore.Shard]bool            // an update of it had no answer when it was loaded again
-	open   map[shardcore.Shard]int             // updates without an answer
+	knows  map[owner]map[string]bool           // entities that each owner has loaded or stored
+	last   map[shardcore.Shard]map[string]bool // entities of the last owner
+	unsure map[shardcore.Shard]bool            // an update without a reply preceded its load
+	open   map[shardcore.Shard]int             // updates without a reply
 	turns  map[identity.Node]map[shardcore.Shard][]func()
 }
 
-func newReplicatedMemory(d *sharding) *replicatedMemory {
-	return &replicatedMemory{
+func newReplicatedMemory(d *sharding) *replicatedEntities {
+	return &replicatedEntities{
 		d: d, knows: map[owner]map[string]bool{}, last: map[shardcore.Shard]map[string]bool{}, unsure: map[shardcore.Shard]bool{}, open: map[shardcore.Shard]int{},
 		turns: map[identity.Node]map[shardcore.Shard][]func(){},
 	}
@@ -37,11 +37,11 @@ func newReplicatedMemory(d *sharding) *replicatedMemory {
 func memoryKey(n shardcore.Shard) string { return fmt.Sprintf("shard-account||%d", n) }
 
 // ask loads or stores which entities of a shard run.
-func (m *replicatedMemory) ask(s *site, r shardcore.RememberCall, me owner, answer func(shard.Input)) {
+func (m *replicatedEntities) ask(s *shardNode, r shardcore.RememberCall, me owner, answer func(shard.Input)) {
 	if r.Update != nil {
 		m.open[r.Shard]++
 	}
-	m.inTurn(s, r.Shard, func(e *errand) {
+	m.inTurn(s, r.Shard, func(e *storeCall) {
 		if r.Update == nil {
 			ids, err := m.load(e, r.Shard)
 			if err != nil {
@@ -73,7 +73,7 @@ func (m *replicatedMemory) ask(s *site, r shardcore.RememberCall, me owner, answ
 	})
 }
 
-func (m *replicatedMemory) load(e *errand, n shardcore.Shard) ([]string, error) {
+func (m *replicatedEntities) load(e *storeCall, n shardcore.Shard) ([]string, error) {
 	set, err := read[crdt.ORSet[string]](e, memoryKey(n), replication.Level{Kind: replication.Majority}, false)
 	if err != nil {
 		return nil, err
@@ -81,15 +81,15 @@ func (m *replicatedMemory) load(e *errand, n shardcore.Shard) ([]string, error) 
 	return set.Elements()
 }
 
-// inTurn makes a call when those of the node for the same shard are over.
-func (m *replicatedMemory) inTurn(s *site, n shardcore.Shard, call func(e *errand)) {
+// inTurn makes a call after the earlier calls of the node for the same shard.
+func (m *replicatedEntities) inTurn(s *shardNode, n shardcore.Shard, call func(e *storeCall)) {
 	turns := m.turns[s.h.p.Node()]
 	if turns == nil {
 		turns = map[shardcore.Shard][]func(){}
 		m.turns[s.h.p.Node()] = turns
 	}
 	turns[n] = append(turns[n], func() {
-		s.errand(func(e *errand) {
+		s.startStoreCall(func(e *storeCall) {
 			call(e)
 			s.after(0, func() {
 				if turns[n] = turns[n][1:]; len(turns[n]) > 0 {
@@ -103,16 +103,17 @@ func (m *replicatedMemory) inTurn(s *site, n shardcore.Shard, call func(e *erran
 	}
 }
 
-// foundedAnew takes note of a cluster that is founded. If nobody is left of another one, what that remembered is lost with it.
+// foundedAnew records that a cluster is founded. If no node of an earlier one is left, its
+// remembered entities are lost.
 func (d *sharding) foundedAnew() {
-	if m := d.memory.replicated; m != nil {
+	if m := d.rememberStore.replicated; m != nil {
 		clear(m.last)
 	}
 }
 
-// loaded: where nothing fails, what was stored for a shard is loaded by whoever has it next. Where nodes are pruned while one of their
-// entities is removed, that may be added anew.
-func (m *replicatedMemory) loaded(s *site, me owner, ids []string) {
+// loaded checks that, without failures, the stored entities of a shard are loaded by its next
+// owner. Entities that are removed while nodes are pruned may be added again.
+func (m *replicatedEntities) loaded(s *shardNode, me owner, ids []string) {
 	known := map[string]bool{}
 	for _, id := range ids {
 		known[id] = true
@@ -131,7 +132,7 @@ func (m *replicatedMemory) loaded(s *site, me owner, ids []string) {
 
 func sameIDs(a, b map[string]bool) bool { return len(a) == len(b) && contains(a, b) }
 
-// contains reports whether all of b are in a.
+// contains reports whether a includes all of b.
 func contains(a, b map[string]bool) bool {
 	for id := range b {
 		if !a[id] {
@@ -141,16 +142,16 @@ func contains(a, b map[string]bool) bool {
 	return true
 }
 
-// wrong returns whether a set is not what runs, where nothing fails.
-func (m *replicatedMemory) wrong(a *account) bool {
+// wrong returns whether a set differs from the running entities, without failures.
+func (m *replicatedEntities) wrong(a *account) bool {
 	known := m.last[a.shard]
 	return m.d.plan.Calm && !m.unsure[a.shard] && m.open[a.shard] == 0 && known[a.id] != (len(a.running) > 0)
 }
 
 // memory is the store of remembered entities, in the same journal. Who loads a shard is its owner from then on.
-type memory struct {
+type rememberedEntities struct {
 	d          *sharding
-	replicated *replicatedMemory // nil: the journal has it
+	replicated *replicatedEntities // nil if the journal stores them
 	known      map[shardcore.Shard]bool
 	entities   map[shardcore.Shard]map[string]bool
 	owner      map[shardcore.Shard]owner
@@ -161,19 +162,19 @@ type owner struct {
 	shardcore.ShardRun
 }
 
-func newMemory(d *sharding) memory {
-	m := memory{d: d, known: map[shardcore.Shard]bool{}, entities: map[shardcore.Shard]map[string]bool{}, owner: map[shardcore.Shard]owner{}}
+func newMemory(d *sharding) rememberedEntities {
+	m := rememberedEntities{d: d, known: map[shardcore.Shard]bool{}, entities: map[shardcore.Shard]map[string]bool{}, owner: map[shardcore.Shard]owner{}}
 	if d.plan.ReplicatedMemory {
 		m.replicated = newReplicatedMemory(d)
 	}
 	return m
 }
 
-// shards returns the shards that are remembered.
-func (m *memory) shards() []shardcore.Shard { return slices.Sorted(maps.Keys(m.known)) }
+// shards returns the remembered shards.
+func (m *rememberedEntities) shards() []shardcore.Shard { return slices.Sorted(maps.Keys(m.known)) }
 
-// add remembers shards.
-func (m *memory) add(s *site, a coordinator.AddShards) {
+// add adds shards.
+func (m *rememberedEntities) add(s *shardNode, a coordinator.AddShards) {
 	machine := s.m
 	took, how := m.d.store.fate()
 	m.d.w.After(took, func() {
@@ -186,8 +187,8 @@ func (m *memory) add(s *site, a coordinator.AddShards) {
 	})
 }
 
-// ask loads or stores which entities of a shard run. An owner that was replaced can't store any more.
-func (m *memory) ask(s *site, r shardcore.RememberCall) {
+// ask loads or updates the remembered entities of a shard. A replaced owner cannot update them.
+func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
 	me := owner{s.m, r.ShardRun}
 	answer := func(in shard.Input) {
 		s.after(0, func() {
@@ -232,14 +233,14 @@ func (m *memory) ask(s *site, r shardcore.RememberCall) {
 	})
 }
 
-func (m *memory) update(r shardcore.RememberCall) {
+func (m *rememberedEntities) update(r shardcore.RememberCall) {
 	if m.entities[r.Shard] == nil {
 		m.entities[r.Shard] = map[string]bool{}
 	}
 	note(m.entities[r.Shard], r.Update)
 }
 
-// note takes note of an update.
+// note records an update.
 func note(at map[string]bool, u *shard.Update) {
 	for _, id := range u.Started {
 		at[id] = true
@@ -250,24 +251,24 @@ func note(at map[string]bool, u *shard.Update) {
 }
 
 // has reports whether an owner has stored that an entity runs.
-func (m *memory) has(s *site, at shardcore.ShardRun, id string) bool {
+func (m *rememberedEntities) has(s *shardNode, at shardcore.ShardRun, id string) bool {
 	if m.replicated != nil {
 		return m.replicated.knows[owner{s.m, at}][id]
 	}
 	return m.entities[at.Shard][id]
 }
 
-// wrong reports whether an entity is remembered that does not run, or runs and is not remembered.
-func (m *memory) wrong(a *account) bool {
+// wrong reports whether an entity is remembered and does not run, or the reverse.
+func (m *rememberedEntities) wrong(a *account) bool {
 	if m.replicated != nil {
 		return m.replicated.wrong(a)
 	}
 	return m.entities[a.shard][a.id] != (len(a.running) > 0)
 }
 
-// rememberedBefore: a remembered entity starts only when that is stored.
-func (s *site) rememberedBefore(a shardcore.Action) {
-	if s.cfg.Region.Remember && !s.d.memory.has(s, a.ShardRun, a.Entity) && !s.stale() {
+// rememberedBefore checks that a remembered entity starts only after that is stored.
+func (s *shardNode) rememberedBefore(a shardcore.Action) {
+	if s.cfg.Region.Remember && !s.d.rememberStore.has(s, a.ShardRun, a.Entity) && !s.stale() {
 		s.violate("remembered-before-it-starts", "%s starts, and is not remembered", a.Entity)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// storeKind is what settings say of a store.
+// storeKind is the kind of a store in settings.
 func storeKind(used, replicated bool) string {
 	switch {
 	case !used:
@@ -21,9 +21,9 @@ func storeKind(used, replicated bool) string {
 	return "journal"
 }
 
-// misconfigure starts a node anew with other settings than the others have, and after a while with the same. There is one such node at a time, and it
-// does not get the coordinator.
-func (d *sharding) misconfigure(s *site) {
+// misconfigure restarts a node with other settings than the other nodes, and later with the same.
+// There is one such node at a time, and it does not run the coordinator.
+func (d *sharding) misconfigure(s *shardNode) {
 	hosts := 0
 	for _, other := range d.living() {
 		if other.drained || other.misfit != "" {
@@ -41,8 +41,8 @@ func (d *sharding) misconfigure(s *site) {
 	s.startAnew()
 }
 
-// configure says what the settings of a node are.
-func (s *site) configure() {
+// configure sets the settings of a node.
+func (s *shardNode) configure() {
 	d, region := s.d, &s.cfg.Region
 	if s.proxy {
 		region.Settings.State, region.Settings.Remember = "", ""
@@ -74,8 +74,9 @@ func (s *site) configure() {
 	s.after(d.between(6*time.Second, 30*time.Second), s.startAnew)
 }
 
-// misfitsAreRefused: a node that has other settings hosts nothing, is not registered, and learns why.
-func misfitsAreRefused(s *site) {
+// misfitsAreRefused checks that a node with other settings hosts nothing, is not registered, and
+// learns the reason.
+func misfitsAreRefused(s *shardNode) {
 	if s.misfit == "" {
 		return
 	}
@@ -92,8 +93,8 @@ func misfitsAreRefused(s *site) {
 	}
 }
 
-// onlyMisfitsAreRefused: who has the same settings as the others is not refused.
-func onlyMisfitsAreRefused(s *site, n *coordinator.Note) {
+// onlyMisfitsAreRefused checks that no node with the same settings is rejected.
+func onlyMisfitsAreRefused(s *shardNode, n *coordinator.Note) {
 	if n.Kind != coordinator.RegionRefused {
 		return
 	}

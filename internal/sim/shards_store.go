@@ -11,20 +11,20 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// storeTimeout is how long a call of a store takes at most.
+// storeTimeout is the maximum duration of a call of a store.
 const storeTimeout = 5 * time.Second
 
-// How a call of the journal ends.
+// Outcomes of a call of the journal.
 type ending uint8
 
 const (
-	lands        ending = iota // and the answer comes
-	landsUnheard               // maybe late, and there is no answer
-	fails                      // and nothing was stored
-	vanishes                   // nothing was stored, and there is no answer
+	lands        ending = iota // stored, with a reply
+	landsUnheard               // stored, possibly late, without a reply
+	fails                      // not stored, with a reply
+	vanishes                   // not stored, without a reply
 )
 
-// stateStore is a journal that all nodes reach, and the state of coordinators in it.
+// stateStore is a journal shared by all nodes with the state of coordinators.
 type stateStore struct {
 	d      *sharding
 	events []coordinator.Event
@@ -32,10 +32,10 @@ type stateStore struct {
 	state  coordinator.State // after all events
 	hosts  map[shardcore.Shard]map[identity.Node]bool
 
-	broken bool // calls fail, or have no answer
+	broken bool // calls fail or get no reply
 	slow   bool
 
-	replicated *replicatedStore // nil: the journal has the state
+	replicated *replicatedStore // nil if the state is in the journal
 }
 
 func newStateStore(d *sharding) *stateStore {
@@ -48,7 +48,7 @@ func newStateStore(d *sharding) *stateStore {
 
 func (s *stateStore) failing() bool { return s.broken && !s.d.quiet }
 
-// storeTrouble lets the journal fail, or be slow, for a while.
+// storeTrouble makes the journal fail, or slow, for a while.
 func (d *sharding) storeTrouble() {
 	s := d.store
 	if d.plan.Calm || s.broken || s.slow {
@@ -61,7 +61,7 @@ func (d *sharding) storeTrouble() {
 	d.w.After(took, func() { s.broken, s.slow = false, false })
 }
 
-// storeDelay is how long something takes that is stored.
+// storeDelay returns the duration of a call.
 func (d *sharding) storeDelay() time.Duration {
 	if d.store.slow && !d.quiet {
 		return d.between(10*time.Millisecond, 3*time.Second)
@@ -69,7 +69,7 @@ func (d *sharding) storeDelay() time.Duration {
 	return d.between(200*time.Microsecond, 12*time.Millisecond)
 }
 
-// fate says how long a call takes, and how it ends.
+// fate returns the duration and the outcome of a call.
 func (s *stateStore) fate() (time.Duration, ending) {
 	d := s.d
 	took := d.storeDelay()
@@ -85,7 +85,7 @@ func (s *stateStore) fate() (time.Duration, ending) {
 	return took, how
 }
 
-// append stores a change if it is based on what is stored.
+// append stores a change if it is based on the stored state.
 func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 	if c.Rev != uint64(len(s.events)) {
 		return false, c.Term < s.state.Term()
@@ -111,7 +111,7 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 	return true, false
 }
 
-// allocated notes that a shard has had a home.
+// allocated records that a shard has had a home.
 func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
 	if s.hosts[n] == nil {
 		s.hosts[n] = map[identity.Node]bool{}
@@ -119,15 +119,15 @@ func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
 	s.hosts[n][to] = true
 }
 
-// answer tells the machine that has asked, unless that is there no more.
-func (s *stateStore) answer(at *site, m *shardcore.Machine, in coordinator.Input) {
+// answer passes a reply to the machine that made the call, unless it has been replaced.
+func (s *stateStore) answer(at *shardNode, m *shardcore.Machine, in coordinator.Input) {
 	if at.m == m {
 		at.step(shardcore.CoordinatorReply{Input: in})
 	}
 }
 
-// save carries out a save of a coordinator.
-func (s *stateStore) save(at *site, c coordinator.Save) {
+// save executes a save of a coordinator.
+func (s *stateStore) save(at *shardNode, c coordinator.Save) {
 	if s.replicated != nil {
 		s.replicated.save(at, c)
 		return
@@ -159,8 +159,8 @@ func (s *stateStore) save(at *site, c coordinator.Save) {
 	}
 }
 
-// load reads the state.
-func (s *stateStore) load(at *site, id uint64) {
+// load loads the state.
+func (s *stateStore) load(at *shardNode, id uint64) {
 	if s.replicated != nil {
 		s.replicated.load(at, id)
 		return
@@ -172,7 +172,7 @@ func (s *stateStore) load(at *site, id uint64) {
 		return
 	}
 	at.after(took, func() {
-		in := coordinator.Loaded{ID: id, State: s.state, Rev: uint64(len(s.events)), Remembered: s.d.memory.shards()}
+		in := coordinator.Loaded{ID: id, State: s.state, Rev: uint64(len(s.events)), Remembered: s.d.rememberStore.shards()}
 		at.after(s.d.between(0, 5*time.Millisecond), func() { s.answer(at, m, in) })
 	})
 }

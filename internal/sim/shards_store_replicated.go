@@ -16,13 +16,14 @@ import (
 	statereg "github.com/refold-io/refold/internal/shardcore/register"
 )
 
-// replicatedKeys are the two keys of replicated data in which the state of coordinators is, as a node reaches them.
-type replicatedKeys struct{ s *site }
+// replicatedKeys are the two keys of replicated data with the state of coordinators, as a node
+// accesses them.
+type replicatedKeys struct{ s *shardNode }
 
 // Self implements register.Data.
 func (k replicatedKeys) Self() *crdt.Self { return k.s.h.data.self }
 
-func read[T any](e *errand, key string, level replication.Level, repair bool) (v T, err error) {
+func read[T any](e *storeCall, key string, level replication.Level, repair bool) (v T, err error) {
 	err = e.try(key, level, func(in replication.Request) replication.Input {
 		return replication.Get{Request: in, RepairPeers: repair}
 	})
@@ -32,7 +33,7 @@ func read[T any](e *errand, key string, level replication.Level, repair bool) (v
 	return v, err
 }
 
-func modify[T any](e *errand, key string, f func(T) (T, error)) error {
+func modify[T any](e *storeCall, key string, f func(T) (T, error)) error {
 	var refused error
 	err := e.try(key, replication.Level{Kind: replication.Majority}, func(in replication.Request) replication.Input {
 		return replication.Update{Request: in, Modify: func(v crdt.Value) (crdt.Value, error) {
@@ -52,12 +53,12 @@ func modify[T any](e *errand, key string, f func(T) (T, error)) error {
 
 // ReadClaims implements register.Data.
 func (k replicatedKeys) ReadClaims(ctx context.Context) (crdt.ORSet[string], error) {
-	return read[crdt.ORSet[string]](errandOf(ctx), claimsKey, replication.Level{Kind: replication.Majority}, false)
+	return read[crdt.ORSet[string]](storeCallOf(ctx), claimsKey, replication.Level{Kind: replication.Majority}, false)
 }
 
 // ChangeClaims implements register.Data.
 func (k replicatedKeys) ChangeClaims(ctx context.Context, f func(crdt.ORSet[string]) (crdt.ORSet[string], error)) error {
-	return modify(errandOf(ctx), claimsKey, f)
+	return modify(storeCallOf(ctx), claimsKey, f)
 }
 
 // ReadState implements register.Data.
@@ -66,22 +67,23 @@ func (k replicatedKeys) ReadState(ctx context.Context, more, repair bool) (crdt.
 	if more {
 		level = replication.Level{Kind: replication.MajorityPlus, N: statereg.ReadPlus}
 	}
-	return read[crdt.LWWRegister[[]byte]](errandOf(ctx), stateKey, level, repair)
+	return read[crdt.LWWRegister[[]byte]](storeCallOf(ctx), stateKey, level, repair)
 }
 
 // ChangeState implements register.Data.
 func (k replicatedKeys) ChangeState(ctx context.Context, f func(crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error)) error {
-	return modify(errandOf(ctx), stateKey, f)
+	return modify(storeCallOf(ctx), stateKey, f)
 }
 
-// replicatedStore is the state of coordinators in replicated data. It knows what was acknowledged.
+// replicatedStore is the state of coordinators in replicated data. It records what was
+// acknowledged.
 type replicatedStore struct {
 	d       *sharding
 	known   map[edition]coordinator.State
 	acked   map[edition]bool
-	tried   []coordinator.Change // by nodes that did not get an answer, or have not yet
+	tried   []coordinator.Change // by nodes without a reply
 	last    edition              // that was acknowledged
-	holders []*replicator        // who had it then
+	holders []*replicator        // the replicators that had it
 }
 
 // edition is a version of the state.
@@ -91,10 +93,10 @@ func (e edition) before(other edition) bool {
 	return e.term < other.term || e.term == other.term && e.rev < other.rev
 }
 
-// load reads the state.
-func (r *replicatedStore) load(at *site, id uint64) {
+// load loads the state.
+func (r *replicatedStore) load(at *shardNode, id uint64) {
 	m := at.m
-	at.errand(func(e *errand) {
+	at.startStoreCall(func(e *storeCall) {
 		state, rev, err := at.register.Load(e.ctx)
 		at.after(0, func() {
 			if err != nil {
@@ -106,16 +108,16 @@ func (r *replicatedStore) load(at *site, id uint64) {
 			if state.Holder() != (coordinator.State{}).Holder() {
 				r.note(state, rev)
 			}
-			r.d.store.answer(at, m, coordinator.Loaded{ID: id, State: state, Rev: rev, Remembered: r.d.memory.shards()})
+			r.d.store.answer(at, m, coordinator.Loaded{ID: id, State: state, Rev: rev, Remembered: r.d.rememberStore.shards()})
 		})
 	})
 }
 
 // save stores a change.
-func (r *replicatedStore) save(at *site, c coordinator.Save) {
+func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
 	m := at.m
 	r.tried = append(r.tried, c.Change)
-	at.errand(func(e *errand) {
+	at.startStoreCall(func(e *storeCall) {
 		err := at.register.Save(e.ctx, c.Change)
 		if err == nil {
 			r.acknowledged(at, &c.Change)
@@ -138,10 +140,10 @@ func (r *replicatedStore) save(at *site, c coordinator.Save) {
 	})
 }
 
-// note takes note of what is stored: there is one state of each version.
+// note records what is stored: there is one state for each version.
 func (r *replicatedStore) note(state coordinator.State, rev uint64) {
 	at := edition{state.Term(), rev}
-	if was, known := r.known[at]; known && r.acked[at] && !was.Equal(state) { // else it was lost with who had it
+	if was, known := r.known[at]; known && r.acked[at] && !was.Equal(state) { // otherwise it was lost with its replicas
 		r.d.c.violate("state-is-stored", state.Holder(), "two states are stored in term %d at %d", at.term, at.rev)
 	}
 	r.known[at] = state
@@ -152,22 +154,23 @@ func (r *replicatedStore) note(state coordinator.State, rev uint64) {
 	}
 }
 
-// acknowledged: what is acknowledged stands behind what was acknowledged before. That is lost only with nodes.
-func (r *replicatedStore) acknowledged(at *site, c *coordinator.Change) {
+// acknowledged checks that each acknowledged change follows the previous acknowledged one, unless
+// that was lost with nodes.
+func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 	now := edition{c.Term, c.Rev + uint64(len(c.Events))}
 	claim := c.Events[0].Kind == coordinator.Started
 	switch {
 	case claim && r.follows(c):
 	case claim && !r.met(at):
 		r.d.hit("register", "state lost with its nodes")
-		if !r.last.before(now) { // all begins anew
+		if !r.last.before(now) { // the history begins again
 			clear(r.known)
 			clear(r.acked)
 			r.tried = nil
 			r.last = edition{}
 		}
 	case !claim && r.behind(edition{c.Term, c.Rev}, c):
-	case now.term < r.last.term: // it was under way when the next term began
+	case now.term < r.last.term: // in flight when the next term began
 	default:
 		at.violate("state-is-stored", "in term %d a change behind %d is acknowledged, and what was acknowledged before is %d of term %d", c.Term, c.Rev, r.last.rev, r.last.term)
 	}
@@ -178,13 +181,13 @@ func (r *replicatedStore) acknowledged(at *site, c *coordinator.Change) {
 	}
 }
 
-// behind reports whether a change makes what it says of what was stored.
+// behind reports whether a change results from a stored state.
 func (r *replicatedStore) behind(before edition, c *coordinator.Change) bool {
 	after, err := r.known[before].Apply(c.Events...)
 	return err == nil && after.Equal(c.After)
 }
 
-// follows reports whether a claim stands behind what was acknowledged last, or behind something that has come to be stored since.
+// follows reports whether a claim follows the last acknowledged change, or a change stored since.
 func (r *replicatedStore) follows(c *coordinator.Change) bool {
 	if r.last.rev == c.Rev && r.behind(r.last, c) {
 		return true
@@ -197,8 +200,9 @@ func (r *replicatedStore) follows(c *coordinator.Change) bool {
 	return false
 }
 
-// met reports whether a claim must have read what was acknowledged last: so many of those who had it are still there.
-func (r *replicatedStore) met(at *site) bool {
+// met reports whether a claim must have read the last acknowledged change: enough of its replicas
+// are alive.
+func (r *replicatedStore) met(at *shardNode) bool {
 	level := replication.Level{Kind: replication.MajorityPlus, N: statereg.ReadPlus}
 	view := r.d.c.data.view(at.h.data, level)
 	have := 0
@@ -210,7 +214,7 @@ func (r *replicatedStore) met(at *site) bool {
 	return have+needed(level, len(view.nodes)) > len(view.nodes)
 }
 
-// holding returns who has a version of the state, or a later one.
+// holding returns the replicators that have a version of the state, or a later one.
 func (r *replicatedStore) holding(at edition) []*replicator {
 	var all []*replicator
 	for _, h := range r.d.c.data.living() {
@@ -219,7 +223,7 @@ func (r *replicatedStore) holding(at edition) []*replicator {
 			continue
 		}
 		if state, err := as[crdt.LWWRegister[[]byte]](v).Value(); err == nil {
-			// The clock of the register is a matter of the store.
+			// The clock of the register is internal to the store.
 			s, err := coordinator.DecodeState(state)
 			if err == nil && (s.Term() > at.term || s.Term() == at.term && s.Equal(r.known[at])) {
 				all = append(all, h)
@@ -229,15 +233,15 @@ func (r *replicatedStore) holding(at edition) []*replicator {
 	return all
 }
 
-// was reports whether a state is one that is stored.
+// was reports whether a state is stored.
 func (r *replicatedStore) was(state coordinator.State, rev uint64) bool {
 	known, found := r.known[edition{state.Term(), rev}]
 	return found && known.Equal(state)
 }
 
 const (
-	// errandID is the first number of requests to replicators that are not the clients'.
-	errandID = 1 << 62
+	// storeCallID is the first number of requests to replicators that are not the clients'.
+	storeCallID = 1 << 62
 	// maxTries is how often a key is read or changed until enough replicas take part.
 	maxTries = 5
 
@@ -245,16 +249,16 @@ const (
 	stateKey  = "sharding|account|state"
 )
 
-// errQuorum says that not enough replicas have taken part.
+// errQuorum reports that not enough replicas took part.
 var errQuorum = errors.New("not enough replicas")
 
-// question is something that an errand asks its replicator.
+// question is a request of a store call to its replicator.
 type question func(replication.Request) replication.Input
 
 // errand is a call of the store in replicated data, which waits for the answers of replicas. It is a thread that runs only while
 // the simulation waits for it.
-type errand struct {
-	s      *site
+type storeCall struct {
+	s      *shardNode
 	ctx    context.Context //nolint:containedctx // of the call
 	cancel context.CancelFunc
 	next   func() (question, bool)
@@ -265,26 +269,26 @@ type errand struct {
 	reply  replication.Reply
 }
 
-type errandKey struct{}
+type storeCallKey struct{}
 
-// errandOf returns the errand that a call belongs to.
-func errandOf(ctx context.Context) *errand { return ctx.Value(errandKey{}).(*errand) } //nolint:forcetypeassert,errcheck // see errand
+// storeCallOf returns the errand that a call belongs to.
+func storeCallOf(ctx context.Context) *storeCall { return ctx.Value(storeCallKey{}).(*storeCall) } //nolint:forcetypeassert,errcheck // see errand
 
 // errand calls f, which may ask replicas.
-func (s *site) errand(f func(e *errand)) {
-	e := &errand{s: s}
-	e.ctx, e.cancel = context.WithCancel(context.WithValue(context.Background(), errandKey{}, e))
+func (s *shardNode) startStoreCall(f func(e *storeCall)) {
+	e := &storeCall{s: s}
+	e.ctx, e.cancel = context.WithCancel(context.WithValue(context.Background(), storeCallKey{}, e))
 	e.next, e.stop = iter.Pull(func(yield func(question) bool) {
 		e.ask = yield
 		f(e)
 	})
-	s.errands[e] = true
+	s.storeCalls[e] = true
 	s.after(storeTimeout, e.cancel)
-	e.goOn()
+	e.resume()
 }
 
-// goOn lets it run until it asks something or is done.
-func (e *errand) goOn() {
+// stay lets it run until it asks something or is done.
+func (e *storeCall) resume() {
 	q, asks := e.next()
 	if !asks {
 		e.end()
@@ -292,48 +296,49 @@ func (e *errand) goOn() {
 	}
 	d := e.s.d
 	d.errands++
-	id := errandID | d.errands
-	e.s.awaits[id] = e
+	id := storeCallID | d.errands
+	e.s.waitingCalls[id] = e
 	e.s.h.data.step(replica.Batch{Inputs: []replication.Input{q(replication.Request{
 		ID: id, Key: e.key, Level: e.level, Timeout: storeTimeout / maxTries, PreferOldest: true,
 	})}})
 }
 
-// end gives it up.
-func (e *errand) end() {
+// end aborts the call.
+func (e *storeCall) end() {
 	e.cancel()
 	e.stop()
-	delete(e.s.errands, e)
+	delete(e.s.storeCalls, e)
 }
 
-// endErrands gives all of them up.
-func (s *site) endErrands() {
-	for e := range s.errands { // the order does not matter
+// endStoreCalls gives all of them up.
+func (s *shardNode) endStoreCalls() {
+	for e := range s.storeCalls { // the order does not matter
 		e.end()
 	}
-	clear(s.awaits)
+	clear(s.waitingCalls)
 }
 
-// replied hands over the answer of a replicator, and reports whether an errand has waited for it.
-func (s *site) replied(a *replication.Reply) bool {
-	e := s.awaits[a.ID]
+// replied passes the reply of a replicator to the store call that waits for it, and reports whether
+// there is one.
+func (s *shardNode) replied(a *replication.Reply) bool {
+	e := s.waitingCalls[a.ID]
 	if e == nil {
-		return a.ID >= errandID
+		return a.ID >= storeCallID
 	}
-	delete(s.awaits, a.ID)
+	delete(s.waitingCalls, a.ID)
 	reply := *a
 	s.d.hit("replicated", reply.Outcome.String())
 	s.after(0, func() {
-		if s.errands[e] {
+		if s.storeCalls[e] {
 			e.reply = reply
-			e.goOn()
+			e.resume()
 		}
 	})
 	return true
 }
 
-// try asks until enough replicas have taken part.
-func (e *errand) try(key string, level replication.Level, q question) error {
+// try repeats a request until enough replicas take part.
+func (e *storeCall) try(key string, level replication.Level, q question) error {
 	for range maxTries {
 		e.key, e.level = key, level
 		if !e.ask(q) {

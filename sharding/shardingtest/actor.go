@@ -16,24 +16,24 @@ import (
 
 type shard = sharding.Shard
 
-// actor is a coordinator as far as its store sees it.
+// actor is a coordinator from the view of its store.
 type actor struct {
 	*fixture
 	ctx   context.Context //nolint:containedctx // of the calls
 	store sharding.CoordinatorStore
 	node  identity.Node
-	state coordinator.State // what it knows to be stored
+	state coordinator.State // last loaded or acknowledged state
 	rev   uint64
 	term  uint64
 }
 
-// actor returns a coordinator that knows nothing, on a node.
+// actor returns a coordinator on a node that has loaded nothing.
 func (f *fixture) actor(node int) *actor {
 	f.Helper()
 	return &actor{fixture: f, ctx: f.ctx, store: f.coordinators(node, account()), node: identity.Node{Name: fmt.Sprint("n", node), UID: uint64(node) + 1}} //nolint:gosec // nodes have small numbers
 }
 
-// load takes in what is stored.
+// load loads the stored state.
 func (a *actor) load() error {
 	l, err := a.store.Load(a.ctx)
 	if err == nil {
@@ -42,7 +42,7 @@ func (a *actor) load() error {
 	return err
 }
 
-// change is what follows on what the actor knows.
+// change returns a change that follows the loaded state.
 func (a *actor) change(events ...coordinator.Event) sharding.Change {
 	a.Helper()
 	after, err := a.state.Apply(events...)
@@ -52,7 +52,7 @@ func (a *actor) change(events ...coordinator.Event) sharding.Change {
 	return sharding.Change{Term: a.term, Rev: a.rev, Events: events, After: after}
 }
 
-// claim is the change that begins a term.
+// claim returns the change that begins a term.
 func (a *actor) claim(term uint64) sharding.Change {
 	a.Helper()
 	a.term = term
@@ -71,7 +71,7 @@ func (a *actor) save(c sharding.Change) error {
 	return err
 }
 
-// mustLoad ends the check if it can't.
+// mustLoad fails the check on an error.
 func (a *actor) mustLoad() {
 	a.Helper()
 	if err := a.load(); err != nil {
@@ -79,7 +79,7 @@ func (a *actor) mustLoad() {
 	}
 }
 
-// mustSave ends the check if it can't.
+// mustSave fails the check on an error.
 func (a *actor) mustSave(c sharding.Change) {
 	a.Helper()
 	if err := a.save(c); err != nil {
@@ -94,7 +94,7 @@ func (a *actor) lead() {
 	a.mustSave(a.claim(a.state.Term() + 1))
 }
 
-// refused checks that a change is not stored, for this reason.
+// refused checks that a change fails with an error.
 func (a *actor) refused(c sharding.Change, want error) {
 	a.Helper()
 	if err := a.store.Save(a.ctx, c); !errors.Is(err, want) {
@@ -102,7 +102,7 @@ func (a *actor) refused(c sharding.Change, want error) {
 	}
 }
 
-// stored checks what another store finds.
+// stored checks the state that another store loads.
 func (f *fixture) stored(node int, want coordinator.State) {
 	f.Helper()
 	l, err := f.coordinators(node, account()).Load(f.ctx)

@@ -202,7 +202,7 @@ func claimOnce(f *fixture) {
 	twin.mustLoad()
 	a.mustSave(a.claim(1))
 	b.refused(b.claim(1), sharding.ErrConflict)
-	twin.refused(twin.claim(1), sharding.ErrConflict) // it differs in nothing but its store
+	twin.refused(twin.claim(1), sharding.ErrConflict) // differs only in its store
 	a.mustSave(a.change(registered("a")))
 	f.stored(2, a.state)
 	b.lead()
@@ -237,7 +237,7 @@ func claimStale(f *fixture) {
 	if _, found := b.state.Region(region("a")); !found {
 		f.Errorf("what was acknowledged is not loaded: %s", show(b.state))
 	}
-	f.actor(2).lead() // whatever the claim has left behind
+	f.actor(2).lead() // whatever the claim has stored
 	b.lead()
 	if _, found := b.state.Region(region("a")); !found {
 		f.Errorf("what was acknowledged is lost: %s", show(b.state))
@@ -288,7 +288,7 @@ func scopes(f *fixture) {
 	}
 }
 
-// badScopes can't be.
+// badScopes are invalid.
 func badScopes() []sharding.Scope {
 	return []sharding.Scope{
 		{},

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// faults strikes before each call in turn.
+// faults injects a fault before each call in turn.
 func faults(f *fixture) {
 	const calls = 6
 	scope := 0
@@ -36,17 +36,17 @@ func faults(f *fixture) {
 	}
 }
 
-// trouble is a fault that strikes before a call.
+// trouble is a fault that is injected before a call.
 type trouble struct {
 	fault    Fault
 	at, call int
 	release  func()
 }
 
-// patience is how long a call may take while it can't succeed.
+// patience is how long a call may take that cannot succeed.
 const patience = 100 * time.Millisecond
 
-// do makes a call. If that fails, and would fail again, the fault is mended.
+// do makes a call. If it fails and a retry would fail, the fault is repaired.
 func (t *trouble) do(ctx context.Context, what func(ctx context.Context) error) error {
 	if t.call == t.at {
 		t.release = t.fault.Strike(0)
@@ -71,8 +71,8 @@ func (t *trouble) mend() {
 	t.release = nil
 }
 
-// persist does what a coordinator does: it loads, claims a term, and saves some changes, each until it is
-// known to be stored.
+// persist acts like a coordinator: it loads, claims a term, and saves some changes, each until it
+// is acknowledged.
 func (a *actor) persist(t *trouble) {
 	a.Helper()
 	fault := t.fault

@@ -36,7 +36,7 @@ func entityChecks() []check {
 	return all
 }
 
-// wantEntities loads a shard at another store.
+// wantEntities loads a shard from another store and compares its entities.
 func (f *fixture) wantEntities(node int, s shard, want ...string) {
 	f.Helper()
 	f.wantLoaded(f.entities(node, account()), s, want...)
@@ -117,7 +117,7 @@ func entitiesMany(f *fixture) {
 	f.wantEntities(1, 3, ids[0])
 }
 
-// oddIDs are hard to keep.
+// oddIDs are IDs that are difficult to store.
 func oddIDs() []string {
 	return []string{
 		" ", "a", "A", "a ", "a|b", "|", "a\x00b", "\x00", "\xff\xfe", "ä", "a\u0308", "日本", "*", "a*", "a.b", "a/b", "'; drop table", strings.Repeat("x", sharding.MaxEntityID),
@@ -215,8 +215,8 @@ func entitiesFenced(f *fixture) {
 	}
 }
 
-// entitiesFaults strikes before each call in turn. What fails is loaded again, as a shard does that starts
-// again.
+// entitiesFaults injects a fault before each call in turn. A failed shard is loaded again, as a
+// restarting shard does.
 func entitiesFaults(f *fixture) {
 	const calls = 5
 	for n, fault := range f.place.Faults {

@@ -14,23 +14,23 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// rivals are coordinators that don't know of each other. Each claims terms and allocates shards, each shard
+// rivals are coordinators that run concurrently. Each claims terms and allocates shards, each shard
 // once.
 type rivals struct {
 	*fixture
 	trouble bool
-	ready   sync.WaitGroup // all have loaded once, so that they claim one term
+	ready   sync.WaitGroup // all have loaded once, so that they claim the same term
 
 	mu     sync.Mutex
-	terms  map[uint64]string // to whom terms were acknowledged
-	shards map[shard]string  // what was acknowledged
+	terms  map[uint64]string // owners of acknowledged terms
+	shards map[shard]string  // acknowledged allocations
 }
 
 func rivalsAtOnce(f *fixture) { compete(f, false) }
 
 func rivalsInTrouble(f *fixture) { compete(f, true) }
 
-// compete lets rivals act at once. Whoever loads must find all that was acknowledged before.
+// compete runs rivals concurrently. Each load must return everything that was acknowledged before.
 func compete(f *fixture, trouble bool) {
 	const actors, rounds = 3, 16
 	r := &rivals{fixture: f, trouble: trouble, terms: map[uint64]string{}, shards: map[shard]string{}}
@@ -51,7 +51,7 @@ func compete(f *fixture, trouble bool) {
 	}
 }
 
-// act is what one of them does.
+// act is the work of one rival.
 func (r *rivals) act(a *actor, node, rounds int) {
 	rnd := rand.New(rand.NewPCG(uint64(node), 7)) //nolint:gosec // nodes have small numbers
 	shards := span(node*1000, 1000)
@@ -61,7 +61,7 @@ func (r *rivals) act(a *actor, node, rounds int) {
 	})
 	for range rounds {
 		mend := r.strike(a, node, rnd)
-		for range 30 { // until it leads
+		for range 30 { // until it holds a term
 			loaded := r.check(a)
 			first()
 			if loaded && r.claim(a) {
@@ -73,7 +73,7 @@ func (r *rivals) act(a *actor, node, rounds int) {
 				}
 				break
 			}
-			for range rnd.IntN(4) { // or they would stay in step
+			for range rnd.IntN(4) { // otherwise they would stay in step
 				r.check(a)
 			}
 		}
@@ -81,7 +81,7 @@ func (r *rivals) act(a *actor, node, rounds int) {
 	}
 }
 
-// strike lets something go wrong, or not.
+// strike injects a random fault, or none.
 func (r *rivals) strike(a *actor, node int, rnd *rand.Rand) (mend func()) {
 	if !r.trouble || rnd.IntN(3) == 0 || len(r.place.Faults) == 0 {
 		return func() {}
@@ -100,14 +100,14 @@ func (r *rivals) strike(a *actor, node int, rnd *rand.Rand) (mend func()) {
 	}
 }
 
-// failed tells of an error that nothing explains.
+// failed reports an unexpected error.
 func (r *rivals) failed(c sharding.Change, err error) {
 	if !r.trouble && !errors.Is(err, sharding.ErrFenced) && !errors.Is(err, sharding.ErrConflict) {
 		r.Errorf("Save of %s: %v", describe(c), err)
 	}
 }
 
-// claim claims a term, and reports whether that was acknowledged.
+// claim claims a term and reports whether it was acknowledged.
 func (r *rivals) claim(a *actor) bool {
 	c := a.claim(a.state.Term() + 1)
 	if err := a.save(c); err != nil {
@@ -123,7 +123,7 @@ func (r *rivals) claim(a *actor) bool {
 	return true
 }
 
-// allocate saves the home of a shard, and reports whether that was acknowledged.
+// allocate saves the home of a shard and reports whether it was acknowledged.
 func (r *rivals) allocate(a *actor, s shard) bool {
 	c := a.change(allocated("a", s))
 	if err := a.save(c); err != nil {
@@ -136,7 +136,7 @@ func (r *rivals) allocate(a *actor, s shard) bool {
 	return true
 }
 
-// check loads, and looks for what was acknowledged before.
+// check loads and looks for everything that was acknowledged before.
 func (r *rivals) check(a *actor) bool {
 	r.mu.Lock()
 	var before []shard
@@ -161,8 +161,8 @@ func (r *rivals) check(a *actor) bool {
 	return true
 }
 
-// claimLate lets claims fail at several moments. Of those that are stored nevertheless the coordinator finds out when it loads, takes them for
-// acknowledged, and goes on in their terms.
+// claimLate lets claims fail at several moments. A coordinator that later loads its own failed
+// claim regards it as acknowledged and continues in its term.
 func claimLate(f *fixture) {
 	landed, scope := 0, 0
 	for _, fault := range f.place.Faults {
@@ -175,7 +175,7 @@ func claimLate(f *fixture) {
 			c, err := a.claimInTrouble(fault, moment)
 			f.quench(sharding.Scope{Type: fmt.Sprint("other", scope)})
 			if err == nil {
-				break // it was over before that
+				break // the call had ended before
 			}
 			a.mustLoad()
 			if !a.state.Equal(c.After) {
@@ -198,10 +198,11 @@ func claimLate(f *fixture) {
 	f.Logf("%d claims were stored whose Save had failed", landed)
 }
 
-// moments are when a fault strikes, after a call has begun: between two steps of a store that is reached in whole milliseconds.
+// moments are the times after the begin of a call at which a fault is injected: between two steps
+// of a store with latencies of whole milliseconds.
 func moments(fault Fault) []time.Duration {
 	all := []time.Duration{0}
-	if fault.Once { // it strikes the next call
+	if fault.Once { // applies to the next call
 		return all
 	}
 	for i := range 12 {
@@ -210,7 +211,7 @@ func moments(fault Fault) []time.Duration {
 	return all
 }
 
-// claimInTrouble claims the first term. What has struck meanwhile is mended.
+// claimInTrouble claims the first term during a fault, which it repairs.
 func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (sharding.Change, error) {
 	struck := make(chan func(), 1)
 	strike := func() { struck <- fault.Strike(0) }
@@ -230,13 +231,13 @@ func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (sharding.Chan
 	}
 	c := a.claim(1)
 	err := a.store.Save(ctx, c)
-	if !stop() { // it has struck, or does so now
+	if !stop() { // injected, or about to be
 		(<-struck)()
 	}
 	return c, err
 }
 
-// quench works elsewhere until nothing fails any more: a fault that was to strike once may not have struck yet.
+// quench writes elsewhere until no call fails: a fault that applies once may still be pending.
 func (f *fixture) quench(s sharding.Scope) {
 	f.Helper()
 	a := f.actor(0)

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shardingtest checks implementations of sharding.CoordinatorStore and
+// Package shardingtest tests implementations of sharding.CoordinatorStore and
 // sharding.RememberStore.
 //
 //	func TestStores(t *testing.T) {
@@ -10,8 +10,7 @@
 //		})
 //	}
 //
-// Each check has a place of its own, its name is the name of a subtest, and a failure says what was
-// asked and what came back.
+// Each check has its own Place and is a subtest. A failure reports the call and its result.
 package shardingtest
 
 import (
@@ -23,41 +22,41 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// Config says what to check.
+// Config configures the suite.
 type Config struct {
-	// Open returns a place where nothing is stored. It is closed by tb.Cleanup, after all stores in it. Required.
+	// Open returns an empty place. tb.Cleanup closes it after all stores in it. Required.
 	Open func(tb testing.TB) Place
-	// Wrap runs a check: with synctest.Test, in a bubble with a clock of its own. Defaults to a call.
+	// Wrap runs a check, for example in a synctest bubble. Defaults to a plain call.
 	Wrap func(t *testing.T, check func(t *testing.T))
-	// Limit is how long a check may take. Defaults to five minutes.
+	// Limit is the time limit of a check. Defaults to five minutes.
 	Limit time.Duration
 }
 
-// Place is where stores keep what they are given, as several nodes reach it.
+// Place is the storage that several nodes access.
 type Place struct {
-	// Coordinators returns what a node opens stores of coordinators with. Any number from 0 is a node; where
-	// there are fewer, several numbers are one. Without it they are not checked.
+	// Coordinators returns the CoordinatorStores of a node, which is a number from 0. Several
+	// numbers may stand for one node. If it is nil, CoordinatorStore is not tested.
 	Coordinators func(node int) sharding.CoordinatorStores
-	// Entities returns what a node opens stores of entities with. Without it they are not
-	// checked.
+	// Entities returns the RememberStores of a node. If it is nil, RememberStore is not tested.
 	Entities func(node int) sharding.RememberStores
-	// Unfenced says that an owner of a shard is not told, and not stopped from writing, when another one
-	// has loaded it.
+	// Unfenced is set if an owner of a shard is not prevented from writing after another owner has
+	// loaded it.
 	Unfenced bool
-	// Faults are what may go wrong. One strikes at a time. At least one has to let calls fail whose changes are stored nevertheless.
+	// Faults are the faults that the suite injects, one at a time. At least one must let calls fail
+	// whose changes are stored nevertheless.
 	Faults []Fault
 }
 
-// Fault is something that goes wrong.
+// Fault is a kind of failure.
 type Fault struct {
 	Name string
-	// Strike lets it go wrong for a node from now on, until mend is called.
+	// Strike injects the fault on a node until the returned function is called.
 	Strike func(node int) (mend func())
-	// Once says that at most one call fails, so that another try succeeds before it is mended.
+	// Once is set if at most one call fails, so that a retry succeeds before the fault is repaired.
 	Once bool
 }
 
-// Run checks that the stores keep their contracts. Each check is a parallel subtest.
+// Run tests that stores fulfill their contracts. Each check is a parallel subtest.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	for _, c := range checks() {
@@ -73,10 +72,10 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// check is one property of stores.
+// check is a test of one property.
 type check struct {
 	name, rule string
-	entities   bool // it is about a RememberStore
+	entities   bool // about a RememberStore
 	run        func(f *fixture)
 }
 
@@ -94,7 +93,7 @@ func (c check) on(tb testing.TB, cfg Config) {
 	c.run(f)
 }
 
-// fixture is what a check works on.
+// fixture is the context of a check.
 type fixture struct {
 	testing.TB
 	ctx   context.Context //nolint:containedctx // as in testing.T, for the time of one check
@@ -104,7 +103,7 @@ type fixture struct {
 // account is the scope of most checks.
 func account() sharding.Scope { return sharding.Scope{Type: "account"} }
 
-// coordinators opens a store, which is closed in the end.
+// coordinators opens a store, which is closed at the end.
 func (f *fixture) coordinators(node int, scope sharding.Scope) sharding.CoordinatorStore {
 	f.Helper()
 	s, err := f.place.Coordinators(node).OpenCoordinator(scope)
@@ -119,7 +118,7 @@ func (f *fixture) coordinators(node int, scope sharding.Scope) sharding.Coordina
 	return s
 }
 
-// entities opens a store, which is closed in the end.
+// entities opens a store, which is closed at the end.
 func (f *fixture) entities(node int, scope sharding.Scope) sharding.RememberStore {
 	f.Helper()
 	s, err := f.place.Entities(node).OpenEntities(scope)

@@ -21,21 +21,21 @@ const (
 	recent = "1.1.0"
 )
 
-// cluster is all that is simulated.
+// cluster is the state of a simulation.
 type cluster struct {
 	Restart
 
 	w          *env.World
 	result     Result
 	list       list
-	nodes      []*node // the last one of each name, by the age of the first
+	nodes      []*node // the last process of each name, by the age of the first
 	byNode     map[identity.Node]*node
 	uids       uint64
 	store      store
 	owners     []*node // by shard
-	owned      int     // shards that have one
-	living     []*node // by shard: where its entity runs
-	moves      []int   // by shard: how often it was handed off
+	owned      int     // number of shards with an owner
+	living     []*node // by shard: the node that runs its entity
+	moves      []int   // by shard: number of hand-offs
 	restarting bool
 	begun      bool   // hand-offs are counted
 	sends      bool   // nodes send commands
@@ -54,7 +54,7 @@ func (c *cluster) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(c.w.Rand.Int64N(int64(most-least)))
 }
 
-// delay is how long a frame takes that may be overtaken.
+// delay returns the duration of a frame that may be overtaken.
 func (c *cluster) delay() time.Duration { return c.between(time.Millisecond, 5*time.Millisecond) }
 
 // start starts a process.
@@ -63,16 +63,16 @@ func (c *cluster) start(i int, version string) *node {
 	n := &node{c: c, nr: i, self: identity.Node{Name: fmt.Sprintf("node-%04d", i), UID: c.uids}, wakes: shardcore.Never, entities: map[place]bool{}}
 	var err error
 	if n.version, err = identity.ParseVersion(version); err != nil {
-		panic(fmt.Sprintf("rolling: %v", err)) // a constant
+		panic(fmt.Sprintf("rolling: %v", err)) // constant
 	}
 	retry := 2 * time.Second
-	n.m, err = shardcore.New(shardcore.Config{ // as package sharding has it by default
+	n.m, err = shardcore.New(shardcore.Config{ // the defaults of package sharding
 		Region:      region.Config{Self: n.self, Type: "account", Instance: 1, RetryInterval: retry, GiveUpAfter: 3 * retry},
 		Shard:       shard.Config{StopTimeout: 55 * time.Second},
 		Coordinator: coordinator.Config{Shards: c.Shards, RemovalMargin: 20 * time.Second, RetryInterval: retry},
 	})
 	if err != nil {
-		panic(fmt.Sprintf("rolling: %v: %v", n.self, err)) // the configuration is the simulator's
+		panic(fmt.Sprintf("rolling: %v: %v", n.self, err)) // the simulator made the configuration
 	}
 	c.byNode[n.self] = n
 	return n
@@ -89,7 +89,7 @@ func (c *cluster) allRegistered() bool {
 
 func (c *cluster) allHosted() bool { return c.owned == c.Shards && c.store.state.Shards() == c.Shards }
 
-// begin lets all nodes send commands, and counts hand-offs from now on.
+// begin lets all nodes send commands and starts to count hand-offs.
 func (c *cluster) begin() {
 	c.begun, c.sends = true, true
 	for _, n := range c.nodes {

@@ -13,17 +13,18 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// every is how often a node sends a command, to an entity by chance.
+// every is the mean interval at which a node sends a command to a random entity.
 const every = 5 * time.Second
 
-// place is where an incarnation of an entity runs. Each shard has one entity, which has its number.
+// place identifies an incarnation of an entity. Each shard has one entity, with the number of the
+// shard.
 type place struct {
 	shardcore.ShardRun
 
 	incarnation uint64
 }
 
-// act does something with an entity.
+// act applies an action to an entity.
 func (n *node) act(a shardcore.Action) {
 	c, at := n.c, place{a.ShardRun, a.Incarnation}
 	if a.Kind != shard.Start && !n.entities[at] {
@@ -52,7 +53,7 @@ func (n *node) act(a shardcore.Action) {
 	}
 }
 
-// delivered notes that a command has come to its entity: once.
+// delivered records the delivery of a command and checks that it is the only one.
 func (c *cluster) delivered(m shardcore.Message) {
 	nr, local := m.Local.(uint64)
 	if !local {
@@ -73,14 +74,14 @@ func (c *cluster) command(from *node, s shardcore.Shard) {
 	from.step(shardcore.Send{Shard: s, Message: shardcore.Message{Entity: strconv.Itoa(int(s)), Local: uint64(len(c.arrived))}})
 }
 
-// wantAll sends a command to each shard, so that it gets a home.
+// wantAll sends a command to each shard, so that each gets a home.
 func (c *cluster) wantAll() {
 	for s := range c.Shards {
 		c.command(c.nodes[c.w.Rand.IntN(c.Nodes)], shardcore.Shard(s))
 	}
 }
 
-// send lets a node send commands, one after the other, until it leaves.
+// send lets a node send commands until it leaves.
 func (c *cluster) send(n *node) {
 	n.after(c.between(0, 2*every), func() {
 		if c.sends && !n.leaving {
@@ -90,7 +91,8 @@ func (c *cluster) send(n *node) {
 	})
 }
 
-// owns looks at what the node hosts after a step: a shard has one owner at most, and it is one that was stored as its home.
+// owns checks the hosted shards of a node after a step: a shard has at most one owner, which was
+// stored as its home.
 func (n *node) owns() {
 	c := n.c
 	if n.m.RouteVersion() == n.turn {

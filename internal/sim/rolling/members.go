@@ -11,29 +11,30 @@ import (
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
-// How long things take is about what they take 500 real nodes that are simulated by themselves.
+// Durations measured in simulations of 500 nodes with real membership.
 const (
-	// gossip is how long it takes at most until a node hears of a change.
+	// gossip is the maximum time until a node learns of a change.
 	gossip = 4 * time.Second
-	// The leader knows some seconds after that that all have, and goes on.
+	// The leader detects convergence some seconds later and continues.
 	agreementLeast, agreementMost = 3 * time.Second, 5 * time.Second
-	// A process that has ended is still a member for a while.
+	// A process that has ended is a member for some time.
 	removalLeast, removalMost = 8 * time.Second, 12 * time.Second
-	// It is there again after some seconds, as another incarnation.
+	// It returns after some seconds as another incarnation.
 	startingLeast, startingMost = time.Second, 4 * time.Second
-	// maxLeaving is how long a node that leaves waits at most until its shards are elsewhere.
+	// maxLeaving is how long a leaving node waits for its hand-offs.
 	maxLeaving = 9 * time.Second
 )
 
-// list is who is in the cluster, from one change to the next.
+// list is a version of the membership.
 type list struct {
 	version uint64
 	members []membership.Member // sorted by node
 	ups     int32
 }
 
-// become changes the status of a member, or adds one, or removes it. All hear of it, each at its time, and then is called when all have.
-func (c *cluster) become(n *node, s membership.Status, then func()) {
+// setStatus changes the status of a member, or adds or removes it. Each node learns it after its
+// own delay. The function then is called when all have.
+func (c *cluster) setStatus(n *node, s membership.Status, then func()) {
 	l := &c.list
 	l.version++
 	l.members = slices.Clone(l.members)
@@ -50,17 +51,17 @@ func (c *cluster) become(n *node, s membership.Status, then func()) {
 		l.members = slices.Delete(l.members, i, i+1)
 	case membership.Joining, membership.WeaklyUp, membership.Leaving, membership.Exiting, membership.Down, membership.PreparingForShutdown, membership.ReadyForShutdown:
 	}
-	c.publish(then)
+	c.publishMembers(then)
 }
 
-// becomes is become, and calls then when the member itself has heard of it.
-func (c *cluster) becomes(n *node, s membership.Status, then func()) {
+// setStatusAndWait is setStatus; it calls then when the member itself has learned the change.
+func (c *cluster) setStatusAndWait(n *node, s membership.Status, then func()) {
 	n.awaits, n.then = c.list.version+1, then
-	c.become(n, s, func() {})
+	c.setStatus(n, s, func() {})
 }
 
-// publish tells all nodes who is a member.
-func (c *cluster) publish(then func()) {
+// publishMembers sends the membership to all nodes.
+func (c *cluster) publishMembers(then func()) {
 	version, members, last := c.list.version, c.list.members, time.Duration(0)
 	for _, n := range c.nodes {
 		if n.gone {
@@ -73,7 +74,7 @@ func (c *cluster) publish(then func()) {
 	c.w.After(last+c.between(agreementLeast, agreementMost), then)
 }
 
-// hear takes a version of the members, unless it knows a later one.
+// hear handles a version of the membership unless the node has a later one.
 func (n *node) hear(version uint64, members []membership.Member) {
 	if version <= n.heard || n.gone {
 		return
@@ -88,7 +89,7 @@ func (n *node) hear(version uint64, members []membership.Member) {
 	}
 }
 
-// oldest is the one that is to have the coordinator.
+// oldest returns the member that should run the coordinator.
 func (c *cluster) oldest() *node {
 	var oldest *membership.Member
 	for i := range c.list.members {
@@ -99,7 +100,7 @@ func (c *cluster) oldest() *node {
 	return c.byNode[oldest.Node]
 }
 
-// found makes a cluster of nodes of the old version, all at once.
+// found creates a cluster of nodes with the old version.
 func (c *cluster) found() {
 	for i := range c.Nodes {
 		c.nodes[i] = c.start(i, old)
@@ -110,23 +111,23 @@ func (c *cluster) found() {
 	}
 	slices.SortFunc(c.list.members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
 	c.list.version++
-	c.publish(func() { c.oldest().step(shardcore.StartCoordinator{}) })
+	c.publishMembers(func() { c.oldest().step(shardcore.StartCoordinator{}) })
 }
 
-// restart lets a node leave in good order, and start again.
+// restart shuts a node down gracefully and starts it again.
 func (c *cluster) restart(i int) {
 	c.restarting = true
 	n := c.nodes[i]
 	c.leave(n, func() {
-		c.become(n, membership.Leaving, func() {
-			c.becomes(n, membership.Exiting, func() {
+		c.setStatus(n, membership.Leaving, func() {
+			c.setStatusAndWait(n, membership.Exiting, func() {
 				c.handOver(n, func() { c.replace(n) })
 			})
 		})
 	})
 }
 
-// leave lets a node give its shards away, as the first thing it does when it shuts down.
+// leave hands off the shards of a node, the first step of its shutdown.
 func (c *cluster) leave(n *node, then func()) {
 	began := c.w.Now()
 	n.leaving = true
@@ -143,7 +144,7 @@ func (c *cluster) leave(n *node, then func()) {
 	n.step(shardcore.Leave{})
 }
 
-// handOver moves the coordinator if the node has it.
+// handOver moves the coordinator if the node runs it.
 func (c *cluster) handOver(n *node, then func()) {
 	if n.m.LocalCoordinator() == nil {
 		then()
@@ -156,7 +157,7 @@ func (c *cluster) handOver(n *node, then func()) {
 	n.step(shardcore.StopCoordinator{})
 }
 
-// replace ends a process, and starts one with the new version in its place.
+// replace ends a process and starts one with the new version.
 func (c *cluster) replace(n *node) {
 	n.end()
 	removed, next := false, (*node)(nil)
@@ -166,7 +167,7 @@ func (c *cluster) replace(n *node) {
 		}
 	}
 	c.w.After(c.between(removalLeast, removalMost), func() {
-		c.become(n, membership.Removed, func() {
+		c.setStatus(n, membership.Removed, func() {
 			removed = true
 			admit()
 		})
@@ -175,16 +176,16 @@ func (c *cluster) replace(n *node) {
 		fresh := c.start(n.nr, recent)
 		c.nodes[n.nr] = fresh
 		c.send(fresh)
-		c.become(fresh, membership.Joining, func() {
+		c.setStatus(fresh, membership.Joining, func() {
 			next = fresh
 			admit()
 		})
 	})
 }
 
-// admit makes a node Up. Some seconds after it knows that, it is done.
+// admit makes a node Up, and completes its restart some seconds after it has learned that.
 func (c *cluster) admit(n *node) {
-	c.becomes(n, membership.Up, func() {
+	c.setStatusAndWait(n, membership.Up, func() {
 		c.w.After(settled, func() {
 			c.result.Restarts++
 			c.restarting = false

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// node is a process: what package sharding does in earnest, without threads.
+// node is a process: the counterpart of the shell in package sharding.
 type node struct {
 	c       *cluster
 	nr      int
@@ -22,27 +22,27 @@ type node struct {
 	version membership.Version
 	m       *shardcore.Machine
 
-	heard     uint64        // version of the members
-	wakes     time.Duration // when it is going to look at the time
+	heard     uint64        // version of the membership
+	wakes     time.Duration // next tick
 	leaving   bool
 	gone      bool
-	awaits    uint64 // a version of the members
-	then      func() // is called when it hears of that
-	left      func() // is called when nothing of the region runs any more
-	dismissed func() // is called when there is no coordinator any more
+	awaits    uint64 // version that then waits for
+	then      func() // called when the node learns it
+	left      func() // called when the region has stopped
+	dismissed func() // called when the coordinator has stopped
 	hosted    []shardcore.Shard
 	turn      uint64
 	entities  map[place]bool
 }
 
-// step tells the machine what happened, and does what it wants.
+// step steps the machine and applies the effects.
 func (n *node) step(in shardcore.Input) {
 	if !n.gone {
-		n.perform(n.m.Step(n.c.w.Now(), in))
+		n.applyEffects(n.m.Step(n.c.w.Now(), in))
 	}
 }
 
-// after calls f when some time has passed, unless the process has ended.
+// after calls f later, unless the process has ended.
 func (n *node) after(d time.Duration, f func()) {
 	n.c.w.After(d, func() {
 		if !n.gone {
@@ -51,7 +51,7 @@ func (n *node) after(d time.Duration, f func()) {
 	})
 }
 
-// wakeUp lets the machine look at the time when it wants to.
+// wakeUp schedules the next tick.
 func (n *node) wakeUp() {
 	next := n.m.Next()
 	if next >= n.wakes {
@@ -64,15 +64,15 @@ func (n *node) wakeUp() {
 		}
 		n.wakes = shardcore.Never
 		if n.m.Next() <= n.c.w.Now() {
-			n.perform(n.m.Tick(n.c.w.Now()))
+			n.applyEffects(n.m.Tick(n.c.w.Now()))
 			return
 		}
 		n.wakeUp()
 	})
 }
 
-// perform does what the machine wants done, in its order.
-func (n *node) perform(e shardcore.Effects) {
+// applyEffects applies the effects of a step in their order.
+func (n *node) applyEffects(e shardcore.Effects) {
 	c := n.c
 	c.result.Steps++
 	for i := range e.Notes {
@@ -85,7 +85,7 @@ func (n *node) perform(e shardcore.Effects) {
 	for _, a := range e.Actions {
 		n.act(a)
 	}
-	n.consult(&e)
+	n.callStores(&e)
 	n.owns()
 	for i := range e.Send {
 		n.send(&e.Send[i])
@@ -116,28 +116,29 @@ func (c *cluster) noted(note *coordinator.Note) {
 	}
 }
 
-// consult puts the coordinator's questions to the store and to the strategy.
-func (n *node) consult(e *shardcore.Effects) {
+// callStores starts the calls of the store and the strategy.
+func (n *node) callStores(e *shardcore.Effects) {
 	if e.Load != 0 {
-		n.answer(n.c.store.load(e.Load))
+		n.replyLater(n.c.store.load(e.Load))
 	}
 	if e.Save != nil {
-		n.answer(n.c.save(*e.Save))
+		n.replyLater(n.c.save(*e.Save))
 	}
 	if ask := e.Ask; ask != nil {
-		n.answer(coordinator.HomesChosen{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)})
+		n.replyLater(coordinator.HomesChosen{ID: ask.ID, Homes: allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)})
 	}
 	if ask := e.Rebalance; ask != nil {
-		n.answer(coordinator.Rebalanced{ID: ask.ID, Shards: allocation.LeastShards{}.Rebalance(ask.View)})
+		n.replyLater(coordinator.Rebalanced{ID: ask.ID, Shards: allocation.LeastShards{}.Rebalance(ask.View)})
 	}
 }
 
-// answer tells the coordinator something soon.
-func (n *node) answer(in coordinator.Input) {
+// replyLater passes a reply to the coordinator after a short time.
+func (n *node) replyLater(in coordinator.Input) {
 	n.after(n.c.between(200*time.Microsecond, 10*time.Millisecond), func() { n.step(shardcore.CoordinatorReply{Input: in}) })
 }
 
-// send carries a frame to another node. Those between regions keep their order, as they always take the same time.
+// send sends a frame to another node. Frames between regions keep their order because they have the
+// same delay.
 func (n *node) send(o *shardcore.Outgoing) {
 	c, delay := n.c, n.c.delay()
 	to := c.byNode[o.To]
@@ -164,7 +165,7 @@ func (n *node) end() {
 	delete(n.c.byNode, n.self)
 }
 
-// store is a journal that all nodes reach, and the state of coordinators in it.
+// store is a journal shared by all nodes with the state of coordinators.
 type store struct {
 	state coordinator.State
 	rev   uint64
@@ -174,7 +175,7 @@ func (s *store) load(id uint64) coordinator.Input {
 	return coordinator.Loaded{ID: id, State: s.state, Rev: s.rev}
 }
 
-// save stores a change if it is based on what is stored, at once: only the answer takes its time.
+// save stores a change at once if it is based on the stored state. The reply is delayed.
 func (c *cluster) save(save coordinator.Save) coordinator.Input {
 	s := &c.store
 	if save.Rev != s.rev || save.Term < s.state.Term() {
@@ -188,7 +189,7 @@ func (c *cluster) save(save coordinator.Save) coordinator.Input {
 	return coordinator.Saved{ID: save.ID}
 }
 
-// spread is by how many shards the fullest and the emptiest region differ.
+// spread returns the difference between the most and the fewest shards of a region.
 func (s *store) spread() int {
 	least, most := int(^uint(0)>>1), 0
 	for _, r := range s.state.Regions() {

@@ -12,73 +12,77 @@ import (
 )
 
 const (
-	// settled is how long after a node is Up the next one is stopped.
+	// settled is the time between a node becoming Up and the stop of the next one.
 	settled = 5 * time.Second
-	// Afterwards is how long after the last restart it may take until shards are balanced.
+	// Afterwards is the maximum time after the last restart until shards are balanced.
 	Afterwards = 300 * time.Second
-	// Balanced is by how many shards the fullest and the emptiest region may differ then.
+	// Balanced is the maximum difference between the most and the fewest shards of a region then.
 	Balanced = 2
 )
 
-// Order says which node is started anew first.
+// Order selects the order of restarts.
 type Order uint8
 
 const (
-	// AnyOrder is one by chance.
+	// AnyOrder is a random order.
 	AnyOrder Order = iota
 	// OldestFirst moves the coordinator with each restart.
 	OldestFirst
-	// YoungestFirst moves it once, in the end.
+	// YoungestFirst moves it once, at the end.
 	YoungestFirst
 )
 
 func (o Order) String() string { return [...]string{"any", "oldest first", "youngest first"}[o] }
 
-// Restart says what is simulated.
+// Restart configures a simulation.
 type Restart struct {
 	Seed          uint64
 	Nodes, Shards int
 	Order         Order
-	// Watch is how long after the last restart it is looked at what happens. Defaults to Afterwards.
+	// Watch is how long the simulation continues after the last restart. Defaults to Afterwards.
 	Watch time.Duration
-	// Progress is told how far it is, if it is not nil.
+	// Progress is called during the simulation, unless it is nil.
 	Progress func(at time.Duration, restarted int)
 }
 
-// Result is what came of it. Times are simulated.
+// Result is the result of a simulation. Times are simulated.
 type Result struct {
-	// Err says which rule was broken, or what did not happen in time.
+	// Err reports a violated rule or a missed deadline.
 	Err error
-	// Restarts is how many nodes were started anew, and Took how long that was.
+	// Restarts is the number of restarted nodes, Took the duration of all restarts.
 	Restarts int
 	Took     time.Duration
-	// HandOffs is how many hand-offs of shards were completed, Failed how many were given up. Most is how often one shard was handed off.
+	// HandOffs is the number of completed hand-offs, Failed of abandoned ones. Most is the maximum
+	// number of hand-offs of one shard.
 	HandOffs, Failed, Most int
-	// Owners is the largest number of nodes that hosted one shard at a time.
+	// Owners is the maximum number of nodes that hosted one shard at the same time.
 	Owners int
-	// Widest is the largest difference between the fullest and the emptiest region before the end of the last restart, Spread the one at the end of
-	// all, and BalancedAfter how long after the last restart it was at most Balanced for good, -1 if it never was.
+	// Widest is the largest difference between the most and the fewest shards of a region before
+	// the end of the last restart. Spread is the difference at the end. BalancedAfter is the time
+	// from the last restart until the difference stayed at most Balanced, -1 if it did not.
 	Widest, Spread int
 	BalancedAfter  time.Duration
-	// Leaving is how long a node has taken at most to give its shards away, Forced how many nodes did not in time.
+	// Leaving is the maximum time of the hand-offs of a leaving node. Forced is the number of nodes
+	// that were too late.
 	Leaving time.Duration
 	Forced  int
-	// Coordinators is how many there were, one after the other.
+	// Coordinators is the number of coordinators.
 	Coordinators int
-	// Commands were sent to entities, Delivered reached them, Refused are those whose senders were told that they did not.
+	// Commands is the number of sent commands, Delivered of those that reached their entity,
+	// Refused of those that their senders got an error for.
 	Commands, Delivered, Refused int
-	// Steps is how many steps the machines have taken.
+	// Steps is the number of steps of all machines.
 	Steps int
 }
 
-// Run simulates it.
+// Run runs the simulation.
 func (r Restart) Run() Result {
 	c := newCluster(r, env.New(r.Seed))
 	c.run()
 	return c.result
 }
 
-// run is all of a simulation.
+// run is the state of a run.
 func (c *cluster) run() {
 	c.found()
 	if !c.until(time.Minute, "all regions are registered", c.allRegistered) {
@@ -105,7 +109,7 @@ func (c *cluster) run() {
 	})
 }
 
-// order returns the nodes, by age, in the order in which they are started anew.
+// order returns the nodes, by age, in the order of their restarts.
 func (c *cluster) order() []int {
 	order := c.w.Rand.Perm(c.Nodes)
 	for i := range order {
@@ -120,7 +124,7 @@ func (c *cluster) order() []int {
 	return order
 }
 
-// balance lets the time pass in which shards have to be balanced again.
+// balance waits until the shards are balanced.
 func (c *cluster) balance() {
 	end := c.w.Now()
 	c.result.BalancedAfter = -1
@@ -136,7 +140,7 @@ func (c *cluster) balance() {
 	}
 }
 
-// until lets time pass until something holds, and reports whether it did.
+// until advances the time until a condition holds, and reports whether it does.
 func (c *cluster) until(most time.Duration, what string, holds func() bool) bool {
 	for end := c.w.Now() + most; c.w.Now() < end && !holds() && c.result.Err == nil; {
 		c.w.Run(100*time.Millisecond, c.broken)
@@ -150,7 +154,7 @@ func (c *cluster) until(most time.Duration, what string, holds func() bool) bool
 
 func (c *cluster) broken() bool { return c.result.Err != nil }
 
-// violate notes the first rule that was broken.
+// violate records the first violated rule.
 func (c *cluster) violate(format string, args ...any) {
 	if c.result.Err == nil {
 		c.result.Err = fmt.Errorf("%v: "+format, append([]any{c.w.Now()}, args...)...)
