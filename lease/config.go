@@ -10,12 +10,11 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 )
 
-// Config says what a Lease is about.
+// Config configures a Lease.
 type Config struct {
-	// Name is what is held. Required.
+	// Name is the name of the lease. Required.
 	Name string
-	// Owner is who holds it: a unique address, so that a process that is started again
-	// is somebody else. Required.
+	// Owner identifies the holder. It must be unique, also across restarts of a process. Required.
 	Owner string
 	// Interval is how often the entry is renewed, less than half of the store's
 	// time-out. Defaults to a tenth of it and at least 5 s, or to a quarter of it if
@@ -24,8 +23,7 @@ type Config struct {
 	// OperationTimeout is how long one call of the store may take. Defaults to
 	// 5 s.
 	OperationTimeout time.Duration
-	// Logger gets a line when the lease is lost, and when renewing it fails.
-	// Defaults to one that discards.
+	// Logger logs the loss of the lease and failed renewals. Defaults to a logger that discards.
 	Logger *slog.Logger
 }
 

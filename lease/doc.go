@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease lets one of several processes hold something for a while: the
-// SPI [Store], and the [Lease] that stands on top of any of them.
+// Package lease is a lock with an expiry that at most one of several processes holds: the interface
+// [Store] for plugins, and [Lease], which works with any store.
 //
 //	l, err := lease.New(store, lease.Config{Name: "bank-sbr", Owner: self.String()})
 //	held, err := l.AcquireWithLost(ctx, func(cause error) { stop() })
@@ -11,20 +11,18 @@
 //	...
 //	err = l.Release(ctx)
 //
-// An entry of a store that nobody renews is gone after the store's time-out. The
-// holder renews it on an interval, and takes itself for the holder until 90 % of the
-// time-out have passed since it sent the last renewal that was acknowledged, by its
-// own monotonic clock. So it stops before anybody else can start, however slow
-// the network is, as long as the two clocks run about equally fast. A process that
-// is stopped in the middle of what it does after Check is not helped by that.
+// An entry of a store expires after the store's timeout unless it is renewed. The holder renews it
+// periodically, and considers the lease held until 90 % of the timeout have passed since it sent the
+// last acknowledged renewal, by its own monotonic clock. It therefore stops before another process
+// can acquire the lease, regardless of network delays, as long as both clocks run at about the same
+// rate. This does not protect an action that a suspended process continues after Check.
 //
-//	       sent          acknowledged                    90 %      100 %
+//	        sent          acknowledged                    90 %      100 %
 //	holder   |──────────────|─── Check is true ────────────|
-//	store         |──────── nobody else can create ─────────────────|
+//	store         |──────── no other owner can create ──────────────|
 //
-// # When something fails
+// # Failures
 //
-// A call whose outcome is unknown returns an error; the entry may have been
-// written. To acquire again is safe: the owner finds its own entry and goes on
-// with it.
+// A call with an unknown outcome returns an error; the entry may have been written. Another Acquire
+// is safe: the owner finds its own entry and takes it over.
 package lease

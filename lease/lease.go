@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Lease is held by one owner at a time. Its methods are safe for concurrent
-// use.
+// Lease is a lock with an expiry and at most one owner at a time. Its methods are safe for
+// concurrent use.
 type Lease struct {
 	store   Store
 	cfg     Config
 	log     *slog.Logger
-	turn    chan struct{} // held by Acquire and Release
+	turn    chan struct{} // serializes Acquire and Release
 	running sync.WaitGroup
 
 	mu     sync.Mutex
@@ -27,43 +27,43 @@ type Lease struct {
 	closed bool
 }
 
-// hold is one time of holding a lease.
+// hold is the state of a lease while it is held.
 type hold struct {
-	until    time.Time // when it surely is not held any more
+	until    time.Time // end of the validity
 	revision uint64
 	lost     func(error)
 	stop     context.CancelFunc
-	done     chan struct{} // closed when it is not renewed any more
+	done     chan struct{} // closed when the renewals have ended
 }
 
-// New returns a lease that is not held. The store stays the caller's; a call of it that panics counts as
-// failed. The error matches ErrInvalid.
+// New returns a lease that is not held. The caller keeps ownership of the store. A call of the
+// store that panics is treated as failed. The error matches ErrInvalid.
 func New(store Store, cfg Config) (*Lease, error) {
 	cfg = cfg.withDefaults(store.Timeout())
 	if err := cfg.validate(store.Timeout()); err != nil {
 		return nil, err
 	}
 	return &Lease{
-		store: guarded{store}, cfg: cfg, turn: make(chan struct{}, 1),
+		store: panicSafeStore{store}, cfg: cfg, turn: make(chan struct{}, 1),
 		log: cfg.Logger.With(slog.String("lease", cfg.Name), slog.String("owner", cfg.Owner)),
 	}, nil
 }
 
-// Check reports whether the lease is surely held. It does not block.
+// Check reports whether the lease is held for certain. It does not block.
 func (l *Lease) Check() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hold != nil && time.Now().Before(l.hold.until)
 }
 
-// Acquire tries once to get the lease. True means that it is held, also if it
-// was before; false without an error that somebody else holds it; an error that
-// it is not known.
+// Acquire tries once to acquire the lease. It returns true if the lease is held, also if it was
+// held before; false without an error if another owner holds it; and an error if the outcome is
+// unknown.
 func (l *Lease) Acquire(ctx context.Context) (bool, error) { return l.AcquireWithLost(ctx, nil) }
 
-// AcquireWithLost does the same. Once it has returned true, lost is called if
-// the lease is lost, but not when it is released. Lost may acquire or release the
-// lease. If the lease was held already, lost takes the place of an earlier one.
+// AcquireWithLost is like Acquire. After it has returned true, lost is called when the lease is
+// lost, but not when it is released. lost may acquire or release the lease. If the lease was
+// already held, lost replaces the earlier function.
 func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bool, error) {
 	if err := l.begin(ctx); err != nil {
 		return false, err
@@ -72,7 +72,7 @@ func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bo
 	if l.stillHeld(lost) {
 		return true, nil
 	}
-	l.drop() // an earlier hold that is over
+	l.drop() // an earlier hold that has ended
 	l.heldBy("")
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.OperationTimeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bo
 	revision, err := l.store.Create(ctx, l.cfg.Name, l.cfg.Owner)
 	if errors.Is(err, ErrHeld) {
 		sent = time.Now()
-		revision, err = l.again(ctx)
+		revision, err = l.takeOver(ctx)
 	}
 	switch {
 	case errors.Is(err, ErrHeld):
@@ -88,11 +88,11 @@ func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bo
 	case err != nil:
 		return false, fmt.Errorf("lease: acquire %q: %w", l.cfg.Name, err)
 	}
-	return l.keep(revision, sent, lost), nil //nolint:contextcheck // it is held for longer than the call takes
+	return l.start(revision, sent, lost), nil //nolint:contextcheck // it is held for longer than the call takes
 }
 
-// HeldBy returns who had the lease when Acquire last returned false, or "" if that is not known. By
-// now it may be somebody else, or nobody.
+// HeldBy returns the owner that held the lease when Acquire last returned false, or "" if unknown.
+// The lease may have changed since.
 func (l *Lease) HeldBy() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,8 +105,8 @@ func (l *Lease) heldBy(owner string) {
 	l.mu.Unlock()
 }
 
-// again takes over an entry that an earlier call of the same owner has left.
-func (l *Lease) again(ctx context.Context) (uint64, error) {
+// takeOver takes over an entry that an earlier call of the same owner created.
+func (l *Lease) takeOver(ctx context.Context) (uint64, error) {
 	entry, err := l.store.Get(ctx, l.cfg.Name)
 	switch {
 	case errors.Is(err, ErrFree):
@@ -120,8 +120,8 @@ func (l *Lease) again(ctx context.Context) (uint64, error) {
 	return l.store.Renew(ctx, l.cfg.Name, l.cfg.Owner, entry.Revision)
 }
 
-// Release gives the lease up. The lease counts as not held from the beginning of
-// the call; after an error the entry may stay until it expires.
+// Release releases the lease. The lease counts as not held from the start of the call. After an
+// error the entry may remain until it expires.
 func (l *Lease) Release(ctx context.Context) error {
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -136,8 +136,8 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// release deletes the entry if it is the owner's: also one that was written by a
-// call with an unknown outcome.
+// release deletes the entry if it belongs to the owner, including one that a call with an unknown
+// outcome wrote.
 func (l *Lease) release(ctx context.Context, revision uint64) error {
 	if revision > 0 {
 		if err := l.store.Delete(ctx, l.cfg.Name, revision); !errors.Is(err, ErrConflict) {
@@ -193,8 +193,8 @@ func (l *Lease) stillHeld(lost func(error)) bool {
 	return true
 }
 
-// drop ends a hold and waits until it is not renewed any more. It returns the last
-// revision, 0 if there was no hold.
+// drop ends a hold and waits until its renewals have ended. It returns the last revision, 0 if
+// there was no hold.
 func (l *Lease) drop() uint64 {
 	l.mu.Lock()
 	h := l.hold
@@ -210,14 +210,14 @@ func (l *Lease) drop() uint64 {
 	return h.revision
 }
 
-// errExpired is what a lease is lost for when no renewal came through in time.
+// errExpired is the cause when no renewal was acknowledged in time.
 var errExpired = errors.New("lease: no renewal was acknowledged in time")
 
-// validity returns until when an entry that was written counts as held.
+// validity returns the time until which a written entry counts as held.
 func (l *Lease) validity(sent time.Time) time.Time { return sent.Add(l.store.Timeout() / 10 * 9) }
 
-// keep begins to hold a lease, unless it took too long to get it.
-func (l *Lease) keep(revision uint64, sent time.Time, lost func(error)) bool {
+// start starts a hold, unless the acquisition took too long.
+func (l *Lease) start(revision uint64, sent time.Time, lost func(error)) bool {
 	ctx, stop := context.WithCancel(context.Background())
 	h := &hold{until: l.validity(sent), revision: revision, lost: lost, stop: stop, done: make(chan struct{})}
 	l.mu.Lock()
@@ -227,12 +227,12 @@ func (l *Lease) keep(revision uint64, sent time.Time, lost func(error)) bool {
 		return false
 	}
 	l.hold = h
-	l.running.Go(func() { l.renewing(ctx, h) })
+	l.running.Go(func() { l.renewLoop(ctx, h) })
 	return true
 }
 
-// renewing renews a hold until it is dropped or lost.
-func (l *Lease) renewing(ctx context.Context, h *hold) {
+// renewLoop renews a hold until it is dropped or lost.
+func (l *Lease) renewLoop(ctx context.Context, h *hold) {
 	cause := l.renewAll(ctx, h)
 	h.stop()
 	close(h.done) // from here on lost may call Release
@@ -285,7 +285,7 @@ func (l *Lease) renew(ctx context.Context, h *hold) error {
 	sent := time.Now()
 	revision, err := l.store.Renew(ctx, l.cfg.Name, l.cfg.Owner, h.revision)
 	if errors.Is(err, ErrConflict) {
-		// It may be what an earlier renewal with an unknown outcome has written.
+		// An earlier renewal with an unknown outcome may have written the entry.
 		entry, failed := l.store.Get(ctx, l.cfg.Name)
 		switch {
 		case errors.Is(failed, ErrFree):

@@ -11,14 +11,14 @@ import (
 )
 
 var (
-	// ErrHeld says that somebody has the entry.
+	// ErrHeld is returned when the entry exists.
 	ErrHeld = errors.New("lease: held")
-	// ErrFree says that nobody has the entry.
+	// ErrFree is returned when the entry does not exist.
 	ErrFree = errors.New("lease: free")
-	// ErrConflict says that the entry is not the one that the caller knows: it was
+	// ErrConflict is returned when the entry has another revision than the given one: it was
 	// written again, it expired, or it was deleted.
 	ErrConflict = errors.New("lease: not the entry that was expected")
-	// ErrClosed says that the store or the lease was closed.
+	// ErrClosed is returned after the store or the lease was closed.
 	ErrClosed = errors.New("lease: closed")
 	// ErrInvalid is matched by errors about arguments that can't be.
 	ErrInvalid = errors.New("lease: invalid argument")
@@ -27,7 +27,7 @@ var (
 // MaxLength is the largest number of bytes that a name or an owner has.
 const MaxLength = 256
 
-// Entry is what a store knows about a name.
+// Entry is the stored state of a lease.
 type Entry struct {
 	Owner string
 	// Revision is different after each write of the name, also after a deletion.
@@ -40,12 +40,12 @@ type Entry struct {
 // ErrInvalid are certain; after any other error a change may have been made, or be
 // made yet.
 type Store interface {
-	// Timeout returns how long after its last write an entry expires. It is not
-	// there for less.
+	// Timeout returns how long after its last write an entry expires. An entry never expires
+	// earlier.
 	Timeout() time.Duration
 
-	// Create makes an entry, or returns ErrHeld. Name and owner are what Check
-	// accepts, or the error matches ErrInvalid.
+	// Create creates an entry, or returns ErrHeld. The error matches ErrInvalid if Check rejects
+	// the name or the owner.
 	Create(ctx context.Context, name, owner string) (revision uint64, err error)
 
 	// Renew writes an entry again, or returns ErrConflict if its revision is
@@ -66,40 +66,40 @@ type Store interface {
 // MaxLength bytes.
 func Check(what, s string) error {
 	if s == "" || len(s) > MaxLength {
-		return fmt.Errorf("%w: %s %.32q has %d bytes, it must have 1 to %d", ErrInvalid, what, s, len(s), MaxLength)
+		return fmt.Errorf("%w: %s %.32q has %d bytes, want 1 to %d", ErrInvalid, what, s, len(s), MaxLength)
 	}
 	return nil
 }
 
-// guarded is a store whose calls that panic fail: leases are renewed on goroutines of
-// this package, where a panic would end the process.
-type guarded struct{ Store }
+// panicSafeStore converts panics of a store into errors. Leases are renewed on goroutines of this package,
+// where a panic would end the process.
+type panicSafeStore struct{ Store }
 
 // Create makes an entry.
-func (g guarded) Create(ctx context.Context, name, owner string) (revision uint64, err error) {
+func (g panicSafeStore) Create(ctx context.Context, name, owner string) (revision uint64, err error) {
 	defer recovered(&err)
 	return g.Store.Create(ctx, name, owner)
 }
 
 // Renew writes an entry again.
-func (g guarded) Renew(ctx context.Context, name, owner string, revision uint64) (next uint64, err error) {
+func (g panicSafeStore) Renew(ctx context.Context, name, owner string, revision uint64) (next uint64, err error) {
 	defer recovered(&err)
 	return g.Store.Renew(ctx, name, owner, revision)
 }
 
 // Delete removes an entry.
-func (g guarded) Delete(ctx context.Context, name string, revision uint64) (err error) {
+func (g panicSafeStore) Delete(ctx context.Context, name string, revision uint64) (err error) {
 	defer recovered(&err)
 	return g.Store.Delete(ctx, name, revision)
 }
 
 // Get returns an entry.
-func (g guarded) Get(ctx context.Context, name string) (entry Entry, err error) {
+func (g panicSafeStore) Get(ctx context.Context, name string) (entry Entry, err error) {
 	defer recovered(&err)
 	return g.Store.Get(ctx, name)
 }
 
-// recovered makes a panic an error: what the call has done is not known.
+// recovered converts a panic into an error. The outcome of the call is unknown.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("lease: the store panicked: %v", p)

@@ -8,8 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
+
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // Handler updates the read model: an ExactlyOnce, an AtLeastOnce or an AtMostOnce.
@@ -223,10 +224,8 @@ func each[E any](handle func(ctx context.Context, event Envelope[E]) error) func
 
 // catchPanic calls f and returns a panic as a *PanicError.
 func catchPanic(f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return f()
+	if p := panics.Call(func() { err = f() }); p != nil {
+		return &PanicError{Value: p.Value, Stack: p.Stack}
+	}
+	return err
 }

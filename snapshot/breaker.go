@@ -15,22 +15,22 @@ import (
 	"github.com/refold-io/refold/internal/breaker"
 )
 
-// BreakerConfig holds the limits of a Guarded store.
+// BreakerConfig configures WithBreaker.
 type BreakerConfig struct {
 	// MaxFailures is how many failures in a row open the breaker. Defaults to 5.
 	MaxFailures int
 	// CallTimeout bounds Save, Load and Delete. Defaults to 20 s.
 	CallTimeout time.Duration
-	// ResetTimeout is how long the breaker stays open before one call is tried.
-	// Defaults to 10 s. It is longer than that of a journal because whoever makes the
-	// call waits for it, and could do without a snapshot.
+	// ResetTimeout is how long the breaker stays open before it lets one trial call through.
+	// Defaults to 10 s. It is longer than that of a journal, because the caller waits for the trial
+	// and does not depend on the snapshot.
 	ResetTimeout time.Duration
 	// OnChange is called with true when the breaker opens and with false when it closes again, in
 	// order. It must not block or call the store. Optional.
 	OnChange func(open bool)
 }
 
-// Guarded is a Store behind a circuit breaker and a call time-out.
+// guarded is a Store with a circuit breaker and a call timeout.
 type guarded struct {
 	store   Store
 	breaker *breaker.Caller
@@ -42,18 +42,18 @@ type guarded struct {
 
 var _ Store = (*guarded)(nil)
 
-// Guard returns a Store that passes calls on to store while it answers. Save,
-// Load and Delete end after the call time-out; too many failures in a row open
-// the breaker, and then they fail with ErrBreakerOpen until the reset time-out
-// has passed and one of them has succeeded.
+// WithBreaker returns a Store that forwards calls to store through a circuit breaker. Save, Load
+// and Delete end after the call timeout. After MaxFailures consecutive failures the breaker opens:
+// these calls fail with ErrBreakerOpen until the reset timeout has passed and a trial call has
+// succeeded.
 //
-// A failure is a call that took too long or in which the store did not answer.
-// That nothing matches, that what matches is damaged, that a snapshot is too
-// large are answers, and a call whose caller went away says nothing.
+// A call counts as a failure if it timed out or if the store did not respond. ErrNotFound,
+// ErrCorrupt, ErrNewerVersion, ErrInvalid and ErrTooLarge are responses. A call whose caller
+// canceled it does not count.
 //
-// A call returns when its context ends or its time is up, even if the store
-// goes on with it. A Save that ended so may still be stored, whole; Close waits
-// for what goes on. List is not guarded: it takes as long as its loop.
+// A call returns when its context ends or its timeout passes, even if the call of the store
+// continues. A Save that ended this way may still be stored as a whole. Close waits for such calls.
+// List is forwarded without breaker and timeout.
 func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 	if store == nil {
 		return nil, fmt.Errorf("%w: WithBreaker needs a store", ErrInvalid)
@@ -98,8 +98,7 @@ func (g *guarded) Delete(ctx context.Context, id string, c Criteria) error {
 	return err
 }
 
-// Close closes the store behind the breaker and waits for the calls that it
-// goes on with.
+// Close closes the wrapped store and waits for calls that are still running.
 func (g *guarded) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -155,7 +154,7 @@ func do[R any](ctx context.Context, g *guarded, call func(context.Context) (R, e
 	return result, err
 }
 
-// outcome says whether the store answered a call.
+// outcome returns whether the store responded to a call.
 func outcome(err error) breaker.Outcome {
 	for _, answer := range []error{ErrNotFound, ErrCorrupt, ErrNewerVersion, ErrInvalid, ErrTooLarge} {
 		if errors.Is(err, answer) {

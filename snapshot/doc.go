@@ -1,20 +1,18 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot defines the store that keeps the states of entities, and has
-// one that keeps them in files.
+// Package snapshot defines the store of entity states, and contains an implementation in files.
 //
-// A snapshot is the encoded state of one persistence ID after one of its
-// events. Recovery loads the newest one that matches and replays only what
-// follows it:
+// A snapshot is the encoded state of one persistence ID after one of its events. Recovery loads the
+// newest matching snapshot and replays only the later events:
 //
 //	events     1 ── 2 ── 3 ── 4 ── 5 ── 6 ── 7
 //	snapshots            3              6
 //	recovery                            └─ load 6, replay 7
 //
-// It is an optimisation as long as the events are there: a snapshot that is
-// missing or unreadable means a longer replay. Where events were deleted, the
-// newest snapshot that covers them is the truth.
+// As long as the events exist, a snapshot is an optimization: a missing or unreadable snapshot only
+// means a longer replay. After events were deleted, the newest snapshot that covers them is the only
+// copy of the state.
 //
 //	store, err := snapshot.OpenFiles("snapshots", snapshot.FilesConfig{})
 //	...
@@ -25,37 +23,34 @@
 //	})
 //	newest, err := store.Load(ctx, "account|42", snapshot.Latest())
 //
-// [Store] is the SPI; package snapshottest checks that an implementation keeps
-// its contract. The time in a snapshot's metadata is that of the last event it
-// covers, not that of the save, so that "as of Monday" finds the same snapshot
-// whenever it was taken.
+// [Store] is the interface for plugins; package snapshottest checks an implementation. The time in
+// the metadata is that of the last covered event and not that of the save, so that a query for a
+// point in time does not depend on when the snapshot was taken.
 //
 // # The file store
 //
-// [Files] keeps each snapshot in a file of its own:
+// [Files] keeps each snapshot in a separate file:
 //
 //	snapshots/
 //	├── FORMAT                                        version of the layout
 //	├── partial/                                      files being written
-//	└── 3f/                                           IDs whose hash begins so
+//	└── 3f/                                           IDs whose hash has this prefix
 //	    └── account_42-3f0c…/                         one ID
 //	        ├── 0000000000000000100.snapshot
 //	        └── 0000000000000000200.snapshot
 //
-// A save writes to a partial file, makes it durable, gives it its name by an
-// atomic rename, and makes the name durable. So a snapshot is there in one piece
-// or not at all, through a crash, a power cut or a full disk at any moment; what
-// an interrupted save leaves is removed when the directory is opened again. Each
-// file has checksums and the full ID inside. A damaged file is passed over, and
-// an older match is loaded instead.
+// A save writes to a partial file, makes it durable, renames it atomically, and makes the rename
+// durable. A snapshot therefore exists as a whole or not at all after a crash, a power failure or a
+// full disk at any moment. OpenFiles removes the files of interrupted saves. Each file contains
+// checksums and the full ID. Load skips a damaged file and returns an older match.
 //
-// Caveats: it needs a file system that renames atomically and syncs
-// directories, as those of POSIX systems do. The directory of an ID stays when
-// its last snapshot is deleted. Several processes may use one directory at the
-// same time; opening it makes a save that is going on elsewhere begin again.
+// Caveats: the file system must rename atomically and sync directories, as those of POSIX systems
+// do. The directory of an ID remains after the deletion of its last snapshot. Several processes may
+// use one directory at the same time; opening it restarts a save that is in progress in another
+// process.
 //
-// # A store that is down
+// # Unavailable stores
 //
-// [Guard] stands in front of a store, gives each call a time limit, and stops
-// calling for a while when one call after the other fails.
+// [WithBreaker] adds a timeout to each call of a store, and stops calling the store for a while after
+// consecutive failures.
 package snapshot

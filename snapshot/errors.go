@@ -9,24 +9,23 @@ import (
 )
 
 var (
-	// ErrInvalid says that a snapshot or a configuration can't be accepted as
-	// it is: an empty ID, a sequence number of 0, a time out of range.
+	// ErrInvalid is matched by errors about invalid snapshots, criteria or configurations: an empty
+	// ID, a sequence number of 0, a time out of range.
 	ErrInvalid = errors.New("snapshot: invalid argument")
-	// ErrTooLarge says that a snapshot is larger than the store's limit.
+	// ErrTooLarge is returned for a snapshot above the size limit of the store.
 	ErrTooLarge = errors.New("snapshot: too large")
-	// ErrBreakerOpen says that a Guarded store was not called because the calls
-	// before failed.
+	// ErrBreakerOpen is returned when the circuit breaker is open because recent calls failed. The
+	// store was not called.
 	ErrBreakerOpen = errors.New("snapshot: circuit breaker open")
-	// ErrCallTimeout says that the time of a call through a Guarded store was up
-	// before the store answered.
+	// ErrCallTimeout is returned when a call exceeded BreakerConfig.CallTimeout.
 	ErrCallTimeout = errors.New("snapshot: call timed out")
 )
 
 // CorruptError names a stored snapshot that can't be read. It matches ErrCorrupt.
 type CorruptError struct {
-	// File is the damaged file, or whatever names the place in the store.
+	// File is the damaged file, or another name of the place in the store.
 	File string
-	// Reason says what is wrong with it.
+	// Reason is the cause.
 	Reason error
 }
 

@@ -14,8 +14,7 @@ import (
 	"sync"
 )
 
-// FilesConfig holds what may be said about a file store. The zero value is
-// ready to use.
+// FilesConfig configures a file store. The zero value is ready to use.
 type FilesConfig struct {
 	// MaxSize is the size of the largest payload in bytes that is saved or
 	// loaded. Defaults to 64 MiB.
@@ -23,8 +22,8 @@ type FilesConfig struct {
 	// MaxLoadAttempts is how many matching snapshots a Load tries before it
 	// gives up when one after the other can't be read. Defaults to 3.
 	MaxLoadAttempts int
-	// Logger gets a warning for each snapshot that a Load had to pass over.
-	// Defaults to discarding it.
+	// Logger logs a warning for each damaged snapshot that Load skips. Defaults to a logger that
+	// discards.
 	Logger *slog.Logger
 }
 
@@ -46,23 +45,22 @@ func (c FilesConfig) withDefaults() FilesConfig {
 	return c
 }
 
-// Files is a Store that keeps each snapshot in a file of its own. Open it with
-// OpenFiles; see the package comment for what it promises.
+// Files is a Store that keeps each snapshot in a separate file. OpenFiles opens it; the package
+// comment describes its guarantees.
 type Files struct {
 	dir string
 	cfg FilesConfig
 	fs  fileSystem
 
-	mu     sync.RWMutex // held for reading by each call in progress
+	mu     sync.RWMutex // locked for reading by each call in progress
 	closed bool
 }
 
 var _ Store = (*Files)(nil)
 
-// OpenFiles opens the store in a directory, which is created if it is not
-// there. It removes the files that an interrupted save left behind, and fails
-// if the directory can't be written or holds the files of a newer version
-// (ErrNewerVersion).
+// OpenFiles opens the store in a directory and creates the directory if necessary. It removes the
+// files of interrupted saves. It fails if the directory is not writable, or with ErrNewerVersion if
+// a newer version created it.
 func OpenFiles(dir string, c FilesConfig) (*Files, error) {
 	return openFiles(osFS{}, dir, c)
 }
@@ -90,7 +88,7 @@ func (f *Files) Close() error {
 	return nil
 }
 
-// enter begins a call; unless it fails, leave ends it.
+// enter begins a call. After a nil result, leave must be called.
 func (f *Files) enter() error {
 	f.mu.RLock()
 	if f.closed {
@@ -102,9 +100,8 @@ func (f *Files) enter() error {
 
 func (f *Files) leave() { f.mu.RUnlock() }
 
-// List yields what stood in the directory when it began, less what was deleted
-// since. Files that can't be read are passed over and named by the error at the
-// end.
+// List yields the snapshots that existed when it began and were not deleted since. Unreadable files
+// are skipped and named by the error at the end.
 func (f *Files) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
 	return func(yield func(Metadata, error) bool) {
 		numbers, err := f.listNumbers(ctx, id, c)
@@ -120,7 +117,7 @@ func (f *Files) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metad
 				return
 			}
 			if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewerVersion) {
-				break // it is not about this one file
+				break // not an error of this file
 			}
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -151,9 +148,9 @@ func (f *Files) listOne(ctx context.Context, id string, seqNr uint64) (Metadata,
 	return f.metadata(id, seqNr)
 }
 
-// Delete deletes every match that it can, and makes that durable. The files of
-// a newer version stay, and so do damaged ones when the bounds on the time ask
-// for what can't be read in them; the error names them.
+// Delete deletes every match that it can, durably. It keeps files of a newer version, and damaged
+// files if the criteria have a time bound, because their time is unreadable. The error names the
+// files it kept.
 func (f *Files) Delete(ctx context.Context, id string, c Criteria) error {
 	if err := f.enter(); err != nil {
 		return err
@@ -189,7 +186,7 @@ func (f *Files) deleteAll(ctx context.Context, id string, c Criteria) error {
 func (f *Files) deleteOne(id string, seqNr uint64, c Criteria) error {
 	m, err := f.metadata(id, seqNr)
 	switch {
-	case errors.Is(err, ErrCorrupt) && c.anyTime(): // the number says enough
+	case errors.Is(err, ErrCorrupt) && c.anyTime(): // the sequence number suffices
 	case err != nil:
 		return err
 	case !c.Matches(m):
@@ -198,7 +195,7 @@ func (f *Files) deleteOne(id string, seqNr uint64, c Criteria) error {
 	return f.fs.Remove(f.path(id, seqNr))
 }
 
-// anyTime reports whether the bounds on the time leave nothing out.
+// anyTime reports whether the criteria have no time bound.
 func (c Criteria) anyTime() bool {
 	return !c.MinTime.After(Latest().MinTime) && !c.MaxTime.Before(Latest().MaxTime)
 }

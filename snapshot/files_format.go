@@ -24,9 +24,8 @@ import (
 //	payload
 //	checksum  4 bytes, CRC-32C of all above
 //
-// The first ten bytes are the same in every version to come. The version is
-// doubled because no checksum can cover it: a flipped bit there is damage, and
-// must not pass for a newer version.
+// The first ten bytes are the same in every future version. The version is stored twice because no
+// checksum covers it: a flipped bit must be reported as damage and not as a newer version.
 const (
 	magic         = "RFLDSNAP"
 	formatVersion = 1
@@ -48,7 +47,7 @@ var (
 	errChecksum = errors.New("checksum does not match")
 )
 
-// check returns an error unless the format can hold the snapshot.
+// check returns an error unless the format can represent the snapshot.
 func check(s Snapshot, maxSize int64) error {
 	switch {
 	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:
@@ -96,7 +95,7 @@ func encode(w io.Writer, s Snapshot) error {
 	return nil
 }
 
-// header is what stands before the payload.
+// header is the part before the payload.
 type header struct {
 	Metadata
 	manifest string
@@ -104,8 +103,8 @@ type header struct {
 	sum      uint32
 }
 
-// decodeHeader reads up to the payload of a file of the given size. The error
-// is ErrNewerVersion or says what is damaged.
+// decodeHeader reads a file of the given size up to the payload. The error is ErrNewerVersion or
+// describes the damage.
 func decodeHeader(r io.Reader, size int64) (header, error) {
 	b := make([]byte, prefixSize, prefixSize+fixedHeader+256)
 	if err := readFull(r, b); err != nil {
@@ -132,7 +131,7 @@ func decodeHeader(r io.Reader, size int64) (header, error) {
 	return parseHeader(b, size)
 }
 
-// parseHeader takes apart the bytes before the payload, whose checksum is right.
+// parseHeader parses the bytes before the payload after their checksum was verified.
 func parseHeader(b []byte, size int64) (header, error) {
 	f := b[prefixSize : len(b)-checksumSize]
 	micro := int64(binary.LittleEndian.Uint64(f[8:])) //nolint:gosec // two's complement
@@ -157,8 +156,8 @@ func parseHeader(b []byte, size int64) (header, error) {
 	}, nil
 }
 
-// decodePayload reads what follows a header. It allocates what the file holds
-// and not what a header claims: decodeHeader compared the two.
+// decodePayload reads the payload. The allocated size is bounded by the file size, because
+// decodeHeader has compared the payload length with it.
 func decodePayload(r io.Reader, h header) (Snapshot, error) {
 	b := make([]byte, h.payload+checksumSize)
 	if err := readFull(r, b); err != nil {

@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// The file FORMAT says which version of the layout the directory has. It is
-// written when all that it stands on is durable, and before any snapshot.
+// The file FORMAT contains the version of the directory layout. It is written after everything that
+// it depends on is durable, and before any snapshot.
 const (
 	formatFile   = "FORMAT"
 	formatPrefix = "refold-snapshots "
@@ -47,7 +47,7 @@ func (f *Files) prepare() error {
 	return f.writeFormat()
 }
 
-// readFormat reports whether the file FORMAT is there and names this layout.
+// readFormat reports whether the file FORMAT exists and contains this layout.
 func (f *Files) readFormat() (bool, error) {
 	name := filepath.Join(f.dir, formatFile)
 	r, err := f.fs.Open(name)
@@ -64,7 +64,7 @@ func (f *Files) readFormat() (bool, error) {
 	case !ok, err != nil, version == 0:
 		return false, &CorruptError{File: name, Reason: fmt.Errorf("%.64q is not %q and a number", text, formatPrefix)}
 	case version > layout:
-		return false, fmt.Errorf("%w: layout %d, this one knows up to %d", ErrNewerVersion, version, layout)
+		return false, fmt.Errorf("%w: layout %d, this version supports up to %d", ErrNewerVersion, version, layout)
 	}
 	return true, nil
 }
@@ -92,8 +92,8 @@ func (f *Files) makeDirs() error {
 	if err := f.makeDir(filepath.Join(f.dir, partialDir)); err != nil {
 		return err
 	}
-	// Whoever made those that were there may have been killed before they were
-	// durable. If they were made by hand it may not be ours to sync them.
+	// The process that created the existing directories may have been killed before they were
+	// durable. Directories created by the user may not permit a sync.
 	for dir := filepath.Dir(f.dir); ; dir = filepath.Dir(dir) {
 		_ = f.fs.SyncDir(dir)
 		if dir == filepath.Dir(dir) {
@@ -120,8 +120,8 @@ func (f *Files) makeDir(dir string) error {
 	return f.fs.SyncDir(above)
 }
 
-// removePartials removes what interrupted saves left behind. One that is going
-// on in another process loses its file and begins again.
+// removePartials removes the files of interrupted saves. A save in progress in another process
+// loses its file and starts again.
 func (f *Files) removePartials() error {
 	dir := filepath.Join(f.dir, partialDir)
 	names, err := f.fs.ReadDir(dir)
@@ -176,21 +176,20 @@ func (f *Files) discard(name string) { _ = f.fs.Remove(name) }
 
 const (
 	partialDir    = "partial"  // files being written
-	partialSuffix = ".partial" // nothing else in there is ours to remove
+	partialSuffix = ".partial" // other files in the directory are not removed
 	fileSuffix    = ".snapshot"
 	numberWidth   = 19 // digits of the largest int64
 	readableWidth = 40
 )
 
-// groupDir returns the directory that holds the directories of the IDs whose
-// hash begins alike: a directory with a million entries is slow to list.
+// groupDir returns the directory of all IDs with the same hash prefix. Without groups, a directory
+// with a million entries would be slow to list.
 func (f *Files) groupDir(id string) string {
 	return filepath.Join(f.dir, idHash(id)[:2])
 }
 
-// idDir returns the directory of an ID. The hash makes its name unique on any
-// file system, whether it tells upper case from lower or one form of Unicode
-// from another; the text before it is for people.
+// idDir returns the directory of an ID. The hash makes its name unique on any file system,
+// regardless of case sensitivity and Unicode normalization. The text before the hash is for humans.
 func (f *Files) idDir(id string) string {
 	return filepath.Join(f.groupDir(id), readable(id)+"-"+idHash(id))
 }

@@ -14,13 +14,12 @@ import (
 
 var errNoMatch = errors.New("snapshot: not within the bounds")
 
-// Load returns the newest match. If files are damaged it tries the
-// FilesConfig.MaxLoadAttempts newest ones; when an older one takes the place of
-// those, the logger gets a warning for each. A file that is whole but of a newer
-// version or above FilesConfig.MaxSize is not passed over: Load fails with
-// ErrNewerVersion or ErrTooLarge.
+// Load returns the newest match. If files are damaged it tries the FilesConfig.MaxLoadAttempts
+// newest ones and logs a warning for each damaged file that an older one replaces. It does not skip
+// an intact file of a newer version or above FilesConfig.MaxSize: it fails with ErrNewerVersion or
+// ErrTooLarge.
 //
-// The payload is the caller's.
+// The payload belongs to the caller.
 func (f *Files) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
 	if err := f.enter(); err != nil {
 		return Snapshot{}, err
@@ -47,8 +46,8 @@ func (f *Files) load(ctx context.Context, id string, c Criteria) (Snapshot, erro
 	return Snapshot{}, errors.New("its files were deleted again and again")
 }
 
-// search lists the files once and reads them, the newest first. It fails with
-// fs.ErrNotExist if one of them went away meanwhile.
+// search lists the files once and reads them, the newest first. It fails with fs.ErrNotExist if one
+// of them was removed in between.
 func (f *Files) search(ctx context.Context, id string, c Criteria) (Snapshot, error) {
 	if err := context.Cause(ctx); err != nil {
 		return Snapshot{}, err
@@ -114,7 +113,7 @@ func (f *Files) readPayload(file inFile, h header, c Criteria) (Snapshot, error)
 	return s, nil
 }
 
-// metadata returns what the file of a sequence number says about itself.
+// metadata returns the metadata in the file of a sequence number.
 func (f *Files) metadata(id string, seqNr uint64) (Metadata, error) {
 	file, h, err := f.open(id, seqNr)
 	if err != nil {
@@ -123,9 +122,8 @@ func (f *Files) metadata(id string, seqNr uint64) (Metadata, error) {
 	return h.Metadata, file.Close()
 }
 
-// open opens the file of a sequence number and reads its header. An error that
-// matches ErrCorrupt is about this file; a file that can't be opened says
-// nothing about what is in it.
+// open opens the file of a sequence number and reads its header. An error that matches ErrCorrupt
+// concerns the content of this file; other errors do not.
 func (f *Files) open(id string, seqNr uint64) (inFile, header, error) {
 	file, err := f.fs.Open(f.path(id, seqNr))
 	if err != nil {
@@ -133,7 +131,7 @@ func (f *Files) open(id string, seqNr uint64) (inFile, header, error) {
 	}
 	h, err := f.readHeader(file)
 	if err == nil && (h.ID != id || h.SequenceNr != seqNr) {
-		err = fmt.Errorf("holds %q at %d", h.ID, h.SequenceNr)
+		err = fmt.Errorf("file contains %q at %d", h.ID, h.SequenceNr)
 	}
 	if err != nil {
 		return nil, header{}, f.corrupt(id, seqNr, errors.Join(err, file.Close()))
@@ -149,7 +147,8 @@ func (f *Files) readHeader(file inFile) (header, error) {
 	return decodeHeader(file, size)
 }
 
-// corrupt returns err as the damage of a file, unless it is none.
+// corrupt converts err into a *CorruptError if it describes damage, and returns other errors
+// unchanged.
 func (f *Files) corrupt(id string, seqNr uint64, err error) error {
 	if errors.Is(err, ErrNewerVersion) {
 		return fmt.Errorf("%s: %w", f.path(id, seqNr), err)

@@ -16,15 +16,14 @@ import (
 // the files under it. Each restart means that the other one made progress.
 const maxRestarts = 100
 
-// Save writes the snapshot to a partial file and renames it when it is durable,
-// so that another one of the same number is there in one piece or the other at
-// any moment. A context that ends before the rename leaves nothing. An error
-// after it, while the rename is being made durable, leaves the snapshot, whole.
+// Save writes the snapshot to a partial file, makes it durable, and renames it. Another snapshot
+// with the same sequence number is therefore replaced atomically. A context that ends before the
+// rename leaves no file. After an error while the rename is made durable, the snapshot may exist as
+// a whole.
 //
-// It fails with ErrTooLarge above FilesConfig.MaxSize, with ErrInvalid for a
-// sequence number or a time that the format can't hold and for a manifest of
-// more than 4,096 bytes, and with ErrNewerVersion rather than replace the file
-// of a newer version.
+// Save fails with ErrTooLarge above FilesConfig.MaxSize, with ErrInvalid for a sequence number or a
+// time that the format cannot represent and for a manifest of more than 4,096 bytes, and with
+// ErrNewerVersion instead of replacing a file of a newer version.
 func (f *Files) Save(ctx context.Context, s Snapshot) error {
 	if err := f.enter(); err != nil {
 		return err
@@ -80,10 +79,10 @@ func (f *Files) publish(ctx context.Context, id, partial, target string) error {
 	return f.fs.SyncDir(filepath.Dir(target))
 }
 
-// makeIDDir creates the directory of an ID and makes it durable. That is known
-// to be done if it holds a snapshot: one gets its name only afterwards. Nothing
-// else tells; the directory may come from a save that is going on or was cut
-// short before it synced the one above.
+// makeIDDir creates the directory of an ID and makes it durable. The directory is known to be
+// durable if it contains a snapshot, because a snapshot is renamed only afterwards. The existence
+// of the directory alone is no proof: it may belong to a save that is in progress or was
+// interrupted before it synced the parent.
 func (f *Files) makeIDDir(id string) error {
 	found, err := f.numbers(id)
 	if err != nil || len(found) > 0 {

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// fileSystem is what the file store asks of the operating system. Tests put a
-// disk in its place that fails, fills up or loses power at any step.
+// fileSystem contains the operating system calls of the file store. Tests replace it by a disk that
+// fails, fills up or loses power at any step.
 type fileSystem interface {
 	// Mkdir creates one directory; fs.ErrExist and fs.ErrNotExist as usual.
 	Mkdir(dir string) error
@@ -21,10 +21,10 @@ type fileSystem interface {
 	Open(name string) (inFile, error)
 	// Create creates a file for writing; it must not be there.
 	Create(name string) (outFile, error)
-	// Rename moves a file, over another one if there is one.
+	// Rename moves a file and replaces an existing target.
 	Rename(from, to string) error
 	Remove(name string) error
-	// SyncDir makes durable what was created, renamed and removed in dir.
+	// SyncDir makes the creations, renames and removals in dir durable.
 	SyncDir(dir string) error
 }
 
@@ -35,7 +35,7 @@ type inFile interface {
 
 type outFile interface {
 	io.WriteCloser
-	// Sync makes durable what was written.
+	// Sync makes the written data durable.
 	Sync() error
 }
 
@@ -86,7 +86,7 @@ func (osFS) SyncDir(dir string) error {
 
 type sizedFile struct{ *os.File }
 
-// Size is the size when it is called.
+// Size returns the current size.
 func (f sizedFile) Size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	// ErrNotFound says that no snapshot matches.
+	// ErrNotFound is returned when no snapshot matches.
 	ErrNotFound = errors.New("snapshot: not found")
 	// ErrClosed is returned by every operation on a store that was closed.
 	ErrClosed = errors.New("snapshot: store closed")
-	// ErrCorrupt says that stored snapshots match and none of them is readable.
+	// ErrCorrupt is matched when snapshots match and none of them is readable.
 	ErrCorrupt = errors.New("snapshot: corrupt")
-	// ErrNewerVersion says that the stored data was written by a newer version
-	// of Refold and is left untouched.
+	// ErrNewerVersion is returned for data that a newer version of Refold wrote. The data is not
+	// modified.
 	ErrNewerVersion = errors.New("snapshot: written by a newer version")
 )
 
@@ -38,31 +38,29 @@ type Metadata struct {
 // Snapshot is the encoded state of one persistence ID at one sequence number.
 type Snapshot struct {
 	Metadata
-	// Manifest says what the payload is; it is not interpreted by a store.
+	// Manifest describes the payload. A store does not interpret it.
 	Manifest string
 	// Payload is the encoded state.
 	Payload []byte
 }
 
-// Store keeps snapshots. It is the SPI that a plugin implements and that
-// snapshottest checks.
+// Store keeps snapshots. It is the interface that a plugin implements and that package snapshottest
+// checks.
 //
 // All methods are safe for concurrent use and fail with ErrClosed after Close.
 type Store interface {
-	// Save stores a snapshot; when it returns nil the snapshot is durable and
-	// visible to the next Load. It replaces the snapshot of the same ID and
-	// sequence number. A save that is cut short leaves no part of a snapshot that
-	// a Load could return. One that fails may still be stored, now or later, as a
-	// whole: so a caller saves only what is true, which a state that is durable in
-	// the journal stays for ever. The payload is immutable and may be kept.
+	// Save stores a snapshot. When it returns nil, the snapshot is durable and visible to the next
+	// Load. It replaces a snapshot with the same ID and sequence number. Load never returns a part
+	// of an interrupted Save. After an error the snapshot may still be stored as a whole, now or
+	// later, so callers save only states whose events are durable in the journal. The payload is
+	// immutable and may be kept.
 	Save(ctx context.Context, s Snapshot) error
 
-	// Load returns the matching snapshot with the highest sequence number, or
-	// an older match when a younger one can't be read. It fails with
-	// ErrNotFound when there is no match, and with an error that matches
-	// ErrCorrupt when there are matches and none of those tried is readable:
-	// never with ErrNotFound for a store that could not be read. The payload is
-	// immutable and may be kept by both sides.
+	// Load returns the matching snapshot with the highest sequence number, or an older match if
+	// newer ones cannot be read. It fails with ErrNotFound if no snapshot matches, and with an
+	// error that matches ErrCorrupt if snapshots match but none of those tried is readable. It
+	// never returns ErrNotFound for a store that could not be read. The payload is immutable and
+	// may be kept by both sides.
 	Load(ctx context.Context, id string, c Criteria) (Snapshot, error)
 
 	// List yields the metadata of all matches, the highest sequence number
@@ -72,8 +70,8 @@ type Store interface {
 	// Delete deletes all matches. It is idempotent.
 	Delete(ctx context.Context, id string, c Criteria) error
 
-	// Close waits for the calls in progress and frees what the store holds. A
-	// second Close does nothing.
+	// Close waits for the calls in progress and releases all resources. A second Close does
+	// nothing.
 	Close() error
 }
 
@@ -110,8 +108,7 @@ func (c Criteria) Matches(m Metadata) bool {
 		!m.Time.Before(c.MinTime) && !m.Time.After(c.MaxTime)
 }
 
-// endOfTime is the last instant that a count of microseconds in an int64 holds
-// with room to spare: the end of the year 9999.
+// endOfTime is the latest supported time: the end of the year 9999.
 func endOfTime() time.Time {
 	return time.Date(9999, time.December, 31, 23, 59, 59, 999_999_000, time.UTC)
 }
