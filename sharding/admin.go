@@ -5,193 +5,154 @@ package sharding
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/internal/adminrpc"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// adminService is the name under which operators ask for regions: see cluster.Node.HandleAdmin.
+// adminService is the name of this package's service for operators: see cluster.Node.HandleAdmin.
 const adminService = "sharding"
 
-// adminCommand is what an operator asks of a node.
+// adminProtocol describes the service to its clients and servers.
+func adminProtocol() *adminrpc.Service {
+	return &adminrpc.Service{
+		Package: "sharding", Missing: ErrNoRegion,
+		Errors: map[string]error{"no region": ErrNoRegion, "no coordinator": ErrNoCoordinator},
+	}
+}
+
+// adminCommand is the name of a request. All requests can be repeated.
 type adminCommand string
 
-// The commands. All of them can be repeated.
 const (
-	// adminCmdRegions asks for the regions and proxies of the node, or the one of a type.
-	adminCmdRegions adminCommand = "regions"
-	// adminCmdShards asks for the shards that the node hosts, and how many entities they have; adminCmdEntities for the IDs of those that run
-	// in one.
-	adminCmdShards   adminCommand = "shards"
-	adminCmdEntities adminCommand = "entities"
-	// adminCmdFind asks where an entity is.
-	adminCmdFind adminCommand = "find"
-	// adminCmdRebalance asks the strategy which shards should move. It is for the node that has the coordinator.
+	adminCmdRegions  adminCommand = "regions"  // the regions and proxies of the node, or the one of a type
+	adminCmdShards   adminCommand = "shards"   // the shards that the node hosts, with entity counts
+	adminCmdEntities adminCommand = "entities" // the IDs of the running entities of a shard
+	adminCmdFind     adminCommand = "find"     // the location of an entity
+	// adminCmdRebalance runs the strategy once. Only the node with the coordinator accepts it.
 	adminCmdRebalance adminCommand = "rebalance"
-	// adminCmdDrain gives all shards of the node away: see Region.Drain. It does not wait for that.
-	adminCmdDrain adminCommand = "drain"
-	// adminCmdUndrain takes that back: see Region.Undrain.
-	adminCmdUndrain adminCommand = "undrain"
+	// adminCmdDrain starts Region.Drain and does not wait for its end.
+	adminCmdDrain   adminCommand = "drain"
+	adminCmdUndrain adminCommand = "undrain" // see Region.Undrain
 )
 
-// adminRequest is a request of an operator, in JSON.
+// adminRequest is the JSON form of a request.
 type adminRequest struct {
-	// Service is adminService.
-	Service string       `json:"service"`
+	Service string       `json:"service"` // adminService
 	Command adminCommand `json:"command"`
-	// Type is the name of the entity type. All commands but adminCmdRegions need it.
-	Type string `json:"type,omitempty"`
-	// Shard is what adminCmdEntities is about, ID what adminCmdFind is.
-	Shard Shard  `json:"shard,omitempty"`
-	ID    string `json:"id,omitempty"`
-	// Behind is the shard from which on the answer of adminCmdShards begins; After is the type, or the ID, behind which that of adminCmdRegions or
-	// adminCmdEntities does: there may be too many for one.
+	// Type is the name of the entity type. It is optional for adminCmdRegions only.
+	Type  string `json:"type,omitempty"`
+	Shard Shard  `json:"shard,omitempty"` // of adminCmdEntities
+	ID    string `json:"id,omitempty"`    // of adminCmdFind
+	// Behind is the first shard of a page of adminCmdShards. After is the type or the ID that precedes a page of
+	// adminCmdRegions or adminCmdEntities.
 	Behind Shard  `json:"behind,omitempty"`
 	After  string `json:"after,omitempty"`
 }
 
-// adminReply is the answer, in JSON. Kind has gone wrong is in Error; then the rest is empty but for Reason.
+// adminReply is the JSON form of a reply.
 type adminReply struct {
-	Error string `json:"error,omitempty"`
-	// NoService says that the node has no region at all.
-	NoService bool `json:"no_service,omitempty"`
-	// Reason is "no region", "no coordinator", or empty for other errors.
-	Reason string `json:"reason,omitempty"`
-	// Node is who answers, as identity.Node.String writes it.
-	Node     string        `json:"node,omitempty"`
+	adminrpc.Head
+
 	Regions  []AdminRegion `json:"regions,omitempty"`
 	Shards   []AdminShard  `json:"shards,omitempty"`
 	Entities []string      `json:"entities,omitempty"`
 	Found    *AdminFound   `json:"found,omitempty"`
-	// Moving is how many shards are moved by adminCmdRebalance.
-	Moving int `json:"moving,omitempty"`
-	// More says that there are more, behind the last one.
-	More bool `json:"more,omitempty"`
+	Moving   int           `json:"moving,omitempty"` // shards that adminCmdRebalance moves
 }
 
-// AdminRegion is what a region, or a proxy, runs and knows. Nodes are written as identity.Node.String does.
+// AdminRegion is the state of a region or a proxy. Nodes have the format of identity.Node.String.
 type AdminRegion struct {
 	Type string `json:"type"`
-	// Role is what the nodes have that host the type, empty for all.
+	// Role is the role of the nodes that host the type, empty for all nodes.
 	Role string `json:"role,omitempty"`
-	// Total is how many shards the type is divided into.
+	// Total is the number of shards of the type.
 	Total int `json:"total"`
-	// Proxy says that the node hosts none; Drained that it gives all away, and takes none any more.
-	Proxy   bool `json:"proxy,omitempty"`
+	// Proxy reports that the node hosts no shards.
+	Proxy bool `json:"proxy,omitempty"`
+	// Drained reports that the node hands off its shards and accepts no others.
 	Drained bool `json:"drained,omitempty"`
-	// Coordinator is the node with the coordinator that knows the region, empty if none does.
+	// Coordinator is the node whose coordinator the region is registered with, empty if there is none.
 	Coordinator string `json:"coordinator,omitempty"`
-	// Mismatch is why that one does not let the region register: its settings are others.
+	// Mismatch is the reason for which the coordinator rejects the region: its settings differ.
 	Mismatch string `json:"mismatch,omitempty"`
-	// Shards is how many the node hosts, Entities how many those have: which run, and which will.
+	// Shards is the number of hosted shards. Entities counts their running and starting entities.
 	Shards   int `json:"shards"`
 	Entities int `json:"entities"`
-	// Waiting is how many commands wait on the node; Dropped how many have reached nobody since it was started.
+	// Waiting counts the commands that wait on the node, Dropped those that were not delivered since the start.
 	Waiting int    `json:"waiting,omitempty"`
 	Dropped uint64 `json:"dropped,omitempty"`
-	// CoordinatorState is what the coordinator knows, nil but on the node that has it.
+	// CoordinatorState is nil unless the node runs the coordinator.
 	CoordinatorState *AdminCoordinator `json:"coordinator_state,omitempty"`
 }
 
-// AdminCoordinator is what the coordinator of a type knows.
+// AdminCoordinator is the state of the coordinator of a type.
 type AdminCoordinator struct {
 	Term  uint64 `json:"term"`
 	Phase string `json:"phase"`
-	// Regions and Proxies are registered, but may be gone.
+	// Regions and Proxies are registered. Some of their nodes may have gone.
 	Regions int `json:"regions"`
 	Proxies int `json:"proxies"`
-	// Placed is how many shards have a home, Moving how many of them are being moved.
+	// Placed counts the shards that have a home, Moving those of them that are in a hand-off.
 	Placed int `json:"placed"`
 	Moving int `json:"moving,omitempty"`
-	// Refused is how many regions and proxies can't register, since their settings are others.
+	// Refused counts the regions and proxies that the coordinator rejects because their settings differ.
 	Refused int `json:"refused,omitempty"`
 }
 
 // AdminShard is a shard that a node hosts.
 type AdminShard struct {
 	Shard Shard `json:"shard"`
-	// Entities is how many it has: which run, and which will.
+	// Entities counts the running and starting entities.
 	Entities int `json:"entities"`
 }
 
-// AdminFound is where an entity is.
+// AdminFound is the location of an entity.
 type AdminFound struct {
 	Shard Shard `json:"shard"`
-	// Home is the node that has the shard, as far as the node that answers knows; empty if it does not.
+	// Home is the node that hosts the shard, empty if the replying node has no home for it.
 	Home string `json:"home,omitempty"`
-	// Coordinator is the node that should know.
+	// Coordinator is the node whose coordinator the replying region is registered with.
 	Coordinator string `json:"coordinator,omitempty"`
-	// Running says that the entity runs on the node that answers.
+	// Running reports whether the entity runs on the replying node.
 	Running bool `json:"running,omitempty"`
 }
 
+// Limits of one reply.
 const (
-	adminPage     = 1000      // shards, or IDs, or
-	adminBytes    = 192 << 10 // of those
-	maxAdminError = 4 << 10
+	adminPage  = 1000      // shards or IDs
+	adminBytes = 192 << 10 // of IDs
 )
 
-// ErrNoRegion says that a node has no region, and no proxy, of the type that an operator has asked for.
-var ErrNoRegion = errors.New("sharding: the node has no region of the type")
+// ErrNoRegion reports that a node has neither a region nor a proxy of the type.
+var ErrNoRegion = errors.New("sharding: node has no region of this type")
 
-// adminReasons returns the errors that are told apart, by their names.
-func adminReasons() map[string]error {
-	return map[string]error{"no region": ErrNoRegion, "no coordinator": ErrNoCoordinator}
-}
-
-func adminReason(err error) string {
-	for text, known := range adminReasons() { // at most one of them matches
-		if errors.Is(err, known) {
-			return text
-		}
-	}
-	return ""
-}
-
-// serve lets other nodes and operators ask for the regions of a node.
+// serve registers the handlers for queries of other nodes and for requests of operators.
 func (rt *router) serve() {
 	rt.node.Transport().HandleRequest(kindQuery, rt.receiveQuery)
-	rt.node.HandleAdmin(adminService, rt.admin)
+	rt.node.HandleAdmin(adminService, adminrpc.Serve(adminProtocol(), rt.administer))
 }
 
-// admin answers an operator.
-func (rt *router) admin(ctx context.Context, operator string, request []byte) []byte {
-	var r adminRequest
-	var answer adminReply
-	err := json.Unmarshal(request, &r)
-	if err == nil {
-		answer, err = rt.administer(ctx, operator, &r)
-		answer.Node = rt.node.Self().String()
-	}
-	if err != nil {
-		text := err.Error()
-		answer = adminReply{Error: text[:min(len(text), maxAdminError)], Reason: adminReason(err)}
-	}
-	out, err := json.Marshal(answer)
-	if err != nil {
-		return []byte(`{"error":"the answer can't be encoded"}`)
-	}
-	return out
-}
-
-func (rt *router) administer(ctx context.Context, operator string, r *adminRequest) (adminReply, error) {
+// administer handles a request of an operator.
+func (rt *router) administer(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
 	if r.Command == adminCmdRegions && r.Type == "" {
-		return rt.adminRegions(ctx, r.After)
+		reply, err = rt.adminRegions(ctx, r.After)
+	} else if s := rt.find(r.Type); s != nil {
+		reply, err = s.administer(ctx, operator, r)
+	} else {
+		err = fmt.Errorf("%w: %.100q", ErrNoRegion, r.Type)
 	}
-	s := rt.find(r.Type)
-	if s == nil {
-		return adminReply{}, fmt.Errorf("%w: %.100q", ErrNoRegion, r.Type)
-	}
-	return s.administer(ctx, operator, r)
+	reply.Node = rt.node.Self().String()
+	return reply, err
 }
 
-// types returns the types with a region or a proxy on the node, sorted.
+// types returns the types that have a region or a proxy on the node, sorted.
 func (rt *router) types() []string {
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
@@ -203,49 +164,49 @@ func (rt *router) types() []string {
 	return types
 }
 
-// adminRegions returns the regions of all types behind one.
-func (rt *router) adminRegions(ctx context.Context, after string) (answer adminReply, err error) {
+// adminRegions returns a page of regions: those of the types that follow after.
+func (rt *router) adminRegions(ctx context.Context, after string) (reply adminReply, err error) {
 	for _, name := range rt.types() {
 		s := rt.find(name)
 		switch {
 		case name <= after || s == nil:
 			continue
-		case len(answer.Regions) == adminPage/10:
-			answer.More = true
-			return answer, nil
+		case len(reply.Regions) == adminPage/10:
+			reply.More = true
+			return reply, nil
 		}
 		region, err := s.adminRegion(ctx)
 		if errors.Is(err, ErrStopped) {
 			continue
 		}
 		if err != nil {
-			return answer, err
+			return reply, err
 		}
-		answer.Regions = append(answer.Regions, region)
+		reply.Regions = append(reply.Regions, region)
 	}
-	return answer, nil
+	return reply, nil
 }
 
-// administer answers an operator who asks for a type.
-func (s *shell) administer(ctx context.Context, operator string, r *adminRequest) (answer adminReply, err error) {
+// administer handles a request of an operator about the type.
+func (s *shell) administer(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
 	switch r.Command {
 	case adminCmdRegions:
 		var region AdminRegion
 		region, err = s.adminRegion(ctx)
-		answer.Regions = []AdminRegion{region}
+		reply.Regions = []AdminRegion{region}
 	case adminCmdShards:
-		err = s.call(ctx, func() { answer.Shards, answer.More = s.adminShards(r.Behind) })
+		err = s.call(ctx, func() { reply.Shards, reply.More = s.adminShards(r.Behind) })
 	case adminCmdEntities:
-		err = s.call(ctx, func() { answer.Entities, answer.More = s.adminEntities(r.Shard, r.After) })
+		err = s.call(ctx, func() { reply.Entities, reply.More = s.adminEntities(r.Shard, r.After) })
 	case adminCmdFind:
-		answer.Found, err = s.adminFind(ctx, r.ID)
+		reply.Found, err = s.adminFind(ctx, r.ID)
 	case adminCmdRebalance:
 		s.logOperatorCommand(ctx, operator, r)
-		answer.Moving, err = s.adminRebalance(ctx)
+		reply.Moving, err = s.adminRebalance(ctx)
 	case adminCmdDrain:
 		s.logOperatorCommand(ctx, operator, r)
 		if s.entities != nil {
-			s.beginDrain() //nolint:contextcheck // nobody waits for it here
+			s.beginDrain() //nolint:contextcheck // the drain continues after the request
 		}
 	case adminCmdUndrain:
 		s.logOperatorCommand(ctx, operator, r)
@@ -256,14 +217,14 @@ func (s *shell) administer(ctx context.Context, operator string, r *adminRequest
 	if err != nil {
 		return adminReply{}, err
 	}
-	return answer, nil
+	return reply, nil
 }
 
 func (s *shell) logOperatorCommand(ctx context.Context, operator string, r *adminRequest) {
-	s.log.InfoContext(ctx, "an operator commands", slog.String("operator", operator), slog.String("command", string(r.Command)))
+	s.log.InfoContext(ctx, "operator request", slog.String("operator", operator), slog.String("command", string(r.Command)))
 }
 
-// adminRegion returns what the region runs and knows.
+// adminRegion returns the state of the region.
 func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 	a = AdminRegion{Type: s.name, Role: s.opts.Role, Total: s.opts.Shards, Proxy: s.entities == nil, Dropped: s.dropped.Load()}
 	if why := s.mismatchErr(); why != nil {
@@ -291,11 +252,11 @@ func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 	return a, err
 }
 
-// adminShards returns shards of this node, from one on. It belongs to the loop.
-func (s *shell) adminShards(behind Shard) (page []AdminShard, more bool) {
+// adminShards returns a page of hosted shards, beginning with from. The loop calls it.
+func (s *shell) adminShards(from Shard) (page []AdminShard, more bool) {
 	for _, n := range s.machine.Hosted() {
 		switch {
-		case n < behind:
+		case n < from:
 		case len(page) == adminPage:
 			return page, true
 		default:
@@ -305,14 +266,14 @@ func (s *shell) adminShards(behind Shard) (page []AdminShard, more bool) {
 	return page, false
 }
 
-// adminEntities returns the entities of a shard that run on this node, behind one. It belongs to the loop.
+// adminEntities returns a page of the IDs of running entities of a shard: those after an ID. The loop calls it.
 func (s *shell) adminEntities(n Shard, after string) (page []string, more bool) {
 	room := adminBytes
 	for _, id := range s.machine.Running(n) {
 		if id <= after && after != "" {
 			continue
 		}
-		if room -= 6*len(id) + 3; len(page) == adminPage || room < 0 { // as JSON a byte takes six at most
+		if room -= 6*len(id) + 3; len(page) == adminPage || room < 0 { // a byte takes at most six bytes of JSON
 			return page, true
 		}
 		page = append(page, id)
@@ -320,7 +281,7 @@ func (s *shell) adminEntities(n Shard, after string) (page []string, more bool) 
 	return page, false
 }
 
-// adminFind returns where an entity is.
+// adminFind returns the location of an entity.
 func (s *shell) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 	n, err := s.shardOf(id)
 	if err != nil {
@@ -345,10 +306,10 @@ func (s *shell) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 	return found, err
 }
 
-// rebalancePoll is how often it is looked whether the strategy has answered.
+// rebalancePoll is the interval of checks whether the strategy has returned.
 const rebalancePoll = 10 * time.Millisecond
 
-// adminRebalance asks the strategy which shards should move, and waits for its answer.
+// adminRebalance runs the strategy once, waits for its result and returns how many shards it moves.
 func (s *shell) adminRebalance(ctx context.Context) (moving int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StrategyTimeout+queryTimeout, errNoReply)
 	defer cancel()
@@ -357,7 +318,7 @@ func (s *shell) adminRebalance(ctx context.Context) (moving int, err error) {
 	var asked *coordinator.Machine
 	for before := 0; ; {
 		here, open := false, false
-		err := s.call(ctx, func() { //nolint:contextcheck // the loop has a context of its own
+		err := s.call(ctx, func() { //nolint:contextcheck // the loop uses its own context
 			c := s.machine.LocalCoordinator()
 			if c != nil && asked == nil {
 				asked, before = c, c.HandOffs()

@@ -5,51 +5,34 @@ package sharding
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"iter"
-	"strings"
 	"sync"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/adminrpc"
 	"github.com/refold-io/refold/transport"
 )
 
-// maxAdminPages is how many answers a list may be made of.
-const maxAdminPages = 100_000
+// Admin sends requests of an operator to nodes. Its methods are safe for concurrent use. They return the errors of
+// transport.AdminClient, and the errors that nodes report, which match ErrNoRegion or ErrNoCoordinator if that is the cause.
+type Admin struct{ client *adminrpc.Client }
 
-// Admin asks nodes for regions on behalf of an operator, who is no node. Its methods are safe for concurrent use. Their errors are those
-// of transport.AdminClient, or an *AdminError.
-type Admin struct{ asker transport.AdminClient }
-
-// NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
-func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
-
-// AdminError is what a node says that could not do what it was asked. It matches ErrNoRegion or ErrNoCoordinator, if that is why.
-type AdminError struct {
-	Command adminCommand
-	Text    string
-
-	is error
+// NewAdmin returns an Admin that sends its requests through a client of a plugin, such as nats.ConnectOperator. It does not close
+// the client.
+func NewAdmin(client transport.AdminClient) *Admin {
+	return &Admin{adminrpc.NewClient(client, adminProtocol())}
 }
 
-func (e *AdminError) Error() string {
-	return fmt.Sprintf("sharding: %s: the node says: %s", e.Command, strings.TrimPrefix(e.Text, "sharding: "))
-}
-
-// Unwrap returns the error of this package that it matches, nil if there is none.
-func (e *AdminError) Unwrap() error { return e.is }
-
-// AdminNode is what a node has said about its regions.
+// AdminNode is the reply of a node about its regions.
 type AdminNode struct {
-	// Name is its name; Node is who has answered, as identity.Node.String writes it, empty if nobody has.
+	// Name is the name of the node. Node is the replying incarnation in the format of identity.Node.String, empty without a reply.
 	Name, Node string
 	Regions    []AdminRegion
-	// Err says why there is nothing else. It matches ErrNoRegion if the node has no region.
+	// Err is the reason for which Regions is missing or incomplete. It matches ErrNoRegion if the node has no region.
 	Err error
 }
 
-// Region returns the region, or the proxy, of a type; nil if there is none.
+// Region returns the region or the proxy of a type, nil if there is none.
 func (n *AdminNode) Region(typ string) *AdminRegion {
 	for i := range n.Regions {
 		if n.Regions[i].Type == typ {
@@ -59,7 +42,8 @@ func (n *AdminNode) Region(typ string) *AdminRegion {
 	return nil
 }
 
-// Regions asks some nodes for all their regions and proxies, all at the same time. Kind nodes don't answer is in Err of each.
+// Regions returns all regions and proxies of some nodes. It sends the requests concurrently and reports failures in
+// AdminNode.Err.
 func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 	found := make([]AdminNode, len(nodes))
 	var all sync.WaitGroup
@@ -67,13 +51,13 @@ func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 		all.Go(func() {
 			n := AdminNode{Name: name}
 			request := adminRequest{Command: adminCmdRegions}
-			for answer, err := range a.pages(ctx, name, &request) {
+			for reply, err := range a.pages(ctx, name, &request) {
 				if n.Err = err; err != nil {
 					break
 				}
-				n.Node, n.Regions = answer.Node, append(n.Regions, answer.Regions...)
-				if len(answer.Regions) > 0 {
-					request.After = answer.Regions[len(answer.Regions)-1].Type
+				n.Node, n.Regions = reply.Node, append(n.Regions, reply.Regions...)
+				if len(reply.Regions) > 0 {
+					request.After = reply.Regions[len(reply.Regions)-1].Type
 				}
 			}
 			found[i] = n
@@ -83,16 +67,16 @@ func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 	return found
 }
 
-// Shards yields the shards of a type that a node hosts, sorted. The error is the last that it yields.
+// Shards yields the shards of a type that a node hosts, sorted. An error ends the sequence.
 func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[AdminShard, error] {
 	return func(yield func(AdminShard, error) bool) {
 		request := adminRequest{Command: adminCmdShards, Type: typ}
-		for answer, err := range a.pages(ctx, node, &request) {
+		for reply, err := range a.pages(ctx, node, &request) {
 			if err != nil {
 				yield(AdminShard{}, err)
 				return
 			}
-			for _, s := range answer.Shards {
+			for _, s := range reply.Shards {
 				if request.Behind = s.Shard + 1; !yield(s, nil) {
 					return
 				}
@@ -101,16 +85,16 @@ func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[AdminSha
 	}
 }
 
-// Entities yields the IDs of those entities of a shard that run on a node, sorted. The error is the last that it yields.
+// Entities yields the IDs of the entities of a shard that run on a node, sorted. An error ends the sequence.
 func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		request := adminRequest{Command: adminCmdEntities, Type: typ, Shard: shard}
-		for answer, err := range a.pages(ctx, node, &request) {
+		for reply, err := range a.pages(ctx, node, &request) {
 			if err != nil {
 				yield("", err)
 				return
 			}
-			for _, id := range answer.Entities {
+			for _, id := range reply.Entities {
 				if request.After = id; !yield(id, nil) {
 					return
 				}
@@ -119,9 +103,9 @@ func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) ite
 	}
 }
 
-// Find returns where an entity is: it asks a node, then the coordinator if that one does not know, and then the home whether the
-// entity runs. If the home does not answer, Running is false. A node without a region of the type does not know the shard: the error
-// matches ErrNoRegion.
+// Find returns the location of an entity. It asks the given node first, then the coordinator if that node has no home for the
+// shard, then the home whether the entity runs. If the home does not reply, Running is false. The error matches ErrNoRegion if the
+// given node has no region of the type.
 func (a *Admin) Find(ctx context.Context, node, typ, id string) (*AdminFound, error) {
 	request := adminRequest{Command: adminCmdFind, Type: typ, ID: id}
 	found, err := a.find(ctx, node, request)
@@ -143,17 +127,17 @@ func (a *Admin) Find(ctx context.Context, node, typ, id string) (*AdminFound, er
 }
 
 func (a *Admin) find(ctx context.Context, node string, request adminRequest) (*AdminFound, error) {
-	answer, err := a.ask(ctx, node, request)
+	reply, err := a.ask(ctx, node, request)
 	if err != nil {
 		return nil, err
 	}
-	if answer.Found == nil {
-		return nil, fmt.Errorf("sharding: the answer to %s makes no sense", request.Command)
+	if reply.Found == nil {
+		return nil, a.client.Malformed(string(request.Command), "no location")
 	}
-	return answer.Found, nil
+	return reply.Found, nil
 }
 
-// nameOf returns the name of a node that is written with its UID.
+// nameOf returns the name in the text form of a node.
 func nameOf(node string) string {
 	if n, err := identity.Parse(node); err == nil {
 		return n.Name
@@ -161,65 +145,39 @@ func nameOf(node string) string {
 	return node
 }
 
-// Rebalance lets the coordinator of a type ask its strategy at once which shards should move, and returns how many begin to move. The node is the one that has the coordinator: the error matches ErrNoCoordinator if it does not.
+// Rebalance runs the strategy of a type once and returns the number of hand-offs that it starts. The node must run the
+// coordinator of the type, otherwise the error matches ErrNoCoordinator.
 func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, err error) {
-	answer, err := a.ask(ctx, node, adminRequest{Command: adminCmdRebalance, Type: typ})
+	reply, err := a.ask(ctx, node, adminRequest{Command: adminCmdRebalance, Type: typ})
 	if err != nil {
 		return 0, err
 	}
-	return answer.Moving, nil
+	return reply.Moving, nil
 }
 
-// Drain begins to give all shards of a node away, of one type: see Region.Drain. A proxy has none.
+// Drain starts to hand off all shards of a type that a node hosts: see Region.Drain. It does nothing on a proxy.
 func (a *Admin) Drain(ctx context.Context, node, typ string) error {
 	_, err := a.ask(ctx, node, adminRequest{Command: adminCmdDrain, Type: typ})
 	return err
 }
 
-// Undrain lets a node take shards of a type again: see Region.Undrain.
+// Undrain cancels Drain: see Region.Undrain.
 func (a *Admin) Undrain(ctx context.Context, node, typ string) error {
 	_, err := a.ask(ctx, node, adminRequest{Command: adminCmdUndrain, Type: typ})
 	return err
 }
 
-// pages yields answers until there are no more. Whoever takes them sets what the next one begins behind.
-func (a *Admin) pages(ctx context.Context, node string, request *adminRequest) iter.Seq2[*adminReply, error] {
-	return func(yield func(*adminReply, error) bool) {
-		for range maxAdminPages {
-			behind, after := request.Behind, request.After
-			answer, err := a.ask(ctx, node, *request)
-			if !yield(answer, err) || err != nil || !answer.More {
-				return
-			}
-			if request.Behind == behind && request.After == after { // or it would never end
-				yield(nil, fmt.Errorf("sharding: the answer to %s makes no sense", request.Command))
-				return
-			}
-		}
-		yield(nil, fmt.Errorf("sharding: the answers to %s never end", request.Command))
-	}
+// pages yields the replies of a list. The consumer sets in the request where the next page begins.
+func (a *Admin) pages(ctx context.Context, node string, r *adminRequest) iter.Seq2[*adminReply, error] {
+	r.Service = adminService
+	return adminrpc.Pages[adminRequest, adminReply](ctx, a.client, node, string(r.Command), r)
 }
 
 func (a *Admin) ask(ctx context.Context, node string, r adminRequest) (*adminReply, error) {
 	r.Service = adminService
-	request, err := json.Marshal(r)
+	reply, err := adminrpc.Ask[adminReply](ctx, a.client, node, string(r.Command), r)
 	if err != nil {
-		return nil, fmt.Errorf("sharding: %s: %w", r.Command, err)
+		return nil, err
 	}
-	b, err := a.asker.Ask(ctx, node, request)
-	if err != nil {
-		return nil, fmt.Errorf("sharding: ask for %s: %w", r.Command, err)
-	}
-	var answer adminReply
-	if err := json.Unmarshal(b, &answer); err != nil {
-		return nil, fmt.Errorf("sharding: the answer to %s can't be read: %w", r.Command, err)
-	}
-	if answer.Error == "" {
-		return &answer, nil
-	}
-	e := &AdminError{Command: r.Command, Text: answer.Error, is: adminReasons()[answer.Reason]}
-	if answer.NoService {
-		e.is = ErrNoRegion
-	}
-	return nil, e
+	return reply, nil
 }

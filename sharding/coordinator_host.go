@@ -6,21 +6,21 @@ package sharding
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// preside is the singleton: as long as it runs this node has the coordinator.
+// hostCoordinator is the singleton: the node has the coordinator as long as it runs.
 func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	dismissed := make(chan struct{})
-	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop has a context of its own
+	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop uses its own context
 		s.coordinatorWanted = true
 		s.startCoordinator()
 	}})
@@ -29,7 +29,7 @@ func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	case <-s.done:
 		return nil
 	}
-	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop has a context of its own
+	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop uses its own context
 		s.coordinatorWanted = false
 		s.coordinatorStopped = dismissed
 		if !s.coordinatorRuns {
@@ -45,7 +45,7 @@ func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	return nil
 }
 
-// appoint gives the machine the coordinator, if it is to have it.
+// startCoordinator starts the coordinator in the machine if this node should run it.
 func (s *shell) startCoordinator() {
 	if s.coordinatorWanted && !s.coordinatorRuns && !s.halted {
 		s.coordinatorRuns = true
@@ -60,8 +60,8 @@ func (s *shell) notifyCoordinatorStopped() {
 	}
 }
 
-// consult puts the machine's questions to the store and to the strategy. Whoever answers has a goroutine of its own, and never holds up
-// the loop.
+// callStores starts the calls of the store and the strategy that a step requests. Each runs in its
+// own goroutine, so that none blocks the loop.
 func (s *shell) callStores(e *shardcore.Effects) {
 	if id := e.Load; id != 0 {
 		s.callAsync("load", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
@@ -102,7 +102,7 @@ func (s *shell) callStores(e *shardcore.Effects) {
 	}
 }
 
-// ask calls f, and tells the machine what it says, or what its failure means.
+// callAsync calls f and passes its result to the machine, or the input that stands for its failure.
 func (s *shell) callAsync(what string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
 	m := s.machine
 	s.background.Go(func() {
@@ -110,7 +110,7 @@ func (s *shell) callAsync(what string, limit time.Duration, f func(context.Conte
 		defer cancel()
 		defer s.warnIfLate(what, limit)()
 		var in coordinator.Input
-		err := catchPanic(func() (err error) {
+		err := panics.Catch(func() (err error) {
 			in, err = f(ctx)
 			return err
 		})
@@ -119,38 +119,28 @@ func (s *shell) callAsync(what string, limit time.Duration, f func(context.Conte
 			in = failed(err)
 		}
 		s.inbox.add(item{call: func() {
-			if s.machine == m { // it is the one that has asked
+			if s.machine == m { // the machine that made the call
 				s.step(shardcore.CoordinatorReply{Input: in})
 			}
 		}})
 	})
 }
 
-// errCallLate says that a call does not end with its context.
-var errCallLate = errors.New("it does not return, though its time is over; nothing goes on before")
+// errCallLate reports that a call has not returned although its context ended.
+var errCallLate = errors.New("the call has not returned after its timeout; the coordinator waits for it")
 
-// callGracePeriod is how long after the end of its time a call may return.
+// callGracePeriod is how long after its timeout a call may return without a warning.
 const callGracePeriod = 5 * time.Second
 
-// watch complains if a call to the store or the strategy, which must heed the end of its context, goes on for too long. Kind it returns is to be
-// called when the call has returned.
+// warnIfLate logs a warning if a call of the store or the strategy ignores the end of its context.
+// The result must be called when the call has returned.
 func (s *shell) warnIfLate(what string, limit time.Duration) (stop func()) {
 	late := time.AfterFunc(limit+callGracePeriod, func() { s.logCallFailure(what, errCallLate) })
 	return func() { late.Stop() }
 }
 
-// contained calls f, which is somebody else's and may panic.
-func catchPanic(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("it panicked: %v", p)
-		}
-	}()
-	return f()
-}
-
 func (s *shell) logCallFailure(what string, err error) {
 	if err != nil && s.ctx.Err() == nil {
-		s.log.LogAttrs(s.ctx, slog.LevelWarn, "the coordinator's store or strategy has failed", slog.String("call", what), slog.Any("error", err))
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "call of the coordinator's store or strategy failed", slog.String("call", what), slog.Any("error", err))
 	}
 }

@@ -12,42 +12,44 @@ import (
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
-// gate is the way to a shard past the loop. While it is open, commands go straight to the entities, or to the node that has them.
+// fastPath lets commands for a shard bypass the loop: they go directly to a running entity, or to
+// the node that hosts the shard.
 //
-// Who goes through holds mu for reading, and the loop narrows the gate, holding it for writing, before it lets anybody know
-// that the shard moves: each command goes before that or waits in the inbox, behind those of its sender that
-// have gone there before. The loop opens it again only after it has handled the command that it looks at, and nobody goes through as long
-// as others wait in the inbox.
+// A sender holds mu for reading. The loop restricts the path, holding mu for writing, before it
+// sends any message about a move of the shard. Hence each command either passes before, or goes
+// through the queue after the earlier commands of its sender. The loop opens the path after it has
+// handled the current command, and no command uses it while the queue of its origin holds others.
 type fastPath struct {
 	mu           sync.RWMutex
 	home         identity.Node
 	homeIsSelf   bool                  // home is this node
-	ownAllowed   bool                  // commands of this node may go there
-	peersAllowed bool                  // commands of other nodes may, if it is here
-	entries      map[string]*pathEntry // the entities that take them, by ID
+	ownAllowed   bool                  // accepts commands of this node
+	peersAllowed bool                  // accepts commands of other nodes; home is this node
+	entries      map[string]*pathEntry // running entities by ID
 
-	// Kind waits for the loop, and how many there are or are about to be, of this node and of others. The lines belong to the
-	// inbox.
+	// Commands that wait for the loop, and how many wait or are about to be queued: those of this
+	// node and those of other nodes. The inbox's lock guards queues.
 	queues [2][]*queuedCommand
 	queued [2]atomic.Int32
-	// Hints, for what is better done without the lock.
+	// Hints: whether to encode or decode a command before taking the lock.
 	encodeFirst, decodeFirst atomic.Bool
 }
 
-// seat is that of an entity that runs.
+// pathEntry is a running entity that accepts commands of the fast path.
 type pathEntry struct{ touched atomic.Bool }
 
-// touch notes that the entity was needed.
+// touch records that the entity received a command.
 func (s *pathEntry) touch() {
 	if !s.touched.Load() {
 		s.touched.Store(true)
 	}
 }
 
-// open reports whether anybody may go through.
+// isOpen reports whether the path accepts any commands.
 func (g *fastPath) isOpen() bool { return g.ownAllowed || g.peersAllowed }
 
-// narrow shuts a gate to those that may not go through any more. It is called before what has been decided is done.
+// restrictPath closes the path for commands that the machine no longer routes directly. The loop
+// calls it before it applies the effects of a step.
 func (s *shell) restrictPath(n Shard) {
 	g := &s.paths[n]
 	if !g.isOpen() {
@@ -67,14 +69,15 @@ func (s *shell) restrictPath(n Shard) {
 	}
 }
 
-// restrictAllPaths does so with all gates.
+// restrictAllPaths calls restrictPath for all shards.
 func (s *shell) restrictAllPaths() {
 	for n := range s.openPaths { // the order does not matter
 		s.restrictPath(n)
 	}
 }
 
-// widen opens a gate to those that may go through. It is called when what has been decided is done.
+// openPath sets the path to the direct route of the machine. The loop calls it after it has applied
+// the effects of a step.
 func (s *shell) openPath(n Shard) {
 	g := &s.paths[n]
 	way := s.machine.DirectRoute(n)
@@ -94,26 +97,26 @@ func (s *shell) openPath(n Shard) {
 	}
 }
 
-// Whose commands wait in a line: those of this node don't wait for those of others.
+// The queues of a path: commands of this node do not wait for those of other nodes.
 const (
 	ownQueue  = 0
 	peerQueue = 1
 )
 
-// maxDrain is how many of a line are looked at while nobody goes through the gate.
+// maxDrain is how many queued commands are checked while the lock of a path is held.
 const maxDrain = 4096
 
-// waiting is a command that waits for the loop.
+// queuedCommand is a command that waits for the loop.
 type queuedCommand struct {
 	shard   Shard
-	handled bool // it has been handled; the loop's
+	handled bool // owned by the loop
 
-	own *envelope // of this node; or of another one:
+	own *envelope // set for a command of this node; the rest is for commands of other nodes
 
 	frame   *shardcore.Received
 	entity  string
 	body    []byte
-	message eventsourcing.Message // if opened
+	message eventsourcing.Message // if decoded
 	decoded bool
 }
 
@@ -124,7 +127,7 @@ func (w *queuedCommand) queue() int {
 	return peerQueue
 }
 
-// waited handles a command that has waited.
+// handleCommand handles a queued command.
 func (s *shell) handleCommand(w *queuedCommand) {
 	g, line := &s.paths[w.shard], w.queue()
 	if !w.handled && g.accepts(w) {
@@ -144,7 +147,7 @@ func (s *shell) handleCommand(w *queuedCommand) {
 	s.queuedTotal.Add(1)
 }
 
-// passes reports whether a command can go through the gate.
+// accepts reports whether a command can use the path.
 func (g *fastPath) accepts(w *queuedCommand) bool {
 	switch {
 	case w.own == nil:
@@ -157,10 +160,11 @@ func (g *fastPath) accepts(w *queuedCommand) bool {
 	return !w.own.encoded.isZero()
 }
 
-// drainQueue lets all in a line go through the gate that can. Commands that come meanwhile wait for that, so that they find the line empty, or
-// with few in it. Else each one would wait in the line since others do, for as long as there are always some.
+// drainQueue sends all queued commands that can use the path. New commands wait for the lock
+// and then find the queue empty, or short. Without it, a queue that always holds some
+// commands would keep new commands off the fast path forever.
 //
-// It changes nothing in the order: the commands of an entity either all go now or none of them does.
+// It keeps the order: of the commands of one entity, either all leave the queue or none.
 func (s *shell) drainQueue(g *fastPath, line int) {
 	var failed []*queuedCommand
 	var why []error
@@ -189,7 +193,7 @@ func (s *shell) drainQueue(g *fastPath, line int) {
 	s.inbox.requeue(g, line, kept)
 	g.queued[line].Add(-gone)
 	g.mu.Unlock()
-	for i, w := range failed { // whoever hears of it may send commands
+	for i, w := range failed { // after unlocking, because the callbacks may send commands
 		m := w.message
 		if line == ownQueue {
 			m = w.own.message
@@ -199,7 +203,7 @@ func (s *shell) drainQueue(g *fastPath, line int) {
 	}
 }
 
-// through lets a command go through the gate.
+// sendDirect sends a command on the path.
 func (s *shell) sendDirect(g *fastPath, w *queuedCommand) error {
 	m := w.message
 	if w.own != nil {
@@ -212,7 +216,7 @@ func (s *shell) sendDirect(g *fastPath, w *queuedCommand) error {
 	return s.entities.Deliver(m)
 }
 
-// unheard tells the sender of a command that the loop has ended before.
+// refuseQueued reports to the sender of a queued command that the loop has ended.
 func (s *shell) refuseQueued(w *queuedCommand) {
 	if w.handled {
 		return
@@ -224,7 +228,7 @@ func (s *shell) refuseQueued(w *queuedCommand) {
 	s.reportDropped(w.entity, s.sendRefusal(w.body, shardcore.Stopped), ErrStopped)
 }
 
-// shorten forgets those at the front of a line that were handled.
+// trimQueue removes handled commands from the front of a queue.
 func (b *inbox) trimQueue(g *fastPath, line int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +242,7 @@ func (b *inbox) trimQueue(g *fastPath, line int) {
 	g.queues[line] = at
 }
 
-// line returns those in a line, and leaves it empty.
+// takeQueue removes and returns the commands of a queue.
 func (b *inbox) takeQueue(g *fastPath, line int) []*queuedCommand {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -247,7 +251,7 @@ func (b *inbox) takeQueue(g *fastPath, line int) []*queuedCommand {
 	return all
 }
 
-// requeue puts some in front of a line.
+// requeue puts commands back to the front of a queue.
 func (b *inbox) requeue(g *fastPath, line int, kept []*queuedCommand) {
 	if len(kept) == 0 {
 		return

@@ -12,17 +12,18 @@ import (
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
-// tended is what a site needs for operators and other nodes that look at it.
+// operatorState is the state of a shell for operators and for queries of other nodes.
 type operatorState struct {
-	pendingQueries atomic.Int32 // that wait for the loop
-	drained        bool         // it hosts nothing, for good
-	drainWaiters   []chan error // closed when it does not, or told why it does
+	pendingQueries atomic.Int32 // waiting for the loop
+	drained        bool         // hosts nothing until Undrain
+	drainWaiters   []chan error // closed when drained, or sent an error
 }
 
-// Drain gives all shards of this node away, in order and without a loss, and waits until it hosts none. The region goes on: entities
-// are still reached through it, and its node may still have the coordinator, but no shard comes back before the node is
-// started again, or Undrain is called. Where no other region is left shards have no home, and what is for them waits. The error is that of
-// ctx; then the rest is given away without anybody waiting. It matches ErrUndrained if that was called meanwhile.
+// Drain hands off all shards of this node without loss and waits until the node hosts none. The
+// region continues to route commands, and the node may still run the coordinator, but it is
+// allocated no shards until it restarts or Undrain is called. If there is no other region, the
+// shards have no home and their commands wait. The error is that of ctx, and the hand-offs continue
+// then. It matches ErrUndrained if Undrain was called before the end.
 func (r *Region[C]) Drain(ctx context.Context) error {
 	if err := r.shell.drain(ctx); err != nil {
 		return fmt.Errorf("sharding: drain type %q on %v: %w", r.shell.name, r.shell.node.Self(), err)
@@ -30,20 +31,20 @@ func (r *Region[C]) Drain(ctx context.Context) error {
 	return nil
 }
 
-// ErrUndrained says that a node takes shards again.
-var ErrUndrained = errors.New("sharding: the node was told to take shards again")
+// ErrUndrained reports that Undrain ended a Drain.
+var ErrUndrained = errors.New("sharding: the drain was canceled")
 
-// Undrain takes a Drain back: the node may be given shards again, by the next rebalance. Kind has not moved yet stays. Nothing happens where
-// nothing was drained. The error is that of ctx, or ErrStopped.
+// Undrain cancels Drain: the next rebalance may allocate shards to the node again. Shards that have
+// not moved stay. It does nothing without a Drain. The error is that of ctx, or ErrStopped.
 func (r *Region[C]) Undrain(ctx context.Context) error {
 	if err := r.shell.undrain(ctx); err != nil {
-		return fmt.Errorf("sharding: let %v take shards of type %q again: %w", r.shell.node.Self(), r.shell.name, err)
+		return fmt.Errorf("sharding: undrain type %q on %v: %w", r.shell.name, r.shell.node.Self(), err)
 	}
 	return nil
 }
 
 func (s *shell) undrain(ctx context.Context) error {
-	return s.call(ctx, func() { //nolint:contextcheck // the loop has a context of its own
+	return s.call(ctx, func() { //nolint:contextcheck // the loop uses its own context
 		if !s.drained {
 			return
 		}
@@ -60,7 +61,7 @@ func (s *shell) undrain(ctx context.Context) error {
 }
 
 func (s *shell) drain(ctx context.Context) error {
-	drained := s.beginDrain() //nolint:contextcheck // the loop has a context of its own
+	drained := s.beginDrain() //nolint:contextcheck // the loop uses its own context
 	select {
 	case err := <-drained:
 		return err
@@ -71,7 +72,7 @@ func (s *shell) drain(ctx context.Context) error {
 	}
 }
 
-// beginDrain begins to give all shards away. Kind it returns is closed when that is done.
+// beginDrain starts a drain. The channel is closed at its end, or receives an error.
 func (s *shell) beginDrain() <-chan error {
 	drained := make(chan error, 1)
 	s.inbox.add(item{call: func() {
@@ -85,7 +86,7 @@ func (s *shell) beginDrain() <-chan error {
 	return drained
 }
 
-// notifyDrained tells those who wait for it that this node hosts nothing.
+// notifyDrained ends the waiting of Drain if this node hosts nothing.
 func (s *shell) notifyDrained() {
 	if len(s.drainWaiters) == 0 || len(s.machine.Hosted()) > 0 {
 		return

@@ -8,29 +8,32 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// resident is an incarnation of an entity on this node, as the machine knows it.
+// localEntity is an incarnation of an entity on this node, as the machine tracks it.
 //
-// It lasts as long as the entity may be in memory. Commands come to entities by the loop, and past it through a gate to those that have a
-// seat. So when one has no seat, and is not in memory when the loop looks, it is gone.
+// It exists as long as the entity may be in memory. Commands reach the entity through the loop, or
+// directly through an entry of the fast path. An entity without an entry that is not in memory when
+// the loop checks is therefore gone.
 type localEntity struct {
 	shardcore.ShardRun
 
 	id          string
 	incarnation uint64
 	stopping    bool
-	passivating bool // is to leave unless it has something to do
+	passivating bool // asked to leave unless it has something to do
 	hasEntry    bool
 }
 
-// gone is told by the runtime that an entity has left memory. A command may have started it anew.
+// entityGone is called by the runtime when an entity has left memory. A command may have started it
+// again. If the entity asked for passivation, asked is true.
 func (s *shell) entityGone(id string, asked bool) {
 	s.inbox.add(item{goneEntity: id, requested: asked})
 }
 
-// startEntity starts an entity. That it has come is told when it is refolded, or that has failed: it is tried again by itself.
+// startEntity starts an entity. The machine gets Started after the recovery has succeeded or
+// failed; the runtime retries a failed one.
 func (s *shell) startEntity(a *shardcore.Action) {
 	r := &localEntity{ShardRun: a.ShardRun, id: a.Entity, incarnation: a.Incarnation}
-	if before := s.localEntities[r.id]; before != nil { // ShardOf has said something else before: it is one entity, of the last shard
+	if before := s.localEntities[r.id]; before != nil { // ShardOf is not deterministic: the entity belongs to the last shard
 		s.removeEntry(before)
 		s.entityEnded(before, false)
 	}
@@ -44,16 +47,16 @@ func (s *shell) startEntity(a *shardcore.Action) {
 			}
 		}})
 	})
-	if err != nil { // what was for it will be told the same
+	if err != nil { // its commands fail with the same error
 		s.entityEnded(r, false)
 	}
 }
 
-// stopEntity lets an entity leave, behind the commands that it has or without them.
+// stopEntity drains or kills an entity with leave.
 func (s *shell) stopEntity(a *shardcore.Action, leave func(id string) bool) {
 	r := s.localEntities[a.Entity]
 	if r == nil || r.ShardRun != a.ShardRun || r.incarnation != a.Incarnation {
-		return // it has left before
+		return // it has already left
 	}
 	r.stopping = true
 	s.removeEntry(r)
@@ -62,11 +65,11 @@ func (s *shell) stopEntity(a *shardcore.Action, leave func(id string) bool) {
 	}
 }
 
-// passivateEntity lets an entity leave that nobody needs, unless it has something to do.
+// passivateEntity asks an idle entity to leave, unless it has something to do.
 func (s *shell) passivateEntity(a *shardcore.Action) {
 	r := s.localEntities[a.Entity]
 	if r == nil || r.ShardRun != a.ShardRun || r.incarnation != a.Incarnation {
-		return // it has left before
+		return // it has already left
 	}
 	r.passivating = true
 	s.removeEntry(r)
@@ -75,7 +78,7 @@ func (s *shell) passivateEntity(a *shardcore.Action) {
 	}
 }
 
-// busy is told by the runtime that an entity goes on that was to leave.
+// entityBusy is called by the runtime when an entity that was asked to leave stays.
 func (s *shell) entityBusy(id string) {
 	s.inbox.add(item{call: func() {
 		r := s.localEntities[id]
@@ -89,7 +92,7 @@ func (s *shell) entityBusy(id string) {
 	}})
 }
 
-// handleGone takes note that an entity has left memory.
+// handleGone handles that an entity has left memory.
 func (s *shell) handleGone(id string, asked bool) {
 	r := s.localEntities[id]
 	if r == nil {
@@ -99,9 +102,9 @@ func (s *shell) handleGone(id string, asked bool) {
 	s.removeEntry(r)
 	switch {
 	case r.stopping && s.entities.Drain(id):
-		return // it is there again, and leaves behind the commands that have come
+		return // a command has started it again: it drains those commands
 	case !r.stopping && s.entities.InMemory(id):
-		if seated { // a command has come past the loop, and it goes on: it must not be stopped, since others may follow
+		if seated { // a command arrived through the fast path: the entity must keep running, because others may follow
 			s.started = append(s.started, r)
 		}
 		return
@@ -109,7 +112,7 @@ func (s *shell) handleGone(id string, asked bool) {
 	s.entityEnded(r, asked)
 }
 
-// ended tells the machine that nothing of an incarnation runs any more.
+// entityEnded reports the end of an incarnation to the machine.
 func (s *shell) entityEnded(r *localEntity, asked bool) {
 	delete(s.localEntities, r.id)
 	if asked && !r.stopping {
@@ -119,12 +122,13 @@ func (s *shell) entityEnded(r *localEntity, asked bool) {
 	s.enqueueInput(r, shard.Ended{Entity: r.id, Incarnation: r.incarnation})
 }
 
-// follows lets the machine know next.
+// enqueueInput adds an input for the machine's next step.
 func (s *shell) enqueueInput(r *localEntity, in shard.Input) {
 	s.pendingInputs = append(s.pendingInputs, shardcore.ShardInput{ShardRun: r.ShardRun, Input: in})
 }
 
-// seat lets entities that have come take commands past the loop. All that came for them before stands in their mailboxes.
+// addEntries opens the fast path for entities that have started. All earlier commands are already
+// in their mailboxes.
 func (s *shell) addEntries() {
 	for _, r := range s.started {
 		if r.stopping || r.passivating || r.hasEntry {
@@ -143,7 +147,7 @@ func (s *shell) addEntries() {
 	s.started = s.started[:0]
 }
 
-// unseat lets commands for an entity come by the loop only.
+// removeEntry closes the fast path for an entity.
 func (s *shell) removeEntry(r *localEntity) {
 	if !r.hasEntry {
 		return

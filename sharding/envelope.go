@@ -16,33 +16,34 @@ import (
 	"github.com/refold-io/refold/internal/wire"
 )
 
-// errMalformed is matched by the errors about bytes that are no command or no answer.
+// errMalformed is matched by the errors about bytes that are not a valid message.
 var errMalformed = errors.New("sharding: malformed")
 
-// wireVersion is that of commands and answers on their way: see package wire.
+// wireVersion is the version of the encodings of this package: see package wire.
 const wireVersion = 0x10
 
-// Limits of what travels with a command. More of a trace is left out.
+// Limits of the parts of a command. A longer trace context is omitted.
 const (
 	maxTrace    = 4 << 10
 	maxManifest = 1 << 10
 	maxPayload  = 16 << 20
 )
 
-// Kind a command has with it.
+// Flags of an encoded command.
 const (
 	withReplyAddress = 1 << iota
 	withDeadline
 	withTrace
 )
 
-// parcel is a command of this node on its way through the machine.
+// envelope is a command of this node on its way through the machine.
 type envelope struct {
 	message eventsourcing.Message
 	encoded encodedCommand
 }
 
-// encoded is a command as it travels, but for what depends on when it leaves. The zero value is none.
+// encodedCommand is the part of an encoded command that does not depend on the time of sending. The
+// zero value is no command.
 type encodedCommand struct {
 	manifest string
 	payload  []byte
@@ -50,7 +51,7 @@ type encodedCommand struct {
 
 func (e *encodedCommand) isZero() bool { return e.manifest == "" }
 
-// encode encodes a command. Codecs are the program's: they may panic.
+// encode encodes a command. The codec belongs to the application and may panic.
 func (s *shell) encode(m *eventsourcing.Message) (e encodedCommand, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -59,7 +60,7 @@ func (s *shell) encode(m *eventsourcing.Message) (e encodedCommand, err error) {
 	}()
 	manifest, payload, err := s.commands.Encode(m.Command())
 	if err == nil && len(manifest) > maxManifest {
-		err = errors.New("its name is too long")
+		err = errors.New("type name is too long")
 	}
 	if err != nil {
 		return encodedCommand{}, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrInvalid, m.Command(), err)
@@ -67,7 +68,8 @@ func (s *shell) encode(m *eventsourcing.Message) (e encodedCommand, err error) {
 	return encodedCommand{manifest, payload}, nil
 }
 
-// appendCommand returns what the other node needs. The number is that of the ask, 0 if nobody waits.
+// appendCommand returns the encoding of a command. The number identifies the reply; 0 means that no
+// caller waits.
 func (s *shell) appendCommand(m *eventsourcing.Message, e *encodedCommand, number uint64) []byte {
 	ctx := m.Context()
 	var trace []byte
@@ -105,7 +107,8 @@ func (s *shell) appendCommand(m *eventsourcing.Message, e *encodedCommand, numbe
 	return append(dst, e.payload...)
 }
 
-// asker is who waits for the answer to a command, and under which number. The zero value is nobody.
+// replyAddress identifies the caller of a command: the node, and the number of the ask there. The
+// zero value means that no caller waits.
 type replyAddress struct {
 	node   identity.Node
 	number uint64
@@ -113,17 +116,17 @@ type replyAddress struct {
 
 func (a replyAddress) isSet() bool { return a.number != 0 }
 
-// arrival is a command as it has come from another node.
+// incomingCommand is a decoded command of another node. Its payload is still encoded.
 type incomingCommand struct {
 	replyTo     replyAddress
 	hasDeadline bool
-	timeLeft    time.Duration // if limited
+	timeLeft    time.Duration // if hasDeadline
 	trace       []byte
 	manifest    string
 	payload     []byte
 }
 
-// decodeCommand reads what appendCommand has written. The error matches errMalformed.
+// decodeCommand decodes the result of appendCommand. The error matches errMalformed.
 func decodeCommand(b []byte) (a incomingCommand, err error) {
 	r := wire.NewReader(b, wireVersion, maxPayload, errMalformed)
 	flags := r.Byte("flags")
@@ -144,7 +147,7 @@ func decodeCommand(b []byte) (a incomingCommand, err error) {
 	return a, nil
 }
 
-// open makes a command of what has come for an entity. If that fails whoever waits for the answer is told.
+// decodeMessage decodes a command for an entity. If that fails, the caller gets an error.
 func (s *shell) decodeMessage(id string, body []byte) (eventsourcing.Message, bool) {
 	a, err := decodeCommand(body)
 	if err != nil {
@@ -169,7 +172,7 @@ func (s *shell) decodeMessage(id string, body []byte) (eventsourcing.Message, bo
 	return eventsourcing.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.sendReply(to, value, err) }), true
 }
 
-// traced returns the context of a command that has come from another node.
+// traceContext returns the context of a command of another node.
 func (s *shell) traceContext(trace []byte) context.Context {
 	if len(trace) == 0 || s.opts.Runtime == nil {
 		return s.commandCtx
@@ -189,32 +192,33 @@ func (s *shell) decodePayload(a *incomingCommand) (command any, err error) {
 	return command, nil
 }
 
-// The forms of an answer.
+// Forms of a reply.
 const (
 	formReply   = 0
 	formRefusal = 1
 )
 
-// replyHeader begins an answer.
+// replyHeader returns the first bytes of a reply.
 func replyHeader(a replyAddress, form byte) []byte {
 	return binary.AppendUvarint(append(make([]byte, 0, 256), wireVersion, form), a.number)
 }
 
-// answer sends what an entity has answered. It does nothing if nobody waits.
+// sendReply sends the reply of an entity, if a caller waits.
 func (s *shell) sendReply(a replyAddress, value any, err error) {
 	if !a.isSet() {
 		return
 	}
-	if errors.Is(err, ErrHandOff) { // it was ended by force
+	if errors.Is(err, ErrHandOff) { // the entity was killed
 		s.router.sendReply(a.node, append(replyHeader(a, formRefusal), byte(shardcore.HandedOff)), nil)
 		return
 	}
 	s.router.sendReply(a.node, s.router.replyCodec.Append(replyHeader(a, formReply), value, err), func(err error) []byte {
-		return s.router.replyCodec.Append(replyHeader(a, formReply), nil, fmt.Errorf("%w: the answer can't be sent: %w", eventsourcing.ErrNoReply, err))
+		return s.router.replyCodec.Append(replyHeader(a, formReply), nil, fmt.Errorf("%w: cannot send the reply: %w", eventsourcing.ErrNoReply, err))
 	})
 }
 
-// refuse tells whoever waits for the answer that the command reached nobody.
+// sendRefusal reports to the caller that the command was not delivered, and returns whether a
+// caller waits.
 func (s *shell) sendRefusal(body []byte, why shardcore.Reason) (asked bool) {
 	a, err := decodeCommand(body)
 	if err != nil || !a.replyTo.isSet() {
@@ -224,14 +228,14 @@ func (s *shell) sendRefusal(body []byte, why shardcore.Reason) (asked bool) {
 	return true
 }
 
-// reply is an answer as it has come.
+// incomingReply is a received reply.
 type incomingReply struct {
 	number uint64
-	reason shardcore.Reason // 0: it was answered
+	reason shardcore.Reason // 0 unless the command was refused
 	data   []byte
 }
 
-// decodeReply reads an answer. The error matches errMalformed.
+// decodeReply decodes a reply. The error matches errMalformed.
 func decodeReply(b []byte) (incomingReply, error) {
 	r := wire.NewReader(b, wireVersion, maxPayload+maxManifest, errMalformed)
 	form := r.Byte("form")
@@ -244,7 +248,7 @@ func decodeReply(b []byte) (incomingReply, error) {
 	case form == formRefusal:
 		got.reason = shardcore.Reason(r.Byte("reason"))
 	default:
-		r.Fail("an answer of the form %d is not known", form)
+		r.Fail("unknown form %d of a reply", form)
 	}
 	return got, r.Err()
 }

@@ -10,25 +10,28 @@ import (
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
-// Why a command did not reach its entity. Each of these says that surely nothing was done: eventsourcing.NotDone is true for
-// them, on whatever node the command was refused.
+// Errors about commands that were not delivered. Nothing was done: eventsourcing.NotDone is true
+// for each of them, whichever node refused the command.
 var (
-	// ErrHandOff says that the command was waiting for its entity when the shard moved and was ended by force, or failed.
+	// ErrHandOff reports that the shard of the entity was moved by force, or failed, while the
+	// command waited.
 	ErrHandOff error = &notDone{"the shard moved before the command was handled", eventsourcing.ErrStopped}
-	// ErrNotHome says that the command met two nodes that are not the home of its shard. It is so while a shard is lost
-	// and found.
-	ErrNotHome error = &notDone{"the shard is not where it was looked for", eventsourcing.ErrStopped}
-	// ErrBuffersFull says that too many commands wait.
+	// ErrNotHome reports that the command reached two nodes that do not host the shard. This is
+	// possible while a lost shard is allocated again.
+	ErrNotHome error = &notDone{"the shard has no home at present", eventsourcing.ErrStopped}
+	// ErrBuffersFull reports that too many commands wait.
 	ErrBuffersFull error = &notDone{"too many commands wait", eventsourcing.ErrStashFull}
-	// ErrStopped says that the region has stopped, or that its node hosts nothing at the moment.
+	// ErrStopped reports that the region has stopped, or that its node is suspended and hosts
+	// nothing.
 	ErrStopped error = &notDone{"the region has stopped", eventsourcing.ErrStopped}
-	// ErrNotSent says that the command could not be sent to the node that has its shard.
+	// ErrNotSent reports that the command could not be sent to the home of its shard.
 	ErrNotSent error = &notDone{"the command could not be sent", eventsourcing.ErrStopped}
-	// ErrAbandoned says, to Observer.Dropped only, that the caller had left before the command could leave the region.
-	ErrAbandoned error = &notDone{"the caller of the command has left", eventsourcing.ErrStopped}
+	// ErrAbandoned is reported to Observer.Dropped only: the caller gave up before the command left
+	// the region.
+	ErrAbandoned error = &notDone{"the caller has given up", eventsourcing.ErrStopped}
 )
 
-// notDone is one of them. It matches what an entity of the own node would have answered, and says nothing of it: there may be none.
+// notDone is such an error. It unwraps to the error that a local entity would return.
 type notDone struct {
 	text string
 	is   error
@@ -38,7 +41,7 @@ func (e *notDone) Error() string { return "sharding: " + e.text }
 
 func (e *notDone) Unwrap() error { return e.is }
 
-// refusal returns the error for a reason to refuse a command.
+// refusal returns the error for the reason of a refused command.
 func refusal(why shardcore.Reason) error {
 	switch why {
 	case shardcore.BufferFull:
@@ -48,7 +51,7 @@ func refusal(why shardcore.Reason) error {
 	case shardcore.HandedOff, shardcore.ShardFailed:
 		return ErrHandOff
 	case shardcore.NoShard:
-		return fmt.Errorf("%w: there is no such shard: the nodes do not agree on how many there are", eventsourcing.ErrInvalid)
+		return fmt.Errorf("%w: no such shard: the nodes have different numbers of shards", eventsourcing.ErrInvalid)
 	case shardcore.Abandoned:
 		return ErrAbandoned
 	case shardcore.Stopped:

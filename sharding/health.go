@@ -15,32 +15,35 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// ErrNotReady says that no coordinator knows a region yet: nobody is reached through it.
-var ErrNotReady = errors.New("sharding: no coordinator knows the region yet")
+// ErrNotReady reports that a region is not registered with a coordinator yet, so that it reaches no
+// entities.
+var ErrNotReady = errors.New("sharding: region not registered yet")
 
-// HealthConfig says when a node is ready, as far as its regions are concerned.
+// HealthConfig configures when a node is ready with respect to its regions.
 type HealthConfig struct {
-	// Types are the names of the entity types whose regions, or proxies, must be known to a coordinator. A type that was not started
-	// is not ready. Defaults to those that are started on the node when it is asked.
+	// Types are the entity types whose regions or proxies must have registered. A type that was not
+	// started is not ready. Defaults to all types that run on the node at the time of the probe.
 	Types []string
-	// GiveUpAfter is how long a node may not be ready for their sake, from the first time that it is asked as a member. It is ready
-	// then: a rolling restart must not wait for a coordinator that only another node can have. Defaults to 10 s; below 0 is for ever. One
-	// whose region is refused, since its settings are others, is never ready.
+	// GiveUpAfter is how long regions may keep a node from being ready, from the first probe of it
+	// as a member. Then the node is ready, because a rolling restart must not wait for a
+	// coordinator that only another node can run. Defaults to 10 s; a negative value means no
+	// limit. A node with a rejected region is never ready.
 	GiveUpAfter time.Duration
 }
 
-// Health tells probes whether a node is alive, and ready together with its regions. It is safe for concurrent use.
+// Health serves the liveness and readiness probes of a node and its regions. It is safe for
+// concurrent use.
 type Health struct {
 	node *cluster.Node
 	cfg  HealthConfig
 	mux  *http.ServeMux
 
 	mu    sync.Mutex
-	first time.Time       // that it was asked as a member
-	known map[string]bool // to a coordinator, once
+	first time.Time       // first probe of the node as a member
+	known map[string]bool // types that have registered
 }
 
-// NewHealth returns what a node's probes ask.
+// NewHealth returns the handler of the probes of a node.
 func NewHealth(node *cluster.Node, cfg HealthConfig) *Health {
 	cfg.Types = slices.Clone(cfg.Types)
 	cfg.GiveUpAfter = cmp.Or(cfg.GiveUpAfter, 10*time.Second)
@@ -50,9 +53,9 @@ func NewHealth(node *cluster.Node, cfg HealthConfig) *Health {
 	return h
 }
 
-// Ready returns nil if the node is ready and coordinators have known its regions; that one has known them once is enough. It does
-// not block. The error is that of cluster.Node.Ready, or matches ErrNotReady, and
-// ErrMismatch if that is why.
+// Ready returns nil if the node is ready and its regions have registered with a coordinator once.
+// It does not block. The error is that of cluster.Node.Ready, or matches ErrNotReady, and
+// ErrMismatch if a region is rejected.
 func (h *Health) Ready() error {
 	if err := h.node.Ready(); err != nil {
 		return err
@@ -72,7 +75,7 @@ func (h *Health) Ready() error {
 	return fmt.Errorf("%w: %q on %v", ErrNotReady, missing, h.node.Self())
 }
 
-// missing returns the types that no coordinator knows, sorted, and why one of them is refused.
+// missing returns the types that have not registered, sorted, and the errors of rejected regions.
 func (h *Health) missing() (missing []string, refused error) {
 	b := routerOf(h.node)
 	types := h.cfg.Types
@@ -104,10 +107,11 @@ func (s *shell) isReady() bool {
 	}
 }
 
-// ServeHTTP answers GET /live and GET /ready with 200, or 503 and the reason, as cluster.Node.Health does.
+// ServeHTTP replies to GET /live and GET /ready with 200, or with 503 and the reason, as
+// cluster.Node.Health does.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// probe answers with what check says.
+// probe returns a handler that replies with the result of check.
 func probe(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -145,7 +145,7 @@ func TestRememberedEntitiesOfOtherShards(t *testing.T) {
 		if left == 20 {
 			w.Error("all run")
 		}
-		if !strings.Contains(w.log.String(), "remembered entities belong to other shards by now") {
+		if !strings.Contains(w.log.String(), "remembered entities belong to other shards now") {
 			w.Error("nobody says so")
 		}
 		w.spread([]*host{a}, 20, 1)
@@ -187,7 +187,7 @@ func TestAStoreThatCantBeClosed(t *testing.T) {
 		w.up(a)
 		w.must(a.Shutdown(w.Context()))
 		<-a.region.Done()
-		if !strings.Contains(w.log.String(), "a store could not be closed") {
+		if !strings.Contains(w.log.String(), "cannot close a store") {
 			w.Error("nobody says so")
 		}
 	})
@@ -217,11 +217,11 @@ func TestAStrategyThatGoesOn(t *testing.T) {
 		if _, err := eventsourcing.Ask(soon, a.region.Ref("x"), write{By: "a"}); !eventsourcing.NotDone(err) {
 			w.Error(err)
 		}
-		if s := w.log.String(); strings.Contains(s, "does not return") {
+		if s := w.log.String(); strings.Contains(s, "has not returned") {
 			w.Error("it is late too soon")
 		}
 		w.sleep(5 * time.Second)
-		if s := w.log.String(); strings.Count(s, "call=allocate error=\"it does not return, though its time is over") != 1 {
+		if s := w.log.String(); strings.Count(s, "call=allocate error=\"the call has not returned after its timeout") != 1 {
 			w.Error("nobody says so")
 		}
 		close(end)

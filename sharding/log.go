@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// line is a kind of lines that there may be many of.
+// logKind is a kind of log lines that is throttled.
 type logKind uint8
 
 const (
@@ -25,64 +24,34 @@ const (
 	logKinds
 )
 
-// logInterval is how often there is one of a kind.
-const logInterval = time.Minute
-
-// lines remember when lines were written last.
-type logThrottle struct {
-	mu   sync.Mutex
-	last [logKinds]struct {
-		next time.Duration
-		lost int
-	}
-}
-
-// write writes a line unless there was one of its kind shortly before.
-func (l *logThrottle) write(s *shell, kind logKind, level slog.Level, message string, attrs ...slog.Attr) {
-	now := s.now()
-	l.mu.Lock()
-	k := &l.last[kind]
-	if k.next > now {
-		k.lost++
-		l.mu.Unlock()
-		return
-	}
-	if k.lost > 0 {
-		attrs = append(attrs, slog.Int("not_logged_before", k.lost))
-	}
-	k.next, k.lost = now+logInterval, 0
-	l.mu.Unlock()
-	s.log.LogAttrs(s.ctx, level, message, attrs...) //nolint:sloglint // those that are given are constants
-}
-
-// drop tells that a command reached nobody.
+// reportDropped reports a command that was not delivered.
 func (s *shell) reportDropped(id string, asked bool, err error) {
 	s.dropped.Add(1)
 	n, _ := s.shardOf(id)
 	if f := s.opts.Observer.Dropped; f != nil {
 		defer func() {
 			if p := recover(); p != nil {
-				s.log.ErrorContext(s.ctx, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
+				s.log.ErrorContext(s.ctx, "observer panicked", slog.String("panic", fmt.Sprint(p)))
 			}
 		}()
 		f(DroppedInfo{Type: s.name, Entity: id, Shard: n, Asked: asked, Err: err})
 	}
 	level := slog.LevelWarn
 	if asked {
-		level = slog.LevelDebug // whoever waits is told
+		level = slog.LevelDebug // the caller gets an error
 	}
-	s.throttle.write(s, logDropped, level, "a command reached nobody", slog.String("entity", id), slog.Any("error", err))
+	s.throttle.Log(s.ctx, s.log, logDropped, level, "command not delivered", slog.String("entity", id), slog.Any("error", err))
 }
 
-// note logs what the coordinator finds worth knowing.
+// logNote logs a note of the coordinator.
 func (s *shell) logNote(n *coordinator.Note) {
 	level := slog.LevelDebug
 	switch n.Kind {
 	case coordinator.Ignored:
-		s.throttle.write(s, logIgnored, level, "the coordinator does not heed a message", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
+		s.throttle.Log(s.ctx, s.log, logIgnored, level, "coordinator: message ignored", slog.String("peer", n.Node.String()), slog.String("message", n.Message.String()))
 		return
 	case coordinator.RegionRefused:
-		s.throttle.write(s, logRefused, slog.LevelError, "the coordinator refuses a region with other settings", slog.String("peer", n.Node.String()),
+		s.throttle.Log(s.ctx, s.log, logRefused, slog.LevelError, "coordinator: region rejected: its settings differ", slog.String("peer", n.Node.String()),
 			slog.String("fields", strings.Join(n.Fields, " ")))
 		return
 	case coordinator.PhaseChanged, coordinator.HandOffDone, coordinator.Terminating, coordinator.Silent:
@@ -92,22 +61,22 @@ func (s *shell) logNote(n *coordinator.Note) {
 	case coordinator.Stored, coordinator.NotAllocated, coordinator.HandOffBegun:
 	}
 	attrs := []slog.Attr{
-		slog.String("what", n.Kind.String()), slog.String("phase", n.Phase.String()), slog.Uint64("term", n.Term), slog.Int("shards", len(n.Shards)), slog.Int("count", n.Count),
+		slog.String("event", n.Kind.String()), slog.String("phase", n.Phase.String()), slog.Uint64("term", n.Term), slog.Int("shards", len(n.Shards)), slog.Int("count", n.Count),
 	}
 	if n.Node.Name != "" {
 		attrs = append(attrs, slog.String("peer", n.Node.String()))
 	}
 	if n.Reason != 0 {
-		attrs = append(attrs, slog.String("why", n.Reason.String()))
+		attrs = append(attrs, slog.String("reason", n.Reason.String()))
 	}
 	s.log.LogAttrs(s.ctx, level, "coordinator", attrs...)
 }
 
-// outageAfter is how many RetryIntervals no coordinator has answered for when the log says so. A coordinator that moves, in order, is back
-// before.
+// outageAfter is after how many RetryIntervals without a reply of a coordinator the log reports an
+// outage. A planned move of the coordinator takes less time.
 const outageAfter = 5
 
-// logOutage writes into the log, once, that no coordinator answers, and that one does again.
+// logOutage logs the begin and the end of an outage of the coordinator once.
 func (s *shell) logOutage() {
 	if s.stopped || s.halted {
 		return
@@ -122,10 +91,10 @@ func (s *shell) logOutage() {
 		for _, n := range s.machine.Candidates() {
 			asked = append(asked, n.String())
 		}
-		s.log.LogAttrs(s.ctx, slog.LevelWarn, "no coordinator answers, commands for shards without a known home wait", slog.String("role", s.opts.Role),
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "no coordinator replies: commands for shards without a known home wait", slog.String("role", s.opts.Role),
 			slog.Any("asked", asked), slog.Duration("silent", silence.Round(time.Millisecond)), slog.Int("waiting", s.machine.Waiting()))
 	case !long && s.outageLogged && (s.machine.Registered() || refused != nil):
 		s.outageLogged = false
-		s.log.LogAttrs(s.ctx, slog.LevelInfo, "a coordinator answers again", slog.String("role", s.opts.Role), slog.String("coordinator", by.String()))
+		s.log.LogAttrs(s.ctx, slog.LevelInfo, "coordinator replies again", slog.String("role", s.opts.Role), slog.String("coordinator", by.String()))
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// now is the time of the machine.
+// now returns the time of the machine's clock.
 func (s *shell) now() time.Duration { return time.Since(s.startedAt) }
 
-// run handles what comes. When it is over, all else of the site ends.
+// run is the loop. At its end it terminates the shell.
 func (s *shell) run() {
 	defer s.terminate()
 	defer s.handlePanic()
@@ -59,10 +59,10 @@ func (s *shell) run() {
 	}
 }
 
-// sweepInterval is how often those are forgotten who have left without an answer.
+// sweepInterval is how often commands and asks of callers that gave up are removed.
 const sweepInterval = 15 * time.Second
 
-// handle handles one thing.
+// handle handles one item.
 func (s *shell) handle(it *item) {
 	switch {
 	case it.call != nil:
@@ -79,7 +79,7 @@ func (s *shell) handle(it *item) {
 	}
 }
 
-// about steps the machine with a command for a shard.
+// stepCommand steps the machine with a command for a shard.
 func (s *shell) stepCommand(n Shard, in shardcore.Input) {
 	e := s.machine.Step(s.now(), in)
 	s.restrictPath(n)
@@ -87,16 +87,16 @@ func (s *shell) stepCommand(n Shard, in shardcore.Input) {
 	s.openPath(n)
 }
 
-// step steps the machine.
+// step steps the machine and applies the effects.
 func (s *shell) step(in shardcore.Input) { s.applyAndContinue(s.machine.Step(s.now(), in)) }
 
-// did does what the machine wants done, and what follows from that.
+// applyAndContinue applies effects, then steps the machine with the inputs that result.
 func (s *shell) applyAndContinue(e shardcore.Effects) {
 	s.applyEffects(&e)
 	s.stepPending()
 }
 
-// stepPending steps the machine with what follows from what was done.
+// stepPending steps the machine with the inputs that result from applied effects.
 func (s *shell) stepPending() {
 	for len(s.pendingInputs) > 0 {
 		in := s.pendingInputs[0]
@@ -107,7 +107,7 @@ func (s *shell) stepPending() {
 	s.addEntries()
 }
 
-// see tells the machine who is in the cluster.
+// updateMembers passes the membership to the machine.
 func (s *shell) updateMembers() {
 	state := s.node.State()
 	if s.suspended = state.Suspended; s.suspended {
@@ -125,14 +125,14 @@ func (s *shell) updateMembers() {
 	}
 }
 
-// lost answers those who wait for what was sent to nodes that are gone.
+// failAsks ends the asks that were sent to nodes that are no longer members.
 func (s *shell) failAsks(there func(identity.Node) bool) {
 	for _, open := range s.router.asks.takeAll(func(a *pendingAsk) bool { return a.shell == s && !there(a.to) }) {
-		open.message.Answer(nil, fmt.Errorf("%w: %v is gone, and has not answered", eventsourcing.ErrOutcomeUnknown, open.to))
+		open.message.Answer(nil, fmt.Errorf("%w: %v was removed before it replied", eventsourcing.ErrOutcomeUnknown, open.to))
 	}
 }
 
-// reportTouched tells the machine which entities were needed past the loop.
+// reportTouched reports to the machine which entities received commands on the fast path.
 func (s *shell) reportTouched() {
 	for n := range s.openPaths { // the order does not matter
 		var touched []string
@@ -148,10 +148,11 @@ func (s *shell) reportTouched() {
 	}
 }
 
-// failed ends the site if the loop was left by a panic: what it knew can't be trusted any more.
+// handlePanic ends the shell after a panic of the loop, because the state of the machine may be
+// inconsistent.
 func (s *shell) handlePanic() {
 	if p := recover(); p != nil {
-		s.log.ErrorContext(s.ctx, "the region has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		s.log.ErrorContext(s.ctx, "region failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 		for n := range s.paths {
 			g := &s.paths[n]
 			g.mu.Lock()
@@ -164,7 +165,7 @@ func (s *shell) handlePanic() {
 	}
 }
 
-// finish ends all that belongs to the site, and waits for it.
+// terminate releases everything that belongs to the shell and waits for its goroutines.
 func (s *shell) terminate() {
 	s.router.remove(s)
 	for _, it := range s.inbox.close() {
@@ -179,47 +180,48 @@ func (s *shell) terminate() {
 	s.cancel()
 	s.background.Wait()
 	if err := s.closeStores(); err != nil {
-		s.log.WarnContext(s.ctx, "a store could not be closed", slog.Any("error", err))
+		s.log.WarnContext(s.ctx, "cannot close a store", slog.Any("error", err))
 	}
 	s.removeHooks()
 	close(s.done)
 }
 
-// Kind may wait for the loop: bytes of frames and how many, and commands of this node. The handler of a frame more waits, and so
-// does what its sender sends on that lane; a command more is refused.
+// Limits of the frames that wait for the loop. The handler of a further frame blocks, and so does
+// the lane of its sender. Commands of this node are limited by Options.BufferSize; further ones are
+// refused.
 const (
 	maxWaitingBytes  = 16 << 20
 	maxWaitingFrames = 8192
 )
 
-// item is something for the loop: one of these.
+// item is an input of the loop. Exactly one field is set, except for requested.
 type item struct {
 	command    *queuedCommand
-	frame      *shardcore.Received // that is no command
-	input      shardcore.Input     // anything else for the machine
-	goneEntity string              // an entity that has left memory
-	requested  bool                // it was asked to, or has asked
+	frame      *shardcore.Received // without a command
+	input      shardcore.Input     // any other input of the machine
+	goneEntity string              // of an entity that has left memory
+	requested  bool                // of goneEntity: the entity asked for passivation
 	call       func()
 }
 
-// inbox is what waits for the loop.
+// inbox holds the inputs of the loop.
 type inbox struct {
 	wakeup      chan struct{}
 	maxCommands int
 
 	mu            sync.Mutex
 	items         []item
-	hasNewMembers bool // have changed
+	hasNewMembers bool // the membership has changed
 	commands      int
 	frames        int
 	bytes         int
-	room          chan struct{} // closed when there is room, if somebody waits
+	room          chan struct{} // closed when frames may be added; nil if no handler waits
 	closed        bool
 }
 
 func newInbox(most int) *inbox { return &inbox{wakeup: make(chan struct{}, 1), maxCommands: most} }
 
-// add adds something that there is not much of, unless the loop has ended.
+// add adds an item that is not subject to a limit. It returns false if the loop has ended.
 func (b *inbox) add(it item) bool {
 	b.mu.Lock()
 	if b.closed {
@@ -232,7 +234,7 @@ func (b *inbox) add(it item) bool {
 	return true
 }
 
-// send adds a command of this node, for a shard behind a gate.
+// addCommand adds a command of this node to the inbox and to the queue of its path.
 func (b *inbox) addCommand(g *fastPath, w *queuedCommand) error {
 	b.mu.Lock()
 	switch {
@@ -251,7 +253,8 @@ func (b *inbox) addCommand(g *fastPath, w *queuedCommand) error {
 	return nil
 }
 
-// receive adds a frame, which may be a command for a shard behind a gate. It waits while there is no room, and is false if the loop has ended, or ctx.
+// addFrame adds a frame. A frame with a command is added to the queue of its path, too. It blocks
+// at the limit, and returns false if the loop or ctx has ended.
 func (b *inbox) addFrame(ctx context.Context, it item, g *fastPath) bool {
 	frame := it.frame
 	if g != nil {
@@ -288,7 +291,7 @@ func (b *inbox) addFrame(ctx context.Context, it item, g *fastPath) bool {
 	}
 }
 
-// see notes that the members have changed.
+// membersChanged records that the membership has changed.
 func (b *inbox) membersChanged() {
 	b.mu.Lock()
 	b.hasNewMembers = true
@@ -296,7 +299,7 @@ func (b *inbox) membersChanged() {
 	b.wake()
 }
 
-// take returns all that waits. The slice that it was given before is used again.
+// take removes and returns all items. It reuses the memory of spare.
 func (b *inbox) take(spare []item) (items []item, members bool) {
 	if cap(spare) > maxWaitingFrames {
 		spare = nil
@@ -318,7 +321,7 @@ func (b *inbox) releaseWaiters() {
 	}
 }
 
-// close ends it, and returns what the loop has not taken.
+// close closes the inbox and returns the items that were not taken.
 func (b *inbox) close() []item {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -336,7 +339,8 @@ func (b *inbox) wake() {
 	}
 }
 
-// perform does what the machine wants done, in its order. Gates are narrowed before: nobody may go on after others have been told.
+// applyEffects applies the effects of a step in their order. Paths are restricted first: no command
+// may bypass the loop once other nodes have been informed of a move.
 func (s *shell) applyEffects(e *shardcore.Effects) {
 	if turn := s.machine.RouteVersion(); turn != s.routeVersion {
 		s.routeVersion = turn
@@ -346,7 +350,7 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 		s.logNote(&e.Notes[i])
 	}
 	for i := range e.Malformed {
-		s.throttle.write(s, logMalformed, slog.LevelWarn, "a message can't be read", slog.String("peer", e.Malformed[i].From.String()), slog.Any("error", e.Malformed[i].Err))
+		s.throttle.Log(s.ctx, s.log, logMalformed, slog.LevelWarn, "malformed message", slog.String("peer", e.Malformed[i].From.String()), slog.Any("error", e.Malformed[i].Err))
 	}
 	for i := range e.Refused {
 		s.handleRefusal(&e.Refused[i])
@@ -376,7 +380,7 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 	s.notifyDrained()
 }
 
-// refused tells the sender of a command that it reached nobody.
+// handleRefusal reports to the sender of a command that it was not delivered.
 func (s *shell) handleRefusal(r *shardcore.Refusal) {
 	err := refusal(r.Reason)
 	if r.Reason == shardcore.Abandoned {
@@ -391,7 +395,7 @@ func (s *shell) handleRefusal(r *shardcore.Refusal) {
 	s.reportDropped(r.Message.Entity, s.sendRefusal(r.Message.Body, r.Reason), err)
 }
 
-// act does something with an entity.
+// applyAction applies an action to an entity.
 func (s *shell) applyAction(a *shardcore.Action) {
 	switch a.Kind {
 	case shard.Start:
@@ -413,13 +417,13 @@ func (s *shell) applyAction(a *shardcore.Action) {
 	}
 }
 
-// sendFrame sends a frame to another node. Kind can't be sent is lost, which the protocol can cope with, and a sender of a command is
-// told.
+// sendFrame sends a frame to another node. The protocol tolerates the loss of a frame; the sender
+// of a lost command gets an error.
 func (s *shell) sendFrame(o *shardcore.Outgoing) {
 	p, ok := o.Message.Local.(*envelope)
 	if !ok {
 		if err := s.node.Transport().Send(o.To, transport.Data, transport.Kind(o.Kind), o.Encoded(nil)); err != nil {
-			s.throttle.write(s, logUnsent, slog.LevelWarn, "messages can't be sent", slog.String("to", o.To.String()), slog.Any("error", err))
+			s.throttle.Log(s.ctx, s.log, logUnsent, slog.LevelWarn, "cannot send a message", slog.String("to", o.To.String()), slog.Any("error", err))
 			if o.Message.Body != nil {
 				s.reportDropped(o.Message.Entity, s.sendRefusal(o.Message.Body, shardcore.NotHome), err)
 			}
@@ -436,7 +440,7 @@ func (s *shell) sendFrame(o *shardcore.Outgoing) {
 		}
 	}
 	if !m.Take() {
-		return // its caller has left
+		return // the caller has given up
 	}
 	number := s.registerAsk(o.To, &m)
 	if err := s.sendPacket(o.To, o.Encoded(s.appendCommand(&m, &p.encoded, number)), number, &m); err != nil {

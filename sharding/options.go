@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -23,93 +24,99 @@ import (
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
-// Options say how an entity type is spread over the nodes. Shards, ShardOf, Role, State and Remember must be the same on all nodes: the
-// coordinator refuses a region that has others, see ErrMismatch. The zero value of each field is its default; a duration beyond ten years is ten years.
+// Options configure the distribution of an entity type. Shards, ShardOf, Role, State and Remember
+// must be the same on all nodes: the coordinator rejects a region with other settings, see
+// ErrMismatch. The zero value of a field is its default. Durations above ten years count as ten
+// years.
 type Options struct {
-	// Runtime runs the entities on this node. It stays the caller's, who closes it after the node. Required.
+	// Runtime runs the entities on this node. The region does not close it; close it after the
+	// node. Required.
 	Runtime *eventsourcing.Runtime
-	// State says where the coordinator keeps which shard is where: JournalState or ReplicatedState. Required by Start;
-	// a proxy has no use for it.
+	// State is where the coordinator stores the allocation of shards: JournalState or
+	// ReplicatedState. Required by Start; a proxy ignores it.
 	State CoordinatorStores
-	// Host are options of the entities, such as the pauses after they have failed. Route, Gone, Busy, Killed and PassivateAfter must not be
-	// set.
+	// Host are options of the entities, such as the pauses after failures. Route, Gone, Busy,
+	// Killed and PassivateAfter must not be set.
 	Host eventsourcing.HostOptions
 
-	// Shards is how many shards there are, about ten for each node that there may ever be. It must never change as long as any node
-	// runs. Defaults to 1,000, at most 100,000.
+	// Shards is the number of shards. Use about ten for each node of the largest cluster that you
+	// expect. It must not change while any node runs. Defaults to 1,000, at most 100,000.
 	Shards int
-	// ShardOf returns the shard of an entity, below Shards. It is called by many goroutines, and must always return the same. Defaults to a
-	// hash of the ID.
+	// ShardOf returns the shard of an entity, less than Shards. It must be deterministic and safe
+	// for concurrent use. Defaults to a hash of the ID.
 	ShardOf func(id string) Shard
-	// Role is what a node must have to host entities of the type. Start on other nodes starts a proxy. Defaults to "": all do.
+	// Role is the role of the nodes that host entities of the type. Start on other nodes starts a
+	// proxy. Defaults to "": all nodes.
 	Role string
-	// MinMembers is how many nodes must host the type before shards are allocated, so that the first one of a cluster that starts does not get
-	// all. Defaults to 1.
+	// MinMembers is the number of nodes that must host the type before shards are allocated, so
+	// that the first node of a starting cluster does not get all shards. Defaults to 1.
 	MinMembers int
-	// Strategy says where shards are. Defaults to Pure(allocation.LeastShards{}).
+	// Strategy decides which node hosts a shard. Defaults to Pure(allocation.LeastShards{}).
 	Strategy Strategy
-	// Passivation says when entities that nobody needs leave memory. One that has something to do, such as a timer, a deadline or a delivery
-	// that is not confirmed, stays. Defaults to after two idle minutes.
+	// Passivation decides when idle entities leave memory. An entity that has something to do, such
+	// as a timer, a deadline or an unconfirmed delivery, stays. Defaults to two idle minutes.
 	Passivation passivation.Settings
 
-	// Remember says where it is kept which entities run: JournalEntities or ReplicatedEntities. Those that ran run again, without a
-	// command, when their shard has moved and when the cluster has been stopped; only one that asks to leave, with Context.Passivate, is
-	// forgotten. Passivation has no part in them. Defaults to nil: nothing is
-	// remembered.
+	// Remember is where the IDs of running entities are stored: JournalEntities or
+	// ReplicatedEntities. Remembered entities run again, without a command, after their shard has
+	// moved and after the cluster was stopped. Only an entity that leaves by Context.Passivate is
+	// forgotten; Passivation does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
-	// RecoverNumber is how many remembered entities a node starts in each RecoverInterval. Defaults to 0: all at once, within
-	// MaxStarts.
+	// RecoverNumber is how many remembered entities a node starts in each RecoverInterval. Defaults
+	// to 0: all at once, within MaxStarts.
 	RecoverNumber int
-	// RecoverInterval is the time between them. Defaults to 100 ms.
+	// RecoverInterval is the time between these starts. Defaults to 100 ms.
 	RecoverInterval time.Duration
-	// RestartBackoff is how long after it has ended by itself a remembered entity is started again, unless a command comes, and after
-	// the store of remembered entities has failed their shard. Defaults to 10 s.
+	// RestartBackoff is the pause before a remembered entity that ended by itself is started again,
+	// unless a command arrives, and before a shard is started again after the store of remembered
+	// entities failed. Defaults to 10 s.
 	RestartBackoff time.Duration
 
-	// BufferSize is how many commands may wait on a node for shards without a home, and for entities that come and go. Defaults to
-	// 100,000, at most 1,000,000.
+	// BufferSize is how many commands may wait on a node for shards without a home and for entities
+	// that start and stop. Defaults to 100,000, at most 1,000,000.
 	BufferSize int
-	// MaxStarts is how many entities may be starting on a node. Defaults to 1,000.
+	// MaxStarts is how many entities may be starting on a node at the same time. Defaults to 1,000.
 	MaxStarts int
-	// RetryInterval is how often what was not answered is said again. Defaults to 2 s.
+	// RetryInterval is the interval at which unacknowledged requests are repeated. Defaults to 2 s.
 	RetryInterval time.Duration
-	// HandOffTimeout is how long moving a shard may take. Five seconds before, but at least after 1 s, entities that have not stopped
-	// are ended by force. Defaults to 60 s.
+	// HandOffTimeout is the time limit of moving a shard. Five seconds before its end, but after at
+	// least 1 s, entities that have not stopped are killed. Defaults to 60 s.
 	HandOffTimeout time.Duration
-	// ShardStartTimeout is how long a node may take to start a shard before it is told again. Defaults to 10 s.
+	// ShardStartTimeout is how long a node may take to start a shard before the coordinator repeats
+	// the request. Defaults to 10 s.
 	ShardStartTimeout time.Duration
-	// RebalanceInterval is how often the strategy is asked which shards should move. Defaults to 10 s.
+	// RebalanceInterval is the interval at which the strategy may move shards. Defaults to 10 s.
 	RebalanceInterval time.Duration
-	// StateTimeout is how long a call of the coordinator's store may take. Defaults to 5 s.
+	// StateTimeout limits a call of the coordinator's store. Defaults to 5 s.
 	StateTimeout time.Duration
-	// StrategyTimeout is how long the strategy may take. Defaults to 5 s.
+	// StrategyTimeout limits a call of the strategy. Defaults to 5 s.
 	StrategyTimeout time.Duration
-	// CoordinatorBackoff is how long after a failure of the coordinator there is another one, up to five times as long after
-	// several. Defaults to 5 s.
+	// CoordinatorBackoff is the pause before a failed coordinator is started again. It grows up to
+	// five times as long after repeated failures. Defaults to 5 s.
 	CoordinatorBackoff time.Duration
 
-	// Logger is told what happens. A handler that blocks holds up the region. Defaults to that of the node, which does not.
-	// Lines have the keys node and type.
+	// Logger gets the log lines of the region, with the keys node and type. Its handler must not
+	// block. Defaults to the logger of the node, whose handler does not block.
 	Logger *slog.Logger
-	// Observer is told more. Defaults to none.
+	// Observer observes commands that were not delivered. Defaults to none.
 	Observer Observer
 }
 
-// Observer is told what happens to a region: a struct of functions, each of which may be nil and then costs nothing. They must not
+// Observer is a struct of callbacks of a region. A nil callback costs nothing. Callbacks must not
 // block.
 type Observer struct {
-	// Dropped: a command reached nobody. If somebody waits for its answer, that is told as well.
+	// Dropped is called for each command that was not delivered. A caller that waits for the reply
+	// gets an error as well.
 	Dropped func(DroppedInfo)
 }
 
-// DroppedInfo describes a command that reached nobody.
+// DroppedInfo describes a command that was not delivered.
 type DroppedInfo struct {
-	// Type is the name of the entity type.
-	Type string
-	// Entity is the ID.
+	// Type is the name of the entity type, Entity the ID.
+	Type   string
 	Entity string
 	Shard  Shard
-	// Asked says that somebody waits for the answer.
+	// Asked reports whether a caller waits for the reply.
 	Asked bool
 	Err   error
 }
@@ -135,7 +142,7 @@ func (o Options) withDefaults(node *cluster.Node) Options {
 	return o
 }
 
-// validate returns all that is wrong, by the names of the fields.
+// validate returns an error that names each invalid field.
 func (o *Options) validate(proxy bool) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("Options."+format, args...)) }
@@ -178,7 +185,7 @@ func (o *Options) validate(proxy bool) error {
 	return errors.Join(errs...)
 }
 
-// longest is what a longer duration, which means for ever, is taken for: several of them can be added to the time.
+// maxDuration replaces longer durations, so that sums of several do not overflow.
 const maxDuration = 10 * 365 * 24 * time.Hour
 
 // duration is a field of Options.
@@ -201,11 +208,12 @@ func (o *Options) durations() []duration {
 	}
 }
 
-// patience is how many RetryIntervals a region that leaves waits for homes while no coordinator answers. One that moves, in order, is back sooner, and who
-// gave up before would lose commands; PhaseStopRegions is longer, by default.
+// leavePatience is how many RetryIntervals a leaving region waits for homes while no coordinator
+// replies. A planned move of the coordinator takes less time; giving up earlier would lose
+// commands. PhaseStopRegions is longer by default.
 const leavePatience = 3
 
-// machine returns the configuration of the machine.
+// machineConfig returns the configuration of the machine.
 func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) shardcore.Config {
 	return shardcore.Config{
 		Region: region.Config{
@@ -226,18 +234,19 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 	}
 }
 
-// ErrMismatch says that a region, or a proxy, has other settings than the node with the coordinator, which does not let it register:
-// nobody is reached through it. The text names the fields.
+// ErrMismatch reports that the settings of a region or a proxy differ from those of the
+// coordinator's node. The coordinator does not register it, so that it reaches no entities. The
+// text names the fields.
 var ErrMismatch = errors.New("sharding: settings differ from those of the coordinator")
 
-// mismatch is why a region is refused.
+// mismatch describes a rejected registration.
 type mismatch struct {
 	by     identity.Node
 	theirs coordinator.Settings
 	err    error
 }
 
-// settings are those that have to be the same on all nodes.
+// settings returns the settings that must be the same on all nodes.
 func (o *Options) settings(proxy bool) coordinator.Settings {
 	s := coordinator.Settings{Shards: o.Shards, Routing: o.routingFingerprint(), Role: o.Role}
 	if !proxy {
@@ -246,7 +255,8 @@ func (o *Options) settings(proxy bool) coordinator.Settings {
 	return s
 }
 
-// storeKind returns the kind of stores, empty of those that are the program's own: who knows how they are made on other nodes.
+// storeKind returns the kind of a store, empty for a store of the application, which cannot be
+// compared across nodes.
 func storeKind(stores any) string {
 	switch stores.(type) {
 	case nil:
@@ -259,17 +269,18 @@ func storeKind(stores any) string {
 	return ""
 }
 
-// sampleIDs is how many IDs are tried in each form.
+// sampleIDs is how many IDs are sampled in each form.
 const sampleIDs = 16
 
-// routing is a fingerprint of ShardOf: the shards of some IDs, in forms that IDs have. It must never change.
+// routingFingerprint hashes the shards of sample IDs, so that nodes can compare their ShardOf. It
+// must never change.
 func (o *Options) routingFingerprint() uint64 {
 	at := shell{opts: *o}
 	h := uint64(14695981039346656037)
 	for i := range sampleIDs {
 		for _, form := range []string{"%d", "customer-%03d", "tenant-%d/order-7", "7:%d", "user%d@example.org", "9f1c2b7e-0000-4000-8000-%012d", "帳戶 %d", "|%x|"} {
 			n, err := at.shardOf(fmt.Sprintf(form, i*i*37))
-			if err != nil { // IDs in this form are none
+			if err != nil { // ShardOf rejects IDs of this form
 				n = coordinator.MaxShards
 			}
 			h = (h ^ uint64(n)) * 1099511628211
@@ -278,7 +289,7 @@ func (o *Options) routingFingerprint() uint64 {
 	return h
 }
 
-// differs returns the error about settings of the coordinator's node that are others.
+// mismatchError returns the error about settings that differ from those of the coordinator's node.
 func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) error {
 	ours := s.cfg.Region.Settings
 	var all []string
@@ -294,15 +305,15 @@ func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) err
 		case "Remember":
 			here, there = ours.Remember, theirs.Remember
 		default:
-			all = append(all, "Options."+field+" gives IDs other shards here than there")
+			all = append(all, "Options."+field+" maps IDs to other shards on that node")
 			continue
 		}
-		all = append(all, fmt.Sprintf("Options.%s is %v here and %v there", field, here, there))
+		all = append(all, fmt.Sprintf("Options.%s is %v here and %v on that node", field, here, there))
 	}
 	return fmt.Errorf("%w of type %q on %v: %s", ErrMismatch, s.name, by, strings.Join(all, ", "))
 }
 
-// updateMismatch takes note whether the coordinator refuses the region.
+// updateMismatch records and logs whether the coordinator rejects the region.
 func (s *shell) updateMismatch() {
 	by, theirs := s.machine.Refused()
 	last := s.mismatch.Load()
@@ -310,11 +321,11 @@ func (s *shell) updateMismatch() {
 	case theirs == nil && last == nil:
 	case theirs == nil:
 		s.mismatch.Store(nil)
-		s.log.InfoContext(s.ctx, "the coordinator does not refuse the region any more")
+		s.log.InfoContext(s.ctx, "the coordinator accepts the region again")
 	case last == nil || last.by != by || last.theirs != *theirs:
 		m := &mismatch{by, *theirs, s.mismatchError(by, *theirs)}
 		s.mismatch.Store(m)
-		s.log.ErrorContext(s.ctx, "the coordinator refuses the region, nobody is reached through it", slog.Any("error", m.err))
+		s.log.ErrorContext(s.ctx, "the coordinator rejects the region: no entity can be reached through it", slog.Any("error", m.err))
 		if last == nil && !s.refusalNotified {
 			s.refusalNotified = true
 			close(s.refusal)
@@ -322,7 +333,7 @@ func (s *shell) updateMismatch() {
 	}
 }
 
-// mismatched returns why the coordinator refuses the region, nil if it does not.
+// mismatchErr returns the reason for which the coordinator rejects the region, nil if it does not.
 func (s *shell) mismatchErr() error {
 	if m := s.mismatch.Load(); m != nil {
 		return m.err
@@ -330,46 +341,49 @@ func (s *shell) mismatchErr() error {
 	return nil
 }
 
-// Strategy decides where shards are. Its methods are called by the coordinator, one at a time; they may take their time, up to
-// Options.StrategyTimeout. One that fails or panics has decided nothing, and is asked again.
+// Strategy decides which nodes host shards. The coordinator calls its methods one at a time. They
+// may take up to Options.StrategyTimeout. A call that fails or panics has no effect and is repeated
+// later.
 type Strategy interface {
-	// Allocate returns the node that gets a shard, one of the regions of the view. The zero node says that there is none at the
-	// moment.
+	// Allocate returns the node for a shard, one of the regions of the view. The zero node defers
+	// the decision.
 	Allocate(ctx context.Context, view allocation.View, request allocation.Request) (identity.Node, error)
-	// Rebalance returns the shards that are to move. They are allocated anew then.
+	// Rebalance returns the shards to move. They are allocated again after their hand-off.
 	Rebalance(ctx context.Context, view allocation.View) ([]allocation.Shard, error)
 }
 
-// PureStrategy is a strategy that is a matter of arithmetic only: those of package allocation are. They can't fail and ask nobody, so that they
-// can be simulated and tested as they are; a Strategy can, such as one that has the places from a service.
+// PureStrategy is a strategy that computes its result from the view alone, as those of package
+// allocation do. It cannot fail and does no I/O, so that it can be simulated. A Strategy may do
+// both, such as one that asks a service.
 type PureStrategy interface {
 	Allocate(view allocation.View, request allocation.Request) (identity.Node, bool)
 	Rebalance(view allocation.View) []allocation.Shard
 }
 
-// Pure returns the strategy of some arithmetic, as in Pure(allocation.Threshold{}). If that has a method Validate() error, Start calls it.
+// Pure converts a PureStrategy, as in Pure(allocation.Threshold{}). If it has a method Validate()
+// error, Start calls it.
 func Pure(a PureStrategy) Strategy { return pureStrategy{a} }
 
 type pureStrategy struct{ by PureStrategy }
 
-// validate returns what is wrong with the settings.
+// validate checks the settings of the strategy.
 func (a pureStrategy) validate() error {
 	if a.by == nil {
-		return errors.New("By has no arithmetic")
+		return errors.New("Pure needs a strategy")
 	}
 	if v, ok := a.by.(interface{ Validate() error }); ok {
-		return catchPanic(v.Validate) // a pointer in it may be nil
+		return panics.Catch(v.Validate) // it panics if the strategy is a nil pointer
 	}
 	return nil
 }
 
-// Allocate is part of Strategy.
+// Allocate implements Strategy.
 func (a pureStrategy) Allocate(_ context.Context, view allocation.View, request allocation.Request) (identity.Node, error) {
 	n, _ := a.by.Allocate(view, request)
 	return n, nil
 }
 
-// Rebalance is part of Strategy.
+// Rebalance implements Strategy.
 func (a pureStrategy) Rebalance(_ context.Context, view allocation.View) ([]allocation.Shard, error) {
 	return a.by.Rebalance(view), nil
 }

@@ -18,16 +18,16 @@ import (
 func TestSettingsThatDiffer(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(w *world, o *sharding.Options){
-		"Options.Shards is 20 here and 10 there": func(_ *world, o *sharding.Options) { o.Shards = 20 },
-		"Options.ShardOf gives IDs other shards": func(_ *world, o *sharding.Options) { o.ShardOf = func(string) sharding.Shard { return 3 } },
-		"Options.ShardOf gives": func(_ *world, o *sharding.Options) { // where it says anything at all
+		"Options.Shards is 20 here and 10 on that node": func(_ *world, o *sharding.Options) { o.Shards = 20 },
+		"Options.ShardOf maps IDs to other shards":      func(_ *world, o *sharding.Options) { o.ShardOf = func(string) sharding.Shard { return 3 } },
+		"Options.ShardOf maps": func(_ *world, o *sharding.Options) { // where it says anything at all
 			o.ShardOf = func(string) sharding.Shard { panic("no ID") }
 		},
-		"Options.Role is \"\" here and \"library\" there": func(_ *world, o *sharding.Options) { o.Role = "" },
-		"Options.State is replicated here and journal there": func(w *world, o *sharding.Options) {
+		"Options.Role is \"\" here and \"library\" on that node": func(_ *world, o *sharding.Options) { o.Role = "" },
+		"Options.State is replicated here and journal on that node": func(w *world, o *sharding.Options) {
 			o.State = sharding.ReplicatedState(w.replicator("b"))
 		},
-		"Options.Remember is journal here and none there": func(w *world, o *sharding.Options) { o.Remember = sharding.JournalEntities(w.journal, nil) },
+		"Options.Remember is journal here and none on that node": func(w *world, o *sharding.Options) { o.Remember = sharding.JournalEntities(w.journal, nil) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +60,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 				if where := w.spread([]*host{a}, 10, 0); where["a"] != 10 {
 					w.Errorf("all is on %v", where)
 				}
-				for _, line := range []string{"the coordinator refuses the region, nobody is reached through it", "the coordinator refuses a region with other settings"} {
+				for _, line := range []string{"the coordinator rejects the region: no entity can be reached through it", "coordinator: region rejected: its settings differ"} {
 					if n := strings.Count(w.log.String(), line); n < 1 || n > 3 {
 						w.Errorf("%q is logged %d times", line, n)
 					}
@@ -99,7 +99,7 @@ func TestTooManyShards(t *testing.T) {
 		o := w.opts(h)
 		o.State = sharding.ReplicatedState(r)
 		_, err = sharding.Start(w.Context(), h.Node, diaries("a"), o)
-		if want := "Options.Shards is 5000: where they are may take 26256 bytes, and ddata.Config.MaxEntry of replicator \"ddata\" is 20480"; !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if want := "Options.Shards is 5000: their state may take 26256 bytes, and ddata.Config.MaxEntry of replicator \"ddata\" is 20480"; !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			w.Errorf("%v, not %q", err, want)
 		}
 		o.Shards = 2000

@@ -11,8 +11,8 @@ import (
 
 // The lines about coordinators that don't answer.
 const (
-	lineSilent = "no coordinator answers"
-	lineAgain  = "a coordinator answers again"
+	lineSilent = "no coordinator replies"
+	lineAgain  = "coordinator replies again"
 )
 
 // lines returns those of the log that have a text.

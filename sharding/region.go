@@ -19,20 +19,21 @@ import (
 	"github.com/refold-io/refold/internal/singleton"
 )
 
-// Region is how this node reaches the entities of a type, and hosts its share of them. Its methods are safe for concurrent
-// use.
+// Region is the access of a node to the entities of a type. It hosts the share of the shards that
+// the coordinator allocates to the node. Its methods are safe for concurrent use.
 type Region[C any] struct {
 	shell *shell
 	ref   func(id string) eventsourcing.Ref[C]
 }
 
-// Start lets a node host entities of a type, together with all other nodes that do the same, and returns the way to all of them. On a
-// node that does not have Options.Role it starts a proxy. It does not wait until the node is a member, or a
-// coordinator is found: see Region.AwaitReady.
+// Start starts a region: the node hosts entities of a type together with all other nodes that start
+// it. On a node without Options.Role it starts a proxy. It does not wait until the node is a member
+// or a coordinator is found: see Region.AwaitReady.
 //
-// The region ends with the node: when that shuts down, its shards move to other nodes before, in order and without a loss, as far as there
-// are others and cluster.PhaseStopRegions is long enough. The error matches ErrInvalid or cluster.ErrShuttingDown, or is that of ctx if it had ended
-// before.
+// The region ends with the node. When the node shuts down, its shards are handed off to other
+// regions first, without loss if other regions exist and cluster.PhaseStopRegions is long enough.
+// The error matches ErrInvalid or cluster.ErrShuttingDown, or is that of ctx if it had already
+// ended.
 func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
 		return StartProxy(ctx, node, typ, opts)
@@ -53,9 +54,10 @@ func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.
 	return r, nil
 }
 
-// StartProxy gives a node that hosts no entities of a type the way to them. A node that has Options.Role must not have a proxy but a
-// region: the oldest of those nodes runs the coordinator. Without a role that is every node, and the error matches ErrInvalid. Options.State is not needed, and Options.Runtime only so that
-// the context of traces travels.
+// StartProxy starts a proxy on a node that hosts no entities of the type. A node with Options.Role
+// must start a region, because the oldest of these nodes runs the coordinator; without a role that
+// is every node. The error matches ErrInvalid then. Options.State is ignored. Options.Runtime is
+// optional and propagates the trace context.
 func StartProxy[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
 	if node != nil && (opts.Role == "" || slices.Contains(node.Roles(), opts.Role)) {
 		return nil, fmt.Errorf(
@@ -71,12 +73,13 @@ func StartProxy[C, E any](ctx context.Context, node *cluster.Node, typ eventsour
 	return r, nil
 }
 
-// begin starts a region or a proxy. Host makes the entities and the way to them.
+// start starts a region or a proxy. The argument host creates the entities and the function of
+// Region.Ref.
 func start[C, E any](
 	ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options, proxy bool, host func(*shell, *Region[C]) error,
 ) (*Region[C], error) {
 	if node == nil {
-		return nil, fmt.Errorf("%w: there is no node", ErrInvalid)
+		return nil, fmt.Errorf("%w: nil node", ErrInvalid)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -84,7 +87,7 @@ func start[C, E any](
 	opts = opts.withDefaults(node)
 	err := opts.validate(proxy)
 	if typ.Commands == nil {
-		err = errors.Join(err, errors.New("Type.Commands is missing: commands travel between nodes under the names that it has"))
+		err = errors.Join(err, errors.New("Type.Commands is missing: it names the commands that travel between nodes"))
 	} else if bad := typ.Commands.Err(); bad != nil {
 		err = errors.Join(err, fmt.Errorf("Type.Commands: %w", bad))
 	}
@@ -95,7 +98,7 @@ func start[C, E any](
 		err = errors.Join(err, fmt.Errorf("Type.Name has %d bytes, at most %d are allowed", len(typ.Name), most))
 	}
 	if strings.HasPrefix(typ.Name+"|", JournalPrefix) {
-		err = errors.Join(err, fmt.Errorf("Type.Name is %q, which this package has for itself", typ.Name))
+		err = errors.Join(err, fmt.Errorf("Type.Name is %q, which is reserved", typ.Name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -108,15 +111,15 @@ func start[C, E any](
 	if err := s.launch(ctx, func() error { return host(s, r) }, r); err != nil {
 		return nil, err
 	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, "the region has started", slog.Bool("proxy", proxy), slog.Int("shards", opts.Shards))
+	s.log.LogAttrs(ctx, slog.LevelInfo, "region started", slog.Bool("proxy", proxy), slog.Int("shards", opts.Shards))
 	return r, nil
 }
 
-// RegionOf returns what Start or StartProxy has started for a type on a node. The error matches ErrInvalid if there is none, or if its
-// commands are no C.
+// RegionOf returns the region or proxy of a type that runs on a node. The error matches ErrInvalid
+// if there is none, or if its commands do not have type C.
 func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
 	if node == nil {
-		return nil, fmt.Errorf("%w: region of type %q: there is no node", ErrInvalid, typ)
+		return nil, fmt.Errorf("%w: region of type %q: nil node", ErrInvalid, typ)
 	}
 	b := routerOf(node)
 	b.mu.RLock()
@@ -128,16 +131,18 @@ func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
 	case nil:
 		return nil, fmt.Errorf("%w: region of type %q: none was started on %v", ErrInvalid, typ, node.Self())
 	}
-	return nil, fmt.Errorf("%w: region of type %q: it has other commands: it is a %T", ErrInvalid, typ, found)
+	return nil, fmt.Errorf("%w: region of type %q: it is a %T, with commands of another type", ErrInvalid, typ, found)
 }
 
-// Ref addresses the entity with this ID, on whatever node it is: it stays valid while the entity starts, stops and moves. The ID has
-// with the name of the type at most journal.MaxIDLength bytes, and is checked when a command is sent.
+// Ref returns a reference to the entity with this ID, wherever it runs. It stays valid while the
+// entity starts, stops and moves. The ID and the name of the type together have at most
+// journal.MaxIDLength bytes, which is checked when a command is sent.
 //
-// An Ask should have a deadline: a command or an answer that the network loses is not sent again.
+// An Ask should have a deadline: a command or a reply that the network loses is not sent again.
 func (r *Region[C]) Ref(id string) eventsourcing.Ref[C] { return r.ref(id) }
 
-// ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf does not say.
+// ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf returns
+// an invalid number or panics.
 func (r *Region[C]) ShardOf(id string) (Shard, error) {
 	n, err := r.shell.shardOf(id)
 	if err != nil {
@@ -146,8 +151,8 @@ func (r *Region[C]) ShardOf(id string) (Shard, error) {
 	return n, nil
 }
 
-// AwaitReady waits until a coordinator knows the region, so that entities can be reached. The error is that of ctx, or matches
-// ErrMismatch, or ErrStopped, also if the region was ready before it ended.
+// AwaitReady waits until the region is registered with a coordinator, so that entities can be
+// reached. The error is that of ctx, or matches ErrMismatch, or ErrStopped, which takes precedence.
 func (r *Region[C]) AwaitReady(ctx context.Context) error {
 	select {
 	case <-r.shell.ready:
@@ -155,7 +160,7 @@ func (r *Region[C]) AwaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-r.shell.done:
 	}
-	// Several may be so, and chance must not say which one counts.
+	// Several channels may be ready; the order of these cases decides.
 	switch {
 	case isClosed(r.shell.done):
 		return fmt.Errorf("%w: type %q", ErrStopped, r.shell.name)
@@ -167,7 +172,8 @@ func (r *Region[C]) AwaitReady(ctx context.Context) error {
 	return fmt.Errorf("sharding: wait for a coordinator of type %q: %w", r.shell.name, context.Cause(ctx))
 }
 
-// Ready reports whether a coordinator has known the region, for a readiness probe. It stays true.
+// Ready reports whether the region has ever been registered with a coordinator, for a readiness
+// probe. It stays true.
 func (r *Region[C]) Ready() bool { return isClosed(r.shell.ready) }
 
 func isClosed(c <-chan struct{}) bool {
@@ -182,38 +188,40 @@ func isClosed(c <-chan struct{}) bool {
 // Done is closed when the region has ended.
 func (r *Region[C]) Done() <-chan struct{} { return r.shell.done }
 
-// State is what a region on a node knows and runs.
+// State is the state of a region or a proxy on a node.
 type State struct {
-	// Registered says that a coordinator knows the region, Coordinator on which node that is.
+	// Registered reports whether the region is registered with a coordinator, and Coordinator is
+	// the node of that coordinator.
 	Registered  bool
 	Coordinator identity.Node
-	// Mismatch is why the coordinator does not let the region register, nil unless that is so. It matches ErrMismatch.
+	// Mismatch is not nil if the coordinator rejects the region. It matches ErrMismatch.
 	Mismatch error
-	// Shards are those that this node hosts, sorted by number.
+	// Shards are the shards that this node hosts, sorted by number.
 	Shards []ShardState
-	// Waiting is how many commands wait, for homes, shards or entities.
+	// Waiting is how many commands wait for homes, shards or entities.
 	Waiting int
-	// Asks is how many answers from other nodes are awaited, of all types.
+	// Asks is how many replies of other nodes are outstanding, for all types.
 	Asks int
-	// Queued is how many commands have waited for the region to look at them since it was started. The others went straight to their
-	// entity, or to the node that has it.
+	// Queued is how many commands went through the queue of the region since the start. The others
+	// went directly to their entity, or to the node that hosts it.
 	Queued uint64
-	// Unanswered is how many callers have left before the answer of another node came, since it was started.
+	// Unanswered is how many callers gave up before the reply of another node arrived, since the
+	// start.
 	Unanswered uint64
-	// Dropped is how many commands have reached nobody since the region was started.
+	// Dropped is how many commands were not delivered since the start.
 	Dropped uint64
 }
 
-// ShardState is a shard on a node.
+// ShardState is the state of a hosted shard.
 type ShardState struct {
 	Shard Shard
-	// Entities are those that run, sorted.
+	// Entities are the IDs of the running entities, sorted.
 	Entities []string
-	// Tracked is how many there are together with those that will run.
+	// Tracked counts the running entities and those that are about to start.
 	Tracked int
 }
 
-// State returns what the region knows and runs. The error is that of ctx, or ErrStopped.
+// State returns the state of the region. The error is that of ctx, or ErrStopped.
 func (r *Region[C]) State(ctx context.Context) (state State, err error) {
 	s := r.shell
 	err = s.call(ctx, func() {
@@ -236,7 +244,8 @@ func (r *Region[C]) State(ctx context.Context) (state State, err error) {
 	return state, nil
 }
 
-// Home returns the node that has a shard, as far as this node knows. The error is that of ctx, or ErrStopped.
+// Home returns the home of a shard, if this node has learned it. The error is that of ctx, or
+// ErrStopped.
 func (r *Region[C]) Home(ctx context.Context, shard Shard) (home identity.Node, known bool, err error) {
 	if err = r.shell.call(ctx, func() { home, known = r.shell.machine.Home(shard) }); err != nil {
 		err = fmt.Errorf("sharding: home of shard %d of type %q: %w", shard, r.shell.name, err)
@@ -244,10 +253,10 @@ func (r *Region[C]) Home(ctx context.Context, shard Shard) (home identity.Node, 
 	return home, known, err
 }
 
-// call lets the loop call f, which must not block, and waits for that. If it fails f is not called, now or later: what it would set belongs to
-// the caller again.
+// call runs f on the loop and waits for its return. The function must not block. If call returns an
+// error, f has not run and will not run, so that the caller owns its variables again.
 func (s *shell) call(ctx context.Context, f func()) error {
-	var taken atomic.Bool // by who comes first: the loop, or a ctx that ends
+	var taken atomic.Bool // decides between the loop and a ctx that ends
 	called := make(chan struct{})
 	if !s.inbox.add(item{call: func() {
 		defer close(called)

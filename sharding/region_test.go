@@ -273,7 +273,7 @@ func TestStartInvalid(t *testing.T) {
 			"Type.Commands": w.opts(a), "Options.Runtime": {}, "Options.State": {Runtime: a.rt}, "Options.Shards": {Shards: -1},
 			"Options.HandOffTimeout": {HandOffTimeout: -1}, "Options.Host": {Host: eventsourcing.HostOptions{PassivateAfter: 1}},
 			"Options.Strategy: allocation: invalid: LeastShards.AbsoluteLimit": {Strategy: sharding.Pure(allocation.LeastShards{AbsoluteLimit: -5})},
-			"Options.Strategy: By has no arithmetic":                           {Strategy: sharding.Pure(nil)}, "Options.Strategy: it panicked": {Strategy: sharding.Pure((*allocation.Hashing)(nil))},
+			"Options.Strategy: Pure needs a strategy":                          {Strategy: sharding.Pure(nil)}, "Options.Strategy: panic": {Strategy: sharding.Pure((*allocation.Hashing)(nil))},
 			"Options.MinMembers": {MinMembers: -1}, "Options.BufferSize": {BufferSize: -1}, "Options.MaxStarts": {MaxStarts: -1}, "Options.RecoverNumber": {RecoverNumber: -1},
 			"Options.RestartBackoff": {RestartBackoff: -1}, "Options.RecoverInterval": {RecoverInterval: -1}, "Options.RetryInterval": {RetryInterval: -1},
 			"Options.ShardStartTimeout": {ShardStartTimeout: -1}, "Options.RebalanceInterval": {RebalanceInterval: -1}, "Options.CoordinatorBackoff": {CoordinatorBackoff: -1},

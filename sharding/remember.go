@@ -11,12 +11,13 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// Kind the records of remembered entities and shards are. They never change.
+// Manifests of the records of remembered entities and shards. They never change.
 const (
 	entitiesEvent = "refold.entities.event"
 	entitiesState = "refold.entities.state"
@@ -24,22 +25,22 @@ const (
 	shardsState   = "refold.shards.state"
 )
 
-// rememberWire is the version that each encoding begins with. Another one can't be read.
+// rememberWire is the version byte of these encodings.
 const rememberWire = 1
 
-// Kind an event of a shard says.
+// Kinds of an event of a shard.
 const (
 	entitiesStarted = 1
 	entitiesStopped = 2
 )
 
-// maxIDsPerEvent is how many entities one event names.
+// maxIDsPerEvent is how many entities one event contains at most.
 const maxIDsPerEvent = 100
 
-// maxRemembered is how many bytes the remembered entities of one shard take, in all.
+// maxRemembered is the maximum size of the remembered entities of one shard in bytes.
 const maxRemembered = 64 << 20
 
-// errRecord is matched by the errors about records that can't be read.
+// errRecord is matched by the errors about malformed records.
 var errRecord = errors.New("malformed record")
 
 func appendIDs(dst []byte, ids []string) []byte {
@@ -51,7 +52,7 @@ func appendIDs(dst []byte, ids []string) []byte {
 	return dst
 }
 
-// readIDs yields the IDs of an encoded list, which is all that is left.
+// readIDs decodes a list of IDs, which must be all of b.
 func readIDs(b []byte, yield func(id string)) error {
 	n, b, err := readUint(b)
 	if err != nil || n > uint64(len(b))/2 {
@@ -60,13 +61,13 @@ func readIDs(b []byte, yield func(id string)) error {
 	for range n {
 		var size uint64
 		if size, b, err = readUint(b); err != nil || size == 0 || size > MaxEntityID || size > uint64(len(b)) {
-			return fmt.Errorf("%w: an entity of %d bytes", errRecord, size)
+			return fmt.Errorf("%w: entity ID of %d bytes", errRecord, size)
 		}
 		yield(string(b[:size]))
 		b = b[size:]
 	}
 	if len(b) > 0 {
-		return fmt.Errorf("%w: %d bytes too many", errRecord, len(b))
+		return fmt.Errorf("%w: %d trailing bytes", errRecord, len(b))
 	}
 	return nil
 }
@@ -81,12 +82,12 @@ func readUint(b []byte) (uint64, []byte, error) {
 
 func readWire(b []byte, size int) ([]byte, error) {
 	if len(b) < size || b[0] != rememberWire {
-		return nil, fmt.Errorf("%w: %d bytes of an unknown version", errRecord, len(b))
+		return nil, fmt.Errorf("%w: %d bytes with an unknown version", errRecord, len(b))
 	}
 	return b[1:], nil
 }
 
-// entityEvents encodes what an update says.
+// entityEvents encodes an update.
 func entityEvents(started, stopped []string) [][]byte {
 	var events [][]byte
 	add := func(kind byte, ids []string) {
@@ -113,11 +114,11 @@ func (s entitySet) apply(event []byte) error {
 	case entitiesStopped:
 		return readIDs(b[1:], func(id string) { delete(s, id) })
 	default:
-		return fmt.Errorf("%w: kind %d", errRecord, kind)
+		return fmt.Errorf("%w: unknown kind %d", errRecord, kind)
 	}
 }
 
-// encode is the form of a snapshot.
+// encode returns the encoding of a snapshot.
 func (s entitySet) encode() []byte { return appendIDs([]byte{rememberWire}, s.sorted()) }
 
 func (s entitySet) sorted() []string {
@@ -141,7 +142,7 @@ func decodeEntities(b []byte) (entitySet, error) {
 	return s, readIDs(b, func(id string) { s[id] = struct{}{} })
 }
 
-// encodeShards is the form of an event and of a snapshot.
+// encodeShards returns the encoding of an event and of a snapshot.
 func encodeShards(shards []Shard) []byte {
 	b := binary.AppendUvarint([]byte{rememberWire}, uint64(len(shards)))
 	for _, s := range shards {
@@ -167,13 +168,13 @@ func readShards(b []byte, yield func(Shard)) error {
 		yield(Shard(s))
 	}
 	if len(b) > 0 {
-		return fmt.Errorf("%w: %d bytes too many", errRecord, len(b))
+		return fmt.Errorf("%w: %d trailing bytes", errRecord, len(b))
 	}
 	return nil
 }
 
-// remember puts the shards' questions to the store of remembered entities. The calls for a shard come one after the other, also
-// those of runs that have ended.
+// remember calls the store of remembered entities. The calls for a shard run one after the other,
+// also those of ended instances of the shard.
 func (s *shell) remember(r *shardcore.RememberCall) {
 	m, at, update := s.machine, r.ShardRun, r.Update
 	before, done := s.storeCalls[at.Shard], make(chan struct{})
@@ -188,7 +189,7 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 					return context.Cause(ctx)
 				}
 			}
-			return catchPanic(func() (err error) {
+			return panics.Catch(func() (err error) {
 				if update == nil {
 					ids, err = s.rememberStore.Load(ctx, at.Shard)
 					ids = s.ofShard(ids, at.Shard)
@@ -201,7 +202,7 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 		err := call(ctx)
 		cancel()
 		if before != nil {
-			<-before // it is not our turn any more, but who comes next must wait for it, too
+			<-before // the call has timed out, but the next one must wait for its predecessor, too
 		}
 		close(done)
 		s.inbox.add(item{call: func() {
@@ -213,27 +214,27 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 			}
 		}})
 		if err != nil && s.ctx.Err() == nil {
-			s.log.LogAttrs(s.ctx, slog.LevelWarn, "the store of remembered entities has failed: the shard starts again",
+			s.log.LogAttrs(s.ctx, slog.LevelWarn, "store of remembered entities failed: restarting the shard",
 				slog.Any("shard", at.Shard), slog.Bool("update", update != nil), slog.Any("error", err))
 		}
 	})
 }
 
-// ofShard returns the entities that belong to a shard. Others did when there was another number of shards, or another ShardOf: they would
-// run twice.
+// ofShard returns the entities that belong to a shard. The others belonged to it with another
+// number of shards or another ShardOf; they would run twice.
 func (s *shell) ofShard(ids []string, n Shard) []string {
 	kept := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		at, err := s.shardOf(id)
 		return err != nil || at != n
 	})
 	if gone := len(ids) - len(kept); gone > 0 {
-		s.log.LogAttrs(s.ctx, slog.LevelWarn, "remembered entities belong to other shards by now: they start with their next command",
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "remembered entities belong to other shards now: they start with their next command",
 			slog.Any("shard", n), slog.Int("entities", gone))
 	}
 	return kept
 }
 
-// remembered is what a shard is told.
+// remembered returns the input for the shard.
 func remembered(update *shard.Update, ids []string, err error) shard.Input {
 	switch {
 	case update == nil && err == nil:
@@ -246,7 +247,7 @@ func remembered(update *shard.Update, ids []string, err error) shard.Input {
 	return shard.UpdateFailed{ID: update.ID}
 }
 
-// load reads the coordinator's state, and which shards are remembered.
+// load loads the state of the coordinator and the remembered shards.
 func (s *shell) load(ctx context.Context, id uint64) (coordinator.Input, error) {
 	l, err := s.store.Load(ctx)
 	if err != nil {
@@ -255,7 +256,7 @@ func (s *shell) load(ctx context.Context, id uint64) (coordinator.Input, error) 
 	in := coordinator.Loaded{ID: id, State: l.State, Rev: l.Rev, Repairs: l.Repairs, Repaired: l.Repaired}
 	if s.rememberStore != nil {
 		if in.Remembered, err = s.rememberStore.Shards(ctx); err != nil {
-			return nil, fmt.Errorf("the remembered shards: %w", err)
+			return nil, fmt.Errorf("load the remembered shards: %w", err)
 		}
 	}
 	return in, nil

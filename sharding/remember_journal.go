@@ -14,17 +14,18 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// maxTries is how often a record is tried that others may get before.
+// maxTries is how often an append is tried that conflicts with other writers.
 const maxTries = 5
 
-// maxEventsPerWrite bounds what one append holds; a larger update takes several.
+// maxEventsPerWrite is how many events one append has at most. A larger update takes several
+// appends.
 const maxEventsPerWrite = 500
 
-// journalEntities keeps in a journal which entities run: a history for each shard, and one for the list of
-// shards.
+// journalEntities stores remembered entities in a journal: one history for each shard, and one for
+// the list of shards.
 //
-// Who loads a shard appends a fence, and knows the number behind it. Another owner, which doesn't know of that one, expects a number
-// that is taken.
+// A load of a shard appends a fence and keeps its sequence number. A previous owner, which has not
+// seen the fence, then appends at a sequence number that is taken.
 type journalEntities struct {
 	open          func(shard Shard) *ledger
 	shards        *ledger
@@ -34,7 +35,7 @@ type journalEntities struct {
 	mu    sync.Mutex
 	owned map[Shard]*ownedShard
 	list  head
-	known map[Shard]bool // shards that surely are in the list
+	known map[Shard]bool // shards that are known to be in the list
 }
 
 // OpenEntities implements RememberStores.
@@ -53,7 +54,7 @@ func (c JournalConfig) OpenEntities(s Scope) (RememberStore, error) {
 	}, nil
 }
 
-// owned is a shard that was loaded.
+// ownedShard is a shard that was loaded.
 type ownedShard struct {
 	head head
 	busy bool // an update is being stored, or has failed
@@ -83,7 +84,7 @@ func (j *journalEntities) Load(ctx context.Context, shard Shard) ([]string, erro
 			break
 		}
 	}
-	return nil, fmt.Errorf("sharding: take %q over: %w", l.id, err)
+	return nil, fmt.Errorf("sharding: take over %q: %w", l.id, err)
 }
 
 func readEntities(ctx context.Context, l *ledger) (set entitySet, h head, err error) {
@@ -94,14 +95,15 @@ func readEntities(ctx context.Context, l *ledger) (set entitySet, h head, err er
 	return set, h, err
 }
 
-// Update implements RememberStore. Of more than 50,000 entities some may be stored when it fails.
+// Update implements RememberStore. If it fails, a part of an update of more than 50,000 entities
+// may be stored.
 func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stopped []string) error {
 	if err := errors.Join(checkShards([]Shard{shard}), checkIDs(started), checkIDs(stopped)); err != nil {
 		return err
 	}
 	o := j.take(shard)
 	if o == nil {
-		return fmt.Errorf("%w: shard %d was not loaded, or has failed since", ErrConflict, shard)
+		return fmt.Errorf("%w: shard %d was not loaded, or failed since", ErrConflict, shard)
 	}
 	l, h := j.open(shard), o.head
 	for part := range slices.Chunk(entityEvents(started, stopped), maxEventsPerWrite) {
@@ -110,7 +112,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 			return fmt.Errorf("%w: shard %d has another owner: %w", ErrFenced, shard, err)
 		}
 		if err != nil {
-			return fmt.Errorf("sharding: append to %q behind %d: %w", l.id, h.rev, err)
+			return fmt.Errorf("sharding: append to %q after %d: %w", l.id, h.rev, err)
 		}
 	}
 	if l.snapshots != nil && h.rev >= h.snapshot+j.snapshotEvery && j.background.start(ctx, func(ctx context.Context) { j.save(ctx, l) }) {
@@ -122,7 +124,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 	return nil
 }
 
-// take returns a shard for an update. It is busy until that is known to be stored.
+// take returns a shard for an update. It stays busy until the update is known to be stored.
 func (j *journalEntities) take(shard Shard) *ownedShard {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -134,7 +136,7 @@ func (j *journalEntities) take(shard Shard) *ownedShard {
 	return o
 }
 
-// save makes a snapshot of what is stored.
+// save saves a snapshot of the stored entities.
 func (j *journalEntities) save(ctx context.Context, l *ledger) {
 	set, h, err := readEntities(ctx, l)
 	if err == nil {
@@ -183,7 +185,7 @@ func (j *journalEntities) readShards(ctx context.Context) ([]Shard, head, error)
 	return shards, h, nil
 }
 
-// AddShards implements RememberStore. Coordinators that add at the same time do no harm to each other.
+// AddShards implements RememberStore. Concurrent additions of several coordinators do not conflict.
 func (j *journalEntities) AddShards(ctx context.Context, shards []Shard) error {
 	if err := checkShards(shards); err != nil {
 		return err
@@ -208,7 +210,7 @@ func (j *journalEntities) AddShards(ctx context.Context, shards []Shard) error {
 		if _, _, err = j.readShards(ctx); err != nil {
 			return err
 		}
-		err = fmt.Errorf("%w: others add shards all the time", ErrConflict)
+		err = fmt.Errorf("%w: too many concurrent additions", ErrConflict)
 	}
 	return fmt.Errorf("sharding: append to %q: %w", j.shards.id, err)
 }

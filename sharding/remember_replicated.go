@@ -17,12 +17,12 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
-// entityKeys is over how many keys the entities of a shard are spread, so that each stays small. It never
-// changes.
+// entityKeys is the number of keys that hold the entities of a shard, so that each stays small. It
+// never changes.
 const entityKeys = 5
 
-// replicatedEntities keeps in replicated data which entities run: in five sets for each shard, and one of
-// shards.
+// replicatedEntities stores remembered entities in replicated data: five sets for each shard, and
+// one set of shards.
 type replicatedEntities struct {
 	replicator *ddata.Replicator
 	prefix     string
@@ -38,7 +38,7 @@ func (c ReplicatedConfig) OpenEntities(s Scope) (RememberStore, error) {
 	e := &replicatedEntities{replicator: c.Replicator, prefix: prefix, all: ddata.Key[crdt.GSet[uint32]](prefix + "all")}
 	for _, key := range []string{string(e.all), string(e.key(0, 0))} {
 		if !c.Replicator.Durable(key) {
-			return nil, fmt.Errorf("%w: ReplicatedConfig.Replicator: the key %q is not durable: ddata.Config.Durable needs \"shard-*\"", ErrInvalid, key)
+			return nil, fmt.Errorf("%w: ReplicatedConfig.Replicator: key %q is not durable: ddata.Config.Durable must include \"shard-*\"", ErrInvalid, key)
 		}
 	}
 	return e, nil
@@ -48,14 +48,14 @@ func (e *replicatedEntities) key(shard Shard, index int) ddata.Key[crdt.ORSet[st
 	return ddata.Key[crdt.ORSet[string]](e.prefix + strconv.FormatUint(uint64(shard), 10) + "-" + strconv.Itoa(index))
 }
 
-// indexOf returns the set that an entity belongs to. It never changes.
+// indexOf returns the index of the set for an entity. It never changes.
 func indexOf(id string) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // it never fails
 	return int(h.Sum64() % entityKeys)
 }
 
-// Load implements RememberStore. Another owner is not kept from writing.
+// Load implements RememberStore. It does not prevent another owner from writing.
 func (e *replicatedEntities) Load(ctx context.Context, shard Shard) ([]string, error) {
 	if err := checkShards([]Shard{shard}); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (e *replicatedEntities) Load(ctx context.Context, shard Shard) ([]string, e
 	return slices.Concat(parts[:]...), nil
 }
 
-// Update implements RememberStore. Some may be stored when it fails.
+// Update implements RememberStore. If it fails, a part of the update may be stored.
 func (e *replicatedEntities) Update(ctx context.Context, shard Shard, started, stopped []string) error {
 	if err := errors.Join(checkShards([]Shard{shard}), checkIDs(started), checkIDs(stopped)); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (e *replicatedEntities) AddShards(ctx context.Context, shards []Shard) erro
 	return nil
 }
 
-// each calls f for all keys of a shard at once, and returns the first error.
+// forEachKey calls f for all keys of a shard concurrently and returns the first error.
 func (e *replicatedEntities) forEachKey(f func(i int) error) error {
 	var errs [entityKeys]error
 	var wg sync.WaitGroup

@@ -16,29 +16,32 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// removedEvent is the manifest of the record behind which a history begins anew. It never changes.
+// removedEvent is the manifest of a record that begins an empty history. It never changes.
 const removedEvent = "refold.sharding.removed"
 
-// JournalData is what this package keeps under one persistence ID of a journal.
+// JournalData describes the data of this package under one persistence ID of a journal.
 type JournalData struct {
-	// ID is the persistence ID, Type the entity type that it is about.
+	// ID is the persistence ID, Type the entity type.
 	ID, Type string
-	// Kind it is: "coordinator", "shards" (those that ever had a remembered entity), or "entities" (that are remembered, of one shard).
+	// Kind is "coordinator", "shards" (the shards that ever had a remembered entity), or "entities"
+	// (the remembered entities of one shard).
 	Kind string
-	// Highest is the highest sequence number. Events and Snapshots are how many there are.
+	// Highest is the highest sequence number. Events and Snapshots are the numbers of stored events
+	// and snapshots.
 	Highest   uint64
 	Events    int
 	Snapshots int
-	// Last is when the last event was written, Writer which store has; none if there is no event.
+	// Last is the time of the last event, Writer the ID of the store that wrote it. Both are zero
+	// without events.
 	Last   time.Time
 	Writer string
-	// Removed says that nothing is kept any more.
+	// Removed reports that RemoveData has removed the data.
 	Removed bool
 }
 
-// FindData returns what this package keeps in the journal of some entity types, or of all if none is named, sorted by ID: where
-// coordinators have put shards, and which entities are remembered. Kind cannot be understood is found as well. The error matches
-// journal.ErrNoQueries if the journal can't list its IDs.
+// FindData returns the data of this package in the journal for some entity types, or for all types
+// if none is given, sorted by ID. Data that cannot be decoded is included. The error matches
+// journal.ErrNoQueries if the journal cannot list its IDs.
 func (c JournalConfig) FindData(ctx context.Context, types ...string) ([]JournalData, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -57,14 +60,14 @@ func (c JournalConfig) FindData(ctx context.Context, types ...string) ([]Journal
 		}
 		d := JournalData{ID: id, Type: typ, Kind: what}
 		if err := c.count(ctx, &d); err != nil {
-			return nil, fmt.Errorf("sharding: look into %q: %w", id, err)
+			return nil, fmt.Errorf("sharding: read %q: %w", id, err)
 		}
 		all = append(all, d)
 	}
 	return all, nil
 }
 
-// parseID takes the ID of a ledger apart.
+// parseID splits the persistence ID of a ledger.
 func parseID(id string) (what, typ string, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(id, JournalPrefix), "|")
 	if !strings.HasPrefix(id, JournalPrefix) || len(parts) < 2 || parts[1] == "" {
@@ -85,7 +88,7 @@ func parseID(id string) (what, typ string, ok bool) {
 	return parts[0], parts[1], true
 }
 
-// count looks what there is.
+// count fills in the numbers of events and snapshots.
 func (c JournalConfig) count(ctx context.Context, d *JournalData) (err error) {
 	if d.Highest, err = c.Journal.HighestSequenceNr(ctx, d.ID); err != nil {
 		return err
@@ -110,19 +113,21 @@ func (c JournalConfig) count(ctx context.Context, d *JournalData) (err error) {
 	return nil
 }
 
-// RemoveData removes what FindData has found under an ID, for good, so that the next coordinator, or owner of the shard, begins with nothing. It is
-// for what can't be repaired, such as after two clusters have run on one journal, and for types that are gone. No node that hosts the type
-// may run: it would go on with what it knows.
+// RemoveData removes data that FindData returned, so that the next coordinator or owner of the
+// shard begins without it. It is for data that cannot be repaired, such as after two clusters have
+// used one journal, and for types that no longer exist. No node that hosts the type may run,
+// because it would continue with its own state.
 //
-// First a record is appended behind which the history begins anew, where it ended when it was found: the error matches ErrConflict if
-// somebody has written since, and nothing is removed then. The rest is cleaning up, and is done again by a second call.
+// First, a record is appended that begins an empty history. It must follow the last event that
+// FindData found: the error matches ErrConflict if the history has changed since, and nothing is
+// removed then. The deletion of the old records follows; if it fails, call RemoveData again.
 func (c JournalConfig) RemoveData(ctx context.Context, d JournalData) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
 	what, typ, ok := parseID(d.ID)
 	if !ok {
-		return fmt.Errorf("%w: %q is not the persistence ID of anything that this package keeps", ErrInvalid, d.ID)
+		return fmt.Errorf("%w: %q is not a persistence ID of this package", ErrInvalid, d.ID)
 	}
 	if d.Removed || d.Highest == 0 {
 		return nil
@@ -132,14 +137,14 @@ func (c JournalConfig) RemoveData(ctx context.Context, d JournalData) error {
 		return err
 	}
 	l := open(what, "", "", "")
-	l.id = d.ID // which may have a number and a role
+	l.id = d.ID // the ID may contain a shard and a role
 	at := d.Highest
 	last, err := c.lastRecord(ctx, d)
 	if err == nil && last != removedEvent {
 		h := head{rev: d.Highest, time: d.Last}
 		h, err = l.write(ctx, h, []journal.Event{{SequenceNr: h.rev + 1, Time: h.next(), Manifest: removedEvent}})
 		if errors.Is(err, journal.ErrConflict) {
-			return fmt.Errorf("%w: somebody writes to %q: a node runs", ErrConflict, d.ID)
+			return fmt.Errorf("%w: %q has changed: a node runs", ErrConflict, d.ID)
 		}
 		at = h.rev
 	}

@@ -18,30 +18,30 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Kinds of messages of this package, besides those of package shards. They never change.
+// Kinds of messages of this package, in addition to those of package shardcore. They never change.
 const (
-	// kindReply is the answer to a command.
+	// kindReply is the reply to a command.
 	kindReply transport.Kind = 202
 )
 
-// switchboard leads what comes to a node to its regions. There is one for each node.
+// router dispatches the messages of a node to its regions. There is one for each node.
 type router struct {
 	node       *cluster.Node
 	asks       askTable
 	replyCodec eventsourcing.AnswerCodec
 
 	mu            sync.RWMutex
-	reserved      map[string]*shell // also those that are being started
+	reserved      map[string]*shell // running and starting shells
 	shells        map[string]*shell
-	regions       map[string]any // *Region of some type of commands
-	undeliverable atomic.Uint64  // frames for none, or that can't be read
+	regions       map[string]any // *Region[C]
+	undeliverable atomic.Uint64  // malformed messages, and messages for no region
 	unsentReplies atomic.Uint64  // answers
-	lateReplies   atomic.Uint64  // answers that nobody waits for
+	lateReplies   atomic.Uint64  // replies without an outstanding ask
 }
 
 type routerKey struct{}
 
-// routerOf returns that of a node.
+// routerOf returns the router of a node.
 func routerOf(node *cluster.Node) *router {
 	b, _ := node.Attached(routerKey{}, func() any {
 		b := &router{node: node, reserved: map[string]*shell{}, shells: map[string]*shell{}, regions: map[string]any{}}
@@ -54,18 +54,18 @@ func routerOf(node *cluster.Node) *router {
 	return b
 }
 
-// reserve takes the name of a type for a region that is being started.
+// reserve reserves the name of a type for a starting shell.
 func (rt *router) reserve(s *shell) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.reserved[s.name] != nil {
-		return fmt.Errorf("%w: there is a region, or a proxy, of the type on this node: RegionOf returns it", ErrInvalid)
+		return fmt.Errorf("%w: the node already has a region or a proxy of the type: see RegionOf", ErrInvalid)
 	}
 	rt.reserved[s.name] = s
 	return nil
 }
 
-// add lets frames come to a region whose name is reserved, and others find it. From then on it is complete.
+// add publishes a shell whose name is reserved and which is complete.
 func (rt *router) add(s *shell, r any) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -88,7 +88,8 @@ func (rt *router) find(name string) *shell {
 	return rt.shells[name]
 }
 
-// said takes what a coordinator or a region says to the other. Kind is for no region is dropped: it is not there yet, or no more.
+// receiveCoordinatorMessage receives a message between coordinators and regions. A message for an
+// unknown type is dropped: its region has not started, or has ended.
 func (rt *router) receiveCoordinatorMessage(ctx context.Context, m transport.Message) {
 	name, err := shardcore.TypeOf(shardcore.KindCoordinator, m.Payload)
 	s := rt.find(name)
@@ -99,7 +100,7 @@ func (rt *router) receiveCoordinatorMessage(ctx context.Context, m transport.Mes
 	s.inbox.addFrame(ctx, item{frame: &shardcore.Received{From: m.From, Kind: shardcore.KindCoordinator, Data: m.Payload}}, nil)
 }
 
-// arrived takes a frame of another region.
+// receiveRegionFrame receives a frame of another region.
 func (rt *router) receiveRegionFrame(ctx context.Context, m transport.Message) {
 	p, err := region.DecodePacket(m.Payload)
 	s := rt.find(p.Type)
@@ -114,7 +115,8 @@ func (rt *router) receiveRegionFrame(ctx context.Context, m transport.Message) {
 	s.inbox.addFrame(ctx, item{frame: &shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Payload}}, nil)
 }
 
-// reply sends an answer to whoever waits for it. One that is too large for a message is replaced.
+// sendReply sends a reply. A reply that exceeds the size limit is replaced by the result of
+// instead.
 func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) []byte) {
 	if to == rt.node.Self() {
 		rt.deliverReply(data)
@@ -122,15 +124,15 @@ func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) [
 	}
 	t := rt.node.Transport()
 	if most := t.MaxMessage(); len(data) > most && instead != nil {
-		data = instead(fmt.Errorf("it has %d bytes, at most %d are allowed", len(data), most))
+		data = instead(fmt.Errorf("%d bytes, at most %d are allowed", len(data), most))
 	}
 	if err := t.Send(to, transport.Data, kindReply, data); err != nil {
 		rt.unsentReplies.Add(1)
-		rt.node.Logger().Debug("an answer could not be sent", slog.String("to", to.String()), slog.Any("error", err))
+		rt.node.Logger().Debug("cannot send a reply", slog.String("to", to.String()), slog.Any("error", err))
 	}
 }
 
-// answered takes an answer.
+// receiveReply receives a reply of another node.
 func (rt *router) receiveReply(_ context.Context, m transport.Message) { rt.deliverReply(m.Payload) }
 
 func (rt *router) deliverReply(data []byte) {
@@ -150,11 +152,11 @@ func (rt *router) deliverReply(data []byte) {
 	}
 }
 
-// forwarded takes a command of another node.
+// receiveCommand receives a command of another node.
 func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *region.Packet) {
 	n, err := s.shardOf(p.Entity)
 	if err != nil || n != p.Shard {
-		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.NoShard), fmt.Errorf("the sender, %v, takes it for one of shard %d: the nodes do not agree", m.From, p.Shard))
+		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.NoShard), fmt.Errorf("%v sent it to shard %d: the nodes have different settings", m.From, p.Shard))
 		return
 	}
 	g, message, opened := &s.paths[n], eventsourcing.Message{}, false
@@ -174,7 +176,8 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 	}
 }
 
-// admit hands a command of another node to its entity, past the loop. It is false if it can't go there.
+// deliverDirect passes a command of another node to its entity without the loop. It returns false
+// if the fast path does not accept the command.
 func (s *shell) deliverDirect(g *fastPath, m eventsourcing.Message) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -187,7 +190,7 @@ func (s *shell) deliverDirect(g *fastPath, m eventsourcing.Message) bool {
 	return true
 }
 
-// deliver hands a command to its entity. If that fails whoever waits for the answer is told.
+// deliver passes a command to its entity. If that fails, the caller gets the error.
 func (s *shell) deliver(m eventsourcing.Message) {
 	if err := s.entities.Deliver(m); err != nil {
 		s.reportDropped(m.ID(), m.Asked(), err)
@@ -197,7 +200,7 @@ func (s *shell) deliver(m eventsourcing.Message) {
 
 const askStripes = 64
 
-// asks are the commands that were sent to other nodes and whose answers are awaited here.
+// askTable holds the asks that were sent to other nodes until their replies arrive.
 type askTable struct {
 	last    atomic.Uint64
 	stripes [askStripes]askStripe
@@ -208,14 +211,14 @@ type askStripe struct {
 	open map[uint64]pendingAsk
 }
 
-// ask is one of them.
+// pendingAsk is an ask without a reply.
 type pendingAsk struct {
 	message eventsourcing.Message
 	shell   *shell
 	to      identity.Node
 }
 
-// add returns the number under which the answer is to come.
+// add stores an ask and returns the number that identifies its reply.
 func (a *askTable) add(open pendingAsk) uint64 {
 	id := a.last.Add(1)
 	s := &a.stripes[id%askStripes]
@@ -228,7 +231,7 @@ func (a *askTable) add(open pendingAsk) uint64 {
 	return id
 }
 
-// take returns the one of a number, which is awaited no more then.
+// take removes and returns the ask with a number.
 func (a *askTable) take(id uint64) (pendingAsk, bool) {
 	s := &a.stripes[id%askStripes]
 	s.mu.Lock()
@@ -238,12 +241,12 @@ func (a *askTable) take(id uint64) (pendingAsk, bool) {
 	return open, ok
 }
 
-// sweep forgets the asks of a site whose callers have left: the command or the answer was lost, or the answer comes too late.
+// sweep removes the asks of a shell whose callers have given up, and returns their number.
 func (a *askTable) sweep(s *shell) int {
 	return len(a.takeAll(func(at *pendingAsk) bool { return at.shell == s && at.message.Context().Err() != nil }))
 }
 
-// takeAll returns all of some kind, which are awaited no more then.
+// takeAll removes and returns the asks that match.
 func (a *askTable) takeAll(which func(*pendingAsk) bool) (taken []pendingAsk) {
 	for i := range a.stripes {
 		s := &a.stripes[i]
@@ -259,7 +262,7 @@ func (a *askTable) takeAll(which func(*pendingAsk) bool) (taken []pendingAsk) {
 	return taken
 }
 
-// len returns how many answers are awaited.
+// len returns the number of asks.
 func (a *askTable) len() (n int) {
 	for i := range a.stripes {
 		s := &a.stripes[i]

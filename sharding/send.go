@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// hash is the default of Options.ShardOf: FNV-1a of 64 bits, folded. It must never change.
+// hash is the default of Options.ShardOf: 64-bit FNV-1a, folded to 32 bits. It must never change.
 func hash(id string) uint32 {
 	h := uint64(14695981039346656037)
 	for i := range len(id) {
@@ -24,27 +24,27 @@ func hash(id string) uint32 {
 	return uint32(h>>32) ^ uint32(h) //nolint:gosec // folded on purpose
 }
 
-// shardOf returns the shard of an entity. The program's function may panic.
+// shardOf returns the shard of an entity. Options.ShardOf belongs to the application and may panic.
 func (s *shell) shardOf(id string) (n Shard, err error) {
 	if s.opts.ShardOf == nil {
 		return Shard(hash(id) % uint32(s.opts.Shards)), nil //nolint:gosec // at most coordinator.MaxShards
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: Options.ShardOf panicked over %q: %v", eventsourcing.ErrInvalid, id, p)
+			err = fmt.Errorf("%w: Options.ShardOf panicked for %q: %v", eventsourcing.ErrInvalid, id, p)
 		}
 	}()
 	if n = s.opts.ShardOf(id); int(n) >= s.opts.Shards {
-		return 0, fmt.Errorf("%w: Options.ShardOf says %d for %q, there are %d shards", eventsourcing.ErrInvalid, n, id, s.opts.Shards)
+		return 0, fmt.Errorf("%w: Options.ShardOf returned %d for %q, there are %d shards", eventsourcing.ErrInvalid, n, id, s.opts.Shards)
 	}
 	return n, nil
 }
 
-// route takes a command of this node. It does not block.
+// route sends a command of this node. It does not block.
 func (s *shell) route(m eventsourcing.Message) error {
 	id := m.ID()
-	if n := len(s.name) + 1 + len(id); n > journal.MaxIDLength { // found out later, it would be remembered
-		return fmt.Errorf("%w: the entity ID has with its type %d bytes, at most %d are allowed", eventsourcing.ErrInvalid, n, journal.MaxIDLength)
+	if n := len(s.name) + 1 + len(id); n > journal.MaxIDLength { // checked here, before the ID is stored as remembered
+		return fmt.Errorf("%w: entity ID and type name have %d bytes together, at most %d are allowed", eventsourcing.ErrInvalid, n, journal.MaxIDLength)
 	}
 	n, err := s.shardOf(id)
 	if err != nil {
@@ -78,17 +78,17 @@ func (s *shell) route(m eventsourcing.Message) error {
 	return nil
 }
 
-// send sends a command to the node that has its shard, past the loop.
+// forwardCommand sends a command to the home of its shard without the loop.
 func (s *shell) forwardCommand(to identity.Node, n Shard, m eventsourcing.Message, e *encodedCommand) error {
 	if !m.Take() {
-		return nil // its caller has left
+		return nil // the caller has given up
 	}
 	number := s.registerAsk(to, &m)
 	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(&m, e, number)}
 	return s.sendPacket(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, &m)
 }
 
-// await returns the number under which the answer to a command is to come, 0 if nobody waits for it.
+// registerAsk returns the number that identifies the reply to a command, 0 if no caller waits.
 func (s *shell) registerAsk(to identity.Node, m *eventsourcing.Message) uint64 {
 	if !m.Asked() {
 		return 0
@@ -96,7 +96,7 @@ func (s *shell) registerAsk(to identity.Node, m *eventsourcing.Message) uint64 {
 	return s.router.asks.add(pendingAsk{*m, s, to})
 }
 
-// sent sends a frame with a command. The error says that it was not sent.
+// sendPacket sends an encoded command. It returns an error if the command was not sent.
 func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *eventsourcing.Message) error {
 	err := s.node.Transport().Send(to, transport.Data, transport.Kind(shardcore.KindRegion), frame)
 	if err == nil {
@@ -104,7 +104,7 @@ func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *eve
 	}
 	if number != 0 {
 		if _, open := s.router.asks.take(number); !open {
-			return nil // it was told meanwhile that the node is gone
+			return nil // failAsks has reported the loss of the node
 		}
 	}
 	m.Untake()
@@ -114,8 +114,8 @@ func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *eve
 	return fmt.Errorf("%w to %v: %w", ErrNotSent, to, err)
 }
 
-// dropAbandoned takes the commands out of the buffers of the region whose callers have left: a region that leaves must not wait for them, and others
-// need the room.
+// dropAbandoned removes commands whose callers have given up from the buffers of the region: they
+// take room, and a leaving region would wait for them.
 func (s *shell) dropAbandoned() {
 	var gone []uint64
 	for at := range s.machine.Buffered(s.now()) {
@@ -128,7 +128,8 @@ func (s *shell) dropAbandoned() {
 	}
 }
 
-// isAbandoned reports whether nobody waits for the answer to a command any more. One that nobody has ever waited for is to be done.
+// isAbandoned reports whether the caller of a command has given up. Commands without a caller are
+// never abandoned.
 func isAbandoned(at *shardcore.Buffered) bool {
 	if p, own := at.Local.(*envelope); own {
 		return p.message.Asked() && p.message.Context().Err() != nil

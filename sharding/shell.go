@@ -16,10 +16,13 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/loop"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
-// entities is what a site needs of eventsourcing.Entities, whatever their commands and events are.
+// entityHost is the part of eventsourcing.Entities that a shell uses. It does not depend on the
+// types of commands and events.
 type entityHost interface {
 	Deliver(m eventsourcing.Message) error
 	Rouse(id string, done func(error)) error
@@ -29,63 +32,64 @@ type entityHost interface {
 	InMemory(id string) bool
 }
 
-// site is what a node runs of an entity type: the shell of a shardcore.Machine.
+// shell drives the shardcore.Machine of an entity type on a node: it owns the loop, the timer, and
+// the access to the transport, the stores and the entities.
 type shell struct {
-	operatorState // by operators
+	operatorState
 
 	node          *cluster.Node
 	router        *router
 	name          string
 	opts          Options
 	commands      *codec.Registry
-	entities      entityHost // nil of a proxy
+	entities      entityHost // nil on a proxy
 	store         CoordinatorStore
-	rememberStore RememberStore // nil: nothing is remembered
+	rememberStore RememberStore // nil if entities are not remembered
 	log           *slog.Logger
-	ctx           context.Context //nolint:containedctx // of all that the site does
+	ctx           context.Context //nolint:containedctx // the lifetime of the shell
 	cancel        context.CancelFunc
-	commandCtx    context.Context //nolint:containedctx // of commands that come from other nodes: it has nothing
+	commandCtx    context.Context //nolint:containedctx // parent of the contexts of peers' commands, without values
 	startedAt     time.Time
 	inbox         *inbox
 	paths         []fastPath
-	stopping      atomic.Bool // the loop ends
+	stopping      atomic.Bool // ends the loop
 	dropped       atomic.Uint64
-	queuedTotal   atomic.Uint64 // commands
+	queuedTotal   atomic.Uint64 // commands through the loop
 
-	unanswered atomic.Uint64 // asks
+	unanswered atomic.Uint64 // asks whose callers gave up
 
-	mismatch atomic.Pointer[mismatch] // why it is refused, nil if it is not
-	refusal  chan struct{}            // closed once it has been refused
+	mismatch atomic.Pointer[mismatch] // nil unless the coordinator rejects the region
+	refusal  chan struct{}            // closed at the first rejection
 
-	// Kind follows belongs to the loop.
+	// The following fields belong to the loop.
 	cfg                shardcore.Config
 	machine            *shardcore.Machine
 	sweepAt            time.Duration
 	routeVersion       uint64
-	openPaths          map[Shard]struct{} // gates
-	pendingInputs      []shardcore.Input  // what follows from what was done
+	openPaths          map[Shard]struct{} // that accept commands
+	pendingInputs      []shardcore.Input  // results of applied effects
 	localEntities      map[string]*localEntity
-	storeCalls         map[Shard]chan struct{} // the last question to memory for a shard; closed when it is answered
-	started            []*localEntity          // have no seat yet
-	suspended          bool                    // the node must not host anything
-	halted             bool                    // all was stopped for that
-	stopped            bool                    // nothing of the region runs any more
-	leaving            bool                    // for good
-	coordinatorRuns    bool                    // the machine is appointed
-	coordinatorWanted  bool                    // it is to be
-	coordinatorStopped chan struct{}           // closed when it is not any more, if somebody waits
-	refusalNotified    bool                    // that it is refused
-	outageLogged       bool                    // no coordinator answers, and the log says so
-	throttle           logThrottle
+	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
+	started            []*localEntity          // to be added to the fast path
+	suspended          bool                    // the node is suspended
+	halted             bool                    // stopped because of the suspension
+	stopped            bool                    // the machine has stopped
+	leaving            bool                    // the node shuts down
+	coordinatorRuns    bool                    // the machine runs the coordinator
+	coordinatorWanted  bool                    // this node has the singleton
+	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
+	refusalNotified    bool                    // refusal is closed
+	outageLogged       bool                    // an outage of the coordinator is logged
+	throttle           loop.Throttle[logKind]
 
 	background    sync.WaitGroup
 	hooks         []func()
-	ready         chan struct{} // closed once a coordinator has known the region
+	ready         chan struct{} // closed at the first registration
 	regionStopped chan struct{} // closed when nothing of the region runs any more
 	done          chan struct{}
 }
 
-// newShell returns one that does not run yet.
+// newShell returns a shell that does not run yet.
 func newShell(ctx context.Context, node *cluster.Node, name string, commands *codec.Registry, opts Options, proxy bool) (*shell, error) {
 	cfg := opts.machineConfig(node, name, proxy)
 	machine, err := shardcore.New(cfg)
@@ -116,26 +120,27 @@ func newShell(ctx context.Context, node *cluster.Node, name string, commands *co
 		return s.rememberStore, err
 	}); err != nil {
 		s.cancel()
-		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), catchPanic(s.store.Close))
+		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), panics.Catch(s.store.Close))
 	}
 	return s, nil
 }
 
-// opened calls open, which is somebody else's, and returns an error unless it opens something.
+// openStore calls a function of the application that opens a store. It returns an error if that
+// returns nil.
 func openStore(open func() (store any, err error)) error {
-	return catchPanic(func() error {
+	return panics.Catch(func() error {
 		store, err := open()
 		if err == nil && store == nil {
-			err = errors.New("it opens nothing")
+			err = errors.New("returned no store")
 		}
 		return err
 	})
 }
 
-// singletonPrefix begins the names of the singletons that run coordinators.
+// singletonPrefix is the prefix of the names of the singletons that run coordinators.
 const singletonPrefix = "sharding|"
 
-// begin lets it run. Host makes the entities.
+// launch starts the loop. The argument host creates the entities.
 func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	if err := s.router.reserve(s); err != nil {
 		return errors.Join(err, s.abandon())
@@ -145,27 +150,27 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 		s.router.remove(s)
 		return errors.Join(err, s.abandon())
 	}
-	if err := host(); err != nil { // after it, nothing may fail: there is no way back
+	if err := host(); err != nil { // later steps must not fail: this one cannot be undone
 		s.router.remove(s)
 		return errors.Join(err, s.abandon())
 	}
 	s.router.add(s, r)
-	s.updateMembers() //nolint:contextcheck // the loop has a context of its own
+	s.updateMembers() //nolint:contextcheck // the loop uses its own context
 	s.background.Go(func() { s.followMembers(s.ctx) })
-	go s.run() //nolint:contextcheck // the loop has a context of its own
+	go s.run() //nolint:contextcheck // the loop uses its own context
 	if s.store == nil {
 		return nil
 	}
-	// Not with a ctx that may end: the type could not be started again.
+	// The singleton must not depend on a ctx that may end: the type could not be started again.
 	err := s.node.Singleton(context.WithoutCancel(ctx), cluster.Singleton{Name: singletonPrefix + s.name, Role: s.opts.Role, Run: s.hostCoordinator})
-	if err != nil { // the node has ended
+	if err != nil { // the node has shut down
 		s.inbox.add(item{call: s.end})
 		<-s.done
 	}
 	return err
 }
 
-// abandon gives up a site that has not run.
+// abandon releases a shell that has not run.
 func (s *shell) abandon() error {
 	s.removeHooks()
 	s.cancel()
@@ -176,10 +181,10 @@ func (s *shell) abandon() error {
 func (s *shell) closeStores() error {
 	var errs []error
 	if s.rememberStore != nil {
-		errs = append(errs, catchPanic(s.rememberStore.Close))
+		errs = append(errs, panics.Catch(s.rememberStore.Close))
 	}
 	if s.store != nil {
-		errs = append(errs, catchPanic(s.store.Close))
+		errs = append(errs, panics.Catch(s.store.Close))
 	}
 	return errors.Join(errs...)
 }
@@ -187,9 +192,9 @@ func (s *shell) closeStores() error {
 func (s *shell) addHooks() error {
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseStopRegions: func(ctx context.Context) error {
-			if err := s.leave(ctx); err != nil { // too late: others may host soon what is here
-				s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
-				return fmt.Errorf("shards are stopped by force: %w", err)
+			if err := s.leave(ctx); err != nil { // other nodes may soon host these shards
+				s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop uses its own context
+				return fmt.Errorf("stopped shards by force: %w", err)
 			}
 			return nil
 		},
@@ -210,7 +215,7 @@ func (s *shell) removeHooks() {
 	}
 }
 
-// follow tells the loop when somebody comes or goes.
+// followMembers wakes the loop up when the membership changes.
 func (s *shell) followMembers(ctx context.Context) {
 	for range s.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable,
@@ -219,9 +224,9 @@ func (s *shell) followMembers(ctx context.Context) {
 	}
 }
 
-// leave gives all shards away, and waits for that.
+// leave hands off all shards and waits for the end of the region.
 func (s *shell) leave(ctx context.Context) error {
-	s.inbox.add(item{call: func() { s.endRegion(shardcore.Leave{}) }}) //nolint:contextcheck // the loop has a context of its own
+	s.inbox.add(item{call: func() { s.endRegion(shardcore.Leave{}) }}) //nolint:contextcheck // the loop uses its own context
 	return s.waitRegionStopped(ctx)
 }
 
@@ -236,19 +241,21 @@ func (s *shell) waitRegionStopped(ctx context.Context) error {
 	}
 }
 
-// close ends it: what still runs is ended by force. It waits for that as long as ctx lasts.
+// close ends the region by force and the loop after it. It waits for the entities as long as ctx
+// lasts.
 func (s *shell) close(ctx context.Context) error {
-	s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop has a context of its own
+	s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop uses its own context
 	err := s.waitRegionStopped(ctx)
 	s.inbox.add(item{call: s.end})
 	<-s.done
 	return err
 }
 
-// end lets the loop end.
+// end ends the loop.
 func (s *shell) end() { s.stopping.Store(true) }
 
-// halt stops all at once, since the node must not host anything for now: others may begin to.
+// halt stops everything at once while the node is suspended, because other nodes may take its
+// shards.
 func (s *shell) halt() {
 	if !s.halted {
 		s.halted = true
@@ -256,7 +263,8 @@ func (s *shell) halt() {
 	}
 }
 
-// again begins anew when the node may host again, and all that was stopped has ended. For others it is another region.
+// restartAfterHalt starts a new machine when the node is no longer suspended and the old machine
+// has stopped. To other nodes it is another instance of the region.
 func (s *shell) restartAfterHalt() {
 	if !s.halted || s.suspended || !s.stopped || s.leaving {
 		return
@@ -264,7 +272,7 @@ func (s *shell) restartAfterHalt() {
 	cfg := s.cfg
 	cfg.Region.Instance++
 	machine, err := shardcore.New(cfg)
-	if err != nil { // can't be: it was checked
+	if err != nil { // impossible: the configuration was checked
 		return
 	}
 	machine.InheritMembers(s.machine)
@@ -277,7 +285,7 @@ func (s *shell) restartAfterHalt() {
 	}
 }
 
-// quit ends the region for good, with Leave or Stop.
+// endRegion ends the region for good, with Leave or Stop.
 func (s *shell) endRegion(in shardcore.Input) {
 	s.leaving = true
 	if s.stopped {
@@ -287,7 +295,7 @@ func (s *shell) endRegion(in shardcore.Input) {
 	s.step(in)
 }
 
-// handleStopped takes note that nothing of the region runs any more.
+// handleStopped handles that the machine has stopped.
 func (s *shell) handleStopped() {
 	s.stopped = true
 	if !s.halted || s.leaving {

@@ -51,7 +51,7 @@ func TestARegionIsFoundWhenItIsComplete(t *testing.T) {
 				if r, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
 					w.Errorf("there is %v: %v", r, err)
 				}
-				if _, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "there is a region") {
+				if _, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "already has a region") {
 					w.Errorf("another one: %v", err)
 				}
 			}
@@ -91,13 +91,13 @@ func TestWhatCantBeStarted(t *testing.T) {
 		a := w.join("a")
 		w.up(a)
 		for want, change := range map[string]func(*sharding.Options, *eventsourcing.Type[diaryCommand, wrote]){
-			"HostOptions.MaxPending":          func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Host.MaxPending = -1 },
-			"Options.State: it opens nothing": func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{} },
-			"Options.State: it panicked":      func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{panics: true} },
-			"Options.Remember: it opens":      func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{} },
-			"Options.Remember: it panicked":   func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{panics: true} },
-			"Type.New is missing":             func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.New = nil },
-			`: Type.Name: "a|b" is blank`:     func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.Name = "a|b" },
+			"HostOptions.MaxPending":           func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Host.MaxPending = -1 },
+			"Options.State: returned no store": func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{} },
+			"Options.State: panic":             func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{panics: true} },
+			"Options.Remember: returned":       func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{} },
+			"Options.Remember: panic":          func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{panics: true} },
+			"Type.New is missing":              func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.New = nil },
+			`: Type.Name: "a|b" is blank`:      func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.Name = "a|b" },
 			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) {
 				typ.Name = strings.Repeat("x", 247)
 			},

@@ -20,34 +20,36 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// queryTimeout is how long Statistics and CurrentRegions wait at most if they are not told otherwise.
+// queryTimeout is the default time limit of Statistics and CurrentRegions.
 const queryTimeout = 3 * time.Second
 
-// ErrNoCoordinator says that no coordinator is known, or that it does not answer: it is being started, or moved.
-var ErrNoCoordinator = errors.New("sharding: there is no coordinator")
+// ErrNoCoordinator reports that the region is not registered with a coordinator, or that the
+// coordinator does not reply: it is starting or moving.
+var ErrNoCoordinator = errors.New("sharding: no coordinator")
 
-// Statistics are how many entities the regions of a type have, for tests and for people: it is as each region saw it when it was asked.
+// Statistics are the entity counts of all regions of a type. Each region reports its own state at a
+// slightly different time.
 type Statistics struct {
-	// Regions are those that have answered, sorted by node. Proxies are none.
+	// Regions are the regions that replied, sorted by node. Proxies are not included.
 	Regions []RegionStatistics
-	// Missing are the nodes with a region that has not answered in time, sorted.
+	// Missing are the nodes whose regions did not reply in time, sorted.
 	Missing []identity.Node
 }
 
-// RegionStatistics are those of a region.
+// RegionStatistics are the entity counts of a region.
 type RegionStatistics struct {
 	Node identity.Node
-	// Shards are those that it hosts, sorted by number.
+	// Shards are the hosted shards, sorted by number.
 	Shards []ShardCount
 }
 
-// ShardCount says how many entities a shard has: those that run, and those that will.
+// ShardCount is the number of running and starting entities of a shard.
 type ShardCount struct {
 	Shard    Shard
 	Entities int
 }
 
-// Entities returns how many there are in all regions that have answered.
+// Entities returns the number of entities in all regions that replied.
 func (s *Statistics) Entities() (n int) {
 	for i := range s.Regions {
 		n += s.Regions[i].Entities()
@@ -55,7 +57,7 @@ func (s *Statistics) Entities() (n int) {
 	return n
 }
 
-// Entities returns how many the region has.
+// Entities returns the number of entities in the region.
 func (r *RegionStatistics) Entities() (n int) {
 	for i := range r.Shards {
 		n += r.Shards[i].Entities
@@ -63,8 +65,9 @@ func (r *RegionStatistics) Entities() (n int) {
 	return n
 }
 
-// CurrentRegions returns the nodes with a region that is registered with the coordinator, sorted. Proxies are none. It waits for at
-// most 3 s. The error matches ErrNoCoordinator or ErrStopped, or is that of ctx.
+// CurrentRegions returns the nodes whose regions are registered with the coordinator, sorted.
+// Proxies are not included. It waits for at most 3 s. The error matches ErrNoCoordinator or
+// ErrStopped, or is that of ctx.
 func (r *Region[C]) CurrentRegions(ctx context.Context) ([]identity.Node, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errNoReply)
 	defer cancel()
@@ -75,9 +78,9 @@ func (r *Region[C]) CurrentRegions(ctx context.Context) ([]identity.Node, error)
 	return nodes, nil
 }
 
-// Statistics asks all regions how many entities they have. It waits for at most a time, 3 s if that is 0; regions that
-// have not answered by then are named. The error matches ErrNoCoordinator if nobody knows which regions there are, or
-// ErrStopped, or is that of ctx.
+// Statistics requests the entity counts of all regions. It waits until the timeout, 3 s if that is
+// 0, and then reports the regions that did not reply as missing. The error matches ErrNoCoordinator
+// if the list of regions is not available, or ErrStopped, or is that of ctx.
 func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Statistics, error) {
 	s := r.shell
 	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(max(timeout, 0), queryTimeout), errNoReply)
@@ -111,7 +114,7 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 	return out, nil
 }
 
-// currentRegions asks the coordinator.
+// currentRegions requests the list of regions from the coordinator.
 func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
 	var boss identity.Node
 	if err := s.call(ctx, func() { boss, _ = s.machine.Coordinator() }); err != nil {
@@ -136,7 +139,7 @@ func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
 	return nodes, nil
 }
 
-// query asks a node, which may be this one.
+// query sends a query to a node, which may be this one.
 func (s *shell) query(ctx context.Context, to identity.Node, what query) (answer []byte, err error) {
 	if to == s.node.Self() {
 		if failed := s.call(ctx, func() { answer, err = s.answerQuery(what) }); failed != nil {
@@ -151,7 +154,7 @@ func (s *shell) query(ctx context.Context, to identity.Node, what query) (answer
 	return decodeQueryReply(b)
 }
 
-// inform answers a question. It belongs to the loop.
+// answerQuery returns the reply to a query. The loop calls it.
 func (s *shell) answerQuery(what query) ([]byte, error) {
 	switch what {
 	case queryRegions:
@@ -163,14 +166,14 @@ func (s *shell) answerQuery(what query) ([]byte, error) {
 		return encodeNodes(state.Regions()), nil
 	case queryCounts:
 		if s.entities == nil {
-			return nil, errors.New("it is a proxy")
+			return nil, errors.New("proxy without shards")
 		}
 		return encodeCounts(s.counts()), nil
 	}
-	return nil, fmt.Errorf("question %d is not known", what)
+	return nil, fmt.Errorf("unknown query %d", what)
 }
 
-// counts returns how many entities there are in the shards of this node. It belongs to the loop.
+// counts returns the entity counts of the hosted shards. The loop calls it.
 func (s *shell) counts() []ShardCount {
 	hosted := s.machine.Hosted()
 	counts := make([]ShardCount, len(hosted))
@@ -180,10 +183,10 @@ func (s *shell) counts() []ShardCount {
 	return counts
 }
 
-// maxPendingQueries is how many questions of other nodes may wait for a loop.
+// maxPendingQueries is how many queries of other nodes may wait for a loop.
 const maxPendingQueries = 256
 
-// questioned takes a question of another node.
+// receiveQuery receives a query of another node.
 func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	reply := func(answer []byte, err error) {
 		if failed := r.Reply(encodeQueryReply(answer, err)); failed != nil {
@@ -197,12 +200,12 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	}
 	s := rt.find(name)
 	if s == nil {
-		reply(nil, fmt.Errorf("%w: there is no region of the type", ErrStopped))
+		reply(nil, fmt.Errorf("%w: no region of the type", ErrStopped))
 		return
 	}
 	if s.pendingQueries.Add(1) > maxPendingQueries {
 		s.pendingQueries.Add(-1)
-		reply(nil, errors.New("too many questions wait"))
+		reply(nil, errors.New("too many queries wait"))
 		return
 	}
 	if !s.inbox.add(item{call: func() {
@@ -214,31 +217,31 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	}
 }
 
-// kindQuery is a question about a region. It never changes.
+// kindQuery is a query about a region. It never changes.
 const kindQuery transport.Kind = 203
 
-// question is what nodes ask each other about regions. The numbers never change.
+// query is the kind of a query. The numbers never change.
 type query byte
 
 const (
-	queryRegions query = 1 // to the coordinator: which regions there are
-	queryCounts  query = 2 // how many entities a region has
+	queryRegions query = 1 // the registered regions, to the coordinator
+	queryCounts  query = 2 // the entity counts of a region
 )
 
-// errNoReply is the cause of a context that ends since nobody has answered in time.
-var errNoReply = errors.New("sharding: no answer in time")
+// errNoReply is the cause of a context that ends because a reply is late.
+var errNoReply = errors.New("sharding: no reply in time")
 
 const (
 	maxQueryReply = 16 << 20
 	maxReason     = 512
 )
 
-// encodeQuery encodes a question about a type.
+// encodeQuery encodes a query about a type.
 func encodeQuery(what query, name string) []byte {
 	return append([]byte{wireVersion, byte(what), byte(len(name))}, name...) //nolint:gosec // at most coordinator.MaxTypeLength
 }
 
-// decodeQuery reads what encodeQuery has written. The error matches errMalformed.
+// decodeQuery decodes the result of encodeQuery. The error matches errMalformed.
 func decodeQuery(b []byte) (what query, name string, err error) {
 	r := wire.NewReader(b, wireVersion, maxManifest, errMalformed)
 	what = query(r.Byte("question"))
@@ -246,7 +249,7 @@ func decodeQuery(b []byte) (what query, name string, err error) {
 	return what, name, r.End()
 }
 
-// encodeQueryReply encodes an answer, or why there is none.
+// encodeQueryReply encodes a reply or an error.
 func encodeQueryReply(answer []byte, err error) []byte {
 	if err != nil {
 		text := err.Error()
@@ -256,7 +259,8 @@ func encodeQueryReply(answer []byte, err error) []byte {
 	return append([]byte{wireVersion, 0}, answer...)
 }
 
-// decodeQueryReply reads what encodeQueryReply has written. The error matches errMalformed, or says why there is no answer.
+// decodeQueryReply decodes the result of encodeQueryReply. The error matches errMalformed, or is
+// the error of the node.
 func decodeQueryReply(b []byte) ([]byte, error) {
 	r := wire.NewReader(b, wireVersion, maxQueryReply, errMalformed)
 	failed := r.Byte("form")
@@ -270,7 +274,7 @@ func decodeQueryReply(b []byte) ([]byte, error) {
 	if err := r.End(); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("the node says: %.*q", maxReason, text)
+	return nil, fmt.Errorf("the node reports: %.*q", maxReason, text)
 }
 
 // encodeNodes encodes the nodes of regions.
@@ -282,7 +286,7 @@ func encodeNodes(regions []allocation.Region) []byte {
 	return dst
 }
 
-// decodeNodes reads what encodeNodes has written. The error matches errMalformed.
+// decodeNodes decodes the result of encodeNodes. The error matches errMalformed.
 func decodeNodes(b []byte) ([]identity.Node, error) {
 	r := wire.NewReader(b, wireVersion, maxQueryReply, errMalformed)
 	nodes := make([]identity.Node, r.Count(coordinator.MaxRegions, 10, "regions"))
@@ -292,7 +296,8 @@ func decodeNodes(b []byte) ([]identity.Node, error) {
 	return nodes, r.End()
 }
 
-// encodeCounts encodes how many entities shards have. The shards are sorted: each is written as what it is more than the one before.
+// encodeCounts encodes the entity counts of shards, which are sorted: each shard is encoded as the
+// difference to the previous one.
 func encodeCounts(counts []ShardCount) []byte {
 	dst := binary.AppendUvarint([]byte{wireVersion}, uint64(len(counts)))
 	last := Shard(0)
@@ -304,7 +309,7 @@ func encodeCounts(counts []ShardCount) []byte {
 	return dst
 }
 
-// decodeCounts reads what encodeCounts has written. The error matches errMalformed.
+// decodeCounts decodes the result of encodeCounts. The error matches errMalformed.
 func decodeCounts(b []byte) ([]ShardCount, error) {
 	r := wire.NewReader(b, wireVersion, maxQueryReply, errMalformed)
 	counts := make([]ShardCount, r.Count(coordinator.MaxShards, 2, "shards"))
@@ -312,7 +317,7 @@ func decodeCounts(b []byte) ([]ShardCount, error) {
 	for i := range counts {
 		n := last + r.Uint(coordinator.MaxShards-1, "shard")
 		if n >= coordinator.MaxShards || i > 0 && n == last {
-			r.Fail("shard %d comes behind %d", n, last)
+			r.Fail("shard %d follows %d", n, last)
 		}
 		counts[i] = ShardCount{Shard(n), int(r.Uint(1<<40, "entities"))} //nolint:gosec // checked
 		last = n

@@ -16,112 +16,116 @@ import (
 )
 
 var (
-	// ErrFenced says that somebody else has taken over: a coordinator of a higher term, or another
-	// owner of a shard. Whoever gets it stops.
+	// ErrFenced reports that a coordinator of a higher term, or another owner of a shard, has taken
+	// over. The caller must stop.
 	ErrFenced = register.ErrFenced
-	// ErrConflict says that a change was refused, since something else is stored than it is based on. Kind
-	// to do is to load, and to decide again.
+	// ErrConflict reports that the stored data is not what the change is based on. The caller must
+	// load and decide again.
 	ErrConflict = register.ErrConflict
-	// ErrInvalid is matched by the errors about arguments and settings that can't be.
+	// ErrInvalid is matched by errors about invalid arguments and settings.
 	ErrInvalid = register.ErrInvalid
 )
 
 // Shard is the number of a shard.
 type Shard = coordinator.Shard
 
-// Change is what one decision of a coordinator stores. The journal appends its events, the register
-// holds the state after them.
+// Change is one decision of a coordinator. A journal appends its events; a register stores the
+// state after them.
 type Change = coordinator.Change
 
-// Loaded is what a coordinator finds.
+// Loaded is the stored state of a coordinator.
 type Loaded struct {
-	// State is empty where nothing is stored. Its term is the highest one that anybody has claimed. If whoever did has not begun
-	// yet, it has no holder.
+	// State is empty if nothing is stored. Its term is the highest claimed one. It has no holder if
+	// that term has not begun.
 	State coordinator.State
-	// Rev is the number of the last event that is in the state, by the count of the store.
+	// Rev is the number of the last event in the state, as counted by the store.
 	Rev uint64
-	// Repairs say what had to be mended in the history so that the state makes sense, the first
-	// of them; Repaired is how many there were.
+	// Repairs describe the first repairs of an inconsistent history. Repaired is the number of all
+	// repairs.
 	Repairs  []coordinator.Repair
 	Repaired int
 }
 
-// CoordinatorStore keeps the state of the coordinator of one entity type, as one node reaches it.
-// It is the SPI that package shardingtest checks. All methods are safe for concurrent
-// use.
+// CoordinatorStore stores the state of the coordinator of one entity type, as one node accesses it.
+// Package shardingtest tests implementations. All methods are safe for concurrent use.
 type CoordinatorStore interface {
-	// Load returns what is stored. All changes that were acknowledged before it began are in it. A change
-	// whose Save had returned an error before is in it, or never will be stored.
+	// Load returns the stored state. It includes all changes that were acknowledged before the
+	// call. A change whose Save returned an error before the call is either included or will never
+	// be stored.
 	Load(ctx context.Context) (Loaded, error)
 
-	// Save stores a change that is based on what is stored: nil says that it is durable, and that no
-	// higher term had been claimed before. The first change of a term begins with its event Started; at most
-	// one coordinator is acknowledged for a term, whoever claims it.
+	// Save stores a change that is based on the stored state. Nil reports that the change is
+	// durable, and that no higher term had been claimed before. The first change of a term begins
+	// with the claim of that term; at most one coordinator is acknowledged for a term.
 	//
-	// An error that matches ErrFenced says that there is a higher term. One that matches ErrConflict
-	// says that something else is stored than the change is based on, or, of a claim, that another one came first. After any other
-	// error the change may be stored, at once or later, until the next Load has begun. ErrFenced and ErrConflict
-	// leave that open, too.
+	// An error that matches ErrFenced reports a higher term. ErrConflict reports that the stored
+	// state is another one than the change is based on or, for a claim, that another claim came
+	// first. After any other error the change may be stored, at once or later, until the next Load
+	// begins. ErrFenced and ErrConflict do not exclude this either.
 	//
-	// The same change may be saved again, also while the first call goes on, and is stored once.
+	// The same change may be saved again, also during the first call, and is stored once.
 	Save(ctx context.Context, c Change) error
 
-	// Close waits for what goes on in the background, at most some seconds. It closes nothing that the store was made from.
+	// Close waits for background work, for at most a few seconds. It does not close the journal or
+	// the replicator.
 	Close() error
 }
 
-// CoordinatorStores says where coordinators keep their state: JournalState, ReplicatedState, or one's own.
+// CoordinatorStores opens stores for coordinators: JournalState, ReplicatedState, or another
+// implementation.
 type CoordinatorStores interface {
-	// OpenCoordinator returns the store for the coordinator of an entity type. It doesn't wait for
-	// anything.
+	// OpenCoordinator returns the store for the coordinator of an entity type. It does not block.
 	OpenCoordinator(s Scope) (CoordinatorStore, error)
 }
 
-// RememberStore keeps which entities run, and which shards ever had one, of one entity type. It is
-// the SPI that package shardingtest checks. All methods are safe for concurrent use; a shard has one
-// owner on a node at a time, which makes one call after the other.
+// RememberStore stores the IDs of running entities and the shards that ever had one, for one entity
+// type. Package shardingtest tests implementations. All methods are safe for concurrent use. A
+// shard has one owner on a node at a time, which makes its calls one after the other.
 type RememberStore interface {
-	// Load takes a shard over and returns its entities, in no order: all that were started and not stopped, by updates that
-	// were acknowledged. Kind others have not yet stored for the shard, never will be, as far as the store can tell.
+	// Load takes over a shard and returns its entities, in no order: those whose start was
+	// acknowledged and not followed by a stop. Updates of previous owners that are not stored yet
+	// fail, as far as the store can detect them.
 	Load(ctx context.Context, shard Shard) ([]string, error)
 
-	// Update stores which entities began and ended to run. No entity is in both. Kind is there
-	// already, or not there, is no error. The shard must have been loaded. An error that matches ErrFenced says that
-	// another owner has loaded it; after any error it has to be loaded again.
+	// Update stores which entities started and stopped. No entity is in both lists. Repeated starts
+	// and stops are not errors. The shard must have been loaded. ErrFenced reports that another
+	// owner has loaded it. After any error the shard must be loaded again.
 	Update(ctx context.Context, shard Shard, started, stopped []string) error
 
 	// Shards returns the shards that were added, sorted.
 	Shards(ctx context.Context) ([]Shard, error)
 
-	// AddShards adds shards. Kind is there already is no error.
+	// AddShards adds shards. Shards that were already added are not an error.
 	AddShards(ctx context.Context, shards []Shard) error
 
-	// Close waits for what goes on in the background, at most some seconds. It closes nothing that the store was made from.
+	// Close waits for background work, for at most a few seconds. It does not close the journal or
+	// the replicator.
 	Close() error
 }
 
-// RememberStores says where it is kept which entities run: JournalEntities, ReplicatedEntities, or one's
-// own.
+// RememberStores opens stores for remembered entities: JournalEntities, ReplicatedEntities, or
+// another implementation.
 type RememberStores interface {
-	// OpenEntities returns the store for an entity type. It doesn't wait for anything.
+	// OpenEntities returns the store for an entity type. It does not block.
 	OpenEntities(s Scope) (RememberStore, error)
 }
 
-// maxRole is the largest number of bytes of a role.
+// maxRole is the maximum length of a role in bytes.
 const maxRole = 128
 
-// MaxEntityID is the largest number of bytes of the ID of an entity that is remembered.
+// MaxEntityID is the maximum length of the ID of a remembered entity in bytes.
 const MaxEntityID = 512
 
-// Scope says whose store it is.
+// Scope identifies the user of a store.
 type Scope struct {
-	// Type is the name of the entity type. Required: 1 to 255 bytes of UTF-8 without "|".
+	// Type is the name of the entity type. Required: 1 to 255 bytes of UTF-8 without "|" and NUL.
 	Type string
-	// Role is that of the nodes which host it. Defaults to "": all do.
+	// Role is the role of the nodes that host the type. Defaults to "": all nodes.
 	Role string
-	// Shards is how many there are, so that a store can say that it has no room for them. Defaults to 0: that is not known.
+	// Shards is the number of shards, so that a store can reject more than it has room for.
+	// Defaults to 0: unknown.
 	Shards int
-	// Logger is told of what goes wrong in the background. Defaults to discarding it.
+	// Logger gets warnings about failed background work. Defaults to no logging.
 	Logger *slog.Logger
 }
 
@@ -135,10 +139,10 @@ func (s Scope) withDefaults() Scope {
 func (s Scope) validate() error {
 	var errs []error
 	if bad(s.Type, coordinator.MaxTypeLength) || strings.TrimSpace(s.Type) == "" || strings.Contains(s.Type, "|") {
-		errs = append(errs, fmt.Errorf("%w: Scope.Type: %.64q is blank, too long, no UTF-8, or holds a \"|\" or a NUL", ErrInvalid, s.Type))
+		errs = append(errs, fmt.Errorf("%w: Scope.Type: %.64q is blank, too long, not UTF-8, or contains \"|\" or NUL", ErrInvalid, s.Type))
 	}
 	if bad(s.Role, maxRole) {
-		errs = append(errs, fmt.Errorf("%w: Scope.Role: %.64q is too long, no UTF-8, or holds a NUL", ErrInvalid, s.Role))
+		errs = append(errs, fmt.Errorf("%w: Scope.Role: %.64q is too long, not UTF-8, or contains NUL", ErrInvalid, s.Role))
 	}
 	return errors.Join(errs...)
 }
@@ -147,21 +151,21 @@ func bad(name string, most int) bool {
 	return len(name) > most || !utf8.ValidString(name) || strings.Contains(name, "\x00")
 }
 
-// checkIDs returns an error that matches ErrInvalid unless all can be IDs of entities.
+// checkIDs returns an error that matches ErrInvalid if an ID is invalid.
 func checkIDs(ids []string) error {
 	for _, id := range ids {
 		if id == "" || len(id) > MaxEntityID {
-			return fmt.Errorf("%w: the ID %.64q of an entity has %d bytes, it needs 1 to %d", ErrInvalid, id, len(id), MaxEntityID)
+			return fmt.Errorf("%w: entity ID %.64q has %d bytes, it must have 1 to %d", ErrInvalid, id, len(id), MaxEntityID)
 		}
 	}
 	return nil
 }
 
-// checkShards returns an error that matches ErrInvalid unless all can be shards.
+// checkShards returns an error that matches ErrInvalid if a shard number is invalid.
 func checkShards(shards []Shard) error {
 	for _, s := range shards {
 		if s >= coordinator.MaxShards {
-			return fmt.Errorf("%w: shard %d is beyond the last one", ErrInvalid, s)
+			return fmt.Errorf("%w: shard number %d is too high", ErrInvalid, s)
 		}
 	}
 	return nil

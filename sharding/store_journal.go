@@ -19,17 +19,18 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Kind the records of a coordinator are. They never change; the encodings have versions of their
-// own.
+// Manifests of the records of a coordinator. They never change; the encodings have their own
+// versions.
 const (
 	coordinatorEvent = "refold.coordinator.event"
 	coordinatorState = "refold.coordinator.state"
 )
 
-// journalCoordinator keeps the state of a coordinator in a journal.
+// journalCoordinator stores the state of a coordinator in a journal.
 //
-// An append is conditional, so that no two coordinators ever continue one history in two ways. Kind an older one
-// stores, it stores before the newer one has stored its term; or it expects a number that is taken.
+// Appends are conditional on the sequence number, so that no two coordinators continue one history
+// differently. A change of an older coordinator is stored before the claim of the newer one, or its
+// sequence number is taken.
 type journalCoordinator struct {
 	ledger        *ledger
 	snapshotEvery uint64
@@ -37,9 +38,9 @@ type journalCoordinator struct {
 
 	mu         sync.Mutex
 	loaded     bool
-	head       head // as far as this store knows
+	head       head // last known end of the history
 	term       uint64
-	unresolved bool // a save behind head may be stored or not, or come later
+	unresolved bool // a save after head has an unknown outcome
 }
 
 // OpenCoordinator implements CoordinatorStores.
@@ -54,7 +55,8 @@ func (c JournalConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	}, nil
 }
 
-// Load implements CoordinatorStore. Kind no coordinator can have decided, it understands as coordinator.Fold does.
+// Load implements CoordinatorStore. Events that no coordinator can have decided are repaired as in
+// coordinator.Fold.
 func (j *journalCoordinator) Load(ctx context.Context) (Loaded, error) {
 	j.mu.Lock()
 	doubt, at := j.unresolved, j.head
@@ -91,7 +93,7 @@ func (j *journalCoordinator) Load(ctx context.Context) (Loaded, error) {
 	return l, nil
 }
 
-// know notes where the history ends.
+// setHead records the end of the history.
 func (j *journalCoordinator) setHead(h head, term uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -99,7 +101,7 @@ func (j *journalCoordinator) setHead(h head, term uint64) {
 		return
 	}
 	if h.rev > j.head.rev {
-		j.unresolved = false // whatever it was about, the number is taken
+		j.unresolved = false // its sequence number is taken now
 	}
 	h.snapshot = max(h.snapshot, j.head.snapshot)
 	j.loaded, j.head, j.term = true, h, term
@@ -114,7 +116,7 @@ func (j *journalCoordinator) Save(ctx context.Context, c Change) error {
 	for _, e := range c.Events {
 		b := coordinator.AppendEvent(nil, e)
 		if len(b) > coordinator.MaxBytes {
-			return fmt.Errorf("%w: an event of %d bytes, at most %d are allowed", ErrInvalid, len(b), coordinator.MaxBytes)
+			return fmt.Errorf("%w: event of %d bytes, at most %d are allowed", ErrInvalid, len(b), coordinator.MaxBytes)
 		}
 		events = append(events, b)
 	}
@@ -122,7 +124,7 @@ func (j *journalCoordinator) Save(ctx context.Context, c Change) error {
 	if err != nil {
 		return err
 	}
-	if h.rev > c.Rev { // it may be this change that is there
+	if h.rev > c.Rev { // the change itself may already be stored
 		return j.resolveConflict(ctx, &c, events)
 	}
 	after, err := j.ledger.append(ctx, h, events)
@@ -138,10 +140,10 @@ func (j *journalCoordinator) Save(ctx context.Context, c Change) error {
 		j.unresolved = j.unresolved || j.head.rev == h.rev
 		j.mu.Unlock()
 	}
-	return fmt.Errorf("sharding: append to %q behind %d: %w", j.ledger.id, c.Rev, err)
+	return fmt.Errorf("sharding: append to %q after %d: %w", j.ledger.id, c.Rev, err)
 }
 
-// expect returns where the history ends, if the change may stand behind that.
+// checkPosition returns the end of the history if the change may follow it.
 func (j *journalCoordinator) checkPosition(c *Change) (head, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,46 +151,46 @@ func (j *journalCoordinator) checkPosition(c *Change) (head, error) {
 	case !j.loaded:
 		return head{}, fmt.Errorf("%w: nothing was loaded", ErrConflict)
 	case c.Rev > j.head.rev:
-		return head{}, fmt.Errorf("%w: the change stands behind %d, the history ends at %d", ErrConflict, c.Rev, j.head.rev)
+		return head{}, fmt.Errorf("%w: the change follows event %d, the history ends at %d", ErrConflict, c.Rev, j.head.rev)
 	case c.Rev < j.head.rev:
 	case claims(c) && c.Term <= j.term:
-		return head{}, fmt.Errorf("%w: term %d is claimed, and there is term %d", ErrConflict, c.Term, j.term)
+		return head{}, fmt.Errorf("%w: claim of term %d: term %d exists", ErrConflict, c.Term, j.term)
 	case !claims(c) && c.Term < j.term:
-		return head{}, fmt.Errorf("%w: term %d, and there is term %d", ErrFenced, c.Term, j.term)
+		return head{}, fmt.Errorf("%w: term %d: term %d exists", ErrFenced, c.Term, j.term)
 	case !claims(c) && c.Term > j.term:
-		return head{}, fmt.Errorf("%w: term %d was never claimed", ErrConflict, c.Term)
+		return head{}, fmt.Errorf("%w: term %d was not claimed", ErrConflict, c.Term)
 	}
 	return j.head, nil
 }
 
-// compare says what became of a change whose number is taken.
+// resolveConflict determines whether a change whose sequence number is taken was stored.
 func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change, events [][]byte) error {
 	own, last := 0, head{rev: c.Rev}
 	for e, err := range j.ledger.journal.Replay(ctx, j.ledger.id, c.Rev+1, journal.MaxSequenceNr) {
 		if err != nil {
-			return fmt.Errorf("sharding: read %q behind %d: %w", j.ledger.id, c.Rev, err)
+			return fmt.Errorf("sharding: read %q after %d: %w", j.ledger.id, c.Rev, err)
 		}
 		if own < len(events) && e.SequenceNr == last.rev+1 && e.Writer == j.ledger.writer && bytes.Equal(e.Payload, events[own]) {
 			own++
 			last = head{rev: e.SequenceNr, time: e.Time}
 			continue
 		}
-		// A claim that came too late has only to be made again.
+		// A claim that lost must be made again with a higher term.
 		if e.Manifest != coordinatorEvent || claims(c) && own < len(events) {
 			continue
 		}
 		if other, err := coordinator.DecodeEvent(e.Payload); err == nil && other.Kind == coordinator.Started && other.Term > c.Term {
-			return fmt.Errorf("%w: term %d, and %v has begun term %d", ErrFenced, c.Term, other.Node, other.Term)
+			return fmt.Errorf("%w: term %d: %v has begun term %d", ErrFenced, c.Term, other.Node, other.Term)
 		}
 	}
 	if own < len(events) {
-		return fmt.Errorf("%w: number %d of %q is taken", ErrConflict, c.Rev+1, j.ledger.id)
+		return fmt.Errorf("%w: sequence number %d of %q is taken", ErrConflict, c.Rev+1, j.ledger.id)
 	}
 	j.setHead(last, c.Term)
 	return nil
 }
 
-// snapshot saves the state now and then.
+// snapshot saves a snapshot of the state from time to time.
 func (j *journalCoordinator) snapshot(ctx context.Context, h head, after coordinator.State) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -197,7 +199,7 @@ func (j *journalCoordinator) snapshot(ctx context.Context, h head, after coordin
 	}
 	if j.background.start(ctx, func(ctx context.Context) {
 		b := coordinator.AppendState(nil, after)
-		err := fmt.Errorf("%w: a state of %d bytes, at most %d are allowed", ErrInvalid, len(b), coordinator.MaxBytes)
+		err := fmt.Errorf("%w: state of %d bytes, at most %d are allowed", ErrInvalid, len(b), coordinator.MaxBytes)
 		if len(b) <= coordinator.MaxBytes {
 			err = j.ledger.save(ctx, h, b)
 		}
@@ -215,36 +217,35 @@ func (j *journalCoordinator) Close() error {
 	return nil
 }
 
-// JournalPrefix begins the persistence IDs of all that this package keeps in a journal. Entities can't
-// have it.
+// JournalPrefix is the prefix of the persistence IDs of this package. Entity types must not use it.
 const JournalPrefix = "refold.sharding|"
 
-// saveTimeout bounds what is done for a snapshot in the background, for which Close waits.
+// saveTimeout limits the background work on a snapshot, for which Close waits.
 const saveTimeout = 20 * time.Second
 
-// JournalConfig says how stores keep what they are given in a journal: by events, each appended where the
-// number of the last one is as expected, and by snapshots.
+// JournalConfig configures stores in a journal. They append events conditionally on the sequence
+// number, and save snapshots.
 type JournalConfig struct {
-	// Journal is the journal, the same one for all nodes of the cluster. Required.
+	// Journal is the journal, the same for all nodes of the cluster. Required.
 	Journal journal.Journal
-	// Snapshots are where snapshots are kept, the same place for all nodes. Defaults to none: then all events are kept and
-	// replayed.
+	// Snapshots is the snapshot store, the same for all nodes. Defaults to none: all events are
+	// kept and replayed.
 	Snapshots snapshot.Store
-	// SnapshotEvery is after how many events a snapshot is saved. Defaults to 1,000.
+	// SnapshotEvery is the number of events between snapshots. Defaults to 1,000.
 	SnapshotEvery int
-	// KeepSnapshots is how many snapshots are kept behind the newest one; what the oldest of them covers is
-	// deleted. Defaults to 2, below 0 is none.
+	// KeepSnapshots is how many snapshots are kept in addition to the newest one. Events and
+	// snapshots up to the oldest kept one are deleted. Defaults to 2; a negative value means none.
 	KeepSnapshots int
 }
 
-// JournalState returns stores that keep the state of coordinators in a journal. Snapshots may be
-// nil. JournalConfig has more to set.
+// JournalState returns stores that keep the state of coordinators in a journal. The snapshot store
+// may be nil. JournalConfig has further settings.
 func JournalState(j journal.Journal, snapshots snapshot.Store) JournalConfig {
 	return JournalConfig{Journal: j, Snapshots: snapshots}
 }
 
-// JournalEntities returns stores that keep in a journal which entities run. Snapshots may be nil.
-// JournalConfig has more to set.
+// JournalEntities returns stores that keep remembered entities in a journal. The snapshot store may
+// be nil. JournalConfig has further settings.
 func JournalEntities(j journal.Journal, snapshots snapshot.Store) JournalConfig {
 	return JournalConfig{Journal: j, Snapshots: snapshots}
 }
@@ -263,15 +264,16 @@ func (c JournalConfig) withDefaults() JournalConfig {
 func (c JournalConfig) validate() error {
 	var errs []error
 	if c.Journal == nil {
-		errs = append(errs, fmt.Errorf("%w: JournalConfig.Journal: it is required", ErrInvalid))
+		errs = append(errs, fmt.Errorf("%w: JournalConfig.Journal is required", ErrInvalid))
 	}
 	if c.SnapshotEvery < 0 {
-		errs = append(errs, fmt.Errorf("%w: JournalConfig.SnapshotEvery: %d is below 0", ErrInvalid, c.SnapshotEvery))
+		errs = append(errs, fmt.Errorf("%w: JournalConfig.SnapshotEvery is %d, it must not be negative", ErrInvalid, c.SnapshotEvery))
 	}
 	return errors.Join(errs...)
 }
 
-// ledgers opens the histories of one store. They share a circuit breaker, which nothing else uses.
+// ledgers returns a function that opens the histories of one store. They share a circuit breaker of
+// their own.
 func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string) *ledger, JournalConfig, error) {
 	if err := errors.Join(c.validate(), s.validate()); err != nil {
 		return nil, c, err
@@ -300,14 +302,14 @@ func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string)
 	}, c, nil
 }
 
-// background does what nobody waits for, one thing at a time.
+// backgroundTask runs one function at a time in the background.
 type backgroundTask struct {
 	mu           sync.Mutex
 	closed, busy bool
 	running      sync.WaitGroup
 }
 
-// do runs f and returns true, unless something runs already or the store is closed.
+// start runs f and returns true, unless another function runs or the store is closed.
 func (b *backgroundTask) start(ctx context.Context, f func(ctx context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -326,7 +328,7 @@ func (b *backgroundTask) start(ctx context.Context, f func(ctx context.Context))
 	return true
 }
 
-// close waits for what goes on.
+// close waits for the running function and rejects further ones.
 func (b *backgroundTask) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -334,7 +336,7 @@ func (b *backgroundTask) close() {
 	b.running.Wait()
 }
 
-// failed logs what went wrong where nobody waits.
+// logSnapshotFailure logs a failure that no caller waits for.
 func (l *ledger) logSnapshotFailure(ctx context.Context, err error) {
-	l.log.WarnContext(ctx, "saving a snapshot failed, events are kept", slog.String("persistence_id", l.id), slog.Any("error", err))
+	l.log.WarnContext(ctx, "cannot save a snapshot, keeping the events", slog.String("persistence_id", l.id), slog.Any("error", err))
 }

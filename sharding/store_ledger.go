@@ -17,32 +17,32 @@ import (
 // maxSnapshotAttempts is how many snapshots are tried before all events are replayed.
 const maxSnapshotAttempts = 3
 
-// maxReads is how often a history with a gap is read: another one may save a snapshot and delete events
-// meanwhile.
+// maxReads is how often a history with a gap is read again: another node may save a snapshot and
+// delete events at the same time.
 const maxReads = 5
 
-// ledger is the history of one persistence ID: events in a journal, and snapshots. It holds no
-// state; whoever appends knows where the history ends.
+// ledger is the history of one persistence ID: events in a journal, and snapshots. It is stateless;
+// the caller of append keeps the end of the history.
 type ledger struct {
 	journal   journal.Journal
-	snapshots snapshot.Store // nil: there are none
+	snapshots snapshot.Store // optional
 	id        string
 	writer    string
-	keep      int // snapshots behind the newest one
+	keep      int // snapshots in addition to the newest one
 	event     string
 	state     string
 	log       *slog.Logger
 }
 
-// head is where a history ends.
+// head is the end of a history.
 type head struct {
 	rev      uint64
 	time     time.Time // of the last event
-	snapshot uint64    // number of the newest snapshot
+	snapshot uint64    // sequence number of the newest snapshot
 }
 
-// read folds what is stored, into what start returns: it is called with the newest snapshot that it
-// can decode, or with nil for the empty state.
+// read replays the history. It calls start with the newest snapshot that can be decoded, or with
+// nil for the empty state, then apply for each later event.
 func (l *ledger) read(ctx context.Context, start func(state []byte) error, apply func(event []byte) error) (head, error) {
 	var h head
 	var err error
@@ -62,19 +62,19 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 	if err != nil {
 		return head{}, err
 	}
-	// Behind the snapshot, so that what it covers is there.
+	// Read after the snapshot, so that the events before the snapshot are included.
 	highest, err := l.journal.HighestSequenceNr(ctx, l.id)
 	switch {
 	case err != nil:
-		return head{}, fmt.Errorf("read the highest number: %w", err)
+		return head{}, fmt.Errorf("read the highest sequence number: %w", err)
 	case h.rev > highest:
-		return head{}, fmt.Errorf("the snapshot is at %d, above the journal: %w", h.rev, &journal.GapError{ID: l.id, Want: highest + 1})
+		return head{}, fmt.Errorf("snapshot at %d, after the end of the journal: %w", h.rev, &journal.GapError{ID: l.id, Want: highest + 1})
 	}
 	for e, err := range l.journal.Replay(ctx, l.id, h.rev+1, journal.MaxSequenceNr) {
 		switch {
 		case err != nil:
 			return head{}, err
-		case e.Manifest == removedEvent: // what was before may be there or not
+		case e.Manifest == removedEvent: // earlier records may be deleted or not
 			if err = start(nil); err != nil {
 				return head{}, err
 			}
@@ -88,7 +88,7 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 			continue
 		}
 		if e.Manifest != l.event {
-			return head{}, fmt.Errorf("event %d: %q is not known", e.SequenceNr, e.Manifest)
+			return head{}, fmt.Errorf("event %d: unknown manifest %q", e.SequenceNr, e.Manifest)
 		}
 		if err = apply(e.Payload); err != nil {
 			return head{}, fmt.Errorf("event %d: %w", e.SequenceNr, err)
@@ -100,7 +100,7 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 	return h, nil
 }
 
-// load starts from the newest snapshot that can be read.
+// load calls start with the newest snapshot that can be decoded.
 func (l *ledger) load(ctx context.Context, start func(state []byte) error) (head, error) {
 	criteria := snapshot.Latest()
 	for range maxSnapshotAttempts {
@@ -119,7 +119,7 @@ func (l *ledger) load(ctx context.Context, start func(state []byte) error) (head
 			return head{}, fmt.Errorf("load the snapshot: %w", err)
 		}
 		if s.Manifest != l.state {
-			err = fmt.Errorf("%q is not known", s.Manifest)
+			err = fmt.Errorf("unknown manifest %q", s.Manifest)
 		} else {
 			err = start(s.Payload)
 		}
@@ -136,8 +136,8 @@ func (l *ledger) load(ctx context.Context, start func(state []byte) error) (head
 	return head{}, start(nil)
 }
 
-// append stores events behind h as a whole, and returns where the history ends then. Its error is
-// that of the journal: see journal.NotStored.
+// append stores events after h atomically and returns the new end of the history. The error is that
+// of the journal: see journal.NotStored.
 func (l *ledger) append(ctx context.Context, h head, events [][]byte) (head, error) {
 	records := make([]journal.Event, 0, len(events))
 	now := h.next()
@@ -147,12 +147,12 @@ func (l *ledger) append(ctx context.Context, h head, events [][]byte) (head, err
 	return l.write(ctx, h, records)
 }
 
-// fence takes the next number, so that nothing else that expects it can be stored any more. That somebody
-// else has it already is as good.
+// fence occupies the next sequence number, so that pending appends at that number fail. A conflict
+// is a success: another record occupies it.
 func (l *ledger) fence(ctx context.Context, h head) error {
 	_, err := l.write(ctx, h, []journal.Event{{SequenceNr: h.rev + 1, Time: h.next()}})
 	if err != nil && !errors.Is(err, journal.ErrConflict) {
-		return fmt.Errorf("sharding: fence %q behind %d: %w", l.id, h.rev, err)
+		return fmt.Errorf("sharding: fence %q after %d: %w", l.id, h.rev, err)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (l *ledger) write(ctx context.Context, h head, records []journal.Event) (he
 	return h, nil
 }
 
-// next is the time of an event behind the head.
+// next returns the time of an event after the head.
 func (h head) next() time.Time {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	if now.Before(h.time) {
@@ -176,8 +176,8 @@ func (h head) next() time.Time {
 	return now
 }
 
-// save stores a snapshot of the state at h, and deletes what the snapshots that are kept make
-// superfluous.
+// save stores a snapshot of the state at h. It deletes the events and snapshots that the kept
+// snapshots replace.
 func (l *ledger) save(ctx context.Context, h head, state []byte) error {
 	s := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: l.id, SequenceNr: h.rev, Time: h.time}, Manifest: l.state, Payload: state}
 	if err := l.snapshots.Save(ctx, s); err != nil {
@@ -195,7 +195,7 @@ func (l *ledger) save(ctx context.Context, h head, state []byte) error {
 	if len(stored) <= l.keep {
 		return nil
 	}
-	// The oldest one that is kept covers what is deleted.
+	// The oldest kept snapshot covers the deleted events.
 	oldest := stored[l.keep]
 	if err := l.journal.DeleteTo(ctx, l.id, oldest); err != nil {
 		return fmt.Errorf("delete the events up to %d: %w", oldest, err)

@@ -16,20 +16,20 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
-// ReplicatedConfig says how stores keep what they are given in replicated data.
+// ReplicatedConfig configures stores in replicated data.
 type ReplicatedConfig struct {
-	// Replicator holds the data. All nodes that may host the entity type need one of the same name.
-	// Required.
+	// Replicator holds the data. All nodes that may host the entity type need a replicator of the
+	// same name. Required.
 	Replicator *ddata.Replicator
 }
 
-// ReplicatedState returns stores that keep the state of coordinators in replicated data. It is lost
-// when all nodes stop, and begins empty then; only entities that are remembered know which shards there were.
+// ReplicatedState returns stores that keep the state of coordinators in replicated data. The state
+// is lost when all nodes stop; the list of shards survives only if entities are remembered.
 func ReplicatedState(r *ddata.Replicator) ReplicatedConfig { return ReplicatedConfig{Replicator: r} }
 
-// ReplicatedEntities returns stores that keep in replicated data which entities run, of about 50,000 in
-// a shard at most. The keys "shard-*" must be durable: ddata.Config.Durable. An owner of a shard that was replaced and doesn't
-// know it yet is not kept from writing.
+// ReplicatedEntities returns stores that keep remembered entities in replicated data, of about
+// 50,000 entities in a shard at most. The keys "shard-*" must be durable: see ddata.Config.Durable.
+// These stores do not prevent a replaced owner of a shard from writing.
 func ReplicatedEntities(r *ddata.Replicator) ReplicatedConfig { return ReplicatedConfig{Replicator: r} }
 
 var (
@@ -40,21 +40,23 @@ var (
 func (c ReplicatedConfig) validate(s Scope) error {
 	err := s.validate()
 	if c.Replicator == nil {
-		err = errors.Join(fmt.Errorf("%w: ReplicatedConfig.Replicator: it is required", ErrInvalid), err)
+		err = errors.Join(fmt.Errorf("%w: ReplicatedConfig.Replicator is required", ErrInvalid), err)
 	}
 	return err
 }
 
-// regionBytes is what is left for the names of regions and proxies in a state: 30 bytes for each of some hundred.
+// regionBytes is the room for the names of regions and proxies in a state: 30 bytes for each of
+// some hundred.
 const regionBytes = 16 << 10
 
-// OpenCoordinator implements CoordinatorStores. The error matches ErrInvalid if the state of so many shards does not fit into a value.
+// OpenCoordinator implements CoordinatorStores. The error matches ErrInvalid if the state of so
+// many shards exceeds the entry size of the replicator.
 func (c ReplicatedConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	if err := c.validate(s); err != nil {
 		return nil, err
 	}
 	if need, most := coordinator.StateBytes(s.Shards)+regionBytes, c.Replicator.MaxEntry(); need > most {
-		return nil, fmt.Errorf("%w: Options.Shards is %d: where they are may take %d bytes, and ddata.Config.MaxEntry of replicator %q is %d", ErrInvalid, s.Shards, need, c.Replicator.Name(), most)
+		return nil, fmt.Errorf("%w: Options.Shards is %d: their state may take %d bytes, and ddata.Config.MaxEntry of replicator %q is %d", ErrInvalid, s.Shards, need, c.Replicator.Name(), most)
 	}
 	key := "sharding|" + s.Type + "|" + s.Role + "|"
 	return &replicatedCoordinator{register.New(replicatedKeys{
@@ -64,7 +66,7 @@ func (c ReplicatedConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	}, rand.Text())}, nil
 }
 
-// replicatedCoordinator keeps the state of a coordinator in replicated data.
+// replicatedCoordinator stores the state of a coordinator in replicated data.
 type replicatedCoordinator struct{ register *register.Store }
 
 // Load implements CoordinatorStore.
@@ -87,7 +89,7 @@ func (r *replicatedCoordinator) Save(ctx context.Context, c Change) error {
 // Close implements CoordinatorStore.
 func (r *replicatedCoordinator) Close() error { return nil }
 
-// replicatedKeys are the two keys of a replicator in which that is.
+// replicatedKeys are the two keys of that state.
 type replicatedKeys struct {
 	*ddata.Replicator
 
@@ -123,14 +125,16 @@ func (k replicatedKeys) ChangeState(ctx context.Context, modify func(crdt.LWWReg
 }
 
 const (
-	// maxRetries is how often a key is read or written until enough replicas take part. Each try has its share of
-	// the time, and asks further nodes when a fifth of that is over: so one that doesn't answer costs little.
+	// maxRetries is how often a read or write is tried until enough replicas take part. Each
+	// attempt gets an equal share of the time, and includes further nodes after a fifth of it, so
+	// that an unresponsive replica costs little time.
 	maxRetries = 5
-	// retryTimeout is how long that may take in all.
+	// retryTimeout limits all attempts together.
 	retryTimeout = 5 * time.Second
 )
 
-// retry calls f until enough replicas have taken part, or the time is up. Kind f does may be done again.
+// retry calls f until enough replicas take part, or the time is up. The function must be
+// repeatable.
 func retry(ctx context.Context, f func(ctx context.Context) error) error {
 	left := retryTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -148,7 +152,7 @@ func retry(ctx context.Context, f func(ctx context.Context) error) error {
 	return err
 }
 
-// readKey reads a key. One that is not there is the empty value.
+// readKey reads a key. A missing key is the empty value.
 func readKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], level ddata.ReadLevel) (v T, err error) {
 	err = retry(ctx, func(ctx context.Context) (err error) {
 		v, err = ddata.Get(ctx, r, key, level)
@@ -161,7 +165,7 @@ func readKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata
 	return v, err
 }
 
-// writeKey changes a key. Kind modify does, it must do once if it is called again.
+// writeKey updates a key. Repeated calls of modify must have the effect of one.
 func writeKey[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key ddata.Key[T], modify func(T) (T, error)) error {
 	return retry(ctx, func(ctx context.Context) error {
 		_, err := ddata.Update(ctx, r, key, ddata.WriteMajority().PreferOldest(), modify)

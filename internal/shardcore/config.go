@@ -14,31 +14,33 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// ErrInvalid is matched by the errors about configurations that can't be.
+// ErrInvalid is matched by errors about invalid configurations.
 var ErrInvalid = errors.New("shardcore: invalid")
 
-// Config is how an entity type works on a node. What several machines have to know is said once.
+// Config configures an entity type on a node. Settings that several machines share are set once.
 type Config struct {
-	// Region is that of the region, or the proxy.
+	// Region configures the region or the proxy.
 	Region region.Config
-	// Shard is that of each shard, but for what all shards of the node share: Starts, RecoverNumber, and the limit of Passivation. RememberCall
-	// and, unless it is set, RestartBackoff are those of Region; ShardInput and RecoverAsked must not be set.
+	// Shard configures each shard. Starts, RecoverNumber and the limit of Passivation are shared by
+	// all shards of the node. Remember and, unless set, RestartBackoff are taken from Region;
+	// Entities and RecoverOnRequest must not be set.
 	Shard shard.Config
-	// LocalCoordinator is that of the coordinator. Self, Type, Role, RememberCall and Settings are those of Region and must not be set.
+	// Coordinator configures the coordinator. Self, Type, Role, Remember and Settings are taken
+	// from Region and must not be set.
 	Coordinator coordinator.Config
-	// CoordinatorBackoff is how long after a failure of the coordinator another one is started. It doubles with each failure, up
-	// to five times as much. Defaults to 5 seconds.
+	// CoordinatorBackoff is the pause before a failed coordinator is started again. It doubles with
+	// each failure, up to five times its value. Defaults to 5 seconds.
 	CoordinatorBackoff time.Duration
 }
 
-// maxBackoff is how often the CoordinatorBackoff it takes at most until there is another coordinator.
+// maxBackoff is the maximum pause as a multiple of CoordinatorBackoff.
 const maxBackoff = 5
 
-// withDefaults returns the configuration as it is used, or all that is wrong with it.
+// withDefaults returns the effective configuration, or an error that names each invalid field.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	fail := func(field string) {
-		errs = append(errs, fmt.Errorf("%w: Config.%s is set, it follows from others", ErrInvalid, field))
+		errs = append(errs, fmt.Errorf("%w: Config.%s must not be set", ErrInvalid, field))
 	}
 	if c.Coordinator.Self.Name != "" || c.Coordinator.Type != "" || c.Coordinator.Role != "" || c.Coordinator.Remember || c.Coordinator.Settings != (coordinator.Settings{}) {
 		fail("Coordinator: Self, Type, Role, Remember or Settings")

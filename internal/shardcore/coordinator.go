@@ -10,16 +10,16 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// appointment is what this node has to do as the one that has the coordinator.
+// coordinatorSlot is the coordinator of this node, if the node should run one.
 type coordinatorSlot struct {
 	wanted   bool
-	machine  *coordinator.Machine // none: there will be one at retryAt
-	serial   uint64               // counts the machines, so that no answer to one reaches another
+	machine  *coordinator.Machine // nil until retryAt
+	serial   uint64               // number of the machine, so that late replies reach no other one
 	failures int
 	retryAt  time.Duration
 }
 
-// idBits is how many bits of the number of a question are those of the machine that asks.
+// idBits is how many bits of a request number identify the request within its machine.
 const idBits = 40
 
 func (a *coordinatorSlot) next() time.Duration {
@@ -42,7 +42,7 @@ func (m *Machine) requestCoordinator() {
 func (m *Machine) startCoordinator() {
 	a := &m.coordinator
 	c, err := coordinator.New(m.cfg.Coordinator)
-	if err != nil { // can't be: it was checked
+	if err != nil { // impossible: the configuration was checked
 		return
 	}
 	a.machine, a.retryAt = c, Never
@@ -77,7 +77,7 @@ func (m *Machine) tickCoordinator() {
 	}
 }
 
-// coordinate tells the coordinator, if it is here.
+// stepCoordinator steps the coordinator, if it runs here.
 func (m *Machine) stepCoordinator(in coordinator.Input) {
 	if c := m.coordinator.machine; c != nil {
 		m.coordinatorEffects(c.Step(m.now, in))
@@ -119,7 +119,7 @@ func (m *Machine) coordinatorEffects(out coordinator.Effects) {
 	}
 }
 
-// coordinatorStopped starts another coordinator after a while if this one was not asked to stop.
+// coordinatorStopped schedules the next coordinator, unless this one was asked to stop.
 func (m *Machine) coordinatorStopped(why coordinator.Reason) {
 	a := &m.coordinator
 	if why == coordinator.Terminated {
@@ -131,7 +131,7 @@ func (m *Machine) coordinatorStopped(why coordinator.Reason) {
 	a.failures++
 }
 
-// answer passes an answer on to the coordinator that has asked.
+// deliverReply passes a reply to the coordinator that made the request.
 func (m *Machine) deliverReply(in coordinator.Input) {
 	ours := true
 	mine := func(id uint64) uint64 {
@@ -159,7 +159,7 @@ func (m *Machine) deliverReply(in coordinator.Input) {
 		at.ID = mine(at.ID)
 		in = at
 	default:
-		return // it is none
+		return // not a reply
 	}
 	if ours {
 		m.stepCoordinator(in)

@@ -1,9 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shardcore composes what one node runs of one entity type into one machine, as values and pure functions: the region, or
-// the proxy, its shards, and the coordinator while this node has it. The shell in package sharding and the simulations drive
-// it and nothing else.
+// Package shardcore is the pure state machine of one entity type on one node. It composes the
+// region or proxy, its shards, and the coordinator while this node runs it. The shell in package
+// sharding and the simulations drive it.
 //
 //	     senders    frames   members   singleton   store, strategy   entities
 //	        |          |         |          |            |              |
@@ -15,13 +15,14 @@
 //	|                   shard.Machine *                                        |
 //	+-------+----------+---------+----------+------------+--------------+------+
 //	        |          |         |          |            |              |
-//	     refusals   frames    notes     dismissed     load, save,    start, pass,
-//	                                                  ask            stop, kill
+//	     refusals   frames    notes     coordinator   load, save,    start, pass,
+//	                                    stopped       ask            stop, kill
 //
-// What hosts entities is outside. It is told to start an incarnation of an entity, to put a message behind all others of it, to stop it
-// behind them, or to end it by force, and says when it is ready, has ended, or wants to be stopped. It must not lose track: each
-// start is followed by an end at last.
+// The host of the entities is outside. The machine requests it to start an incarnation of an
+// entity, to append a message to its mailbox, to stop it after its messages, or to kill it. The
+// host reports when an incarnation is ready, has ended, or asks for passivation. Each start is
+// followed by an end eventually.
 //
-// Messages are what the caller makes of them: values of a sender on this node, which the caller encodes when they are to be sent to
-// another one, and bytes that came from there.
+// Messages are values of the driver: those of local senders, which the driver encodes when they are
+// sent to another node, and the bytes of messages of other nodes.
 package shardcore

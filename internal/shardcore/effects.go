@@ -12,80 +12,83 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// Effects are what is to be done after a step, in the order of the fields.
+// Effects are the results of a step. The driver applies them in the order of the fields.
 type Effects struct {
-	// Notes of the coordinator are for the log and the counters.
+	// Notes of the coordinator are for the log.
 	Notes []coordinator.Note
-	// Malformed are frames that are passed over.
+	// Malformed are frames that were ignored.
 	Malformed []Malformed
-	// Refused are messages that reach nobody. Their senders are told.
+	// Refused are messages that are not delivered. Report each to its sender.
 	Refused []Refusal
-	// RememberCall are questions to the store of remembered entities.
+	// Remember are calls of the store of remembered entities.
 	Remember []RememberCall
-	// Actions are for entities on this node, in this order.
+	// Actions apply to entities on this node, in this order.
 	Actions []Action
-	// Ended are shards of which nothing runs any more on this node. No answer to what they asked is of use.
+	// Ended are the shards of which nothing runs any more on this node. Replies to their calls are
+	// useless.
 	Ended []ShardRun
-	// Load, AddShards and Save are for the store of the coordinator, see coordinator.Effects. 0 and nil are none.
+	// Load, AddShards and Save are calls of the coordinator's store, see coordinator.Effects. 0 and
+	// nil mean none.
 	Load      uint64
 	AddShards *coordinator.AddShards
 	Save      *coordinator.Save
-	// Ask and Rebalance are for the strategy.
+	// Ask and Rebalance are calls of the strategy.
 	Ask       *coordinator.AskStrategy
 	Rebalance *coordinator.AskRebalance
-	// Send are frames for other nodes, in this order, at most once. They leave after the actions are done: a frame may say that a
-	// message stands in the mailbox of its entity.
+	// Send are frames for other nodes, in this order, sent at most once. They leave after the
+	// actions are done, because a frame may report that a message is in the mailbox of its entity.
 	Send []Outgoing
-	// CoordinatorStopped says that this node has no coordinator any more.
+	// CoordinatorStopped reports that the requested stop of the coordinator is complete.
 	CoordinatorStopped bool
-	// Stopped says that nothing of the region runs any more. The machine still has to answer coordinators which don't know
-	// yet, for as long as the node is a member.
+	// Stopped reports that nothing of the region runs any more. The machine still replies to
+	// coordinators as long as the node is a member.
 	Stopped bool
 }
 
-// Malformed is a frame that can't be read.
+// Malformed is a frame that cannot be decoded.
 type Malformed struct {
 	From identity.Node
 	Err  error
 }
 
-// Refusal is a message that reaches nobody.
+// Refusal is a message that is not delivered.
 type Refusal struct {
 	Shard   Shard
 	Message Message
 	Reason  Reason
 }
 
-// Action is something to be done with an incarnation of an entity of a run of a shard.
+// Action is a request to an incarnation of an entity.
 type Action struct {
 	ShardRun
 
 	Kind        shard.ActionKind
 	Entity      string
-	Incarnation uint64  // from 1, rising in the run
+	Incarnation uint64  // from 1, increasing in the run
 	Message     Message // of Pass
 	Idle        bool    // of Stop: see shard.Action
 }
 
-// RememberCall is a question of a run of a shard to the store of remembered entities: which ones are, or to store Update.
+// RememberCall is a call of the store of remembered entities for a run of a shard: to load them, or
+// to store Update.
 type RememberCall struct {
 	ShardRun
 
-	Update *shard.Update // nil: to load
+	Update *shard.Update // nil to load
 }
 
-// Outgoing is a frame to be sent to a node.
+// Outgoing is a frame for a node.
 type Outgoing struct {
 	To   identity.Node
 	Kind Kind
-	// Data is the frame, but for a message of a sender on this node: see Encoded.
+	// Data is the frame, nil for a message of a local sender: see Encoded.
 	Data []byte
-	// Message is the one that is passed on, if there is one.
+	// Message is the message in the frame, if any.
 	Message Message
 	packet  region.Packet
 }
 
-// Encoded returns the frame, given the encoding of Message.Local if that is set.
+// Encoded returns the frame. If Message.Local is set, body is its encoding.
 func (o Outgoing) Encoded(body []byte) []byte {
 	if o.Data != nil {
 		return o.Data
@@ -94,23 +97,23 @@ func (o Outgoing) Encoded(body []byte) []byte {
 	return region.AppendPacket(nil, o.packet)
 }
 
-// Reason says why a message is refused.
+// Reason is why a message is refused.
 type Reason uint8
 
 const (
-	// BufferFull says that too many messages wait.
+	// BufferFull reports that too many messages wait.
 	BufferFull Reason = 1 + iota
-	// NotHome says that it met two regions that are not the home of the shard.
+	// NotHome reports that the message reached two regions that do not host the shard.
 	NotHome
-	// HandedOff says that the shard moved before the message was there.
+	// HandedOff reports that the message waited for a shard that moved.
 	HandedOff
-	// Stopped says that the region has stopped.
+	// Stopped reports that the region has stopped.
 	Stopped
-	// ShardFailed says that the shard failed, or was ended by force.
+	// ShardFailed reports that the shard failed, or was stopped by force.
 	ShardFailed
-	// NoShard says that there is no shard of this number.
+	// NoShard reports that the number of the shard is too high.
 	NoShard
-	// Abandoned says that nobody waits for it any more. Its sender is not told.
+	// Abandoned reports that the caller has given up. It gets no reply.
 	Abandoned
 )
 
@@ -166,65 +169,69 @@ type Shard = coordinator.Shard
 // Message is a message for an entity.
 type Message struct {
 	Entity string
-	// Local is the message of a sender on this node. The machine only hands it on.
+	// Local is the message of a local sender. The machine does not use it.
 	Local any
-	// Body is the message if it came from another node, as that one has encoded it.
+	// Body is the encoded message of another node.
 	Body []byte
 }
 
-// Input is something that happened to a node.
+// Input is an event for the machine.
 type Input interface{ input() }
 
-// Members says who is in the cluster. It is the first input, and comes again at each change. A node that was downed, or is no member any more,
-// stops all that it hosts.
+// Members is the membership. It is the first input, and repeated after each change. A node that is
+// down or no longer a member stops everything that it hosts.
 type Members struct{ coordinator.Members }
 
-// Send is a message of a sender on this node. Exactly one of these follows: an Action or an Outgoing with it, or a refusal.
+// Send is a message of a local sender. Exactly one result follows: an Action, an Outgoing, or a
+// refusal.
 type Send struct {
 	Shard   Shard
 	Message Message
 }
 
-// Received is a frame of another node, of kind KindCoordinator or KindRegion. The transport has made sure who sent it. Those of kind
-// KindRegion come in their order.
+// Received is a frame of another node, of kind KindCoordinator or KindRegion. The transport has
+// authenticated the sender. Frames of kind KindRegion arrive in order.
 type Received struct {
 	From identity.Node
 	Kind Kind
-	// Data is kept, and must not be modified.
+	// Data is retained and must not be modified.
 	Data []byte
 }
 
-// StartCoordinator says that this node has the coordinator from now on.
+// StartCoordinator requests this node to run the coordinator.
 type StartCoordinator struct{}
 
-// StopCoordinator says that another node is to have the coordinator. If this node has a region, that gives its shards away before, unless it is
-// to be now. Effects.CoordinatorStopped follows.
+// StopCoordinator requests the coordinator to stop, because another node will run it. Unless Now is
+// set, a leaving region of this node hands off its shards first. Effects.CoordinatorStopped
+// follows.
 type StopCoordinator struct{ Now bool }
 
-// CoordinatorReply is that of the store or the strategy to a question of the coordinator: Loaded, LoadFailed, Saved, SaveFailed, ShardsAdded,
-// Placed or Rebalanced. There must be one answer to each.
+// CoordinatorReply is the reply of the store or the strategy to a request of the coordinator:
+// Loaded, LoadFailed, Saved, SaveFailed, ShardsAdded, Placed or Rebalanced. Each request gets one
+// reply.
 type CoordinatorReply struct{ coordinator.Input }
 
-// Rebalance asks the coordinator to ask its strategy at once.
+// Rebalance requests the coordinator to call its strategy at once.
 type Rebalance struct{}
 
-// ShardInput is what the host of entities, or the store of remembered ones, has to say to a run of a shard: Started, Ended, Passivate, Busy,
-// Loaded, LoadFailed, Updated or UpdateFailed.
+// ShardInput is an input for a run of a shard from the host of entities or the store of remembered
+// ones: Started, Ended, Passivate, Busy, Loaded, LoadFailed, Updated or UpdateFailed.
 type ShardInput struct {
 	ShardRun
 	shard.Input
 }
 
-// Drop says that nobody waits any more for messages that Buffered has named, by their tokens. They are refused.
+// Drop reports messages, by the tokens of Buffered, whose callers have given up. They are refused.
 type Drop struct{ Tokens []uint64 }
 
-// Leave gives all shards away, and stops the region then, unless that is to stay: see region.Leave.
+// Leave hands off all shards and then stops the region, unless KeepRouting is set: see
+// region.Leave.
 type Leave struct{ KeepRouting bool }
 
-// Undrain takes back a Leave that stays: see region.Undrain.
+// Undrain cancels a Leave with KeepRouting: see region.Undrain.
 type Undrain struct{}
 
-// Stop ends the region at once, with all its entities, and the coordinator.
+// Stop stops the region, all entities and the coordinator by force.
 type Stop struct{}
 
 func (Members) input()          {}
@@ -243,20 +250,21 @@ func (Stop) input()             {}
 // ShardRun is a shard on this node, from its start to its end.
 type ShardRun struct {
 	Shard      Shard
-	Generation uint64 // from 1, rising in the region
+	Generation uint64 // from 1, increasing in the region
 }
 
-// Kind is that of a frame, by the numbers of the transport.
+// Kind is the transport kind of a frame.
 type Kind uint16
 
 const (
-	// KindCoordinator is what coordinators and regions say to each other. It may be lost, repeated and reordered.
+	// KindCoordinator is a message between coordinators and regions. It may be lost, repeated and
+	// reordered.
 	KindCoordinator Kind = 200
-	// KindRegion is what regions say to each other. It must keep its order for each pair of nodes.
+	// KindRegion is a frame between regions. It must keep its order for each pair of nodes.
 	KindRegion Kind = 201
 )
 
-// TypeOf returns the name of the entity type that a frame is about, so that it finds its machine. The error matches
+// TypeOf returns the entity type of a frame, which identifies its machine. The error matches
 // coordinator.ErrMalformed or region.ErrMalformed.
 func TypeOf(kind Kind, data []byte) (string, error) {
 	if kind == KindRegion {

@@ -13,15 +13,15 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// run is a shard on this node.
+// shardRun is a shard on this node.
 type shardRun struct {
 	ShardRun
 
 	m      *shard.Machine
-	nextAt time.Duration // when it has something to do
+	nextAt time.Duration // next call of Tick
 }
 
-// limits are what each of so many shards gets of what they share.
+// limits returns the share of each of so many shards in the limits of the node.
 func (m *Machine) limits(runs int) shard.Limits {
 	return shard.Limits{Entities: passivation.PerShard(m.cfg.Shard.Passivation.Limit, runs), Starts: max(1, m.cfg.Shard.Starts/max(1, runs))}
 }
@@ -32,7 +32,7 @@ func (m *Machine) startRun(at ShardRun) {
 	cfg.Entities, cfg.Starts = limits.Entities, limits.Starts
 	m.uneven = m.uneven || limits != m.limited
 	s, err := shard.New(cfg)
-	if err != nil { // can't be: it was checked, and the limits are not negative
+	if err != nil { // impossible: the configuration was checked, and the limits are not negative
 		m.queue = append(m.queue, func() { m.regionStep(region.ShardDone{Shard: at.Shard, Generation: at.Generation}) })
 		return
 	}
@@ -83,8 +83,9 @@ func (m *Machine) tickRuns() {
 	}
 }
 
-// share divides what shards share among those that are there. With thousands of them the parts are the same as before, mostly:
-// nobody is told then, as that would take a step of all for each one that comes or goes.
+// shareLimits divides the limits of the node among its shards. With thousands of shards the shares
+// rarely change; then no shard is stepped, because each start and end of a shard would step all of
+// them.
 func (m *Machine) shareLimits() {
 	m.shared = len(m.runs)
 	limits := m.limits(m.shared)
@@ -97,16 +98,15 @@ func (m *Machine) shareLimits() {
 	}
 }
 
-// recovery is when remembered entities are started at a rate, which is that of the node: some in each interval, whatever
-// their shards.
+// recovery limits the rate at which remembered entities are started on the node, across all shards.
 type recovery struct {
-	at   time.Duration // when the next ones are; Never: none wait
-	last time.Duration // when the last ones were
+	at   time.Duration // of the next start, Never if none waits
+	last time.Duration // earliest time after the last start
 	used bool
-	from Shard // whose turn it is
+	from Shard // the shard with the next turn
 }
 
-// begin sees to it that those who wait get their turn.
+// begin schedules the next start.
 func (r *recovery) begin(now time.Duration) {
 	if r.at == Never {
 		r.at = now
@@ -116,7 +116,8 @@ func (r *recovery) begin(now time.Duration) {
 	}
 }
 
-// recover starts the next ones. Shards take turns: who has many does not keep others waiting.
+// recover starts the next entities. Shards take turns, so that a large shard does not delay the
+// others.
 func (m *Machine) recover() {
 	r := &m.recovery
 	r.at = Never

@@ -15,44 +15,44 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// Never is the time of something that is not going to happen.
+// Never is the time of an event that does not occur.
 const Never = coordinator.Never
 
-// Machine is what a node runs of an entity type. It is told what happens, with the time on the node's monotonic clock, and
-// answers what is to be done. The same inputs at the same times give the same effects. It is not safe for concurrent use;
-// what it hands out is immutable.
+// Machine is the state machine of an entity type on a node. Each step gets the time of the node's
+// monotonic clock and returns effects. The same inputs at the same times have the same effects. It
+// is not safe for concurrent use. Its results are immutable.
 type Machine struct {
 	cfg   Config
 	self  identity.Node
 	now   time.Duration
 	out   Effects
-	queue []func() // what the machines have to say to each other
+	queue []func() // messages between the machines
 
 	members  coordinator.Members
-	joined   bool // this node has been a member
+	joined   bool // this node was
 	removals []coordinator.Removal
 
 	region       *region.Machine
-	routeVersion uint64             // see Turn
+	routeVersion uint64             // see RouteVersion
 	waiting      map[uint64]message // by token
 	tokens       uint64
 	runs         map[Shard]*shardRun
-	shared       int          // by how many runs the limits are shared
-	limited      shard.Limits // what each of them has got, unless they are uneven
+	shared       int          // number of runs that share the limits
+	limited      shard.Limits // the share of each, unless uneven
 	uneven       bool
-	runsAt       time.Duration // when the next run has something to do, or earlier
+	runsAt       time.Duration // at most the next time of any run
 	recovery     recovery
 	coordinator  coordinatorSlot
 }
 
-// message is one that a machine has the token of.
+// message is a message that a machine holds by its token.
 type message struct {
 	shard Shard
 	since time.Duration
 	Message
 }
 
-// New returns the machine of an entity type. The error names each field that is wrong.
+// New returns a machine. The error names each invalid field.
 func New(cfg Config) (*Machine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -67,7 +67,7 @@ func New(cfg Config) (*Machine, error) {
 	}, nil
 }
 
-// Step handles what happened at a time, which is counted from anywhere and never goes back.
+// Step handles an input. The time has any origin and never decreases.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
@@ -118,12 +118,12 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	return m.finishStep()
 }
 
-// Next returns when Tick is to be called next. Every step may change it.
+// Next returns the time of the next call of Tick. Each step may change it.
 func (m *Machine) Next() time.Duration {
 	return min(m.region.Next(), m.runsAt, m.recovery.at, m.coordinator.next())
 }
 
-// end lets the machines say to each other what they have to say, and hands out the effects.
+// finishStep delivers the messages between the machines and returns the effects.
 func (m *Machine) finishStep() Effects {
 	for {
 		for len(m.queue) > 0 {
@@ -142,7 +142,7 @@ func (m *Machine) finishStep() Effects {
 	return out
 }
 
-// see takes the members.
+// updateMembers handles a new membership.
 func (m *Machine) updateMembers(in coordinator.Members) {
 	for _, n := range membership.Gone(m.members.Members, in.Members) {
 		m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
@@ -160,20 +160,21 @@ func (m *Machine) updateMembers(in coordinator.Members) {
 	m.stepCoordinator(m.view())
 }
 
-// InheritMembers lets a machine, which has taken no step yet, know whom the one before it saw last: who was removed since that stopped may still host
-// something, so that its shards wait for the margin.
+// InheritMembers copies the membership of the previous machine to a new one. Nodes that were
+// removed since it stopped may still host entities, so that their shards wait for the removal
+// margin.
 func (m *Machine) InheritMembers(before *Machine) {
 	m.members, m.removals = before.members, before.removals
 }
 
-// forget drops removals that are of no matter any more.
+// forgetRemovals forgets removals that are older than the margin.
 func (m *Machine) forgetRemovals() {
 	for len(m.removals) > 0 && m.now-m.removals[0].At > m.cfg.Coordinator.RemovalMargin {
 		m.removals = m.removals[1:]
 	}
 }
 
-// view is what a coordinator has to know about the members.
+// view returns the membership for the coordinator.
 func (m *Machine) view() coordinator.Members {
 	m.forgetRemovals()
 	view := m.members
@@ -186,35 +187,35 @@ func (m *Machine) stop() {
 	m.stopCoordinator(true)
 }
 
-// Registered reports whether a coordinator knows the region.
+// Registered reports whether the region is registered with a coordinator.
 func (m *Machine) Registered() bool { return m.region.Registered() }
 
-// Refused returns the node and the settings of the coordinator that does not let the region register, since it has others; nil if there is
-// none.
+// Refused returns the node and the settings of the coordinator that rejects the region, nil if none
+// does.
 func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.region.Refused() }
 
-// Instance counts the regions of the node, and how often they have come back.
+// Instance returns the number of this region on the node: see region.Machine.Instance.
 func (m *Machine) Instance() uint64 { return m.region.Instance() }
 
-// Leaving reports whether the region takes no shards any more.
+// Leaving reports whether the region accepts no shards.
 func (m *Machine) Leaving() bool { return m.region.Leaving() }
 
 // Coordinator returns the node whose coordinator the region is registered with.
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.region.Coordinator() }
 
-// Candidates returns the nodes that may have the coordinator. It must not be changed.
+// Candidates returns the nodes that may run the coordinator. The caller must not modify it.
 func (m *Machine) Candidates() []identity.Node { return m.region.Candidates() }
 
-// Silence returns how long no coordinator has said anything, since one was asked: see region.Machine.
+// Silence returns for how long no coordinator has replied: see region.Machine.Silence.
 func (m *Machine) Silence() time.Duration { return m.region.Silence() }
 
-// Home returns where a shard is, if that is known.
+// Home returns the home of a shard, if it is known.
 func (m *Machine) Home(s Shard) (identity.Node, bool) { return m.region.Home(s) }
 
-// Hosted returns the shards of this node, sorted, also those that don't run at the moment.
+// Hosted returns the shards of this node, sorted, including failed ones.
 func (m *Machine) Hosted() []Shard { return m.region.Hosted() }
 
-// Running returns the entities of a shard that run on this node, sorted.
+// Running returns the running entities of a shard on this node, sorted.
 func (m *Machine) Running(s Shard) []string {
 	if at := m.runs[s]; at != nil {
 		return at.m.Running()
@@ -222,7 +223,7 @@ func (m *Machine) Running(s Shard) []string {
 	return nil
 }
 
-// Tracked returns how many entities a shard on this node knows: those that run, and those that will.
+// Tracked returns the number of running and starting entities of a shard on this node.
 func (m *Machine) Tracked(s Shard) int {
 	if at := m.runs[s]; at != nil {
 		return at.m.Len()
@@ -230,18 +231,18 @@ func (m *Machine) Tracked(s Shard) int {
 	return 0
 }
 
-// Waiting returns how many messages wait on this node, for homes, shards or entities.
+// Waiting returns how many messages wait on this node for homes, shards or entities.
 func (m *Machine) Waiting() int { return len(m.waiting) }
 
-// Buffered is a message that waits for a home, or for a shard.
+// Buffered is a message that waits for a home or for a shard.
 type Buffered struct {
 	Message
 
 	Token  uint64
-	Waited time.Duration // since it came to this node
+	Waited time.Duration // since its arrival on this node
 }
 
-// Buffered returns those that wait in the region.
+// Buffered returns the messages that wait in the region.
 func (m *Machine) Buffered(now time.Duration) iter.Seq[Buffered] {
 	return func(yield func(Buffered) bool) {
 		for token := range m.region.Tokens() {
@@ -252,17 +253,19 @@ func (m *Machine) Buffered(now time.Duration) iter.Seq[Buffered] {
 	}
 }
 
-// LocalCoordinator returns the coordinator if it is on this node. It must not be told anything.
+// LocalCoordinator returns the coordinator, nil if this node does not run it. The caller must not
+// step it.
 func (m *Machine) LocalCoordinator() *coordinator.Machine { return m.coordinator.machine }
 
-// DirectRoute returns where messages for a shard go, and whose go there at once, past the machine: to another node, or to an entity that runs
-// here. Whoever lets them go there tells by Touch.
+// DirectRoute returns the route of messages that may bypass the machine: to another node, or to a
+// running entity of this node. The driver reports the receiving entities with Touch.
 func (m *Machine) DirectRoute(s Shard) region.DirectRoute { return m.region.DirectRoute(s) }
 
-// RouteVersion changes when the way of any shard may have changed, but for that of the shard of a Send, or of a message that was received.
+// RouteVersion changes when direct routes may have changed, except for the route of the shard of a
+// Send or of a received message.
 func (m *Machine) RouteVersion() uint64 { return m.routeVersion }
 
-// Touch tells that entities of a shard have been needed.
+// Touch reports entities of a shard that received messages on the direct route.
 func (m *Machine) Touch(now time.Duration, s Shard, entities []string) Effects {
 	m.now = max(m.now, now)
 	if at := m.runs[s]; at != nil {
@@ -271,7 +274,7 @@ func (m *Machine) Touch(now time.Duration, s Shard, entities []string) Effects {
 	return m.finishStep()
 }
 
-// turns reports whether an input may change the way of another shard than its own.
+// changesRoutes reports whether an input may change the route of a shard other than its own.
 func changesRoutes(in region.Input) bool {
 	switch in := in.(type) {
 	case region.Send:

@@ -10,14 +10,14 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// token gives a message a number for the machines.
+// addMessage stores a message and returns its token.
 func (m *Machine) addMessage(s Shard, msg Message) uint64 {
 	m.tokens++
 	m.waiting[m.tokens] = message{s, m.now, msg}
 	return m.tokens
 }
 
-// take returns the message of a token, which is not used again.
+// takeMessage removes and returns the message of a token.
 func (m *Machine) takeMessage(token uint64) message {
 	msg := m.waiting[token]
 	delete(m.waiting, token)
@@ -37,7 +37,7 @@ func (m *Machine) send(in Send) {
 	m.regionStep(region.Send{Shard: in.Shard, Token: m.addMessage(in.Shard, in.Message)})
 }
 
-// receive takes a frame of another node.
+// receive handles a frame of another node.
 func (m *Machine) receive(in Received) {
 	if in.Kind == KindRegion {
 		p, err := region.DecodePacket(in.Data)
@@ -102,7 +102,7 @@ func (m *Machine) regionAction(a region.Action) {
 		return
 	}
 	at := m.runs[a.Shard]
-	if at == nil || at.Generation != a.Generation { // it has just ended
+	if at == nil || at.Generation != a.Generation { // the run has just ended
 		if a.Kind == region.Pass {
 			m.refuse(a.Token, ShardFailed)
 		}
@@ -119,7 +119,7 @@ func (m *Machine) regionAction(a region.Action) {
 	}
 }
 
-// sendFrame sends a frame to another region.
+// sendFrame adds a frame for another region to the effects.
 func (m *Machine) sendFrame(f region.OutgoingFrame) {
 	o := Outgoing{To: f.To, Kind: KindRegion, packet: region.Packet{Type: m.cfg.Region.Type, Frame: f.Frame}}
 	if f.Frame.Kind == region.Forward {
@@ -132,7 +132,7 @@ func (m *Machine) sendFrame(f region.OutgoingFrame) {
 	m.out.Send = append(m.out.Send, o)
 }
 
-// say sends a message to a coordinator, or tells the one that is here.
+// sendToCoordinator sends a message to a coordinator on another node or on this one.
 func (m *Machine) sendToCoordinator(s region.OutgoingMessage) {
 	if s.To == m.self {
 		m.queue = append(m.queue, func() { m.stepCoordinator(coordinator.Received{From: m.self, Message: s.Message}) })

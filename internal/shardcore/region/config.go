@@ -13,37 +13,38 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// ErrInvalid is matched by the errors about configurations that can't be.
+// ErrInvalid is matched by errors about invalid configurations.
 var ErrInvalid = errors.New("region: invalid")
 
-// MaxBuffer is the largest BufferSize.
+// MaxBuffer is the maximum of BufferSize.
 const MaxBuffer = 1_000_000
 
-// Config is how a region works.
+// Config configures a region.
 type Config struct {
 	// Self is the node. Required.
 	Self identity.Node
-	// Type is the name of the entity type. Required, of at most 255 bytes.
+	// Type is the name of the entity type. Required, at most 255 bytes.
 	Type string
-	// Instance counts the regions of this type that the node has had, from 1. Required.
+	// Instance numbers the regions of this type that the node has had, from 1. Required.
 	Instance uint64
-	// Role is what the nodes have that may have the coordinator. Defaults to "": any.
+	// Role is the role of the nodes that may run the coordinator. Defaults to "": all nodes.
 	Role string
-	// Proxy says that the node hosts no shards.
+	// Proxy is set if the node hosts no shards.
 	Proxy bool
-	// Remember says that entities are remembered: a shard that fails is started again without a message, after
-	// RestartBackoff.
+	// Remember is set if entities are remembered: a failed shard is started again after
+	// RestartBackoff without a message.
 	Remember bool
-	// Settings are what has to be the same on all nodes. Defaults to nothing: they are not compared.
+	// Settings are compared with those of the coordinator's node. Defaults to no comparison.
 	Settings coordinator.Settings
-	// BufferSize is how many messages are kept, in all. Defaults to 100,000, at most 1,000,000.
+	// BufferSize is how many messages may wait. Defaults to 100,000, at most 1,000,000.
 	BufferSize int
-	// RetryInterval is how often what is not answered is repeated. Defaults to 2 seconds.
+	// RetryInterval is the interval at which unanswered requests are repeated. Defaults to 2
+	// seconds.
 	RetryInterval time.Duration
-	// GiveUpAfter is how long a region that leaves waits for homes while no coordinator answers. What waits for them is refused then. Defaults to 0:
-	// for as long as it takes.
+	// GiveUpAfter is how long a leaving region waits for homes while no coordinator replies. Then
+	// it refuses the waiting messages. Defaults to 0: no limit.
 	GiveUpAfter time.Duration
-	// RestartBackoff is how long a shard that failed stays away. Defaults to 10 seconds.
+	// RestartBackoff is the pause before a failed shard is started again. Defaults to 10 seconds.
 	RestartBackoff time.Duration
 }
 
@@ -66,7 +67,7 @@ func (c Config) validate() error {
 		fail("Type has %d bytes, it must have 1 to %d", len(c.Type), coordinator.MaxTypeLength)
 	}
 	if c.Instance == 0 {
-		fail("Instance is 0, it is counted from 1")
+		fail("Instance is 0, it must be positive")
 	}
 	if c.BufferSize < 0 || c.BufferSize > MaxBuffer {
 		fail("BufferSize is %d, it must be from 0 to %d", c.BufferSize, MaxBuffer)

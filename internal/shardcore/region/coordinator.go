@@ -13,14 +13,15 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// see takes the members. What was under way to those that are gone is not waited for.
+// updateMembers handles a new membership. Messages in flight to removed nodes are no longer waited
+// for.
 func (m *Machine) updateMembers(members []membership.Member) {
 	gone := membership.Gone(m.members, members)
 	m.members = members
-	if len(gone) > 0 { // mostly nobody is
+	if len(gone) > 0 { // rare
 		m.forgetNodes(gone)
 	}
-	// What the removed have passed on for others is not waited for by those others any more: it must not come later.
+	// A removed node no longer waits for the messages that it relayed. They must not arrive later.
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		m.refuseAll(s, &m.buffers[s].second, NoHome, func(msg message) bool { return !m.member(msg.from) })
 		m.deleteIfEmpty(s)
@@ -36,13 +37,13 @@ func (m *Machine) updateMembers(members []membership.Member) {
 	}
 }
 
-// few are so many nodes that one is found quicker among them by looking at each.
+// linearSearchMax is the number of nodes up to which a linear search is faster than a binary one.
 const linearSearchMax = 8
 
-// forget forgets homes on nodes that are gone, and paths there. All others are members.
+// forgetNodes forgets homes on removed nodes, and the paths to them.
 func (m *Machine) forgetNodes(gone []identity.Node) {
 	isGone := func(n identity.Node) bool {
-		if len(gone) <= linearSearchMax { // their UIDs are others, mostly: it is not looked at names
+		if len(gone) <= linearSearchMax { // the UIDs differ, so that names are rarely compared
 			return slices.Contains(gone, n)
 		}
 		_, found := slices.BinarySearchFunc(gone, n, identity.Node.Compare)
@@ -69,9 +70,10 @@ func (m *Machine) member(n identity.Node) bool {
 	return found
 }
 
-// likely returns who may have the coordinator: from the oldest to the first one that stays.
+// findCandidates returns the nodes that may run the coordinator: those from the oldest one to the
+// oldest one that is not leaving.
 func (m *Machine) findCandidates() []identity.Node {
-	var first *membership.Member // that stays
+	var first *membership.Member // the oldest member that is not leaving
 	for i := range m.members {
 		if at := &m.members[i]; m.canHostCoordinator(at) && !isLeaving(at) && (first == nil || at.OlderThan(first)) {
 			first = at
@@ -96,7 +98,7 @@ func (m *Machine) findCandidates() []identity.Node {
 	return nodes
 }
 
-// able reports whether a member may have the coordinator.
+// canHostCoordinator reports whether a member may run the coordinator.
 func (m *Machine) canHostCoordinator(at *membership.Member) bool {
 	switch at.Status {
 	case membership.Up, membership.Leaving, membership.Exiting, membership.PreparingForShutdown, membership.ReadyForShutdown:
@@ -106,7 +108,7 @@ func (m *Machine) canHostCoordinator(at *membership.Member) bool {
 	return false
 }
 
-// goes reports whether a member leaves.
+// isLeaving reports whether a member is leaving.
 func isLeaving(at *membership.Member) bool {
 	return at.Status == membership.Leaving || at.Status == membership.Exiting
 }
@@ -122,10 +124,10 @@ func (m *Machine) sendToCandidates(kind coordinator.Kind) {
 	}
 }
 
-// firstPause is after what it registers again at first.
+// firstPause is the first interval of repeated registrations.
 func firstPause(cfg Config) time.Duration { return max(100*time.Millisecond, cfg.RetryInterval/8) }
 
-// unregister looks for the coordinator.
+// unregister ends the registration and searches the coordinator.
 func (m *Machine) unregister() {
 	m.registered = false
 	if !m.stopped {
@@ -133,7 +135,7 @@ func (m *Machine) unregister() {
 	}
 }
 
-// seek asks for the coordinator, soon again and then more and more rarely.
+// startRegistering sends registrations at increasing intervals.
 func (m *Machine) startRegistering() {
 	m.registeringSince, m.pause = m.now, firstPause(m.cfg)
 	m.register()
@@ -152,7 +154,7 @@ func (m *Machine) register() {
 	}
 }
 
-// ask asks where shards are.
+// requestHomes requests the homes of shards.
 func (m *Machine) requestHomes(shards []Shard) {
 	if !m.registered {
 		return
@@ -164,13 +166,13 @@ func (m *Machine) requestHomes(shards []Shard) {
 	}
 }
 
-// isMoving reports whether this node has a shard and expects to lose it.
+// isMoving reports whether this node hosts a shard that is being handed off.
 func (m *Machine) isMoving(s Shard) bool {
 	h := m.hosted[s]
 	return h != nil && (h.moving || h.stopping)
 }
 
-// heeds reports whether a message about a shard is not late.
+// isCurrent reports whether a message about a shard is not older than the last one.
 func (m *Machine) isCurrent(msg coordinator.Message, s Shard) bool {
 	at := messageClock{msg.Term, msg.Round}
 	if s >= coordinator.MaxShards || at.before(m.lastHeard[s]) {
@@ -180,7 +182,7 @@ func (m *Machine) isCurrent(msg coordinator.Message, s Shard) bool {
 	return true
 }
 
-// hear takes a message of a coordinator.
+// receiveMessage handles a message of a coordinator.
 func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 	if msg.Type != m.cfg.Type || msg.Instance != m.cfg.Instance && msg.Kind != coordinator.RegisterAgain {
 		return
@@ -231,11 +233,12 @@ func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 	}
 }
 
-// patience is after how many RetryIntervals without a word a region doubts that the coordinator is there, which may be waiting itself
-// before it says where a shard is.
+// patience is after how many RetryIntervals without a message a region verifies its registration. A
+// coordinator may itself wait before it can reply with a home.
 const patience = 3
 
-// Silence returns how long no coordinator has said anything, since one was asked. It is 0 if none is to answer.
+// Silence returns for how long a request has waited for a message of a coordinator, 0 without a
+// request.
 func (m *Machine) Silence() time.Duration {
 	if m.stopped || m.waitingSince == coordinator.Never {
 		return 0
@@ -243,24 +246,26 @@ func (m *Machine) Silence() time.Duration {
 	return m.now - m.waitingSince
 }
 
-// asked notes that a coordinator is to answer. Of a node that is no member yet nobody can know.
+// noteRequest records that a reply of a coordinator is expected. A node that is not a member yet
+// expects none.
 func (m *Machine) noteRequest() {
 	if m.waitingSince == coordinator.Never && m.member(m.cfg.Self) {
 		m.waitingSince = m.now
 	}
 }
 
-// heard notes that one has said something.
+// noteReply records a message of a coordinator.
 func (m *Machine) noteReply() { m.waitingSince, m.verifying = coordinator.Never, false }
 
-// seeks reports whether the region says that it is there until a coordinator answers.
+// registering reports whether the region repeats its registration.
 func (m *Machine) registering() bool { return !m.stopped && (!m.registered || m.verifying) }
 
-// goes reports whether the region is going to stop, when it has given away what it has.
+// willStop reports whether the region stops after it has handed off its shards.
 func (m *Machine) willStop() bool { return m.leaving && !m.keepsRouting }
 
-// doubt asks whether the coordinator is still there. One that is there answers a registration at once, whatever else it waits for. A region that
-// is going to stop asks as soon as something waits for a home.
+// verifyCoordinator registers again if the coordinator has been silent. A live coordinator replies
+// to a registration at once, whatever else it waits for. A region that will stop does so as soon as
+// a message waits for a home.
 func (m *Machine) verifyCoordinator() {
 	switch {
 	case m.stopped:
@@ -274,7 +279,7 @@ func (m *Machine) verifyCoordinator() {
 	}
 }
 
-// homeless reports whether anything waits for a shard whose home is not known.
+// awaitsHomes reports whether a message waits for an unknown home.
 func (m *Machine) awaitsHomes() bool {
 	for s := range m.buffers { // the order does not matter
 		if _, known := m.Home(s); !known {
@@ -284,20 +289,21 @@ func (m *Machine) awaitsHomes() bool {
 	return false
 }
 
-// giveUpAt returns when a region that is going to stop waits for homes no longer, unless a coordinator answers before.
+// giveUpAt returns when a region that will stop refuses the messages that wait for homes, unless a
+// coordinator replies before.
 func (m *Machine) giveUpAt() time.Duration {
 	switch {
 	case m.cfg.GiveUpAfter == 0 || m.stopped || !m.willStop() || m.buffered == 0 || !m.registering():
 		return coordinator.Never
-	case m.refusal != nil: // it hears of no home
+	case m.refusal != nil: // it learns no homes
 		return m.now
-	case m.waitingSince == coordinator.Never: // one has just said something
+	case m.waitingSince == coordinator.Never: // a message has just arrived
 		return coordinator.Never
 	}
 	return max(m.waitingSince, m.registeringSince) + m.cfg.GiveUpAfter
 }
 
-// giveUp refuses what waits for homes if it is time.
+// giveUp refuses the messages that wait for homes when it is time.
 func (m *Machine) giveUp() {
 	if m.now < m.giveUpAt() {
 		return

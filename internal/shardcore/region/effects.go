@@ -11,31 +11,32 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// Effects are what a region wants done, in the order of the fields.
+// Effects are the results of a step. The driver applies them in the order of the fields.
 type Effects struct {
-	// Refused are messages that reach nobody. Their senders are told.
+	// Refused are messages that are not delivered. Report each to its sender.
 	Refused []Refusal
-	// Actions are for shards on this node, in this order.
+	// Actions apply to shards on this node, in this order.
 	Actions []Action
-	// Frames are for other regions, in this order.
+	// Frames go to other regions, in this order.
 	Frames []OutgoingFrame
-	// Messages: messages to the coordinator, or to nodes that may have it, this one included.
+	// Messages go to the coordinator, or to the nodes that may run it, which include this one.
 	Messages []OutgoingMessage
-	// Stopped says that the region is done: nothing of it runs. It still has to answer coordinators, which may not have heard of it.
+	// Stopped reports that nothing of the region runs. The machine still replies to coordinators
+	// that have not learned it.
 	Stopped bool
 }
 
-// ActionKind tells the actions apart.
+// ActionKind is the kind of an action.
 type ActionKind uint8
 
 const (
 	// Start starts a shard.
 	Start ActionKind = 1 + iota
-	// Pass gives a message to a shard.
+	// Pass passes a message to a shard.
 	Pass
-	// HandOff asks a shard to stop, behind all that was passed to it. ShardDone follows.
+	// HandOff stops a shard after all messages passed to it. ShardDone follows.
 	HandOff
-	// Abort ends a shard by force. ShardDone follows.
+	// Abort stops a shard by force. ShardDone follows.
 	Abort
 )
 
@@ -53,7 +54,7 @@ func (k ActionKind) String() string {
 	return fmt.Sprintf("action(%d)", uint8(k))
 }
 
-// Action is something to be done with a shard.
+// Action is a request to a shard.
 type Action struct {
 	Kind       ActionKind
 	Shard      Shard
@@ -61,17 +62,19 @@ type Action struct {
 	Token      uint64 // of Pass
 }
 
-// FrameKind tells the frames apart.
+// FrameKind is the kind of a frame.
 type FrameKind uint8
 
 const (
-	// Forward is a message.
+	// Forward contains a message.
 	Forward FrameKind = 1 + iota
-	// NotHome says that the sender of the frame doesn't host a shard for which it got a message.
+	// NotHome reports that the sender of the frame received a message for a shard that it does not
+	// host.
 	NotHome
-	// Flush asks to be told when all that came before, for some shards, stands in them. It is repeated.
+	// Flush requests a reply when everything sent before, for some shards, has reached them. It is
+	// repeated.
 	Flush
-	// Flushed answers Flush.
+	// Flushed is the reply to Flush.
 	Flushed
 )
 
@@ -89,50 +92,50 @@ func (k FrameKind) String() string {
 	return fmt.Sprintf("frame(%d)", uint8(k))
 }
 
-// Frame is what regions say to each other. It is immutable.
+// Frame is a message between regions. It is immutable.
 type Frame struct {
 	Kind  FrameKind
 	Shard Shard  // of Forward and NotHome
-	Token uint64 // of Forward: each side has its own
-	Hop   int    // of Forward: how many regions that were not the home it has met, 0 or 1; of Flush: of the messages that it asks for
-	// Instance is that of the region that asks, of Flush and Flushed.
+	Token uint64 // of Forward; each region uses its own tokens
+	Hop   int    // of Forward: how many regions that are not the home the message has passed, 0 or 1; of Flush: the hop of the flushed path
+	// Instance is the instance of the requesting region, of Flush and Flushed.
 	Instance uint64
 	ID       uint64  // of Flush and Flushed
-	Shards   []Shard // of Flush; of Flushed those for which something is held where they are not
+	Shards   []Shard // of Flush; of Flushed: the shards whose messages wait on a node that does not host them
 }
 
-// OutgoingFrame is a frame to be sent.
+// OutgoingFrame is a frame with its receiver.
 type OutgoingFrame struct {
 	To    identity.Node
 	Frame Frame
 }
 
-// OutgoingMessage is a message to a coordinator.
+// OutgoingMessage is a message to a coordinator with its receiver.
 type OutgoingMessage struct {
 	To      identity.Node
 	Message coordinator.Message
 }
 
-// Refusal is a message that reaches nobody.
+// Refusal is a message that is not delivered.
 type Refusal struct {
 	Shard  Shard
 	Token  uint64
 	Reason Reason
 }
 
-// Reason says why a message is refused.
+// Reason is why a message is refused.
 type Reason uint8
 
 const (
-	// BufferFull says that too many messages wait.
+	// BufferFull reports that too many messages wait.
 	BufferFull Reason = 1 + iota
-	// NoHome says that it met two regions that are not the home.
+	// NoHome reports that the message reached two regions that do not host the shard.
 	NoHome
-	// HandedOff says that it waited for a shard that moved before it was there.
+	// HandedOff reports that the message waited for a shard that moved.
 	HandedOff
-	// RegionStopped says that the region has stopped.
+	// RegionStopped reports that the region has stopped.
 	RegionStopped
-	// Abandoned says that nobody waits for it any more.
+	// Abandoned reports that the caller of the message has given up.
 	Abandoned
 )
 
@@ -155,11 +158,11 @@ func (r Reason) String() string {
 // Shard is the number of a shard.
 type Shard = coordinator.Shard
 
-// Input is what a region is told.
+// Input is an event for the machine.
 type Input interface{ input() }
 
-// Members says who is in the cluster, sorted by node. It is the first input, and comes again at each change. It is
-// immutable.
+// Members is the membership, sorted by node. It is the first input, and repeated after each change.
+// It is immutable.
 type Members struct{ Members []membership.Member }
 
 // CoordinatorMessage is a message of a coordinator.
@@ -168,39 +171,40 @@ type CoordinatorMessage struct {
 	Message coordinator.Message
 }
 
-// Send is a message of a sender on this node.
+// Send is a message of a local sender.
 type Send struct {
 	Shard Shard
 	Token uint64
 }
 
-// FrameReceived is a frame of another region. The frames of a region come in their order.
+// FrameReceived is a frame of another region. The frames of one region arrive in order.
 type FrameReceived struct {
 	From  identity.Node
 	Frame Frame
 }
 
-// ShardDone says that nothing of a shard runs any more.
+// ShardDone reports that nothing of a shard runs any more.
 type ShardDone struct {
 	Shard      Shard
 	Generation uint64
 }
 
-// Drop says that nobody waits any more for the messages of these tokens. Those that are still here are refused: they need not be sent, and a region
-// that leaves does not wait for them. See Machine.Tokens.
+// Drop reports messages whose callers have given up. Those that still wait are refused. See
+// Machine.Tokens.
 type Drop struct{ Tokens []uint64 }
 
-// Leave asks to give all shards away, and to stop then.
+// Leave hands off all shards. The region stops after that.
 type Leave struct {
-	// KeepRouting says that the region does not stop: it hosts nothing more, and goes on sending what this node has to send. A later Leave
-	// without it lets it stop.
+	// KeepRouting lets the region continue to route messages after the hand-offs. A later Leave
+	// without it stops the region.
 	KeepRouting bool
 }
 
-// Undrain takes back a Leave that stays: the region hosts shards again, when the coordinator gives it some. Those that have not moved yet stay.
+// Undrain cancels a Leave with KeepRouting: the region accepts shards again. Shards that have not
+// moved stay.
 type Undrain struct{}
 
-// Stop ends the region at once, with all its shards.
+// Stop stops the region and its shards by force.
 type Stop struct{}
 
 func (Members) input()            {}

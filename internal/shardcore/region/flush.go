@@ -11,32 +11,32 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// Messages of this node and messages of others that are passed on have paths of their own, numbered by the hops that they have.
-// That is why flushes come to an end: one for messages that were passed on waits for nothing but homes to be known, since nobody
-// passes them on again, and one for a node's own messages waits only for homes and for those.
+// Messages of local senders and relayed messages have separate paths, indexed by hop. Hence flushes
+// end: a flush of relayed messages waits only for homes, because relayed messages are not relayed
+// again, and a flush of local messages waits only for homes and for relayed messages.
 const (
 	sent    = 0
 	relayed = 1
 )
 
-// flush asks a region whether all that was sent to it has arrived.
+// flush is a request whether everything sent to a region has arrived.
 type flush struct {
 	id     uint64
 	to     identity.Node
 	hop    int // of the messages
 	shards []Shard
-	held   bool // what was sent has arrived where the shards are not, and waits there or was passed on
+	held   bool // the messages arrived at a region that does not host the shards, and wait there or were relayed
 }
 
-// round is a BeginHandOff that waits for flushes.
+// pendingAck is a BeginHandOff that waits for flushes.
 type pendingAck struct {
 	from   identity.Node
 	at     messageClock
 	shards []Shard
 }
 
-// beginHandOff forgets homes, and acknowledges when nothing is under way to them. The home itself acknowledges
-// at once.
+// beginHandOff forgets the homes of shards, and acknowledges when no message to them is in flight.
+// The home itself acknowledges at once.
 func (m *Machine) beginHandOff(from identity.Node, msg coordinator.Message) {
 	var shards []Shard
 	for _, s := range msg.Shards {
@@ -58,7 +58,7 @@ func (m *Machine) beginHandOff(from identity.Node, msg coordinator.Message) {
 	m.acknowledge()
 }
 
-// acknowledge answers the rounds that wait for nothing any more.
+// acknowledge acknowledges the hand-offs that wait for no flush.
 func (m *Machine) acknowledge() {
 	pending := func(f *flush) bool { return f != nil && !f.held }
 	m.pendingAcks = slices.DeleteFunc(m.pendingAcks, func(r pendingAck) bool {
@@ -70,7 +70,7 @@ func (m *Machine) acknowledge() {
 	})
 }
 
-// startFlush flushes the paths of shards. One frame names all that go to a node.
+// startFlush flushes the paths of shards with one frame for each node.
 func (m *Machine) startFlush(shards []Shard, hop int) {
 	var begun []*flush
 	for _, s := range shards {
@@ -97,8 +97,9 @@ func (m *Machine) sendFlush(f *flush) {
 	m.sendFrame(f.to, Frame{Kind: Flush, Hop: f.hop, Instance: m.cfg.Instance, ID: f.id, Shards: f.shards})
 }
 
-// flushed takes note that nothing is under way any more, but for shards whose messages are held where they are not. Those come
-// to no shard that is being handed off, but nothing may overtake them: it is asked again.
+// flushed handles a reply. Messages of held shards wait at a region that does not host them: they
+// reach no shard that is being handed off, but must not be overtaken, so that the flush is
+// repeated.
 func (m *Machine) flushed(f *flush, held []Shard) {
 	var done, left []Shard
 	for _, s := range f.shards {
@@ -119,7 +120,8 @@ func (m *Machine) flushed(f *flush, held []Shard) {
 	}
 }
 
-// clear reports whether messages may go to a node, and flushes the path to another one before.
+// pathClear reports whether messages may go to a node. It starts a flush of the path to another
+// node.
 func (m *Machine) pathClear(s Shard, n identity.Node, hop int) bool {
 	if at, used := m.inFlight[hop][s]; used && at != n {
 		m.startFlush([]Shard{s}, hop)
@@ -127,8 +129,8 @@ func (m *Machine) pathClear(s Shard, n identity.Node, hop int) bool {
 	return m.flushing[hop][s] == nil
 }
 
-// replyFlush answers, and names the shards for which something of the asker waits here, or may be on its way from here to another
-// region.
+// replyFlush replies to a flush with the held shards: those for which a message of the requesting
+// region waits here, or may be in flight to another region.
 func (m *Machine) replyFlush(from identity.Node, f Frame) {
 	var held, passedOn []Shard
 	for _, s := range f.Shards {
@@ -148,10 +150,11 @@ func (m *Machine) replyFlush(from identity.Node, f Frame) {
 	m.sendFrame(from, Frame{Kind: Flushed, Instance: f.Instance, ID: f.ID, Shards: held})
 }
 
-// allArrived reports whether nothing is under way from here any more, and flushes what may be.
+// allArrived reports whether no message of this region is in flight. It starts the flushes that
+// this requires.
 func (m *Machine) allArrived() bool {
 	for hop, path := range m.inFlight {
-		if len(path) > len(m.flushing[hop]) { // else all of them are being flushed: each answer would look at all again
+		if len(path) > len(m.flushing[hop]) { // otherwise all are being flushed already
 			m.startFlush(slices.Sorted(maps.Keys(path)), hop)
 		}
 	}

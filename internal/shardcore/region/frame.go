@@ -11,25 +11,25 @@ import (
 	"github.com/refold-io/refold/internal/wire"
 )
 
-// ErrMalformed is matched by the errors about bytes that are no packet.
+// ErrMalformed is matched by errors about bytes that are not a valid packet.
 var ErrMalformed = errors.New("region: malformed")
 
-// version is that of the encoding: see package wire.
+// version is the version of the encoding: see package wire.
 const version = 0x10
 
 const (
-	// MaxPacket is the largest number of bytes of an encoded packet.
+	// MaxPacket is the maximum size of an encoded packet in bytes.
 	MaxPacket = 16 << 20
-	// MaxEntity is the largest number of bytes that the ID of an entity has.
+	// MaxEntity is the maximum length of an entity ID in bytes.
 	MaxEntity = 1024
 )
 
-// Packet is a frame as it travels, without the token, which each side has its own of.
+// Packet is a frame on the wire, without the token, which is local to a region.
 type Packet struct {
 	// Type is the name of the entity type.
 	Type string
 	Frame
-	// Entity and Body are of Forward: whom the message is for, and the message. Body is not copied.
+	// Entity and Body are the receiver and the message of Forward. Body is not copied.
 	Entity string
 	Body   []byte
 }
@@ -57,8 +57,8 @@ func AppendPacket(dst []byte, p Packet) []byte {
 	return dst
 }
 
-// PacketType returns the type that an encoded packet is about. The rest is not looked at. The error matches
-// ErrMalformed.
+// PacketType returns the entity type of an encoded packet without decoding the rest. The error
+// matches ErrMalformed.
 func PacketType(b []byte) (string, error) {
 	r := wire.NewReader(b, version, MaxPacket, ErrMalformed)
 	r.Byte("kind")
@@ -66,13 +66,13 @@ func PacketType(b []byte) (string, error) {
 	return name, r.Err()
 }
 
-// DecodePacket decodes what AppendPacket has written. The error matches ErrMalformed.
+// DecodePacket decodes the result of AppendPacket. The error matches ErrMalformed.
 func DecodePacket(b []byte) (Packet, error) {
 	r := wire.NewReader(b, version, MaxPacket, ErrMalformed)
 	p := Packet{Frame: Frame{Kind: FrameKind(r.Byte("kind"))}}
 	p.Type = string(r.Bytes(int(r.Byte("length")), "type"))
 	if r.Err() == nil && p.Type == "" {
-		r.Fail("it has no type")
+		r.Fail("empty type")
 	}
 	shard := func() Shard { return Shard(r.Uint(coordinator.MaxShards-1, "shard")) } //nolint:gosec // below MaxShards
 	hop := func() int { return int(r.Uint(relayed, "hops")) }                        //nolint:gosec // at most 1
@@ -87,7 +87,7 @@ func DecodePacket(b []byte) (Packet, error) {
 		p.Hop, p.Instance, p.ID = hop(), r.Uint(1<<63, "instance"), r.Uint(1<<63, "number")
 		p.Shards = wire.List[Shard](r, coordinator.MaxShards, "shards")
 	default:
-		r.Fail("%v is not known", p.Kind)
+		r.Fail("unknown kind %v", p.Kind)
 	}
 	if err := r.End(); err != nil {
 		return Packet{}, err

@@ -12,15 +12,15 @@ func (m *Machine) addAction(kind ActionKind, s Shard, token uint64) {
 	m.out.Actions = append(m.out.Actions, Action{kind, s, m.hosted[s].generation, token})
 }
 
-// home takes the home of a shard.
+// setHome handles the home of a shard.
 func (m *Machine) setHome(s Shard, n identity.Node) {
 	switch {
 	case n == m.cfg.Self:
 		m.hostShard(s)
-	case !m.member(n): // it was removed, and the coordinator did not know yet
+	case !m.member(n): // removed, and the coordinator has not learned it
 	default:
 		if h := m.hosted[s]; h != nil && !h.stopping {
-			m.abort(s) // it was lost, and nobody said so
+			m.abort(s) // the shard was lost without a message
 		} else if h != nil {
 			h.startAgain = false
 		}
@@ -29,7 +29,7 @@ func (m *Machine) setHome(s Shard, n identity.Node) {
 	}
 }
 
-// own begins or goes on to host a shard, if the region can.
+// hostShard hosts a shard if the region accepts shards.
 func (m *Machine) hostShard(s Shard) bool {
 	if m.cfg.Proxy || m.leaving && m.hosted[s] == nil || m.stopping {
 		return false
@@ -92,7 +92,7 @@ func (m *Machine) handleHandOff(from identity.Node, msg coordinator.Message) {
 	}
 }
 
-// stopShard stops a shard behind all that was passed to it.
+// stopShard stops a shard after all messages that were passed to it.
 func (m *Machine) stopShard(s Shard) {
 	h := m.hosted[s]
 	h.stopping = true
@@ -104,7 +104,7 @@ func (m *Machine) stopShard(s Shard) {
 	}
 }
 
-// refuseOthers refuses what others have sent for a shard that was here and failed: the next messages of their senders go
+// refuseOthers refuses forwarded messages for a failed shard: the next messages of their senders go
 // to another home.
 func (m *Machine) refuseOthers(s Shard) {
 	if b := m.buffers[s]; b != nil {
@@ -114,7 +114,7 @@ func (m *Machine) refuseOthers(s Shard) {
 	}
 }
 
-// abort ends a shard by force.
+// abort stops a shard by force.
 func (m *Machine) abort(s Shard) {
 	h := m.hosted[s]
 	h.stopping, h.startAgain = true, false
@@ -142,7 +142,7 @@ func (m *Machine) shardDone(in ShardDone) {
 	m.drain(in.Shard)
 }
 
-// gone takes note that nothing of a shard runs here any more.
+// shardGone handles that nothing of a shard runs here any more.
 func (m *Machine) shardGone(s Shard) {
 	h := m.hosted[s]
 	delete(m.hosted, s)

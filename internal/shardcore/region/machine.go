@@ -14,8 +14,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// Machine is the region or the proxy of a node. It is told what happens, with the time on the node's monotonic clock, and
-// answers what is to be done. It is not safe for concurrent use; what it hands out is not changed any more.
+// Machine is the state machine of a region or a proxy. Each step gets the time of the node's
+// monotonic clock and returns effects. It is not safe for concurrent use. Its results are
+// immutable.
 type Machine struct {
 	cfg     Config
 	now     time.Duration
@@ -23,18 +24,18 @@ type Machine struct {
 	members []membership.Member
 
 	term             uint64
-	coordinatorNode  identity.Node   // who has said something with that term
-	candidates       []identity.Node // who may have the coordinator
+	coordinatorNode  identity.Node   // the sender of the last message of that term
+	candidates       []identity.Node // the nodes that may run the coordinator
 	registered       bool
-	refusal          *coordinator.Settings // of the coordinator that has refused this region
+	refusal          *coordinator.Settings // of the coordinator that rejected this region
 	registerAt       time.Duration
-	pause            time.Duration // until it registers again
+	pause            time.Duration // between registrations
 	repeatAt         time.Duration
-	waitingSince     time.Duration // when a coordinator was asked first, if none has said anything since
-	registeringSince time.Duration // when it began to look for one
-	verifying        bool          // that the one it is registered with is still there
+	waitingSince     time.Duration // first request without a message of a coordinator since
+	registeringSince time.Duration // begin of the current search for the coordinator
+	verifying        bool          // the registration is being verified
 	leaving          bool
-	keepsRouting     bool // when it has left
+	keepsRouting     bool // continues to route after leaving
 	stopping         bool // by force
 	stopped          bool
 
@@ -42,38 +43,38 @@ type Machine struct {
 	homes       map[Shard]identity.Node // of others
 	hosted      map[Shard]*hostedShard
 	generations uint64
-	restartAt   time.Duration // when the next shard that failed is due
+	restartAt   time.Duration // next start of a failed shard
 	buffers     map[Shard]*buffer
 	buffered    int
 
-	inFlight    [2]map[Shard]identity.Node // where messages went to that may be under way
+	inFlight    [2]map[Shard]identity.Node // receivers of messages that may be in flight, by hop
 	flushes     []*flush
 	flushing    [2]map[Shard]*flush
 	flushIDs    uint64
 	pendingAcks []pendingAck
 }
 
-// said orders what coordinators said.
+// messageClock orders the messages of coordinators.
 type messageClock struct{ term, round uint64 }
 
 func (s messageClock) before(other messageClock) bool {
 	return s.term < other.term || s.term == other.term && s.round < other.round
 }
 
-// host is a shard on this node.
+// hostedShard is a shard on this node.
 type hostedShard struct {
 	generation uint64
 	running    bool
 	restartAt  time.Duration
-	moving     bool // what is sent here waits; what others forward is taken
+	moving     bool // local messages wait, forwarded ones are accepted
 	stopping   bool
-	replyDue   bool // to the last HandOff
+	replyDue   bool // a Stopped reply is due
 	replyTo    identity.Node
 	replyClock messageClock
-	startAgain bool // it is to be started afterwards
+	startAgain bool // start it again after it has stopped
 }
 
-// New returns a region. The error matches ErrInvalid and names each field that is wrong.
+// New returns a machine. The error matches ErrInvalid and names each invalid field.
 func New(cfg Config) (*Machine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func New(cfg Config) (*Machine, error) {
 	}, nil
 }
 
-// Step takes an input at a time, which is counted from anywhere and never goes back.
+// Step handles an input. The time has any origin and never decreases.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
@@ -111,7 +112,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.takeEffects()
 }
 
-// Tick repeats what was not answered.
+// Tick repeats unanswered requests and starts what is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	if m.registering() && m.now >= m.registerAt {
@@ -134,19 +135,19 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	return m.takeEffects()
 }
 
-// Next returns when Tick is to be called next. Every step may change it.
+// Next returns the time of the next call of Tick. Each step may change it.
 func (m *Machine) Next() time.Duration {
 	next := min(m.repeatAt, m.restartAt)
 	if m.registering() {
 		next = min(next, m.registerAt)
 	}
-	if at := m.giveUpAt(); at > m.now { // else what waits has a home
+	if at := m.giveUpAt(); at > m.now { // later: the waiting messages have a home
 		next = min(next, at)
 	}
 	return next
 }
 
-// restart starts remembered shards again that failed, when their time has come.
+// restart starts failed shards of remembered entities that are due.
 func (m *Machine) restart() {
 	m.restartAt = coordinator.Never
 	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {
@@ -161,11 +162,11 @@ func (m *Machine) restart() {
 	}
 }
 
-// Registered reports whether the coordinator knows the region.
+// Registered reports whether the region is registered with a coordinator.
 func (m *Machine) Registered() bool { return m.registered }
 
-// Refused returns the node and the settings of the coordinator that does not let this region register, since it has others; nil if there
-// is none.
+// Refused returns the node and the settings of the coordinator that rejects this region, nil if
+// none does.
 func (m *Machine) Refused() (identity.Node, *coordinator.Settings) {
 	return m.coordinatorNode, m.refusal
 }
@@ -173,19 +174,20 @@ func (m *Machine) Refused() (identity.Node, *coordinator.Settings) {
 // Coordinator returns the node whose coordinator the region is registered with.
 func (m *Machine) Coordinator() (identity.Node, bool) { return m.coordinatorNode, m.registered }
 
-// Candidates returns the nodes that may have the coordinator, as far as this one knows: those that are asked. It must not be changed.
+// Candidates returns the nodes that may run the coordinator, to which the region sends its
+// requests. The caller must not modify it.
 func (m *Machine) Candidates() []identity.Node { return m.candidates }
 
-// Leaving reports whether the region takes no shards any more.
+// Leaving reports whether the region accepts no shards.
 func (m *Machine) Leaving() bool { return m.leaving || m.stopping }
 
-// Stopping reports whether the region was ended by force.
+// Stopping reports whether the region was stopped by force.
 func (m *Machine) Stopping() bool { return m.stopping }
 
 // Hosted returns the shards on this node, sorted.
 func (m *Machine) Hosted() []Shard { return slices.Sorted(maps.Keys(m.hosted)) }
 
-// Home returns where a shard is, if that is known.
+// Home returns the home of a shard, if it is known.
 func (m *Machine) Home(s Shard) (identity.Node, bool) {
 	if m.hosted[s] != nil {
 		return m.cfg.Self, true
@@ -197,7 +199,7 @@ func (m *Machine) Home(s Shard) (identity.Node, bool) {
 // Buffered returns how many messages wait.
 func (m *Machine) Buffered() int { return m.buffered }
 
-// Tokens returns those of the messages that wait, by shards, in the order in which each line of a shard goes on.
+// Tokens returns the tokens of the waiting messages by shard, in the order of each queue.
 func (m *Machine) Tokens() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
@@ -212,7 +214,7 @@ func (m *Machine) Tokens() iter.Seq[uint64] {
 	}
 }
 
-// flush hands out the effects.
+// takeEffects completes a step and returns its effects.
 func (m *Machine) takeEffects() Effects {
 	m.giveUp()
 	if (m.willStop() && m.buffered == 0 || m.stopping) && len(m.hosted) == 0 && !m.stopped && (m.stopping || m.allArrived()) {
@@ -224,12 +226,12 @@ func (m *Machine) takeEffects() Effects {
 	return out
 }
 
-// leave gives all shards away. Who stops will not stay.
+// leave hands off all shards. A region that is about to stop does not continue to route.
 func (m *Machine) leave(stay bool) {
 	m.keepsRouting = stay && (m.keepsRouting || !m.leaving)
 	if !m.leaving {
 		m.leaving = true
-		m.registeringSince = m.now // a coordinator that did not answer while the node was Joining is asked as one that leaves now
+		m.registeringSince = m.now // a coordinator that did not reply to a Joining node replies to a leaving one
 		if m.preparing() && !m.keepsRouting {
 			m.stopAll()
 			return
@@ -239,7 +241,8 @@ func (m *Machine) leave(stay bool) {
 	m.verifyCoordinator()
 }
 
-// undrain takes shards again, as another instance: for the coordinator, the one before leaves.
+// undrain accepts shards again as another instance, because for the coordinator the old one is
+// leaving.
 func (m *Machine) undrain() {
 	if !m.leaving || !m.keepsRouting || m.stopping || m.stopped {
 		return
@@ -249,7 +252,7 @@ func (m *Machine) undrain() {
 	m.unregister()
 }
 
-// Instance counts the regions of the node, and how often they have come back.
+// Instance returns the number of this region on the node. Each Undrain increments it.
 func (m *Machine) Instance() uint64 { return m.cfg.Instance }
 
 // preparing reports whether the whole cluster is about to stop.
@@ -259,7 +262,7 @@ func (m *Machine) preparing() bool {
 	})
 }
 
-// stopAll stops all shards in order, without giving them to anybody: all others are about to stop as well.
+// stopAll stops all shards without a hand-off, because all other nodes are about to stop, too.
 func (m *Machine) stopAll() {
 	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {
 		if h := m.hosted[s]; !h.stopping {
@@ -270,7 +273,7 @@ func (m *Machine) stopAll() {
 	m.refuseWaiting()
 }
 
-// stop ends all by force.
+// stop stops everything by force.
 func (m *Machine) stop() {
 	m.stopping = true
 	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {
@@ -279,7 +282,7 @@ func (m *Machine) stop() {
 	m.refuseWaiting()
 }
 
-// refuseWaiting refuses all that waits.
+// refuseWaiting refuses all waiting messages.
 func (m *Machine) refuseWaiting() {
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		for _, line := range m.buffers[s].queues() {
@@ -289,19 +292,19 @@ func (m *Machine) refuseWaiting() {
 	}
 }
 
-// DirectRoute says where messages for a shard go, and whose go there at once: nothing waits before them, and that they go changes
-// nothing in the region.
+// DirectRoute is the route of messages that may bypass the machine: none waits before them, and
+// they do not change the state of the region.
 type DirectRoute struct {
-	// Home is the node.
+	// Home is the receiving node.
 	Home identity.Node
-	// Own says that messages of this node do.
+	// Own is set if messages of local senders may use the route.
 	Own bool
-	// Peers says that messages of other nodes do, to this one.
+	// Peers is set if messages of other nodes may use it. Home is this node then.
 	Peers bool
 }
 
-// DirectRoute returns that of a shard. It is as it was until the next step, but for what a Send or a forwarded message does to the way of its own
-// shard.
+// DirectRoute returns the direct route of a shard. It is valid until the next step; a Send or
+// Forward changes only the route of its own shard.
 func (m *Machine) DirectRoute(s Shard) DirectRoute {
 	if m.stopped || m.stopping || m.willStop() {
 		return DirectRoute{}

@@ -19,7 +19,7 @@ func (m *Machine) refuse(s Shard, token uint64, reason Reason) {
 	m.out.Refused = append(m.out.Refused, Refusal{s, token, reason})
 }
 
-// send takes a message of this node.
+// sendLocal handles a message of a local sender.
 func (m *Machine) sendLocal(in Send) {
 	if m.stopped || m.stopping {
 		m.refuse(in.Shard, in.Token, RegionStopped)
@@ -28,7 +28,7 @@ func (m *Machine) sendLocal(in Send) {
 	m.enqueue(in.Shard, message{token: in.Token})
 }
 
-// arrived takes a frame of another region.
+// receiveFrame handles a frame of another region.
 func (m *Machine) receiveFrame(from identity.Node, f Frame) {
 	if f.Shard >= coordinator.MaxShards {
 		return
@@ -53,7 +53,8 @@ func (m *Machine) receiveFrame(from identity.Node, f Frame) {
 	}
 }
 
-// forwarded takes a message of another region. If the shard is not here, it is passed on once.
+// receiveForward handles a message of another region. A message for a shard that is not here is
+// relayed once.
 func (m *Machine) receiveForward(from identity.Node, f Frame) {
 	msg := message{f.Token, from, f.Hop}
 	if h := m.hosted[f.Shard]; h == nil || h.stopping {
@@ -66,7 +67,7 @@ func (m *Machine) receiveForward(from identity.Node, f Frame) {
 	m.enqueue(f.Shard, msg)
 }
 
-// keep sends a message, or puts it behind those that wait.
+// enqueue sends a message, or appends it to the waiting ones.
 func (m *Machine) enqueue(s Shard, msg message) {
 	b := m.buffers[s]
 	if b == nil {
@@ -89,7 +90,7 @@ func (m *Machine) enqueue(s Shard, msg message) {
 	}
 }
 
-// drain sends what waits for a shard, as far as it can go.
+// drain sends the waiting messages of a shard that can be sent.
 func (m *Machine) drain(s Shard) {
 	b := m.buffers[s]
 	m.restartIfNeeded(s, b != nil)
@@ -109,15 +110,17 @@ func (m *Machine) drain(s Shard) {
 	m.deleteIfEmpty(s)
 }
 
-// wake starts a shard of this node that has failed, if it is needed.
+// restartIfNeeded starts a failed shard of this node if a message waits for it, or if its entities
+// are remembered.
 func (m *Machine) restartIfNeeded(s Shard, needed bool) {
 	if h := m.hosted[s]; h != nil && !h.stopping && !h.running && m.now >= h.restartAt && (needed || m.cfg.Remember) {
 		m.start(s)
 	}
 }
 
-// pass sends a message if it can go, and reports whether it went. What others have sent waits, for a shard on this node, only for the
-// shard. What has met a region already that is not the home ends at the second one.
+// trySend sends a message and returns true, or returns false if it must wait. Forwarded messages
+// for a shard on this node wait only until the shard runs. A message that was relayed before is
+// refused if the shard is not here.
 func (m *Machine) trySend(s Shard, msg message) bool {
 	h, n := m.hosted[s], m.homes[s]
 	own := msg.from.IsZero()
@@ -144,24 +147,24 @@ func (m *Machine) trySend(s Shard, msg message) bool {
 	return true
 }
 
-// message waits.
+// message is a waiting message.
 type message struct {
 	token uint64
-	from  identity.Node // none: of this node
-	hop   int           // it was passed on by another region that is not the home
+	from  identity.Node // zero for a local sender
+	hop   int           // relayed by a region that is not the home
 }
 
-// buffer is what waits for a shard, in lines that don't wait for each other: each has other reasons to wait, and all in it has the
-// same.
+// buffer holds the waiting messages of a shard in queues that do not wait for each other. All
+// messages of a queue wait for the same condition.
 type buffer struct {
-	own    []message // of this node
-	first  []message // of others, and may be passed on
-	second []message // of others, and was passed on
+	own    []message // of local senders
+	first  []message // forwarded, may be relayed
+	second []message // relayed
 }
 
 func (b *buffer) queues() [3]*[]message { return [3]*[]message{&b.second, &b.first, &b.own} }
 
-// of returns the line that a message belongs in.
+// queueOf returns the queue of a message.
 func (b *buffer) queueOf(msg message) *[]message {
 	switch {
 	case msg.from.IsZero():
@@ -172,14 +175,14 @@ func (b *buffer) queueOf(msg message) *[]message {
 	return &b.first
 }
 
-// tidy forgets a buffer that is empty.
+// deleteIfEmpty removes an empty buffer.
 func (m *Machine) deleteIfEmpty(s Shard) {
 	if b := m.buffers[s]; b != nil && len(b.own)+len(b.first)+len(b.second) == 0 {
 		delete(m.buffers, s)
 	}
 }
 
-// refuseAll refuses what waits in a line, if it is to go.
+// refuseAll refuses the messages of a queue that match.
 func (m *Machine) refuseAll(s Shard, line *[]message, reason Reason, which func(message) bool) {
 	var kept []message
 	for _, msg := range *line {
@@ -195,7 +198,8 @@ func (m *Machine) refuseAll(s Shard, line *[]message, reason Reason, which func(
 
 func anyMessage(message) bool { return true }
 
-// drop refuses what nobody waits for any more. The others in a line have the same reasons to wait as before.
+// dropAbandoned refuses messages whose callers have given up. The other messages of a queue still
+// wait for the same condition.
 func (m *Machine) dropAbandoned(tokens []uint64) {
 	gone := make(map[uint64]struct{}, len(tokens))
 	for _, token := range tokens {

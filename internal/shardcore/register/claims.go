@@ -14,14 +14,14 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// claimed is the claims of terms that are held. Higher ones take the place of lower ones.
+// claimSet is the set of stored claims. Higher claims replace lower ones.
 type claimSet []string
 
 func claimsOf(s crdt.ORSet[string]) (claimSet, error) {
 	all, err := s.Elements()
 	for _, c := range all {
 		if termOf(c) == 0 {
-			err = errors.Join(err, fmt.Errorf("sharding: %.64q is no claim", c))
+			err = errors.Join(err, fmt.Errorf("sharding: malformed claim %.64q", c))
 		}
 	}
 	return all, err
@@ -34,12 +34,12 @@ func (r *Store) readClaims(ctx context.Context) (claimSet, error) {
 	}
 	c, err := claimsOf(s)
 	if err != nil {
-		return nil, fmt.Errorf("sharding: read what is claimed: %w", err)
+		return nil, fmt.Errorf("sharding: decode the claims: %w", err)
 	}
 	return c, nil
 }
 
-// highest returns the highest term, 0 if there is none.
+// highest returns the highest term, 0 without claims.
 func (c claimSet) highest() uint64 {
 	term := uint64(0)
 	for _, claim := range c {
@@ -48,7 +48,7 @@ func (c claimSet) highest() uint64 {
 	return term
 }
 
-// against returns a claim other than own that is not lower than a term.
+// conflicting returns a claim other than own whose term is not lower.
 func (c claimSet) conflicting(term uint64, own string) string {
 	for _, claim := range c {
 		if claim != own && termOf(claim) >= term {
@@ -58,7 +58,7 @@ func (c claimSet) conflicting(term uint64, own string) string {
 	return ""
 }
 
-// termOf returns the term of a claim, 0 if it is none.
+// termOf returns the term of a claim, 0 if it is malformed.
 func termOf(claim string) uint64 {
 	text, _, _ := strings.Cut(claim, " ")
 	term, err := strconv.ParseUint(text, 10, 64)
@@ -68,7 +68,7 @@ func termOf(claim string) uint64 {
 	return term
 }
 
-// held is a state and its clock.
+// storedState is a state and its clock.
 type storedState struct {
 	state     coordinator.State
 	term, rev uint64
@@ -84,17 +84,18 @@ func (r *Store) read(ctx context.Context, repair bool) (storedState, error) {
 	}
 	value, err := register.Value()
 	if err != nil {
-		return storedState{}, fmt.Errorf("sharding: read what the state is: %w", err)
+		return storedState{}, fmt.Errorf("sharding: decode the state: %w", err)
 	}
 	var h storedState
 	if h.state, err = coordinator.DecodeState(value); err != nil {
-		return storedState{}, fmt.Errorf("sharding: read what the state is: %w", err)
+		return storedState{}, fmt.Errorf("sharding: decode the state: %w", err)
 	}
 	h.term, h.rev = unpack(register.Timestamp())
 	return h, nil
 }
 
-// The clock of a register is one number: the term above the number of the last event.
+// The clock of a register is one number: the term in the high bits, and the number of the last
+// event.
 const (
 	revBits = 36
 	maxTerm = 1<<(63-revBits) - 1
@@ -103,7 +104,7 @@ const (
 
 func pack(term, rev uint64) (int64, error) {
 	if term > maxTerm || rev > maxRev {
-		return 0, fmt.Errorf("%w: term %d, event %d: the highest possible are %d and %d", ErrInvalid, term, rev, maxTerm, uint64(maxRev))
+		return 0, fmt.Errorf("%w: term %d, event %d: the limits are %d and %d", ErrInvalid, term, rev, maxTerm, uint64(maxRev))
 	}
 	return int64(term<<revBits | rev), nil //nolint:gosec // it has 63 bits
 }

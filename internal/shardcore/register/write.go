@@ -22,7 +22,7 @@ func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 			return s, err
 		}
 		if other := held.conflicting(c.Term, own); other != "" {
-			return s, fmt.Errorf("%w: term %d is claimed, and there is %q", ErrConflict, c.Term, other)
+			return s, fmt.Errorf("%w: claim of term %d: found claim %q", ErrConflict, c.Term, other)
 		}
 		if s.Contains(own) {
 			return s, nil
@@ -40,16 +40,16 @@ func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 		return err
 	}
 	if other := held.conflicting(c.Term, own); other != "" {
-		return fmt.Errorf("%w: term %d is claimed, and there is %q", ErrConflict, c.Term, other)
+		return fmt.Errorf("%w: claim of term %d: found claim %q", ErrConflict, c.Term, other)
 	}
-	// What was acknowledged to others, was before the claim was there: it is read now.
+	// Every change that was acknowledged to other nodes precedes the claim and is read now.
 	before, err := r.read(ctx, false)
 	if err != nil {
 		return err
 	}
 	if before.term < c.Term {
 		if after, err := before.state.Apply(c.Events...); before.rev != c.Rev || err != nil || !after.Equal(c.After) {
-			return fmt.Errorf("%w: term %d is claimed behind %d, and there is other data, at %d", ErrConflict, c.Term, c.Rev, before.rev)
+			return fmt.Errorf("%w: claim of term %d after event %d: found other data at %d", ErrConflict, c.Term, c.Rev, before.rev)
 		}
 	}
 	r.begin(c.After)
@@ -62,7 +62,7 @@ func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 	return nil
 }
 
-// begin notes what is stored now, for a Load that finds it if the write fails.
+// begin records the state that a later Load may find if the write fails.
 func (r *Store) begin(after coordinator.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Store) begin(after coordinator.State) {
 	}
 }
 
-// write stores the state after a change of a term that was claimed.
+// write stores the state after a change of a claimed term.
 func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
 	rev := c.Rev + uint64(len(c.Events))
 	timestamp, err := pack(c.Term, rev)
@@ -82,16 +82,16 @@ func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
 	err = r.data.ChangeState(ctx, func(held crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error) {
 		switch term, at := unpack(held.Timestamp()); {
 		case term > c.Term:
-			return held, fmt.Errorf("%w: term %d, and there is term %d", ErrFenced, c.Term, term)
-		case term == c.Term && at == rev: // it may be this one that is there
+			return held, fmt.Errorf("%w: term %d: term %d exists", ErrFenced, c.Term, term)
+		case term == c.Term && at == rev: // the change itself may already be stored
 			if value, bad := held.Value(); bad != nil || !bytes.Equal(value, after) {
-				return held, fmt.Errorf("%w: something else is stored at %d", ErrConflict, at)
+				return held, fmt.Errorf("%w: other data is stored at %d", ErrConflict, at)
 			}
 			return held, nil
-		case term == c.Term && isClaim(c) && at > rev: // and more since
+		case term == c.Term && isClaim(c) && at > rev: // with later changes
 			return held, nil
 		case term == c.Term && (isClaim(c) || at != c.Rev), term < c.Term && !isClaim(c):
-			return held, fmt.Errorf("%w: the change of term %d stands behind %d, the data is of term %d at %d", ErrConflict, c.Term, c.Rev, term, at)
+			return held, fmt.Errorf("%w: change of term %d after event %d: the data has term %d, event %d", ErrConflict, c.Term, c.Rev, term, at)
 		}
 		return held.SetBy(r.data.Self(), after, func(*crdt.Self, int64, []byte) (int64, error) { return timestamp, nil })
 	})
@@ -103,7 +103,7 @@ func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
 		return err
 	}
 	if highest := held.highest(); highest > c.Term {
-		return fmt.Errorf("%w: term %d, and there is a claim of term %d", ErrFenced, c.Term, highest)
+		return fmt.Errorf("%w: term %d: term %d is claimed", ErrFenced, c.Term, highest)
 	}
 	return nil
 }

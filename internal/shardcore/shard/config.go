@@ -13,39 +13,41 @@ import (
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
-// ErrInvalid is matched by the errors about configurations that can't be.
+// ErrInvalid is matched by errors about invalid configurations.
 var ErrInvalid = errors.New("shard: invalid")
 
-// MaxBuffer is the largest BufferSize.
+// MaxBuffer is the maximum of BufferSize.
 const MaxBuffer = 1_000_000
 
-// Config is how a shard works.
+// Config configures a shard.
 type Config struct {
-	// Remember says that entities are remembered: those that ran before run again. They are never passivated by
-	// Passivation.
+	// Remember is set if entities are remembered: those that ran before run again. Passivation does
+	// not apply to them.
 	Remember bool
-	// BufferSize is how many messages are kept, in all, for entities that can't take them yet. Defaults to
-	// 100,000, at most 1,000,000.
+	// BufferSize is how many messages may wait for entities. Defaults to 100,000, at most
+	// 1,000,000.
 	BufferSize int
-	// Starts is how many entities may be starting at a time. Defaults to 1,000.
+	// Starts is how many entities may be starting at the same time. Defaults to 1,000.
 	Starts int
-	// Passivation says which entities are stopped because nobody needs them.
+	// Passivation decides which idle entities are stopped.
 	Passivation passivation.Settings
 	// Entities is how many the shard may have, if Passivation has a limit: see PerShard of internal/shardcore/passivation.
 	Entities int
-	// RestartBackoff is how long after its unexpected end a remembered entity is started again. Defaults to 10 seconds.
+	// RestartBackoff is the pause before a remembered entity that ended by itself is started again.
+	// Defaults to 10 seconds.
 	RestartBackoff time.Duration
-	// StopTimeout is how long after a hand-off began entities are ended by force. Defaults to 55
-	// seconds.
+	// StopTimeout is the time from the begin of a hand-off until entities are killed. Defaults to
+	// 55 seconds.
 	StopTimeout time.Duration
-	// UpdateTimeout is how long the store of remembered entities may take. Defaults to 5 seconds.
+	// UpdateTimeout limits an update of the store of remembered entities. Defaults to 5 seconds.
 	UpdateTimeout time.Duration
 	// RecoverNumber is how many remembered entities are started in each RecoverInterval. Defaults to 0:
 	// all at once, within Starts.
 	RecoverNumber int
-	// RecoverOnRequest says that remembered entities are started by Recover, in place of the two.
+	// RecoverOnRequest starts remembered entities only by Recover, which replaces RecoverNumber and
+	// RecoverInterval.
 	RecoverOnRequest bool
-	// RecoverInterval is the time between them. Defaults to 100 milliseconds.
+	// RecoverInterval is the time between these starts. Defaults to 100 milliseconds.
 	RecoverInterval time.Duration
 }
 

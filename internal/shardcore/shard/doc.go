@@ -1,30 +1,29 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shard keeps the entities of one shard: it starts them when a message comes for them, and stops them when nobody
-// needs them or the shard moves. It is values and pure functions.
+// Package shard is the pure state machine of one shard: it starts entities when messages arrive for
+// them, and stops them when they are idle or the shard moves.
 //
-// A Machine is told what happens in the shard, and answers with effects, in their order. It knows messages by tokens; whoever
-// drives it has what they stand for.
+// A Machine identifies messages by tokens; its driver holds the messages.
 //
-//	             message          a slot is free             asked to, idle, too many
-//	not there ----------> queued ---------------> active ------------------------------> passivating
-//	    ^                                           |                                        |
-//	    '-------------------------------------------'----------------------------------------'
-//	                    it ended                      it ended: again from the start if messages came meanwhile
+//	            message          start slot          passivation: on request, idle, limit
+//	absent ----------> queued ---------------> active ------------------------------> passivating
+//	   ^                                         |                                        |
+//	   '-----------------------------------------'----------------------------------------'
+//	                   ended                       ended: started again if messages wait
 //
-// An entity that nobody needs may have something to do, such as a message that it sends until it is confirmed. It goes on then, and is asked
-// again later.
+// An idle entity may have something to do, such as a message that it repeats until it is confirmed.
+// Then it stays active and is asked to stop again later.
 //
-// What comes for an entity that can't take it yet waits in its buffer and reaches it in order; no message of an
-// earlier time overtakes it. All buffers of a shard share one limit.
+// Messages for an entity that does not run yet wait in its buffer and reach it in order; none
+// overtakes an earlier one. All buffers of a shard share one limit.
 //
-// Remembered entities are stored as started before they get their first message, and as stopped after a passivation. One
-// update is stored at a time, with all that has come together meanwhile. An entity that ends by itself is started again after
-// a while, or with the next message. A store that fails, or that another owner has written to, fails the
-// shard: all that runs is ended.
+// Remembered entities are stored as started before they get their first message, and as stopped
+// after a passivation. One update is stored at a time; it includes everything that has accumulated.
+// An entity that ends by itself is started again after a pause, or by the next message. If the
+// store fails, or reports another owner, the shard fails and all its entities are killed.
 //
-// For a hand-off each entity is asked to stop behind all that has come for it before. What doesn't stop in time is
-// ended by force, and what had still been waiting then is refused with HandedOff. The shard is done
-// when nothing of it runs, never before.
+// For a hand-off, each entity is asked to stop after its messages. Entities that do not stop in
+// time are killed, and the messages that still wait are refused with HandedOff. The shard is done
+// when none of its entities runs, never before.
 package shard

@@ -7,35 +7,35 @@ import (
 	"fmt"
 )
 
-// Effects are what a shard wants done, in the order of the fields.
+// Effects are the results of a step. The driver applies them in the order of the fields.
 type Effects struct {
-	// Refused are messages that reach nobody. Their senders are told.
+	// Refused are messages that are not delivered. Report each to its sender.
 	Refused []Refusal
-	// Load: read which entities are remembered, and answer with Loaded or LoadFailed.
+	// Load requests the remembered entities. Reply with Loaded or LoadFailed.
 	Load bool
-	// Update: store which entities run, and answer with Updated or UpdateFailed.
+	// Update requests to store which entities run. Reply with Updated or UpdateFailed.
 	Update *Update
-	// Actions are for entities, in this order.
+	// Actions apply to entities, in this order.
 	Actions []Action
-	// Done says that nothing of the shard runs any more, and why. 0 is that it goes on.
+	// Done is the reason for which the shard ended, 0 if it continues. Nothing of it runs any more.
 	Done Reason
 }
 
-// Update says which entities began and ended to be remembered. No entity is in both.
+// Update lists the entities that started and stopped. No entity is in both lists.
 type Update struct {
 	ID               uint64
 	Started, Stopped []string
 }
 
-// ActionKind tells the actions apart.
+// ActionKind is the kind of an action.
 type ActionKind uint8
 
 const (
-	// Start starts a new incarnation. It takes messages from now on.
+	// Start starts a new incarnation. It accepts messages at once.
 	Start ActionKind = 1 + iota
-	// Pass puts a message behind all others of the incarnation.
+	// Pass appends a message to the mailbox of the incarnation.
 	Pass
-	// Stop asks an incarnation to stop, behind all its messages.
+	// Stop asks an incarnation to stop after its messages.
 	Stop
 	// Kill ends an incarnation by force. Its messages fail.
 	Kill
@@ -55,32 +55,33 @@ func (k ActionKind) String() string {
 	return fmt.Sprintf("action(%d)", uint8(k))
 }
 
-// Action is something to be done with an incarnation of an entity.
+// Action is a request to an incarnation of an entity.
 type Action struct {
 	Kind        ActionKind
 	Entity      string
 	Incarnation uint64 // from 1, rising in the shard
 	Token       uint64 // of Pass
-	// Idle says of Stop that nobody needs the incarnation. If it has something to do it may go on, and say so by Busy.
+	// Idle is set on Stop if the entity is only idle. If it has something to do, it may stay; reply
+	// with Busy then.
 	Idle bool
 }
 
-// Refusal is a message that reaches nobody.
+// Refusal is a message that is not delivered.
 type Refusal struct {
 	Entity string
 	Token  uint64
 	Reason Reason
 }
 
-// Reason says why a message is refused or a shard is done.
+// Reason is why a message is refused or a shard ended.
 type Reason uint8
 
 const (
-	// HandedOff says that the shard moves.
+	// HandedOff reports that the shard moves.
 	HandedOff Reason = 1 + iota
-	// BufferFull says that too many messages wait.
+	// BufferFull reports that too many messages wait.
 	BufferFull
-	// Failed says that the store of remembered entities failed, or that the shard was aborted.
+	// Failed reports that the store of remembered entities failed, or that the shard was aborted.
 	Failed
 )
 
@@ -96,14 +97,14 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// Input is what a shard is told.
+// Input is an event for the machine.
 type Input interface{ input() }
 
-// Loaded answers Load with the entities that are remembered. There must be exactly one answer, this or
+// Loaded replies to Load with the remembered entities. Each Load gets exactly one reply, Loaded or
 // LoadFailed.
 type Loaded struct{ Entities []string }
 
-// LoadFailed answers Load.
+// LoadFailed replies to Load.
 type LoadFailed struct{}
 
 // Deliver is a message for an entity.
@@ -112,46 +113,48 @@ type Deliver struct {
 	Token  uint64
 }
 
-// Started says that an entity is ready, and another one may be started in its place.
+// Started reports that an entity is ready, which frees its start slot.
 type Started struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Ended says that nothing of an incarnation runs any more. Each Start is followed by one, at last: also one that failed.
+// Ended reports that nothing of an incarnation runs any more. It follows each Start eventually,
+// also a failed one.
 type Ended struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Passivate is the wish of an entity to be stopped. It loses no message.
+// Passivate is the request of an entity to be stopped. It loses no message.
 type Passivate struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Busy says that an incarnation goes on that was to stop since nobody needs it.
+// Busy reports that an idle incarnation stays because it has something to do.
 type Busy struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Updated answers Update: it is durable.
+// Updated reports that an update is durable.
 type Updated struct{ ID uint64 }
 
-// UpdateFailed answers Update. It may have been stored all the same.
+// UpdateFailed reports that an update failed. It may have been stored nevertheless.
 type UpdateFailed struct{ ID uint64 }
 
-// HandOff stops the shard. No message comes after it.
+// HandOff stops the shard. No message follows it.
 type HandOff struct{}
 
-// Abort ends the shard at once: the node has lost it. What waits is refused with Failed.
+// Abort ends the shard at once because the node has lost it. Waiting messages are refused with
+// Failed.
 type Abort struct{}
 
-// Recover starts up to so many remembered entities, if Config.RecoverOnRequest.
+// Recover starts up to Number remembered entities, if Config.RecoverOnRequest is set.
 type Recover struct{ Number int }
 
-// Limits changes Config.Entities and Config.Starts, when the region has more or fewer shards.
+// Limits changes Config.Entities and Config.Starts when the number of shards of the region changes.
 type Limits struct{ Entities, Starts int }
 
 func (Loaded) input()       {}

@@ -25,16 +25,16 @@ type entity struct {
 	state       state
 	incarnation uint64
 	starting    bool
-	idle        bool // was asked to stop since nobody needs it
+	idle        bool // asked to stop because it is idle
 	buffer      []uint64
-	restartAt   time.Duration // if resting; if it was idle and busy: when it is asked again
+	restartAt   time.Duration // of its start if resting; of the next passivation if busy and idle
 }
 
 func (e *entity) runs() bool {
 	return e.state == active || e.state == passivating || e.state == stopping
 }
 
-// running returns an entity if that incarnation of it runs.
+// running returns an entity if this incarnation of it runs.
 func (m *Machine) running(id string, incarnation uint64) *entity {
 	if e := m.entities[id]; e != nil && e.runs() && e.incarnation == incarnation {
 		return e
@@ -78,7 +78,7 @@ func (m *Machine) deliver(in Deliver) {
 	m.enqueue(in)
 }
 
-// take buffers a message, and sees to it that its entity comes.
+// enqueue buffers a message and makes its entity start.
 func (m *Machine) enqueue(in Deliver) {
 	e := m.entities[in.Entity]
 	fresh := e == nil
@@ -95,7 +95,7 @@ func (m *Machine) enqueue(in Deliver) {
 	}
 }
 
-// run starts an entity as soon as there is a slot.
+// enqueueStart queues the start of an entity.
 func (m *Machine) enqueueStart(e *entity) {
 	e.state = queued
 	m.startQueue = append(m.startQueue, e)
@@ -119,7 +119,7 @@ func (m *Machine) start(e *entity) {
 	m.passBuffered(e)
 }
 
-// started frees a slot.
+// started frees a start slot.
 func (m *Machine) started(e *entity) {
 	if e.starting {
 		e.starting = false
@@ -135,7 +135,7 @@ func (m *Machine) passivateAll(ids []string) {
 	}
 }
 
-// passivate stops an entity that wishes it, or that nobody needs.
+// passivate stops an entity on its request, or because it is idle.
 func (m *Machine) passivate(e *entity, idle bool) {
 	if e.state == active && m.phase == open {
 		m.tracked.Remove(e.id)
@@ -144,7 +144,7 @@ func (m *Machine) passivate(e *entity, idle bool) {
 	}
 }
 
-// busy lets an entity go on that nobody needs.
+// busy keeps an idle entity that has something to do.
 func (m *Machine) busy(e *entity) {
 	if e.state != passivating || !e.idle || m.phase == killing {
 		return
@@ -158,11 +158,11 @@ func (m *Machine) busy(e *entity) {
 	m.passBuffered(e)
 }
 
-// busyRetry is when an entity is asked again that nobody needs and that had something to do. As long as no message comes for it, it
-// counts no more among those that are.
+// busyRetry is after which time a busy idle entity is asked to stop again. Until a message arrives
+// for it, it does not count for the passivation limit.
 const busyRetry = 30 * time.Second
 
-// retryPassivation asks those that had something to do.
+// retryPassivation asks busy idle entities to stop again.
 func (m *Machine) retryPassivation() {
 	for len(m.busyIdle) > 0 {
 		e := m.busyIdle[0]
@@ -176,7 +176,7 @@ func (m *Machine) retryPassivation() {
 	}
 }
 
-// passBuffered gives an entity that takes messages again, or at last, those that wait for it.
+// passBuffered passes the buffered messages to an entity that accepts messages.
 func (m *Machine) passBuffered(e *entity) {
 	var idle []string
 	for _, token := range e.buffer {
@@ -198,11 +198,11 @@ func (m *Machine) stop(e *entity) {
 	m.addAction(Stop, e, 0)
 }
 
-// ended takes note of the end of an entity.
+// ended handles the end of an incarnation.
 func (m *Machine) ended(e *entity) {
 	m.started(e)
 	m.tracked.Remove(e.id)
-	e.idle = false // it is asked no more
+	e.idle = false // no longer asked to stop
 	switch {
 	case m.phase == killing, e.state == stopping:
 		delete(m.entities, e.id)
@@ -218,8 +218,8 @@ func (m *Machine) ended(e *entity) {
 	}
 }
 
-// Touch tells that entities have been needed, by messages that have not come through the machine. Those that don't run are passed
-// over.
+// Touch reports entities that received messages on the fast path. Entities that do not run are
+// ignored.
 func (m *Machine) Touch(now time.Duration, entities []string) Effects {
 	m.now = max(m.now, now)
 	for _, id := range entities {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// handOff stops the shard, behind all that has come before.
+// handOff stops the shard after all messages received before.
 func (m *Machine) handOff() {
 	switch {
 	case m.phase == loading && len(m.pending) > 0:
@@ -30,15 +30,15 @@ func (m *Machine) beginHandOff(deadline time.Duration) {
 		case e.state == active:
 			m.stop(e)
 		case len(e.buffer) > 0 || e.runs() || e.state == forgetting:
-			// It comes, takes what is there for it, and stops; or its end is stored.
+			// It starts, gets its messages, and stops; or its stop is being stored.
 		default:
-			e.state = resting // nobody starts it here any more
+			e.state = resting // do not start it
 			delete(m.entities, id)
 		}
 	}
 }
 
-// kill ends all by force.
+// kill ends everything by force.
 func (m *Machine) kill(reason Reason) {
 	if m.phase == killing || m.phase == ended {
 		return

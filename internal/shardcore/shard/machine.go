@@ -23,13 +23,13 @@ const (
 	ended
 )
 
-// Machine is one shard. It is told what happens, with the time on the node's monotonic clock, and answers what is
-// to be done. It is not safe for concurrent use; what it hands out is not changed any more.
+// Machine is the state machine of one shard. Each step gets the time of the node's monotonic clock
+// and returns effects. It is not safe for concurrent use. Its results are immutable.
 type Machine struct {
 	cfg            Config
 	phase          phase
-	reason         Reason // why it will be done
-	handOffPending bool   // a hand-off waits for what is being loaded
+	reason         Reason // of the end
+	handOffPending bool   // a hand-off waits for the load
 	now            time.Duration
 	out            Effects
 	deadline       time.Duration
@@ -37,7 +37,7 @@ type Machine struct {
 	entities     map[string]*entity
 	tracked      *passivation.Entities
 	buffered     int
-	pending      []Deliver // while it loads
+	pending      []Deliver // messages during the load
 	incarnations uint64
 	starting     int
 	startQueue   []*entity // wait for a slot; who doesn't any more is passed over
@@ -48,8 +48,8 @@ type Machine struct {
 	updates      updates
 }
 
-// New returns a shard. The error matches ErrInvalid or passivation.ErrInvalid and names each field that is
-// wrong.
+// New returns a machine. The error matches ErrInvalid or passivation.ErrInvalid and names each
+// invalid field.
 func New(cfg Config) (*Machine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func New(cfg Config) (*Machine, error) {
 	return &Machine{cfg: cfg, tracked: tracked, entities: map[string]*entity{}}, nil
 }
 
-// Open begins. It comes first, and once.
+// Open starts the shard. It is the first call.
 func (m *Machine) Open(now time.Duration) Effects {
 	m.now = now
 	if m.phase == idle {
@@ -74,7 +74,7 @@ func (m *Machine) Open(now time.Duration) Effects {
 	return m.takeEffects()
 }
 
-// Step takes an input at a time, which is counted from anywhere and never goes back.
+// Step handles an input. The time has any origin and never decreases.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
@@ -149,7 +149,8 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	return m.takeEffects()
 }
 
-// Next returns when Tick is to be called next; passivation.Never if not at all. Every step may change it.
+// Next returns the time of the next call of Tick, passivation.Never if there is none. Each step may
+// change it.
 func (m *Machine) Next() time.Duration {
 	next := passivation.Never
 	if m.updates.id != 0 {
@@ -173,7 +174,7 @@ func (m *Machine) Next() time.Duration {
 	return next
 }
 
-// Running returns the entities that run, sorted.
+// Running returns the IDs of the running entities, sorted.
 func (m *Machine) Running() []string {
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(m.entities)) {
@@ -184,16 +185,16 @@ func (m *Machine) Running() []string {
 	return ids
 }
 
-// Len returns how many entities the shard knows: those that run, and those that will.
+// Len returns the number of running entities and of those that are about to start.
 func (m *Machine) Len() int { return len(m.entities) }
 
-// Recovering returns how many remembered entities may still have to be started.
+// Recovering returns how many remembered entities have not been started, at most.
 func (m *Machine) Recovering() int { return len(m.unrecovered) }
 
 // Buffered returns how many messages wait.
 func (m *Machine) Buffered() int { return m.buffered }
 
-// flush hands out the effects.
+// takeEffects completes a step and returns its effects.
 func (m *Machine) takeEffects() Effects {
 	m.fillSlots()
 	m.store()

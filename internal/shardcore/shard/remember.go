@@ -5,7 +5,7 @@ package shard
 
 import "time"
 
-// updates are what has to be stored about remembered entities. One update is stored at a time.
+// updates are the pending changes of remembered entities. One update is stored at a time.
 type updates struct {
 	ids           uint64
 	id            uint64 // of the one that is being stored, 0 is none
@@ -15,19 +15,19 @@ type updates struct {
 
 type change struct{ started, stopped []*entity }
 
-// remember stores the start of an entity before it runs.
+// remember stores the start of an entity before the entity runs.
 func (m *Machine) remember(e *entity) {
 	e.state = storing
 	m.updates.next.started = append(m.updates.next.started, e)
 }
 
-// forget stores that an entity was passivated.
+// forget stores the passivation of an entity.
 func (m *Machine) forget(e *entity) {
 	e.state = forgetting
 	m.updates.next.stopped = append(m.updates.next.stopped, e)
 }
 
-// store begins the next update.
+// store starts the next update.
 func (m *Machine) store() {
 	u := &m.updates
 	if u.id != 0 || len(u.next.started)+len(u.next.stopped) == 0 || m.phase == killing {
@@ -56,7 +56,7 @@ func (m *Machine) updated(id uint64) {
 	u.id, u.storing = 0, change{}
 	for _, e := range done.stopped {
 		if len(e.buffer) > 0 {
-			m.remember(e) // it was needed again meanwhile
+			m.remember(e) // messages have arrived for it
 			continue
 		}
 		delete(m.entities, e.id)
@@ -67,7 +67,7 @@ func (m *Machine) updated(id uint64) {
 	m.fillSlots()
 }
 
-// loaded takes in the entities that are remembered.
+// loaded handles the remembered entities.
 func (m *Machine) loaded(ids []string) {
 	if m.phase != loading {
 		return
@@ -94,7 +94,7 @@ func (m *Machine) loaded(ids []string) {
 	m.recoverSome()
 }
 
-// recoverSome starts remembered entities: all, or some in each interval.
+// recoverSome starts remembered entities: all, or RecoverNumber in each interval.
 func (m *Machine) recoverSome() {
 	n := len(m.unrecovered)
 	if n == 0 || m.cfg.RecoverOnRequest {
@@ -109,7 +109,7 @@ func (m *Machine) recoverSome() {
 	m.recoverNext(n)
 }
 
-// recoverNext starts up to n of those that were not started by a message meanwhile.
+// recoverNext starts up to n remembered entities that no message has started.
 func (m *Machine) recoverNext(n int) {
 	for n > 0 && len(m.unrecovered) > 0 {
 		e := m.unrecovered[0]
