@@ -11,19 +11,17 @@ type adapter struct {
 	up upcaster // from the stored type, without its name and version
 }
 
-// Adapt registers Domain under a name, as Name does, but what is stored is a
-// Stored: so the type that the program works with can change freely, need not
-// be one that can be stored, and stays clear of tags.
+// Adapt registers Domain under a name, like Name, but stores values of type Stored. Domain can then
+// change freely, need not be storable, and needs no tags.
 //
-// To makes what is stored when a Domain is encoded, and from makes a Domain of it
-// when it is read. An error or a panic of to is that of Encode: the write of that
-// value is rejected, and no other. A nil pointer, from either function, is an
-// error too. When the stored form changes it becomes a Go
-// type of its own, with Version, and Upcast or Split lead from the old one to the
-// new one, or to Domain.
+// to converts a Domain before it is encoded, and from converts the decoded Stored back. An error or
+// a panic of to is returned by Encode: only the write of that value is rejected. A nil pointer from
+// either function is an error. When the stored form changes, the old form becomes a Go type of its
+// own, Version is raised, and Upcast or Split convert from the old type to the new one or to
+// Domain.
 //
-// It is read one to one. To make several values of one, or none, raise the
-// version and read what is stored with a Split.
+// The conversion is one to one. To read several values or none from one stored value, raise the
+// version and use a Split.
 func Adapt[Domain, Stored any](name string, to func(Domain) (Stored, error), from func(Stored) (Domain, error)) Type {
 	a := &adapter{up: upcaster{from: reflect.TypeFor[Stored](), to: reflect.TypeFor[Domain]()}}
 	if to != nil {
@@ -41,7 +39,7 @@ func Adapt[Domain, Stored any](name string, to func(Domain) (Stored, error), fro
 	return Type{typ: reflect.TypeFor[Domain](), name: name, version: 1, adapter: a}
 }
 
-// stored is the Go type whose values are stored.
+// stored returns the Go type whose values are stored.
 func (t *Type) stored() reflect.Type {
 	if t.adapter != nil {
 		return t.adapter.up.from
@@ -65,7 +63,7 @@ func (b *builder) adapted(t *Type) {
 	for i := range b.types {
 		other := &b.types[i]
 		if other.name != t.name && (other.typ == t.stored() || other.stored() == t.stored()) {
-			b.errorf("%q: %s is stored as %s, which %q has already: each needs a Go type of its own", t.name, t.typ, t.stored(), other.name)
+			b.errorf("%q: %s is stored as %s, which is also used by %q: each needs a Go type of its own", t.name, t.typ, t.stored(), other.name)
 		}
 	}
 	for _, u := range b.upcasters {

@@ -102,9 +102,9 @@ func TestAdaptMistakes(t *testing.T) {
 		"nil from":  {[]codec.Entry{codec.Adapt("a", planeRowOf, nil)}, "is nil"},
 		"itself":    {[]codec.Entry{codec.Adapt("a", func(o opened) (opened, error) { return o, nil }, func(o opened) (opened, error) { return o, nil })}, "use Name"},
 		"interface": {[]codec.Entry{codec.Adapt("a", func(o opened) (any, error) { return o, nil }, func(any) (opened, error) { return opened{}, nil })}, "an interface"},
-		"taken":     {[]codec.Entry{codec.Adapt("a", planeRowOf, planeOf), codec.Name[planeRow]("b")}, `which "b" has`},
+		"taken":     {[]codec.Entry{codec.Adapt("a", planeRowOf, planeOf), codec.Name[planeRow]("b")}, `also used by "b"`},
 		"shared": {[]codec.Entry{codec.Adapt("a", planeRowOf, planeOf), codec.Adapt("b", func(opened) (planeRow, error) { return planeRow{}, nil },
-			func(planeRow) (opened, error) { return opened{}, nil })}, `which "b" has`},
+			func(planeRow) (opened, error) { return opened{}, nil })}, `also used by "b"`},
 		"read":   {[]codec.Entry{codec.Adapt("a", planeRowOf, planeOf).Version(2), codec.Upcast("a", 1, func(planeRow) (plane, error) { return plane{}, nil })}, "a@1 is read"},
 		"circle": {[]codec.Entry{codec.Adapt("a", toOther, fromOther), codec.Adapt("b", fromOther, toOther)}, "of its own"},
 		"channel": {[]codec.Entry{codec.Adapt("a", func(opened) (plane, error) { return plane{}, nil },
@@ -204,7 +204,7 @@ func TestErrorsHaveARemedy(t *testing.T) {
 	}
 	for manifest, want := range map[string]string{
 		"stranger":   `add codec.Name[...]("stranger") to the registry, or Was("stranger")`,
-		"opened@4":   "a newer program wrote it, this one knows version 3",
+		"opened@4":   "written by a newer program, this one supports version 3",
 		"opened+xml": "add the format with Using",
 		"gone":       `add codec.Upcast("gone", 1, ...)`,
 	} {

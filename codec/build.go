@@ -13,7 +13,7 @@ import (
 // builder collects the entries of a registry and every mistake in them.
 type builder struct {
 	reg   *Registry
-	names map[string]string // name to what it stands for, for duplicates
+	names map[string]string // name to its meaning, to find duplicates
 	errs  []error
 
 	types     []Type
@@ -31,7 +31,7 @@ func (b *builder) claim(name, purpose string) bool {
 		return false
 	}
 	if before, taken := b.names[name]; taken {
-		b.errorf("name %q stands for %s and for %s", name, before, purpose)
+		b.errorf("name %q is used for %s and for %s", name, before, purpose)
 		return false
 	}
 	b.names[name] = purpose
@@ -72,7 +72,7 @@ func (b *builder) upcaster(u upcaster) {
 			return
 		}
 		if other.from == u.from {
-			b.errorf("%s and %s are both read into %s: each needs a Go type of its own", other, u, u.from)
+			b.errorf("%s and %s are both decoded into %s: each needs a Go type of its own", other, u, u.from)
 			return
 		}
 	}
@@ -85,7 +85,7 @@ func (b *builder) removed(name string) {
 	}
 }
 
-// link checks what can only be seen with all entries known.
+// link checks the relations between the entries.
 func (b *builder) link() {
 	for _, u := range b.upcasters {
 		b.linkUpcaster(u)

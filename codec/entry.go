@@ -13,8 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Entry is one line of a registry: what Name, Adapt, Upcast, Split and Removed
-// return.
+// Entry is an entry of a registry: the result of Name, Adapt, Upcast, Split or Removed.
 type Entry interface {
 	register(b *builder)
 }
@@ -28,10 +27,9 @@ type Type struct {
 	adapter *adapter // nil when values are stored as they are
 }
 
-// Name registers T under a name. T is normally a struct type and is decoded to
-// a value; a pointer type is decoded to a pointer. The name is stored beside
-// every value, so it must never change: after a Go type was renamed or moved,
-// it keeps its name. It has 1 to 255 bytes, and no '@', '+', '|', blanks or
+// Name registers T under a name. T is normally a struct type and is decoded to a value; a pointer
+// type is decoded to a pointer. The name is stored with every value, so it must never change, even
+// if the Go type is renamed or moved. It has 1 to 255 bytes, and no '@', '+', '|', spaces or
 // control characters.
 func Name[T any](name string) Type {
 	return Type{typ: reflect.TypeFor[T](), name: name, version: 1}
@@ -44,8 +42,8 @@ func (t Type) Version(version int) Type {
 	return t
 }
 
-// Was adds earlier names of the type. What was stored under them is read as if
-// it were stored under the current name.
+// Was adds earlier names of the type. Values stored under them are read as if stored under the
+// current name.
 func (t Type) Was(names ...string) Type {
 	t.aliases = append(slices.Clip(t.aliases), names...)
 	return t
@@ -67,14 +65,13 @@ type upcaster struct {
 	fn      func(dst []any, old any) ([]any, error)
 }
 
-// Upcast reads values that were stored under a name at an older version: they
-// are decoded to Old, and f makes of it what follows. New is a type with a
-// name, the type that Adapt stores in its place, or the Old of a further Upcast
-// or Split, which then continues. Several old types may become one new one. A nil
-// pointer is no value: where f returns one, reading fails.
+// Upcast reads values of an older version: they are decoded to Old and converted by f. New is a
+// registered type, a type that Adapt stores, or the Old of another Upcast or Split, which then
+// continues the conversion. Several old types may be converted to the same new one. If f returns a
+// nil pointer, the decoding fails.
 //
-// Each Old is a Go type of its own. It may be a struct, or a named map such as
-// "type depositedV1 map[string]any" to work on fields by name.
+// Each Old must be a Go type of its own. It may be a struct, or a named map such as "type
+// depositedV1 map[string]any" to access fields by name.
 func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) Entry {
 	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old](), to: reflect.TypeFor[New]()}
 	if f != nil {
@@ -118,8 +115,8 @@ func (u upcaster) register(b *builder) {
 
 type removed []string
 
-// Removed says that values stored under these names, at any version, are no
-// longer of interest: they decode to nothing, and their payload is not read.
+// Removed declares that values stored under these names, at any version, are no longer used: they
+// decode to nothing, and their payload is not read.
 func Removed(names ...string) Entry { return removed(names) }
 
 func (r removed) register(b *builder) {
@@ -132,8 +129,8 @@ func (u upcaster) String() string { return fmt.Sprintf("%s@%d", u.name, u.versio
 
 const maxNameLen = 255
 
-// manifest is what stands beside a payload: name[@version][+format]. Version 1
-// and the msgpack format are left out.
+// manifest is stored with each payload: name[@version][+format]. Version 1 and the format msgpack
+// are left out.
 type manifest struct {
 	name    string
 	version int
@@ -151,7 +148,7 @@ func (m manifest) String() string {
 	return s
 }
 
-// parseManifest reads what String wrote, and nothing else.
+// parseManifest parses a result of String. It rejects all other forms.
 func parseManifest(s string) (manifest, bool) {
 	m := manifest{name: s, version: 1, format: msgpackName}
 	if name, format, found := strings.Cut(m.name, "+"); found {

@@ -10,8 +10,7 @@ import (
 )
 
 var (
-	// ErrNotRegistered is wrapped by the error about a Go type that has no
-	// name in the registry.
+	// ErrNotRegistered is wrapped by errors about a Go type without a name in the registry.
 	ErrNotRegistered = errors.New("codec: type is not registered")
 	// ErrUnknown is wrapped by the error about a manifest that the registry
 	// can't read: an unknown name, version or format.
@@ -19,15 +18,14 @@ var (
 	// ErrMalformed is wrapped by the errors about bytes that are damaged, cut
 	// short, followed by more, or do not fit the type they are read into.
 	ErrMalformed = errors.New("malformed data")
-	// ErrLimit is wrapped by the errors about values that are nested too
-	// deeply, and about data that would take far more memory than its size.
+	// ErrLimit is wrapped by errors about values that are nested too deeply, and about data that
+	// would need far more memory than its size.
 	ErrLimit = errors.New("limit exceeded")
 )
 
-// PanicError says that a method of the value, an upcaster or a format of the
-// user's panicked.
+// PanicError reports a panic of a method of the value, of an upcaster, or of a Format.
 type PanicError struct {
-	Value any // what it panicked with
+	Value any // the argument of the panic
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
@@ -38,7 +36,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// pathError says where in a value something is wrong.
+// pathError is an error with its location in a value.
 type pathError struct {
 	path string // Field.Field[3]
 	err  error

@@ -10,8 +10,8 @@ import (
 	"reflect"
 )
 
-// encodeInterface writes what the interface holds, without its type. It is read
-// back as what decodeInterface makes of it.
+// encodeInterface writes the value of an interface without its type. decodeInterface defines the
+// types it is read as.
 func encodeInterface(e *encoder, v reflect.Value) error {
 	if v.IsNil() {
 		return e.mp.EncodeNil()
@@ -35,8 +35,8 @@ func encodeInterface(e *encoder, v reflect.Value) error {
 	return err
 }
 
-// checkBoxed makes sure that decodeInterface can read the value at pos, and
-// counts what that costs. The value is well-formed.
+// checkBoxed checks that decodeInterface can read the well-formed value at pos, and adds the cost
+// of doing so.
 func (e *encoder) checkBoxed(pos int) (int, error) {
 	t, pos := scan(e.buf, pos)
 	e.cost += costBoxed(t)
@@ -73,8 +73,8 @@ func (e *encoder) checkBoxed(pos int) (int, error) {
 	return pos, nil
 }
 
-// checkBoxedKey tells what may be a key of a map in an interface: anything that
-// can be compared, and either strings only or none.
+// checkBoxedKey checks a key of a map in an interface. Keys must be comparable, and either all or
+// none of them strings.
 func checkBoxedKey(first, key token) error {
 	if key.kind == kindArray || key.kind == kindMap || key.kind == kindBinary {
 		return fmt.Errorf("%w: %s is the key of a map in an interface", ErrMalformed, key.kind)
@@ -89,8 +89,7 @@ func errExt(t token) error {
 	return fmt.Errorf("%w: an extension of type %d in an interface", ErrMalformed, int8(t.bits)) //nolint:gosec // it is one
 }
 
-// costBoxed returns what it costs to read a value into an interface, without
-// its elements.
+// costBoxed returns the cost of reading a value into an interface, without its elements.
 func costBoxed(t token) int {
 	switch t.kind {
 	case kindNil, kindBool, kindInvalid:
@@ -124,7 +123,7 @@ func decodeInterface(d *decoder, v reflect.Value) error {
 	return nil
 }
 
-// boxed reads a value whose type nobody told.
+// boxed reads a value of unknown type.
 func (d *decoder) boxed() (any, error) {
 	t := d.next()
 	if err := d.alloc(costBoxed(t)); err != nil {
@@ -174,8 +173,8 @@ func (d *decoder) boxedSlice(n int) (any, error) {
 	return out, nil
 }
 
-// boxedMap reads a map[string]any if the first key is a string or there is
-// none, else a map[any]any.
+// boxedMap reads a map[string]any if the first key is a string or the map is empty, otherwise a
+// map[any]any.
 func (d *decoder) boxedMap(n int) (any, error) {
 	first, _ := scan(d.data, d.pos)
 	if n == 0 || first.kind == kindString {

@@ -20,17 +20,16 @@ const (
 	jsonName    = "json"
 )
 
-// Format turns values into bytes. It is the way to store something else than
-// msgpack or JSON; see Registry.Using.
+// Format converts values to bytes and back, for formats other than msgpack and JSON; see
+// Registry.Using.
 //
-// A Format is used by many goroutines at the same time, writes the same bytes
-// for the same value, and sets its own limits on what it reads.
+// A Format must be safe for concurrent use, must write the same bytes for the same value, and must
+// limit the memory that Unmarshal allocates.
 type Format interface {
 	// Name is stored beside every value, so it must never change. It obeys
 	// the rules of Name.
 	Name() string
-	// Marshal returns bytes that nobody changes afterwards. The value has the
-	// registered type.
+	// Marshal returns bytes that are not modified afterwards. The value has the registered type.
 	Marshal(v any) ([]byte, error)
 	// Unmarshal fills the fresh value that v points to. It neither changes
 	// data nor keeps it.
@@ -42,9 +41,9 @@ type jsonFormat struct {
 	shapes sync.Map // reflect.Type to *shape
 }
 
-// JSON returns the format that writes what encoding/json makes of a value, with
-// its tags and rules: it leaves out unexported fields without a word, and reads
-// numbers in an interface as float64. It holds the same limits as msgpack.
+// JSON returns a format based on encoding/json, with its tags and rules: unexported fields are
+// silently left out, and numbers in an interface are read as float64. It enforces the same limits
+// as msgpack.
 func JSON() Format { return &jsonFormat{} }
 
 // Name implements Format.
@@ -75,7 +74,7 @@ func (f *jsonFormat) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// check holds the limits of data that is to be read into a t.
+// check enforces the limits for data that is to be decoded into a t.
 func (f *jsonFormat) check(t reflect.Type, data []byte) error {
 	known, ok := f.shapes.Load(t)
 	if !ok {
@@ -85,9 +84,8 @@ func (f *jsonFormat) check(t reflect.Type, data []byte) error {
 	return c.value(known.(*shape), 0) //nolint:errcheck // nothing else is stored
 }
 
-// jsonCheck walks JSON once, together with the shape of the type it will be
-// read into. It holds the limits, and leaves the finer points of the syntax to
-// encoding/json, which checks all of it before it decodes.
+// jsonCheck walks JSON once, together with the shape of the target type, and enforces the limits.
+// It does not verify the complete syntax; encoding/json does so before it decodes.
 type jsonCheck struct {
 	data   []byte
 	pos    int
@@ -228,8 +226,8 @@ func (c *jsonCheck) field(s *shape, key []byte) (*shape, error) {
 	return &shape{}, nil
 }
 
-// more tells whether an element follows, and reads the comma before it or the
-// end of the list.
+// more reports whether another element follows, and consumes the comma before it or the end of the
+// list.
 func (c *jsonCheck) more(n int, end byte) (bool, error) {
 	next := c.peek()
 	switch {
@@ -294,24 +292,24 @@ func (c *jsonCheck) malformed() error {
 	return fmt.Errorf("%w: bad JSON at byte %d", ErrMalformed, c.pos)
 }
 
-// shape is what encoding/json allocates when it reads a value of some type. It
-// may overestimate.
+// shape describes the allocations of encoding/json when it reads a value of a type. It may
+// overestimate.
 type shape struct {
-	alloc  int               // for what is always there, such as what a pointer points to
-	target *shape            // what a pointer points to
+	alloc  int               // independent of the data, such as the target of a pointer
+	target *shape            // of a pointer
 	array  *elements         // of an array
 	object *elements         // of an object that becomes a map
 	fields map[string]*shape // of an object that becomes a struct, by folded name
 }
 
-// elements is what an array or an object brings.
+// elements describes the allocations for an array or an object.
 type elements struct {
 	first, each int // for not being empty, for each element
 	shape       *shape
 }
 
-// shapeOf returns the shape of a type. Shapes refer to each other where types
-// do, so made holds those of the types around this one.
+// shapeOf returns the shape of a type. Shapes of recursive types are recursive; made contains the
+// shapes of the enclosing types.
 func shapeOf(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	if s, ok := made[t]; ok {
 		return s
@@ -341,13 +339,13 @@ func shapeOf(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// slicesOf accounts for a slice that grows as it is read: in the end by a
-// quarter of its length at a time, so that it takes five times its size.
+// slicesOf describes a slice that grows while it is read: finally by a quarter of its length at a
+// time, so that it needs five times its size.
 func slicesOf(size uintptr, elem *shape) *elements {
 	return &elements{first: 32 + costNew(4*size), each: int(7 * size), shape: elem}
 }
 
-// mapsOf accounts for a map that grows as it is read.
+// mapsOf describes a map that grows while it is read.
 func mapsOf(key, value uintptr, elem *shape) *elements {
 	return &elements{first: costMap(1, key, value), each: int(8*(slotSize(key, value)+1) + 32), shape: elem}
 }
@@ -370,7 +368,7 @@ func (s *shape) addFields(t reflect.Type, made map[reflect.Type]*shape) {
 	}
 }
 
-// addField adds a field, unless it is an embedded struct, which it returns.
+// addField adds a field. It returns the type of an embedded struct instead of adding it.
 func (s *shape) addField(f reflect.StructField, made map[reflect.Type]*shape) reflect.Type {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if f.Tag.Get("json") == "-" {
@@ -413,7 +411,7 @@ func appendFolded(dst, name []byte) []byte {
 	return dst
 }
 
-// hasOwnJSON tells types that read JSON by a method.
+// hasOwnJSON reports whether a type decodes JSON by a method.
 func hasOwnJSON(t reflect.Type) bool {
 	ptr := reflect.PointerTo(t)
 	return ptr.Implements(reflect.TypeFor[json.Unmarshaler]()) || ptr.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())

@@ -25,7 +25,7 @@ type Unmarshaler interface {
 	UnmarshalMsgpack(data []byte) error
 }
 
-// marshaler is the pair of methods by which a type has a form of its own.
+// marshaler is a pair of methods by which a type encodes and decodes itself.
 type marshaler uint8
 
 const (
@@ -54,11 +54,10 @@ func marshalerOf(t reflect.Type) marshaler {
 	return noMarshaler
 }
 
-// hasOwnForm tells types that are not written field by field.
+// hasOwnForm reports whether a type encodes itself instead of field by field.
 func hasOwnForm(t reflect.Type) bool { return marshalerOf(t) != noMarshaler }
 
-// planMarshaler makes the plan of a type that has a form of its own, and
-// reports whether it has.
+// planMarshaler creates the plan of a type that encodes itself. It returns false for other types.
 func planMarshaler(p *plan) (bool, error) {
 	if ptr := reflect.PointerTo(p.typ); ptr.Implements(reflect.TypeFor[msgpack.CustomEncoder]()) || ptr.Implements(reflect.TypeFor[msgpack.CustomDecoder]()) {
 		return true, fmt.Errorf("%s has the methods EncodeMsgpack or DecodeMsgpack, which are not called: implement codec.Marshaler and codec.Unmarshaler", p.typ)
@@ -115,7 +114,7 @@ func checkHidden(t reflect.Type, m marshaler) error {
 	return nil
 }
 
-// marshal writes what a method of v makes.
+// marshal appends the result of a marshaler method of v.
 func (e *encoder) marshal(m marshaler, v any) error {
 	start := len(e.buf)
 	switch m {

@@ -22,7 +22,7 @@ type encoder struct {
 	mp    *msgpack.Encoder
 	plans *plans
 	depth int // arrays and maps around the current value
-	cost  int // what it will cost to read this
+	cost  int // of decoding the written data
 	boxed bool
 	spans []span
 	sort  []byte
@@ -40,8 +40,8 @@ func (e *encoder) WriteByte(c byte) error {
 	return nil
 }
 
-// nest is called before the elements of an array or map are written, and the
-// depth is lowered again behind them.
+// nest is called before the elements of an array or map are written. The caller decrements the
+// depth afterwards.
 func (e *encoder) nest() error {
 	if e.depth == maxDepth {
 		return errDepth()
@@ -88,13 +88,12 @@ func (ps *plans) encode(p *plan, v reflect.Value) (data []byte, err error) {
 	return data, err
 }
 
-// decoder reads one value from data that check has found well-formed, so that
-// it need not look at lengths and depths again. What it has read keeps no
-// reference to data.
+// decoder reads one value from data that check has accepted, so it does not check lengths and
+// depths again. Decoded values do not refer to data.
 type decoder struct {
 	data   []byte
 	pos    int
-	budget int // what may still be allocated
+	budget int // remaining allocation limit
 }
 
 // next reads the head of a value.
@@ -104,7 +103,7 @@ func (d *decoder) next() token {
 	return t
 }
 
-// nil reads a nil, if that is what comes next.
+// nil reads a nil if it is the next value.
 func (d *decoder) nil() bool {
 	if d.data[d.pos] != 0xc0 {
 		return false
@@ -113,15 +112,15 @@ func (d *decoder) nil() bool {
 	return true
 }
 
-// body reads what follows the head of a string, binary data or an extension.
-// It is valid as long as data is.
+// body reads the bytes after the head of a string, binary data or an extension. They are valid as
+// long as data is.
 func (d *decoder) body(t token) []byte {
 	b := d.data[d.pos : d.pos+t.size : d.pos+t.size]
 	d.pos += t.size
 	return b
 }
 
-// value reads a whole value. It is valid as long as data is.
+// value reads a complete value. It is valid as long as data is.
 func (d *decoder) value() ([]byte, error) {
 	end, err := skip(d.data, d.pos, maxDepth)
 	if err != nil {
@@ -150,7 +149,7 @@ func (ps *plans) decode(p *plan, data []byte) (any, error) {
 	ptr := p.scratch.Get()
 	v := reflect.ValueOf(ptr).Elem()
 	if err := ps.decodeInto(p, data, v); err != nil {
-		return nil, err // what was read so far goes with the scratch
+		return nil, err // partial results are dropped with the scratch value
 	}
 	out := v.Interface()
 	v.SetZero()
@@ -182,14 +181,14 @@ func (ps *plans) decodeInto(p *plan, data []byte, v reflect.Value) error {
 // same sums, so that nothing is written that could not be read.
 const (
 	costPerByte = 64
-	costFree    = 1<<20 - 1<<16 // the rest of 1 MiB is for what is not counted
+	costFree    = 1<<20 - 1<<16 // the rest of 1 MiB covers allocations that are not counted
 )
 
-// costLimit returns what decoding so many bytes may cost.
+// costLimit returns the maximum cost of decoding the given number of bytes.
 func costLimit(size int) int { return costPerByte*size + costFree }
 
-// costNew returns what it costs to allocate so many bytes, with the rounding up
-// of the allocator.
+// costNew returns the cost of an allocation of the given size, including the rounding of the
+// allocator.
 func costNew(size uintptr) int {
 	if size == 0 {
 		return 0
@@ -200,12 +199,12 @@ func costNew(size uintptr) int {
 	return int(size + size/4 + 8)
 }
 
-// costSlice returns what it costs to make a slice. An empty one is not nil.
+// costSlice returns the cost of a non-nil slice.
 func costSlice(n int, elem uintptr) int {
 	return 32 + costArray(n, elem)
 }
 
-// costArray returns what it costs to allocate n elements together.
+// costArray returns the cost of allocating n elements together.
 func costArray(n int, elem uintptr) int {
 	hi, size := bits.Mul(uint(n), uint(elem))
 	if hi > 0 {
@@ -214,11 +213,11 @@ func costArray(n int, elem uintptr) int {
 	return costNew(uintptr(size))
 }
 
-// costMap returns what it costs to make and fill a map. Go keeps entries in
-// groups of eight, with more groups than needed and, once a table was too full,
-// up to twice as many; large keys and elements are kept outside.
+// costMap returns the cost of creating and filling a map. Go keeps entries in groups of eight, with
+// more groups than needed and, after a table was full, up to twice as many; large keys and elements
+// are stored outside.
 func costMap(n int, key, elem uintptr) int {
-	cost := 48 + costNew(key) + costNew(elem) // the map, and what entries are read into
+	cost := 48 + costNew(key) + costNew(elem) // the map and one decoded entry
 	if key > 128 {
 		cost += costArray(n, key+key/4+8)
 		key = 8
@@ -234,8 +233,8 @@ func costMap(n int, key, elem uintptr) int {
 	return cost + costArray(slots, slotSize(key, elem)+1)
 }
 
-// slotSize returns what an entry takes in a group, where it is aligned, and
-// where an element of no size takes room nevertheless.
+// slotSize returns the aligned size of an entry in a group. An element of size zero occupies space,
+// too.
 func slotSize(key, elem uintptr) uintptr { return (key + max(elem, 1) + 7) &^ 7 }
 
 func errBudget(size int) error {

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// plan is how the values of one Go type are written and read. The functions of
-// a plan refer to the plans of the types it is made of, which may be itself.
+// plan encodes and decodes the values of one Go type. Its functions refer to the plans of the
+// component types, possibly to itself.
 type plan struct {
 	typ    reflect.Type
 	encode func(e *encoder, v reflect.Value) error
 	decode func(d *decoder, v reflect.Value) error
-	// needsAddr says that encode wants an addressable value, and copies one
-	// that is not.
+	// needsAddr is set if encode requires an addressable value, and copies a value that is not
+	// addressable.
 	needsAddr bool
-	// scratch holds zeroed *T, to encode and decode through.
+	// scratch holds zeroed *T for encoding and decoding.
 	scratch sync.Pool
 }
 
-// plans holds the plans of all types that were seen, each made once.
+// plans caches the plans of all types.
 type plans struct {
 	byType   sync.Map   // reflect.Type to *plan; complete and never changed
 	mu       sync.Mutex // one compiler at a time
@@ -50,8 +50,8 @@ func (ps *plans) compile(t reflect.Type) (*plan, error) {
 	return p, nil
 }
 
-// compiler makes the plan of one type and of all that it is made of. They are
-// published together, or not at all.
+// compiler creates the plans of one type and its component types. They are published together, or
+// not at all.
 type compiler struct {
 	plans *plans
 	made  map[reflect.Type]*plan
@@ -107,7 +107,7 @@ func (c *compiler) fill(p *plan) error {
 		return c.pointer(p)
 	case reflect.Interface:
 		if t.NumMethod() > 0 {
-			return fmt.Errorf("%s is an interface with methods: what it holds can't be read back", t)
+			return fmt.Errorf("%s is an interface with methods: its value can't be decoded", t)
 		}
 		p.encode, p.decode = encodeInterface, decodeInterface
 	default:

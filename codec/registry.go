@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Registry knows the names of Go types, and encodes and decodes their values.
-// It is immutable and safe for concurrent use. A nil *Registry is an empty one.
+// Registry maps names to Go types, and encodes and decodes their values. It is immutable and safe
+// for concurrent use. A nil *Registry is empty.
 type Registry struct {
 	entries   []Entry
 	err       error
@@ -29,16 +29,16 @@ type Registry struct {
 type writer struct {
 	manifest string
 	plan     *plan
-	to       func(any) (any, error) // nil when the value is stored as it is
+	to       func(any) (any, error) // conversion to the stored type, nil if there is none
 }
 
 // Types makes a registry that writes msgpack. Mistakes in the entries are
 // collected, and returned by Err.
 func Types(entries ...Entry) *Registry { return build(entries, nil, nil) }
 
-// Using returns a copy of the registry that writes the given format, msgpack if
-// it is nil. What it reads is decided by the manifest of each payload: msgpack
-// and JSON always, this format, and the further ones.
+// Using returns a copy of the registry that writes the given format; nil is msgpack. The manifest
+// of each payload selects the format for reading: msgpack, JSON, the given format, or one of
+// alsoRead.
 func (r *Registry) Using(write Format, alsoRead ...Format) *Registry {
 	return build(r.entries, write, alsoRead)
 }
@@ -53,7 +53,7 @@ func (r *Registry) Err() error {
 	return r.err
 }
 
-// GoTypes yields the current Go types by their names, in the order of the names.
+// GoTypes yields the current Go types with their names, ordered by name.
 func (r *Registry) GoTypes() iter.Seq2[string, reflect.Type] {
 	return func(yield func(string, reflect.Type) bool) {
 		if r == nil {
@@ -72,11 +72,10 @@ func (r *Registry) GoTypes() iter.Seq2[string, reflect.Type] {
 	}
 }
 
-// Encode returns the manifest and the encoded form of v. The payload is
-// freshly allocated, has no spare capacity, and is the same for the same value.
-// The error wraps ErrNotRegistered if v's type has no name; it wraps ErrLimit
-// if v is nested more than 100 levels deep. Whatever Encode accepts, Decode
-// accepts.
+// Encode returns the manifest and the encoded form of v. The payload is newly allocated, has no
+// spare capacity, and is the same for the same value. The error wraps ErrNotRegistered if the type
+// of v has no name, and ErrLimit if v is nested more than 100 levels deep. Decode accepts every
+// result of Encode.
 func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -114,7 +113,7 @@ func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
 	return w.manifest, payload, nil
 }
 
-// notRegistered is the error about a value whose type has no name.
+// notRegistered returns the error for a value of an unregistered type.
 func (r *Registry) notRegistered(v any) error {
 	t := reflect.TypeOf(v)
 	if t == nil {
@@ -156,8 +155,7 @@ func (r *Registry) Manifests() iter.Seq[string] {
 	}
 }
 
-// isNil tells a nil pointer, which is a registered type's only value that stands
-// for nothing.
+// isNil reports whether v is a nil pointer. Nil pointers are not encoded.
 func isNil(v any) bool {
 	rv := reflect.ValueOf(v)
 	return rv.Kind() == reflect.Pointer && rv.IsNil()
@@ -173,19 +171,18 @@ type reader struct {
 	plan    *plan
 	planErr error
 	format  Format    // nil is msgpack
-	up      *upcaster // nil for a current type that is stored as it is
+	up      *upcaster // nil for a current type that is stored without conversion
 }
 
 func newReader(t reflect.Type, p *plan, err error, f Format, up *upcaster) *reader {
 	return &reader{typ: t, plan: p, planErr: err, format: f, up: up}
 }
 
-// DecodeAppend appends to dst what a stored payload stands for today: usually
-// one value, none if it was removed, or several if an upcaster splits it. On an
-// error, dst is returned as it was. The error wraps ErrUnknown if the manifest
-// is not one of this registry, else ErrMalformed or ErrLimit, or it is that of
-// an upcaster or of a type's own method. DecodeAppend neither changes the
-// payload nor keeps it.
+// DecodeAppend appends the current values of a stored payload to dst: usually one, none if the type
+// was removed, or several if an upcaster splits it. On an error it returns dst unchanged. The error
+// wraps ErrUnknown if the registry does not contain the manifest, otherwise ErrMalformed or
+// ErrLimit, or it is the error of an upcaster or of a method of the type. DecodeAppend neither
+// modifies nor keeps the payload.
 func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) (out []any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -217,15 +214,15 @@ func (r *Registry) DecodeAppend(dst []any, manifest string, payload []byte) (out
 	return out, nil
 }
 
-// Decode is DecodeAppend for a payload that stands for exactly one value, such
-// as a command; anything else is an error that wraps ErrUnknown.
+// Decode is DecodeAppend for a payload with exactly one value, such as a command. Otherwise the
+// error wraps ErrUnknown.
 func (r *Registry) Decode(manifest string, payload []byte) (any, error) {
 	vs, err := r.DecodeAppend(nil, manifest, payload)
 	if err != nil {
 		return nil, err
 	}
 	if len(vs) != 1 {
-		return nil, fmt.Errorf("%w: %q stands for %d values, want one", ErrUnknown, manifest, len(vs))
+		return nil, fmt.Errorf("%w: %q decodes to %d values, want one", ErrUnknown, manifest, len(vs))
 	}
 	return vs[0], nil
 }
@@ -244,8 +241,8 @@ func (r *Registry) read(rd *reader, payload []byte) (any, error) {
 	return p.Elem().Interface(), nil
 }
 
-// upcast appends what v has become, following the functions until only current
-// values are left. It counts down the steps that are left.
+// upcast appends the current values of v. It applies the upcasters until only current values are
+// left, and decrements steps for each.
 func (r *Registry) upcast(dst []any, v any, steps *int) ([]any, error) {
 	for {
 		t := reflect.TypeOf(v)
@@ -295,7 +292,7 @@ func (r *Registry) unread(s string) error {
 	return fmt.Errorf("%w: %q (name %q, version %d, format %s): %s", ErrUnknown, s, m.name, m.version, m.format, r.remedy(m))
 }
 
-// remedy says what may make a manifest known.
+// remedy describes how to make a manifest readable.
 func (r *Registry) remedy(m manifest) string {
 	highest := 0
 	for known := range r.readers {
@@ -312,7 +309,7 @@ func (r *Registry) remedy(m manifest) string {
 	case highest == 0:
 		return fmt.Sprintf("add codec.Name[...](%q) to the registry, or Was(%[1]q) to the type that had the name, or codec.Removed(%[1]q)", m.name)
 	case m.version > highest:
-		return fmt.Sprintf("a newer program wrote it, this one knows version %d", highest)
+		return fmt.Sprintf("written by a newer program, this one supports version %d", highest)
 	}
 	return fmt.Sprintf("add codec.Upcast(%q, %d, ...)", m.name, m.version)
 }

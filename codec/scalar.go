@@ -133,7 +133,7 @@ func decodeTime(d *decoder, v reflect.Value) error {
 	return nil
 }
 
-// time reads the timestamp whose head is t, in UTC.
+// time reads the timestamp with head t, in UTC.
 func (d *decoder) time(t token) (time.Time, bool) {
 	if !isTime(t) {
 		return time.Time{}, false
@@ -153,7 +153,7 @@ func (d *decoder) time(t token) (time.Time, bool) {
 	return time.Unix(sec, nsec).UTC(), true
 }
 
-// isTime tells the timestamp extension, which has three sizes.
+// isTime reports whether t is a timestamp extension of one of the three sizes.
 func isTime(t token) bool {
 	return t.kind == kindExt && t.bits == 0xff && (t.size == 4 || t.size == 8 || t.size == 12)
 }

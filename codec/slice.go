@@ -27,7 +27,7 @@ func (c *compiler) slice(p *plan) error {
 	}
 	p.decode = func(d *decoder, v reflect.Value) error {
 		t := d.next()
-		v.SetZero() // a slice of the one who gave v is not written to
+		v.SetZero() // do not overwrite a slice of the caller
 		switch t.kind {
 		case kindArray:
 		case kindNil:
@@ -49,8 +49,8 @@ func (c *compiler) slice(p *plan) error {
 	return nil
 }
 
-// isByte tells the elements that are stored together as binary data: bytes
-// without a form of their own.
+// isByte reports whether slices of t are stored as binary data: t is a byte type without a
+// marshaler.
 func isByte(t reflect.Type) bool {
 	return t.Kind() == reflect.Uint8 && marshalerOf(t) == noMarshaler
 }

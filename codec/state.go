@@ -8,19 +8,18 @@ import (
 	"reflect"
 )
 
-// State encodes and decodes the state of one type of aggregate, for snapshots.
-// It is immutable and safe for concurrent use.
+// State encodes and decodes the state of one aggregate type, for snapshots. It is immutable and
+// safe for concurrent use.
 type State struct {
 	typ   reflect.Type // the struct
 	plan  *plan
 	plans *plans
 }
 
-// NewState makes the codec of an aggregate, whose type is a pointer. It returns
-// the reason why such an aggregate can't be stored, with the path of the field
-// that is to blame: a field that is unexported, or whose type can't be encoded
-// (a channel, a function, an interface with methods and so on), and that is not
-// tagged refold:"-".
+// NewState returns the codec of an aggregate type, which must be a pointer to a struct. The error
+// names the path of each field that cannot be stored: an unexported field, or one whose type cannot
+// be encoded (a channel, a function, an interface with methods and so on), unless it is tagged
+// refold:"-".
 func NewState(t reflect.Type) (*State, error) {
 	if t == nil || t.Kind() != reflect.Pointer {
 		return nil, fmt.Errorf("codec: state %v: want a pointer", t)
@@ -49,9 +48,8 @@ func (s *State) Encode(agg any) (data []byte, err error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote into a fresh aggregate. Fields that the data
-// does not have, and those that are tagged refold:"-", keep their values. After
-// an error the aggregate is in no defined state.
+// Decode reads a result of Encode into a new aggregate. Fields that are missing in the data or
+// tagged refold:"-" keep their values. After an error the state of the aggregate is undefined.
 func (s *State) Decode(data []byte, agg any) (err error) {
 	defer s.recovered(&err)
 	v, err := s.elem(agg)

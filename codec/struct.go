@@ -111,7 +111,7 @@ func (f *field) of(v reflect.Value) reflect.Value {
 	return v.FieldByIndex(f.index)
 }
 
-// omitted tells whether the field is left out because it is empty.
+// omitted reports whether the field is omitted because it is empty.
 func (f *field) omitted(v reflect.Value) bool {
 	if !f.omit {
 		return false
@@ -137,7 +137,7 @@ type field struct {
 	head  []byte // the encoded name
 }
 
-// fieldTag is what the tags of a field say.
+// fieldTag is the parsed tag of a field.
 type fieldTag struct {
 	skip, omit, noInline bool
 	name, alias          string
@@ -174,9 +174,8 @@ func parseTag(f reflect.StructField) (fieldTag, error) {
 	return tag, nil
 }
 
-// fields returns the stored fields of a struct. Structs that are embedded by
-// value are inlined. It is an error if something would be lost: a field that
-// can't be reached, or two of one name.
+// fields returns the stored fields of a struct. Embedded struct values are inlined. It returns an
+// error if a field would be lost: one that is inaccessible, or two with the same name.
 func (c *compiler) fields(t reflect.Type) ([]field, error) {
 	fs, err := c.collect(t)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// kind is what a msgpack token is, however many bytes it takes.
+// kind is the type of a msgpack token, regardless of its encoded width.
 type kind uint8
 
 const (
@@ -43,9 +43,9 @@ type token struct {
 	bits uint64 // the value of a scalar
 }
 
-// scan reads the token at data[pos:] and returns the position behind its head:
-// where the bytes, the elements or the next value begin. At the end of the data
-// and at an invalid code the kind is kindInvalid. It does not look further.
+// scan reads the token at data[pos:] and returns the position after its head, where its bytes, its
+// elements or the next value begin. At the end of the data and at an invalid code the kind is
+// kindInvalid.
 func scan(data []byte, pos int) (token, int) {
 	if pos >= len(data) {
 		return token{}, pos
@@ -116,8 +116,7 @@ func scanWide(data []byte, pos int, c byte) (token, int) {
 	return token{kind: k, bits: u}, pos
 }
 
-// layout tells what a code above the fixed ones stands for, and the width of
-// the number behind it.
+// layout returns the kind of a code above the fixed ones, and the width of the number after it.
 func layout(c byte) (k kind, width int) {
 	switch c {
 	case msgpcode.Nil:
@@ -176,19 +175,18 @@ func layout(c byte) (k kind, width int) {
 	return kindInvalid, 0
 }
 
-// maxDepth is how many arrays and maps may be nested. Both the check before
-// decoding and the encoder hold it.
+// maxDepth is the maximum number of nested arrays and maps. The check before decoding and the
+// encoder enforce it.
 const maxDepth = 100
 
-// Check tells whether data is exactly one well-formed msgpack value that is
-// safe to decode: no invalid code, no length beyond the bytes that are left, at
-// most 100 nested arrays and maps, and nothing behind it. The error wraps
-// ErrLimit if it is nested too deeply, else ErrMalformed.
+// Check reports whether data is exactly one well-formed msgpack value that is safe to decode: no
+// invalid code, no length beyond the remaining bytes, at most 100 nested arrays and maps, and no
+// trailing bytes. The error wraps ErrLimit if the value is nested too deeply, otherwise
+// ErrMalformed.
 //
-// Check is one pass without recursion or allocation. Without it a decoder that
-// believes what it reads allocates gigabytes for five bytes, or overflows its
-// stack, which ends the process. Everything in this package that decodes calls
-// it first.
+// Check is one pass without recursion or allocation. A decoder that trusts its input allocates
+// gigabytes for five bytes, or overflows its stack, which ends the process. All decoding in this
+// package calls Check first.
 func Check(data []byte) error {
 	if err := check(data); err != nil {
 		return fmt.Errorf("codec: %w", err)
@@ -210,10 +208,10 @@ func check(data []byte) error {
 	return nil
 }
 
-// skip returns where the value at pos ends, having checked it all the way. It
-// may hold up to limit nested arrays and maps, which is at most maxDepth.
+// skip validates the value at pos and returns its end. The value may have up to limit nested arrays
+// and maps, at most maxDepth.
 func skip(data []byte, pos, limit int) (int, error) {
-	var stack [maxDepth]uint32 // values still to come at each level outside this one
+	var stack [maxDepth]uint32 // remaining values of each enclosing level
 	depth, left := 0, 1        // this level
 	for {
 		for left == 0 {
