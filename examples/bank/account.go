@@ -17,16 +17,15 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// This file is the whole bank account: what it is asked, what it remembers, and
-// how one leads to the other. Everything else in this directory is a way to call
-// it. Copy it to begin an aggregate of your own.
+// This file is the complete bank account: its commands, events and state, and the logic between
+// them. The other files in this directory only use it. Copy it to start an aggregate of your own.
 
 type (
-	// Command is what an account can be asked.
+	// Command is a command to an account.
 	Command interface{ eventsourcing.Target[Command] }
-	// Event is what can happen to an account.
+	// Event is an event of an account.
 	Event interface{ isEvent() }
-	// Ctx and Effect are those of the framework, for accounts.
+	// Ctx and Effect are the framework's types, for accounts.
 	Ctx    = eventsourcing.Context[Command, Event]
 	Effect = eventsourcing.Effect[Command, Event]
 )
@@ -34,7 +33,7 @@ type (
 // AccountTypeName is the first part of the persistence IDs of accounts.
 const AccountTypeName = "account"
 
-// Why an account refuses a command. The codes are stable.
+// The refusals of an account. Their codes are stable.
 var (
 	ErrNotOpen      = eventsourcing.NewRefusal("bank/not_open", "there is no such account")
 	ErrClosed       = eventsourcing.NewRefusal("bank/closed", "the account is closed")
@@ -54,67 +53,67 @@ var (
 	ErrTooManyOpen  = eventsourcing.NewRefusal("bank/too_many_transfers", "too many transfers are pending")
 )
 
-// The commands. For says what each is answered with.
+// The commands. For declares the type of the reply.
 type (
-	// Open opens an account. Opening it again with the same terms does nothing.
+	// Open opens an account. Repeating it with the same terms does nothing.
 	Open struct {
 		eventsourcing.For[Command, View]
 		Request  string
 		Currency money.Currency
 		Owner    string
 	}
-	// Deposit puts an amount into the account, in any currency.
+	// Deposit adds an amount to the account, in any currency.
 	Deposit struct {
 		eventsourcing.For[Command, Receipt]
 		Request string
 		Amount  money.Amount
 	}
-	// Withdraw takes an amount out of the account, in any currency.
+	// Withdraw removes an amount from the account, in any currency.
 	Withdraw struct {
 		eventsourcing.For[Command, Receipt]
 		Request string
 		Amount  money.Amount
 	}
-	// Transfer takes an amount out of the account and sends it to another one.
-	// The receipt says that it is on its way.
+	// Transfer debits the account and sends the amount to another account. The receipt confirms
+	// only the debit.
 	Transfer struct {
 		eventsourcing.For[Command, Receipt]
 		Request string
 		To      string
 		Amount  money.Amount
 	}
-	// Close ends an account that is empty.
+	// Close closes an account with a zero balance.
 	Close struct {
 		eventsourcing.For[Command, Receipt]
 		Request string
 	}
-	// Lookup shows the account.
+	// Lookup returns the account.
 	Lookup struct {
 		eventsourcing.For[Command, View]
-		// In is a further currency in which to show the balance.
+		// In is an additional currency for the balance.
 		In money.Currency
 	}
-	// Credit is what one account sends to another for a transfer, again and
-	// again until it is answered.
+	// Credit is the message of a transfer from its source to its destination. The source resends it
+	// until it is confirmed.
 	Credit struct {
 		eventsourcing.For[Command, Accepted]
 		delivery.Header
 		From   string
-		Amount money.Amount // as it was debited
+		Amount money.Amount // the debited amount
 	}
 )
 
-// Receipt answers a command that changed the account, and every retry of it.
+// Receipt is the reply to a command that changed the account, and to its retries.
 type Receipt struct {
 	Balance  money.Amount
-	Transfer uint64 // the number of the transfer that was started
-	Repeated bool   // the request was done before
+	Transfer uint64 // the number of the started transfer
+	Repeated bool   // the request was executed before
 }
 
-// Accepted answers a Credit.
+// Accepted is the reply to a Credit.
 type Accepted struct{}
 
-// View is what an account looks like.
+// View is the visible state of an account.
 type View struct {
 	Owner      string
 	Currency   money.Currency
@@ -123,33 +122,33 @@ type View struct {
 	InFlight   money.Amount // the sum of Pending
 	Pending    []Pending    // by number
 	LastChange time.Time
-	// Value is the balance in the currency that was asked for.
+	// Value is the balance in the requested currency.
 	Value rates.Exchange
-	// Repeated says that an Open was done before.
+	// Repeated reports that an earlier Open opened the account.
 	Repeated bool
 }
 
-// Pending is a transfer that has not ended.
+// Pending is a transfer that is not completed or refunded yet.
 type Pending struct {
 	Transfer uint64
 	To       string
-	Amount   money.Amount // as it was debited
+	Amount   money.Amount // the debited amount
 }
 
-// The events. Their names in the journal are in AccountType.
+// The events. AccountType maps them to names in the journal.
 type (
-	// Cause is in every event that a customer's command led to.
+	// Cause is part of every event of a customer's command.
 	Cause struct {
 		At      time.Time
 		Request string `msgpack:",omitempty"`
 	}
-	// Opened begins an account.
+	// Opened starts an account.
 	Opened struct {
 		Cause
 		Currency money.Currency
 		Owner    string
 	}
-	// Deposited and Withdrawn are what was paid in and out at the counter.
+	// Deposited and Withdrawn record cash deposits and withdrawals.
 	Deposited struct {
 		Cause
 		rates.Exchange
@@ -158,15 +157,15 @@ type (
 		Cause
 		rates.Exchange
 	}
-	// TransferStarted debits the source. Transfer is the number of the delivery.
+	// TransferStarted debits the source. Transfer is the delivery number.
 	TransferStarted struct {
 		Cause
 		rates.Exchange
 		Transfer uint64
 		To       string
 	}
-	// TransferCompleted says that the destination has taken the transfer in, and
-	// TransferRefunded that it was turned away.
+	// TransferCompleted records that the destination accepted the transfer, TransferRefunded that
+	// it rejected it.
 	TransferCompleted struct {
 		At       time.Time
 		Transfer uint64
@@ -178,16 +177,16 @@ type (
 		Amount   money.Amount
 		Reason   string // the code of the refusal
 	}
-	// Credited is a transfer that arrived: Original is what was debited.
+	// Credited records an accepted transfer. Original is the debited amount.
 	Credited struct {
 		At time.Time
 		rates.Exchange
 		delivery.Header
 		From string
 	}
-	// CreditRefused is a transfer that was turned away. It is an event because
-	// the source is refunded for it: a copy of the message that comes late must
-	// be refused too, even if the account was opened in between.
+	// CreditRefused records a rejected transfer. It is an event because the source refunds the
+	// transfer: the account must also reject a late copy of the message, even if it was opened in
+	// between.
 	CreditRefused struct {
 		At time.Time
 		delivery.Header
@@ -209,25 +208,24 @@ func (Credited) isEvent()          {}
 func (CreditRefused) isEvent()     {}
 func (Closed) isEvent()            {}
 
-// Account is the state of an account: what its events have led to. A snapshot
-// holds the exported fields.
+// Account is the state of an account, the result of its events. A snapshot contains the exported
+// fields.
 type Account struct {
 	Opened, Closed bool
 	Owner          string
 	Balance        money.Amount
 	Changed        time.Time
-	Requests       requests.Memory[Receipt] // what was done already
-	Transfers      delivery.Outbox[Credit]  // the transfers that have not ended
-	Started        uint64                   // how many there ever were
-	InFlight       money.Amount             // what they may bring back
-	Credits        delivery.Inbox           // what other accounts have sent
+	Requests       requests.Memory[Receipt] // executed requests
+	Transfers      delivery.Outbox[Credit]  // pending transfers
+	Started        uint64                   // the number of transfers started so far
+	InFlight       money.Amount             // the amount that refunds may return
+	Credits        delivery.Inbox           // received transfers
 
 	id    string      `refold:"-"`
 	rates rates.Rates `refold:"-"`
 }
 
-// AccountType describes accounts to the framework. What an account depends on
-// comes in here.
+// AccountType describes accounts to the framework. Dependencies of accounts are its parameters.
 func AccountType(r rates.Rates) eventsourcing.Type[Command, Event] {
 	return eventsourcing.Type[Command, Event]{
 		Name: AccountTypeName,
@@ -258,7 +256,7 @@ func AccountType(r rates.Rates) eventsourcing.Type[Command, Event] {
 	}
 }
 
-// HandleCommand decides what a command leads to. It changes nothing.
+// HandleCommand decides the effect of a command. It does not change the state.
 func (a *Account) HandleCommand(ctx *Ctx, command Command) Effect {
 	switch c := command.(type) {
 	case Open:
@@ -306,7 +304,7 @@ func (a *Account) HandleCommand(ctx *Ctx, command Command) Effect {
 	return ctx.Unhandled()
 }
 
-// open opens the account, once.
+// open opens the account once.
 func (a *Account) open(ctx *Ctx, c Open) Effect {
 	nothing := money.Zero(c.Currency)
 	view := View{Owner: c.Owner, Currency: c.Currency, Balance: nothing, InFlight: nothing}
@@ -328,8 +326,8 @@ func (a *Account) open(ctx *Ctx, c Open) Effect {
 	return ctx.Persist(Opened{Cause{ctx.Now(), c.Request}, c.Currency, c.Owner}).Reply(c.With(view))
 }
 
-// change handles a command that changes the account: once for each request, and
-// only while it is open.
+// change handles a command that changes the account. It executes each request once, and only while
+// the account is open.
 func (a *Account) change(ctx *Ctx, request, content string, decide func(Cause) (Event, error)) Effect {
 	var reply eventsourcing.For[Command, Receipt]
 	first, done, err := a.Requests.Check(request, content)
@@ -351,13 +349,13 @@ func (a *Account) change(ctx *Ctx, request, content string, decide func(Cause) (
 	return ctx.Persist(event).Reply(reply.Answer(func() Receipt { return a.receipt(event) }))
 }
 
-// receipt is the answer to a command, right after its event was applied.
+// receipt is the reply to a command, after its event was applied.
 func (a *Account) receipt(event Event) Receipt {
 	started, _ := event.(TransferStarted)
 	return Receipt{Balance: a.Balance, Transfer: started.Transfer}
 }
 
-// asked is what a request is compared with when it comes again.
+// asked describes a request, so that a repeated request can be compared with the first one.
 func asked(what string, amount money.Amount, to string) string {
 	return what + " " + amount.String() + " " + to
 }
@@ -366,7 +364,7 @@ func askedOpen(currency money.Currency, owner string) string {
 	return asked("open "+string(currency), money.Amount{}, owner)
 }
 
-// exchange converts an amount to the account's currency, at the rate of now.
+// exchange converts an amount to the currency of the account, at the current rate.
 func (a *Account) exchange(original money.Amount, now time.Time) (rates.Exchange, error) {
 	switch {
 	case !original.Currency().Known():
@@ -384,7 +382,7 @@ func (a *Account) exchange(original money.Amount, now time.Time) (rates.Exchange
 	return x, nil
 }
 
-// noExchange makes a refusal of the reason why a conversion failed.
+// noExchange converts an error of a conversion to a refusal.
 func noExchange(err error) error {
 	switch {
 	case errors.Is(err, money.ErrOverflow):
@@ -395,8 +393,7 @@ func noExchange(err error) error {
 	return fmt.Errorf("%w: %w", ErrNoRate, err)
 }
 
-// canHold makes sure that the balance does not overflow, even if every transfer
-// comes back.
+// canHold checks that the balance cannot overflow, even if all transfers are refunded.
 func (a *Account) canHold(amount money.Amount) error {
 	if _, err := sure(a.Balance.Add(a.InFlight)).Add(amount); err != nil {
 		return ErrOverflow
@@ -433,8 +430,8 @@ func (a *Account) canClose() error {
 	return nil
 }
 
-// credit takes in a transfer from another account. It comes at least once and is
-// decided once: then it is answered as it was.
+// credit handles a transfer from another account. The message arrives at least once; the account
+// decides once, and repeats its decision for copies.
 func (a *Account) credit(ctx *Ctx, c Credit) Effect {
 	if a.Credits.Seen(c.Header) {
 		if refusal := a.Credits.Refusal(c.Header); refusal != nil {
@@ -446,7 +443,7 @@ func (a *Account) credit(ctx *Ctx, c Credit) Effect {
 	refusal, refused := errors.AsType[*eventsourcing.Refusal](err)
 	switch {
 	case errors.Is(err, ErrNoRate), errors.Is(err, ErrStaleRate):
-		// What is no refusal does not end a transfer: it is sent again.
+		// An error that is not a refusal does not end a transfer: the source resends it.
 		return ctx.Refuse(errors.New("the transfer waits for a rate: " + err.Error()))
 	case refused:
 		return ctx.Persist(CreditRefused{ctx.Now(), c.Header, c.From, c.Amount, refusal.Code()}).Refuse(refusal)
@@ -454,7 +451,7 @@ func (a *Account) credit(ctx *Ctx, c Credit) Effect {
 	return ctx.Persist(Credited{ctx.Now(), x, c.Header, c.From}).Reply(c.With(Accepted{}))
 }
 
-// accept says what a transfer amounts to here, or why it is turned away.
+// accept returns the credited amount of a transfer, or a refusal.
 func (a *Account) accept(amount money.Amount, now time.Time) (rates.Exchange, error) {
 	switch {
 	case a.Closed:
@@ -469,7 +466,7 @@ func (a *Account) accept(amount money.Amount, now time.Time) (rates.Exchange, er
 	return x, a.canHold(x.Amount)
 }
 
-// HandleSignal ends a transfer when its destination has answered.
+// HandleSignal ends a transfer when its destination has replied.
 func (a *Account) HandleSignal(ctx *Ctx, signal eventsourcing.Signal) Effect {
 	s, ok := signal.(delivery.Answered[Credit])
 	if !ok {
@@ -481,7 +478,7 @@ func (a *Account) HandleSignal(ctx *Ctx, signal eventsourcing.Signal) Effect {
 	return ctx.Persist(TransferCompleted{ctx.Now(), s.Nr, s.Message.Amount})
 }
 
-// ApplyEvent changes the state by what has happened, and does nothing else.
+// ApplyEvent applies an event to the state. It has no other effect.
 func (a *Account) ApplyEvent(event Event) {
 	switch e := event.(type) {
 	case Opened:
@@ -519,7 +516,7 @@ func (a *Account) ApplyEvent(event Event) {
 	}
 }
 
-// View shows the account, and its balance in a further currency if there is one.
+// View returns the visible state, with the balance in an additional currency if in is set.
 func (a *Account) View(in money.Currency, now time.Time) (View, error) {
 	if !a.Opened {
 		return View{}, ErrNotOpen
@@ -545,8 +542,8 @@ func (a *Account) View(in money.Currency, now time.Time) (View, error) {
 	return view, nil
 }
 
-// sure is for sums that were checked when the event was decided. If one fails
-// nevertheless the history is damaged, and there must be no state.
+// sure returns a sum that was checked when the event was decided. An error means that the history
+// is damaged, so the recovery must fail.
 func sure(sum money.Amount, err error) money.Amount {
 	if err != nil {
 		panic(err)

@@ -26,15 +26,15 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// openAPI describes the calls.
+// openAPI describes the HTTP calls.
 //
 //go:embed openapi.json
 var openAPI []byte
 
-// maxBody is the size of the largest request, in bytes.
+// maxBody bounds a request body, in bytes.
 const maxBody = 16 << 10
 
-// api answers HTTP requests.
+// api serves the HTTP API.
 type api struct {
 	bank *bank
 	log  *slog.Logger
@@ -62,10 +62,10 @@ func (a *api) home(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) describe(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(openAPI) // or the caller has gone
+	_, _ = w.Write(openAPI) // an error means that the client is gone
 }
 
-// The bodies of requests.
+// The request bodies.
 type (
 	openRequest struct {
 		ID        string `json:"id"`
@@ -95,7 +95,7 @@ func (a *api) open(r *http.Request, body openRequest) (any, error) {
 		return nil, badField("currency", err)
 	}
 	if body.ID == "" {
-		return nil, badField("id", errors.New("it is missing"))
+		return nil, badField("id", errors.New("missing"))
 	}
 	view, err := eventsourcing.Ask(r.Context(), a.bank.account(body.ID), Open{Request: body.RequestID, Currency: currency, Owner: body.Owner})
 	return accountJSON(body.ID, view, 0), err
@@ -148,7 +148,7 @@ func (a *api) lookup(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, answer, err)
 }
 
-// lookupOf asks the account itself, or the journal when it is about the past.
+// lookupOf asks the account, or reads the journal if the request is about a past state.
 func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
 	q := r.URL.Query()
 	id, in := r.PathValue("id"), money.Currency(q.Get("in"))
@@ -162,7 +162,7 @@ func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
 	var err error
 	if s := q.Get("at_seq"); s != "" {
 		if atSeq, err = strconv.ParseUint(s, 10, 63); err != nil || atSeq == 0 {
-			return nil, badField("at_seq", fmt.Errorf("%.40q is no number of an event", s))
+			return nil, badField("at_seq", fmt.Errorf("%.40q is not an event number", s))
 		}
 	}
 	if s := q.Get("at_time"); s != "" {
@@ -173,7 +173,7 @@ func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
 	for _, s := range q["without"] {
 		var n uint64
 		if n, err = strconv.ParseUint(s, 10, 63); err != nil {
-			return nil, badField("without", fmt.Errorf("%.40q is no number of an event", s))
+			return nil, badField("without", fmt.Errorf("%.40q is not an event number", s))
 		}
 		without = append(without, n)
 	}
@@ -181,7 +181,7 @@ func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
 	return accountJSON(id, seen.view, seen.number), err
 }
 
-// page is how many lines of a statement an answer has.
+// page is the number of statement lines in a response.
 const page = 1000
 
 var errPageFull = errors.New("the page is full")
@@ -209,7 +209,7 @@ func (a *api) statementOf(r *http.Request) (any, error) {
 	if s := q.Get("after"); s != "" {
 		var err error
 		if after, err = strconv.ParseUint(s, 10, 63); err != nil {
-			return nil, badField("after", fmt.Errorf("%.40q is no number of an event", s))
+			return nil, badField("after", fmt.Errorf("%.40q is not an event number", s))
 		}
 	}
 	body := statementBody{Account: r.PathValue("id"), Lines: []lineBody{}}
@@ -230,7 +230,7 @@ func (a *api) statementOf(r *http.Request) (any, error) {
 	return body, err
 }
 
-// handle reads the JSON body of a request.
+// handle decodes the JSON body of a request and calls f.
 func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := decode[T](w, r)
@@ -248,7 +248,7 @@ func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFu
 func decode[T any](w http.ResponseWriter, r *http.Request) (body T, err error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
-		return body, &requestError{http.StatusUnsupportedMediaType, "bank/media_type", errors.New("the Content-Type has to be application/json")}
+		return body, &requestError{http.StatusUnsupportedMediaType, "bank/media_type", errors.New("the Content-Type must be application/json")}
 	}
 	var data []byte
 	data, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -272,8 +272,8 @@ func decode[T any](w http.ResponseWriter, r *http.Request) (body T, err error) {
 	return body, nil
 }
 
-// The bodies of answers. Amounts are strings, so that no reader makes binary
-// fractions of them.
+// The response bodies. Amounts are strings, so that no client converts them to binary floating
+// point.
 type (
 	accountBody struct {
 		ID         string        `json:"id"`
@@ -348,7 +348,7 @@ func (a *api) receipt(r Receipt, err error) (any, error) {
 	return receiptBody{r.Balance.Decimal(), string(r.Balance.Currency()), r.Transfer}, err
 }
 
-// requestError is what is wrong with a request itself.
+// requestError reports an invalid request.
 type requestError struct {
 	status int
 	code   string
@@ -362,8 +362,7 @@ func badRequest(err error) error {
 	return &requestError{http.StatusBadRequest, "bank/bad_request", err}
 }
 
-// badField names the field to blame. What is wrong with an amount that can be
-// read is a refusal.
+// badField names the invalid field. An invalid amount that can be parsed is a refusal.
 func badField(field string, err error) error {
 	if refusal := refusalOf(err); refusal != nil {
 		return fmt.Errorf("%s: %w: %w", field, refusal, err)
@@ -371,7 +370,7 @@ func badField(field string, err error) error {
 	return badRequest(fmt.Errorf("%s: %w", field, err))
 }
 
-// answer writes what came of a request.
+// answer writes the response.
 func (a *api) answer(w http.ResponseWriter, r *http.Request, body any, err error) {
 	status := http.StatusOK
 	if err != nil {
@@ -388,11 +387,11 @@ func (a *api) answer(w http.ResponseWriter, r *http.Request, body any, err error
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // or the caller has gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
 }
 
-// statusOf maps errors of accounts and of Refold. After 504 the command may have
-// been done; the same request ID tells.
+// statusOf returns the HTTP status of an error. After status 504 the command may have been
+// executed; retrying with the same request ID returns the outcome.
 func statusOf(err error) int {
 	_, refused := errors.AsType[*eventsourcing.Refusal](err)
 	switch {
@@ -410,18 +409,18 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-var errText = errors.New("a string is not Unicode: it has bytes that are not UTF-8, or half of a surrogate pair")
+var errText = errors.New("a string is not valid Unicode: it contains invalid UTF-8 or half of a surrogate pair")
 
-// checkText returns an error if JSON that can be parsed has strings that are no
-// text. The parser would put U+FFFD in place of what is wrong, and two IDs that
-// differ there would become the same account.
+// checkText returns an error if a string in valid JSON is not valid Unicode. The parser would
+// replace invalid parts with U+FFFD, and two IDs that differ only there would become the same
+// account.
 func checkText(data []byte) error {
 	if !utf8.Valid(data) {
 		return errText
 	}
 	for len(data) > 0 {
 		n := 1
-		if data[0] == '\\' { // there are none outside of strings
+		if data[0] == '\\' { // JSON has no backslash outside of strings
 			n = 2
 			if r := escaped(data); utf16.IsSurrogate(r) {
 				n = 12
@@ -435,8 +434,7 @@ func checkText(data []byte) error {
 	return nil
 }
 
-// escaped returns the UTF-16 unit of a \u escape at the beginning of data, 0 if
-// there is none.
+// escaped returns the UTF-16 unit of a \u escape at the start of data, or 0 if there is none.
 func escaped(data []byte) rune {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0

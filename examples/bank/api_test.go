@@ -101,7 +101,7 @@ func TestAPI(t *testing.T) {
 		{"POST", "/accounts", `{"id": "alice", "currency": "TWD", "owner": "Alice"}`, 409, `"code":"bank/other_terms"`},
 		{"POST", "/accounts", `{"id": "bob", "currency": "TWD"}`, 200, ""},
 		{"POST", "/accounts", `{"id": "carol", "currency": "EUR"}`, 409, `"code":"bank/unknown_currency","message":"currency: `},
-		{"POST", "/accounts", `{"currency": "USD"}`, 400, `"message":"id: it is missing"`},
+		{"POST", "/accounts", `{"currency": "USD"}`, 400, `"message":"id: missing"`},
 		{"POST", "/accounts", `{"id": "` + long + `", "currency": "USD"}`, 400, "at most 512"},
 
 		{"POST", "/accounts/alice/deposits", `{"amount": "100", "currency": "USD", "request_id": "r1"}`, 200, `{"balance":"100.00","currency":"USD"}`},

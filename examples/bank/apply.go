@@ -25,28 +25,27 @@ import (
 
 // applyCmd executes a file of commands.
 //
-// Each account belongs to one worker, which handles its lines one after the
-// other, in the order of the file. The ID of a request is the hash of the file
-// and the number of the line, so that the file can be applied again after a
-// crash: what was done is not done twice.
+// Each account belongs to one worker, which executes the lines of the account in the order of the
+// file. The request ID is the hash of the file and the line number. After a crash the file can
+// therefore be applied again: executed lines are not executed twice.
 type applyCmd struct {
 	File    string `arg:"" type:"existingfile" help:"CSV file: ${header}"`
-	Workers int    `default:"1024" help:"How many accounts are worked on at the same time."`
+	Workers int    `default:"1024" help:"Number of concurrent workers."`
 	Settle  bool   `help:"Wait for each transfer to end before the account's next line."`
-	Log     string `placeholder:"FILE" help:"Append what happens to FILE, as lines of JSON."`
-	Rejects string `placeholder:"FILE" help:"Write lines that are bad or refused to FILE. Defaults to the name of the input and .rejects.csv."`
+	Log     string `placeholder:"FILE" help:"Append a log of recoveries, transfers and lines to FILE, as lines of JSON."`
+	Rejects string `placeholder:"FILE" help:"Write bad and refused lines to FILE. Defaults to the name of the input and .rejects.csv."`
 }
 
 // Run executes the command.
 func (c *applyCmd) Run(app *app) (err error) {
 	if c.Workers < 1 || c.Workers > maxWorkers {
-		return usageError{fmt.Errorf("--workers %d: it has to be 1 to %d", c.Workers, maxWorkers)}
+		return usageError{fmt.Errorf("--workers %d: must be 1 to %d", c.Workers, maxWorkers)}
 	}
 	file, err := os.Open(c.File)
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // it is only read
+	defer file.Close() //nolint:errcheck // opened for reading
 	hash, total, err := survey(file)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", c.File, err)
@@ -81,20 +80,19 @@ func (c *applyCmd) Run(app *app) (err error) {
 	a.tally.print(app.stdout)
 	switch cause := context.Cause(ctx); {
 	case app.ctx.Err() != nil:
-		return interruptedError{fmt.Errorf("interrupted; run it again to do the rest")}
+		return interruptedError{fmt.Errorf("interrupted; run the command again to execute the remaining lines")}
 	case cause != nil:
-		return fmt.Errorf("%w; run it again to do the rest", cause)
+		return fmt.Errorf("%w; run the command again to execute the remaining lines", cause)
 	case a.tally.bad > 0:
 		return badLinesError{fmt.Errorf("%d bad lines, see %s", a.tally.bad, a.tally.rejects)}
 	}
 	return nil
 }
 
-// maxWorkers bounds what --workers asks for: each is a goroutine with a queue.
+// maxWorkers bounds --workers: each worker is a goroutine with a queue.
 const maxWorkers = 65_536
 
-// survey returns the hash of the file and how many commands it has, and rewinds
-// it.
+// survey returns the hash and the number of commands of the file, and rewinds it.
 func survey(file io.ReadSeeker) (hash string, commands int, err error) {
 	counter := &lineCounter{}
 	if hash, err = requests.Hash(io.TeeReader(file, counter)); err != nil {
@@ -104,7 +102,7 @@ func survey(file io.ReadSeeker) (hash string, commands int, err error) {
 	return hash, counter.commands(), err
 }
 
-// lineCounter counts the lines of what is written to it.
+// lineCounter counts the lines that are written to it.
 type lineCounter struct {
 	begins []byte
 	ends   byte
@@ -122,7 +120,7 @@ func (c *lineCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// commands is how many lines there are besides the header.
+// commands returns the number of lines without the header.
 func (c *lineCounter) commands() int {
 	n := c.breaks
 	if len(c.begins) > 0 && c.ends != '\n' {
@@ -145,7 +143,7 @@ type applier struct {
 	progress progress
 	stderr   io.Writer
 	fail     context.CancelCauseFunc
-	asking   context.Context //nolint:containedctx // of the lines in hand: it outlives the run a little
+	asking   context.Context //nolint:containedctx // for pending requests; it ends some time after the run is interrupted
 
 	mu         sync.Mutex
 	tally      tally
@@ -155,11 +153,11 @@ type applier struct {
 // task is a line for a worker.
 type task struct {
 	line   batch.Line
-	opens  chan struct{}   // closed when the line, which opens an account, is done
-	opened <-chan struct{} // what a transfer waits for: its destination
+	opens  chan struct{}   // closed when this line has opened its account
+	opened <-chan struct{} // closed when the destination of this transfer is open
 }
 
-// run deals out the lines, and returns when all are done or ctx has ended.
+// run distributes the lines, and returns when all are executed or ctx has ended.
 func (a *applier) run(ctx context.Context, lines func(func(batch.Line, error) bool), workers int) {
 	var stop func()
 	a.asking, stop = outlive(ctx, stopPatience)
@@ -177,7 +175,7 @@ func (a *applier) run(ctx context.Context, lines func(func(batch.Line, error) bo
 		}
 	}()
 	seed := maphash.MakeSeed()
-	opening := make(map[string]chan struct{}) // the last line that opens an account
+	opening := make(map[string]chan struct{}) // for each account, the last line that opens it
 	for line, err := range lines {
 		bad, isBad := errors.AsType[*batch.LineError](err)
 		switch {
@@ -204,14 +202,13 @@ func (a *applier) run(ctx context.Context, lines func(func(batch.Line, error) bo
 	}
 }
 
-// work handles the lines of some accounts, and then waits for their transfers to
-// end.
+// work executes the lines of some accounts, and then waits until their transfers are settled.
 func (a *applier) work(ctx context.Context, queue <-chan task) {
 	var sources []string
 	known := make(map[string]bool)
 	for t := range queue {
 		if ctx.Err() != nil {
-			continue // empty the queue
+			continue // drain the queue
 		}
 		if t.line.Command == batch.Transfer && !known[t.line.Account] {
 			known[t.line.Account] = true
@@ -230,14 +227,13 @@ func (a *applier) work(ctx context.Context, queue <-chan task) {
 	}
 }
 
-// handle executes one line. The error is one that stops everything.
+// handle executes one line. Its error stops the run.
 func (a *applier) handle(ctx context.Context, t task) error {
 	if t.opens != nil {
 		defer close(t.opens)
 	}
 	if t.opened != nil {
-		// Lines that open the destination come first. No two lines wait for each
-		// other: one waits for an earlier one only.
+		// A line waits only for an earlier line, so there is no deadlock.
 		select {
 		case <-t.opened:
 		case <-ctx.Done():
@@ -279,8 +275,8 @@ func (a *applier) handle(ctx context.Context, t task) error {
 	return nil
 }
 
-// bad takes note of a line that can't be read. Where only its amount or its
-// currency is to blame it counts as refused.
+// bad records an unreadable line. If only its amount or currency is invalid, the line counts as
+// refused.
 func (a *applier) bad(err *batch.LineError) {
 	record := logRecord{Event: "line", Line: err.Line, Outcome: "bad"}
 	code := "bad_line"
@@ -296,8 +292,7 @@ func (a *applier) bad(err *batch.LineError) {
 	a.progress.add()
 }
 
-// refusalOf returns the refusal that an amount would have met at an account if
-// it could be expressed at all, nil if there is none.
+// refusalOf returns the refusal for an invalid amount or currency, or nil for any other error.
 func refusalOf(err error) *eventsourcing.Refusal {
 	switch {
 	case errors.Is(err, money.ErrTooFine):
@@ -310,16 +305,16 @@ func refusalOf(err error) *eventsourcing.Refusal {
 	return nil
 }
 
-// execute has the bank execute a line. Faults that may pass are tried again.
+// execute executes a line. It retries temporary failures.
 func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err error) {
 	pause := firstPause
 	for {
-		receipt, err := a.bank.execute(a.asking, l, requests.FileLine(a.hash, l.Number)) //nolint:contextcheck // it outlives ctx a little
+		receipt, err := a.bank.execute(a.asking, l, requests.FileLine(a.hash, l.Number)) //nolint:contextcheck // asking derives from ctx
 		_, refused := errors.AsType[*eventsourcing.Refusal](err)
 		if err == nil || refused || errors.Is(err, eventsourcing.ErrInvalid) || pause > lastPause {
 			return receipt.Repeated, err
 		}
-		a.logger.WarnContext(ctx, "line not done, trying again", slog.Uint64("line", l.Number), slog.Any("error", err))
+		a.logger.WarnContext(ctx, "line failed, retrying", slog.Uint64("line", l.Number), slog.Any("error", err))
 		a.complain(l.Number, err)
 		if !sleep(ctx, pause) {
 			return false, err
@@ -328,7 +323,7 @@ func (a *applier) execute(ctx context.Context, l batch.Line) (repeated bool, err
 	}
 }
 
-// complain tells the operator now and then why there is no progress.
+// complain prints the reason for a retry, at most once per complaintInterval.
 func (a *applier) complain(line uint64, err error) {
 	a.mu.Lock()
 	due := a.stderr != nil && time.Since(a.complained) > complaintInterval
@@ -337,12 +332,11 @@ func (a *applier) complain(line uint64, err error) {
 	}
 	a.mu.Unlock()
 	if due {
-		printf(a.stderr, "line %d is not done, trying again: %v\n", line, err)
+		printf(a.stderr, "line %d failed, retrying: %v\n", line, err)
 	}
 }
 
-// outlive returns a context that ends a while after ctx does, so that what is in
-// hand can end by itself.
+// outlive returns a context that ends some time after ctx, so that pending requests can complete.
 func outlive(ctx context.Context, patience time.Duration) (later context.Context, stop func()) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unwatch := context.AfterFunc(ctx, func() {
@@ -353,20 +347,18 @@ func outlive(ctx context.Context, patience time.Duration) (later context.Context
 }
 
 const (
-	// stopPatience is how long an interrupted apply waits for the lines in hand.
+	// stopPatience bounds how long an interrupted apply waits for pending lines.
 	stopPatience = 5 * time.Second
-	// complaintInterval is the least time between two complaints.
+	// complaintInterval is the minimum time between two printed failures.
 	complaintInterval = 5 * time.Second
 	firstPause        = 50 * time.Millisecond
 	lastPause         = 15 * time.Second
-	// settlePatience is how long apply waits at its end for an account whose
-	// transfers make no progress.
+	// settlePatience bounds how long apply waits for an account whose transfers make no progress.
 	settlePatience = 15 * time.Second
 )
 
-// waitSettled waits until an account has no transfers pending, and returns how
-// many there are when it gives up: after so long without progress, if patience
-// is not 0.
+// waitSettled waits until an account has no pending transfers. It gives up after patience without
+// progress, unless patience is 0, and returns the number of pending transfers.
 func (a *applier) waitSettled(ctx context.Context, id string, patience time.Duration) (int, error) {
 	pause, pending, since := time.Millisecond, -1, time.Now()
 	for {
@@ -390,7 +382,7 @@ func (a *applier) waitSettled(ctx context.Context, id string, patience time.Dura
 	}
 }
 
-// sleep waits, and reports whether ctx lasted.
+// sleep waits for d, and reports whether ctx is still active.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -408,8 +400,8 @@ func (a *applier) count(f func(*tally)) {
 	f(&a.tally)
 }
 
-// rejects is the file of the lines that were bad or refused. It is made when
-// there is one, and replaces that of an earlier run.
+// rejects is the file of bad and refused lines. The first such line creates it; it replaces the
+// file of an earlier run.
 type rejects struct {
 	path string
 
@@ -437,7 +429,7 @@ func (r *rejects) write(line uint64, code string, why error) {
 	}
 }
 
-// name is the path of the file if there is one.
+// name returns the path of the file, or "" if it does not exist.
 func (r *rejects) name() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -447,7 +439,7 @@ func (r *rejects) name() string {
 	return r.path
 }
 
-// Close ends the file, and returns the first error that there was.
+// Close closes the file, and returns the first error.
 func (r *rejects) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// auditCmd proves the books. It only reads.
+// auditCmd checks the books. It only reads.
 type auditCmd struct{}
 
 // Run executes the command.
@@ -45,7 +45,7 @@ func (c *auditCmd) Run(app *app) (err error) {
 	return nil
 }
 
-// audit goes through every event of every account.
+// audit checks every event of every account.
 func (b *bank) audit(ctx context.Context) (*auditReport, error) {
 	return audit(ctx, b.journal, b.typ.Events, func(ctx context.Context, id string, upTo uint64) (answered, error) {
 		folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{UpTo: upTo})
@@ -64,56 +64,54 @@ func (b *bank) audit(ctx context.Context) (*auditReport, error) {
 	})
 }
 
-// answered is what an account says about itself, from its newest snapshot and
-// the events behind it.
+// answered is the state of an account according to its newest snapshot and the events after it.
 type answered struct {
 	opened   bool
 	view     View
 	snapshot uint64
 }
 
-// answerer asks an account what it is after the event with a number.
+// answerer returns the state of an account after an event.
 type answerer func(ctx context.Context, id string, upTo uint64) (answered, error)
 
-// violation is a rule that the journal breaks, and the events that show it.
+// violation is a broken rule, with the events that prove it.
 type violation struct {
 	rule, text string
 	events     []eventRef
-	shown      []string // the events, in words
+	shown      []string // the formatted events
 }
 
-// eventRef names an event.
+// eventRef identifies an event.
 type eventRef struct {
 	account string
 	number  uint64
 }
 
-// auditReport is what an audit found.
+// auditReport is the result of an audit.
 type auditReport struct {
 	accounts, events      int
-	inFlight, unconfirmed int // transfers
+	inFlight, unconfirmed int // numbers of transfers
 	completed, refunded   int
 	totals                map[money.Currency]*total
 	violations            []violation
 }
 
-// auditor goes through a journal. It computes all sums itself, from what the
-// events say and not by the code of Account.
+// auditor reads a journal. It computes all sums from the events, without the code of Account.
 type auditor struct {
 	journal   journal.Journal
 	registry  *codec.Registry
 	answer    answerer
 	report    auditReport
 	transfers map[transferID]*transferBooks
-	lines     map[string]eventRef // the requests that are lines of files
+	lines     map[string]eventRef // requests that are lines of files
 }
 
-// audit checks the books of all accounts in a journal. The error is one that
-// kept it from looking.
+// audit checks the books of all accounts in a journal. The error is the reason why the audit could
+// not complete.
 func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, answer answerer) (*auditReport, error) {
 	lister, ok := journal.As[journal.IDLister](j)
 	if !ok {
-		return nil, errors.New("audit: the journal can't list what it holds")
+		return nil, errors.New("audit: the journal cannot list its persistence IDs")
 	}
 	a := &auditor{
 		journal: j, registry: registry, answer: answer,
@@ -147,14 +145,14 @@ func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, ans
 	return &a.report, nil
 }
 
-// maxShown is how many violations are printed.
+// maxShown bounds the printed violations.
 const maxShown = 100
 
 func (a *auditor) violate(rule, text string, events ...eventRef) {
 	a.report.violations = append(a.report.violations, violation{rule: rule, text: text, events: events})
 }
 
-// show describes an event in words.
+// show formats an event.
 func (a *auditor) show(ctx context.Context, ref eventRef) string {
 	for record, err := range a.journal.Replay(ctx, journal.JoinID(AccountTypeName, ref.account), ref.number, ref.number) {
 		if err != nil {
@@ -213,13 +211,13 @@ func exchanged(x rates.Exchange, to money.Currency) (money.Amount, error) {
 	return x.Rate.Convert(x.Original, to)
 }
 
-// books are what the events of one account add up to.
+// books are the sums of the events of one account.
 type books struct {
 	id             string
 	opened, closed bool
 	currency       money.Currency
 	balance        big.Int
-	started        uint64 // transfers
+	started        uint64 // number of started transfers
 	requests       map[string]eventRef
 	lines          map[string]fileLine // the last line of each file
 	last           eventRef
@@ -230,7 +228,7 @@ type fileLine struct {
 	event  eventRef
 }
 
-// account goes through the events of one account.
+// account reads the events of one account.
 func (a *auditor) account(ctx context.Context, id string) error {
 	b := &books{id: id, requests: make(map[string]eventRef), lines: make(map[string]fileLine)}
 	pid := journal.JoinID(AccountTypeName, id)
@@ -254,7 +252,7 @@ func (a *auditor) account(ctx context.Context, id string) error {
 		}
 		event, err := a.registry.Decode(record.Manifest, record.Payload)
 		if err != nil {
-			a.violate("event", fmt.Sprintf("account %s: event %d can't be read: %v", id, record.SequenceNr, err), ref)
+			a.violate("event", fmt.Sprintf("account %s: event %d cannot be decoded: %v", id, record.SequenceNr, err), ref)
 			continue
 		}
 		a.book(b, event, ref)
@@ -265,18 +263,18 @@ func (a *auditor) account(ctx context.Context, id string) error {
 	return a.compare(ctx, b, highest)
 }
 
-// compare checks that the account answers what its events up to a number say.
+// compare checks the state that the account reports against the sums of its events.
 func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
 	said, err := a.answer(ctx, b.id, upTo)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		a.violate("answer", fmt.Sprintf("account %s does not answer: %v", b.id, err), b.last)
+		a.violate("answer", fmt.Sprintf("account %s cannot be recovered: %v", b.id, err), b.last)
 		return nil
 	}
 	if said.opened != b.opened {
-		a.violate("answer", fmt.Sprintf("account %s: open by its events: %v, by its answer: %v", b.id, b.opened, said.opened), b.last)
+		a.violate("answer", fmt.Sprintf("account %s: open by its events: %v, by its state: %v", b.id, b.opened, said.opened), b.last)
 	}
 	if !said.opened {
 		return nil
@@ -288,7 +286,7 @@ func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
 			b.id, decimal(&b.balance), b.currency, v.Balance, said.snapshot), b.last)
 	}
 	if v.Closed != b.closed {
-		a.violate("answer", fmt.Sprintf("account %s: closed by its events: %v, by its answer: %v", b.id, b.closed, v.Closed), b.last)
+		a.violate("answer", fmt.Sprintf("account %s: closed by its events: %v, by its state: %v", b.id, b.closed, v.Closed), b.last)
 	}
 	if t := a.report.totals[v.Balance.Currency()]; t != nil {
 		add(&t.accounts, v.Balance)
@@ -301,12 +299,12 @@ func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
 		}
 	}
 	if err != nil || sum != v.InFlight {
-		a.violate("answer", fmt.Sprintf("account %s: it answers %v in flight, its transfers add up to %v", b.id, v.InFlight, sum), b.last)
+		a.violate("answer", fmt.Sprintf("account %s: its state has %v in flight, its transfers add up to %v", b.id, v.InFlight, sum), b.last)
 	}
 	return nil
 }
 
-// book enters an event into the books.
+// book adds an event to the books.
 func (a *auditor) book(b *books, event any, ref eventRef) {
 	a.checkLife(b, event, ref)
 	switch e := event.(type) {
@@ -362,19 +360,19 @@ func (a *auditor) book(b *books, event any, ref eventRef) {
 			a.violate("life", fmt.Sprintf("account %s was closed with %s %s", b.id, decimal(&b.balance), b.currency), ref)
 		}
 	default:
-		a.violate("event", fmt.Sprintf("account %s: a %T is no event of an account", b.id, event), ref)
+		a.violate("event", fmt.Sprintf("account %s: a %T is not an event of an account", b.id, event), ref)
 	}
 	if b.balance.Sign() < 0 {
 		a.violate("balance", fmt.Sprintf("account %s: its balance is %s %s", b.id, decimal(&b.balance), b.currency), ref)
 	}
 }
 
-// checkLife checks that what happens to an account happens while it is open.
+// checkLife checks that an account changes only while it is open.
 func (a *auditor) checkLife(b *books, event any, ref eventRef) {
 	_, opens := event.(Opened)
 	_, refuses := event.(CreditRefused)
 	switch {
-	case refuses: // also by one that is not open
+	case refuses: // also an account that is not open
 	case opens && b.opened:
 		a.violate("life", fmt.Sprintf("account %s was opened twice", b.id), ref)
 	case !opens && !b.opened:
@@ -384,7 +382,7 @@ func (a *auditor) checkLife(b *books, event any, ref eventRef) {
 	}
 }
 
-// request checks that a request was applied once, and lines in their order.
+// request checks that a request was applied once, and lines of a file in their order.
 func (a *auditor) request(b *books, id string, ref eventRef) {
 	if id == "" {
 		return
@@ -407,7 +405,7 @@ func (a *auditor) request(b *books, id string, ref eventRef) {
 	a.lines[id] = ref
 }
 
-// exchange checks that a conversion is the one that its rate gives.
+// exchange checks that the converted amount matches the recorded rate.
 func (a *auditor) exchange(b *books, x rates.Exchange, ref eventRef) {
 	want, err := exchanged(x, b.currency)
 	switch {
@@ -420,7 +418,7 @@ func (a *auditor) exchange(b *books, x rates.Exchange, ref eventRef) {
 	}
 }
 
-// transferID names a transfer: the account that it left, and its number there.
+// transferID identifies a transfer: its source, and its number there.
 type transferID struct {
 	from   string
 	number uint64
@@ -430,14 +428,14 @@ type transferID struct {
 type transferBooks struct {
 	to                                             string
 	started, credited, turned, completed, refunded []transferEntry
-	pending                                        []money.Amount // as its source answers
+	pending                                        []money.Amount // according to the state of the source
 }
 
-// transferEntry is one event. The amount is in the currency that was debited.
+// transferEntry is one event. The amount is in the debited currency.
 type transferEntry struct {
 	ref    eventRef
 	amount money.Amount
-	code   string // why it was refused
+	code   string // the code of the refusal
 }
 
 func (a *auditor) transfer(id transferID) *transferBooks {
@@ -449,20 +447,20 @@ func (a *auditor) transfer(id transferID) *transferBooks {
 	return t
 }
 
-// pending enters a transfer of which an account says that it has not ended.
+// pending adds a transfer that the state of an account lists as pending.
 func (a *auditor) pending(from string, p Pending) {
 	t := a.transfer(transferID{from, p.Transfer})
 	t.pending = append(t.pending, p.Amount)
 }
 
-// checkSender checks that a credit names one source, and names it twice.
+// checkSender checks that both fields of a credit name the same source.
 func (a *auditor) checkSender(from, sender string, ref eventRef) {
 	if want := journal.JoinID(AccountTypeName, from) + "#Transfers"; sender != want {
 		a.violate("transfer", fmt.Sprintf("a credit from %s was delivered by %q", from, sender), ref)
 	}
 }
 
-// closeTransfers checks each transfer, now that both sides are known.
+// closeTransfers checks all transfers after all accounts were read.
 func (a *auditor) closeTransfers() {
 	ids := slices.SortedFunc(maps.Keys(a.transfers), func(x, y transferID) int {
 		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.number, y.number))

@@ -367,7 +367,7 @@ func TestAnEventThatCantBeRead(t *testing.T) {
 		t.Fatal(errs)
 	}
 	report, err := b.audit(t.Context())
-	expect(t, report, err, "event: account bob: event 5 can't be read", "event: account bob: event 6 can't be read", "answer: account bob does not answer")
+	expect(t, report, err, "event: account bob: event 5 cannot be decoded", "event: account bob: event 6 cannot be decoded", "answer: account bob cannot be recovered")
 }
 
 // The accounts are asked, and what they say has to agree with their events.
@@ -381,10 +381,10 @@ func TestAccountsThatAnswerSomethingElse(t *testing.T) {
 	}{
 		{"bob", func(a *answered) { a.view.Balance = twd("868.06") }, []string{"balance: account bob: its events add up to 868.05 TWD, it answers 868.06 TWD", "totals: TWD"}},
 		{"bob", func(a *answered) { a.view.Balance = usd("868.05") }, []string{"balance: account bob", "totals: TWD", "totals: USD"}},
-		{"bob", func(a *answered) { a.opened = false }, []string{"answer: account bob: open by its events: true, by its answer: false", "totals: TWD"}},
-		{"nobody", func(a *answered) { a.opened = true }, []string{"answer: account nobody: open by its events: false, by its answer: true"}},
-		{"carol", func(a *answered) { a.view.Closed = false }, []string{"answer: account carol: closed by its events: true, by its answer: false"}},
-		{"alice", func(a *answered) { a.view.InFlight = usd("1") }, []string{"answer: account alice: it answers 1.00 USD in flight, its transfers add up to 10.10 USD"}},
+		{"bob", func(a *answered) { a.opened = false }, []string{"answer: account bob: open by its events: true, by its state: false", "totals: TWD"}},
+		{"nobody", func(a *answered) { a.opened = true }, []string{"answer: account nobody: open by its events: false, by its state: true"}},
+		{"carol", func(a *answered) { a.view.Closed = false }, []string{"answer: account carol: closed by its events: true, by its state: false"}},
+		{"alice", func(a *answered) { a.view.InFlight = usd("1") }, []string{"answer: account alice: its state has 1.00 USD in flight, its transfers add up to 10.10 USD"}},
 		{"alice", func(a *answered) { a.view.Pending[0].Amount = usd("8") }, []string{"transfer: transfer 3 of alice was debited with 7.00 USD, and its source answers 8.00 USD"}},
 		{"alice", func(a *answered) { a.view.Pending = a.view.Pending[1:] }, []string{"transfer: transfer 3 of alice has not ended, and its source answers that it is not pending"}},
 		{"alice", func(a *answered) { a.view.Pending[0].Transfer = 1 }, []string{"transfer: transfer 1 of alice has ended, and its source answers that it is pending"}},

@@ -19,12 +19,12 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// builtInRates is the table that is in force unless a file is named.
+// builtInRates are the default exchange rates.
 //
 //go:embed rates.json
 var builtInRates []byte
 
-// bank is a runtime and the way to the accounts, which it hosts, or the cluster that it is a branch of.
+// bank is a runtime with references to the accounts, which the runtime or a cluster hosts.
 type bank struct {
 	runtime  *eventsourcing.Runtime
 	accounts *eventsourcing.Entities[Command, Event] // nil in a branch
@@ -33,15 +33,14 @@ type bank struct {
 	ref      func(id string) eventsourcing.Ref[Command]
 }
 
-// A database that restarts is back in seconds, and then customers should not wait
-// much longer. The defaults are for one that needs to be left alone.
+// A restarting database is back within seconds, so the bank retries sooner than by default.
 const (
 	resetTimeout = time.Second
 	minBackoff   = 200 * time.Millisecond
 	maxBackoff   = 5 * time.Second
 )
 
-// openBank starts a bank on a store.
+// openBank opens a bank on a store.
 func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
 	b, err := openRuntime(s, r, log, observer)
 	if err != nil {
@@ -54,7 +53,7 @@ func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcin
 	return b, nil
 }
 
-// openRuntime starts a bank that hosts nothing yet.
+// openRuntime opens the runtime of a bank, without accounts.
 func openRuntime(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{
 		Store: s, JournalBreaker: journal.BreakerConfig{ResetTimeout: resetTimeout}, SnapshotBreaker: snapshot.BreakerConfig{ResetTimeout: resetTimeout},
@@ -66,28 +65,28 @@ func openRuntime(s store.DB, r rates.Rates, log *slog.Logger, observer eventsour
 	return &bank{runtime: rt, typ: AccountType(r), journal: s.Journal()}, nil
 }
 
-// patience are the options of accounts, wherever they are hosted.
+// patience returns the options for hosting accounts.
 func patience() eventsourcing.HostOptions {
 	return eventsourcing.HostOptions{MinBackoff: minBackoff, MaxBackoff: maxBackoff}
 }
 
-// closePatience is how long a bank that closes waits for what is in hand.
+// closePatience bounds how long closing the bank waits for pending commands.
 const closePatience = 10 * time.Second
 
 // askTimeout bounds how long a request waits for the reply of an account.
 const askTimeout = 10 * time.Second
 
-// close ends the bank; what was acknowledged is stored.
+// close closes the bank. All acknowledged commands are stored.
 func (b *bank) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	return b.runtime.Close(ctx)
 }
 
-// account addresses an account.
+// account returns a reference to an account.
 func (b *bank) account(id string) eventsourcing.Ref[Command] { return b.ref(id) }
 
-// execute carries out a line, as a request with an ID if there is one.
+// execute executes a line. A non-empty request identifies retries.
 func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Receipt, error) {
 	to := b.account(l.Account)
 	switch l.Command {
@@ -106,7 +105,6 @@ func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Recei
 	return Receipt{}, fmt.Errorf("%w: command %q", eventsourcing.ErrInvalid, l.Command)
 }
 
-// wake starts the accounts whose transfers have not ended, so that what a crash
-// left in flight arrives even if nobody asks for its source again. It returns how
-// many it started.
+// wake starts the accounts with pending transfers, so that transfers that a crash interrupted
+// complete without a further command. It returns the number of started accounts.
 func (b *bank) wake(ctx context.Context) (started int, err error) { return b.accounts.Wake(ctx) }

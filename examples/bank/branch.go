@@ -26,26 +26,26 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// shards is how many parts the accounts are divided into: some for each branch that there may ever be. It must not
-// change while any runs.
+// shards is the number of shards of accounts: several for each branch of the largest cluster. It
+// must not change while a branch runs.
 const shards = 200
 
-// leavePatience is how long a branch that leaves waits for the others in each step of that: they may be busy.
+// leavePatience bounds how long a leaving branch waits for the others in each phase.
 const leavePatience = 30 * time.Second
 
-// branchConfig says how a branch takes part in its cluster.
+// branchConfig configures a branch of a cluster.
 type branchConfig struct {
 	cluster string
 	carrier transport.Carrier // the branch closes it
 	seeds   []string
 	state   string
-	members int // how many there have to be before accounts are hosted
+	members int // number of branches required before accounts are hosted
 	downing downing.Settings
 	logger  *slog.Logger
 }
 
-// branch is a node of a cluster that runs the bank: it hosts some of the accounts, and reaches all of them. What it can do with
-// an account is what any bank can; only where the account is differs.
+// branch is a cluster node that runs the bank. It hosts some of the accounts and has references to
+// all of them; these work as in a bank without a cluster.
 type branch struct {
 	*bank
 
@@ -55,10 +55,11 @@ type branch struct {
 	logger *slog.Logger
 }
 
-// openBranch starts a branch on a store, which all of them share. It does not wait until it has joined.
+// openBranch starts a branch on the shared store. It does not wait until the branch has joined the
+// cluster.
 func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates) (_ *branch, err error) {
 	log := cfg.logger.With(slog.String("branch", cfg.carrier.Self().Name))
-	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // it lives until it is shut down
+	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // the node runs until Shutdown
 		Cluster: cfg.cluster, Carrier: cfg.carrier, Seeds: cfg.seeds, Downing: cfg.downing, Logger: log,
 		PhaseTimeout: map[cluster.Phase]time.Duration{
 			cluster.PhaseStopRegions: leavePatience, cluster.PhaseLeave: leavePatience, cluster.PhaseExiting: leavePatience, cluster.PhaseExitingDone: leavePatience,
@@ -68,17 +69,17 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 		return nil, fmt.Errorf("open the branch: %w", err)
 	}
 	b := &branch{node: node, logger: log}
-	defer func() { //nolint:contextcheck // to end takes as long as it takes
+	defer func() { //nolint:contextcheck // closing has its own time limits
 		if err != nil {
 			node.Stop()
 			closed := b.close()
 			if b.gaveUp() {
-				err = node.Err() // and what has failed has failed for that reason
+				err = node.Err() // the reason for the other failure
 			}
 			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}
 	}()
-	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // it lives until it is closed
+	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // the runtime runs until it is closed
 		return nil, err
 	}
 	var state sharding.CoordinatorStores = sharding.JournalState(s.Journal(), s.Snapshots())
@@ -103,12 +104,12 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	}})
 }
 
-// shutdown lets the branch leave: what it hosts moves to others, and nothing is lost.
+// shutdown leaves the cluster in order: other branches take over the accounts.
 func (b *branch) shutdown(ctx context.Context) error {
-	return errors.Join(b.node.Shutdown(ctx), b.close()) //nolint:contextcheck // to end takes as long as it takes
+	return errors.Join(b.node.Shutdown(ctx), b.close()) //nolint:contextcheck // closing has its own time limits
 }
 
-// close ends a branch whose node ends, and waits for that.
+// close waits until the node has ended, and closes the bank.
 func (b *branch) close() error {
 	<-b.node.Done()
 	if b.bank == nil {
@@ -117,24 +118,24 @@ func (b *branch) close() error {
 	return b.bank.close()
 }
 
-// gaveUp reports whether the node of the branch has ended, and nobody wanted that.
+// gaveUp reports whether the node has ended because of a failure.
 func (b *branch) gaveUp() bool {
 	err := b.node.Err()
 	return err != nil && !errors.Is(err, cluster.ErrLeft) && !errors.Is(err, cluster.ErrStopped)
 }
 
-// waitsFor says what a branch that does not reach all accounts yet has not found.
+// waitsFor describes why the branch cannot reach all accounts yet.
 func (b *branch) waitsFor() string {
 	switch s := b.node.State(); {
 	case !s.Connected:
-		return "the NATS servers: none of --nats answers"
+		return "the NATS servers: none of --nats responds"
 	case !s.Joined:
-		return "the branches that it joins: none of --join lets it in"
+		return "the other branches: none of --join admits it"
 	}
-	return "the branch that deals out the accounts"
+	return "the coordinator of the accounts"
 }
 
-// branchNames returns the names of some branches, "branch-1" and so on.
+// branchNames returns n names, "branch-1" and so on.
 func branchNames(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("branch-%d", i+1))
@@ -142,11 +143,11 @@ func branchNames(n int) (all []string) {
 	return slices.Clip(all)
 }
 
-// wakeInterval is how often at least it is looked for transfers that nobody carries on.
+// wakeInterval is the maximum time between two searches for interrupted transfers.
 const wakeInterval = time.Minute
 
-// keepAwake sees to it that transfers go on whose source was on a branch that has gone, or left memory when its shard moved: it
-// is started again where its shard is now. One branch does so for all.
+// keepAwake restarts accounts with pending transfers that were on a removed branch, or left memory
+// when their shard moved. A singleton runs it for the whole cluster.
 func (b *branch) keepAwake(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	changes, done := make(chan struct{}, 1), make(chan struct{})
@@ -155,7 +156,7 @@ func (b *branch) keepAwake(ctx context.Context) {
 		for range b.node.Changes(ctx, cluster.MemberRemoved) {
 			select {
 			case changes <- struct{}{}:
-			default: // it looks soon anyway
+			default: // a search is pending already
 			}
 		}
 	}()
@@ -170,7 +171,7 @@ func (b *branch) keepAwake(ctx context.Context) {
 		case err != nil:
 			b.logger.WarnContext(ctx, "accounts with pending transfers not started", slog.Any("error", err))
 		case woken > 0:
-			b.logger.InfoContext(ctx, "accounts with pending transfers are asked to go on", slog.Int("accounts", woken))
+			b.logger.InfoContext(ctx, "accounts with pending transfers started", slog.Int("accounts", woken))
 		}
 		select {
 		case <-changes:
@@ -181,12 +182,12 @@ func (b *branch) keepAwake(ctx context.Context) {
 	}
 }
 
-// wake sends a command that does nothing to each account whose transfers have not ended, wherever it is. It returns how many
-// these are.
+// wake sends a command without effect to each account with pending transfers, on any branch. It
+// returns the number of these accounts.
 func (b *branch) wake(ctx context.Context) (woken int, err error) {
 	lister, ok := journal.As[journal.IDLister](b.journal)
 	if !ok {
-		return 0, fmt.Errorf("wake: %w: the journal can't list what it holds", eventsourcing.ErrInvalid)
+		return 0, fmt.Errorf("wake: %w: the journal cannot list its persistence IDs", eventsourcing.ErrInvalid)
 	}
 	var first error
 	for pid, err := range lister.PersistenceIDs(ctx, "") {
@@ -209,7 +210,7 @@ func (b *branch) wake(ctx context.Context) (woken int, err error) {
 	return woken, first
 }
 
-// pending reports whether an account has transfers that have not ended.
+// pending reports whether an account has pending transfers.
 func (b *branch) pending(ctx context.Context, id string) (bool, error) {
 	folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{})
 	if err != nil {
@@ -219,7 +220,7 @@ func (b *branch) pending(ctx context.Context, id string) (bool, error) {
 	return ok && account.Transfers.Unconfirmed() > 0, nil
 }
 
-// api is that of any bank, with what there is to know of the branch.
+// api returns the API of the bank, with the health and state of the branch.
 func (b *branch) api() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", newAPI(b.bank, b.logger))
@@ -229,19 +230,19 @@ func (b *branch) api() http.Handler {
 	return mux
 }
 
-// branchBody says what a branch knows of its cluster, and has.
+// branchBody describes a branch and its view of the cluster.
 type branchBody struct {
 	Branch  string       `json:"branch"`
 	Members []memberBody `json:"members"`
-	// Coordinator decides which branch has which accounts.
+	// Coordinator allocates the accounts to branches.
 	Coordinator string `json:"coordinator,omitempty"`
-	// Shards and Accounts are how many of them are here, Waiting how many commands wait.
+	// Shards and Accounts count the local ones. Waiting counts waiting commands.
 	Shards   int `json:"shards"`
 	Accounts int `json:"accounts"`
 	Waiting  int `json:"waiting"`
 }
 
-// memberBody is a branch as another one sees it.
+// memberBody describes a branch as another branch sees it.
 type memberBody struct {
 	Branch    string `json:"branch"`
 	Status    string `json:"status"`
@@ -256,7 +257,7 @@ func (b *branch) describe(w http.ResponseWriter, r *http.Request) {
 	}
 	state, err := b.region.State(r.Context())
 	if err != nil && !errors.Is(err, eventsourcing.ErrStopped) {
-		http.Error(w, fmt.Sprintf("the branch does not say: %v", err), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("the state of the branch is unavailable: %v", err), http.StatusServiceUnavailable)
 		return
 	}
 	if state.Registered {
@@ -268,5 +269,5 @@ func (b *branch) describe(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(body) // or the caller has gone
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client is gone
 }

@@ -32,11 +32,11 @@ func TestUsage(t *testing.T) {
 		{"lookup alice --at-seq -1", exitUsage, "at-seq"},
 		{"generate --accounts 5 --commands 4", exitUsage, "--commands at least as many"},
 		{"generate --accounts 5", exitUsage, "--commands"},
-		{"audit --journal mongo:", exitFailed, `journal "mongo:": want leveldb:DIR, postgres:`},
+		{"audit --journal mongo:", exitFailed, `journal "mongo:": expected leveldb:DIR, postgres:`},
 		{"audit --journal leveldb:", exitFailed, `journal "leveldb:"`},
-		{"audit --journal leveldb:" + missing, exitFailed, "there is no bank in " + missing},
-		{"lookup alice --journal inmem:", exitFailed, "journal inmem: holds nothing"},
-		{"statement alice --journal inmem:", exitFailed, "journal inmem: holds nothing"},
+		{"audit --journal leveldb:" + missing, exitFailed, "contains no bank"},
+		{"lookup alice --journal inmem:", exitFailed, "journal inmem: is empty"},
+		{"statement alice --journal inmem:", exitFailed, "journal inmem: is empty"},
 		{"lookup alice --journal inmem: --rates " + missing, exitFailed, "rates: stat"},
 		{"apply cli_test.go --journal inmem: --workers 0", exitUsage, "--workers 0"},
 		{"--help", exitOK, ""},
@@ -45,7 +45,7 @@ func TestUsage(t *testing.T) {
 		{"help dance", exitUsage, "unexpected argument dance"},
 		{"audit --journal postgres:x", exitFailed, "expected postgres://USER@HOST/DATABASE"},
 		{"audit --journal postgres://ada:sesame@127.0.0.1:1/x", exitFailed, "open the journal: "},
-		{"audit --journal postgre://ada:sesame@h/x", exitFailed, `journal "postgre:": want`},
+		{"audit --journal postgre://ada:sesame@h/x", exitFailed, `journal "postgre:": expected`},
 		{"audit postgres://ada:sesame@h/x", exitUsage, "unexpected argument postgres://ada:xxxxx@h/x"},
 		{"--journal postgres://ada:sesame@h/x refold verify --help", exitOK, ""},
 		{"refold", exitUsage, "Usage: bank refold <command>"},
@@ -54,20 +54,20 @@ func TestUsage(t *testing.T) {
 		{"refold dance", exitUsage, "bank refold: unexpected argument dance"},
 		{"refold verify --journal leveldb:" + missing, exitUsage, "the directory does not exist"},
 		{"apply --help", exitOK, ""},
-		{"serve --nodes 3 --join a", exitUsage, "only one of them can be"},
-		{"serve --nodes 21 --journal inmem:", exitUsage, "--nodes 21: it has to be 1 to 20"},
+		{"serve --nodes 3 --join a", exitUsage, "exclude each other"},
+		{"serve --nodes 21 --journal inmem:", exitUsage, "--nodes 21: must be 1 to 20"},
 		{"serve --nodes=-1", exitUsage, "--nodes -1"},
-		{"serve --name a", exitUsage, "--name is for --join"},
-		{"serve --state ddata", exitUsage, "--state is about a cluster: it needs --nodes or --join"},
-		{"serve --cluster shop", exitUsage, "--cluster is about a cluster"},
-		{"serve --stable-after 9s", exitUsage, "--stable-after is about a cluster"},
-		{"serve --nodes 3 --state disk", exitUsage, `--state "disk": it has to be journal or ddata`},
+		{"serve --name a", exitUsage, "--name needs --join"},
+		{"serve --state ddata", exitUsage, "--state needs --nodes or --join"},
+		{"serve --cluster shop", exitUsage, "--cluster needs --nodes or --join"},
+		{"serve --stable-after 9s", exitUsage, "--stable-after needs --nodes or --join"},
+		{"serve --nodes 3 --state disk", exitUsage, `--state "disk": must be journal or ddata`},
 		{"serve --nodes 3 --stable-after 9ms", exitUsage, "at least 1s"},
-		{"serve --nodes 3 --addr here:http --journal inmem:", exitFailed, "has to be a number"},
+		{"serve --nodes 3 --addr here:http --journal inmem:", exitFailed, "need a numeric port"},
 		{"serve --join a", exitUsage, "--join needs --name"},
 		{"serve --join a --name a", exitUsage, "--join needs --nats"},
-		{"serve --join a --name a --nats nats://127.0.0.1:1", exitUsage, "--join and --journal leveldb: do not go together"},
-		{"serve --join a --name a --nats nats://127.0.0.1:1 --journal inmem:", exitUsage, "--join and --journal inmem: do not go together"},
+		{"serve --join a --name a --nats nats://127.0.0.1:1", exitUsage, "--join cannot use --journal leveldb:"},
+		{"serve --join a --name a --nats nats://127.0.0.1:1 --journal inmem:", exitUsage, "--join cannot use --journal inmem:"},
 	} {
 		r := call(t.Context(), "", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.errout, c.want) {
@@ -77,7 +77,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("bank %s shows a password: %+v", c.args, r)
 		}
 	}
-	if r := call(t.Context(), "", "--help"); !strings.Contains(r.out, "Exit codes: 0 done") {
+	if r := call(t.Context(), "", "--help"); !strings.Contains(r.out, "Exit codes: 0 success") {
 		t.Error(r.out)
 	}
 	if _, err := os.Stat(missing); err == nil {

@@ -16,9 +16,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// eventLog appends what happens to a file, one line of JSON each, in one write
-// each and without a buffer: a kill of the process loses none. A nil eventLog
-// drops everything.
+// eventLog appends records to a file, as one line of JSON and one unbuffered write each, so that no
+// record is lost when the process is killed. A nil *eventLog discards all records.
 type eventLog struct {
 	mu   sync.Mutex
 	file *os.File
@@ -30,11 +29,11 @@ type logRecord struct {
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"`
 	Account string    `json:"account"`
-	Line    uint64    `json:"line,omitempty"`    // of the file, for "line"
-	Outcome string    `json:"outcome,omitempty"` // of a line, or of a transfer that is settled
-	Code    string    `json:"code,omitempty"`    // why a line was refused
-	Number  uint64    `json:"number,omitempty"`  // of the event, or the last that was recovered
-	Error   string    `json:"error,omitempty"`   // why a recovery failed
+	Line    uint64    `json:"line,omitempty"`    // line number in the file; for "line" only
+	Outcome string    `json:"outcome,omitempty"` // of a line or a settled transfer
+	Code    string    `json:"code,omitempty"`    // the code of a refused line
+	Number  uint64    `json:"number,omitempty"`  // of the event, or of the last recovered one
+	Error   string    `json:"error,omitempty"`   // of a failed recovery
 }
 
 func openLog(path string) (*eventLog, error) {
@@ -64,7 +63,7 @@ func (l *eventLog) write(r logRecord) {
 	}
 }
 
-// Close closes the log, and returns the first error that there was.
+// Close closes the log, and returns the first error.
 func (l *eventLog) Close() error {
 	if l == nil {
 		return nil
@@ -74,7 +73,7 @@ func (l *eventLog) Close() error {
 	return errors.Join(l.err, l.file.Close())
 }
 
-// observer logs recoveries.
+// observer returns an observer that logs recoveries.
 func (l *eventLog) observer() eventsourcing.Observer {
 	if l == nil {
 		return eventsourcing.Observer{}
@@ -93,8 +92,7 @@ func (l *eventLog) observer() eventsourcing.Observer {
 	}
 }
 
-// watch returns a journal that logs the transfers that pass through it, once they
-// are stored.
+// watch returns a journal that logs transfers after they are stored.
 func (l *eventLog) watch(j journal.Journal) journal.Journal {
 	if l == nil {
 		return j

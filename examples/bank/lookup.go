@@ -17,13 +17,13 @@ import (
 	"github.com/refold-io/refold/examples/bank/rates"
 )
 
-// lookupCmd shows an account. It only reads.
+// lookupCmd prints an account. It only reads.
 type lookupCmd struct {
 	Account string         `arg:"" help:"ID of the account."`
-	AtSeq   uint64         `placeholder:"N" help:"As it was after its event N."`
-	AtTime  moment         `placeholder:"TIME" help:"As it was at a time, such as 2026-07-01T12:00:00Z; a date is the end of that day, in UTC."`
-	Without []uint64       `placeholder:"N" help:"As it would be had its event N not happened."`
-	In      money.Currency `placeholder:"CURRENCY" help:"Show the balance in this currency, too."`
+	AtSeq   uint64         `placeholder:"N" help:"The state after event N of the account."`
+	AtTime  moment         `placeholder:"TIME" help:"The state at a time, such as 2026-07-01T12:00:00Z; a date means the end of that day in UTC."`
+	Without []uint64       `placeholder:"N" help:"The state without event N of the account."`
+	In      money.Currency `placeholder:"CURRENCY" help:"Also show the balance in this currency."`
 }
 
 // Run executes the command.
@@ -41,8 +41,8 @@ func (c *lookupCmd) Run(app *app) (err error) {
 	return nil
 }
 
-// pastOf says which state is meant: that after an event, at a time, or without
-// some events. Zero values say nothing.
+// pastOf selects a state: after an event, at a time, or without some events. Zero values select the
+// present state.
 func pastOf(atSeq uint64, atTime time.Time, without []uint64) eventsourcing.FoldOptions[Event] {
 	opts := eventsourcing.FoldOptions[Event]{UpTo: atSeq, AsOf: atTime}
 	if len(without) > 0 {
@@ -51,9 +51,9 @@ func pastOf(atSeq uint64, atTime time.Time, without []uint64) eventsourcing.Fold
 	return opts
 }
 
-// leaveOut leaves out events. Of a transfer that did not begin, the rest is left
-// out too: it stays as one of nothing, so that the others keep their numbers.
-// Without its beginning nothing of an account is left.
+// leaveOut returns a function that removes events. If it removes the start of a transfer, it sets
+// the amount of the transfer to zero, so that other transfers keep their numbers. If it removes the
+// opening of the account, it removes all events.
 func leaveOut(numbers []uint64) func(uint64, Event) []Event {
 	transfers := make(map[uint64]bool)
 	neverOpened := false
@@ -86,13 +86,13 @@ func leaveOut(numbers []uint64) func(uint64, Event) []Event {
 	}
 }
 
-// glimpse is what a look-up in the journal shows.
+// glimpse is the result of a look-up in the journal.
 type glimpse struct {
 	view   View
-	number uint64 // of the last event that counts
+	number uint64 // of the last applied event
 }
 
-// lookup refolds an account from the journal, without starting it.
+// lookup replays an account from the journal, without starting it.
 func (b *bank) lookup(ctx context.Context, id string, past eventsourcing.FoldOptions[Event], in money.Currency) (glimpse, error) {
 	folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, past)
 	if err != nil {
@@ -140,7 +140,7 @@ func status(v View) string {
 	return "open"
 }
 
-// rateOf describes the rate of a conversion, if there was one.
+// rateOf formats the rate of a conversion, or returns "" without one.
 func rateOf(x rates.Exchange) string {
 	if x.Rate == "" {
 		return ""
@@ -148,11 +148,11 @@ func rateOf(x rates.Exchange) string {
 	return fmt.Sprintf(" at %s (%s, %s)", x.Rate, x.Source, x.AsOf.Format(time.RFC3339))
 }
 
-// moment is a time that a user names.
+// moment is a time in a command-line flag.
 type moment struct{ time.Time }
 
-// UnmarshalText reads a time as RFC 3339 has it, or a date, which stands for its
-// end, in UTC.
+// UnmarshalText parses a time in RFC 3339 format, or a date, which means the end of that day in
+// UTC.
 func (m *moment) UnmarshalText(text []byte) error {
 	t, err := time.Parse(time.RFC3339Nano, string(text))
 	if err == nil {
@@ -167,11 +167,10 @@ func (m *moment) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// beginning is a time from which on something is shown: a date stands for its
-// beginning.
+// beginning is the start of a period. A date means the start of that day in UTC.
 type beginning struct{ time.Time }
 
-// UnmarshalText is like that of moment.
+// UnmarshalText parses a time or a date.
 func (b *beginning) UnmarshalText(text []byte) error {
 	var m moment
 	if err := m.UnmarshalText(text); err != nil {

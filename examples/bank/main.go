@@ -28,16 +28,16 @@ import (
 // The exit codes.
 const (
 	exitOK          = 0
-	exitFailed      = 1   // something went wrong, or the audit found a difference
+	exitFailed      = 1   // a failure, or a difference found by the audit
 	exitUsage       = 2   // wrong flags or arguments
-	exitBadLines    = 3   // apply did all but the lines that it could not read
-	exitInterrupted = 130 // apply was stopped; run again, it does the rest
+	exitBadLines    = 3   // apply executed all lines except unreadable ones
+	exitInterrupted = 130 // apply was interrupted; another run executes the rest
 )
 
 type (
 	usageError       struct{ error }
 	badLinesError    struct{ error }
-	statusError      struct{ code int } // of a command that has said why
+	statusError      struct{ code int } // a command that has printed its error
 	interruptedError struct{ error }
 )
 
@@ -47,26 +47,26 @@ func (e usageError) Unwrap() error       { return e.error }
 func (e badLinesError) Unwrap() error    { return e.error }
 func (e interruptedError) Unwrap() error { return e.error }
 
-// commandLine is what the program understands.
+// commandLine is the grammar of the command line.
 type commandLine struct {
-	Journal    string        `default:"leveldb:./bank-data" placeholder:"ADDRESS" help:"Where the events are: leveldb:DIR, postgres://USER@HOST/DATABASE (with ?schema=NAME for another schema than refold), postgres: for the database that REFOLD_POSTGRES or PGHOST and the like name, or inmem:. Defaults to leveldb:./bank-data."`
-	Rates      string        `placeholder:"FILE" help:"JSON file of exchange rates, which may change while the bank runs. Defaults to built-in ones."`
-	MaxRateAge time.Duration `placeholder:"DURATION" help:"Refuse conversions whose rate is older. Defaults to no limit."`
+	Journal    string        `default:"leveldb:./bank-data" placeholder:"ADDRESS" help:"The journal: leveldb:DIR; postgres://USER@HOST/DATABASE, with ?schema=NAME for a schema other than refold; postgres: for the database in REFOLD_POSTGRES or the PG... variables; or inmem:. Defaults to leveldb:./bank-data."`
+	Rates      string        `placeholder:"FILE" help:"JSON file of exchange rates. The bank reads it again when it changes. Defaults to built-in rates."`
+	MaxRateAge time.Duration `placeholder:"DURATION" help:"Refuse conversions at rates older than this. Defaults to no limit."`
 	Verbose    bool          `short:"v" help:"Log to standard error."`
 
-	Serve     serveCmd     `cmd:"" help:"Answer HTTP requests."`
-	Shell     shellCmd     `cmd:"" help:"Execute what is typed."`
+	Serve     serveCmd     `cmd:"" help:"Serve the HTTP API."`
+	Shell     shellCmd     `cmd:"" help:"Read commands from a prompt."`
 	Apply     applyCmd     `cmd:"" help:"Execute a file of commands."`
-	Audit     auditCmd     `cmd:"" help:"Prove the books from the journal alone."`
-	Lookup    lookupCmd    `cmd:"" help:"Show an account as it is, was, or would be had an event not happened."`
-	Statement statementCmd `cmd:"" help:"Show the history of an account."`
-	Generate  generateCmd  `cmd:"" help:"Write a file of commands as customers might give them."`
-	Project   projectCmd   `cmd:"" help:"Keep a table of totals by day and currency up to date in PostgreSQL."`
+	Audit     auditCmd     `cmd:"" help:"Check the books, from the journal alone."`
+	Lookup    lookupCmd    `cmd:"" help:"Print an account: its present state, a past one, or the state without some events."`
+	Statement statementCmd `cmd:"" help:"Print the history of an account."`
+	Generate  generateCmd  `cmd:"" help:"Write a file of random commands."`
+	Project   projectCmd   `cmd:"" help:"Maintain a PostgreSQL table of totals by day and currency."`
 	Totals    totalsCmd    `cmd:"" help:"Print the totals by day and currency."`
-	Refold    refoldCmd    `cmd:"" passthrough:"" help:"Look into the journal: events, snapshots, verify, rebuild, tail, copy, migrate."`
+	Refold    refoldCmd    `cmd:"" passthrough:"" help:"Inspect the journal: events, snapshots, verify, rebuild, tail, copy, migrate."`
 }
 
-// app is what all commands share.
+// app is the environment of all commands.
 type app struct {
 	ctx            context.Context //nolint:containedctx // ends with the program
 	stdin          io.Reader
@@ -77,13 +77,13 @@ type app struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal terminates the program immediately
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run is the program: it returns the exit code.
+// run runs the program and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var flags commandLine
 	exited, help := -1, stdout
@@ -95,7 +95,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	parser, err := kong.New(&flags,
 		kong.Name("bank"),
-		kong.Description("A bank that proves its books: the example of Refold.\n\nExit codes: 0 done; 1 failed, or the audit found a difference; 2 wrong usage; 3 done but for bad lines; 130 interrupted."),
+		kong.Description("A bank with an audit of its books: the example of Refold.\n\nExit codes: 0 success; 1 failure, or a difference found by the audit; 2 wrong usage; 3 success except for bad lines; 130 interrupted."),
 		kong.Vars{"header": batch.Header},
 		kong.Writers(help, stderr),
 		kong.Exit(func(code int) { exited = code }),
@@ -107,13 +107,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	command, err := parser.Parse(args)
 	switch {
-	case exited >= 0 && help == stdout: // it was asked for
+	case exited >= 0 && help == stdout: // the user asked for help
 		return exited
 	case exited >= 0:
 		return exitUsage
 	}
 	if err != nil {
-		printf(stderr, "bank: %s\n", operator.Redact(err.Error())) // what is typed in the wrong place is quoted
+		printf(stderr, "bank: %s\n", operator.Redact(err.Error())) // the error quotes arguments
 		return exitUsage
 	}
 	a := &app{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, flags: &flags, logger: slog.New(slog.DiscardHandler)}
@@ -144,8 +144,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// open starts the bank for a command that changes something. The function that
-// it returns ends it.
+// open opens the bank for a command that changes accounts, and returns a function that closes it.
 func (a *app) open(events *eventLog) (*bank, func() error, error) {
 	r, stopRates, err := a.rates()
 	if err != nil {
@@ -180,13 +179,13 @@ func (a *app) open(events *eventLog) (*bank, func() error, error) {
 	}, nil
 }
 
-// openReadOnly opens the bank for a command that only looks.
+// openReadOnly opens the bank for a command that only reads.
 func (a *app) openReadOnly() (*bank, func() error, error) {
 	r, stopRates, err := a.rates()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer stopRates() // nothing is converted for longer
+	defer stopRates() // read-only commands convert nothing afterwards
 	s, err := openStore(a.ctx, a.flags.Journal, true)
 	if err != nil {
 		return nil, nil, err
@@ -198,7 +197,7 @@ func (a *app) openReadOnly() (*bank, func() error, error) {
 	return b, func() error { return errors.Join(b.close(), s.Close()) }, nil
 }
 
-// rates returns the rates in force, and a function that stops watching them.
+// rates returns the exchange rates, and a function that stops reading their file.
 func (a *app) rates() (rates.Rates, func(), error) {
 	if a.flags.Rates == "" {
 		table, err := rates.Parse(builtInRates)
@@ -220,22 +219,22 @@ func (a *app) rates() (rates.Rates, func(), error) {
 	return file, func() { cancel(); <-done }, nil
 }
 
-// printf writes to whoever looks at the output. That nobody does is no fault.
+// printf writes to the output and ignores write errors.
 func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // generateCmd writes a file for apply.
 type generateCmd struct {
-	Accounts  int    `required:"" help:"How many accounts."`
-	Commands  int    `required:"" help:"How many lines, those that open the accounts included."`
-	Seed      uint64 `default:"1" help:"The same seed gives the same file."`
-	Confluent bool   `help:"Leave out what depends on the order in which transfers arrive."`
-	Output    string `short:"o" placeholder:"FILE" help:"Where to write. Defaults to standard output."`
+	Accounts  int    `required:"" help:"Number of accounts."`
+	Commands  int    `required:"" help:"Number of lines, including those that open the accounts."`
+	Seed      uint64 `default:"1" help:"Random seed. Equal seeds give equal files."`
+	Confluent bool   `help:"Generate no commands whose outcome depends on the order in which transfers arrive."`
+	Output    string `short:"o" placeholder:"FILE" help:"Output file. Defaults to standard output."`
 }
 
 // Run executes the command.
 func (c *generateCmd) Run(app *app) (err error) {
 	if c.Accounts < 1 || c.Commands < c.Accounts {
-		return usageError{errors.New("--accounts has to be at least 1, and --commands at least as many")}
+		return usageError{errors.New("--accounts must be at least 1, and --commands at least as many")}
 	}
 	out := app.stdout
 	if c.Output != "" {
@@ -249,17 +248,17 @@ func (c *generateCmd) Run(app *app) (err error) {
 	return batch.Generate(out, batch.Plan{Accounts: c.Accounts, Commands: c.Commands, Seed: c.Seed, Confluent: c.Confluent})
 }
 
-// refoldCmd is what the command refold does, by a program that knows accounts:
-// so it can decode their events in full and refold them.
+// refoldCmd runs the commands of refold in a program that contains the type of accounts. It can
+// therefore decode their events and replay them.
 type refoldCmd struct {
-	Args []string `arg:"" optional:"" help:"As of the command refold; try help."`
+	Args []string `arg:"" optional:"" help:"Arguments of the command refold; see bank refold help."`
 }
 
 // Run executes the command.
 func (c *refoldCmd) Run(app *app) error {
 	status := operator.Program{
 		Name:      "bank refold",
-		Entities:  []operator.Linked{operator.Entity(AccountType(nil))}, // an event holds the rate that it was made with
+		Entities:  []operator.Linked{operator.Entity(AccountType(nil))}, // events contain their exchange rate
 		Databases: databases(),
 		Journal:   app.flags.Journal,
 		Stdout:    app.stdout,

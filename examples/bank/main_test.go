@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"io"
 	"os"
 	"os/signal"
@@ -26,6 +27,11 @@ func TestMain(m *testing.M) {
 	natstest.RunIfServer()
 	if len(os.Args) > 1 && os.Args[1] == program {
 		os.Exit(beTheBank(os.Args[2:]))
+	}
+	// Many tests wait for servers and time-outs: more of them run at a time than there are cores.
+	flag.Parse()
+	if os.Getenv("REFOLD_SOAK") == "" {
+		_ = flag.Set("test.parallel", "4")
 	}
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

@@ -33,7 +33,7 @@ func lines(t *testing.T, b *bank, id string) (all []statementLine) {
 func TestEveryLookUpAgreesWithTheStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
-	applyPart(t, b, generated(t, batch.Plan{Accounts: 4, Commands: 300, Seed: 4}), -1)
+	applyPart(t, b, generated(t, batch.Plan{Accounts: 3, Commands: 240, Seed: 4}), -1)
 	snapshots := uint64(0)
 	for _, id := range accounts(t, b) {
 		if strings.HasPrefix(id, "nobody") {

@@ -19,8 +19,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// progress shows how far apply has come: a bar on a terminal, else a line now
-// and then.
+// progress shows the progress of apply: a bar on a terminal, otherwise a line every lineInterval.
 type progress interface {
 	add()
 	stop()
@@ -54,7 +53,7 @@ func (b *barProgress) stop() {
 	b.all.Wait()
 }
 
-// lineInterval is how often a line is written where there is no terminal.
+// lineInterval is the time between two lines of progress.
 const lineInterval = 5 * time.Second
 
 type plainProgress struct {
@@ -88,10 +87,10 @@ func (l *plainProgress) stop() {
 	l.done.Wait()
 }
 
-// tally counts what became of the lines of a file.
+// tally counts the outcomes of the lines of a file.
 type tally struct {
 	done, before, bad, inFlight int
-	passed                      int            // not done in an earlier run, and too late now
+	passed                      int            // refused because an earlier run went past the line
 	refused                     map[string]int // by code
 	elapsed                     time.Duration
 	rejects                     string
@@ -104,7 +103,7 @@ func (t *tally) refuse(code string) {
 	t.refused[code]++
 }
 
-// print writes the table with which apply ends.
+// print writes the final table of apply.
 func (t *tally) print(w io.Writer) {
 	refused := 0
 	for _, n := range t.refused {
@@ -137,7 +136,7 @@ func (t *tally) print(w io.Writer) {
 	}
 }
 
-// thousands writes a number with commas.
+// thousands formats a number with commas.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

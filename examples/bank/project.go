@@ -28,7 +28,7 @@ import (
 func (c *projectCmd) Run(app *app) (err error) {
 	address := cmp.Or(c.Database, app.flags.Journal)
 	if !isPostgres(address) {
-		return usageError{errors.New("project fills a table in PostgreSQL: name the database with --database, or see bank totals")}
+		return usageError{errors.New("project fills a table in PostgreSQL: name the database with --database; bank totals needs none")}
 	}
 	s, err := openStore(app.ctx, app.flags.Journal, true)
 	if err != nil {
@@ -65,20 +65,19 @@ func (c *projectCmd) Run(app *app) (err error) {
 	if c.Once {
 		err = p.CatchUp(app.ctx)
 	} else {
-		printf(app.stdout, "The totals are in the table %s; Ctrl-C stops, and the next time it goes on from there.\n", table.name)
+		printf(app.stdout, "The totals are in the table %s. Press Ctrl-C to stop; the next run continues from there.\n", table.name)
 		if err = p.Run(app.ctx); app.ctx.Err() != nil {
-			err = nil // it was asked to stop
+			err = nil // an interrupt is the normal end
 		}
 	}
 	printf(app.stdout, "%s\n", reached(p.Status()))
 	return err
 }
 
-// minRestart is the first pause after a failure.
+// minRestart is the pause before the first restart.
 const minRestart = time.Second
 
-// restarts says how often to begin again after a failure: always, or a few times if
-// somebody waits for the end.
+// restarts bounds the restarts after failures: unlimited, or few with --once.
 func (c *projectCmd) restarts() int {
 	if c.Once {
 		return 3
@@ -86,21 +85,21 @@ func (c *projectCmd) restarts() int {
 	return 0
 }
 
-// reached says how far a projection came: events that it has in hand are some time
-// behind, and if it has not seen the end, nobody knows.
+// reached formats the progress of a projection. Lag is the age of events in progress; before the
+// projection has seen the end, the number of remaining events is unknown.
 func reached(s projection.Status) string {
 	behind := "up to date"
 	switch {
 	case s.Lag > 0:
 		behind = fmt.Sprintf("%s behind", s.Lag.Round(time.Millisecond))
 	case !s.CaughtUp:
-		behind = "and there may be more"
+		behind = "more events may follow"
 	}
 	return fmt.Sprintf("%s events, %s", thousands(int64(s.Handled)), behind) //nolint:gosec // a count
 }
 
-// warnings is the log of what goes on whatever fails, so that its failures have to
-// be shown, asked for or not.
+// warnings returns a logger that shows warnings even without --verbose, for a command that
+// continues after failures.
 func (a *app) warnings() *slog.Logger {
 	if a.flags.Verbose {
 		return a.logger
@@ -108,15 +107,15 @@ func (a *app) warnings() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// totalsTable is the read model: a row for each day and currency.
+// totalsTable is the read model: one row per day and currency.
 type totalsTable struct {
 	pool  *pgxpool.Pool
 	store *pgprojection.Store
 	name  string // quoted
 }
 
-// openTotals connects to a database and creates the table if it is not there, in
-// the schema that is Refold's.
+// openTotals connects to a database and creates the table if it does not exist, in the schema of
+// Refold.
 func openTotals(ctx context.Context, address string) (*totalsTable, error) {
 	dsn, schema, err := pgjournal.ParseAddress(address)
 	if err != nil {
@@ -127,7 +126,7 @@ func openTotals(ctx context.Context, address string) (*totalsTable, error) {
 	}
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
-		return nil, errors.New("table on PostgreSQL: the address can't be read") // the error may quote a password
+		return nil, errors.New("table on PostgreSQL: the address is malformed") // the error may quote a password
 	}
 	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: schema})
 	if err != nil {
@@ -142,7 +141,7 @@ func openTotals(ctx context.Context, address string) (*totalsTable, error) {
 	return t, nil
 }
 
-// The statements, about a table with the name TOTALS.
+// The statements. TOTALS stands for the name of the table.
 const (
 	createTotals = `CREATE TABLE IF NOT EXISTS TOTALS (
 		day         date           NOT NULL, -- UTC
@@ -159,8 +158,7 @@ const (
 		PRIMARY KEY (day, currency)
 	)`
 
-	// One statement adds a batch; its rows are in order, so that several workers do not
-	// wait for each other in a circle.
+	// One statement adds a batch. Its rows are sorted, so that concurrent workers cannot deadlock.
 	addTotals = `INSERT INTO TOTALS AS t
 		SELECT day::date, currency, opened, deposits, deposited::numeric, withdrawals, withdrawn::numeric,
 			transfers, debited::numeric, credited::numeric, refunded::numeric
@@ -181,8 +179,8 @@ func (t *totalsTable) sql(statement string) string {
 	return strings.ReplaceAll(statement, "TOTALS", t.name)
 }
 
-// handler adds each batch of events to the table, in the transaction that moves
-// the position: each event counts once, whatever happens.
+// handler adds each batch of events to the table in the transaction that saves the offset, so that
+// each event counts exactly once.
 func (t *totalsTable) handler() projection.Handler[Event] {
 	return projection.ExactlyOnce[Event, pgx.Tx]{
 		Store: t.store,

@@ -173,7 +173,7 @@ func TestProjectMistakes(t *testing.T) {
 		"project --journal inmem:":                                                "name the database with --database",
 		"project --workers 3 --journal " + dsn:                                    "3 workers",
 		"project --database postgres://ada:sesame@127.0.0.1:1/x --journal " + dsn: "table on PostgreSQL",
-		"totals --journal inmem:":                                                 "holds nothing",
+		"totals --journal inmem:":                                                 "is empty at the start",
 	} {
 		r := call(t.Context(), "", strings.Fields(args)...)
 		if r.code == exitOK || !strings.Contains(r.errout, want) || strings.Contains(r.errout, "sesame") {

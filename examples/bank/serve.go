@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// drainPatience is how long a server that stops waits for the requests in hand.
+// drainPatience bounds how long a stopping server waits for pending requests.
 const drainPatience = 10 * time.Second
 
 // Run executes the command.
@@ -46,16 +46,16 @@ func (c *serveCmd) Run(app *app) (err error) {
 	return nil
 }
 
-// listenAt listens at an address. That it is in use is the mistake that everybody makes once.
+// listenAt listens at an address. If the address is in use, the error names the flag to change it.
 func listenAt(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: --addr HOST:PORT says where else", err)
+		return nil, fmt.Errorf("%w: choose another address with --addr HOST:PORT", err)
 	}
 	return l, err
 }
 
-// serve answers requests until ctx ends, and then finishes those in hand.
+// serve answers requests until ctx ends, and then completes the pending ones.
 func serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -72,13 +72,13 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		stopped <- errors.Join(server.Shutdown(drain), server.Close())
 	})
 	err := server.Serve(listener)
-	if stop() { // it did not end because of ctx
+	if stop() { // ctx has not ended
 		return fmt.Errorf("serve: %w", err)
 	}
 	return <-stopped
 }
 
-// greet prints where the bank is and what can be asked of it.
+// greet prints the address of the bank and example calls.
 func greet(w io.Writer, url string) {
 	printf(w, `The bank is open at %[1]s
 

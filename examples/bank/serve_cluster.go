@@ -29,7 +29,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 	all, seeds := []string{c.Name}, c.Join
 	if c.Nodes > 0 {
 		all = branchNames(c.Nodes)
-		seeds = all[:1] // the others are in this process, too
+		seeds = all[:1] // the others are in this process
 	}
 	listeners, err := c.listen(app.ctx, len(all))
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 	}
 	err = offices.ready(app.ctx)
 	switch {
-	case app.ctx.Err() != nil: // so soon
+	case app.ctx.Err() != nil: // interrupted during the start
 	case err != nil:
 		return offices.giveUp(err)
 	default:
@@ -87,7 +87,7 @@ func (f *clusterFlags) settings() downing.Settings {
 	return downing.Settings{StableAfter: f.StableAfter, DownAllWhenUnstable: -1}
 }
 
-// listen makes the listeners of some branches: on one port and those that follow, or any ones if it is 0.
+// listen opens n listeners: on consecutive ports, or on any free ports if the port is 0.
 func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err error) {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err e
 	}
 	first, err := strconv.Atoi(port)
 	if err != nil && n > 1 {
-		return nil, fmt.Errorf("--addr %q: the port of several branches has to be a number", c.Addr)
+		return nil, fmt.Errorf("--addr %q: several branches need a numeric port", c.Addr)
 	}
 	for i := range n {
 		if n > 1 && first > 0 {
@@ -129,7 +129,7 @@ func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats
 	return openBranch(app.ctx, cfg, s, r)
 }
 
-// greet prints where the branches are, once all of them are there.
+// greet prints the addresses of the branches.
 func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, access nats.Access) {
 	for i, name := range all {
 		printf(app.stdout, "%s is open at http://%s\n", name, listeners[i].Addr())
@@ -145,11 +145,11 @@ func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, acces
 	}
 }
 
-// offices are the branches that are in this process, each with its counter: the API.
+// offices are the branches in this process, each with its HTTP server.
 type offices struct {
 	app    *app
-	whole  bool // they are the whole cluster
-	remote bool // the NATS servers are elsewhere
+	whole  bool // they are the complete cluster
+	remote bool // the NATS servers are remote
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -157,7 +157,7 @@ type offices struct {
 	errs    []error
 }
 
-// open opens the counter of a branch. The offices have it from now on, also if it fails.
+// open starts the HTTP server of a branch. Even if it fails, the offices own the branch.
 func (o *offices) open(b *branch, listener net.Listener) error {
 	o.mu.Lock()
 	o.all = append(o.all, b)
@@ -165,7 +165,7 @@ func (o *offices) open(b *branch, listener net.Listener) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(o.app.ctx))
 	closed := make(chan struct{})
 	_, err := b.node.OnShutdown(cluster.PhaseRequestsDone, "requests", func(ctx context.Context) error {
-		stop() // requests in hand are answered
+		stop() // pending requests complete
 		select {
 		case <-closed:
 			return nil
@@ -188,7 +188,8 @@ func (o *offices) open(b *branch, listener net.Listener) error {
 	return nil
 }
 
-// counter is the API of a branch. Where all of them are in this process, one can be stopped to see what the others make of it.
+// counter returns the HTTP handler of a branch. If all branches are in this process, a request can
+// stop one of them, to demonstrate the reaction of the others.
 func (o *offices) counter(b *branch) http.Handler {
 	if !o.whole {
 		return b.api()
@@ -199,7 +200,7 @@ func (o *offices) counter(b *branch) http.Handler {
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// stop ends a branch without letting it leave: the others have to find out.
+// stop ends a branch without leaving the cluster, so that the others must detect the failure.
 func (o *offices) stop(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -208,16 +209,17 @@ func (o *offices) stop(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		b.node.Stop()
-		printf(w, "%s stops without leaving; the others give it up when they have not heard of it for some seconds\n", b.node.Self().Name)
+		printf(w, "%s stops without leaving; the others remove it after some seconds\n", b.node.Self().Name)
 		return
 	}
-	http.Error(w, "there is no such branch", http.StatusNotFound)
+	http.Error(w, "no such branch", http.StatusNotFound)
 }
 
-// hurry is how long a branch waits for others without a word.
+// hurry is how long a branch waits for others before it prints the reason.
 const hurry = 5 * time.Second
 
-// ready waits until each branch reaches all accounts. It says what it waits for, if that is not in this process.
+// ready waits until each branch can reach all accounts. If branches or servers run elsewhere, it
+// prints what is missing.
 func (o *offices) ready(ctx context.Context) error {
 	for _, b := range o.all {
 		for said := ""; ; {
@@ -240,7 +242,8 @@ func (o *offices) ready(ctx context.Context) error {
 	return nil
 }
 
-// giveUp ends all branches because something has failed. If a node has ended by itself, that is why.
+// giveUp ends all branches after a failure. If a node has ended on its own, its error is the
+// reason.
 func (o *offices) giveUp(err error) error {
 	closed := o.close()
 	var why error
@@ -255,7 +258,7 @@ func (o *offices) giveUp(err error) error {
 	return errors.Join(err, closed)
 }
 
-// wait returns when all branches have ended: because the program is to end, or each for a reason of its own.
+// wait waits until all branches have ended, because of ctx or on their own.
 func (o *offices) wait() error {
 	prepared := make(chan struct{})
 	stop := context.AfterFunc(o.app.ctx, func() {
@@ -283,7 +286,8 @@ func (o *offices) wait() error {
 	return nil
 }
 
-// prepare tells all branches that all of them are going to end, if it is so: nothing needs to move then.
+// prepare announces to the cluster that all of its branches are about to end, so that no shard
+// moves.
 func (o *offices) prepare() {
 	for _, b := range o.all {
 		if o.whole && b.node.PrepareForShutdown(context.WithoutCancel(o.app.ctx)) == nil {
@@ -292,7 +296,8 @@ func (o *offices) prepare() {
 	}
 }
 
-// ended waits for a branch that ends by itself, and returns why unless it has just left.
+// ended waits for a branch that ends on its own. It returns the reason, unless the branch has left
+// the cluster normally.
 func (o *offices) ended(b *branch) error {
 	err := b.close()
 	why := b.node.Err()
@@ -303,7 +308,7 @@ func (o *offices) ended(b *branch) error {
 	return err
 }
 
-// close ends all branches at once.
+// close ends all branches immediately.
 func (o *offices) close() (err error) {
 	for _, b := range o.all {
 		b.node.Stop()

@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// shellCmd is a prompt.
+// shellCmd reads commands from a prompt.
 type shellCmd struct{}
 
 const shellHelp = `open ACCOUNT CURRENCY [OWNER]
@@ -44,20 +44,20 @@ func (c *shellCmd) Run(app *app) (err error) {
 	s := &shell{bank: b, out: app.stdout}
 	if in, ok := app.stdin.(*os.File); ok && cwriter.IsTerminal(int(in.Fd())) {
 		s.prompt = "bank> "
-		printf(app.stdout, "\"help\" shows what there is.\n")
+		printf(app.stdout, "Enter \"help\" for a list of commands.\n")
 	}
 	return s.run(app.ctx, app.stdin)
 }
 
-// shell executes lines that a user types.
+// shell executes lines that a user enters.
 type shell struct {
 	bank   *bank
 	out    io.Writer
 	prompt string
 }
 
-// run reads lines until there are no more, one is quit, or ctx ends. What goes
-// wrong with a line is printed, and the next one follows.
+// run executes lines until the input or ctx ends, or a line is "quit". It prints errors and
+// continues.
 func (s *shell) run(ctx context.Context, in io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,7 +84,7 @@ func (s *shell) run(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// readLines reads in the background, since a terminal can't be interrupted.
+// readLines reads in the background, because reading a terminal cannot be interrupted.
 func readLines(ctx context.Context, in io.Reader) (<-chan string, <-chan error) {
 	lines, errs := make(chan string), make(chan error, 1)
 	go func() {
@@ -102,7 +102,7 @@ func readLines(ctx context.Context, in io.Reader) (<-chan string, <-chan error) 
 	return lines, errs
 }
 
-var errUsage = errors.New(`that is not how it goes, see "help"`)
+var errUsage = errors.New(`unknown command or wrong arguments; enter "help" for a list`)
 
 func (s *shell) execute(ctx context.Context, words []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -137,7 +137,7 @@ func (s *shell) execute(ctx context.Context, words []string) error {
 	return nil
 }
 
-// parseWords makes a line of a batch of what was typed.
+// parseWords converts an entered line to a line of a batch.
 func parseWords(command string, args []string) (batch.Line, error) {
 	line := batch.Line{Command: command}
 	var amount, currency string

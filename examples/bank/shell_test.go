@@ -51,14 +51,14 @@ status       open
 balance      90.03 USD
 value        2894.46 TWD at 32.15 (test, 2026-07-01T00:00:00Z)
 last change  TIME
-error: that is not how it goes, see "help"
+error: unknown command or wrong arguments; enter "help" for a list
 error: a transfer goes to another account
 error: not an amount: "ten"
 error: unknown currency "EUR": want USD or TWD
 error: there is no such account
 error: there is no such account
 error: the balance is not zero
-error: that is not how it goes, see "help"
+error: unknown command or wrong arguments; enter "help" for a list
 ` + shellHelp
 	got := regexp.MustCompile(`last change  .*`).ReplaceAllString(out.String(), "last change  TIME")
 	if got != want {

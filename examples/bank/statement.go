@@ -17,11 +17,11 @@ import (
 	"github.com/refold-io/refold/examples/bank/rates"
 )
 
-// statementCmd shows the history of an account. It only reads.
+// statementCmd prints the history of an account. It only reads.
 type statementCmd struct {
 	Account string    `arg:"" help:"ID of the account."`
-	From    beginning `placeholder:"TIME" help:"From this time on, or from this day on."`
-	To      moment    `placeholder:"TIME" help:"Up to this time, or to the end of this day."`
+	From    beginning `placeholder:"TIME" help:"Start at this time or day."`
+	To      moment    `placeholder:"TIME" help:"End at this time, or at the end of this day."`
 }
 
 // Run executes the command.
@@ -34,7 +34,7 @@ func (c *statementCmd) Run(app *app) (err error) {
 	return b.printStatement(app.ctx, app.stdout, c.Account, c.From.Time, c.To.Time)
 }
 
-// statementLine is an event as the owner of an account sees it.
+// statementLine is an event of an account.
 type statementLine struct {
 	Number          uint64
 	Time            time.Time
@@ -43,8 +43,8 @@ type statementLine struct {
 	Details         string
 }
 
-// statement calls line for each event of an account between two times, the
-// oldest first; a zero time is no bound. An error of line ends it.
+// statement calls line for each event of an account between two times, oldest first. A zero time is
+// no bound. An error of line stops the iteration.
 func (b *bank) statement(ctx context.Context, id string, from, to time.Time, line func(statementLine) error) error {
 	opened := false
 	var balance money.Amount
@@ -55,7 +55,7 @@ func (b *bank) statement(ctx context.Context, id string, from, to time.Time, lin
 			opened, balance = true, money.Zero(e.Currency)
 		}
 		if !opened {
-			return nil // a transfer was turned away
+			return nil // an unopened account has rejected a transfer
 		}
 		if l.Change == (money.Amount{}) {
 			l.Change = money.Zero(balance.Currency())
@@ -81,7 +81,7 @@ func (b *bank) statement(ctx context.Context, id string, from, to time.Time, lin
 	return nil
 }
 
-// describe says what an event changed, and what else there is to know.
+// describe returns the change and the details of an event.
 func describe(event Event) statementLine {
 	switch e := event.(type) {
 	case Opened:
@@ -106,7 +106,7 @@ func describe(event Event) statementLine {
 	return statementLine{Event: fmt.Sprintf("%T", event)}
 }
 
-// original tells the amount before it was converted, if it was.
+// original formats the amount before a conversion, or returns "" without one.
 func original(x rates.Exchange) string {
 	if x.Rate == "" {
 		return ""

@@ -16,14 +16,15 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// openStore opens what --journal names. For reading only, it has to be there.
+// openStore opens the store at the address of --journal. Read-only, it requires that the store
+// exists.
 func openStore(ctx context.Context, name string, readOnly bool) (store.DB, error) {
 	kind, at, _ := strings.Cut(name, ":")
 	switch {
 	case kind == "leveldb" && at != "":
 		if readOnly {
 			if _, err := os.Stat(at); errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("there is no bank in %s", at)
+				return nil, fmt.Errorf("the directory %s contains no bank", at)
 			}
 		}
 		db, err := leveldb.Open(at, leveldb.Config{ReadOnly: readOnly})
@@ -34,11 +35,11 @@ func openStore(ctx context.Context, name string, readOnly bool) (store.DB, error
 	case isPostgres(name):
 		return openPostgres(ctx, name, readOnly)
 	case kind == "inmem" && at == "" && readOnly:
-		return nil, errors.New("journal inmem: holds nothing from one command to the next; name one on disk, such as leveldb:bank-data")
+		return nil, errors.New("journal inmem: is empty at the start of each command; use a stored journal, such as leveldb:bank-data")
 	case kind == "inmem" && at == "":
 		return inmem.Open()
 	}
-	return nil, fmt.Errorf("journal %q: want leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: for what REFOLD_POSTGRES names, or inmem: (in memory)", kind+":") // the rest may hold a password
+	return nil, fmt.Errorf("journal %q: expected leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: with REFOLD_POSTGRES set, or inmem:", kind+":") // the rest may contain a password
 }
 
 // isPostgres reports whether an address is one of PostgreSQL.

@@ -20,15 +20,15 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// projectCmd keeps a table of totals up to date in PostgreSQL.
+// projectCmd maintains a table of totals in PostgreSQL.
 type projectCmd struct {
-	Database string `placeholder:"ADDRESS" help:"Where the table is: postgres://USER@HOST/DATABASE. Defaults to the database of the journal."`
-	Workers  int    `default:"1" help:"How many handle events side by side: 1, 2, 4 and so on."`
-	Once     bool   `help:"End when all events are in the table."`
-	Rebuild  bool   `help:"Empty the table first, and fill it from the first event on."`
+	Database string `placeholder:"ADDRESS" help:"The database of the table: postgres://USER@HOST/DATABASE. Defaults to the database of the journal."`
+	Workers  int    `default:"1" help:"Number of concurrent workers: 1, 2, 4 and so on."`
+	Once     bool   `help:"Exit when the table contains all events."`
+	Rebuild  bool   `help:"Empty the table and fill it again from the first event."`
 }
 
-// totalsCmd prints the totals of each day. It only reads, and keeps nothing.
+// totalsCmd prints the totals of each day. It computes them from all events and stores nothing.
 type totalsCmd struct{}
 
 // Run executes the command.
@@ -45,13 +45,13 @@ func (c *totalsCmd) Run(app *app) (err error) {
 		Criteria: journal.Criteria{Type: AccountTypeName},
 		Events:   AccountType(nil).Events,
 		Handler: projection.AtLeastOnce[Event]{
-			Store: new(projection.Memory), // the totals are in memory, and so is how far they go
+			Store: new(projection.Memory), // totals and offset exist only in memory
 			Handle: func(_ context.Context, e projection.Envelope[Event]) error {
 				sums.add(&e)
 				return nil
 			},
 		},
-		MaxRestarts: -1, // it only reads: who asked may ask again
+		MaxRestarts: -1, // the user can run the command again
 		Logger:      app.logger,
 	})
 	if err != nil {
@@ -64,23 +64,23 @@ func (c *totalsCmd) Run(app *app) (err error) {
 	return nil
 }
 
-// dayOf is what totals are kept by: a day, in UTC, and a currency.
+// dayOf is the key of a total: a day in UTC, and a currency.
 type dayOf struct {
 	day      string // 2026-03-14
 	currency money.Currency
 }
 
-// dayTotal is what happened on a day in a currency, in minor units.
+// dayTotal is the sum of the events of a day in a currency, in minor units.
 type dayTotal struct {
 	opened, deposits, withdrawals, transfers          int64
 	deposited, withdrawn, debited, credited, refunded big.Int
 }
 
-// totals are what events add up to.
+// totals are the sums of all events.
 type totals map[dayOf]*dayTotal
 
-// add counts an event. Deposits and withdrawals count in the currency in which
-// they were made, transfers in those of the accounts.
+// add adds an event. Deposits and withdrawals count in the currency of the cash, transfers in the
+// currencies of the accounts.
 func (t totals) add(e *projection.Envelope[Event]) {
 	on := func(c money.Currency) *dayTotal {
 		key := dayOf{e.Time.Format(time.DateOnly), c}
@@ -111,7 +111,7 @@ func (t totals) add(e *projection.Envelope[Event]) {
 	}
 }
 
-// keys returns the days in order.
+// keys returns the keys in order.
 func (t totals) keys() []dayOf {
 	return slices.SortedFunc(maps.Keys(t), func(a, b dayOf) int {
 		return cmp.Or(strings.Compare(a.day, b.day), strings.Compare(string(a.currency), string(b.currency)))
@@ -133,7 +133,7 @@ func (t totals) columns() []any {
 	return []any{days, currencies, opened, deposits, deposited, withdrawals, withdrawn, transfers, debited, credited, refunded}
 }
 
-// numeric writes a number of minor units as SQL does.
+// numeric formats minor units as an SQL number.
 func numeric(minor *big.Int) string { return strings.ReplaceAll(decimal(minor), ",", "") }
 
 func (t totals) print(w io.Writer) {

@@ -10,7 +10,7 @@
 //	4,withdraw,alice,20,TWD,
 //	5,close,alice,,,
 //
-// In an open line, the last field is the owner. The first line may be the header
-// above. A line ends at a line break, whatever is quoted, so that a bad one
-// spoils no other; blank ones are left out, but counted.
+// In a line with the command open, the last field is the owner. The first line may be the header
+// above. A line ends at a line break even within quotes, so that a bad line does not affect the
+// following ones. Blank lines are skipped, but counted.
 package batch

@@ -14,24 +14,23 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// Plan says what Generate writes.
+// Plan configures Generate.
 type Plan struct {
-	// Accounts is how many accounts there are. Required.
+	// Accounts is the number of accounts. Required.
 	Accounts int
-	// Commands is how many lines there are, besides the header; the first ones
-	// open the accounts. Required.
+	// Commands is the number of lines without the header. The first lines open the accounts.
+	// Required.
 	Commands int
-	// Seed makes the file: the same plan gives the same bytes.
+	// Seed is the random seed. Equal plans give equal files.
 	Seed uint64
-	// Confluent leaves out what can turn out differently when transfers arrive
-	// in another order. An account pays only what it got by deposits of its own
-	// before, in its own currency, and one that is closed never takes part in a
-	// transfer. Defaults to false.
+	// Confluent excludes commands whose outcome depends on the order in which transfers arrive. An
+	// account then spends only money from its own deposits, in its own currency, and an account
+	// that is closed takes part in no transfer. Defaults to false.
 	Confluent bool
 }
 
-// Generate writes a file of commands as customers might give them: some accounts
-// are busier than others, and of a hundred commands one is a mistake.
+// Generate writes a file of random commands. Some accounts are busier than others, and about one
+// command in a hundred is a mistake.
 func Generate(w io.Writer, p Plan) error {
 	switch {
 	case p.Accounts < 1:
@@ -65,17 +64,17 @@ type generator struct {
 	accounts []customer
 }
 
-// customer is an account as the generator knows it.
+// customer is an account in the generator.
 type customer struct {
 	id       string
 	currency money.Currency
-	funds    int64 // what it surely has, in minor units
-	quiet    bool  // takes no part in transfers, and may close
+	funds    int64 // minimum balance, in minor units
+	quiet    bool  // takes part in no transfer, and may close
 	closed   bool
 }
 
 func (g *generator) printf(format string, args ...any) {
-	_, _ = fmt.Fprintf(g.out, format, args...) // Flush says
+	_, _ = fmt.Fprintf(g.out, format, args...) // Flush returns the error
 }
 
 func (g *generator) line(command, account, amount string, c money.Currency, to string) {
@@ -92,7 +91,7 @@ func (g *generator) open(i int) {
 	g.line(Open, c.id, "", c.currency, g.owner())
 }
 
-// next writes a command of some customer.
+// next writes a command of a random customer.
 func (g *generator) next() {
 	c := g.customer()
 	switch n := g.rand.IntN(100); {
@@ -109,7 +108,7 @@ func (g *generator) next() {
 	}
 }
 
-// customer picks one; a fifth of them gives half of the commands.
+// customer picks a customer; a fifth of them issues half of the commands.
 func (g *generator) customer() *customer {
 	n := len(g.accounts)
 	if g.rand.IntN(2) == 0 {
@@ -155,19 +154,19 @@ func (g *generator) transfer(c *customer) {
 	}
 	name := to.id
 	if g.rand.IntN(200) == 0 {
-		name = "nobody-" + strconv.Itoa(g.rand.IntN(20)) // comes back
+		name = "nobody-" + strconv.Itoa(g.rand.IntN(20)) // unknown account: the transfer is refunded
 	}
 	g.line(Transfer, c.id, decimal(minor), currency, name)
 }
 
-// payment says what a customer pays, and whether it can.
+// payment returns an amount for a customer, and whether the customer can pay it.
 func (g *generator) payment(c *customer) (int64, money.Currency, bool) {
 	if !g.plan.Confluent && g.rand.IntN(4) == 0 {
 		currency := c.currency
 		if g.rand.IntN(2) == 0 {
 			currency = other(currency)
 		}
-		return g.sum(currency), currency, true // and hopes for the best
+		return g.sum(currency), currency, true // it may be refused
 	}
 	minor := g.sum(c.currency)
 	if minor > c.funds {
@@ -177,7 +176,7 @@ func (g *generator) payment(c *customer) (int64, money.Currency, bool) {
 	return minor, c.currency, minor > 0
 }
 
-// quiet is a customer who pays in, takes it all out and goes.
+// quiet writes a command of a customer that deposits, withdraws everything and closes.
 func (g *generator) quiet(c *customer) {
 	switch {
 	case c.closed || c.funds == 0:
@@ -194,11 +193,11 @@ func (g *generator) quiet(c *customer) {
 			g.line(Close, c.id, "", "", "")
 		}
 	default:
-		g.line(Close, c.id, "", "", "") // it is not empty
+		g.line(Close, c.id, "", "", "") // refused: the balance is not zero
 	}
 }
 
-// mistake is refused, whenever it comes.
+// mistake writes a command that is always refused.
 func (g *generator) mistake(c *customer) {
 	switch g.rand.IntN(6) {
 	case 0:
@@ -216,7 +215,7 @@ func (g *generator) mistake(c *customer) {
 	}
 }
 
-// sum is an everyday amount: many small ones, few large ones.
+// sum returns a random amount: many are small, few are large.
 func (g *generator) sum(c money.Currency) int64 {
 	minor := 100 + g.rand.Int64N(1+g.rand.Int64N(100_000))
 	if c == money.TWD {

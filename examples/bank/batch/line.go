@@ -17,12 +17,12 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// Header is the first line of a file, and names the fields.
+// Header is the first line of a file with the names of the fields.
 const Header = "id,command,account,amount,currency,to"
 
 const fields = 6
 
-// The commands that a line may hold.
+// The commands of a line.
 const (
 	Open     = "open"
 	Deposit  = "deposit"
@@ -33,29 +33,28 @@ const (
 
 // Line is a command.
 type Line struct {
-	// Number is the line's number in its file, counted from 1.
+	// Number is the number of the line in its file, from 1.
 	Number uint64
-	// ID is what the file calls the line. It has no meaning here.
+	// ID is the ID in the file. It is ignored.
 	ID string
 	// Command is one of the constants.
 	Command string
 	// Account is the ID of the account.
 	Account string
-	// Amount is that of a deposit, a withdrawal or a transfer.
+	// Amount is the amount of a deposit, a withdrawal or a transfer.
 	Amount money.Amount
-	// Currency is that of the amount, or of the account to open.
+	// Currency is the currency of the amount, or of the account to open.
 	Currency money.Currency
 	// To is the destination of a transfer, or the owner of the account to open.
 	To string
 }
 
-// LineError says what is wrong with a line.
+// LineError reports a bad line.
 type LineError struct {
-	// Line is the number, Text the line as it stands in the file, cut off when
-	// it is long.
+	// Line is the number, and Text the line, truncated if it is long.
 	Line uint64
 	Text string
-	// Field is the field that is to blame, "" for the line as a whole.
+	// Field is the invalid field, or "" for the whole line.
 	Field string
 	Err   error
 }
@@ -69,8 +68,8 @@ func (e *LineError) Error() string {
 
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Parse reads one line. The error is a *LineError; what it wraps about an amount
-// or a currency is an error of package money.
+// Parse parses one line. The error is a *LineError; for an amount or a currency it wraps an error
+// of package money.
 func Parse(number uint64, text string) (Line, error) {
 	l := Line{Number: number}
 	field, err := l.parse(text)
@@ -88,7 +87,7 @@ func (l *Line) parse(text string) (field string, err error) {
 	l.ID, l.Command, l.Account, l.To = f[0], f[1], f[2], f[5]
 	amount, currency := f[3], f[4]
 	if strings.TrimSpace(l.Account) == "" {
-		return "account", errors.New("it is missing")
+		return "account", errors.New("missing")
 	}
 	needsAmount, needsCurrency, needsTo := true, true, false
 	switch l.Command {
@@ -100,7 +99,7 @@ func (l *Line) parse(text string) (field string, err error) {
 	case Close:
 		needsAmount, needsCurrency = false, false
 	default:
-		return "command", fmt.Errorf("%.20q is none of open, deposit, withdraw, transfer, close", l.Command)
+		return "command", fmt.Errorf("%.20q: expected open, deposit, withdraw, transfer or close", l.Command)
 	}
 	for _, c := range []struct {
 		name, value string
@@ -108,9 +107,9 @@ func (l *Line) parse(text string) (field string, err error) {
 	}{{"amount", amount, needsAmount}, {"currency", currency, needsCurrency}, {"to", l.To, needsTo}} {
 		switch {
 		case c.needed && c.value == "":
-			return c.name, fmt.Errorf("it is missing, %s needs it", l.Command)
+			return c.name, fmt.Errorf("missing, required by %s", l.Command)
 		case !c.needed && c.value != "":
-			return c.name, fmt.Errorf("%.20q: %s takes none", c.value, l.Command)
+			return c.name, fmt.Errorf("%.20q: not allowed with %s", c.value, l.Command)
 		}
 	}
 	if needsCurrency {
@@ -129,7 +128,7 @@ func (l *Line) parse(text string) (field string, err error) {
 // split returns the fields of a line.
 func split(text string) ([]string, error) {
 	if !utf8.ValidString(text) {
-		return nil, errors.New("it is not valid UTF-8")
+		return nil, errors.New("not valid UTF-8")
 	}
 	f := strings.Split(text, ",")
 	if strings.Contains(text, `"`) {
@@ -144,7 +143,7 @@ func split(text string) ([]string, error) {
 		}
 	}
 	if len(f) != fields {
-		return nil, fmt.Errorf("it has %d fields, not %d: %s", len(f), fields, Header)
+		return nil, fmt.Errorf("%d fields, expected %d: %s", len(f), fields, Header)
 	}
 	return f, nil
 }
@@ -157,13 +156,13 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// MaxLine is the length of the longest line that is read, in bytes.
+// MaxLine bounds the length of a line, in bytes.
 const MaxLine = 64 << 10
 
-var errTooLong = fmt.Errorf("it is longer than %d bytes", MaxLine)
+var errTooLong = fmt.Errorf("longer than %d bytes", MaxLine)
 
-// Read yields the lines of a file. A bad line is yielded as a *LineError, and
-// the next one follows; any other error is that of r, and the last.
+// Read yields the lines of a file. It yields a *LineError for a bad line and continues. Any other
+// error is the error of r, and the last element.
 func Read(r io.Reader) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		b := bufio.NewReaderSize(r, MaxLine+2)
@@ -191,13 +190,13 @@ func Read(r io.Reader) iter.Seq2[Line, error] {
 	}
 }
 
-// isHeader also forgives what editors put before the first line.
+// isHeader accepts a byte order mark, which some editors write.
 func isHeader(text string) bool {
 	return strings.TrimPrefix(text, "\ufeff") == Header
 }
 
-// readLine returns the next line without its end. Of a line that is too long it
-// returns the beginning.
+// readLine returns the next line without its end. It returns the beginning of a line that is too
+// long.
 func readLine(b *bufio.Reader) (string, error) {
 	line, err := b.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

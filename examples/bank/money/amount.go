@@ -12,20 +12,18 @@ import (
 )
 
 var (
-	// ErrSyntax is wrapped by the error about text that is no amount.
+	// ErrSyntax reports text that is not an amount.
 	ErrSyntax = errors.New("not an amount")
-	// ErrTooFine is wrapped by the error about an amount with more digits behind
-	// the point than the minor unit has.
+	// ErrTooFine reports an amount with more decimal places than the currency has.
 	ErrTooFine = errors.New("amount finer than the minor unit")
-	// ErrOverflow is wrapped by the error about an amount that does not fit.
+	// ErrOverflow reports an amount that is too large.
 	ErrOverflow = errors.New("amount too large")
-	// ErrMixed is wrapped by the error about a sum of two currencies.
+	// ErrMixed reports a sum of different currencies.
 	ErrMixed = errors.New("amounts of different currencies")
 )
 
-// Amount is an amount of money in one currency: a number of minor units, which
-// may be negative. The zero value is nothing of no currency. Amounts are equal if
-// they are ==.
+// Amount is an amount of money in one currency: a number of minor units, which may be negative. The
+// zero value has no currency. Equal amounts are ==.
 type Amount struct {
 	minor    int64
 	currency Currency
@@ -34,15 +32,15 @@ type Amount struct {
 // New returns an amount of minor units.
 func New(minor int64, c Currency) Amount { return Amount{minor: minor, currency: c} }
 
-// Zero returns nothing of a currency.
+// Zero returns zero in a currency.
 func Zero(c Currency) Amount { return Amount{currency: c} }
 
-// maxText is the length of the longest text that is looked at.
+// maxText bounds the length of parsed text.
 const maxText = 40
 
-// Parse reads an amount such as "12", "12.5" or "-0.07": digits with at most one
-// point and at least one digit on each side of it; no blanks, separators or
-// exponents. The error matches ErrSyntax, ErrTooFine or ErrOverflow.
+// Parse parses an amount such as "12", "12.5" or "-0.07": digits, and optionally a point with at
+// least one digit on each side. Blanks, separators and exponents are not allowed. The error matches
+// ErrSyntax, ErrTooFine or ErrOverflow.
 func Parse(text string, c Currency) (Amount, error) {
 	unsigned := strings.TrimPrefix(text, "-")
 	sign := text[:len(text)-len(unsigned)]
@@ -51,7 +49,7 @@ func Parse(text string, c Currency) (Amount, error) {
 		return Amount{}, fmt.Errorf("%w: %.40q", ErrSyntax, text)
 	}
 	if strings.Trim(fraction[min(Digits, len(fraction)):], "0") != "" {
-		return Amount{}, fmt.Errorf("%w: %s has more than %d digits behind the point", ErrTooFine, text, Digits)
+		return Amount{}, fmt.Errorf("%w: %s has more than %d decimal places", ErrTooFine, text, Digits)
 	}
 	fraction = (fraction + "00")[:Digits]
 	minor, err := strconv.ParseInt(sign+whole+fraction, 10, 64)
@@ -63,19 +61,19 @@ func Parse(text string, c Currency) (Amount, error) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// Minor is the number of minor units.
+// Minor returns the number of minor units.
 func (a Amount) Minor() int64 { return a.minor }
 
-// Currency is the currency of the amount.
+// Currency returns the currency of the amount.
 func (a Amount) Currency() Currency { return a.currency }
 
-// Positive reports whether the amount is more than nothing.
+// Positive reports whether the amount is greater than zero.
 func (a Amount) Positive() bool { return a.minor > 0 }
 
-// IsZero reports whether the amount is nothing, of whatever currency.
+// IsZero reports whether the amount is zero, in any currency.
 func (a Amount) IsZero() bool { return a.minor == 0 }
 
-// Less reports whether a is less than b, which has the same currency.
+// Less reports whether a is less than b. Both must have the same currency.
 func (a Amount) Less(b Amount) bool { return a.minor < b.minor }
 
 // Add returns the sum. The error matches ErrMixed or ErrOverflow.
@@ -98,7 +96,7 @@ func (a Amount) Sub(b Amount) (Amount, error) {
 	return a.Add(New(-b.minor, b.currency))
 }
 
-// Decimal is the number alone, such as "12.50".
+// Decimal formats the number without the currency, such as "12.50".
 func (a Amount) Decimal() string {
 	text, sign := strconv.FormatInt(a.minor, 10), ""
 	if a.minor < 0 {
@@ -110,7 +108,7 @@ func (a Amount) Decimal() string {
 	return sign + text[:len(text)-Digits] + "." + text[len(text)-Digits:]
 }
 
-// String is the number and the currency, such as "12.50 USD".
+// String formats the number with the currency, such as "12.50 USD".
 func (a Amount) String() string {
 	if a.currency == "" {
 		return a.Decimal()
@@ -118,7 +116,7 @@ func (a Amount) String() string {
 	return a.Decimal() + " " + string(a.currency)
 }
 
-// MarshalText returns what String does, and nothing for the zero value.
+// MarshalText returns the text of String, or no text for the zero value.
 func (a Amount) MarshalText() ([]byte, error) {
 	if a == (Amount{}) {
 		return nil, nil
@@ -126,8 +124,8 @@ func (a Amount) MarshalText() ([]byte, error) {
 	return []byte(a.String()), nil
 }
 
-// UnmarshalText reads what MarshalText wrote. A currency that is not known any
-// more is read as it is.
+// UnmarshalText parses the text of MarshalText. It accepts unknown currencies, so that stored
+// amounts stay readable.
 func (a *Amount) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*a = Amount{}
@@ -155,11 +153,10 @@ const (
 	TWD Currency = "TWD"
 )
 
-// Digits is how many digits the minor unit has behind the point; it is the same
-// for both currencies.
+// Digits is the number of decimal places of the minor unit. It is equal for all currencies.
 const Digits = 2
 
-// ErrCurrency is wrapped by the error about a code that is no Currency.
+// ErrCurrency reports an unknown currency code.
 var ErrCurrency = errors.New("unknown currency")
 
 // Currencies returns all there are, in the order in which they are shown.
