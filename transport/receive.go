@@ -15,8 +15,6 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// maxNamed and maxNamedAll are how many bytes one name, and all together, may have
-// waiting that came to the bare name, where there is no credit.
 const (
 	// maxNamed and maxNamedAll limit the bytes of unhandled messages to the bare name, for one
 	// sender and for all. Such messages have no credit.

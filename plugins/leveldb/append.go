@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	maxNamesSize = 64 << 10 // writer, manifest and tags of an event
-	maxKeptBatch = 8 << 20  // a larger buffer is not kept for the next call
+	maxNamesSize = 64 << 10 // writer, manifest and tags of an event, in bytes
+	maxKeptBatch = 8 << 20  // larger buffers are not reused
 )
 
-// Append implements journal.Journal. A call is one record of the log and one
-// sync, or several if it is larger than 64 MiB.
+// Append implements journal.Journal. A call is one record of the log and one sync, or several if
+// its writes exceed 64 MiB.
 func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if len(writes) == 0 {
 		return nil
 	}
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	defer j.news.send()
+	defer j.appended.send()
 	e, err := j.use(ctx, true)
 	if err != nil {
 		return fill(len(writes), fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err))
@@ -42,13 +42,13 @@ func fill(n int, err error) []error {
 	return errs
 }
 
-// batcher turns the writes of one call into a batch. It is kept from call to
-// call for the memory that it holds.
+// batcher converts the writes of one call into batches. It is reused for its buffers.
 type batcher struct {
 	engine *engine
-	name   string // of the directory
+	name   string // directory
 	writes []journal.Write
-	// errs has a slot per write once one has failed, and failed has their IDs.
+	// errs has an element per write once one has failed. failed holds the persistence IDs of failed
+	// writes.
 	errs   []error
 	failed map[string]struct{}
 	// down is set once a batch could not be stored.
@@ -80,7 +80,7 @@ func (b *batcher) run(e *engine, name string, writes []journal.Write) []error {
 	return errs
 }
 
-// fail sets the outcome of a write.
+// fail sets the error of a write.
 func (b *batcher) fail(i int, err error) {
 	if b.errs == nil {
 		b.errs, b.failed = make([]error, len(b.writes)), make(map[string]struct{})
@@ -89,7 +89,7 @@ func (b *batcher) fail(i int, err error) {
 	b.failed[b.writes[i].ID] = struct{}{}
 }
 
-// add puts a write into the batch or says why it can't be stored.
+// add adds a write to the batch, or returns the reason why it cannot be stored.
 func (b *batcher) add(i int, w *journal.Write) error {
 	if _, behind := b.failed[w.ID]; behind {
 		return journal.ErrSkipped
@@ -102,7 +102,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 		b.commit(i)
 	}
 	if b.down {
-		return fmt.Errorf("leveldb: append: %w: an earlier part of the call could not be stored", journal.ErrNotSent)
+		return fmt.Errorf("leveldb: append: %w: an earlier batch of the call failed", journal.ErrNotSent)
 	}
 	s := b.engine.streams.get(w.ID)
 	if s == nil {
@@ -113,7 +113,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 	if w.Expect != s.next {
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: s.next}
 	}
-	if !s.touched {
+	if !s.pending {
 		number := s.number
 		if number == 0 {
 			number = b.engine.nextNumber.Add(1) - 1
@@ -124,7 +124,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 			b.value = appendName(b.value[:0], w.ID)
 			b.batch.Put(b.key, b.value)
 		}
-		b.engine.streams.touch(s, number)
+		b.engine.streams.markPending(s, number)
 		b.streams = append(b.streams, s)
 	}
 	for k := range w.Events {
@@ -144,12 +144,12 @@ func (b *batcher) load(id string) (*stream, error) {
 	}
 	s, err := b.engine.load(id)
 	if err != nil {
-		return nil, fmt.Errorf("leveldb: append: %w: reading what is stored of %q: %w", journal.ErrNotSent, id, err)
+		return nil, fmt.Errorf("leveldb: append: %w: read the state of %q: %w", journal.ErrNotSent, id, err)
 	}
 	return b.engine.streams.add(id, s), nil
 }
 
-// commit stores the batch, which holds writes below end.
+// commit stores the batch, which holds the writes below end.
 func (b *batcher) commit(end int) {
 	var err error
 	if b.batch.Len() > 0 {
@@ -160,7 +160,7 @@ func (b *batcher) commit(end int) {
 		b.engine.streams.stored(b.streams)
 	} else {
 		b.down = true
-		b.engine.streams.clear() // they are ahead of what is stored, perhaps
+		b.engine.streams.clear() // they may be ahead of the database
 		err = fmt.Errorf("leveldb: append in %q: %w", b.name, err)
 		for i := b.first; i < end; i++ {
 			if b.errs == nil || b.errs[i] == nil {
@@ -177,8 +177,8 @@ func (b *batcher) commit(end int) {
 	b.batch.Reset()
 }
 
-// checkWrite returns the size of a write, about, or a *journal.RejectedError if it
-// can't be stored.
+// checkWrite returns the approximate size of a write, or a *journal.RejectedError if the format
+// cannot store it.
 func checkWrite(w *journal.Write) (int, error) {
 	size, err := journal.CheckWrite(w)
 	if err != nil {
@@ -192,7 +192,7 @@ func checkWrite(w *journal.Write) (int, error) {
 		}
 		if names > maxNamesSize || len(e.Tags) > maxTags {
 			return 0, &journal.RejectedError{ID: w.ID, SequenceNr: e.SequenceNr, Reason: fmt.Errorf(
-				"writer, manifest and %d tags have %d bytes, at most %d and %d are allowed", len(e.Tags), names, maxTags, maxNamesSize)}
+				"writer, manifest and %d tags have %d bytes, limits are %d tags and %d bytes", len(e.Tags), names, maxTags, maxNamesSize)}
 		}
 	}
 	return size, nil

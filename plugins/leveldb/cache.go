@@ -8,38 +8,36 @@ import (
 	"sync"
 )
 
-// stream is what is known of one persistence ID without reading the database.
+// stream is the cached state of one persistence ID.
 type stream struct {
 	id     string
-	number uint64 // 0 if it was never written
-	// highest is the highest sequence number, deleted that of the last deleted
-	// event.
+	number uint64 // 0 if the ID has no events
+	// highest is the highest sequence number, deleted that of the last deleted event.
 	highest, deleted uint64
 	used             bool
-	// touched says that something of this ID is being stored.
-	touched bool
+	// pending is set while an append to this ID is in progress.
+	pending bool
 
-	// next is highest once the batch that is being built is stored. It belongs to
-	// Append.
+	// next is the value of highest after the current batch. Only Append uses it.
 	next uint64
 }
 
-// cache holds the streams that were written or read last. Only Append and
-// DeleteTo add to it, one at a time, so that what it says is what is stored.
+// cache holds the most recently used streams. Only Append and DeleteTo add to it, one at a time, so
+// that it always matches the stored state. It evicts by the clock algorithm.
 type cache struct {
 	capacity int
 
-	mu      sync.Mutex
-	streams map[string]*stream
-	ring    []*stream // the same, in the order in which they are looked at to drop some
-	hand    int
+	mu        sync.Mutex
+	streams   map[string]*stream
+	ring      []*stream // all streams, in the order of the clock
+	clockHand int
 }
 
 func newCache(capacity int) *cache {
 	return &cache{capacity: capacity, streams: make(map[string]*stream)}
 }
 
-// get returns the stream of an ID for Append, nil if it is not here.
+// get returns the stream of an ID for Append, or nil.
 func (c *cache) get(id string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,20 +48,20 @@ func (c *cache) get(id string) *stream {
 	return s
 }
 
-// look returns what is known of an ID for a reader. That is nothing while an
-// append to it is under way: only the database knows when it becomes visible.
-func (c *cache) look(id string) (stream, bool) {
+// lookup returns a copy of the stream of an ID for a reader. It finds nothing while an append is in
+// progress, because only the database decides when the append becomes visible.
+func (c *cache) lookup(id string) (stream, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.streams[id]
-	if s == nil || s.touched {
+	if s == nil || s.pending {
 		return stream{}, false
 	}
 	s.used = true
 	return stream{number: s.number, highest: s.highest, deleted: s.deleted}, true
 }
 
-// add keeps a stream that is not here yet. It drops none: see trim.
+// add adds a stream. It evicts none; trim does.
 func (c *cache) add(id string, s stream) *stream {
 	s.id, s.used, s.next = strings.Clone(id), true, s.highest
 	c.mu.Lock()
@@ -78,15 +76,15 @@ func (c *cache) stored(streams []*stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range streams {
-		s.highest, s.touched = s.next, false
+		s.highest, s.pending = s.next, false
 	}
 }
 
-// touch says that an append to a stream is under way.
-func (c *cache) touch(s *stream, number uint64) {
+// markPending marks a stream while an append to it is in progress.
+func (c *cache) markPending(s *stream, number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.number, s.touched = number, true
+	s.number, s.pending = number, true
 }
 
 // setDeleted records a deletion.
@@ -96,57 +94,56 @@ func (c *cache) setDeleted(s *stream, to uint64) {
 	s.deleted = to
 }
 
-// clear drops all: what is stored is not known any more.
+// clear drops all streams, when the stored state is unknown.
 func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.streams)
-	c.ring, c.hand = nil, 0
+	c.ring, c.clockHand = nil, 0
 }
 
-// trim drops streams until there are at most capacity of them: those that were
-// not used since it last passed them.
+// trim evicts streams that were not used since the clock hand last passed them, until at most
+// capacity are left.
 func (c *cache) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.ring) > c.capacity {
-		if c.hand >= len(c.ring) {
-			c.hand = 0
+		if c.clockHand >= len(c.ring) {
+			c.clockHand = 0
 		}
-		s := c.ring[c.hand]
+		s := c.ring[c.clockHand]
 		if s.used {
 			s.used = false
-			c.hand++
+			c.clockHand++
 			continue
 		}
 		delete(c.streams, s.id)
 		last := len(c.ring) - 1
-		c.ring[c.hand], c.ring[last] = c.ring[last], nil
+		c.ring[c.clockHand], c.ring[last] = c.ring[last], nil
 		c.ring = c.ring[:last]
 	}
 }
 
-// maxNames bounds what an interner keeps.
+// maxNames bounds the number of strings that a stringPool keeps.
 const maxNames = 256
 
-// interner gives equal bytes the same string, as long as there are few
-// different ones. It is not safe for concurrent use.
-type interner struct {
+// stringPool returns the same string for equal bytes, as long as there are few different ones. It
+// is not safe for concurrent use.
+type stringPool struct {
 	names map[string]string
-	// writer and manifest are those of the last event, which are most often
-	// those of the next.
+	// writer and manifest are those of the last event, which usually equal those of the next.
 	writer, manifest string
 }
 
-// again is get for what was in *last the last time.
-func (in *interner) again(last *string, b []byte) string {
+// getLast is get for a value that usually equals *last.
+func (in *stringPool) getLast(last *string, b []byte) string {
 	if string(b) != *last { // does not allocate
 		*last = in.get(b)
 	}
 	return *last
 }
 
-func (in *interner) get(b []byte) string {
+func (in *stringPool) get(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}

@@ -18,26 +18,20 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// checked is what check found out.
-type checked struct {
-	version uint32             // of the format
-	logs    []storage.FileDesc // that count, in order
-}
-
-// check reads the manifest and the logs before the engine does, which drops
-// what it can't read without a word.
-func check(files storage.Storage, f format, readOnly bool) (c checked, err error) {
+// check verifies the manifest and the logs before the engine opens them, because the engine
+// silently drops data that it cannot read. It returns the logs that hold data, in order.
+func check(files storage.Storage, f format, readOnly bool) (logs []storage.FileDesc, err error) {
 	all, err := files.List(storage.TypeAll)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	current, err := files.GetMeta()
 	if err != nil {
-		return checked{version: f.latest}, checkNew(files, all, readOnly, err)
+		return nil, checkNew(files, all, readOnly, err)
 	}
 	var m manifest
-	if c.version, err = checkManifest(files, f, current, &m); err != nil {
-		return c, err
+	if err := checkManifest(files, f, current, &m); err != nil {
+		return nil, err
 	}
 	present := make(map[storage.FileDesc]bool, len(all))
 	for _, fd := range all {
@@ -46,28 +40,28 @@ func check(files storage.Storage, f format, readOnly bool) (c checked, err error
 	for _, number := range m.tableNumbers() {
 		fd := storage.FileDesc{Type: storage.TypeTable, Num: int64(number)} //nolint:gosec // checked by fields.file
 		if !present[fd] {
-			return c, missing(fd)
+			return nil, missing(fd)
 		}
 	}
 	fd := storage.FileDesc{Type: storage.TypeJournal, Num: int64(m.log)} //nolint:gosec // checked by fields.file
-	if m.log != 0 && !present[fd] {                                      // 0: the power was cut before there was any
-		return c, missing(fd)
+	if m.log != 0 && !present[fd] {                                      // 0: power failure before the first log
+		return nil, missing(fd)
 	}
-	c.logs = slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
+	logs = slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
 		number := uint64(fd.Num) //nolint:gosec // not negative
 		return fd.Type != storage.TypeJournal || number < m.log && (m.previousLog == 0 || number != m.previousLog)
 	})
-	slices.SortFunc(c.logs, func(a, b storage.FileDesc) int { return cmp.Compare(a.Num, b.Num) })
-	return c, checkLogs(files, c.logs, m.sequence)
+	slices.SortFunc(logs, func(a, b storage.FileDesc) int { return cmp.Compare(a.Num, b.Num) })
+	return logs, checkLogs(files, logs, m.sequence)
 }
 
 func missing(fd storage.FileDesc) error {
 	return &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "the file is missing"}
 }
 
-// checkNew is check where nothing says which manifest is the current one, for
-// the given reason. That is so in an empty directory and where the power was cut
-// while the database was created; both have neither a log nor a table.
+// checkNew replaces check when no current manifest can be determined, for the given reason. This is
+// the case in an empty directory, and after a power failure during the creation of the database. In
+// both cases there is neither a log nor a table.
 func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reason error) error {
 	var damaged *storage.ErrCorrupted
 	if !errors.Is(reason, os.ErrNotExist) && !errors.As(reason, &damaged) {
@@ -79,10 +73,10 @@ func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reas
 		}
 	}
 	if readOnly {
-		return fmt.Errorf("there is no database: %w", os.ErrNotExist)
+		return fmt.Errorf("no database: %w", os.ErrNotExist)
 	}
 	for _, fd := range all {
-		if fd.Type == storage.TypeManifest { // the engine would take it for the rest of a damaged database
+		if fd.Type == storage.TypeManifest { // the engine would treat it as a part of a damaged database
 			if err := files.Remove(fd); err != nil {
 				return err
 			}
@@ -91,23 +85,21 @@ func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reas
 	return nil
 }
 
-// checkManifest returns the version of the format.
-func checkManifest(files storage.Storage, f format, fd storage.FileDesc, m *manifest) (version uint32, err error) {
-	_, _, err = scanFile(files, fd, m)
+func checkManifest(files storage.Storage, f format, fd storage.FileDesc, m *manifest) error {
+	_, _, err := scanFile(files, fd, m)
 	if m.has[fieldComparer] {
-		// A newer version may have changed whatever looks damaged.
-		var oerr error
-		if version, oerr = f.checkOrder(m.comparer); oerr != nil {
-			return 0, oerr
+		// Check the version first: damage may be a change of format in a newer version.
+		if ferr := f.check(m.comparer); ferr != nil {
+			return ferr
 		}
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if field := m.incomplete(); field != "" {
-		return 0, &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "it does not name the " + field}
+		return &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "manifest lacks the " + field}
 	}
-	return version, nil
+	return nil
 }
 
 func checkLogs(files storage.Storage, logs []storage.FileDesc, sequence uint64) error {
@@ -120,7 +112,7 @@ func checkLogs(files storage.Storage, logs []storage.FileDesc, sequence uint64) 
 			return err
 		}
 		if valid && tornAt >= 0 {
-			return &journal.CorruptError{File: tornLog.String(), Offset: tornAt, Detail: fmt.Sprintf("damaged, and %s goes on behind it", fd)}
+			return &journal.CorruptError{File: tornLog.String(), Offset: tornAt, Detail: fmt.Sprintf("damaged record before valid records in %s", fd)}
 		}
 		if torn >= 0 && tornAt < 0 {
 			tornLog, tornAt = fd, torn
@@ -139,29 +131,28 @@ func scanFile(files storage.Storage, fd storage.FileDesc, sink recordSink) (vali
 	return valid, torn, errors.Join(err, r.Close())
 }
 
-// A record of a log is a batch, integers in little-endian order:
+// A record of a log is a batch, with integers in little-endian order:
 //
-//	sequence  8 bytes, the engine's own number of the first entry
+//	sequence  8 bytes, the engine's number of the first entry
 //	count     4 bytes, of entries
 //	entries   1 byte type (0 deletion, 1 value), key; a value too. Each is a length and bytes.
 //
-// The engine skips a batch that does not look like that, and one whose sequence
-// is not above those before it.
+// The engine skips malformed batches, and those whose sequence is not above the previous ones.
 const (
 	batchHeader = 12
 	maxSequence = 1<<56 - 1
 )
 
-// batchCheck is a recordSink that checks batches without keeping them.
+// batchCheck is a recordSink that checks batches without storing them.
 type batchCheck struct {
-	sequence uint64 // what the next batch must have at least
+	sequence uint64 // lowest valid sequence of the next batch
 
 	header  [batchHeader]byte
 	filled  int
 	entries uint32
 	state   batchState
 	value   bool   // the entry has a value
-	length  uint64 // of the key or value; then what is missing of it
+	length  uint64 // of the key or value; then the part of it that is left
 	shift   uint
 }
 
@@ -176,7 +167,7 @@ const (
 	inValue
 )
 
-func bad(format string, args ...any) error {
+func badRecordf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errBadRecord, fmt.Sprintf(format, args...))
 }
 
@@ -191,14 +182,14 @@ func (c *batchCheck) part(b []byte) error {
 			}
 		case atEntry:
 			if b[0] > 1 {
-				return bad("an entry of type %d", b[0])
+				return badRecordf("entry of unknown type %d", b[0])
 			}
 			c.value, b = b[0] == 1, b[1:]
 			c.entries++
 			c.state, c.length, c.shift = inKeyLength, 0, 0
 		case inKeyLength, inValueLength:
 			if bits.Len8(b[0]&0x7f) > 32-int(c.shift) {
-				return bad("a length that is out of range")
+				return badRecordf("length out of range")
 			}
 			c.length |= uint64(b[0]&0x7f) << c.shift
 			c.shift += 7
@@ -217,7 +208,7 @@ func (c *batchCheck) part(b []byte) error {
 	return nil
 }
 
-// skip passes n bytes of a key or value.
+// skip skips n bytes of a key or value.
 func (c *batchCheck) skip(n uint64) {
 	c.length -= n
 	switch {
@@ -234,27 +225,27 @@ func (c *batchCheck) end() error {
 	count := binary.LittleEndian.Uint32(c.header[8:])
 	switch {
 	case c.state != atEntry:
-		return bad("a batch that ends in the middle of an entry")
+		return badRecordf("batch ends within an entry")
 	case count != c.entries:
-		return bad("a batch of %d entries that says it has %d", c.entries, count)
+		return badRecordf("batch has %d entries, its header %d", c.entries, count)
 	case sequence < c.sequence:
-		return bad("a batch with sequence %d behind one below %d", sequence, c.sequence)
+		return badRecordf("batch has sequence %d, want at least %d", sequence, c.sequence)
 	case sequence > maxSequence-uint64(count):
-		return bad("a batch with sequence %d", sequence)
+		return badRecordf("batch sequence %d out of range", sequence)
 	}
 	*c = batchCheck{sequence: sequence + uint64(count)}
 	return nil
 }
 
-// The last bytes of a table: two block handles, each a varint offset and a
-// varint length, zeros, and the magic number. No checksum covers them.
+// The end of a table: two block handles, each a varint offset and a varint length, zeros, and
+// the magic number. No checksum covers it.
 const (
 	footerSize       = 48
 	footerMagic      = "\x57\xfb\x80\x8b\x24\x75\x47\xdb"
 	blockTrailerSize = 5
 )
 
-var errFooter = errors.New("the footer of the table is damaged")
+var errFooter = errors.New("damaged table footer")
 
 // checkFooter returns an error if the footer points outside the table.
 func checkFooter(r storage.Reader) error {
@@ -263,7 +254,7 @@ func checkFooter(r storage.Reader) error {
 		return err
 	}
 	if size < footerSize {
-		return fmt.Errorf("%w: the file has %d bytes", errFooter, size)
+		return fmt.Errorf("%w: file has %d bytes", errFooter, size)
 	}
 	var footer [footerSize]byte
 	if _, err := r.ReadAt(footer[:], size-footerSize); err != nil {

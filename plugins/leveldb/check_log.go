@@ -13,24 +13,23 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// recordSink is given the records of a log, in parts.
+// recordSink receives the records of a log in parts.
 type recordSink interface {
-	// part is given the next bytes of a record, which it must not keep.
+	// part receives the next bytes of a record. It must not retain them.
 	part(b []byte) error
 	// end ends the record.
 	end() error
 }
 
-// scanner reads a log and tells damage from a torn tail. What is acknowledged was
-// synced before anything behind it was written, so at the end, and only there,
-// may stand something broken: what was being written when the power was cut.
+// scanner reads a log and distinguishes damage from a torn tail. Acknowledged data was synced
+// before anything after it was written. Therefore only the end of a log may be broken: the data
+// that was being written when the power failed.
 //
-// Damage is a torn tail if no valid chunk follows, at any offset. One exception:
-// a record of several blocks is written in one go and its blocks reach the disk
-// in any order, so its later parts may be there when an earlier one is not. They
-// are taken for the rest of a torn record if nothing else follows and if a
-// whole sector of the damaged chunk is zeros, which is what a sector that was never
-// written reads as.
+// Damage is a torn tail if no valid chunk follows at any offset. There is one exception. A record
+// of several blocks is written at once and its blocks reach the disk in any order, so later parts
+// may be present without an earlier one. They count as the rest of a torn record if nothing else
+// follows and a whole sector of the damaged chunk is zero, which is the content of a sector that
+// was never written.
 type scanner struct {
 	file string
 	sink recordSink
@@ -38,32 +37,31 @@ type scanner struct {
 	block    [blockSize]byte
 	n        int   // valid bytes in block
 	offset   int64 // of block in the file
-	inRecord bool  // the record of the last chunk goes on
-	record   int64 // where it began
+	inRecord bool  // the record of the last chunk continues
+	record   int64 // offset of its begin
 
-	valid bool // there was a valid chunk
+	valid bool // a valid chunk was found
 	torn  int64
 	tail  tail
 }
 
-// tail is what may follow the first damage.
+// tail is the data that may follow the first damage.
 type tail int
 
 const (
-	tailNone    tail = iota // no damage yet
-	tailNothing             // nothing
+	tailNone    tail = iota // no damage so far
+	tailNothing             // no data
 	tailParts               // the later parts of the damaged record
 )
 
-// scanLog reads a log to its end. It returns whether it holds a valid chunk, and
-// the offset of a torn tail, -1 if there is none. The error is a
-// *journal.CorruptError, or that of reading or of the sink.
+// scanLog reads a log to its end. It returns whether the log holds a valid chunk, and the offset of
+// a torn tail or -1. The error is a *journal.CorruptError, or that of reading or of the sink.
 func scanLog(file string, r io.Reader, sink recordSink) (valid bool, torn int64, err error) {
 	s := scanner{file: file, sink: sink, torn: -1}
 	for err == nil {
 		s.n, err = io.ReadFull(r, s.block[:])
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return false, -1, fmt.Errorf("reading %s: %w", file, err)
+			return false, -1, fmt.Errorf("read %s: %w", file, err)
 		}
 		if serr := s.scanBlock(); serr != nil {
 			return false, -1, serr
@@ -98,15 +96,15 @@ func (s *scanner) scanBlock() error {
 	return nil
 }
 
-// take gives a valid chunk to the sink.
+// take passes a valid chunk to the sink.
 func (s *scanner) take(pos int, c chunk) error {
 	at := s.offset + int64(pos)
 	s.valid = true
 	switch {
 	case c.starts() && s.inRecord:
-		return s.corrupt(s.record, "a record without an end, and another one behind it")
+		return s.corrupt(s.record, "record without an end before another record")
 	case !c.starts() && !s.inRecord:
-		return s.corrupt(at, "a record without a beginning")
+		return s.corrupt(at, "record without a beginning")
 	case c.starts():
 		s.record = at
 	}
@@ -121,7 +119,7 @@ func (s *scanner) take(pos int, c chunk) error {
 	return err
 }
 
-// damaged looks at what follows the first damage, at pos.
+// damaged checks the data after the first damage, at pos.
 func (s *scanner) damaged(pos int, damage string) error {
 	s.torn = s.offset + int64(pos)
 	if s.inRecord {
@@ -132,12 +130,12 @@ func (s *scanner) damaged(pos int, damage string) error {
 		s.tail = tailParts
 	}
 	if findChunk(s.block[min(pos+1, s.n):s.n]) {
-		return s.corrupt(s.offset+int64(pos), "%s, and a valid one stands behind it", damage)
+		return s.corrupt(s.offset+int64(pos), "%s before a valid chunk", damage)
 	}
 	return nil
 }
 
-// scanTail looks for valid chunks in a block behind the damage.
+// scanTail searches a block after the damage for valid chunks.
 func (s *scanner) scanTail(pos int) error {
 	for s.tail == tailParts {
 		c, damage := cutChunk(s.block[pos:s.n])
@@ -150,18 +148,16 @@ func (s *scanner) scanTail(pos int) error {
 		pos += c.size()
 	}
 	if findChunk(s.block[pos:s.n]) {
-		return s.corrupt(s.torn, "damaged, and a valid chunk stands behind it")
+		return s.corrupt(s.torn, "damage before a valid chunk")
 	}
 	return nil
 }
 
-// errBadRecord is wrapped by a sink that finds nonsense in a record whose
-// checksums match.
-var errBadRecord = errors.New("a record makes no sense")
+// errBadRecord is wrapped by the errors of a sink about malformed records with valid checksums.
+var errBadRecord = errors.New("malformed record")
 
-// A log is a sequence of blocks of 32 KiB, of which the last may be shorter. A
-// block is a sequence of chunks; fewer than seven bytes behind the last one are
-// unused. A chunk is
+// A log is a sequence of blocks of 32 KiB, of which the last may be shorter. A block is a
+// sequence of chunks; fewer than seven bytes after the last chunk are unused. A chunk is
 //
 //	checksum  4 bytes, CRC-32C of type and data, masked
 //	length    2 bytes, of the data
@@ -189,29 +185,28 @@ type chunk struct {
 
 func (c chunk) size() int { return chunkHeader + len(c.data) }
 
-// starts reports whether a record begins with the chunk, ends whether it ends
-// with it.
+// starts reports whether the chunk begins a record, ends whether it ends one.
 func (c chunk) starts() bool { return c.kind == chunkFull || c.kind == chunkFirst }
 func (c chunk) ends() bool   { return c.kind == chunkFull || c.kind == chunkLast }
 
-// cutChunk returns the chunk at the beginning of b, the rest of a block, or what
-// is wrong with it.
+// cutChunk returns the chunk at the beginning of b, the rest of a block, or a description of its
+// damage.
 func cutChunk(b []byte) (c chunk, damage string) {
 	if len(b) < chunkHeader {
-		return c, "a chunk is cut short"
+		return c, "truncated chunk"
 	}
 	sum := binary.LittleEndian.Uint32(b)
 	length := int(binary.LittleEndian.Uint16(b[4:]))
 	kind := b[6]
 	switch {
 	case sum == 0 && length == 0 && kind == 0:
-		return c, "zeros instead of a chunk"
+		return c, "zeros in place of a chunk"
 	case kind < chunkFull || kind > chunkLast:
-		return c, "a chunk of an unknown type"
+		return c, "chunk of an unknown type"
 	case length > len(b)-chunkHeader:
-		return c, "a chunk does not fit its block"
+		return c, "chunk exceeds its block"
 	case sum != chunkChecksum(b[6:chunkHeader+length]):
-		return c, "the checksum of a chunk does not match"
+		return c, "chunk checksum mismatch"
 	}
 	return chunk{kind: kind, data: b[chunkHeader : chunkHeader+length]}, ""
 }
@@ -222,7 +217,7 @@ func chunkChecksum(b []byte) uint32 {
 	return (c>>15 | c<<17) + 0xa282ead8
 }
 
-// findChunk reports whether there is a valid chunk anywhere in b.
+// findChunk reports whether b contains a valid chunk at any offset.
 func findChunk(b []byte) bool {
 	for ; len(b) >= chunkHeader; b = b[1:] {
 		if _, damage := cutChunk(b); damage == "" {
@@ -232,11 +227,11 @@ func findChunk(b []byte) bool {
 	return false
 }
 
-// sectorSize is what a disk writes as a whole.
+// sectorSize is the number of bytes that a disk writes atomically.
 const sectorSize = 512
 
-// lostSector reports whether a sector of b, or the part of it that is in b, has
-// only zeros. b is the end of a block, which ends a sector or the file.
+// lostSector reports whether a sector of b, or its part within b, is all zeros. b ends at the end
+// of a block, which is the end of a sector or of the file.
 func lostSector(block []byte, from int) bool {
 	for from < len(block) {
 		end := min((from/sectorSize+1)*sectorSize, len(block))

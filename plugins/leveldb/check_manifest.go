@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// A record of a manifest is a change of what the database consists of: fields,
-// each a varint tag and its contents.
+// A record of a manifest is a change to the set of files: fields, each a varint tag and its
+// contents.
 const (
 	fieldComparer    = 1 // bytes
 	fieldLog         = 2 // number of the oldest log that counts
 	fieldNextFile    = 3 // number
-	fieldSequence    = 4 // number: what the logs must be above
+	fieldSequence    = 4 // number: lower bound of the sequences in the logs
 	fieldCompaction  = 5 // level, key
 	fieldDeleteTable = 6 // level, number
 	fieldAddTable    = 7 // level, number, size, key, key
@@ -28,7 +28,7 @@ const (
 	maxLevel          = 1 << 10
 )
 
-// manifest is what its records add up to. It is a recordSink.
+// manifest is the sum of its records. It is a recordSink.
 type manifest struct {
 	comparer         string
 	log, previousLog uint64
@@ -41,7 +41,7 @@ type manifest struct {
 
 func (m *manifest) part(b []byte) error {
 	if m.record.Len()+len(b) > maxManifestRecord {
-		return bad("a record of more than %d bytes", maxManifestRecord)
+		return badRecordf("record of more than %d bytes", maxManifestRecord)
 	}
 	m.record.Write(b)
 	return nil
@@ -54,7 +54,7 @@ func (m *manifest) end() error {
 	}
 	m.record.Reset()
 	if f.bad {
-		return bad("a malformed field")
+		return badRecordf("malformed field")
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (m *manifest) apply(tag uint64, f *fields) {
 		level, table := f.level(), f.file()
 		f.file()
 		for range 2 {
-			if len(f.bytes()) < 8 { // a sequence and a type at least
+			if len(f.bytes()) < 8 { // at least a sequence and a type
 				f.bad = true
 			}
 		}
@@ -92,13 +92,13 @@ func (m *manifest) apply(tag uint64, f *fields) {
 		}
 		m.tables[table] = level
 	default:
-		f.bad = true // the engine knows no other
+		f.bad = true // the engine has no other fields
 		return
 	}
 	m.has[tag] = true
 }
 
-// incomplete names a field that is missing, "" if there is none.
+// incomplete returns the name of a missing field, or "".
 func (m *manifest) incomplete() string {
 	switch {
 	case !m.has[fieldComparer]:
@@ -115,7 +115,7 @@ func (m *manifest) incomplete() string {
 
 func (m *manifest) tableNumbers() []uint64 { return slices.Sorted(maps.Keys(m.tables)) }
 
-// fields reads the fields of a record.
+// fields decodes the fields of a record.
 type fields struct {
 	rest []byte
 	bad  bool
@@ -131,7 +131,7 @@ func (f *fields) number() uint64 {
 	return n
 }
 
-// file returns the number or the size of a file.
+// file reads the number or the size of a file.
 func (f *fields) file() uint64 {
 	n := f.number()
 	if n > 1<<62 {

@@ -14,81 +14,80 @@ import (
 )
 
 const (
-	// minGarbage is how many bytes of garbage do not matter.
+	// minGarbage is the number of bytes of garbage that is tolerated.
 	minGarbage = 8 << 20
-	// lookAfter is after how many bytes that were written it is looked for garbage.
-	lookAfter = 1 << 20
-	// compactStep is how many bytes of live records are compacted at a time, about. Close
-	// waits for that.
+	// checkAfter is the number of written bytes after which the store checks for garbage.
+	checkAfter = 1 << 20
+	// compactStep is the approximate number of bytes of live records that are compacted at a time.
+	// Close waits for one step.
 	compactStep = 16 << 20
 )
 
-// space is how many bytes there are. Most of it is estimated.
+// space estimates the use of disk space. All sizes are in bytes.
 type space struct {
 	mu sync.Mutex
-	// live is how many bytes of the tables are no garbage, at least: when they were last
-	// compacted or counted, without what was deleted since.
+	// live is a lower bound of the live data in the tables, as of the last count or compaction,
+	// less later deletions.
 	live int64
-	// deleted is how many bytes were ever deleted.
+	// deleted is the total of all deletions.
 	deleted int64
-	// written is how many bytes were written or deleted since it was looked for
-	// garbage.
+	// written is the total of writes and deletions since the last check for garbage.
 	written int64
 }
 
-// wrote notes what was done, and reports whether it should be looked for garbage.
-func (s *space) wrote(written, deleted int64) bool {
+// add records writes and deletions, and reports whether it is time to check for garbage.
+func (s *space) add(written, deleted int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live = max(0, s.live-deleted)
 	s.deleted += deleted
-	if s.written += written + deleted; s.written < lookAfter {
+	if s.written += written + deleted; s.written < checkAfter {
 		return false
 	}
 	s.written = 0
 	return true
 }
 
-// begin returns what counted needs to know of when the counting began.
-func (s *space) begin() (deleted int64) {
+// deletedSoFar returns the total of deletions, as the argument began of setLive.
+func (s *space) deletedSoFar() (deleted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deleted
 }
 
-// counted says how many bytes are live, but for what was deleted since it began.
-func (s *space) counted(live, began int64) {
+// setLive sets the live size as counted. Deletions since the count began are subtracted.
+func (s *space) setLive(live, began int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live = max(0, live-(s.deleted-began))
 }
 
-// wasted reports whether it is worth while to compact tables of that size.
-func (s *space) wasted(size int64) bool {
+// wasteful reports whether tables of that size are worth compacting.
+func (s *space) wasteful(size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return size-s.live > max(minGarbage, s.live/2)
 }
 
-// tidy compacts the store in the background if much of it is garbage. The engine does so by
-// itself, but not before as much was written as makes a level full. A call must be in
-// progress, which keeps Close waiting.
-func (s *durableStore) tidy(e *engine) {
-	if s.db.cfg.ReadOnly || !s.space.wasted(tableSize(e)) || s.compacting.Swap(true) {
+// compactIfWasteful compacts the store in the background if much of it is garbage. The engine
+// compacts too, but only when a level is full. The caller must be inside a call, which makes Close
+// wait.
+func (s *durableStore) compactIfWasteful(e *engine) {
+	if s.db.cfg.ReadOnly || !s.space.wasteful(tableSize(e)) || s.compacting.Swap(true) {
 		return
 	}
 	s.background.Go(func() {
 		for again := true; again; {
 			size, err := s.compact()
 			s.compacting.Store(false)
-			// What was deleted meanwhile has found that this goes on. After an error it is tried
-			// again when more is written, which fails if the disk does.
-			again = err == nil && s.space.wasted(size) && !s.compacting.Swap(true)
+			// Deletions during the compaction have found it running, so check again. After an error
+			// the next writes retry it.
+			again = err == nil && s.space.wasteful(size) && !s.compacting.Swap(true)
 		}
 	})
 }
 
-// tableSize returns how many bytes the tables have, about.
+// tableSize returns the approximate size of the tables.
 func tableSize(e *engine) int64 {
 	sizes, err := e.db.SizeOf([]util.Range{{Start: []byte{tagRecord}, Limit: []byte{tagRecord + 1}}})
 	if err != nil {
@@ -97,16 +96,16 @@ func tableSize(e *engine) int64 {
 	return sizes.Sum()
 }
 
-// compact rewrites all tables, some at a time. It returns the size that they have then.
+// compact rewrites all tables in steps and returns their new size.
 func (s *durableStore) compact() (size int64, err error) {
-	began := s.space.begin()
+	began := s.space.deletedSoFar()
 	r := util.Range{Start: []byte{tagRecord}}
 	for more := true; more; {
 		if size, more, err = s.compactNext(&r); err != nil {
 			return 0, err
 		}
 	}
-	s.space.counted(size, began)
+	s.space.setLive(size, began)
 	return size, nil
 }
 
@@ -138,14 +137,13 @@ func (s *durableStore) compactNext(r *util.Range) (size int64, more bool, err er
 	return tableSize(e), more, nil
 }
 
-// compactSteps is into how many parts Compact divides the events.
+// compactSteps is the number of ranges into which Compact divides the events.
 const compactSteps = 16
 
-// Compact frees the disk space of what was deleted, by rewriting all tables, and
-// drops from the order of the events the groups of which none is left. It
-// reads and writes about as much as is stored, and slows down appends
-// meanwhile; the engine does the same by itself little by little. It looks at
-// ctx between parts of the work.
+// Compact frees the disk space of deleted data by rewriting all tables, and removes the index
+// groups whose events are all deleted. It reads and writes about as much data as is stored and
+// slows down concurrent appends; without it the engine frees the space gradually. It checks ctx
+// between ranges.
 func (db *DB) Compact(ctx context.Context) error {
 	if err := db.compact(ctx); err != nil {
 		return fmt.Errorf("leveldb: compact %q: %w", db.name, err)
@@ -172,8 +170,7 @@ func (db *DB) compact(ctx context.Context) error {
 	return err
 }
 
-// compactRange compacts a range of keys. It returns the number that the next new
-// persistence ID gets.
+// compactRange compacts a range of keys. It returns the number of the next new persistence ID.
 func (db *DB) compactRange(ctx context.Context, r util.Range) (next uint64, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)

@@ -4,14 +4,12 @@
 package leveldb
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/syndtr/goleveldb/leveldb/comparer"
@@ -23,30 +21,27 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Config says how a database is opened. The zero value is the default.
+// Config configures a database. The zero value is the default.
 type Config struct {
-	// NoSync makes Append and Save return before their data is on disk. A
-	// process that dies loses nothing; when the machine goes down, the last
-	// appends may be lost, and what is left may be such that Open reports it as
-	// corrupt. Defaults to false: what was acknowledged survives a power cut.
+	// NoSync makes Append and Save return before their data is on disk. A crash of the process
+	// loses nothing. A crash of the machine may lose the last appends, and may leave a log that
+	// Open reports as corrupt. Defaults to false: acknowledged data survives a power failure.
 	NoSync bool
-	// ReadOnly opens the database for tools that only look at it. Nothing in
-	// the directory is changed, and several of them may have it open at a time.
-	// Defaults to false.
+	// ReadOnly opens the database for reading only. Nothing in the directory changes, and several
+	// processes may have it open. Defaults to false.
 	ReadOnly bool
-	// CachedIDs is how many persistence IDs the journal remembers the highest
-	// sequence number of, at about 150 bytes each; the append to another one
-	// costs two reads. Queries remember the names of as many, at about 100 bytes
-	// each. Defaults to 100,000.
+	// CachedIDs is the number of persistence IDs whose highest sequence number the journal caches,
+	// at about 150 bytes each. An append to an uncached ID costs two reads. Queries cache the names
+	// of as many IDs, at about 100 bytes each. Defaults to 100,000.
 	CachedIDs int
-	// MaxSnapshotSize is the largest payload of a snapshot, in bytes, that is
-	// saved or loaded. Defaults to 64 MiB; at most 1 GiB.
+	// MaxSnapshotSize is the largest payload of a snapshot that can be saved or loaded, in bytes.
+	// Defaults to 64 MiB; the limit is 1 GiB.
 	MaxSnapshotSize int
 
 	format      format
-	tune        func(*opt.Options) // for durable data, and for tests
+	tune        func(*opt.Options) // for durable data and tests
 	reopenPause time.Duration      // see DB.reopen, for tests
-	portion     int                // records that are read at once, for tests
+	portion     int                // records per portion, for tests
 }
 
 const (
@@ -68,46 +63,44 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs []error
 	if c.CachedIDs < 0 {
-		errs = append(errs, fmt.Errorf("leveldb: Config.CachedIDs is %d, less than 0", c.CachedIDs))
+		errs = append(errs, fmt.Errorf("leveldb: Config.CachedIDs is %d, want at least 0", c.CachedIDs))
 	}
 	if c.MaxSnapshotSize < 0 || c.MaxSnapshotSize > highestMaxSnapshotSize {
-		errs = append(errs, fmt.Errorf("leveldb: Config.MaxSnapshotSize is %d, not 0 to %d", c.MaxSnapshotSize, highestMaxSnapshotSize))
+		errs = append(errs, fmt.Errorf("leveldb: Config.MaxSnapshotSize is %d, want 0 to %d", c.MaxSnapshotSize, highestMaxSnapshotSize))
 	}
 	return errors.Join(errs...)
 }
 
-// DB is an open database: a journal and a snapshot store in one directory. It
-// is safe for concurrent use.
+// DB is an open database: a journal and a snapshot store in one directory. It is safe for
+// concurrent use.
 type DB struct {
 	cfg     Config
 	files   storage.Storage
 	syncDir func() error
-	name    string // of the directory
+	name    string // directory
 
 	journal   Journal
 	snapshots SnapshotStore
 
-	// mu is held shared by every operation while it uses the engine, and
-	// exclusively to replace or close it.
+	// mu is held shared by each operation that uses the engine, and exclusively to replace or close
+	// the engine.
 	mu      sync.RWMutex
-	engine  *engine // nil if it could not be reopened, or was closed
+	engine  *engine // nil after Close or a failed reopen
 	closed  bool
-	failure error     // why it could not be reopened
-	retryAt time.Time // not before
+	failure error     // error of the failed reopen
+	retryAt time.Time // earliest time of the next reopen
 
 	handleMu sync.Mutex
-	handles  int // taken and not closed
+	handles  int // open handles
 }
 
-// Open opens the database in a directory, which is created if it is missing.
-// It reads the logs that a crash left and checks them first. The first time for a
-// directory of an older format it takes longer; see the package.
+// Open opens the database in a directory, and creates the directory if it is missing. It first
+// checks and then reads the logs that a crash left.
 //
-// It fails with ErrInUse if somebody else has the directory open, with
-// journal.ErrCorrupt if stored data is damaged in a way that could lose
-// what was acknowledged, with journal.ErrNewerVersion if a newer version of
-// Refold wrote it, and with ErrForeign if something else did. It changes
-// nothing then.
+// It fails with ErrInUse if another process has the directory open, with journal.ErrCorrupt if
+// stored data is damaged in a way that could lose acknowledged data, with journal.ErrNewerVersion
+// if a newer version of Refold wrote it, and with ErrForeign if another program wrote it. A failed
+// Open changes nothing.
 func Open(dir string, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -124,8 +117,7 @@ func Open(dir string, cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// open opens the database in a storage, which belongs to the DB if there is no
-// error.
+// open opens the database in a storage. The DB owns the storage unless there is an error.
 func open(name string, files storage.Storage, syncDir func() error, cfg Config) (*DB, error) {
 	e, err := openEngine(files, syncDir, cfg)
 	if err != nil {
@@ -133,7 +125,7 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 	}
 	db := &DB{cfg: cfg, files: files, syncDir: syncDir, name: name, engine: e}
 	db.journal.db, db.snapshots.db = db, db
-	db.journal.ended, db.snapshots.ended = make(chan struct{}), make(chan struct{})
+	db.journal.done, db.snapshots.done = make(chan struct{}), make(chan struct{})
 	return db, nil
 }
 
@@ -142,22 +134,22 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 // Close the DB, or the journal and, if it was taken, the snapshot store: the
 // directory is released with the last of them.
 func (db *DB) Journal() journal.Journal {
-	db.take(&db.journal.handle)
+	db.openHandle(&db.journal.handle)
 	return &db.journal
 }
 
 // Snapshots returns the snapshot store. It is the same one each time. See
 // Journal about closing.
 func (db *DB) Snapshots() snapshot.Store {
-	db.take(&db.snapshots.handle)
+	db.openHandle(&db.snapshots.handle)
 	return &db.snapshots
 }
 
-// Close closes the journal and the snapshot store, waits for the calls in
-// progress, and releases the directory. A second Close does nothing.
+// Close closes the journal and the snapshot store, waits for running calls, and releases the
+// directory. A second Close does nothing.
 func (db *DB) Close() error {
-	db.journal.shut()
-	db.snapshots.shut()
+	db.journal.close()
+	db.snapshots.close()
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.closed {
@@ -175,8 +167,7 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// acquire returns the engine, opening it anew if a write has failed, and keeps
-// it until release is called.
+// acquire returns the engine for use until release, and reopens it if a write has failed.
 func (db *DB) acquire(writing bool) (*engine, error) {
 	if writing && db.cfg.ReadOnly {
 		return nil, ErrReadOnly
@@ -199,21 +190,20 @@ func (db *DB) acquire(writing bool) (*engine, error) {
 
 func (db *DB) release() { db.mu.RUnlock() }
 
-// reopen opens the engine anew. After a failure to do so it does not try again
-// for a short while: all callers would queue behind it, and reading the logs
-// takes time.
+// reopen replaces a failed engine. After a failure it does not retry until retryAt: all callers
+// would queue for the lock while the logs are read.
 func (db *DB) reopen(writing bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.closed || db.engine != nil && db.engine.usable(writing) {
-		return nil // somebody else was quicker
+		return nil // another caller has reopened it
 	}
 	now := time.Now()
 	if db.failure != nil && now.Before(db.retryAt) {
 		return db.failure
 	}
 	if err := db.replaceEngine(); err != nil {
-		db.failure = fmt.Errorf("opening %q again after a failed write: %w", db.name, unavailable(err))
+		db.failure = fmt.Errorf("reopen %q after a failed write: %w", db.name, unavailable(err))
 		db.retryAt = now.Add(db.cfg.reopenPause)
 		return db.failure
 	}
@@ -223,12 +213,11 @@ func (db *DB) reopen(writing bool) error {
 
 func (db *DB) replaceEngine() error {
 	if db.engine != nil {
-		// The old one may still be good for reading; it is given up only if
-		// there is hope.
-		if err := probe(db.files); err != nil {
+		// The old engine may still serve reads. Close it only if a new one has a chance to open.
+		if err := checkSpace(db.files); err != nil {
 			return err
 		}
-		_ = db.engine.close() // it fails for the reason that is known already
+		_ = db.engine.close() // fails for the same reason
 		db.engine = nil
 	}
 	e, err := openEngine(db.files, db.syncDir, db.cfg)
@@ -236,96 +225,68 @@ func (db *DB) replaceEngine() error {
 	return err
 }
 
-// Options returns the options under which a database of this package is opened:
-// what a benchmark needs to compare with the engine alone. The caller owns it.
+// Options returns the options with which this package opens a database, for benchmarks of the bare
+// engine. The caller owns the result.
 func Options() *opt.Options {
 	return &opt.Options{
-		Comparer:                     newOrder(eventsFormat(), formatVersion),
+		Comparer:                     newOrder(eventsFormat()),
 		Filter:                       filter.NewBloomFilter(10),
 		WriteBuffer:                  16 << 20,
 		BlockCacheCapacity:           32 << 20,
 		CompactionTableSize:          8 << 20,
-		DisableLargeBatchTransaction: true,              // a batch is one record of the log, whatever its size
-		Strict:                       opt.DefaultStrict, // and the rest is checked before opening
+		DisableLargeBatchTransaction: true,              // a batch of any size is one record of the log
+		Strict:                       opt.DefaultStrict, // the rest is checked before opening
 	}
 }
 
-// The name of the key order stands in the first record of every manifest, where
-// it can be read before the engine changes anything. So it carries the version
-// of the format, and the directory of another program is told apart too.
-const (
-	orderPrefix   = "refold.leveldb/"
-	formatVersion = 2
-	// unorderedVersion is the version that had no order of all events.
-	unorderedVersion = 1
-)
-
-// format is a kind of database, and the latest version of what is in there.
+// format is a kind of database and its version. Its string is the name of the comparer, which is in
+// the first record of every manifest and can be read there before the engine changes anything. It
+// identifies databases of other programs and of other versions.
 type format struct {
-	prefix string
-	latest uint32
-}
-
-// eventsFormat is that of events and snapshots.
-func eventsFormat() format { return format{orderPrefix, formatVersion} }
-
-// order is the bytewise order of keys. Its version is that of the format that
-// the manifest says or, once another manifest is begun, is to say.
-type order struct {
 	prefix  string
-	version atomic.Uint32
+	version uint32
 }
 
-var _ comparer.Comparer = (*order)(nil)
+// eventsFormat is the format of events and snapshots.
+func eventsFormat() format { return format{"refold.leveldb/", 2} }
 
-func newOrder(f format, version uint32) *order {
-	o := &order{prefix: f.prefix}
-	o.version.Store(version)
-	return o
-}
+func (f format) String() string { return f.prefix + strconv.FormatUint(uint64(f.version), 10) }
 
-// Compare implements comparer.Comparer.
-func (*order) Compare(a, b []byte) int { return bytes.Compare(a, b) }
-
-// Separator implements comparer.Comparer.
-func (*order) Separator(dst, a, b []byte) []byte {
-	return comparer.DefaultComparer.Separator(dst, a, b)
-}
-
-// Successor implements comparer.Comparer.
-func (*order) Successor(dst, b []byte) []byte { return comparer.DefaultComparer.Successor(dst, b) }
-
-// Name implements comparer.Comparer.
-func (o *order) Name() string {
-	return o.prefix + strconv.FormatUint(uint64(o.version.Load()), 10)
-}
-
-// checkOrder returns the version of the format of a database whose keys are
-// ordered by the comparer of that name, or an error if this one can't read it.
-func (f format) checkOrder(name string) (uint32, error) {
-	version, ours := strings.CutPrefix(name, f.prefix)
+// check returns an error unless a database whose comparer has that name has this format.
+func (f format) check(comparer string) error {
+	version, ours := strings.CutPrefix(comparer, f.prefix)
 	n, err := strconv.ParseUint(version, 10, 32)
 	switch {
-	case !ours || err != nil || n == 0:
-		return 0, fmt.Errorf("%w: its keys are ordered by %q", ErrForeign, name)
-	case n > uint64(f.latest):
-		return 0, fmt.Errorf("%w: format %d, this one knows %d", journal.ErrNewerVersion, n, f.latest)
+	case !ours || err != nil || n < uint64(f.version):
+		return fmt.Errorf("%w: its comparer is %q, want %q", ErrForeign, comparer, f)
+	case n > uint64(f.version):
+		return fmt.Errorf("%w: format %d, this version supports %d", journal.ErrNewerVersion, n, f.version)
 	}
-	return uint32(n), nil
+	return nil
 }
 
-// handle is what the journal and the snapshot store have in common: each can be
-// closed by itself.
+// order compares keys bytewise. Its name is that of the format.
+type order struct {
+	comparer.Comparer
+	name string
+}
+
+func newOrder(f format) order { return order{comparer.DefaultComparer, f.String()} }
+
+// Name implements comparer.Comparer.
+func (o order) Name() string { return o.name }
+
+// handle is the part of the journal and the snapshot store that lets each be closed separately.
 type handle struct {
-	mu     sync.RWMutex // shared: a call is in progress
+	mu     sync.RWMutex // held shared by running calls
 	closed bool
 	taken  bool // guarded by DB.handleMu
-	// ended is closed together with the handle, for those who wait and are no
-	// call in progress.
-	ended chan struct{}
+	// ended is closed with the handle, for waiting calls that do not hold mu
+
+	done chan struct{}
 }
 
-// enter reports whether the handle is open. If so, leave must be called.
+// enter reports whether the handle is open. If it is, the caller must call leave.
 func (h *handle) enter() bool {
 	h.mu.RLock()
 	if h.closed {
@@ -337,19 +298,19 @@ func (h *handle) enter() bool {
 
 func (h *handle) leave() { h.mu.RUnlock() }
 
-// shut waits for the calls in progress and reports whether the handle was open.
-func (h *handle) shut() bool {
+// shut closes the handle, waits for running calls, and reports whether it was open.
+func (h *handle) close() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
 	h.closed = true
-	close(h.ended)
+	close(h.done)
 	return true
 }
 
-func (db *DB) take(h *handle) {
+func (db *DB) openHandle(h *handle) {
 	db.handleMu.Lock()
 	defer db.handleMu.Unlock()
 	if !h.taken {
@@ -358,9 +319,9 @@ func (db *DB) take(h *handle) {
 	}
 }
 
-// drop closes a handle, and the database with the last one.
-func (db *DB) drop(h *handle) error {
-	if !h.shut() {
+// closeHandle closes a handle, and the database with the last one.
+func (db *DB) closeHandle(h *handle) error {
+	if !h.close() {
 		return nil
 	}
 	db.handleMu.Lock()

@@ -14,13 +14,13 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// deletePage is how many events are deleted in one batch.
+// deletePage is the number of events that are deleted in one batch.
 const deletePage = 4096
 
-// DeleteTo implements journal.Journal. The first batch makes the deletion
-// durable as a whole; the records of many events follow in further ones. A
-// deletion that was cut short there is finished by the next one of that ID. Disk space is freed when the
-// engine next compacts that range, or by DB.Compact.
+// DeleteTo implements journal.Journal. The first batch makes the whole deletion durable; the
+// records of many events are removed in further batches. If these are interrupted, the next
+// deletion of that ID completes them. The engine frees disk space when it compacts that range, or
+// in DB.Compact.
 func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 	if err := j.deleteTo(ctx, id, to); err != nil {
 		return fmt.Errorf("leveldb: delete events of %q up to %d: %w", id, to, err)
@@ -40,8 +40,8 @@ func (j *Journal) deleteTo(ctx context.Context, id string, to uint64) error {
 	}
 }
 
-// deletePage deletes the next records and reports whether there are more.
-// Appends may come between two pages.
+// deletePage removes the next records and reports whether there are more. Appends may run between
+// two pages.
 func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bool, err error) {
 	j.writing.Lock()
 	defer j.writing.Unlock()
@@ -83,8 +83,7 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 		batch.Delete(appendEventKey(nil, s.number, d.done))
 	}
 	batch.Put(key, d.append(nil))
-	// Every page is synced: the first one makes the deletion durable, and the
-	// others are few.
+	// Every page is synced. The first one makes the deletion durable, and further ones are few.
 	if err := e.write(&batch); err != nil {
 		e.streams.clear()
 		return false, err
@@ -93,8 +92,8 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 	return d.done < d.to, nil
 }
 
-// sweep deletes the records of groups, and of tags, all of whose events were
-// deleted. Others stay as they are: a position counts the events of its group.
+// sweep removes the index records whose events are all deleted. Other records do not change,
+// because offsets count the events of a group.
 func (db *DB) sweep(ctx context.Context) error {
 	for _, kind := range []byte{tagGroup, tagTag} {
 		r := util.Range{Start: []byte{kind}, Limit: []byte{kind + 1}}
@@ -138,7 +137,7 @@ func (db *DB) sweepPortion(ctx context.Context, kind byte, r *util.Range) (last 
 			return malformedKey(key)
 		}
 		if group >= end.group {
-			return nil // the last one says which number comes next
+			return nil // the last group determines the next group number
 		}
 		runs := readRuns(value, kind == tagTag)
 		for runs.next() {
@@ -162,10 +161,10 @@ func (db *DB) sweepPortion(ctx context.Context, kind byte, r *util.Range) (last 
 	return last, err
 }
 
-// deletions remembers how far persistence IDs were deleted.
+// deletions caches the last deleted sequence numbers of persistence IDs.
 type deletions struct {
 	known map[uint64]uint64
-	// number and to are those of the last answer.
+	// number and to are the result of the last get.
 	number, to uint64
 }
 

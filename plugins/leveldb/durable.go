@@ -21,25 +21,25 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// DurableConfig says how durable data is opened. The zero value is the default.
+// DurableConfig configures durable data. The zero value is the default.
 type DurableConfig struct {
-	// ReadOnly opens stores for tools that only look at them: nothing is changed, and what
-	// is not there can't be opened. Defaults to false.
+	// ReadOnly opens stores for reading only. Nothing changes, and a missing store cannot be
+	// opened. Defaults to false.
 	ReadOnly bool
 
 	db Config // for tests
 }
 
-// Durable keeps the durable keys of replicators in a directory: it implements
-// durable.Opener. Each store has a directory of its own in there, and one process at
-// a time has that open; others get durable.ErrInUse. See Dir.
+// Durable stores the durable keys of replicators below a directory. It implements durable.Opener.
+// Each store has its own directory, which one process at a time can open; others get
+// durable.ErrInUse. See Dir.
 //
-// What Write has acknowledged survives a power cut. A call is one sync, or several if
-// it has more than 8 MiB. Each record has a checksum, and what Open does about damaged
-// logs, and calls about a disk that fails, is the same as for a journal.
+// Data that Write has acknowledged survives a power failure. A call is one sync, or several if its
+// records exceed 8 MiB. Each record has a checksum. Damaged logs and disk errors are handled as in
+// a journal.
 //
-// The space of what was replaced or deleted is freed in the background once it is about
-// 8 MiB, and half of what is left. A store keeps up to 8 MiB in memory.
+// The space of replaced and deleted records is freed in the background once it exceeds about 8 MiB
+// and half of the remaining data. A store uses up to 8 MiB of memory.
 type Durable struct {
 	dir string
 	cfg DurableConfig
@@ -47,16 +47,15 @@ type Durable struct {
 
 var _ durable.Opener = (*Durable)(nil)
 
-// NewDurable returns an opener of stores below a directory, which is created together with
-// the first one.
+// NewDurable returns an opener of stores below a directory, which is created with the first store.
 func NewDurable(dir string, cfg DurableConfig) *Durable { return &Durable{dir: dir, cfg: cfg} }
 
-// durableFormat is that of durable data.
+// durableFormat is the format of durable data.
 func durableFormat() format { return format{"refold.leveldb.durable/", 1} }
 
-// Dir returns the directory of a store: one named after the node, in that one named after
-// the replicator. Upper case, colons and dots at the ends are written another way, so that
-// they are names, and different ones, on any file system.
+// Dir returns the directory of a store: one named after the replicator, in one named after the
+// node. Upper case letters, colons, and dots at the ends are escaped, so that the names are valid
+// and distinct on any file system.
 func (d *Durable) Dir(id durable.ID) string {
 	return filepath.Join(d.dir, dirName(id.Node), dirName(id.Replicator))
 }
@@ -65,7 +64,7 @@ func (d *Durable) Dir(id durable.ID) string {
 func (d *Durable) Open(ctx context.Context, id durable.ID) (durable.Store, error) {
 	s, err := d.open(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("leveldb: open the durable data %v: %w", id, durableError(err))
+		return nil, fmt.Errorf("leveldb: open durable data %v: %w", id, durableError(err))
 	}
 	return s, nil
 }
@@ -91,8 +90,8 @@ func (d *Durable) open(ctx context.Context, id durable.ID) (*durableStore, error
 	return newDurableStore(id, db), nil
 }
 
-// tuneDurable makes a database need less memory than one for events: it is read once, and
-// small records are written.
+// tuneDurable reduces memory below that of a journal: durable data is read once, and records are
+// small.
 func tuneDurable(further func(*opt.Options)) func(*opt.Options) {
 	return func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize, o.BlockCacheCapacity = 4<<20, 4<<20, 1<<20
@@ -120,7 +119,7 @@ var _ durable.Store = (*durableStore)(nil)
 
 func newDurableStore(id durable.ID, db *DB) *durableStore {
 	s := &durableStore{id: id, db: db}
-	s.ended = make(chan struct{})
+	s.done = make(chan struct{})
 	s.space.live = tableSize(db.engine)
 	return s
 }
@@ -128,15 +127,15 @@ func newDurableStore(id durable.ID, db *DB) *durableStore {
 // Close implements durable.Store.
 func (s *durableStore) Close() error {
 	s.closing.Store(true)
-	s.shut()
+	s.close()
 	s.background.Wait()
 	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("leveldb: close the durable data %v: %w", s.id, err)
+		return fmt.Errorf("leveldb: close durable data %v: %w", s.id, err)
 	}
 	return nil
 }
 
-// use returns the engine for one call, or a part of one. release must be called.
+// use returns the engine for one call, or a part of one. The caller must call release.
 func (s *durableStore) use(ctx context.Context, writing bool) (*engine, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -156,7 +155,7 @@ func (s *durableStore) release() {
 	s.leave()
 }
 
-// durableError gives an error of the database its counterpart in package durable.
+// durableError converts an error of the database to the errors of package durable.
 func durableError(err error) error {
 	for _, known := range []struct{ ours, theirs error }{
 		{journal.ErrClosed, durable.ErrClosed},
@@ -172,10 +171,10 @@ func durableError(err error) error {
 	return err
 }
 
-var errReplaced = errors.New("the disk has failed meanwhile")
+var errReplaced = errors.New("database was reopened after a disk failure during the iteration")
 
-// Load implements durable.Store. It reads some records at a time and holds nothing that
-// a call of Write in the body of the loop would wait for.
+// Load implements durable.Store. It reads a portion of records at a time and holds no lock while
+// the loop body runs, so the body may call Write.
 func (s *durableStore) Load(ctx context.Context) iter.Seq2[durable.Record, error] {
 	return func(yield func(durable.Record, error) bool) {
 		l := loader{store: s}
@@ -188,7 +187,7 @@ func (s *durableStore) Load(ctx context.Context) iter.Seq2[durable.Record, error
 				}
 			}
 			if err != nil {
-				yield(durable.Record{}, fmt.Errorf("leveldb: load the durable data %v: %w", s.id, durableError(err)))
+				yield(durable.Record{}, fmt.Errorf("leveldb: load durable data %v: %w", s.id, durableError(err)))
 				return
 			}
 			if len(records) == 0 {
@@ -198,18 +197,18 @@ func (s *durableStore) Load(ctx context.Context) iter.Seq2[durable.Record, error
 	}
 }
 
-// loader goes through the records as they are when it begins.
+// loader iterates over the records as of its beginning.
 type loader struct {
 	store *durableStore
 	from  *engine
 	view  *leveldb.Snapshot
-	start []byte // nil at the beginning: there is nothing but records
-	live  int64  // bytes that were read
+	start []byte // nil at the beginning; the database holds only records
+	live  int64  // bytes read so far
 	began int64
 }
 
-// next returns the records that come next, none at the end. Those in front of one that is
-// damaged come together with the error.
+// next returns the next records, or none at the end. The records before a damaged one are returned
+// together with the error.
 func (l *loader) next(ctx context.Context) (records []durable.Record, err error) {
 	s := l.store
 	e, err := s.use(ctx, false)
@@ -221,7 +220,7 @@ func (l *loader) next(ctx context.Context) (records []durable.Record, err error)
 		if l.view, err = e.db.GetSnapshot(); err != nil {
 			return nil, translate(err)
 		}
-		l.from, l.began = e, s.space.begin()
+		l.from, l.began = e, s.space.deletedSoFar()
 	}
 	if l.from != e {
 		return nil, errReplaced
@@ -243,8 +242,8 @@ func (l *loader) next(ctx context.Context) (records []durable.Record, err error)
 		return records, translate(err)
 	}
 	if len(records) == 0 {
-		s.space.counted(l.live, l.began)
-		s.tidy(e)
+		s.space.setLive(l.live, l.began)
+		s.compactIfWasteful(e)
 	}
 	return records, nil
 }
@@ -255,14 +254,14 @@ func (l *loader) close() {
 	}
 }
 
-// maxDurableBatch is how many bytes one batch has, about, before the next one is begun. A
-// record may have more.
+// maxDurableBatch is the approximate size at which a batch is written. A single record may be
+// larger.
 const maxDurableBatch = 8 << 20
 
 // Write implements durable.Store.
 func (s *durableStore) Write(ctx context.Context, records []durable.Record) error {
 	if err := s.write(ctx, records); err != nil {
-		return fmt.Errorf("leveldb: write %d records of the durable data %v: %w", len(records), s.id, durableError(err))
+		return fmt.Errorf("leveldb: write %d records of durable data %v: %w", len(records), s.id, durableError(err))
 	}
 	return nil
 }
@@ -309,8 +308,8 @@ func (s *durableStore) write(ctx context.Context, records []durable.Record) erro
 		b.Reset()
 		size = 0
 	}
-	if s.space.wrote(written, deleted) {
-		s.tidy(e)
+	if s.space.add(written, deleted) {
+		s.compactIfWasteful(e)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // DurableOptions returns the options under which durable data is opened.
 func DurableOptions() *opt.Options {
 	o := Options()
-	o.Comparer = newOrder(durableFormat(), durableFormat().latest)
+	o.Comparer = newOrder(durableFormat())
 	return o
 }
 

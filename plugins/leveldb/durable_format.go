@@ -19,9 +19,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// dirName returns the name of a directory for a name that identity.CheckName accepts: in lower
-// case, with + for a colon and a comma for a dot at either end. Behind a = it says which
-// letters were in upper case, a bit for each byte.
+// dirName returns the directory name for a name that identity.CheckName accepts: in lower case,
+// with + for a colon and a comma for a dot at either end. After a = follows a bit for each byte
+// that was in upper case, in hex.
 func dirName(name string) string {
 	b := []byte(name)
 	upper := make([]byte, (len(b)+7)/8)
@@ -44,7 +44,7 @@ func dirName(name string) string {
 	return string(b)
 }
 
-// nameOfDir returns the name that a directory is named after, and whether there is one.
+// nameOfDir reverses dirName. It returns false if dirName cannot have produced the directory name.
 func nameOfDir(dir string) (string, bool) {
 	lower, bits, _ := strings.Cut(dir, "=")
 	b := []byte(strings.NewReplacer("+", ":", ",", ".").Replace(lower))
@@ -61,8 +61,8 @@ func nameOfDir(dir string) (string, bool) {
 	return name, identity.CheckName(name) == nil && dirName(name) == dir
 }
 
-// IDs returns whose data there is, in the order of the directories. Other directories and
-// files are passed over; what is in there is found out by Open.
+// IDs returns the IDs of all stores, in the order of their directories. It skips other directories
+// and files, and does not check the contents of the stores.
 func (d *Durable) IDs() ([]durable.ID, error) {
 	nodes, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -87,8 +87,8 @@ func (d *Durable) IDs() ([]durable.ID, error) {
 	return ids, nil
 }
 
-// checkContents returns ErrForeign if a directory holds something that LevelDB has not
-// written, or is none.
+// checkContents returns ErrForeign if dir is not a directory, or contains a file that LevelDB did
+// not write.
 func checkContents(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -109,19 +109,19 @@ func checkContents(dir string) error {
 		case name == "LOCK", name == "LOG", name == "LOG.old", strings.HasPrefix(name, "CURRENT"), strings.HasPrefix(name, "MANIFEST-"):
 			continue
 		}
-		return fmt.Errorf("%w: there is %q in %q", ErrForeign, name, dir)
+		return fmt.Errorf("%w: found %q in %q", ErrForeign, name, dir)
 	}
 	return nil
 }
 
-// The key of a record is tagRecord and its key, its value:
+// The key of a record is tagRecord and the key of the durable record. The value is:
 //
 //	version   1 byte, and once more with its bits inverted
 //	data
 //	checksum  4 bytes, CRC-32C of the key and of all above, big-endian
 //
-// The engine has checksums of its own; this one finds what was damaged before it got
-// there, and what belongs to another key.
+// The engine has its own checksums. This one detects damage from before the data reached the
+// engine, and values of another key.
 const (
 	tagRecord     = 'r'
 	recordVersion = 1
@@ -137,7 +137,7 @@ func appendRecord(b, key, data []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(checksum(0, key), b[start:]))
 }
 
-// decodeRecord returns the record of a key of the engine. It shares b.
+// decodeRecord decodes a record. The result refers to b.
 func decodeRecord(key, b []byte) (durable.Record, error) {
 	if len(key) == 0 || key[0] != tagRecord || len(key) == 1 || len(key) > 1+durable.MaxKey {
 		return durable.Record{}, malformedKey(key)

@@ -98,7 +98,7 @@ func TestDurableRefuses(t *testing.T) {
 		"a directory inside":  {func(at string) error { return putFile(filepath.Join(at, "x.log", "y"), "x") }, durable.ErrForeign, "x.log"},
 		"a journal":           {func(at string) error { return setOrder(at, "refold.leveldb/2") }, durable.ErrForeign, "refold.leveldb/2"},
 		"another program's":   {func(at string) error { return setOrder(at, "leveldb.BytewiseComparator") }, durable.ErrForeign, "leveldb.BytewiseComparator"},
-		"a later format":      {func(at string) error { return setOrder(at, "refold.leveldb.durable/2") }, durable.ErrVersion, "format 2, this one knows 1"},
+		"a later format":      {func(at string) error { return setOrder(at, "refold.leveldb.durable/2") }, durable.ErrVersion, "format 2, this version supports 1"},
 		"garbage for CURRENT": {func(at string) error {
 			_, err := withLog(at)
 			return errors.Join(err, putFile(filepath.Join(at, "CURRENT"), "garbage"))
@@ -144,7 +144,7 @@ func TestDurableRefusesRecords(t *testing.T) {
 	}{
 		"another version": {leveldb.RecordKey("b"), later, durable.ErrVersion, `"b": journal: written by a newer version: record version 2`},
 		"a damaged one":   {leveldb.RecordKey("b"), odd, durable.ErrCorrupt, `"b"`},
-		"another's":       {leveldb.RecordKey("bb"), right, durable.ErrCorrupt, `the record of "bb": the checksum does not match`},
+		"another's":       {leveldb.RecordKey("bb"), right, durable.ErrCorrupt, `the record of "bb": checksum mismatch`},
 		"cut short":       {leveldb.RecordKey("b"), right[:len(right)-1], durable.ErrCorrupt, `"b"`},
 		"nothing":         {leveldb.RecordKey("b"), nil, durable.ErrCorrupt, `"b"`},
 		"too large":       {leveldb.RecordKey("b"), leveldb.EncodeRecord(durable.Record{Key: "b", Data: make([]byte, durable.MaxData+1)}), durable.ErrCorrupt, `"b"`},

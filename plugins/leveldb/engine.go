@@ -22,61 +22,41 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// engine is one open goleveldb database. After a failed write it is of no more
-// use and another one is opened on the same files; see guard.
+// engine is one open goleveldb database. It is unusable after a failed write and is replaced by
+// another one on the same files; see guard.
 type engine struct {
 	db    *leveldb.DB
-	guard *guard
+	guard *storageGuard
 	sync  opt.WriteOptions
 	// unsure is set once the outcome of a write is unknown.
-	unsure  atomic.Bool
-	streams *cache
-	names   *nameCache
-	// nextNumber is the number of the next new persistence ID. Append takes it.
+	outcomeUnknown atomic.Bool
+	streams        *cache
+	names          *nameCache
+	// nextNumber is the number of the next new persistence ID. Append increments it.
 	nextNumber atomic.Uint64
-	// nextGroup is the number of the next group. It belongs to Append.
+	// nextGroup is the number of the next group. Only Append uses it.
 	nextGroup uint64
-	// ordered says that the events are in the order.
-	ordered bool
-	// records is how many of them a portion has at most.
+	// records is the largest number of records in a portion.
 	records int
 }
 
-// openEngine checks the files, upgrades and opens them.
+// openEngine checks and opens the files.
 func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine, error) {
-	f := cfg.format
-	found, err := check(base, f, cfg.ReadOnly)
-	if err != nil {
+	logs, err := check(base, cfg.format, cfg.ReadOnly)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if cfg.ReadOnly {
-		if len(found.logs) > 1 {
-			base = &readOnlyFiles{Storage: base, logs: found.logs}
-		}
-		return openChecked(newGuard(base, syncDir, f, found.version, found.version), cfg)
-	}
-	if err = removeProbe(base); err != nil {
-		return nil, err
-	}
-	if f == eventsFormat() && found.version == unorderedVersion {
-		if err = announceUpgrade(newGuard(base, syncDir, f, unorderedVersion, unorderedVersion), cfg); err != nil {
+	case !cfg.ReadOnly:
+		if err := removeSpaceFile(base); err != nil {
 			return nil, err
 		}
+	case len(logs) > 1:
+		base = &readOnlyFiles{Storage: base, logs: logs}
 	}
-	e, err := openChecked(newGuard(base, syncDir, f, found.version, f.latest), cfg)
-	if err == nil && f == eventsFormat() && !e.ordered {
-		if err = e.upgrade(); err != nil {
-			return nil, errors.Join(err, e.close())
-		}
-	}
-	return e, err
-}
-
-// openChecked opens files that were checked.
-func openChecked(g *guard, cfg Config) (*engine, error) {
+	g := &storageGuard{Storage: base, syncDir: syncDir}
 	o := Options()
 	o.ReadOnly = cfg.ReadOnly
-	o.Comparer = g.order
+	o.Comparer = newOrder(cfg.format)
 	if cfg.tune != nil {
 		cfg.tune(o)
 	}
@@ -91,14 +71,14 @@ func openChecked(g *guard, cfg Config) (*engine, error) {
 	if cfg.format != eventsFormat() {
 		return e, nil
 	}
-	if err := e.look(); err != nil {
+	if err := e.loadCounters(); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return e, nil
 }
 
-// look finds out where the numbers go on.
-func (e *engine) look() error {
+// loadCounters reads the next numbers of persistence IDs and groups.
+func (e *engine) loadCounters() error {
 	next, err := e.firstFreeNumber()
 	if err != nil {
 		return err
@@ -109,34 +89,31 @@ func (e *engine) look() error {
 		return err
 	}
 	e.nextGroup = end.group + 1
-	step, err := e.upgradeStep()
-	e.ordered = step == upgraded && e.guard.order.version.Load() != unorderedVersion
-	return err
+	return nil
 }
 
-// usable reports whether the engine may be used for reading or for writing.
-// After a failed write it holds what was acknowledged, and may be read as long as
-// there is nothing that it doesn't know about.
+// usable reports whether the engine can be used for reading or for writing. After a failed write it
+// holds all acknowledged data and can be read, unless the outcome of a write is unknown.
 func (e *engine) usable(writing bool) bool {
-	return e.guard.err() == nil || !writing && !e.unsure.Load()
+	return e.guard.err() == nil || !writing && !e.outcomeUnknown.Load()
 }
 
-// write stores a batch. If it fails and the error is not ErrNotSent, nobody
-// knows what is stored until the database has been opened anew.
+// write stores a batch. After an error other than ErrNotSent, the outcome is unknown until the
+// database is reopened.
 func (e *engine) write(b *leveldb.Batch) error {
 	began := e.guard.mark()
 	err := e.db.Write(b, &e.sync)
 	switch {
 	case err == nil:
 		return nil
-	case e.guard.certain(began, e.sync.Sync):
+	case e.guard.notStored(began, e.sync.Sync):
 		return fmt.Errorf("%w: %w", journal.ErrNotSent, e.guard.explain(err))
 	}
-	e.unsure.Store(true)
+	e.outcomeUnknown.Store(true)
 	return e.guard.explain(err)
 }
 
-// get returns the value of a key, nil if there is none.
+// get returns the value of a key, or nil if there is none.
 func (e *engine) get(key []byte) ([]byte, error) {
 	value, err := e.db.Get(key, nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
@@ -145,7 +122,7 @@ func (e *engine) get(key []byte) ([]byte, error) {
 	return value, translate(err)
 }
 
-// last returns the last key of a range, nil if there is none.
+// last returns the last key of a range, or nil if the range is empty.
 func (e *engine) last(start, limit []byte) ([]byte, error) {
 	it := e.db.NewIterator(&util.Range{Start: start, Limit: limit}, nil)
 	defer it.Release()
@@ -155,14 +132,14 @@ func (e *engine) last(start, limit []byte) ([]byte, error) {
 	return append([]byte(nil), it.Key()...), nil
 }
 
-// A portion of records that are read at once.
+// Limits of a portion: the records that are read at once.
 const (
 	portionRecords = maxGroup
 	portionBytes   = 4 << 20
 )
 
-// portion calls f with the first records of a range and returns the last key
-// that it has called it with, nil if there was none.
+// portion calls f with the first records of a range. It returns the last key that it passed to f,
+// or nil if the range is empty.
 func (e *engine) portion(r *util.Range, f func(key, value []byte) error) (last []byte, err error) {
 	it := e.db.NewIterator(r, nil)
 	defer it.Release()
@@ -177,8 +154,8 @@ func (e *engine) portion(r *util.Range, f func(key, value []byte) error) (last [
 	return last, translate(it.Error())
 }
 
-// firstFreeNumber returns the number that the next new persistence ID gets.
-// Each ID that has a number has an event, or had all of them deleted.
+// firstFreeNumber returns the number of the next new persistence ID. Every ID with a number has an
+// event or a deletion record.
 func (e *engine) firstFreeNumber() (uint64, error) {
 	var highest uint64
 	for _, tag := range []byte{tagEvent, tagDeleted} {
@@ -198,8 +175,7 @@ func (e *engine) firstFreeNumber() (uint64, error) {
 	return highest + 1, nil
 }
 
-// find reads what is stored of a persistence ID, but not the highest sequence
-// number.
+// find reads the stored state of a persistence ID except for its highest sequence number.
 func (e *engine) find(id string) (stream, error) {
 	var s stream
 	value, err := e.get(appendIDKey(nil, id))
@@ -222,13 +198,13 @@ func (e *engine) find(id string) (stream, error) {
 	return s, nil
 }
 
-// load reads what is stored of a persistence ID.
+// load reads the stored state of a persistence ID.
 func (e *engine) load(id string) (stream, error) {
 	s, err := e.find(id)
 	if err != nil || s.number == 0 {
 		return s, err
 	}
-	key, err := e.last(appendEventKey(nil, s.number, 0), behindEvents(nil, s.number, journal.MaxSequenceNr))
+	key, err := e.last(appendEventKey(nil, s.number, 0), afterEvents(nil, s.number, journal.MaxSequenceNr))
 	if err != nil {
 		return s, err
 	}
@@ -241,7 +217,7 @@ func (e *engine) load(id string) (stream, error) {
 
 func (e *engine) close() error { return e.db.Close() }
 
-// corruptRecord wraps what is wrong with a record, unless it is only newer.
+// corruptRecord wraps an error about a record as corruption, unless the record has a newer version.
 func corruptRecord(what, id string, err error) error {
 	if errors.Is(err, journal.ErrNewerVersion) {
 		return fmt.Errorf("%s%q: %w", what, id, err)
@@ -249,7 +225,7 @@ func corruptRecord(what, id string, err error) error {
 	return &journal.CorruptError{File: fmt.Sprintf("%s%q", what, id), Offset: -1, Detail: err.Error()}
 }
 
-// openFiles locks the directory, after creating it unless it is only read.
+// openFiles locks the directory. It creates the directory unless it is opened read-only.
 func openFiles(dir string, readOnly bool) (storage.Storage, error) {
 	if !readOnly {
 		if err := makeDir(dir); err != nil {
@@ -263,8 +239,8 @@ func openFiles(dir string, readOnly bool) (storage.Storage, error) {
 	return files, err
 }
 
-// makeDir creates a directory and those above it, each synced into the one
-// above it: a journal must not vanish because its directory does.
+// makeDir creates a directory and its parents. It syncs each into its parent, so that a power
+// failure cannot remove the directory of a journal.
 func makeDir(dir string) error {
 	dir = filepath.Clean(dir)
 	info, err := os.Stat(dir)
@@ -288,7 +264,7 @@ func makeDir(dir string) error {
 
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // it has no such thing
+		return nil // Windows cannot sync a directory
 	}
 	f, err := os.Open(dir) //nolint:gosec // the directory that the caller chose
 	if err != nil {
@@ -296,24 +272,24 @@ func syncDir(dir string) error {
 	}
 	err = f.Sync()
 	if errors.Is(err, syscall.EINVAL) {
-		err = nil // a file system that can't sync a directory
+		err = nil // some file systems cannot sync a directory
 	}
 	return errors.Join(err, f.Close())
 }
 
-// probe returns an error unless there is space on the disk for what the engine
-// writes when it opens the database after a crash: the contents of its logs.
-func probe(files storage.Storage) (err error) {
+// checkSpace returns an error unless the disk has space for the data that the engine writes when it
+// opens the database after a crash, which is the contents of its logs.
+func checkSpace(files storage.Storage) (err error) {
 	size, err := logSize(files)
 	if err != nil {
 		return err
 	}
-	w, err := files.Create(probeFile())
+	w, err := files.Create(spaceFile())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close(), files.Remove(probeFile())) }()
-	block := bytes.Repeat([]byte{1}, 256<<10) // a file system may not store zeros
+	defer func() { err = errors.Join(err, w.Close(), files.Remove(spaceFile())) }()
+	block := bytes.Repeat([]byte{1}, 256<<10) // a file system may not allocate space for zeros
 	for size += 1 << 20; size > 0; size -= int64(len(block)) {
 		if _, err := w.Write(block); err != nil {
 			return err
@@ -322,11 +298,11 @@ func probe(files storage.Storage) (err error) {
 	return w.Sync()
 }
 
-func probeFile() storage.FileDesc { return storage.FileDesc{Type: storage.TypeTemp} }
+func spaceFile() storage.FileDesc { return storage.FileDesc{Type: storage.TypeTemp} }
 
-// removeProbe removes what a probe left that was cut short.
-func removeProbe(files storage.Storage) error {
-	err := files.Remove(probeFile())
+// removeSpaceFile removes the file of an interrupted checkSpace.
+func removeSpaceFile(files storage.Storage) error {
+	err := files.Remove(spaceFile())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -17,24 +17,17 @@ import (
 )
 
 var (
-	// ErrInUse says that another process, or another DB of this one, has the
-	// directory open.
+	// ErrInUse reports that another process, or another DB of this process, has the directory open.
 	ErrInUse = errors.New("leveldb: directory is in use")
-	// ErrForeign says that the directory holds a LevelDB database that Refold
-	// did not write.
-	ErrForeign = errors.New("leveldb: not a database of Refold")
-	// ErrReadOnly is returned by what would change a database that was opened
-	// with Config.ReadOnly.
-	ErrReadOnly = errors.New("leveldb: opened read-only")
-	// ErrNoOrder is returned by queries of a database that was opened with
-	// Config.ReadOnly and that an older version of Refold wrote, which kept no
-	// order of the events of all persistence IDs. Opening it once for writing
-	// gives it one. It matches journal.ErrNoQueries as well.
-	ErrNoOrder = fmt.Errorf("%w: the directory was written by an older version, open it once for writing", journal.ErrNoQueries)
+	// ErrForeign reports that the directory holds a LevelDB database that Refold did not write.
+	ErrForeign = errors.New("leveldb: not a Refold database")
+	// ErrReadOnly is returned by operations that would change a database opened with
+	// Config.ReadOnly.
+	ErrReadOnly = errors.New("leveldb: database is read-only")
 )
 
-// translate turns an error of the engine into one of ours: corruption into a
-// *journal.CorruptError, everything else into ErrUnavailable.
+// translate converts an error of the engine: corruption becomes a *journal.CorruptError, other
+// errors match ErrUnavailable.
 func translate(err error) error {
 	var (
 		corrupt *lerrors.ErrCorrupted
@@ -50,18 +43,18 @@ func translate(err error) error {
 	case errors.Is(err, leveldb.ErrReadOnly):
 		return ErrReadOnly
 	case errors.As(err, &missing) && len(missing.Fds) > 0:
-		return &journal.CorruptError{File: missing.Fds[0].String(), Offset: -1, Detail: "the file is missing"}
+		return &journal.CorruptError{File: missing.Fds[0].String(), Offset: -1, Detail: "file is missing"}
 	case errors.As(err, &corrupt):
 		return corruption(corrupt.Fd, corrupt.Err)
 	case errors.As(err, &stored):
 		return corruption(stored.Fd, stored.Err)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &journal.CorruptError{File: "database", Offset: -1, Detail: err.Error()} // a table that is gone or cut short
+		return &journal.CorruptError{File: "database", Offset: -1, Detail: err.Error()} // a missing or truncated table
 	}
 	return unavailable(err)
 }
 
-// unavailable makes err match ErrUnavailable, unless it says more than that.
+// unavailable makes err match ErrUnavailable, unless it has a more specific match.
 func unavailable(err error) error {
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrNewerVersion) || errors.Is(err, journal.ErrUnavailable) {
 		return err

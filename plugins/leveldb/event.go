@@ -34,17 +34,17 @@ const (
 
 const eventFixed = 10
 
-// maxTags bounds what a damaged count may allocate.
+// maxTags bounds the allocation for a damaged count.
 const maxTags = 1 << 12
 
 var (
-	errShort     = errors.New("the record is cut short")
-	errMalformed = errors.New("the record is malformed")
-	errFlags     = errors.New("the record has unknown flags")
-	errTags      = errors.New("the record has too many tags")
+	errShort     = errors.New("truncated record")
+	errMalformed = errors.New("malformed record")
+	errFlags     = errors.New("unknown record flags")
+	errTags      = errors.New("too many tags in record")
 )
 
-// appendEvent appends the value of an event.
+// appendEvent appends the encoded event to b.
 func appendEvent(b []byte, writer string, e *journal.Event) []byte {
 	var flags byte
 	if len(e.Tags) > 0 {
@@ -79,9 +79,9 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// decodeEvent decodes the value of an event. The event shares b; names turns
-// the writer and the manifest, which repeat, into strings.
-func decodeEvent(b []byte, names *interner) (journal.Event, error) {
+// decodeEvent decodes an event. The result refers to b. names deduplicates the strings of the
+// writer, the manifest and the tags.
+func decodeEvent(b []byte, names *stringPool) (journal.Event, error) {
 	var e journal.Event
 	if len(b) == 0 {
 		return e, errShort
@@ -106,7 +106,7 @@ func decodeEvent(b []byte, names *interner) (journal.Event, error) {
 	if !ok {
 		return e, errShort
 	}
-	e.Writer, e.Manifest = names.again(&names.writer, writer), names.again(&names.manifest, manifest)
+	e.Writer, e.Manifest = names.getLast(&names.writer, writer), names.getLast(&names.manifest, manifest)
 	if flags&flagTags != 0 {
 		var err error
 		if e.Tags, b, err = cutTags(b, names); err != nil {
@@ -124,14 +124,14 @@ func decodeEvent(b []byte, names *interner) (journal.Event, error) {
 	return e, nil
 }
 
-func cutTags(b []byte, names *interner) (tags []string, rest []byte, err error) {
+func cutTags(b []byte, names *stringPool) (tags []string, rest []byte, err error) {
 	n, size := binary.Uvarint(b)
 	switch {
 	case size <= 0:
 		return nil, nil, errShort
 	case n > maxTags:
 		return nil, nil, errTags
-	case n > uint64(len(b)-size): //nolint:gosec // not negative; each takes a byte at least
+	case n > uint64(len(b)-size): //nolint:gosec // not negative; each tag takes at least a byte
 		return nil, nil, errShort
 	}
 	b = b[size:]
@@ -146,7 +146,7 @@ func cutTags(b []byte, names *interner) (tags []string, rest []byte, err error) 
 	return tags, b, nil
 }
 
-// cutBytes cuts a length and so many bytes off b.
+// cutBytes cuts a length-prefixed byte string off b.
 func cutBytes(b []byte) (cut, rest []byte, ok bool) {
 	n, size := binary.Uvarint(b)
 	if size <= 0 || n > uint64(len(b)-size) { //nolint:gosec // not negative

@@ -55,28 +55,6 @@ func (c Config) WithPortion(n int) Config {
 	return c
 }
 
-// CopyOld copies a database into a storage, as the version without an order of
-// the events would have written it.
-func (db *DB) CopyOld(to storage.Storage) (err error) {
-	old, err := leveldb.Open(to, OptionsOf(unorderedVersion))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, old.Close()) }()
-	it := db.engine.db.NewIterator(nil, nil)
-	defer it.Release()
-	for it.Next() {
-		switch it.Key()[0] {
-		case tagName, tagGroup, tagTag:
-			continue
-		}
-		if err := old.Put(it.Key(), it.Value(), nil); err != nil {
-			return err
-		}
-	}
-	return it.Error()
-}
-
 // Raw returns the engine's database.
 func (db *DB) Raw() *leveldb.DB { return db.engine.db }
 
@@ -92,14 +70,7 @@ func SetOrder(dir, name string) error {
 }
 
 // MaxLooked is how much a page looks at.
-const MaxLooked = maxLooked
-
-// OptionsOf returns the options of a version of the format.
-func OptionsOf(version uint32) *opt.Options {
-	o := Options()
-	o.Comparer = newOrder(eventsFormat(), version)
-	return o
-}
+const MaxLooked = maxScanned
 
 type named struct {
 	comparer.Comparer
@@ -139,7 +110,7 @@ func (j *Journal) CachedIDs() int {
 }
 
 // DecodeEvent decodes the value of an event.
-func DecodeEvent(b []byte) (journal.Event, error) { return decodeEvent(b, new(interner)) }
+func DecodeEvent(b []byte) (journal.Event, error) { return decodeEvent(b, new(stringPool)) }
 
 // EncodeEvent encodes it again.
 func EncodeEvent(e *journal.Event) []byte { return appendEvent(nil, e.Writer, e) }
@@ -283,17 +254,13 @@ func DecodeOffset(o journal.Offset) (group, index uint64, err error) {
 // EncodeOffset is the reverse.
 func EncodeOffset(group, index uint64) journal.Offset { return position{group, index}.offset() }
 
-// DecodeKeys decodes a key of a tag, one of an event that is not sorted yet, and
-// its tags, and encodes them again if they are valid.
+// DecodeKeys decodes a key of a tag and the tags of an event, and encodes the key again if it is
+// valid.
 func DecodeKeys(b []byte) (again [][]byte) {
 	if tag, group, ok := cutTagKey(b); ok {
 		again = append(again, appendTagKey(nil, string(tag), group))
 	}
-	if number, seqNr, ok := cutUnsortedKey(b); ok {
-		time := int64(binary.BigEndian.Uint64(b[1:]) ^ 1<<63)
-		again = append(again, appendUnsortedKey(nil, time, number, seqNr))
-	}
-	if tags, _, err := cutTags(b, new(interner)); err == nil {
+	if tags, _, err := cutTags(b, new(stringPool)); err == nil {
 		_ = appendTags(nil, tags)
 	}
 	_, _ = decodeName(b)

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"encoding/hex"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -53,11 +52,7 @@ func goldenSnapshot() snapshot.Snapshot {
 
 // The golden files have a line for each record: key and value in hexadecimal.
 // They are never changed; a new version of the format adds some.
-const (
-	goldenV1      = "testdata/v1/records.golden"
-	goldenV2      = "testdata/v2/records.golden"
-	goldenUpgrade = "testdata/v2/upgraded.golden" // from goldenV1
-)
+const goldenV2 = "testdata/v2/records.golden"
 
 func readGolden(t *testing.T, name string) string {
 	t.Helper()
@@ -69,9 +64,9 @@ func readGolden(t *testing.T, name string) string {
 }
 
 // putGolden writes the records of a golden file into a directory.
-func putGolden(t *testing.T, dir, name string, version uint32) {
+func putGolden(t *testing.T, dir, name string) {
 	t.Helper()
-	raw, err := leveldb.OpenFile(dir, plugin.OptionsOf(version))
+	raw, err := leveldb.OpenFile(dir, plugin.Options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +87,7 @@ func putGolden(t *testing.T, dir, name string, version uint32) {
 // wantGolden compares the records in a directory with those of a golden file.
 func wantGolden(t *testing.T, dir, name string) {
 	t.Helper()
-	raw, err := leveldb.OpenFile(dir, plugin.OptionsOf(2))
+	raw, err := leveldb.OpenFile(dir, plugin.Options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,24 +111,10 @@ func wantGolden(t *testing.T, dir, name string) {
 
 func TestReadsGolden(t *testing.T) {
 	t.Parallel()
-	for version, name := range map[uint32]string{1: goldenV1, 2: goldenV2} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			putGolden(t, dir, name, version)
-			readsGolden(t, dir, version == 1)
-		})
-	}
-}
-
-func readsGolden(t *testing.T, dir string, upgraded bool) {
-	t.Helper()
+	dir := t.TempDir()
+	putGolden(t, dir, goldenV2)
 	db := mustOpen(t, dir, plugin.Config{})
-	want := []string{"account|42 1", "account|42 2", "b 2"}
-	if upgraded {
-		want = []string{"b 2", "account|42 1", "account|42 2"}
-	}
-	wantOrder(t, db, want...)
+	wantOrder(t, db, "account|42 1", "account|42 2", "b 2")
 	if got := found(t, db.TestJournal(), journal.Criteria{Tag: "blau"}); !slices.Equal(got, []string{"account|42 2"}) {
 		t.Errorf("tagged: %q", got)
 	}
@@ -177,36 +158,4 @@ func TestWritesGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantGolden(t, dir, goldenV2)
-}
-
-// TestUpgradesGolden upgrades a directory of format 1. The events are in the
-// order of their times then: that of "b" is the oldest.
-func TestUpgradesGolden(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	putGolden(t, dir, goldenV1, 1)
-	before := tree(t, dir)
-	old := mustOpen(t, dir, plugin.Config{ReadOnly: true})
-	for what, err := range map[string]error{
-		"query": func() error { _, err := old.TestJournal().Query(t.Context(), journal.Criteria{}, ""); return err }(),
-		"end":   func() error { _, err := old.TestJournal().End(t.Context()); return err }(),
-		"await": old.TestJournal().Await(t.Context(), ""),
-		"check": old.VerifyOrder(t.Context()),
-	} {
-		if !errors.Is(err, plugin.ErrNoOrder) || !errors.Is(err, journal.ErrNoQueries) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if err := old.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if !maps.Equal(before, tree(t, dir)) {
-		t.Error("reading changed the files")
-	}
-	if err := mustOpen(t, dir, plugin.Config{}).Close(); err != nil {
-		t.Fatal(err)
-	}
-	wantGolden(t, dir, goldenUpgrade)
-	db := mustOpen(t, dir, plugin.Config{ReadOnly: true})
-	wantOrder(t, db, "b 2", "account|42 1", "account|42 2")
 }

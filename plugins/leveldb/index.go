@@ -16,30 +16,30 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// indexer builds the records of one group: that of the order and those of its
-// tags. It is kept from group to group for the memory that it holds.
+// indexer builds the index records of one group: the record of the order and one per tag. It is
+// reused for its buffers.
 type indexer struct {
-	events uint64 // in the group so far
+	events uint64 // in the group
 	order  runBuilder
 	tags   map[string]*runBuilder
 	used   []string // the tags of the group
 	key    []byte
 }
 
-// runBuilder builds the value of a group or of a tag.
+// runBuilder builds the record of a group or of a tag.
 type runBuilder struct {
-	value  []byte
-	last   run    // not in value yet
-	behind uint64 // the index behind what is in value
+	value []byte
+	last  run    // not yet in value
+	end   uint64 // index after the runs in value
 }
 
-// maxKeptTags is how many tags an indexer keeps memory for.
+// maxKeptTags is the number of tags for which an indexer keeps buffers.
 const maxKeptTags = 1024
 
-// full reports whether the group has to be put away before the next event.
+// full reports whether put must be called before the next add.
 func (x *indexer) full() bool { return x.events >= maxGroup }
 
-// add puts an event at the end of the group. Fences are not in the order.
+// add appends an event to the group. Fences are not indexed.
 func (x *indexer) add(number, seqNr uint64, fence bool, tags []string) {
 	if fence {
 		return
@@ -47,7 +47,7 @@ func (x *indexer) add(number, seqNr uint64, fence bool, tags []string) {
 	x.order.add(x.events, number, seqNr, false)
 	for _, tag := range tags {
 		if tag == "" {
-			continue // no query asks for it
+			continue // no query can select the empty tag
 		}
 		t := x.tags[tag]
 		if t == nil {
@@ -61,14 +61,14 @@ func (x *indexer) add(number, seqNr uint64, fence bool, tags []string) {
 		case t.last.count == 0:
 			x.used = append(x.used, tag)
 		case t.last.end() > x.events:
-			continue // the event has it twice
+			continue // duplicate tag of the event
 		}
 		t.add(x.events, number, seqNr, true)
 	}
 	x.events++
 }
 
-// addEvents puts the events of a write at the end, and full groups into a batch.
+// addEvents appends the events of a write, and puts full groups into a batch.
 func (x *indexer) addEvents(number uint64, events []journal.Event, b *leveldb.Batch, next *uint64) {
 	for i := range events {
 		if x.full() {
@@ -79,8 +79,8 @@ func (x *indexer) addEvents(number uint64, events []journal.Event, b *leveldb.Ba
 	}
 }
 
-// put puts the records of the group into a batch, under the next number, and
-// begins another one.
+// put puts the records of the group into a batch, under the next group number, and begins a new
+// group.
 func (x *indexer) put(b *leveldb.Batch, next *uint64) {
 	if x.events == 0 {
 		return
@@ -89,7 +89,7 @@ func (x *indexer) put(b *leveldb.Batch, next *uint64) {
 	*next++
 	x.key = appendGroupKey(x.key[:0], group)
 	b.Put(x.key, x.order.take(false))
-	slices.Sort(x.used) // so that equal appends are equal bytes
+	slices.Sort(x.used) // equal appends produce equal bytes
 	for _, tag := range x.used {
 		x.key = appendTagKey(x.key[:0], tag, group)
 		b.Put(x.key, x.tags[tag].take(true))
@@ -97,7 +97,7 @@ func (x *indexer) put(b *leveldb.Batch, next *uint64) {
 	x.reset()
 }
 
-// reset forgets the group.
+// reset begins a new group.
 func (x *indexer) reset() {
 	x.order.reset()
 	if len(x.tags) > maxKeptTags {
@@ -127,11 +127,11 @@ func (t *runBuilder) flush(tag bool) {
 	if len(t.value) == 0 {
 		t.value = append(t.value, valueVersion)
 	}
-	t.value = t.last.append(t.value, tag, t.behind)
-	t.behind = t.last.end()
+	t.value = t.last.append(t.value, tag, t.end)
+	t.end = t.last.end()
 }
 
-// take returns the value, which is valid until reset.
+// take returns the record, which is valid until reset.
 func (t *runBuilder) take(tag bool) []byte {
 	t.flush(tag)
 	return t.value
@@ -139,22 +139,22 @@ func (t *runBuilder) take(tag bool) []byte {
 
 func (t *runBuilder) reset() { *t = runBuilder{value: t.value[:0]} }
 
-// maxGroup is how many events a group holds at most. It bounds what a page has
-// to read again when it begins in the middle of a group.
+// maxGroup is the largest number of events in a group. It bounds the rescan of a page that begins
+// in the middle of a group.
 const maxGroup = 4096
 
-// run is some events of one persistence ID that stand side by side in the order.
+// run is a sequence of events of one persistence ID that are adjacent in the order.
 type run struct {
-	index  uint64 // in the group, of the first of them, from 0
+	index  uint64 // of the first event in the group, from 0
 	number uint64 // of the persistence ID
-	first  uint64 // the sequence number of the first of them
-	count  uint64
+	first  uint64 // sequence number of the first event
+	count  uint64 // number of events
 }
 
-// end is the index behind the run.
+// end is the index after the run.
 func (r run) end() uint64 { return r.index + r.count }
 
-// last is the sequence number of the last of them.
+// last is the sequence number of the last event.
 func (r run) last() uint64 { return r.first + r.count - 1 }
 
 // without returns the run without its first n events.
@@ -163,8 +163,8 @@ func (r run) without(n uint64) run {
 	return run{index: r.index + n, number: r.number, first: r.first + n, count: r.count - n}
 }
 
-// append appends a run. In the record of a tag the events between it and the one
-// before are counted too; in that of a group there are none.
+// append appends the encoded run. The record of a tag includes the distance to the previous run; in
+// the record of a group there is no distance.
 func (r run) append(b []byte, tag bool, behind uint64) []byte {
 	if tag {
 		b = binary.AppendUvarint(b, r.index-behind)
@@ -174,15 +174,15 @@ func (r run) append(b []byte, tag bool, behind uint64) []byte {
 	return binary.AppendUvarint(b, r.count)
 }
 
-// runReader reads the value of a group or of a tag, version 1: the version in a
-// byte, then runs, at least one. A run is varints:
+// runReader reads the record of a group or of a tag, version 1: a version byte, then at least one
+// run. A run is varints:
 //
-//	skipped   events of the group before it that do not have the tag; only of a tag
+//	skipped   events of the group before the run that do not have the tag; only in the record of a tag
 //	number    of the persistence ID
 //	first     sequence number
 //	count     of events
 //
-// It allocates nothing, whatever it reads.
+// It does not allocate.
 type runReader struct {
 	rest []byte
 	tag  bool
@@ -198,7 +198,7 @@ func readRuns(b []byte, tag bool) runReader {
 	return r
 }
 
-// next reads the next run. It returns false at the end and when err is set.
+// next reads the next run. It returns false at the end and after an error.
 func (r *runReader) next() bool {
 	if r.err != nil || len(r.rest) == 0 {
 		return false
@@ -230,7 +230,7 @@ func (r *runReader) number() uint64 {
 	return n
 }
 
-// countRuns returns how many events a group has.
+// countRuns returns the number of events in a group.
 func countRuns(value []byte) (uint64, error) {
 	r := readRuns(value, false)
 	for r.next() {
@@ -238,16 +238,16 @@ func countRuns(value []byte) (uint64, error) {
 	return r.run.end(), r.err
 }
 
-// minNames is how many names are kept at least: those of a page.
+// minNames is the smallest capacity of a nameCache: the number of names of a page.
 const minNames = 1000
 
-// name is the persistence ID with a number.
+// name is a persistence ID and its slice.
 type name struct {
 	id    string
 	slice int
 }
 
-// nameCache holds the names that queries met. They never change.
+// nameCache caches the names that queries read. Names never change.
 type nameCache struct {
 	capacity int
 
@@ -285,7 +285,7 @@ func readName(from leveldb.Reader, number uint64) (string, error) {
 	what := fmt.Sprintf("the name of persistence ID %d", number)
 	value, err := from.Get(appendNameKey(nil, number), nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
-		return "", &journal.CorruptError{File: what, Offset: -1, Detail: "it is missing"}
+		return "", &journal.CorruptError{File: what, Offset: -1, Detail: "record is missing"}
 	}
 	if err != nil {
 		return "", translate(err)
@@ -297,7 +297,7 @@ func readName(from leveldb.Reader, number uint64) (string, error) {
 	return id, nil
 }
 
-// corruptIndex wraps what is wrong with a record, unless it is only newer.
+// corruptIndex wraps an error about a record as corruption, unless the record has a newer version.
 func corruptIndex(what string, err error) error {
 	if errors.Is(err, journal.ErrNewerVersion) {
 		return fmt.Errorf("%s: %w", what, err)

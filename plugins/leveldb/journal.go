@@ -14,21 +14,21 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Journal is the journal of a DB. It implements journal.Journal,
-// journal.IDLister and journal.Querier.
+// Journal is the journal of a DB. It implements journal.Journal, journal.IDLister and
+// journal.Querier.
 //
-// An event holds at most 16 MiB of payload and metadata and a write 64 MiB;
-// what is larger is rejected.
+// An event holds at most 16 MiB of payload and metadata, and a write at most 64 MiB. Larger ones
+// are rejected.
 type Journal struct {
 	handle
 
 	db *DB
-	// writing serialises what changes the journal. It is locked before DB.mu.
+	// writing serializes changes of the journal. It is locked before DB.mu.
 	writing sync.Mutex
 	batch   batcher
 	pages   sync.Pool // of *page
-	// news is sent after each append, whatever became of it.
-	news signal
+	// appended wakes waiting queries after each append, successful or not.
+	appended broadcast
 }
 
 var (
@@ -38,7 +38,7 @@ var (
 )
 
 // Close implements journal.Journal. See DB.Journal.
-func (j *Journal) Close() error { return j.db.drop(&j.handle) }
+func (j *Journal) Close() error { return j.db.closeHandle(&j.handle) }
 
 // HighestSequenceNr implements journal.Journal.
 func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
@@ -58,14 +58,14 @@ func (j *Journal) highest(ctx context.Context, id string) (uint64, error) {
 		return 0, err
 	}
 	defer j.release()
-	s, ok := e.streams.look(id)
+	s, ok := e.streams.lookup(id)
 	if !ok {
 		s, err = e.load(id)
 	}
 	return s.highest, err
 }
 
-// use returns the engine for one call, or one page. release must be called.
+// use returns the engine for one call or one page. The caller must call release.
 func (j *Journal) use(ctx context.Context, writing bool) (*engine, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -85,14 +85,14 @@ func (j *Journal) release() {
 	j.leave()
 }
 
-// idPage is how many persistence IDs are read at once.
+// idPage is the number of persistence IDs that are read at once.
 const idPage = 1000
 
-// PersistenceIDs implements journal.IDLister. An ID that is written for the
-// first time while the loop runs may be listed or not.
+// PersistenceIDs implements journal.IDLister. An ID that is written for the first time during the
+// iteration may or may not be listed.
 func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		after := after // each loop over the sequence begins anew
+		after := after // each iteration of the sequence starts from the beginning
 		for {
 			ids, err := j.readIDs(ctx, after)
 			if err != nil {
@@ -118,7 +118,7 @@ func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
 		return nil, err
 	}
 	defer j.release()
-	start := append(appendIDKey(nil, after), 0) // no ID holds a NUL
+	start := append(appendIDKey(nil, after), 0) // an ID contains no NUL
 	it := e.db.NewIterator(&util.Range{Start: start, Limit: []byte{tagID + 1}}, nil)
 	defer it.Release()
 	var ids []string
@@ -128,14 +128,14 @@ func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
 	return ids, translate(it.Error())
 }
 
-// What Replay reads at once. A single larger record is a page of its own.
+// Limits of a page of Replay. A larger single record is a page.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
 )
 
-// Replay implements journal.Journal. The payloads of a page share memory: who
-// keeps one for long without the others may want to copy it.
+// Replay implements journal.Journal. The payloads of a page share memory. Copy a payload to keep it
+// for long without the others.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		p, _ := j.pages.Get().(*page)
@@ -143,7 +143,7 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 			p = new(page)
 		}
 		defer j.pages.Put(p)
-		from := from // each loop over the sequence is a replay of its own
+		from := from // each iteration of the sequence starts from the beginning
 		for more := true; more; {
 			var err error
 			if more, err = j.readPage(ctx, p, id, from, to); err != nil {
@@ -167,11 +167,11 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 	}
 }
 
-// page is what one iterator read.
+// page is the buffer of one iterator.
 type page struct {
 	records []record
-	names   interner
-	arena   []byte // free memory for values; what was cut off it is never reused
+	names   stringPool
+	arena   []byte // free memory for values; used parts are never reused
 }
 
 type record struct {
@@ -191,7 +191,7 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 		return false, err
 	}
 	defer j.release()
-	s, ok := e.streams.look(id)
+	s, ok := e.streams.lookup(id)
 	if !ok {
 		s, err = e.find(id)
 	}
@@ -203,7 +203,7 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 	}
 	it := e.db.NewIterator(&util.Range{
 		Start: appendEventKey(nil, s.number, from),
-		Limit: behindEvents(nil, s.number, to),
+		Limit: afterEvents(nil, s.number, to),
 	}, nil)
 	defer it.Release()
 	for size := 0; it.Next(); {

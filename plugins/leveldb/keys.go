@@ -10,21 +10,19 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// The first byte of a key says what it holds:
+// The first byte of a key is its kind:
 //
 //	i ID                          the number of a persistence ID
 //	e number(7) sequence number(8)  an event
-//	d number(7)                   what was deleted of that ID
-//	s length(2) ID sequence number(8)  a snapshot but for its payload
+//	d number(7)                   the deletions of that ID
+//	s length(2) ID sequence number(8)  a snapshot without its payload
 //	p length(2) ID sequence number(8)  the payload of a snapshot
 //	n number(7)                   the persistence ID with that number
-//	o group(7)                    which events a group holds; see runReader
-//	t length tag group(8)         which of them have a tag
-//	u                             how far the upgrade of an older format got
-//	w time(8) number(8) sequence number(8)  an event that an upgrade has yet to put in order
+//	o group(7)                    the events of a group of the order; see runReader
+//	t length tag group(8)         the events of a group that have a tag
 //
-// Integers are big-endian, so that keys stand in the order of their numbers;
-// the length of a tag is a varint.
+// Integers are big-endian, so that keys sort by their numbers. The length of a tag is a varint.
+// The kinds u and w belonged to a format before version 2 and must not be reused.
 const (
 	tagID       = 'i'
 	tagEvent    = 'e'
@@ -34,8 +32,6 @@ const (
 	tagName     = 'n'
 	tagGroup    = 'o'
 	tagTag      = 't'
-	tagUpgrade  = 'u'
-	tagUnsorted = 'w'
 )
 
 const (
@@ -65,20 +61,20 @@ func eventNumber(key []byte) (seqNr uint64, ok bool) {
 	return binary.BigEndian.Uint64(key[8:]), true
 }
 
-// behindEvents is the first key behind those of an ID up to a sequence number.
-func behindEvents(b []byte, number, to uint64) []byte {
+// afterEvents returns the first key after the events of an ID up to a sequence number.
+func afterEvents(b []byte, number, to uint64) []byte {
 	return appendEventKey(b, number, min(to, journal.MaxSequenceNr)+1)
 }
 
 func snapshotKey(tag byte, id string, seqNr uint64) []byte {
-	b := make([]byte, 0, 1+2+len(id)+8+1) // heads appends a byte
+	b := make([]byte, 0, 1+2+len(id)+8+1) // room for the byte that heads appends
 	b = append(b, tag)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(id))) //nolint:gosec // at most journal.MaxIDLength
 	b = append(b, id...)
 	return binary.BigEndian.AppendUint64(b, seqNr)
 }
 
-// keyNumber returns the number in the key of an event or of a deletion.
+// keyNumber returns the number of the persistence ID in the key of an event or of a deletion.
 func keyNumber(key []byte) (uint64, bool) {
 	if len(key) != eventKeySize && len(key) != deletedKeySize {
 		return 0, false
@@ -102,8 +98,8 @@ func groupNumber(key []byte) (uint64, bool) {
 	return binary.BigEndian.Uint64(key) & maxNumber, true
 }
 
-// appendTagPrefix appends what the keys of a tag begin with. None is the
-// beginning of another.
+// appendTagPrefix appends the common prefix of the keys of a tag. It is never a prefix of another
+// tag's keys.
 func appendTagPrefix(b []byte, tag string) []byte { return appendString(append(b, tagTag), tag) }
 
 func appendTagKey(b []byte, tag string, group uint64) []byte {
@@ -128,7 +124,6 @@ func cutTagKey(key []byte) (tag []byte, group uint64, ok bool) {
 //	of an ID        version, number as a varint
 //	of a deletion   version, two sequence numbers as varints
 //	of a name       version, the persistence ID
-//	of an upgrade   version, its step as a varint
 const valueVersion = 1
 
 func appendNumber(b []byte, number uint64) []byte {
@@ -146,11 +141,10 @@ func decodeNumber(b []byte) (uint64, error) {
 	return n, nil
 }
 
-// deletion is what was deleted of an ID.
+// deletion is the deletion record of an ID.
 type deletion struct {
-	// to is the number of the last event that counts as deleted, done that of
-	// the last one whose record is gone: it is lower after a deletion was cut
-	// short.
+	// to is the sequence number of the last deleted event. done is that of the last event whose
+	// record is removed; it is lower after an interrupted deletion.
 	to, done uint64
 }
 

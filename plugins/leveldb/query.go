@@ -17,13 +17,12 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Query implements journal.Querier. The order is that in which Append stored
-// the events; see ErrNoOrder for those of an older version. An event can be read
-// as soon as its append has returned, and not any more as soon as its deletion
-// has. An offset behind the end is another journal's: ErrOffset.
+// Query implements journal.Querier. The order is the one in which Append stored the events. A query
+// returns an event as soon as its append has returned, and no longer returns it once its deletion
+// has returned. An offset after the end belongs to another journal and fails with ErrOffset.
 //
-// A page looks at 10,000 events at most; those of a persistence ID that does
-// not match, or that were deleted, are not read.
+// A page scans at most 10,000 events. Events of persistence IDs that do not match and deleted
+// events are skipped without reading them.
 func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	page, err := j.query(ctx, q, after)
 	if err != nil {
@@ -40,12 +39,12 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 	if err != nil {
 		return journal.Page{}, err
 	}
-	e, err := j.useOrder(ctx)
+	e, err := j.use(ctx, false)
 	if err != nil {
 		return journal.Page{}, err
 	}
 	defer j.release()
-	view, err := e.db.GetSnapshot() // or a deletion could come between an event and the order
+	view, err := e.db.GetSnapshot() // consistent view of the index and the events
 	if err != nil {
 		return journal.Page{}, translate(err)
 	}
@@ -55,14 +54,14 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 		return journal.Page{}, err
 	}
 	if end.before(from) {
-		return journal.Page{}, behindEnd(after, end)
+		return journal.Page{}, offsetAfterEnd(after, end)
 	}
 	s := scan{engine: e, view: view, query: q, end: end}
 	return s.read(ctx, from)
 }
 
-func behindEnd(after journal.Offset, end position) error {
-	return fmt.Errorf("%w: %q lies behind the end, which is %q", journal.ErrOffset, after, end.offset())
+func offsetAfterEnd(after journal.Offset, end position) error {
+	return fmt.Errorf("%w: %q is after the end %q", journal.ErrOffset, after, end.offset())
 }
 
 // End implements journal.Querier.
@@ -75,7 +74,7 @@ func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
 }
 
 func (j *Journal) end(ctx context.Context) (position, error) {
-	e, err := j.useOrder(ctx)
+	e, err := j.use(ctx, false)
 	if err != nil {
 		return position{}, err
 	}
@@ -83,9 +82,8 @@ func (j *Journal) end(ctx context.Context) (position, error) {
 	return endOf(e.db)
 }
 
-// Await implements journal.Querier. It returns nil when there is an event behind
-// the position, or when it can't tell because the database has to be opened
-// again and can't be.
+// Await implements journal.Querier. It returns nil when there is an event after the offset, and
+// also when the database cannot be reopened, so that the caller's next query reports the error.
 func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
 	if err := j.await(ctx, after); err != nil {
 		return fmt.Errorf("leveldb: await: %w", err)
@@ -99,7 +97,7 @@ func (j *Journal) await(ctx context.Context, after journal.Offset) error {
 		return err
 	}
 	for {
-		news := j.news.next() // before looking, so that none is missed
+		news := j.appended.next() // before reading the end, so that no append is missed
 		end, err := j.end(ctx)
 		switch {
 		case errors.Is(err, journal.ErrUnavailable):
@@ -109,27 +107,17 @@ func (j *Journal) await(ctx context.Context, after journal.Offset) error {
 		case from.before(end):
 			return nil
 		case end.before(from):
-			return behindEnd(after, end)
+			return offsetAfterEnd(after, end)
 		}
 		select {
 		case <-news:
-		case <-j.ended:
+		case <-j.done:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// useOrder is use for a call that needs the order of the events.
-func (j *Journal) useOrder(ctx context.Context) (*engine, error) {
-	e, err := j.use(ctx, false)
-	if err == nil && !e.ordered {
-		j.release()
-		return nil, ErrNoOrder
-	}
-	return e, err
-}
-
-// endOf returns the position behind all events.
+// endOf returns the position after all events.
 func endOf(from leveldb.Reader) (position, error) {
 	it := from.NewIterator(&util.Range{Start: []byte{tagGroup}, Limit: []byte{tagGroup + 1}}, nil)
 	defer it.Release()
@@ -153,14 +141,14 @@ func malformedKey(key []byte) error {
 	return &journal.CorruptError{File: "database", Offset: -1, Detail: fmt.Sprintf("malformed key %x", key)}
 }
 
-// signal wakes those who wait for the next append.
-type signal struct {
+// broadcast wakes all goroutines that wait for the next send.
+type broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // nil if nobody waits
+	ch chan struct{} // nil without waiting goroutines
 }
 
 // next returns a channel that the next send closes.
-func (s *signal) next() <-chan struct{} {
+func (s *broadcast) next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ch == nil {
@@ -169,7 +157,7 @@ func (s *signal) next() <-chan struct{} {
 	return s.ch
 }
 
-func (s *signal) send() {
+func (s *broadcast) send() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ch != nil {
@@ -178,19 +166,18 @@ func (s *signal) send() {
 	}
 }
 
-// position is a place in the order of events: behind the first events of a
-// group. The zero value is the one before all.
+// position is a place in the order of events: after the first index events of a group. The zero
+// value is before all events.
 type position struct {
 	group uint64 // from 1
-	index uint64 // how many events of it lie before the position
+	index uint64 // number of events of the group before the position
 }
 
-// offsetPrefix tells the offsets of this journal, version 1, from those of
-// others.
+// offsetPrefix identifies the offsets of this journal, version 1.
 const offsetPrefix = "ldb1-"
 
-// offset returns the printable form: the group and the index. The index has four
-// digits, so that of two offsets the longer or else the larger one lies behind.
+// offset returns the printable form: the group and the index. The index has at least four digits,
+// so that a later offset is longer, or has the same length and compares higher.
 func (p position) offset() journal.Offset {
 	if p == (position{}) {
 		return ""
@@ -207,7 +194,7 @@ func (p position) before(other position) bool {
 	return p.group < other.group || p.group == other.group && p.index < other.index
 }
 
-// parseOffset returns the position that an offset stands for.
+// parseOffset returns the position of an offset.
 func parseOffset(o journal.Offset) (position, error) {
 	if o == "" {
 		return position{}, nil
@@ -218,7 +205,7 @@ func parseOffset(o journal.Offset) (position, error) {
 	var err1, err2 error
 	p.group, err1 = strconv.ParseUint(group, 10, 56)
 	p.index, err2 = strconv.ParseUint(index, 10, 56)
-	if err1 != nil || err2 != nil || p.group == 0 || p.index == 0 || p.index > maxGroup || p.offset() != o { // one form only
+	if err1 != nil || err2 != nil || p.group == 0 || p.index == 0 || p.index > maxGroup || p.offset() != o { // each position has one form
 		return position{}, fmt.Errorf("%w: %.64q", journal.ErrOffset, string(o))
 	}
 	return p, nil

@@ -15,28 +15,28 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// maxLooked is how much a page looks at: events, and runs of events that are
-// passed without reading them.
-const maxLooked = 10_000
+// maxScanned is the number of steps of a page: events, and runs of events that are skipped without
+// reading them.
+const maxScanned = 10_000
 
 // scan reads one page of a query.
 type scan struct {
 	engine *engine
 	view   *leveldb.Snapshot
 	query  journal.Criteria
-	end    position // of all events
+	end    position // after all events
 
-	page   journal.Page
-	size   int
-	looked int
-	at     position // behind what was looked at
+	page    journal.Page
+	size    int
+	scanned int
+	at      position // after the last scanned event
 
 	deletions deletions
-	names     interner
+	names     stringPool
 	key       []byte
 }
 
-// read reads on from a position.
+// read scans from a position and returns the page.
 func (s *scan) read(ctx context.Context, from position) (journal.Page, error) {
 	full, err := s.groups(ctx, from)
 	if err != nil {
@@ -49,8 +49,8 @@ func (s *scan) read(ctx context.Context, from position) (journal.Page, error) {
 	return s.page, nil
 }
 
-// groups looks at the groups from a position on, at those of the tag if there is
-// one, and reports whether the page was full before their end.
+// groups scans the groups from a position on, or those of the tag if the query has one. It reports
+// whether the page was full before the end.
 func (s *scan) groups(ctx context.Context, from position) (full bool, err error) {
 	tag := s.query.Tag != ""
 	prefix := []byte{tagGroup}
@@ -78,7 +78,7 @@ func (s *scan) groups(ctx context.Context, from position) (full bool, err error)
 		if group == from.group {
 			passed = from.index
 		}
-		if s.looked++; s.looked > maxLooked {
+		if s.scanned++; s.scanned > maxScanned {
 			return true, nil
 		}
 		if full, err = s.group(group, passed, readRuns(it.Value(), tag)); full || err != nil {
@@ -88,7 +88,7 @@ func (s *scan) groups(ctx context.Context, from position) (full bool, err error)
 	return false, translate(it.Error())
 }
 
-// group looks at the events of a group but for some that were passed before.
+// group scans a group from the given index on.
 func (s *scan) group(group, passed uint64, runs runReader) (full bool, err error) {
 	for runs.next() {
 		r := runs.run
@@ -98,10 +98,10 @@ func (s *scan) group(group, passed uint64, runs runReader) (full bool, err error
 		if r.index < passed {
 			r = r.without(passed - r.index)
 		}
-		if s.looked++; s.looked > maxLooked {
+		if s.scanned++; s.scanned > maxScanned {
 			return true, nil
 		}
-		if full, err = s.take(group, r); full || err != nil {
+		if full, err = s.addRun(group, r); full || err != nil {
 			return full, err
 		}
 		s.at = position{group: group, index: r.end()}
@@ -109,14 +109,14 @@ func (s *scan) group(group, passed uint64, runs runReader) (full bool, err error
 	return false, runsError(group, runs.err)
 }
 
-// take puts the events of a run on the page if they match.
-func (s *scan) take(group uint64, r run) (full bool, err error) {
+// addRun adds the matching events of a run to the page.
+func (s *scan) addRun(group uint64, r run) (full bool, err error) {
 	n, err := s.engine.names.get(s.view, r.number)
 	if err != nil {
 		return false, err
 	}
 	q := s.query
-	q.Slices = journal.Slices{} // a name knows its own
+	q.Slices = journal.Slices{} // checked below with the cached slice
 	if !s.query.Slices.Contains(n.slice) || !q.MatchesID(n.id) {
 		return false, nil
 	}
@@ -128,18 +128,18 @@ func (s *scan) take(group uint64, r run) (full bool, err error) {
 		r = r.without(deleted - r.first + 1)
 	}
 	for ; r.count > 0; r = r.without(1) {
-		if s.looked++; s.looked > maxLooked || len(s.page.Events) == pageRecords {
+		if s.scanned++; s.scanned > maxScanned || len(s.page.Events) == pageRecords {
 			return true, nil
 		}
-		if full, err = s.event(position{group: group, index: r.index + 1}, n.id, r.number, r.first); full || err != nil {
+		if full, err = s.addEvent(position{group: group, index: r.index + 1}, n.id, r.number, r.first); full || err != nil {
 			return full, err
 		}
 	}
 	return false, nil
 }
 
-// event puts an event on the page.
-func (s *scan) event(at position, id string, number, seqNr uint64) (full bool, err error) {
+// addEvent adds an event to the page.
+func (s *scan) addEvent(at position, id string, number, seqNr uint64) (full bool, err error) {
 	s.key = appendEventKey(s.key[:0], number, seqNr)
 	value, err := s.view.Get(s.key, nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
@@ -156,7 +156,7 @@ func (s *scan) event(at position, id string, number, seqNr uint64) (full bool, e
 		return false, corruptRecord(fmt.Sprintf("event %d of ", seqNr), id, err)
 	}
 	if e.IsFence() || s.query.Tag != "" && !slices.Contains(e.Tags, s.query.Tag) {
-		return false, &journal.CorruptError{File: groupName(at.group), Offset: -1, Detail: fmt.Sprintf("event %d of %q does not belong there", seqNr, id)}
+		return false, &journal.CorruptError{File: groupName(at.group), Offset: -1, Detail: fmt.Sprintf("event %d of %q does not match its index record", seqNr, id)}
 	}
 	e.SequenceNr = seqNr
 	s.page.Events = append(s.page.Events, journal.Envelope{Event: e, ID: id, Offset: at.offset()})

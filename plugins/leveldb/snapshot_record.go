@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// A snapshot is two records, so that listing and deleting read no payloads. The
-// first one, version 1, integers in big-endian order:
+// A snapshot is two records, so that listing and deleting read no payloads. The first record,
+// version 1, has integers in big-endian order:
 //
 //	version   1 byte, and once more with its bits inverted
 //	time      8 bytes, microseconds since 1970
@@ -25,8 +25,8 @@ import (
 //	manifest  all but the last 4 bytes
 //	checksum  4 bytes, CRC-32C of the key and of all above
 //
-// The second one is the payload. The engine has checksums of its own; these find
-// what was damaged before it got there, and halves that do not belong together.
+// The second record is the payload. The engine has its own checksums. These detect damage from
+// before the data reached the engine, and mismatched records.
 const snapshotVersion = 1
 
 const (
@@ -36,8 +36,8 @@ const (
 )
 
 var (
-	errChecksum = errors.New("the checksum does not match")
-	errTooLong  = errors.New("it is larger than Config.MaxSnapshotSize")
+	errChecksum = errors.New("checksum mismatch")
+	errTooLong  = errors.New("payload exceeds Config.MaxSnapshotSize")
 )
 
 // snapshotHead is the first record.
@@ -89,10 +89,10 @@ func decodeHead(key, b []byte) (snapshotHead, error) {
 	return h, nil
 }
 
-// checkPayload returns an error unless the payload belongs to the head.
+// checkPayload returns an error unless the payload matches the head.
 func (h snapshotHead) checkPayload(payload []byte) error {
 	if uint64(len(payload)) != uint64(h.length) {
-		return fmt.Errorf("the payload has %d bytes, not %d", len(payload), h.length)
+		return fmt.Errorf("payload has %d bytes, want %d", len(payload), h.length)
 	}
 	if checksum(0, payload) != h.sum {
 		return errChecksum
@@ -104,7 +104,7 @@ func checksum(sum uint32, b []byte) uint32 {
 	return crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), b)
 }
 
-// checkSnapshot returns an error unless the format can hold the snapshot.
+// checkSnapshot returns an error unless the format can store the snapshot.
 func checkSnapshot(s *snapshot.Snapshot, maxSize int) error {
 	const year10000 = 253402300800
 	switch {

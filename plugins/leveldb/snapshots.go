@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// maxLoadAttempts is how many matches Load tries to read, the youngest first.
+// maxLoadAttempts is the number of matches that Load tries to read, youngest first.
 const maxLoadAttempts = 3
 
 // Load implements snapshot.Store. It tries the three youngest matches.
@@ -35,7 +35,7 @@ func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria
 		return snapshot.Snapshot{}, err
 	}
 	defer s.release()
-	view, err := e.db.GetSnapshot() // or a save could come between the two records
+	view, err := e.db.GetSnapshot() // consistent view of both records
 	if err != nil {
 		return snapshot.Snapshot{}, snapshotError(translate(err))
 	}
@@ -65,7 +65,7 @@ func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria
 	return snapshot.Snapshot{}, snapshot.ErrNotFound
 }
 
-// payload returns the payload of a snapshot.
+// payload reads and checks the payload of a snapshot.
 func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {
 	if f.err != nil {
 		return nil, f.err
@@ -86,7 +86,7 @@ func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {
 	return payload, nil
 }
 
-// found is the first record of a snapshot, or why it can't be read.
+// found is the decoded first record of a snapshot, or the error of decoding it.
 type found struct {
 	snapshot.Metadata
 	head snapshotHead
@@ -97,15 +97,13 @@ func (f *found) corrupt(reason error) error {
 	return &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", f.ID, f.SequenceNr), Reason: reason}
 }
 
-// matches reports whether the snapshot matches. One whose time can't be read
-// does if its number does.
+// matches reports whether the snapshot matches. A damaged one matches regardless of its time.
 func (f *found) matches(c snapshot.Criteria) bool {
 	return f.err != nil || c.Matches(f.Metadata)
 }
 
-// heads yields the first records of the snapshots of an ID whose numbers match,
-// the highest first. An error of the database is yielded once and last. An
-// iterator is held while the body of the loop runs.
+// heads yields the first records of an ID's snapshots in the range of sequence numbers, highest
+// first. An error of the database is yielded last. The loop body runs while an iterator is open.
 func heads(from leveldb.Reader, id string, c snapshot.Criteria) iter.Seq2[found, error] {
 	return func(yield func(found, error) bool) {
 		if c.MinSequenceNr > c.MaxSequenceNr {
@@ -137,8 +135,8 @@ func readHead(id string, key, value []byte) found {
 	return f
 }
 
-// List implements snapshot.Store. What can't be read is passed over and named by
-// the error at the end.
+// List implements snapshot.Store. It skips damaged snapshots and reports them with the error at the
+// end.
 func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 	return func(yield func(snapshot.Metadata, error) bool) {
 		all, err := s.list(ctx, id, c)
@@ -171,8 +169,8 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 	return all, nil
 }
 
-// SnapshotStore is the snapshot store of a DB. It implements snapshot.Store.
-// Saves that come at the same time, or together with an append, share a sync.
+// SnapshotStore is the snapshot store of a DB. It implements snapshot.Store. Concurrent saves and
+// appends share a sync.
 type SnapshotStore struct {
 	handle
 
@@ -182,12 +180,11 @@ type SnapshotStore struct {
 var _ snapshot.Store = (*SnapshotStore)(nil)
 
 // Close implements snapshot.Store. See DB.Journal.
-func (s *SnapshotStore) Close() error { return s.db.drop(&s.handle) }
+func (s *SnapshotStore) Close() error { return s.db.closeHandle(&s.handle) }
 
-// Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above
-// Config.MaxSnapshotSize, and with snapshot.ErrInvalid for a sequence number or
-// a time that the format can't hold and for a manifest of more than 4,096
-// bytes.
+// Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above Config.MaxSnapshotSize,
+// and with snapshot.ErrInvalid for a sequence number or a time out of range and for a manifest of
+// more than 4,096 bytes.
 func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
 	err := checkSnapshot(&snap, s.db.cfg.MaxSnapshotSize)
 	if err == nil {
@@ -211,7 +208,7 @@ func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error
 		return snapshotError(err)
 	}
 	if _, err := decodeHead(key, old); errors.Is(err, snapshot.ErrNewerVersion) {
-		return err // and not to be replaced; anything else may be
+		return err // a newer version must not be replaced, damaged data may be
 	}
 	var batch leveldb.Batch
 	batch.Put(key, headOf(snap).append(nil, key))
@@ -219,8 +216,8 @@ func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error
 	return snapshotError(e.write(&batch))
 }
 
-// Delete implements snapshot.Store. A damaged snapshot is deleted if its number
-// matches, whatever its time was.
+// Delete implements snapshot.Store. It deletes a damaged snapshot if its sequence number matches,
+// regardless of its time.
 func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
 	if err := s.delete(ctx, id, c); err != nil {
 		return fmt.Errorf("leveldb: delete snapshots of %q: %w", id, err)
@@ -253,7 +250,7 @@ func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criter
 	return snapshotError(e.write(&batch))
 }
 
-// use returns the engine for one call about an ID. release must be called.
+// use returns the engine for one call about an ID. The caller must call release.
 func (s *SnapshotStore) use(ctx context.Context, id string, writing bool) (*engine, error) {
 	if err := checkSnapshotID(id); err != nil {
 		return nil, err
@@ -276,8 +273,7 @@ func (s *SnapshotStore) release() {
 	s.leave()
 }
 
-// snapshotError gives an error of the database its counterpart in package
-// snapshot.
+// snapshotError converts an error of the database to the errors of package snapshot.
 func snapshotError(err error) error {
 	switch {
 	case err == nil:

@@ -11,81 +11,68 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/storage"
 )
 
-// guard stands between the engine and the files for as long as one engine is
-// open, and makes up for what the engine lacks:
+// storageGuard is the storage of one open engine. It adds guarantees that the engine lacks:
 //
-//   - Once a write or sync of a log or manifest has failed, nothing is changed
-//     any more, as if the power had been cut there. The engine would go on, put
-//     a second record under the same number behind the broken one, acknowledge
-//     it and skip it at the next start. A sync that failed must not be
-//     tried again either: the kernel forgets what it could not write.
-//   - A new log is synced into its directory before it is used, and the log
-//     before it is synced when it is closed, so that a log is never ahead of an
-//     earlier one. A new table is synced into the directory before a manifest
-//     names it.
-//   - A manifest that is begun says the latest version of the format.
-//   - A table whose footer points outside the file is refused; the engine would
-//     allocate whatever stands there.
-type guard struct {
+//   - After a failed write or sync of a log or manifest, nothing changes any more, as if the power
+//     had failed at that point. The engine alone would continue, write a second record with the same
+//     sequence after the broken one, acknowledge it, and skip it at the next start. A failed sync must
+//     not be retried either: the kernel may discard the data that it could not write.
+//   - A new log is synced into its directory before it is used, and the previous log is synced when
+//     it is closed. A log is therefore never ahead of an earlier one. A new table is synced into the
+//     directory before a manifest names it.
+//   - A table whose footer points outside the file is rejected. The engine would allocate memory of
+//     any size that the footer contains.
+type storageGuard struct {
 	storage.Storage
 	syncDir func() error
-	// order gets version when a manifest is begun: that of the format is in
-	// there.
-	order   *order
-	version uint32
-	// attempts counts the writes to logs that were let through, and syncs those
-	// syncs of logs that succeeded.
+	// attempts counts the writes to logs, and syncs the successful syncs of logs.
 	attempts, syncs atomic.Uint64
-	// cutShort is set when a write to a log failed before its end.
-	cutShort atomic.Bool
-	failure  atomic.Pointer[error]
-}
-
-func newGuard(base storage.Storage, syncDir func() error, f format, stored, version uint32) *guard {
-	return &guard{Storage: base, syncDir: syncDir, order: newOrder(f, stored), version: version}
+	// truncated is set when a write to a log wrote only a part of its data.
+	truncated atomic.Bool
+	failure   atomic.Pointer[error]
 }
 
 // err returns the first failure.
-func (g *guard) err() error {
+func (g *storageGuard) err() error {
 	if p := g.failure.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-// fail records a failure after which nothing is changed any more.
-func (g *guard) fail(err error) error {
+// fail records a failure, after which nothing changes any more.
+func (g *storageGuard) fail(err error) error {
 	if err != nil {
 		g.failure.CompareAndSwap(nil, &err)
 	}
 	return err
 }
 
-// explain translates an error of the engine, which may hold the one that is the
-// reason as text only.
-func (g *guard) explain(err error) error {
+// explain translates an error of the engine. It adds the recorded failure, which the engine may
+// only include as text.
+func (g *storageGuard) explain(err error) error {
 	if cause := g.err(); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	return translate(err)
 }
 
-// mark is a point in time.
+// mark is a point in the sequence of writes to logs.
 type mark struct{ attempts, syncs uint64 }
 
-func (g *guard) mark() mark { return mark{g.attempts.Load(), g.syncs.Load()} }
+func (g *storageGuard) mark() mark { return mark{g.attempts.Load(), g.syncs.Load()} }
 
-// certain reports whether a write to the database that began at m, and failed,
-// is surely not stored: nothing was written to a log since; or what was
-// written, and nothing else was synced since, ends in the middle of a record,
-// and nothing will ever be written behind that.
-func (g *guard) certain(m mark, synced bool) bool {
-	return g.attempts.Load() == m.attempts || synced && g.cutShort.Load() && g.syncs.Load() == m.syncs
+// notStored reports whether a failed write to the database that began at m is certainly not stored.
+// This is the case if nothing was written to a log since m. It is also the case if the written data
+// ends in the middle of a record and no other sync happened since m, because nothing is written
+// after that record.
+func (g *storageGuard) notStored(m mark, synced bool) bool {
+	return g.attempts.Load() == m.attempts || synced && g.truncated.Load() && g.syncs.Load() == m.syncs
 }
 
 var errStopped = errors.New("leveldb: stopped after a failed write")
 
-func (g *guard) stopped() error {
+func (g *storageGuard) stopped() error {
 	if err := g.err(); err != nil {
 		return fmt.Errorf("%w: %w", errStopped, err)
 	}
@@ -93,7 +80,7 @@ func (g *guard) stopped() error {
 }
 
 // Create implements storage.Storage.
-func (g *guard) Create(fd storage.FileDesc) (storage.Writer, error) {
+func (g *storageGuard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	if err := g.stopped(); err != nil {
 		return nil, err
 	}
@@ -101,30 +88,25 @@ func (g *guard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch fd.Type {
-	case storage.TypeJournal:
+	if fd.Type == storage.TypeJournal {
 		if err := g.syncDir(); err != nil {
 			return nil, errors.Join(g.fail(err), w.Close())
 		}
-	case storage.TypeManifest:
-		g.order.version.Store(g.version) // the engine asks for its name next
-	default:
 	}
 	return &guardedWriter{Writer: w, guard: g, fd: fd}, nil
 }
 
 // SetMeta implements storage.Storage.
-func (g *guard) SetMeta(fd storage.FileDesc) error {
+func (g *storageGuard) SetMeta(fd storage.FileDesc) error {
 	if err := g.stopped(); err != nil {
 		return err
 	}
 	return g.fail(g.Storage.SetMeta(fd))
 }
 
-// Remove implements storage.Storage. It never fails: what should be gone is
-// ignored when the database is opened the next time, and removed then, while the
-// engine panics or loses count when it is told.
-func (g *guard) Remove(fd storage.FileDesc) error {
+// Remove implements storage.Storage. It always returns nil, because the engine handles such an
+// error by a panic or a wrong count. The next Open ignores and removes a leftover file.
+func (g *storageGuard) Remove(fd storage.FileDesc) error {
 	if g.stopped() == nil {
 		_ = g.Storage.Remove(fd)
 	}
@@ -132,7 +114,7 @@ func (g *guard) Remove(fd storage.FileDesc) error {
 }
 
 // Rename implements storage.Storage.
-func (g *guard) Rename(oldfd, newfd storage.FileDesc) error {
+func (g *storageGuard) Rename(oldfd, newfd storage.FileDesc) error {
 	if err := g.stopped(); err != nil {
 		return err
 	}
@@ -140,7 +122,7 @@ func (g *guard) Rename(oldfd, newfd storage.FileDesc) error {
 }
 
 // Open implements storage.Storage.
-func (g *guard) Open(fd storage.FileDesc) (storage.Reader, error) {
+func (g *storageGuard) Open(fd storage.FileDesc) (storage.Reader, error) {
 	r, err := g.Storage.Open(fd)
 	if err != nil || fd.Type != storage.TypeTable {
 		return r, err
@@ -153,22 +135,22 @@ func (g *guard) Open(fd storage.FileDesc) (storage.Reader, error) {
 }
 
 // Close does nothing: the storage outlives the engine.
-func (g *guard) Close() error { return nil }
+func (g *storageGuard) Close() error { return nil }
 
-// guardedWriter is one file that is being written. Only one goroutine uses it.
+// guardedWriter writes one file. It is used by one goroutine.
 type guardedWriter struct {
 	storage.Writer
-	guard *guard
+	guard *storageGuard
 	fd    storage.FileDesc
 	dirty bool
 }
 
-// vital reports whether the file is one that the engine goes on writing after
-// an error. A table is written once and used only if nothing failed.
-func (w *guardedWriter) vital() bool { return w.fd.Type != storage.TypeTable }
+// critical reports whether the engine continues to write the file after an error. A table is used
+// only if no write to it failed.
+func (w *guardedWriter) critical() bool { return w.fd.Type != storage.TypeTable }
 
 func (w *guardedWriter) fail(err error) error {
-	if w.vital() {
+	if w.critical() {
 		return w.guard.fail(err)
 	}
 	return err
@@ -187,7 +169,7 @@ func (w *guardedWriter) Write(b []byte) (int, error) {
 	w.guard.attempts.Add(1)
 	n, err := w.Writer.Write(b)
 	if err != nil && n < len(b) {
-		w.guard.cutShort.Store(true)
+		w.guard.truncated.Store(true)
 	}
 	return n, w.fail(err)
 }
@@ -210,12 +192,11 @@ func (w *guardedWriter) Sync() error {
 	return nil
 }
 
-// Close implements io.Closer. An error of the file itself is of no interest once
-// its contents are synced, or if it is a table that is about to be dropped;
-// the engine would go on writing to it.
+// Close implements io.Closer. Errors of closing the file are ignored: its contents are synced, or
+// it is an unused table. The engine would continue to write to the file after an error.
 func (w *guardedWriter) Close() error {
 	var err error
-	if w.vital() && w.dirty {
+	if w.critical() && w.dirty {
 		err = w.Sync()
 	}
 	_ = w.Writer.Close()

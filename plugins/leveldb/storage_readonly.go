@@ -11,11 +11,11 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/storage"
 )
 
-// readOnlyFiles shows the engine one log instead of several: it can't read more
-// than one when it may not write.
+// readOnlyFiles presents several logs to the engine as one. In read-only mode the engine can read
+// only one log.
 type readOnlyFiles struct {
 	storage.Storage
-	logs []storage.FileDesc // those that count, at least two
+	logs []storage.FileDesc // the logs to read, at least two
 }
 
 func (f *readOnlyFiles) shown() storage.FileDesc { return f.logs[len(f.logs)-1] }
@@ -44,13 +44,13 @@ func (f *readOnlyFiles) Open(fd storage.FileDesc) (storage.Reader, error) {
 	return joined, nil
 }
 
-// joinedLogs reads one log after the other. Each but the last is filled up with
-// zeros to a whole block, as the format allows.
+// joinedLogs reads logs one after the other. It pads each but the last with zeros to a whole block,
+// as the format permits.
 type joinedLogs struct {
 	logs []storage.Reader
-	at   int   // the log that is being read
-	pad  int   // zeros that are missing behind it
-	read int64 // bytes read of it
+	at   int   // index of the current log
+	pad  int   // zeros left to return after it
+	read int64 // bytes read of the current log
 }
 
 // Read implements io.Reader.
@@ -80,12 +80,12 @@ func (j *joinedLogs) Read(b []byte) (int, error) {
 	}
 }
 
-var errOnlyRead = errors.New("leveldb: the joined logs can only be read in order")
+var errOnlyRead = errors.New("leveldb: joined logs can only be read sequentially")
 
-// Seek implements io.Seeker. It fails.
+// Seek implements io.Seeker. It always fails.
 func (j *joinedLogs) Seek(int64, int) (int64, error) { return 0, errOnlyRead }
 
-// ReadAt implements io.ReaderAt. It fails.
+// ReadAt implements io.ReaderAt. It always fails.
 func (j *joinedLogs) ReadAt([]byte, int64) (int, error) { return 0, errOnlyRead }
 
 // Close implements io.Closer.

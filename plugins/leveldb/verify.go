@@ -15,18 +15,16 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// VerifyOrder checks that queries find each event that is stored exactly once:
-// that the order names all events but fences and deleted ones, those of a
-// persistence ID by their numbers, and that each tag names those that have it,
-// where they stand. It reads all events, and takes about 50 bytes of memory for each
-// persistence ID. It may run beside anything else and sees what was stored when
-// it began.
+// VerifyOrder checks that queries find each stored event exactly once: the order contains all
+// events except fences and deleted ones, the events of a persistence ID in ascending order, and
+// each tag refers to the positions of its events. It reads all events, and needs about 50 bytes of
+// memory for each persistence ID. It may run concurrently with all other calls, and checks the
+// state at its beginning.
 //
-// The error matches journal.ErrCorrupt if it is not so, and ErrNoOrder if there is
-// no order.
+// The error matches journal.ErrCorrupt if a check fails.
 func (db *DB) VerifyOrder(ctx context.Context) error {
 	if err := db.verifyOrder(ctx); err != nil {
-		return fmt.Errorf("leveldb: verify the order of events in %q: %w", db.name, err)
+		return fmt.Errorf("leveldb: verify event order in %q: %w", db.name, err)
 	}
 	return nil
 }
@@ -37,9 +35,6 @@ func (db *DB) verifyOrder(ctx context.Context) error {
 		return err
 	}
 	defer db.release()
-	if !e.ordered {
-		return ErrNoOrder
-	}
 	view, err := e.db.GetSnapshot()
 	if err != nil {
 		return translate(err)
@@ -54,25 +49,25 @@ func (db *DB) verifyOrder(ctx context.Context) error {
 			return err
 		}
 	}
-	// Each entry is another event. So if there are as many, they are all of them.
+	// All entries are distinct events, so equal numbers mean that the order is complete.
 	if v.ordered != v.events || v.tagged != v.tags {
-		return wrong("order", "it names %d events and %d tags, there are %d and %d", v.ordered, v.tagged, v.events, v.tags)
+		return orderErrorf("order", "has %d events and %d tags, want %d and %d", v.ordered, v.tagged, v.events, v.tags)
 	}
 	return nil
 }
 
-// verifier adds up what is in the order and what should be.
+// verifier counts the entries of the order and the stored events.
 type verifier struct {
 	view    *leveldb.Snapshot
 	deleted deletions
-	names   interner
-	last    map[uint64]uint64 // of each persistence ID, the last event in the order
+	names   stringPool
+	last    map[uint64]uint64 // last event of each persistence ID in the order
 
-	ordered, events uint64 // events in the order, and as stored
-	tagged, tags    uint64 // the same of their tags
+	ordered, events uint64 // events in the order, and stored events
+	tagged, tags    uint64 // tags in the order, and of stored events
 }
 
-func wrong(what, format string, args ...any) error {
+func orderErrorf(what, format string, args ...any) error {
 	return &journal.CorruptError{File: what, Offset: -1, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -100,7 +95,7 @@ func (v *verifier) group(key, value []byte) error {
 	for runs.next() {
 		r := runs.run
 		if last := v.last[r.number]; last >= r.first {
-			return wrong(groupName(group), "event %d of persistence ID %d stands behind event %d", r.first, r.number, last)
+			return orderErrorf(groupName(group), "event %d of persistence ID %d follows event %d", r.first, r.number, last)
 		} else if last == 0 {
 			if err := v.name(r.number); err != nil {
 				return err
@@ -109,7 +104,7 @@ func (v *verifier) group(key, value []byte) error {
 		v.last[r.number] = r.last()
 		err := v.live(group, r, func(_, _ uint64, e *journal.Event) error {
 			if e.IsFence() {
-				return wrong(groupName(group), "it names a fence of persistence ID %d", r.number)
+				return orderErrorf(groupName(group), "contains a fence of persistence ID %d", r.number)
 			}
 			v.ordered++
 			return nil
@@ -121,7 +116,7 @@ func (v *verifier) group(key, value []byte) error {
 	return runsError(group, runs.err)
 }
 
-// name checks that the name of a persistence ID is that of its number.
+// name checks that the name and the number of a persistence ID match.
 func (v *verifier) name(number uint64) error {
 	id, err := readName(v.view, number)
 	if err != nil {
@@ -132,12 +127,12 @@ func (v *verifier) name(number uint64) error {
 		return translate(err)
 	}
 	if n, err := decodeNumber(value); err != nil || n != number {
-		return wrong(fmt.Sprintf("the number of %q", id), "it is %d, and %d has that name: %v", n, number, err)
+		return orderErrorf(fmt.Sprintf("the number of %q", id), "is %d, but %d has that name: %v", n, number, err)
 	}
 	return nil
 }
 
-// live calls f with the events of a run that were not deleted.
+// live calls f with the events of a run that are not deleted.
 func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *journal.Event) error) error {
 	deleted, err := v.deleted.get(v.view, r.number)
 	if err != nil {
@@ -149,7 +144,7 @@ func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *jour
 	for ; r.count > 0; r = r.without(1) {
 		value, err := v.view.Get(appendEventKey(nil, r.number, r.first), nil)
 		if errors.Is(err, leveldb.ErrNotFound) {
-			return wrong(groupName(group), "event %d of persistence ID %d is missing", r.first, r.number)
+			return orderErrorf(groupName(group), "event %d of persistence ID %d is missing", r.first, r.number)
 		}
 		if err != nil {
 			return translate(err)
@@ -175,7 +170,7 @@ func (v *verifier) tag(key, value []byte) error {
 	for runs.next() {
 		err := v.live(group, runs.run, func(index, seqNr uint64, e *journal.Event) error {
 			if !slices.Contains(e.Tags, string(tag)) || e.IsFence() {
-				return wrong(groupName(group), "event %d of persistence ID %d does not have the tag %q", seqNr, runs.run.number, tag)
+				return orderErrorf(groupName(group), "event %d of persistence ID %d does not have the tag %q", seqNr, runs.run.number, tag)
 			}
 			v.tagged++
 			return v.place(group, index, runs.run.number, seqNr)
@@ -187,7 +182,7 @@ func (v *verifier) tag(key, value []byte) error {
 	return runsError(group, runs.err)
 }
 
-// place checks that an event stands in a group where its tag says.
+// place checks that the group contains the event at the index given by its tag.
 func (v *verifier) place(group, index, number, seqNr uint64) error {
 	value, err := v.view.Get(appendGroupKey(nil, group), nil)
 	if err != nil && !errors.Is(err, leveldb.ErrNotFound) {
@@ -199,10 +194,10 @@ func (v *verifier) place(group, index, number, seqNr uint64) error {
 			return nil
 		}
 	}
-	return wrong(groupName(group), "event %d of persistence ID %d is not at %d", seqNr, number, index)
+	return orderErrorf(groupName(group), "event %d of persistence ID %d is not at %d", seqNr, number, index)
 }
 
-// event counts an event.
+// event counts a stored event.
 func (v *verifier) event(key, value []byte) error {
 	seqNr, ok := eventNumber(key)
 	if !ok {

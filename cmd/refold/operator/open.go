@@ -112,13 +112,7 @@ func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	order := func(ctx context.Context) error {
-		if err := db.VerifyOrder(ctx); !errors.Is(err, leveldb.ErrNoOrder) {
-			return err
-		}
-		return nil // directories of early versions have no order
-	}
-	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Still: cfg.ReadOnly, VerifyOrder: order, Close: db.Close}, nil
+	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Still: cfg.ReadOnly, VerifyOrder: db.VerifyOrder, Close: db.Close}, nil
 }
 
 // The files of a LevelDB database: its entry point, and its data.

@@ -60,7 +60,7 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		},
 		"end missing": {
 			records: good(3), highest: 5,
-			want: []string{`"a|1": journal: gap in the history of "a|1": event 4 and all later events are missing`},
+			want: []string{`"a|1": journal: gap in the history of "a|1": event 4 is missing, and so is all behind it`},
 		},
 		"above the highest": {
 			records: good(3), highest: 2,

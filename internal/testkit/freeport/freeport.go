@@ -1,9 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freeport finds ports for servers of tests that are killed and come back at
-// the same address. A port that the system picks for "127.0.0.1:0" is no good for that:
-// while its server is away the system may hand it to any connection or listener.
+// Package freeport finds ports for test servers that are killed and restarted at the same address.
+// A port that the system assigns for "127.0.0.1:0" is unsuitable: while its server is down, the
+// system may assign it again.
 package freeport
 
 import (
@@ -15,18 +15,18 @@ import (
 	"strconv"
 )
 
-// Ports are taken from lowest to below highest: under the range from which Linux, macOS, the BSDs and Windows
-// take those of outgoing connections, above what well-known servers use.
+// Ports are between lowest and highest: below the ephemeral ports of Linux, macOS, the BSDs and
+// Windows, and above those of well-known servers.
 const (
 	lowest  = 20_000
 	highest = 32_768
 )
 
-// attempts bounds how many ports are tried.
+// attempts is the maximum number of ports that are tried.
 const attempts = 100
 
-// Find returns a port of 127.0.0.1 that nobody listens on and that the system hands
-// to nobody who does not ask for it. Another caller of Find may be quicker to listen: try again.
+// Find returns a port of 127.0.0.1 without a listener that the system does not assign to other
+// sockets. A concurrent caller of Find may receive the same port and listen first; then try again.
 func Find(ctx context.Context) (int, error) {
 	var errs []error
 	for range attempts {

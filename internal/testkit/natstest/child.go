@@ -15,19 +15,19 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// configVariable names the environment variable that makes a process a server. It
-// holds the path of its configuration.
+// configVariable is the environment variable that makes a process a server. Its value is the path
+// of the configuration.
 const configVariable = "REFOLD_TESTNATS_CONFIG"
 
-// What a server is told on its standard input, and answers on its standard output
-// with a line that begins with "ok" or "error". It ends when its input does.
+// The commands on a server's standard input. The server replies on standard output with a line that
+// starts with "ok" or "error", and ends with its input.
 const (
 	commandReload = "reload"
 	commandRoutes = "routes"
 )
 
-// RunIfServer is the first thing that TestMain calls. In a process that was started to
-// be a server it runs that, and does not return.
+// RunIfServer is the first call of TestMain. In a process that was started as a server, it runs the
+// server and does not return.
 func RunIfServer() {
 	path := os.Getenv(configVariable)
 	if path == "" {
@@ -40,7 +40,7 @@ func RunIfServer() {
 	os.Exit(0)
 }
 
-// run is the server's process.
+// run runs the server's process.
 func run(path string, in io.Reader, out io.Writer) error {
 	opts, err := server.ProcessConfigFile(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func run(path string, in io.Reader, out io.Writer) error {
 	defer s.WaitForShutdown()
 	defer s.Shutdown()
 	if !s.ReadyForConnections(5 * time.Minute) {
-		return errors.New("it does not become ready")
+		return errors.New("the server is not ready in time")
 	}
 	_, err = fmt.Fprintf(out, "ok %d %d\n", port(s.Addr()), routePort(s))
 	for lines := bufio.NewScanner(in); err == nil && lines.Scan(); {

@@ -13,26 +13,24 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// Config says what a server is like.
+// Config is the configuration of a server.
 type Config struct {
-	// Users are those whom it lets in.
+	// Users are the users that may connect.
 	Users []User
-	// JetStream turns it on, for leases. It is for one server by itself.
+	// JetStream enables JetStream, for leases on a single server.
 	JetStream bool
-	// Routes are the addresses, host and port, of other servers that it makes
-	// routes to.
+	// Routes are the addresses (host and port) of servers to connect to.
 	Routes []string
 }
 
-// User is who may connect.
+// User is a user of a server.
 type User struct {
-	// Name is who it is to this package: best the name of its node.
+	// Name is the user's name for this package, usually the name of its node.
 	Name string
-	// Permissions are what it may do. The zero value is everything.
+	// Permissions are the user's permissions. The zero value allows everything.
 	Permissions nats.Permissions
-	// Deny is what it may not do all the same. What is denied by Publish is refused
-	// loudly; what is denied by a part of the subjects it listens to is just not
-	// delivered.
+	// Deny are subjects that Permissions allow and the server denies nevertheless. A denied publish
+	// is an error; messages on a denied part of a subscription are not delivered.
 	Deny nats.Permissions
 
 	password string
@@ -48,10 +46,10 @@ func (c Config) text(name, dir string, clientPort, routePort int) string {
 	if c.JetStream {
 		line("jetstream { store_dir: %q }", dir)
 	}
-	if !c.JetStream { // which would want a cluster of three
+	if !c.JetStream { // it would need a cluster of three
 		c.cluster(line, routePort)
 	}
-	line("authorization { timeout: 120, users: [") // of a client that is short of time
+	line("authorization { timeout: 120, users: [") // for a client without processor time
 	for _, u := range c.Users {
 		line("  { user: %q, password: %q, permissions: {", login(u.Name), cmp.Or(u.password, login(u.Name)))
 		u.side(line, "publish", u.Permissions.Publish, u.Deny.Publish)
@@ -67,10 +65,10 @@ func (c Config) text(name, dir string, clientPort, routePort int) string {
 
 func (c Config) cluster(line func(string, ...any), port int) {
 	line("cluster {")
-	line("  name: testnats")
+	line("  name: natstest")
 	line(`  host: "127.0.0.1"`)
 	line("  port: %d", port)
-	line("  no_advertise: true") // nothing goes round a proxy
+	line("  no_advertise: true") // clients must not bypass a proxy
 	line("  pool_size: -1")      // one route, so that one fault breaks it
 	line(`  ping_interval: "3h"`)
 	line("  connect_retries: 1000000")
@@ -85,8 +83,7 @@ func (u User) side(line func(string, ...any), what string, allow, deny []string)
 	line("    %s: { allow: [ %s ], deny: [ %s ] }", what, quoted(allow, ""), quoted(deny, ""))
 }
 
-// login returns the user's name and password, which in a file can't have a colon as
-// names of nodes do.
+// login returns the user's name and password. Both have no colon, unlike names of nodes.
 func login(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
 func (u User) everything() bool {
@@ -101,7 +98,8 @@ func quoted(all []string, prefix string) string {
 	return strings.Join(each, ", ")
 }
 
-// Nodes returns users with the rights of nodes of a cluster, whose names are theirs.
+// Nodes returns users with the permissions of nodes of a cluster. The users have the names of the
+// nodes.
 func Nodes(cluster string, names ...string) ([]User, error) {
 	users := make([]User, len(names))
 	for i, name := range names {

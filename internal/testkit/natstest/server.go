@@ -1,33 +1,33 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testnats starts NATS servers in processes of their own and splits them from
-// each other, for tests of what holds when the network does not.
+// Package natstest starts NATS servers in separate processes and partitions them, for tests of
+// network faults.
 //
 //	func TestMain(m *testing.M) {
-//		testnats.RunIfServer() // this binary is the server, too
+//		natstest.RunIfServer() // this binary is also the server
 //		goleak.VerifyTestMain(m)
 //	}
 //
-//	split := testnats.StartSplit(t, testnats.Config{Users: []testnats.User{{Name: "a"}, {Name: "b"}}})
+//	split := natstest.StartSplit(t, natstest.Config{Users: []natstest.User{{Name: "a"}, {Name: "b"}}})
 //	left := connect(split.A.Access(t, "a"))
 //	right := connect(split.B.Access(t, "b"))
-//	split.Cut()                    // left and right are connected, and don't hear each other
-//	split.Heal()                   // when it returns they do
-//	split.Drop(testnats.AToB)      // right does not hear left any more
+//	split.Cut()                    // left and right stay connected to their servers, isolated from each other
+//	split.Heal()                   // messages pass again when it returns
+//	split.Drop(natstest.AToB)      // right receives nothing from left
 //
-// # What can go wrong
+// # Faults
 //
 //	between two servers       Split.Cut, Freeze, Drop and Stall, until Heal
-//	between client and server a testproxy in front of Server.Addr, and Server.AccessVia
+//	between client and server a tcpproxy in front of Server.Addr, and Server.AccessVia
 //	from one node to another  Server.Mute: by permissions, changed while the server runs
 //	a server                  Server.Kill and Restart, with the same address
 //
-// Drop and Stall of a route are noticed by the servers only after hours, so that they
-// last. A route that has lost bytes is made anew by Heal.
+// The servers detect Drop and Stall of a route only after hours, so these faults persist. Heal
+// replaces a route that has lost bytes.
 //
-// An [Access] is made of strings only, so that a test can hand it to processes of its own.
-// Servers end with the test, and when the test's process ends, however it does.
+// An [Access] consists of strings, so a test can pass it to other processes. Servers end with the
+// test and with its process, however it ends.
 //
 // [Access]: github.com/refold-io/refold/plugins/nats.Access
 package natstest
@@ -54,11 +54,11 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// probeUser is the user of this package, whom every server knows.
-const probeUser = "testnats"
+// probeUser is the user of this package on every server.
+const probeUser = "natstest"
 
-// Server is a NATS server in a process of its own. Its methods are safe for
-// concurrent use; what they can't do ends the test.
+// Server is a NATS server in a separate process. Its methods are safe for concurrent use and fail
+// the test on an error.
 type Server struct {
 	tb     testing.TB
 	dir    string
@@ -67,45 +67,44 @@ type Server struct {
 
 	mu                    sync.Mutex
 	cfg                   Config
-	clientPort, routePort int // the latter is -1 if there are no routes
+	clientPort, routePort int // routePort is -1 without routes
 	child                 *exec.Cmd
 	in                    io.WriteCloser
 	out                   *bufio.Reader
 }
 
-// Start starts a server. It is ready when Start returns, and ends with the test.
+// Start starts a server and waits until it is ready. The server ends with the test.
 func Start(tb testing.TB, cfg Config) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, dir: tb.TempDir(), name: "testnats-" + rand.Text(), secret: rand.Text(), cfg: cfg.clone()}
+	s := &Server{tb: tb, dir: tb.TempDir(), name: "natstest-" + rand.Text(), secret: rand.Text(), cfg: cfg.clone()}
 	tb.Cleanup(s.Kill)
 	var err error
-	for range 3 { // somebody else may take a port meanwhile
+	for range 3 { // another process may take the port first
 		s.clientPort, s.routePort = lastingPort(tb), lastingPort(tb)
 		if err = s.launch(); err == nil {
 			return s
 		}
 		s.Kill()
 	}
-	tb.Fatalf("testnats: %v", err)
+	tb.Fatalf("natstest: %v", err)
 	return nil
 }
 
-// lastingPort returns one that stays free while the server is away.
+// lastingPort returns a port that stays free while the server is down.
 func lastingPort(tb testing.TB) int {
 	tb.Helper()
 	port, err := freeport.Find(tb.Context())
 	if err != nil {
-		tb.Fatalf("testnats: %v", err)
+		tb.Fatalf("natstest: %v", err)
 	}
 	return port
 }
 
-// Restart starts the server again after Kill, at the same address and with what it has
-// on disk.
+// Restart starts the server again after Kill, with the same address and the data on its disk.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	if err := s.launch(); err != nil {
-		s.tb.Fatalf("testnats: %v", err)
+		s.tb.Fatalf("natstest: %v", err)
 	}
 }
 
@@ -120,7 +119,7 @@ func (s *Server) launch() error {
 	if err != nil {
 		return err
 	}
-	// A test binary that does not call RunIfServer runs no tests, and is found out.
+	// A test binary without RunIfServer runs no tests and fails here.
 	child := exec.Command(self, "-test.run=^$") //nolint:noctx,gosec // this program, and it lives until Kill
 	child.Env = append(os.Environ(), configVariable+"="+s.config())
 	child.Stderr = os.Stderr
@@ -146,7 +145,7 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// Kill ends the server as SIGKILL does. A second call does nothing.
+// Kill ends the server with SIGKILL. A second call has no effect.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +157,8 @@ func (s *Server) Kill() {
 	s.child = nil
 }
 
-// Change changes the configuration while the server runs: users come and go and get
-// other rights. It is in force when Change returns.
+// Change changes users and their permissions while the server runs. It returns when the change is
+// in effect.
 func (s *Server) Change(change func(*Config)) {
 	s.tb.Helper()
 	s.mu.Lock()
@@ -171,12 +170,12 @@ func (s *Server) Change(change func(*Config)) {
 		return
 	}
 	if _, err := s.tell(commandReload); err != nil {
-		s.tb.Fatalf("testnats: change a server: %v", err)
+		s.tb.Fatalf("natstest: change a server: %v", err)
 	}
 }
 
-// Mute loses what the node "from" sends to the node "to", a user of this server that has
-// its name, without anybody noticing, until unmute is called.
+// Mute drops messages from the node "from" to the node "to", a user of this server, without an
+// error, until unmute is called.
 func (s *Server) Mute(from, to string) (unmute func()) {
 	s.tb.Helper()
 	subjects := []string{"refold.*.*." + token(to) + ".*." + token(from), "refold.*.join." + token(to) + "." + token(from)}
@@ -186,7 +185,7 @@ func (s *Server) Mute(from, to string) (unmute func()) {
 		return slices.Concat(denied, subjects)
 	})
 	if !known {
-		s.tb.Fatalf("testnats: no user %q", to)
+		s.tb.Fatalf("natstest: no user %q", to)
 	}
 	return func() {
 		s.deny(to, func(denied []string) []string {
@@ -206,7 +205,7 @@ func (s *Server) deny(user string, change func([]string) []string) {
 	})
 }
 
-// token returns a name as it stands in a subject.
+// token returns a name in the form of a subject token.
 func token(name string) string { return strings.ReplaceAll(name, ".", "~") }
 
 // Addr returns host and port for clients.
@@ -223,13 +222,13 @@ func (s *Server) RouteAddr() string {
 	return fmt.Sprintf("127.0.0.1:%d", s.routePort)
 }
 
-// Access returns how a user connects. The file in it is there until tb ends.
+// Access returns the access of a user. Its file exists until tb ends.
 func (s *Server) Access(tb testing.TB, user string) nats.Access {
 	tb.Helper()
 	return access(tb, s.Addr(), user)
 }
 
-// AccessVia returns how a user connects through a proxy.
+// AccessVia returns the access of a user through a proxy.
 func (s *Server) AccessVia(tb testing.TB, proxy *tcpproxy.Proxy, user string) nats.Access {
 	tb.Helper()
 	return access(tb, proxy.Addr(), user)
@@ -239,12 +238,12 @@ func access(tb testing.TB, addr, user string) nats.Access {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(login(user)+":"+login(user)), 0o600); err != nil {
-		tb.Fatalf("testnats: %v", err)
+		tb.Fatalf("natstest: %v", err)
 	}
 	return nats.Access{URLs: []string{"nats://" + addr}, TokenFile: file, ConnectTimeout: time.Minute}
 }
 
-// WaitForRoutes returns when the server has so many routes.
+// WaitForRoutes waits until the server has n routes.
 func (s *Server) WaitForRoutes(n int) {
 	s.tb.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -253,7 +252,7 @@ func (s *Server) WaitForRoutes(n int) {
 		select {
 		case <-ticker.C:
 		case <-s.tb.Context().Done():
-			s.tb.Fatalf("testnats: the server does not get to %d routes", n)
+			s.tb.Fatalf("natstest: the server has not reached %d routes", n)
 		}
 	}
 }
@@ -270,54 +269,53 @@ func (s *Server) routes() (n int) {
 		_, err = fmt.Sscan(text, &n)
 	}
 	if err != nil {
-		s.tb.Fatalf("testnats: ask a server for its routes: %v", err)
+		s.tb.Fatalf("natstest: ask a server for its routes: %v", err)
 	}
 	return n
 }
 
-// passes returns when what a client sends to one server reaches clients of the other. A
-// server tells others of its clients in order, so they know about all the earlier ones
-// then.
+// passes waits until messages from clients of one server reach clients of the other. A server
+// announces its clients in order, so all earlier clients are then announced as well.
 func passes(from, to *Server) {
 	from.tb.Helper()
 	sender, receiver := from.probe(), to.probe()
 	defer sender.Close()
 	defer receiver.Close()
 	arrived := make(chan *natsgo.Msg, 1024)
-	subject := "testnats." + rand.Text()
+	subject := "natstest." + rand.Text()
 	if _, err := receiver.ChanSubscribe(subject, arrived); err != nil {
-		from.tb.Fatalf("testnats: %v", err)
+		from.tb.Fatalf("natstest: %v", err)
 	}
 	if err := receiver.Flush(); err != nil {
-		from.tb.Fatalf("testnats: %v", err)
+		from.tb.Fatalf("natstest: %v", err)
 	}
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		if err := sender.Publish(subject, nil); err != nil {
-			from.tb.Fatalf("testnats: %v", err)
+			from.tb.Fatalf("natstest: %v", err)
 		}
 		select {
 		case <-arrived:
 			return
 		case <-ticker.C:
 		case <-from.tb.Context().Done():
-			from.tb.Fatal("testnats: nothing passes between the servers")
+			from.tb.Fatal("natstest: no message passes between the servers")
 		}
 	}
 }
 
-// probe connects as a user of this package.
+// probe connects as the user of this package.
 func (s *Server) probe() *natsgo.Conn {
 	s.tb.Helper()
 	nc, err := natsgo.Connect("nats://"+s.Addr(), natsgo.UserInfo(probeUser, s.secret), natsgo.Timeout(time.Minute), natsgo.NoReconnect())
 	if err != nil {
-		s.tb.Fatalf("testnats: connect: %v", err)
+		s.tb.Fatalf("natstest: connect: %v", err)
 	}
 	return nc
 }
 
-// tell gives a command, with the lock held.
+// tell sends a command. The caller holds the lock.
 func (s *Server) tell(command string) (string, error) {
 	if _, err := io.WriteString(s.in, command+"\n"); err != nil {
 		return "", err
@@ -332,20 +330,20 @@ func (s *Server) answer() (string, error) {
 	}
 	what, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if what != "ok" {
-		return "", fmt.Errorf("it says %q", strings.TrimSpace(line))
+		return "", fmt.Errorf("the server replied %q", strings.TrimSpace(line))
 	}
 	return rest, nil
 }
 
 func (s *Server) config() string { return filepath.Join(s.dir, "nats.conf") }
 
-// write writes the configuration file, with the lock held.
+// write writes the configuration file. The caller holds the lock.
 func (s *Server) write() {
 	s.tb.Helper()
 	cfg := s.cfg.clone()
 	cfg.Users = append(cfg.Users, User{Name: probeUser, password: s.secret})
 	text := cfg.text(s.name, filepath.Join(s.dir, "jetstream"), s.clientPort, s.routePort)
 	if err := os.WriteFile(s.config(), []byte(text), 0o600); err != nil {
-		s.tb.Fatalf("testnats: %v", err)
+		s.tb.Fatalf("natstest: %v", err)
 	}
 }

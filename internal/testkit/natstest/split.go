@@ -9,7 +9,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 )
 
-// Direction is a way between the servers of a Split.
+// Direction is a direction between the servers of a Split.
 type Direction int
 
 const (
@@ -19,7 +19,7 @@ const (
 	BToA
 )
 
-// proxied returns the direction through the proxy: B has made the route to A.
+// proxied returns the direction through the proxy: B has opened the route to A.
 func (d Direction) proxied() tcpproxy.Direction {
 	if d == AToB {
 		return tcpproxy.ToClient
@@ -27,17 +27,15 @@ func (d Direction) proxied() tcpproxy.Direction {
 	return tcpproxy.ToServer
 }
 
-// Split is two servers whose route passes a proxy. Its clients stay connected, each
-// to its own server, whatever happens to the route. One fault at a time: Heal before the
-// next.
+// Split is a pair of servers whose route passes a proxy. Clients stay connected to their servers
+// during a fault. Call Heal before the next fault.
 type Split struct {
 	A, B  *Server
 	proxy *tcpproxy.Proxy
 	lost  bool // bytes of the route
 }
 
-// StartSplit starts two servers with the same users, and waits for the route between
-// them.
+// StartSplit starts two servers with the same users and waits for the route between them.
 func StartSplit(tb testing.TB, cfg Config) *Split {
 	tb.Helper()
 	s := &Split{A: Start(tb, cfg)}
@@ -54,8 +52,7 @@ func (s *Split) wait() {
 	passes(s.B, s.A)
 }
 
-// Cut ends the route and makes no other possible. Both servers know it when Cut
-// returns.
+// Cut ends the route and prevents a new one. Both servers have detected it when Cut returns.
 func (s *Split) Cut() {
 	s.A.tb.Helper()
 	s.proxy.SetDown(true)
@@ -63,24 +60,23 @@ func (s *Split) Cut() {
 	s.B.WaitForRoutes(0)
 }
 
-// Freeze holds back what goes either way. It arrives after Heal.
+// Freeze delays all messages until Heal.
 func (s *Split) Freeze() { s.proxy.SetFrozen(true) }
 
-// Stall holds back what goes one way. It arrives after Heal.
+// Stall delays messages in one direction until Heal.
 func (s *Split) Stall(d Direction) { s.proxy.SetStalled(d.proxied(), true) }
 
-// Drop loses what goes one way.
+// Drop discards messages in one direction.
 func (s *Split) Drop(d Direction) {
 	s.proxy.SetDropped(d.proxied(), true)
 	s.lost = true
 }
 
-// Heal undoes all faults. When it returns, messages pass both ways, to all clients
-// that there are.
+// Heal ends all faults. When it returns, messages pass in both directions to all clients.
 func (s *Split) Heal() {
 	s.A.tb.Helper()
 	if s.lost {
-		s.Cut() // the bytes that follow would make no sense
+		s.Cut() // the rest of the stream would be invalid
 	}
 	s.lost = false
 	s.proxy.SetFrozen(false)

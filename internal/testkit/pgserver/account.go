@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// account is who runs the server; nil is whoever runs this process.
+// account is the account that runs the server; nil is the account of this process.
 func account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // nil is the credential of this process
 	}
 	var errs []error
-	for _, name := range []string{"postgres", "nobody"} { // binaries that were not installed by a package come without an account
+	for _, name := range []string{"postgres", "nobody"} { // installations without a package have no account of their own
 		u, err := user.Lookup(name)
 		if err != nil {
 			errs = append(errs, err)
@@ -35,15 +35,15 @@ func account() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, fmt.Errorf("pgserver: PostgreSQL does not run as root, and there is no other account for it: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("pgserver: PostgreSQL does not run as root, and no other account was found: %w", errors.Join(errs...))
 }
 
-// maxSocketDir is how long the path of a folder may be that holds a socket: the
-// name of a socket has at most 103 bytes in all.
+// maxSocketDir is the maximum length of the path of a directory with a socket: the name of a socket
+// has at most 103 bytes.
 const maxSocketDir = 70
 
-// newFolder makes the folder of a server, below the one for temporary files if
-// that is near enough for a socket and open to the account.
+// newFolder creates the directory of a server, below the directory for temporary files if its path
+// is short enough for a socket and the account may enter it.
 func newFolder(who *syscall.Credential) (string, error) {
 	base, err := filepath.Abs(os.TempDir())
 	if err != nil || len(base) > maxSocketDir || who != nil && !open(base) {
@@ -64,12 +64,12 @@ func own(path string, who *syscall.Credential) error {
 		return nil
 	}
 	if err := os.Chown(path, int(who.Uid), int(who.Gid)); err != nil {
-		return fmt.Errorf("pgserver: hand the folder over: %w", err)
+		return fmt.Errorf("pgserver: change the owner of the directory: %w", err)
 	}
 	return nil
 }
 
-// open reports whether everybody may enter a folder and all above it.
+// open reports whether every account may enter a directory and all its parents.
 func open(dir string) bool {
 	for {
 		info, err := os.Stat(dir)

@@ -16,16 +16,16 @@ import (
 	"strconv"
 )
 
-// MinVersion is the oldest major version of PostgreSQL that will do.
+// MinVersion is the lowest supported major version of PostgreSQL.
 const MinVersion = 13
 
-// BinEnv names the variable with the folder of the binaries to use.
+// BinEnv is the environment variable with the directory of the binaries.
 const BinEnv = "REFOLD_POSTGRES_BIN"
 
-// ErrNoBinaries says that PostgreSQL is not installed, and what to do.
+// ErrNoBinaries reports that PostgreSQL is not installed. Its text names the remedy.
 var ErrNoBinaries = errors.New("pgserver: no PostgreSQL binaries found: install PostgreSQL 13 or newer, e.g. apt-get install postgresql; or set REFOLD_POSTGRES_BIN to the folder that holds initdb and postgres")
 
-// places are the patterns of folders in which packages put the binaries.
+// places are patterns of the directories in which packages install the binaries.
 func places() []string {
 	return []string{
 		"/usr/lib/postgresql/*/bin", // Debian, Ubuntu
@@ -39,9 +39,9 @@ func places() []string {
 	}
 }
 
-// FindBinaries returns the folder with initdb and postgres of a version that will
-// do: the one that REFOLD_POSTGRES_BIN names, else one in the path, else the newest
-// in the places where packages put it. The error matches ErrNoBinaries.
+// FindBinaries returns the directory with initdb and postgres of a supported version: the one in
+// REFOLD_POSTGRES_BIN, else one in the path, else the newest one in the directories of packages.
+// The error matches ErrNoBinaries.
 func FindBinaries(ctx context.Context) (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if _, err := majorVersion(ctx, dir); err != nil {
@@ -56,7 +56,7 @@ func FindBinaries(ctx context.Context) (string, error) {
 	return find(ctx, path, places())
 }
 
-// find looks in one folder, unless it is empty, and then in all that match the
+// find searches one directory, unless it is empty, and then all directories that match the
 // patterns.
 func find(ctx context.Context, first string, patterns []string) (string, error) {
 	var reasons []error
@@ -98,25 +98,25 @@ func find(ctx context.Context, first string, patterns []string) (string, error) 
 
 var versionText = regexp.MustCompile(`\b(\d+)(?:\.|devel|beta|rc|\b)`)
 
-// majorVersion asks the binaries in a folder for their version.
+// majorVersion returns the version of the binaries in a directory.
 func majorVersion(ctx context.Context, dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil { //nolint:gosec // what the developer names
 		return 0, fmt.Errorf("pgserver: look for initdb: %w", err)
 	}
 	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output() //nolint:gosec // what the developer installed
 	if err != nil {
-		return 0, fmt.Errorf("pgserver: ask %s for its version: %w", dir, err)
+		return 0, fmt.Errorf("pgserver: run %s --version: %w", dir, err)
 	}
 	match := versionText.FindSubmatch(out)
 	if match == nil {
-		return 0, fmt.Errorf("pgserver: %s says that it is %.80q", dir, out)
+		return 0, fmt.Errorf("pgserver: %s: unexpected version %.80q", dir, out)
 	}
 	version, err := strconv.Atoi(string(match[1]))
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("pgserver: %s says that it is %.80q: %w", dir, out, err)
+		return 0, fmt.Errorf("pgserver: %s: unexpected version %.80q: %w", dir, out, err)
 	case version < MinVersion:
-		return 0, fmt.Errorf("pgserver: %s holds version %d, and %d or newer is needed", dir, version, MinVersion)
+		return 0, fmt.Errorf("pgserver: %s holds version %d; version %d or newer is required", dir, version, MinVersion)
 	}
 	return version, nil
 }

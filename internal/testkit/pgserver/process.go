@@ -18,16 +18,16 @@ import (
 	"time"
 )
 
-// tick is how often something is looked at that can't be waited for.
+// tick is the interval of checks for conditions that have no event.
 const tick = 5 * time.Millisecond
 
-// process is one life of the server.
+// process is one run of the server.
 type process struct {
 	pid    int
-	exited chan struct{} // closed when it has ended
+	exited chan struct{} // closed when the process has ended
 }
 
-// command prepares a program of the server's, run by its account.
+// command prepares a program of the server, run by its account.
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // what the developer installed
 	cmd.Dir = s.dir
@@ -36,7 +36,7 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
-// launch starts the server and waits until it takes connections.
+// launch starts the server and waits until it accepts connections.
 func (s *Server) launch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.StartTimeout, fmt.Errorf("not ready after %v", s.cfg.StartTimeout))
 	defer cancel()
@@ -56,9 +56,9 @@ func (s *Server) launch(ctx context.Context) error {
 		return fmt.Errorf("pgserver: start: %w", err)
 	}
 	p := &process{pid: cmd.Process.Pid, exited: make(chan struct{})}
-	go func() { // ends with the server, for which Close waits
+	go func() { // ends with the server; Close waits for it
 		defer close(p.exited)
-		_ = cmd.Wait() // how it ended stands in its log
+		_ = cmd.Wait() // the log has the cause
 	}()
 	s.process = p
 	if err := s.watchdog.started(p.pid); err != nil {
@@ -78,14 +78,13 @@ func (s *Server) launch(ctx context.Context) error {
 	return nil
 }
 
-// ready reports whether the server says in its lock file that it takes
-// connections.
+// ready reports whether the server's lock file reports that it accepts connections.
 func (s *Server) ready(pid int) bool {
 	lines := s.lockFile()
 	return len(lines) >= 8 && lines[0] == strconv.Itoa(pid) && lines[7] == "ready"
 }
 
-// lockFile returns the lines of the server's lock file, none if there is none.
+// lockFile returns the lines of the server's lock file, none if it does not exist.
 func (s *Server) lockFile() []string {
 	data, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {
@@ -98,7 +97,7 @@ func (s *Server) lockFile() []string {
 	return lines
 }
 
-// LogTail returns the last 4 KiB of what the server logged.
+// LogTail returns the last 4 KiB of the server's log.
 func (s *Server) LogTail() string {
 	data, err := os.ReadFile(s.logFile())
 	if err != nil {
@@ -107,15 +106,15 @@ func (s *Server) LogTail() string {
 	return string(bytes.TrimSpace(data[max(0, len(data)-4096):]))
 }
 
-// kill ends all processes of the server. A backend whose postmaster died goes on
-// with what it is doing, so killing that one alone would be no crash, and the next server
-// would refuse to start beside it.
+// kill ends all processes of the server. A backend whose postmaster died continues its work.
+// Killing only the postmaster would therefore not simulate a crash, and the next server would
+// refuse to start.
 func (s *Server) kill(ctx context.Context) error {
 	p := s.process
 	if p == nil {
 		return nil
 	}
-	_ = syscall.Kill(p.pid, syscall.SIGSTOP) // it forks no more; if it is gone already, so much the better
+	_ = syscall.Kill(p.pid, syscall.SIGSTOP) // a stopped process forks no more
 	children, err := childrenOf(ctx, p.pid)
 	if err != nil {
 		return errors.Join(err, syscall.Kill(p.pid, syscall.SIGCONT))
@@ -137,9 +136,8 @@ func (s *Server) kill(ctx context.Context) error {
 	return errors.Join(s.watchdog.ended(), s.sweep(ctx))
 }
 
-// sweep removes what a killed server left: its lock files, which would keep the
-// next one from starting if their process ID was given to somebody else, and a few bytes
-// of shared memory that nothing else would ever free.
+// sweep removes the remains of a killed server: its lock files, which would prevent the next start
+// if another process received their process ID, and a small segment of shared memory.
 func (s *Server) sweep(ctx context.Context) error {
 	if lines := s.lockFile(); len(lines) > 6 {
 		if fields := strings.Fields(lines[6]); len(fields) == 2 {
@@ -155,7 +153,7 @@ func (s *Server) sweep(ctx context.Context) error {
 	return nil
 }
 
-// childrenOf returns the processes whose parent is pid.
+// childrenOf returns the child processes of pid.
 func childrenOf(ctx context.Context, pid int) ([]int, error) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		return childrenByPS(ctx, pid)
@@ -192,13 +190,13 @@ func childrenByPS(ctx context.Context, pid int) ([]int, error) {
 	return children, nil
 }
 
-// stat returns the state and the parent of a process, false if there is none.
+// stat returns the state and the parent of a process, false if it does not exist.
 func stat(pid int) (state byte, parent int, ok bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, false
 	}
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // behind the name, which may hold anything
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:]) // after the name, which may contain any byte
 	if len(fields) < 2 {
 		return 0, 0, false
 	}
@@ -206,8 +204,7 @@ func stat(pid int) (state byte, parent int, ok bool) {
 	return fields[0][0], parent, err == nil
 }
 
-// alive reports whether a process runs; one that has ended and that nobody has
-// waited for does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	if state, _, ok := stat(pid); ok {
 		return state != 'Z' && state != 'X'
@@ -218,9 +215,8 @@ func alive(pid int) bool {
 	return syscall.Kill(pid, 0) == nil
 }
 
-// watch is run by a shell. It is told of each server that starts, by its process
-// ID, and of each that has ended. When nobody is left to tell it, it stops
-// the server that runs and removes its folder.
+// watch is a shell script. It reads the process ID of each server that starts, and a line for each
+// that has ended. At the end of its input it stops the running server and removes its directory.
 const watch = `
 pid=
 while read -r line; do
@@ -248,10 +244,10 @@ type watchdog struct {
 	pipe io.WriteCloser
 }
 
-// newWatchdog starts one for the server in a folder.
+// newWatchdog starts a watchdog for the server in a directory.
 func newWatchdog(ctx context.Context, dir string) (*watchdog, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", watch, "refold-pg-watchdog", dir) //nolint:gosec // a folder that was just made
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                     // out of reach of what a terminal sends to the tests
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                     // out of reach of signals that a terminal sends to the tests
 	cmd.Dir = "/"
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
@@ -265,18 +261,18 @@ func newWatchdog(ctx context.Context, dir string) (*watchdog, error) {
 
 func (w *watchdog) tell(line string) error {
 	if _, err := io.WriteString(w.pipe, line+"\n"); err != nil {
-		return fmt.Errorf("pgserver: tell the watchdog: %w", err)
+		return fmt.Errorf("pgserver: write to the watchdog: %w", err)
 	}
 	return nil
 }
 
-// started says which process is to be stopped.
+// started sends the process ID of the running server.
 func (w *watchdog) started(pid int) error { return w.tell(strconv.Itoa(pid)) }
 
-// ended says that there is none.
+// ended reports that no server runs.
 func (w *watchdog) ended() error { return w.tell("-") }
 
-// dismiss ends the watchdog; the folder is the caller's again.
+// dismiss ends the watchdog. The caller owns the directory again.
 func (w *watchdog) dismiss() error {
 	err := errors.Join(w.tell("done"), w.pipe.Close())
 	if waitErr := w.cmd.Wait(); waitErr != nil {

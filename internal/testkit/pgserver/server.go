@@ -1,17 +1,15 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgserver runs a private PostgreSQL server from installed binaries: in a
-// temporary folder, on a free port and a socket of its own, for one process.
+// Package pgserver runs a private PostgreSQL server from installed binaries, in a temporary
+// directory, on a free port and its own socket, for one process.
 //
-// The server ends with the process that started it, however that ends: a small
-// watchdog holds a pipe from the process, and when it breaks, stops the server
-// and removes its folder. PostgreSQL refuses to run as root, so a process of root
-// runs it as the user postgres.
+// The server ends with the process that started it, however that process ends. A watchdog process
+// holds a pipe from it, and stops the server and removes its directory when the pipe breaks.
+// PostgreSQL refuses to run as root, so a root process runs it as the user postgres.
 //
-// It is made for tests and benchmarks. Data is as durable as the
-// settings say, by default as PostgreSQL's own, but lives no longer than the
-// process.
+// The package is for tests and benchmarks. Durability follows the settings, by default PostgreSQL's
+// own. The data is removed with the server.
 package pgserver
 
 import (
@@ -38,7 +36,7 @@ import (
 // User is the superuser of a server.
 const User = "postgres"
 
-// Server is a private PostgreSQL server. All methods are safe for concurrent use.
+// Server is a private PostgreSQL server. Its methods are safe for concurrent use.
 type Server struct {
 	cfg      Config
 	bin      string
@@ -49,13 +47,13 @@ type Server struct {
 	watchdog *watchdog
 
 	mu      sync.Mutex
-	process *process // nil while it is down
+	process *process // nil while the server is down
 	closed  bool
 }
 
-// Start makes a database cluster and starts a server on it. It returns when the
-// server takes connections. The caller must Close it. The error matches
-// ErrNoBinaries if PostgreSQL is not installed.
+// Start creates a database cluster and starts a server on it. It returns when the server accepts
+// connections. The caller must Close it. The error matches ErrNoBinaries if PostgreSQL is not
+// installed.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -82,21 +80,22 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// create makes the cluster and starts the server on a port that is free, and stays so while the server is away.
+// create creates the cluster and starts the server on a port that stays free while the server is
+// down.
 func (s *Server) create(ctx context.Context) error {
 	passwordFile := filepath.Join(s.dir, "password")
 	if err := s.write(passwordFile, s.password); err != nil {
 		return err
 	}
-	// Over the socket, which only this account can reach, everybody is trusted; a
-	// port is open to all of the machine.
+	// Only this account can reach the socket, so it needs no password. Every account of the machine
+	// can reach a port.
 	initdb := s.command(ctx, filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username="+User, "--pwfile="+passwordFile,
 		"--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=4")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("pgserver: initdb: %w:\n%s", err, out)
 	}
 	var errs []error
-	for range 5 { // somebody else may take the port meanwhile
+	for range 5 { // another process may take the port first
 		port, err := freeport.Find(ctx)
 		if err != nil {
 			return fmt.Errorf("pgserver: %w", err)
@@ -134,39 +133,37 @@ func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 func (s *Server) DSN(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(User, s.password), Path: "/" + database}
 	query := url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}}
-	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a plus is a plus here
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // libpq reads a plus sign literally
 	return u.String()
 }
 
-// Addr returns the host and port that the server listens on.
+// Addr returns the host and port of the server.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Kill ends the server and all of its processes with SIGKILL, as a power cut
-// would. It does nothing if the server is down.
+// Kill ends all processes of the server with SIGKILL, like a power failure. It has no effect if the
+// server is down.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kill(context.Background())
 }
 
-// Stop ends the server as its operator would: what is in progress is rolled back,
-// connections are closed, and the data is ready for a Restart.
+// Stop ends the server in order: it rolls back open transactions, closes connections, and keeps the
+// data for a Restart.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.end(context.Background(), syscall.SIGINT)
 }
 
-// SetMaxFileSize sets Config.MaxFileSize anew, for the next Restart: 0 for no
-// limit.
+// SetMaxFileSize sets Config.MaxFileSize for the next Restart; 0 means no limit.
 func (s *Server) SetMaxFileSize(bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.MaxFileSize = bytes
 }
 
-// Restart starts the server again, with the data and the port that it had; one that
-// runs is stopped before.
+// Restart starts the server with its previous data and port. A running server is stopped first.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +176,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
-// Close ends the server and removes its folder. A second Close does nothing.
+// Close ends the server and removes its directory. A second Close has no effect.
 func (s *Server) Close() error { return s.close(context.Background()) }
 
 func (s *Server) close(ctx context.Context) error {
@@ -191,16 +188,15 @@ func (s *Server) close(ctx context.Context) error {
 	s.closed = true
 	err := errors.Join(s.end(ctx, syscall.SIGQUIT), s.watchdog.dismiss())
 	if removeErr := os.RemoveAll(s.dir); removeErr != nil {
-		err = errors.Join(err, fmt.Errorf("pgserver: remove the folder: %w", removeErr))
+		err = errors.Join(err, fmt.Errorf("pgserver: remove the directory: %w", removeErr))
 	}
 	return err
 }
 
-// patience is how long a server may take to end before it is killed.
+// patience is the time that a server may take to stop before it is killed.
 const patience = 20 * time.Second
 
-// end sends a signal to the server, waits until it has ended, and kills it if
-// that takes too long.
+// end sends a signal to the server, waits until it has ended, and kills it after a time-out.
 func (s *Server) end(ctx context.Context, signal syscall.Signal) error {
 	p := s.process
 	if p == nil {
@@ -220,17 +216,16 @@ func (s *Server) end(ctx context.Context, signal syscall.Signal) error {
 	}
 }
 
-// Config says how a server is to be.
+// Config is the configuration of a server.
 type Config struct {
-	// Settings are lines of postgresql.conf. They override the defaults: small, and durable as PostgreSQL
-	// is by itself.
+	// Settings are lines of postgresql.conf. They override the defaults: small buffers, and
+	// PostgreSQL's own durability.
 	Settings map[string]string
-	// MaxFileSize is how large a file may become that the server writes, in
-	// bytes, rounded down to 512. What does not fit meets an error as a full disk gives it. It
-	// counts once the database exists. Defaults to no limit.
+	// MaxFileSize is the maximum size in bytes of a file that the server writes, rounded down to
+	// 512. A larger write fails like one on a full disk. The limit applies after the database was
+	// created. Defaults to no limit.
 	MaxFileSize int64
-	// StartTimeout bounds how long the server may take to be ready. Defaults to
-	// 5 minutes.
+	// StartTimeout is the time for the server to become ready. Defaults to 5 minutes.
 	StartTimeout time.Duration
 }
 
@@ -247,7 +242,7 @@ func (c Config) validate() error {
 	var errs []error
 	for name, value := range c.Settings {
 		if !settingName.MatchString(name) || strings.ContainsAny(value, "\n\x00") {
-			errs = append(errs, fmt.Errorf("pgserver: Config.Settings: %q = %q is no setting", name, value))
+			errs = append(errs, fmt.Errorf("pgserver: Config.Settings: %q = %q is not a valid setting", name, value))
 		}
 	}
 	if c.MaxFileSize < 0 {
@@ -259,7 +254,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// file returns postgresql.conf.
+// file returns the contents of postgresql.conf.
 func (c Config) file(socketDir string, port int) string {
 	settings := map[string]string{
 		"listen_addresses":           "127.0.0.1",

@@ -19,9 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// DSN returns the address, as a URL, of a new and empty database on the shared
-// server, which is dropped when the test ends, whoever is still connected to
-// it. It fails the test if there is no server.
+// DSN returns the address, as a URL, of a new and empty database on the shared server. The database
+// is dropped when the test ends, also with open connections. DSN fails the test if no server is
+// available.
 func DSN(tb testing.TB) string {
 	tb.Helper()
 	name := databaseName(tb.Name())
@@ -40,7 +40,7 @@ func DSN(tb testing.TB) string {
 	return dsn
 }
 
-// drop drops a database. The server ends who is still connected, and gives up if that takes more than a few seconds.
+// drop drops a database. The server ends its connections, and gives up after a few seconds.
 func drop(dsn, name string) error {
 	for tries := 1; ; tries++ {
 		err := execute(dsn, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
@@ -50,7 +50,7 @@ func drop(dsn, name string) error {
 	}
 }
 
-// databaseName makes a name of at most 63 bytes that tells whose it is.
+// databaseName returns a name of at most 63 bytes that contains the name of the test.
 func databaseName(test string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -62,7 +62,7 @@ func databaseName(test string) string {
 }
 
 func create(dsn, name string) error {
-	// template0 has never been connected to, so nobody is in the way.
+	// template0 accepts no connections, so no session blocks the copy.
 	return execute(dsn, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0 ENCODING 'UTF8'")
 }
 
@@ -72,29 +72,28 @@ func execute(dsn, statement string) (err error) {
 	defer cancel()
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return fmt.Errorf("testpg: the DSN can't be parsed") //nolint:err113 // without the DSN in it
+		return fmt.Errorf("pgtest: the DSN can't be parsed") //nolint:err113 // without the DSN in it
 	}
 	cfg.Database = "postgres"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return fmt.Errorf("testpg: connect: %w", err)
+		return fmt.Errorf("pgtest: connect: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	if _, err := conn.Exec(ctx, statement); err != nil {
-		return fmt.Errorf("testpg: %s: %w", statement, err)
+		return fmt.Errorf("pgtest: %s: %w", statement, err)
 	}
 	return nil
 }
 
-// Via returns a DSN that reaches the same database through another host and
-// port, such as those of a proxy.
+// Via returns a DSN of the same database through another host and port, such as those of a proxy.
 func Via(tb testing.TB, dsn, addr string) string {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return With(tb, dsn, map[string]string{"host": host, "port": port, "sslmode": "disable"}) // what counts bytes must know what they are
+	return With(tb, dsn, map[string]string{"host": host, "port": port, "sslmode": "disable"}) // a proxy that counts bytes must see them unencrypted
 }
 
 // With returns a DSN with other parameters.
@@ -108,17 +107,16 @@ func With(tb testing.TB, dsn string, parameters map[string]string) string {
 	for name, value := range parameters {
 		query.Set(name, value)
 	}
-	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a plus is a plus in a DSN
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a DSN has a literal plus sign
 	return u.String()
 }
 
-// Upstream returns where the server of a DSN listens: a host and port, or the
-// path of a socket.
+// Upstream returns the address of the server in a DSN: a host and port, or the path of a socket.
 func Upstream(tb testing.TB, dsn string) string {
 	tb.Helper()
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		tb.Fatal("testpg: the DSN can't be parsed")
+		tb.Fatal("pgtest: invalid DSN")
 	}
 	if strings.HasPrefix(cfg.Host, "/") {
 		return fmt.Sprintf("%s/.s.PGSQL.%d", cfg.Host, cfg.Port)
@@ -126,14 +124,14 @@ func Upstream(tb testing.TB, dsn string) string {
 	return net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 }
 
-// withDatabase changes the database in a DSN that a developer gave.
+// withDatabase replaces the database in a DSN of a developer.
 func withDatabase(dsn, database string) (string, error) {
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
-		return "", fmt.Errorf("testpg: %s must be a URL, postgres://user:password@host:port/database", Env)
+		return "", fmt.Errorf("pgtest: %s must be a URL, postgres://user:password@host:port/database", Env)
 	}
 	u, err := url.Parse(dsn)
 	if err != nil {
-		return "", fmt.Errorf("testpg: %s: %w", Env, redacted(err))
+		return "", fmt.Errorf("pgtest: %s: %w", Env, redacted(err))
 	}
 	u.Path = "/" + database
 	query := u.Query()
@@ -143,7 +141,7 @@ func withDatabase(dsn, database string) (string, error) {
 	return u.String(), nil
 }
 
-// redacted takes the DSN out of the error of parsing it.
+// redacted removes the DSN from a parse error.
 func redacted(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err

@@ -1,24 +1,23 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testpg gives tests a PostgreSQL server.
+// Package pgtest provides a PostgreSQL server to tests.
 //
-//	func TestMain(m *testing.M) { testpg.Main(m) }
+//	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
 //	func TestSomething(t *testing.T) {
 //		t.Parallel()
-//		pool, err := pgxpool.New(t.Context(), testpg.DSN(t))
+//		pool, err := pgxpool.New(t.Context(), pgtest.DSN(t))
 //		...
 //	}
 //
-// The tests of a package share one private server, which is started when the
-// first of them asks, from installed binaries; see package pgserver. Each test
-// has a database of its own, which is dropped at its end. A test that needs a
-// server for itself, to kill it or to set it up differently, calls Start.
+// The tests of a package share one private server, which the first DSN starts from installed
+// binaries; see package pgserver. Each test has its own database, which is dropped at its end. A
+// test that kills or configures its server calls Start.
 //
-// If REFOLD_POSTGRES is set, it is the DSN of a superuser on a server to use
-// instead of the shared one; servers from Start are private all the same. If there are
-// neither this nor binaries, the test fails and says what to install.
+// REFOLD_POSTGRES is the DSN of a superuser on a server to use instead of the shared one. Servers
+// from Start remain private. Without that variable and without binaries, the test fails and names
+// the package to install.
 package pgtest
 
 import (
@@ -35,7 +34,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 )
 
-// Env names the variable with the DSN of a server to use.
+// Env is the environment variable with the DSN of a server.
 const Env = "REFOLD_POSTGRES"
 
 // shared is the server of this process's tests.
@@ -44,14 +43,13 @@ const Env = "REFOLD_POSTGRES"
 var shared struct {
 	sync.Mutex
 
-	main   bool // Main runs, and will stop it
+	main   bool // Main runs and will stop the server
 	server *pgserver.Server
-	err    error // why it did not start
+	err    error // the error of the start
 }
 
-// Main is what TestMain calls. It runs the tests, stops the shared server,
-// fails if they have left a goroutine behind that none of the options ignores, and
-// exits.
+// Main is the body of TestMain. It runs the tests, stops the shared server, fails if a goroutine is
+// left that none of the options ignores, and exits.
 func Main(m *testing.M, ignored ...goleak.Option) {
 	shared.Lock()
 	shared.main = true
@@ -61,25 +59,25 @@ func Main(m *testing.M, ignored ...goleak.Option) {
 	defer shared.Unlock()
 	if shared.server != nil {
 		if err := shared.server.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "testpg: stop the shared server:", err)
+			fmt.Fprintln(os.Stderr, "pgtest: stop the shared server:", err)
 			code = max(code, 1)
 		}
 	}
 	if code == 0 {
 		err := goleak.Find(ignored...)
-		for patience := time.Now().Add(time.Minute); err != nil && time.Now().Before(patience); { // some may be just ending
+		for patience := time.Now().Add(time.Minute); err != nil && time.Now().Before(patience); { // some goroutines may be about to end
 			err = goleak.Find(ignored...)
 		}
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "testpg: leaked goroutines:", err)
+			fmt.Fprintln(os.Stderr, "pgtest: leaked goroutines:", err)
 			code = 1
 		}
 	}
 	os.Exit(code)
 }
 
-// sharedDSN returns the address of a database of the shared server, which is
-// started if it does not run.
+// sharedDSN returns the address of a database on the shared server and starts the server if
+// necessary.
 func sharedDSN(database string) (string, error) {
 	if dsn := os.Getenv(Env); dsn != "" {
 		return withDatabase(dsn, database)
@@ -87,7 +85,7 @@ func sharedDSN(database string) (string, error) {
 	shared.Lock()
 	defer shared.Unlock()
 	if !shared.main {
-		return "", errors.New("testpg: TestMain must call testpg.Main, which stops the server")
+		return "", errors.New("pgtest: TestMain must call pgtest.Main, which stops the server")
 	}
 	if shared.server == nil && shared.err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -100,7 +98,7 @@ func sharedDSN(database string) (string, error) {
 	return shared.server.DSN(database), nil
 }
 
-// explain adds the other way out.
+// explain adds both remedies to an error.
 func explain(err error) error {
 	if errors.Is(err, pgserver.ErrNoBinaries) {
 		return fmt.Errorf("install PostgreSQL 13 or newer, e.g. apt-get install postgresql; or set %s to the DSN of a superuser on a running server: %w", Env, err)
@@ -108,17 +106,17 @@ func explain(err error) error {
 	return err
 }
 
-// Config says how a server is to be.
+// Config is the configuration of a server.
 type Config = pgserver.Config
 
-// Server is a server of a test's own.
+// Server is a private server of one test.
 type Server struct {
 	tb     testing.TB
 	server *pgserver.Server
 }
 
-// Start starts a server for one test, from installed binaries, and ends it when
-// the test ends. It fails the test if it can't.
+// Start starts a server from installed binaries and ends it with the test. It fails the test on an
+// error.
 func Start(tb testing.TB, cfg Config) *Server {
 	tb.Helper()
 	server, err := pgserver.Start(tb.Context(), cfg)
@@ -136,8 +134,8 @@ func Start(tb testing.TB, cfg Config) *Server {
 	return &Server{tb, server}
 }
 
-// DSN returns the address, as a URL, of a new and empty database, over the
-// server's socket. The server must run.
+// DSN returns the address, as a URL, of a new and empty database over the server's socket. The
+// server must run.
 func (s *Server) DSN(tb testing.TB) string {
 	tb.Helper()
 	name := databaseName(tb.Name())
@@ -148,11 +146,11 @@ func (s *Server) DSN(tb testing.TB) string {
 	return dsn
 }
 
-// Addr returns the host and port that the server listens on; see Via.
+// Addr returns the host and port of the server; see Via.
 func (s *Server) Addr() string { return s.server.Addr() }
 
-// Kill ends all processes of the server with SIGKILL, as a power cut would. It
-// does nothing if the server is down.
+// Kill ends all processes of the server with SIGKILL, like a power failure. It has no effect if the
+// server is down.
 func (s *Server) Kill() {
 	s.tb.Helper()
 	if err := s.server.Kill(); err != nil {
@@ -160,7 +158,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop ends the server as its operator would. Its data stays for a Restart.
+// Stop ends the server in order. Its data remains for a Restart.
 func (s *Server) Stop() {
 	s.tb.Helper()
 	if err := s.server.Stop(); err != nil {
@@ -168,12 +166,10 @@ func (s *Server) Stop() {
 	}
 }
 
-// SetMaxFileSize sets Config.MaxFileSize anew, for the next Restart: 0 for no
-// limit.
+// SetMaxFileSize sets Config.MaxFileSize for the next Restart; 0 means no limit.
 func (s *Server) SetMaxFileSize(bytes int64) { s.server.SetMaxFileSize(bytes) }
 
-// Restart starts the server again, on the same data, port and socket; one that runs
-// is stopped before.
+// Restart starts the server with the same data, port and socket. A running server is stopped first.
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	if err := s.server.Restart(tb.Context()); err != nil {

@@ -1,11 +1,10 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testrecorder runs the checks of a conformance suite against a testing.TB
-// that notes failures instead of failing, to prove that each check finds the bug it is
-// there for:
+// Package recorder runs the checks of a conformance suite with a testing.TB that records failures,
+// to prove that each check detects its bug:
 //
-//	failures := testrecorder.Find(t, func(tb testing.TB) { leasetest.RunOne(tb, broken, check) })
+//	failures := recorder.Find(t, func(tb testing.TB) { leasetest.RunOne(tb, broken, check) })
 package recorder
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// recorder is a testing.TB that notes failures instead of failing.
+// recorder is a testing.TB that records failures.
 type recorder struct {
 	testing.TB
 
@@ -28,8 +27,8 @@ type recorder struct {
 	cleanups []func()
 }
 
-// Record runs a check on a goroutine of its own and returns its failures. A panic is
-// one, and so is a check that does not end within a minute.
+// Record runs a check on its own goroutine and returns its failures. A panic counts as a failure,
+// and so does a check that takes longer than one minute.
 func Record(t *testing.T, check func(tb testing.TB)) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,15 +54,15 @@ func Record(t *testing.T, check func(tb testing.TB)) []string {
 	select {
 	case <-done:
 	case <-deadline.Done():
-		r.Errorf("the check does not end")
+		r.Errorf("the check did not end within a minute")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.failures)
 }
 
-// Find runs a check until it fails, ten times at most, and returns its failures. It is for bugs that show only if goroutines
-// meet, or within a time: on a machine that is busy enough any of them may escape once.
+// Find runs a check until it fails, at most ten times, and returns its failures. It is for bugs
+// that depend on timing: on a busy machine a single run may miss one.
 func Find(t *testing.T, check func(tb testing.TB)) []string {
 	t.Helper()
 	for range 10 {

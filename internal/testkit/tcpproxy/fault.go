@@ -5,7 +5,7 @@ package tcpproxy
 
 import "fmt"
 
-// Direction is where bytes go.
+// Direction is a direction of bytes.
 type Direction int
 
 const (
@@ -27,19 +27,19 @@ func (d Direction) String() string {
 
 func (d Direction) opposite() Direction { return 1 - d }
 
-// Action is what happens to a connection.
+// Action is the effect of a fault on a connection.
 type Action int
 
 const (
-	// Cut ends it for both sides as if the other one had closed it (FIN). What the
-	// proxy still holds is lost.
+	// Cut ends the connection for both sides as if the peer had closed it (FIN). Bytes that the
+	// proxy still holds are lost.
 	Cut Action = iota
-	// Reset ends it for both sides with an error (RST). What the proxy still
-	// holds is lost.
+	// Reset ends the connection for both sides with an error (RST). Bytes that the proxy still
+	// holds are lost.
 	Reset
-	// Stall holds back what comes, until the fault is released.
+	// Stall delays all bytes until the fault is released.
 	Stall
-	// Drop swallows what comes from here on; the connection stays.
+	// Drop discards all following bytes; the connection stays open.
 	Drop
 )
 
@@ -58,22 +58,21 @@ func (a Action) String() string {
 	return fmt.Sprintf("Action(%d)", int(a))
 }
 
-// Fault is something that happens once, to one connection.
+// Fault is a single fault of one connection.
 type Fault struct {
-	// Direction is the one in which bytes are counted, and which stalls or
-	// drops.
+	// Direction is the direction in which bytes are counted, and in which Stall and Drop act.
 	Direction Direction
-	// After is how many bytes pass, of all connections together and counted from
-	// the arming, before the fault strikes the connection that carried the last of
-	// them. 0 strikes in place of the next byte.
+	// After is the number of bytes, of all connections together since the arming, that pass before
+	// the fault. The fault affects the connection that carried the last of them. 0 replaces the
+	// next byte.
 	After int64
-	// Action is what happens.
+	// Action is the effect.
 	Action Action
-	// Both lets the other direction stall or drop too.
+	// Both extends Stall or Drop to the other direction.
 	Both bool
 }
 
-// String describes the fault in a line.
+// String describes the fault in one line.
 func (f Fault) String() string {
 	both := ""
 	if f.Both {
@@ -82,25 +81,25 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%v%s after %d bytes %v", f.Action, both, f.After, f.Direction)
 }
 
-// Armed is a fault that may strike. Its methods are safe for concurrent use.
+// Armed is a fault that may occur. Its methods are safe for concurrent use.
 type Armed struct {
 	fault  Fault
 	proxy  *Proxy
 	struck chan struct{}
 
-	// The proxy's mutex guards the rest.
+	// The proxy's mutex guards the following fields.
 
 	left int64 // bytes that may still pass
-	link *link // the connection that was struck
+	link *link // the affected connection
 
 	released bool
 }
 
-// Struck returns a channel that is closed when the fault has struck.
+// Struck returns a channel that is closed when the fault has occurred.
 func (a *Armed) Struck() <-chan struct{} { return a.struck }
 
-// Release ends a stall or a drop: what was held back goes on, and what comes
-// after it. A fault that has not struck is disarmed. A second Release does nothing.
+// Release ends a stall or a drop: delayed bytes and all following ones pass. A fault that has not
+// occurred is disarmed. A second Release has no effect.
 func (a *Armed) Release() {
 	p := a.proxy
 	p.mu.Lock()

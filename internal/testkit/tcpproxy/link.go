@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// mode is what a flow does with bytes.
+// mode is the treatment of bytes in a flow.
 type mode int
 
 const (
@@ -19,20 +19,20 @@ const (
 
 // flow is one direction of a link. The proxy's mutex guards it.
 type flow struct {
-	held  []byte // read, and not yet forwarded
-	ended bool   // nothing more will be read
+	held  []byte // read and not yet forwarded
+	ended bool   // the sender has closed its side
 	mode  mode
 }
 
 // link is one connection through the proxy.
 type link struct {
 	proxy *Proxy
-	ends  [directions]net.Conn // where each direction goes
+	ends  [directions]net.Conn // the destination of each direction
 	flows [directions]flow
 	over  bool // ended by a fault; guarded by the proxy's mutex
 }
 
-// maxHeld bounds what is read ahead of what can be forwarded.
+// maxHeld limits the bytes that are read ahead.
 const maxHeld = 64 << 20
 
 // run forwards both directions until both have ended.
@@ -48,7 +48,7 @@ func (l *link) run() {
 	}
 }
 
-// read takes what a side sends, also while it can't be forwarded.
+// read reads from one side, also while forwarding is blocked.
 func (l *link) read(d Direction) {
 	p, f := l.proxy, &l.flows[d]
 	buf := make([]byte, 64<<10)
@@ -70,9 +70,9 @@ func (l *link) read(d Direction) {
 	}
 }
 
-// forward hands on what read has taken, and the end of it.
+// forward writes the bytes of read, and closes the destination at their end.
 func (l *link) forward(d Direction) {
-	broken := false // nobody takes it any more
+	broken := false // the destination is closed
 	for {
 		chunk, armed, ok := l.next(d)
 		if !ok {
@@ -92,9 +92,8 @@ func (l *link) forward(d Direction) {
 	}
 }
 
-// next waits for bytes that may pass and returns them, with the fault that strikes
-// behind them. Without either, the stream has ended. It returns false if
-// the link is over.
+// next waits for bytes that may pass. It returns them with the fault that follows them; without
+// either, the stream has ended. It returns false if the link is over.
 func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 	p, f := l.proxy, &l.flows[d]
 	p.mu.Lock()
@@ -121,7 +120,7 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 		}
 	}
 	chunk, f.held = f.held[:n:n], f.held[n:]
-	if d == ToServer { // before they are sent, so that who has received them finds them counted
+	if d == ToServer { // before they are sent, so that a receiver finds them counted
 		p.stats.ToServer += int64(n)
 	} else {
 		p.stats.ToClient += int64(n)
@@ -130,7 +129,7 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 	return chunk, armed, true
 }
 
-// strike lets a fault strike.
+// strike applies a fault.
 func (l *link) strike(d Direction, armed *Armed) {
 	p := l.proxy
 	p.mu.Lock()
@@ -170,7 +169,7 @@ func (l *link) reset() {
 	}
 }
 
-// abort closes a connection with an RST, where there is such a thing.
+// abort closes a connection with an RST if its type supports it.
 func abort(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

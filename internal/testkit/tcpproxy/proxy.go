@@ -1,19 +1,19 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testproxy stands between a client and a server in a test and breaks
-// the connection where the test says, to the byte.
+// Package tcpproxy stands between a client and a server in a test and breaks the connection at a
+// chosen byte.
 //
-//	proxy := testproxy.Start(t, server.Addr())
+//	proxy := tcpproxy.Start(t, server.Addr())
 //	client := dial(proxy.Addr())
-//	fault := proxy.Arm(testproxy.Fault{Direction: testproxy.ToServer, After: 100, Action: testproxy.Stall})
+//	fault := proxy.Arm(tcpproxy.Fault{Direction: tcpproxy.ToServer, After: 100, Action: tcpproxy.Stall})
 //	client.Append(ctx, ...)  // 100 bytes of it arrive, then nothing
 //	<-fault.Struck()
-//	fault.Release()          // and now the rest, though the client may be gone
+//	fault.Release()          // the rest arrives, even if the client has closed its connection
 //
-// What a client has sent is held by the proxy, so a client that gives up and
-// closes its connection takes nothing back: after a stall the server gets
-// everything, then the end of the stream. That is how a commit lands late.
+// The proxy holds the bytes that a client has sent, so a client that closes its connection revokes
+// nothing: after a stall the server receives all bytes and then the end of the stream. This
+// simulates a commit that arrives late.
 package tcpproxy
 
 import (
@@ -24,17 +24,16 @@ import (
 	"testing"
 )
 
-// Proxy forwards TCP connections to a server. Its methods are safe for concurrent
-// use.
+// Proxy forwards TCP connections to a server. Its methods are safe for concurrent use.
 type Proxy struct {
 	upstream string
 	listener net.Listener
 	wait     sync.WaitGroup
 
 	mu      sync.Mutex
-	changed *sync.Cond // something below, or of a link, is another
+	changed *sync.Cond // signals a change of a field below, or of a link
 	links   map[*link]struct{}
-	armed   *Armed // nil if nothing is to strike
+	armed   *Armed // nil if no fault is armed
 	down    bool
 	frozen  bool
 	modes   [directions]mode // of all connections
@@ -42,17 +41,17 @@ type Proxy struct {
 	stats   Stats
 }
 
-// Stats is what went through a proxy.
+// Stats are the counters of a proxy.
 type Stats struct {
-	// Connections is how many were accepted, Refused how many of them were ended at once
-	// because the proxy was down or the server could not be reached.
+	// Connections is the number of accepted connections. Refused is the number of those that were
+	// closed at once because the proxy was down or the server was unreachable.
 	Connections, Refused int
-	// ToServer and ToClient are bytes that were forwarded.
+	// ToServer and ToClient are the forwarded bytes.
 	ToServer, ToClient int64
 }
 
-// Start starts a proxy on a free port before a server: a host and port, or the
-// path of a socket, which begins with "/". It ends with the test.
+// Start starts a proxy on a free port for a server: a host and port, or the path of a socket, which
+// starts with "/". It ends with the test.
 func Start(tb testing.TB, upstream string) *Proxy {
 	tb.Helper()
 	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
@@ -66,11 +65,10 @@ func Start(tb testing.TB, upstream string) *Proxy {
 	return p
 }
 
-// Addr returns the host and port to connect to.
+// Addr returns the host and port of the proxy.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Arm lets a fault strike when its time has come, in place of one that was armed
-// before and has not struck.
+// Arm arms a fault. It replaces an armed fault that has not occurred.
 func (p *Proxy) Arm(f Fault) *Armed {
 	a := &Armed{fault: f, proxy: p, left: f.After, struck: make(chan struct{})}
 	p.mu.Lock()
@@ -79,7 +77,7 @@ func (p *Proxy) Arm(f Fault) *Armed {
 	return a
 }
 
-// ResetAll resets all connections that there are.
+// ResetAll resets all open connections.
 func (p *Proxy) ResetAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,8 +91,8 @@ func (p *Proxy) resetAll() {
 	p.changed.Broadcast()
 }
 
-// SetDown makes the server look as if it were away, or back again: connections
-// are reset, the present ones and new ones.
+// SetDown simulates a server that is down, or up again: existing and new connections are reset
+// while it is down.
 func (p *Proxy) SetDown(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,8 +101,8 @@ func (p *Proxy) SetDown(down bool) {
 	}
 }
 
-// SetFrozen makes the network as if a cable were pulled, or plugged in again: nothing
-// passes on any connection, of new ones either, and nothing is lost.
+// SetFrozen simulates an unplugged or replugged cable: no byte passes on any connection, including
+// new ones, and no byte is lost.
 func (p *Proxy) SetFrozen(frozen bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,12 +110,12 @@ func (p *Proxy) SetFrozen(frozen bool) {
 	p.changed.Broadcast()
 }
 
-// SetStalled holds back what goes in one direction, or lets it go on: on all
-// connections, new ones too. Nothing is lost.
+// SetStalled delays the bytes of one direction on all connections, including new ones, or resumes
+// them. No byte is lost.
 func (p *Proxy) SetStalled(d Direction, stalled bool) { p.set(d, hold, stalled) }
 
-// SetDropped swallows what goes in one direction, or stops that: on all connections, new
-// ones too. Those that have lost bytes are of no use any more: see ResetAll.
+// SetDropped discards the bytes of one direction on all connections, including new ones, or ends
+// that. Connections that have lost bytes are unusable: see ResetAll.
 func (p *Proxy) SetDropped(d Direction, dropped bool) { p.set(d, swallow, dropped) }
 
 func (p *Proxy) set(d Direction, m mode, on bool) {
@@ -129,7 +127,7 @@ func (p *Proxy) set(d Direction, m mode, on bool) {
 	p.changed.Broadcast()
 }
 
-// Stats returns what went through so far.
+// Stats returns the current counters.
 func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +145,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve forwards one connection until both of its sides are done.
+// serve forwards one connection until both sides have ended.
 func (p *Proxy) serve(client net.Conn) {
 	network := "tcp"
 	if strings.HasPrefix(p.upstream, "/") {
