@@ -50,7 +50,7 @@ func appendWithoutEvents(f *fixture) {
 	f.wantHistory(after.ID, 0, after)
 }
 
-// appendNumbering tries numbers that a journal must refuse whoever sends them.
+// appendNumbering appends wrongly numbered writes, which a journal must reject.
 func appendNumbering(f *fixture) {
 	stored := write("numbered", "w", 0, 3)
 	f.store(stored)
@@ -103,7 +103,7 @@ func appendConflict(f *fixture) {
 	f.wantHistory(id, 0, first, next)
 }
 
-// appendIsolation stores what is right beside a conflict and a rejection.
+// appendIsolation stores a valid write next to a conflict and a rejection.
 func appendIsolation(f *fixture) {
 	old := write("conflicting", "w", 0, 1)
 	f.store(old)
@@ -123,8 +123,8 @@ func appendIsolation(f *fixture) {
 	f.wantHistory(old.ID, 0, old)
 }
 
-// appendSkipped has writes behind failed ones of the same ID, some of which would
-// fit if they were tried.
+// appendSkipped appends writes after failed ones of the same ID. Some of them would succeed on
+// their own.
 func appendSkipped(f *fixture) {
 	rejected := write("rejected", "w", 1, 1)
 	rejected.Events[0].SequenceNr = 9
@@ -136,12 +136,12 @@ func appendSkipped(f *fixture) {
 	f.wantRejected(errs[4], rejected)
 	for _, i := range []int{5, 6, 8} {
 		if !errors.Is(errs[i], journal.ErrSkipped) {
-			f.Errorf("write %d, behind a failed one of its ID: %v, want ErrSkipped", i, errs[i])
+			f.Errorf("write %d, after a failed one of its ID: %v, want ErrSkipped", i, errs[i])
 		}
 	}
 	for _, i := range []int{0, 2, 3, 7} {
 		if errs[i] != nil {
-			f.Errorf("write %d, not behind a failed one of its ID: %v", i, errs[i])
+			f.Errorf("write %d, not after a failed one of its ID: %v", i, errs[i])
 		}
 	}
 	f.wantHistory("conflicting", 0, good[0])
@@ -224,8 +224,8 @@ func appendRetainsNoSlices(f *fixture) {
 	f.wantHistory("overwritten", 0)
 }
 
-// appendSharedPayload uses one payload, and one slice of events, for many writes:
-// nobody changes them.
+// appendSharedPayload uses one payload and one slice of events for many writes. The journal must
+// not change them.
 func appendSharedPayload(f *fixture) {
 	shared := func(k int) journal.Write {
 		w := write("shared", fmt.Sprint("w", k), 0, 3)

@@ -60,8 +60,8 @@ func closedRefuses(f *fixture) {
 	})
 }
 
-// closeInReplay closes while the body of a loop runs: nothing is held then, so
-// that Close has nothing to wait for. The replay goes on with what was read ahead.
+// closeInReplay closes the journal in the body of a replay. No resource is held then, so Close need
+// not wait. The replay continues with the events that were read ahead.
 func closeInReplay(f *fixture) {
 	const id, total = "close in replay", 3 * pageRecords
 	f.store(write(id, "w", 0, total))
@@ -83,8 +83,8 @@ func closeInReplay(f *fixture) {
 	})
 }
 
-// closeWhileBusy closes while all methods are in use. Each call either works or
-// says that the journal is closed.
+// closeWhileBusy closes the journal while all methods are in use. Each call either succeeds or
+// fails with ErrClosed.
 func closeWhileBusy(f *fixture) {
 	const callers = 4
 	ready := make(chan struct{}, callers)

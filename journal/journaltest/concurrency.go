@@ -19,8 +19,7 @@ func concurrencyChecks() []check {
 	}
 }
 
-// visibleOnReturn reads what was appended as soon as Append returns, with others
-// busy.
+// visibleOnReturn reads events immediately after their Append returns, under concurrent load.
 func visibleOnReturn(f *fixture) {
 	const writers, each = 4, 50
 	f.together("Append, Replay or HighestSequenceNr", writers, func(k int) {
@@ -42,8 +41,8 @@ func visibleOnReturn(f *fixture) {
 	})
 }
 
-// unitsUnderReads replays while units of three are appended: none is seen in
-// part, and nothing that was there is missing.
+// unitsUnderReads replays while writes of three events are appended: no replay sees a part of a
+// write or misses an earlier event.
 func unitsUnderReads(f *fixture) {
 	const id, unit, units = "units", 3, 150
 	var done atomic.Bool
@@ -77,8 +76,7 @@ func unitsUnderReads(f *fixture) {
 	f.wantHighest(id, unit*units)
 }
 
-// parallelAppends has as many calls in flight as the journal wants, each with IDs
-// of its own, as a writer does.
+// parallelAppends has the maximum number of calls in flight, each with its own IDs, like a writer.
 func parallelAppends(f *fixture) {
 	p, ok := journal.As[journal.Parallel](f.j)
 	if !ok {
@@ -110,8 +108,7 @@ func parallelAppends(f *fixture) {
 	}
 }
 
-// reentrancyChecks use the journal in the body of a replay's loop, where it must
-// hold nothing.
+// reentrancyChecks use the journal in the body of a replay, where no resource may be held.
 func reentrancyChecks() []check {
 	return []check{
 		{name: "AppendInReplay", rule: "the body of a replay may append to the same ID", run: appendInReplay},
@@ -141,7 +138,7 @@ func appendInReplay(f *fixture) {
 	f.wantHighest("other", 5)
 }
 
-// replayInReplay goes deeper than any pool of connections is wide.
+// replayInReplay nests more replays than a pool has connections.
 func replayInReplay(f *fixture) {
 	const id, depth = "replay in replay", 50
 	want := write(id, "w", 0, depth)
@@ -181,8 +178,8 @@ func othersInReplay(f *fixture) {
 	f.wantHistory(id, 5, write(id, "w", 0, 5))
 }
 
-// prefixWhileAppending appends and deletes nothing but what is long read: the
-// replay yields every event that was there when it began, and no gap.
+// prefixWhileAppending appends, and deletes only events that were already replayed: the replay
+// yields every event that existed at its start, without a gap.
 func prefixWhileAppending(f *fixture) {
 	const id, before = "prefix", 2*pageRecords + 500
 	writes := []journal.Write{write(id, "w", 0, before)}

@@ -32,7 +32,7 @@ func deleteIdempotent(f *fixture) {
 	}
 }
 
-// deleteClamped deletes beyond the highest number: what is appended later stays.
+// deleteClamped deletes beyond the highest sequence number: events appended later remain.
 func deleteClamped(f *fixture) {
 	for _, to := range []uint64{4, 1000, maxSeq} {
 		w, next := write("clamped", "w", 0, 3), write("clamped", "w", 3, 2)
@@ -45,8 +45,7 @@ func deleteClamped(f *fixture) {
 	}
 }
 
-// deleteKeepsHighest appends behind a deleted history: its numbers are not used
-// again.
+// deleteKeepsHighest appends after a deleted history: its sequence numbers are not reused.
 func deleteKeepsHighest(f *fixture) {
 	const id = "keeps highest"
 	var writes []journal.Write
@@ -93,8 +92,7 @@ func deleteManyEvents(f *fixture) {
 	f.wantHistory(id, total, w, next)
 }
 
-// deleteWhileAppending has a deletion behind the one who appends: they do not
-// disturb each other.
+// deleteWhileAppending deletes earlier events during appends: the calls do not disturb each other.
 func deleteWhileAppending(f *fixture) {
 	const id, total = "while appending", 200
 	var highest atomic.Uint64

@@ -1,10 +1,10 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journaltest checks implementations of journal.Journal, and has a
-// journal that fails on demand for the tests of those who use one.
+// Package journaltest checks implementations of journal.Journal, and contains a journal that fails on
+// demand for tests of its users.
 //
-// A plugin is finished when it passes [Run]:
+// A plugin calls [Run] in a test:
 //
 //	func TestJournal(t *testing.T) {
 //		journaltest.Run(t, journaltest.Config{
@@ -15,36 +15,35 @@
 //
 // # What Run checks
 //
-//	TCK...          what a replay yields, with bounds, with a caller who leaves, after deletions
+//	TCK...          replays with bounds, with a loop left early, after deletions
 //	Replay...       pages, reading ahead, cancelling, leaving
-//	...InReplay     all methods in the body of a replay's loop
+//	...InReplay     all methods in the body of a replay
 //	Append...       one slot for each write, conflicts, units, several writes of an ID
-//	Size..., RoundTrip..., IDs...   what is stored comes back, what can't be is refused
+//	Size..., RoundTrip..., IDs...   stored values are returned unchanged, invalid ones are rejected
 //	TwoIncarnations, OneWinner, ... several writers of one ID: one wins
 //	RandomCalls                     random calls against a model
 //	VisibleOnReturn, Linearizable   concurrent calls
-//	Fence..., Late..., Cancelled    unknown outcomes become known, and stay what they are
+//	Fence..., Late..., Cancelled    unknown outcomes are settled and stay final
 //	Delete..., List..., Close..., Reopen...
-//	Query..., Await...              one order for all readers, resumed anywhere, also live
+//	Query..., Await...              one order for all readers, resumed at any position, also live
 //
-// Checks are independent of each other. Each has a journal of its own,
-// its name is the name of a subtest, and a failure says what was asked and what
-// came back. They do not wait for time to pass, except for an append that Config.Stall holds.
+// Checks are independent of each other. Each has its own journal and is a subtest with its name; a
+// failure prints the call and its result. Checks do not wait for time to pass, except for an append
+// that Config.Stall blocks.
 //
 // # Failing on demand
 //
-// A [Faulty] stands in front of any journal and injects faults into chosen
-// calls. A call that fails like this has an unknown outcome, as when a
-// connection is lost:
+// [Faulty] wraps any journal and injects faults into chosen calls. By default the outcome of an
+// affected call is unknown, as after a lost connection:
 //
 //	f := journaltest.NewFaulty(inmem.NewJournal())
 //	f.Inject(journaltest.Fault{})                                // the next write is lost
-//	f.Inject(journaltest.Fault{Do: journaltest.Store, Times: 2}) // two are stored, and nobody is told
+//	f.Inject(journaltest.Fault{Do: journaltest.Store, Times: 2}) // two are stored, and reported as failed
 //	late := f.Inject(journaltest.Fault{ID: id, Do: journaltest.Late})
 //	...
-//	late.Release() // now it lands, or is in conflict with what was written meanwhile
+//	late.Release() // now it is stored, or conflicts with later writes
 //
-// What tests of persistent entities usually ask for:
+// Frequent faults in tests of persistent entities:
 //
 //	fail the next write          Fault{ID: id, Err: err}
 //	reject the next three        Fault{Do: Reject, Times: 3}
@@ -52,5 +51,5 @@
 //	fail it at its fourth event  Fault{Op: OpReplay, AfterEvents: 3}
 //	fail the next deletion       Fault{Op: OpDelete}
 //	hold a write back            Fault{Do: Stall}
-//	fail by what is written      Fault{When: func(c Call) bool { return c.Write.Expect == 6 }}
+//	fail a chosen write           Fault{When: func(c Call) bool { return c.Write.Expect == 6 }}
 package journaltest

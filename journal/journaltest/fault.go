@@ -19,8 +19,8 @@ var ErrInjected = errors.New("journaltest: injected fault")
 type Op int
 
 const (
-	// OpAppend is a write of an Append call: a fault strikes single writes,
-	// and their neighbours in the call go on.
+	// OpAppend is a write of an Append call. A fault affects single writes; the other writes of the
+	// call continue.
 	OpAppend Op = iota
 	// OpReplay is a Replay, when its loop begins.
 	OpReplay
@@ -32,37 +32,35 @@ const (
 	opCount
 )
 
-// Effect is what a fault does to what it strikes.
+// Effect is the action of a fault.
 type Effect int
 
 const (
 	// Lose fails without doing anything. To the writer of an append the outcome
 	// is unknown; in truth the write is not stored and never will be.
 	Lose Effect = iota
-	// Store does what was asked and fails all the same: the outcome is unknown,
-	// in truth the write is stored. A replay or a read of the highest number
-	// just fails.
+	// Store executes the call and then returns an error: the outcome is unknown to the caller, but
+	// the write is stored. Replay and HighestSequenceNr fail.
 	Store
-	// Late fails at once, and what was asked is done later, when it is released
-	// or Fault.AfterCalls says so: the outcome is unknown until then. The writes
-	// land in one Append call of the inner journal, which may refuse them by
-	// then. A replay or a read of the highest number just fails.
+	// Late fails immediately and executes the call later, when the fault is released or
+	// Fault.AfterCalls is reached. The outcome is unknown until then. The writes are passed on in
+	// one Append call of the inner journal, which may reject them by then. Replay and
+	// HighestSequenceNr fail.
 	Late
-	// Stall blocks until it is released, and then does what was asked. A context
-	// that ends first fails the call with its cause and nothing is done.
+	// Stall blocks until the fault is released and then executes the call. If the context ends
+	// first, the call fails with its cause and is not executed.
 	Stall
-	// Reject refuses a write with a *journal.RejectedError whose reason is
-	// Fault.Err. Anything but a write just fails.
+	// Reject fails a write with a *journal.RejectedError whose reason is Fault.Err. Other calls
+	// fail.
 	Reject
-	// Conflict refuses a write with a *journal.ConflictError, though nobody
-	// else wrote. Anything but a write just fails.
+	// Conflict fails a write with a *journal.ConflictError without a conflict. Other calls fail.
 	Conflict
 	// NotSent refuses a write with an error that matches journal.ErrNotSent and
 	// Fault.Err. Anything but a write just fails.
 	NotSent
 )
 
-// Fault says what goes wrong, and when. The zero value loses the next write.
+// Fault describes an injected failure. The zero value loses the next write.
 type Fault struct {
 	// Op is the method to strike. Defaults to OpAppend.
 	Op Op
@@ -71,30 +69,29 @@ type Fault struct {
 	// When limits the fault further. It runs under a lock and must not call the
 	// journal. Defaults to always.
 	When func(Call) bool
-	// Skip is how many matching calls go by unharmed first. Defaults to 0.
+	// Skip is the number of matching calls that succeed first. Defaults to 0.
 	Skip int
 	// Times is how often the fault strikes; below 0 it strikes until Reset.
 	// Defaults to 1.
 	Times int
 
-	// Do is what happens. Defaults to Lose.
+	// Do is the effect. Defaults to Lose.
 	Do Effect
 	// Err is the error reported. Defaults to ErrInjected.
 	Err error
-	// WholeCall strikes all writes of the Append call that holds the matching
-	// one, as a lost connection does. Without it the matching write is struck,
-	// and with it the later writes of the same ID in that call.
+	// WholeCall affects all writes of the Append call that contains the matching one, like a lost
+	// connection. Otherwise the fault affects the matching write and the later writes of the same
+	// ID in that call.
 	WholeCall bool
-	// AfterEvents is how many events a struck replay yields first, or all of
-	// them if there are fewer. Defaults to 0.
+	// AfterEvents is the number of events that an affected replay yields before it fails, at most
+	// all of them. Defaults to 0.
 	AfterEvents int
-	// AfterCalls lets what is Late land by itself, right before the AfterCalls-th
-	// later call of any method is passed on. At 0, the default, only a release
-	// does.
+	// AfterCalls executes late calls without a release, directly before the AfterCalls-th later
+	// call of any method. The default 0 requires a release.
 	AfterCalls int
 }
 
-// Call is what Fault.When is asked about.
+// Call is the argument of Fault.When.
 type Call struct {
 	Op Op
 	ID string
@@ -124,15 +121,14 @@ type Injected struct {
 // lateCall is something that was answered and is not yet done.
 type lateCall struct {
 	from *Injected
-	// calls counts down the later calls until it lands by itself; it is 0 if
-	// only a release lets it.
+	// calls counts down the later calls until the execution; 0 requires a release.
 	calls int
 	// land does it and returns how many writes were stored.
 	land func() int
 }
 
-// Struck returns a channel that is closed when the fault strikes for the first
-// time: from then on a release reaches what it holds.
+// Struck returns a channel that is closed when the fault takes effect for the first time. From then
+// on Release has an effect.
 func (i *Injected) Struck() <-chan struct{} { return i.struck }
 
 // Hits returns how often the fault has struck.
@@ -149,13 +145,12 @@ func (i *Injected) Landed() int {
 	return i.landed
 }
 
-// Release lets the calls go on that this fault stalls now, and does what it
-// made late. It returns when the late writes have landed or were refused. What
-// the fault strikes afterwards is held again.
+// Release continues the calls that this fault stalls, and executes its late calls. It returns when
+// the late writes were stored or rejected. Calls that the fault affects afterwards are blocked
+// again.
 func (i *Injected) Release() { i.owner.release(i) }
 
-// matches counts a call that the fault may strike and reports whether it does.
-// It is called with the owner's lock held.
+// matches counts a call and reports whether the fault affects it. The lock of the owner is held.
 func (i *Injected) matches(c Call) bool {
 	times := cmp.Or(i.fault.Times, 1)
 	if times > 0 && i.hits == times || !i.fault.matches(c) {
@@ -165,7 +160,7 @@ func (i *Injected) matches(c Call) bool {
 	return i.seen > i.fault.Skip
 }
 
-// hit notes that the fault has struck. It is called with the owner's lock held.
+// hit records that the fault has taken effect. The lock of the owner is held.
 func (i *Injected) hit() {
 	i.hits++
 	if i.hits == 1 {

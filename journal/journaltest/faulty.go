@@ -13,15 +13,15 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Faulty is a journal that passes everything on to another one, except where a
-// fault strikes. It is safe for concurrent use.
+// Faulty is a journal that forwards all calls to another one and injects faults. It is safe for
+// concurrent use.
 //
 //	f := journaltest.NewFaulty(inmem.NewJournal())
 //	f.Inject(journaltest.Fault{Do: journaltest.Reject, ID: "account|42"})
 //
-// It keeps the contract of the SPI whatever is injected, as long as the inner
-// journal does and Fault.Err does not claim something else. Optional interfaces
-// of the inner journal are found by journal.As and have no faults.
+// It satisfies the contract of journal.Journal with all faults, if the inner journal does and
+// Fault.Err does not claim another outcome. journal.As finds the optional interfaces of the inner
+// journal, which have no faults.
 type Faulty struct {
 	inner journal.Journal
 
@@ -40,7 +40,7 @@ var (
 // NewFaulty returns a journal in front of inner, without faults.
 func NewFaulty(inner journal.Journal) *Faulty { return &Faulty{inner: inner} }
 
-// Unwrap returns the journal behind the faults.
+// Unwrap returns the inner journal.
 func (f *Faulty) Unwrap() journal.Journal { return f.inner }
 
 // Inject adds a fault. A call is struck by one fault at most: the first that
@@ -53,10 +53,10 @@ func (f *Faulty) Inject(fault Fault) *Injected {
 	return i
 }
 
-// Release releases what any fault holds; see Injected.Release.
+// Release releases all faults; see Injected.Release.
 func (f *Faulty) Release() { f.release(nil) }
 
-// Reset removes all faults. Stalled calls go on; what is late never lands.
+// Reset removes all faults. Stalled calls continue; late calls are never executed.
 func (f *Faulty) Reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,15 +66,15 @@ func (f *Faulty) Reset() {
 	f.faults, f.late = nil, nil
 }
 
-// Calls returns how many calls of a method have come in, struck or not. A
-// replay counts when its loop begins.
+// Calls returns the number of calls of a method, affected or not. A replay is counted when its loop
+// begins.
 func (f *Faulty) Calls(op Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[op]
 }
 
-// Writes returns how many writes all Append calls have held, struck or not.
+// Writes returns the number of writes in all Append calls, affected or not.
 func (f *Faulty) Writes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +135,7 @@ func (f *Faulty) DeleteTo(ctx context.Context, id string, to uint64) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.postpone(s.Injected, func() int {
-			_ = f.inner.DeleteTo(context.WithoutCancel(ctx), id, to) // nobody waits for the outcome
+			_ = f.inner.DeleteTo(context.WithoutCancel(ctx), id, to) // no caller waits for the outcome
 			return 0
 		})
 	case Stall:
@@ -155,8 +155,8 @@ func (f *Faulty) Close() error {
 	return f.inner.Close()
 }
 
-// begin counts a call that is no append, lands what is due, and returns what
-// strikes the call.
+// begin counts a call other than Append, executes the late calls that are due, and returns the
+// fault of the call.
 func (f *Faulty) begin(c Call) *strike {
 	f.count(c.Op, 0)
 	f.mu.Lock()
@@ -164,7 +164,7 @@ func (f *Faulty) begin(c Call) *strike {
 	return f.strike(c)
 }
 
-// count counts a call and lands what is due before it.
+// count counts a call and executes the late calls that are due before it.
 func (f *Faulty) count(op Op, writes int) {
 	f.mu.Lock()
 	f.calls[op]++
@@ -180,8 +180,7 @@ func (f *Faulty) count(op Op, writes int) {
 	f.land(due)
 }
 
-// strike returns the blow of the first fault that matches, nil without one. It
-// is called with the lock held.
+// strike returns the effect of the first matching fault, nil if none matches. The lock is held.
 func (f *Faulty) strike(c Call) *strike {
 	for _, i := range f.faults {
 		if i.matches(c) {
@@ -192,12 +191,12 @@ func (f *Faulty) strike(c Call) *strike {
 	return nil
 }
 
-// postpone notes a late call. It is called with the lock held.
+// postpone records a late call. The lock is held.
 func (f *Faulty) postpone(from *Injected, land func() int) {
 	f.late = append(f.late, &lateCall{from: from, calls: from.fault.AfterCalls, land: land})
 }
 
-// release releases what one fault holds, or all that any does.
+// release releases one fault, or all if one is nil.
 func (f *Faulty) release(one *Injected) {
 	f.mu.Lock()
 	for _, i := range f.faults {
@@ -210,7 +209,7 @@ func (f *Faulty) release(one *Injected) {
 	f.land(due)
 }
 
-// take removes the late calls that are due. It is called with the lock held.
+// take removes the late calls that are due. The lock is held.
 func (f *Faulty) take(isDue func(*lateCall) bool) (due []*lateCall) {
 	f.late = slices.DeleteFunc(f.late, func(l *lateCall) bool {
 		if !isDue(l) {
@@ -222,7 +221,7 @@ func (f *Faulty) take(isDue func(*lateCall) bool) (due []*lateCall) {
 	return due
 }
 
-// land does what is due, in the order in which it was asked for.
+// land executes late calls in the order in which they were made.
 func (f *Faulty) land(due []*lateCall) {
 	for _, l := range due {
 		n := l.land()
@@ -232,8 +231,8 @@ func (f *Faulty) land(due []*lateCall) {
 	}
 }
 
-// Append implements journal.Journal. Writes of one ID behind a struck one share
-// its fate, as they would in a journal that stores them in order.
+// Append implements journal.Journal. Later writes of an ID have the outcome of the affected one, as
+// in a journal that stores them in order.
 func (f *Faulty) Append(ctx context.Context, writes []journal.Write) []error {
 	f.count(OpAppend, len(writes))
 	struck := f.plan(ctx, writes)
@@ -263,8 +262,7 @@ func (f *Faulty) Append(ctx context.Context, writes []journal.Write) []error {
 	return errs
 }
 
-// plan returns what strikes each write, nil if nothing does, and postpones what
-// is late.
+// plan returns the effect on each write, nil if there is none, and postpones late writes.
 func (f *Faulty) plan(ctx context.Context, writes []journal.Write) []*strike {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -322,8 +320,8 @@ func (f *Faulty) pass(ctx context.Context, writes []journal.Write, struck []*str
 	return errs
 }
 
-// outcome returns the slot of a struck write. inner is what the inner journal
-// said if it was asked, behind whether an earlier write of the ID has failed.
+// outcome returns the slot of an affected write. inner is the slot of the inner journal if it was
+// called; behind is set if an earlier write of the ID failed.
 func (s *strike) outcome(w *journal.Write, inner error, behind bool) error {
 	switch do := s.fault.Do; {
 	case do == Lose, do == Store, do == Late:

@@ -20,8 +20,8 @@ import (
 
 const maxSeq = journal.MaxSequenceNr
 
-// fixture is what a check works on: a journal of its own, and a context that
-// ends when the check has taken too long.
+// fixture is the environment of a check: its own journal, and a context with the time limit of the
+// check.
 type fixture struct {
 	testing.TB
 	cfg  Config
@@ -51,8 +51,8 @@ func (f *fixture) close() {
 	}
 }
 
-// within fails the check if something does not return. What it runs is on
-// another goroutine and must not call methods that end the check.
+// within fails the check if do does not return in time. do runs on another goroutine and must not
+// end the check.
 func (f *fixture) within(what string, do func()) {
 	f.Helper()
 	done := make(chan struct{})
@@ -97,7 +97,7 @@ func (f *fixture) appendAll(ctx context.Context, writes ...journal.Write) []erro
 	return errs
 }
 
-// append1 appends one write and returns what became of it.
+// append1 appends one write and returns its slot.
 func (f *fixture) append1(w journal.Write) error {
 	f.Helper()
 	return f.appendAll(f.ctx, w)[0]
@@ -114,20 +114,20 @@ func (f *fixture) store(writes ...journal.Write) {
 	}
 }
 
-// collect ranges over a replay, to the end or until it has limit events if that
-// is above 0. It checks what holds for all replays.
+// collect iterates over a replay, to the end or to limit events if limit is positive. It checks the
+// rules for all replays.
 func (f *fixture) collect(seq iter.Seq2[journal.Event, error], limit int) (events []journal.Event, failed error) {
 	f.Helper()
 	for e, err := range seq {
 		if failed != nil {
-			f.Errorf("Replay goes on after the error %v", failed)
+			f.Errorf("Replay continues after the error %v", failed)
 			return events, failed
 		}
 		if failed = err; err != nil {
 			continue
 		}
 		if n := len(events); n > 0 && e.SequenceNr <= events[n-1].SequenceNr {
-			f.Errorf("Replay yields %d behind %d", e.SequenceNr, events[n-1].SequenceNr)
+			f.Errorf("Replay yields %d after %d", e.SequenceNr, events[n-1].SequenceNr)
 			return events, nil
 		}
 		if events = append(events, e); len(events) == limit {
@@ -137,7 +137,7 @@ func (f *fixture) collect(seq iter.Seq2[journal.Event, error], limit int) (event
 	return events, failed
 }
 
-// replay returns a range of a history, and reports an error if there is one.
+// replay returns a range of a history and reports an error.
 func (f *fixture) replay(id string, from, to uint64) []journal.Event {
 	f.Helper()
 	events, err := f.collect(f.j.Replay(f.ctx, id, from, to), 0)
@@ -178,8 +178,7 @@ func (f *fixture) attach() journal.Journal {
 	return other
 }
 
-// write returns a write of n events behind expect, each with a payload that
-// tells where it belongs.
+// write returns a write of n events after expect. Each payload identifies its event.
 func write(id, writer string, expect uint64, n int) journal.Write {
 	w := journal.Write{ID: id, Writer: writer, Expect: expect, Events: make([]journal.Event, n)}
 	for i := range w.Events {
@@ -259,7 +258,7 @@ func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
 	case !ok || !errors.Is(err, journal.ErrConflict):
 		f.Errorf("Append to %q expecting %d returned %v, want a *ConflictError", w.ID, w.Expect, err)
 	case conflict.ID != w.ID || conflict.Expected != w.Expect || conflict.Highest != 0 && conflict.Highest != highest:
-		f.Errorf("conflict says %+v, want {%s %d %d}, or 0 for the last", *conflict, w.ID, w.Expect, highest)
+		f.Errorf("got conflict %+v, want {%s %d %d}, or 0 for the last", *conflict, w.ID, w.Expect, highest)
 	}
 }
 
@@ -271,12 +270,12 @@ func (f *fixture) wantRejected(err error, w journal.Write) {
 	case !ok || !errors.Is(err, journal.ErrRejected):
 		f.Errorf("Append to %.40q returned %v, want a *RejectedError", w.ID, err)
 	case rejected.ID != w.ID || rejected.Reason == nil:
-		f.Errorf("rejection says ID %.40q and reason %v, want %.40q and some reason", rejected.ID, rejected.Reason, w.ID)
+		f.Errorf("got rejection of ID %.40q with reason %v, want %.40q and a reason", rejected.ID, rejected.Reason, w.ID)
 	}
 }
 
-// diff says in what an event differs from the one that was stored, "" if in
-// nothing. Nil and empty are the same.
+// diff describes the first difference between two events, "" if there is none. Nil and empty slices
+// are equal.
 func diff(got, want *journal.Event) string {
 	var d []string
 	note := func(field string, got, want any) {

@@ -21,7 +21,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// operation is what one client asked of one ID.
+// operation is a call of a client for one ID.
 type operation struct {
 	id     string
 	op     Op
@@ -30,7 +30,7 @@ type operation struct {
 	writer string // of an append
 }
 
-// answer is what it was told.
+// answer is the result of an operation.
 type answer struct {
 	unknown, conflict bool
 	highest           uint64
@@ -43,8 +43,8 @@ type history string
 
 func (h history) highest() uint64 { return uint64(utf8.RuneCountInString(string(h))) } //nolint:gosec // small
 
-// linearizable has clients append to and read the same few IDs at
-// once, and looks for an order of all that in which each answer is right.
+// linearizable lets clients append to and read the same few IDs concurrently, and searches for an
+// order of the operations in which each result is correct.
 func linearizable(f *fixture) {
 	const clients, steps, ids = 6, 60, 3
 	var (
@@ -90,8 +90,8 @@ func linearizable(f *fixture) {
 	}
 }
 
-// perform calls the journal and returns the answer, and the highest number that
-// the client knows of afterwards.
+// perform executes an operation and returns the result and the highest sequence number that the
+// client has observed.
 func (f *fixture) perform(op operation) (answer, uint64) {
 	switch op.op {
 	case OpAppend:
@@ -148,8 +148,8 @@ func byID(all []porcupine.Operation) [][]porcupine.Operation {
 	return out
 }
 
-// next returns the states in which an operation may leave a history if it got
-// that answer: none if the answer is wrong.
+// next returns the possible states of a history after an operation with this result, none if the
+// result is wrong.
 func next(h history, op operation, got answer) []any {
 	var right bool
 	after := h

@@ -22,7 +22,7 @@ func listerChecks() []check {
 	}
 }
 
-// list returns the IDs behind after.
+// list returns the IDs after the given one.
 func (f *fixture) list(after string) []string {
 	f.Helper()
 	ids, err := f.collectIDs(f.ctx, after)
@@ -40,7 +40,7 @@ func (f *fixture) collectIDs(ctx context.Context, after string) (ids []string, f
 	}
 	for id, err := range l.PersistenceIDs(ctx, after) {
 		if failed != nil {
-			f.Errorf("PersistenceIDs goes on after the error %v", failed)
+			f.Errorf("PersistenceIDs continues after the error %v", failed)
 			break
 		}
 		if failed = err; err == nil {
@@ -87,7 +87,7 @@ func listAfter(f *fixture) {
 	}
 }
 
-// listOnlyWritten lists what was deleted, and not what was never stored.
+// listOnlyWritten expects IDs with deleted events, and no IDs that were never stored.
 func listOnlyWritten(f *fixture) {
 	f.storeIDs([]string{"deleted", "kept"})
 	f.deleteTo("deleted", maxSeq)

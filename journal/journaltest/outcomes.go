@@ -13,8 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// outcomeChecks look at what Append says when it is cut short, and at what is
-// true in the end.
+// outcomeChecks compare the outcomes of interrupted Append calls with the stored state.
 func outcomeChecks() []check {
 	return []check{
 		{name: "Cancelled", rule: "what Append says of a cancelled write is true, and if it says nothing, a fence finds out", run: cancelled},
@@ -60,7 +59,7 @@ func deadlinePassed(f *fixture) {
 		f.wantTruth(late, errs[0])  //nolint:contextcheck // the one of the check has not ended
 		f.wantTruth(fresh, errs[1]) //nolint:contextcheck // likewise
 	})
-	// A journal may give the right answer all the same.
+	// The call may also succeed.
 	f.within("a call with a deadline that has passed", func() {
 		events, err := f.collect(f.j.Replay(ctx, id, 1, 3), 0)
 		if !errors.Is(err, context.DeadlineExceeded) && (err != nil || len(events) != 3) {
@@ -76,8 +75,8 @@ func deadlinePassed(f *fixture) {
 	})
 }
 
-// lateCommit has an append of unknown outcome that lands behind its fence, or
-// before it: what the fence said stays true.
+// lateCommit has an append with an unknown outcome that is committed before or after its fence: the
+// outcome of the fence remains true.
 func lateCommit(f *fixture, before bool) {
 	const id = "late"
 	first := write(id, "w", 0, 2)
@@ -119,9 +118,9 @@ func lateCommit(f *fixture, before bool) {
 	f.wantHistory(id, 0, append(history, after)...)
 }
 
-// settle finds out by a fence whether a write of unknown outcome is stored. If
-// the fence has no answer soon, it may be waiting for the write, and let lets
-// that go on. It does not end the check.
+// settle appends a fence to determine whether a write with an unknown outcome is stored. If the
+// fence does not return soon, it may be waiting for the write; let continues the write. settle does
+// not end the check.
 func (f *fixture) settle(lost journal.Write, let func()) (done bool) {
 	for f.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
@@ -147,8 +146,8 @@ func (f *fixture) settle(lost journal.Write, let func()) (done bool) {
 	return false
 }
 
-// wantTruth checks that what Append said about the last write of an ID is so. It
-// does not end the check.
+// wantTruth compares the outcome of the last write of an ID with the stored state. It does not end
+// the check.
 func (f *fixture) wantTruth(w journal.Write, said error) {
 	f.Helper()
 	want := eventsOf(w)

@@ -27,7 +27,7 @@ func (f *fixture) querier() journal.Querier {
 	return q
 }
 
-// page reads one page and checks what holds for all pages.
+// page reads one page and checks the rules for all pages.
 func (f *fixture) page(q journal.Criteria, after journal.Offset) journal.Page {
 	f.Helper()
 	p, err := f.querier().Query(f.ctx, q, after)
@@ -38,7 +38,7 @@ func (f *fixture) page(q journal.Criteria, after journal.Offset) journal.Page {
 	return p
 }
 
-// wantPage checks what holds for all pages.
+// wantPage checks the rules for all pages.
 func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Offset) {
 	f.Helper()
 	fail := func(format string, args ...any) {
@@ -74,7 +74,7 @@ func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Off
 	}
 }
 
-// wantOffset checks what an offset looks like.
+// wantOffset checks the form of an offset.
 func (f *fixture) wantOffset(o journal.Offset) {
 	f.Helper()
 	if len(o) > 64 || strings.ContainsFunc(string(o), func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -130,8 +130,8 @@ func (f *fixture) end() journal.Offset {
 	return o
 }
 
-// wantRead reads all that matches and checks that it is the events of the writes,
-// those of each ID in their order. It returns them in the order of the journal.
+// wantRead reads all matching events and compares them with the events of the writes, in order for
+// each ID. It returns them in the order of the journal.
 func (f *fixture) wantRead(q journal.Criteria, after journal.Offset, writes ...journal.Write) []journal.Envelope {
 	f.Helper()
 	want, n := make(map[string][]journal.Event), 0
@@ -148,8 +148,8 @@ func (f *fixture) wantRead(q journal.Criteria, after journal.Offset, writes ...j
 	return got
 }
 
-// wantOn reads on behind a position and checks that it is what matches among the
-// events that were seen there before. It returns that.
+// wantOn reads from a position and compares the result with the matching events among those that
+// were read there before, which it returns.
 func (f *fixture) wantOn(q journal.Criteria, after journal.Offset, seen []journal.Envelope) []journal.Envelope {
 	f.Helper()
 	want := matching(q, seen)
@@ -233,7 +233,7 @@ func list(events []journal.Envelope) string {
 	return fmt.Sprintf("%d events (%s)", len(events), strings.Join(out, ", "))
 }
 
-// queryPageChecks are about pages, and about going on behind them.
+// queryPageChecks concern pages and reading from a position.
 func queryPageChecks() []check {
 	return []check{
 		{name: "QueryPages", rule: "a page has at most 1,000 events, and the pages together all of them", needs: queries, run: queryPages},
@@ -268,8 +268,7 @@ func queryPages(f *fixture) {
 	}
 }
 
-// wantMore reads what was seen once more without waiting: Page.More has to lead
-// to its end.
+// wantMore reads the same events again without waiting: Page.More must lead to the last one.
 func (f *fixture) wantMore(q journal.Criteria, seen []journal.Envelope) {
 	f.Helper()
 	got, _ := f.walk(q, "")
@@ -295,8 +294,8 @@ func queryLargePages(f *fixture) {
 	f.wantOn(journal.Criteria{}, whole[6].Offset, whole[7:])
 }
 
-// queryResume goes on behind each event, also in the middle of a write, and of a
-// query behind what only another one has seen.
+// queryResume resumes after each event, also in the middle of a write, and resumes one query at
+// positions of another.
 func queryResume(f *fixture) {
 	writes := spread(4)
 	f.store(writes...)
@@ -329,7 +328,7 @@ func queryEmptyPage(f *fixture) {
 		got, end := f.read(journal.Criteria{}, next, 1)
 		f.wantAll(got, map[string][]journal.Event{w.ID: eventsOf(w)})
 		if none, again := f.walk(journal.Criteria{}, end); len(none) > 0 || again.Compare(end) < 0 {
-			f.Errorf("Query behind the end yields %s, and Next %q behind %q", list(none), again, end)
+			f.Errorf("Query after the end yields %s, and Next %q after %q", list(none), again, end)
 		}
 		want := matching(journal.Criteria{Tag: "t"}, got)
 		tagged, other = f.read(journal.Criteria{Tag: "t"}, other, len(want))
@@ -337,11 +336,11 @@ func queryEmptyPage(f *fixture) {
 		next = end
 	}
 	if got, _ := f.read(journal.Criteria{}, last, 10); len(got) != 10 {
-		f.Errorf("Query behind Next of an empty journal yields %s, want 10 events", list(got))
+		f.Errorf("Query after Next of an empty journal yields %s, want 10 events", list(got))
 	}
 }
 
-// queryRareTag looks for 5 of 6,000 events.
+// queryRareTag searches for 5 of 6,000 events.
 func queryRareTag(f *fixture) {
 	const batch, batches = 1000, 6
 	var writes []journal.Write
@@ -393,13 +392,13 @@ func queryEnd(f *fixture) {
 		got := f.wantRead(journal.Criteria{}, end, w)
 		last := end
 		if end = f.end(); end.Compare(last) < 0 {
-			f.Errorf("the end went back from %q to %q", last, end)
+			f.Errorf("the end moved back from %q to %q", last, end)
 		}
 		if len(got) > 0 && end.Compare(got[len(got)-1].Offset) < 0 {
 			f.Errorf("the end is %q, but an event was seen at %q", end, got[len(got)-1].Offset)
 		}
 		if got, _ := f.walk(journal.Criteria{}, end); len(got) > 0 {
-			f.Errorf("Query behind the end yields %s", list(got))
+			f.Errorf("Query after the end yields %s", list(got))
 		}
 	}
 }

@@ -31,13 +31,13 @@ func awaitThere(f *fixture) {
 	whole := f.wantRead(journal.Criteria{}, "", w)
 	for _, after := range []journal.Offset{"", whole[0].Offset, whole[1].Offset} {
 		if err := f.await(f.ctx, after); err != nil {
-			f.Errorf("Await behind %q, with something there: %v", after, err)
+			f.Errorf("Await after %q, with events available: %v", after, err)
 		}
 	}
 }
 
-// awaiting starts n waits for an event behind a position, and returns what waits
-// until all have found it. A wait that ends without one goes on.
+// awaiting starts n waits for an event after a position. The returned function waits until all have
+// found it. A wait that returns without an event is repeated.
 func (f *fixture) awaiting(n int, after journal.Offset) (wait func()) {
 	f.Helper()
 	q := f.querier()
@@ -213,8 +213,8 @@ func queryCurrent(f *fixture) {
 	}
 }
 
-// queryLiveReaders has several writers, and readers that leave their loop at
-// random and go on behind the last event they have seen.
+// queryLiveReaders has several writers, and readers that leave their loop at random and resume
+// after the last received event.
 func queryLiveReaders(f *fixture) {
 	const writers, each = 4, 50
 	readers := []journal.Criteria{{}, {}, {}, {Tag: "every 2"}, {Type: "live"}, {Slices: journal.Slices{Count: 512}}, {Slices: journal.Slices{First: 512, Count: 512}}}
@@ -270,8 +270,8 @@ func queryLiveReaders(f *fixture) {
 	}
 }
 
-// follow reads n events live. It leaves the loop and goes on behind the last
-// event when leave says so.
+// follow reads n events live. When leave returns true, it leaves the loop and resumes after the
+// last event.
 func follow(ctx context.Context, j journal.Journal, q journal.Criteria, n int, leave func() bool) (events []journal.Envelope, failed error) {
 	var last journal.Offset
 	for len(events) < n && failed == nil {
@@ -288,8 +288,7 @@ func follow(ctx context.Context, j journal.Journal, q journal.Criteria, n int, l
 	return events, failed
 }
 
-// queryLateCommit has an append that is stuck at its commit while others go by and
-// are read.
+// queryLateCommit has an append that stalls at its commit while others are stored and read.
 func queryLateCommit(f *fixture) {
 	stored := []journal.Write{write("late|0", "w", 0, 2)}
 	f.store(stored...)

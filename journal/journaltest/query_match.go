@@ -225,8 +225,7 @@ func queryBadOffset(f *fixture) {
 	}
 }
 
-// queryStateChecks are about what was deleted, never stored, or stored by others
-// and before.
+// queryStateChecks concern events that were deleted, never stored, or stored earlier or by others.
 func queryStateChecks() []check {
 	return []check{
 		{name: "QueryDeleted", rule: "deleted events are gone, the others and all offsets stay what they are", needs: queries, run: queryDeleted},
@@ -409,13 +408,13 @@ func queryCancelled(f *fixture) {
 		case err == nil:
 			f.wantSame("a page of a read whose context has ended", p.Events, want[:min(len(p.Events), len(want))])
 			if !p.More && len(p.Events) != len(want) {
-				f.Errorf("a read whose context has ended just ends, with %s", list(p.Events))
+				f.Errorf("a read with an ended context yields %s without an error", list(p.Events))
 			}
 		case !errors.Is(err, gone):
-			f.Errorf("Query whose context has ended: %v, want its cause", err)
+			f.Errorf("Query with an ended context: %v, want its cause", err)
 		}
 		if o, err := q.End(ctx); err != nil && !errors.Is(err, gone) || err == nil && o.Compare(want[len(want)-1].Offset) < 0 {
-			f.Errorf("End whose context has ended: %q and %v, want its cause", o, err)
+			f.Errorf("End with an ended context: %q and %v, want its cause", o, err)
 		}
 	})
 	f.wantRead(journal.Criteria{}, "", writes...)

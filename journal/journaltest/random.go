@@ -23,7 +23,7 @@ type plain struct {
 	deleted int
 }
 
-// player makes random calls and knows what has to come of them.
+// player makes random calls and computes the expected results.
 type player struct {
 	*fixture
 	random *rand.Rand

@@ -62,7 +62,7 @@ func reopenKeepsDeletions(f *fixture) {
 	}
 }
 
-// reopenKeepsNumbers has whoever wrote before the restart, or fenced, still win.
+// reopenKeepsNumbers appends after a restart: earlier writes and fences still win.
 func reopenKeepsNumbers(f *fixture) {
 	stored, lost, deleted := write("stored", "w", 0, 3), write("fenced", "w", 0, 2), write("deleted", "w", 0, 4)
 	f.store(stored, fence(lost), deleted)
@@ -80,8 +80,8 @@ func reopenKeepsNumbers(f *fixture) {
 	f.wantHistory(deleted.ID, 4, deleted, next[2])
 }
 
-// reopenWhileAppending cuts appends short: what was stored is there, what was
-// surely not is not, and of the rest each unit is there as a whole or not at all.
+// reopenWhileAppending interrupts appends: writes reported as stored exist, writes reported as not
+// stored do not, and each other write exists as a whole or not at all.
 func reopenWhileAppending(f *fixture) {
 	const writers, unit = 4, 3
 	var (
@@ -111,7 +111,7 @@ func reopenWhileAppending(f *fixture) {
 	f.within("an Append beside a restart", busy.Wait)
 	for k, w := range last {
 		if said[k] == nil {
-			f.Errorf("Append goes on after a restart")
+			f.Errorf("Append continues after a restart")
 			return
 		}
 		f.wantTruth(w, said[k])

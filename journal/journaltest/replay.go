@@ -112,14 +112,14 @@ func replayLargePages(f *fixture) {
 	f.wantEvents(id, f.replay(id, 4, 11), eventsOf(writes...)[3:11])
 }
 
-// replayReadAhead deletes all events while the first one is looked at: only what
-// was read ahead can follow.
+// replayReadAhead deletes all events during the first one: only events that were read ahead may
+// follow.
 func replayReadAhead(f *fixture) {
 	follow := func(id string) int {
 		n := 0
 		for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
 			if err != nil {
-				break // an event that was there is missing: a fair answer
+				break // an existing event is missing: a permitted result
 			}
 			if n++; n == 1 {
 				f.deleteTo(id, maxSeq)
@@ -176,8 +176,7 @@ func replayCancelled(f *fixture) {
 	}
 }
 
-// replayAbandoned leaves very many replays in the middle: none may hold on to
-// anything.
+// replayAbandoned leaves many replays before their end: none may keep resources.
 func replayAbandoned(f *fixture) {
 	const id, times = "abandoned", 10_000
 	f.store(write(id, "w", 0, 3))
@@ -202,7 +201,7 @@ func replayAbandoned(f *fixture) {
 	})
 	// Other checks start goroutines too, but not that many.
 	if n := runtime.NumGoroutine() - before; n > times/2 {
-		f.Errorf("%d goroutines are left behind by %d abandoned replays", n, times)
+		f.Errorf("%d goroutines remain after %d abandoned replays", n, times)
 	}
 	f.within("a call after 10,000 abandoned replays", func() {
 		if err := f.append1(write(id, "w", 3, 1)); err != nil {
@@ -220,7 +219,7 @@ func replayAbandoned(f *fixture) {
 	})
 }
 
-// pattern returns bytes that look random and depend on a seed.
+// pattern returns pseudo-random bytes for a seed.
 func pattern(size int, seed byte) []byte {
 	out := make([]byte, size)
 	x := uint32(seed) + 1

@@ -12,40 +12,35 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Config says what to check and what it claims to be able to do.
+// Config describes the journal to check and its capabilities.
 type Config struct {
-	// Open returns a fresh and empty journal. The suite calls it once for each
-	// check, possibly at the same time, and closes what it returns. What else
-	// there is to clean up is left to tb.Cleanup. Required.
+	// Open returns a new empty journal. The suite calls it once for each check, possibly
+	// concurrently, and closes the journal. Register further cleanup with tb.Cleanup. Required.
 	Open func(tb testing.TB) journal.Journal
 
-	// Reopen returns a journal with the contents of j, as after a restart of
-	// the process or, better, after a crash. It closes j or kills what is behind
-	// it, while calls may be in progress; the suite does not use j any more
-	// and closes what is returned. Defaults to nil: contents do not survive,
-	// and the checks about that are left out.
+	// Reopen returns a journal with the contents of j, as after a restart of the process or,
+	// preferably, a crash. It closes j or kills its store, possibly while calls are in progress.
+	// The suite does not use j afterwards and closes the returned journal. Defaults to nil:
+	// contents do not survive, and the checks of this capability are left out.
 	Reopen func(tb testing.TB, j journal.Journal) journal.Journal
 
-	// Stall makes the next Append call on j stall at its commit: it ends with
-	// an unknown outcome, at once or when its context ends, and what it wrote is
-	// committed no sooner than release is called, if at all. When release
-	// returns, nothing of it is left to happen. It is called at least once,
-	// perhaps twice. NewFaulty with the effect Late does this in memory. Defaults
-	// to nil: the plugin can't be made to, and the checks about that are
-	// left out.
+	// Stall makes the next Append call on j stall at its commit: the call ends with an unknown
+	// outcome, immediately or when its context ends, and its writes are committed only after the
+	// call of release, if at all. When release returns, the outcome is final. The suite calls Stall
+	// once or twice. NewFaulty with the effect Late implements it in memory. Defaults to nil: the
+	// checks of this capability are left out.
 	Stall func(tb testing.TB, j journal.Journal) (release func())
 
-	// Attach returns another journal on the contents of j while j stays open, as
-	// another process has it. The suite closes it. Defaults to nil: there can't be
-	// one, and the checks about that are left out.
+	// Attach returns another journal with the contents of j while j stays open, as in another
+	// process. The suite closes it. Defaults to nil: the checks of this capability are left out.
 	Attach func(tb testing.TB, j journal.Journal) journal.Journal
 
 	// MaxPayload is the size in bytes of the largest payload that the journal
 	// takes; one byte more must be rejected. Defaults to 16 MiB.
 	MaxPayload int
 
-	// MaxWrite is the number of bytes of payload above which a write must be
-	// rejected. Below 0 there is no such limit. Defaults to 64 MiB.
+	// MaxWrite is the maximum payload of a write in bytes; a larger write must be rejected. A
+	// negative value means no limit. Defaults to 64 MiB.
 	MaxWrite int
 
 	// Timeout is how long a check may take before the suite takes the journal to
@@ -60,10 +55,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Run checks that a journal keeps the contract of journal.Journal, and those of
-// journal.IDLister and journal.Querier if journal.As finds them. Each check is a parallel subtest on a
-// journal of its own. What is not checked because the Config or the
-// journal does not claim it is logged.
+// Run checks whether a journal satisfies the contracts of journal.Journal and, if journal.As finds
+// them, of journal.IDLister and journal.Querier. Each check is a parallel subtest with its own
+// journal. Run logs the checks that it leaves out because the Config or the journal does not claim
+// the capability.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	if cfg.Open == nil {
@@ -127,7 +122,7 @@ func claims(cfg Config, j journal.Journal) map[power]bool {
 // check is one property of a journal.
 type check struct {
 	name  string
-	rule  string // what holds, for whoever sees it fail
+	rule  string // printed on a failure
 	needs power
 	run   func(f *fixture)
 }

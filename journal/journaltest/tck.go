@@ -20,9 +20,8 @@ func baseline(f *fixture) []journal.Write {
 	return writes
 }
 
-// tckChecks are the classic checks of a journal: what a replay yields of five
-// events, with its bounds, with a caller that leaves the loop, and after
-// a deletion.
+// tckChecks are the classic checks of a journal: the replay of five events with bounds, with a loop
+// that is left early, and after a deletion.
 func tckChecks() []check {
 	const all = 0
 	replays := []struct {

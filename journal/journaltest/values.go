@@ -33,8 +33,7 @@ func oddIDs() []string {
 	}
 }
 
-// idsAreApart gives each ID a history of its own length and takes the beginning
-// of some away.
+// idsAreApart gives each ID a history of a different length and deletes the beginning of some.
 func idsAreApart(f *fixture) {
 	ids := oddIDs()
 	writes := make([]journal.Write, len(ids))
@@ -108,8 +107,8 @@ func sizeLargestPayload(f *fixture) {
 	f.wantHistory(largest.ID, 0, largest)
 }
 
-// sizeOversizedPayload is TCK 19 as far as a journal knows of it: what can't be
-// stored is rejected, and its neighbours are not.
+// sizeOversizedPayload is TCK 19 for journals: a write that is too large is rejected, and the other
+// writes are stored.
 func sizeOversizedPayload(f *fixture) {
 	large := write("large", "w", 0, 1)
 	large.Events[0].Payload = make([]byte, f.cfg.MaxPayload+1)
@@ -134,7 +133,7 @@ func (f *fixture) wantOversized(large journal.Write) {
 	errs := f.appendAll(f.ctx, before, large, behind, after)
 	f.wantRejected(errs[1], large)
 	if !errors.Is(errs[2], journal.ErrSkipped) {
-		f.Errorf("the write behind an oversized one of its ID: %v, want ErrSkipped", errs[2])
+		f.Errorf("the write after an oversized one of its ID: %v, want ErrSkipped", errs[2])
 	}
 	if errs[0] != nil || errs[3] != nil {
 		f.Errorf("the neighbours of an oversized write: %v and %v", errs[0], errs[3])
@@ -209,8 +208,8 @@ func roundTripChecks() []check {
 	return append(out, check{name: "RoundTripWriter", rule: "a record has the writer of its Write", run: roundTripWriter})
 }
 
-// roundTripWriter has writers of many kinds. Append takes the writer from the
-// write, whatever the events say.
+// roundTripWriter has writers of many kinds. Append uses the writer of the write and ignores that
+// of the events.
 func roundTripWriter(f *fixture) {
 	const id = "writers"
 	var writes []journal.Write

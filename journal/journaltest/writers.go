@@ -22,8 +22,7 @@ func writerChecks() []check {
 	}
 }
 
-// twoIncarnations take turns: whoever does not know the other's events can't
-// append.
+// twoIncarnations alternate: a writer that has not read the other's events cannot append.
 func twoIncarnations(f *fixture) {
 	const id = "two incarnations"
 	first := write(id, "old", 0, 3)
@@ -83,8 +82,8 @@ func (f *fixture) winner(errs []error) int {
 	return winner
 }
 
-// crossedCalls has two nodes append to the same IDs in opposite order: no call
-// waits for the other for ever, and each ID has one winner.
+// crossedCalls lets two nodes append to the same IDs in opposite order: no deadlock, and each ID
+// has one winner.
 func crossedCalls(f *fixture) {
 	const ids, rounds = 10, 20
 	for r := range uint64(rounds) {
@@ -136,7 +135,7 @@ func fenceIsStored(f *fixture) {
 	f.wantHighest("only fenced", 1)
 }
 
-// fenceBlocks appends what a fence was there to keep out.
+// fenceBlocks appends the write that a fence must prevent.
 func fenceBlocks(f *fixture) {
 	const id = "blocked"
 	event, lost := write(id, "w", 0, 2), write(id, "w", 2, 2)

@@ -40,7 +40,7 @@ func create(f *fixture) {
 	revision := f.create("n", "a")
 	for _, owner := range []string{"b", "a"} {
 		if _, err := f.s.Create(f.ctx, "n", owner); !errors.Is(err, lease.ErrHeld) {
-			f.Errorf("Create by %q of what a has: %v, want ErrHeld", owner, err)
+			f.Errorf("Create by %q of the entry of a: %v, want ErrHeld", owner, err)
 		}
 	}
 	f.wantEntry(f.s, "n", "a", revision)
@@ -83,13 +83,13 @@ func oneWins(f *fixture) {
 
 func getFree(f *fixture) {
 	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
-		f.Errorf("Get of what was never there = %+v, %v", e, err)
+		f.Errorf("Get of an entry that never existed = %+v, %v", e, err)
 	}
 	if err := f.s.Delete(f.ctx, "n", f.create("n", "a")); err != nil {
 		f.Fatalf("Delete: %v", err)
 	}
 	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
-		f.Errorf("Get of what was deleted = %+v, %v", e, err)
+		f.Errorf("Get of a deleted entry = %+v, %v", e, err)
 	}
 	f.create("n", "b")
 }
@@ -112,7 +112,7 @@ func renew(f *fixture) {
 func renewAbsent(f *fixture) {
 	for _, revision := range []uint64{0, 1, 1000} {
 		if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
-			f.Errorf("Renew at %d of what is not there: %v, want ErrConflict", revision, err)
+			f.Errorf("Renew at %d of a missing entry: %v, want ErrConflict", revision, err)
 		}
 	}
 	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
@@ -154,7 +154,7 @@ func deleteEntry(f *fixture) {
 		f.Errorf("Delete: %v", err)
 	}
 	if err := f.s.Delete(f.ctx, "n", second); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Delete of what is not there: %v, want ErrConflict", err)
+		f.Errorf("Delete of a missing entry: %v, want ErrConflict", err)
 	}
 }
 
@@ -232,8 +232,7 @@ func closed(f *fixture) {
 	}
 }
 
-// untilFree waits until there is no entry, which was written before, and returns how long that took
-// since a time.
+// untilFree waits until the existing entry has expired, and returns the time since the given one.
 func (f *fixture) untilFree(name string, since time.Time) time.Duration {
 	f.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -246,14 +245,14 @@ func (f *fixture) untilFree(name string, since time.Time) time.Duration {
 			return time.Since(since)
 		}
 		if err != nil || asked > f.s.Timeout()+f.cfg.Late {
-			f.Fatalf("the entry is there more than %v after it was written, with a time-out of %v: %v", asked, f.s.Timeout(), err)
+			f.Fatalf("the entry exists more than %v after it was written, with a time-out of %v: %v", asked, f.s.Timeout(), err)
 		}
 		<-ticker.C
 	}
 }
 
 func expire(f *fixture) {
-	since := time.Now() // it is written later
+	since := time.Now() // before the write
 	f.create("n", "a")
 	if took := f.untilFree("n", since); took < f.s.Timeout()*9/10 {
 		f.Errorf("the entry is gone after %v, its time-out is %v", took, f.s.Timeout())
@@ -261,8 +260,8 @@ func expire(f *fixture) {
 	f.create("n", "b")
 }
 
-// stoodStill reports whether an entry that was written after a time may have expired, as whoever had to renew it
-// did not come to it in time.
+// stoodStill reports whether an entry that was written after the given time may have expired
+// because the test was suspended.
 func (f *fixture) stoodStill(since time.Time) bool { return time.Since(since) >= f.s.Timeout()*9/10 }
 
 func renewKeeps(f *fixture) {
@@ -307,15 +306,15 @@ func expiredIsAnother(f *fixture) {
 	revision := f.create("n", "a")
 	f.untilFree("n", time.Now())
 	if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Renew of what expired: %v, want ErrConflict", err)
+		f.Errorf("Renew of an expired entry: %v, want ErrConflict", err)
 	}
 	if err := f.s.Delete(f.ctx, "n", revision); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Delete of what expired: %v, want ErrConflict", err)
+		f.Errorf("Delete of an expired entry: %v, want ErrConflict", err)
 	}
 	since := time.Now()
 	second := f.create("n", "b")
 	if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Renew of what expired, and is somebody else's: %v, want ErrConflict", err)
+		f.Errorf("Renew of an expired entry that another owner holds: %v, want ErrConflict", err)
 	}
 	got, err := f.s.Get(f.ctx, "n")
 	if errors.Is(err, lease.ErrFree) && f.stoodStill(since) {

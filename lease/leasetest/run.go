@@ -9,9 +9,8 @@
 //		})
 //	}
 //
-// Each check has a store of its own, its name is the name of a subtest, and a
-// failure says what was asked and what came back. Some wait until an entry
-// expires.
+// Each check has its own store and is a subtest with its name; a failure prints the call and its
+// result. Some checks wait until an entry expires.
 package leasetest
 
 import (
@@ -23,10 +22,10 @@ import (
 	"github.com/refold-io/refold/lease"
 )
 
-// Config says what to check.
+// Config describes the store to check.
 type Config struct {
-	// Open returns a store without entries, whose entries expire after timeout. The
-	// suite closes it. Required.
+	// Open returns a store without entries. Its entries expire after timeout. The suite closes it.
+	// Required.
 	Open func(tb testing.TB, timeout time.Duration) lease.Store
 	// Attach returns another store on the entries of s, as another process has it. The
 	// suite closes it. Required.
@@ -83,7 +82,7 @@ func (c check) on(tb testing.TB, cfg Config) {
 	c.run(f)
 }
 
-// fixture is what a check works on.
+// fixture is the environment of a check.
 type fixture struct {
 	testing.TB
 	cfg Config
@@ -101,7 +100,7 @@ func (f *fixture) create(name, owner string) uint64 {
 	return revision
 }
 
-// wantEntry compares what the store knows.
+// wantEntry compares the stored entry.
 func (f *fixture) wantEntry(s lease.Store, name, owner string, revision uint64) {
 	f.Helper()
 	if got, err := s.Get(f.ctx, name); err != nil || got != (lease.Entry{Owner: owner, Revision: revision}) {

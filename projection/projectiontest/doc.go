@@ -1,11 +1,11 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package projectiontest checks stores of positions, and has one in memory that
-// fails on demand, for the tests of projections: [Table].
+// Package projectiontest checks stores of positions, and contains a store in memory that fails on
+// demand for tests of projections: [Table].
 //
-// A store that passes keeps the contract of [projection.Store], and with RunTx
-// that of [projection.TxStore]:
+// A store that passes satisfies the contract of [projection.Store], and with RunTx that of
+// [projection.TxStore]:
 //
 //	func TestConformance(t *testing.T) {
 //		t.Parallel()
@@ -14,12 +14,11 @@
 //		})
 //	}
 //
-// Each case runs as a parallel subtest, on a store that Open gives it and with
-// names of projections that no other case and no earlier run has used. Open may
-// hand out stores that share what they hold, and the same one twice.
+// Each case runs as a parallel subtest, on a store that Open returns and with projection names that
+// no other case and no earlier run has used. Stores of Open may share their contents, and Open may
+// return the same one twice.
 //
 // # Caveats
 //
-// A passed suite says nothing about lost connections: those are tested next to
-// the store, where they can be caused.
+// The suite does not test lost connections. Test these next to the store, where they can be caused.
 package projectiontest

@@ -14,16 +14,16 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// Config says how to get at the store to check.
+// Config describes the store to check.
 type Config struct {
 	// Open opens a store. Required. It need not be empty.
 	Open func(t T) projection.Store
-	// Reopen opens again what a store holds, as another process would. Defaults to
-	// a store that forgets.
+	// Reopen returns a store with the same contents, as in another process. Optional; without it
+	// the contents are assumed to be lost.
 	Reopen func(t T, store projection.Store) projection.Store
 }
 
-// T is what a case asks of the test that runs it; a *testing.T is one.
+// T is the part of *testing.T that the cases use.
 type T interface {
 	Helper()
 	Context() context.Context
@@ -40,7 +40,7 @@ var _ T = (*testing.T)(nil)
 type Case struct {
 	// Name is made of letters only and stays the same from release to release.
 	Name string
-	// Rule says what must hold.
+	// Rule is the checked rule.
 	Rule string
 
 	run func(t T)
@@ -103,7 +103,7 @@ type probe struct {
 
 	cfg   Config
 	store projection.Store
-	// name is of a projection that nobody else uses.
+	// name is the name of a projection that no other case uses.
 	name string
 }
 
@@ -141,7 +141,7 @@ func (p *probe) fenced(from, to positions) {
 	}
 }
 
-// want compares with what is stored.
+// want compares the stored positions.
 func (p *probe) want(want ...projection.Position) {
 	p.Helper()
 	p.wantIn(p.store, p.name, want...)

@@ -12,16 +12,16 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// Table is a projection.TxStore in memory, for tests: a read model that counts by
-// key, and positions beside it. What is in it survives those who use it, so that
-// a test can let them crash. The zero value is ready.
+// Table is a projection.TxStore in memory for tests: a read model that counts by key, and
+// positions. It keeps its contents when its users stop, so tests can simulate crashes. The zero
+// value is ready to use.
 type Table struct {
 	// Fault is asked before, and after, each step of a call, and ends the call with the
 	// error that it returns. It may be called by several goroutines at once.
 	// Nil is no fault.
 	Fault func(ctx context.Context, step Step) error
 
-	mu        sync.Mutex // held by a transaction
+	mu        sync.Mutex // locked during a transaction
 	positions projection.Memory
 	rows      map[string]int64
 }
@@ -29,8 +29,8 @@ type Table struct {
 // Step is a point at which a call to a Table can fail.
 type Step string
 
-// The steps. At those whose name begins with "after" the thing is done, and only
-// the answer is lost.
+// The steps at which a Table can fail. A step whose name begins with "after" is executed, and only
+// its result is lost.
 const (
 	BeforeLoad   Step = "before load"
 	BeforeSave   Step = "before save"
@@ -102,7 +102,7 @@ func (t *Table) Reset(ctx context.Context, name string) error {
 	return t.fault(ctx, AfterReset)
 }
 
-// Apply implements projection.TxStore. One transaction goes on at a time.
+// Apply implements projection.TxStore. Transactions are executed one after the other.
 func (t *Table) Apply(ctx context.Context, m projection.Move, f func(ctx context.Context, tx *Rows) error) error {
 	if err := t.fault(ctx, BeforeBegin); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (t *Table) apply(ctx context.Context, m projection.Move, f func(ctx context
 	return nil
 }
 
-// expect looks whether a move would succeed.
+// expect reports whether a move would succeed.
 func (t *Table) expect(ctx context.Context, m projection.Move) error {
 	stored, err := t.positions.Load(ctx, m.Projection)
 	if err != nil {

@@ -14,12 +14,11 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// TxConfig says how to get at a store with transactions.
+// TxConfig describes a store with transactions.
 type TxConfig[Tx any] struct {
 	// Open opens a store. Required. It need not be empty.
 	Open func(t T) projection.TxStore[Tx]
-	// Add enters a key into the read model, in a transaction. It fails if the key
-	// is there. Required.
+	// Add inserts a key into the read model in a transaction. It fails if the key exists. Required.
 	Add func(ctx context.Context, tx Tx, key string) error
 	// Keys returns the keys that begin so and are in the read model of a store, as
 	// others see it. Required.
@@ -139,7 +138,7 @@ func applyFailsInside[Tx any](p *txProbe[Tx]) {
 		}
 		return nil
 	})
-	if err == nil { // a store whose transactions go on after an error
+	if err == nil { // a store whose transactions continue after an error
 		p.want(at(0, 1024, "2"))
 		p.wantKeys("a")
 		return

@@ -115,8 +115,8 @@ func (p *probe) closeMeanwhile() {
 	done.Wait()
 }
 
-// uniform returns a snapshot whose manifest and payload tell of each other, so
-// that a mixture of two shows.
+// uniform returns a snapshot whose manifest and payload identify each other, so a mixture of two is
+// detected.
 func uniform(id string, seqNr uint64, letter byte) snapshot.Snapshot {
 	s := numbered(id, seqNr)
 	s.Manifest = string(letter)

@@ -1,12 +1,10 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshottest checks snapshot stores, and has one that fails on demand
-// for the tests of those who use one: [Faulty].
+// Package snapshottest checks snapshot stores, and contains a store that fails on demand for tests of
+// its users: [Faulty].
 //
-// A store that passes keeps the contract of [snapshot.Store]. The suite is what
-// the stores of Refold itself are held to, and it is public so that any other
-// can be:
+// A store that passes satisfies the contract of [snapshot.Store]:
 //
 //	func TestConformance(t *testing.T) {
 //		t.Parallel()
@@ -21,16 +19,15 @@
 //		})
 //	}
 //
-// Each case runs as a parallel subtest, on a store that Open gives it and with
-// persistence IDs that no other case and no earlier run has used. Open may hand
-// out stores that share what they hold, such as one database; it must not hand
-// out the same value twice, because each case closes what it was given.
+// Each case runs as a parallel subtest, on a store that Open returns and with persistence IDs that no
+// other case and no earlier run has used. Stores of Open may share their contents, such as one
+// database; Open must not return the same value twice, because each case closes its store.
 //
-// What a store may promise beyond the contract is said in the [Config]: the
-// cases of a capability that is not claimed are not run, and [Run] logs which.
+// [Config] describes the capabilities beyond the contract. Cases of a capability that is not claimed
+// are left out, and [Run] logs them.
 //
 // # Caveats
 //
-// A passed suite says nothing about power cuts, full disks or lost connections:
-// those are tested next to the store, where they can be caused.
+// The suite does not test power failures, full disks or lost connections. Test these next to the
+// store, where they can be caused.
 package snapshottest

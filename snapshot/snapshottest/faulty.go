@@ -28,21 +28,20 @@ const (
 	opCount
 )
 
-// Effect is what a fault does to a call.
+// Effect is the action of a fault.
 type Effect int
 
 const (
 	// Lose fails without doing anything.
 	Lose Effect = iota
-	// Store does what was asked and fails all the same. A Load or a List just
-	// fails.
+	// Store executes the call and then returns an error. Load and List fail.
 	Store
-	// Stall blocks until it is released and then does what was asked. A context
-	// that ends first fails the call with its cause, and nothing is done.
+	// Stall blocks until the fault is released and then executes the call. If the context ends
+	// first, the call fails with its cause and is not executed.
 	Stall
 )
 
-// Fault says what goes wrong, and when. The zero value loses the next save.
+// Fault describes an injected failure. The zero value loses the next save.
 type Fault struct {
 	// Op is the method to strike. Defaults to OpSave.
 	Op Op
@@ -51,18 +50,18 @@ type Fault struct {
 	// When limits the fault further. It runs under a lock and must not call the
 	// store. Defaults to always.
 	When func(Call) bool
-	// Skip is how many matching calls go by unharmed first. Defaults to 0.
+	// Skip is the number of matching calls that succeed first. Defaults to 0.
 	Skip int
 	// Times is how often the fault strikes; below 0 it strikes until Reset.
 	// Defaults to 1.
 	Times int
-	// Do is what happens. Defaults to Lose.
+	// Do is the effect. Defaults to Lose.
 	Do Effect
 	// Err is the error reported. Defaults to ErrInjected.
 	Err error
 }
 
-// Call is what Fault.When is asked about.
+// Call is the argument of Fault.When.
 type Call struct {
 	Op Op
 	ID string
@@ -72,8 +71,8 @@ type Call struct {
 	Criteria snapshot.Criteria
 }
 
-// Faulty is a store that passes everything on to another one, except where a
-// fault strikes. It is safe for concurrent use.
+// Faulty is a store that forwards all calls to another one and injects faults. It is safe for
+// concurrent use.
 //
 //	f := snapshottest.NewFaulty(new(inmem.SnapshotStore))
 //	f.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, ID: "account|42"})
@@ -118,7 +117,7 @@ func (f *Faulty) Inject(fault Fault) *Injected {
 	return i
 }
 
-// Reset removes all faults. Stalled calls go on.
+// Reset removes all faults. Stalled calls continue.
 func (f *Faulty) Reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,16 +127,16 @@ func (f *Faulty) Reset() {
 	f.faults = nil
 }
 
-// Calls returns how many calls of a method have come in, struck or not. A list
-// counts when its loop begins.
+// Calls returns the number of calls of a method, affected or not. A list is counted when its loop
+// begins.
 func (f *Faulty) Calls(op Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[op]
 }
 
-// Struck returns a channel that is closed when the fault strikes for the first
-// time: from then on Release reaches what it holds.
+// Struck returns a channel that is closed when the fault takes effect for the first time. From then
+// on Release has an effect.
 func (i *Injected) Struck() <-chan struct{} { return i.struck }
 
 // Hits returns how often the fault has struck.
@@ -147,8 +146,8 @@ func (i *Injected) Hits() int {
 	return i.hits
 }
 
-// Release lets the calls go on that this fault stalls now. What it strikes
-// afterwards is held again.
+// Release continues the calls that this fault stalls. Calls that it affects afterwards are blocked
+// again.
 func (i *Injected) Release() {
 	i.owner.mu.Lock()
 	defer i.owner.mu.Unlock()
@@ -196,7 +195,7 @@ func (f *Faulty) Delete(ctx context.Context, id string, c snapshot.Criteria) err
 // Close closes the inner store.
 func (f *Faulty) Close() error { return f.inner.Close() }
 
-// do makes a call, and does to it what a fault says.
+// do makes a call with the effect of a fault.
 func (f *Faulty) do(ctx context.Context, c Call, call func() error) error {
 	fault, gate := f.strike(c)
 	if fault == nil {
@@ -219,8 +218,8 @@ func (f *Faulty) do(ctx context.Context, c Call, call func() error) error {
 	return fault.Err
 }
 
-// strike counts a call and returns the fault that strikes it, if any, with the
-// gate that holds what is stalled.
+// strike counts a call and returns the fault that affects it, if any, with the channel that a
+// stalled call waits for.
 func (f *Faulty) strike(c Call) (*Fault, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

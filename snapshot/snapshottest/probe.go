@@ -18,7 +18,7 @@ type probe struct {
 
 	cfg   Config
 	store snapshot.Store
-	// id is a persistence ID that nobody else uses.
+	// id is a persistence ID that no other case uses.
 	id string
 }
 
@@ -99,7 +99,7 @@ func sameTime(got, want time.Time) bool {
 	return got.Equal(want) && got.Location() == time.UTC
 }
 
-// expectNone loads and wants to be told that nothing matches.
+// expectNone expects that a Load finds no match.
 func (p *probe) expectNone(id string, c snapshot.Criteria) {
 	p.Helper()
 	got, err := p.store.Load(p.Context(), id, c)

@@ -91,7 +91,7 @@ func saveCases() []Case {
 	}
 }
 
-// roundTrip saves a payload under an ID of its own at 100 and loads it.
+// roundTrip saves a payload under its own ID at sequence number 100 and loads it.
 func (p *probe) roundTrip(payload []byte) {
 	p.Helper()
 	s := numbered(p.id, 100)

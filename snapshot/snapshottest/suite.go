@@ -12,19 +12,19 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Config says how to get at the store to check, and what it can do.
+// Config describes the store to check and its capabilities.
 type Config struct {
 	// Open opens a store. Required. It need not be empty. The case that asked
 	// for it closes it.
 	Open func(t T) snapshot.Store
 
-	// Reopen opens again what a store holds, after it was closed or, better,
-	// dropped as a crash would drop it. It is called when no call is in
-	// progress. Defaults to a store that forgets.
+	// Reopen returns a store with the same contents, after it was closed or, preferably, after a
+	// crash. It is called when no call is in progress. Optional; without it the contents are
+	// assumed to be lost.
 	Reopen func(t T, store snapshot.Store) snapshot.Store
 
-	// Damage makes a stored snapshot unreadable, behind the store's back.
-	// Defaults to a store whose content can't be damaged from outside.
+	// Damage makes a stored snapshot unreadable by changing the data outside of the store. Optional;
+	// without it the cases of damaged snapshots are left out.
 	Damage func(t T, store snapshot.Store, m snapshot.Metadata)
 
 	// MaxPayload is the size of the largest payload in bytes that is tried. It
@@ -32,7 +32,7 @@ type Config struct {
 	MaxPayload int
 }
 
-// T is what a case asks of the test that runs it; a *testing.T is one.
+// T is the part of *testing.T that the cases use.
 type T interface {
 	Helper()
 	Context() context.Context
@@ -50,7 +50,7 @@ var _ T = (*testing.T)(nil)
 type Case struct {
 	// Name is made of letters only and stays the same from release to release.
 	Name string
-	// Rule says what must hold.
+	// Rule is the checked rule.
 	Rule string
 
 	cfg   Config
@@ -132,7 +132,7 @@ func all(c Config) []Case {
 	return cases
 }
 
-// Run runs the case on a store of its own.
+// Run runs the case on its own store.
 func (c Case) Run(t T) {
 	t.Helper()
 	p := &probe{T: t, cfg: c.cfg, id: c.Name + "|" + rand.Text()}
