@@ -15,79 +15,79 @@ import (
 	"github.com/refold-io/refold/internal/sim/env"
 )
 
-// cluster is the nodes of a world, and what is known about them from outside.
+// cluster has the simulated nodes and the checks that need all of them.
 type cluster struct {
-	w     *env.World
+	w     *env.Env
 	plan  Plan
-	store *env.Store
+	store *env.LeaseStore
 	data  *data
 	shard *sharding
 
-	hosts  []*host // all there ever were
+	hosts  []*host // also those that have ended
 	byNode map[identity.Node]*host
-	names  []string // that are meant to run
+	names  []string // that should run
 
 	coverage  Coverage
 	violation *Violation
 
-	// What the invariants remember.
+	// State of the invariants.
 	wasUp     map[identity.Node]bool
 	wasGone   map[identity.Node]bool
 	contents  map[membership.Digest]uint64
 	delivered map[delivered]bool
 	versions  map[version]bool
 
-	// What happens.
-	lag       map[string]time.Duration // of nodes that have too much to do
-	quick     map[string]time.Duration // when the last message was handled that came while they had
-	deaf      map[string]time.Duration // since when a node can't hear itself
-	leaving   map[identity.Node]bool
-	twins     map[identity.Node]bool // that want a name which is in use
-	hopeless  map[identity.Node]membership.Reason
-	retiring  map[string]bool // names that are not started again
-	troubled  int             // troubles that go on and may be a reason to give up a member
-	troubleAt time.Duration   // when the last one was over
-	cutting   int             // cuts that go on
-	faults    int
-	restarts  bool
-	watched   bool // nothing else is to happen
+	// State of the faults.
+	overload       map[string]time.Duration // delay of overloaded nodes
+	overloadEnd    map[string]time.Duration // when the last message of an overload is handled
+	deaf           map[string]time.Duration // since when a node does not receive its own messages
+	leaving        map[identity.Node]bool
+	twins          map[identity.Node]bool // whose name is in use
+	hopeless       map[identity.Node]membership.Reason
+	notRestarted   map[string]bool // names that are not restarted
+	runningFaults  int             // running faults for which a member may be downed
+	faultEnded     time.Duration   // when the last one ended
+	runningCuts    int             // running cuts
+	faults         int
+	restarts       bool
+	undisturbedNow bool // operators do nothing
 }
 
-// Violation is an invariant that was broken.
+// Violation describes a broken invariant.
 type Violation struct {
 	// Invariant is its name.
 	Invariant string
 	At        time.Duration
 	Node      identity.Node
-	What      string
+	Detail    string
 }
 
 func (v *Violation) String() string {
-	who := ""
+	subject := ""
 	if !v.Node.IsZero() {
-		who = v.Node.String() + ": "
+		subject = v.Node.String() + ": "
 	}
-	return fmt.Sprintf("%s after %v: %s%s", v.Invariant, v.At, who, v.What)
+	return fmt.Sprintf("%s after %v: %s%s", v.Invariant, v.At, subject, v.Detail)
 }
 
 func newCluster(seed uint64, plan Plan) *cluster {
 	w := env.New(seed)
 	c := &cluster{
-		w: w, plan: plan, store: w.NewStore(plan.LeaseTimeout), byNode: map[identity.Node]*host{}, names: plan.Names, coverage: Coverage{},
+		w: w, plan: plan, store: w.NewLeaseStore(plan.LeaseTimeout), byNode: map[identity.Node]*host{}, names: plan.Names, coverage: Coverage{},
 		wasUp: map[identity.Node]bool{}, wasGone: map[identity.Node]bool{}, contents: map[membership.Digest]uint64{}, delivered: map[delivered]bool{}, versions: map[version]bool{},
-		lag: map[string]time.Duration{}, quick: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
-		hopeless: map[identity.Node]membership.Reason{}, retiring: map[string]bool{},
+		overload: map[string]time.Duration{}, overloadEnd: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
+		hopeless: map[identity.Node]membership.Reason{}, notRestarted: map[string]bool{},
 	}
 	c.data = newData(c, seed, NewDataPlan(seed, plan))
 	c.shard = newSharding(c, seed, NewShardsPlan(seed, plan))
 	return c
 }
 
-// violate notes the first invariant that is broken.
+// violate records the first broken invariant.
 func (c *cluster) violate(invariant string, n identity.Node, format string, args ...any) {
 	if c.violation == nil {
-		c.violation = &Violation{Invariant: invariant, At: c.w.Now(), Node: n, What: fmt.Sprintf(format, args...)}
-		c.w.Tell("BROKEN: %v", c.violation)
+		c.violation = &Violation{Invariant: invariant, At: c.w.Now(), Node: n, Detail: fmt.Sprintf(format, args...)}
+		c.w.Logf("BROKEN: %v", c.violation)
 	}
 }
 
@@ -95,19 +95,19 @@ func (h *host) violate(invariant, format string, args ...any) {
 	h.c.violate(invariant, h.p.Node(), format, args...)
 }
 
-// run lets time pass, until an invariant is broken.
+// run advances the time until an invariant is broken. It returns false in that case.
 func (c *cluster) run(d time.Duration) bool {
 	return !c.w.Run(d, func() bool { return c.violation != nil }) && c.violation == nil
 }
 
-// undisturbed lets time pass in which operators do nothing, and reports whether all invariants hold.
+// undisturbed advances the time without operator actions. It reports whether all invariants hold.
 func (c *cluster) undisturbed(d time.Duration) bool {
-	c.watched = true
-	defer func() { c.watched = false }()
+	c.undisturbedNow = true
+	defer func() { c.undisturbedNow = false }()
 	return c.run(d)
 }
 
-// until lets time pass until something holds, which is looked at a few times a second.
+// until advances the time until a condition holds, which is checked four times per second.
 func (c *cluster) until(most time.Duration, holds func() bool) bool {
 	for end := c.w.Now() + most; c.w.Now() < end; {
 		if holds() {
@@ -126,15 +126,14 @@ func (c *cluster) between(least, most time.Duration) time.Duration {
 
 func (c *cluster) hit(table, row string) { c.coverage.hit(table, row, 1) }
 
-// count adds what a node has counted, once, when it ends.
+// count adds the counters of a node when it ends.
 func (c *cluster) count(h *host) {
 	if !h.p.Dead() {
 		c.coverage.add(h.m.Counters())
 	}
 }
 
-// latest returns the process with a name that lives, or nil. A twin may have taken the place of the
-// one it had the name of.
+// latest returns the living process with a name, or nil. A twin counts only if there is no other.
 func (c *cluster) latest(name string) *host {
 	var found *host
 	for _, h := range slices.Backward(c.hosts) {
@@ -149,7 +148,7 @@ func (c *cluster) latest(name string) *host {
 	return found
 }
 
-// living returns the nodes that run and mean to go on.
+// living returns the running nodes that are not stopping.
 func (c *cluster) living() []*host {
 	var all []*host
 	for _, h := range c.hosts {
@@ -171,7 +170,7 @@ func (c *cluster) members() []*host {
 	return all
 }
 
-// begin starts all nodes, within a few seconds.
+// begin starts all nodes within a few seconds.
 func (c *cluster) begin() {
 	for _, name := range c.names {
 		place := c.w.Place(name)
@@ -184,27 +183,27 @@ func (c *cluster) begin() {
 
 // join lets a node join through the seeds.
 func (c *cluster) join(h *host) {
-	h.tell(node.Membership{Input: membership.JoinSeeds{Seeds: c.plan.Seeds}})
+	h.submit(node.Membership{Input: membership.JoinSeeds{Seeds: c.plan.Seeds}})
 }
 
-// supervise starts what has stopped again, as whoever runs the nodes does.
+// supervise restarts ended nodes, as a process manager does.
 func (c *cluster) supervise() {
 	c.w.After(c.between(500*time.Millisecond, 3*time.Second), c.supervise)
 	for _, name := range c.names {
-		if !c.restarts && c.w.Rand.IntN(4) > 0 || c.retiring[name] || c.latest(name) != nil || c.violation != nil {
+		if !c.restarts && c.w.Rand.IntN(4) > 0 || c.notRestarted[name] || c.latest(name) != nil || c.violation != nil {
 			continue
 		}
 		c.restart(name)
 	}
-	for _, h := range c.living() { // who asks somebody who is no longer there is started again
+	for _, h := range c.living() { // a joining node may wait for a seed that no longer exists
 		if c.restarts && !h.m.Member() && c.w.Now() > h.p.Began()+40*time.Second && c.w.Rand.IntN(5) == 0 {
-			c.w.Tell("%v is killed: it does not come in", h.p.Node())
+			c.w.Logf("%v is killed: it does not come in", h.p.Node())
 			h.kill()
 		}
 	}
 }
 
-// up reports whether a node knows for sure that it is a full member.
+// up reports whether a node is a full member in its own view, and not suspended.
 func (h *host) up() bool {
 	me := h.m.Gossip().Member(h.p.Node())
 	return me != nil && me.Status == membership.Up && !h.m.Suspended()
@@ -212,19 +211,19 @@ func (h *host) up() bool {
 
 func (c *cluster) isSeed(h *host) bool { return slices.Contains(c.plan.Seeds, h.p.Node().Name) }
 
-// wellSince is since when a node and the network are without troubles.
-func (c *cluster) wellSince(h *host) time.Duration {
-	if !c.well(h) || c.troubled > 0 {
+// healthySince returns the time since when the node and the network have no fault.
+func (c *cluster) healthySince(h *host) time.Duration {
+	if !c.healthy(h) || c.runningFaults > 0 {
 		return c.w.Now()
 	}
-	return max(h.p.Resumed(), c.troubleAt)
+	return max(h.p.Resumed(), c.faultEnded)
 }
 
-// restart starts a node again, unless it would found a cluster of its own.
+// restart restarts a node, unless it would form a cluster of its own.
 func (c *cluster) restart(name string) {
-	members, seeds := c.members(), 0 // seeds let others in
+	members, seeds := c.members(), 0 // seeds that can accept a joining node
 	for _, h := range members {
-		if n := h.p.Node().Name; n != name && c.isSeed(h) && c.well(h) && h.up() {
+		if n := h.p.Node().Name; n != name && c.isSeed(h) && c.healthy(h) && h.up() {
 			seeds++
 		}
 	}
@@ -232,40 +231,40 @@ func (c *cluster) restart(name string) {
 	switch {
 	case len(members) == 0:
 		c.join(c.start(name, nil))
-	case first && (seeds == 0 || !c.wellAt(name)), seeds == 0:
-		if c.restarts { // an operator names a living member
+	case first && (seeds == 0 || !c.healthyAt(name)), seeds == 0:
+		if c.restarts { // an operator chooses a living member
 			h := c.start(name, nil)
-			h.tell(node.Membership{Input: membership.JoinNode{Name: members[c.w.Rand.IntN(len(members))].p.Node().Name}})
+			h.submit(node.Membership{Input: membership.JoinNode{Name: members[c.w.Rand.IntN(len(members))].p.Node().Name}})
 		}
 	default:
 		c.join(c.start(name, nil))
 	}
 }
 
-// well reports whether a node hears and is heard in time.
-func (c *cluster) well(h *host) bool { return !h.p.Paused() && c.wellAt(h.p.Node().Name) }
+// healthy reports whether a node sends and receives messages in time.
+func (c *cluster) healthy(h *host) bool { return !h.p.Paused() && c.healthyAt(h.p.Node().Name) }
 
-func (c *cluster) wellAt(name string) bool {
+func (c *cluster) healthyAt(name string) bool {
 	place, n := c.w.Place(name), &c.w.Network
-	return !place.NoUp && !place.NoDown && place.Slow == 0 && c.lag[name] == 0 && !n.Away && !n.Split && !n.Troubled() && n.Loss < 0.05 &&
+	return !place.NoUp && !place.NoDown && place.Slow == 0 && c.overload[name] == 0 && !n.Away && !n.Split && !n.Troubled() && n.Loss < 0.05 &&
 		n.Delay.Most < 100*time.Millisecond
 }
 
-// aside is what happens beside the membership of a cluster. Chance comes from a source of its own, so that the nodes' story is the same
-// with it and without.
-type aside struct {
+// workload is a load in addition to the membership. It has its own random source, so the membership
+// has the same history with and without the load.
+type workload struct {
 	c     *cluster
-	w     *env.World
+	w     *env.Env
 	rand  *rand.Rand
-	quiet bool // nothing happens by itself any more
+	quiet bool // starts no more actions
 }
 
-func newAside(c *cluster, seed, salt uint64) aside {
-	return aside{c: c, w: c.w, rand: rand.New(rand.NewPCG(seed, salt))} //nolint:gosec // it has to be repeatable
+func newWorkload(c *cluster, seed, salt uint64) workload {
+	return workload{c: c, w: c.w, rand: rand.New(rand.NewPCG(seed, salt))} //nolint:gosec // it has to be repeatable
 }
 
-// later calls f after about some time, again and again, until nothing happens by itself any more.
-func (a *aside) later(about time.Duration, f func()) {
+// later calls f repeatedly, at random intervals around a duration, until the workload is quiet.
+func (a *workload) later(about time.Duration, f func()) {
 	a.w.After(a.between(about/4, about*7/4), func() {
 		if !a.quiet && a.c.violation == nil {
 			f()
@@ -274,8 +273,8 @@ func (a *aside) later(about time.Duration, f func()) {
 	})
 }
 
-func (a *aside) between(least, most time.Duration) time.Duration {
+func (a *workload) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(a.rand.Int64N(int64(most-least)))
 }
 
-func (a *aside) hit(table, row string) { a.c.hit(table, row) }
+func (a *workload) hit(table, row string) { a.c.hit(table, row) }

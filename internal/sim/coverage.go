@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// Coverage counts what has happened, by a table and a row.
+// Coverage counts events by table and row.
 type Coverage map[string]map[string]uint64
 
 func (c Coverage) hit(table, row string, n uint64) {
@@ -29,7 +29,7 @@ func (c Coverage) hit(table, row string, n uint64) {
 	rows[row] += n
 }
 
-// Add adds what happened elsewhere.
+// Add adds the counts of other.
 func (c Coverage) Add(other Coverage) {
 	for table, rows := range other {
 		for row, n := range rows {
@@ -38,7 +38,7 @@ func (c Coverage) Add(other Coverage) {
 	}
 }
 
-// add adds what a node has counted.
+// add adds the counters of a node.
 func (c Coverage) add(n node.Counters) {
 	for k := membership.Kind(1); k < membership.Kinds; k++ {
 		c.hit("message", k.String(), n.Membership.Received[k])
@@ -66,47 +66,49 @@ func (c Coverage) add(n node.Counters) {
 	}
 	c.hit("singleton", "stuck", n.Stuck)
 	c.hit("singleton message", "ignored", n.Ignored)
-	c.hit("lease", "told lost", n.LeasesLost)
+	c.hit("lease", "loss reported", n.LeasesLost)
 	c.hit("node", "exit timed out", n.ExitTimeouts)
 }
 
-// optional is what need not happen, by table and row.
+// optional reports whether an event need not occur.
 func optional(table, row string) bool {
 	switch table {
 	case "dropped", "downing":
-		// Not all that is dropped can come from nodes that follow the protocol; the experimental
-		// strategy is not simulated, static quorums are never outgrown, and an owner mostly decides before it has to be waited for.
+		// Some messages are dropped only after protocol violations. The experimental strategy is
+		// not simulated, static quorums are not exceeded, and an owner usually decides before
+		// others have to wait.
 		return table == "dropped" || row == splitbrain.Automatic.String() || row == splitbrain.Outgrown.String() || row == splitbrain.LeftToOwner.String()
 	case "coordinator":
-		return row == coordinator.Repaired.String() // nobody writes what can't be
+		return row == coordinator.Repaired.String() // no node writes impossible events
 	case "coordinator ended":
-		return row == coordinator.Diverged.String() // nobody else writes in its term
+		return row == coordinator.Diverged.String() // no other node writes in its term
 	case "refused":
-		// Senders know how many there are, buffers are large, and that a command meets two that are not the home takes many chances.
+		// Senders respect the number of shards, buffers are large, and a command rarely meets two
+		// regions that are not the home.
 		return row == shardcore.NoShard.String() || row == shardcore.BufferFull.String() || row == shardcore.NotHome.String()
 	case "data dropped":
-		return true // nobody sends what can't be read, and little comes too late
+		return true // no node sends unreadable messages, and few arrive too late
 	case "node":
 		return row == "exit timed out"
 	}
 	return false
 }
 
-// enough is how many seeds have to meet all that is not rare.
+// enough is the number of seeds in which each event must occur that is not rare.
 const enough = 200
 
-// from is how many seeds have to meet something.
+// from returns the number of seeds in which an event must occur.
 func from(table, row string) uint64 {
 	switch table + ": " + row {
 	case "singleton: stuck", "downing: left to the owner":
-		return 20 * enough // the oldest two have to leave at the same time, one of them slowly; a second cut has to follow in time
+		return 20 * enough // the two oldest nodes leave at the same time, one of them slowly; or a second cut follows in time
 	case "memory: fenced", "downing: orphaned":
 		return 5 * enough
 	}
 	return enough
 }
 
-// Missing returns what never happened, and should have in so many seeds.
+// Missing returns the events that must occur in this number of seeds and did not.
 func (c Coverage) Missing(seeds uint64) []string {
 	var all []string
 	for _, table := range slices.Sorted(maps.Keys(c)) {

@@ -18,7 +18,7 @@ import (
 // data is the replicated data of a cluster, and what is known about it from outside: what was
 // asked for, what was answered, and who holds what.
 type data struct {
-	aside
+	workload
 
 	plan   DataPlan
 	all    []*replicator // there ever were
@@ -39,7 +39,7 @@ type data struct {
 
 func newData(c *cluster, seed uint64, plan DataPlan) *data {
 	return &data{
-		aside: newAside(c, seed, 0xda7a), plan: plan, byNode: map[identity.Node]*replicator{}, disks: map[string]*disk{}, views: map[string]*view{},
+		workload: newWorkload(c, seed, 0xda7a), plan: plan, byNode: map[identity.Node]*replicator{}, disks: map[string]*disk{}, views: map[string]*view{},
 		byKey: map[string]*datum{}, current: map[kind]*datum{}, pruned: map[identity.Node]bool{},
 	}
 }

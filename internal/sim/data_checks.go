@@ -87,8 +87,8 @@ func (r *replicator) replied(a *replication.Reply) {
 		return
 	}
 	delete(r.requests, a.ID)
-	if r.d.w.Told() {
-		r.d.w.Tell("%v: request %d is answered: %v, %d of %d, %d needed, %v", r.h.p.Node(), a.ID, a.Outcome, a.Answered, a.Total, a.Required, q.write)
+	if r.d.w.Traced() {
+		r.d.w.Logf("%v: request %d is answered: %v, %d of %d, %d needed, %v", r.h.p.Node(), a.ID, a.Outcome, a.Answered, a.Total, a.Required, q.write)
 	}
 	switch {
 	case q.mistake:

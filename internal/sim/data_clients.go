@@ -131,7 +131,7 @@ func (d *data) ask(r *replicator, q *request, in func(replication.Request) repli
 			}
 		}
 		r.requests[q.id] = q
-		d.w.Tell("%v: request %d, %v", r.h.p.Node(), q.id, q)
+		d.w.Logf("%v: request %d, %v", r.h.p.Node(), q.id, q)
 		q.overdue(q.timeout)
 		r.asked = append(r.asked, in(replication.Request{
 			ID: q.id, Key: q.key.key, Level: q.level, Timeout: q.timeout, PreferOldest: d.rand.IntN(4) == 0,

@@ -21,7 +21,7 @@ const (
 
 // calm ends all that clients do, and what ails disks.
 func (d *data) calm() {
-	d.w.Tell("nothing is changed any more")
+	d.w.Logf("nothing is changed any more")
 	d.quiet = true
 	for _, k := range d.disks {
 		k.failing, k.slow = false, false

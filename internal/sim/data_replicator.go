@@ -146,7 +146,7 @@ func changesMembers(e membership.Event) bool {
 
 // received hands over a packet, late if the node has too much to do.
 func (r *replicator) received(m env.Message) {
-	switch lag, now := r.h.c.lag[r.h.p.Place().Name], r.h.p.Now(); {
+	switch lag, now := r.h.c.overload[r.h.p.Place().Name], r.h.p.Now(); {
 	case m.To != r.h.p.Node():
 		r.d.hit("data", "stray message")
 	case r.h.cut[m.From] || r.ended:
@@ -244,7 +244,7 @@ func (r *replicator) notes(notes []replication.Note) {
 		case replication.NoteMalformed, replication.NoteRefused, replication.NoteTooLarge, replication.NoteFull, replication.NoteLoad:
 			r.violate("data-is-sound", "%v of %v, %q: %v", n.Kind, n.Node, n.Key, n.Err)
 		case replication.NotePruned:
-			r.d.w.Tell("%v: %v is pruned from %d keys", r.h.p.Node(), n.Node, n.N)
+			r.d.w.Logf("%v: %v is pruned from %d keys", r.h.p.Node(), n.Node, n.N)
 			prunedForAll(r, n.Node)
 		case replication.NoteStore, replication.NotePulling, replication.NotePulled, replication.NotePruning, replication.NoteRemoved:
 		}
@@ -395,7 +395,7 @@ func (d *data) diskTrouble() {
 	k.failing = d.rand.IntN(2) == 0
 	k.slow = !k.failing || d.rand.IntN(3) == 0
 	took := d.between(time.Second, 12*time.Second)
-	d.w.Tell("the disk of %s fails %t, is slow %t, for %v", k.name, k.failing, k.slow, took)
+	d.w.Logf("the disk of %s fails %t, is slow %t, for %v", k.name, k.failing, k.slow, took)
 	k.well = d.w.Now() + took
 	d.w.After(took, func() { k.failing, k.slow = false, false })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// observed is what an observer of a node knows: what follows from the events, and
-// the gossip before the present step.
+// observed is the view of an observer of a node, from its events, and the gossip before the current
+// step.
 type observed struct {
 	members     map[identity.Node]membership.Member
 	unreachable map[identity.Node]bool
@@ -23,11 +23,11 @@ type observed struct {
 	roleLeaders map[string]identity.Node
 	removed     map[identity.Node]bool
 	gossip      membership.Gossip
-	closed      bool // ShuttingDown was said
+	closed      bool // ShuttingDown was published
 
-	stableAt  time.Duration                      // when the reachability changed last, on the node's clock
-	decided   uint64                             // decisions so far
-	decisions [splitbrain.LeftToOwner + 1]uint64 // when it became deaf
+	stableAt  time.Duration                      // the last change of reachability, on the node's clock
+	decided   uint64                             // number of decisions
+	decisions [splitbrain.LeftToOwner + 1]uint64 // counters at the start of deafness
 	deaf      bool
 }
 
@@ -38,12 +38,12 @@ func newObserved() observed {
 	}
 }
 
-// before notes what was before a step.
-func (h *host) before() { h.watching.gossip = h.m.Gossip() }
+// beforeStep records the gossip before a step.
+func (h *host) beforeStep() { h.observed.gossip = h.m.Gossip() }
 
-// check looks at what a node did in a step.
+// check verifies the effects of a step.
 func (h *host) check(e node.Effects) {
-	o := &h.watching
+	o := &h.observed
 	old, g := o.gossip, h.m.Gossip()
 	for _, event := range e.Events {
 		h.fold(event)
@@ -66,9 +66,9 @@ func (h *host) check(e node.Effects) {
 	o.gossip = g
 }
 
-// fold takes in an event as a subscriber does.
+// fold applies an event, as a subscriber does.
 func (h *host) fold(e membership.Event) {
-	o := &h.watching
+	o := &h.observed
 	switch e.Kind {
 	case membership.ShuttingDown:
 		o.closed = true
@@ -107,9 +107,9 @@ func (h *host) fold(e membership.Event) {
 	}
 }
 
-// checkEvents compares what follows from the events with what the node says.
+// checkEvents compares the view that follows from the events with the node's snapshot.
 func (h *host) checkEvents() {
-	o, s := &h.watching, h.m.Snapshot()
+	o, s := &h.observed, h.m.Snapshot()
 	wrong := len(s.Members) != len(o.members) || len(s.Unreachable) != len(o.unreachable) || s.Leader != o.leader || len(s.RoleLeaders) != len(o.roleLeaders)
 	for _, m := range s.Members {
 		is, known := o.members[m.Node]
@@ -122,7 +122,7 @@ func (h *host) checkEvents() {
 		wrong = wrong || o.roleLeaders[r.Role] != r.Node
 	}
 	if wrong {
-		h.violate("events-tell-all", "the events lead to members %v, unreachable %v, leader %v; it says members %v, unreachable %v, leader %v",
+		h.violate("events-are-complete", "the events lead to members %v, unreachable %v, leader %v; the snapshot has members %v, unreachable %v, leader %v",
 			slices.SortedFunc(maps.Keys(o.members), identity.Node.Compare), slices.SortedFunc(maps.Keys(o.unreachable), identity.Node.Compare), o.leader,
 			s.Members, s.Unreachable, s.Leader)
 	}

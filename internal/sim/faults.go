@@ -14,14 +14,13 @@ import (
 	"github.com/refold-io/refold/internal/singleton"
 )
 
-// fault is something that may go wrong.
+// fault is an injected fault.
 type fault struct {
 	name   string
 	weight int
-	// planned says that it is something that operators do, or that harms nobody.
+	// planned is true for an operator action, and for an event that harms no node.
 	planned bool
-	// do lets it happen, and reports whether it did: not everything is possible at any
-	// time.
+	// do injects the fault. It returns false if the fault is not possible now.
 	do func(c *cluster) bool
 }
 
@@ -53,13 +52,13 @@ func faults() []fault {
 	}
 }
 
-// misfortune lets something go wrong, if it can now.
-func (c *cluster) misfortune() bool {
-	// While the first seed looks for the others nothing may keep it from them.
+// injectFault injects a random fault, if that is possible now.
+func (c *cluster) injectFault() bool {
+	// The first seed must reach the other seeds while it joins.
 	if first := c.latest(c.plan.Seeds[0]); first != nil && first.alive() && !first.m.Member() {
 		return false
 	}
-	c.coverage.hit("clean cut", namedSideLeft, 0) // a run without any is missing something
+	c.coverage.hit("clean cut", sideSurvives, 0) // the row must exist to be reported as missing
 	all, sum := faults(), 0
 	if c.shard.plan.Calm {
 		all = slices.DeleteFunc(all, func(f fault) bool { return !f.planned })
@@ -81,7 +80,7 @@ func (c *cluster) misfortune() bool {
 	return false
 }
 
-// any returns a living member.
+// any returns a random living member.
 func (c *cluster) any() *host {
 	all := c.members()
 	if len(all) == 0 {
@@ -90,21 +89,20 @@ func (c *cluster) any() *host {
 	return all[c.w.Rand.IntN(len(all))]
 }
 
-// trouble notes that something begins for which members may be given up, and ends after a
-// while.
-func (c *cluster) trouble(d time.Duration, over func()) {
-	c.troubled++
-	c.weather()
+// runFault records a fault for which members may be downed, and ends it after a while.
+func (c *cluster) runFault(d time.Duration, over func()) {
+	c.runningFaults++
+	c.updateDeaf()
 	c.w.After(d, func() {
 		over()
-		c.troubled--
-		c.troubleAt = c.w.Now()
-		c.weather()
+		c.runningFaults--
+		c.faultEnded = c.w.Now()
+		c.updateDeaf()
 	})
 }
 
-// weather notes who can't hear itself.
-func (c *cluster) weather() {
+// updateDeaf updates the set of nodes that do not receive their own messages.
+func (c *cluster) updateDeaf() {
 	for _, h := range c.hosts {
 		name := h.p.Node().Name
 		if place := h.p.Place(); c.w.Passes(place, place) {
@@ -129,9 +127,9 @@ func forgedHandOver(c *cluster) bool {
 	if oldest == nil {
 		return false
 	}
-	c.w.Tell("FAULT: %v is asked to let %v leave, and others answer in its name", by.p.Node(), oldest.Node)
+	c.w.Logf("FAULT: %v is asked to let %v leave, and others answer in its name", by.p.Node(), oldest.Node)
 	c.leaving[oldest.Node] = true
-	by.tell(node.Membership{Input: membership.Leave{Node: oldest.Node}})
+	by.submit(node.Membership{Input: membership.Leave{Node: oldest.Node}})
 	for i := range 200 {
 		c.w.After(time.Duration(i)*50*time.Millisecond, c.forge)
 	}
@@ -161,7 +159,7 @@ func (c *cluster) forge() {
 
 func stray(c *cluster) bool {
 	c.w.Network.Stray = 1
-	c.w.Tell("FAULT: messages for earlier incarnations come to the next")
+	c.w.Logf("FAULT: messages for earlier incarnations come to the next")
 	return true
 }
 
@@ -170,17 +168,18 @@ func garbage(c *cluster) bool {
 	if from == nil || from == to {
 		return false
 	}
-	c.w.Tell("FAULT: %v sends garbage to %v", from.p.Node(), to.p.Node())
+	c.w.Logf("FAULT: %v sends garbage to %v", from.p.Node(), to.p.Node())
 	for range 20 {
 		data := make([]byte, c.w.Rand.IntN(200))
 		for i := range data {
 			data[i] = byte(c.w.Rand.Uint32()) //nolint:gosec // any byte
 		}
 		kind := link.Kind(c.w.Rand.IntN(int(node.KindForwarded))) //nolint:gosec // a few
-		// What happens to be a message is no garbage: it is believed, and who reads that it is quarantined goes. Two bytes are
-		// enough for that, since a higher minor version may add any.
+		// A random message may be valid: it would be accepted, and a node that reads that it is
+		// quarantined ends. Two bytes are enough, because a higher minor version may append any
+		// bytes.
 		if msg, err := membership.DecodeMessage(data); err == nil {
-			c.w.Tell("it would be a message: %v", membership.KindOf(msg))
+			c.w.Logf("it would be a message: %v", membership.KindOf(msg))
 			continue
 		}
 		m := env.Message{From: from.p.Node(), To: to.p.Node(), Kind: kind, Data: data}
@@ -203,10 +202,10 @@ func leaseStoreTrouble(c *cluster) bool {
 		s.Late = c.w.Rand.Float64()
 	}
 	d := c.between(5*time.Second, 60*time.Second)
-	c.w.Tell("FAULT: the lease store is away %t, loses %.2f, is late with %.2f, for %v", s.Away, s.Loss, s.Late, d)
-	c.trouble(d, func() {
+	c.w.Logf("FAULT: the lease store is away %t, loses %.2f, is late with %.2f, for %v", s.Away, s.Loss, s.Late, d)
+	c.runFault(d, func() {
 		s.Heal()
-		c.w.Tell("the lease store is well")
+		c.w.Logf("the lease store is well")
 	})
 	return true
 }

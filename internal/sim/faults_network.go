@@ -17,17 +17,17 @@ import (
 
 func linkLost(c *cluster) bool {
 	h := c.any()
-	if h == nil || !c.wellAt(h.p.Node().Name) {
+	if h == nil || !c.healthyAt(h.p.Node().Name) {
 		return false
 	}
 	place, d := h.p.Place(), c.between(time.Second, 60*time.Second)
 	kind := c.w.Rand.IntN(4)
 	place.NoUp, place.NoDown = kind != 1, kind != 2
 	noticed := kind == 3 && c.w.Rand.IntN(2) == 0
-	c.w.Tell("FAULT: %v loses its link for %v: up %t, down %t, noticed %t", h.p.Node(), d, place.NoUp, place.NoDown, noticed)
-	c.trouble(d, func() {
+	c.w.Logf("FAULT: %v loses its link for %v: up %t, down %t, noticed %t", h.p.Node(), d, place.NoUp, place.NoDown, noticed)
+	c.runFault(d, func() {
 		place.NoUp, place.NoDown = false, false
-		c.w.Tell("%s has its link again", place.Name)
+		c.w.Logf("%s has its link again", place.Name)
 		if now := c.latest(place.Name); now != nil && noticed {
 			now.p.Connection(true)
 		}
@@ -39,7 +39,7 @@ func linkLost(c *cluster) bool {
 }
 
 func (c *cluster) mayCut() bool {
-	return c.cutting == 0 && c.troubled == 0 && c.unsettled() == ""
+	return c.runningCuts == 0 && c.runningFaults == 0 && c.unsettled() == ""
 }
 
 func partition(c *cluster, oneWay bool) bool {
@@ -60,13 +60,13 @@ func partition(c *cluster, oneWay bool) bool {
 	if len(there) == 0 || len(there) == len(c.names) {
 		return false
 	}
-	c.w.Tell("FAULT: the broker is split for %v, one way %t: %s on the other side", d, oneWay, strings.Join(there, " "))
+	c.w.Logf("FAULT: the broker is split for %v, one way %t: %s on the other side", d, oneWay, strings.Join(there, " "))
 	n.Split, n.OneWay = true, oneWay
-	c.cutting++
-	c.trouble(d, func() {
+	c.runningCuts++
+	c.runFault(d, func() {
 		n.Split, n.OneWay = false, false
-		c.cutting--
-		c.w.Tell("the broker is one again")
+		c.runningCuts--
+		c.w.Logf("the broker is one again")
 	})
 	return true
 }
@@ -86,15 +86,15 @@ func pairLost(c *cluster) bool {
 		from, to := a.p.Node().Name, b.p.Node().Name
 		pairs = append(pairs, pair{from, to})
 		c.w.Network.Pair(from, to, env.Pair{Loss: 1})
-		c.w.Tell("FAULT: nothing gets from %s to %s for %v", from, to, d)
+		c.w.Logf("FAULT: nothing gets from %s to %s for %v", from, to, d)
 	}
-	c.cutting++
-	c.trouble(d, func() {
-		c.cutting--
+	c.runningCuts++
+	c.runFault(d, func() {
+		c.runningCuts--
 		for _, p := range pairs {
 			c.w.Network.Pair(p.from, p.to, env.Pair{})
 		}
-		c.w.Tell("the pairs hear each other again")
+		c.w.Logf("the pairs hear each other again")
 	})
 	return len(pairs) > 0
 }
@@ -106,10 +106,10 @@ func loss(c *cluster) bool {
 	}
 	n.Loss, n.Double, n.Overtake = 0.2*math.Pow(c.w.Rand.Float64(), 2), 0.1*c.w.Rand.Float64(), 0.1*c.w.Rand.Float64()
 	d := c.between(5*time.Second, 30*time.Second)
-	c.w.Tell("FAULT: for %v frames are lost with %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
-	c.trouble(d, func() {
+	c.w.Logf("FAULT: for %v frames are lost with %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
+	c.runFault(d, func() {
 		n.Loss, n.Double, n.Overtake = 0, 0, 0
-		c.w.Tell("no frames are lost any more")
+		c.w.Logf("no frames are lost any more")
 	})
 	return true
 }
@@ -117,14 +117,14 @@ func loss(c *cluster) bool {
 func slowNetwork(c *cluster) bool {
 	n := &c.w.Network
 	if n.Delay.Most >= 10*time.Millisecond {
-		return false // it would be as slow as now for good
+		return false // the delay would never be restored
 	}
 	old, d := n.Delay, c.between(5*time.Second, 30*time.Second)
 	n.Delay = env.Between{Least: 10 * time.Millisecond, Most: c.between(50*time.Millisecond, 1500*time.Millisecond)}
-	c.w.Tell("FAULT: for %v the network is slow: %v", d, n.Delay.Most)
-	c.trouble(d, func() {
+	c.w.Logf("FAULT: for %v the network is slow: %v", d, n.Delay.Most)
+	c.runFault(d, func() {
 		n.Delay = old
-		c.w.Tell("the network is fast again")
+		c.w.Logf("the network is fast again")
 	})
 	return true
 }
@@ -136,17 +136,17 @@ func slowNode(c *cluster) bool {
 	}
 	place, d := h.p.Place(), c.between(5*time.Second, 30*time.Second)
 	place.Slow = c.between(100*time.Millisecond, 4*time.Second)
-	c.w.Tell("FAULT: for %v messages from and to %s take %v", d, place.Name, place.Slow)
-	c.trouble(d, func() {
+	c.w.Logf("FAULT: for %v messages from and to %s take %v", d, place.Name, place.Slow)
+	c.runFault(d, func() {
 		place.Slow = 0
-		c.w.Tell("%s is fast again", place.Name)
+		c.w.Logf("%s is fast again", place.Name)
 	})
 	return true
 }
 
 func brokerAway(c *cluster) bool {
-	if c.cutting > 0 && c.plan.Config.Downing.Strategy == splitbrain.LeaseMajority {
-		return false // the winner does not keep the lease for ever
+	if c.runningCuts > 0 && c.plan.Config.Downing.Strategy == splitbrain.LeaseMajority {
+		return false // the lease of the winner expires
 	}
 	d := c.between(2*time.Second, 75*time.Second)
 	calm := c.mayCut()
@@ -156,7 +156,7 @@ func brokerAway(c *cluster) bool {
 		d = max(d, 60*time.Second)
 	}
 	noticed := c.w.Rand.IntN(2) == 0
-	c.w.Tell("FAULT: the broker is away for %v, noticed %t, calm %t", d, noticed, calm)
+	c.w.Logf("FAULT: the broker is away for %v, noticed %t, calm %t", d, noticed, calm)
 	c.w.Network.Away = true
 	tell := func(up bool) {
 		for _, h := range c.living() {
@@ -166,40 +166,40 @@ func brokerAway(c *cluster) bool {
 		}
 	}
 	tell(false)
-	c.trouble(d, func() {
+	c.runFault(d, func() {
 		c.w.Network.Away = false
-		c.w.Tell("the broker is back")
+		c.w.Logf("the broker is back")
 		tell(true)
 	})
 	if calm {
 		c.undisturbed(d + 30*time.Second)
-		outageLosesNobody(c, were)
+		outageLosesNoNode(c, were)
 	}
 	return true
 }
 
-func outageLosesNobody(c *cluster, were []*host) {
+func outageLosesNoNode(c *cluster, were []*host) {
 	c.hit("node", "outage without losses")
 	for _, h := range were {
 		if h.p.Dead() || h.stopped != 0 {
-			h.violate("outage-loses-nobody", "it did not survive that the broker was away")
+			h.violate("outage-loses-no-node", "it did not survive an outage of the broker")
 		}
 	}
 	if why := c.unsettled(); why != "" && c.violation == nil {
-		c.violate("outage-loses-nobody", were[0].p.Node(), "after the broker was away: %s", why)
+		c.violate("outage-loses-no-node", were[0].p.Node(), "after an outage of the broker: %s", why)
 	}
 }
 
-// untilDecided is how long it takes at most, besides the time of stability, until a clean cut is noticed by all, decided
-// about, and who has to end has ended.
+// untilDecided is the maximum time, in addition to StableAfter, until all nodes have noticed a
+// clean cut, it is decided, and the losing nodes have ended.
 const untilDecided = 40 * time.Second
 
-const namedSideLeft = "the named side is left"
+const sideSurvives = "the chosen side survives"
 
-// cleanCut cuts a cluster in two in which all is well, and looks who is left when that is decided about. Nothing
-// else goes wrong meanwhile.
+// cleanCut cuts a healthy cluster in two and checks which nodes survive the decision. No other
+// fault occurs meanwhile.
 func (c *cluster) cleanCut() bool {
-	c.deal()
+	c.chooseSides()
 	var sides [2][]*host
 	for _, h := range c.living() {
 		side := h.p.Place().Side
@@ -209,24 +209,24 @@ func (c *cluster) cleanCut() bool {
 		return false
 	}
 	s := c.plan.Config.Downing
-	expected, either := named(s, sides)
-	c.w.Tell("FAULT: the broker is split cleanly, %d and %d, side %d is to survive, either %t", len(sides[0]), len(sides[1]), expected, either)
+	expected, either := survivingSide(s, sides)
+	c.w.Logf("FAULT: the broker is split cleanly, %d and %d, side %d is to survive, either %t", len(sides[0]), len(sides[1]), expected, either)
 	d := cmp.Or(s.StableAfter, 20*time.Second) + untilDecided
 	c.w.Network.Split = true
-	c.cutting++
-	c.trouble(d+time.Second, func() {
+	c.runningCuts++
+	c.runFault(d+time.Second, func() {
 		c.w.Network.Split = false
-		c.cutting--
-		c.w.Tell("the broker is one again")
+		c.runningCuts--
+		c.w.Logf("the broker is one again")
 	})
 	if c.undisturbed(d) {
-		c.leftBy(sides, expected, either)
+		c.checkSurvivors(sides, expected, either)
 	}
 	return true
 }
 
-// deal puts the nodes on two sides: anyhow, or half and half, or the oldest alone.
-func (c *cluster) deal() {
+// chooseSides puts the nodes on two sides: at random, in equal halves, or with the oldest alone.
+func (c *cluster) chooseSides() {
 	living, kind := c.living(), c.w.Rand.IntN(4)
 	oldest := slices.MinFunc(living[0].m.Gossip().Members(), func(a, b *membership.Member) int {
 		if a.OlderThan(b) {
@@ -245,8 +245,9 @@ func (c *cluster) deal() {
 	}
 }
 
-// leftBy: after a clean cut all of the side go on that the strategy names, and nobody else.
-func (c *cluster) leftBy(sides [2][]*host, expected int, either bool) {
+// checkSurvivors: after a clean cut, all nodes of the side that the strategy chooses survive, and
+// no others.
+func (c *cluster) checkSurvivors(sides [2][]*host, expected int, either bool) {
 	if either && !slices.ContainsFunc(sides[0], (*host).alive) {
 		expected = 1
 	} else if either {
@@ -256,25 +257,25 @@ func (c *cluster) leftBy(sides [2][]*host, expected int, either bool) {
 		for _, h := range hosts {
 			switch {
 			case side == expected && !h.alive():
-				h.violate("named-side-survives", "%s names its side after a clean cut, and it has ended, %v", c.plan.Config.Downing.Strategy, h.stopped)
+				h.violate("chosen-side-survives", "%s chooses its side after a clean cut, and it has ended, %v", c.plan.Config.Downing.Strategy, h.stopped)
 			case side != expected && h.alive():
-				h.violate("named-side-survives", "%s doesn't name its side after a clean cut, and it goes on", c.plan.Config.Downing.Strategy)
+				h.violate("chosen-side-survives", "%s does not choose its side after a clean cut, and it survives", c.plan.Config.Downing.Strategy)
 			case side != expected && h.stopped != membership.WasDowned:
-				h.violate("named-side-survives", "its side was not to go on after a clean cut, and it has ended, %v", h.stopped)
+				h.violate("chosen-side-survives", "its side had to end after a clean cut, and it has ended, %v", h.stopped)
 			}
 		}
 	}
 	c.hit("clean cut", string(c.plan.Config.Downing.Strategy))
 	if expected < 0 {
-		c.hit("clean cut", "nobody was named")
+		c.hit("clean cut", "no side was chosen")
 	} else {
-		c.hit("clean cut", namedSideLeft)
+		c.hit("clean cut", sideSurvives)
 	}
 }
 
-// named returns the side of two that has to survive, -1 for none, or that it is up to the lease. All members are
-// up.
-func named(s splitbrain.Settings, sides [2][]*host) (side int, either bool) {
+// survivingSide returns the side that has to survive, or -1 for none. With either, the lease
+// decides. All members are Up.
+func survivingSide(s splitbrain.Settings, sides [2][]*host) (side int, either bool) {
 	var lowest, oldest *membership.Member
 	sideOf := func(m *membership.Member) int {
 		if slices.ContainsFunc(sides[0], func(h *host) bool { return h.p.Node() == m.Node }) {

@@ -20,23 +20,22 @@ import (
 	"github.com/refold-io/refold/internal/singleton"
 )
 
-// host is a process that runs a node: what package cluster does in earnest, without
-// threads.
+// host is a process that runs a node. It does the work of package cluster without threads.
 type host struct {
 	c *cluster
 	p *env.Process
 	m *node.Machine
 
 	instances map[string]*instance
-	leases    map[string]*holder
+	leases    map[string]*leaseClient
 	cut       map[identity.Node]bool // quarantined
-	serial    uint64                 // of messages through proxies
+	serial    uint64                 // serial number of messages through proxies
 	data      *replicator
 	site      *shardNode
 
-	joined   time.Duration // when it became a member
+	joined   time.Duration // time of becoming a member
 	stopped  membership.Reason
-	watching observed
+	observed observed
 }
 
 // instance is a run of a singleton.
@@ -45,16 +44,16 @@ type instance struct {
 	nr       uint64
 	stopping bool
 	since    time.Duration
-	heard    map[identity.Node]uint64 // the last message of each proxy
+	heard    map[identity.Node]uint64 // last message of each proxy
 }
 
-// start starts a node at a place, with a new UID.
+// start starts a node with a new UID.
 func (c *cluster) start(name string, change func(*node.Config)) *host {
 	var h *host
 	c.w.Start(name, func(p *env.Process) env.Program {
 		h = &host{
-			c: c, p: p, instances: map[string]*instance{}, leases: map[string]*holder{}, cut: map[identity.Node]bool{},
-			watching: newObserved(),
+			c: c, p: p, instances: map[string]*instance{}, leases: map[string]*leaseClient{}, cut: map[identity.Node]bool{},
+			observed: newObserved(),
 		}
 		return h
 	})
@@ -64,21 +63,21 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	}
 	var err error
 	if h.m, err = node.New(cfg); err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the configuration is the simulator's
+		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the simulator's configuration is valid
 	}
 	c.hosts = append(c.hosts, h)
 	c.byNode[h.p.Node()] = h
-	c.w.Tell("%v starts", h.p.Node())
+	c.w.Logf("%v starts", h.p.Node())
 	h.data = c.data.replicate(h)
 	h.site = c.shard.host(h)
 	for _, s := range c.plan.Singletons {
-		h.hosts(s)
+		h.addSingleton(s)
 	}
 	return h
 }
 
-// hosts lets the node take part in a singleton, and send it messages.
-func (h *host) hosts(s Singleton) {
+// addSingleton registers a singleton and its proxy.
+func (h *host) addSingleton(s Singleton) {
 	if s.Role != "" && h.site.proxy {
 		return
 	}
@@ -86,18 +85,18 @@ func (h *host) hosts(s Singleton) {
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
 	}
-	h.carry(e)
-	if s.Name == coordination { // nobody sends messages to it by its name
+	h.applyEffects(e)
+	if s.Name == coordination { // no node sends messages to it by its name
 		return
 	}
 	if e, err = h.m.Proxy(h.p.Now(), singleton.ProxyConfig{Singleton: s.Name, BufferSize: 20}); err != nil {
 		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
 	}
-	h.carry(e)
-	h.talk(s.Name)
+	h.applyEffects(e)
+	h.sendMessages(s.Name)
 }
 
-// config is that of a node at a place.
+// config returns the configuration of a node.
 func (c *cluster) config(p *env.Process) node.Config {
 	cfg := c.plan.Config
 	cfg.Membership.Self = p.Node()
@@ -109,22 +108,22 @@ func (c *cluster) config(p *env.Process) node.Config {
 	return cfg
 }
 
-// step tells the machine what happened, and does what it wants.
+// step performs a step of the machine and its effects.
 func (h *host) step(in node.Input) {
 	if h.p.Dead() {
 		return
 	}
-	h.before()
-	h.carry(h.m.Step(h.p.Now(), in))
+	h.beforeStep()
+	h.applyEffects(h.m.Step(h.p.Now(), in))
 }
 
-// tell lets somebody outside tell the machine what happened.
-func (h *host) tell(in node.Input) { h.p.Do(func() { h.step(in) }) }
+// submit performs a step from outside of the process.
+func (h *host) submit(in node.Input) { h.p.Do(func() { h.step(in) }) }
 
 // Wake implements env.Program.
 func (h *host) Wake() {
-	h.before()
-	h.carry(h.m.Tick(h.p.Now()))
+	h.beforeStep()
+	h.applyEffects(h.m.Tick(h.p.Now()))
 }
 
 // Connection implements env.Program.
@@ -150,7 +149,7 @@ func (h *host) Receive(m env.Message) {
 		h.site.received(m)
 		return
 	}
-	if lag := h.c.lag[h.p.Place().Name]; lag > 0 { // it has too much to do
+	if lag := h.c.overload[h.p.Place().Name]; lag > 0 { // it is overloaded
 		h.p.After(time.Duration(h.c.w.Rand.Int64N(int64(lag))), func() { h.received(m) })
 		return
 	}
@@ -158,15 +157,15 @@ func (h *host) Receive(m env.Message) {
 }
 
 func (h *host) received(m env.Message) {
-	h.before()
+	h.beforeStep()
 	old := h.m.Gossip()
 	in := node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}
-	h.carry(h.m.Step(h.p.Now(), in))
+	h.applyEffects(h.m.Step(h.p.Now(), in))
 	notForOthers(h, m, old)
 }
 
-// carry does what the machine wants done.
-func (h *host) carry(e node.Effects) {
+// applyEffects performs the effects of a step.
+func (h *host) applyEffects(e node.Effects) {
 	for _, line := range e.Log {
 		h.logged(line)
 	}
@@ -186,7 +185,7 @@ func (h *host) carry(e node.Effects) {
 		h.begin(i)
 	}
 	for _, s := range e.Send {
-		h.sends(s)
+		h.recordSent(s)
 		h.p.Send(s.To, link.Control, link.Kind(s.Kind), s.Data)
 	}
 	for _, f := range e.Forward {
@@ -196,14 +195,14 @@ func (h *host) carry(e node.Effects) {
 	h.data.members(e.Events)
 	h.site.members(e.Events)
 	for _, l := range e.Life {
-		h.lives(l)
+		h.lifecycle(l)
 	}
 	h.p.WakeAt(h.m.Next())
 	h.maybeEnd()
 }
 
-// sends notes which version of the gossip a message holds: in one step there may be several.
-func (h *host) sends(s node.Send) {
+// recordSent records the version of the gossip in a message. One step may send several.
+func (h *host) recordSent(s node.Send) {
 	switch s.Kind {
 	case node.Kind(membership.KindState), node.Kind(membership.KindSeen), node.Kind(membership.KindWelcome):
 	default:
@@ -211,18 +210,18 @@ func (h *host) sends(s node.Send) {
 	}
 	switch msg, err := membership.DecodeMessage(s.Data); msg := msg.(type) {
 	case membership.State:
-		h.had(msg.Version)
+		h.recordVersion(msg.Version)
 	case membership.Seen:
-		h.had(msg.Version)
+		h.recordVersion(msg.Version)
 	case membership.Welcome:
-		h.had(msg.Version)
+		h.recordVersion(msg.Version)
 	default:
-		h.violate("sends-what-can-be-read", "a message of kind %d: %v", s.Kind, err)
+		h.violate("messages-are-readable", "a message of kind %d: %v", s.Kind, err)
 	}
 }
 
-func (h *host) lives(l membership.Life) {
-	h.c.w.Tell("%v: %v%s", h.p.Node(), l.Kind, reasonOf(l))
+func (h *host) lifecycle(l membership.Life) {
+	h.c.w.Logf("%v: %v%s", h.p.Node(), l.Kind, reasonOf(l))
 	switch l.Kind {
 	case membership.Exits:
 		wait := h.c.between(10*time.Millisecond, 1500*time.Millisecond)
@@ -247,7 +246,7 @@ func reasonOf(l membership.Life) string {
 	return ", " + l.Reason.String()
 }
 
-// maybeEnd ends the process once there is nothing left to do.
+// maybeEnd ends the process when it is idle.
 func (h *host) maybeEnd() {
 	if h.stopped != 0 && len(h.instances) == 0 && h.site.idle() && !h.p.Dead() {
 		h.p.After(0, func() {
@@ -255,7 +254,7 @@ func (h *host) maybeEnd() {
 			h.data.end()
 			h.site.end()
 			h.p.Kill()
-			h.c.w.Tell("%v has ended", h.p.Node())
+			h.c.w.Logf("%v has ended", h.p.Node())
 		})
 	}
 }
@@ -270,28 +269,28 @@ func (h *host) kill() {
 	}
 }
 
-// alive reports whether the process runs, and means to go on.
+// alive reports whether the process runs and is not stopping.
 func (h *host) alive() bool { return !h.p.Dead() && h.stopped == 0 }
 
-// logged writes a line of the log into the story.
+// logged adds a log line of the node to the trace.
 func (h *host) logged(l membership.Line) {
-	if !h.c.w.Told() || l.Level == membership.Debug {
+	if !h.c.w.Traced() || l.Level == membership.Debug {
 		return
 	}
 	var s strings.Builder
 	for _, a := range l.Attrs {
 		fmt.Fprintf(&s, " %s=%v", a.Key, a.Value)
 	}
-	h.c.w.Tell("%v: %s%s", h.p.Node(), l.Message, s.String())
+	h.c.w.Logf("%v: %s%s", h.p.Node(), l.Message, s.String())
 }
 
-// maxStopping is the longest that an instance takes to end. A node that was paused and given up may
-// overlap with its successor for less than a second, so it has to be less.
+// maxStopping is the maximum time in which an instance stops. A node that was downed during a pause
+// may overlap with its successor for less than a second, so this must be shorter.
 const maxStopping = 800 * time.Millisecond
 
 // begin starts an instance.
 func (h *host) begin(i node.Instance) {
-	h.c.w.Tell("%v: %s starts", h.p.Node(), i.Singleton)
+	h.c.w.Logf("%v: %s starts", h.p.Node(), i.Singleton)
 	if old := h.instances[i.Singleton]; old != nil {
 		h.violate("instances-in-turn", "instance %d of %s starts while %d runs", i.Nr, i.Singleton, old.nr)
 	}
@@ -308,14 +307,14 @@ func (h *host) begin(i node.Instance) {
 	}
 }
 
-// stop asks an instance to end, which takes a while.
+// stop requests an instance to stop, which takes some time.
 func (h *host) stop(i node.Instance) {
 	running := h.instances[i.Singleton]
 	if running == nil || running.nr != i.Nr {
 		h.violate("instances-in-turn", "instance %d of %s is stopped, and does not run", i.Nr, i.Singleton)
 		return
 	}
-	h.c.w.Tell("%v: %s is asked to end", h.p.Node(), i.Singleton)
+	h.c.w.Logf("%v: %s is asked to end", h.p.Node(), i.Singleton)
 	running.stopping = true
 	if i.Singleton == coordination {
 		h.site.singletonStopped(func() { h.p.After(0, func() { h.hasEnded(i, running) }) })
@@ -324,19 +323,19 @@ func (h *host) stop(i node.Instance) {
 	h.p.After(h.c.between(time.Millisecond, maxStopping), func() { h.hasEnded(i, running) })
 }
 
-// hasEnded takes note that an instance has ended.
+// hasEnded records the end of an instance.
 func (h *host) hasEnded(i node.Instance, running *instance) {
 	if h.instances[i.Singleton] == running {
 		delete(h.instances, i.Singleton)
-		h.c.w.Tell("%v: %s has ended", h.p.Node(), i.Singleton)
+		h.c.w.Logf("%v: %s has ended", h.p.Node(), i.Singleton)
 		h.c.hit("instance", "stopped")
 		h.step(node.InstanceEnded{Instance: i})
 		h.maybeEnd()
 	}
 }
 
-// talk sends numbered messages to a singleton, now and then.
-func (h *host) talk(name string) {
+// sendMessages sends numbered messages to a singleton at random intervals.
+func (h *host) sendMessages(name string) {
 	h.p.After(h.c.between(100*time.Millisecond, 6*time.Second), func() {
 		if h.stopped != 0 {
 			return
@@ -346,11 +345,11 @@ func (h *host) talk(name string) {
 			h.step(node.Forward{Singleton: name, Message: h.serial})
 		}
 		h.c.hit("proxied", "sent")
-		h.talk(name)
+		h.sendMessages(name)
 	})
 }
 
-// forward carries a message to an instance.
+// forward sends a message to an instance.
 func (h *host) forward(f node.Forwarded) {
 	data := binary.LittleEndian.AppendUint64(nil, f.Message)
 	data = append(data, f.Singleton...)
@@ -365,7 +364,7 @@ func (h *host) forward(f node.Forwarded) {
 	}
 }
 
-// forwarded hands a message to the instance, if it is here.
+// forwarded delivers a message to the instance, if it runs here.
 func (h *host) forwarded(m env.Message) {
 	if len(m.Data) < 8 || h.cut[m.From] || m.To != h.p.Node() {
 		return
@@ -373,7 +372,7 @@ func (h *host) forwarded(m env.Message) {
 	serial := binary.LittleEndian.Uint64(m.Data)
 	i := h.instances[string(m.Data[8:])]
 	if i == nil {
-		h.c.hit("proxied", "nobody there")
+		h.c.hit("proxied", "no instance here")
 		return
 	}
 	h.c.hit("proxied", "received")

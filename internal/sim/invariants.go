@@ -14,32 +14,32 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// neverUnreachableSelf: no node says that it can't reach itself.
+// neverUnreachableSelf: a node never marks itself as unreachable.
 func neverUnreachableSelf(h *host, e membership.Event) {
 	if e.Member.Node == h.p.Node() {
-		h.violate("never-unreachable-self", "it finds itself unreachable")
+		h.violate("never-unreachable-self", "it marks itself as unreachable")
 	}
 }
 
-// removedStaysRemoved: whoever was removed is no member again.
+// removedStaysRemoved: a removed node never becomes a member again.
 func removedStaysRemoved(h *host, e membership.Event) {
-	if h.watching.removed[e.Member.Node] {
+	if h.observed.removed[e.Member.Node] {
 		h.violate("removed-stays-removed", "%v was removed, and is %v", e.Member.Node, e.Member.Status)
 	}
 }
 
-// legalTransition: a member's status only goes on. Some in between may be missed.
+// legalTransition: the status of a member only advances. Intermediate ones may be missed.
 func legalTransition(h *host, e membership.Event) {
-	before, known := h.watching.members[e.Member.Node]
+	before, known := h.observed.members[e.Member.Node]
 	switch {
 	case e.Kind == membership.MemberRemoved && (!known || before.Status != e.Previous):
-		h.violate("events-tell-all", "%v was %v, and is removed as one that was %v", e.Member.Node, before.Status, e.Previous)
+		h.violate("events-are-complete", "%v was %v, and is removed as one that was %v", e.Member.Node, before.Status, e.Previous)
 	case known && before.Status != e.Member.Status && !leadsTo(before.Status, e.Member.Status):
 		h.violate("legal-transitions", "%v was %v, and is %v", e.Member.Node, before.Status, e.Member.Status)
 	}
 }
 
-// leadsTo reports whether a member may go from one status to another, maybe by way of others.
+// leadsTo reports whether a status may become another one, directly or through others.
 func leadsTo(from, to membership.Status) bool {
 	if from.CanBecome(to) {
 		return true
@@ -52,44 +52,44 @@ func leadsTo(from, to membership.Status) bool {
 	return false
 }
 
-// upWasSeenByAll: when a member becomes Up, all who are Up or Leaving have heard of
-// it.
+// upWasSeenByAll: when a member becomes Up, all members that are Up or Leaving have it in their
+// gossip.
 func upWasSeenByAll(h *host, e membership.Event) {
 	n := e.Member.Node
 	if h.c.wasUp[n] {
 		return
 	}
 	h.c.wasUp[n] = true
-	for _, o := range h.watching.gossip.Members() {
+	for _, o := range h.observed.gossip.Members() {
 		other := h.c.byNode[o.Node]
 		if o.Status != membership.Up && o.Status != membership.Leaving || other == nil || !other.alive() || other == h {
 			continue
 		}
-		if other.m.Gossip().Member(n) == nil && !other.watching.removed[n] {
-			h.violate("up-was-seen-by-all", "%v becomes up, and %v has not heard of it", n, o.Node)
+		if other.m.Gossip().Member(n) == nil && !other.observed.removed[n] {
+			h.violate("up-was-seen-by-all", "%v becomes up, which is not in the gossip of %v", n, o.Node)
 		}
 	}
 }
 
-// removedOnlyWhenGone: the leader removes nobody but who is Down or Exiting, and can't be
-// reached or has ended.
+// removedOnlyWhenGone: the leader removes only members that are Down or Exiting, and either
+// unreachable or ended.
 func removedOnlyWhenGone(h *host, e membership.Event) {
 	n := e.Member.Node
 	if h.c.wasGone[n] {
 		return
 	}
 	h.c.wasGone[n] = true
-	was, other := h.watching.gossip.Member(n), h.c.byNode[n]
+	was, other := h.observed.gossip.Member(n), h.c.byNode[n]
 	switch {
 	case was == nil:
 	case was.Status != membership.Down && was.Status != membership.Exiting:
 		h.violate("removed-only-when-gone", "it removes %v, which is %v", n, was.Status)
-	case !h.watching.unreachable[n] && other != nil && other.alive():
+	case !h.observed.unreachable[n] && other != nil && other.alive():
 		h.violate("removed-only-when-gone", "it removes %v, which is %v, reachable and runs", n, was.Status)
 	}
 }
 
-// checkGossip looks at what a node knows now.
+// checkGossip verifies the gossip of a node.
 func (h *host) checkGossip(old, g membership.Gossip) {
 	oneIncarnation(h, g)
 	wellFormed(h, g)
@@ -98,8 +98,8 @@ func (h *host) checkGossip(old, g membership.Gossip) {
 	oneSide(h, old, g)
 }
 
-// oneIncarnation: two incarnations of one name are never members, but for one that
-// is only joining or is Down.
+// oneIncarnation: two incarnations of one name are never members at the same time, except one that
+// is Joining or Down.
 func oneIncarnation(h *host, g membership.Gossip) {
 	members := g.Members()
 	counts := func(m *membership.Member) bool { return m.Status != membership.Joining && m.Status != membership.Down }
@@ -110,7 +110,7 @@ func oneIncarnation(h *host, g membership.Gossip) {
 	}
 }
 
-// wellFormed: nobody stands in a gossip who is no member.
+// wellFormed: a gossip contains only members.
 func wellFormed(h *host, g membership.Gossip) {
 	for _, m := range g.Members() {
 		if m.Status == membership.Removed {
@@ -134,7 +134,7 @@ func wellFormed(h *host, g membership.Gossip) {
 	}
 }
 
-// terminatedStays: nobody takes it back that a member is terminated.
+// terminatedStays: a terminated member never becomes reachable again.
 func terminatedStays(h *host, old, g membership.Gossip) {
 	if same(old.Reachability().Observers, g.Reachability().Observers) {
 		return
@@ -149,7 +149,7 @@ func terminatedStays(h *host, old, g membership.Gossip) {
 	})
 }
 
-// sameClockSameContent: two gossips with the same clock say the same.
+// sameClockSameContent: two gossips with the same clock have the same content.
 func sameClockSameContent(h *host, g membership.Gossip) {
 	hash := uint64(14695981039346656037)
 	for _, b := range g.AppendContent(nil) {
@@ -162,8 +162,8 @@ func sameClockSameContent(h *host, g membership.Gossip) {
 	h.c.contents[digest] = hash
 }
 
-// oneSide: two nodes that run have not removed each other. One that is paused meanwhile, while a lease that it held ran
-// out, has to find out when it goes on: until then it is suspended, see node.lives.
+// oneSide: two running nodes never have removed each other. A node that is paused while its lease
+// expires is suspended until it has found out; see node.lives.
 func oneSide(h *host, old, g membership.Gossip) {
 	if same(old.Tombstones(), g.Tombstones()) {
 		return
@@ -173,20 +173,20 @@ func oneSide(h *host, old, g membership.Gossip) {
 		if other == nil || !other.alive() || other.p.Paused() || h.p.Paused() || !other.m.Member() || !other.m.Gossip().Buried(h.p.Node()) {
 			continue
 		}
-		h.violate("one-side", "it and %v have removed each other, and both go on", t.Node)
+		h.violate("one-side", "it and %v have removed each other, and both run", t.Node)
 	}
 }
 
-// checkLink: a node that can't hear itself judges nobody.
+// checkLink: a node that does not receive its own messages decides nothing.
 func (h *host) checkLink(old, g membership.Gossip) {
-	o := &h.watching
+	o := &h.observed
 	since, deaf := h.c.deaf[h.p.Node().Name]
 	settings := h.c.plan.Config.Membership.Settings
 	pause := settings.AcceptablePause
 	if pause == 0 {
 		pause = 3 * time.Second
 	}
-	if !deaf || h.c.w.Now() < max(since, h.p.Began(), h.c.quick[h.p.Node().Name])+pause*51/50+200*time.Millisecond+h.p.Place().Slow || h.c.lag[h.p.Node().Name] > 0 {
+	if !deaf || h.c.w.Now() < max(since, h.p.Began(), h.c.overloadEnd[h.p.Node().Name])+pause*51/50+200*time.Millisecond+h.p.Place().Slow || h.c.overload[h.p.Node().Name] > 0 {
 		o.deaf = false
 		return
 	}
@@ -196,7 +196,7 @@ func (h *host) checkLink(old, g membership.Gossip) {
 		return
 	}
 	if count != o.decisions {
-		h.violate("own-link", "it hears nothing, and decides who survives")
+		h.violate("own-link", "it is deaf and makes a downing decision")
 	}
 	version := func(g membership.Gossip) uint64 {
 		for _, obs := range g.Reachability().Observers {
@@ -207,59 +207,60 @@ func (h *host) checkLink(old, g membership.Gossip) {
 		return 0
 	}
 	if now := version(g); now > version(old) && h.stopped == 0 {
-		h.violate("own-link", "it hears nothing, and judges others: %v", g.Reachability())
+		h.violate("own-link", "it is deaf and judges others: %v", g.Reachability())
 	}
 }
 
-// notForOthers: what was for another incarnation changes nothing.
+// notForOthers: a message to another incarnation changes nothing.
 func notForOthers(h *host, m env.Message, old membership.Gossip) {
 	if m.To.UID == 0 || m.To == h.p.Node() {
 		return
 	}
 	h.c.hit("node", "stray message")
 	if !same(old.Clock(), h.m.Gossip().Clock()) {
-		h.violate("not-for-others", "a message for %v was heeded", m.To)
+		h.violate("not-for-others", "a message for %v had an effect", m.To)
 	}
 }
 
-// version is a version of the gossip at a node.
+// version is a version of the gossip on a node.
 type version struct {
 	node   identity.Node
 	digest membership.Digest
 }
 
-// had notes which version of the gossip a node has.
-func (h *host) had(d membership.Digest) { h.c.versions[version{h.p.Node(), d}] = true }
+// recordVersion records that a node has had a version of the gossip.
+func (h *host) recordVersion(d membership.Digest) { h.c.versions[version{h.p.Node(), d}] = true }
 
-// seenMeansSeen: whoever is said to have seen a version of the gossip had it.
+// seenMeansSeen: each node in the seen set of a version has had that version.
 func seenMeansSeen(h *host, g membership.Gossip) {
 	if h.stopped != 0 || len(g.Members()) == 0 {
 		return
 	}
 	digest := g.Clock().Digest()
-	h.had(digest)
+	h.recordVersion(digest)
 	for _, n := range g.SeenBy() {
 		if h.c.byNode[n] != nil && !h.c.versions[version{n, digest}] {
-			h.violate("seen-means-seen", "%v is said to have seen what it never had", n)
+			h.violate("seen-means-seen", "%v is in the seen set of a version that it never had", n)
 		}
 	}
 }
 
-// decidesWhenStable: nobody decides who survives before nothing has changed for a while. With a lease
-// the decision is carried out when that is held, whatever has changed since it was asked for.
+// decidesWhenStable: no node makes a downing decision before the membership has been stable for
+// StableAfter. With a lease, the decision takes effect when the lease is held, even if the
+// membership has changed since the request.
 func decidesWhenStable(h *host, e node.Effects) {
-	o := &h.watching
+	o := &h.observed
 	if slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.MemberDowned }) {
 		decided, s := h.m.Counters().Downing[splitbrain.Decided], h.m.Config().Downing
 		if quiet := h.p.Now() - o.stableAt; decided > o.decided && quiet < s.StableAfter && s.Strategy != splitbrain.LeaseMajority {
-			h.violate("decides-when-stable", "it decides who survives %v after the last change", quiet)
+			h.violate("decides-when-stable", "it makes a downing decision %v after the last change", quiet)
 		}
 		o.decided = decided
 	}
 	for _, event := range e.Events {
 		switch event.Kind {
 		case membership.MemberUnreachable, membership.MemberReachable, membership.MemberUp, membership.MemberExited, membership.MemberDowned:
-			if _, stays := o.members[event.Member.Node]; stays { // who is removed in the same step matters no more
+			if _, stays := o.members[event.Member.Node]; stays { // a member that is removed in the same step does not count
 				o.stableAt = h.p.Now()
 			}
 		case membership.TombstonesChanged, membership.ShuttingDown, membership.MemberRemoved, membership.MemberJoined, membership.MemberWeaklyUp,

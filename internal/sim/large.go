@@ -14,57 +14,56 @@ import (
 	"github.com/refold-io/refold/internal/sim/env"
 )
 
-// Large says how large a simulation without faults is, but for nodes that crash.
+// Large configures a simulation of a large cluster without faults except crashes.
 type Large struct {
 	Seed uint64
 	// Nodes join through 3 seeds, within JoinWithin.
 	Nodes      int
 	JoinWithin time.Duration
-	// Crash is how many of them crash at once.
+	// Crash is the number of nodes that crash at the same time.
 	Crash int
 	// Loss is the probability that a message is lost.
 	Loss float64
-	// Quiet is for how long the cluster is left alone, to count what is sent.
+	// Quiet is the time without changes in which messages are counted.
 	Quiet time.Duration
-	// Progress is told how far it is, if it is not nil.
+	// Progress is called with the progress, if it is not nil.
 	Progress func(at time.Duration, text string)
 }
 
-// LargeResult is what came of it. Times are simulated.
+// LargeResult is the result. Times are simulated.
 type LargeResult struct {
-	// AllUp is the time from the last join until every node knows that all are Up, Decided
-	// the one from the crash to the decision about the last node that crashed.
+	// AllUp is the time from the last join until each node has all members as Up. Decided is the
+	// time from the crash until the last crashed node is downed.
 	AllUp, Decided time.Duration
-	// Messages and Bytes are what a node sent in a second while it was quiet, by lane.
+	// Messages and Bytes are the numbers per node and second in the quiet time, by lane.
 	Messages, Bytes [link.Lanes]float64
 	// State is the size of the encoded gossip in bytes.
 	State int
-	// Err says what did not happen in time.
+	// Err is the condition that was not reached in time.
 	Err error
 }
 
-// big is a simulation of a large cluster: many nodes, and nothing looked at but when all know
-// of all.
-type big struct {
+// largeCluster is a large cluster. It checks only when all nodes have all members.
+type largeCluster struct {
 	Large
 
-	w         *env.World
-	nodes     []*bigNode
-	undecided map[*bigNode]bool
+	w         *env.Env
+	nodes     []*largeNode
+	undecided map[*largeNode]bool
 }
 
-// bigNode is a node of a large cluster.
-type bigNode struct {
-	b *big
+// largeNode is a node of a large cluster.
+type largeNode struct {
+	b *largeCluster
 	p *env.Process
 	m *node.Machine
 
-	up int // members that it knows to be Up
+	up int // members that are Up in its view
 }
 
-// Run simulates it.
+// Run runs the simulation.
 func (l Large) Run() LargeResult {
-	b := &big{Large: l, w: env.New(l.Seed), undecided: map[*bigNode]bool{}}
+	b := &largeCluster{Large: l, w: env.New(l.Seed), undecided: map[*largeNode]bool{}}
 	b.w.Direct = true
 	b.w.Network.Loss = l.Loss
 	var r LargeResult
@@ -100,7 +99,7 @@ func (l Large) Run() LargeResult {
 	}
 	r.State = len(b.nodes[0].m.Gossip().AppendContent(nil))
 	if l.Quiet > 0 {
-		b.w.Run(20*time.Second, nil) // until all have seen that
+		b.w.Run(20*time.Second, nil) // until all have seen the last gossip
 		before := b.w.Traffic()
 		b.w.Run(l.Quiet, nil)
 		after := b.w.Traffic()
@@ -116,8 +115,8 @@ func (l Large) Run() LargeResult {
 	return r
 }
 
-// crash kills some nodes at once, and waits until all of them are given up.
-func (b *big) crash() (time.Duration, error) {
+// crash kills some nodes at the same time and waits until all are downed.
+func (b *largeCluster) crash() (time.Duration, error) {
 	b.w.Run(30*time.Second, nil)
 	at := b.w.Now()
 	for _, i := range b.w.Rand.Perm(b.Nodes)[:b.Crash] {
@@ -130,7 +129,7 @@ func (b *big) crash() (time.Duration, error) {
 	return b.w.Now() - at, nil
 }
 
-func (b *big) until(most time.Duration, what string, holds func() bool) bool {
+func (b *largeCluster) until(most time.Duration, what string, holds func() bool) bool {
 	for end := b.w.Now() + most; b.w.Now() < end; {
 		if holds() {
 			return true
@@ -143,8 +142,8 @@ func (b *big) until(most time.Duration, what string, holds func() bool) bool {
 	return holds()
 }
 
-func (b *big) start(name string) {
-	n := &bigNode{b: b}
+func (b *largeCluster) start(name string) {
+	n := &largeNode{b: b}
 	b.w.Start(name, func(p *env.Process) env.Program {
 		n.p = p
 		return n
@@ -158,22 +157,22 @@ func (b *big) start(name string) {
 	}
 	b.nodes = append(b.nodes, n)
 	n.p.Do(func() {
-		n.carry(n.m.Step(n.p.Now(), node.Membership{Input: membership.JoinSeeds{Seeds: []string{"node-0000", "node-0001", "node-0002"}}}))
+		n.applyEffects(n.m.Step(n.p.Now(), node.Membership{Input: membership.JoinSeeds{Seeds: []string{"node-0000", "node-0001", "node-0002"}}}))
 	})
 }
 
 // Wake implements env.Program.
-func (n *bigNode) Wake() { n.carry(n.m.Tick(n.p.Now())) }
+func (n *largeNode) Wake() { n.applyEffects(n.m.Tick(n.p.Now())) }
 
 // Connection implements env.Program.
-func (n *bigNode) Connection(bool) {}
+func (n *largeNode) Connection(bool) {}
 
 // Receive implements env.Program.
-func (n *bigNode) Receive(m env.Message) {
-	n.carry(n.m.Step(n.p.Now(), node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}))
+func (n *largeNode) Receive(m env.Message) {
+	n.applyEffects(n.m.Step(n.p.Now(), node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}))
 }
 
-func (n *bigNode) carry(e node.Effects) {
+func (n *largeNode) applyEffects(e node.Effects) {
 	for _, s := range e.Send {
 		n.p.Send(s.To, link.Control, link.Kind(s.Kind), s.Data)
 	}
@@ -182,7 +181,7 @@ func (n *bigNode) carry(e node.Effects) {
 		case membership.MemberUp:
 			n.up++
 		case membership.MemberDowned:
-			n.b.given(event.Member)
+			n.b.downed(event.Member)
 		case membership.TombstonesChanged, membership.ShuttingDown, membership.MemberRemoved, membership.MemberJoined, membership.MemberWeaklyUp,
 			membership.MemberPreparing, membership.MemberReady, membership.MemberLeft, membership.MemberExited, membership.MemberUnreachable,
 			membership.MemberReachable, membership.LeaderChanged, membership.RoleLeaderChanged, membership.SeenChanged, membership.ReachabilityChanged:
@@ -191,8 +190,8 @@ func (n *bigNode) carry(e node.Effects) {
 	n.p.WakeAt(n.m.Next())
 }
 
-// given notes that a member was given up.
-func (b *big) given(m *membership.Member) {
+// downed records that a member was downed.
+func (b *largeCluster) downed(m *membership.Member) {
 	for n := range b.undecided {
 		if n.p.Node() == m.Node {
 			delete(b.undecided, n)

@@ -12,45 +12,45 @@ import (
 	"github.com/refold-io/refold/lease"
 )
 
-// holder is what lease.Lease does, without threads: it holds a lease for a shorter time than
-// the store does, and asks one thing at a time.
-type holder struct {
+// leaseClient does the work of lease.Lease without threads: it holds a lease for a shorter time
+// than the store, and performs one operation at a time.
+type leaseClient struct {
 	h    *host
 	name string
 
-	queue []bool // what is to be done: true is to release
+	queue []bool // pending operations: true is a release
 	busy  bool
-	call  uint64 // answers to earlier calls do not count
+	call  uint64 // answers to earlier calls are ignored
 
 	held     bool
-	hold     uint64 // which one
+	hold     uint64 // number of the acquisition
 	until    time.Duration
 	revision uint64
 }
 
-// lease returns the holder of a lease at a node.
-func (h *host) lease(name string) *holder {
+// lease returns the client of a lease at a node.
+func (h *host) lease(name string) *leaseClient {
 	l := h.leases[name]
 	if l == nil {
-		l = &holder{h: h, name: name}
+		l = &leaseClient{h: h, name: name}
 		h.leases[name] = l
 	}
 	return l
 }
 
-func (l *holder) store() *env.Store { return l.h.c.store }
+func (l *leaseClient) store() *env.LeaseStore { return l.h.c.store }
 
-func (l *holder) owner() string { return l.h.p.Node().String() }
+func (l *leaseClient) owner() string { return l.h.p.Node().String() }
 
-// surely reports whether it is held, as Lease.Check does.
-func (l *holder) surely() bool { return l.held && l.h.p.Now() < l.until }
+// certain reports whether the lease is certainly held, as Lease.Check does.
+func (l *leaseClient) certain() bool { return l.held && l.h.p.Now() < l.until }
 
-func (l *holder) do(release bool) {
+func (l *leaseClient) do(release bool) {
 	l.queue = append(l.queue, release)
 	l.next()
 }
 
-func (l *holder) next() {
+func (l *leaseClient) next() {
 	if l.busy || len(l.queue) == 0 {
 		return
 	}
@@ -66,14 +66,14 @@ func (l *holder) next() {
 	})
 }
 
-func (l *holder) done(in node.Input) {
+func (l *leaseClient) done(in node.Input) {
 	l.busy = false
 	l.h.step(in)
 	l.next()
 }
 
-// ask calls the store; fail is called if no answer comes in time.
-func (l *holder) ask(do func() error, answered func(err error), fail func()) {
+// ask calls the store. It calls fail if no answer arrives in time.
+func (l *leaseClient) ask(do func() error, answered func(err error), fail func()) {
 	l.call++
 	call := l.call
 	current := func() bool { return l.call == call && !l.h.p.Dead() }
@@ -97,18 +97,18 @@ func (l *holder) ask(do func() error, answered func(err error), fail func()) {
 	})
 }
 
-func (l *holder) answer(held bool, how string) {
+func (l *leaseClient) answer(held bool, how string) {
 	l.h.c.hit("lease", how)
 	l.done(node.LeaseAnswer{Lease: l.name, Held: held})
 }
 
-func (l *holder) refused(owner string) {
+func (l *leaseClient) refused(owner string) {
 	l.h.c.hit("lease", "held by another")
 	l.done(node.LeaseAnswer{Lease: l.name, Owner: owner})
 }
 
-func (l *holder) acquire() {
-	if l.surely() {
+func (l *leaseClient) acquire() {
+	if l.certain() {
 		l.answer(true, "still held")
 		return
 	}
@@ -122,16 +122,15 @@ func (l *holder) acquire() {
 	}
 	l.ask(create, func(err error) {
 		if errors.Is(err, lease.ErrHeld) {
-			l.again()
+			l.reacquire()
 			return
 		}
 		l.keep(revision, sent, "acquired")
 	}, unknown)
 }
 
-// again looks whether the entry is this node's own, from a call with an unknown
-// outcome.
-func (l *holder) again() {
+// reacquire checks whether the entry is this node's own, from a call with an unknown outcome.
+func (l *leaseClient) reacquire() {
 	var found lease.Entry
 	unknown := func() { l.answer(false, "acquire: unknown") }
 	l.ask(func() (err error) {
@@ -156,10 +155,10 @@ func (l *holder) again() {
 	}, unknown)
 }
 
-func (l *holder) keep(revision uint64, sent time.Duration, how string) {
+func (l *leaseClient) keep(revision uint64, sent time.Duration, how string) {
 	l.held, l.revision, l.until = true, revision, sent+l.h.c.store.Timeout()/10*9
 	l.hold++
-	if !l.surely() {
+	if !l.certain() {
 		l.held = false
 		l.answer(false, "acquired too late")
 		return
@@ -170,12 +169,12 @@ func (l *holder) keep(revision uint64, sent time.Duration, how string) {
 	l.answer(true, how)
 }
 
-// expire notices that the time is over.
-func (l *holder) expire(hold uint64) {
+// expire loses the lease when it expires.
+func (l *leaseClient) expire(hold uint64) {
 	l.h.p.After(l.until-l.h.p.Now(), func() {
 		switch {
 		case !l.held || l.hold != hold:
-		case l.surely():
+		case l.certain():
 			l.expire(hold)
 		default:
 			l.lose("expired")
@@ -183,13 +182,13 @@ func (l *holder) expire(hold uint64) {
 	})
 }
 
-func (l *holder) lose(how string) {
+func (l *leaseClient) lose(how string) {
 	l.held = false
 	l.h.c.hit("lease", how)
 	l.h.step(node.LeaseLost{Lease: l.name})
 }
 
-func (l *holder) renewAfter(hold uint64, d time.Duration) {
+func (l *leaseClient) renewAfter(hold uint64, d time.Duration) {
 	l.h.p.After(d, func() {
 		if !l.held || l.hold != hold {
 			return
@@ -202,12 +201,12 @@ func (l *holder) renewAfter(hold uint64, d time.Duration) {
 	})
 }
 
-func (l *holder) renew(hold uint64) {
+func (l *leaseClient) renew(hold uint64) {
 	sent := l.h.p.Now()
 	var revision uint64
 	l.ask(func() (err error) {
 		revision, err = l.store().Renew(l.name, l.owner(), l.revision)
-		if err != nil { // it may be what an earlier renewal has written
+		if err != nil { // an earlier renewal may have changed the revision
 			if e, failed := l.store().Get(l.name); failed == nil && e.Owner == l.owner() {
 				revision, err = l.store().Renew(l.name, l.owner(), e.Revision)
 			}
@@ -226,7 +225,7 @@ func (l *holder) renew(hold uint64) {
 	}, func() { l.renewAfter(hold, time.Second) })
 }
 
-func (l *holder) release() {
+func (l *leaseClient) release() {
 	revision, held := l.revision, l.held
 	l.held = false
 	l.ask(func() error {

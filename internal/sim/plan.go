@@ -12,35 +12,35 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// maxDrift is by how many millionths a clock is wrong at most.
+// maxDrift is the maximum clock drift in parts per million.
 const maxDrift = 500
 
-// spares is how many nodes join later.
+// spares is the number of nodes that join later.
 const spares = 2
 
-// Singleton is one that all nodes take part in.
+// Singleton is a singleton that all nodes with the role take part in.
 type Singleton struct {
 	Name  string
 	Lease bool
 	Role  string
 }
 
-// Plan is what is chosen before a simulation begins.
+// Plan is the configuration of a simulation.
 type Plan struct {
-	Names      []string // of the nodes at the beginning
+	Names      []string // of the initial nodes
 	Seeds      []string
-	Config     node.Config // without what differs from node to node
+	Config     node.Config // without the fields that differ between nodes
 	Singletons []Singleton
-	// LeaseTimeout is that of the store, LeaseCall how long a node waits for an answer.
+	// LeaseTimeout is the timeout of the lease store, LeaseCall that of a node's call.
 	LeaseTimeout, LeaseCall time.Duration
-	// Faults is how many things go wrong, Least how long that takes at the least.
+	// Faults is the minimum number of faults, Least their minimum duration in total.
 	Faults int
 	Least  time.Duration
-	// Shutdown says that the whole cluster is shut down in the end.
+	// Shutdown shuts down the whole cluster at the end.
 	Shutdown bool
 }
 
-// NewPlan chooses what a seed stands for.
+// NewPlan derives a plan from a seed.
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x91a7)) //nolint:gosec // it has to be repeatable
 	p := Plan{
@@ -58,7 +58,7 @@ func NewPlan(seed uint64) Plan {
 		p.Names = append(p.Names, fmt.Sprintf("n%02d", i))
 	}
 	p.Seeds = p.Names[:1+r.IntN(3)]
-	if len(p.Seeds) == 1 { // whoever is its only seed can never come back
+	if len(p.Seeds) == 1 { // a node that is its only seed could not rejoin
 		p.Seeds = p.Names[:2]
 	}
 	p.Config = node.Config{Cluster: "sim", Downing: chooseDowning(r, n)}
@@ -68,7 +68,7 @@ func NewPlan(seed uint64) Plan {
 func chooseDowning(r *rand.Rand, n int) splitbrain.Settings {
 	var s splitbrain.Settings
 	if r.IntN(3) > 0 {
-		switch { // what suits the size
+		switch { // suits the size
 		case n <= 5:
 			s.StableAfter = 7 * time.Second
 		case n <= 10:
@@ -92,24 +92,25 @@ func chooseDowning(r *rand.Rand, n int) splitbrain.Settings {
 	return s
 }
 
-// String says what is special about the plan.
+// String describes the plan.
 func (p Plan) String() string {
 	d := p.Config.Downing
 	return fmt.Sprintf("%d nodes, seeds %v, %s, stable after %v, %d faults", len(p.Names), p.Seeds, d.Strategy, d.StableAfter, p.Faults)
 }
 
-// Size is how much has happened in some seeds.
+// Size describes the extent of some simulations.
 type Size struct {
-	// Least and Most are the smallest and the largest number of nodes that a seed has begun with.
+	// Least and Most are the smallest and the largest initial number of nodes.
 	Least, Most int
-	// Took, Faults and Messages, to entities, are the least of any seed.
+	// Took, Faults and Messages (to entities) are the minimum of all seeds.
 	Took             time.Duration
 	Faults, Messages int
-	// Journal and Replicated are how many seeds had the coordinator's state in the one and in the other.
+	// Journal and Replicated are the numbers of seeds with the coordinator's state in a journal and
+	// in replicated data.
 	Journal, Replicated int
 }
 
-// Size returns that of one seed.
+// Size returns the extent of one simulation.
 func (r *Result) Size() Size {
 	n := len(r.Plan.Names)
 	s := Size{Least: n, Most: n, Took: r.Took, Faults: r.Faults, Messages: r.Messages, Journal: 1}
@@ -119,7 +120,7 @@ func (r *Result) Size() Size {
 	return s
 }
 
-// Add adds that of other seeds.
+// Add combines two extents.
 func (s *Size) Add(other Size) {
 	if s.Journal+s.Replicated == 0 {
 		*s = other
@@ -130,7 +131,7 @@ func (s *Size) Add(other Size) {
 	s.Journal, s.Replicated = s.Journal+other.Journal, s.Replicated+other.Replicated
 }
 
-// Enough reports whether each of the seeds was as large as a seed has to be, unless it broke an invariant before.
+// Enough reports whether each simulation reached the required extent.
 func (s *Size) Enough() bool {
 	return s.Least >= 3 && s.Most <= 25 && s.Took >= 120*time.Second && s.Faults >= 8 && s.Messages >= enoughMessages
 }

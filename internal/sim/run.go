@@ -12,40 +12,41 @@ import (
 	"github.com/refold-io/refold/internal/node"
 )
 
-// maxUnrest is the longest that things go wrong.
+// maxUnrest is the maximum duration of the fault phase.
 const maxUnrest = 20 * time.Minute
 
-// Result is what came of a seed.
+// Result is the result of a simulation.
 type Result struct {
 	Seed uint64
 	Plan Plan
-	// Violation is the invariant that was broken, nil if none was.
+	// Violation is the broken invariant, or nil.
 	Violation *Violation
-	// Hash stands for all that happened.
+	// Hash is a hash of all events.
 	Hash uint64
-	// Took is the time that was simulated, Faults how much went wrong.
+	// Took is the simulated time, Faults the number of faults.
 	Took   time.Duration
 	Faults int
-	// Messages is how many were sent to entities, Replicated says that the state of their coordinator was in replicated data.
+	// Messages is the number of messages to entities. Replicated is true if the coordinator's state
+	// was in replicated data.
 	Messages   int
 	Replicated bool
 	Coverage   Coverage
 }
 
-// Options say how to run a seed.
+// Options configures a simulation.
 type Options struct {
-	// Story is told what happens. Nil tells nobody.
-	Story func(at time.Duration, text string)
+	// Trace is called with each event as text. Nil means no trace.
+	Trace func(at time.Duration, text string)
 }
 
-// Run simulates what a seed stands for.
+// Run simulates a seed.
 func Run(seed uint64, o Options) Result {
 	plan := NewPlan(seed)
 	c := newCluster(seed, plan)
-	c.w.Story = o.Story
-	c.w.Tell("%v", plan)
-	c.w.Tell("data: %v", c.data.plan)
-	c.w.Tell("sharding: %v", c.shard.plan)
+	c.w.Trace = o.Trace
+	c.w.Logf("%v", plan)
+	c.w.Logf("data: %v", c.data.plan)
+	c.w.Logf("sharding: %v", c.shard.plan)
 	c.live()
 	for _, h := range c.hosts {
 		c.count(h)
@@ -61,7 +62,7 @@ func Run(seed uint64, o Options) Result {
 	}
 }
 
-// live is all of a simulation.
+// live performs all phases of a simulation.
 func (c *cluster) live() {
 	c.begin()
 	c.data.begin()
@@ -71,14 +72,14 @@ func (c *cluster) live() {
 	}
 	begun := c.w.Now()
 	for c.violation == nil && (c.faults < c.plan.Faults || c.w.Now() < begun+c.plan.Least) {
-		if c.w.Now() > begun+maxUnrest { // most things can't go wrong as long as the first seed is away
+		if c.w.Now() > begun+maxUnrest { // most faults are not possible without the first seed
 			c.violate("comes-together", c.hosts[0].p.Node(), "after %v only %d things went wrong: %s", c.w.Now()-begun, c.faults, c.unsettled())
 		}
-		c.misfortune()
+		c.injectFault()
 		c.run(c.between(500*time.Millisecond, 20*time.Second))
 	}
 	c.heal()
-	c.run(2 * c.plan.LeaseCall) // what was asked for before is answered, and may still be acted on
+	c.run(2 * c.plan.LeaseCall) // pending lease calls are answered and take effect
 	if !c.settle("comes-together", 4*time.Minute) {
 		return
 	}
@@ -87,7 +88,7 @@ func (c *cluster) live() {
 		c.shard.finish()
 	}
 	c.data.calm()
-	c.run(20 * time.Second) // nothing happens any more
+	c.run(20 * time.Second) // no workload and no faults
 	if why := c.unsettled(); why != "" && c.violation == nil {
 		c.violate("stays-together", c.hosts[0].p.Node(), "%s", why)
 	}
@@ -99,7 +100,7 @@ func (c *cluster) live() {
 	}
 }
 
-// settle waits until all are one cluster.
+// settle waits until all nodes form one cluster.
 func (c *cluster) settle(invariant string, most time.Duration) bool {
 	if c.until(most, func() bool { return c.unsettled() == "" }) {
 		return true
@@ -108,19 +109,19 @@ func (c *cluster) settle(invariant string, most time.Duration) bool {
 	return false
 }
 
-// heal ends all that goes wrong.
+// heal ends all faults.
 func (c *cluster) heal() {
-	c.w.Tell("all is healed")
+	c.w.Logf("all is healed")
 	c.w.Network.Heal()
 	c.store.Heal()
-	clear(c.lag)
+	clear(c.overload)
 	c.shard.misfit = ""
 	c.restarts = true
 	for _, h := range c.hosts {
 		place := h.p.Place()
 		place.NoUp, place.NoDown, place.Slow = false, false, 0
 	}
-	c.weather()
+	c.updateDeaf()
 	for _, h := range c.hosts {
 		c.resume(h)
 	}
@@ -130,19 +131,19 @@ func (c *cluster) heal() {
 			h.site.startAnew()
 		}
 	}
-	c.troubleAt = c.w.Now()
+	c.faultEnded = c.w.Now()
 }
 
-// shutDown stops the whole cluster, as operators do.
+// shutDown shuts down the whole cluster, as operators do.
 func (c *cluster) shutDown() {
-	c.w.Tell("all is shut down")
+	c.w.Logf("all is shut down")
 	for _, name := range c.names {
-		c.retiring[name] = true
+		c.notRestarted[name] = true
 	}
 	for _, h := range c.living() {
 		c.leaving[h.p.Node()] = true
 	}
-	c.any().tell(node.Membership{Input: membership.PrepareForShutdown{}})
+	c.any().submit(node.Membership{Input: membership.PrepareForShutdown{}})
 	ready := func() bool {
 		for _, h := range c.living() {
 			for _, m := range h.m.Gossip().Members() {
@@ -158,15 +159,15 @@ func (c *cluster) shutDown() {
 		return
 	}
 	for _, h := range c.living() {
-		h.tell(node.Membership{Input: membership.Leave{Node: h.p.Node()}})
+		h.submit(node.Membership{Input: membership.Leave{Node: h.p.Node()}})
 	}
 	if !c.until(time.Minute, func() bool { return len(c.living()) == 0 }) {
 		c.violate("shuts-down", c.hosts[0].p.Node(), "%d nodes do not stop", len(c.living()))
 	}
 }
 
-// Many simulates n seeds from first on, some at once, and calls done with each result,
-// one after the other, in any order. It ends early with the context.
+// Many simulates n seeds from first on, in parallel. It calls done with each result, one at a time
+// and in any order. It stops when the context ends.
 func Many(ctx context.Context, first, n uint64, parallel int, done func(Result)) {
 	seeds := make(chan uint64)
 	var mu sync.Mutex

@@ -23,7 +23,7 @@ const coordination = "sharding"
 // sharding is the simulated entity type of a cluster, with the observer's view of it: which
 // entities run where, and which commands were sent, delivered, stored and acknowledged.
 type sharding struct {
-	aside
+	workload
 
 	plan   ShardsPlan
 	all    []*shardNode // of all times
@@ -43,7 +43,7 @@ type sharding struct {
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 	d := &sharding{
-		aside: newAside(c, seed, 0x5a4de), plan: plan, byNode: map[identity.Node]*shardNode{}, byID: map[string]*account{}, last: map[sender]uint64{},
+		workload: newWorkload(c, seed, 0x5a4de), plan: plan, byNode: map[identity.Node]*shardNode{}, byID: map[string]*account{}, last: map[sender]uint64{},
 	}
 	for n := range plan.Shards {
 		for k := range plan.Entities {
@@ -105,7 +105,7 @@ func (d *sharding) injectFaults() {
 // usurp starts a second coordinator while another node has the coordinator.
 func (d *sharding) usurp(s *shardNode) {
 	d.hit("sharding", "second coordinator")
-	d.w.Tell("%v has a coordinator, too, for a while", s.h.p.Node())
+	d.w.Logf("%v has a coordinator, too, for a while", s.h.p.Node())
 	s.h.p.Do(func() {
 		s.usurps = true
 		s.coordinatorRuns = true

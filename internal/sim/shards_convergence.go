@@ -17,7 +17,7 @@ const maxBalancing = 6 * time.Minute
 
 // calm ends all random actions.
 func (d *sharding) calm() {
-	d.w.Tell("no shard is moved without need any more")
+	d.w.Logf("no shard is moved without need any more")
 	d.quiet = true
 	d.store.broken, d.store.slow = false, false
 }

@@ -27,7 +27,7 @@ func (d *sharding) drain(s *shardNode) {
 	if !s.hosts() || hosts < 2 || d.c.restarts {
 		return
 	}
-	d.w.Tell("%v is drained", s.h.p.Node())
+	d.w.Logf("%v is drained", s.h.p.Node())
 	s.drained = true
 	s.drains++
 	nr := s.drains
@@ -55,7 +55,7 @@ func (s *shardNode) undrain() {
 		return
 	}
 	s.d.hit("sharding", "undrained")
-	s.d.w.Tell("%v takes shards again, and has %d", s.h.p.Node(), len(s.m.Hosted()))
+	s.d.w.Logf("%v takes shards again, and has %d", s.h.p.Node(), len(s.m.Hosted()))
 	s.drained = false
 	if !s.halted {
 		s.step(shardcore.Undrain{})
@@ -89,13 +89,13 @@ func (s *shardNode) hosts() bool {
 func (s *shardNode) startAnew() {
 	switch {
 	case !s.h.alive():
-	case s.d.c.watched, s.misfit != "" && !s.h.m.Member():
+	case s.d.c.undisturbedNow, s.misfit != "" && !s.h.m.Member():
 		s.after(5*time.Second, s.startAnew)
 	case !s.h.m.Member():
 		s.h.kill()
 	default:
 		s.d.c.leaving[s.h.p.Node()] = true
-		s.h.tell(node.Membership{Input: membership.Leave{Node: s.h.p.Node()}})
+		s.h.submit(node.Membership{Input: membership.Leave{Node: s.h.p.Node()}})
 	}
 }
 
@@ -114,7 +114,7 @@ func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 			d.w.Network.Late(n.Name, name, by)
 		}
 	}
-	d.w.Tell("what %v say to %s takes %v more", from, name, by)
+	d.w.Logf("what %v say to %s takes %v more", from, name, by)
 	d.hit("sharding", "ways to who leaves are slow")
 	d.w.After(maxLeaving, func() {
 		for _, n := range from {

@@ -286,7 +286,7 @@ func (s *shardNode) idle() bool { return s.gone || len(s.entities) == 0 }
 
 // received handles a message of another node, late if the node is slow.
 func (s *shardNode) received(m env.Message) {
-	switch lag, now := s.h.c.lag[s.h.p.Place().Name], s.h.p.Now(); {
+	switch lag, now := s.h.c.overload[s.h.p.Place().Name], s.h.p.Now(); {
 	case m.To != s.h.p.Node():
 		s.d.hit("sharding", "stray message")
 	case s.h.cut[m.From], s.gone:
@@ -421,7 +421,7 @@ func (s *shardNode) countNote(n *coordinator.Note) {
 	onlyMisfitsAreRefused(s, n)
 	if n.Kind == coordinator.PhaseChanged {
 		s.d.hit("coordinator became", n.Phase.String())
-		s.d.w.Tell("%v: the coordinator of term %d is %v", s.h.p.Node(), n.Term, n.Phase)
+		s.d.w.Logf("%v: the coordinator of term %d is %v", s.h.p.Node(), n.Term, n.Phase)
 		if s.d.activeAt = 0; n.Phase == coordinator.Active {
 			s.d.activeAt = s.d.w.Now()
 		}

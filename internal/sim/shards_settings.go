@@ -37,7 +37,7 @@ func (d *sharding) misconfigure(s *shardNode) {
 		return
 	}
 	d.misfit = s.h.p.Node().Name
-	d.w.Tell("%v is to start anew with other settings", s.h.p.Node())
+	d.w.Logf("%v is to start anew with other settings", s.h.p.Node())
 	s.startAnew()
 }
 
@@ -70,7 +70,7 @@ func (s *shardNode) configure() {
 		region.Remember = !region.Remember
 		settings.Remember = storeKind(region.Remember, false)
 	}
-	d.w.Tell("%v has other %s", s.h.p.Node(), s.misfit)
+	d.w.Logf("%v has other %s", s.h.p.Node(), s.misfit)
 	s.after(d.between(6*time.Second, 30*time.Second), s.startAnew)
 }
 

@@ -57,7 +57,7 @@ func (d *sharding) storeTrouble() {
 	s.broken = d.rand.IntN(2) == 0
 	s.slow = !s.broken || d.rand.IntN(3) == 0
 	took := d.between(time.Second, 12*time.Second)
-	d.w.Tell("the journal fails %t, is slow %t, for %v", s.broken, s.slow, took)
+	d.w.Logf("the journal fails %t, is slow %t, for %v", s.broken, s.slow, took)
 	d.w.After(took, func() { s.broken, s.slow = false, false })
 }
 

@@ -31,19 +31,19 @@ func TestSeeds(t *testing.T) {
 	sim.Many(t.Context(), *first, *seeds, runtime.GOMAXPROCS(0), func(r sim.Result) {
 		all.Add(r.Coverage)
 		if r.Violation != nil {
-			t.Errorf("seed %d, %v: %v\nto see it again: make sim SEED=%d", r.Seed, r.Plan, r.Violation, r.Seed)
+			t.Errorf("seed %d, %v: %v\nrepeat with: make sim SEED=%d", r.Seed, r.Plan, r.Violation, r.Seed)
 		}
 		if size := r.Size(); r.Violation == nil && !size.Enough() {
 			t.Errorf("seed %d is too small: %v", r.Seed, &size)
 		}
 	})
 	if missing := all.Missing(*seeds); len(missing) > 0 {
-		t.Errorf("never happened: %q", missing)
+		t.Errorf("events that never occurred: %q", missing)
 	}
 }
 
-// TestEveryRangeNotices is for faults that are planted. It fails if an invariant is broken
-// in every one of some ranges of seeds, and so not in sound code.
+// TestEveryRangeNotices is for mutants. It fails if an invariant is broken in each of some ranges
+// of seeds, which correct code never causes.
 func TestEveryRangeNotices(t *testing.T) {
 	t.Parallel()
 	var noticed []string
@@ -71,14 +71,14 @@ func TestEveryRangeNotices(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameStory: what happens depends on the seed and on nothing else.
+// TestSameSeedSameStory: all events depend only on the seed.
 func TestSameSeedSameStory(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{2} {
 		var stories [2][]string
 		var hashes [2]uint64
 		for i := range stories {
-			r := sim.Run(seed, sim.Options{Story: func(at time.Duration, text string) { stories[i] = append(stories[i], fmt.Sprint(at, " ", text)) }})
+			r := sim.Run(seed, sim.Options{Trace: func(at time.Duration, text string) { stories[i] = append(stories[i], fmt.Sprint(at, " ", text)) }})
 			hashes[i] = r.Hash
 		}
 		if hashes[0] != hashes[1] {
@@ -90,10 +90,10 @@ func TestSameSeedSameStory(t *testing.T) {
 			t.Errorf("seed %d: two runs differ", seed)
 		}
 		if silent := sim.Run(seed, sim.Options{}).Hash; silent != hashes[0] {
-			t.Errorf("seed %d: it matters whether anybody listens", seed)
+			t.Errorf("seed %d: the trace changes the events", seed)
 		}
 	}
 	if sim.Run(2, sim.Options{}).Hash == sim.Run(3, sim.Options{}).Hash {
-		t.Error("two seeds are one story")
+		t.Error("two seeds have the same events")
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// overlap is for how long a node that was paused and given up may go on with what others have
-// started meanwhile.
+// overlap is the maximum time for which a node that was downed during a pause may run instances
+// that others have started.
 const overlap = time.Second
 
-// downHostsNothing: a node that is Down, suspended or stopped has asked all its instances
-// to end.
+// downHostsNothing: a node that is Down, suspended or stopped has requested all its instances to
+// stop.
 func downHostsNothing(h *host, name string) {
 	i := h.instances[name]
 	if i == nil || i.stopping {
@@ -28,13 +28,13 @@ func downHostsNothing(h *host, name string) {
 		h.violate("down-hosts-nothing", "it has stopped, and hosts %s", name)
 	case h.m.Suspended():
 		h.violate("down-hosts-nothing", "it is suspended, and hosts %s", name)
-	case h.watching.members[h.p.Node()].Status == membership.Down:
+	case h.observed.members[h.p.Node()].Status == membership.Down:
 		h.violate("down-hosts-nothing", "it is down, and hosts %s", name)
 	}
 }
 
-// oneInstance: there never are two instances of a singleton, and never two that hold its
-// lease. Only a node that was paused for long may have one for a second more.
+// oneInstance: a singleton never has two instances or two holders of its lease. Only a node after a
+// long pause may overlap for a second.
 func oneInstance(c *cluster, name string) {
 	var running, surely, excused []*host
 	for _, h := range c.hosts {
@@ -42,7 +42,7 @@ func oneInstance(c *cluster, name string) {
 		if i == nil || h.p.Dead() {
 			continue
 		}
-		if l := h.leases[c.plan.Config.Cluster+"-singleton-"+name]; l != nil && l.surely() {
+		if l := h.leases[c.plan.Config.Cluster+"-singleton-"+name]; l != nil && l.certain() {
 			surely = append(surely, h)
 		}
 		switch {
@@ -65,15 +65,14 @@ func oneInstance(c *cluster, name string) {
 	}
 }
 
-// delivered is a message that has come to an instance.
+// delivered is a message that an instance has received.
 type delivered struct {
 	from      identity.Node
 	singleton string
 	serial    uint64
 }
 
-// onceAndInOrder: an instance gets the messages of a proxy in order, and none comes
-// twice.
+// onceAndInOrder: an instance receives the messages of a proxy in order and at most once.
 func onceAndInOrder(h *host, from identity.Node, i *instance, serial uint64) {
 	m := delivered{from, i.name, serial}
 	switch {
@@ -86,7 +85,7 @@ func onceAndInOrder(h *host, from identity.Node, i *instance, serial uint64) {
 	i.heard[from] = serial
 }
 
-// onlyTheFirstSeedFounds: no other node makes a cluster of its own.
+// onlyTheFirstSeedFounds: only the first seed forms a cluster.
 func onlyTheFirstSeedFounds(h *host) {
 	g := h.m.Gossip()
 	if len(g.Members()) > 1 || g.Member(h.p.Node()) == nil {
@@ -95,23 +94,23 @@ func onlyTheFirstSeedFounds(h *host) {
 	h.c.hit("node", "founded")
 	h.c.shard.foundedAnew()
 	if h.p.Node().Name != h.c.plan.Seeds[0] {
-		h.violate("only-the-first-seed-founds", "it is no first seed, and has founded a cluster")
+		h.violate("only-the-first-seed-founds", "it is not the first seed, and has formed a cluster")
 	}
-	// Who was cut off or paused meanwhile can't have answered. Its cluster can never be one with the new
-	// one, so whoever runs them has to end it.
+	// A node that was cut off or paused cannot have replied. Its cluster can never merge with the
+	// new one, so an operator has to end it.
 	for _, other := range h.c.members() {
 		switch {
 		case other == h:
-		case h.c.wellSince(other) <= h.p.Began() && other.joined < h.p.Began() && h.c.isSeed(other) && other.up():
-			h.violate("only-the-first-seed-founds", "it founds a cluster, and %v is a member that hears it", other.p.Node())
+		case h.c.healthySince(other) <= h.p.Began() && other.joined < h.p.Began() && h.c.isSeed(other) && other.up():
+			h.violate("only-the-first-seed-founds", "it forms a cluster, and %v is a reachable member", other.p.Node())
 		default:
-			h.c.w.Tell("%v is left over from another cluster, and ended", other.p.Node())
+			h.c.w.Logf("%v belongs to another cluster and is killed", other.p.Node())
 			other.kill()
 		}
 	}
 }
 
-// stoppedForAReason: a node ends only as the story explains.
+// stoppedForAReason: a node stops only for a known cause.
 func stoppedForAReason(h *host) {
 	n, c := h.p.Node(), h.c
 	c.hit("stopped", h.stopped.String())
@@ -120,20 +119,20 @@ func stoppedForAReason(h *host) {
 	case membership.Left:
 		explained = c.leaving[n]
 	case membership.WasDowned:
-		// Two of a name may be let in by two seeds at the same time: then one is downed.
-		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience() || c.plan.Config.Downing.Strategy == splitbrain.DownAll
+		// Two seeds may accept two nodes of one name at the same time: then one of them is downed.
+		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience() || c.plan.Config.Downing.Strategy == splitbrain.DownAll
 	case membership.NameTaken:
-		explained = c.twins[n] || namesakes(c, h) || c.troubled > 0 || c.w.Now() < c.troubleAt+c.patience()
+		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience()
 	case membership.Incompatible, membership.Unsuccessful:
 		explained = c.hopeless[n] == h.stopped || c.hopeless[n] != 0 && h.stopped == membership.Unsuccessful
 	case membership.Asked:
 	}
 	if !explained {
-		h.violate("stopped-for-a-reason", "it has stopped, %v, and nothing explains that", h.stopped)
+		h.violate("stopped-for-a-reason", "it has stopped, %v, without a known cause", h.stopped)
 	}
 }
 
-// namesakes reports whether another process with the name of a node lives.
+// namesakes reports whether another living process has the name of a node.
 func namesakes(c *cluster, h *host) bool {
 	for _, other := range c.hosts {
 		if other != h && other.p.Node().Name == h.p.Node().Name && !other.p.Dead() {
@@ -143,8 +142,8 @@ func namesakes(c *cluster, h *host) bool {
 	return false
 }
 
-// patience is how long a trouble may have consequences after it is over: until it is
-// noticed that it was there, it is decided about, and the members agree.
+// patience is the time after a fault in which it may have consequences: until all nodes have
+// noticed it, it is decided, and the members agree.
 func (c *cluster) patience() time.Duration {
 	stable := c.plan.Config.Downing.StableAfter
 	if stable == 0 {
@@ -153,15 +152,14 @@ func (c *cluster) patience() time.Duration {
 	return 3*stable + 40*time.Second
 }
 
-// unsettled returns what keeps the living nodes from being one cluster in which all is as it
-// should be, or nothing.
+// unsettled returns the reason for which the living nodes do not form one healthy cluster, or "".
 func (c *cluster) unsettled() string {
 	living := c.living()
 	if len(living) == 0 {
-		return "nobody lives"
+		return "no node lives"
 	}
 	for _, name := range c.names {
-		if c.latest(name) == nil && !c.retiring[name] {
+		if c.latest(name) == nil && !c.notRestarted[name] {
 			return name + " does not run"
 		}
 	}
@@ -170,11 +168,11 @@ func (c *cluster) unsettled() string {
 		n, s := h.p.Node(), h.m.Snapshot()
 		switch {
 		case len(s.Members) != len(living):
-			return n.String() + " does not know of just the living: " + describe(h)
+			return n.String() + " has other members than the living nodes: " + describe(h)
 		case len(s.Unreachable) > 0:
-			return n.String() + " can't reach some: " + describe(h)
+			return n.String() + " cannot reach some members: " + describe(h)
 		case s.Leader != leader:
-			return n.String() + " knows of another leader: " + describe(h)
+			return n.String() + " has another leader: " + describe(h)
 		case h.m.Suspended():
 			return n.String() + " is suspended: " + describe(h)
 		case c.restarts && h.site.misfit != "":
@@ -182,14 +180,14 @@ func (c *cluster) unsettled() string {
 		}
 		for _, m := range s.Members {
 			if other := c.byNode[m.Node]; m.Status != membership.Up || other == nil || !other.alive() {
-				return n.String() + " knows of a member that should not be one: " + describe(h)
+				return n.String() + " has a member that should not be one: " + describe(h)
 			}
 		}
 	}
 	return c.misplaced(living)
 }
 
-// misplaced returns which singleton does not run on the oldest member, or nothing.
+// misplaced returns a singleton that does not run on the oldest member, or "".
 func (c *cluster) misplaced(living []*host) string {
 	for _, s := range c.plan.Singletons {
 		var oldest *membership.Member
@@ -202,14 +200,14 @@ func (c *cluster) misplaced(living []*host) string {
 			i := h.instances[s.Name]
 			runs := i != nil && !h.p.Dead() && !i.stopping
 			if should := h.p.Node() == oldest.Node; runs != should {
-				return h.p.Node().String() + " hosts " + s.Name + " wrongly or not; the oldest is " + oldest.Node.String() + ": " + describe(h)
+				return h.p.Node().String() + " hosts " + s.Name + " or should; the oldest member is " + oldest.Node.String() + ": " + describe(h)
 			}
 		}
 	}
 	return ""
 }
 
-// describe says what a node knows.
+// describe returns the view of a node as text.
 func describe(h *host) string {
 	var s strings.Builder
 	for _, m := range h.m.Gossip().Members() {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// listener is a program that notes what it hears.
+// listener is a program that records its messages.
 type listener struct {
 	p     *env.Process
 	heard []string
@@ -32,7 +32,7 @@ func (l *listener) say(to *listener, s string) {
 	l.p.Do(func() { l.p.Send(to.p.Node(), link.Data, 1000, []byte(s)) })
 }
 
-func start(w *env.World, name string) *listener {
+func start(w *env.Env, name string) *listener {
 	l := &listener{}
 	l.p = w.Start(name, func(*env.Process) env.Program { return l })
 	return l
@@ -41,7 +41,7 @@ func start(w *env.World, name string) *listener {
 func (l *listener) wants(t *testing.T, what string, heard ...string) {
 	t.Helper()
 	if !slices.Equal(l.heard, heard) {
-		t.Errorf("%s: heard %q, want %q", what, l.heard, heard)
+		t.Errorf("%s: received %q, want %q", what, l.heard, heard)
 	}
 	l.heard = nil
 }
@@ -91,7 +91,7 @@ func TestNetwork(t *testing.T) {
 	}
 	w.Run(time.Second, nil)
 	if n := len(b.heard); n == 0 || n > 20 {
-		t.Errorf("what is doubled and overtaken comes at most once: %d times", n)
+		t.Errorf("a duplicated and overtaken message arrived %d times, want at most once", n)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestProcesses(t *testing.T) {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	w := env.New(1)
-	s := w.NewStore(10 * time.Second)
+	s := w.NewLeaseStore(10 * time.Second)
 	revision, err := s.Create("x", "a")
 	if err != nil {
 		t.Fatal(err)

@@ -5,22 +5,20 @@ package env
 
 import "time"
 
-// event is something that is going to happen: do is called, a frame arrives, or a
-// process wakes.
+// event is a future event: a call of do, the arrival of a frame, or a wake-up of a process.
 type event struct {
 	at   time.Duration
 	seq  uint64
 	do   func()
 	from *Process
 	to   *Process
-	data []byte // of a frame, or of a message if there are no frames
+	data []byte // the frame, or the message with Direct
 	kind uint16 // of a message
-	name bool   // it was sent to the name
+	name bool   // sent to the name without a UID
 	lane uint8
 }
 
-// queue is a heap of events, those of one time in the order in which they were
-// pushed.
+// queue is a heap of events. Events of one time keep their order.
 type queue struct {
 	events []event
 	seq    uint64
@@ -76,15 +74,15 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// mix adds what happened to the hash.
-func (w *World) mix(kind, value uint64) {
+// mix adds an event to the hash.
+func (w *Env) mix(kind, value uint64) {
 	w.hash = (w.hash ^ kind) * fnvPrime
 	w.hash = (w.hash ^ uint64(w.now)) * fnvPrime //nolint:gosec // not negative
 	w.hash = (w.hash ^ value) * fnvPrime
 }
 
-func (w *World) mixBytes(b []byte) {
-	if w.Direct { // there is much of it
+func (w *Env) mixBytes(b []byte) {
+	if w.Direct { // it would take too long
 		return
 	}
 	h := w.hash

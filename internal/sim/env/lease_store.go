@@ -9,21 +9,21 @@ import (
 	"github.com/refold-io/refold/lease"
 )
 
-// Store keeps entries that expire, as lease.Store promises.
-type Store struct {
-	w       *World
+// LeaseStore is a lease.LeaseStore whose entries expire.
+type LeaseStore struct {
+	w       *Env
 	timeout time.Duration
 	entries map[string]entry
 	written uint64
 
-	// Away says that it answers nobody.
+	// Away drops all requests.
 	Away bool
-	// Loss is the probability that a request or an answer is lost, Late that a request takes up to
-	// MaxLate.
+	// Loss is the probability that a request or an answer is lost. Late is the probability that a
+	// request takes up to MaxLate.
 	Loss, Late float64
 }
 
-// MaxLate is the longest that a request is on its way.
+// MaxLate is the maximum delay of a late request.
 const MaxLate = 10 * time.Second
 
 type entry struct {
@@ -32,30 +32,30 @@ type entry struct {
 	expires time.Duration
 }
 
-// NewStore returns an empty store.
-func (w *World) NewStore(timeout time.Duration) *Store {
-	return &Store{w: w, timeout: timeout, entries: map[string]entry{}}
+// NewLeaseStore returns an empty store.
+func (w *Env) NewLeaseStore(timeout time.Duration) *LeaseStore {
+	return &LeaseStore{w: w, timeout: timeout, entries: map[string]entry{}}
 }
 
-// Timeout returns how long after its last write an entry expires.
-func (s *Store) Timeout() time.Duration { return s.timeout }
+// Timeout returns the time after which an entry expires without a write.
+func (s *LeaseStore) Timeout() time.Duration { return s.timeout }
 
-// Heal ends all that ails the store.
-func (s *Store) Heal() { s.Away, s.Loss, s.Late = false, 0, 0 }
+// Heal ends all faults of the store.
+func (s *LeaseStore) Heal() { s.Away, s.Loss, s.Late = false, 0, 0 }
 
-func (s *Store) get(name string) (entry, bool) {
+func (s *LeaseStore) get(name string) (entry, bool) {
 	e, found := s.entries[name]
 	return e, found && s.w.now < e.expires
 }
 
-func (s *Store) put(name, owner string) uint64 {
+func (s *LeaseStore) put(name, owner string) uint64 {
 	s.written++
 	s.entries[name] = entry{lease.Entry{Owner: owner, Revision: s.written}, s.w.now + s.timeout}
 	return s.written
 }
 
-// Create makes an entry, or returns lease.ErrHeld.
-func (s *Store) Create(name, owner string) (uint64, error) {
+// Create creates an entry, or returns lease.ErrHeld.
+func (s *LeaseStore) Create(name, owner string) (uint64, error) {
 	if _, held := s.get(name); held {
 		return 0, lease.ErrHeld
 	}
@@ -63,7 +63,7 @@ func (s *Store) Create(name, owner string) (uint64, error) {
 }
 
 // Renew writes an entry again, or returns lease.ErrConflict.
-func (s *Store) Renew(name, owner string, revision uint64) (uint64, error) {
+func (s *LeaseStore) Renew(name, owner string, revision uint64) (uint64, error) {
 	if e, held := s.get(name); !held || e.Revision != revision {
 		return 0, lease.ErrConflict
 	}
@@ -71,7 +71,7 @@ func (s *Store) Renew(name, owner string, revision uint64) (uint64, error) {
 }
 
 // Delete removes an entry, or returns lease.ErrConflict.
-func (s *Store) Delete(name string, revision uint64) error {
+func (s *LeaseStore) Delete(name string, revision uint64) error {
 	if e, held := s.get(name); !held || e.Revision != revision {
 		return lease.ErrConflict
 	}
@@ -80,7 +80,7 @@ func (s *Store) Delete(name string, revision uint64) error {
 }
 
 // Get returns an entry, or lease.ErrFree.
-func (s *Store) Get(name string) (lease.Entry, error) {
+func (s *LeaseStore) Get(name string) (lease.Entry, error) {
 	e, held := s.get(name)
 	if !held {
 		return lease.Entry{}, lease.ErrFree
@@ -88,9 +88,9 @@ func (s *Store) Get(name string) (lease.Entry, error) {
 	return e.Entry, nil
 }
 
-// Call carries a request of a process to the store, and the answer back. Either may get lost: then nobody
-// is told.
-func (s *Store) Call(p *Process, request func() (answer func())) {
+// Call sends a request of a process to the store, and the answer back. Either may be lost without a
+// notice.
+func (s *LeaseStore) Call(p *Process, request func() (answer func())) {
 	w := s.w
 	if s.Away || w.Network.Away || p.place.NoUp || s.Loss > 0 && w.Rand.Float64() < s.Loss {
 		return

@@ -12,20 +12,20 @@ import (
 
 const maxFrame = 1 << 20
 
-// connect makes the links of a process.
+// connect creates the links of a process.
 func (p *Process) connect() {
 	if p.w.Direct {
 		return
 	}
 	links, err := link.New(link.Config{Self: p.node, MaxFrame: maxFrame})
 	if err != nil {
-		panic(fmt.Sprintf("world: links of %v: %v", p.node, err)) // the names are the simulator's
+		panic(fmt.Sprintf("world: links of %v: %v", p.node, err)) // the simulator's names are valid
 	}
 	p.links = links
 }
 
-// Send sends a message, in order and at most once on each lane, when what runs now is
-// over. It reports whether the links have taken it: nothing here waits for room.
+// Send sends a message after the current event, in order and at most once on each lane. It returns
+// false if the links have no room.
 func (p *Process) Send(to identity.Node, lane link.Lane, kind link.Kind, data []byte) bool {
 	p.w.traffic.Messages[lane]++
 	if p.links == nil {
@@ -36,12 +36,12 @@ func (p *Process) Send(to identity.Node, lane link.Lane, kind link.Kind, data []
 	return p.links.Send(to, lane, link.Message{Type: link.Tell, Kind: kind, Payload: data}) == nil
 }
 
-// headerSize is about what a frame adds to a message.
+// headerSize is the approximate size that a frame adds to a message.
 func headerSize(from identity.Node) uint64 {
 	return uint64(len(link.AppendFrame(nil, link.Frame{From: from, To: from.UID, Sequenced: true, Epoch: 1 << 8, Number: 1 << 8, Offset: 0}))) + 4
 }
 
-// flush sends what waits in the links.
+// flush sends the queued frames of the links.
 func (p *Process) flush() {
 	if p.links == nil || p.dead {
 		return
@@ -63,7 +63,7 @@ func (p *Process) flush() {
 	}
 }
 
-// receive takes a frame apart.
+// receive decodes a frame and delivers its messages.
 func (p *Process) receive(e *event) {
 	lane := link.Lane(e.lane)
 	if p.links == nil {
@@ -88,15 +88,15 @@ func (p *Process) receive(e *event) {
 		if d.Named {
 			to.UID = 0
 		}
-		if p.dead { // it has ended itself while it handled an earlier one
+		if p.dead { // the previous message has ended it
 			return
 		}
 		p.program.Receive(Message{From: effects.From, To: to, Lane: lane, Kind: d.Kind, Arrived: p.Now(), Data: d.Payload})
 	}
 }
 
-// stray shows the program what was meant for an earlier incarnation, as if the links had
-// let it through: it must not heed that.
+// stray delivers a message for an earlier incarnation to the program, as if the links had accepted
+// it. The program must ignore it.
 func (p *Process) stray(e *event) {
 	f, err := link.DecodeFrame(e.data)
 	if err != nil {

@@ -11,27 +11,27 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// Network is what ails the network between all.
+// Network has the faults of the whole network.
 type Network struct {
-	// Delay is how long a frame takes.
+	// Delay is the delay of a frame.
 	Delay Between
-	// Loss, Double and Overtake are the probabilities that a frame is lost, comes twice, or is
+	// Loss, Double and Overtake are the probabilities that a frame is lost, duplicated, or
 	// overtaken by later ones.
 	Loss, Double, Overtake float64
-	// Away says that there is no broker.
+	// Away drops all frames: the broker has failed.
 	Away bool
-	// Split says that the broker is two that do not hear each other, OneWay that what the first one
-	// gets still comes to the second.
+	// Split separates the two sides of the broker. With OneWay, the second side still receives the
+	// frames of the first one.
 	Split, OneWay bool
-	// Stray is the probability that what was for an earlier incarnation comes to the next one
-	// with its name.
+	// Stray is the probability that a message for an earlier incarnation arrives at the next one of
+	// that name.
 	Stray float64
 
 	pairs map[[2]string]Pair
 	late  map[[2]string]time.Duration
 }
 
-// Pair is what ails the way from one node to another.
+// Pair has the faults of one direction between two nodes.
 type Pair struct {
 	Loss float64
 	Slow time.Duration
@@ -40,7 +40,7 @@ type Pair struct {
 // Between is a range of durations.
 type Between struct{ Least, Most time.Duration }
 
-// Pick returns one of them.
+// pick returns a random duration of the range.
 func (b Between) pick(r *rand.Rand) time.Duration {
 	if b.Most <= b.Least {
 		return b.Least
@@ -48,7 +48,7 @@ func (b Between) pick(r *rand.Rand) time.Duration {
 	return b.Least + time.Duration(r.Int64N(int64(b.Most-b.Least)))
 }
 
-// Pair sets what ails the way from one name to another. The zero value is nothing.
+// Pair sets the faults from one name to another. The zero value removes them.
 func (n *Network) Pair(from, to string, p Pair) {
 	if n.pairs == nil {
 		n.pairs = map[[2]string]Pair{}
@@ -60,7 +60,8 @@ func (n *Network) Pair(from, to string, p Pair) {
 	}
 }
 
-// Late sets how much longer the way from one name to another takes, but for the control lane. That is no trouble: nobody can tell it from work.
+// Late adds a delay from one name to another on all lanes except Control. It does not count as a
+// fault, because a loaded node behaves in the same way.
 func (n *Network) Late(from, to string, by time.Duration) {
 	if n.late == nil {
 		n.late = map[[2]string]time.Duration{}
@@ -72,14 +73,14 @@ func (n *Network) Late(from, to string, by time.Duration) {
 	}
 }
 
-// Troubled reports whether any pair has troubles of its own.
+// Troubled reports whether any pair has a fault.
 func (n *Network) Troubled() bool { return len(n.pairs) > 0 }
 
-// Heal ends all that ails the network, but not the nodes' links.
+// Heal ends all faults of the network, but not those of places.
 func (n *Network) Heal() { *n = Network{Delay: Between{time.Millisecond, 5 * time.Millisecond}} }
 
-// Passes reports whether anything gets from one place to another at all.
-func (w *World) Passes(from, to *Place) bool {
+// Passes reports whether frames pass from one place to another.
+func (w *Env) Passes(from, to *Place) bool {
 	n := &w.Network
 	switch {
 	case n.Away || from.NoUp || to.NoDown:
@@ -90,32 +91,33 @@ func (w *World) Passes(from, to *Place) bool {
 	return true
 }
 
-// way is how frames go that don't overtake each other.
-type way struct {
+// route is a sequence of frames that keep their order.
+type route struct {
 	from, to int
 	lane     uint8
 }
 
-// Traffic counts what was sent.
+// Traffic counts sent frames, bytes and messages.
 type Traffic struct {
 	Frames, Bytes [link.Lanes]uint64
 	Messages      [link.Lanes]uint64
 }
 
-// Traffic returns what was sent so far.
-func (w *World) Traffic() Traffic { return w.traffic }
+// Traffic returns the traffic so far.
+func (w *Env) Traffic() Traffic { return w.traffic }
 
-// Gap is what was lost on the way from one process to another.
+// Gap counts losses from one process to another.
 type Gap struct {
-	// Frames is how often a frame was lost, Noticed how often the receiver's link has said so.
+	// Frames is the number of lost frames. Noticed is the number of gaps that the receiver's link
+	// has reported.
 	Frames, Noticed uint64
 }
 
-// Gap returns what was lost on the way from one incarnation to another.
-func (w *World) Gap(from, to identity.Node) Gap { return w.gaps[[2]uint64{from.UID, to.UID}] }
+// Gap returns the losses from one incarnation to another.
+func (w *Env) Gap(from, to identity.Node) Gap { return w.gaps[[2]uint64{from.UID, to.UID}] }
 
-// gap notes that a frame was lost, or that a link has noticed that.
-func (w *World) gap(from, to *Process, noticed bool) {
+// gap records a lost frame, or a gap that a link has reported.
+func (w *Env) gap(from, to *Process, noticed bool) {
 	key := [2]uint64{from.node.UID, to.node.UID}
 	g := w.gaps[key]
 	if noticed {
@@ -126,8 +128,8 @@ func (w *World) gap(from, to *Process, noticed bool) {
 	w.gaps[key] = g
 }
 
-// transmit carries a frame, or a message if there are no frames.
-func (w *World) transmit(from *Process, to identity.Node, e event) {
+// transmit sends a frame, or a message with Direct.
+func (w *Env) transmit(from *Process, to identity.Node, e event) {
 	w.traffic.Frames[e.lane]++
 	w.traffic.Bytes[e.lane] += uint64(len(e.data))
 	w.mix(8, from.node.UID^uint64(e.lane))
@@ -150,15 +152,15 @@ func (w *World) transmit(from *Process, to identity.Node, e event) {
 	}
 }
 
-// chance is where what happens to a frame by chance comes from.
-func (w *World) chance(e event) *rand.Rand {
+// chance returns the random source for a frame.
+func (w *Env) chance(e event) *rand.Rand {
 	if link.Lane(e.lane) == link.Control {
 		return w.Rand
 	}
-	return w.other
+	return w.dataRand
 }
 
-func (w *World) carry(to *Process, e event) {
+func (w *Env) carry(to *Process, e event) {
 	n, r := &w.Network, w.chance(e)
 	if !w.Passes(e.from.place, to.place) || n.Loss > 0 && r.Float64() < n.Loss {
 		w.gap(e.from, to, false)
@@ -182,7 +184,7 @@ func (w *World) carry(to *Process, e event) {
 		w.queue.push(e)
 		return
 	}
-	key := way{e.from.place.nr, to.place.nr, e.lane}
+	key := route{e.from.place.nr, to.place.nr, e.lane}
 	if n.Overtake > 0 && r.Float64() < n.Overtake {
 		e.at += time.Duration(r.Int64N(int64(50 * time.Millisecond)))
 	} else {
@@ -196,8 +198,8 @@ func (w *World) carry(to *Process, e event) {
 	}
 }
 
-// arrive hands over what has come to a process.
-func (w *World) arrive(e *event) {
+// arrive delivers a frame to its process.
+func (w *Env) arrive(e *event) {
 	p := e.to
 	if p.dead || !w.Passes(e.from.place, p.place) {
 		w.gap(e.from, p, false)

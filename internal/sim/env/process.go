@@ -13,44 +13,44 @@ import (
 
 const (
 	never = time.Duration(math.MaxInt64)
-	// maxWaiting is how many frames wait for a paused process; the broker drops the
-	// rest.
+	// maxWaiting is the number of frames that the broker buffers for a paused process. It drops
+	// further ones.
 	maxWaiting = 20_000
 )
 
-// Program is what a process runs. Its methods are called one after the other.
+// Program is the program of a process. Its methods are called one at a time.
 type Program interface {
-	// Wake says that the time of WakeAt has come.
+	// Wake is called at the time of WakeAt.
 	Wake()
-	// Receive hands over a message.
+	// Receive delivers a message.
 	Receive(m Message)
-	// Connection says that the link to the broker broke, or is there again. Not
-	// all breaks are noticed.
+	// Connection reports that the link to the broker was lost or restored. Some losses are not
+	// reported.
 	Connection(up bool)
 }
 
-// Message is what processes say to each other.
+// Message is a message between processes.
 type Message struct {
 	From identity.Node
-	// To is what it was sent to: an incarnation, or a name, with UID 0.
+	// To is the addressed incarnation, or a name with UID 0.
 	To   identity.Node
 	Lane link.Lane
 	Kind link.Kind
-	// Arrived is when, on the receiver's clock.
+	// Arrived is the time of arrival on the receiver's clock.
 	Arrived time.Duration
 	Data    []byte
 }
 
 // Process is one run of a program.
 type Process struct {
-	w       *World
+	w       *Env
 	node    identity.Node
 	place   *Place
 	program Program
 	links   *link.Machine
 
 	began  time.Duration // on the clock of the world
-	offset time.Duration // of its own clock then
+	offset time.Duration // its own clock at that time
 	drift  int64
 
 	wakeAt time.Duration // on the clock of the world
@@ -59,36 +59,36 @@ type Process struct {
 	dead    bool
 	paused  bool
 	resumed time.Duration
-	late    []func() // what happened during a pause, in order
+	late    []func() // events during a pause, in order
 	woken   bool
 	frames  int
 }
 
-// World returns where it runs.
-func (p *Process) World() *World { return p.w }
+// Env returns the environment.
+func (p *Process) Env() *Env { return p.w }
 
-// Node returns who it is.
+// Node returns the identity of the process.
 func (p *Process) Node() identity.Node { return p.node }
 
-// Place returns where it runs.
+// Place returns the computer of the process.
 func (p *Process) Place() *Place { return p.place }
 
-// Dead reports whether it has ended.
+// Dead reports whether the process has ended.
 func (p *Process) Dead() bool { return p.dead }
 
-// Paused reports whether it does not get any processor time.
+// Paused reports whether the process is paused.
 func (p *Process) Paused() bool { return p.paused }
 
-// Resumed returns when it was last resumed, on the clock of the world.
+// Resumed returns the time of the last Resume, on the clock of the environment.
 func (p *Process) Resumed() time.Duration { return p.resumed }
 
-// Now is the time on the process's own monotonic clock.
+// Now returns the time of the process's own monotonic clock.
 func (p *Process) Now() time.Duration { return p.local(p.w.now) }
 
-// Began returns when it began, on the clock of the world.
+// Began returns the time of the start, on the clock of the environment.
 func (p *Process) Began() time.Duration { return p.began }
 
-// Wall is the time on the wall when its clock was 0.
+// Wall returns the wall time at which the process's own clock was 0.
 func (p *Process) Wall() time.Time {
 	return time.Unix(1_700_000_000, 0).Add(p.began + p.place.Wall - p.offset)
 }
@@ -98,7 +98,7 @@ func (p *Process) local(at time.Duration) time.Duration {
 	return p.offset + passed + time.Duration(int64(passed)/1000*p.drift/1000)
 }
 
-// global is the first time of the world at which the process's clock shows at.
+// global returns the first time of the environment at which the process's clock shows at.
 func (p *Process) global(at time.Duration) time.Duration {
 	passed := at - p.offset
 	g := p.began + passed - time.Duration(int64(passed)/1000*p.drift/1000)
@@ -108,8 +108,8 @@ func (p *Process) global(at time.Duration) time.Duration {
 	return g
 }
 
-// WakeAt calls Wake at a time on the process's own clock, instead of any earlier
-// wish; the largest duration is never.
+// WakeAt calls Wake at a time of the process's own clock. It replaces an earlier call. The maximum
+// duration means never.
 func (p *Process) WakeAt(at time.Duration) {
 	switch {
 	case p.dead:
@@ -123,7 +123,7 @@ func (p *Process) WakeAt(at time.Duration) {
 	}
 }
 
-// wake is called when a wish to wake comes true.
+// wake handles a wake-up event.
 func (p *Process) wake(at time.Duration) {
 	switch {
 	case p.dead:
@@ -145,14 +145,13 @@ func (p *Process) wake(at time.Duration) {
 	}
 }
 
-// After calls f when some time has passed on the process's own clock, unless the process
-// has ended.
+// After calls f after some time of the process's own clock, unless the process has ended.
 func (p *Process) After(d time.Duration, f func()) {
 	p.w.After(p.global(p.Now()+max(0, d))-p.w.now, func() { p.Do(f) })
 }
 
-// Do runs a part of the process, or puts it off until the process is resumed. Nothing of
-// a process may be called but through its world.
+// Do runs a function in the process, or delays it until the process is resumed. All calls into a
+// process go through its environment.
 func (p *Process) Do(f func()) {
 	switch {
 	case p.dead:
@@ -165,7 +164,7 @@ func (p *Process) Do(f func()) {
 	}
 }
 
-// Connection tells the process about its link to the broker.
+// Connection reports a change of the link to the broker.
 func (p *Process) Connection(up bool) { p.Do(func() { p.program.Connection(up) }) }
 
 // Pause stops a process as SIGSTOP does.
@@ -176,8 +175,8 @@ func (p *Process) Pause() {
 	}
 }
 
-// Resume lets it go on: what it has missed comes all at once, what it waited for before or after the
-// messages.
+// Resume continues a paused process. All missed events happen at once, and a missed wake-up happens
+// before or after them.
 func (p *Process) Resume() {
 	if p.dead || !p.paused {
 		return
@@ -200,7 +199,7 @@ func (p *Process) Resume() {
 	}
 }
 
-// Kill ends a process as SIGKILL does. It may end itself.
+// Kill ends a process as SIGKILL does. A process may call it for itself.
 func (p *Process) Kill() {
 	if p.dead {
 		return

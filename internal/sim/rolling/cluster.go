@@ -25,7 +25,7 @@ const (
 type cluster struct {
 	Restart
 
-	w          *env.World
+	w          *env.Env
 	result     Result
 	list       list
 	nodes      []*node // the last process of each name, by the age of the first
@@ -42,7 +42,7 @@ type cluster struct {
 	arrived    []bool // by the number of the command, from 1
 }
 
-func newCluster(r Restart, w *env.World) *cluster {
+func newCluster(r Restart, w *env.Env) *cluster {
 	return &cluster{
 		Restart: r, w: w, nodes: make([]*node, r.Nodes), byNode: map[identity.Node]*node{}, owners: make([]*node, r.Shards), living: make([]*node, r.Shards),
 		moves: make([]int, r.Shards),

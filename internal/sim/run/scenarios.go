@@ -25,12 +25,12 @@ const (
 	goalFlat    = 1.5
 )
 
-// large prints how large clusters fare, and reports whether the goals were reached.
+// large prints the figures of large clusters and reports whether the goals were reached.
 func large(ctx context.Context, first, seeds uint64, nodes int) bool {
 	ok := gossip(first)
 	worst := sim.LargeResult{}
 	slowest := time.Duration(0)
-	fmt.Printf("\n%d nodes join through 3 seeds within %v, then %d crash at once; latency 1 to 5 ms, loss %.1f %%, all by default\n\n", nodes, joinWithin, nodes/20, 100*loss)
+	fmt.Printf("\n%d nodes join through 3 seeds within %v, then %d crash at once; latency 1 to 5 ms, loss %.1f %%, default settings\n\n", nodes, joinWithin, nodes/20, 100*loss)
 	fmt.Printf("%6s  %22s  %20s  %6s\n", "seed", "last join to all up, s", "crash to decision, s", "wall")
 	for seed := first; seed < first+seeds && ctx.Err() == nil; seed++ {
 		began := time.Now()
@@ -49,9 +49,9 @@ func large(ctx context.Context, first, seeds uint64, nodes int) bool {
 	return ok && worst.AllUp <= goalAllUp && worst.Decided <= goalDecided && ctx.Err() == nil
 }
 
-// gossip prints what nodes send that are left alone.
+// gossip prints the traffic of an idle cluster.
 func gossip(seed uint64) bool {
-	fmt.Printf("what a node sends a second on the control lane, with frames, in 60 s without changes; the other lanes are idle\n\n")
+	fmt.Printf("traffic of a node per second on the control lane, with frames, in 60 s without changes; the other lanes are idle\n\n")
 	fmt.Printf("%6s  %8s  %6s  %28s\n", "nodes", "messages", "bytes", "bytes of the encoded gossip")
 	results := map[int]sim.LargeResult{}
 	ok := true
@@ -66,7 +66,7 @@ func gossip(seed uint64) bool {
 		ok = ok && r.Messages[link.Data]+r.Messages[link.Bulk] == 0
 	}
 	ratio := results[1000].Bytes[link.Control] / results[100].Bytes[link.Control]
-	fmt.Printf("\n1,000 nodes send %.2f times as much each as 100 do, the goal is at most %.1f; their gossip may have %d bytes\n", ratio, goalFlat, goalState)
+	fmt.Printf("\nwith 1,000 nodes each sends %.2f times as much as with 100, the goal is at most %.1f; the gossip may have at most %d bytes\n", ratio, goalFlat, goalState)
 	return ok && ratio <= goalFlat && results[1000].State <= goalState
 }
 
@@ -88,17 +88,17 @@ const (
 	goalWall     = 10 * time.Minute
 )
 
-// restarts prints how a large cluster fares whose nodes are started anew with a new version, one after the other, and reports whether the goals
-// were reached.
-func restarts(seed uint64, nodes int) bool {
+// restarts prints the figures of a rolling restart of a large cluster with a new version, and
+// reports whether the goals were reached.
+func rollingRestart(seed uint64, nodes int) bool {
 	began := time.Now()
 	c := rolling.Restart{Seed: seed, Nodes: nodes, Shards: shardsPerNode * nodes}
 	if isTerminal() {
 		c.Progress = func(at time.Duration, restarted int) {
-			fmt.Fprintf(os.Stderr, "\r\033[K%d of %d nodes are started anew, %v simulated, %v passed", restarted, nodes, at, time.Since(began).Round(time.Second))
+			fmt.Fprintf(os.Stderr, "\r\033[K%d of %d nodes restarted, %v simulated, %v passed", restarted, nodes, at, time.Since(began).Round(time.Second))
 		}
 	}
-	fmt.Printf("%d nodes with %d shards are started anew with a new version, one at a time, the next one 5 s after Up; membership is a model\n\n", nodes, c.Shards)
+	fmt.Printf("%d nodes with %d shards restart with a new version, one at a time, the next one 5 s after Up; membership is a model\n\n", nodes, c.Shards)
 	r := c.Run()
 	wall := time.Since(began)
 	if c.Progress != nil {
@@ -114,20 +114,20 @@ func restarts(seed uint64, nodes int) bool {
 	}
 	ratio := float64(r.HandOffs) / float64(c.Shards)
 	row("", "figure", "goal", true)
-	row("owners of a shard at a time, at every step", fmt.Sprint(r.Owners), fmt.Sprintf("<= %d", goalOwners), r.Owners <= goalOwners)
-	row("hand-offs that were completed, for each shard", fmt.Sprintf("%.3f", ratio), fmt.Sprintf("<= %.1f", goalHandOffs), ratio <= goalHandOffs)
-	row("fullest minus emptiest region in the end, shards", fmt.Sprint(r.Spread), fmt.Sprintf("<= %d", rolling.Balanced), r.BalancedAfter >= 0)
+	row("owners of a shard at the same time, at every step", fmt.Sprint(r.Owners), fmt.Sprintf("<= %d", goalOwners), r.Owners <= goalOwners)
+	row("completed hand-offs per shard", fmt.Sprintf("%.3f", ratio), fmt.Sprintf("<= %.1f", goalHandOffs), ratio <= goalHandOffs)
+	row("fullest minus emptiest region at the end, shards", fmt.Sprint(r.Spread), fmt.Sprintf("<= %d", rolling.Balanced), r.BalancedAfter >= 0)
 	after := "never"
 	if r.BalancedAfter >= 0 {
 		after = fmt.Sprintf("%.0f s", r.BalancedAfter.Seconds())
 	}
-	row("until then, simulated", after, fmt.Sprintf("<= %.0f s", rolling.Afterwards.Seconds()), r.BalancedAfter >= 0)
+	row("time until then, simulated", after, fmt.Sprintf("<= %.0f s", rolling.Afterwards.Seconds()), r.BalancedAfter >= 0)
 	row("wall", wall.Round(time.Second).String(), fmt.Sprintf("<= %.0f min", goalWall.Minutes()), wall <= goalWall)
-	fmt.Printf("\n%d of %d nodes restarted in %v simulated, %d coordinators; %d hand-offs given up, a shard was handed off %d times at most;\n",
+	fmt.Printf("\n%d of %d nodes restarted in %v simulated, %d coordinators; %d hand-offs given up, at most %d hand-offs of one shard;\n",
 		r.Restarts, nodes, r.Took.Round(time.Second), r.Coordinators, r.Failed, r.Most)
-	fmt.Printf("a node gave its shards away in %v at most, %d had to be stopped by force; meanwhile the regions differed by %d shards at most;\n",
+	fmt.Printf("a node handed off its shards in at most %v, %d stopped by force; the regions differed by at most %d shards;\n",
 		r.Leaving.Round(time.Millisecond), r.Forced, r.Widest)
-	fmt.Printf("%d commands were sent to entities, %d came there, %d were refused; %d steps of machines\n", r.Commands, r.Delivered, r.Refused, r.Steps)
+	fmt.Printf("%d commands sent to entities, %d delivered, %d refused; %d steps of machines\n", r.Commands, r.Delivered, r.Refused, r.Steps)
 	if r.Err != nil {
 		fmt.Printf("BROKEN: %v\n", r.Err)
 	}
