@@ -138,12 +138,12 @@ const (
 var ErrNoReplicator = errors.New("ddata: the node has no such replicator")
 
 // admin answers an operator.
-func (s *switchboard) admin(ctx context.Context, _ string, request []byte) []byte {
+func (s *router) serveAdmin(ctx context.Context, _ string, request []byte) []byte {
 	var r AdminRequest
 	var answer AdminAnswer
 	err := json.Unmarshal(request, &r)
 	if err == nil {
-		answer, err = s.administer(ctx, &r)
+		answer, err = s.handleAdmin(ctx, &r)
 	}
 	if err != nil {
 		text := err.Error()
@@ -170,7 +170,7 @@ func adminReason(err error) string {
 	return ""
 }
 
-func (s *switchboard) administer(ctx context.Context, request *AdminRequest) (AdminAnswer, error) {
+func (s *router) handleAdmin(ctx context.Context, request *AdminRequest) (AdminAnswer, error) {
 	if request.Command == AdminStats && request.Replicator == "" {
 		return s.adminStats(ctx, request.After)
 	}
@@ -181,13 +181,13 @@ func (s *switchboard) administer(ctx context.Context, request *AdminRequest) (Ad
 	if r == nil {
 		return AdminAnswer{}, fmt.Errorf("%w: %.100q", ErrNoReplicator, name)
 	}
-	answer, err := r.administer(ctx, request)
+	answer, err := r.handleAdmin(ctx, request)
 	answer.Node = r.node.Self().String()
 	return answer, err
 }
 
 // adminStats returns the figures of all replicators behind one.
-func (s *switchboard) adminStats(ctx context.Context, after string) (answer AdminAnswer, err error) {
+func (s *router) adminStats(ctx context.Context, after string) (answer AdminAnswer, err error) {
 	s.mu.RLock()
 	all := slices.SortedFunc(maps.Values(s.byName), func(a, b *Replicator) int { return cmp.Compare(a.cfg.Name, b.cfg.Name) })
 	s.mu.RUnlock()
@@ -220,7 +220,7 @@ func (r *Replicator) adminStat(s *Stats) AdminStat {
 }
 
 // administer answers an operator.
-func (r *Replicator) administer(ctx context.Context, request *AdminRequest) (answer AdminAnswer, err error) {
+func (r *Replicator) handleAdmin(ctx context.Context, request *AdminRequest) (answer AdminAnswer, err error) {
 	switch request.Command {
 	case AdminStats:
 		var stats Stats
@@ -253,7 +253,7 @@ func (r *Replicator) administer(ctx context.Context, request *AdminRequest) (ans
 
 // adminKeys returns the keys behind one.
 func (r *Replicator) adminKeys(request *AdminRequest) (page []AdminKey, more bool) {
-	all := r.values.behind(request.After, request.Prefix, request.Deleted, adminPage+1)
+	all := r.values.page(request.After, request.Prefix, request.Deleted, adminPage+1)
 	room := adminBytes
 	for i := range all {
 		k := &all[i]
@@ -275,7 +275,7 @@ func sizeOf(v any) int {
 }
 
 // behind returns the keys behind one that begin with a text, sorted, up to a number of them.
-func (v *values) behind(after, prefix string, deleted bool, limit int) []AdminKey {
+func (v *values) page(after, prefix string, deleted bool, limit int) []AdminKey {
 	var keys []AdminKey
 	last := "" // of as many as are wanted
 	trim := func() {

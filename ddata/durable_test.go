@@ -40,7 +40,7 @@ func (d *disks) Open(_ context.Context, id durable.ID) (durable.Store, error) {
 	if d.data[id] == nil {
 		d.data[id] = map[string][]byte{}
 	}
-	return &disk{d, d.data[id]}, nil
+	return &durableWriter{d, d.data[id]}, nil
 }
 
 func (d *disks) set(fail error, hold chan struct{}) {
@@ -61,14 +61,14 @@ func (d *disks) writes() int {
 	return d.calls
 }
 
-type disk struct {
+type durableWriter struct {
 	*disks
 
 	by map[string][]byte
 }
 
 // Load implements durable.Store.
-func (d *disk) Load(context.Context) iter.Seq2[durable.Record, error] {
+func (d *durableWriter) Load(context.Context) iter.Seq2[durable.Record, error] {
 	return func(yield func(durable.Record, error) bool) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -84,7 +84,7 @@ func (d *disk) Load(context.Context) iter.Seq2[durable.Record, error] {
 }
 
 // Write implements durable.Store.
-func (d *disk) Write(ctx context.Context, records []durable.Record) error {
+func (d *durableWriter) Write(ctx context.Context, records []durable.Record) error {
 	d.mu.Lock()
 	d.calls++
 	hold := d.hold
@@ -110,7 +110,7 @@ func (d *disk) Write(ctx context.Context, records []durable.Record) error {
 }
 
 // Close implements durable.Store.
-func (d *disk) Close() error {
+func (d *durableWriter) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed++

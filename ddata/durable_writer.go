@@ -22,16 +22,16 @@ const (
 )
 
 // disk writes records on a goroutine of its own: what has piled up during a call goes into the next one.
-type disk struct {
-	store  durable.Store
-	behind time.Duration
-	tell   func(replication.Stored)
-	log    *slog.Logger
-	base   context.Context //nolint:containedctx // of all calls
-	giveUp context.CancelFunc
-	news   chan struct{}
-	quit   chan struct{}
-	done   chan struct{}
+type durableWriter struct {
+	store        durable.Store
+	writeBehind  time.Duration
+	report       func(replication.Stored)
+	log          *slog.Logger
+	base         context.Context //nolint:containedctx // of all calls
+	cancelWrites context.CancelFunc
+	news         chan struct{}
+	quit         chan struct{}
+	done         chan struct{}
 
 	mu             sync.Mutex
 	backlog        replica.Backlog
@@ -39,28 +39,28 @@ type disk struct {
 	failed         error // what was left unwritten at the end
 }
 
-func newDisk(base context.Context, store durable.Store, behind time.Duration, tell func(replication.Stored), log *slog.Logger) *disk {
-	d := &disk{
-		store: store, behind: behind, tell: tell, log: log,
+func newDurableWriter(base context.Context, store durable.Store, behind time.Duration, tell func(replication.Stored), log *slog.Logger) *durableWriter {
+	d := &durableWriter{
+		store: store, writeBehind: behind, report: tell, log: log,
 		news: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
-	d.base, d.giveUp = context.WithCancel(base)
+	d.base, d.cancelWrites = context.WithCancel(base)
 	go d.run()
 	return d
 }
 
 // add lets records be written. With write-behind they count as stored now.
-func (d *disk) add(stores []replication.Store) {
+func (d *durableWriter) add(stores []replication.Store) {
 	fit, unfit := replica.Fit(stores)
-	if d.behind > 0 && len(fit) > 0 {
+	if d.writeBehind > 0 && len(fit) > 0 {
 		s := replication.Stored{}
 		for i := range fit {
 			s.Nrs = append(s.Nrs, fit[i].Nr)
 		}
-		d.tell(s)
+		d.report(s)
 	}
 	for _, s := range unfit {
-		d.tell(s)
+		d.report(s)
 	}
 	d.mu.Lock()
 	d.backlog.Add(fit)
@@ -71,7 +71,7 @@ func (d *disk) add(stores []replication.Store) {
 	}
 }
 
-func (d *disk) run() {
+func (d *durableWriter) run() {
 	defer close(d.done)
 	for d.wait() {
 		_ = d.writeAll() // it is logged, and tried again
@@ -82,16 +82,16 @@ func (d *disk) run() {
 }
 
 // wait waits until there is something to write. It is false when that is for the last time.
-func (d *disk) wait() bool {
+func (d *durableWriter) wait() bool {
 	select {
 	case <-d.news:
 	case <-d.quit:
 		return false
 	}
-	if d.behind == 0 {
+	if d.writeBehind == 0 {
 		return true
 	}
-	timer := time.NewTimer(d.behind)
+	timer := time.NewTimer(d.writeBehind)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -103,7 +103,7 @@ func (d *disk) wait() bool {
 
 // writeAll writes what has piled up, and what does meanwhile. With write-behind it ends with the first error, and what was
 // not written waits.
-func (d *disk) writeAll() error {
+func (d *durableWriter) writeAll() error {
 	for {
 		d.mu.Lock()
 		w := d.backlog.Take(maxWriteRecords, maxWriteBytes)
@@ -116,41 +116,41 @@ func (d *disk) writeAll() error {
 		d.writes++
 		if err != nil {
 			d.errors++
-			if d.behind > 0 {
+			if d.writeBehind > 0 {
 				d.backlog.Return(w)
 			}
 		}
 		d.mu.Unlock()
 		switch {
-		case d.behind == 0:
-			d.tell(replication.Stored{Nrs: w.Nrs, Err: err})
+		case d.writeBehind == 0:
+			d.report(replication.Stored{Nrs: w.Nrs, Err: err})
 		case err != nil:
 			d.log.ErrorContext(d.base, "durable keys could not be written, it will be tried again", slog.Int("keys", len(w.Records)), slog.Any("error", err))
-			d.again()
+			d.retryLater()
 			return err
 		}
 	}
 }
 
 // again lets what was not written be tried again after the next interval.
-func (d *disk) again() {
+func (d *durableWriter) retryLater() {
 	select {
 	case d.news <- struct{}{}:
 	default:
 	}
 }
 
-func (d *disk) stats() (writes, errors uint64, waiting int) {
+func (d *durableWriter) stats() (writes, errors uint64, waiting int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.writes, d.errors, d.backlog.Len()
 }
 
 // close writes what is left and closes the store.
-func (d *disk) close() error {
+func (d *durableWriter) close() error {
 	close(d.quit)
 	<-d.done
-	d.giveUp()
+	d.cancelWrites()
 	if err := d.store.Close(); err != nil && d.failed == nil {
 		return fmt.Errorf("ddata: close the store: %w", err)
 	}

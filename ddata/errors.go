@@ -136,7 +136,7 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	if reply.Outcome == replication.Done {
 		return nil
 	}
-	e := &Error{Op: op, Key: key, Answered: reply.Answered, Required: reply.Required, Total: reply.Total, Silent: reply.Silent, Cause: plain(reply.Err)}
+	e := &Error{Op: op, Key: key, Answered: reply.Answered, Required: reply.Required, Total: reply.Total, Silent: reply.Silent, Cause: publicError(reply.Err)}
 	switch reply.Outcome {
 	case replication.NotFound:
 		e.Reason = ErrNotFound
@@ -146,9 +146,9 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 		e.Reason = ErrQuorum
 		switch {
 		case errors.Is(e.Cause, replication.ErrType):
-			e.Cause = &plainError{e.Cause.Error() + ", as they hold another type", []error{ErrType, e.Cause}}
+			e.Cause = &rewordedError{e.Cause.Error() + ", as they hold another type", []error{ErrType, e.Cause}}
 		case errors.Is(e.Cause, replication.ErrFull):
-			e.Cause = &plainError{e.Cause.Error(), []error{ErrFull, e.Cause}}
+			e.Cause = &rewordedError{e.Cause.Error(), []error{ErrFull, e.Cause}}
 		}
 		switch {
 		case e.Cause == nil:
@@ -174,29 +174,29 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	return e
 }
 
-// plainError is an error of what this package stands on, without the names of that.
-type plainError struct {
+// rewordedError is an error of what this package stands on, without the names of that.
+type rewordedError struct {
 	text string
 	errs []error
 }
 
-func (e *plainError) Error() string   { return e.text }
-func (e *plainError) Unwrap() []error { return e.errs }
+func (e *rewordedError) Error() string   { return e.text }
+func (e *rewordedError) Unwrap() []error { return e.errs }
 
 // plain returns an error in the words of this package. What it matches stays.
-func plain(err error) error {
+func publicError(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := plainText(err.Error())
+	text := publicText(err.Error())
 	if text == err.Error() {
 		return err
 	}
-	return &plainError{text, []error{err}}
+	return &rewordedError{text, []error{err}}
 }
 
-// plainText returns a text of several lines in one, without those names.
-func plainText(text string) string {
+// publicText returns a text of several lines in one, without those names.
+func publicText(text string) string {
 	text = strings.NewReplacer(
 		": replication: invalid: ", ": ", ": replication: the key holds another type: ", ": ", ": replication: ", ": ", ": replica: ", ": ",
 		": crdt: another type: ", ": ", ": crdt: ", ": ",

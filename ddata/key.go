@@ -24,7 +24,7 @@ func (k Key[T]) Any() Pattern { return Pattern{text: string(k)} }
 func (k Key[T]) Value(c Change) (T, error) {
 	v, err := crdt.As[T](c.types, c.value)
 	if err != nil {
-		return v, &Error{Op: "read a change of", Key: c.Key, Reason: reasonOf(err), Cause: plain(err)}
+		return v, &Error{Op: "read a change of", Key: c.Key, Reason: reasonOf(err), Cause: publicError(err)}
 	}
 	return v, nil
 }
@@ -32,7 +32,7 @@ func (k Key[T]) Value(c Change) (T, error) {
 // check returns an error if no key can be meant.
 func (p Pattern) check() error {
 	if !p.prefix {
-		return plain(replication.CheckKey(p.text))
+		return publicError(replication.CheckKey(p.text))
 	}
 	if len(p.text) > replication.MaxKey {
 		return fmt.Errorf("a prefix of %d bytes, a key has at most %d", len(p.text), replication.MaxKey)

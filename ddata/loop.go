@@ -32,14 +32,14 @@ func (r *Replicator) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var spare waiting
-	for !r.over.Load() {
+	for !r.ended.Load() {
 		fired := false
 		select {
 		case <-r.inbox.news:
 		case <-timer.C:
 			fired = true
 		}
-		r.take(func() {
+		r.withTurn(func() {
 			r.count.Turns++
 			spare = r.inbox.take(spare)
 			r.handle(&spare)
@@ -55,41 +55,41 @@ func (r *Replicator) run() {
 }
 
 // next is when there is something to do.
-func (r *Replicator) next() time.Duration { return min(r.machine.Next(), r.house) }
+func (r *Replicator) next() time.Duration { return min(r.machine.Next(), r.housekeepingDue) }
 
 // take calls f with the turn. If f panics, or is left by a function of a user, the replicator ends: what it knew can't be
 // trusted any more.
-func (r *Replicator) take(f func()) {
+func (r *Replicator) withTurn(f func()) {
 	r.turn <- struct{}{}
-	defer r.give()
-	defer r.failed()
+	defer r.releaseTurn()
+	defer r.recoverTurn()
 	f()
-	r.sound = true
+	r.turnCompleted = true
 }
 
-func (r *Replicator) give() { <-r.turn }
+func (r *Replicator) releaseTurn() { <-r.turn }
 
 // direct handles a request at once if the loop has nothing to do: to wake it up takes longer than most requests do. It is
 // false if the loop has to handle it.
-func (r *Replicator) direct(c *call) bool {
+func (r *Replicator) runInline(c *call) bool {
 	select {
 	case r.turn <- struct{}{}:
-		defer r.give()
+		defer r.releaseTurn()
 	default:
 		return false
 	}
-	if r.over.Load() || !r.inbox.idle() {
+	if r.ended.Load() || !r.inbox.idle() {
 		return false
 	}
-	defer r.failed()
+	defer r.recoverTurn()
 	b := replica.Batch{Inputs: r.single[:0]}
 	r.item(&item{call: c}, &b)
-	r.perform(r.machine.Step(r.now(), b))
+	r.applyEffects(r.machine.Step(r.now(), b))
 	clear(r.single[:])
-	if r.over.Load() || r.next() < r.armed {
+	if r.ended.Load() || r.next() < r.armed {
 		r.inbox.wake()
 	}
-	r.sound = true
+	r.turnCompleted = true
 	return true
 }
 
@@ -102,12 +102,12 @@ func (r *Replicator) handle(w *waiting) {
 		r.count.Packets += uint64(n)
 		for i := range items[:k] {
 			if items[i].do != nil && len(b.Inputs) > 0 { // what came before it comes first
-				r.perform(r.machine.Step(r.now(), b))
+				r.applyEffects(r.machine.Step(r.now(), b))
 				b = replica.Batch{}
 			}
 			r.item(&items[i], &b)
 		}
-		r.perform(r.machine.Step(r.now(), b))
+		r.applyEffects(r.machine.Step(r.now(), b))
 		w.members, packets, items = nil, packets[n:], items[k:]
 	}
 }
@@ -119,7 +119,7 @@ func (r *Replicator) handleBulk() {
 		return
 	}
 	r.count.Packets++
-	r.perform(r.machine.Step(r.now(), replica.Batch{Packets: []replica.Packet{p}}))
+	r.applyEffects(r.machine.Step(r.now(), replica.Batch{Packets: []replica.Packet{p}}))
 	if more {
 		r.inbox.wake()
 	}
@@ -142,32 +142,32 @@ func (r *Replicator) item(it *item, b *replica.Batch) {
 func (r *Replicator) tickIfDue() {
 	now := r.now()
 	if now >= r.machine.Next() {
-		r.perform(r.machine.Tick(now))
+		r.applyEffects(r.machine.Tick(now))
 	}
-	if now >= r.house {
-		r.house = now + housekeeping
+	if now >= r.housekeepingDue {
+		r.housekeepingDue = now + housekeeping
 		b := replica.Batch{Inputs: []replication.Input{replication.SetClock{Time: time.Now().Round(0)}}}
-		if keys := r.touched.take(); len(keys) > 0 {
+		if keys := r.reads.take(); len(keys) > 0 {
 			b.Inputs = append(b.Inputs, replication.Touch{Keys: keys})
 		}
-		r.perform(r.machine.Step(now, b))
+		r.applyEffects(r.machine.Step(now, b))
 	}
 }
 
 // perform carries out what the machine wants done, in order.
-func (r *Replicator) perform(e replica.Effects) {
+func (r *Replicator) applyEffects(e replica.Effects) {
 	for i := range e.Notes {
-		r.note(&e.Notes[i])
+		r.logNote(&e.Notes[i])
 	}
 	if len(e.Store) > 0 {
-		r.disk.add(e.Store)
+		r.writer.add(e.Store)
 	}
 	r.values.publish(e.Values) // who is told that this node has them may look at once
 	for i := range e.Send {
 		r.send(&e.Send[i])
 	}
 	r.replicas.Store(int64(r.machine.Protocol().ReplicaCount()))
-	r.tellAwaits()
+	r.notifyWaiters()
 	for i := range e.Replies {
 		reply := &e.Replies[i]
 		if c := r.pending[reply.ID]; c != nil {
@@ -175,10 +175,10 @@ func (r *Replicator) perform(e replica.Effects) {
 			c.answer <- *reply
 		}
 	}
-	r.subs.tell(e.Events, r.types)
+	r.subs.publish(e.Events, r.types)
 	if e.Stopped {
 		r.end(r.removed())
-		r.over.Store(true)
+		r.ended.Store(true)
 	}
 	r.machine.Reuse(e)
 }
@@ -199,21 +199,21 @@ func (r *Replicator) send(s *replica.Send) {
 func (r *Replicator) stored(s replication.Stored) { r.inbox.add(item{in: s}) }
 
 // failed ends the replicator if the turn has not come to its end.
-func (r *Replicator) failed() {
+func (r *Replicator) recoverTurn() {
 	p := recover()
-	if r.sound {
-		r.sound = false
+	if r.turnCompleted {
+		r.turnCompleted = false
 		return
 	}
 	r.log.ErrorContext(r.base, "the replicator has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 	r.end(fmt.Errorf("it has failed: %v", p))
-	r.over.Store(true)
+	r.ended.Store(true)
 	r.inbox.wake()
 }
 
 // finish ends all that belongs to the replicator, and waits for it.
 func (r *Replicator) finish() {
-	r.board.remove(r)
+	r.router.remove(r)
 	for _, it := range r.inbox.close().items {
 		if it.call != nil && it.call.state.CompareAndSwap(queued, taken) {
 			it.call.answer <- replication.Reply{Outcome: replication.Stopped}
@@ -223,11 +223,11 @@ func (r *Replicator) finish() {
 		c.answer <- replication.Reply{Outcome: replication.Stopped}
 	}
 	r.subs.close()
-	if r.disk != nil {
-		r.badEnds = r.disk.close()
+	if r.writer != nil {
+		r.closeErr = r.writer.close()
 	}
 	r.cancel()
-	r.watch.Wait()
+	r.background.Wait()
 	r.removeHooks()
 	close(r.done)
 }
@@ -311,7 +311,7 @@ func (b *inbox) idle() bool {
 }
 
 // see replaces who is in the cluster.
-func (b *inbox) see(m *replication.Members) {
+func (b *inbox) setMembers(m *replication.Members) {
 	b.mu.Lock()
 	b.members = m
 	b.mu.Unlock()

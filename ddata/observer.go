@@ -91,8 +91,8 @@ func (r *Replicator) stats() Stats {
 	s := r.count
 	s.Protocol, s.Digest, s.Replicas, s.Synced = p.Counters(), p.Root(), p.ReplicaCount(), p.Synced()
 	s.Malformed, s.Subscribers = r.machine.Malformed(), r.subs.len()
-	if r.disk != nil {
-		s.DiskWrites, s.DiskErrors, s.Waiting = r.disk.stats()
+	if r.writer != nil {
+		s.DiskWrites, s.DiskErrors, s.Waiting = r.writer.stats()
 	}
 	return s
 }
@@ -102,13 +102,13 @@ func observe[L fmt.Stringer](r *Replicator, began time.Time, op, key string, lev
 	if began.IsZero() {
 		return
 	}
-	r.tell(func() {
+	r.callObserver(func() {
 		r.cfg.Observer.Request(RequestInfo{Replicator: r.cfg.Name, Op: op, Key: key, Level: level.String(), Took: time.Since(began), Err: err})
 	})
 }
 
 // tell calls an observer, which may panic.
-func (r *Replicator) tell(f func()) {
+func (r *Replicator) callObserver(f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.ErrorContext(r.base, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
@@ -128,20 +128,20 @@ func (r *Replicator) report(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if s, err := r.Stats(ctx); err == nil {
-			r.tell(func() { r.cfg.Observer.Stats(s) })
+			r.callObserver(func() { r.cfg.Observer.Stats(s) })
 		}
 	}
 }
 
 // touched are the keys that were read past the loop, so that they don't expire.
-type touched struct {
+type readKeys struct {
 	on bool // some keys expire
 
 	mu   sync.Mutex
 	keys map[string]struct{}
 }
 
-func (t *touched) add(key string) {
+func (t *readKeys) add(key string) {
 	if !t.on {
 		return
 	}
@@ -154,7 +154,7 @@ func (t *touched) add(key string) {
 }
 
 // take returns them, and begins anew.
-func (t *touched) take() (keys []string) {
+func (t *readKeys) take() (keys []string) {
 	t.mu.Lock()
 	all := t.keys
 	t.keys = nil
@@ -166,10 +166,10 @@ func (t *touched) take() (keys []string) {
 }
 
 // line is a kind of lines that somebody else can cause, and so that there may be many of.
-type line uint8
+type lineKind uint8
 
 const (
-	lineUnsent line = iota
+	lineUnsent lineKind = iota
 	lineMalformed
 	lineRefused
 	lineTooLarge
@@ -189,7 +189,7 @@ type lines [lineKinds]struct {
 }
 
 // write writes a line unless there was one of its kind shortly before.
-func (l *lines) write(r *Replicator, kind line, level slog.Level, message string, attrs ...slog.Attr) {
+func (l *lines) write(r *Replicator, kind lineKind, level slog.Level, message string, attrs ...slog.Attr) {
 	k := &l[kind]
 	now := r.now()
 	if k.next > now {
@@ -204,9 +204,9 @@ func (l *lines) write(r *Replicator, kind line, level slog.Level, message string
 }
 
 // note logs what the protocol finds worth knowing.
-func (r *Replicator) note(n *replication.Note) {
+func (r *Replicator) logNote(n *replication.Note) {
 	ctx := r.base
-	peer, key, count, why := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Int("count", n.N), slog.Any("error", plain(n.Err))
+	peer, key, count, why := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Int("count", n.N), slog.Any("error", publicError(n.Err))
 	switch n.Kind {
 	case replication.NoteMalformed:
 		r.lines.write(r, lineMalformed, slog.LevelWarn, "a message can't be read", peer, why)

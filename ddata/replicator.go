@@ -26,7 +26,7 @@ import (
 type Replicator struct {
 	cfg    Config
 	node   *cluster.Node
-	board  *switchboard
+	router *router
 	types  *crdt.Types
 	self   *crdt.Self
 	log    *slog.Logger
@@ -36,33 +36,33 @@ type Replicator struct {
 	values *values
 	calls  calls
 	subs   subscribers
-	disk   *disk // nil if nothing is durable
+	writer *durableWriter // nil if nothing is durable
 
-	touched   touched
+	reads     readKeys
 	replicas  atomic.Int64
-	over      atomic.Bool            // nothing is answered any more
+	ended     atomic.Bool            // nothing is answered any more
 	modifying atomic.Pointer[string] // the key whose update is in the user's function now
 
 	// What follows belongs to whoever has turn: the loop, or a caller who finds it idle.
-	turn    chan struct{} // has room for one
-	machine *replica.Machine
-	pending map[uint64]*call
-	count   Stats
-	house   time.Duration // when there is housekeeping to do
-	armed   time.Duration // when the loop wakes up, at the latest
-	lines   lines
-	awaits  []*await
-	single  [1]replication.Input
-	sound   bool // the turn has come to its end
+	turn            chan struct{} // has room for one
+	machine         *replica.Machine
+	pending         map[uint64]*call
+	count           Stats
+	housekeepingDue time.Duration // when there is housekeeping to do
+	armed           time.Duration // when the loop wakes up, at the latest
+	lines           lines
+	waiters         []*replicaWaiter
+	single          [1]replication.Input
+	turnCompleted   bool // the turn has come to its end
 
-	cancel  context.CancelFunc // of base
-	watch   sync.WaitGroup
-	hooks   []func() // remove what is to be done when the node shuts down
-	stop    sync.Once
-	done    chan struct{}
-	mu      sync.Mutex
-	why     error
-	badEnds error // of the disk
+	cancel     context.CancelFunc // of base
+	background sync.WaitGroup
+	hooks      []func() // remove what is to be done when the node shuts down
+	stop       sync.Once
+	done       chan struct{}
+	mu         sync.Mutex
+	endCause   error
+	closeErr   error // of the disk
 }
 
 // Start starts a replicator on a node, which need not be a member of its cluster yet. If there are durable keys, it returns when they are
@@ -81,7 +81,7 @@ func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, er
 		return nil, fmt.Errorf("ddata: start replicator %.64q: %w: %w", cfg.Name, ErrInvalid, err)
 	}
 	if err := r.open(ctx); err != nil {
-		r.board.withdraw(r)
+		r.router.discard(r)
 		r.cancel()
 		return nil, fmt.Errorf("ddata: start replicator %q: %w", cfg.Name, err)
 	}
@@ -97,16 +97,16 @@ func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, 
 	started := time.Now()
 	machine, err := cfg.machine(self, started.Round(0), node.Transport().MaxMessage())
 	if err = errors.Join(cfg.validate(node), err); err != nil {
-		return nil, plain(err)
+		return nil, publicError(err)
 	}
 	r := &Replicator{
-		cfg: cfg, node: node, board: switchboardOf(node), types: cfg.Types, self: self,
+		cfg: cfg, node: node, router: routerOf(node), types: cfg.Types, self: self,
 		log: cfg.Logger.With(slog.String("replicator", cfg.Name)), start: started,
 		inbox: newInbox(), values: newValues(), machine: machine, pending: map[uint64]*call{}, turn: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	r.base, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.touched.on = len(cfg.Expire) > 0
-	return r, r.board.add(r)
+	r.reads.on = len(cfg.Expire) > 0
+	return r, r.router.add(r)
 }
 
 // open loads what is on the disk and begins.
@@ -123,12 +123,12 @@ func (r *Replicator) open(ctx context.Context) error {
 		return err
 	}
 	if store != nil {
-		r.disk = newDisk(r.base, store, r.cfg.WriteBehind, r.stored, r.log) //nolint:contextcheck // it is not of the call
+		r.writer = newDurableWriter(r.base, store, r.cfg.WriteBehind, r.stored, r.log) //nolint:contextcheck // it is not of the call
 	}
-	r.perform(r.machine.Step(r.now(), replica.Batch{Members: r.members()}))
-	r.watch.Go(func() { r.follow(r.base) })
+	r.applyEffects(r.machine.Step(r.now(), replica.Batch{Members: r.members()}))
+	r.background.Go(func() { r.followMembers(r.base) })
 	if r.cfg.StatsInterval > 0 && r.cfg.Observer.Stats != nil {
-		r.watch.Go(func() { r.report(r.base) })
+		r.background.Go(func() { r.report(r.base) })
 	}
 	go r.run()
 	return nil
@@ -175,7 +175,7 @@ func (r *Replicator) step(in replication.Input) error {
 	r.values.publish(e.Values)
 	for _, n := range e.Notes {
 		if n.Kind == replication.NoteLoad {
-			return plain(n.Err)
+			return publicError(n.Err)
 		}
 	}
 	return nil
@@ -216,10 +216,10 @@ func (r *Replicator) members() *replication.Members {
 }
 
 // follow tells the loop who is in the cluster, whenever that changes.
-func (r *Replicator) follow(ctx context.Context) {
+func (r *Replicator) followMembers(ctx context.Context) {
 	for range r.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable, cluster.ShuttingDown) {
-		r.inbox.see(r.members())
+		r.inbox.setMembers(r.members())
 	}
 }
 
@@ -243,7 +243,7 @@ func (r *Replicator) ReplicaCount() int { return int(r.replicas.Load()) }
 // to answer. The error is that of ctx, or ErrStopped.
 func (r *Replicator) Flush(ctx context.Context) error {
 	if err := r.call(ctx, func() {
-		r.perform(r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{replication.Flush{}}}))
+		r.applyEffects(r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{replication.Flush{}}}))
 	}); err != nil {
 		return fmt.Errorf("ddata: flush %q: %w", r.cfg.Name, err)
 	}
@@ -264,13 +264,13 @@ func (r *Replicator) close(ctx context.Context, why error) error {
 	})
 	select {
 	case <-r.done:
-		return r.badEnds
+		return r.closeErr
 	case <-ctx.Done():
 	}
-	if r.disk != nil {
-		r.disk.giveUp()
+	if r.writer != nil {
+		r.writer.cancelWrites()
 	}
-	return r.held(fmt.Errorf("ddata: close %q: %w", r.cfg.Name, causeOf(ctx)))
+	return r.withBlockingUpdate(fmt.Errorf("ddata: close %q: %w", r.cfg.Name, causeOf(ctx)))
 }
 
 // Done is closed when the replicator has ended.
@@ -291,8 +291,8 @@ func (r *Replicator) Err() error {
 func (r *Replicator) end(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.why == nil {
-		r.why = why
+	if r.endCause == nil {
+		r.endCause = why
 	}
 }
 
@@ -309,7 +309,7 @@ func (r *Replicator) removed() error {
 func (r *Replicator) cause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.why
+	return r.endCause
 }
 
 // AwaitReplicas waits until this node knows of so many nodes that count in a quorum, itself included, and has got what the others had when it
@@ -321,11 +321,11 @@ func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 	if replicas < 1 {
 		return fmt.Errorf("ddata: wait for replicas of %q: %w: %d of them", r.cfg.Name, ErrInvalid, replicas)
 	}
-	w := &await{replicas: replicas, done: make(chan struct{})}
+	w := &replicaWaiter{replicas: replicas, done: make(chan struct{})}
 	defer w.over.Store(true)
 	err := r.call(ctx, func() {
-		r.awaits = append(r.awaits, w)
-		r.tellAwaits()
+		r.waiters = append(r.waiters, w)
+		r.notifyWaiters()
 	})
 	if err == nil {
 		select {
@@ -341,21 +341,21 @@ func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 }
 
 // await is a call of AwaitReplicas.
-type await struct {
+type replicaWaiter struct {
 	replicas int
 	over     atomic.Bool // nobody waits any more
 	done     chan struct{}
 }
 
-// tellAwaits ends the waiting of those that have what they wait for. It is called with the turn.
-func (r *Replicator) tellAwaits() {
-	if len(r.awaits) == 0 {
+// notifyWaiters ends the waiting of those that have what they wait for. It is called with the turn.
+func (r *Replicator) notifyWaiters() {
+	if len(r.waiters) == 0 {
 		return
 	}
 	p := r.machine.Protocol()
 	count, synced := p.ReplicaCount(), p.Synced()
-	rest := r.awaits[:0]
-	for _, w := range r.awaits {
+	rest := r.waiters[:0]
+	for _, w := range r.waiters {
 		switch {
 		case w.over.Load():
 		case synced && count >= w.replicas:
@@ -364,8 +364,8 @@ func (r *Replicator) tellAwaits() {
 			rest = append(rest, w)
 		}
 	}
-	clear(r.awaits[len(rest):])
-	r.awaits = rest
+	clear(r.waiters[len(rest):])
+	r.waiters = rest
 }
 
 // Durable reports whether a key is kept on disk, as Config.Durable says.

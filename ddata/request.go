@@ -36,9 +36,9 @@ type call struct {
 
 // The states of a call.
 const (
-	queued uint32 = iota
-	taken         // the loop has begun
-	left          // whoever has asked is gone, before it has
+	queued        uint32 = iota
+	taken                // the loop has begun
+	abandonedCall        // whoever has asked is gone, before it has
 )
 
 // calls are those that are not in use.
@@ -81,12 +81,12 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	c := r.calls.get()
 	request.ID, request.Timeout = c.id, timeout(ctx)
 	c.in = input(c, request)
-	if !r.direct(c) {
+	if !r.runInline(c) {
 		switch ok, crowded := r.inbox.ask(c); {
 		case !ok:
 			return replication.Reply{}, r.stopped(op, request.Key)
 		case crowded:
-			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.held(fmt.Errorf("%d wait", maxWaitingItems))}
+			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d wait", maxWaitingItems))}
 		}
 	}
 	var reply replication.Reply
@@ -97,7 +97,7 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 		local := request.Level.Kind == replication.Local
 		disk := local && r.Durable(request.Key)
 		if reply, ok = r.wait(ctx, c, local, disk); !ok {
-			return reply, r.gaveUp(ctx, op, request.Key, c, disk)
+			return reply, r.abandoned(ctx, op, request.Key, c, disk)
 		}
 	}
 	r.calls.put(c)
@@ -120,7 +120,7 @@ func (r *Replicator) wait(ctx context.Context, c *call, local, disk bool) (repli
 		case <-ctx.Done():
 			return c.late(ctx, local)
 		case <-patience:
-			if !c.state.CompareAndSwap(queued, left) && !disk {
+			if !c.state.CompareAndSwap(queued, abandonedCall) && !disk {
 				patience = nil // the protocol limits what has begun
 				continue
 			}
@@ -132,7 +132,7 @@ func (r *Replicator) wait(ctx context.Context, c *call, local, disk bool) (repli
 // late returns the answer of a call whose context has ended, if there is one. The protocol has given it
 // up a little before, so the answer is on its way.
 func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
-	if c.state.CompareAndSwap(queued, left) {
+	if c.state.CompareAndSwap(queued, abandonedCall) {
 		return replication.Reply{}, false
 	}
 	if local || ctx.Err() != context.DeadlineExceeded {
@@ -153,19 +153,19 @@ func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
 	}
 }
 
-// gaveUp is the error of a request that was not answered before its context ended.
-func (r *Replicator) gaveUp(ctx context.Context, op, key string, c *call, disk bool) error {
+// abandoned is the error of a request that was not answered before its context ended.
+func (r *Replicator) abandoned(ctx context.Context, op, key string, c *call, disk bool) error {
 	e := &Error{Op: op, Key: key, Reason: ErrQuorum, Cause: causeOf(ctx)}
 	switch {
-	case c.state.Load() == left && e.Cause == nil:
-		e.Reason, e.Cause = ErrCanceled, r.held(fmt.Errorf("it did not begin within %v: %w", r.cfg.Timeout, context.DeadlineExceeded))
-	case c.state.Load() == left:
-		e.Reason, e.Cause = ErrCanceled, r.held(e.Cause)
+	case c.state.Load() == abandonedCall && e.Cause == nil:
+		e.Reason, e.Cause = ErrCanceled, r.withBlockingUpdate(fmt.Errorf("it did not begin within %v: %w", r.cfg.Timeout, context.DeadlineExceeded))
+	case c.state.Load() == abandonedCall:
+		e.Reason, e.Cause = ErrCanceled, r.withBlockingUpdate(e.Cause)
 	case errors.Is(ctx.Err(), context.Canceled):
 		e.Reason = ErrGivenUp
 	case disk:
 		e.Reason = ErrStore
-		e.Cause = r.held(fmt.Errorf("the disk has not answered in time: %w", cmp.Or(e.Cause, context.DeadlineExceeded)))
+		e.Cause = r.withBlockingUpdate(fmt.Errorf("the disk has not answered in time: %w", cmp.Or(e.Cause, context.DeadlineExceeded)))
 	}
 	return e
 }
@@ -200,11 +200,11 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	case <-r.done:
 		err = r.Err()
 	}
-	if !state.CompareAndSwap(queued, left) { // it has begun
+	if !state.CompareAndSwap(queued, abandonedCall) { // it has begun
 		<-done
 		return nil
 	}
-	return r.held(err)
+	return r.withBlockingUpdate(err)
 }
 
 // stopped is the error of what is asked of a replicator that has ended.
@@ -219,7 +219,7 @@ func (r *Replicator) stopped(op, key string) error {
 // if too few have answered, ErrGivenUp, ErrType, ErrInvalid, ErrBusy, ErrCanceled, ErrStopped, or ErrStore if the key is durable
 // and what was read could not be written to disk.
 func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level ReadLevel) (T, error) {
-	began := r.begin()
+	began := r.requestStart()
 	raw, err := r.get(ctx, string(key), level)
 	var v T
 	if err == nil {
@@ -240,10 +240,10 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 // The error is an *Error: ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid, ErrBusy and ErrCanceled say that nothing has
 // changed. ErrQuorum, ErrGivenUp and ErrStore do not take anything back: it has changed here and spreads. After ErrStopped it may have.
 func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel, modify func(T) (T, error)) (T, error) {
-	began := r.begin()
+	began := r.requestStart()
 	var v T
 	reply, err := r.change(ctx, "update", string(key), level, func(c *call, request replication.Request) replication.Input {
-		c.update = replication.Update{Request: request, Modify: untyped(r, string(key), modify)}
+		c.update = replication.Update{Request: request, Modify: adaptModify(r, string(key), modify)}
 		return &c.update
 	})
 	if err == nil {
@@ -257,7 +257,7 @@ func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 // some memory on all nodes, and a place on the disk if it is durable. The error is an *Error as of Update; ErrDeleted says that it was deleted
 // before.
 func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
-	began := r.begin()
+	began := r.requestStart()
 	_, err := r.change(ctx, "delete", string(key), level, func(_ *call, request replication.Request) replication.Input {
 		return replication.Delete{Request: request}
 	})
@@ -267,7 +267,7 @@ func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 
 // Raw returns the value of a key without its Go type, as Get does.
 func (r *Replicator) Raw(ctx context.Context, key string, level ReadLevel) (crdt.Value, error) {
-	began := r.begin()
+	began := r.requestStart()
 	v, err := r.get(ctx, key, level)
 	observe(r, began, "get", key, level, err)
 	return v, err
@@ -300,17 +300,17 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 
 // local reads what this node has.
 func (r *Replicator) local(key string) (crdt.Value, error) {
-	if r.over.Load() {
+	if r.ended.Load() {
 		return crdt.Value{}, r.stopped("get", key)
 	}
 	h, found := r.values.get(key)
 	if found {
-		r.touched.add(key)
+		r.reads.add(key)
 	}
 	switch {
 	case !found:
 		if err := replication.CheckKey(key); err != nil {
-			return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: plain(err)}
+			return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: publicError(err)}
 		}
 		return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrNotFound}
 	case h.deleted:
@@ -323,13 +323,13 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 func typed[T any](r *Replicator, op, key string, raw crdt.Value) (T, error) {
 	v, err := crdt.As[T](r.types, raw)
 	if err != nil {
-		return v, &Error{Op: op, Key: key, Reason: reasonOf(err), Cause: plain(err)}
+		return v, &Error{Op: op, Key: key, Reason: reasonOf(err), Cause: publicError(err)}
 	}
 	return v, nil
 }
 
 // begin returns when a request began, if somebody wants to know.
-func (r *Replicator) begin() time.Time {
+func (r *Replicator) requestStart() time.Time {
 	if r.cfg.Observer.Request == nil {
 		return time.Time{}
 	}
@@ -346,7 +346,7 @@ func (e *modifyError) Error() string { return e.err.Error() }
 func (e *modifyError) Unwrap() error { return e.err }
 
 // untyped returns a function of values for one of a Go type.
-func untyped[T any](r *Replicator, key string, modify func(T) (T, error)) func(crdt.Value) (crdt.Value, error) {
+func adaptModify[T any](r *Replicator, key string, modify func(T) (T, error)) func(crdt.Value) (crdt.Value, error) {
 	return func(current crdt.Value) (crdt.Value, error) {
 		v, err := crdt.As[T](r.types, current)
 		if err != nil {
@@ -373,7 +373,7 @@ func (r *Replicator) modified(key string, began time.Duration) {
 }
 
 // held adds to an error which update holds the replicator up, if one does.
-func (r *Replicator) held(err error) error {
+func (r *Replicator) withBlockingUpdate(err error) error {
 	if key := r.modifying.Load(); key != nil {
 		return fmt.Errorf("%w: the function of an update of %q has not returned", err, *key)
 	}

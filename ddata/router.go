@@ -18,30 +18,30 @@ import (
 const kind = transport.FirstReplicationKind
 
 // switchboard leads packets to the replicators of a node. There is one for each node.
-type switchboard struct {
+type router struct {
 	mu      sync.RWMutex
 	byName  map[string]*Replicator
 	ended   map[string]error // why those did that have run and do no more
 	unknown atomic.Uint64    // packets for none
 }
 
-type switchboardKey struct{}
+type routerKey struct{}
 
-// switchboardOf returns that of a node.
-func switchboardOf(node *cluster.Node) *switchboard {
-	s, _ := node.Attached(switchboardKey{}, func() any {
-		s := &switchboard{byName: map[string]*Replicator{}, ended: map[string]error{}}
+// routerOf returns that of a node.
+func routerOf(node *cluster.Node) *router {
+	s, _ := node.Attached(routerKey{}, func() any {
+		s := &router{byName: map[string]*Replicator{}, ended: map[string]error{}}
 		node.Transport().Handle(kind, s.receive)
-		node.HandleAdmin(AdminService, s.admin)
+		node.HandleAdmin(AdminService, s.serveAdmin)
 		return s
-	}).(*switchboard)
+	}).(*router)
 	return s
 }
 
 // add lets packets come to a replicator. What changes values on a node numbers its changes from one on, and the others tell a
 // change that they know from a new one by that. So there is one replicator of a name in the life of a node, and not a second one
 // that begins anew.
-func (s *switchboard) add(r *Replicator) error {
+func (s *router) add(r *Replicator) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byName[r.cfg.Name] != nil {
@@ -56,14 +56,14 @@ func (s *switchboard) add(r *Replicator) error {
 }
 
 // withdraw removes a replicator that has never run.
-func (s *switchboard) withdraw(r *Replicator) {
+func (s *router) discard(r *Replicator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byName, r.cfg.Name)
 }
 
 // remove removes a replicator that has ended.
-func (s *switchboard) remove(r *Replicator) {
+func (s *router) remove(r *Replicator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byName, r.cfg.Name)
@@ -72,7 +72,7 @@ func (s *switchboard) remove(r *Replicator) {
 
 // receive hands a packet to the replicator that it is for. Others are dropped: the replicator of that name is not there yet, or
 // no more.
-func (s *switchboard) receive(ctx context.Context, m transport.Message) {
+func (s *router) receive(ctx context.Context, m transport.Message) {
 	name, ok := replica.NameOf(m.Payload)
 	s.mu.RLock()
 	r := s.byName[string(name)]

@@ -64,19 +64,19 @@ type subscriber struct {
 
 	mu     sync.Mutex
 	order  []string // of the keys in latest, as they came first; some may be in there no more
-	latest map[string]untold
+	latest map[string]pendingChange
 	over   bool
 }
 
 // untold is a change that the loop has not got yet.
-type untold struct {
+type pendingChange struct {
 	Change
 
 	isNew bool // the loop has never heard of the key
 }
 
 func newSubscriber() *subscriber {
-	return &subscriber{news: make(chan struct{}, 1), latest: map[string]untold{}}
+	return &subscriber{news: make(chan struct{}, 1), latest: map[string]pendingChange{}}
 }
 
 func (s *subscriber) put(c Change, isNew bool) {
@@ -93,7 +93,7 @@ func (s *subscriber) put(c Change, isNew bool) {
 	default:
 		isNew = old.isNew
 	}
-	s.latest[c.Key] = untold{c, isNew}
+	s.latest[c.Key] = pendingChange{c, isNew}
 	s.wake()
 }
 
@@ -177,7 +177,7 @@ func (s *subscribers) len() int {
 }
 
 // tell passes events on.
-func (s *subscribers) tell(events []replication.Event, types *crdt.Types) {
+func (s *subscribers) publish(events []replication.Event, types *crdt.Types) {
 	if len(events) == 0 {
 		return
 	}

@@ -24,12 +24,12 @@ type values struct {
 
 type shard struct {
 	mu sync.RWMutex
-	by map[string]held
+	by map[string]keyState
 	_  [64]byte // on a cache line of its own
 }
 
 // held is what a key holds.
-type held struct {
+type keyState struct {
 	value   crdt.Value
 	deleted bool
 }
@@ -37,7 +37,7 @@ type held struct {
 func newValues() *values {
 	v := &values{seed: maphash.MakeSeed()}
 	for i := range v.shards {
-		v.shards[i].by = map[string]held{}
+		v.shards[i].by = map[string]keyState{}
 	}
 	return v
 }
@@ -55,13 +55,13 @@ func (v *values) publish(changes []replication.Change) {
 		if c.Value.IsZero() && !c.Deleted {
 			delete(s.by, c.Key)
 		} else {
-			s.by[c.Key] = held{c.Value, c.Deleted}
+			s.by[c.Key] = keyState{c.Value, c.Deleted}
 		}
 		s.mu.Unlock()
 	}
 }
 
-func (v *values) get(key string) (held, bool) {
+func (v *values) get(key string) (keyState, bool) {
 	s := v.shard(key)
 	s.mu.RLock()
 	h, found := s.by[key]

@@ -11,10 +11,9 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// A message is a byte for the version of the encoding, one for its kind, the nodes
-// that it names, and its fields. The high half of the version is the major one:
-// another can't be read. A higher minor one may add fields at the end, which are
-// passed over.
+// A message consists of a version byte, a kind byte, the table of the nodes that it refers to, and
+// its fields. The high half of the version is the major version; another major version cannot be
+// decoded. A higher minor version may append fields, which are skipped.
 const (
 	wireMajor = 1 << 4
 	wireMinor = 0
@@ -164,8 +163,8 @@ func (w *writer) item(i *Item) {
 	w.sortedNodes(i.Pruned)
 }
 
-// DecodeMessage decodes what AppendMessage has written. The message refers to b,
-// which must not be modified afterwards. The error matches ErrMalformed.
+// DecodeMessage decodes the output of AppendMessage. The message refers to b, which must not be
+// modified afterwards. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
 	r := reader{b: b}
 	kind := r.head()
@@ -179,24 +178,24 @@ func DecodeMessage(b []byte) (Message, error) {
 	return m, nil
 }
 
-// head reads what every message begins with.
+// head decodes the header of a message.
 func (r *reader) head() Kind {
 	if len(r.b) > MaxMessage {
-		r.fail("it has %d bytes, at most %d are allowed", len(r.b), MaxMessage)
+		r.fail("%d bytes, limit %d", len(r.b), MaxMessage)
 	}
 	r.version = r.byte(255, "version")
 	kind := Kind(r.byte(255, "kind"))
 	if r.err == nil && r.version&0xf0 != wireMajor {
-		r.fail("version %d.%d is not known", r.version>>4, r.version&0xf)
+		r.fail("unknown version %d.%d", r.version>>4, r.version&0xf)
 	}
-	r.table()
+	r.nodeTable()
 	return kind
 }
 
-// end returns the first error, or that something is left over.
+// end returns the first error. Unread bytes are an error unless the minor version is higher.
 func (r *reader) end() error {
 	if r.err == nil && len(r.b) > 0 && r.version&0xf <= wireMinor {
-		r.fail("%d bytes too many", len(r.b))
+		r.fail("%d trailing bytes", len(r.b))
 	}
 	return r.err
 }
@@ -249,13 +248,13 @@ func readMessage(r *reader, kind Kind) Message {
 	case KindGossip:
 		return Gossip{r.bool("send back"), r.entries()}
 	case KindPull:
-		p := Pull{r.number("number"), r.bucket(buckets - 1), r.bucket(buckets), r.mark()}
+		p := Pull{r.number("number"), r.bucket(buckets - 1), r.bucket(buckets), r.optionalKey()}
 		if p.From >= p.To {
-			r.fail("buckets %d to %d", p.From, p.To)
+			r.fail("bucket range %d to %d", p.From, p.To)
 		}
 		return p
 	case KindChunk:
-		return Chunk{r.number("number"), r.entries(), r.bool("done"), r.bucket(buckets), r.mark()}
+		return Chunk{r.number("number"), r.entries(), r.bool("done"), r.bucket(buckets), r.optionalKey()}
 	case KindPart:
 		p := Part{r.number("number"), r.uint(MaxMessage, "part"), r.uint(MaxMessage, "parts"), r.text("part")}
 		if p.Index >= p.Count || len(p.Data) == 0 {
@@ -264,11 +263,11 @@ func readMessage(r *reader, kind Kind) Message {
 		return p
 	case Kinds:
 	}
-	r.fail("%v is not known", kind)
+	r.fail("unknown kind %v", kind)
 	return nil
 }
 
-// readDelta reads a Delta, whose items take the memory of a list if there is enough.
+// readDelta decodes a Delta. It uses the memory of items for the list if that is large enough.
 func readDelta(r *reader, items []Item) Delta {
 	d := Delta{Nr: r.number("number")}
 	n := r.count(5, "items")
@@ -287,7 +286,7 @@ func readDelta(r *reader, items []Item) Delta {
 func readAck(r *reader) Ack {
 	a := Ack{r.number("number"), Verdict(r.byte(byte(Full), "verdict"))}
 	if r.err == nil && a.Verdict == 0 {
-		r.fail("no verdict")
+		r.fail("verdict is 0")
 	}
 	return a
 }
@@ -307,7 +306,7 @@ func readBuckets(r *reader) Buckets {
 	for i := range n {
 		g := Group{r.byte(branch-1, "group"), r.digests()}
 		if i > 0 && b.Groups[i-1].Nr >= g.Nr {
-			r.fail("groups are not in order")
+			r.fail("groups are not sorted")
 		}
 		if r.err != nil {
 			break
@@ -323,7 +322,7 @@ func readKeys(r *reader) Keys {
 	var listed [buckets]bool
 	k.Lists = make([]KeyList, 0, lists)
 	for range lists {
-		l := KeyList{Bucket: r.bucket(buckets - 1), After: r.mark(), Complete: r.bool("complete")}
+		l := KeyList{Bucket: r.bucket(buckets - 1), After: r.optionalKey(), Complete: r.bool("complete")}
 		if r.err == nil && listed[l.Bucket] {
 			r.fail("bucket %d is listed twice", l.Bucket)
 		}
@@ -339,7 +338,7 @@ func readKeys(r *reader) Keys {
 		for range n {
 			d := KeyDigest{r.key(), r.digest(), r.number("time")}
 			if d.Key <= last {
-				r.fail("keys are not in order")
+				r.fail("keys are not sorted")
 			}
 			if r.err != nil {
 				return k
@@ -378,7 +377,7 @@ func (r *reader) entry() Entry {
 	for range n {
 		v := Version{r.node(), r.number("version")}
 		if n := len(e.Versions); v.N == 0 || n > 0 && e.Versions[n-1].Node.Compare(v.Node) >= 0 {
-			r.fail("versions are not in order, or 0")
+			r.fail("versions are not sorted, or a version is 0")
 		}
 		if r.err != nil {
 			break
@@ -403,7 +402,7 @@ func (r *reader) markers() []Marker {
 			k.Seen = r.sortedNodes("nodes")
 		}
 		if n := len(markers); n > 0 && markers[n-1].Removed.Compare(k.Removed) >= 0 {
-			r.fail("markers are not in order")
+			r.fail("markers are not sorted")
 		}
 		if r.err != nil {
 			return nil
@@ -416,20 +415,20 @@ func (r *reader) markers() []Marker {
 func (r *reader) item() Item {
 	i := Item{Key: r.key(), From: r.number("version"), To: r.number("version"), Delta: r.text("delta"), Pruned: r.sortedNodes("nodes")}
 	if i.From > i.To {
-		r.fail("changes %d to %d", i.From, i.To)
+		r.fail("change range %d to %d", i.From, i.To)
 	}
 	return i
 }
 
-// deltaHead is the most that a Delta takes beyond its items, if it names no nodes.
+// deltaHead is the maximum size of a Delta without its items, if it refers to no nodes.
 const deltaHead = 3 + 2*binary.MaxVarintLen64
 
-// itemSize is the most that an item takes that names no nodes.
+// itemSize is the maximum size of an item that refers to no nodes.
 func itemSize(key string, delta []byte) int {
 	return len(key) + len(delta) + 4*binary.MaxVarintLen64 + 1
 }
 
-// appendItem appends an item that names no nodes, so that it has the same bytes in each message.
+// appendItem appends an item that refers to no nodes. Its bytes are the same in each message.
 func appendItem(dst []byte, key string, from, to uint64, delta []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
 	dst = append(dst, key...)
@@ -440,41 +439,40 @@ func appendItem(dst []byte, key string, from, to uint64, delta []byte) []byte {
 	return append(dst, 0)
 }
 
-// maxAck is the most that an Ack takes.
+// maxAck is the maximum size of an Ack.
 const maxAck = 4 + binary.MaxVarintLen64
 
-// appendAck appends an Ack as AppendMessage does.
+// appendAck appends an Ack in the encoding of AppendMessage.
 func appendAck(dst []byte, nr uint64, verdict Verdict) []byte {
 	dst = append(dst, wireMajor|wireMinor, byte(KindAck), 0)
 	return append(binary.AppendUvarint(dst, nr), byte(verdict))
 }
 
-// appendDeltaHead appends what comes before the items of a Delta that names no nodes.
+// appendDeltaHead appends the part of a Delta before its items. The Delta refers to no nodes.
 func appendDeltaHead(dst []byte, nr uint64, items int) []byte {
 	dst = append(dst, wireMajor|wireMinor, byte(KindDelta), 0)
 	dst = binary.AppendUvarint(dst, nr)
 	return binary.AppendUvarint(dst, uint64(items)) //nolint:gosec // not negative
 }
 
-// Limits of what is decoded.
+// Limits of decoding.
 const (
-	// MaxMessage is the largest number of bytes that a message ever has.
+	// MaxMessage is the maximum size of a message in bytes.
 	MaxMessage = 16 << 20
-	// MaxNodes is the largest number of nodes that a message names.
+	// MaxNodes is the maximum number of nodes that a message refers to.
 	MaxNodes = 10_000
 
 	maxNumber = 1 << 62
-	// overhead is what a message has at most beyond the value, for one entry of a
-	// usual kind.
+	// overhead is the maximum size of a message with one ordinary entry, without the value.
 	overhead = 4 << 10
 )
 
-// reader takes bytes apart. After the first error it returns zeroes.
+// reader decodes fields. After the first error its methods return zero values.
 type reader struct {
 	b       []byte
 	version byte
 	nodes   []identity.Node
-	known   map[string]*entry // keys that need not be looked at again
+	known   map[string]*entry // keys that are known to be valid
 	err     error
 }
 
@@ -493,10 +491,10 @@ func (r *reader) uint(most uint64, what string) uint64 {
 		r.fail("%s is missing", what)
 		return 0
 	case n > 1 && r.b[n-1] == 0:
-		r.fail("%s is longer than it need be", what)
+		r.fail("%s is not in its shortest form", what)
 		return 0
 	case v > most:
-		r.fail("%s is %d, at most %d is allowed", what, v, most)
+		r.fail("%s is %d, limit %d", what, v, most)
 		return 0
 	}
 	r.b = r.b[n:]
@@ -505,11 +503,11 @@ func (r *reader) uint(most uint64, what string) uint64 {
 
 func (r *reader) number(what string) uint64 { return r.uint(maxNumber, what) }
 
-// count reads how many elements of at least size bytes follow.
+// count reads the number of elements that follow, each of at least size bytes.
 func (r *reader) count(size int, what string) int {
 	n := r.uint(MaxMessage, what)
 	if int(n)*size > len(r.b) { //nolint:gosec // at most MaxMessage
-		r.fail("%d %s don't fit into %d bytes", n, what, len(r.b))
+		r.fail("%d %s exceed the remaining %d bytes", n, what, len(r.b))
 		return 0
 	}
 	return int(n) //nolint:gosec // at most MaxMessage
@@ -521,7 +519,7 @@ func (r *reader) byte(most byte, what string) byte {
 		r.fail("%s is missing", what)
 		return 0
 	case r.b[0] > most:
-		r.fail("%s is %d, at most %d is allowed", what, r.b[0], most)
+		r.fail("%s is %d, limit %d", what, r.b[0], most)
 		return 0
 	}
 	v := r.b[0]
@@ -531,10 +529,10 @@ func (r *reader) byte(most byte, what string) byte {
 
 func (r *reader) bool(what string) bool { return r.byte(1, what) == 1 }
 
-// bytes reads n bytes. They are not copied.
+// bytes reads n bytes without copying them.
 func (r *reader) bytes(n int, what string) []byte {
 	if n > len(r.b) {
-		r.fail("%s is cut short", what)
+		r.fail("%s is truncated", what)
 		return nil
 	}
 	v := r.b[:n:n]
@@ -542,7 +540,7 @@ func (r *reader) bytes(n int, what string) []byte {
 	return v
 }
 
-// text reads a length and as many bytes. They are not copied.
+// text reads a length and that many bytes without copying them.
 func (r *reader) text(what string) []byte { return r.bytes(r.count(1, what), what) }
 
 func (r *reader) key() string {
@@ -561,8 +559,8 @@ func (r *reader) key() string {
 	return key
 }
 
-// mark reads a key that may be empty: a place between keys.
-func (r *reader) mark() string {
+// optionalKey reads a key that may be empty: a position between keys.
+func (r *reader) optionalKey() string {
 	if len(r.b) > 0 && r.b[0] == 0 {
 		r.b = r.b[1:]
 		return ""
@@ -575,11 +573,11 @@ func (r *reader) digest() (d Digest) {
 	return d
 }
 
-// table reads the nodes that a message names.
-func (r *reader) table() {
+// nodeTable reads the nodes that a message refers to.
+func (r *reader) nodeTable() {
 	n := r.count(10, "nodes")
 	if n > MaxNodes {
-		r.fail("%d nodes, at most %d are allowed", n, MaxNodes)
+		r.fail("%d nodes, limit %d", n, MaxNodes)
 		return
 	}
 	for range n {
@@ -588,12 +586,12 @@ func (r *reader) table() {
 			return
 		}
 		if len(name) > identity.MaxNameLength {
-			r.fail("a name has %d bytes", len(name))
+			r.fail("node name has %d bytes", len(name))
 			return
 		}
 		node := identity.Node{Name: string(name), UID: binary.LittleEndian.Uint64(uid)}
 		if err := identity.CheckName(node.Name); err != nil || node.UID == 0 {
-			r.fail("%v is no node", node)
+			r.fail("node %v is invalid", node)
 			return
 		}
 		r.nodes = append(r.nodes, node)
@@ -603,7 +601,7 @@ func (r *reader) table() {
 func (r *reader) node() identity.Node {
 	i := r.uint(MaxNodes, "node")
 	if r.err == nil && i >= uint64(len(r.nodes)) {
-		r.fail("node %d of %d", i, len(r.nodes))
+		r.fail("node index %d of %d", i, len(r.nodes))
 	}
 	if r.err != nil {
 		return identity.Node{}
@@ -611,7 +609,7 @@ func (r *reader) node() identity.Node {
 	return r.nodes[i]
 }
 
-// sortedNodes reads nodes that are in order.
+// sortedNodes reads a sorted list of nodes.
 func (r *reader) sortedNodes(what string) []identity.Node {
 	n := r.count(1, what)
 	if n == 0 {
@@ -621,7 +619,7 @@ func (r *reader) sortedNodes(what string) []identity.Node {
 	for range n {
 		node := r.node()
 		if len(nodes) > 0 && nodes[len(nodes)-1].Compare(node) >= 0 {
-			r.fail("%s are not in order", what)
+			r.fail("%s are not sorted", what)
 		}
 		if r.err != nil {
 			return nil
@@ -631,7 +629,7 @@ func (r *reader) sortedNodes(what string) []identity.Node {
 	return nodes
 }
 
-// writer puts bytes together. Nodes are written once, in a table before all else.
+// writer encodes fields. Each node is written once, in a table before the fields.
 type writer struct {
 	b     []byte
 	nodes []identity.Node
@@ -682,7 +680,7 @@ func (w *writer) sortedNodes(nodes []identity.Node) {
 	}
 }
 
-// finish appends a head, the table and what was written.
+// finish appends a header, the node table and the fields.
 func (w *writer) finish(dst []byte, head ...byte) []byte {
 	size := len(head) + binary.MaxVarintLen32 + len(w.b)
 	for _, n := range w.nodes {

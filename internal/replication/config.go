@@ -18,81 +18,78 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// Never is the time of something that is not going to happen.
+// Never is the time of an event that does not happen.
 const Never = time.Duration(math.MaxInt64)
 
-// longest is how long anything lasts, more than 70 years: what is longer is for ever. Twice as much can still be added to a time.
-const longest = time.Duration(1 << 61)
+// maxDuration is the longest duration, more than 70 years; longer ones are reduced to it. Twice the
+// value can still be added to a time.
+const maxDuration = time.Duration(1 << 61)
 
-// MaxKey is the largest number of bytes of a key.
+// MaxKey is the maximum size of a key in bytes.
 const MaxKey = 512
 
-// Config configures a Machine. Nodes of a cluster may differ in it, but should not
-// in Roles, Expire and MaxMessage.
+// Config configures a Machine. Roles, Expire and MaxMessage should be the same on all nodes.
 type Config struct {
-	// Self is the node, on whose behalf values are changed. Required; the machine
-	// is the only one that uses it.
+	// Self is the node on whose behalf values are changed. Required. Only the machine may use it.
 	Self *crdt.Self
 	// Types are the data types of the program. Defaults to those of package crdt.
 	Types *crdt.Types
-	// Roles are those that a member must have, all of them, to hold the data. Defaults
-	// to none: all members do.
+	// Roles are the roles that a member must have, all of them, to hold the data. Defaults to none:
+	// all members hold it.
 	Roles []string
-	// Durable are the keys that are kept on disk: exact ones, and prefixes that end
-	// in a star. What was loaded is kept there as well, whether it is among them or not.
+	// Durable are the keys that are stored on disk: exact keys, and prefixes that end in a star.
+	// Keys that were loaded stay durable even if no pattern matches them.
 	Durable []string
-	// Expire says after which time without use keys are forgotten, by key or by prefix
-	// that ends in a star. An exact key goes before prefixes, a longer prefix before
-	// a shorter one. At least GossipInterval. More than 70 years is never.
+	// Expire is the time without use after which keys are removed, by key or by prefix that ends in
+	// a star. An exact key takes precedence over prefixes, a longer prefix over a shorter one. The
+	// minimum is GossipInterval; more than 70 years means never.
 	Expire map[string]time.Duration
-	// Started is the wall time at which now is 0, see SetClock.
+	// Started is the wall time that corresponds to now = 0, see SetClock.
 	Started time.Time
-	// GossipInterval is how often the data is compared with that of another node.
-	// Defaults to 2 s.
+	// GossipInterval is the time between comparisons of the data with another node. Defaults to 2
+	// s.
 	GossipInterval time.Duration
-	// NotifyInterval is how often subscribers are told of changes. Defaults to
-	// 500 ms.
+	// NotifyInterval is the time between notifications of subscribers. Defaults to 500 ms.
 	NotifyInterval time.Duration
-	// DeltaInterval is how often changes are sent to the others. Defaults to
-	// 200 ms. A change after some quiet is sent at once.
+	// DeltaInterval is the time between propagations of changes to other nodes. Defaults to 200 ms.
+	// A change after a quiet period is sent at once.
 	DeltaInterval time.Duration
-	// PruneInterval is how often it is looked for nodes that have left. Defaults
-	// to 2 minutes; below 0 they are kept for ever.
+	// PruneInterval is the time between searches for history of removed nodes. Defaults to 2
+	// minutes; negative disables pruning.
 	PruneInterval time.Duration
-	// PruneAfter is how long a node must have been away, while all others could be
-	// reached, before it is pruned. Defaults to 5 minutes, DurablePruneAfter for durable
-	// keys to 24 hours: who comes back later loses what only its disk had of a node
-	// that was pruned meanwhile.
+	// PruneAfter is how long a node must have been removed, counting only time in which all other
+	// nodes were reachable, before its history is pruned. Defaults to 5 minutes; DurablePruneAfter
+	// is for durable keys and defaults to 24 hours. A node that returns after that loses the
+	// changes of pruned nodes that only its own disk had.
 	PruneAfter, DurablePruneAfter time.Duration
-	// MarkerTTL is how long it is remembered that a node was pruned. What it has left
-	// behind and comes back later counts again. Defaults to 6 hours, DurableMarkerTTL
-	// for durable keys to 10 days.
+	// MarkerTTL is how long nodes remember that a node was pruned. History of the pruned node that
+	// returns later counts again. Defaults to 6 hours; DurableMarkerTTL is for durable keys and
+	// defaults to 10 days.
 	MarkerTTL, DurableMarkerTTL time.Duration
-	// Timeout is that of requests that have none. Defaults to 5 s.
+	// Timeout is the timeout of requests that specify none. Defaults to 5 s.
 	Timeout time.Duration
-	// DisableDeltas makes all changes be sent as whole values.
+	// DisableDeltas sends all changes as whole values.
 	DisableDeltas bool
-	// MaxDeltaOps is from how many operations on a whole value is sent instead of a
+	// MaxDeltaOps is the number of operations from which on the whole value is sent instead of a
 	// delta. Defaults to 50.
 	MaxDeltaOps int
-	// MaxEntry is the largest encoded value that an update may make, in bytes. Defaults
-	// to 512 KiB.
+	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes.
+	// Defaults to 512 KiB.
 	MaxEntry int
-	// MaxMessage is the largest message that can be sent to a node, in bytes. Defaults
-	// to 1 MiB. At least MaxEntry and 64 KiB.
+	// MaxMessage is the maximum size of a message to a node, in bytes. Defaults to 1 MiB. The
+	// minimum is 64 KiB, and more than MaxEntry.
 	MaxMessage int
-	// MaxBatch is up to how many bytes are put together in one message. Defaults to
+	// MaxBatch is the size up to which entries are combined into one message, in bytes. Defaults to
 	// 256 KiB.
 	MaxBatch int
-	// MaxKeys is how many keys are held, deleted ones included. Defaults to
-	// 10,000,000.
+	// MaxKeys is the maximum number of keys, including deleted ones. Defaults to 10,000,000.
 	MaxKeys int
-	// MaxRequests is how many requests may be open. Defaults to 65,536.
+	// MaxRequests is the maximum number of open requests. Defaults to 65,536.
 	MaxRequests int
-	// MaxLog is how many changes wait for nodes that do not get them at once. Defaults
-	// to 10,000. Those that are dropped are found missing, and come with the whole value.
+	// MaxLog is the maximum number of changes in the delta log. Defaults to 10,000. Changes that
+	// are dropped from a full log reach other nodes as whole values.
 	MaxLog int
-	// Rand is where random numbers come from. Required: a machine never seeds itself.
+	// Rand is the source of random numbers. Required.
 	Rand *rand.Rand
 }
 
@@ -116,12 +113,12 @@ func (c Config) withDefaults() Config {
 	for _, d := range []*time.Duration{
 		&c.GossipInterval, &c.NotifyInterval, &c.DeltaInterval, &c.PruneInterval, &c.PruneAfter, &c.DurablePruneAfter, &c.MarkerTTL, &c.DurableMarkerTTL, &c.Timeout,
 	} {
-		*d = min(*d, longest)
+		*d = min(*d, maxDuration)
 	}
 	if len(c.Expire) > 0 {
 		expire := make(map[string]time.Duration, len(c.Expire))
 		for p, d := range c.Expire {
-			expire[p] = min(d, longest)
+			expire[p] = min(d, maxDuration)
 		}
 		c.Expire = expire
 	}
@@ -187,23 +184,23 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// CheckKey returns an error that matches ErrInvalid unless there can be such a key:
-// 1 to MaxKey bytes of UTF-8 that do not end in a star.
+// CheckKey returns an error that matches ErrInvalid unless the key is valid: 1 to MaxKey bytes of
+// UTF-8 that do not end in a star.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
-		return fmt.Errorf("%w: a key is empty", ErrInvalid)
+		return fmt.Errorf("%w: key is empty", ErrInvalid)
 	case len(key) > MaxKey:
-		return fmt.Errorf("%w: key %.32q has %d bytes, at most %d are allowed", ErrInvalid, key, len(key), MaxKey)
+		return fmt.Errorf("%w: key %.32q has %d bytes, limit %d", ErrInvalid, key, len(key), MaxKey)
 	case !utf8.ValidString(key):
 		return fmt.Errorf("%w: key %.32q is not UTF-8", ErrInvalid, key)
 	case strings.HasSuffix(key, "*"):
-		return fmt.Errorf("%w: key %q ends in a star, which stands for a prefix", ErrInvalid, key)
+		return fmt.Errorf("%w: key %q ends in a star, which marks a prefix", ErrInvalid, key)
 	}
 	return nil
 }
 
-// checkPattern is CheckKey for what may end in one star.
+// checkPattern is CheckKey for a pattern, which may end in one star.
 func checkPattern(pattern string) error {
 	if prefix, found := strings.CutSuffix(pattern, "*"); found {
 		if prefix == "" {
@@ -214,7 +211,7 @@ func checkPattern(pattern string) error {
 	return CheckKey(pattern)
 }
 
-// patterns are keys and prefixes with something for each.
+// patterns maps keys and prefixes to values.
 type patterns[T any] struct {
 	exact    map[string]T
 	prefixes []prefix[T] // the longest first

@@ -12,44 +12,44 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// quiet is after which time without changes the next one is sent at once.
-const quiet = 50 * time.Millisecond
+// quietPeriod is the time without changes after which the next change is sent at once.
+const quietPeriod = 50 * time.Millisecond
 
-// deltaState is what changed here and was not sent to all others yet.
+// deltaState is the log of changes of this node that some other nodes have not received yet.
 type deltaState struct {
-	log        []change // their positions have no gaps
-	end        uint64   // the position of the last change
-	most       uint64   // the highest position that was sent to anybody but with a write
-	followers  map[identity.Node]*follower
-	told       uint64   // those that writes have told of something in the log
-	next       int      // where the next slice of the nodes begins
-	now        bool     // what waits is sent at the end of the step
-	flush      bool     // and what is too large for that as well
-	large      []*entry // which is these
-	lastChange time.Duration
-	lastFlush  time.Duration
-	asked      map[string]time.Duration // keys that were asked for, since the last gossip
+	log          []change // positions have no gaps
+	end          uint64   // the position of the last change
+	lastSent     uint64   // the highest position that was sent outside of writes
+	followers    map[identity.Node]*follower
+	delivered    uint64   // mask of the followers that received a change in the log with a write
+	nextPeer     int      // index of the next peer to send to
+	sendNow      bool     // the log is sent at the end of the step
+	pushLargeToo bool     // values in large are sent as well
+	large        []*entry // changed entries that are too large to send unrequested
+	lastChange   time.Duration
+	lastFlush    time.Duration
+	requested    map[string]time.Duration // keys that were requested since the last gossip
 }
 
-// follower is a node that is told of changes.
+// follower is a node that receives changes.
 type follower struct {
-	sent uint64 // up to which position it was told
-	bit  uint64 // stands for it in change.told, 0 if there are more nodes than bits
+	sent uint64 // position up to which changes were sent
+	mask uint64 // bit of the node in change.delivered, 0 if there are more nodes than bits
 }
 
-// change is some changes of a key by this node, one after the other.
+// change is one or more consecutive changes of a key by this node.
 type change struct {
-	e          *entry
-	pos        uint64
-	prev, next uint64 // the positions of those of the same key before and behind it in the log, 0 if there are none
-	from, to   uint64 // the versions
-	delta      crdt.Delta
-	item       []byte // the delta as a message holds it, nil if that is to be found out
-	whole      bool   // the whole value is to be sent
-	told       uint64 // the followers that a write has told
+	e                *entry
+	pos              uint64
+	prevPos, nextPos uint64 // positions of the neighbouring changes of the same key in the log, 0 if none
+	from, to         uint64 // the versions
+	delta            crdt.Delta
+	item             []byte // the delta as encoded in a message, nil if not encoded yet
+	whole            bool   // the whole value is to be sent
+	delivered        uint64 // mask of the followers that received the change with a write
 }
 
-// join makes later changes of the same key a part of it.
+// join merges later changes of the same key into c.
 func (c *change) join(to uint64, delta crdt.Delta, whole bool, maxOps int) {
 	c.to, c.item = to, nil
 	if c.whole = c.whole || whole; !c.whole {
@@ -62,18 +62,18 @@ func (c *change) join(to uint64, delta crdt.Delta, whole bool, maxOps int) {
 	}
 }
 
-// follow makes a node be told of changes from now on. What was before it gets in other ways.
-func (d *deltaState) follow(n identity.Node) {
+// addFollower starts sending changes to a node. It receives earlier changes by gossip.
+func (d *deltaState) addFollower(n identity.Node) {
 	if d.followers[n] != nil {
 		return
 	}
 	used := uint64(0)
 	for _, f := range d.followers { // the order does not matter
-		used |= f.bit
+		used |= f.mask
 	}
 	f := &follower{sent: d.end}
 	if free := bits.TrailingZeros64(^used); free < 64 {
-		f.bit = 1 << free
+		f.mask = 1 << free
 	}
 	d.followers[n] = f
 }
@@ -86,9 +86,10 @@ func (d *deltaState) at(pos uint64) *change {
 	return &d.log[pos-d.log[0].pos]
 }
 
-// log takes a change to be sent and returns its position, 0 if there is nobody to
-// send it to. It may join an earlier one of the key that was not sent to anybody yet.
-func (m *Machine) log(e *entry, delta crdt.Delta, whole, join bool) uint64 {
+// logChange appends a change to the log and returns its position, or 0 if there is no other node.
+// If join is set, the change may be merged into an earlier one of the key that was not sent to any
+// node.
+func (m *Machine) logChange(e *entry, delta crdt.Delta, whole, join bool) uint64 {
 	d := &m.deltas
 	if len(m.members.gossip) == 0 {
 		d.end++
@@ -97,9 +98,9 @@ func (m *Machine) log(e *entry, delta crdt.Delta, whole, join bool) uint64 {
 		return 0
 	}
 	last := d.at(e.pos)
-	if join && last != nil && last.pos > d.most && last.told == 0 {
+	if join && last != nil && last.pos > d.lastSent && last.delivered == 0 {
 		last.join(e.version, delta, whole, m.cfg.MaxDeltaOps)
-		m.logged()
+		m.scheduleDeltas()
 		return last.pos
 	}
 	d.end++
@@ -108,7 +109,7 @@ func (m *Machine) log(e *entry, delta crdt.Delta, whole, join bool) uint64 {
 		c.delta = delta
 	}
 	if last != nil {
-		c.prev, last.next = last.pos, c.pos
+		c.prevPos, last.nextPos = last.pos, c.pos
 	}
 	if len(d.log) >= m.cfg.MaxLog {
 		n := max(1, m.cfg.MaxLog/10)
@@ -117,39 +118,40 @@ func (m *Machine) log(e *entry, delta crdt.Delta, whole, join bool) uint64 {
 	}
 	d.log = append(d.log, c)
 	e.pos = c.pos
-	m.logged()
+	m.scheduleDeltas()
 	return c.pos
 }
 
-// tell remembers that a write tells a node of a change. It gets an answer or, in the second wave, the whole value.
-func (m *Machine) tell(pos uint64, n identity.Node) {
+// markDelivered records that a write delivers a change to a node. The node either acknowledges it
+// or receives the whole value in the second wave.
+func (m *Machine) markDelivered(pos uint64, n identity.Node) {
 	c, f := m.deltas.at(pos), m.deltas.followers[n]
-	if c == nil || f == nil || f.bit == 0 {
+	if c == nil || f == nil || f.mask == 0 {
 		return
 	}
-	c.told |= f.bit
-	m.deltas.told |= f.bit
+	c.delivered |= f.mask
+	m.deltas.delivered |= f.mask
 	if f.sent == pos-1 {
 		f.sent = pos
 	}
 }
 
-// logged says when the changes in the log are to be sent.
-func (m *Machine) logged() {
+// scheduleDeltas sets the time at which the log is sent.
+func (m *Machine) scheduleDeltas() {
 	d := &m.deltas
 	switch {
-	case len(m.members.gossip)+1 > small:
-		m.soon(timerDelta, max(m.now, d.lastFlush+m.sliceInterval()))
-	case m.now-d.lastChange >= quiet:
-		d.now = true
+	case len(m.members.gossip)+1 > smallCluster:
+		m.setTimerBy(timerDelta, max(m.now, d.lastFlush+m.sliceInterval()))
+	case m.now-d.lastChange >= quietPeriod:
+		d.sendNow = true
 	default:
-		m.soon(timerDelta, max(m.now, d.lastFlush+m.cfg.DeltaInterval))
+		m.setTimerBy(timerDelta, max(m.now, d.lastFlush+m.cfg.DeltaInterval))
 	}
 	d.lastChange = m.now
 }
 
-// trim forgets the changes that all others were told of.
-func (m *Machine) trim() {
+// trimLog removes the changes that all reachable nodes have received.
+func (m *Machine) trimLog() {
 	d := &m.deltas
 	least := d.end
 	for _, n := range m.members.reachable {
@@ -160,6 +162,6 @@ func (m *Machine) trim() {
 	}
 	n := int(min(least-d.log[0].pos+1, uint64(len(d.log)))) //nolint:gosec // at most the length
 	if d.log = slices.Delete(d.log, 0, n); len(d.log) == 0 {
-		d.told = 0
+		d.delivered = 0
 	}
 }

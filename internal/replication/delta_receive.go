@@ -11,39 +11,39 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// maxSweeps is up to how many steps of a delta may go through all of a value.
-const maxSweeps = 32
+// maxFullScans is the maximum number of operations in a delta that visit all elements of a value.
+const maxFullScans = 32
 
 // receiveDelta merges changes of another node.
 func (m *Machine) receiveDelta(from identity.Node, in Delta) {
-	m.asked = m.now // for this one or for others: those that are not new are asked first
+	m.lastAwaited = m.now // for this node or others; existing nodes are asked before new ones
 	for i := range in.Items {
 		e := m.keys[in.Items[i].Key]
 		if e != nil && e.marker(from) != nil {
 			m.count.Dropped[DropPruned]++
 			return
 		}
-		if m.twice(from, e) {
+		if m.isDuplicate(from, e) {
 			return
 		}
 		in.Items[i].entry = e
 	}
 	var missing []string
-	var last *entry // the last one to be stored, which tells when all are
+	var last *entry // the last one to be stored; its result stands for all
 	verdict := Merged
 	for i := range in.Items {
 		item := &in.Items[i]
 		d, err := m.applyDelta(from, item)
 		switch {
 		case err != nil:
-			verdict = max(verdict, m.refused(from, item.Key, err))
+			verdict = max(verdict, m.noteRefused(from, item.Key, err))
 		case d.gap:
 			m.count.DeltasGap++
 			missing = append(missing, item.Key)
 			verdict = max(verdict, Gap)
 		case d.e.durable && (d.changed || in.Nr != 0):
 			if last != nil {
-				m.keep(last)
+				m.storeSoon(last)
 			}
 			last = d.e
 		}
@@ -52,10 +52,10 @@ func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 	case last == nil:
 		m.ack(from, in.Nr, verdict)
 	case verdict == Merged:
-		m.storeKept() // the one that is answered for is the last
+		m.storeQueued() // acknowledged when the last record is stored
 		m.storeFor(last, from, in.Nr)
 	default:
-		m.keep(last)
+		m.storeSoon(last)
 		m.ack(from, in.Nr, verdict)
 	}
 	if in.Nr == 0 {
@@ -63,82 +63,83 @@ func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 	}
 }
 
-// applied is what became of a delta.
-type applied struct {
+// deltaResult is the result of applying a delta.
+type deltaResult struct {
 	e       *entry
 	changed bool
-	gap     bool // something is missing before it
+	gap     bool // earlier changes are missing
 }
 
 // applyDelta merges changes of one key.
-func (m *Machine) applyDelta(from identity.Node, item *Item) (applied, error) {
+func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error) {
 	e := item.entry
 	if e == nil {
-		e = m.keys[item.Key] // an item before this one may have made it
+		e = m.keys[item.Key] // an earlier item may have created it
 	}
 	switch {
 	case m.cfg.DisableDeltas:
-		return applied{gap: true}, nil
+		return deltaResult{gap: true}, nil
 	case e != nil && e.deleted:
 		m.count.DeltasKnown++
-		return applied{e: e}, nil
-	case e != nil && e.causal && item.To <= e.have(from) && !lacks(e, item.Pruned) && e.value.TakesDelta(item.Delta):
-		m.count.DeltasKnown++ // whatever else it says
-		return applied{e: e}, nil
+		return deltaResult{e: e}, nil
+	case e != nil && e.causal && item.To <= e.versionOf(from) && !lacksPruning(e, item.Pruned) && e.value.TakesDelta(item.Delta):
+		m.count.DeltasKnown++ // regardless of its content
+		return deltaResult{e: e}, nil
 	}
 	delta, err := m.types.DecodeDelta(item.Delta)
 	if err != nil {
-		return applied{}, fmt.Errorf("replication: decode a delta of %q: %w", item.Key, err)
+		return deltaResult{}, fmt.Errorf("replication: decode a delta of %q: %w", item.Key, err)
 	}
-	if delta.FullScans() > maxSweeps {
-		return applied{gap: true}, nil // the whole value is merged in one go
+	if delta.FullScans() > maxFullScans {
+		return deltaResult{gap: true}, nil // merging the whole value is a single operation
 	}
 	have := uint64(0)
 	var pruning []Marker
 	var value crdt.Value
 	if e != nil {
-		have, value, pruning = e.have(from), e.value, e.pruning
+		have, value, pruning = e.versionOf(from), e.value, e.pruning
 	} else {
 		value = delta.Zero()
 	}
 	causal := delta.NeedsCausal()
 	switch {
-	case lacks(e, item.Pruned):
-		// What was moved is counted at its new owner, and here still at its old one.
-		return applied{gap: true}, nil
+	case lacksPruning(e, item.Pruned):
+		// The new owner counts the moved history, and this node still counts it for its old owner.
+		return deltaResult{gap: true}, nil
 	case causal && item.From > have+1:
-		return applied{gap: true}, nil
+		return deltaResult{gap: true}, nil
 	case causal && value.NeedsFullState(delta):
-		// It removes what is still on its way here from somebody else, and would come and stay.
-		return applied{gap: true}, nil
+		// The delta removes additions of a third node that have not arrived here yet. They would
+		// arrive later and stay.
+		return deltaResult{gap: true}, nil
 	}
 	next, err := value.MergeDelta(delta)
 	if err == nil {
-		next, err = cleaned(next, pruning)
+		next, err = cleanUp(next, pruning)
 	}
 	if err != nil {
-		return applied{}, mergeError(item.Key, err)
+		return deltaResult{}, mergeError(item.Key, err)
 	}
 	if e == nil {
 		if e, err = m.create(item.Key); err != nil {
-			return applied{}, err
+			return deltaResult{}, err
 		}
 	}
 	m.count.DeltasApplied++
-	a := applied{e: e, changed: next != e.value}
+	a := deltaResult{e: e, changed: next != e.value}
 	if a.changed {
 		m.set(e, next)
 		e.size += len(item.Delta)
-		e.told = max(1, m.now)
+		e.changedAt = max(1, m.now)
 	}
 	if causal {
-		e.raise(from, item.To)
+		e.raiseVersion(from, item.To)
 	}
 	return a, nil
 }
 
-// lacks reports whether an entry still has history that was moved elsewhere.
-func lacks(e *entry, pruned []identity.Node) bool {
+// lacksPruning reports whether an entry still has history that was moved elsewhere.
+func lacksPruning(e *entry, pruned []identity.Node) bool {
 	return slices.ContainsFunc(pruned, func(n identity.Node) bool {
 		if e == nil {
 			return true
@@ -148,12 +149,12 @@ func lacks(e *entry, pruned []identity.Node) bool {
 	})
 }
 
-// want asks a node for keys of which something is missing, each once between two
-// rounds of gossip.
+// want requests keys with missing changes from a node, each at most once between two rounds of
+// gossip.
 func (m *Machine) want(from identity.Node, keys []string) {
 	keys = slices.DeleteFunc(keys, func(key string) bool {
-		_, asked := m.deltas.asked[key]
-		m.deltas.asked[key] = m.now
+		_, asked := m.deltas.requested[key]
+		m.deltas.requested[key] = m.now
 		return asked
 	})
 	if len(keys) > 0 {

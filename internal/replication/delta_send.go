@@ -10,37 +10,36 @@ import (
 )
 
 const (
-	// small is up to how many nodes all are told of changes at the same time.
-	small = 10
-	// maxPush is the largest value that is sent without being asked for, where there
-	// is no delta, in bytes.
+	// smallCluster is the number of nodes up to which changes are sent to all nodes at once.
+	smallCluster = 10
+	// maxPush is the maximum size of a value without a delta that is sent unrequested, in bytes.
 	maxPush = 64 << 10
-	// pushTo is how many nodes Flush sends such values to.
+	// pushTo is the number of nodes that Flush sends larger values to.
 	pushTo = 2
-	// maxTold is up to how many changes a node is told at a time where all nodes are told at the same time. More follow
-	// toldPause later: they take a while here and there, and requests should not have to wait for that.
-	maxTold   = 256
-	toldPause = time.Millisecond
+	// maxChangesPerSend is the maximum number of changes sent to a node at a time in a small
+	// cluster. The rest follows after sendChangesPause, so that requests do not wait for long.
+	maxChangesPerSend = 256
+	sendChangesPause  = time.Millisecond
 )
 
-// sliceInterval is how often a slice of the nodes is told in a large cluster.
+// sliceInterval is the time between two slices of the nodes in a large cluster.
 func (m *Machine) sliceInterval() time.Duration {
 	return max(m.cfg.GossipInterval/5, m.cfg.DeltaInterval)
 }
 
-// slice returns the nodes whose turn it is.
-func (m *Machine) slice() []identity.Node {
+// nextPeers returns the nodes of the next slice.
+func (m *Machine) nextPeers() []identity.Node {
 	nodes := m.members.reachable
 	n := len(nodes)
-	if n+1 <= small {
+	if n+1 <= smallCluster {
 		return nodes
 	}
 	size := min(max(n/5+1, 2), min(n, 10))
 	turn := make([]identity.Node, 0, size)
 	for i := range size {
-		turn = append(turn, nodes[(m.deltas.next+i)%n])
+		turn = append(turn, nodes[(m.deltas.nextPeer+i)%n])
 	}
-	m.deltas.next = (m.deltas.next + size) % n
+	m.deltas.nextPeer = (m.deltas.nextPeer + size) % n
 	return turn
 }
 
@@ -50,82 +49,83 @@ type packed struct {
 	data []byte
 }
 
-// propagate sends what has changed to those who don't have it.
+// propagate sends the changes in the log to the nodes that do not have them.
 func (m *Machine) propagate() {
 	d := &m.deltas
 	m.timers[timerDelta] = Never
 	type span struct{ from, upto, bit uint64 }
-	built := map[span][]packed{} // by what was sent before
+	built := map[span][]packed{} // by range and mask, so that nodes in the same state share messages
 	more := false
-	for _, n := range m.slice() {
+	for _, n := range m.nextPeers() {
 		f := d.followers[n]
 		if f.sent >= d.end || len(d.log) == 0 {
 			f.sent = d.end
 			continue
 		}
-		r := span{max(f.sent, d.log[0].pos-1), d.end, f.bit & d.told}
-		if len(m.members.gossip)+1 <= small && r.upto-r.from > maxTold {
-			r.upto, more = r.from+maxTold, true
+		r := span{max(f.sent, d.log[0].pos-1), d.end, f.mask & d.delivered}
+		if len(m.members.gossip)+1 <= smallCluster && r.upto-r.from > maxChangesPerSend {
+			r.upto, more = r.from+maxChangesPerSend, true
 		}
 		messages, found := built[r]
 		if !found {
-			messages = m.build(r.from, r.upto, r.bit)
+			messages = m.buildMessages(r.from, r.upto, r.bit)
 			built[r] = messages
 		}
 		for _, p := range messages {
 			m.sendEncoded(n, false, p.kind, p.data)
 		}
 		f.sent = r.upto
-		d.most = max(d.most, r.upto)
+		d.lastSent = max(d.lastSent, r.upto)
 	}
 	d.lastFlush = m.now
-	m.trim()
-	if d.flush && !more { // what is too large for that is known when all the rest is sent
-		d.flush = false
+	m.trimLog()
+	if d.pushLargeToo && !more { // all other changes are sent first
+		d.pushLargeToo = false
 		m.pushLarge()
 	}
 	switch {
 	case more:
-		m.soon(timerDelta, m.now+toldPause)
+		m.setTimerBy(timerDelta, m.now+sendChangesPause)
 	case len(d.log) > 0:
-		m.soon(timerDelta, m.now+m.sliceInterval())
+		m.setTimerBy(timerDelta, m.now+m.sliceInterval())
 	}
 }
 
-// build returns what tells of the changes behind a position up to another one, but for those of which writes have told
-// the node that a bit stands for.
-func (m *Machine) build(from, upto, bit uint64) []packed {
+// buildMessages encodes the changes after position from up to position upto, except those that
+// writes have delivered to the node with the given mask.
+func (m *Machine) buildMessages(from, upto, bit uint64) []packed {
 	d := &m.deltas
 	var b batch
 	for i := from + 1 - d.log[0].pos; i < uint64(len(d.log)) && d.log[i].pos <= upto; i++ {
 		c := &d.log[i]
-		if c.e.gone || c.next != 0 && c.next <= upto { // the last one of a key stands for all of them
+		if c.e.removed || c.nextPos != 0 && c.nextPos <= upto { // the last change of a key includes the earlier ones
 			continue
 		}
-		if c.prev > from {
-			joined, any := m.joined(c, from, bit)
+		if c.prevPos > from {
+			joined, any := m.joinChain(c, from, bit)
 			if any {
 				m.pack(&b, &joined)
 			}
-		} else if c.told&bit == 0 {
+		} else if c.delivered&bit == 0 {
 			m.pack(&b, c)
 		}
 	}
 	return b.end()
 }
 
-// joined returns a change together with those of the same key before it, down to a position. The first and the last ones
-// are left out if the node knows them; in between, numbers must have no gaps. It is false if nothing is left.
-func (m *Machine) joined(c *change, from, bit uint64) (joined change, any bool) {
+// joinChain merges a change with the earlier changes of the same key after position from. Changes
+// at both ends that the node with the mask already has are left out; those in between stay, because
+// deltas must have no gaps. It returns false if no change is left.
+func (m *Machine) joinChain(c *change, from, bit uint64) (joined change, any bool) {
 	d := &m.deltas
 	chain := []*change{c}
-	for p := d.at(c.prev); p != nil && p.pos > from; p = d.at(p.prev) {
+	for p := d.at(c.prevPos); p != nil && p.pos > from; p = d.at(p.prevPos) {
 		chain = append(chain, p)
 	}
-	for len(chain) > 0 && chain[0].told&bit != 0 {
+	for len(chain) > 0 && chain[0].delivered&bit != 0 {
 		chain = chain[1:]
 	}
-	for n := len(chain); n > 0 && chain[n-1].told&bit != 0; n-- {
+	for n := len(chain); n > 0 && chain[n-1].delivered&bit != 0; n-- {
 		chain = chain[:n-1]
 	}
 	if len(chain) == 0 {
@@ -138,15 +138,15 @@ func (m *Machine) joined(c *change, from, bit uint64) (joined change, any bool) 
 	return joined, true
 }
 
-// batch gathers changes in messages.
+// batch collects changes into messages.
 type batch struct {
 	out    []packed
-	items  [][]byte // of one message, encoded
+	items  [][]byte // encoded items of the current message
 	size   int
-	pruned []Item // that name nodes, also of one message
-	more   int    // the size of those
+	pruned []Item // items that refer to nodes, of the current message
+	more   int    // the size of pruned
 	states []Entry
-	whole  int // the size of those
+	whole  int // the size of states
 }
 
 // pack adds a change.
@@ -154,16 +154,16 @@ func (m *Machine) pack(b *batch, c *change) {
 	item := c.item
 	whole := c.whole || c.e.deleted
 	if !whole && (item == nil || len(c.e.pruning) > 0) {
-		delta, err := c.delta.AppendBinary(m.small[:0])
+		delta, err := c.delta.AppendBinary(m.deltaBuf[:0])
 		switch {
 		case err != nil:
 			whole = true
 		case len(c.e.pruning) > 0:
-			m.small = delta[:0]
+			m.deltaBuf = delta[:0]
 			m.packPruned(b, Item{Key: c.e.key, From: c.from, To: c.to, Delta: append([]byte(nil), delta...), Pruned: c.e.pruned()})
 			return
 		default:
-			m.small = delta[:0]
+			m.deltaBuf = delta[:0]
 			item = appendItem(make([]byte, 0, itemSize(c.e.key, delta)), c.e.key, c.from, c.to, delta)
 		}
 	}
@@ -178,7 +178,7 @@ func (m *Machine) pack(b *batch, c *change) {
 	b.size += len(item)
 }
 
-// packPruned adds a change of a value of which history was moved.
+// packPruned adds a change of a value with moved history.
 func (m *Machine) packPruned(b *batch, i Item) {
 	n := len(i.Key) + len(i.Delta) + 24 + 2*len(i.Pruned)
 	if b.more+n > m.cfg.MaxBatch {
@@ -188,16 +188,16 @@ func (m *Machine) packPruned(b *batch, i Item) {
 	b.more += n
 }
 
-// packWhole adds a whole value, unless it is so large that it is left to gossip, or to Flush.
+// packWhole adds a whole value, unless it is too large to send unrequested.
 func (m *Machine) packWhole(b *batch, e *entry) {
 	m.count.DeltasAsStates++
 	if e.size > maxPush {
-		m.deltas.leave(e)
+		m.deltas.deferLarge(e)
 		return
 	}
-	w, err := m.wire(e)
+	w, err := m.encodeEntry(e)
 	if err != nil || len(w.Value) > maxPush {
-		m.deltas.leave(e)
+		m.deltas.deferLarge(e)
 		return
 	}
 	n := entrySize(&w)
@@ -208,16 +208,16 @@ func (m *Machine) packWhole(b *batch, e *entry) {
 	b.whole += n
 }
 
-// leave remembers a value that is too large to be sent without being asked for.
-func (d *deltaState) leave(e *entry) {
+// deferLarge records a value that is too large to send unrequested. Gossip or Flush sends it.
+func (d *deltaState) deferLarge(e *entry) {
 	if !e.large {
 		e.large = true
 		d.large = append(d.large, e)
 	}
 }
 
-// known forgets them, as another node has all that this one has.
-func (d *deltaState) known() {
+// clearLarge forgets the large values, because another node has the same data.
+func (d *deltaState) clearLarge() {
 	for _, e := range d.large {
 		e.large = false
 	}
@@ -225,22 +225,22 @@ func (d *deltaState) known() {
 	d.large = d.large[:0]
 }
 
-// pushLarge sends the values that were left to gossip to two nodes: this one may be about to go.
+// pushLarge sends the large values to two nodes, because this node may be about to leave.
 func (m *Machine) pushLarge() {
 	nodes := m.order(Level{Kind: All}, false, nil)
 	if len(nodes) == 0 {
 		return
 	}
 	for _, e := range m.deltas.large {
-		w, err := m.wire(e)
-		if e.gone || err != nil {
+		w, err := m.encodeEntry(e)
+		if e.removed || err != nil {
 			continue
 		}
 		for _, n := range nodes[:min(len(nodes), pushTo)] {
 			m.send(n, true, Gossip{false, []Entry{w}})
 		}
 	}
-	m.deltas.known()
+	m.deltas.clearLarge()
 }
 
 func (b *batch) endItems() {

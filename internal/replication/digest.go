@@ -9,14 +9,14 @@ import (
 	"encoding/hex"
 )
 
-// Digest is a short form of some data: equal if the data is.
+// Digest is a hash of data. Equal data has equal digests.
 type Digest [16]byte
 
-// String returns the digest in hexadecimal, as operators see it.
+// String returns the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// changing is what stands for the digest of an entry that changes. No data has it, but by chance.
-func changing() Digest {
+// changingDigest stands for the digest of an entry that is changing.
+func changingDigest() Digest {
 	const all = 0xff
 	return Digest{all, all, all, all, all, all, all, all, all, all, all, all, all, all, all, all}
 }
@@ -27,21 +27,20 @@ func digestOf(b []byte) (d Digest) {
 	return d
 }
 
-// Buckets of the digest tree: the root stands for all, 32 groups below it for 32
-// buckets each.
+// Levels of the digest tree: the root covers all data, 32 groups below it cover 32 buckets each.
 const (
 	branch  = 32
 	buckets = branch * branch
 )
 
-// bucketOf returns the bucket of a key, the same on all nodes.
+// bucketOf returns the bucket of a key, which is the same on all nodes.
 func bucketOf(key string) uint16 {
 	h := sha256.Sum256([]byte(key))
 	return binary.BigEndian.Uint16(h[:]) % buckets
 }
 
-// sum adds up digests in any order. That of a tree's branch is the sum of all that
-// is below it, so a change takes no more than one addition at each level.
+// sum is a commutative sum of digests. An inner node of the tree holds the sum of its children, so
+// that a change takes one addition per level.
 type sum struct{ a, b uint64 }
 
 func (s *sum) add(o sum) { s.a, s.b = s.a+o.a, s.b+o.b }
@@ -58,7 +57,7 @@ func sumOf(b []byte) sum {
 	return sum{binary.LittleEndian.Uint64(h[:]), binary.LittleEndian.Uint64(h[8:])}
 }
 
-// tree holds the digests of all entries.
+// tree holds the sums of the digests of all entries.
 type tree struct {
 	root    sum
 	groups  [branch]sum
@@ -77,36 +76,38 @@ func (t *tree) sub(bucket uint16, s sum) {
 	t.buckets[bucket].sub(s)
 }
 
-// BucketCount is how many parts the keys are divided into, the same way on all nodes.
+// BucketCount is the number of buckets of the keys, the same on all nodes.
 const BucketCount = buckets
 
-// Refresh computes some of the digests that Root, Digests and Bucket need, and reports whether there are no more to be computed. Who calls it
-// until then, each time in a step of its own, holds up no requests for long.
+// Refresh computes some of the digests that Root, Digests and Bucket require, and reports whether
+// all are computed. Callers repeat it, each time in a separate step, so that requests do not wait
+// for long.
 func (m *Machine) Refresh() bool {
-	for n, size := 0, 0; n < maxRefreshed && size < maxRefreshedBytes && len(m.dirty) > 0; n++ {
+	for n, size := 0, 0; n < maxDigests && size < maxDigestBytes && len(m.dirty) > 0; n++ {
 		e := m.dirty[len(m.dirty)-1]
 		size += e.size
-		m.clean(e)
+		m.updateDigest(e)
 	}
 	return len(m.dirty) == 0
 }
 
-// Digests returns the digest of each bucket: of two nodes they are equal if those hold the same there.
+// Digests returns the digest of each bucket. Two nodes with equal digests hold the same data in
+// that bucket.
 func (m *Machine) Digests() (all [BucketCount]Digest) {
-	m.refresh()
+	m.updateDigests()
 	for i := range all {
 		all[i] = m.tree.buckets[i].digest()
 	}
 	return all
 }
 
-// Bucket returns what a bucket holds behind a key, in the order of the keys, up to a number of them. The digest of a deleted key is
-// the zero Digest.
+// Bucket returns up to limit keys of a bucket after a key, sorted, and whether there are more. The
+// digest of a deleted key is the zero Digest.
 func (m *Machine) Bucket(nr int, after string, limit int) (keys []KeyDigest, more bool) {
 	if nr < 0 || nr >= BucketCount {
 		return nil, false
 	}
-	m.refresh()
+	m.updateDigests()
 	b := m.buckets[nr]
 	i, found := findEntry(b, after)
 	if found {

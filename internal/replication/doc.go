@@ -1,13 +1,11 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replication is the protocol by which nodes hold the same data, which any
-// of them may change at any time, as values and pure functions: no clock, no
-// goroutine, no socket, no log.
+// Package replication is the protocol that replicates CRDTs between the nodes of a cluster, as a
+// pure state machine: no clock, goroutine, socket or log.
 //
-// A Machine is one node's part of it. It holds a value of package crdt for each key,
-// is told what happens, and when, and answers what is to be done; the same inputs give
-// the same answers:
+// A Machine is the part of one node. It holds a value of package crdt for each key. It receives
+// inputs with the current time and returns effects; the same inputs give the same effects:
 //
 //	m, err := replication.New(replication.Config{Self: self, Rand: random})
 //	effects := m.Step(now, replication.Members{All: members})
@@ -15,68 +13,70 @@
 //	effects = m.Step(now, replication.Received{From: from, Data: data})
 //	effects = m.Tick(now) // at m.Next(), which every step may change
 //
-// # How it spreads
+// # Messages
 //
-//	Write, Delta --> Ack                          requests that wait for others
+//	Write, Delta --> Ack                          requests that wait for other nodes
 //	Read         --> ReadResult
-//	Delta, Gossip  (--> Want --> Gossip)          what has changed, to all, soon
-//	Root --> Groups --> Buckets --> Keys          comparison of all, now and then:
-//	     --> Gossip, Want, Uses --> Gossip        a tree of digests, down to keys
-//	Pull --> Chunk                                all of it, to a node that is new
+//	Delta, Gossip  (--> Want --> Gossip)          recent changes, to all nodes
+//	Root --> Groups --> Buckets --> Keys          periodic comparison of all data
+//	     --> Gossip, Want, Uses --> Gossip        by a tree of digests
+//	Pull --> Chunk                                all data, to a new node
 //
-// A change is sent as a delta to those that a request needs, and soon afterwards to all.
-// Deltas of causal types have numbers; a node that misses one asks for the whole
-// value. What is lost nevertheless is found by comparing digests, which costs one short message
-// if all is equal.
+// A change is sent as a delta to the nodes that a request needs, and soon afterwards to all others.
+// Deltas of causal types are numbered; a node that misses one requests the whole value. Comparison
+// of digests finds all other losses. It costs one short message if the data is equal.
 //
-// # What holds
+// # Guarantees
 //
-//   - All nodes hold the same once they can talk to each other and nothing is changed any
-//     more.
-//   - A request is answered once. Done says that as many replicas as its level asks for have
-//     taken part, and the node itself is one of them: durable keys are on its disk.
-//   - A read sees what its node has changed before. A read from a majority sees all writes
-//     that a majority has acknowledged before it began, as long as members don't change, and
-//     while they do as long as written plus read replicas are more than there are nodes.
-//   - What a node has changed that was removed is moved to another one, neither lost nor
-//     counted twice, as long as whoever still has it comes back before Config.MarkerTTL.
-//   - What is received has limits, and never makes the machine panic. A message says one thing of a key, and what is short does
-//     not take long: a delta with many steps that go through all of a set is a gap.
-//   - What could not be written to disk is written again, until it is: a deletion is not undone by the next start.
+//   - All nodes hold the same data once they can communicate and no more changes are made.
+//   - Each request is answered exactly once. Done means that as many replicas as the level requires
+//     have taken part, including this node; durable keys are on its disk.
+//   - A read sees all earlier changes of its node. A read from a majority sees all writes that a
+//     majority acknowledged before the read began, as long as the members do not change; while they
+//     change, as long as written plus read replicas exceed the number of nodes.
+//   - Changes of a removed node are moved to another node. They are neither lost nor counted twice,
+//     as long as all nodes that hold them return before Config.MarkerTTL.
+//   - Received data is bounded and never makes the machine panic. A message may contain a key only
+//     once. A delta with many operations that visit all elements of a set is treated as a gap, so
+//     short messages are cheap to process.
+//   - Records that could not be written to disk are retried until they are written, so a restart
+//     does not undo a deletion.
 //
-// # What does not
+// # Limitations
 //
-// A write that was not acknowledged may have taken place. A majority is a regular register: a
-// write that has timed out may be read, then not, then again. With Get.RepairPeers a read makes
-// sure that later ones see at least as much; a register that only one node writes is
-// linearizable then.
+// A write that was not acknowledged may have taken place. A majority is a regular register: a write
+// that timed out may appear in one read, be absent in the next and appear again. With
+// Get.RepairPeers, later reads see at least as much as earlier ones; a register with a single
+// writer is then linearizable.
 //
-// Where nodes that have left are pruned:
-//   - Who takes over what a node has left in an ORSet or a map adds its elements anew. That is
-//     concurrent with a removal by a node that has not heard of it yet: an element whose
-//     removal was acknowledged may be back then.
-//   - A node with durable keys that comes back after others were pruned, or while the owner
-//     prunes them, loses what nobody but its disk had of those others. Config.DurablePruneAfter has to
-//     be longer than nodes are away.
-//   - Two clusters that know nothing of each other, and both prune the same node, count what it has
-//     left twice once their disks come together.
-//   - All of it is by clocks on the wall. If they differ by more than Config.MarkerTTL, some forget what
-//     was pruned while others still have it.
+// Pruning of removed nodes has these limitations:
 //
-// Keys expire by clocks on the wall, that of each node and that of who has used them last. Between two clocks, uses that are further
-// apart than Config.Expire are not known in time. A clock that is ahead of all others by more than that, if only for some seconds, makes its
-// node forget what expires, and all that is set ahead at the same time lose it. The time of use is on disk as well, so that what has
-// expired meanwhile does not come back with a node; records of earlier versions say nothing of it and count as used when they are loaded.
+//   - The node that takes over the history of an ORSet or a map adds its elements again. This is
+//     concurrent with a removal by a node that has not observed the takeover yet, so an element whose
+//     removal was acknowledged may return.
+//   - A node with durable keys that returns after other nodes were pruned, or while the owner
+//     prunes them, loses changes of those nodes that only its disk had. Config.DurablePruneAfter must
+//     exceed the downtime of nodes.
+//   - If two partitioned clusters both prune the same node, its counts are counted twice once their
+//     disks are combined.
+//   - Pruning depends on wall clocks. If they differ by more than Config.MarkerTTL, some nodes
+//     forget a marker while others still have the history.
 //
-// A node that can't take a write says only that it refuses it, whatever the reason: another type, no room for more keys, or a type that it
-// does not know. Its own log has that. While a disk does not answer at all, up to twice Config.MaxRequests of what others
-// write wait for it, beside the node's own requests.
+// Expiry also depends on wall clocks, of the node and of the last user of a key. Between two clocks
+// that differ by more than Config.Expire, uses are not recognized in time. A node whose clock is
+// ahead by more than that, even for seconds, removes its expiring keys; if all clocks are set ahead
+// at the same time, the keys are lost. The time of use is stored on disk, so that expired keys do
+// not return with a restart; records without it count as used when they are loaded.
 //
-// A key that was loaded stays durable, also if it is none of Config.Durable any more. Without any durable key nothing is loaded, and what is on
-// disk comes back when there are some again.
+// A node that rejects a write reports no reason: another type, no room for more keys, or an unknown
+// type. Its own log has the reason. While a disk does not respond, up to twice Config.MaxRequests
+// writes of other nodes wait for it, in addition to the requests of the node itself.
 //
-// Several keys are never changed together. Deleted keys stay as tombstones. A value that
-// has become larger than a message, because nodes have added to it at the same
-// time, is sent in parts; beyond MaxMessage it is not sent until it is smaller, and a note
-// says so.
+// A key that was loaded stays durable even if it no longer matches Config.Durable. Without durable
+// keys nothing is loaded; the records remain on disk and are loaded again when durable keys are
+// configured.
+//
+// Changes of several keys are never atomic. Deleted keys remain as tombstones. A value that has
+// grown larger than a message by concurrent changes is sent in parts. Above MaxMessage it is not
+// sent until it is smaller; a note reports this.
 package replication

@@ -12,27 +12,28 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Effects are what is to be done after a step, in the order of the fields.
+// Effects are the results of a step. The caller performs them in the order of the fields.
 type Effects struct {
-	// Notes are for the log and for those who observe.
+	// Notes are for logs and observers.
 	Notes []Note
-	// Store is to be written to disk, in order; each is answered with Stored. Of
-	// several records for one key that wait, the last is enough.
+	// Store are records to write to disk, in order. Each is acknowledged with Stored. Of several
+	// pending records of one key, writing the last one is sufficient.
 	Store []Store
-	// Values are what keys hold now, for those who read without asking the machine. They
-	// must be seen before what is sent, which may acknowledge them, and before the replies.
+	// Values are the new contents of keys, for readers outside of the machine. They must be visible
+	// before Send and Replies are performed, which may acknowledge them.
 	Values []Change
-	// Send is to be sent, in order, at most once. What can't be sent is lost.
+	// Send are messages to send, in order and at most once. Messages that cannot be sent are
+	// dropped.
 	Send []Send
-	// Replies answer requests, each of them once.
+	// Replies answer requests, each request once.
 	Replies []Reply
 	// Events are for subscribers, in order.
 	Events []Event
-	// Stopped says that this was the last step.
+	// Stopped reports that this was the last step.
 	Stopped bool
 }
 
-// Store is a record that is to be written to disk.
+// Store is a record to write to disk.
 type Store struct {
 	Nr  uint64
 	Key string
@@ -43,41 +44,42 @@ type Store struct {
 // Send is a message to a node.
 type Send struct {
 	To identity.Node
-	// Bulk says that it can wait, on a lane for what is large.
+	// Bulk selects the lane for large messages that are not urgent.
 	Bulk bool
 	Kind Kind
 	// Data is the encoded message. It is shared and must not be modified.
 	Data []byte
 }
 
-// Change is what a key holds now.
+// Change is the new content of a key.
 type Change struct {
 	Key string
-	// Value is the zero Value if the key was deleted, or is there no more.
+	// Value is the zero Value if the key was deleted or removed.
 	Value   crdt.Value
 	Deleted bool
 }
 
-// Outcome is how a request has ended.
+// Outcome is the result of a request.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Done: as many replicas as were asked for have taken part.
+	// Done: as many replicas as required have taken part.
 	Done Outcome = 1 + iota
-	// NotFound: none of them has the key.
+	// NotFound: no replica has the key.
 	NotFound
-	// Deleted: the key was deleted, before the request unless that was a Delete.
+	// Deleted: the key was deleted before the request, or by it if it is a Delete.
 	Deleted
-	// TimedOut: not enough replicas have answered in time. An Update or a Delete has
-	// taken place at some of them, and will spread.
+	// TimedOut: too few replicas have answered in time. An Update or a Delete has taken place on
+	// some replicas and will spread.
 	TimedOut
-	// TooFew: there are not as many replicas. The same holds.
+	// TooFew: there are fewer replicas than required. An Update or a Delete has taken place and
+	// will spread.
 	TooFew
-	// StoreFailed: a durable key could not be written to disk, here or at too many
-	// others. The same holds.
+	// StoreFailed: a durable key could not be written to disk, here or on too many other nodes. The
+	// change has taken place and will spread.
 	StoreFailed
-	// Failed: Err says why. Nothing has changed.
+	// Failed: Err is the cause. Nothing has changed.
 	Failed
 	// Busy: too many requests are open. Nothing has changed.
 	Busy
@@ -93,74 +95,73 @@ func (o Outcome) String() string {
 	return names[o]
 }
 
-// Reply answers a request.
+// Reply is the answer to a request.
 type Reply struct {
 	ID      uint64
 	Outcome Outcome
-	// Value is what the key holds, after Get and Update that are Done.
+	// Value is the content of the key, after a Get or an Update that is Done.
 	Value crdt.Value
-	// Answered is how many replicas have taken part, this one included; Required how
-	// many had to, of Total. A node that is Joining or WeaklyUp is not part of a majority.
+	// Answered is the number of replicas that have taken part, including this one, Required the
+	// number that had to, of Total. A node that is Joining or WeaklyUp is not part of a majority.
 	Answered, Required, Total int
-	// Err says why, of Failed and StoreFailed, and of TimedOut if some have refused.
+	// Err is the cause of Failed and StoreFailed, and of TimedOut if replicas have refused.
 	Err error
-	// Silent are those that were asked and have not answered when the time was up, sorted.
+	// Silent are the nodes that were asked and have not answered in time, sorted.
 	Silent []identity.Node
 }
 
-// EventKind says what became of a key.
+// EventKind is the kind of a change of a key.
 type EventKind uint8
 
-// What becomes of keys.
+// The event kinds.
 const (
-	// Changed: it holds another value.
+	// Changed: the key has another value.
 	Changed EventKind = 1 + iota
-	// WasDeleted: it was deleted.
+	// WasDeleted: the key was deleted.
 	WasDeleted
-	// Expired: it was not used for long and is forgotten.
+	// Expired: the key was not used for Config.Expire and was removed.
 	Expired
 )
 
-// Event tells a subscriber of a change.
+// Event notifies a subscriber of a change.
 type Event struct {
-	// Nr is that of the Subscribe.
+	// Nr is the number of the Subscribe.
 	Nr   uint64
 	Kind EventKind
 	Key  string
-	// Value is set if it has Changed.
+	// Value is set if Kind is Changed.
 	Value crdt.Value
-	// New says that there was no such key when changes were told the last time.
+	// New reports that the key did not exist at the previous notification.
 	New bool
 }
 
-// NoteKind says what a note is about.
+// NoteKind is the subject of a note.
 type NoteKind uint8
 
-// The notes.
+// The note kinds.
 const (
 	// NoteMalformed: a message of Node could not be decoded, see Err.
 	NoteMalformed NoteKind = 1 + iota
-	// NoteRefused: what Node sent for Key could not be merged, see Err.
+	// NoteRefused: data of Node for Key could not be merged, see Err.
 	NoteRefused
-	// NoteTooLarge: the value of Key has N bytes, which is more than MaxMessage. It is
-	// not sent until it is smaller.
+	// NoteTooLarge: the value of Key has N bytes, more than MaxMessage. It is not sent until it is
+	// smaller.
 	NoteTooLarge
-	// NoteStore: the disk has failed, see Err.
+	// NoteStore: a write to disk has failed, see Err.
 	NoteStore
 	// NoteLoad: a record of Key could not be loaded, see Err.
 	NoteLoad
-	// NotePulling: the node is new and gets the data from N others.
+	// NotePulling: the node is new and fetches the data from N other nodes.
 	NotePulling
-	// NotePulled: it has got N entries, and compares from now on.
+	// NotePulled: the node has fetched N entries.
 	NotePulled
-	// NotePruning: Node has left, and what it changed in N keys is about to be moved to
-	// this one.
+	// NotePruning: this node begins to take over the history of the removed Node, in N keys.
 	NotePruning
-	// NotePruned: that was done for N keys.
+	// NotePruned: this node has taken over the history of Node in N keys.
 	NotePruned
-	// NoteRemoved: the node is no member any more.
+	// NoteRemoved: the node is no longer a member.
 	NoteRemoved
-	// NoteFull: there is no room for Key, sent by Node.
+	// NoteFull: there is no room for Key, which Node has sent.
 	NoteFull
 )
 
@@ -172,7 +173,7 @@ func (k NoteKind) String() string {
 	return names[k]
 }
 
-// Note is something worth knowing.
+// Note is an event for logs and observers.
 type Note struct {
 	Kind NoteKind
 	Node identity.Node
@@ -181,19 +182,18 @@ type Note struct {
 	Err  error
 }
 
-// Input is what a machine is told.
+// Input is an input of a machine.
 type Input interface{ input() }
 
 type (
-	// Members says who is in the cluster. All is sorted by node and holds the
-	// node itself once it is a member; Unreachable are those that somebody can't
-	// reach.
+	// Members are the members of the cluster. All is sorted by node and includes the node itself
+	// once it is a member. Unreachable are the members that some node cannot reach.
 	Members struct {
 		All         []membership.Member
 		Unreachable []identity.Node
 	}
-	// Received is a message. From is who the transport says that it is from, and it
-	// was sent to this incarnation. Data must not be modified afterwards.
+	// Received is a message. From is the sender according to the transport, and the message was
+	// addressed to this incarnation. Data must not be modified afterwards.
 	Received struct {
 		From identity.Node
 		Data []byte
@@ -201,64 +201,61 @@ type (
 	// Get reads a key.
 	Get struct {
 		Request
-		// RepairPeers makes sure that as many replicas as were read hold what was
-		// read, before it is answered.
+		// RepairPeers makes as many replicas as were read hold the result before the request is
+		// answered.
 		RepairPeers bool
 	}
-	// Update changes a key. Modify is called at most once, with the current value, or
-	// the zero Value where there is none. It must not keep time or wait; an error
-	// or a panic changes nothing. What it returns is merged into the current value.
+	// Update changes a key. Modify is called at most once, with the current value, or the zero
+	// Value if the key does not exist. It must not block. After an error or a panic nothing has
+	// changed. Its result is merged into the current value.
 	Update struct {
 		Request
 		Modify func(current crdt.Value) (crdt.Value, error)
 	}
-	// Delete deletes a key for ever.
+	// Delete deletes a key permanently.
 	Delete struct{ Request }
-	// Subscribe begins to report changes of a key, or of all keys with a prefix if
-	// Prefix is set. The number is the shell's choice, and not in use.
+	// Subscribe starts events for a key, or for all keys with the prefix Key if Prefix is set. The
+	// caller chooses Nr, which must not be in use.
 	Subscribe struct {
 		Nr     uint64
 		Key    string
 		Prefix bool
 	}
-	// Unsubscribe ends that.
+	// Unsubscribe ends a subscription.
 	Unsubscribe struct{ Nr uint64 }
-	// Flush reports changes now, and sends what the others don't have yet.
+	// Flush emits pending events and sends pending changes now.
 	Flush struct{}
-	// Touch says that keys were read past the machine.
+	// Touch reports keys that were read outside of the machine.
 	Touch struct{ Keys []string }
-	// Load is a record from the disk. All of them come before Loaded, and nothing but
-	// Members must come before that.
+	// Load is a record from disk. All records precede Loaded, and only Members may precede records.
 	Load struct {
 		Key  string
 		Data []byte
 	}
-	// Loaded says that all records were loaded. Machines with durable keys do nothing
-	// before.
+	// Loaded reports that all records were loaded. A machine with durable keys does nothing before.
 	Loaded struct{}
-	// Stored says what became of some Store.
+	// Stored is the result of some Store effects.
 	Stored struct {
 		Nrs []uint64
-		// Err is nil if they are on disk.
+		// Err is nil if the records are on disk.
 		Err error
 	}
-	// SetClock says what time it is on the wall: when the clock was set, and now
-	// and then.
+	// SetClock sets the wall time. It is sent periodically, and when the clock was set.
 	SetClock struct{ Time time.Time }
-	// Stop ends the machine: open requests are answered.
+	// Stop ends the machine. Open requests are answered.
 	Stop struct{}
 )
 
-// Request is what all requests have in common.
+// Request is the common part of all requests.
 type Request struct {
-	// ID is the shell's choice, and not in use.
+	// ID is chosen by the caller and must not be in use.
 	ID  uint64
 	Key string
-	// Level is how many replicas take part.
+	// Level is the number of replicas that take part.
 	Level Level
-	// Timeout is after which time it is given up. Defaults to Config.Timeout.
+	// Timeout defaults to Config.Timeout.
 	Timeout time.Duration
-	// PreferOldest asks the oldest nodes first, not any.
+	// PreferOldest asks the oldest nodes first instead of random ones.
 	PreferOldest bool
 }
 
@@ -277,19 +274,19 @@ func (Stored) input()      {}
 func (SetClock) input()    {}
 func (Stop) input()        {}
 
-// Drop is why a message was dropped, or not sent.
+// Drop is the reason why a message was dropped or not sent.
 type Drop uint8
 
-// The reasons.
+// The drop reasons.
 const (
-	DropMalformed Drop = iota // it can't be decoded
-	DropStranger              // its sender is no member
-	DropLoading               // records are still being loaded
-	DropLate                  // nothing waits for it any more
-	DropPruned                // it is a delta of a node that has left
-	DropTooLarge              // it is larger than messages may be
-	DropParts                 // other parts of it are missing
-	// Drops is one more than the last.
+	DropMalformed Drop = iota // cannot be decoded
+	DropStranger              // the sender is not a member
+	DropLoading               // the machine is loading records
+	DropLate                  // no request waits for it
+	DropPruned                // a delta of a removed node
+	DropTooLarge              // larger than the limit
+	DropParts                 // other parts are missing
+	// Drops is the number of reasons.
 	Drops
 )
 
@@ -301,32 +298,30 @@ func (d Drop) String() string {
 	return names[d]
 }
 
-// Counters are what a machine has counted since it was made.
+// Counters count events since the machine was created.
 type Counters struct {
 	Sent, Received, SentBytes [Kinds]uint64
 	Dropped                   [Drops]uint64
 	Outcomes                  [Stopped + 1]uint64
-	// Compared counts comparisons of all data with another node's, Equal those that
-	// ended at the root.
+	// Compared counts comparisons of all data with another node, Equal those that ended at the
+	// root.
 	Compared, Equal uint64
-	// DeltasApplied, DeltasKnown and DeltasGap count deltas of others: merged, known
-	// before, and those before which something was missing.
+	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes that were merged, were
+	// known before, and had a gap before them.
 	DeltasApplied, DeltasKnown, DeltasGap uint64
-	// DeltasAsStates counts changes that were sent as a whole value, DeltasDropped those
-	// that nobody waited for in time.
+	// DeltasAsStates counts changes that were sent as whole values, DeltasDropped changes that were
+	// dropped from a full log.
 	DeltasAsStates, DeltasDropped uint64
-	// Merged counts entries of others that changed something, Known those that did
-	// not, Refused those that could not be merged.
+	// Merged counts entries of other nodes that changed something, Known entries that did not,
+	// Refused entries that could not be merged.
 	Merged, Known, Refused uint64
-	// SecondWaves counts requests that asked further nodes, Repaired reads that changed
-	// something here.
+	// SecondWaves counts requests that asked further nodes, Repaired reads that changed this node.
 	SecondWaves, Repaired uint64
-	// Initiated, Pruned and Cleared count what was begun, done and forgotten of nodes
-	// that have left, in keys.
+	// Initiated, Pruned and Cleared count the begun, completed and forgotten prunings, in keys.
 	Initiated, Pruned, Cleared uint64
-	// Expired counts keys that were forgotten.
+	// Expired counts expired keys.
 	Expired uint64
-	// Keys and Tombstones are what there is now, Open the requests that wait for others,
-	// Log the changes that wait to be sent, Storing what waits for the disk.
+	// Keys and Tombstones are the current numbers of keys. Open are the requests that wait for
+	// other nodes, Log the changes in the delta log, Storing the pending writes to disk.
 	Keys, Tombstones, Open, Log, Storing int
 }

@@ -11,34 +11,34 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// entry is a key that the machine holds.
+// entry is a key of the machine.
 type entry struct {
-	key     string
-	bucket  uint16
-	deleted bool
-	durable bool
-	gone    bool // it is forgotten
-	kept    bool // it is to be stored at the end of the step
-	large   bool // it was changed, and is too large to be sent without being asked for
-	failed  bool // it is to be stored again, as that has failed
-	causal  bool // deltas of the value are causal
+	key         string
+	bucket      uint16
+	deleted     bool
+	durable     bool
+	removed     bool // removed from the machine
+	storeQueued bool // stored at the end of the step
+	large       bool // changed and too large to send unrequested
+	storeFailed bool // stored again, because the last write has failed
+	causal      bool // deltas of the value are causal
 
-	dirty    int           // its place in Machine.dirty, counted from one, 0 if it is in the digest tree
-	value    crdt.Value    // the zero Value if it is deleted
-	size     int           // at least what the encoded value has, 0 if nobody knows
-	used     uint64        // in Unix milliseconds, 0 if nobody cares
-	version  uint64        // of the last change by this node
-	pos      uint64        // of that in the log
-	record   uint64        // the number of the last record of it that is on its way to the disk, 0 if there is none
-	heard    uint64        // the last message that said something of it
-	told     time.Duration // when it was last changed by something that all others are told of, 0 if never
-	digest   Digest        // valid if it is in the digest tree
-	leaf     sum           // what it has added to the tree, when it was there
-	versions []Version     // what the value holds of the changes of others
-	pruning  []Marker
+	dirty       int           // index in Machine.dirty plus one, 0 if the digest tree contains the entry
+	value       crdt.Value    // the zero Value if deleted
+	size        int           // lower bound of the size of the encoded value, 0 if unknown
+	used        uint64        // time of last use in Unix milliseconds, 0 if not recorded
+	version     uint64        // number of the last change by this node
+	pos         uint64        // position of that change in the delta log
+	record      uint64        // number of the last pending record, 0 if there is none
+	lastMessage uint64        // number of the last message that contained the key
+	changedAt   time.Duration // time of the last change that other nodes receive as well, 0 if none
+	digest      Digest        // valid if the digest tree contains the entry
+	leaf        sum           // the part of the digest tree
+	versions    []Version     // changes of other nodes that the value contains
+	pruning     []Marker
 }
 
-// marker returns what became of a node that has left, nil if nothing.
+// marker returns the marker of a removed node, nil if there is none.
 func (e *entry) marker(removed identity.Node) *Marker {
 	i, found := findMarker(e.pruning, removed)
 	if !found {
@@ -62,8 +62,8 @@ func (e *entry) pruned() []identity.Node {
 	return nodes
 }
 
-// have returns up to which number the changes of a node are in the value.
-func (e *entry) have(n identity.Node) uint64 {
+// versionOf returns the number of the last change of a node in the value.
+func (e *entry) versionOf(n identity.Node) uint64 {
 	if i, found := findVersion(e.versions, n); found {
 		return e.versions[i].N
 	}
@@ -74,8 +74,8 @@ func findVersion(versions []Version, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(versions, n, func(v Version, n identity.Node) int { return v.Node.Compare(n) })
 }
 
-// raise says that the changes of a node are in the value up to a number.
-func (e *entry) raise(n identity.Node, to uint64) {
+// raiseVersion records that the value contains the changes of a node up to a number.
+func (e *entry) raiseVersion(n identity.Node, to uint64) {
 	i, found := findVersion(e.versions, n)
 	switch {
 	case !found:
@@ -85,15 +85,15 @@ func (e *entry) raise(n identity.Node, to uint64) {
 	}
 }
 
-// dropVersions forgets the numbers of nodes that have left.
+// dropVersions removes the versions of removed nodes.
 func (e *entry) dropVersions() {
 	if len(e.pruning) > 0 {
 		e.versions = slices.DeleteFunc(e.versions, func(v Version) bool { return e.marker(v.Node) != nil })
 	}
 }
 
-// cleaned strips the history of nodes that was moved.
-func cleaned(v crdt.Value, markers []Marker) (crdt.Value, error) {
+// cleanUp strips the history of nodes whose history was moved elsewhere.
+func cleanUp(v crdt.Value, markers []Marker) (crdt.Value, error) {
 	for i := range markers {
 		if !markers[i].Performed || !v.NeedsPruning(markers[i].Removed) {
 			continue
@@ -107,15 +107,15 @@ func cleaned(v crdt.Value, markers []Marker) (crdt.Value, error) {
 	return v, nil
 }
 
-// sameMarkers reports whether two lists are the same.
+// sameMarkers reports whether two lists are equal.
 func sameMarkers(a, b []Marker) bool {
 	return slices.EqualFunc(a, b, func(a, b Marker) bool {
 		return a.Removed == b.Removed && a.Performed == b.Performed && a.Obsolete == b.Obsolete && a.Owner == b.Owner && slices.Equal(a.Seen, b.Seen)
 	})
 }
 
-// mergeMarkers merges what two sides know of nodes that have left. Those that are
-// obsolete are left out; alive tells who is a member.
+// mergeMarkers merges the markers of two replicas and drops obsolete ones. alive reports whether a
+// node is a member.
 func mergeMarkers(a, b []Marker, wall uint64, alive func(identity.Node) bool) []Marker {
 	if len(a)+len(b) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func mergeMarker(a, b Marker, alive func(identity.Node) bool) Marker {
 		a.Seen = union(a.Seen, b.Seen)
 		return a
 	}
-	// An owner that has left itself will not do it.
+	// An owner that has been removed itself will not perform the pruning.
 	if x, y := alive(a.Owner), alive(b.Owner); x != y && y || x == y && b.Owner.Compare(a.Owner) < 0 {
 		return b
 	}
@@ -171,7 +171,7 @@ func union(a, b []identity.Node) []identity.Node {
 	return slices.Compact(all)
 }
 
-// insertNode returns a sorted list with a node. The list itself stays as it is.
+// insertNode returns a sorted list with a node added. It does not modify the list.
 func insertNode(nodes []identity.Node, n identity.Node) []identity.Node {
 	i, found := slices.BinarySearchFunc(nodes, n, identity.Node.Compare)
 	if found {
@@ -180,18 +180,18 @@ func insertNode(nodes []identity.Node, n identity.Node) []identity.Node {
 	return slices.Insert(slices.Clone(nodes), i, n)
 }
 
-// Record is an entry as it is on disk. Value refers to what it was decoded from.
+// Record is the form of an entry on disk. A decoded Value refers to the input.
 type Record struct {
 	Deleted bool
 	// Value is the encoded value.
 	Value []byte
-	// Pruning are the markers of what was done.
+	// Pruning are the markers of performed prunings.
 	Pruning []Marker
-	// Used is when the key was last used, in Unix milliseconds, 0 if nobody cares.
+	// Used is the time of last use in Unix milliseconds, 0 if not recorded.
 	Used uint64
 }
 
-// recordVersion is the first byte of each record. Another can't be read.
+// recordVersion is the first byte of each record. Other versions cannot be decoded.
 const recordVersion = 1
 
 // AppendRecord appends an encoded record.
@@ -202,34 +202,33 @@ func AppendRecord(dst []byte, r Record) []byte {
 		w.text(r.Value)
 		w.markers(r.Pruning)
 	}
-	if r.Used > 0 { // records were without it once
+	if r.Used > 0 { // optional field
 		w.uint(r.Used)
 	}
 	return w.finish(dst, recordVersion)
 }
 
-// DecodeRecord decodes what AppendRecord has written. The error matches
-// ErrMalformed.
+// DecodeRecord decodes the output of AppendRecord. The error matches ErrMalformed.
 func DecodeRecord(b []byte) (Record, error) {
 	r := &reader{b: b}
 	if len(b) > MaxMessage+overhead {
-		r.fail("a record of %d bytes", len(b))
+		r.fail("record has %d bytes", len(b))
 	}
 	if version := r.byte(255, "version"); r.err == nil && version != recordVersion {
-		r.fail("a record of version %d, known is %d", version, recordVersion)
+		r.fail("unknown record version %d, want %d", version, recordVersion)
 	}
-	r.table()
+	r.nodeTable()
 	rec := Record{Deleted: r.bool("deleted")}
 	if !rec.Deleted {
 		rec.Value, rec.Pruning = r.text("value"), r.markers()
 	}
 	if len(r.b) > 0 {
 		if rec.Used = r.number("time"); r.err == nil && rec.Used == 0 {
-			r.fail("a time of use that is 0")
+			r.fail("time of use is 0")
 		}
 	}
 	if len(r.b) > 0 {
-		r.fail("%d bytes too many", len(r.b))
+		r.fail("%d trailing bytes", len(r.b))
 	}
 	if r.err != nil {
 		return Record{}, r.err

@@ -9,32 +9,30 @@ import (
 )
 
 var (
-	// ErrInvalid is matched by the errors about keys and levels that can't be.
+	// ErrInvalid matches errors about invalid keys and levels.
 	ErrInvalid = errors.New("replication: invalid")
-	// ErrMalformed is matched by the errors about bytes that are no message or no
-	// record.
+	// ErrMalformed matches errors about bytes that are not a message or record.
 	ErrMalformed = errors.New("replication: malformed data")
-	// ErrType is matched by the errors about a value that is of another type than
-	// what the key holds.
-	ErrType = errors.New("replication: the key holds another type")
-	// ErrForeign says that a value was changed on behalf of another node.
+	// ErrType matches errors about a value of another type than that of the key.
+	ErrType = errors.New("replication: type mismatch")
+	// ErrForeign is returned if a value was changed with the Self of another node.
 	ErrForeign = errors.New("replication: changed with the Self of another node")
-	// ErrFull says that there are as many keys as there may be.
+	// ErrFull is returned if the number of keys has reached Config.MaxKeys.
 	ErrFull = errors.New("replication: too many keys")
 )
 
-// TooLargeError says that a value would be too large to be sent to the others.
+// TooLargeError reports that a value would exceed the maximum size.
 type TooLargeError struct {
 	Key string
-	// Size is that of the encoded value, Max what is allowed, in bytes.
+	// Size is the size of the encoded value, Max the limit, in bytes.
 	Size, Max int
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("replication: the value of %q would have %d bytes, at most %d are allowed", e.Key, e.Size, e.Max)
+	return fmt.Sprintf("replication: value of %q would have %d bytes, limit %d", e.Key, e.Size, e.Max)
 }
 
-// PanicError says that a function that changes a value has panicked.
+// PanicError reports a panic of a function that changes a value.
 type PanicError struct{ Value any }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("replication: panic: %v", e.Value) }

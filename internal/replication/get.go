@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// get reads a key, here or with others.
+// get reads a key, here or with other nodes.
 func (m *Machine) get(in Get) {
 	if !m.admit(in.Request) {
 		return
@@ -22,9 +22,9 @@ func (m *Machine) get(in Get) {
 	if in.Level.Kind != Local {
 		peers = m.order(in.Level, in.PreferOldest, nil)
 	}
-	if len(peers) == 0 && in.Level.Kind != Count && m.counts(in.Level) {
-		o, v := m.found(in.Key)
-		m.local(in.Request, o, v)
+	if len(peers) == 0 && in.Level.Kind != Count && m.countsIn(in.Level) {
+		o, v := m.lookup(in.Key)
+		m.replyLocal(in.Request, o, v)
 		return
 	}
 	r := m.openRound(in.Request, reading, peers)
@@ -35,8 +35,8 @@ func (m *Machine) get(in Get) {
 	m.check(r)
 }
 
-// found says what a read finds here.
-func (m *Machine) found(key string) (Outcome, crdt.Value) {
+// lookup returns the result of a read on this node.
+func (m *Machine) lookup(key string) (Outcome, crdt.Value) {
 	switch e := m.keys[key]; {
 	case e == nil:
 		return NotFound, crdt.Value{}
@@ -48,10 +48,10 @@ func (m *Machine) found(key string) (Outcome, crdt.Value) {
 }
 
 func (m *Machine) receiveRead(from identity.Node, in Read) {
-	m.asked = m.now
+	m.lastAwaited = m.now
 	out := ReadResult{Nr: in.Nr}
 	if e := m.keys[in.Key]; e != nil {
-		w, err := m.wire(e)
+		w, err := m.encodeEntry(e)
 		if err != nil {
 			m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
 			return
@@ -75,8 +75,7 @@ func (m *Machine) receiveResult(from identity.Node, in ReadResult) {
 	m.check(r)
 }
 
-// readDone merges what a read has found into what is here, and writes it to
-// others if it has to.
+// readDone merges the results of a read into the entry and starts a repair if required.
 func (m *Machine) readDone(r *round) {
 	changed := false
 	for i := range r.targets {
@@ -86,13 +85,13 @@ func (m *Machine) readDone(r *round) {
 		}
 		a, err := m.absorb(t.answer)
 		if err != nil {
-			m.refused(t.node, r.key, err)
+			m.noteRefused(t.node, r.key, err)
 			m.finish(r, Failed, err)
 			return
 		}
 		if a.changed {
 			changed = true
-			m.keep(a.e) // whatever the other answers are
+			m.storeSoon(a.e) // even if another answer fails to merge
 		}
 	}
 	if changed {
@@ -105,8 +104,8 @@ func (m *Machine) readDone(r *round) {
 	}
 	m.touch(e)
 	r.phase, r.durable = repairing, e.durable
-	// What comes later is not answered: nobody has made sure that the others have it.
-	r.found, r.value = m.found(r.key)
+	// Changes during the repair are not returned: the peers may not have them.
+	r.found, r.value = m.lookup(r.key)
 	if r.repair {
 		m.repair(r, e)
 	}
@@ -117,7 +116,7 @@ func (m *Machine) readDone(r *round) {
 	m.repaired(r)
 }
 
-// repaired ends a read, unless the disk or others have to answer first.
+// repaired ends a read, unless the disk or other nodes have not answered yet.
 func (m *Machine) repaired(r *round) {
 	if r.storing || r.answered < r.required {
 		return
@@ -125,10 +124,10 @@ func (m *Machine) repaired(r *round) {
 	m.finish(r, r.found, nil)
 }
 
-// repair writes what was read to those that have answered something else. They
-// are the first that are asked, and others in the second wave.
+// repair writes the result to the nodes that returned something else. They are asked first, other
+// nodes in the second wave.
 func (m *Machine) repair(r *round, e *entry) {
-	m.clean(e)
+	m.updateDigest(e)
 	slices.SortStableFunc(r.targets, func(a, b target) int {
 		switch {
 		case a.done == b.done:
@@ -138,7 +137,7 @@ func (m *Machine) repair(r *round, e *entry) {
 		}
 		return 1
 	})
-	r.answered = r.own
+	r.answered = r.ownCount
 	for i := range r.targets {
 		t := &r.targets[i]
 		same := t.done && t.answer != nil && t.answer.digest() == e.digest
@@ -150,6 +149,6 @@ func (m *Machine) repair(r *round, e *entry) {
 	if r.answered >= r.required {
 		return
 	}
-	m.retime(r)
+	m.restartWave(r)
 	m.ask(r, r.needed)
 }

@@ -12,34 +12,33 @@ import (
 )
 
 const (
-	// maxListed is how many keys are listed in one comparison, about, and maxListedAtOnce in one message: whoever receives it looks at all of
-	// them in one go.
+	// maxListed is the approximate number of keys listed in one comparison, maxListedAtOnce that in
+	// one message: the receiver processes a message in a single step.
 	maxListed       = 5_000
 	maxListedAtOnce = 1_000
-	// maxRefreshed is of how many entries the digests are computed at a time before a comparison, and maxRefreshedBytes of how many
-	// bytes, about. More follow refreshPause later: requests should not have to wait for that.
-	maxRefreshed      = 256
-	maxRefreshedBytes = 64 << 10
-	refreshPause      = time.Millisecond
-	// maxLooked is at how many entries it looks for that at a time: most of them may be on their way.
-	maxLooked = 8 * maxRefreshed
+	// maxDigests and maxDigestBytes limit the entries whose digests are computed in one step before
+	// a comparison. The rest follows after stepPause, so that requests do not wait for long.
+	maxDigests     = 256
+	maxDigestBytes = 64 << 10
+	stepPause      = time.Millisecond
+	// maxScanned limits the entries examined in one step; most of them may be skipped.
+	maxScanned = 8 * maxDigests
 )
 
-// exchangeState is about comparisons.
+// exchangeState is the state of comparisons.
 type exchangeState struct {
-	with  identity.Node // with whom there is more to compare
-	asked identity.Node // who waits to hear whether Root is the same here
-	root  Digest        // what it has there
-	next  int           // which of the entries without a digest is looked at next, before that or before a comparison
-	rest  []sending
+	with     identity.Node // node to compare with when all digests are computed
+	waiting  identity.Node // node that waits for an answer to its Root
+	root     Digest        // the digest in that Root
+	next     int           // index in Machine.dirty of the next entry to examine
+	outgoing []outgoingEntries
 }
 
-// gossipTick compares all data with another node, and does what else is to be
-// done now and then.
+// gossipTick starts a comparison with a random node and performs periodic work.
 func (m *Machine) gossipTick() {
-	clear(m.deltas.asked)
+	clear(m.deltas.requested)
 	m.dropParts()
-	m.advance()
+	m.advancePruningClock()
 	if m.loading {
 		return
 	}
@@ -52,10 +51,11 @@ func (m *Machine) gossipTick() {
 	}
 }
 
-// compare begins a comparison, and answers who has begun one, once all digests are computed.
+// compare starts the pending comparison and answers the pending Root, once all digests are
+// computed.
 func (m *Machine) compare() {
-	if !m.refreshSome() {
-		m.soon(timerCompare, m.now+refreshPause)
+	if !m.updateSomeDigests() {
+		m.setTimerBy(timerCompare, m.now+stepPause)
 		return
 	}
 	x := &m.exchange
@@ -64,28 +64,28 @@ func (m *Machine) compare() {
 		m.send(with, true, Root{m.tree.root.digest()})
 	}
 	x.with = identity.Node{}
-	if asked := x.asked; m.members.known[asked] {
+	if asked := x.waiting; m.members.known[asked] {
 		m.answerRoot(asked, x.root)
 	}
-	x.asked = identity.Node{}
+	x.waiting = identity.Node{}
 }
 
-// refreshSome computes some digests, and reports whether those of all entries are computed but for those on their way: an entry that changes
-// all the time would be encoded for each comparison, and differ in all of them.
-func (m *Machine) refreshSome() bool {
+// updateSomeDigests computes some digests. It reports whether those of all entries are computed,
+// except entries that changed lately: they would be encoded for each comparison and always differ.
+func (m *Machine) updateSomeDigests() bool {
 	x := &m.exchange
 	n, size := 0, 0
 	for looked := 0; x.next < len(m.dirty); looked++ {
-		if n == maxRefreshed || size >= maxRefreshedBytes || looked == maxLooked {
+		if n == maxDigests || size >= maxDigestBytes || looked == maxScanned {
 			return false
 		}
 		e := m.dirty[x.next]
-		if m.onItsWay(e) {
+		if m.changedLately(e) {
 			x.next++
 			continue
 		}
 		size += e.size
-		m.clean(e) // another one takes its place
+		m.updateDigest(e) // moves the last entry to index next
 		n++
 	}
 	x.next = 0
@@ -94,21 +94,21 @@ func (m *Machine) refreshSome() bool {
 
 func (m *Machine) receiveRoot(from identity.Node, in Root) {
 	if m.pulling() {
-		return // most of what differs is on its way, and it compares when it has come
+		return // most of the difference is being pulled; a comparison follows
 	}
-	if !m.refreshSome() {
-		m.exchange.asked, m.exchange.root = from, in.Digest
-		m.soon(timerCompare, m.now+refreshPause)
+	if !m.updateSomeDigests() {
+		m.exchange.waiting, m.exchange.root = from, in.Digest
+		m.setTimerBy(timerCompare, m.now+stepPause)
 		return
 	}
 	m.answerRoot(from, in.Digest)
 }
 
-// answerRoot says what is below the root, if it is another one.
+// answerRoot sends the digests of the groups if the roots differ.
 func (m *Machine) answerRoot(from identity.Node, there Digest) {
 	if there == m.tree.root.digest() {
 		m.count.Equal++
-		m.deltas.known()
+		m.deltas.clearLarge()
 		return
 	}
 	var out Groups
@@ -148,7 +148,7 @@ func (m *Machine) receiveBuckets(from identity.Node, in Buckets) {
 	if len(differ) == 0 {
 		return
 	}
-	// It begins anywhere, so that in the end all are compared.
+	// Start at a random bucket, so that repeated comparisons cover all of them.
 	start := m.rand.IntN(len(differ))
 	var lists []KeyList
 	size, listed, more := 0, 0, false
@@ -176,7 +176,7 @@ func (m *Machine) receiveBuckets(from identity.Node, in Buckets) {
 	}
 }
 
-// keySize is what a key takes in a list, without its own length.
+// keySize is the size of a key in a list, without the key itself.
 const keySize = 28
 
 func (m *Machine) listSize(b uint16) int {
@@ -187,8 +187,8 @@ func (m *Machine) listSize(b uint16) int {
 	return size
 }
 
-// list lists the keys of a bucket: a part, another one each time, if it is too
-// large for one message.
+// list lists the keys of a bucket. If the bucket is too large for one message, the list starts at a
+// random key.
 func (m *Machine) list(b uint16, size int) KeyList {
 	l := KeyList{Bucket: b}
 	entries := m.buckets[b]
@@ -206,7 +206,7 @@ func (m *Machine) list(b uint16, size int) KeyList {
 		}
 		d := e.digest
 		if e.dirty > 0 {
-			d = changing()
+			d = changingDigest()
 		}
 		l.Keys = append(l.Keys, KeyDigest{e.key, d, e.used})
 	}
@@ -215,7 +215,7 @@ func (m *Machine) list(b uint16, size int) KeyList {
 }
 
 func (m *Machine) receiveKeys(from identity.Node, in Keys) {
-	var differ, missing []*entry // here and there otherwise, here only
+	var differ, missing []*entry // entries that differ, and entries that only this node has
 	var want Want
 	var uses Uses
 	for i := range in.Lists {
@@ -251,7 +251,7 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 				k++
 			default:
 				switch e, d := entries[0], l.Keys[k]; {
-				case e.dirty > 0 || d.Digest == changing(): // it is compared another time
+				case e.dirty > 0 || d.Digest == changingDigest(): // compared next time
 				case e.digest != d.Digest:
 					differ = append(differ, e)
 				case e.used > d.Used:
@@ -271,22 +271,23 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 	if len(uses.Keys) > 0 {
 		m.send(from, true, uses)
 	}
-	// Where nothing differs but what is on its way, there is time until the next gossip.
+	// If only entries that changed lately differ, the next comparison can wait.
 	if in.More && len(differ)+len(missing)+len(want.Keys) > 0 || !all {
 		m.exchange.with = from
-		m.soon(timerCompare, m.now+m.cfg.DeltaInterval)
+		m.setTimerBy(timerCompare, m.now+m.cfg.DeltaInterval)
 	}
 }
 
-// onItsWay reports whether an entry has changed lately, so that the others hear of it anyway, or have done so. One that changes all the time
-// is compared now and then nevertheless: if neither of two nodes says so.
-func (m *Machine) onItsWay(e *entry) bool {
-	const compared = 4 // one of as many
+// changedLately reports whether other nodes receive the last change of an entry without a
+// comparison. For an entry that changes permanently it returns false now and then, so that two
+// nodes compare it if both do so.
+func (m *Machine) changedLately(e *entry) bool {
+	const compared = 4 // one in so many
 	takes := 4 * m.cfg.DeltaInterval
-	if len(m.members.gossip)+1 > small {
+	if len(m.members.gossip)+1 > smallCluster {
 		takes = max(takes, m.cfg.GossipInterval)
 	}
-	return e.told > 0 && m.now-e.told < takes && !e.large && m.rand.IntN(compared) > 0
+	return e.changedAt > 0 && m.now-e.changedAt < takes && !e.large && m.rand.IntN(compared) > 0
 }
 
 func (m *Machine) receiveUses(in Uses) {
@@ -311,20 +312,20 @@ func (m *Machine) receiveGossip(from identity.Node, in Gossip) {
 	var back []*entry
 	for i := range in.Entries {
 		w := &in.Entries[i]
-		if m.twice(from, m.keys[w.Key]) {
+		if m.isDuplicate(from, m.keys[w.Key]) {
 			return
 		}
 		a, err := m.absorb(w)
 		if err != nil {
-			m.refused(from, w.Key, err)
+			m.noteRefused(from, w.Key, err)
 			continue
 		}
-		delete(m.deltas.asked, w.Key)
+		delete(m.deltas.requested, w.Key)
 		if a.changed {
-			m.keep(a.e)
+			m.storeSoon(a.e)
 		}
 		if in.SendBack && a.had {
-			if m.clean(a.e); a.e.digest != w.digest() || a.e.used > w.Used {
+			if m.updateDigest(a.e); a.e.digest != w.digest() || a.e.used > w.Used {
 				back = append(back, a.e)
 			}
 		}
@@ -333,28 +334,29 @@ func (m *Machine) receiveGossip(from identity.Node, in Gossip) {
 }
 
 const (
-	// maxBulk is up to how many bytes of entries are put together in one message of bulk. Whoever receives it merges them in one go, which takes
-	// some hundred microseconds, and requests wait for that.
+	// maxBulk is the maximum size of the entries in a bulk message. The receiver merges them in one
+	// step, which takes some hundred microseconds; requests wait for that long.
 	maxBulk = 16 << 10
-	// maxQuietBulk is the same for a node that is new, while nobody waits for the one that it gets the data from.
+	// maxQuietBulk is the maximum for a new node while the sender has no requests to serve.
 	maxQuietBulk = 64 << 10
-	// maxAnswer is up to how many bytes of entries are sent in answer to one message, maxSent about how many of them at a time. More
-	// follow sendPause later, and are forgotten if there is more than maxSending answers.
-	maxAnswer  = 4 << 20
-	maxSent    = 2 * maxBulk
-	sendPause  = time.Millisecond
-	maxSending = 64
+	// maxAnswer limits the entries sent in answer to one message, maxSent those sent in one step,
+	// both in bytes and approximate. The rest follows after sendPause. At most maxOutgoing answers
+	// wait; further ones are dropped.
+	maxAnswer   = 4 << 20
+	maxSent     = 2 * maxBulk
+	sendPause   = time.Millisecond
+	maxOutgoing = 64
 )
 
-// sending is entries that are to be sent to a node.
-type sending struct {
+// outgoingEntries are entries to be sent to a node.
+type outgoingEntries struct {
 	to       identity.Node
 	entries  []*entry
 	sendBack bool
 }
 
-// sendEntries sends entries, in as many messages and steps as it takes. It reports whether all are sent: at most about maxAnswer bytes
-// are.
+// sendEntries sends entries in as many messages and steps as necessary. It reports whether all are
+// sent: it sends at most about maxAnswer bytes.
 func (m *Machine) sendEntries(to identity.Node, entries []*entry, sendBack bool) bool {
 	size, n := 0, 0
 	for n < len(entries) && size < maxAnswer {
@@ -362,41 +364,41 @@ func (m *Machine) sendEntries(to identity.Node, entries []*entry, sendBack bool)
 		n++
 	}
 	all := n == len(entries)
-	left := m.sendSome(sending{to, entries[:n], sendBack})
+	left := m.sendSome(outgoingEntries{to, entries[:n], sendBack})
 	switch {
 	case len(left.entries) == 0:
 		return all
-	case len(m.exchange.rest) >= maxSending:
+	case len(m.exchange.outgoing) >= maxOutgoing:
 		return false
 	}
-	m.exchange.rest = append(m.exchange.rest, left)
-	m.soon(timerSend, m.now+sendPause)
+	m.exchange.outgoing = append(m.exchange.outgoing, left)
+	m.setTimerBy(timerSend, m.now+sendPause)
 	return all
 }
 
-// sendRest sends some of what is to be sent.
-func (m *Machine) sendRest() {
+// sendOutgoing sends entries of the first waiting answer.
+func (m *Machine) sendOutgoing() {
 	x := &m.exchange
-	if len(x.rest) == 0 {
+	if len(x.outgoing) == 0 {
 		return
 	}
-	left := x.rest[0]
-	x.rest = slices.Delete(x.rest, 0, 1)
+	left := x.outgoing[0]
+	x.outgoing = slices.Delete(x.outgoing, 0, 1)
 	if m.members.known[left.to] {
 		left = m.sendSome(left)
 	} else {
 		left.entries = nil
 	}
 	if len(left.entries) > 0 {
-		x.rest = append(x.rest, left) // others have their turn
+		x.outgoing = append(x.outgoing, left) // round robin
 	}
-	if len(x.rest) > 0 {
-		m.soon(timerSend, m.now+sendPause)
+	if len(x.outgoing) > 0 {
+		m.setTimerBy(timerSend, m.now+sendPause)
 	}
 }
 
-// sendSome sends as many entries as take one step, and returns the others.
-func (m *Machine) sendSome(s sending) (left sending) {
+// sendSome sends as many entries as fit in one step, and returns the rest.
+func (m *Machine) sendSome(s outgoingEntries) (left outgoingEntries) {
 	var batch []Entry
 	size, total := 0, 0
 	flush := func() {
@@ -407,13 +409,13 @@ func (m *Machine) sendSome(s sending) (left sending) {
 	}
 	for i, e := range s.entries {
 		if total >= maxSent {
-			left = sending{s.to, s.entries[i:], s.sendBack}
+			left = outgoingEntries{s.to, s.entries[i:], s.sendBack}
 			break
 		}
-		if e.gone {
+		if e.removed {
 			continue
 		}
-		w, err := m.wire(e)
+		w, err := m.encodeEntry(e)
 		if err != nil {
 			m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
 			continue
@@ -430,10 +432,10 @@ func (m *Machine) sendSome(s sending) (left sending) {
 	return left
 }
 
-// bulkBatch is up to how many bytes of entries are put together in one message of bulk.
+// bulkBatch returns the maximum size of the entries in a bulk message.
 func (m *Machine) bulkBatch() int { return min(maxBulk, m.cfg.MaxBatch) }
 
-// entrySize is about what an entry takes in a message.
+// entrySize returns the approximate size of an entry in a message.
 func entrySize(e *Entry) int {
 	n := len(e.Key) + len(e.Value) + 24 + 12*len(e.Versions)
 	for i := range e.Pruning {

@@ -14,19 +14,19 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// create makes an entry for a key that is not there.
+// create adds an entry for a new key.
 func (m *Machine) create(key string) (*entry, error) {
 	if len(m.keys) >= m.cfg.MaxKeys {
-		return nil, fmt.Errorf("%w: there are %d, no room for %q", ErrFull, len(m.keys), key)
+		return nil, fmt.Errorf("%w: %d keys, no room for %q", ErrFull, len(m.keys), key)
 	}
 	e := &entry{key: strings.Clone(key), bucket: bucketOf(key)}
 	_, e.durable = m.durable.find(key)
-	m.watch(e)
+	m.recordForSubscribers(e)
 	m.keys[e.key] = e
 	b := m.buckets[e.bucket]
 	i, _ := findEntry(b, key)
 	m.buckets[e.bucket] = slices.Insert(b, i, e)
-	m.spoil(e)
+	m.markDirty(e)
 	m.alive++
 	return e, nil
 }
@@ -35,12 +35,12 @@ func findEntry(b []*entry, key string) (int, bool) {
 	return slices.BinarySearchFunc(b, key, func(e *entry, key string) int { return strings.Compare(e.key, key) })
 }
 
-// forget removes an entry as if it had never been there, but for its number.
+// forget removes an entry completely. Its version is kept in Machine.base.
 func (m *Machine) forget(e *entry) {
-	m.watch(e)
-	m.spoil(e)
-	m.unlist(e)
-	e.gone = true
+	m.recordForSubscribers(e)
+	m.markDirty(e)
+	m.removeDirty(e)
+	e.removed = true
 	m.base = max(m.base, e.version)
 	delete(m.keys, e.key)
 	b := m.buckets[e.bucket]
@@ -53,10 +53,10 @@ func (m *Machine) forget(e *entry) {
 	m.out.Values = append(m.out.Values, Change{Key: e.key})
 }
 
-// set gives an entry another value.
+// set replaces the value of an entry.
 func (m *Machine) set(e *entry, v crdt.Value) {
-	m.watch(e)
-	m.spoil(e)
+	m.recordForSubscribers(e)
+	m.markDirty(e)
 	if e.value.IsZero() { // the type never changes
 		e.causal = v.Deltas() == crdt.CausalDeltas
 	}
@@ -64,18 +64,18 @@ func (m *Machine) set(e *entry, v crdt.Value) {
 	m.out.Values = append(m.out.Values, Change{Key: e.key, Value: v})
 }
 
-// bury deletes an entry for ever.
-func (m *Machine) bury(e *entry) {
-	m.watch(e)
-	m.spoil(e)
+// makeTombstone deletes an entry permanently.
+func (m *Machine) makeTombstone(e *entry) {
+	m.recordForSubscribers(e)
+	m.markDirty(e)
 	e.value, e.deleted, e.size = crdt.Value{}, true, 0
 	e.versions, e.pruning = nil, nil
 	m.alive--
 	m.out.Values = append(m.out.Values, Change{Key: e.key, Deleted: true})
 }
 
-// spoil takes an entry out of the digest tree until it is needed again.
-func (m *Machine) spoil(e *entry) {
+// markDirty removes an entry from the digest tree until its digest is needed.
+func (m *Machine) markDirty(e *entry) {
 	if e.dirty == 0 {
 		m.tree.sub(e.bucket, e.leaf)
 		m.dirty = append(m.dirty, e)
@@ -83,60 +83,60 @@ func (m *Machine) spoil(e *entry) {
 	}
 }
 
-// unlist takes an entry out of the list of those that are not in the digest tree. The last one takes its place.
-func (m *Machine) unlist(e *entry) {
+// removeDirty removes an entry from the dirty list; the last entry takes its index.
+func (m *Machine) removeDirty(e *entry) {
 	last := len(m.dirty) - 1
 	moved := m.dirty[last]
 	m.dirty[e.dirty-1], moved.dirty = moved, e.dirty
 	m.dirty[last], m.dirty, e.dirty = nil, m.dirty[:last], 0
 }
 
-// refresh puts all that has changed into the digest tree.
-func (m *Machine) refresh() {
+// updateDigests adds all dirty entries to the digest tree.
+func (m *Machine) updateDigests() {
 	for n := len(m.dirty); n > 0; n-- {
-		m.clean(m.dirty[n-1])
+		m.updateDigest(m.dirty[n-1])
 	}
 	m.exchange.next = 0
 }
 
-// clean computes the digest of an entry, if it has changed.
-func (m *Machine) clean(e *entry) {
+// updateDigest adds an entry to the digest tree if it is dirty.
+func (m *Machine) updateDigest(e *entry) {
 	if e.dirty == 0 {
 		return
 	}
 	if e.deleted {
-		m.settle(e, nil)
+		m.setDigest(e, nil)
 		return
 	}
-	b, err := e.value.AppendBinary(m.scratch[:0])
+	b, err := e.value.AppendBinary(m.valueBuf[:0])
 	if err != nil {
 		m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
-		b = m.scratch[:0]
+		b = m.valueBuf[:0]
 	}
-	m.settle(e, b)
+	m.setDigest(e, b)
 	if cap(b) <= maxScratch {
-		m.scratch = b[:0]
+		m.valueBuf = b[:0]
 	}
 }
 
-// settle puts an entry, whose encoded value is given, into the digest tree.
-func (m *Machine) settle(e *entry, value []byte) {
+// setDigest adds an entry, whose encoded value is given, to the digest tree.
+func (m *Machine) setDigest(e *entry, value []byte) {
 	if len(value) > MaxMessage-overhead {
 		m.note(Note{Kind: NoteTooLarge, Key: e.key, N: len(value)})
 	}
 	e.size = len(value)
 	e.digest = entryDigest(e.deleted, value, e.pruning)
-	w := writer{b: m.leaf[:0]}
+	w := writer{b: m.digestBuf[:0]}
 	w.key(e.key)
 	w.digest(e.digest)
 	w.uint(e.used)
 	e.leaf = sumOf(w.b)
-	m.leaf = w.b[:0]
+	m.digestBuf = w.b[:0]
 	m.tree.add(e.bucket, e.leaf)
-	m.unlist(e)
+	m.removeDirty(e)
 }
 
-// entryDigest is the digest of an entry without its numbers.
+// entryDigest returns the digest of an entry without its versions.
 func entryDigest(deleted bool, value []byte, pruning []Marker) Digest {
 	if deleted {
 		return Digest{}
@@ -152,14 +152,14 @@ func entryDigest(deleted bool, value []byte, pruning []Marker) Digest {
 
 func (e *Entry) digest() Digest { return entryDigest(e.Deleted, e.Value, e.Pruning) }
 
-// wire returns an entry as it is sent. The error says that it can't be encoded.
-func (m *Machine) wire(e *entry) (Entry, error) {
-	w, _, err := m.wireAfter(e, make([]byte, 0, e.size+64))
+// encodeEntry returns an entry as it is sent.
+func (m *Machine) encodeEntry(e *entry) (Entry, error) {
+	w, _, err := m.appendEntry(e, make([]byte, 0, e.size+64))
 	return w, err
 }
 
-// wireAfter is wire with the value after others, which it returns with it.
-func (m *Machine) wireAfter(e *entry, values []byte) (Entry, []byte, error) {
+// appendEntry is encodeEntry; it appends the encoded value to values and returns both.
+func (m *Machine) appendEntry(e *entry, values []byte) (Entry, []byte, error) {
 	w := Entry{Key: e.key, Deleted: e.deleted, Used: e.used}
 	if e.deleted {
 		return w, values, nil
@@ -180,14 +180,14 @@ func (m *Machine) wireAfter(e *entry, values []byte) (Entry, []byte, error) {
 	return w, b, nil
 }
 
-// absorbed is what became of an entry that was received.
+// absorbed is the result of absorb.
 type absorbed struct {
-	e       *entry // nil if it was not taken
-	had     bool   // the key was there
+	e       *entry // nil if the entry was dropped
+	had     bool   // the key existed
 	changed bool
 }
 
-// absorb merges what another node knows of a key.
+// absorb merges an entry of another node.
 func (m *Machine) absorb(in *Entry) (absorbed, error) {
 	e := m.keys[in.Key]
 	a := absorbed{e: e, had: e != nil}
@@ -205,11 +205,11 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 			}
 		}
 		m.use(e, in.Used)
-		m.bury(e)
+		m.makeTombstone(e)
 		m.count.Merged++
 		return absorbed{e, a.had, true}, nil
-	case a.had && e.dirty == 0 && e.digest == in.digest(): // nothing new but numbers
-		m.number(e, in)
+	case a.had && e.dirty == 0 && e.digest == in.digest(): // at most versions are new
+		m.takeVersions(e, in)
 		m.count.Known++
 		return a, nil
 	}
@@ -221,14 +221,14 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 	if a.had {
 		pruning = e.pruning
 	}
-	pruning = m.seen(mergeMarkers(pruning, in.Pruning, m.wall(), m.isAlive))
-	if v, err = cleaned(v, pruning); err != nil {
+	pruning = m.markSeen(mergeMarkers(pruning, in.Pruning, m.wall(), m.isAlive))
+	if v, err = cleanUp(v, pruning); err != nil {
 		return a, fmt.Errorf("replication: merge %q: %w", in.Key, err)
 	}
 	if !a.had {
-		return m.adopt(in, v, pruning)
+		return m.addEntry(in, v, pruning)
 	}
-	mine, err := cleaned(e.value, pruning)
+	mine, err := cleanUp(e.value, pruning)
 	if err == nil {
 		v, err = mine.Merge(v)
 	}
@@ -241,10 +241,10 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 		a.changed = true
 	}
 	if !sameMarkers(pruning, e.pruning) {
-		m.spoil(e)
+		m.markDirty(e)
 		e.pruning, a.changed = pruning, true
 	}
-	m.number(e, in)
+	m.takeVersions(e, in)
 	if a.changed {
 		m.count.Merged++
 	} else {
@@ -253,28 +253,28 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 	return a, nil
 }
 
-// adopt takes an entry whose key was not there.
-func (m *Machine) adopt(in *Entry, v crdt.Value, pruning []Marker) (absorbed, error) {
+// addEntry adds a received entry whose key does not exist.
+func (m *Machine) addEntry(in *Entry, v crdt.Value, pruning []Marker) (absorbed, error) {
 	e, err := m.create(in.Key)
 	if err != nil {
 		return absorbed{}, err
 	}
 	m.set(e, v)
 	e.size, e.pruning = len(in.Value), pruning
-	m.number(e, in)
+	m.takeVersions(e, in)
 	m.count.Merged++
 	if len(in.Pruning) == 0 {
-		m.settle(e, in.Value) // what was received is what would be encoded
+		m.setDigest(e, in.Value) // the received encoding is canonical
 	}
 	return absorbed{e, false, true}, nil
 }
 
-// number takes over the numbers that come with an entry.
-func (m *Machine) number(e *entry, in *Entry) {
+// takeVersions takes over the versions and the time of use of a received entry.
+func (m *Machine) takeVersions(e *entry, in *Entry) {
 	if e.causal {
 		for _, v := range in.Versions {
 			if v.Node != m.self {
-				e.raise(v.Node, v.N)
+				e.raiseVersion(v.Node, v.N)
 			}
 		}
 	}
@@ -282,8 +282,8 @@ func (m *Machine) number(e *entry, in *Entry) {
 	m.use(e, in.Used)
 }
 
-// seen says in markers that this node has seen them.
-func (m *Machine) seen(markers []Marker) []Marker {
+// markSeen adds this node to the nodes that have seen the markers.
+func (m *Machine) markSeen(markers []Marker) []Marker {
 	cloned := false
 	for i := range markers {
 		k := &markers[i]
@@ -307,8 +307,8 @@ func mergeError(key string, err error) error {
 	return fmt.Errorf("replication: merge %q: %w", key, err)
 }
 
-// refused notes that something could not be merged, and returns what whoever has sent it is told.
-func (m *Machine) refused(from identity.Node, key string, err error) Verdict {
+// noteRefused notes that an entry could not be merged and returns the verdict for its sender.
+func (m *Machine) noteRefused(from identity.Node, key string, err error) Verdict {
 	m.count.Refused++
 	kind, verdict := NoteRefused, Refused
 	if errors.Is(err, ErrFull) {
@@ -318,42 +318,42 @@ func (m *Machine) refused(from identity.Node, key string, err error) Verdict {
 	return verdict
 }
 
-// twice reports whether a message says something of a key of which it has said something before. Nobody does that who means
-// well: of a large value each time costs as much as of all of it.
-func (m *Machine) twice(from identity.Node, e *entry) bool {
+// isDuplicate reports whether a message contains a key for the second time. No correct node sends
+// that; each occurrence may cost as much as the whole value.
+func (m *Machine) isDuplicate(from identity.Node, e *entry) bool {
 	if e == nil {
 		return false
 	}
-	again := e.heard == m.heard
-	if e.heard = m.heard; again {
+	again := e.lastMessage == m.messageNr
+	if e.lastMessage = m.messageNr; again {
 		m.count.Dropped[DropMalformed]++
-		m.note(Note{Kind: NoteMalformed, Node: from, Key: e.key, Err: fmt.Errorf("%w: %q comes twice", ErrMalformed, e.key)})
+		m.note(Note{Kind: NoteMalformed, Node: from, Key: e.key, Err: fmt.Errorf("%w: duplicate key %q", ErrMalformed, e.key)})
 	}
 	return again
 }
 
-// granularity is how exact the time of use is known: each new one makes the entry
-// be sent once.
+// granularity is the precision of the time of use: each update of it causes the entry to be sent
+// once.
 func (m *Machine) granularity(after time.Duration) time.Duration {
 	return max(m.cfg.GossipInterval, after/16)
 }
 
-// touch says that a key is in use.
+// touch records a use of a key.
 func (m *Machine) touch(e *entry) {
 	after, found := m.expire.find(e.key)
 	if wall := m.wall(); found && wall >= e.used+millis(m.granularity(after)) {
-		m.spoil(e)
+		m.markDirty(e)
 		e.used = wall
-		m.keep(e)
+		m.storeSoon(e)
 	}
 }
 
-// use says when a key was used elsewhere. That clock may be wrong.
+// use records a use of a key on another node, whose clock may be wrong.
 func (m *Machine) use(e *entry, used uint64) {
 	if used = min(used, m.wall()); used > e.used {
-		m.spoil(e)
+		m.markDirty(e)
 		e.used = used
-		m.keep(e)
+		m.storeSoon(e)
 	}
 }
 
@@ -364,14 +364,14 @@ func (m *Machine) isExpired(key string, used uint64) bool {
 
 func millis(d time.Duration) uint64 { return uint64(max(0, d.Milliseconds())) }
 
-// expireSome forgets what was not used for long, a part of the keys at a time.
+// expireSome removes unused keys, some at a time.
 func (m *Machine) expireSome() {
-	if !m.expireUpTo(maxLooked) {
-		m.soon(timerExpire, m.now+refreshPause)
+	if !m.expireUpTo(maxScanned) {
+		m.setTimerBy(timerExpire, m.now+stepPause)
 	}
 }
 
-// expireUpTo looks at about as many keys, and reports whether it has looked at all.
+// expireUpTo examines about most keys, and reports whether it has examined all keys.
 func (m *Machine) expireUpTo(most int) bool {
 	wall := m.wall()
 	for looked := 0; m.expiring < buckets; m.expiring++ {
@@ -381,7 +381,7 @@ func (m *Machine) expireUpTo(most int) bool {
 		looked += len(m.buckets[m.expiring])
 		for _, e := range slices.Clone(m.buckets[m.expiring]) {
 			if e.used > wall { // the clock was set back
-				m.spoil(e)
+				m.markDirty(e)
 				e.used = wall
 			}
 			if !m.isExpired(e.key, e.used) {
@@ -390,7 +390,7 @@ func (m *Machine) expireUpTo(most int) bool {
 			m.count.Expired++
 			m.forget(e)
 			if e.durable {
-				m.erase(e)
+				m.deleteRecord(e)
 			}
 		}
 	}

@@ -8,19 +8,18 @@ import (
 	"math"
 )
 
-// Level says how many replicas must have taken part in a request before it is
-// answered. The node itself is one of them, but for a majority where it is Joining or WeaklyUp: as many others take part then
-// as a majority of the others is. The zero value is Local.
+// Level is the number of replicas that must take part in a request before it is answered. The node
+// itself is one of them, unless it is Joining or WeaklyUp and the level is a majority: then a
+// majority of the other nodes takes part. The zero value is Local.
 type Level struct {
 	Kind LevelKind
-	// N is how many replicas, for Count; and how many more than the majority, for
-	// MajorityPlus.
+	// N is the number of replicas for Count, and the number beyond the majority for MajorityPlus.
 	N int
-	// MinCap is what a majority is at least, as long as there are so many nodes.
+	// MinCap is the minimum of a majority, limited by the number of nodes.
 	MinCap int
 }
 
-// LevelKind is a kind of levels.
+// LevelKind is the kind of a level.
 type LevelKind uint8
 
 // The kinds.
@@ -31,9 +30,9 @@ const (
 	Count
 	// Majority is more than half of the nodes.
 	Majority
-	// MajorityPlus is some more than that. Nodes that are about to go do not count.
+	// MajorityPlus is N nodes more than a majority. Exiting nodes do not count.
 	MajorityPlus
-	// All is all nodes. Nodes that are about to go do not count.
+	// All is all nodes. Exiting nodes do not count.
 	All
 )
 
@@ -51,15 +50,14 @@ func (l Level) validate() error {
 	case l.Kind > All:
 		return fmt.Errorf("%w: %v", ErrInvalid, l.Kind)
 	case l.Kind == Count && l.N < 2:
-		return fmt.Errorf("%w: a count of %d replicas, the least is 2", ErrInvalid, l.N)
+		return fmt.Errorf("%w: count of %d replicas, minimum 2", ErrInvalid, l.N)
 	case l.N < 0 || l.N > math.MaxInt32 || l.MinCap < 0 || l.MinCap > math.MaxInt32:
-		return fmt.Errorf("%w: level %v of %d, at least %d", ErrInvalid, l.Kind, l.N, l.MinCap)
+		return fmt.Errorf("%w: level %v with N %d and MinCap %d", ErrInvalid, l.Kind, l.N, l.MinCap)
 	}
 	return nil
 }
 
-// Required returns how many of n replicas must take part. For Count that may be
-// more than there are.
+// Required returns how many of n replicas must take part. For Count it may exceed n.
 func (l Level) Required(n int) int {
 	switch l.Kind {
 	case Count:
@@ -75,5 +73,5 @@ func (l Level) Required(n int) int {
 	return 1
 }
 
-// withoutExiting says that nodes that are about to go do not count.
+// withoutExiting reports whether exiting nodes do not count.
 func (l Level) withoutExiting() bool { return l.Kind == MajorityPlus || l.Kind == All }

@@ -13,9 +13,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Machine is one node's part of the protocol. It is told what happens, with the
-// time on the node's monotonic clock, and answers what is to be done. It is not
-// safe for concurrent use.
+// Machine is the protocol state of one node. Its methods take the time of the node's monotonic
+// clock and return effects. It is not safe for concurrent use.
 type Machine struct {
 	cfg     Config
 	self    identity.Node
@@ -26,48 +25,47 @@ type Machine struct {
 	expire  patterns[time.Duration]
 
 	now    time.Duration
-	skew   time.Duration // what the wall clock has gained
+	skew   time.Duration // offset of the wall clock since Started
 	out    Effects
-	spare  Effects // memory for them
+	spare  Effects // memory for the next effects
 	timers [timers]time.Duration
 	count  Counters
 
 	loading bool
-	queue   []Input // requests that came while loading
+	queue   []Input // requests that arrived while loading
 	stopped bool
 
-	keys    map[string]*entry
-	buckets [buckets][]*entry // sorted by key
-	tree    tree
-	dirty   []*entry
-	alive   int     // keys that are not deleted
-	base    uint64  // the highest version of a key that was forgotten
-	scratch []byte  // for values
-	small   []byte  // for deltas
-	leaf    []byte  // for what digests are made of
-	items   []Item  // for those that are received
-	entries []Entry // for those that are sent to a new node
-	short   []byte  // for short messages, as far as it is in use
+	keys      map[string]*entry
+	buckets   [buckets][]*entry // sorted by key
+	tree      tree
+	dirty     []*entry
+	alive     int     // keys that are not deleted
+	base      uint64  // the highest version of a removed entry
+	valueBuf  []byte  // buffer for encoded values
+	deltaBuf  []byte  // buffer for encoded deltas
+	digestBuf []byte  // buffer for the input of digests
+	items     []Item  // buffer for received items
+	entries   []Entry // buffer for the entries of a chunk
+	shortBuf  []byte  // buffer for short messages; len is the used part
 
-	parts      uint64 // the number of the last message that was sent in parts
+	parts      uint64 // number of the last message that was sent in parts
 	assemblies []*assembly
 
-	members  membersState
-	rounds   roundsState
-	deltas   deltaState
-	exchange exchangeState
-	pull     pullState
-	filled   map[identity.Node]time.Duration // when nodes that get the data from here have last asked for a part
-	pruning  pruningState
-	subs     subscriptions
-	stores   storesState
-	heard    uint64        // the number of the last message
-	expiring int           // the bucket that is looked at next for what has expired
-	asked    time.Duration // when somebody has last asked for something and waits for it, or was told of a change
+	members     membersState
+	rounds      roundsState
+	deltas      deltaState
+	exchange    exchangeState
+	pull        pullState
+	pullers     map[identity.Node]time.Duration // times of the last Pull of new nodes
+	pruning     pruningState
+	subs        subscriptions
+	stores      storesState
+	messageNr   uint64        // number of the last message
+	expiring    int           // the next bucket to examine for expired keys
+	lastAwaited time.Duration // time of the last request or change from another node or a user
 }
 
-// timer is one of the things that a machine waits for. When several are due they
-// are handled in this order.
+// timer identifies a timer. Timers that are due at the same time run in this order.
 type timer uint8
 
 const (
@@ -83,7 +81,7 @@ const (
 	timers
 )
 
-// New returns the machine of a node that holds nothing.
+// New returns the machine of a node without data.
 func New(cfg Config) (*Machine, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -91,7 +89,7 @@ func New(cfg Config) (*Machine, error) {
 	}
 	m := &Machine{
 		cfg: cfg, self: cfg.Self.Node(), actor: cfg.Self, types: cfg.Types, rand: cfg.Rand,
-		keys: map[string]*entry{}, loading: len(cfg.Durable) > 0, asked: -time.Hour,
+		keys: map[string]*entry{}, loading: len(cfg.Durable) > 0, lastAwaited: -time.Hour,
 	}
 	for _, p := range cfg.Durable {
 		m.durable.add(p, struct{}{})
@@ -100,10 +98,10 @@ func New(cfg Config) (*Machine, error) {
 		m.expire.add(p, d)
 	}
 	m.members.known = map[identity.Node]bool{}
-	m.filled = map[identity.Node]time.Duration{}
+	m.pullers = map[identity.Node]time.Duration{}
 	m.rounds.open = map[uint64]*round{}
 	m.deltas.followers = map[identity.Node]*follower{}
-	m.deltas.asked = map[string]time.Duration{}
+	m.deltas.requested = map[string]time.Duration{}
 	m.deltas.lastChange, m.deltas.lastFlush = -time.Hour, -time.Hour
 	m.pruning.removed = map[identity.Node]time.Duration{}
 	m.subs.byNr = map[uint64]*subscription{}
@@ -113,7 +111,7 @@ func New(cfg Config) (*Machine, error) {
 	for i := range m.timers {
 		m.timers[i] = Never
 	}
-	// Nodes that were started together do not all do the same at the same time.
+	// Spread the rounds of nodes that were started together.
 	m.timers[timerGossip] = time.Duration(m.rand.Int64N(int64(cfg.GossipInterval)))
 	if cfg.PruneInterval > 0 {
 		m.timers[timerPrune] = cfg.PruneInterval
@@ -121,7 +119,7 @@ func New(cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// Step handles what happened at a time, which never goes back.
+// Step handles an input at a time, which must not decrease.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.begin(now)
 	if !m.stopped {
@@ -130,7 +128,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.end()
 }
 
-// Receive is Step for what was received.
+// Receive is Step for a received message.
 func (m *Machine) Receive(now time.Duration, in Received) Effects {
 	m.begin(now)
 	if !m.stopped {
@@ -161,7 +159,7 @@ func (m *Machine) handle(in Input) {
 	}
 }
 
-// request handles what users want.
+// request handles the inputs of users.
 func (m *Machine) request(in Input) {
 	if m.loading {
 		if r, is := requestOf(in); is && len(m.queue) >= m.cfg.MaxRequests {
@@ -186,7 +184,7 @@ func (m *Machine) request(in Input) {
 		m.unsubscribe(in.Nr)
 	case Flush:
 		m.notify()
-		m.deltas.now, m.deltas.flush = true, true
+		m.deltas.sendNow, m.deltas.pushLargeToo = true, true
 	case Touch:
 		for _, key := range in.Keys {
 			if e := m.keys[key]; e != nil {
@@ -210,8 +208,7 @@ func requestOf(in Input) (Request, bool) {
 	return Request{}, false
 }
 
-// Next returns when Tick is to be called next; Never if not at all. Every step
-// may change it.
+// Next returns the time at which Tick must be called, or Never. Every step may change it.
 func (m *Machine) Next() time.Duration {
 	if m.stopped {
 		return Never
@@ -223,7 +220,7 @@ func (m *Machine) Next() time.Duration {
 	return next
 }
 
-// Tick handles all that is due.
+// Tick runs everything that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.begin(now)
 	if !m.stopped {
@@ -234,21 +231,21 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	for t := range timers {
 		if m.timers[t] <= now && !m.stopped {
 			m.timers[t] = Never
-			m.fire(t)
+			m.runTimer(t)
 		}
 	}
 	return m.end()
 }
 
-func (m *Machine) fire(t timer) {
+func (m *Machine) runTimer(t timer) {
 	switch t {
 	case timerGossip:
-		m.again(timerGossip, m.cfg.GossipInterval)
+		m.setTimer(timerGossip, m.cfg.GossipInterval)
 		m.gossipTick()
 	case timerCompare:
 		m.compare()
 	case timerDelta:
-		m.deltas.now = true
+		m.deltas.sendNow = true
 	case timerNotify:
 		m.notify()
 	case timerPrune:
@@ -256,20 +253,20 @@ func (m *Machine) fire(t timer) {
 	case timerPull:
 		m.pullDue()
 	case timerStore:
-		m.storeAgain()
+		m.retryStores()
 	case timerSend:
-		m.sendRest()
+		m.sendOutgoing()
 	case timerExpire:
 		m.expireSome()
 	case timers:
 	}
 }
 
-// again sets a timer.
-func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + after }
+// setTimer sets a timer.
+func (m *Machine) setTimer(t timer, after time.Duration) { m.timers[t] = m.now + after }
 
-// soon sets a timer unless it is due before.
-func (m *Machine) soon(t timer, at time.Duration) { m.timers[t] = min(m.timers[t], at) }
+// setTimerBy sets a timer unless it is due earlier.
+func (m *Machine) setTimerBy(t timer, at time.Duration) { m.timers[t] = min(m.timers[t], at) }
 
 func (m *Machine) begin(now time.Duration) {
 	m.now = max(m.now, now)
@@ -277,24 +274,24 @@ func (m *Machine) begin(now time.Duration) {
 }
 
 func (m *Machine) end() Effects {
-	if m.deltas.now && !m.stopped && !m.loading {
-		m.deltas.now = false
+	if m.deltas.sendNow && !m.stopped && !m.loading {
+		m.deltas.sendNow = false
 		m.propagate()
 	}
-	m.storeKept()
+	m.storeQueued()
 	return m.out
 }
 
 func (m *Machine) wallTime() time.Time { return m.cfg.Started.Add(m.now + m.skew) }
 
-// wall is the time on the wall in Unix milliseconds.
+// wall returns the wall time in Unix milliseconds.
 func (m *Machine) wall() uint64 { return uint64(max(1, m.wallTime().UnixMilli())) }
 
 func (m *Machine) note(n Note) { m.out.Notes = append(m.out.Notes, n) }
 
 func (m *Machine) reply(r Reply) { m.out.Replies = append(m.out.Replies, r) }
 
-// send sends a message, in parts if it is large, unless it is larger than any may be.
+// send sends a message, in parts if it is too large for one. Messages above MaxMessage are dropped.
 func (m *Machine) send(to identity.Node, bulk bool, msg Message) {
 	m.sendEncoded(to, bulk, msg.kind(), AppendMessage(nil, msg))
 }
@@ -313,7 +310,7 @@ func (m *Machine) sendEncoded(to identity.Node, bulk bool, kind Kind, data []byt
 	m.out.Send = append(m.out.Send, Send{To: to, Bulk: bulk, Kind: kind, Data: data})
 }
 
-// stop ends it all.
+// stop stops the machine and answers all open requests.
 func (m *Machine) stop() {
 	for _, in := range m.queue {
 		if r, is := requestOf(in); is {
@@ -330,13 +327,13 @@ func (m *Machine) stop() {
 			m.reply(w.reply)
 		}
 	}
-	for len(m.stores.failed) > 0 { // the last try
-		m.storeAgain()
+	for len(m.stores.failed) > 0 { // last attempt
+		m.retryStores()
 	}
 	m.stopped, m.out.Stopped = true, true
 }
 
-// Value returns what a key holds. Of a deleted key it is the zero Value.
+// Value returns the content of a key. It is the zero Value for a deleted key.
 func (m *Machine) Value(key string) (v crdt.Value, deleted, found bool) {
 	e := m.keys[key]
 	if e == nil {
@@ -359,8 +356,8 @@ func (m *Machine) Keys() []string {
 	return keys
 }
 
-// ReplicaCount returns how many nodes count in a quorum, this one included; 0
-// while records are loaded.
+// ReplicaCount returns the number of nodes that count in a quorum, including this one; 0 while
+// records are loaded.
 func (m *Machine) ReplicaCount() int {
 	if m.loading {
 		return 0
@@ -368,17 +365,16 @@ func (m *Machine) ReplicaCount() int {
 	return len(m.members.eligible) + 1
 }
 
-// Root returns the digest of all that the machine holds: two that agree hold
-// the same.
+// Root returns the digest of all data: machines with the same root hold the same data.
 func (m *Machine) Root() Digest {
-	m.refresh()
+	m.updateDigests()
 	return m.tree.root.digest()
 }
 
-// Synced reports whether a node that was new has got the data from others.
+// Synced reports whether a node that was new has fetched the data of the others.
 func (m *Machine) Synced() bool { return m.pull.done }
 
-// Counters returns what was counted so far.
+// Counters returns the counters.
 func (m *Machine) Counters() Counters {
 	c := m.count
 	c.Keys, c.Tombstones = m.alive, len(m.keys)-m.alive
@@ -397,14 +393,14 @@ func (m *Machine) received(in Received) {
 	}
 }
 
-// receiveData handles a message, which was put together from parts or is whole.
+// receiveData handles a complete message. assembled is set if it was assembled from parts.
 func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
 	r := reader{b: data, known: m.keys}
 	kind := r.head()
 	var msg Message
 	var ack Ack
 	var delta Delta
-	switch { // those that come most often are no values of an interface
+	switch { // the most frequent kinds are not converted to an interface
 	case r.err != nil:
 	case kind == KindAck:
 		ack = readAck(&r)
@@ -420,7 +416,7 @@ func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
 		return
 	}
 	m.count.Received[kind]++
-	m.heard++
+	m.messageNr++
 	switch msg := msg.(type) {
 	case nil:
 		if kind == KindAck {
@@ -462,21 +458,21 @@ func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
 	}
 }
 
-// maxReused is how long a list is, at most, of which the memory is used again.
+// maxReused is the maximum length of a list whose memory is reused.
 const maxReused = 4096
 
-// maxScratch is how many bytes values take, at most, of which the memory is used again.
+// maxScratch is the maximum size of a value buffer that is reused.
 const maxScratch = 1 << 20
 
-// Reuse gives back the effects of the last step, of which nothing must be used any more. Those of a step that are not given back stay as they
-// are.
+// Reuse returns the memory of the effects of the last step, which must not be used afterwards.
+// Effects that are not returned stay valid.
 func (m *Machine) Reuse(e Effects) {
 	m.spare = Effects{
 		Notes: reuse(e.Notes), Store: reuse(e.Store), Send: reuse(e.Send), Values: reuse(e.Values), Replies: reuse(e.Replies), Events: reuse(e.Events),
 	}
 }
 
-// reuse returns the memory of a list for another one.
+// reuse returns an empty list with the memory of s.
 func reuse[E any](s []E) []E {
 	if cap(s) > maxReused {
 		return nil
@@ -485,13 +481,13 @@ func reuse[E any](s []E) []E {
 	return s[:0]
 }
 
-// room returns memory for a short message that is gone soon, together with its neighbours.
-func (m *Machine) room(size int) []byte {
+// shortMessage returns a buffer of a block that short messages share.
+func (m *Machine) shortMessage(size int) []byte {
 	const many = 2048
-	if cap(m.short)-len(m.short) < size {
-		m.short = make([]byte, 0, many)
+	if cap(m.shortBuf)-len(m.shortBuf) < size {
+		m.shortBuf = make([]byte, 0, many)
 	}
-	n := len(m.short)
-	m.short = m.short[:n+size]
-	return m.short[n : n : n+size]
+	n := len(m.shortBuf)
+	m.shortBuf = m.shortBuf[:n+size]
+	return m.shortBuf[n : n : n+size]
 }

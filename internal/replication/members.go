@@ -11,20 +11,20 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// membersState is what the machine knows of the cluster.
+// membersState is the machine's view of the cluster.
 type membersState struct {
-	known       map[identity.Node]bool // members that may send: all but those that are down
-	all         []identity.Node        // members, sorted
-	member      bool                   // the node was one
-	status      membership.Status      // of the node
-	upNumber    int32                  // of the node
-	eligible    []peer                 // that count in a quorum, sorted, without this node
-	gossip      []identity.Node        // that are told of changes: those and WeaklyUp ones
-	reachable   []identity.Node        // those of them that can be reached
+	known       map[identity.Node]bool // members whose messages are accepted: all that are not down
+	all         []identity.Node        // all members, sorted
+	member      bool                   // the node has been a member
+	status      membership.Status      // of this node
+	upNumber    int32                  // of this node
+	eligible    []peer                 // other nodes that count in a quorum, sorted
+	gossip      []identity.Node        // nodes that receive changes: eligible and WeaklyUp ones
+	reachable   []identity.Node        // the reachable nodes of gossip
 	unreachable []identity.Node
-	leader      identity.Node   // the first that is Up
-	peers       []peer          // for order
-	order       []identity.Node // what it has returned
+	leader      identity.Node   // the first member that is Up
+	peers       []peer          // buffer of order
+	order       []identity.Node // result of order
 }
 
 // peer is another node that counts in a quorum.
@@ -85,7 +85,7 @@ func (m *Machine) setMembers(in Members) {
 		delete(m.pruning.removed, n)
 	}
 	for _, n := range s.gossip {
-		m.deltas.follow(n)
+		m.deltas.addFollower(n)
 	}
 	switch {
 	case s.member && !here:
@@ -102,19 +102,20 @@ func (m *Machine) takesPart(o *membership.Member) bool {
 	return !slices.ContainsFunc(m.cfg.Roles, func(role string) bool { return !o.HasRole(role) })
 }
 
-// counts reports whether this node is one of those that a level counts. One that is about to come holds the data and is not
-// part of a majority: two such nodes, which don't know of each other, would both count themselves.
-func (m *Machine) counts(l Level) bool {
+// countsIn reports whether this node counts for a level. A Joining or WeaklyUp node holds the data
+// but is not part of a majority: two such nodes that do not see each other would both count
+// themselves.
+func (m *Machine) countsIn(l Level) bool {
 	if l.Kind != Majority && l.Kind != MajorityPlus {
 		return true
 	}
 	return m.members.status != membership.Joining && m.members.status != membership.WeaklyUp
 }
 
-// total returns how many nodes count for a level, this one included if it does.
+// total returns the number of nodes that count for a level.
 func (m *Machine) total(l Level) int {
 	n := 0
-	if m.counts(l) {
+	if m.countsIn(l) {
 		n = 1
 	}
 	for i := range m.members.eligible {
@@ -125,8 +126,8 @@ func (m *Machine) total(l Level) int {
 	return n
 }
 
-// order returns the nodes that a request asks, those that it should ask first
-// before the others. They are valid until it is called again.
+// order returns the nodes for a request in the order in which they are asked. The result is valid
+// until the next call.
 func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.Node {
 	peers := m.members.peers[:0]
 	for _, p := range m.members.eligible {
@@ -140,7 +141,7 @@ func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.No
 			return cmp.Or(cmp.Compare(a.upNumber, b.upNumber), a.node.Compare(b.node))
 		})
 	case stable != nil && n > 0:
-		// The deltas of one key go to the same nodes, so that none finds a gap.
+		// Send the deltas of a key to the same nodes, so that they have no gaps.
 		k := int(stable.bucket) % n
 		slices.Reverse(peers[:k])
 		slices.Reverse(peers[k:])
@@ -149,9 +150,9 @@ func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.No
 		m.rand.Shuffle(n, func(i, j int) { peers[i], peers[j] = peers[j], peers[i] })
 	}
 	nodes := m.members.order[:0]
-	for turn := range unreachable + 1 {
+	for turn := range askLast + 1 {
 		for _, p := range peers {
-			if m.turnOf(&p) == turn {
+			if m.askOrderOf(&p) == turn {
 				nodes = append(nodes, p.node)
 			}
 		}
@@ -160,21 +161,21 @@ func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.No
 	return nodes
 }
 
-// turn is when a node is asked: all of one turn come before those of the next.
-type turn int
+// askOrder is the rank of a node: nodes of a lower rank are asked first.
+type askOrder int
 
 const (
-	ready   turn = iota
-	filling      // it gets all data from others, from here too: it is busy, and knows least
-	unreachable
+	askFirst      askOrder = iota
+	askAfterReady          // the node is new and still fetches the data, also from here
+	askLast
 )
 
-func (m *Machine) turnOf(p *peer) turn {
+func (m *Machine) askOrderOf(p *peer) askOrder {
 	switch {
 	case p.unreachable:
-		return unreachable
-	case m.fills(p.node):
-		return filling
+		return askLast
+	case m.isPullingFromHere(p.node):
+		return askAfterReady
 	}
-	return ready
+	return askFirst
 }

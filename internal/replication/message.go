@@ -9,10 +9,10 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Kind is what a message says.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The kinds. The numbers are those of the encoding and never change.
+// The kinds. The numbers are part of the encoding and never change.
 const (
 	KindWrite Kind = 1 + iota
 	KindDelta
@@ -29,7 +29,7 @@ const (
 	KindPull
 	KindChunk
 	KindPart
-	// Kinds is one more than the last.
+	// Kinds is the number of kinds plus one.
 	Kinds
 )
 
@@ -43,69 +43,67 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Message is what one machine says to another. Byte slices in a decoded one refer
-// to what it was decoded from.
+// Message is a message between machines. Byte slices of a decoded message refer to the input.
 type Message interface{ kind() Kind }
 
 type (
-	// Write asks to merge an entry. It is answered with Ack if it has a number.
+	// Write requests to merge an entry. It is answered with Ack if Nr is not 0.
 	Write struct {
 		Nr    uint64
 		Entry Entry
 	}
-	// Delta asks to merge changes. It is answered as Write.
+	// Delta requests to merge changes. It is answered like Write.
 	Delta struct {
 		Nr    uint64
 		Items []Item
 	}
-	// Ack says what became of a Write or a Delta.
+	// Ack is the result of a Write or a Delta.
 	Ack struct {
 		Nr      uint64
 		Verdict Verdict
 	}
-	// Read asks for an entry.
+	// Read requests an entry.
 	Read struct {
 		Nr  uint64
 		Key string
 	}
-	// ReadResult answers it. Entry is nil if there is none.
+	// ReadResult answers a Read. Entry is nil if the key does not exist.
 	ReadResult struct {
 		Nr    uint64
 		Entry *Entry
 	}
 
-	// Root begins to compare all data: the root of the digest tree.
+	// Root starts a comparison of all data with the root of the digest tree.
 	Root struct{ Digest Digest }
-	// Groups answers with what is below the root, if that differs.
+	// Groups answers a Root that differs with the digests below it.
 	Groups struct{ Digests [branch]Digest }
-	// Buckets answers with what is below the groups that differ.
+	// Buckets answers Groups with the digests below the groups that differ.
 	Buckets struct{ Groups []Group }
-	// Keys answers with the keys of buckets that differ. More says that there are
-	// more of those.
+	// Keys answers Buckets with the keys of buckets that differ. More reports that further buckets
+	// differ.
 	Keys struct {
 		Lists []KeyList
 		More  bool
 	}
-	// Uses says when keys were last used.
+	// Uses reports the times of last use of keys.
 	Uses struct{ Keys []Use }
-	// Want asks for some entries.
+	// Want requests entries.
 	Want struct{ Keys []string }
-	// Gossip tells entries. SendBack asks for those that are another after they were
-	// merged.
+	// Gossip contains entries. SendBack requests the entries that differ after the merge.
 	Gossip struct {
 		SendBack bool
 		Entries  []Entry
 	}
 
-	// Pull asks for the entries of buckets From up to To, without the latter, and in the
-	// first bucket only for keys behind After.
+	// Pull requests the entries of the buckets From (included) to To (excluded), in the first
+	// bucket only the keys after After.
 	Pull struct {
 		Nr       uint64
 		From, To uint16
 		After    string
 	}
-	// Chunk answers it. Unless it is Done there is more, from Bucket on, there behind
-	// After.
+	// Chunk answers a Pull. Unless Done is set there are more entries, starting in Bucket after the
+	// key After.
 	Chunk struct {
 		Nr      uint64
 		Entries []Entry
@@ -114,8 +112,7 @@ type (
 		After   string
 	}
 
-	// Part is a part of a message that is larger than one may be: that with the Index, of
-	// Count.
+	// Part is part Index of Count of a message that exceeds the maximum size.
 	Part struct {
 		Nr           uint64
 		Index, Count uint64
@@ -123,58 +120,58 @@ type (
 	}
 )
 
-// Verdict is what became of a Write or a Delta.
+// Verdict is the result of a Write or a Delta.
 type Verdict uint8
 
 // The verdicts.
 const (
-	// Merged: it was, and is on disk if it has to be.
+	// Merged: the data was merged, and is on disk if the key is durable.
 	Merged Verdict = 1 + iota
-	// Gap: something is missing before the delta. The whole value will do.
+	// Gap: earlier changes are missing. The sender sends the whole value.
 	Gap
-	// Refused: it can't be merged.
+	// Refused: the data cannot be merged.
 	Refused
-	// StoreFault: it was merged, but not written to disk.
+	// StoreFault: the data was merged, but not written to disk.
 	StoreFault
 	// Full: there is no room for another key.
 	Full
 )
 
-// Entry is a key with all that is known of it.
+// Entry is a key with its complete state.
 type Entry struct {
 	Key     string
 	Deleted bool
 	// Value is the encoded value, empty if Deleted.
 	Value []byte
-	// Pruning says what became of nodes that have left, sorted by node.
+	// Pruning are the markers of removed nodes, sorted by node.
 	Pruning []Marker
-	// Versions says up to which number the deltas of nodes are in the value, sorted by
-	// node. Only values whose deltas are causal have it.
+	// Versions are the numbers up to which the value contains the deltas of nodes, sorted by node.
+	// Only values with causal deltas have versions.
 	Versions []Version
-	// Used is when the key was last used, in Unix milliseconds, 0 if nobody cares.
+	// Used is the time of last use in Unix milliseconds, 0 if not recorded.
 	Used uint64
 }
 
-// Marker says what became of the history of a node that has left.
+// Marker is the state of pruning a removed node.
 type Marker struct {
 	Removed identity.Node
-	// Performed says that it was moved to another node, and must be stripped from
-	// whatever still has it, until Obsolete, in Unix milliseconds.
+	// Performed reports that the history was moved to another node and must be stripped from all
+	// other copies, until Obsolete, in Unix milliseconds.
 	Performed bool
 	Obsolete  uint64
-	// Owner is who is going to move it to itself, once all have Seen that. Seen is
+	// Owner is the node that will take over the history once all nodes are in Seen, which is
 	// sorted.
 	Owner identity.Node
 	Seen  []identity.Node
 }
 
-// Version is a number of a node.
+// Version is a change number of a node.
 type Version struct {
 	Node identity.Node
 	N    uint64
 }
 
-// Item is a delta of a key: the changes From up to To of the sender.
+// Item is a delta of a key: the changes From to To of the sender.
 type Item struct {
 	Key      string
 	From, To uint64
@@ -182,7 +179,7 @@ type Item struct {
 	// Pruned are the nodes whose history was moved in the sender's value, sorted.
 	Pruned []identity.Node
 
-	entry *entry // of the key at the receiver, nil if there is none
+	entry *entry // the entry of the receiver, nil if the key does not exist
 }
 
 // Group is the digests of the buckets of a group.
@@ -191,8 +188,8 @@ type Group struct {
 	Digests [branch]Digest
 }
 
-// KeyList is the keys of a bucket, in order: all behind After, up to the end of the
-// bucket if it is Complete.
+// KeyList is the sorted keys of a bucket after After, up to the end of the bucket if Complete is
+// set.
 type KeyList struct {
 	Bucket   uint16
 	After    string
@@ -207,7 +204,7 @@ type KeyDigest struct {
 	Used   uint64
 }
 
-// Use says when a key was used.
+// Use is the time of last use of a key.
 type Use struct {
 	Key  string
 	Used uint64

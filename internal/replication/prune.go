@@ -12,25 +12,25 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// pruningState is what the machine knows of nodes that have left.
+// pruningState is the state of pruning removed nodes.
 type pruningState struct {
-	removed map[identity.Node]time.Duration // since when, by the clock
-	clock   time.Duration                   // stands still while some node can't be reached
-	last    time.Duration                   // when the clock was advanced
-	pass    *pruningPass                    // nil while there is none
+	removed map[identity.Node]time.Duration // time of removal of each node, by clock
+	clock   time.Duration                   // does not advance while a node is unreachable
+	last    time.Duration                   // time of the last update of clock
+	pass    *pruningPass                    // nil if no pass is running
 }
 
-// pruningPass is one look at all entries, some at a time.
+// pruningPass is a scan of all entries, in several steps.
 type pruningPass struct {
-	bucket int    // which is looked at next,
-	after  string // in there behind this key
+	bucket int    // the next bucket to scan
+	after  string // the last scanned key in that bucket
 	begun  map[identity.Node]int
 	moved  map[identity.Node]int
-	left   map[identity.Node]bool // nodes of which some entry has history, or a marker
+	left   map[identity.Node]bool // nodes with history or a marker in some entry
 }
 
-// advance advances the clock of pruning.
-func (m *Machine) advance() {
+// advancePruningClock advances the clock of pruning.
+func (m *Machine) advancePruningClock() {
 	p := &m.pruning
 	if m.allReachable() {
 		p.clock += m.now - p.last
@@ -40,8 +40,8 @@ func (m *Machine) advance() {
 
 func (m *Machine) allReachable() bool { return len(m.members.reachable) == len(m.members.gossip) }
 
-// prune is one round of forgetting nodes that have left: what they have changed is moved to the leader, once all nodes have said that they
-// know. It looks at some of the entries at a time, as requests wait meanwhile.
+// prune scans some entries for history of removed nodes. The leader takes over that history once
+// all nodes have seen its marker. A scan takes several steps, because requests wait during a step.
 func (m *Machine) prune() {
 	p := &m.pruning
 	over := m.loading || !m.allReachable()
@@ -50,7 +50,7 @@ func (m *Machine) prune() {
 			p.pass = &pruningPass{begun: map[identity.Node]int{}, moved: map[identity.Node]int{}, left: map[identity.Node]bool{}}
 		}
 		if !m.pruneSome(p.pass) {
-			m.again(timerPrune, refreshPause)
+			m.setTimer(timerPrune, stepPause)
 			return
 		}
 		m.forgetRemoved(p.pass.left)
@@ -60,7 +60,7 @@ func (m *Machine) prune() {
 		m.notePruned(NotePruned, p.pass.moved)
 		p.pass = nil
 	}
-	m.again(timerPrune, m.cfg.PruneInterval)
+	m.setTimer(timerPrune, m.cfg.PruneInterval)
 }
 
 func (m *Machine) notePruned(kind NoteKind, keys map[identity.Node]int) {
@@ -69,9 +69,9 @@ func (m *Machine) notePruned(kind NoteKind, keys map[identity.Node]int) {
 	}
 }
 
-// pruneSome looks at some entries, in order, and reports whether those were the last ones.
+// pruneSome scans some entries in order, and reports whether the scan is complete.
 func (m *Machine) pruneSome(x *pruningPass) bool {
-	const weight = 256 // bytes of a value that take as long as an entry: in a map, each value has history of its own
+	const weight = 256 // bytes of a value that cost as much as an entry: in a map, each value has its own history
 	looked := 0
 	for ; x.bucket < buckets; x.bucket++ {
 		b := m.buckets[x.bucket]
@@ -80,7 +80,7 @@ func (m *Machine) pruneSome(x *pruningPass) bool {
 			i++
 		}
 		for _, e := range b[i:] {
-			if looked >= maxLooked {
+			if looked >= maxScanned {
 				return false
 			}
 			looked += 1 + e.size/weight
@@ -94,7 +94,7 @@ func (m *Machine) pruneSome(x *pruningPass) bool {
 	return true
 }
 
-// pruneEntry does all that is to be done with one entry. It returns about how many entries it would take as long to look at.
+// pruneEntry prunes one entry. It returns the cost as an approximate number of entries to scan.
 func (m *Machine) pruneEntry(x *pruningPass, e *entry) (effort int) {
 	const change = 8
 	before := m.count.Initiated + m.count.Pruned
@@ -119,8 +119,9 @@ func (m *Machine) pruneEntry(x *pruningPass, e *entry) (effort int) {
 	return len(nodes) + len(e.pruning) + change*int(m.count.Initiated+m.count.Pruned-before) //nolint:gosec // some for each node
 }
 
-// initiate says that this node is going to take over what another one has left, once that has been away for long enough. Who had left before
-// this one came is found by what it has changed.
+// initiate adds a marker that this node will take over the history of node n, once n has been
+// removed for long enough. A node that was removed before this node joined is discovered by its
+// history.
 func (m *Machine) initiate(x *pruningPass, e *entry, n identity.Node) {
 	p := &m.pruning
 	since, found := p.removed[n]
@@ -139,12 +140,12 @@ func (m *Machine) initiate(x *pruningPass, e *entry, n identity.Node) {
 	}
 	x.begun[n]++
 	m.count.Initiated++
-	m.mark(e, Marker{Removed: n, Owner: m.self})
+	m.setMarker(e, Marker{Removed: n, Owner: m.self})
 }
 
-// mark puts a marker into an entry. The list that was there stays as it is.
-func (m *Machine) mark(e *entry, k Marker) {
-	m.spoil(e)
+// setMarker sets a marker of an entry. It does not modify the previous list.
+func (m *Machine) setMarker(e *entry, k Marker) {
+	m.markDirty(e)
 	i, found := findMarker(e.pruning, k.Removed)
 	e.pruning = slices.Clone(e.pruning)
 	if found {
@@ -155,7 +156,8 @@ func (m *Machine) mark(e *entry, k Marker) {
 	e.dropVersions()
 }
 
-// perform takes over what was initiated by this node and was seen by all. It reports whether that has changed the value.
+// perform takes over the history for markers that this node owns and that all nodes have seen. It
+// reports whether the value has changed.
 func (m *Machine) perform(x *pruningPass, e *entry) (changed bool) {
 	for _, k := range e.pruning {
 		if k.Performed || k.Owner != m.self || !m.seenByAll(k.Seen) {
@@ -172,35 +174,35 @@ func (m *Machine) perform(x *pruningPass, e *entry) (changed bool) {
 		}
 		m.set(e, v)
 		e.size = 0
-		m.mark(e, Marker{Removed: k.Removed, Performed: true, Obsolete: m.wall() + millis(ttl)})
+		m.setMarker(e, Marker{Removed: k.Removed, Performed: true, Obsolete: m.wall() + millis(ttl)})
 		x.moved[k.Removed]++
 		m.count.Pruned++
 		changed = true
 	}
 	if changed {
-		m.keep(e)
+		m.storeSoon(e)
 	}
 	return changed
 }
 
-// seenByAll reports whether all nodes that hold the data have seen a marker.
+// seenByAll reports whether all nodes that hold the data are in seen.
 func (m *Machine) seenByAll(seen []identity.Node) bool {
 	return !slices.ContainsFunc(m.members.gossip, func(n identity.Node) bool { return !contains(seen, n) })
 }
 
-// clearMarkers forgets those of an entry that are obsolete.
+// clearMarkers removes obsolete markers.
 func (m *Machine) clearMarkers(e *entry) {
 	wall := m.wall()
 	obsolete := func(k Marker) bool { return k.Performed && k.Obsolete <= wall }
 	if slices.ContainsFunc(e.pruning, obsolete) {
-		m.spoil(e)
+		m.markDirty(e)
 		e.pruning = slices.DeleteFunc(slices.Clone(e.pruning), obsolete)
 		m.count.Cleared++
-		m.keep(e)
+		m.storeSoon(e)
 	}
 }
 
-// forgetRemoved forgets nodes of which nothing is left. Should there be something nevertheless, they are found again by it.
+// forgetRemoved forgets removed nodes without history. Remaining history is discovered again.
 func (m *Machine) forgetRemoved(left map[identity.Node]bool) {
 	p := &m.pruning
 	maps.DeleteFunc(p.removed, func(n identity.Node, since time.Duration) bool {
@@ -211,8 +213,8 @@ func (m *Machine) forgetRemoved(left map[identity.Node]bool) {
 	}
 }
 
-// dropRemoved forgets the half of the nodes that have left last: they are found
-// again by what they have changed.
+// dropRemoved forgets the more recently removed half of the nodes. They are discovered again by
+// their history.
 func (m *Machine) dropRemoved() {
 	nodes := slices.SortedFunc(maps.Keys(m.pruning.removed), func(a, b identity.Node) int {
 		return cmp.Or(cmp.Compare(m.pruning.removed[a], m.pruning.removed[b]), a.Compare(b))

@@ -15,23 +15,22 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// maxSecondaries is how many nodes more than needed are asked when some do not
-// answer.
+// maxSecondaries is the number of additional nodes that are asked when some nodes do not answer.
 const maxSecondaries = 10
 
-// roundsState are the requests that wait for others.
+// roundsState holds the requests that wait for other nodes.
 type roundsState struct {
 	open map[uint64]*round
 	due  roundHeap
 	last uint64
-	free []*round // that are over
+	free []*round // completed rounds for reuse
 }
 
-// maxFree is how many rounds that are over are kept to be used again.
+// maxFree is the maximum number of rounds kept for reuse.
 const maxFree = 256
 
-// take returns a round to begin with.
-func (s *roundsState) take() *round {
+// newRound returns an empty round.
+func (s *roundsState) newRound() *round {
 	n := len(s.free)
 	if n == 0 {
 		return &round{}
@@ -43,8 +42,8 @@ func (s *roundsState) take() *round {
 	return r
 }
 
-// end takes back a round that is over. It says the same until another one begins.
-func (s *roundsState) end(r *round) {
+// release ends a round. Its fields stay valid until the next round starts.
+func (s *roundsState) release(r *round) {
 	delete(s.open, r.nr)
 	heap.Remove(&s.due, r.index)
 	if len(s.free) < maxFree {
@@ -67,64 +66,64 @@ func (s *roundsState) sorted() []*round {
 	return slices.SortedFunc(maps.Values(s.open), func(a, b *round) int { return cmp.Compare(a.nr, b.nr) })
 }
 
-// phase is what a round waits for.
+// phase is the phase of a round.
 type phase uint8
 
 const (
 	writing phase = iota
 	reading
-	repairing // what was read is written to those that don't have it
+	repairing // the result of a read is written to replicas that do not have it
 )
 
-// round is a request that waits for others.
+// round is a request that waits for other nodes.
 type round struct {
-	nr       uint64
-	id       uint64 // of the request
-	key      string
-	phase    phase
-	repair   bool // a read is to be followed by repairing
-	targets  []target
-	needed   int // of the targets: those that are asked at once
-	required int // replicas
-	total    int
-	answered int // replicas
-	own      int // 1 if this one counts
-	failed   int // targets that said no
-	verdict  Verdict
-	tooFew   bool
-	deadline time.Duration
-	due      time.Duration // the second wave, or the deadline
-	waved    bool
-	index    int // in the heap
-	storing  bool
-	durable  bool
-	value    crdt.Value
-	found    Outcome // what a read has found, with the value, or what a write is to be answered with
-	delta    []byte  // an encoded Delta, nil if whole values are sent
+	nr         uint64
+	id         uint64 // ID of the request
+	key        string
+	phase      phase
+	repair     bool // a read that is followed by repairing
+	targets    []target
+	needed     int // number of targets that are asked at once
+	required   int // number of replicas
+	total      int
+	answered   int // number of replicas
+	ownCount   int // 1 if this node counts
+	refusals   int // targets that have refused
+	verdict    Verdict
+	tooFew     bool
+	deadline   time.Duration
+	due        time.Duration // time of the second wave or the deadline
+	secondWave bool
+	index      int // index in the heap
+	storing    bool
+	durable    bool
+	value      crdt.Value
+	found      Outcome // the result of a read, with value, or the outcome of a successful write
+	delta      []byte  // an encoded Delta, nil if whole values are sent
 }
 
-// target is a node that a round asks.
+// target is a node of a round.
 type target struct {
 	node   identity.Node
 	asked  bool
-	done   bool // it has answered
+	done   bool // the node has answered
 	answer *Entry
 }
 
-// open begins a round: needed are asked at once.
+// openRound starts a round with the given peers in the order in which they are asked.
 func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
-	m.asked = m.now
-	r := m.rounds.take()
-	r.id, r.key, r.phase, r.deadline = in.ID, in.Key, p, m.now+min(longest, cmp.Or(in.Timeout, m.cfg.Timeout))
-	if m.counts(in.Level) {
-		r.own = 1
+	m.lastAwaited = m.now
+	r := m.rounds.newRound()
+	r.id, r.key, r.phase, r.deadline = in.ID, in.Key, p, m.now+min(maxDuration, cmp.Or(in.Timeout, m.cfg.Timeout))
+	if m.countsIn(in.Level) {
+		r.ownCount = 1
 	}
-	r.total, r.answered = len(peers)+r.own, r.own
+	r.total, r.answered = len(peers)+r.ownCount, r.ownCount
 	m.rounds.last++
 	r.nr = m.rounds.last
 	r.required = max(1, in.Level.Required(r.total))
 	r.tooFew = r.required > r.total
-	r.needed = min(r.required-r.own, len(peers))
+	r.needed = min(r.required-r.ownCount, len(peers))
 	for _, n := range peers[:min(len(peers), r.needed+maxSecondaries)] {
 		r.targets = append(r.targets, target{node: n})
 	}
@@ -134,7 +133,7 @@ func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
 	return r
 }
 
-// ask asks targets that were not asked yet, at least the first n.
+// ask asks the first n targets unless they were asked before.
 func (m *Machine) ask(r *round, n int) {
 	for i := range r.targets[:min(n, len(r.targets))] {
 		if t := &r.targets[i]; !t.asked && !t.done {
@@ -144,9 +143,9 @@ func (m *Machine) ask(r *round, n int) {
 	}
 }
 
-// retime makes the second wave of a round be due in a fifth of what is left.
-func (m *Machine) retime(r *round) {
-	r.waved, r.due = false, m.now+(r.deadline-m.now)/5
+// restartWave schedules the second wave after a fifth of the remaining time.
+func (m *Machine) restartWave(r *round) {
+	r.secondWave, r.due = false, m.now+(r.deadline-m.now)/5
 	heap.Fix(&m.rounds.due, r.index)
 }
 
@@ -154,7 +153,7 @@ func (m *Machine) askOne(r *round, to identity.Node) {
 	switch {
 	case r.phase == reading:
 		m.send(to, false, Read{r.nr, r.key})
-	case r.delta != nil && !r.waved:
+	case r.delta != nil && !r.secondWave:
 		m.sendEncoded(to, false, KindDelta, r.delta)
 	default:
 		m.sendWhole(r, to)
@@ -165,9 +164,9 @@ func (m *Machine) askOne(r *round, to identity.Node) {
 func (m *Machine) sendWhole(r *round, to identity.Node) {
 	e := m.keys[r.key]
 	if e == nil {
-		return // it has expired
+		return // the key has expired
 	}
-	w, err := m.wire(e)
+	w, err := m.encodeEntry(e)
 	if err != nil {
 		m.note(Note{Kind: NoteRefused, Key: e.key, Err: err})
 		return
@@ -175,14 +174,14 @@ func (m *Machine) sendWhole(r *round, to identity.Node) {
 	m.send(to, false, Write{r.nr, w})
 }
 
-// roundDue begins the second wave of a round, or ends it.
+// roundDue starts the second wave of a round, or ends the round.
 func (m *Machine) roundDue(r *round) {
-	if r.waved || r.due >= r.deadline {
+	if r.secondWave || r.due >= r.deadline {
 		m.timeOut(r)
 		return
 	}
 	m.count.SecondWaves++
-	r.waved, r.due = true, r.deadline
+	r.secondWave, r.due = true, r.deadline
 	heap.Fix(&m.rounds.due, r.index)
 	if r.delta != nil {
 		for _, t := range r.targets {
@@ -194,20 +193,19 @@ func (m *Machine) roundDue(r *round) {
 	m.ask(r, len(r.targets))
 }
 
-// timeOut ends a round whose time is up. If its disk has not answered, this node has not taken part.
+// timeOut ends a round at its deadline. If the disk has not answered, this node has not taken part.
 func (m *Machine) timeOut(r *round) {
 	reply := Reply{Outcome: TimedOut, Err: r.refusal(), Silent: r.silent()}
 	if r.storing {
 		if r.answered >= r.required {
-			reply = Reply{Outcome: StoreFailed, Err: fmt.Errorf("replication: the disk has not answered in time for %q", r.key)}
+			reply = Reply{Outcome: StoreFailed, Err: fmt.Errorf("replication: store %q: the disk has not answered in time", r.key)}
 		}
-		r.answered -= r.own
+		r.answered -= r.ownCount
 	}
 	m.endRound(r, reply)
 }
 
-// target returns the target of a round that a message is from, nil if nothing
-// waits for it.
+// target returns the target of a round that a message is from, nil if no round waits for it.
 func (m *Machine) target(nr uint64, from identity.Node) (*round, *target) {
 	r := m.rounds.open[nr]
 	if r == nil {
@@ -239,14 +237,14 @@ func (m *Machine) receiveAck(from identity.Node, a Ack) {
 		r.answered++
 	default:
 		t.done = true
-		r.failed++
+		r.refusals++
 		r.verdict = a.Verdict
-		m.ask(r, r.needed+r.failed) // somebody else
+		m.ask(r, r.needed+r.refusals) // another one
 	}
 	m.check(r)
 }
 
-// check ends a round if it can be said how.
+// check ends a round if its result is known.
 func (m *Machine) check(r *round) {
 	switch {
 	case r.storing:
@@ -263,10 +261,10 @@ func (m *Machine) check(r *round) {
 	}
 }
 
-// checkRefusals ends a round that too many have refused.
+// checkRefusals ends a round if too many targets have refused.
 func (m *Machine) checkRefusals(r *round) {
 	switch {
-	case len(r.targets)-r.failed >= r.required-r.own:
+	case len(r.targets)-r.refusals >= r.required-r.ownCount:
 	case r.verdict == StoreFault:
 		m.finish(r, StoreFailed, r.refusal())
 	default:
@@ -274,17 +272,17 @@ func (m *Machine) checkRefusals(r *round) {
 	}
 }
 
-// refusal is what targets have said that have said no.
+// refusal returns the error for the refusals of targets, nil if there are none.
 func (r *round) refusal() error {
 	switch {
-	case r.failed == 0:
+	case r.refusals == 0:
 		return nil
 	case r.verdict == StoreFault:
-		return fmt.Errorf("replication: %d other replicas could not store %q", r.failed, r.key)
+		return fmt.Errorf("replication: store %q: failed on %d other replicas", r.key, r.refusals)
 	case r.verdict == Full:
-		return fmt.Errorf("%w: %d other replicas have no room for %q", ErrFull, r.failed, r.key)
+		return fmt.Errorf("%w: no room for %q on %d other replicas", ErrFull, r.key, r.refusals)
 	}
-	return fmt.Errorf("%w: %d other replicas have refused %q", ErrType, r.failed, r.key)
+	return fmt.Errorf("%w: %d other replicas have refused %q", ErrType, r.refusals, r.key)
 }
 
 // silent returns the targets that were asked and have not answered.
@@ -302,18 +300,18 @@ func (r *round) silent() []identity.Node {
 // finish ends a round.
 func (m *Machine) finish(r *round, o Outcome, err error) { m.endRound(r, Reply{Outcome: o, Err: err}) }
 
-// endRound is finish with all that the reply says.
+// endRound ends a round with a reply.
 func (m *Machine) endRound(r *round, reply Reply) {
 	reply.ID, reply.Answered, reply.Required, reply.Total = r.id, r.answered, r.required, r.total
 	if reply.Outcome == Done {
 		reply.Value = r.value
 	}
-	m.rounds.end(r)
+	m.rounds.release(r)
 	m.count.Outcomes[reply.Outcome]++
 	m.reply(reply)
 }
 
-// admit refuses requests that can't be, and those that are too many.
+// admit checks a request and refuses it if it is invalid or too many are open.
 func (m *Machine) admit(in Request) bool {
 	err := CheckKey(in.Key)
 	if err == nil {
@@ -335,13 +333,13 @@ func (m *Machine) fail(in Request, err error) {
 	m.reply(Reply{ID: in.ID, Outcome: Failed, Err: err})
 }
 
-// local answers a request that waits for no other node.
-func (m *Machine) local(in Request, o Outcome, v crdt.Value) {
+// replyLocal answers a request that needs no other node.
+func (m *Machine) replyLocal(in Request, o Outcome, v crdt.Value) {
 	m.count.Outcomes[o]++
 	m.reply(Reply{ID: in.ID, Outcome: o, Value: v, Answered: 1, Required: 1, Total: m.total(in.Level)})
 }
 
-// roundHeap orders rounds by when something is due.
+// roundHeap orders rounds by due time.
 type roundHeap []*round
 
 func (h roundHeap) Len() int { return len(h) }

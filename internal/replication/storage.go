@@ -14,46 +14,46 @@ import (
 )
 
 const (
-	// storeRetry is after which time records are written again that could not be.
+	// storeRetry is the time until a failed write is retried.
 	storeRetry = time.Second
-	// maxRetried and maxRetriedBytes are how many of them, about, at a time.
+	// maxRetried and maxRetriedBytes limit the records retried at a time, approximately.
 	maxRetried      = 1_024
 	maxRetriedBytes = 8 << 20
 )
 
-// storesState are the records that are being written to disk.
+// storesState holds the pending records.
 type storesState struct {
 	last    uint64
 	waiting map[uint64]waiter
-	peers   int               // how many other nodes wait
-	records map[uint64]*entry // the last one of each key
-	kept    []*entry          // to be stored at the end of the step
-	failed  []*entry          // to be stored again
+	peers   int               // number of waiting writes of other nodes
+	records map[uint64]*entry // the last pending record of each key
+	queued  []*entry          // entries to store at the end of the step
+	failed  []*entry          // entries to store again
 }
 
 func (s *storesState) sorted() []uint64 { return slices.Sorted(maps.Keys(s.waiting)) }
 
-// waits is who waits for a record to be written.
+// waits is the kind of a waiter.
 type waits uint8
 
 const (
 	waitsNobody waits = iota
-	waitsReply        // a request that asks no others
+	waitsReply        // a request that needs no other node
 	waitsRound        // a round
-	waitsPeer         // a node that has sent it
+	waitsPeer         // a write of another node
 )
 
-// waiter waits for a record to be written.
+// waiter waits for a record to be stored.
 type waiter struct {
 	kind  waits
-	nr    uint64 // of the round, here or at the node
+	nr    uint64 // of the round, on this node or on the other one
 	node  identity.Node
 	reply Reply
 }
 
 // store writes an entry to disk.
 func (m *Machine) store(e *entry, w waiter) {
-	e.kept = false
+	e.storeQueued = false
 	r := Record{Deleted: e.deleted, Used: e.used}
 	if !e.deleted {
 		b, err := e.value.AppendBinary(make([]byte, 0, e.size+64))
@@ -72,7 +72,7 @@ func (m *Machine) store(e *entry, w waiter) {
 	m.write(e, AppendRecord(nil, r), w)
 }
 
-// write writes a record to disk, or deletes it.
+// write writes a record to disk, or deletes it if data is nil.
 func (m *Machine) write(e *entry, data []byte, w waiter) {
 	s := &m.stores
 	s.last++
@@ -88,56 +88,57 @@ func (m *Machine) write(e *entry, data []byte, w waiter) {
 	m.out.Store = append(m.out.Store, Store{Nr: s.last, Key: e.key, Data: data})
 }
 
-// keep lets an entry be stored that has changed without a request, if it is durable: once, however often it changes in a step.
-func (m *Machine) keep(e *entry) {
-	if e.durable && !e.kept && !m.loading {
-		e.kept = true
-		m.stores.kept = append(m.stores.kept, e)
+// storeSoon stores an entry that was changed without a request at the end of the step, if it is
+// durable.
+func (m *Machine) storeSoon(e *entry) {
+	if e.durable && !e.storeQueued && !m.loading {
+		e.storeQueued = true
+		m.stores.queued = append(m.stores.queued, e)
 	}
 }
 
-// storeKept stores what is to be stored.
-func (m *Machine) storeKept() {
-	for _, e := range m.stores.kept {
-		if e.kept && !e.gone {
+// storeQueued stores the queued entries.
+func (m *Machine) storeQueued() {
+	for _, e := range m.stores.queued {
+		if e.storeQueued && !e.removed {
 			m.store(e, waiter{})
 		}
-		e.kept = false
+		e.storeQueued = false
 	}
-	clear(m.stores.kept)
-	m.stores.kept = m.stores.kept[:0]
+	clear(m.stores.queued)
+	m.stores.queued = m.stores.queued[:0]
 }
 
-// erase deletes the record of an entry that is forgotten.
-func (m *Machine) erase(e *entry) {
-	if m.loading { // nothing is written yet
-		m.storeLater(e)
-		m.soon(timerStore, m.now)
+// deleteRecord deletes the record of an entry that was removed.
+func (m *Machine) deleteRecord(e *entry) {
+	if m.loading { // nothing is written while loading
+		m.queueRetry(e)
+		m.setTimerBy(timerStore, m.now)
 		return
 	}
 	m.write(e, nil, waiter{})
 }
 
-// storeLater lets an entry be stored again, so that what is on disk does not stay behind what is known: a deletion would be undone by
-// the next start.
-func (m *Machine) storeLater(e *entry) {
-	if !e.failed {
-		e.failed = true
+// queueRetry stores an entry again later. Otherwise the record on disk would be outdated, and a
+// restart could undo a deletion.
+func (m *Machine) queueRetry(e *entry) {
+	if !e.storeFailed {
+		e.storeFailed = true
 		m.stores.failed = append(m.stores.failed, e)
 	}
-	m.soon(timerStore, m.now+storeRetry)
+	m.setTimerBy(timerStore, m.now+storeRetry)
 }
 
-// storeAgain stores what could not be stored.
-func (m *Machine) storeAgain() {
+// retryStores stores entries whose last write has failed.
+func (m *Machine) retryStores() {
 	s := &m.stores
 	n, size := 0, 0
 	for n < len(s.failed) && n < maxRetried && size < maxRetriedBytes {
 		e := s.failed[n]
 		n++
-		e.failed = false
+		e.storeFailed = false
 		if e.record != 0 {
-			continue // it was stored since then
+			continue // stored since then
 		}
 		if now := m.keys[e.key]; now != nil && now.durable {
 			size += now.size
@@ -147,7 +148,7 @@ func (m *Machine) storeAgain() {
 		}
 	}
 	if s.failed = slices.Delete(s.failed, 0, n); len(s.failed) > 0 {
-		m.again(timerStore, storeRetry)
+		m.setTimer(timerStore, storeRetry)
 	}
 }
 
@@ -159,7 +160,7 @@ func (m *Machine) stored(in Stored) {
 		if e := m.stores.records[nr]; e != nil {
 			delete(m.stores.records, nr)
 			if e.record = 0; in.Err != nil {
-				m.storeLater(e)
+				m.queueRetry(e)
 			}
 		}
 		if w, found := m.stores.waiting[nr]; found {
@@ -183,7 +184,7 @@ func (m *Machine) storeEnded(w waiter, err error) {
 	case waitsRound:
 		r := m.rounds.open[w.nr]
 		switch {
-		case r == nil: // it has timed out
+		case r == nil: // the round has timed out
 		case err != nil:
 			m.finish(r, StoreFailed, err)
 		case r.phase == repairing:
@@ -203,18 +204,18 @@ func (m *Machine) storeEnded(w waiter, err error) {
 	}
 }
 
-// receiveWrite merges an entry, and answers once it is safe.
+// receiveWrite merges an entry and acknowledges it once it is stored.
 func (m *Machine) receiveWrite(from identity.Node, in Write) {
 	if m.isExpired(in.Entry.Key, in.Entry.Used) {
-		in.Entry.Used = m.wall() // it is in use now, whatever the clock of the other node says
+		in.Entry.Used = m.wall() // it is in use now, whatever the clock of the sender
 	}
 	a, err := m.absorb(&in.Entry)
 	if err != nil {
-		m.ack(from, in.Nr, m.refused(from, in.Entry.Key, err))
+		m.ack(from, in.Nr, m.noteRefused(from, in.Entry.Key, err))
 		return
 	}
 	if a.e != nil && a.e.durable {
-		// Even if nothing has changed: the record may be on its way to the disk.
+		// Even if nothing has changed, because the last record may still be pending.
 		m.storeFor(a.e, from, in.Nr)
 		return
 	}
@@ -226,7 +227,7 @@ func (m *Machine) storeFor(e *entry, from identity.Node, nr uint64) {
 		m.store(e, waiter{})
 		return
 	}
-	if m.stores.peers >= 2*m.cfg.MaxRequests { // the disk does not keep up
+	if m.stores.peers >= 2*m.cfg.MaxRequests { // the disk is too slow
 		m.store(e, waiter{})
 		m.ack(from, nr, StoreFault)
 		return
@@ -236,12 +237,12 @@ func (m *Machine) storeFor(e *entry, from identity.Node, nr uint64) {
 
 func (m *Machine) ack(to identity.Node, nr uint64, verdict Verdict) {
 	if nr != 0 {
-		m.asked = m.now
-		m.sendEncoded(to, false, KindAck, appendAck(m.room(maxAck), nr, verdict))
+		m.lastAwaited = m.now
+		m.sendEncoded(to, false, KindAck, appendAck(m.shortMessage(maxAck), nr, verdict))
 	}
 }
 
-// load takes a record from the disk.
+// load adds a record from disk.
 func (m *Machine) load(in Load) {
 	if !m.loading {
 		return
@@ -254,13 +255,13 @@ func (m *Machine) load(in Load) {
 		_, err = m.absorb(&Entry{Key: in.Key, Deleted: r.Deleted, Value: r.Value, Pruning: r.Pruning})
 	}
 	if err != nil {
-		// To go on without it would be to lose what was acknowledged.
+		// Continuing without the record would lose acknowledged data.
 		m.note(Note{Kind: NoteLoad, Key: in.Key, Err: fmt.Errorf("replication: load %q: %w", in.Key, err)})
 		m.stop()
 		return
 	}
 	if e := m.keys[in.Key]; e != nil {
-		e.durable = true // whatever Config.Durable says: it must not come back with the next start once it is deleted
+		e.durable = true // even if Config.Durable no longer matches: otherwise a deletion would not reach the disk
 		if r.Used > 0 {
 			m.use(e, r.Used)
 		} else {
@@ -269,7 +270,7 @@ func (m *Machine) load(in Load) {
 	}
 }
 
-// loaded begins to serve.
+// loaded starts serving requests.
 func (m *Machine) loaded() {
 	if !m.loading {
 		return

@@ -12,17 +12,17 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// subscriptions are who wants to know of changes.
+// subscriptions are the subscriptions of all subscribers.
 type subscriptions struct {
-	byNr     map[uint64]*subscription
-	exact    map[string][]*subscription // active ones
-	prefixes []*subscription            // active ones
-	fresh    []*subscription            // that are not active yet
-	watched  []watched
-	flagged  map[string]bool // the keys in watched
+	byNr        map[uint64]*subscription
+	exact       map[string][]*subscription // active ones
+	prefixes    []*subscription            // active ones
+	pending     []*subscription            // not active yet
+	changed     []changedKey
+	changedKeys map[string]bool // the keys of changed
 }
 
-// subscription is one who wants to know. It is active once it was told what there is.
+// subscription is one subscription. It is active once the initial events were sent.
 type subscription struct {
 	Subscribe
 	active bool
@@ -35,8 +35,8 @@ func (s *subscription) matches(key string) bool {
 	return key == s.Key
 }
 
-// watched is a key that has changed, with what subscribers know of it.
-type watched struct {
+// changedKey is a key that has changed, with its content at the last notification.
+type changedKey struct {
 	key     string
 	value   crdt.Value
 	deleted bool
@@ -47,8 +47,8 @@ func (m *Machine) subscribe(in Subscribe) {
 	m.unsubscribe(in.Nr)
 	s := &subscription{Subscribe: in}
 	m.subs.byNr[in.Nr] = s
-	m.subs.fresh = append(m.subs.fresh, s)
-	m.soon(timerNotify, m.now+m.cfg.NotifyInterval)
+	m.subs.pending = append(m.subs.pending, s)
+	m.setTimerBy(timerNotify, m.now+m.cfg.NotifyInterval)
 }
 
 func (m *Machine) unsubscribe(nr uint64) {
@@ -60,7 +60,7 @@ func (m *Machine) unsubscribe(nr uint64) {
 	is := func(o *subscription) bool { return o == s }
 	switch {
 	case !s.active:
-		m.subs.fresh = slices.DeleteFunc(m.subs.fresh, is)
+		m.subs.pending = slices.DeleteFunc(m.subs.pending, is)
 	case s.Prefix:
 		m.subs.prefixes = slices.DeleteFunc(m.subs.prefixes, is)
 	default:
@@ -70,23 +70,23 @@ func (m *Machine) unsubscribe(nr uint64) {
 	}
 }
 
-// watch remembers what an entry holds before it is changed, if somebody wants to
-// know.
-func (m *Machine) watch(e *entry) {
+// recordForSubscribers records the content of an entry before its first change since the last
+// notification, if it has subscribers.
+func (m *Machine) recordForSubscribers(e *entry) {
 	s := &m.subs
-	if len(s.byNr) == 0 || s.flagged[e.key] || len(m.interested(e.key)) == 0 {
+	if len(s.byNr) == 0 || s.changedKeys[e.key] || len(m.subscribersOf(e.key)) == 0 {
 		return
 	}
-	if s.flagged == nil {
-		s.flagged = map[string]bool{}
+	if s.changedKeys == nil {
+		s.changedKeys = map[string]bool{}
 	}
-	s.flagged[e.key] = true
-	s.watched = append(s.watched, watched{e.key, e.value, e.deleted, m.keys[e.key] == e})
-	m.soon(timerNotify, m.now+m.cfg.NotifyInterval)
+	s.changedKeys[e.key] = true
+	s.changed = append(s.changed, changedKey{e.key, e.value, e.deleted, m.keys[e.key] == e})
+	m.setTimerBy(timerNotify, m.now+m.cfg.NotifyInterval)
 }
 
-// interested returns the active subscriptions of a key, by number.
-func (m *Machine) interested(key string) []*subscription {
+// subscribersOf returns the active subscriptions of a key, by number.
+func (m *Machine) subscribersOf(key string) []*subscription {
 	all := m.subs.exact[key]
 	for _, s := range m.subs.prefixes {
 		if s.matches(key) {
@@ -96,15 +96,15 @@ func (m *Machine) interested(key string) []*subscription {
 	return slices.SortedFunc(slices.Values(all), func(a, b *subscription) int { return cmp.Compare(a.Nr, b.Nr) })
 }
 
-// notify tells subscribers what has changed, and new ones what there is.
+// notify sends the events of changed keys, and the initial events of new subscriptions.
 func (m *Machine) notify() {
 	if m.loading {
 		return
 	}
 	s := &m.subs
 	m.timers[timerNotify] = Never
-	changed := s.watched
-	s.watched, s.flagged = nil, nil
+	changed := s.changed
+	s.changed, s.changedKeys = nil, nil
 	for i := range changed {
 		w := &changed[i]
 		e := m.keys[w.key]
@@ -119,14 +119,14 @@ func (m *Machine) notify() {
 		case w.existed && !w.deleted && crdt.Equal(w.value, e.value):
 			continue
 		}
-		for _, o := range m.interested(w.key) {
-			m.event(o, kind, w.key, e, !w.existed)
+		for _, o := range m.subscribersOf(w.key) {
+			m.addEvent(o, kind, w.key, e, !w.existed)
 		}
 	}
-	fresh := s.fresh
-	s.fresh = nil
+	fresh := s.pending
+	s.pending = nil
 	for _, o := range fresh {
-		m.present(o)
+		m.sendInitial(o)
 		o.active = true
 		if o.Prefix {
 			s.prefixes = append(s.prefixes, o)
@@ -136,8 +136,8 @@ func (m *Machine) notify() {
 	}
 }
 
-// present tells a new subscriber what there is.
-func (m *Machine) present(s *subscription) {
+// sendInitial sends the current content to a new subscription.
+func (m *Machine) sendInitial(s *subscription) {
 	keys := []string{s.Key}
 	if s.Prefix {
 		keys = slices.Sorted(maps.Keys(m.keys))
@@ -147,14 +147,14 @@ func (m *Machine) present(s *subscription) {
 		switch {
 		case e == nil || !s.matches(key):
 		case e.deleted:
-			m.event(s, WasDeleted, key, e, false)
+			m.addEvent(s, WasDeleted, key, e, false)
 		default:
-			m.event(s, Changed, key, e, false)
+			m.addEvent(s, Changed, key, e, false)
 		}
 	}
 }
 
-func (m *Machine) event(s *subscription, kind EventKind, key string, e *entry, isNew bool) {
+func (m *Machine) addEvent(s *subscription, kind EventKind, key string, e *entry, isNew bool) {
 	event := Event{Nr: s.Nr, Kind: kind, Key: key, New: isNew}
 	if kind == Changed {
 		event.Value = e.value

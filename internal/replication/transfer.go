@@ -15,40 +15,39 @@ import (
 const (
 	pullPeers  = 3
 	pullAtOnce = 4           // requests to one peer
-	pullRetry  = time.Second // after which one is repeated, elsewhere if there is another peer
+	pullRetry  = time.Second // time until an unanswered request is repeated, to another peer if there is one
 	pullTries  = 10
-	// While somebody waits for this node or others are told of changes, and pullCalm longer than it takes to hear of one, it asks for as many
-	// things at a time as there are peers, and rests then as long as that took, or maxPullRest: what requests wait for are the processors of
-	// this node and of those.
+	// While other nodes or users wait for this node, and for pullCalm afterwards, it has only one
+	// open request per peer and pauses after each chunk for as long as that took, at most
+	// maxPullRest: requests compete for the processors of this node and of its peers.
 	pullCalm    = 100 * time.Millisecond
 	maxPullRest = 5 * time.Millisecond
 )
 
-// pullState is how a new node gets the data.
+// pullState is the state of fetching the data as a new node.
 type pullState struct {
 	started bool
 	done    bool
 	peers   []identity.Node
 	parts   []part
-	next    int           // the part that has its turn
-	rest    time.Duration // until when nothing is asked for
-	last    uint64        // the number of the last request
+	next    int           // index of the next part
+	rest    time.Duration // time until which no request is sent
+	last    uint64        // number of the last request
 	entries int
 }
 
-// part is some buckets that are pulled from one peer.
+// part is a range of buckets that is pulled from one peer.
 type part struct {
 	from, to uint16
 	after    string
 	peer     int
-	nr       uint64 // of the open request, 0 if there is none
+	nr       uint64 // number of the open request, 0 if there is none
 	due      time.Duration
 	tries    int
 	done     bool
 }
 
-// startPull begins to pull if the node is new: disjoint parts from a few nodes that
-// are older.
+// startPull starts fetching the data if the node is new: disjoint parts from a few older nodes.
 func (m *Machine) startPull() {
 	p := &m.pull
 	s := &m.members
@@ -63,9 +62,9 @@ func (m *Machine) startPull() {
 	}
 	switch {
 	case len(older) == 0 && s.status == membership.WeaklyUp:
-		return // somebody will come into sight
+		return // an older node will become visible
 	case len(older) == 0:
-		p.started, p.done = true, true // it is the first
+		p.started, p.done = true, true // this is the first node
 		return
 	}
 	m.rand.Shuffle(len(older), func(i, j int) { older[i], older[j] = older[j], older[i] })
@@ -80,21 +79,22 @@ func (m *Machine) startPull() {
 	m.pullMore()
 }
 
-// fills reports whether a node gets the data from here, as far as this one knows.
-func (m *Machine) fills(n identity.Node) bool {
-	at, found := m.filled[n]
+// isPullingFromHere reports whether a new node is fetching data from this node.
+func (m *Machine) isPullingFromHere(n identity.Node) bool {
+	at, found := m.pullers[n]
 	return found && m.now-at < pullRetry
 }
 
-// pulling reports whether the node still gets the data from others, or is about to: most of what a comparison would find comes anyway.
+// pulling reports whether the node fetches the data from others, or is about to. A comparison would
+// find little else.
 func (m *Machine) pulling() bool {
 	return m.members.status == membership.Joining || m.pull.started && !m.pull.done
 }
 
-// awaited reports whether somebody has waited for this node lately, or for those that this one gets the data from: then changes come from there.
-func (m *Machine) awaited() bool { return m.now-m.asked < m.sliceInterval()+pullCalm }
+// isAwaited reports whether requests have recently waited for this node.
+func (m *Machine) isAwaited() bool { return m.now-m.lastAwaited < m.sliceInterval()+pullCalm }
 
-// pullMore opens requests where there is room for more.
+// pullMore sends requests up to the limits.
 func (m *Machine) pullMore() {
 	p := &m.pull
 	open, all := make([]int, len(p.peers)), 0
@@ -105,7 +105,7 @@ func (m *Machine) pullMore() {
 		}
 	}
 	most := pullAtOnce * len(p.peers)
-	if m.awaited() {
+	if m.isAwaited() {
 		most = len(p.peers)
 	}
 	left := false
@@ -139,12 +139,11 @@ func (m *Machine) pullMore() {
 		p.done, p.parts = true, nil
 		m.note(Note{Kind: NotePulled, N: p.entries})
 		m.exchange.with = p.peers[0]
-		m.soon(timerCompare, m.now)
+		m.setTimerBy(timerCompare, m.now)
 	}
 }
 
-// pullDue repeats what was not answered. What is never answered is found by
-// gossip.
+// pullDue repeats unanswered requests. Data of requests that are never answered is found by gossip.
 func (m *Machine) pullDue() {
 	p := &m.pull
 	for i := range p.parts {
@@ -160,28 +159,28 @@ func (m *Machine) pullDue() {
 	m.pullMore()
 }
 
-// pullBatch is up to how many bytes of entries a node that is new is sent in one message.
+// pullBatch returns the maximum size of the entries in a chunk.
 func (m *Machine) pullBatch() int {
-	if m.awaited() {
+	if m.isAwaited() {
 		return m.bulkBatch()
 	}
 	return min(maxQuietBulk, m.cfg.MaxBatch)
 }
 
 func (m *Machine) receivePull(from identity.Node, in Pull) {
-	maps.DeleteFunc(m.filled, func(n identity.Node, _ time.Duration) bool { return !m.fills(n) })
-	m.filled[from] = m.now
+	maps.DeleteFunc(m.pullers, func(n identity.Node, _ time.Duration) bool { return !m.isPullingFromHere(n) })
+	m.pullers[from] = m.now
 	out, values := m.chunk(in)
 	m.send(from, true, out)
 	m.entries = reuse(out.Entries)
 	if cap(values) <= maxScratch {
-		m.scratch = values[:0]
+		m.valueBuf = values[:0]
 	}
 }
 
-// chunk returns some of what a node asks for, with the memory in which the values are.
+// chunk returns the next entries for a Pull, and the buffer that holds their values.
 func (m *Machine) chunk(in Pull) (out Chunk, values []byte) {
-	out.Nr, out.Entries, values = in.Nr, m.entries, m.scratch[:0]
+	out.Nr, out.Entries, values = in.Nr, m.entries, m.valueBuf[:0]
 	size, most := 0, m.pullBatch()
 	for b := in.From; b < in.To; b++ {
 		entries := m.buckets[b]
@@ -196,7 +195,7 @@ func (m *Machine) chunk(in Pull) (out Chunk, values []byte) {
 			if m.isExpired(e.key, e.used) {
 				continue
 			}
-			w, and, err := m.wireAfter(e, values)
+			w, and, err := m.appendEntry(e, values)
 			if err != nil || len(w.Value) > MaxMessage-overhead {
 				continue
 			}
@@ -222,20 +221,20 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 	}
 	t := &p.parts[i]
 	for k := range in.Entries {
-		if m.twice(from, m.keys[in.Entries[k].Key]) {
+		if m.isDuplicate(from, m.keys[in.Entries[k].Key]) {
 			break
 		}
 		a, err := m.absorb(&in.Entries[k])
 		if err != nil {
-			m.refused(from, in.Entries[k].Key, err)
+			m.noteRefused(from, in.Entries[k].Key, err)
 			continue
 		}
 		if a.changed {
-			m.keep(a.e)
+			m.storeSoon(a.e)
 		}
 		p.entries++
 	}
-	if m.awaited() {
+	if m.isAwaited() {
 		p.rest = m.now + min(m.now-t.due+pullRetry, maxPullRest)
 	}
 	t.nr, t.due, t.tries = 0, Never, 0
@@ -250,25 +249,25 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 }
 
 const (
-	// maxAssemblies is how many messages that come in parts are put together at a time.
+	// maxAssemblies is the maximum number of messages that are assembled at a time.
 	maxAssemblies = 4
-	// assemblyTTL is after which time the parts of one are given up.
+	// assemblyTTL is the time after which an incomplete message is dropped.
 	assemblyTTL = 30 * time.Second
-	// partOverhead is what a part takes beyond its data.
+	// partOverhead is the maximum size of a Part without its data.
 	partOverhead = 64
 )
 
-// assembly is a message that comes in parts.
+// assembly is a message that arrives in parts.
 type assembly struct {
 	from  identity.Node
 	nr    uint64
 	since time.Duration
-	parts uint64 // that have come
+	parts uint64 // number of received parts
 	data  []byte
 }
 
-// split sends a message in parts, because it is larger than a message may be: nodes
-// have added to a value at the same time.
+// split sends a message in parts. Values can exceed the maximum message size after concurrent
+// changes.
 func (m *Machine) split(to identity.Node, bulk bool, data []byte) {
 	size := m.cfg.MaxMessage - partOverhead
 	count := uint64((len(data) + size - 1) / size) //nolint:gosec // not negative
@@ -281,8 +280,7 @@ func (m *Machine) split(to identity.Node, bulk bool, data []byte) {
 	}
 }
 
-// receivePart puts a message together. What comes in another order is dropped: a
-// lane keeps it.
+// receivePart adds a part to its message. Parts out of order are dropped; a lane preserves order.
 func (m *Machine) receivePart(from identity.Node, in Part) {
 	i := slices.IndexFunc(m.assemblies, func(a *assembly) bool { return a.from == from && a.nr == in.Nr })
 	switch {
@@ -311,7 +309,7 @@ func (m *Machine) receivePart(from identity.Node, in Part) {
 	m.receiveData(from, a.data, true)
 }
 
-// dropParts gives up messages whose parts do not come.
+// dropParts drops messages that are still incomplete.
 func (m *Machine) dropParts() {
 	m.assemblies = slices.DeleteFunc(m.assemblies, func(a *assembly) bool { return m.now-a.since > assemblyTTL })
 }

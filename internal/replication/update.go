@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// update changes a key here, and then elsewhere.
+// update changes a key on this node and replicates the change.
 func (m *Machine) update(in *Update) {
 	if !m.admit(in.Request) {
 		return
@@ -18,7 +18,7 @@ func (m *Machine) update(in *Update) {
 	e := m.keys[in.Key]
 	if e != nil && e.deleted {
 		m.touch(e)
-		m.local(in.Request, Deleted, crdt.Value{})
+		m.replyLocal(in.Request, Deleted, crdt.Value{})
 		return
 	}
 	var current crdt.Value
@@ -35,9 +35,9 @@ func (m *Machine) update(in *Update) {
 	same := e != nil && delta.IsZero() && crdt.Equal(next, current)
 	var encoded []byte
 	if !same {
-		if encoded, err = delta.AppendBinary(m.small[:0]); err == nil {
-			m.small = encoded[:0]
-			size, err = m.fits(in.Key, current, next, size, len(encoded))
+		if encoded, err = delta.AppendBinary(m.deltaBuf[:0]); err == nil {
+			m.deltaBuf = encoded[:0]
+			size, err = m.checkSize(in.Key, current, next, size, len(encoded))
 		}
 		if err != nil {
 			m.fail(in.Request, err)
@@ -46,7 +46,7 @@ func (m *Machine) update(in *Update) {
 	}
 	whole := same || delta.IsZero() || m.cfg.DisableDeltas
 	if e == nil {
-		// The others have nothing that a delta could change.
+		// Other nodes have no value that a delta could be applied to.
 		whole = true
 		if e, err = m.create(in.Key); err != nil {
 			m.fail(in.Request, err)
@@ -61,20 +61,20 @@ func (m *Machine) update(in *Update) {
 		}
 		e.version++
 		m.set(e, next)
-		e.size, e.told = size, max(1, m.now)
-		pos = m.log(e, delta, whole, in.Level.Kind == Local)
-		if len(m.deltas.log) > m.cfg.MaxLog/2 && len(m.members.gossip) < small {
-			m.deltas.now = true // before some have to be dropped
+		e.size, e.changedAt = size, max(1, m.now)
+		pos = m.logChange(e, delta, whole, in.Level.Kind == Local)
+		if len(m.deltas.log) > m.cfg.MaxLog/2 && len(m.members.gossip) < smallCluster {
+			m.deltas.sendNow = true // before changes are dropped from the full log
 		}
 	}
 	m.touch(e)
-	m.spread(in.Request, e, pos, encoded, whole, Done)
+	m.replicate(in.Request, e, pos, encoded, whole, Done)
 }
 
-// modify calls the user's function and merges what it returns.
+// modify calls the user's function and merges its result.
 func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next crdt.Value, delta crdt.Delta, err error) {
 	m.actor.Advance(m.wallTime())
-	changed, err := call(in.Modify, current)
+	changed, err := callModify(in.Modify, current)
 	switch {
 	case err != nil:
 		return current, delta, err
@@ -88,19 +88,19 @@ func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next
 		next = changed.ResetDelta()
 	} else {
 		if !delta.IsZero() && !changed.DeltaIsComplete(current) {
-			delta = crdt.Delta{} // it was merged with something, of which the delta says nothing
+			delta = crdt.Delta{} // the value was merged with another one, so the delta is incomplete
 		}
 		if next, err = current.Merge(changed); err != nil {
 			return current, delta, mergeError(in.Key, err)
 		}
 	}
-	if next, err = cleaned(next, pruning); err != nil {
+	if next, err = cleanUp(next, pruning); err != nil {
 		return current, delta, fmt.Errorf("replication: clean %q: %w", in.Key, err)
 	}
 	return next, delta, nil
 }
 
-func call(modify func(crdt.Value) (crdt.Value, error), current crdt.Value) (v crdt.Value, err error) {
+func callModify(modify func(crdt.Value) (crdt.Value, error), current crdt.Value) (v crdt.Value, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &PanicError{r}
@@ -109,14 +109,15 @@ func call(modify func(crdt.Value) (crdt.Value, error), current crdt.Value) (v cr
 	return modify(current)
 }
 
-// fits returns at least what the encoded value takes, and an error if that is more
-// than allowed and more than before. A value is encoded only if it may be too large.
-func (m *Machine) fits(key string, current, next crdt.Value, size, grown int) (int, error) {
+// checkSize returns a lower bound of the size of the encoded value, and an error if the value
+// exceeds both Config.MaxEntry and its former size. It encodes the value only if it may be too
+// large.
+func (m *Machine) checkSize(key string, current, next crdt.Value, size, grown int) (int, error) {
 	most := m.cfg.MaxEntry
 	if size > 0 && grown > 0 && !next.HasCustomType() && size+grown <= most-most/8 {
 		return size + grown, nil
 	}
-	b, err := next.AppendBinary(m.scratch[:0])
+	b, err := next.AppendBinary(m.valueBuf[:0])
 	if err != nil {
 		return 0, fmt.Errorf("replication: encode %q: %w", key, err)
 	}
@@ -131,16 +132,16 @@ func (m *Machine) fits(key string, current, next crdt.Value, size, grown int) (i
 	return 0, &TooLargeError{Key: key, Size: len(b), Max: most}
 }
 
-// delete deletes a key here, and then elsewhere.
+// delete deletes a key on this node and replicates the deletion.
 func (m *Machine) delete(in Delete) {
 	if !m.admit(in.Request) {
 		return
 	}
 	e := m.keys[in.Key]
 	if e != nil && e.deleted {
-		// The others and the disk need not have heard of it: what was deleted before may have failed there.
+		// The earlier deletion may have failed on other nodes or on disk, so repeat it there.
 		m.touch(e)
-		m.spread(in.Request, e, 0, nil, true, Deleted)
+		m.replicate(in.Request, e, 0, nil, true, Deleted)
 		return
 	}
 	if e == nil {
@@ -150,18 +151,18 @@ func (m *Machine) delete(in Delete) {
 			return
 		}
 	}
-	m.bury(e)
+	m.makeTombstone(e)
 	if e.version == 0 {
 		e.version = m.base
 	}
 	m.touch(e)
-	pos := m.log(e, crdt.Delta{}, true, in.Level.Kind == Local)
-	m.spread(in.Request, e, pos, nil, true, Done)
+	pos := m.logChange(e, crdt.Delta{}, true, in.Level.Kind == Local)
+	m.replicate(in.Request, e, pos, nil, true, Done)
 }
 
-// spread stores what has changed, if it is durable, and sends it to as many others
-// as the request says. Then it answers done.
-func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole bool, done Outcome) {
+// replicate stores an entry that is durable and sends it to as many nodes as the level requires.
+// The request is answered with done.
+func (m *Machine) replicate(in Request, e *entry, pos uint64, delta []byte, whole bool, done Outcome) {
 	var peers []identity.Node
 	if in.Level.Kind != Local {
 		var stable *entry
@@ -170,9 +171,9 @@ func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole b
 		}
 		peers = m.order(in.Level, in.PreferOldest, stable)
 	}
-	alone := len(peers) == 0 && in.Level.Kind != Count && m.counts(in.Level)
+	alone := len(peers) == 0 && in.Level.Kind != Count && m.countsIn(in.Level)
 	if alone && !e.durable {
-		m.local(in, done, e.value)
+		m.replyLocal(in, done, e.value)
 		return
 	}
 	if alone {
@@ -187,17 +188,18 @@ func (m *Machine) spread(in Request, e *entry, pos uint64, delta []byte, whole b
 		m.store(e, waiter{kind: waitsRound, nr: r.nr})
 	}
 	if !whole {
-		r.delta = m.deltaOf(r.nr, e, pos, delta)
+		r.delta = m.encodeDelta(r.nr, e, pos, delta)
 	}
 	m.ask(r, r.needed)
 	for i := range r.targets[:r.needed] {
-		m.tell(pos, r.targets[i].node)
+		m.markDelivered(pos, r.targets[i].node)
 	}
 	m.check(r)
 }
 
-// deltaOf returns the message with the delta of the last change of an entry, which has a position in the log.
-func (m *Machine) deltaOf(nr uint64, e *entry, pos uint64, delta []byte) []byte {
+// encodeDelta returns the message with the last change of an entry, whose position in the log is
+// pos.
+func (m *Machine) encodeDelta(nr uint64, e *entry, pos uint64, delta []byte) []byte {
 	if len(e.pruning) > 0 {
 		return AppendMessage(nil, Delta{nr, []Item{{Key: e.key, From: e.version, To: e.version, Delta: delta, Pruned: e.pruned()}}})
 	}
