@@ -16,162 +16,128 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/adminrpc"
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// AdminService is the name under which operators ask for replicators: see cluster.Node.HandleAdmin.
-const AdminService = "ddata"
+// adminService is the name of the service that operators use, see cluster.Node.HandleAdmin.
+const adminService = "ddata"
 
-// AdminCommand is what an operator asks of a node. Nothing is changed by any of them, but for what a read from others repairs.
-type AdminCommand string
-
-// The commands.
+// The commands of operators. They change nothing, except that a read from other nodes repairs this
+// one.
 const (
-	// AdminStats asks for figures of the replicators, or of the one that is named.
-	AdminStats AdminCommand = "stats"
-	// AdminKeys asks for keys.
-	AdminKeys AdminCommand = "keys"
-	// AdminGet asks for a value, or a part of one.
-	AdminGet AdminCommand = "get"
-	// AdminDigests asks for the digests of the buckets into which the keys are divided, AdminBucket for those of the keys in one.
-	AdminDigests AdminCommand = "digests"
-	AdminBucket  AdminCommand = "bucket"
+	commandStats   = "stats"   // statistics of one or all replicators
+	commandKeys    = "keys"    // a list of keys
+	commandGet     = "get"     // a value, or a part of one
+	commandDigests = "digests" // the digests of all buckets of the keys
+	commandBucket  = "bucket"  // the digests of the keys in one bucket
 )
 
-// AdminRequest is a request of an operator, in JSON.
-type AdminRequest struct {
-	// Service is AdminService.
-	Service string       `json:"service"`
-	Command AdminCommand `json:"command"`
-	// Replicator is the name of the replicator. Defaults to DefaultName, for AdminStats to all.
+// adminRequest is a request of an operator.
+type adminRequest struct {
+	Service string `json:"service"`
+	Command string `json:"command"`
+	// Replicator defaults to DefaultName; for commandStats to all replicators.
 	Replicator string `json:"replicator,omitempty"`
-	// Key is what AdminGet is about; Level is "local", "majority" or "all", and defaults to "local".
+	// Key is the key of commandGet. Level is "local", "majority" or "all", and defaults to "local".
 	Key   string `json:"key,omitempty"`
 	Level string `json:"level,omitempty"`
-	// JSON asks for the value in JSON, as crdt.JSON makes it, not as it is encoded. Offset is how many bytes of that are there already.
+	// JSON requests the value as JSON instead of its encoded form. Offset is the number of bytes
+	// that the operator has already received.
 	JSON   bool `json:"json,omitempty"`
 	Offset int  `json:"offset,omitempty"`
-	// Prefix is what the keys begin with; Deleted asks for those that were deleted, too.
+	// Prefix restricts commandKeys to keys with a prefix. Deleted includes deleted keys.
 	Prefix  string `json:"prefix,omitempty"`
 	Deleted bool   `json:"deleted,omitempty"`
-	// TimeoutMS is how many milliseconds AdminGet may read from others. Defaults to what Config.Timeout says; the most is a minute.
+	// TimeoutMS limits how long commandGet reads from other nodes. Defaults to Config.Timeout; at
+	// most a minute.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`
-	// Bucket is the number of a bucket.
-	Bucket int `json:"bucket,omitempty"`
-	// After is the key, or the replicator, behind which the answer begins: there may be too many for one.
+	Bucket    int   `json:"bucket,omitempty"`
+	// After is the last key or replicator of the previous page.
 	After string `json:"after,omitempty"`
 }
 
-// AdminAnswer is the answer, in JSON. What has gone wrong is in Error; then the rest is empty but for Reason.
-type AdminAnswer struct {
-	Error string `json:"error,omitempty"`
-	// NoService says that the node has no replicator of that name.
-	NoService bool `json:"no_service,omitempty"`
-	// Reason is "not found", "deleted", "quorum", or empty for other errors.
-	Reason string `json:"reason,omitempty"`
-	// Node is who answers, as identity.Node.String writes it.
-	Node  string      `json:"node,omitempty"`
+// adminReply is the reply. Its reasons are those of serviceErrors.
+type adminReply struct {
+	adminrpc.Head
+
 	Stats []AdminStat `json:"stats,omitempty"`
 	Keys  []AdminKey  `json:"keys,omitempty"`
-	Part  *AdminPart  `json:"part,omitempty"`
-	Sums  *AdminSums  `json:"sums,omitempty"`
-	Marks []AdminMark `json:"marks,omitempty"`
-	// More says that there are more, behind the last one.
-	More bool `json:"more,omitempty"`
+	Part  *valuePart  `json:"part,omitempty"`
+	Sums  *digestSums `json:"sums,omitempty"`
+	Marks []keyMark   `json:"marks,omitempty"`
 }
 
-// AdminStat are figures of a replicator.
+// AdminStat is the state of a replicator.
 type AdminStat struct {
 	Replicator string `json:"replicator"`
-	// Replicas is how many nodes count in a quorum, by what this one knows.
+	// Replicas is the number of nodes that count in a quorum, as the node sees it.
 	Replicas int `json:"replicas"`
-	// Keys is how many keys there are, Deleted how many were deleted and are remembered.
+	// Keys is the number of keys, Deleted the number of tombstones of deleted keys.
 	Keys    int `json:"keys"`
 	Deleted int `json:"deleted"`
-	// Synced says that the node has got what others had when it joined.
+	// Synced reports that the node has fetched the data that other nodes had when it joined.
 	Synced bool `json:"synced"`
-	// Digest stands for all that it holds.
+	// Digest is the digest of all data of the replicator.
 	Digest string `json:"digest"`
-	// DiskErrors is how often the disk has failed, Waiting how many records wait for it.
+	// DiskErrors is the number of failed writes to disk, Waiting the number of records that are not
+	// written yet.
 	DiskErrors uint64 `json:"disk_errors,omitempty"`
 	Waiting    int    `json:"waiting,omitempty"`
 }
 
-// AdminKey is a key.
+// AdminKey is a key of a replicator.
 type AdminKey struct {
 	Key string `json:"key"`
-	// Type is the type of its value, empty if it was deleted.
+	// Type is the type of the value, empty if the key was deleted.
 	Type    string `json:"type,omitempty"`
 	Deleted bool   `json:"deleted,omitempty"`
-	// Durable says that it is kept on disk.
+	// Durable reports that the key is stored on disk.
 	Durable bool `json:"durable,omitempty"`
 }
 
-// AdminPart is a part of a value.
-type AdminPart struct {
+// valuePart is a part of a value.
+type valuePart struct {
 	Type string `json:"type"`
-	// Digest is that of the whole, Size its length in bytes.
+	// Digest is the digest of the whole value, Size its size in bytes.
 	Digest string `json:"digest"`
 	Size   int    `json:"size"`
 	Data   []byte `json:"data"`
 }
 
-// AdminSums are digests of all that a replicator holds, and of its buckets, one behind the other.
-type AdminSums struct {
+// digestSums are the digest of all data and the concatenated digests of the buckets.
+type digestSums struct {
 	Digest  string `json:"digest"`
 	Buckets []byte `json:"buckets"`
 }
 
-// AdminMark is the digest of what a key holds, empty if it was deleted.
-type AdminMark struct {
+// keyMark is the digest of a key, empty if the key was deleted.
+type keyMark struct {
 	Key    string `json:"key"`
 	Digest string `json:"digest,omitempty"`
 }
 
 const (
-	adminPage     = 1000      // keys, or
-	adminBytes    = 192 << 10 // of those, or of a value
-	maxAdminError = 4 << 10
+	maxPageKeys  = 1000
+	maxPageBytes = 192 << 10 // of keys or of a value
+	// maxAdminTimeout limits how long a request of an operator reads from other nodes.
+	maxAdminTimeout = time.Minute
 )
 
-// ErrNoReplicator says that a node has no replicator of the name that an operator has asked for.
-var ErrNoReplicator = errors.New("ddata: the node has no such replicator")
+// ErrNoReplicator matches the error of an Admin if the node has no replicator with the requested
+// name.
+var ErrNoReplicator = errors.New("ddata: no such replicator on the node")
 
-// admin answers an operator.
-func (s *router) serveAdmin(ctx context.Context, _ string, request []byte) []byte {
-	var r AdminRequest
-	var answer AdminAnswer
-	err := json.Unmarshal(request, &r)
-	if err == nil {
-		answer, err = s.handleAdmin(ctx, &r)
+func newAdminService() *adminrpc.Service {
+	return &adminrpc.Service{
+		Package: "ddata", Missing: ErrNoReplicator,
+		Errors: map[string]error{"not found": ErrNotFound, "deleted": ErrDeleted, "quorum": ErrQuorum},
 	}
-	if err != nil {
-		text := err.Error()
-		answer = AdminAnswer{Error: text[:min(len(text), maxAdminError)], NoService: errors.Is(err, ErrNoReplicator), Reason: adminReason(err)}
-	}
-	b, err := json.Marshal(answer)
-	if err != nil {
-		return []byte(`{"error":"the answer can't be encoded"}`)
-	}
-	return b
 }
 
-// adminReasons returns the errors that are told apart, by their names.
-func adminReasons() map[string]error {
-	return map[string]error{"not found": ErrNotFound, "deleted": ErrDeleted, "quorum": ErrQuorum}
-}
-
-func adminReason(err error) string {
-	for text, known := range adminReasons() { // at most one of them matches
-		if errors.Is(err, known) {
-			return text
-		}
-	}
-	return ""
-}
-
-func (s *router) handleAdmin(ctx context.Context, request *AdminRequest) (AdminAnswer, error) {
-	if request.Command == AdminStats && request.Replicator == "" {
+// handleAdmin handles a request of an operator.
+func (s *router) handleAdmin(ctx context.Context, _ string, request *adminRequest) (adminReply, error) {
+	if request.Command == commandStats && request.Replicator == "" {
 		return s.adminStats(ctx, request.After)
 	}
 	name := cmp.Or(request.Replicator, DefaultName)
@@ -179,15 +145,15 @@ func (s *router) handleAdmin(ctx context.Context, request *AdminRequest) (AdminA
 	r := s.byName[name]
 	s.mu.RUnlock()
 	if r == nil {
-		return AdminAnswer{}, fmt.Errorf("%w: %.100q", ErrNoReplicator, name)
+		return adminReply{}, fmt.Errorf("%w: %.100q", ErrNoReplicator, name)
 	}
-	answer, err := r.handleAdmin(ctx, request)
-	answer.Node = r.node.Self().String()
-	return answer, err
+	reply, err := r.handleAdmin(ctx, request)
+	reply.Node = r.node.Self().String()
+	return reply, err
 }
 
-// adminStats returns the figures of all replicators behind one.
-func (s *router) adminStats(ctx context.Context, after string) (answer AdminAnswer, err error) {
+// adminStats returns the statistics of all replicators whose names are greater than after.
+func (s *router) adminStats(ctx context.Context, after string) (reply adminReply, err error) {
 	s.mu.RLock()
 	all := slices.SortedFunc(maps.Values(s.byName), func(a, b *Replicator) int { return cmp.Compare(a.cfg.Name, b.cfg.Name) })
 	s.mu.RUnlock()
@@ -195,89 +161,88 @@ func (s *router) adminStats(ctx context.Context, after string) (answer AdminAnsw
 		switch {
 		case r.cfg.Name <= after:
 			continue
-		case len(answer.Stats) == adminPage/10:
-			answer.More = true
-			return answer, nil
+		case len(reply.Stats) == maxPageKeys/10:
+			reply.More = true
+			return reply, nil
 		}
-		answer.Node = r.node.Self().String()
+		reply.Node = r.node.Self().String()
 		stats, err := r.Stats(ctx)
 		if errors.Is(err, ErrStopped) {
 			continue
 		}
 		if err != nil {
-			return answer, err
+			return reply, err
 		}
-		answer.Stats = append(answer.Stats, r.adminStat(&stats))
+		reply.Stats = append(reply.Stats, r.adminStat(&stats))
 	}
-	return answer, nil
+	return reply, nil
 }
 
 func (r *Replicator) adminStat(s *Stats) AdminStat {
 	return AdminStat{
 		Replicator: r.cfg.Name, Replicas: s.Replicas, Keys: s.Protocol.Keys, Deleted: s.Protocol.Tombstones, Synced: s.Synced,
-		Digest: s.Digest.String(), DiskErrors: s.DiskErrors, Waiting: s.Waiting,
+		Digest: s.Digest, DiskErrors: s.DiskErrors, Waiting: s.Waiting,
 	}
 }
 
-// administer answers an operator.
-func (r *Replicator) handleAdmin(ctx context.Context, request *AdminRequest) (answer AdminAnswer, err error) {
+func (r *Replicator) handleAdmin(ctx context.Context, request *adminRequest) (reply adminReply, err error) {
 	switch request.Command {
-	case AdminStats:
+	case commandStats:
 		var stats Stats
 		if stats, err = r.Stats(ctx); err == nil {
-			answer.Stats = []AdminStat{r.adminStat(&stats)}
+			reply.Stats = []AdminStat{r.adminStat(&stats)}
 		}
-		return answer, err
-	case AdminKeys:
-		answer.Keys, answer.More = r.adminKeys(request)
-		return answer, nil
-	case AdminGet:
-		answer.Part, err = r.adminGet(ctx, request)
-		return answer, err
-	case AdminDigests:
+		return reply, err
+	case commandKeys:
+		reply.Keys, reply.More = r.adminKeys(request)
+		return reply, nil
+	case commandGet:
+		reply.Part, err = r.adminGet(ctx, request)
+		return reply, err
+	case commandDigests:
 		err = r.digested(ctx, func() {
 			p := r.machine.Protocol()
 			all := p.Digests()
-			answer.Sums = &AdminSums{Digest: p.Root().String()}
+			reply.Sums = &digestSums{Digest: p.Root().String()}
 			for i := range all {
-				answer.Sums.Buckets = append(answer.Sums.Buckets, all[i][:]...)
+				reply.Sums.Buckets = append(reply.Sums.Buckets, all[i][:]...)
 			}
 		})
-		return answer, err
-	case AdminBucket:
-		answer.Marks, answer.More, err = r.adminBucket(ctx, request)
-		return answer, err
+		return reply, err
+	case commandBucket:
+		reply.Marks, reply.More, err = r.adminBucket(ctx, request)
+		return reply, err
 	}
-	return answer, fmt.Errorf("%w: command %.100q", ErrInvalid, string(request.Command))
+	return reply, fmt.Errorf("%w: command %.100q", ErrInvalid, request.Command)
 }
 
-// adminKeys returns the keys behind one.
-func (r *Replicator) adminKeys(request *AdminRequest) (page []AdminKey, more bool) {
-	all := r.values.page(request.After, request.Prefix, request.Deleted, adminPage+1)
-	room := adminBytes
+// adminKeys returns a page of keys, and whether there are more.
+func (r *Replicator) adminKeys(request *adminRequest) (page []AdminKey, more bool) {
+	all := r.values.page(request.After, request.Prefix, request.Deleted, maxPageKeys+1)
+	room := maxPageBytes
 	for i := range all {
 		k := &all[i]
 		k.Durable = r.Durable(k.Key)
-		if room -= sizeOf(k); i == adminPage || room < 0 {
+		if room -= jsonSize(k); i == maxPageKeys || room < 0 {
 			return all[:i], true
 		}
 	}
 	return all, false
 }
 
-// sizeOf returns how many bytes something takes in an answer.
-func sizeOf(v any) int {
+// jsonSize returns the size of a list element in a reply.
+func jsonSize(v any) int {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return 0 // then nothing of it is sent
+		return 0 // the reply fails anyway
 	}
 	return len(b) + 1
 }
 
-// behind returns the keys behind one that begin with a text, sorted, up to a number of them.
+// page returns up to limit keys after a key, sorted, that have a prefix.
 func (v *values) page(after, prefix string, deleted bool, limit int) []AdminKey {
 	var keys []AdminKey
-	last := "" // of as many as are wanted
+	last := "" // the last key of the page so far, once it has limit keys
 	trim := func() {
 		slices.SortFunc(keys, func(a, b AdminKey) int { return cmp.Compare(a.Key, b.Key) })
 		if len(keys) >= limit {
@@ -307,11 +272,8 @@ func (v *values) page(after, prefix string, deleted bool, limit int) []AdminKey 
 	return keys
 }
 
-// maxAdminTimeout is how long an operator may have others read.
-const maxAdminTimeout = time.Minute
-
-// adminGet returns a part of a value. That an operator looks at a key does not keep it from expiring.
-func (r *Replicator) adminGet(ctx context.Context, request *AdminRequest) (*AdminPart, error) {
+// adminGet returns a part of a value. It does not count as a use of the key.
+func (r *Replicator) adminGet(ctx context.Context, request *adminRequest) (*valuePart, error) {
 	v, err := r.adminRead(ctx, request)
 	if err != nil {
 		return nil, err
@@ -326,17 +288,14 @@ func (r *Replicator) adminGet(ctx context.Context, request *AdminRequest) (*Admi
 		return nil, fmt.Errorf("%w: offset %d", ErrInvalid, request.Offset)
 	}
 	rest := data[min(request.Offset, len(data)):]
-	return &AdminPart{Type: v.Type(), Digest: adminDigest(data), Size: len(data), Data: rest[:min(len(rest), adminBytes)]}, nil
-}
-
-// adminDigest tells one value from another.
-func adminDigest(data []byte) string {
 	sum := sha256.Sum256(data)
-	return fmt.Sprintf("%x", sum[:16])
+	return &valuePart{
+		Type: v.Type(), Digest: fmt.Sprintf("%x", sum[:16]), Size: len(data), Data: rest[:min(len(rest), maxPageBytes)],
+	}, nil
 }
 
-func (r *Replicator) adminRead(ctx context.Context, request *AdminRequest) (crdt.Value, error) {
-	ctx = context.WithoutCancel(ctx) // it takes at most Config.Timeout, or what is wanted
+func (r *Replicator) adminRead(ctx context.Context, request *adminRequest) (crdt.Value, error) {
+	ctx = context.WithoutCancel(ctx) // the read ends after Config.Timeout or the requested timeout
 	if wanted := request.TimeoutMS; wanted > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(wanted, maxAdminTimeout.Milliseconds()))*time.Millisecond)
@@ -360,22 +319,22 @@ func (r *Replicator) adminRead(ctx context.Context, request *AdminRequest) (crdt
 	return crdt.Value{}, fmt.Errorf("%w: level %.100q", ErrInvalid, request.Level)
 }
 
-// adminBucket returns the digests of the keys in a bucket, behind a key.
-func (r *Replicator) adminBucket(ctx context.Context, request *AdminRequest) (page []AdminMark, more bool, err error) {
+// adminBucket returns a page of the digests of the keys in a bucket, and whether there are more.
+func (r *Replicator) adminBucket(ctx context.Context, request *adminRequest) (page []keyMark, more bool, err error) {
 	if request.Bucket < 0 || request.Bucket >= replication.BucketCount {
 		return nil, false, fmt.Errorf("%w: bucket %d of %d", ErrInvalid, request.Bucket, replication.BucketCount)
 	}
 	var keys []replication.KeyDigest
-	if err = r.digested(ctx, func() { keys, more = r.machine.Protocol().Bucket(request.Bucket, request.After, adminPage) }); err != nil {
+	if err = r.digested(ctx, func() { keys, more = r.machine.Protocol().Bucket(request.Bucket, request.After, maxPageKeys) }); err != nil {
 		return nil, false, err
 	}
-	room := adminBytes
+	room := maxPageBytes
 	for _, k := range keys {
-		m := AdminMark{Key: k.Key}
+		m := keyMark{Key: k.Key}
 		if k.Digest != (replication.Digest{}) {
 			m.Digest = k.Digest.String()
 		}
-		if room -= sizeOf(m); room < 0 {
+		if room -= jsonSize(m); room < 0 {
 			return page, true, nil
 		}
 		page = append(page, m)

@@ -7,92 +7,88 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/adminrpc"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/transport"
 )
 
 const (
-	// maxAdminPages is how many answers a list, or a value, may be made of.
-	maxAdminPages = 100_000
-	// maxAdminValue is the largest value that is put together: MaxSize of package crdt in JSON takes no more.
+	// maxAdminValue is the maximum size of a value: a value of crdt.MaxSize bytes is not larger in
+	// JSON.
 	maxAdminValue = 8 * crdt.MaxSize
-	// maxAdminTries is how often a value is asked for that changes while it is sent.
+	// maxAdminTries is the number of attempts to read a value that changes during the transfer.
 	maxAdminTries = 10
 )
 
-// Admin asks nodes for what replicators hold, on behalf of an operator, who is no node. Its methods are safe for concurrent use. Their
-// errors are those of transport.AdminClient, or an *AdminError.
-type Admin struct{ asker transport.AdminClient }
+// Admin inspects replicators on behalf of an operator, from outside of the cluster. Its methods are
+// safe for concurrent use. Their errors are those of transport.AdminClient, or errors reported by a
+// node, which match ErrNoReplicator, ErrNotFound, ErrDeleted and ErrQuorum.
+type Admin struct{ client *adminrpc.Client }
 
-// NewAdmin returns an Admin that asks through what a plugin offers, such as nats.ConnectOperator. That stays the caller's.
-func NewAdmin(asker transport.AdminClient) *Admin { return &Admin{asker} }
+// NewAdmin returns an Admin that sends its requests with client, for example that of
+// nats.ConnectOperator. The caller closes the client.
+func NewAdmin(client transport.AdminClient) *Admin {
+	return &Admin{adminrpc.NewClient(client, newAdminService())}
+}
 
-// At says who is asked.
+// At selects the target of a request.
 type At struct {
-	// Node is the name of a node. Defaults to any.
+	// Node is the name of a node. Defaults to any node.
 	Node string
-	// Replicator is the name of its replicator. Defaults to DefaultName.
+	// Replicator is the name of a replicator of the node. Defaults to DefaultName.
 	Replicator string
-	// Timeout is how long the node may read from others, at most a minute. Defaults to what the replicator's Config.Timeout says. Give it less
-	// than the context has, so that the answer tells how many have taken part.
+	// Timeout limits how long the node reads from other nodes, at most a minute. Defaults to
+	// Config.Timeout of the replicator. Use less time than the context has, so that the error
+	// reports how many nodes have answered.
 	Timeout time.Duration
 }
 
-// AdminError is what a node says that could not do what it was asked. It matches ErrNoReplicator, ErrNotFound, ErrDeleted
-// and ErrQuorum.
-type AdminError struct {
-	Command AdminCommand
-	Text    string
-
-	is error
+// request returns a request with the fields that At determines.
+func (at At) request(r adminRequest) *adminRequest {
+	r.Service, r.Replicator, r.TimeoutMS = adminService, at.Replicator, at.Timeout.Milliseconds()
+	return &r
 }
 
-func (e *AdminError) Error() string {
-	return fmt.Sprintf("ddata: %s: the node says: %s", e.Command, strings.TrimPrefix(e.Text, "ddata: "))
+func (a *Admin) pages(ctx context.Context, at At, request *adminRequest) iter.Seq2[*adminReply, error] {
+	return adminrpc.Pages[adminRequest, adminReply](ctx, a.client, at.Node, request.Command, request)
 }
 
-// Is reports whether that is the error of this package that the node meant.
-func (e *AdminError) Is(target error) bool { return e.is != nil && errors.Is(e.is, target) }
-
-// Stats returns the figures of a node's replicators, and who has answered, as identity.Node.String writes it. All of the node if
-// at.Replicator is empty.
+// Stats returns the state of the replicator at.Replicator of a node, or of all its replicators if
+// the name is empty. It also returns the replying node in the format of identity.Node.String.
 func (a *Admin) Stats(ctx context.Context, at At) (node string, stats []AdminStat, err error) {
-	request := AdminRequest{Command: AdminStats}
-	for answer, err := range a.pages(ctx, at, &request) {
+	request := at.request(adminRequest{Command: commandStats})
+	for reply, err := range a.pages(ctx, at, request) {
 		if err != nil {
 			return node, stats, err
 		}
-		stats, node = append(stats, answer.Stats...), answer.Node
-		if len(answer.Stats) > 0 {
-			request.After = answer.Stats[len(answer.Stats)-1].Replicator
+		stats, node = append(stats, reply.Stats...), reply.Node
+		if len(reply.Stats) > 0 {
+			request.After = reply.Stats[len(reply.Stats)-1].Replicator
 		}
 	}
 	return node, stats, nil
 }
 
-// Keys yields the keys that a node has and that begin with a text, sorted; those that were deleted as well, if that is wanted. The
-// error is the last that it yields.
+// Keys yields the keys of a node that have a prefix, sorted; deleted ones only if deleted is set.
+// An error ends the sequence.
 func (a *Admin) Keys(ctx context.Context, at At, prefix string, deleted bool) iter.Seq2[AdminKey, error] {
 	return func(yield func(AdminKey, error) bool) {
-		request := AdminRequest{Command: AdminKeys, Prefix: prefix, Deleted: deleted}
-		for answer, err := range a.pages(ctx, at, &request) {
+		request := at.request(adminRequest{Command: commandKeys, Prefix: prefix, Deleted: deleted})
+		for reply, err := range a.pages(ctx, at, request) {
 			if err != nil {
 				yield(AdminKey{}, err)
 				return
 			}
-			for _, k := range answer.Keys {
+			for _, k := range reply.Keys {
 				if request.After = k.Key; !yield(k, nil) {
 					return
 				}
@@ -101,151 +97,98 @@ func (a *Admin) Keys(ctx context.Context, at At, prefix string, deleted bool) it
 	}
 }
 
-// AdminValue is what a key holds.
+// AdminValue is the value of a key.
 type AdminValue struct {
-	// Node is who has answered.
+	// Node is the replying node.
 	Node string
 	Key  string
 	// Type is the type of the value.
 	Type string
-	// Data is the encoded value: crdt.Types decode it.
+	// Data is the encoded value, which crdt.Types.Decode reads, or its JSON.
 	Data []byte
 }
 
-// Get returns what a node has of a key, encoded. The level is "local", "majority" or "all".
+// Get returns the encoded value of a key. The level is "local", "majority" or "all".
 func (a *Admin) Get(ctx context.Context, at At, key, level string) (*AdminValue, error) {
-	return a.value(ctx, at, AdminRequest{Command: AdminGet, Key: key, Level: level})
+	return a.value(ctx, at, at.request(adminRequest{Command: commandGet, Key: key, Level: level}))
 }
 
-// GetJSON returns what a node has of a key as JSON, as crdt.JSON makes it there. It is for types that are not known here.
+// GetJSON returns the value of a key as JSON, converted by crdt.JSON on the node. It is for values
+// whose types the operator's program does not have. The level is "local", "majority" or "all".
 func (a *Admin) GetJSON(ctx context.Context, at At, key, level string) (*AdminValue, error) {
-	return a.value(ctx, at, AdminRequest{Command: AdminGet, Key: key, Level: level, JSON: true})
+	return a.value(ctx, at, at.request(adminRequest{Command: commandGet, Key: key, Level: level, JSON: true}))
 }
 
-// value puts a value together. If it changes meanwhile it begins anew.
-func (a *Admin) value(ctx context.Context, at At, request AdminRequest) (*AdminValue, error) {
+// value reads a value part by part. It starts again if the value changes.
+func (a *Admin) value(ctx context.Context, at At, request *adminRequest) (*AdminValue, error) {
 	var v *AdminValue
-	digest := ""
+	node, digest := at.Node, ""
 	for tries := 0; tries < maxAdminTries; {
-		answer, err := a.ask(ctx, at, request)
+		reply, err := adminrpc.Ask[adminReply](ctx, a.client, node, request.Command, request)
 		if err != nil {
 			return nil, err
 		}
-		p := answer.Part
+		p := reply.Part
 		switch {
 		case p != nil && request.Offset > 0 && p.Digest != digest:
 			tries++
 			request.Offset = 0
 			continue
 		case p == nil || p.Size > maxAdminValue || request.Offset+len(p.Data) > p.Size || len(p.Data) == 0 && request.Offset < p.Size:
-			return nil, fmt.Errorf("ddata: the answer to %s of %q makes no sense", request.Command, request.Key)
+			return nil, a.client.Malformed(request.Command, fmt.Sprintf("value of %q", request.Key))
 		case request.Offset == 0:
-			digest, v = p.Digest, &AdminValue{Node: answer.Node, Key: request.Key, Type: p.Type, Data: make([]byte, 0, p.Size)}
+			digest, v = p.Digest, &AdminValue{Node: reply.Node, Key: request.Key, Type: p.Type, Data: make([]byte, 0, p.Size)}
 		}
 		v.Data = append(v.Data, p.Data...)
 		if request.Offset = len(v.Data); request.Offset == p.Size {
 			return v, nil
 		}
-		if at, err = at.stay(answer); err != nil {
+		if reply.Node == "" {
+			return nil, a.client.Malformed(request.Command, "no node")
+		}
+		if node, err = a.client.Sender(request.Command, reply.Node, node); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("ddata: %s %q: it changes faster than it can be read", request.Command, request.Key)
+	return nil, fmt.Errorf("ddata: %s %q: the value changes faster than it can be read", request.Command, request.Key)
 }
 
-// stay returns the node that has answered as the one that is asked for the rest.
-func (at At) stay(answer *AdminAnswer) (At, error) {
-	n, err := identity.Parse(answer.Node)
-	if err != nil {
-		return at, fmt.Errorf("ddata: the answer of %.150q: %w", answer.Node, err)
-	}
-	at.Node = n.Name
-	return at, nil
-}
-
-// pages yields answers until there are no more. Whoever takes them sets what the next one begins behind.
-func (a *Admin) pages(ctx context.Context, at At, request *AdminRequest) iter.Seq2[*AdminAnswer, error] {
-	return func(yield func(*AdminAnswer, error) bool) {
-		for range maxAdminPages {
-			before := request.After
-			answer, err := a.ask(ctx, at, *request)
-			if !yield(answer, err) || err != nil || !answer.More {
-				return
-			}
-			if request.After == before { // or it would never end
-				yield(nil, fmt.Errorf("ddata: the answer to %s makes no sense", request.Command))
-				return
-			}
-			if at, err = at.stay(answer); err != nil {
-				yield(nil, err)
-				return
-			}
-		}
-		yield(nil, fmt.Errorf("ddata: the answers to %s never end", request.Command))
-	}
-}
-
-func (a *Admin) ask(ctx context.Context, at At, r AdminRequest) (*AdminAnswer, error) {
-	r.Service, r.Replicator, r.TimeoutMS = AdminService, at.Replicator, at.Timeout.Milliseconds()
-	request, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("ddata: %s: %w", r.Command, err)
-	}
-	b, err := a.asker.Ask(ctx, at.Node, request)
-	if err != nil {
-		return nil, fmt.Errorf("ddata: ask for %s: %w", r.Command, err)
-	}
-	var answer AdminAnswer
-	if err := json.Unmarshal(b, &answer); err != nil {
-		return nil, fmt.Errorf("ddata: the answer to %s can't be read: %w", r.Command, err)
-	}
-	if answer.Error == "" {
-		return &answer, nil
-	}
-	e := &AdminError{Command: r.Command, Text: answer.Error, is: adminReasons()[answer.Reason]}
-	if answer.NoService {
-		e.is = ErrNoReplicator
-		if answer.Node == "" && !strings.HasPrefix(e.Text, ErrNoReplicator.Error()) { // it has none at all
-			e.Text = ErrNoReplicator.Error()
-		}
-	}
-	return nil, e
-}
-
-// Diff is what nodes hold that is not the same.
+// Diff is the result of comparing the data of nodes.
 type Diff struct {
-	// Nodes are those that were asked.
+	// Nodes are the nodes that were asked.
 	Nodes []DiffNode
-	// Keys are those that are not the same on all nodes that have answered, sorted.
+	// Keys are the keys that differ between the nodes that have answered, sorted.
 	Keys []DiffKey
-	// More says that there are more.
+	// More reports that further keys differ.
 	More bool
 }
 
-// DiffNode is a node that was asked.
+// DiffNode is a node of a comparison.
 type DiffNode struct {
-	// Name is its name; Node is who has answered, empty if nobody has.
+	// Name is the name of the node. Node is the replying node, empty if there was no reply.
 	Name, Node string
-	// Digest stands for all that it holds, when keys were used last included.
+	// Digest is the digest of all data of the replicator, including the times of last use of keys.
 	Digest string
-	// Err says why it is not compared. It matches ErrNoReplicator if there is nothing to compare.
+	// Err is the reason why the node is not compared. It matches ErrNoReplicator if the node has no
+	// such replicator.
 	Err error
 
 	buckets []byte
 }
 
-// DiffKey is a key.
+// DiffKey is a key that differs.
 type DiffKey struct {
 	Key string
-	// Held is what the nodes hold, in the order of Diff.Nodes: a digest, DiffDeleted, or empty if that does not have the key, or was
-	// not compared.
+	// Held are the digests of the key on the nodes, in the order of Diff.Nodes: DiffDeleted if the
+	// key was deleted, empty if the node does not have the key or is not compared.
 	Held []string
 }
 
-// DiffDeleted stands for a key that was deleted.
+// DiffDeleted is the entry of DiffKey.Held for a deleted key.
 const DiffDeleted = "deleted"
 
-// Same reports whether all nodes have answered, but for those without such a replicator, and hold the same.
+// Same reports whether all nodes have answered and hold the same data. Nodes without such a
+// replicator are ignored.
 func (d *Diff) Same() bool {
 	for i := range d.Nodes {
 		if err := d.Nodes[i].Err; err != nil && !errors.Is(err, ErrNoReplicator) {
@@ -255,8 +198,9 @@ func (d *Diff) Same() bool {
 	return len(d.Keys) == 0
 }
 
-// Diff compares what the replicators with a name hold on some nodes, and returns up to so many keys that are not the same. What
-// changes meanwhile can differ although it will be the same soon. A node that does not answer is no error.
+// Diff compares the data of the replicators with a name on some nodes, and returns at most most
+// keys that differ. Keys that change during the comparison may be reported although they converge
+// soon. A node that does not answer is not an error; see DiffNode.Err.
 func (a *Admin) Diff(ctx context.Context, replicator string, nodes []string, most int) (*Diff, error) {
 	d := &Diff{Nodes: make([]DiffNode, len(nodes))}
 	each(nodes, func(i int, name string) {
@@ -282,7 +226,7 @@ func (a *Admin) Diff(ctx context.Context, replicator string, nodes []string, mos
 	return d, nil
 }
 
-// each calls f for all names, at the same time.
+// each calls f concurrently for all names.
 func each(names []string, f func(i int, name string)) {
 	var all sync.WaitGroup
 	for i, name := range names {
@@ -291,22 +235,22 @@ func each(names []string, f func(i int, name string)) {
 	all.Wait()
 }
 
-// sums returns the digests of a node.
+// sums returns the digests of the buckets of a node.
 func (a *Admin) sums(ctx context.Context, at At) DiffNode {
 	n := DiffNode{Name: at.Node}
-	answer, err := a.ask(ctx, at, AdminRequest{Command: AdminDigests})
+	reply, err := adminrpc.Ask[adminReply](ctx, a.client, at.Node, commandDigests, at.request(adminRequest{Command: commandDigests}))
 	switch {
 	case err != nil:
 		n.Err = err
-	case answer.Sums == nil || len(answer.Sums.Buckets) != replication.BucketCount*len(replication.Digest{}):
-		n.Err = fmt.Errorf("ddata: the answer to %s makes no sense", AdminDigests)
+	case reply.Sums == nil || len(reply.Sums.Buckets) != replication.BucketCount*len(replication.Digest{}):
+		n.Err = a.client.Malformed(commandDigests, "wrong number of digests")
 	default:
-		n.Node, n.Digest, n.buckets = answer.Node, answer.Sums.Digest, answer.Sums.Buckets
+		n.Node, n.Digest, n.buckets = reply.Node, reply.Sums.Digest, reply.Sums.Buckets
 	}
 	return n
 }
 
-// differs reports whether the nodes hold different things in a bucket.
+// differs reports whether a bucket differs between the nodes.
 func (d *Diff) differs(nr int) bool {
 	const size = len(replication.Digest{})
 	var first []byte
@@ -326,7 +270,8 @@ func (d *Diff) differs(nr int) bool {
 	return false
 }
 
-// compare returns the keys of a bucket that are not the same on all nodes. Nodes that don't answer are not compared from then on.
+// compare returns the keys of a bucket that differ between the nodes. Nodes that do not answer are
+// excluded from then on.
 func (a *Admin) compare(ctx context.Context, replicator string, nr int, nodes []DiffNode) (keys []DiffKey) {
 	held := make([]map[string]string, len(nodes))
 	var all sync.WaitGroup
@@ -361,15 +306,15 @@ func (a *Admin) compare(ctx context.Context, replicator string, nr int, nodes []
 	return keys
 }
 
-// bucket returns what a node holds in a bucket.
+// bucket returns the digests of the keys in a bucket of a node.
 func (a *Admin) bucket(ctx context.Context, at At, nr int) (map[string]string, error) {
 	held := map[string]string{}
-	request := AdminRequest{Command: AdminBucket, Bucket: nr}
-	for answer, err := range a.pages(ctx, at, &request) {
+	request := at.request(adminRequest{Command: commandBucket, Bucket: nr})
+	for reply, err := range a.pages(ctx, at, request) {
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range answer.Marks {
+		for _, m := range reply.Marks {
 			request.After = m.Key
 			if held[m.Key] = m.Digest; m.Digest == "" {
 				held[m.Key] = DiffDeleted

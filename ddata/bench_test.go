@@ -152,7 +152,8 @@ func callers(b *testing.B, f func(ctx context.Context, i uint64)) {
 	})
 }
 
-// BenchmarkWriteMajority compares writes to a majority with raw requests to as many peers. All nodes are in this process.
+// BenchmarkWriteMajority compares writes to a majority with raw requests to as many peers. All
+// nodes are in this process.
 func BenchmarkWriteMajority(b *testing.B) { majorities(b, inMemory) }
 
 // BenchmarkNATS is the same over a broker.

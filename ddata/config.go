@@ -18,76 +18,92 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// DefaultName is the name of a replicator that has none.
+// DefaultName is the name of a replicator without Config.Name.
 const DefaultName = "ddata"
 
-// Config says what a replicator holds, and how. All nodes should have the same, but for Opener, Logger and Observer.
+// Config configures a replicator. It should be the same on all nodes, except Opener, Logger and
+// Observer.
 type Config struct {
-	// Name tells the replicators of a node apart. Those with the same name on different nodes hold the same data. Up to 128 letters,
-	// digits and "_-:.". Defaults to DefaultName.
+	// Name identifies a replicator on its node. Replicators with the same name on different nodes
+	// hold the same data. Up to 128 letters, digits and "_-:.". Defaults to DefaultName.
 	Name string
-	// Roles are those that a node must have, all of them, to hold the data. Other nodes are invisible to it, and can't start it. Defaults to
-	// none: all nodes do. Every member with the roles counts in majorities, whether it has started a replicator of this name or not: one
-	// that has none never answers.
+	// Roles are the roles that a node must have, all of them, to hold the data. Start fails on
+	// nodes without them, and the replicator ignores such nodes. Defaults to none: all nodes hold
+	// the data. Every member with the roles counts in majorities; a member that has not started a
+	// replicator of this name never answers.
 	Roles []string
-	// Types are the data types and the types of elements of the program: crdt.NewTypes(codec.Types(codec.Name[Product]("product"))) lets a Product
-	// be an element. Defaults to those of package crdt with elements of basic kinds. All nodes need a type before one of them uses it: the
-	// others refuse what they can't read.
+	// Types are the data types and element types of the program:
+	// crdt.NewTypes(codec.Types(codec.Name[Product]("product"))) allows Product as an element type.
+	// Defaults to the types of package crdt with elements of basic kinds. All nodes need a type
+	// before any node uses it: nodes refuse data of unknown types.
 	Types *crdt.Types
 
-	// Durable are the keys that are kept on disk: exact ones, and prefixes that end in a star. Defaults to none. They are loaded before Start
-	// returns, and a change of one is on disk before it is acknowledged.
+	// Durable are the keys that are stored on disk: exact keys, and prefixes that end in a star.
+	// Defaults to none. Start loads them before it returns, and a change is on disk before it is
+	// acknowledged.
 	Durable []string
-	// Opener opens the store in which they are kept: leveldb.NewDurable of plugins/leveldb is one. Required if there are Durable ones. The
-	// replicator closes what it has opened.
+	// Opener opens the store of durable keys, for example leveldb.NewDurable of plugins/leveldb.
+	// Required if Durable is not empty. The replicator closes the store.
 	Opener durable.Opener
-	// WriteBehind is after which time what has changed is written to disk, if requests need not wait for that. A crash loses up to so
-	// much of what this node has acknowledged. Defaults to 0: they wait.
+	// WriteBehind is the delay after which changes are written to disk, without requests waiting
+	// for it. A crash loses the acknowledged changes of up to that time. Defaults to 0: requests
+	// wait.
 	WriteBehind time.Duration
 
-	// Expire says after which time without use keys are forgotten on all nodes, by key or by prefix that ends in a star. An
-	// exact key goes before prefixes, a longer prefix before a shorter one. At least GossipInterval, and the same on all nodes.
+	// Expire is the time without use after which keys are removed on all nodes, by key or by prefix
+	// that ends in a star. An exact key takes precedence over prefixes, a longer prefix over a
+	// shorter one. At least GossipInterval, and the same on all nodes.
 	Expire map[string]time.Duration
-	// PreferOldest lets all requests ask the oldest nodes first, not any. It is good where a singleton writes.
+	// PreferOldest makes requests ask the oldest nodes first instead of random ones. Use it where a
+	// singleton writes.
 	PreferOldest bool
-	// Timeout is that of requests whose context has no deadline, and how long those wait at most until they begin. Defaults to 5 s.
+	// Timeout is the timeout of requests whose context has no deadline, and the maximum time until
+	// such a request begins. Defaults to 5 s.
 	Timeout time.Duration
 
-	// GossipInterval is how often all data is compared with another node. Defaults to 2 s.
+	// GossipInterval is the time between comparisons of all data with another node. Defaults to 2
+	// s.
 	GossipInterval time.Duration
-	// NotifyInterval is how often subscribers are told of changes. Defaults to 500 ms.
+	// NotifyInterval is the time between notifications of subscribers. Defaults to 500 ms.
 	NotifyInterval time.Duration
-	// DeltaInterval is how often changes are sent to the others, but for the first after some quiet, which is sent at once. Defaults to
-	// 200 ms.
+	// DeltaInterval is the time between propagations of changes to other nodes. The first change
+	// after a quiet period is sent at once. Defaults to 200 ms.
 	DeltaInterval time.Duration
-	// PruneInterval is how often it is looked for nodes that have left, so that their history is moved to another one. Defaults to 2
-	// minutes; below 0 it is kept for ever.
+	// PruneInterval is the time between searches for history of removed nodes, which is moved to
+	// another node. Defaults to 2 minutes; negative disables pruning.
 	PruneInterval time.Duration
-	// PruneAfter is how long a node must have been away, while all others could be reached. Defaults to 5 minutes; DurablePruneAfter, for durable
-	// keys, to 24 hours: a node that comes back later loses what only its disk had of a node that was pruned meanwhile.
+	// PruneAfter is how long a node must have been removed, counting only time in which all other
+	// nodes were reachable, before its history is pruned. Defaults to 5 minutes. DurablePruneAfter
+	// is for durable keys and defaults to 24 hours: a node that returns later loses changes of
+	// pruned nodes that only its own disk had.
 	PruneAfter, DurablePruneAfter time.Duration
-	// MarkerTTL is how long it is remembered that a node was pruned: whoever has not heard of that must not come back later with what it
-	// has. Defaults to 6 hours; DurableMarkerTTL, for durable keys, to 10 days.
+	// MarkerTTL is how long nodes remember that a node was pruned. A node with history of the
+	// pruned node must not return later than that. Defaults to 6 hours. DurableMarkerTTL is for
+	// durable keys and defaults to 10 days.
 	MarkerTTL, DurableMarkerTTL time.Duration
 	// DisableDeltas sends all changes as whole values.
 	DisableDeltas bool
-	// MaxDeltaOps is from how many changes of one key on its value is sent instead of those. Defaults to 50.
+	// MaxDeltaOps is the number of changes of a key from which on the whole value is sent instead
+	// of a delta. Defaults to 50.
 	MaxDeltaOps int
-	// MaxEntry is the largest encoded value that an update may make, in bytes: 1 to a little less than what the transport takes, which is
-	// 1 MiB at most. Defaults to 512 KiB, or half of what the transport takes if that is less.
+	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes: at
+	// least 1, and slightly less than the maximum payload of the transport or 1 MiB. Defaults to
+	// 512 KiB, or half of the maximum payload if that is less.
 	MaxEntry int
-	// MaxKeys is how many keys there may be, deleted ones included. Defaults to 10,000,000.
+	// MaxKeys is the maximum number of keys, including deleted ones. Defaults to 10,000,000.
 	MaxKeys int
-	// MaxRequests is how many requests may be open. Defaults to 65,536.
+	// MaxRequests is the maximum number of open requests. Defaults to 65,536.
 	MaxRequests int
-	// MaxLog is how many changes wait for nodes that can't be told at once. Those nodes get whole values for the rest. Defaults to 10,000.
+	// MaxLog is the maximum number of changes that wait for nodes that cannot receive them at once.
+	// Changes that are dropped from the log reach those nodes as whole values. Defaults to 10,000.
 	MaxLog int
 
-	// Logger gets what happens. A handler that blocks holds up the replicator. Defaults to that of the node, which does not.
+	// Logger receives the log. A handler that blocks delays the replicator. Defaults to the logger
+	// of the node, which does not block.
 	Logger *slog.Logger
-	// Observer is told figures. Defaults to none.
+	// Observer receives requests and statistics. Optional.
 	Observer Observer
-	// StatsInterval is how often Observer.Stats is called. Defaults to 0: never.
+	// StatsInterval is the time between calls of Observer.Stats. Defaults to 0: never.
 	StatsInterval time.Duration
 }
 
@@ -100,7 +116,7 @@ func (c Config) withDefaults(node *cluster.Node) Config {
 	return c
 }
 
-// validate returns all that is wrong but for what the protocol checks.
+// validate checks the fields that the protocol does not check.
 func (c *Config) validate(node *cluster.Node) error {
 	var errs []error
 	has := map[string]bool{}
@@ -109,14 +125,14 @@ func (c *Config) validate(node *cluster.Node) error {
 	}
 	for _, role := range c.Roles {
 		if !has[role] {
-			errs = append(errs, fmt.Errorf("Config.Roles has %q, which this node does not", role))
+			errs = append(errs, fmt.Errorf("Config.Roles has %q, which is not a role of this node", role))
 		}
 	}
 	switch {
 	case len(c.Durable) > 0 && c.Opener == nil:
-		errs = append(errs, errors.New("Config.Opener is missing: durable keys need it"))
+		errs = append(errs, errors.New("Config.Opener is missing: Config.Durable requires it"))
 	case len(c.Durable) == 0 && c.Opener != nil:
-		errs = append(errs, errors.New("Config.Opener is of no use without Config.Durable"))
+		errs = append(errs, errors.New("Config.Opener is set, but Config.Durable is empty"))
 	}
 	for _, d := range []struct {
 		name  string
@@ -129,13 +145,13 @@ func (c *Config) validate(node *cluster.Node) error {
 	return errors.Join(errs...)
 }
 
-// maxEntry returns the largest value that an update may make, where messages have so much room.
+// maxEntry returns the maximum size of a value for messages with room bytes.
 func (c *Config) maxEntry(room int) int { return cmp.Or(c.MaxEntry, min(512<<10, room/2)) }
 
-// room is how much of a message is left for what is replicated.
+// room returns the maximum size of a message of the protocol.
 func room(maxPayload int) int { return min(maxPayload-replica.Overhead, replication.MaxMessage) }
 
-// machine returns the machine of a replicator on a node.
+// machine returns the state machine of the replicator.
 func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*replica.Machine, error) {
 	room := room(maxPayload)
 	m, err := replica.New(replica.Config{

@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	// maxWriteRecords and maxWriteBytes are how much is written with one call.
+	// maxWriteRecords and maxWriteBytes limit one call of the store.
 	maxWriteRecords = 16_384
 	maxWriteBytes   = 8 << 20
 )
 
-// disk writes records on a goroutine of its own: what has piled up during a call goes into the next one.
+// durableWriter writes records on its own goroutine. Records that arrive during a call are combined
+// into the next call.
 type durableWriter struct {
 	store        durable.Store
 	writeBehind  time.Duration
@@ -36,7 +37,7 @@ type durableWriter struct {
 	mu             sync.Mutex
 	backlog        replica.Backlog
 	writes, errors uint64
-	failed         error // what was left unwritten at the end
+	failed         error // the error of the last write before the end
 }
 
 func newDurableWriter(base context.Context, store durable.Store, behind time.Duration, tell func(replication.Stored), log *slog.Logger) *durableWriter {
@@ -49,7 +50,7 @@ func newDurableWriter(base context.Context, store durable.Store, behind time.Dur
 	return d
 }
 
-// add lets records be written. With write-behind they count as stored now.
+// add queues records. With write-behind they count as stored immediately.
 func (d *durableWriter) add(stores []replication.Store) {
 	fit, unfit := replica.Fit(stores)
 	if d.writeBehind > 0 && len(fit) > 0 {
@@ -74,14 +75,14 @@ func (d *durableWriter) add(stores []replication.Store) {
 func (d *durableWriter) run() {
 	defer close(d.done)
 	for d.wait() {
-		_ = d.writeAll() // it is logged, and tried again
+		_ = d.writeAll() // the error was logged, and the write is retried
 	}
 	if err := d.writeAll(); err != nil {
-		d.failed = fmt.Errorf("ddata: write what was left: %w", err)
+		d.failed = fmt.Errorf("ddata: write remaining records: %w", err)
 	}
 }
 
-// wait waits until there is something to write. It is false when that is for the last time.
+// wait waits until there are records to write. It returns false for the last write.
 func (d *durableWriter) wait() bool {
 	select {
 	case <-d.news:
@@ -101,8 +102,8 @@ func (d *durableWriter) wait() bool {
 	}
 }
 
-// writeAll writes what has piled up, and what does meanwhile. With write-behind it ends with the first error, and what was
-// not written waits.
+// writeAll writes all queued records, including those that arrive during the writes. With
+// write-behind it stops at the first error and keeps the unwritten records.
 func (d *durableWriter) writeAll() error {
 	for {
 		d.mu.Lock()
@@ -125,14 +126,14 @@ func (d *durableWriter) writeAll() error {
 		case d.writeBehind == 0:
 			d.report(replication.Stored{Nrs: w.Nrs, Err: err})
 		case err != nil:
-			d.log.ErrorContext(d.base, "durable keys could not be written, it will be tried again", slog.Int("keys", len(w.Records)), slog.Any("error", err))
+			d.log.ErrorContext(d.base, "write of durable keys failed, it will be retried", slog.Int("keys", len(w.Records)), slog.Any("error", err))
 			d.retryLater()
 			return err
 		}
 	}
 }
 
-// again lets what was not written be tried again after the next interval.
+// retryLater schedules another attempt after the next interval.
 func (d *durableWriter) retryLater() {
 	select {
 	case d.news <- struct{}{}:
@@ -146,13 +147,13 @@ func (d *durableWriter) stats() (writes, errors uint64, waiting int) {
 	return d.writes, d.errors, d.backlog.Len()
 }
 
-// close writes what is left and closes the store.
+// close writes the remaining records and closes the store.
 func (d *durableWriter) close() error {
 	close(d.quit)
 	<-d.done
 	d.cancelWrites()
 	if err := d.store.Close(); err != nil && d.failed == nil {
-		return fmt.Errorf("ddata: close the store: %w", err)
+		return fmt.Errorf("ddata: close store: %w", err)
 	}
 	return d.failed
 }

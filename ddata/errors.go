@@ -11,65 +11,81 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// The reasons of an Error. After ErrQuorum, ErrGivenUp, ErrStore and ErrStopped an update or a deletion may have taken
-// place, and spreads if it has; after the others nothing has changed.
+// The reasons of an Error. After ErrQuorum, ErrGivenUp, ErrStore and ErrStopped an update or a
+// deletion may have taken place, and spreads if it has. After the other errors nothing has changed.
 var (
-	// ErrInvalid is matched by errors about configurations, keys, levels and values that can't be.
+	// ErrInvalid matches errors about invalid configurations, keys, levels and values.
 	ErrInvalid = errors.New("ddata: invalid")
-	// ErrNotFound says that none of the nodes that were asked has the key.
+	// ErrNotFound is returned if no node that was read has the key.
 	ErrNotFound = errors.New("ddata: not found")
-	// ErrDeleted says that the key was deleted, which is for ever.
+	// ErrDeleted is returned if the key was deleted, which is permanent.
 	ErrDeleted = errors.New("ddata: deleted")
-	// ErrQuorum says that not enough nodes have taken part in time, or that too many have refused: then it matches ErrType as well, if
-	// they hold another type, or ErrFull, if they have no room for another key.
+	// ErrQuorum is returned if too few nodes have answered in time, or too many have refused. In
+	// the latter case it also matches ErrType if they hold another type, or ErrFull if they have no
+	// room for another key.
 	ErrQuorum = errors.New("ddata: not enough replicas")
-	// ErrGivenUp says that the context was canceled while others were asked. The change is here, and spreads.
-	ErrGivenUp = errors.New("ddata: given up while it was under way")
-	// ErrTooFew says that there are not so many nodes. It matches ErrQuorum.
+	// ErrGivenUp is returned if the context was canceled while other nodes were asked. The change
+	// is made on this node and spreads.
+	ErrGivenUp = errors.New("ddata: canceled while waiting for replicas")
+	// ErrTooFew is returned if the cluster has fewer nodes than the level requires. It matches
+	// ErrQuorum.
 	ErrTooFew = fmt.Errorf("%w: the cluster has too few nodes", ErrQuorum)
-	// ErrStore says that a durable key could not be written to disk, here or at too many others, or that the disk here has not answered in time.
-	ErrStore = errors.New("ddata: the disk has failed")
-	// ErrModify says that the function given to Update has failed or panicked, or that it has changed the value with the Self of
-	// another node.
-	ErrModify = errors.New("ddata: the update was not made")
-	// ErrType says that the key holds a value of another type.
-	ErrType = errors.New("ddata: another type")
-	// ErrTooLarge says that the value would be too large for a message. The cause is a *TooLargeError.
-	ErrTooLarge = errors.New("ddata: too large")
-	// ErrFull says that there are as many keys as there may be.
+	// ErrStore is returned if a durable key could not be written to disk, here or on too many other
+	// nodes, or if the disk of this node has not answered in time.
+	ErrStore = errors.New("ddata: write to disk failed")
+	// ErrModify is returned if the function given to Update has failed or panicked (then the cause
+	// is a *PanicError), or has changed the value with the Self of another node.
+	ErrModify = errors.New("ddata: update function failed")
+	// ErrType is returned if the key holds a value of another type.
+	ErrType = errors.New("ddata: type mismatch")
+	// ErrTooLarge is returned if the value would be too large for a message. The cause is a
+	// *TooLargeError.
+	ErrTooLarge = errors.New("ddata: value too large")
+	// ErrFull is returned if the number of keys has reached Config.MaxKeys.
 	ErrFull = errors.New("ddata: too many keys")
-	// ErrBusy says that too many requests are open.
+	// ErrBusy is returned if too many requests are open.
 	ErrBusy = errors.New("ddata: too many requests")
-	// ErrCanceled says that the context, or Config.Timeout, ended before the request began. The cause says if that was because the function of
-	// another update does not return.
+	// ErrCanceled is returned if the context, or Config.Timeout, ended before the request began.
+	// The cause names the key if the function of another update has not returned.
 	ErrCanceled = errors.New("ddata: canceled")
-	// ErrStopped says that the replicator has ended.
-	ErrStopped = errors.New("ddata: the replicator has ended")
+	// ErrStopped is returned if the replicator has ended.
+	ErrStopped = errors.New("ddata: replicator stopped")
 )
 
-type (
-	// TooLargeError says how large a value would be.
-	TooLargeError = replication.TooLargeError
-	// PanicError says what a function given to Update has panicked with.
-	PanicError = replication.PanicError
-)
+// TooLargeError reports the size of a value that exceeds the limit.
+type TooLargeError struct {
+	Key string
+	// Size is the size of the encoded value, Max the limit, in bytes.
+	Size, Max int
+}
 
-// Error is what has become of a request that has failed. It matches its Reason and its Cause.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("value of %q would have %d bytes, limit %d", e.Key, e.Size, e.Max)
+}
+
+// PanicError reports a panic of a function given to Update.
+type PanicError struct{ Value any }
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Error is the error of a request. It matches its Reason and its Cause.
 type Error struct {
-	// Op is what was to be done: "get", "update", "delete".
+	// Op is "get", "update" or "delete".
 	Op  string
 	Key string
 	// Reason is one of the errors of this package.
 	Reason error
-	// Answered is how many replicas have taken part, this node included, Required how many had
-	// to, of Total. All are 0 if none was asked, or it isn't known.
+	// Answered is the number of replicas that have taken part, including this node, Required the
+	// number that had to, of Total. All are 0 if no node was asked, or if the numbers are unknown.
 	Answered, Required, Total int
-	// Silent are the nodes that were asked and have not answered when the time was up, sorted.
+	// Silent are the nodes that were asked and have not answered in time, sorted.
 	Silent []identity.Node
-	// Cause says more, for example context.DeadlineExceeded, or what a function has returned. It may be nil.
+	// Cause is the underlying error, for example context.DeadlineExceeded or the error of a
+	// function given to Update. It may be nil.
 	Cause error
 }
 
@@ -86,7 +102,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// maxSilent is how many nodes an error names.
+// maxSilent is the number of nodes that an error text names.
 const maxSilent = 5
 
 func silentText(nodes []identity.Node) string {
@@ -114,9 +130,9 @@ func (e *Error) Unwrap() []error {
 // reasonOf returns the reason for an error of the machine or of a data type.
 func reasonOf(err error) error {
 	switch {
-	case is[*modifyError](err), is[*PanicError](err), errors.Is(err, replication.ErrForeign):
+	case is[*modifyError](err), isPanic(err), errors.Is(err, replication.ErrForeign):
 		return ErrModify
-	case is[*TooLargeError](err):
+	case is[*replication.TooLargeError](err):
 		return ErrTooLarge
 	case errors.Is(err, replication.ErrType), errors.Is(err, crdt.ErrType):
 		return ErrType
@@ -131,7 +147,14 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// outcome returns the error for a reply, nil if it is done.
+// isPanic reports whether err is the panic of a function given to Update. A panic of a user's data
+// type is wrapped.
+func isPanic(err error) bool {
+	_, ok := err.(*panics.Error) //nolint:errorlint // not if it is wrapped
+	return ok
+}
+
+// outcome returns the error for a reply, nil if the request is done.
 func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	if reply.Outcome == replication.Done {
 		return nil
@@ -146,7 +169,7 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 		e.Reason = ErrQuorum
 		switch {
 		case errors.Is(e.Cause, replication.ErrType):
-			e.Cause = &rewordedError{e.Cause.Error() + ", as they hold another type", []error{ErrType, e.Cause}}
+			e.Cause = &rewordedError{e.Cause.Error() + ": they hold another type", []error{ErrType, e.Cause}}
 		case errors.Is(e.Cause, replication.ErrFull):
 			e.Cause = &rewordedError{e.Cause.Error(), []error{ErrFull, e.Cause}}
 		}
@@ -174,7 +197,7 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	return e
 }
 
-// rewordedError is an error of what this package stands on, without the names of that.
+// rewordedError is an error of an internal package, without the prefixes of that package.
 type rewordedError struct {
 	text string
 	errs []error
@@ -183,10 +206,16 @@ type rewordedError struct {
 func (e *rewordedError) Error() string   { return e.text }
 func (e *rewordedError) Unwrap() []error { return e.errs }
 
-// plain returns an error in the words of this package. What it matches stays.
+// publicError converts an error of an internal package to one that users can read. It matches the
+// same errors.
 func publicError(err error) error {
-	if err == nil {
+	switch e := err.(type) { //nolint:errorlint // the machine does not wrap these
+	case nil:
 		return nil
+	case *replication.TooLargeError:
+		return &TooLargeError{Key: e.Key, Size: e.Size, Max: e.Max}
+	case *panics.Error:
+		return &PanicError{e.Value}
 	}
 	text := publicText(err.Error())
 	if text == err.Error() {
@@ -195,11 +224,11 @@ func publicError(err error) error {
 	return &rewordedError{text, []error{err}}
 }
 
-// publicText returns a text of several lines in one, without those names.
+// publicText returns the text of an error in one line, without the prefixes of internal packages.
 func publicText(text string) string {
 	text = strings.NewReplacer(
-		": replication: invalid: ", ": ", ": replication: the key holds another type: ", ": ", ": replication: ", ": ", ": replica: ", ": ",
-		": crdt: another type: ", ": ", ": crdt: ", ": ",
+		": replication: invalid: ", ": ", ": replication: type mismatch: ", ": ", ": replication: ", ": ", ": replica: ", ": ",
+		": crdt: type mismatch: ", ": ", ": crdt: ", ": ",
 		"\nreplication: ", "; ", "\nreplica: ", "; ", "\n", "; ",
 	).Replace(": " + text)
 	return strings.TrimPrefix(text, ": ")

@@ -17,7 +17,8 @@ type cache struct{ replicator *ddata.Replicator }
 
 type page = crdt.LWWRegister[string]
 
-// get returns a page, and makes it if no node has. Two nodes may make it at the same time: the last one stays.
+// get returns a page, and makes it if no node has. Two nodes may make it at the same time: the last
+// one stays.
 func (c cache) get(ctx context.Context, name string, render func() string) (string, error) {
 	key := ddata.Key[page]("page-" + name)
 	if p, err := ddata.Get(ctx, c.replicator, key, ddata.ReadLocal()); err == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// registry knows where services can be reached: a set of addresses for each service, in a key of its own.
+// registry knows where services can be reached: a set of addresses for each service, in a key of
+// its own.
 type registry struct{ replicator *ddata.Replicator }
 
 type addresses = crdt.ORSet[string]
@@ -35,7 +36,8 @@ func (g registry) unregister(ctx context.Context, name, address string) error {
 	return err
 }
 
-// watch calls f with the addresses of a service now, and whenever they change, until f returns false.
+// watch calls f with the addresses of a service now, and whenever they change, until f returns
+// false.
 func (g registry) watch(ctx context.Context, name string, f func(addresses []string) bool) error {
 	for change := range g.replicator.Subscribe(ctx, service(name).Any()) {
 		s, err := service(name).Value(change)

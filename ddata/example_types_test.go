@@ -20,7 +20,8 @@ type product struct {
 	Cents int
 }
 
-// highest is a data type of one's own: the highest bid. Package crdttest checks that such a type keeps the laws.
+// highest is a data type of one's own: the highest bid. Package crdttest checks that such a type
+// keeps the laws.
 type highest struct{ cents uint64 }
 
 // Merge implements crdt.Data.
@@ -40,8 +41,8 @@ func decodeHighest(data []byte) (highest, error) {
 	return highest{binary.BigEndian.Uint64(data)}, nil
 }
 
-// All nodes are told of a program's types before one of them uses those: of structs that are elements, keys or register values, and of
-// data types of one's own.
+// All nodes are told of a program's types before one of them uses those: of structs that are
+// elements, keys or register values, and of data types of one's own.
 func ExampleConfig_types() {
 	ctx := context.Background()
 	types, err := crdt.NewTypes(codec.Types(codec.Name[product]("product")), crdt.Define("highest", decodeHighest))

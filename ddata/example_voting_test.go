@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// poll counts each voter once, at whichever node a vote comes in: votes are sets of voters, not counters.
+// poll counts each voter once, at whichever node a vote comes in: votes are sets of voters, not
+// counters.
 type poll struct{ replicator *ddata.Replicator }
 
 // ballot has a set of voters for each choice.
@@ -23,7 +24,8 @@ const attempts = ddata.Key[crdt.GCounter]("attempts")
 
 var errVoted = errors.New("has voted already")
 
-// vote is for a choice. Two votes of one voter at two nodes at the same time may both be taken: see count.
+// vote is for a choice. Two votes of one voter at two nodes at the same time may both be taken: see
+// count.
 func (p poll) vote(ctx context.Context, voter, choice string) error {
 	_, err := ddata.Update(ctx, p.replicator, attempts, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
 		return c.Add(p.replicator.Self(), 1), nil
@@ -46,7 +48,8 @@ func (p poll) vote(ctx context.Context, voter, choice string) error {
 	return err
 }
 
-// count returns how many have voted for each choice. Who is found with two choices is counted for none.
+// count returns how many have voted for each choice. Who is found with two choices is counted for
+// none.
 func (p poll) count(ctx context.Context) (map[string]int, error) {
 	b, err := ddata.Get(ctx, p.replicator, ballot, ddata.ReadMajority())
 	if err != nil {

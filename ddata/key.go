@@ -10,17 +10,16 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Key names a value of a data type, one of package crdt or of one's own: 1 to 512 bytes of
-// UTF-8 that do not end in a star. Two keys with the same text are the same key, so they need to be of
+// Key identifies a value of a data type T, of package crdt or a user's own. It has 1 to 512 bytes
+// of UTF-8 and does not end in a star. Keys with the same text are the same key, so they must have
 // the same type.
 type Key[T crdt.Data[T]] string
 
-// Any returns what stands for this one key in Replicator.Subscribe.
+// Any returns the pattern that matches only this key, for Replicator.Subscribe.
 func (k Key[T]) Any() Pattern { return Pattern{text: string(k)} }
 
-// Value returns the value that a change tells of, the empty one if the key was deleted or has
-// expired. The error matches ErrType if it is of another type, ErrInvalid if the type is not
-// known.
+// Value returns the value of a change, or the empty value if the key was deleted or has expired.
+// The error matches ErrType if the value has another type, ErrInvalid if the type is not defined.
 func (k Key[T]) Value(c Change) (T, error) {
 	v, err := crdt.As[T](c.types, c.value)
 	if err != nil {
@@ -29,28 +28,28 @@ func (k Key[T]) Value(c Change) (T, error) {
 	return v, nil
 }
 
-// check returns an error if no key can be meant.
+// check returns an error if the pattern cannot match any key.
 func (p Pattern) check() error {
 	if !p.prefix {
 		return publicError(replication.CheckKey(p.text))
 	}
 	if len(p.text) > replication.MaxKey {
-		return fmt.Errorf("a prefix of %d bytes, a key has at most %d", len(p.text), replication.MaxKey)
+		return fmt.Errorf("prefix has %d bytes, a key has at most %d", len(p.text), replication.MaxKey)
 	}
 	return nil
 }
 
-// Prefix returns what stands for all keys that begin with a text, those that come later
-// included; for all keys if it is empty.
+// Prefix returns the pattern that matches all keys with a prefix, including future ones; all keys
+// if the prefix is empty.
 func Prefix(text string) Pattern { return Pattern{text: text, prefix: true} }
 
-// Pattern is one key, or all keys that begin with a text.
+// Pattern matches one key or all keys with a prefix.
 type Pattern struct {
 	text   string
 	prefix bool
 }
 
-// String returns the key, or the text with a star behind it.
+// String returns the key, or the prefix followed by a star.
 func (p Pattern) String() string {
 	if p.prefix {
 		return p.text + "*"
@@ -58,7 +57,7 @@ func (p Pattern) String() string {
 	return p.text
 }
 
-// Change is what became of a key.
+// Change is a change of a key.
 type Change struct {
 	Key  string
 	Kind ChangeKind
@@ -67,20 +66,20 @@ type Change struct {
 	types *crdt.Types
 }
 
-// Raw returns the value without its Go type, the zero Value if the key was deleted or has expired.
-// See Key.Value for the typed one.
+// Raw returns the value without its Go type, or the zero Value if the key was deleted or has
+// expired. See Key.Value for the typed value.
 func (c Change) Raw() crdt.Value { return c.value }
 
-// ChangeKind says what became of a key.
+// ChangeKind is the kind of a change.
 type ChangeKind uint8
 
-// What becomes of keys.
+// The kinds of changes.
 const (
-	// Changed: it has another value.
+	// Changed: the key has another value.
 	Changed = ChangeKind(replication.Changed)
-	// Deleted: it was deleted, for ever.
+	// Deleted: the key was deleted, which is permanent.
 	Deleted = ChangeKind(replication.WasDeleted)
-	// Expired: it was not used for long and is forgotten. It may come again.
+	// Expired: the key was not used for Config.Expire and was removed. It may be created again.
 	Expired = ChangeKind(replication.Expired)
 )
 

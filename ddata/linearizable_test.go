@@ -33,9 +33,10 @@ func (h *history) add(client, written, read int, from, to time.Duration) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: written, Output: read, Call: int64(from), Return: int64(to)})
 }
 
-// A register that one node writes, and that is written and read at majorities, the reads with RepairPeers, is
-// linearizable, whatever the network does: a checker that knows nothing of the protocol finds an order of all
-// writes and reads, those that have failed included, that explains what was read.
+// A register that one node writes, and that is written and read at majorities, the reads with
+// RepairPeers, is linearizable, whatever the network does: a checker that knows nothing of the
+// protocol finds an order of all writes and reads, those that have failed included, that explains
+// what was read.
 func TestRegisterIsLinearizable(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(6)
@@ -54,8 +55,8 @@ func TestRegisterIsLinearizable(t *testing.T) {
 	}
 }
 
-// useRegister lets one node write and all read for a minute while frames are late and lost, and the nodes are cut from each
-// other.
+// useRegister lets one node write and all read for a minute while frames are late and lost, and the
+// nodes are cut from each other.
 func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 	names := []string{"a", "b", "c", "d", "e"}
 	rs := w.replicators(ddata.Config{}, names...)
@@ -105,7 +106,8 @@ func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 	return h
 }
 
-// judge looks for an order, with a register that holds 0 at first, and returns how many writes have failed.
+// judge looks for an order, with a register that holds 0 at first, and returns how many writes have
+// failed.
 func (h *history) judge(t *testing.T, seed uint64) (failed int) {
 	t.Helper()
 	model := porcupine.Model{

@@ -17,16 +17,18 @@ import (
 )
 
 const (
-	// maxTurn is how many requests or packets are handled before what follows from them is sent and answered.
+	// maxTurn is the maximum number of requests or packets in one step of the machine.
 	maxTurn = 256
-	// housekeeping is how often the clock is looked at, and what was read past the loop is told.
+	// housekeeping is the interval of updating the machine's wall clock and of reporting reads
+	// outside of the loop.
 	housekeeping = time.Second
 )
 
-// now is the time of the machine.
+// now returns the monotonic time of the machine.
 func (r *Replicator) now() time.Duration { return time.Since(r.start) }
 
-// run handles what comes, but for what callers do themselves. When it is over, all else of the replicator ends.
+// run is the loop. Callers may also run requests in its place, see runInline. When it returns, the
+// replicator has ended.
 func (r *Replicator) run() {
 	defer r.finish()
 	timer := time.NewTimer(0)
@@ -45,7 +47,7 @@ func (r *Replicator) run() {
 			r.handle(&spare)
 			r.handleBulk()
 			r.tickIfDue()
-			// A timer that fires too early does no harm.
+			// A timer that fires too early is harmless.
 			if next := r.next(); next < r.armed || fired {
 				timer.Reset(max(0, next-r.now()))
 				r.armed = next
@@ -54,11 +56,11 @@ func (r *Replicator) run() {
 	}
 }
 
-// next is when there is something to do.
+// next returns the time of the next scheduled work.
 func (r *Replicator) next() time.Duration { return min(r.machine.Next(), r.housekeepingDue) }
 
-// take calls f with the turn. If f panics, or is left by a function of a user, the replicator ends: what it knew can't be
-// trusted any more.
+// withTurn calls f with the turn. If f panics or exits its goroutine, the replicator ends, because
+// its state may be inconsistent.
 func (r *Replicator) withTurn(f func()) {
 	r.turn <- struct{}{}
 	defer r.releaseTurn()
@@ -69,8 +71,8 @@ func (r *Replicator) withTurn(f func()) {
 
 func (r *Replicator) releaseTurn() { <-r.turn }
 
-// direct handles a request at once if the loop has nothing to do: to wake it up takes longer than most requests do. It is
-// false if the loop has to handle it.
+// runInline runs a request on the caller's goroutine if the loop is idle, which is faster than
+// waking up the loop. It returns false if the loop has to run the request.
 func (r *Replicator) runInline(c *call) bool {
 	select {
 	case r.turn <- struct{}{}:
@@ -93,7 +95,7 @@ func (r *Replicator) runInline(c *call) bool {
 	return true
 }
 
-// handle handles what has come.
+// handle processes input.
 func (r *Replicator) handle(w *waiting) {
 	packets, items := w.packets, w.items
 	for w.members != nil || len(packets)+len(items) > 0 {
@@ -101,7 +103,7 @@ func (r *Replicator) handle(w *waiting) {
 		b := replica.Batch{Members: w.members, Packets: packets[:n]}
 		r.count.Packets += uint64(n)
 		for i := range items[:k] {
-			if items[i].do != nil && len(b.Inputs) > 0 { // what came before it comes first
+			if items[i].do != nil && len(b.Inputs) > 0 { // preserve the order
 				r.applyEffects(r.machine.Step(r.now(), b))
 				b = replica.Batch{}
 			}
@@ -112,7 +114,8 @@ func (r *Replicator) handle(w *waiting) {
 	}
 }
 
-// handleBulk handles one packet of bulk: what comes meanwhile and can't wait is next.
+// handleBulk processes one bulk packet. Urgent input that arrives meanwhile is processed before the
+// next one.
 func (r *Replicator) handleBulk() {
 	p, found, more := r.inbox.takeBulk()
 	if !found {
@@ -125,7 +128,7 @@ func (r *Replicator) handleBulk() {
 	}
 }
 
-// item adds something to a batch, or does it.
+// item adds an item to a batch, or executes it.
 func (r *Replicator) item(it *item, b *replica.Batch) {
 	switch {
 	case it.do != nil:
@@ -154,7 +157,7 @@ func (r *Replicator) tickIfDue() {
 	}
 }
 
-// perform carries out what the machine wants done, in order.
+// applyEffects performs the effects of the machine in order.
 func (r *Replicator) applyEffects(e replica.Effects) {
 	for i := range e.Notes {
 		r.logNote(&e.Notes[i])
@@ -162,7 +165,7 @@ func (r *Replicator) applyEffects(e replica.Effects) {
 	if len(e.Store) > 0 {
 		r.writer.add(e.Store)
 	}
-	r.values.publish(e.Values) // who is told that this node has them may look at once
+	r.values.publish(e.Values) // before the messages and replies that acknowledge the values
 	for i := range e.Send {
 		r.send(&e.Send[i])
 	}
@@ -183,7 +186,7 @@ func (r *Replicator) applyEffects(e replica.Effects) {
 	r.machine.Reuse(e)
 }
 
-// send sends a packet. What can't be sent is lost, which the protocol can cope with.
+// send sends a packet. A packet that cannot be sent is lost; the protocol tolerates that.
 func (r *Replicator) send(s *replica.Send) {
 	lane := transport.Data
 	if s.Bulk {
@@ -191,27 +194,27 @@ func (r *Replicator) send(s *replica.Send) {
 	}
 	if err := r.node.Transport().Send(s.To, lane, kind, s.Payload); err != nil {
 		r.count.Unsent++
-		r.lines.write(r, lineUnsent, slog.LevelWarn, "messages can't be sent", slog.String("to", s.To.String()), slog.Any("error", err))
+		r.logThrottled(logUnsent, slog.LevelWarn, "packet not sent", slog.String("to", s.To.String()), slog.Any("error", err))
 	}
 }
 
-// stored tells the loop what became of some records.
+// stored passes the result of a write to the loop.
 func (r *Replicator) stored(s replication.Stored) { r.inbox.add(item{in: s}) }
 
-// failed ends the replicator if the turn has not come to its end.
+// recoverTurn ends the replicator if a turn did not complete.
 func (r *Replicator) recoverTurn() {
 	p := recover()
 	if r.turnCompleted {
 		r.turnCompleted = false
 		return
 	}
-	r.log.ErrorContext(r.base, "the replicator has failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-	r.end(fmt.Errorf("it has failed: %v", p))
+	r.log.ErrorContext(r.base, "replicator panicked", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+	r.end(fmt.Errorf("replicator panicked: %v", p))
 	r.ended.Store(true)
 	r.inbox.wake()
 }
 
-// finish ends all that belongs to the replicator, and waits for it.
+// finish ends everything that belongs to the replicator and waits for it.
 func (r *Replicator) finish() {
 	r.router.remove(r)
 	for _, it := range r.inbox.close().items {
@@ -219,7 +222,7 @@ func (r *Replicator) finish() {
 			it.call.answer <- replication.Reply{Outcome: replication.Stopped}
 		}
 	}
-	for _, c := range r.pending { // each has a channel of its own
+	for _, c := range r.pending { // the order does not matter
 		c.answer <- replication.Reply{Outcome: replication.Stopped}
 	}
 	r.subs.close()
@@ -232,24 +235,27 @@ func (r *Replicator) finish() {
 	close(r.done)
 }
 
-// maxWaiting is how many bytes of messages may wait for the loop, maxWaitingCount how many packets, each for those that are bulk and for
-// all others. The handler of one more waits, and so does what its sender sends on that lane.
+// maxWaiting is the maximum size of the waiting packets in bytes, maxWaitingCount their maximum
+// number, each separately for bulk packets and for others. At the limit, the transport's handler
+// waits, and with it the sender on that lane.
 const (
 	maxWaiting      = 16 << 20
 	maxWaitingCount = 8192
-	// maxWaitingItems is how many items may wait for the loop before requests are refused: if a function of a user never returns, nobody takes
-	// away what waits, though those who have asked give up.
+	// maxWaitingItems is the number of waiting items from which on requests are refused. If the
+	// function of an update never returns, requests would otherwise accumulate although their
+	// callers have given up.
 	maxWaitingItems = 65_536
 )
 
-// item is something for the loop: a request, another input, or something to be done.
+// item is input of the loop other than packets: a request, another input of the machine, or a
+// function to call.
 type item struct {
 	call *call
 	in   replication.Input
 	do   func()
 }
 
-// inbox is what waits for the loop.
+// inbox holds the input of the loop.
 type inbox struct {
 	news chan struct{}
 
@@ -261,14 +267,14 @@ type inbox struct {
 	closed  bool
 }
 
-// queue is the packets that wait, in the order in which they came.
+// queue is a bounded queue of packets in order of arrival.
 type queue struct {
 	packets []replica.Packet
 	bytes   int
-	room    chan struct{} // closed when there is room, if somebody waits
+	room    chan struct{} // closed when there is room; nil if no sender waits
 }
 
-// waiting is what the loop handles at once: all that has come since it has looked, but for bulk.
+// waiting is all waiting input except bulk packets.
 type waiting struct {
 	members *replication.Members
 	packets []replica.Packet
@@ -277,7 +283,7 @@ type waiting struct {
 
 func newInbox() *inbox { return &inbox{news: make(chan struct{}, 1)} }
 
-// add adds something, unless the loop has ended.
+// add adds an item. It returns false if the loop has ended.
 func (b *inbox) add(it item) bool {
 	b.mu.Lock()
 	if b.closed {
@@ -290,7 +296,7 @@ func (b *inbox) add(it item) bool {
 	return true
 }
 
-// ask adds a request, unless the loop has ended. It is crowded if too much waits already.
+// ask adds a request. ok is false if the loop has ended, crowded is true if too many items wait.
 func (b *inbox) ask(c *call) (ok, crowded bool) {
 	b.mu.Lock()
 	if ok, crowded = !b.closed, len(b.items) >= maxWaitingItems; !ok || crowded {
@@ -303,14 +309,14 @@ func (b *inbox) ask(c *call) (ok, crowded bool) {
 	return true, false
 }
 
-// idle reports whether nothing waits but bulk.
+// idle reports whether no input waits except bulk packets.
 func (b *inbox) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.closed && b.members == nil && len(b.urgent.packets)+len(b.items) == 0
 }
 
-// see replaces who is in the cluster.
+// setMembers replaces the members of the cluster.
 func (b *inbox) setMembers(m *replication.Members) {
 	b.mu.Lock()
 	b.members = m
@@ -318,7 +324,7 @@ func (b *inbox) setMembers(m *replication.Members) {
 	b.wake()
 }
 
-// receive adds a packet. It waits while there is no room.
+// receive adds a packet. It blocks while there is no room.
 func (b *inbox) receive(ctx context.Context, p replica.Packet, bulk bool) {
 	q := &b.urgent
 	if bulk {
@@ -344,7 +350,7 @@ func (b *inbox) receive(ctx context.Context, p replica.Packet, bulk bool) {
 	}
 }
 
-// add adds a packet, or returns what tells when there is room for it.
+// add adds a packet. If there is no room, it returns a channel that is closed when there is.
 func (q *queue) add(p replica.Packet) (room <-chan struct{}) {
 	if q.bytes > 0 && (q.bytes+len(p.Payload) > maxWaiting || len(q.packets) >= maxWaitingCount) {
 		if q.room == nil {
@@ -357,7 +363,7 @@ func (q *queue) add(p replica.Packet) (room <-chan struct{}) {
 	return nil
 }
 
-// makeRoom says that there is room for as many bytes more.
+// makeRoom frees bytes of the queue.
 func (q *queue) makeRoom(bytes int) {
 	q.bytes -= bytes
 	if q.room != nil {
@@ -366,7 +372,7 @@ func (q *queue) makeRoom(bytes int) {
 	}
 }
 
-// take returns all that waits, but for bulk. What it was given before is used again.
+// take returns all waiting input except bulk packets. It reuses the memory of spare.
 func (b *inbox) take(spare waiting) waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -376,7 +382,7 @@ func (b *inbox) take(spare waiting) waiting {
 	return w
 }
 
-// takeBulk returns the packet of bulk that has waited longest, and whether there are more.
+// takeBulk returns the oldest bulk packet, and whether there are more.
 func (b *inbox) takeBulk() (p replica.Packet, found, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -392,7 +398,7 @@ func (b *inbox) takeBulk() (p replica.Packet, found, more bool) {
 	return p, true, len(q.packets) > 0
 }
 
-// reuse returns a slice without elements that takes the memory of one that is no longer needed.
+// reuse returns an empty slice with the memory of s.
 func reuse[E any](s []E) []E {
 	if cap(s) > maxWaitingCount {
 		return nil
@@ -401,7 +407,7 @@ func reuse[E any](s []E) []E {
 	return s[:0]
 }
 
-// close ends it, and returns what the loop has not taken.
+// close closes the inbox and returns the items that the loop has not taken.
 func (b *inbox) close() waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/ddata"
 )
 
-// Messages for a loop that does not keep up wait, up to a number and up to a size, and those who bring more wait
-// with them.
+// Messages for a loop that does not keep up wait, up to a number and up to a size, and those who
+// bring more wait with them.
 func TestInboxIsLimited(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -82,7 +82,8 @@ func TestInboxIsLimited(t *testing.T) {
 	}
 }
 
-// What can wait does not take the place of what can't, and not its turn: of bulk there is one packet at a time.
+// What can wait does not take the place of what can't, and not its turn: of bulk there is one
+// packet at a time.
 func TestBulkWaits(t *testing.T) {
 	t.Parallel()
 	b := ddata.NewInbox()

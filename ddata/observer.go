@@ -10,15 +10,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Observer is told what happens to a replicator: a struct of functions, each of which may be nil and then costs
-// nothing.
+// Observer is a set of functions that observe a replicator. Each of them may be nil.
 type Observer struct {
-	// Request: a request has ended. It is called by whoever has made it, before it returns.
+	// Request is called when a request has ended, on the goroutine of its caller, before it
+	// returns.
 	Request func(RequestInfo)
-	// Stats: the figures, each Config.StatsInterval, on a goroutine of its own.
+	// Stats is called with the statistics every Config.StatsInterval, on its own goroutine.
 	Stats func(Stats)
 }
 
@@ -29,50 +30,110 @@ type RequestInfo struct {
 	// Op is "get", "update" or "delete".
 	Op  string
 	Key string
-	// Level is as its String says.
+	// Level is the text of the level.
 	Level string
 	Took  time.Duration
-	// Err is what it has returned.
+	// Err is the result of the request.
 	Err error
 }
 
-// Stats are figures of a replicator since it was started.
+// Stats are the statistics of a replicator since its start.
 type Stats struct {
-	// Protocol counts what the protocol has done.
-	Protocol replication.Counters
-	// Digest stands for all that this node holds: two nodes with the same one hold the same.
-	Digest replication.Digest
-	// Replicas is how many nodes count in a quorum.
+	Protocol ProtocolStats
+	// Digest is the digest of all data on this node: nodes with the same digest hold the same data.
+	Digest string
+	// Replicas is the number of nodes that count in a quorum.
 	Replicas int
-	// Synced says that the node has got what others had when it joined.
+	// Synced reports that the node has fetched the data that other nodes had when it joined.
 	Synced bool
-	// Subscribers is how many loops over Subscribe there are.
+	// Subscribers is the number of running Subscribe loops.
 	Subscribers int
-	// Unsent counts packets that the transport did not take, Malformed those that could not be read.
+	// Unsent counts packets that the transport did not accept, Malformed packets that could not be
+	// decoded.
 	Unsent, Malformed uint64
-	// Turns counts how often the loop has looked for work, Packets and Requests what it has found.
+	// Turns counts the turns of the loop, Packets and Requests the packets and requests it has
+	// handled.
 	Turns, Packets, Requests uint64
-	// DiskWrites counts calls of the store, DiskErrors those that have failed, Waiting is how many records wait for the next one.
+	// DiskWrites counts calls of the store, DiskErrors those that have failed. Waiting is the
+	// number of records that wait to be written.
 	DiskWrites, DiskErrors uint64
 	Waiting                int
 }
 
-// Stats returns the figures. It takes the longer the more has changed since the last comparison with another node. The
-// error is that of ctx, or ErrStopped.
+// ProtocolStats are the statistics of the replication protocol since the start.
+type ProtocolStats struct {
+	// Keys and Tombstones are the current numbers of keys and of deleted keys. Open is the number
+	// of requests that wait for other nodes, Log that of changes that wait to be sent, Storing that
+	// of pending writes to disk.
+	Keys, Tombstones, Open, Log, Storing int
+	// Sent, Received and SentBytes count messages by kind, such as "delta", "write", "gossip".
+	// Dropped counts dropped messages by reason.
+	Sent, Received, SentBytes, Dropped map[string]uint64
+	// Outcomes counts the results of requests, such as "done" and "timed out".
+	Outcomes map[string]uint64
+	// Compared counts comparisons of all data with another node, Equal those that found no
+	// difference.
+	Compared, Equal uint64
+	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes that were merged, were
+	// known before, and had a gap before them.
+	DeltasApplied, DeltasKnown, DeltasGap uint64
+	// DeltasAsStates counts changes that were sent as whole values, DeltasDropped changes that were
+	// dropped because Config.MaxLog was reached.
+	DeltasAsStates, DeltasDropped uint64
+	// Merged counts values of other nodes that changed something, Known values that did not,
+	// Refused values that could not be merged.
+	Merged, Known, Refused uint64
+	// SecondWaves counts requests that asked further nodes, Repaired reads that changed this node.
+	SecondWaves, Repaired uint64
+	// Initiated, Pruned and Cleared count the begun, completed and forgotten prunings, in keys.
+	Initiated, Pruned, Cleared uint64
+	// Expired counts expired keys.
+	Expired uint64
+}
+
+func protocolStats(c *replication.Counters) ProtocolStats {
+	return ProtocolStats{
+		Keys: c.Keys, Tombstones: c.Tombstones, Open: c.Open, Log: c.Log, Storing: c.Storing,
+		Sent: byName[replication.Kind](c.Sent[:]), Received: byName[replication.Kind](c.Received[:]), SentBytes: byName[replication.Kind](c.SentBytes[:]),
+		Dropped: byName[replication.Drop](c.Dropped[:]), Outcomes: byName[replication.Outcome](c.Outcomes[:]),
+		Compared: c.Compared, Equal: c.Equal,
+		DeltasApplied: c.DeltasApplied, DeltasKnown: c.DeltasKnown, DeltasGap: c.DeltasGap,
+		DeltasAsStates: c.DeltasAsStates, DeltasDropped: c.DeltasDropped,
+		Merged: c.Merged, Known: c.Known, Refused: c.Refused, SecondWaves: c.SecondWaves, Repaired: c.Repaired,
+		Initiated: c.Initiated, Pruned: c.Pruned, Cleared: c.Cleared, Expired: c.Expired,
+	}
+}
+
+// byName returns the counts that are not 0 by the names of their indices.
+func byName[K interface {
+	~uint8
+	fmt.Stringer
+}](counts []uint64) map[string]uint64 {
+	m := map[string]uint64{}
+	for i, n := range counts {
+		if n > 0 {
+			m[K(i).String()] = n //nolint:gosec // few kinds
+		}
+	}
+	return m
+}
+
+// Stats returns the statistics. It computes the digests of all keys that have changed since the
+// last comparison with another node. The error is that of ctx, or matches ErrStopped.
 func (r *Replicator) Stats(ctx context.Context) (s Stats, err error) {
 	err = r.digested(ctx, func() { s = r.stats() })
 	if err != nil {
-		err = fmt.Errorf("ddata: figures of %q: %w", r.cfg.Name, err)
+		err = fmt.Errorf("ddata: statistics of %q: %w", r.cfg.Name, err)
 	}
 	return s, err
 }
 
-// stats returns the figures. It is called by the loop.
-// maxRefreshes is after how many turns digests are computed in one go, as keys change faster than that.
+// maxRefreshes is the number of turns after which all remaining digests are computed in one turn,
+// because keys change faster than that.
 const maxRefreshes = 10_000
 
-// digested calls f as call does, once the digests of all keys are computed. That takes a turn for some of them each, so that others have
-// theirs in between.
+// digested calls f in a turn of the loop once the digests of all keys are computed. It takes a turn
+// for some of them at a time, so that requests do not wait for long.
 func (r *Replicator) digested(ctx context.Context, f func()) error {
 	for turn := 1; ; turn++ {
 		done := false
@@ -86,10 +147,11 @@ func (r *Replicator) digested(ctx context.Context, f func()) error {
 	}
 }
 
+// stats returns the statistics. It needs the turn.
 func (r *Replicator) stats() Stats {
 	p := r.machine.Protocol()
-	s := r.count
-	s.Protocol, s.Digest, s.Replicas, s.Synced = p.Counters(), p.Root(), p.ReplicaCount(), p.Synced()
+	s, counters := r.count, p.Counters()
+	s.Protocol, s.Digest, s.Replicas, s.Synced = protocolStats(&counters), p.Root().String(), p.ReplicaCount(), p.Synced()
 	s.Malformed, s.Subscribers = r.machine.Malformed(), r.subs.len()
 	if r.writer != nil {
 		s.DiskWrites, s.DiskErrors, s.Waiting = r.writer.stats()
@@ -97,7 +159,8 @@ func (r *Replicator) stats() Stats {
 	return s
 }
 
-// observe tells of a request that has ended. Its level becomes an interface only if somebody listens, as that takes memory.
+// observe reports a request that has ended to the observer. The level is converted to an interface
+// only if there is an observer, because that allocates.
 func observe[L fmt.Stringer](r *Replicator, began time.Time, op, key string, level L, err error) {
 	if began.IsZero() {
 		return
@@ -107,17 +170,14 @@ func observe[L fmt.Stringer](r *Replicator, began time.Time, op, key string, lev
 	})
 }
 
-// tell calls an observer, which may panic.
+// callObserver calls an observer, which may panic.
 func (r *Replicator) callObserver(f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.log.ErrorContext(r.base, "an observer panicked", slog.String("panic", fmt.Sprint(p)))
-		}
-	}()
-	f()
+	if p := panics.Call(f); p != nil {
+		r.log.ErrorContext(r.base, "observer panicked", slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
+	}
 }
 
-// report tells the figures again and again.
+// report calls Observer.Stats periodically.
 func (r *Replicator) report(ctx context.Context) {
 	ticker := time.NewTicker(r.cfg.StatsInterval)
 	defer ticker.Stop()
@@ -133,7 +193,7 @@ func (r *Replicator) report(ctx context.Context) {
 	}
 }
 
-// touched are the keys that were read past the loop, so that they don't expire.
+// readKeys collects the keys that were read outside of the loop, so that they do not expire.
 type readKeys struct {
 	on bool // some keys expire
 
@@ -153,7 +213,7 @@ func (t *readKeys) add(key string) {
 	t.keys[key] = struct{}{}
 }
 
-// take returns them, and begins anew.
+// take returns the keys and clears the collection.
 func (t *readKeys) take() (keys []string) {
 	t.mu.Lock()
 	all := t.keys
@@ -165,70 +225,52 @@ func (t *readKeys) take() (keys []string) {
 	return keys
 }
 
-// line is a kind of lines that somebody else can cause, and so that there may be many of.
-type lineKind uint8
+// logKind is a kind of log line that is throttled, because other nodes or users can cause many of
+// them.
+type logKind uint8
 
 const (
-	lineUnsent lineKind = iota
-	lineMalformed
-	lineRefused
-	lineTooLarge
-	lineStore
-	lineFull
-	lineSlow
-	lineKinds
+	logUnsent logKind = iota
+	logMalformed
+	logRefused
+	logTooLarge
+	logStore
+	logFull
+	logSlow
 )
 
-// lineInterval is how often there is one of a kind.
-const lineInterval = time.Minute
-
-// lines remember when lines were written last.
-type lines [lineKinds]struct {
-	next time.Duration
-	lost int
+// logThrottled writes a log line unless there was one of its kind within the last minute.
+func (r *Replicator) logThrottled(kind logKind, level slog.Level, message string, attrs ...slog.Attr) {
+	r.throttle.Log(r.base, r.log, kind, level, message, attrs...)
 }
 
-// write writes a line unless there was one of its kind shortly before.
-func (l *lines) write(r *Replicator, kind lineKind, level slog.Level, message string, attrs ...slog.Attr) {
-	k := &l[kind]
-	now := r.now()
-	if k.next > now {
-		k.lost++
-		return
-	}
-	if k.lost > 0 {
-		attrs = append(attrs, slog.Int("not_logged_before", k.lost))
-	}
-	k.next, k.lost = now+lineInterval, 0
-	r.log.LogAttrs(r.base, level, message, attrs...) //nolint:sloglint // those that are given are constants
-}
-
-// note logs what the protocol finds worth knowing.
+// logNote logs a note of the protocol.
 func (r *Replicator) logNote(n *replication.Note) {
 	ctx := r.base
-	peer, key, count, why := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Int("count", n.N), slog.Any("error", publicError(n.Err))
+	peer, key, cause := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Any("error", publicError(n.Err))
+	keys := slog.Int("keys", n.N)
 	switch n.Kind {
 	case replication.NoteMalformed:
-		r.lines.write(r, lineMalformed, slog.LevelWarn, "a message can't be read", peer, why)
+		r.logThrottled(logMalformed, slog.LevelWarn, "received a malformed message", peer, cause)
 	case replication.NoteRefused:
-		r.lines.write(r, lineRefused, slog.LevelWarn, "what a node has sent can't be merged", peer, key, why)
+		r.logThrottled(logRefused, slog.LevelWarn, "received data cannot be merged", peer, key, cause)
 	case replication.NoteFull:
-		r.lines.write(r, lineFull, slog.LevelError, "there is no room for a key", peer, key, why)
+		r.logThrottled(logFull, slog.LevelError, "no room for another key", peer, key, cause)
 	case replication.NoteTooLarge:
-		r.lines.write(r, lineTooLarge, slog.LevelError, "a value is too large to be sent, until it is smaller", key, slog.Int("bytes", n.N))
+		r.logThrottled(logTooLarge, slog.LevelError, "value is too large to be sent", key, slog.Int("bytes", n.N))
 	case replication.NoteStore:
-		r.lines.write(r, lineStore, slog.LevelError, "durable keys can't be written to disk", key, count, why)
+		r.logThrottled(logStore, slog.LevelError, "write of durable keys failed", key, slog.Int("count", n.N), cause)
 	case replication.NoteLoad:
-		r.log.LogAttrs(ctx, slog.LevelError, "a durable key can't be loaded", key, why)
+		r.log.LogAttrs(ctx, slog.LevelError, "durable key cannot be loaded", key, cause)
 	case replication.NotePulling:
-		r.log.LogAttrs(ctx, slog.LevelDebug, "the data is got from other nodes", slog.Int("nodes", n.N))
+		r.log.LogAttrs(ctx, slog.LevelDebug, "fetching the data from other nodes", slog.Int("nodes", n.N))
 	case replication.NotePulled:
-		r.log.LogAttrs(ctx, slog.LevelInfo, "the data was got from other nodes", slog.Int("keys", n.N))
+		r.log.LogAttrs(ctx, slog.LevelInfo, "fetched the data from other nodes", keys)
 	case replication.NotePruning:
-		r.log.LogAttrs(ctx, slog.LevelDebug, "what a node has changed that has left is about to be moved to this one", slog.String("node", n.Node.String()), slog.Int("keys", n.N))
+		r.log.LogAttrs(ctx, slog.LevelDebug, "pruning: taking over the updates of a removed node", slog.String("node", n.Node.String()), keys)
 	case replication.NotePruned:
-		r.log.LogAttrs(ctx, slog.LevelInfo, "what a node has changed that has left was moved to this one", slog.String("left", n.Node.String()), slog.Int("keys", n.N))
+		r.log.LogAttrs(ctx, slog.LevelInfo, "pruning: took over the updates of a removed node", slog.String("node", n.Node.String()), keys)
 	case replication.NoteRemoved:
-		r.log.LogAttrs(ctx, slog.LevelInfo, "the replicator ends: the node is no member any more")
+		r.log.LogAttrs(ctx, slog.LevelInfo, "replicator stops: the node is no longer a member")
 	}
 }

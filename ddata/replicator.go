@@ -17,12 +17,13 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Replicator holds data on this node that other nodes hold as well. Its methods, and the functions that take one, are
-// safe for concurrent use.
+// Replicator holds replicated data on this node. Its methods, and the functions that take a
+// Replicator, are safe for concurrent use.
 type Replicator struct {
 	cfg    Config
 	node   *cluster.Node
@@ -36,44 +37,48 @@ type Replicator struct {
 	values *values
 	calls  calls
 	subs   subscribers
-	writer *durableWriter // nil if nothing is durable
+	writer *durableWriter // nil if no key is durable
 
 	reads     readKeys
 	replicas  atomic.Int64
-	ended     atomic.Bool            // nothing is answered any more
-	modifying atomic.Pointer[string] // the key whose update is in the user's function now
+	ended     atomic.Bool            // no request is answered any more
+	modifying atomic.Pointer[string] // the key whose update function is running
 
-	// What follows belongs to whoever has turn: the loop, or a caller who finds it idle.
-	turn            chan struct{} // has room for one
+	throttle loop.Throttle[logKind]
+
+	// The following fields are protected by turn, which the loop or a caller of runInline holds.
+	turn            chan struct{} // capacity 1
 	machine         *replica.Machine
 	pending         map[uint64]*call
 	count           Stats
-	housekeepingDue time.Duration // when there is housekeeping to do
-	armed           time.Duration // when the loop wakes up, at the latest
-	lines           lines
+	housekeepingDue time.Duration // time of the next housekeeping
+	armed           time.Duration // latest time at which the loop wakes up
 	waiters         []*replicaWaiter
 	single          [1]replication.Input
-	turnCompleted   bool // the turn has come to its end
+	turnCompleted   bool // the turn has completed normally
 
-	cancel     context.CancelFunc // of base
+	cancel     context.CancelFunc // cancels base
 	background sync.WaitGroup
-	hooks      []func() // remove what is to be done when the node shuts down
+	hooks      []func() // remove the shutdown hooks of the node
 	stop       sync.Once
 	done       chan struct{}
 	mu         sync.Mutex
 	endCause   error
-	closeErr   error // of the disk
+	closeErr   error // error of closing the store
 }
 
-// Start starts a replicator on a node, which need not be a member of its cluster yet. If there are durable keys, it returns when they are
-// loaded; ctx is for that only. The replicator ends with the node, with Close, or when the node is removed from its cluster. Once it has
-// ended, its name is refused on this node: the node, or its process, has to start anew. All members with Config.Roles should start one of
-// the same name, as they count in majorities from the moment they are Up.
+// Start starts a replicator on a node, which need not be a member of its cluster yet. If there are
+// durable keys, it returns when they are loaded; ctx limits only the start. The replicator ends
+// with the node, with Close, or when the node is removed from its cluster. After that, a replicator
+// of the same name cannot be started on this node: the node must restart. All members with
+// Config.Roles should start a replicator of the name, because they count in majorities from the
+// moment they are Up.
 //
-// The error matches ErrInvalid, or cluster.ErrShuttingDown if it is too late, or is one of package durable.
+// The error matches ErrInvalid, or cluster.ErrShuttingDown if the node is shutting down, or is one
+// of package durable.
 func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
 	if node == nil {
-		return nil, fmt.Errorf("ddata: start replicator %.64q: %w: there is no node", cmp.Or(cfg.Name, DefaultName), ErrInvalid)
+		return nil, fmt.Errorf("ddata: start replicator %.64q: %w: node is nil", cmp.Or(cfg.Name, DefaultName), ErrInvalid)
 	}
 	cfg = cfg.withDefaults(node)
 	r, err := prepare(ctx, node, cfg)
@@ -88,7 +93,7 @@ func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, er
 	return r, nil
 }
 
-// prepare returns a replicator that does not run yet, and that nobody else can have.
+// prepare returns a replicator that does not run yet and reserves its name.
 func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
 	self, err := crdt.NewSelf(node.Self())
 	if err != nil {
@@ -109,7 +114,7 @@ func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, 
 	return r, r.router.add(r)
 }
 
-// open loads what is on the disk and begins.
+// open loads the durable keys and starts the loop.
 func (r *Replicator) open(ctx context.Context) error {
 	store, err := r.load(ctx)
 	if err != nil {
@@ -134,14 +139,14 @@ func (r *Replicator) open(ctx context.Context) error {
 	return nil
 }
 
-// load opens the store, if there is one, and loads it.
+// load opens the store and loads it. It returns nil if no key is durable.
 func (r *Replicator) load(ctx context.Context) (durable.Store, error) {
 	if r.cfg.Opener == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	store, err := r.cfg.Opener.Open(ctx, durable.ID{Node: r.node.Self().Name, Replicator: r.cfg.Name})
 	if err != nil {
-		return nil, fmt.Errorf("open the store: %w", err)
+		return nil, fmt.Errorf("open store: %w", err)
 	}
 	if err := r.loadAll(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -158,18 +163,18 @@ func (r *Replicator) loadAll(ctx context.Context, store durable.Store) error {
 			err = r.step(replication.Load{Key: record.Key, Data: record.Data})
 		}
 		if err != nil {
-			return fmt.Errorf("load the store: %w", err)
+			return fmt.Errorf("load store: %w", err)
 		}
 		n++
 	}
 	if err := r.step(replication.Loaded{}); err != nil {
 		return err
 	}
-	r.log.InfoContext(ctx, "durable keys were loaded", slog.Int("keys", n), slog.Duration("took", time.Since(began)))
+	r.log.InfoContext(ctx, "loaded durable keys", slog.Int("keys", n), slog.Duration("took", time.Since(began)))
 	return nil
 }
 
-// step tells the machine something while nothing else does.
+// step passes an input to the machine before the loop runs.
 func (r *Replicator) step(in replication.Input) error {
 	e := r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{in}})
 	r.values.publish(e.Values)
@@ -181,14 +186,14 @@ func (r *Replicator) step(in replication.Input) error {
 	return nil
 }
 
-// addHooks makes the replicator end with its node: it tells the others all that it has before the node leaves, and serves until it has
-// left.
+// addHooks ends the replicator with its node: it sends all pending changes before the node leaves,
+// and serves requests until the node has left.
 func (r *Replicator) addHooks() error {
 	name := "replicator " + r.cfg.Name
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseLeave: r.Flush,
 		cluster.PhaseBeforeTerminate: func(ctx context.Context) error {
-			return r.close(ctx, fmt.Errorf("the node has ended: %w", cluster.ErrShuttingDown))
+			return r.close(ctx, fmt.Errorf("the node has stopped: %w", cluster.ErrShuttingDown))
 		},
 	} {
 		remove, err := r.node.OnShutdown(phase, name, f)
@@ -206,7 +211,7 @@ func (r *Replicator) removeHooks() {
 	}
 }
 
-// members returns who is in the cluster now.
+// members returns the current members of the cluster.
 func (r *Replicator) members() *replication.Members {
 	s := r.node.State()
 	if s.Stopped {
@@ -215,7 +220,7 @@ func (r *Replicator) members() *replication.Members {
 	return &replication.Members{All: s.Members, Unreachable: s.Unreachable}
 }
 
-// follow tells the loop who is in the cluster, whenever that changes.
+// followMembers passes changes of the cluster's members to the loop.
 func (r *Replicator) followMembers(ctx context.Context) {
 	for range r.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable, cluster.ShuttingDown) {
@@ -226,21 +231,23 @@ func (r *Replicator) followMembers(ctx context.Context) {
 // Name returns the name of the replicator.
 func (r *Replicator) Name() string { return r.cfg.Name }
 
-// Node returns the node that it is on.
+// Node returns the node of the replicator.
 func (r *Replicator) Node() *cluster.Node { return r.node }
 
-// Self returns on whose behalf values are changed on this node. It is for functions given to Update, and for nothing
-// else: see crdt.Self.
+// Self returns the Self with which values are changed on this node. Use it only in functions given
+// to Update, see crdt.Self.
 func (r *Replicator) Self() *crdt.Self { return r.self }
 
-// Keys returns the keys that this node has and that are not deleted, sorted. It does not wait for anything.
+// Keys returns the keys of this node that are not deleted, sorted. It does not wait.
 func (r *Replicator) Keys() []string { return r.values.keys() }
 
-// ReplicaCount returns how many nodes count in a quorum, this one included. See AwaitReplicas for a program that starts.
+// ReplicaCount returns the number of nodes that count in a quorum, including this one. Programs
+// that start use AwaitReplicas.
 func (r *Replicator) ReplicaCount() int { return int(r.replicas.Load()) }
 
-// Flush tells subscribers of what has changed, and the other nodes as well, without waiting for the next interval. It does not wait for them
-// to answer. The error is that of ctx, or ErrStopped.
+// Flush notifies subscribers and sends pending changes to the other nodes without waiting for the
+// next interval. It does not wait for the other nodes. The error is that of ctx, or matches
+// ErrStopped.
 func (r *Replicator) Flush(ctx context.Context) error {
 	if err := r.call(ctx, func() {
 		r.applyEffects(r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{replication.Flush{}}}))
@@ -250,11 +257,12 @@ func (r *Replicator) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the replicator on this node: open requests fail with ErrStopped, what waits for the disk is written, the
-// store is closed. What others have stays there, and the node goes on counting in their majorities until it leaves. There can't be another one with that name on this node afterwards. It waits for that until
-// ctx ends. The error is that of the disk, or of ctx.
+// Close ends the replicator on this node: open requests fail with ErrStopped, pending records are
+// written to disk, the store is closed. Other nodes keep their data, and this node still counts in
+// their majorities until it leaves the cluster. A replicator of the same name cannot be started on
+// this node afterwards. Close waits until ctx ends. The error is that of the disk, or of ctx.
 func (r *Replicator) Close(ctx context.Context) error {
-	return r.close(ctx, errors.New("it was closed"))
+	return r.close(ctx, errors.New("the replicator was closed"))
 }
 
 func (r *Replicator) close(ctx context.Context, why error) error {
@@ -273,11 +281,12 @@ func (r *Replicator) close(ctx context.Context, why error) error {
 	return r.withBlockingUpdate(fmt.Errorf("ddata: close %q: %w", r.cfg.Name, causeOf(ctx)))
 }
 
-// Done is closed when the replicator has ended.
+// Done returns a channel that is closed when the replicator has ended.
 func (r *Replicator) Done() <-chan struct{} { return r.done }
 
-// Err returns why the replicator has ended, nil if it has not. It matches ErrStopped; if the node has ended, cluster.ErrShuttingDown as
-// well, and what the node's Err says, such as cluster.ErrDowned, if the membership ended first.
+// Err returns the reason why the replicator has ended, nil if it has not. It matches ErrStopped. If
+// the node has ended, it also matches cluster.ErrShuttingDown; if the node lost its membership
+// before, also the error of the node, such as cluster.ErrDowned.
 func (r *Replicator) Err() error {
 	select {
 	case <-r.done:
@@ -287,7 +296,7 @@ func (r *Replicator) Err() error {
 	}
 }
 
-// end notes why it ends, if nobody has before.
+// end records the reason for the end, unless there is one already.
 func (r *Replicator) end(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -296,27 +305,28 @@ func (r *Replicator) end(why error) {
 	}
 }
 
-// removed is why it ends when its node is no member any more.
+// removed returns the reason for the end after the node has lost its membership.
 func (r *Replicator) removed() error {
-	const text = "the node is no member of its cluster any more"
+	const text = "the node is no longer a member of its cluster"
 	if why := r.node.State().Err; why != nil {
 		return fmt.Errorf("%s: %w (%w)", text, why, cluster.ErrShuttingDown)
 	}
 	return fmt.Errorf("%s: %w", text, cluster.ErrShuttingDown)
 }
 
-// cause is why it has ended.
+// cause returns the reason why the replicator has ended.
 func (r *Replicator) cause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.endCause
 }
 
-// AwaitReplicas waits until this node knows of so many nodes that count in a quorum, itself included, and has got what the others had when it
-// joined. A program that has just started calls it before it relies on majorities: a node that knows of nobody else yet is a majority of
-// one. It says nothing about whether the replicators of those nodes have started.
+// AwaitReplicas waits until this node sees replicas nodes that count in a quorum, including itself,
+// and has fetched the data that other nodes had when it joined. Programs call it after the start
+// before they rely on majorities: a node that does not see other nodes yet is a majority of one. It
+// does not wait for the replicators of those nodes to start.
 //
-// The error is that of ctx, or matches ErrStopped, or ErrInvalid if the number is below 1.
+// The error is that of ctx, or matches ErrStopped, or ErrInvalid if replicas is below 1.
 func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 	if replicas < 1 {
 		return fmt.Errorf("ddata: wait for replicas of %q: %w: %d of them", r.cfg.Name, ErrInvalid, replicas)
@@ -340,14 +350,14 @@ func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 	return fmt.Errorf("ddata: wait for %d replicas of %q, there are %d: %w", replicas, r.cfg.Name, r.ReplicaCount(), err)
 }
 
-// await is a call of AwaitReplicas.
+// replicaWaiter is a call of AwaitReplicas.
 type replicaWaiter struct {
 	replicas int
-	over     atomic.Bool // nobody waits any more
+	over     atomic.Bool // the call has returned
 	done     chan struct{}
 }
 
-// notifyWaiters ends the waiting of those that have what they wait for. It is called with the turn.
+// notifyWaiters ends the calls of AwaitReplicas whose condition holds. It needs the turn.
 func (r *Replicator) notifyWaiters() {
 	if len(r.waiters) == 0 {
 		return
@@ -368,7 +378,7 @@ func (r *Replicator) notifyWaiters() {
 	r.waiters = rest
 }
 
-// Durable reports whether a key is kept on disk, as Config.Durable says.
+// Durable reports whether a key matches Config.Durable.
 func (r *Replicator) Durable(key string) bool {
 	for _, pattern := range r.cfg.Durable {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(key, prefix) || pattern == key {
@@ -378,5 +388,6 @@ func (r *Replicator) Durable(key string) bool {
 	return false
 }
 
-// MaxEntry is the largest encoded value that an update may make, in bytes: Config.MaxEntry, or its default here.
+// MaxEntry returns the maximum size of the encoded value that an update may produce, in bytes:
+// Config.MaxEntry or its default.
 func (r *Replicator) MaxEntry() int { return r.cfg.maxEntry(room(r.node.Transport().MaxMessage())) }

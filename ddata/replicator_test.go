@@ -72,8 +72,8 @@ func TestWrittenToAllIsReadOnAll(t *testing.T) {
 	})
 }
 
-// Two of five can't acknowledge for all, and say how many have. What they have changed is there when the others
-// are.
+// Two of five can't acknowledge for all, and say how many have. What they have changed is there
+// when the others are.
 func TestQuorumsAreHonest(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -128,9 +128,9 @@ func TestErrors(t *testing.T) {
 		_, err = ddata.Get(ctx, r, visits, ddata.ReadAll())
 		check(ddata.ErrNotFound, err, `ddata: get "visits": not found`)
 		_, err = ddata.Get(ctx, r, ddata.Key[crdt.GCounter](""), ddata.ReadLocal())
-		check(ddata.ErrInvalid, err, `get "": invalid: a key is empty`)
+		check(ddata.ErrInvalid, err, `get "": invalid: key is empty`)
 		check(ddata.ErrInvalid, w.add(r, "all*", ddata.WriteLocal(), 1), "ends in a star")
-		check(ddata.ErrInvalid, w.add(r, visits, ddata.WriteTo(1), 1), `update "visits": invalid: a count of 1 replicas, the least is 2`)
+		check(ddata.ErrInvalid, w.add(r, visits, ddata.WriteTo(1), 1), `update "visits": invalid: count of 1 replicas, minimum 2`)
 		for _, level := range []ddata.WriteLevel{ddata.WriteLocal().AtLeast(2), ddata.WriteTo(2).AtLeast(3), ddata.WriteAll().AtLeast(2)} {
 			check(ddata.ErrInvalid, w.add(r, visits, level, 1), "AtLeast is for majorities")
 			check(ddata.ErrInvalid, ddata.Delete(ctx, r, visits, level), "AtLeast is for majorities")
@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		wrong := ddata.Key[crdt.ORSet[string]](visits)
 		_, err = ddata.Get(ctx, r, wrong, ddata.ReadLocal())
-		check(ddata.ErrType, err, `ddata: get "visits": another type: GCounter instead of ORSet[string]`)
+		check(ddata.ErrType, err, `ddata: get "visits": type mismatch: got GCounter, want ORSet[string]`)
 		_, err = ddata.Get(ctx, r, wrong, ddata.ReadMajority())
 		check(ddata.ErrType, err, "GCounter")
 		_, err = ddata.Update(ctx, r, wrong, ddata.WriteLocal(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s, nil })
@@ -155,21 +155,21 @@ func TestErrors(t *testing.T) {
 		_, err = ddata.Update(ctx, r, ddata.Key[crdt.ORSet[unknown]]("set"), ddata.WriteLocal(), func(s crdt.ORSet[unknown]) (crdt.ORSet[unknown], error) {
 			return s.Add(r.Self(), unknown{})
 		})
-		check(ddata.ErrModify, err, "for ddata.Config.Types")
+		check(ddata.ErrModify, err, "of ddata.Config.Types")
 
 		no := errors.New("no")
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(r.Self(), 1), no })
-		check(ddata.ErrModify, err, `ddata: update "visits": the update was not made: no`)
+		check(ddata.ErrModify, err, `ddata: update "visits": update function failed: no`)
 		w.wantErr(err, no)
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
-		check(ddata.ErrModify, err, `ddata: update "visits": the update was not made: panic: oh`)
+		check(ddata.ErrModify, err, `ddata: update "visits": update function failed: panic: oh`)
 		if p, ok := errors.AsType[*ddata.PanicError](err); !ok || p.Value != "oh" {
 			t.Errorf("%v", p)
 		}
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), nil)
-		check(ddata.ErrModify, err, `the update was not made: there is no function`)
+		check(ddata.ErrModify, err, `update function failed: the function is nil`)
 		err = w.put(r, ddata.WriteLocal(), strings.Repeat("x", 2000))
-		check(ddata.ErrTooLarge, err, `ddata: update "cart": too large: the value of "cart" would have 20`)
+		check(ddata.ErrTooLarge, err, `ddata: update "cart": value too large: value of "cart" would have 20`)
 		if l, ok := errors.AsType[*ddata.TooLargeError](err); !ok || l.Size < 2000 || l.Max != 1000 || l.Key != "cart" {
 			t.Errorf("%+v", l)
 		}
@@ -190,7 +190,8 @@ type unknown struct{}
 func (u unknown) Merge(unknown) (unknown, error)          { return u, nil }
 func (u unknown) AppendBinary(dst []byte) ([]byte, error) { return dst, nil }
 
-// A value that is changed with the Self of another node counts what that has counted, and its changes would be lost.
+// A value that is changed with the Self of another node counts what that has counted, and its
+// changes would be lost.
 func TestForeignSelf(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -205,7 +206,8 @@ func TestForeignSelf(t *testing.T) {
 	})
 }
 
-// Nodes that hold another type refuse, and the error says so: at once if all do, with those who are silent if the time was up.
+// Nodes that hold another type refuse, and the error says so: at once if all do, with those who are
+// silent if the time was up.
 func TestTypesClash(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -229,7 +231,7 @@ func TestTypesClash(t *testing.T) {
 		w.wantErr(err, ddata.ErrQuorum)
 		w.wantErr(err, ddata.ErrType)
 		w.wantErr(err, context.DeadlineExceeded)
-		if err == nil || !strings.Contains(err.Error(), "no answer from c: 1 other replicas have refused \"key\", as they hold another type: ") {
+		if err == nil || !strings.Contains(err.Error(), "no answer from c: 1 other replicas have refused \"key\": they hold another type: ") {
 			t.Error(err)
 		}
 	})
@@ -267,7 +269,8 @@ func TestAwaitReplicas(t *testing.T) {
 	})
 }
 
-// An update in the function of an update can never begin: it does not wait for ever, and says what it waits for.
+// An update in the function of an update can never begin: it does not wait for ever, and says what
+// it waits for.
 func TestUpdateInUpdate(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -280,12 +283,12 @@ func TestUpdateInUpdate(t *testing.T) {
 		w.must(err)
 		w.wantErr(inner, ddata.ErrCanceled)
 		w.wantErr(inner, context.DeadlineExceeded)
-		if inner == nil || !strings.Contains(inner.Error(), `it did not begin within 5s: context deadline exceeded: the function of an update of "visits" has not returned`) {
+		if inner == nil || !strings.Contains(inner.Error(), `request did not start within 5s: context deadline exceeded: the function of the update of "visits" has not returned`) {
 			t.Error(inner)
 		}
 		synctest.Wait() // the log is written by the node
-		if !strings.Contains(w.log.String(), `msg="the function of an update has held up the replicator"`) {
-			t.Error("nobody was told")
+		if !strings.Contains(w.log.String(), `msg="update function blocked the replicator"`) {
+			t.Error("no log line")
 		}
 		w.want(r, visits, ddata.ReadLocal(), 1)
 		// Nor does Close say nothing.
@@ -302,7 +305,7 @@ func TestUpdateInUpdate(t *testing.T) {
 		defer cancel()
 		err = r.Close(ctx)
 		w.wantErr(err, context.DeadlineExceeded)
-		if err == nil || !strings.Contains(err.Error(), `the function of an update of "visits" has not returned`) {
+		if err == nil || !strings.Contains(err.Error(), `the function of the update of "visits" has not returned`) {
 			t.Error(err)
 		}
 		close(release)
@@ -404,7 +407,7 @@ func TestSeveralReplicators(t *testing.T) {
 				continue
 			}
 			w.wantErr(err, ddata.ErrInvalid)
-			if err == nil || !strings.Contains(err.Error(), `Config.Roles has "eu", which this node does not`) {
+			if err == nil || !strings.Contains(err.Error(), `Config.Roles has "eu", which is not a role of this node`) {
 				t.Error(err)
 			}
 		}
@@ -543,8 +546,8 @@ func TestCloseInFlight(t *testing.T) {
 	})
 }
 
-// The others know a node's changes by their numbers: one that would begin anew with those is refused, or acknowledged changes would
-// be lost. The next incarnation of the node is another one.
+// The others know a node's changes by their numbers: one that would begin anew with those is
+// refused, or acknowledged changes would be lost. The next incarnation of the node is another one.
 func TestStartAgain(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -554,7 +557,7 @@ func TestStartAgain(t *testing.T) {
 		n := rs[1].Node()
 		_, err := ddata.Start(w.Context(), n, ddata.Config{})
 		w.wantErr(err, ddata.ErrInvalid)
-		if err == nil || !strings.Contains(err.Error(), `"ddata", and a replicator with that name has ended on this node (it was closed)`) || !strings.Contains(err.Error(), "start the node anew") {
+		if err == nil || !strings.Contains(err.Error(), `"ddata", which belongs to a replicator that has ended on this node (the replicator was closed)`) || !strings.Contains(err.Error(), "restart the node") {
 			t.Error(err)
 		}
 		w.must(n.Shutdown(w.Context()))
@@ -610,7 +613,7 @@ func TestStartRefuses(t *testing.T) {
 			}
 		}
 		_, err := ddata.Start(w.Context(), n, ddata.Config{Name: "a/b", Roles: []string{"no"}, Timeout: -1, Durable: []string{""}})
-		for _, want := range []string{"Config.Name", "Config.Roles", "Config.Timeout", "Config.Durable: a key is empty", "Config.Opener"} {
+		for _, want := range []string{"Config.Name", "Config.Roles", "Config.Timeout", "Config.Durable: key is empty", "Config.Opener"} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v: no %q", err, want)
 			}

@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	// maxMargin is how long before its context the protocol gives a request up, at most: then the error says how
-	// many have answered.
+	// maxMargin is the maximum time by which the protocol times out before the context of a
+	// request, so that the error reports how many nodes have answered.
 	maxMargin = 10 * time.Millisecond
-	// grace is how long the answer of a loop that is late is waited for.
+	// grace is how long a caller waits for a late answer of the loop.
 	grace = 100 * time.Millisecond
 )
 
-// call is a request that somebody waits for.
+// call is a request whose caller waits.
 type call struct {
 	in     replication.Input
-	update replication.Update // which that points to, if it is one
+	update replication.Update // the value that in points to, if it is an update
 	id     uint64
-	answer chan replication.Reply // has room for the one that comes
+	answer chan replication.Reply // capacity 1
 	state  atomic.Uint32
 }
 
 // The states of a call.
 const (
 	queued        uint32 = iota
-	taken                // the loop has begun
-	abandonedCall        // whoever has asked is gone, before it has
+	taken                // the loop has started the request
+	abandonedCall        // the caller gave up before the loop started the request
 )
 
-// calls are those that are not in use.
+// calls is a pool of calls.
 type calls struct {
 	last   atomic.Uint64
 	unused sync.Pool
@@ -57,13 +57,13 @@ func (c *calls) get() *call {
 	return o
 }
 
-// put takes a call that was answered.
+// put returns a call that was answered.
 func (c *calls) put(o *call) {
 	o.in, o.update = nil, replication.Update{}
 	c.unused.Put(o)
 }
 
-// timeout returns how long the protocol may take, 0 if the context does not say.
+// timeout returns the timeout of the protocol for a context, 0 if it has no deadline.
 func timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -73,7 +73,7 @@ func timeout(ctx context.Context) time.Duration {
 	return max(1, left-min(left/20, maxMargin))
 }
 
-// ask lets the loop handle a request and waits for the answer, or for the end of ctx.
+// ask runs a request and waits for the answer, or until ctx ends.
 func (r *Replicator) ask(ctx context.Context, op string, request replication.Request, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
 	if ctx.Err() != nil {
 		return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrCanceled, Cause: causeOf(ctx)}
@@ -86,7 +86,7 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 		case !ok:
 			return replication.Reply{}, r.stopped(op, request.Key)
 		case crowded:
-			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d wait", maxWaitingItems))}
+			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d requests are waiting", maxWaitingItems))}
 		}
 	}
 	var reply replication.Reply
@@ -104,8 +104,10 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	return reply, r.outcome(op, request.Key, &reply)
 }
 
-// wait waits for the answer of a call, false if there is none. Who has no deadline waits for Config.Timeout until the loop begins with it: it
-// never does if this is in a function that is given to Update. So does who waits for the disk only.
+// wait waits for the answer of a call. It returns false if there is none. A caller without a
+// deadline waits at most Config.Timeout until the loop starts the request, because that never
+// happens if the caller is itself a function given to Update. The same limit applies to a caller
+// that waits only for the disk.
 func (r *Replicator) wait(ctx context.Context, c *call, local, disk bool) (replication.Reply, bool) {
 	var patience <-chan time.Time
 	if _, limited := ctx.Deadline(); !limited && (disk || c.state.Load() == queued) {
@@ -121,7 +123,7 @@ func (r *Replicator) wait(ctx context.Context, c *call, local, disk bool) (repli
 			return c.late(ctx, local)
 		case <-patience:
 			if !c.state.CompareAndSwap(queued, abandonedCall) && !disk {
-				patience = nil // the protocol limits what has begun
+				patience = nil // the protocol limits the time of a request that has started
 				continue
 			}
 			return replication.Reply{}, false
@@ -129,8 +131,8 @@ func (r *Replicator) wait(ctx context.Context, c *call, local, disk bool) (repli
 	}
 }
 
-// late returns the answer of a call whose context has ended, if there is one. The protocol has given it
-// up a little before, so the answer is on its way.
+// late returns the answer of a call whose context has ended, if there is one. The protocol times
+// out slightly before the deadline, so the answer may be imminent.
 func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
 	if c.state.CompareAndSwap(queued, abandonedCall) {
 		return replication.Reply{}, false
@@ -153,12 +155,12 @@ func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
 	}
 }
 
-// abandoned is the error of a request that was not answered before its context ended.
+// abandoned returns the error of a request that was not answered before its context ended.
 func (r *Replicator) abandoned(ctx context.Context, op, key string, c *call, disk bool) error {
 	e := &Error{Op: op, Key: key, Reason: ErrQuorum, Cause: causeOf(ctx)}
 	switch {
 	case c.state.Load() == abandonedCall && e.Cause == nil:
-		e.Reason, e.Cause = ErrCanceled, r.withBlockingUpdate(fmt.Errorf("it did not begin within %v: %w", r.cfg.Timeout, context.DeadlineExceeded))
+		e.Reason, e.Cause = ErrCanceled, r.withBlockingUpdate(fmt.Errorf("request did not start within %v: %w", r.cfg.Timeout, context.DeadlineExceeded))
 	case c.state.Load() == abandonedCall:
 		e.Reason, e.Cause = ErrCanceled, r.withBlockingUpdate(e.Cause)
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -170,7 +172,8 @@ func (r *Replicator) abandoned(ctx context.Context, op, key string, c *call, dis
 	return e
 }
 
-// causeOf returns why a context has ended, nil if it has not. It matches the error of the context.
+// causeOf returns the reason why a context has ended, nil if it has not. It matches the error of
+// the context.
 func causeOf(ctx context.Context) error {
 	why, err := context.Cause(ctx), ctx.Err()
 	if err == nil || errors.Is(why, err) {
@@ -179,7 +182,8 @@ func causeOf(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, why)
 }
 
-// call lets the loop call f and waits for that. F must not block. After an error it is not called any more.
+// call runs f in the loop and waits for it. f must not block. If call returns an error, f does not
+// run.
 func (r *Replicator) call(ctx context.Context, f func()) error {
 	var state atomic.Uint32
 	done := make(chan struct{})
@@ -200,24 +204,25 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	case <-r.done:
 		err = r.Err()
 	}
-	if !state.CompareAndSwap(queued, abandonedCall) { // it has begun
+	if !state.CompareAndSwap(queued, abandonedCall) { // f has started
 		<-done
 		return nil
 	}
 	return r.withBlockingUpdate(err)
 }
 
-// stopped is the error of what is asked of a replicator that has ended.
+// stopped returns the error of a request to a replicator that has ended.
 func (r *Replicator) stopped(op, key string) error {
 	return &Error{Op: op, Key: key, Reason: ErrStopped, Cause: r.cause()}
 }
 
-// Get returns the value of a key. Without a deadline in ctx a read from others takes at most
-// Config.Timeout. At ReadLocal it returns at once what this node has, without waiting for anything.
+// Get returns the value of a key. Without a deadline in ctx, a read from other nodes takes at most
+// Config.Timeout. At ReadLocal it returns the value of this node without waiting.
 //
-// The error is an *Error whose Reason is ErrNotFound if none of the nodes that were read has the key, ErrDeleted, ErrQuorum
-// if too few have answered, ErrGivenUp, ErrType, ErrInvalid, ErrBusy, ErrCanceled, ErrStopped, or ErrStore if the key is durable
-// and what was read could not be written to disk.
+// The error is an *Error whose Reason is ErrNotFound if no node that was read has the key,
+// ErrDeleted, ErrQuorum if too few nodes have answered, ErrGivenUp, ErrType, ErrInvalid, ErrBusy,
+// ErrCanceled, ErrStopped, or ErrStore if the key is durable and the merged value could not be
+// written to disk.
 func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level ReadLevel) (T, error) {
 	began := r.requestStart()
 	raw, err := r.get(ctx, string(key), level)
@@ -229,16 +234,18 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 	return v, err
 }
 
-// Update changes the value of a key and returns it as it is then on this node. It calls modify with the present
-// value, or the empty one, and merges what that returns into the present value; nothing is ever taken away but by
-// the methods of the data type.
+// Update changes the value of a key and returns its new value on this node. It calls modify with
+// the current value, or the empty value, and merges the result into the current value. Only the
+// methods of the data type can remove anything.
 //
-// Modify is called at most once, and no other function at the same time: it must not wait for anything, and must not call
-// anything of the replicator but Self and reads at ReadLocal. The Self has to be that of this replicator. An error or a panic of it
-// changes nothing; if it takes long, that is logged, as all else waits.
+// Update calls modify at most once, and no other update function runs at the same time. modify must
+// not block, and may use only Self and reads at ReadLocal of the replicator. It must change values
+// with the Self of this replicator. If it returns an error or panics, nothing has changed. If it
+// takes long, that is logged, because the replicator waits for it.
 //
-// The error is an *Error: ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid, ErrBusy and ErrCanceled say that nothing has
-// changed. ErrQuorum, ErrGivenUp and ErrStore do not take anything back: it has changed here and spreads. After ErrStopped it may have.
+// The error is an *Error. After ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid,
+// ErrBusy and ErrCanceled nothing has changed. After ErrQuorum, ErrGivenUp and ErrStore the value
+// has changed on this node and spreads. After ErrStopped it may have changed.
 func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel, modify func(T) (T, error)) (T, error) {
 	began := r.requestStart()
 	var v T
@@ -253,9 +260,9 @@ func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 	return v, err
 }
 
-// Delete deletes a key for ever, whatever its type is. It is remembered that it was: each deleted key takes
-// some memory on all nodes, and a place on the disk if it is durable. The error is an *Error as of Update; ErrDeleted says that it was deleted
-// before.
+// Delete deletes a key permanently, whatever its type. Each deleted key remains as a tombstone that
+// takes some memory on all nodes, and space on disk if the key is durable. The error is an *Error
+// as for Update; ErrDeleted means that the key was deleted before.
 func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
 	began := r.requestStart()
 	_, err := r.change(ctx, "delete", string(key), level, func(_ *call, request replication.Request) replication.Input {
@@ -265,7 +272,7 @@ func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 	return err
 }
 
-// Raw returns the value of a key without its Go type, as Get does.
+// Raw is Get without a Go type.
 func (r *Replicator) Raw(ctx context.Context, key string, level ReadLevel) (crdt.Value, error) {
 	began := r.requestStart()
 	v, err := r.get(ctx, key, level)
@@ -277,7 +284,7 @@ func (r *Replicator) request(key string, level replication.Level, oldest bool) r
 	return replication.Request{Key: key, Level: level, PreferOldest: oldest || r.cfg.PreferOldest}
 }
 
-// change is ask for what changes a key.
+// change runs a request that changes a key.
 func (r *Replicator) change(ctx context.Context, op, key string, level WriteLevel, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
 	if err := level.check(); err != nil {
 		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
@@ -298,7 +305,7 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 	return reply.Value, err
 }
 
-// local reads what this node has.
+// local reads the value of this node.
 func (r *Replicator) local(key string) (crdt.Value, error) {
 	if r.ended.Load() {
 		return crdt.Value{}, r.stopped("get", key)
@@ -319,7 +326,7 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 	return h.value, nil
 }
 
-// typed returns a value as the Go type that its key says.
+// typed converts a value to the Go type of its key.
 func typed[T any](r *Replicator, op, key string, raw crdt.Value) (T, error) {
 	v, err := crdt.As[T](r.types, raw)
 	if err != nil {
@@ -328,7 +335,7 @@ func typed[T any](r *Replicator, op, key string, raw crdt.Value) (T, error) {
 	return v, nil
 }
 
-// begin returns when a request began, if somebody wants to know.
+// requestStart returns the current time if there is an observer.
 func (r *Replicator) requestStart() time.Time {
 	if r.cfg.Observer.Request == nil {
 		return time.Time{}
@@ -336,16 +343,17 @@ func (r *Replicator) requestStart() time.Time {
 	return time.Now()
 }
 
-// slowModify is from which time on a function that is given to Update is logged: all else of the replicator waits for it.
+// slowModify is the duration from which on an update function is logged: everything else in the
+// replicator waits for it.
 const slowModify = time.Second
 
-// modifyError is an error of a function given to Update, so that it is told from others.
+// modifyError marks an error of a function given to Update.
 type modifyError struct{ err error }
 
 func (e *modifyError) Error() string { return e.err.Error() }
 func (e *modifyError) Unwrap() error { return e.err }
 
-// untyped returns a function of values for one of a Go type.
+// adaptModify converts a function of a Go type to one of untyped values.
 func adaptModify[T any](r *Replicator, key string, modify func(T) (T, error)) func(crdt.Value) (crdt.Value, error) {
 	return func(current crdt.Value) (crdt.Value, error) {
 		v, err := crdt.As[T](r.types, current)
@@ -355,7 +363,7 @@ func adaptModify[T any](r *Replicator, key string, modify func(T) (T, error)) fu
 		r.modifying.Store(&key)
 		defer r.modified(key, r.now())
 		if modify == nil {
-			return current, &modifyError{errors.New("there is no function")}
+			return current, &modifyError{errors.New("the function is nil")}
 		}
 		if v, err = modify(v); err != nil {
 			return current, &modifyError{err}
@@ -364,18 +372,18 @@ func adaptModify[T any](r *Replicator, key string, modify func(T) (T, error)) fu
 	}
 }
 
-// modified says that the function of an update has returned, or panicked.
+// modified records that the function of an update has returned or panicked.
 func (r *Replicator) modified(key string, began time.Duration) {
 	r.modifying.Store(nil)
 	if took := r.now() - began; took >= slowModify {
-		r.lines.write(r, lineSlow, slog.LevelWarn, "the function of an update has held up the replicator", slog.String("key", key), slog.Duration("took", took))
+		r.logThrottled(logSlow, slog.LevelWarn, "update function blocked the replicator", slog.String("key", key), slog.Duration("took", took))
 	}
 }
 
-// held adds to an error which update holds the replicator up, if one does.
+// withBlockingUpdate adds the key of the running update function to an error, if there is one.
 func (r *Replicator) withBlockingUpdate(err error) error {
 	if key := r.modifying.Load(); key != nil {
-		return fmt.Errorf("%w: the function of an update of %q has not returned", err, *key)
+		return fmt.Errorf("%w: the function of the update of %q has not returned", err, *key)
 	}
 	return err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/replication"
 )
 
 // quick writes some keys to two nodes, and reports whether nobody was asked in vain.
@@ -27,7 +26,8 @@ func (w *world) quick(r *ddata.Replicator) bool {
 	return time.Since(began) < 100*time.Millisecond
 }
 
-// With PreferOldest the oldest nodes are asked; without it, those that can be reached go before others.
+// With PreferOldest the oldest nodes are asked; without it, those that can be reached go before
+// others.
 func TestWhoIsAsked(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -68,7 +68,7 @@ func TestSettings(t *testing.T) {
 		err := w.add(r, "another", ddata.WriteAll(), 1)
 		w.wantErr(err, ddata.ErrQuorum)
 		w.wantErr(err, ddata.ErrFull)
-		if errors.Is(err, ddata.ErrType) || !strings.Contains(err.Error(), `too many keys: 1 other replicas have no room for "another"`) {
+		if errors.Is(err, ddata.ErrType) || !strings.Contains(err.Error(), `too many keys: no room for "another" on 1 other replicas`) {
 			t.Errorf("it says %v", err)
 		}
 	})
@@ -79,8 +79,8 @@ func TestSettings(t *testing.T) {
 		}
 		s, err := rs[0].Stats(w.Context())
 		w.must(err)
-		if sent := s.Protocol.Sent; sent[replication.KindDelta] != 0 || sent[replication.KindWrite] != 3 {
-			t.Errorf("DisableDeltas is not heeded: %d deltas and %d writes", sent[replication.KindDelta], sent[replication.KindWrite])
+		if sent := s.Protocol.Sent; sent["delta"] != 0 || sent["write"] != 3 {
+			t.Errorf("sent with DisableDeltas: %d deltas and %d writes", sent["delta"], sent["write"])
 		}
 	})
 	in(t, func(w *world) {

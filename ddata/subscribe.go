@@ -14,18 +14,19 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Subscribe yields what the keys of a pattern hold when the loop over it begins, and then each change, until ctx or
-// the replicator ends. Changes are told each Config.NotifyInterval, the last one of each key; Flush does it at once. A loop that is
-// slow gets the last one of each key as well, so nothing but what was replaced is lost, and nothing piles up: it does not hear of keys that have come
-// and expired meanwhile. What compares equal
-// to what was told before is not told again.
+// Subscribe yields the current values of the keys of a pattern when the loop begins, and then each
+// change, until ctx or the replicator ends. Changes are reported every Config.NotifyInterval, or by
+// Flush, and only the last change of each key. A slow loop also receives only the last change of
+// each key; it misses nothing but values that were replaced, and keys that were created and have
+// expired meanwhile. A value that is equal to the previously reported one is not reported.
 //
-// A loop ends without a word: if ctx has not ended, Err says whether the replicator has, and why. One over a pattern that no key can match, such as
-// Key("visits*").Any(), ends at once, with a line in the log.
+// The loop ends without an error: if ctx has not ended, Err returns the reason why the replicator
+// has. A loop over a pattern that cannot match any key, such as Key("visits*").Any(), ends at once
+// and logs an error.
 func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		if err := of.check(); err != nil {
-			r.log.ErrorContext(ctx, "nothing can match what is subscribed to", slog.String("pattern", of.String()), slog.Any("error", err))
+			r.log.ErrorContext(ctx, "subscription cannot match any key", slog.String("pattern", of.String()), slog.Any("error", err))
 			return
 		}
 		s := newSubscriber()
@@ -63,16 +64,16 @@ type subscriber struct {
 	news chan struct{}
 
 	mu     sync.Mutex
-	order  []string // of the keys in latest, as they came first; some may be in there no more
+	order  []string // keys in latest in order of arrival; may contain keys that are no longer in latest
 	latest map[string]pendingChange
 	over   bool
 }
 
-// untold is a change that the loop has not got yet.
+// pendingChange is a change that the loop has not received yet.
 type pendingChange struct {
 	Change
 
-	isNew bool // the loop has never heard of the key
+	isNew bool // the key is unknown to the loop
 }
 
 func newSubscriber() *subscriber {
@@ -86,7 +87,7 @@ func (s *subscriber) put(c Change, isNew bool) {
 	switch {
 	case !waits:
 		s.order = append(s.order, c.Key)
-	case old.isNew && c.Kind == Expired: // or keys that come and go would pile up
+	case old.isNew && c.Kind == Expired: // otherwise keys that are created and expire would accumulate
 		delete(s.latest, c.Key)
 		s.tidy()
 		return
@@ -97,7 +98,7 @@ func (s *subscriber) put(c Change, isNew bool) {
 	s.wake()
 }
 
-// tidy takes keys out of the order that do not wait any more, once they are most of it.
+// tidy removes stale keys from the order when they are the majority.
 func (s *subscriber) tidy() {
 	const few = 64
 	if len(s.order) <= 2*len(s.latest)+few {
@@ -112,7 +113,7 @@ func (s *subscriber) tidy() {
 	})
 }
 
-// take returns what has waited longest, and whether nothing follows.
+// take returns the oldest change, and whether the subscription has ended.
 func (s *subscriber) take() (c Change, found, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +177,7 @@ func (s *subscribers) len() int {
 	return len(s.byNr)
 }
 
-// tell passes events on.
+// publish passes events to the subscribers.
 func (s *subscribers) publish(events []replication.Event, types *crdt.Types) {
 	if len(events) == 0 {
 		return
@@ -191,12 +192,12 @@ func (s *subscribers) publish(events []replication.Event, types *crdt.Types) {
 	}
 }
 
-// close ends all loops once they have got what there is.
+// close ends all loops after their pending changes.
 func (s *subscribers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	for _, o := range s.byNr { // each has a queue of its own
+	for _, o := range s.byNr { // the order does not matter
 		o.end()
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// shards is how many parts the values have, so that readers of different keys don't meet.
+// shards is the number of parts of values, so that readers of different keys rarely contend.
 const shards = 64
 
-// values are what keys hold now, for those who read without asking the loop. A lock is held for as long
-// as a map takes; what is read is immutable.
+// values are the current values of keys, for readers outside of the loop. Locks are held only for a
+// map access; values are immutable.
 type values struct {
 	seed   maphash.Seed
 	shards [shards]shard
@@ -25,10 +25,10 @@ type values struct {
 type shard struct {
 	mu sync.RWMutex
 	by map[string]keyState
-	_  [64]byte // on a cache line of its own
+	_  [64]byte // own cache line
 }
 
-// held is what a key holds.
+// keyState is the value of a key.
 type keyState struct {
 	value   crdt.Value
 	deleted bool
@@ -46,7 +46,7 @@ func (v *values) shard(key string) *shard {
 	return &v.shards[maphash.String(v.seed, key)%shards]
 }
 
-// publish takes what keys hold now.
+// publish stores changed values.
 func (v *values) publish(changes []replication.Change) {
 	for i := range changes {
 		c := &changes[i]
@@ -69,7 +69,7 @@ func (v *values) get(key string) (keyState, bool) {
 	return h, found
 }
 
-// keys returns those that are not deleted, sorted.
+// keys returns the keys that are not deleted, sorted.
 func (v *values) keys() []string {
 	var keys []string
 	for i := range v.shards {

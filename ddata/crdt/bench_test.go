@@ -52,7 +52,8 @@ func BenchmarkORSetAddOne(b *testing.B) {
 	}
 }
 
-// BenchmarkORSetOne is what becomes of an element that is added once more to a set of 100: where that is done, and at another node.
+// BenchmarkORSetOne is what becomes of an element that is added once more to a set of 100: where
+// that is done, and at another node.
 func BenchmarkORSetOne(b *testing.B) {
 	a := self(b, "orders-1:7400")
 	names := make([]string, 100)

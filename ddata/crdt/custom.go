@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // custom is a value of a user's type.
@@ -346,13 +347,8 @@ func (d *decoder) customDelta(def *definition) change {
 }
 
 // catchPanic calls user code and converts a panic into an error.
-func catchPanic(def *definition, doing string, f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("crdt: %s %s: panic: %v", doing, def.name, p)
-		}
-	}()
-	if err := f(); err != nil {
+func catchPanic(def *definition, doing string, f func() error) error {
+	if err := panics.Catch(f); err != nil {
 		return fmt.Errorf("crdt: %s %s: %w", doing, def.name, err)
 	}
 	return nil

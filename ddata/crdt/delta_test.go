@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// follows checks what a value that is changed, or first merged with another one, says of an older one.
+// follows checks what a value that is changed, or first merged with another one, says of an older
+// one.
 func follows[T crdt.Data[T]](t *testing.T, types *crdt.Types, change func(v T, n int) (T, error)) {
 	t.Helper()
 	untyped := func(v T) crdt.Value { return must(types.Value(v)) }

@@ -48,7 +48,8 @@ func ExampleLWWRegister_SetBy() {
 	// Output: 1.20 a pound <nil>
 }
 
-// With value deltas, what one node adds to a key while another removes the key is all that stays of it.
+// With value deltas, what one node adds to a key while another removes the key is all that stays of
+// it.
 func ExampleORMultiMap_WithValueDeltas() {
 	nodes := selves("a:1", "b:1")
 	atA, err := crdt.ORMultiMap[string, string]{}.WithValueDeltas() // before anything else

@@ -275,7 +275,8 @@ func TestLongElements(t *testing.T) {
 	}
 }
 
-// A set is a map of Go, with the same elements in order after any changes. What it was before stays as it was.
+// A set is a map of Go, with the same elements in order after any changes. What it was before stays
+// as it was.
 func TestORSetAgainstAMap(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -290,7 +290,8 @@ func TestManyOperationsAreSentWhole(t *testing.T) {
 	}
 }
 
-// A node with deltas disabled asks for the whole value in place of each, and the others go on sending them to those that take them.
+// A node with deltas disabled asks for the whole value in place of each, and the others go on
+// sending them to those that take them.
 func TestDeltasDisabledSomewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 0)

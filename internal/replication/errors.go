@@ -31,8 +31,3 @@ type TooLargeError struct {
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("replication: value of %q would have %d bytes, limit %d", e.Key, e.Size, e.Max)
 }
-
-// PanicError reports a panic of a function that changes a value.
-type PanicError struct{ Value any }
-
-func (e *PanicError) Error() string { return fmt.Sprintf("replication: panic: %v", e.Value) }

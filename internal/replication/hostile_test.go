@@ -105,7 +105,8 @@ func TestManySweeps(t *testing.T) {
 	}
 }
 
-// A message in parts is not larger than any message, and is not begun by parts that do not belong together.
+// A message in parts is not larger than any message, and is not begun by parts that do not belong
+// together.
 func TestPartsTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)

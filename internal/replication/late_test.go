@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Who acknowledges that something was removed still knows when what was added, by somebody else, comes
-// later.
+// Who acknowledges that something was removed still knows when what was added, by somebody else,
+// comes later.
 func TestRemovalBeforeAddition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
@@ -46,7 +46,8 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	}
 }
 
-// A read with repair answers what it has made sure that others have, and nothing that has come since.
+// A read with repair answers what it has made sure that others have, and nothing that has come
+// since.
 func TestRepairedIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)

@@ -216,7 +216,8 @@ func TestMarkersLast(t *testing.T) {
 			t.Errorf("%s: a marker until %d is one until %d", key, later.Pruning[0].Obsolete, got)
 		}
 	}
-	// The numbers of a node that was pruned are forgotten, and an update that brings its history back is cleaned of it.
+	// The numbers of a node that was pruned are forgotten, and an update that brings its history
+	// back is cleaned of it.
 	for _, v := range entry(b, "set").Versions {
 		if v.Node == c.self {
 			t.Errorf("the number of %v is kept", v.Node)

@@ -358,8 +358,8 @@ func TestCompareMendsBoth(t *testing.T) {
 	}
 }
 
-// leftBehind returns a node with as many counters of one that has left, long ago: it is about to take over what that has
-// counted.
+// leftBehind returns a node with as many counters of one that has left, long ago: it is about to
+// take over what that has counted.
 func leftBehind(t *testing.T, keys int) (w *world, a *host) {
 	t.Helper()
 	w = newWorld(t, 1, replication.Config{
@@ -376,7 +376,8 @@ func leftBehind(t *testing.T, keys int) (w *world, a *host) {
 	return w, a
 }
 
-// tick lets a node do what is due next, and returns how many keys it has said of that it takes them over, and done so.
+// tick lets a node do what is due next, and returns how many keys it has said of that it takes them
+// over, and done so.
 func (h *host) tick() (begun, done uint64) {
 	before := h.m.Counters()
 	h.w.now = max(h.w.now, h.m.Next())
@@ -417,7 +418,8 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 	}
 }
 
-// While a node can't be reached nothing is pruned, also if it has begun. It goes on when all can be reached.
+// While a node can't be reached nothing is pruned, also if it has begun. It goes on when all can be
+// reached.
 func TestPruneStopsHalfway(t *testing.T) {
 	t.Parallel()
 	const keys = 2_000

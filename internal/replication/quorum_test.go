@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -176,7 +177,7 @@ func TestModifyFails(t *testing.T) {
 		t.Errorf("an error: %+v", r)
 	}
 	id = update(h, "visits", majority, func(crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
-	var panicked *replication.PanicError
+	var panicked *panics.Error
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.As(r.Err, &panicked) || panicked.Value != "oh" {
 		t.Errorf("a panic: %+v", r)
 	}

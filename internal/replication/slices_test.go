@@ -29,7 +29,8 @@ func (w *world) sentBy(h *host, kind replication.Kind, since int) (n, bytes int)
 	return n, bytes
 }
 
-// Who is asked to compare computes the digests of what has changed in several steps, and answers then.
+// Who is asked to compare computes the digests of what has changed in several steps, and answers
+// then.
 func TestDigestsTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -348,7 +349,8 @@ func TestEffectsThatAreKept(t *testing.T) {
 	}
 }
 
-// What has changed lately is told by deltas: to compare does not send the whole of it. Later it does.
+// What has changed lately is told by deltas: to compare does not send the whole of it. Later it
+// does.
 func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 2)
@@ -421,7 +423,8 @@ func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
 	}
 }
 
-// An entry that has changed lately is listed without a digest, which takes long to compute and differs everywhere.
+// An entry that has changed lately is listed without a digest, which takes long to compute and
+// differs everywhere.
 func TestWhatIsOnItsWayHasNoDigest(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)

@@ -26,8 +26,8 @@ func (h *host) restart(cfg replication.Config) *host {
 	return w.start(h.self.Name, h.disk)
 }
 
-// What could not be written is written again, without another request: a deletion would be undone by the next start, own ones as those
-// that others have told.
+// What could not be written is written again, without another request: a deletion would be undone
+// by the next start, own ones as those that others have told.
 func TestStoredAgain(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 2)
@@ -54,7 +54,8 @@ func TestStoredAgain(t *testing.T) {
 	}
 }
 
-// A failed record that was followed by another one is not written again, and of many some at a time.
+// A failed record that was followed by another one is not written again, and of many some at a
+// time.
 func TestStoredAgainOnce(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 1)
@@ -119,7 +120,8 @@ func TestDeleteAgain(t *testing.T) {
 	}
 }
 
-// What was loaded stays durable if Config.Durable is narrowed: what is deleted then must not come back with the next start.
+// What was loaded stays durable if Config.Durable is narrowed: what is deleted then must not come
+// back with the next start.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 1)
@@ -138,7 +140,8 @@ func TestNarrowed(t *testing.T) {
 	}
 }
 
-// A key that has expired while a node was down does not come back with its disk, where it is deleted; one that was only read is still there.
+// A key that has expired while a node was down does not come back with its disk, where it is
+// deleted; one that was only read is still there.
 func TestExpiredOnDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"s*": time.Minute}}, 2)
@@ -193,7 +196,8 @@ func (w *world) startAt(name string, disk map[string][]byte) *host {
 	return h
 }
 
-// Records that say nothing of use are those of earlier versions, and are in use when they are loaded.
+// Records that say nothing of use are those of earlier versions, and are in use when they are
+// loaded.
 func TestRecordsWithoutUse(t *testing.T) {
 	t.Parallel()
 	v := must(must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable())).AppendBinary(nil))
@@ -259,7 +263,8 @@ func TestForEver(t *testing.T) {
 	}
 }
 
-// What is too large to be sent without being asked for is sent by a node that is about to go, to some others.
+// What is too large to be sent without being asked for is sent by a node that is about to go, to
+// some others.
 func TestFlushLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)
@@ -310,7 +315,8 @@ func TestFlushLargeBehindMany(t *testing.T) {
 	}
 }
 
-// A replica without room for another key says so, and others are asked in its place. It goes on with the keys that it has.
+// A replica without room for another key says so, and others are asked in its place. It goes on
+// with the keys that it has.
 func TestNoRoomElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 0)
@@ -427,7 +433,8 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// A disk that does not answer is what a request fails of, whatever the others say; the node does not count as one that has taken part.
+// A disk that does not answer is what a request fails of, whatever the others say; the node does
+// not count as one that has taken part.
 func TestDiskDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 3)

@@ -42,8 +42,8 @@ func TestToldOnce(t *testing.T) {
 	}
 }
 
-// Where a node was told of something by a write, and not of what was before and behind, the numbers that it gets have no
-// gap: what the write has sent may be lost.
+// Where a node was told of something by a write, and not of what was before and behind, the numbers
+// that it gets have no gap: what the write has sent may be lost.
 func TestToldBetween(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 3)
@@ -85,8 +85,8 @@ func TestToldIsNotJoined(t *testing.T) {
 	}
 }
 
-// Nodes are told of many changes in portions, with time between for what cannot wait. Nothing is lost of a key that
-// changes in more than one.
+// Nodes are told of many changes in portions, with time between for what cannot wait. Nothing is
+// lost of a key that changes in more than one.
 func TestToldInPortions(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 3)

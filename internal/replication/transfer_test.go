@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// A node that still gets the data from others compares nothing, whoever begins: it would get most of it twice. It does
-// when it has all, and what has changed meanwhile is there then.
+// A node that still gets the data from others compares nothing, whoever begins: it would get most
+// of it twice. It does when it has all, and what has changed meanwhile is there then.
 func TestNoComparisonWhileItPulls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
@@ -50,7 +50,8 @@ func TestNoComparisonWhileItPulls(t *testing.T) {
 	}
 }
 
-// A node that is about to be let in compares nothing either: it gets all once it is in, and would get most of it twice.
+// A node that is about to be let in compares nothing either: it gets all once it is in, and would
+// get most of it twice.
 func TestNoComparisonWhileItJoins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
@@ -124,7 +125,8 @@ func (p puller) gets(l letter) {
 	p.receive(l.to, replication.Chunk{Nr: pull.Nr, Bucket: pull.From, After: "k"})
 }
 
-// A node that others wait for gets its data with rests in between, and one that nobody waits for as fast as it comes.
+// A node that others wait for gets its data with rests in between, and one that nobody waits for as
+// fast as it comes.
 func TestPullRestsWhileAwaited(t *testing.T) {
 	t.Parallel()
 	n := joining(t)
@@ -175,7 +177,8 @@ func TestWhoWaitsForANewNode(t *testing.T) {
 	}
 }
 
-// Batches for a new node are small while somebody waits for the one that sends them, and large otherwise.
+// Batches for a new node are small while somebody waits for the one that sends them, and large
+// otherwise.
 func TestBatchesWhileAwaited(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // update changes a key on this node and replicates the change.
@@ -101,11 +102,7 @@ func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next
 }
 
 func callModify(modify func(crdt.Value) (crdt.Value, error), current crdt.Value) (v crdt.Value, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &PanicError{r}
-		}
-	}()
+	defer panics.Into(&err)
 	return modify(current)
 }
 

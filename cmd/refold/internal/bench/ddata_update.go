@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/refold-io/refold/internal/replication"
 )
 
 const (
@@ -152,7 +150,7 @@ func updateBytes(h *hand, o dataOrder) (size, ops int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	const k = replication.KindDelta
+	const k = "delta"
 	bytes, messages := after.Count.SentBytes[k]-before.Count.SentBytes[k], after.Count.Sent[k]-before.Count.Sent[k]
 	if messages == 0 {
 		return 0, 0, errors.New("nothing was updated")

@@ -15,8 +15,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
@@ -145,13 +145,13 @@ func eachOwn(hands []*hand, order func(i int) dataOrder) ([]dataAnswer, error) {
 }
 
 // equal waits until all processes hold the same, and returns the digest of that.
-func (c *crew) equal(ctx context.Context) (replication.Digest, error) {
+func (c *crew) equal(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
 	for {
 		answers, err := each(c.hands, dataOrder{Do: orderStats})
 		if err != nil {
-			return replication.Digest{}, err
+			return "", err
 		}
 		same := true
 		for _, a := range answers {
@@ -161,7 +161,7 @@ func (c *crew) equal(ctx context.Context) (replication.Digest, error) {
 			return answers[0].Digest, nil
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return replication.Digest{}, fmt.Errorf("wait until all nodes hold the same: %w", err)
+			return "", fmt.Errorf("wait until all nodes hold the same: %w", err)
 		}
 	}
 }
@@ -213,7 +213,7 @@ type dataOrder struct {
 	Length  time.Duration `json:",omitempty"`
 	Pause   time.Duration `json:",omitempty"` // of each caller after each update
 	// Digest is what others hold.
-	Digest replication.Digest
+	Digest string
 }
 
 // The kinds of values.
@@ -232,9 +232,9 @@ type dataAnswer struct {
 	Bytes   int           `json:",omitempty"`
 	Sum     uint64        `json:",omitempty"`
 	Samples []dataSample  `json:",omitempty"`
-	Digest  replication.Digest
-	Synced  bool                  `json:",omitempty"`
-	Count   *replication.Counters `json:",omitempty"`
+	Digest  string
+	Synced  bool                 `json:",omitempty"`
+	Count   *ddata.ProtocolStats `json:",omitempty"`
 }
 
 // dataSample is how long one update took, and when it ended.
